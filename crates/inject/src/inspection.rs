@@ -60,12 +60,165 @@ pub struct Inspection {
     pub(crate) image: ProcessImage,
 }
 
+/// How often a process is inspected anew that became another program meanwhile.
+const EXECUTIONS: usize = 8;
+
 /// Inspects the process of `pid` (any thread id of it will do).
 ///
 /// # Errors
 /// A [`Refusal`]: why it cannot be entered.
 pub fn inspect(pid: Pid) -> Result<Inspection, Refusal> {
-    let gone = |error: io::Error| match error.kind() {
+    let (mut looked, mut image) = inspect_once(pid);
+    for _ in 0..EXECUTIONS {
+        // Whether what was read first belongs to another program than what was read last.
+        let replaced = image.is_some_and(|image| image.was_replaced());
+        if looked.is_ok() || !replaced {
+            break;
+        }
+        (looked, image) = inspect_once(pid);
+    }
+    looked
+}
+
+/// One inspection, and the program that was seen first, if one was.
+fn inspect_once(pid: Pid) -> (Result<Inspection, Refusal>, Option<ProcessImage>) {
+    match First::of(pid) {
+        Ok(first) => {
+            let image = first.image.clone();
+            (first.inspect(), Some(image))
+        }
+        Err(refusal) => (Err(refusal), None),
+    }
+}
+
+/// What is known of a process before its program is looked at.
+struct First {
+    pid: Pid,
+    tid: Tid,
+    comm: Vec<u8>,
+    status: Status,
+    access: Access,
+    image: ProcessImage,
+}
+
+impl First {
+    /// Refuses a process that is not to be entered whatever its program.
+    fn of(pid: Pid) -> Result<First, Refusal> {
+        let gone = gone(pid);
+        let first = task::stat(pid).map_err(gone)?;
+        if first.is_kernel_thread() {
+            return Err(Refusal::KernelThread {
+                pid,
+                name: show(&first.comm),
+            });
+        }
+        let Some(tid) = task::live(pid).map_err(gone)? else {
+            return Err(Refusal::Zombie { pid });
+        };
+        let status = task::status(tid).map_err(gone)?;
+        let pid = status.tgid.unwrap_or(pid);
+        if tid != pid.leader() && !has_pidfds_of_threads() {
+            return Err(Refusal::LeaderEnded { pid });
+        }
+        let access = access::look(tid).map_err(gone)?;
+        if access.ending || (!access.allowed && !task::is_alive(tid)) {
+            return Err(Refusal::Zombie { pid });
+        }
+        if !access.allowed {
+            let (why, hint) = access.why_not();
+            return Err(Refusal::NotPermitted { pid, why, hint });
+        }
+        if let Some(by) = status.tracer {
+            let name = task::comm(by).map_or_else(|_| "unknown".into(), |name| show(&name));
+            return Err(Refusal::Traced { pid, by, name });
+        }
+        if matches!(status.state, b'T' | b't') {
+            return Err(Refusal::Stopped { pid });
+        }
+        if let Some(group) = freezer::frozen(tid) {
+            return Err(Refusal::Frozen { pid, group });
+        }
+        if let Some(parent) = status.parent
+            && share_memory(pid, parent) == Some(true)
+        {
+            return Err(Refusal::SharesMemory { pid, with: parent });
+        }
+        if status.seccomp == 1 {
+            return Err(Refusal::Seccomp { pid });
+        }
+        Ok(First {
+            pid,
+            tid,
+            comm: first.comm,
+            image: ProcessImage::of(pid, tid, &status),
+            status,
+            access,
+        })
+    }
+
+    /// Inspects the program, which may become another one meanwhile.
+    fn inspect(self) -> Result<Inspection, Refusal> {
+        let First {
+            pid,
+            tid,
+            comm,
+            status,
+            access,
+            image,
+        } = self;
+        let exe = files::program(tid).map_err(|source| Refusal::Unreadable {
+            pid,
+            what: "the program".into(),
+            source,
+        })?;
+        ElfFile::open(exe).map_err(|error| Refusal::Architecture {
+            pid,
+            what: error.to_string(),
+        })?;
+        let modules = Modules::of(tid).map_err(|source| Refusal::Unreadable {
+            pid,
+            what: "the mappings".into(),
+            source,
+        })?;
+        let memory = modules.memory();
+        let code = TargetCode::find(pid, &modules, memory)?;
+        let start_ticks = task::stat(tid).map_err(gone(pid))?.start_ticks;
+        if let Some(what) = blind(tid, &status, start_ticks) {
+            return Err(Refusal::NoProc { pid, what });
+        }
+        let tids = task::list(tid).map_err(gone(pid))?;
+        let named = |name: &str| {
+            let name = name.as_bytes().to_vec();
+            move |tid: &Tid| task::comm(*tid).is_ok_and(|comm| comm == name)
+        };
+        let listener = tids.iter().copied().find(named(LISTENER_NAME));
+        let worker = worker::find(memory, tids.iter().copied().filter(named(THREAD_NAME)));
+        let recorder = [(SOLE_NAME, false), (LOCAL_NAME, true)]
+            .into_iter()
+            .find_map(|(name, makes_way)| {
+                let tid = tids.iter().copied().find(named(name))?;
+                Some(Recorder { tid, makes_way })
+            });
+        Ok(Inspection {
+            pid,
+            tid,
+            name: show(&comm),
+            status,
+            access,
+            modules,
+            code,
+            worker,
+            recorder,
+            listener,
+            start_ticks,
+            image,
+        })
+    }
+}
+
+/// What an error at a file of the process means.
+fn gone(pid: Pid) -> impl Fn(io::Error) -> Refusal + Copy {
+    move |error| match error.kind() {
         io::ErrorKind::NotFound => Refusal::NoProcess { pid },
         _ if error.raw_os_error() == Some(ESRCH) => Refusal::NoProcess { pid },
         _ => Refusal::Unreadable {
@@ -73,97 +226,7 @@ pub fn inspect(pid: Pid) -> Result<Inspection, Refusal> {
             what: "the state".into(),
             source: error,
         },
-    };
-    let first = task::stat(pid).map_err(gone)?;
-    if first.is_kernel_thread() {
-        return Err(Refusal::KernelThread {
-            pid,
-            name: show(&first.comm),
-        });
     }
-    let Some(tid) = task::live(pid).map_err(gone)? else {
-        return Err(Refusal::Zombie { pid });
-    };
-    let status = task::status(tid).map_err(gone)?;
-    let pid = status.tgid.unwrap_or(pid);
-    if tid != pid.leader() && !has_pidfds_of_threads() {
-        return Err(Refusal::LeaderEnded { pid });
-    }
-    let access = access::look(tid).map_err(gone)?;
-    if access.ending || (!access.allowed && !task::is_alive(tid)) {
-        return Err(Refusal::Zombie { pid });
-    }
-    if !access.allowed {
-        let (why, hint) = access.why_not();
-        return Err(Refusal::NotPermitted { pid, why, hint });
-    }
-    if let Some(by) = status.tracer {
-        let name = task::comm(by).map_or_else(|_| "unknown".into(), |name| show(&name));
-        return Err(Refusal::Traced { pid, by, name });
-    }
-    if matches!(status.state, b'T' | b't') {
-        return Err(Refusal::Stopped { pid });
-    }
-    if let Some(group) = freezer::frozen(tid) {
-        return Err(Refusal::Frozen { pid, group });
-    }
-    if let Some(parent) = status.parent
-        && share_memory(pid, parent) == Some(true)
-    {
-        return Err(Refusal::SharesMemory { pid, with: parent });
-    }
-    if status.seccomp == 1 {
-        return Err(Refusal::Seccomp { pid });
-    }
-    let exe = files::program(tid).map_err(|source| Refusal::Unreadable {
-        pid,
-        what: "the program".into(),
-        source,
-    })?;
-    ElfFile::open(exe).map_err(|error| Refusal::Architecture {
-        pid,
-        what: error.to_string(),
-    })?;
-    // Before what it is compared for.
-    let image = ProcessImage::of(pid, tid, &status);
-    let modules = Modules::of(tid).map_err(|source| Refusal::Unreadable {
-        pid,
-        what: "the mappings".into(),
-        source,
-    })?;
-    let memory = modules.memory();
-    let code = TargetCode::find(pid, &modules, memory)?;
-    let start_ticks = task::stat(tid).map_err(gone)?.start_ticks;
-    if let Some(what) = blind(tid, &status, start_ticks) {
-        return Err(Refusal::NoProc { pid, what });
-    }
-    let tids = task::list(tid).map_err(gone)?;
-    let named = |name: &str| {
-        let name = name.as_bytes().to_vec();
-        move |tid: &Tid| task::comm(*tid).is_ok_and(|comm| comm == name)
-    };
-    let listener = tids.iter().copied().find(named(LISTENER_NAME));
-    let worker = worker::find(memory, tids.iter().copied().filter(named(THREAD_NAME)));
-    let recorder = [(SOLE_NAME, false), (LOCAL_NAME, true)]
-        .into_iter()
-        .find_map(|(name, makes_way)| {
-            let tid = tids.iter().copied().find(named(name))?;
-            Some(Recorder { tid, makes_way })
-        });
-    Ok(Inspection {
-        pid,
-        tid,
-        name: show(&first.comm),
-        status,
-        access,
-        modules,
-        code,
-        worker,
-        recorder,
-        listener,
-        start_ticks,
-        image,
-    })
 }
 
 const ESRCH: i32 = 3;
@@ -213,5 +276,39 @@ impl Inspection {
     /// The target's memory.
     pub fn memory(&self) -> Memory {
         self.modules.memory().clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    /// A shell that becomes itself 300 times, as fast as it can, and then `sleep`.
+    #[test]
+    fn a_process_that_becomes_other_programs_is_not_called_unreadable() {
+        let again = "[ $1 = 0 ] && exec sleep 60; exec sh -c \"$0\" \"$0\" $(($1 - 1))";
+        let mut child = Command::new("sh")
+            .args(["-c", again, again, "300"])
+            .spawn()
+            .unwrap();
+        let pid = Pid::new(child.id()).unwrap();
+        let mut unreadable = Vec::new();
+        let slept = loop {
+            let sleeps = task::comm(pid.leader()).is_ok_and(|name| name == b"sleep");
+            let looked = inspect(pid);
+            if let Err(refusal @ Refusal::Unreadable { .. }) = &looked {
+                unreadable.push(refusal.to_string());
+            }
+            match child.try_wait().unwrap() {
+                None if sleeps && looked.is_ok() => break true,
+                None => {}
+                Some(_) => break false,
+            }
+        };
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(unreadable.is_empty(), "{unreadable:?}");
+        assert!(slept, "the shell failed");
     }
 }

@@ -137,6 +137,12 @@ impl ProcessImage {
         (self.pid, &self.auxv) == (other.pid, &other.auxv)
     }
 
+    /// Whether the process executes another program by now, or none any more.
+    pub(crate) fn was_replaced(&self) -> bool {
+        let now = auxv(self.tid);
+        now.is_empty() || now != self.auxv || program_id(self.tid, self.exe.as_ref()) != self.exe
+    }
+
     /// How a thread of the process differs from what was inspected, if it does. For a thread that
     /// is held: it cannot change then, and neither can the program of its process. A program with
     /// the set-uid bit that was executed between the inspection and the stop is seen here.
