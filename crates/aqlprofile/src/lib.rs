@@ -13,4 +13,4 @@ mod prepare;
 
 pub use helper::{Error, Helper};
 pub use libraries::{SONAME, libraries};
-pub use prepare::{Prepared, failure, gpu, prepare};
+pub use prepare::{failure, gpu, prepare};

@@ -2,22 +2,10 @@
 
 use crate::helper::{Error, Helper};
 use midair_agents::{Agent, AgentType};
-use midair_counters::group::{self, Group};
+use midair_counters::group;
 use midair_counters::wire::{Gpu, Question, RawEvent};
-use midair_counters::{Architecture, Template, plan};
+use midair_counters::{Architecture, Prepared, plan};
 use midair_failure::{Failure, Kind};
-
-/// A group of counters for a GPU, ready to be counted.
-#[derive(Debug, Clone)]
-pub struct Prepared {
-    /// The GPU.
-    pub architecture: &'static Architecture,
-    /// The counters, and the events that are counted for them.
-    /// [`midair_counters::template::Slot::event`] counts in its order.
-    pub group: Group,
-    /// The packets.
-    pub template: Template,
-}
 
 /// The GPU that an agent is, as the library wants it described; none for a CPU.
 pub fn gpu(agent: &Agent) -> Option<Gpu> {

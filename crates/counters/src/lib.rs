@@ -7,6 +7,7 @@
 //!   of it fits into one pass.
 //! * [`template`]: the packets of a pass as words, with the places of the addresses, so that a
 //!   target needs nothing of AMD's library; [`wire`]: their way between two processes as text.
+//! * [`prepared`]: what a session counts, by agent.
 //!
 //! The facts are in `api/counters.json`; their sources: `docs/sources.md#counters`.
 #![forbid(unsafe_code)]
@@ -16,6 +17,7 @@ pub mod dimension;
 pub mod expression;
 pub mod group;
 pub mod plan;
+pub mod prepared;
 pub mod template;
 pub mod value;
 pub mod wire;
@@ -24,4 +26,5 @@ pub use architecture::{Architecture, Counter, Definition};
 pub use dimension::{Dimension, Position};
 pub use expression::{Accumulate, Expression};
 pub use plan::{Error, Event};
+pub use prepared::{CounterPlan, Prepared};
 pub use template::Template;

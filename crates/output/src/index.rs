@@ -520,6 +520,7 @@ impl Index {
             let moved = counts.last_index.wrapping_sub(counts.first_index);
             let seen = u128::from(counts.dispatches)
                 + u128::from(counts.other_packets)
+                + u128::from(counts.ours)
                 + u128::from(counts.lost);
             let timed = u128::from(counts.timed)
                 + counts.untimed.iter().map(|n| u128::from(*n)).sum::<u128>();

@@ -405,7 +405,7 @@ pub struct Queue {
 }
 
 /// What happened to the packets of a queue. The counts are complete when
-/// `last_index - first_index == dispatches + other_packets + lost` and `dispatches == timed + sum(untimed)`.
+/// `last_index - first_index == dispatches + other_packets + ours + lost` and `dispatches == timed + sum(untimed)`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct QueueCounts {
@@ -429,6 +429,73 @@ pub struct QueueCounts {
     pub untimed: [u64; 8],
     /// Packets that were never seen.
     pub lost: u64,
+    /// Packets of ours ([`CounterWindow`]).
+    pub ours: u64,
+}
+
+/// A window of hardware counters: what they counted from the end of one packet of ours to the
+/// beginning of another, with at most one dispatch of the application between them. Followed by
+/// `words` u64 of the memory that the counters were read into; a window with much memory has
+/// several records, which differ in `first` and `words`. What the words mean is in the template of
+/// the group (`counters::Template::slots`), which the attacher has.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CounterWindow {
+    /// Common header.
+    pub header: Header,
+    /// When the packet that starts the counters ended, on the device (0: not known).
+    pub start: u64,
+    /// When the packet that reads them began, on the device (0: not known).
+    pub end: u64,
+    /// When it ended: reading took so long.
+    pub read_end: u64,
+    /// Number of the window in this session, from 1.
+    pub window: u64,
+    /// [`Kernel::dispatch_id`] of the dispatch in it; 0 = none.
+    pub dispatch_id: u64,
+    /// Queue number of ours ([`Queue::queue_id`]).
+    pub queue_id: u32,
+    /// KFD node id of the agent.
+    pub node: u32,
+    /// Which of the agent's groups of counters, from 0, in the plan's order.
+    pub group: u32,
+    /// See [`WindowResult`].
+    pub result: u32,
+    /// Words of the whole memory.
+    pub total: u32,
+    /// Index of the first word that follows.
+    pub first: u32,
+    /// Words that follow.
+    pub words: u32,
+    /// Padding, 0.
+    pub reserved: u32,
+}
+
+/// What became of a window ([`CounterWindow::result`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum WindowResult {
+    /// It holds one dispatch, and the counters were read.
+    Counted = 0,
+    /// The packet in it was no dispatch.
+    NoDispatch = 1,
+    /// The device had not read the counters when collection stopped.
+    Open = 2,
+    /// The queue was destroyed first.
+    QueueDestroyed = 3,
+    /// The device wrote no plausible times, so nobody knows what else ran meanwhile.
+    BadTimes = 4,
+}
+
+impl WindowResult {
+    /// All, by number.
+    pub const ALL: [WindowResult; 5] = [
+        WindowResult::Counted,
+        WindowResult::NoDispatch,
+        WindowResult::Open,
+        WindowResult::QueueDestroyed,
+        WindowResult::BadTimes,
+    ];
 }
 
 /// A message about something that went wrong without stopping the session. Followed by `len` bytes of text.
@@ -484,6 +551,7 @@ plain!(
     KernelSymbol,
     Queue,
     QueueCounts,
+    CounterWindow,
     Note,
     MemorySet,
     Synchronization,

@@ -10,10 +10,11 @@
 
 pub mod boot;
 pub mod connect;
+pub mod counter_plan;
 pub mod event;
 
 pub mod offer;
 pub mod spool;
 
 /// Version of every layout in this crate. Both sides must agree exactly.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;

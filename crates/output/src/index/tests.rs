@@ -135,6 +135,7 @@ fn counts_of_queues_are_checked() {
         last_index: 20,
         dispatches: 6,
         other_packets: 3,
+        ours: 0,
         lost: 1,
         timed: 6,
         ..QueueCounts::default()

@@ -332,6 +332,7 @@ impl Harvester {
             last_index: inner.next,
             dispatches: inner.dispatches - inner.overflown,
             other_packets: inner.others,
+            ours: inner.ours,
             timed: queue.timed.load(Relaxed),
             untimed: std::array::from_fn(|i| {
                 queue.untimed.get(i).map_or(0, |count| count.load(Relaxed))

@@ -81,6 +81,8 @@ pub struct Inner {
     pub overflown: u64,
     /// Other packets seen.
     pub others: u64,
+    /// Packets of ours seen: those around a window of counters.
+    pub ours: u64,
     /// Packets that were consumed unseen.
     pub lost: u64,
     /// Among the others: vendor packets that may launch kernels for all that we know.

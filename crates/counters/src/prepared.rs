@@ -1,0 +1,25 @@
+//! What a session counts: groups with their packets, by agent.
+
+use crate::architecture::Architecture;
+use crate::group::Group;
+use crate::template::Template;
+use std::collections::BTreeMap;
+
+/// A group of counters for a GPU, ready to be counted.
+#[derive(Debug, Clone)]
+pub struct Prepared {
+    /// The GPU.
+    pub architecture: &'static Architecture,
+    /// The counters, and the events that are counted for them.
+    /// [`crate::template::Slot::event`] counts in its order.
+    pub group: Group,
+    /// The packets.
+    pub template: Template,
+}
+
+/// Groups by agent, as the attacher hands them to the target and as what comes back is read by.
+#[derive(Debug, Clone, Default)]
+pub struct CounterPlan {
+    /// By KFD node id; a group's number is its index.
+    pub agents: BTreeMap<u32, Vec<Prepared>>,
+}

@@ -1,0 +1,238 @@
+//! The plan of hardware counters: what the attacher hands to the target beside the spool when
+//! counters are asked for. It holds, for each agent, groups of counters as words of the packet
+//! processor's commands, with the places where the address of the memory is to be written that they
+//! read into. The target needs to know nothing else about counters.
+//!
+//! A sequence of little-endian 32-bit words: [`MAGIC`], [`crate::VERSION`], the number of groups,
+//! then the groups. A group: KFD node id, number of the group on its agent, bytes of the output,
+//! counts of words (start, read and stop, places), and these. A place: word, form, and the offset's
+//! low and high half.
+
+/// First word.
+const MAGIC: u32 = u32::from_le_bytes(*b"mCNT");
+/// Groups at most.
+pub const MAX_GROUPS: usize = 1024;
+/// Bytes of a plan at most: 40 full passes of a device with eight XCCs on each of 16 agents.
+pub const MAX_BYTES: usize = 256 << 20;
+/// Bytes of a window's commands and output at most.
+const MAX_WINDOW: u32 = 16 << 20;
+
+/// How an address stands in the commands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// In bytes.
+    Bytes,
+    /// In units of 256 bytes.
+    Pages,
+}
+
+/// Where an address of the output stands in the commands: two words, the low half first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// The first of them.
+    pub word: u32,
+    /// How.
+    pub form: Form,
+    /// What is added to the address of the output.
+    pub offset: u64,
+}
+
+/// A group of counters on an agent.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Group {
+    /// KFD node id of the agent.
+    pub node: u32,
+    /// Number of the group on this agent, from 0.
+    pub number: u32,
+    /// Bytes that the counters are read into, a multiple of 8.
+    pub output_bytes: u32,
+    /// Commands that start the counters.
+    pub start: Vec<u32>,
+    /// Commands that read and stop them, for an output at address 0.
+    pub read_stop: Vec<u32>,
+    /// Where the output's address is in `read_stop`.
+    pub places: Vec<Place>,
+}
+
+impl Group {
+    /// Writes an output's address into a copy of [`Group::read_stop`]. It must be a multiple of 256.
+    pub fn patch(&self, commands: &mut [u32], output: u64) {
+        for place in &self.places {
+            let address = output.wrapping_add(place.offset);
+            let value = match place.form {
+                Form::Bytes => address,
+                Form::Pages => address >> 8,
+            };
+            let at = place.word as usize;
+            if let Some([low, high]) = commands.get_mut(at..at + 2) {
+                (*low, *high) = (value as u32, (value >> 32) as u32);
+            }
+        }
+    }
+
+    /// Whether all sizes are within bounds and all places within the commands.
+    fn is_sound(&self) -> bool {
+        let words = self.start.len().max(self.read_stop.len());
+        self.output_bytes <= MAX_WINDOW
+            && self.output_bytes.is_multiple_of(8)
+            && words <= MAX_WINDOW as usize / 4
+            && self
+                .places
+                .iter()
+                .all(|place| (place.word as usize) < self.read_stop.len().saturating_sub(1))
+    }
+}
+
+/// Writes a plan.
+pub fn encode(groups: &[Group]) -> Vec<u8> {
+    let mut words = vec![MAGIC, crate::VERSION, groups.len() as u32];
+    for group in groups {
+        words.extend([
+            group.node,
+            group.number,
+            group.output_bytes,
+            group.start.len() as u32,
+            group.read_stop.len() as u32,
+            group.places.len() as u32,
+        ]);
+        words.extend(&group.start);
+        words.extend(&group.read_stop);
+        for place in &group.places {
+            words.extend([
+                place.word,
+                u32::from(place.form == Form::Pages),
+                place.offset as u32,
+                (place.offset >> 32) as u32,
+            ]);
+        }
+    }
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+/// Reads a plan; `None` when it is none of this version, or not sound.
+pub fn decode(bytes: &[u8]) -> Option<Vec<Group>> {
+    if bytes.len() > MAX_BYTES {
+        return None;
+    }
+    let mut rest = Words(bytes);
+    let (magic, version, count) = (rest.one()?, rest.one()?, rest.one()?);
+    if magic != MAGIC || version != crate::VERSION || count as usize > MAX_GROUPS {
+        return None;
+    }
+    let mut groups = Vec::new();
+    for _ in 0..count {
+        let mut group = Group {
+            node: rest.one()?,
+            number: rest.one()?,
+            output_bytes: rest.one()?,
+            ..Group::default()
+        };
+        let (start, read_stop, places) = (rest.one()?, rest.one()?, rest.one()?);
+        group.start = rest.many(start)?;
+        group.read_stop = rest.many(read_stop)?;
+        for place in rest.many(places.checked_mul(4)?)?.chunks_exact(4) {
+            let &[word, form, low, high] = place else {
+                return None;
+            };
+            group.places.push(Place {
+                word,
+                form: match form {
+                    0 => Form::Bytes,
+                    1 => Form::Pages,
+                    _ => return None,
+                },
+                offset: u64::from(low) | u64::from(high) << 32,
+            });
+        }
+        if !group.is_sound() {
+            return None;
+        }
+        groups.push(group);
+    }
+    rest.0.is_empty().then_some(groups)
+}
+
+/// Words that are left.
+struct Words<'a>(&'a [u8]);
+
+impl Words<'_> {
+    fn one(&mut self) -> Option<u32> {
+        let (word, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(u32::from_le_bytes(*word))
+    }
+
+    fn many(&mut self, count: u32) -> Option<Vec<u32>> {
+        let (taken, rest) = self.0.split_at_checked((count as usize).checked_mul(4)?)?;
+        self.0 = rest;
+        let (words, _) = taken.as_chunks();
+        Some(words.iter().map(|word| u32::from_le_bytes(*word)).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn groups() -> Vec<Group> {
+        let place = |word, form, offset| Place { word, form, offset };
+        vec![
+            Group {
+                node: 1,
+                number: 0,
+                output_bytes: 64,
+                start: vec![1, 2, 3],
+                read_stop: vec![7; 9],
+                places: vec![place(0, Form::Bytes, 8), place(7, Form::Pages, 1 << 33)],
+            },
+            Group {
+                node: 2,
+                number: 4,
+                ..Group::default()
+            },
+        ]
+    }
+
+    #[test]
+    fn a_plan_is_read_as_it_was_written() {
+        assert_eq!(decode(&encode(&groups())), Some(groups()));
+        assert_eq!(decode(&encode(&[])), Some(Vec::new()));
+    }
+
+    #[test]
+    fn what_is_no_plan_is_refused() {
+        let bytes = encode(&groups());
+        for len in 0..bytes.len() {
+            assert_eq!(decode(&bytes[..len]), None, "{len}");
+        }
+        let mut longer = bytes.clone();
+        longer.push(0);
+        assert_eq!(decode(&longer), None);
+        for (word, value) in [
+            (0, 1),
+            (1, 1),
+            (2, 2000),
+            (5, 60),
+            (6, u32::MAX),
+            (7, u32::MAX),
+        ] {
+            let mut wrong = bytes.clone();
+            wrong[4 * word..4 * word + 4].copy_from_slice(&u32::to_le_bytes(value));
+            assert_eq!(decode(&wrong), None, "word {word}");
+        }
+        // A place outside the commands: both its words must be there.
+        let mut outside = groups();
+        outside[0].places[1].word = 8;
+        assert_eq!(decode(&encode(&outside)), None);
+    }
+
+    #[test]
+    fn addresses_are_written_into_a_copy() {
+        let group = &groups()[0];
+        let mut commands = group.read_stop.clone();
+        group.patch(&mut commands, 0x1234_5678_9a00);
+        assert_eq!(commands[..2], [0x5678_9a08, 0x1234]);
+        assert_eq!(commands[2..7], [7; 5]);
+        assert_eq!(commands[7..], [0x3656_789a, 0x12]);
+    }
+}
