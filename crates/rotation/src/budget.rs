@@ -1,0 +1,148 @@
+//! How much time windows may take from the application.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Time that may be taken at once after a pause, in nanoseconds of elapsed time: at 2 %, 20 ms of
+/// counting.
+const BURST: u64 = 1_000_000_000;
+/// How often a thread tries again because another one took from the budget meanwhile.
+const TRIES: u32 = 4;
+
+/// A share of the elapsed time. What is taken is paid for by time to come: `paid_until` says until
+/// when. All zero: there is no limit.
+#[derive(Debug, Default)]
+pub struct Budget {
+    /// Nanoseconds of elapsed time for one of cost, times 1,000; 0 = no limit.
+    scale: AtomicU64,
+    /// On the clock of the callers.
+    paid_until: AtomicU64,
+}
+
+impl Budget {
+    /// No limit.
+    pub const fn new() -> Budget {
+        Budget {
+            scale: AtomicU64::new(0),
+            paid_until: AtomicU64::new(0),
+        }
+    }
+
+    /// Sets the share, in percent, from now on; 100 and more are no limit, and 0 or less allow
+    /// nothing after the first burst.
+    pub fn set(&self, percent: f64, now: u64) {
+        let scale = if percent >= 100.0 {
+            0
+        } else if percent > 0.0 {
+            ((100_000.0 / percent) as u64).max(1)
+        } else {
+            u64::MAX
+        };
+        self.paid_until.store(now.saturating_sub(BURST), Relaxed);
+        self.scale.store(scale, Relaxed);
+    }
+
+    fn elapsed(scale: u64, cost: u64) -> u64 {
+        if scale == u64::MAX && cost > 0 {
+            return u64::MAX;
+        }
+        u64::try_from(u128::from(cost) * u128::from(scale) / 1000).unwrap_or(u64::MAX)
+    }
+
+    /// Takes `cost` nanoseconds, if what was taken before is paid for. Constant time.
+    #[inline]
+    pub fn take(&self, now: u64, cost: u64) -> bool {
+        let scale = self.scale.load(Relaxed);
+        if scale == 0 {
+            return true;
+        }
+        let mut paid = self.paid_until.load(Relaxed);
+        for _ in 0..TRIES {
+            if paid > now {
+                return false;
+            }
+            let from = paid.max(now.saturating_sub(BURST));
+            let until = from.saturating_add(Self::elapsed(scale, cost));
+            match self
+                .paid_until
+                .compare_exchange_weak(paid, until, Relaxed, Relaxed)
+            {
+                Ok(_) => return true,
+                Err(changed) => paid = changed,
+            }
+        }
+        false
+    }
+
+    /// A cost turned out to be `measured` instead of the `assumed` that was taken.
+    pub fn correct(&self, assumed: u64, measured: u64) {
+        let scale = self.scale.load(Relaxed);
+        if scale == 0 {
+            return;
+        }
+        let more = Self::elapsed(scale, measured.saturating_sub(assumed));
+        let less = Self::elapsed(scale, assumed.saturating_sub(measured));
+        let corrected = |paid: u64| Some(paid.saturating_add(more).saturating_sub(less));
+        // The function always gives a value.
+        let _ = self.paid_until.fetch_update(Relaxed, Relaxed, corrected);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Takes at every microsecond of a second; how often that succeeds, the first burst aside.
+    fn taken(budget: &Budget, from: u64, cost: u64, measured: u64) -> u64 {
+        let mut count = 0;
+        for now in (from..from + 1_000_000_000).step_by(1000) {
+            if budget.take(now, cost) {
+                budget.correct(cost, measured);
+                count += 1;
+            }
+        }
+        count
+    }
+
+    #[test]
+    fn no_more_is_taken_than_the_share() {
+        let budget = Budget::new();
+        let start = 50_000_000_000;
+        budget.set(2.0, start);
+        // 20 ms at once, and 20 ms of each second.
+        let first = taken(&budget, start, 10_000, 10_000);
+        assert!((3999..=4002).contains(&first), "{first}");
+        let next = taken(&budget, start + 1_000_000_000, 10_000, 10_000);
+        assert!((1999..=2001).contains(&next), "{next}");
+        // What it cost counts, not what was expected.
+        let dear = taken(&budget, start + 2_000_000_000, 10_000, 40_000);
+        assert!((499..=501).contains(&dear), "{dear}");
+        let cheap = taken(&budget, start + 3_000_000_000, 10_000, 5_000);
+        assert!((3998..=4004).contains(&cheap), "{cheap}");
+    }
+
+    #[test]
+    fn a_pause_saves_no_more_than_a_burst() {
+        let budget = Budget::new();
+        budget.set(2.0, 10_000_000_000);
+        let late = 90_000_000_000;
+        let mut count = 0;
+        while budget.take(late, 10_000) {
+            count += 1;
+        }
+        assert_eq!(count, 2001);
+    }
+
+    #[test]
+    fn shares_without_a_limit_and_of_nothing() {
+        let free = Budget::new();
+        assert!((0..100_000).all(|_| free.take(5, u64::MAX)));
+        free.set(100.0, 5);
+        free.correct(1, u64::MAX);
+        assert!(free.take(5, u64::MAX) && free.take(5, u64::MAX));
+        let none = Budget::new();
+        none.set(0.0, 5_000_000_000);
+        assert!(none.take(5_000_000_000, 1));
+        assert!(!none.take(u64::MAX - 1, 1));
+    }
+}

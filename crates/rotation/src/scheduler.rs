@@ -1,0 +1,495 @@
+//! The worker thread's side: what is known about the classes of an agent, and the schedules that
+//! follow from it.
+
+use crate::class::ClassKey;
+use crate::table::{CLASSES, ENTRIES, FIRST_COST, MAX_GROUPS, Rotation};
+use std::collections::HashMap;
+
+/// The table is renewed no more often, in nanoseconds.
+const PERIOD: u64 = 20_000_000;
+/// Classes that are followed; more than the table holds, which fills up by the order of arrival.
+const TRACKED: usize = 2 * CLASSES;
+/// Values of a window that are followed.
+const VALUES: usize = 64;
+/// Windows of a group before its spread is believed.
+const ENOUGH: u64 = 3;
+/// A spread is taken to be no less, relative to the mean: what was constant so far may change.
+const LEAST_SPREAD: f64 = 0.02;
+/// This share of the windows is dealt to all classes alike, so that none goes without.
+const EVEN: f64 = 0.1;
+/// Weight of the newest period in rates and costs.
+const NEWEST: f64 = 0.5;
+/// The share of the budget that is aimed at: the rest is for the time that it takes to notice that
+/// a program has changed.
+const AIM: f64 = 0.9;
+
+/// Mean and spread of a value.
+#[derive(Debug, Clone, Copy, Default)]
+struct Spread {
+    n: u64,
+    mean: f64,
+    squares: f64,
+}
+
+impl Spread {
+    fn add(&mut self, value: f64) {
+        self.n += 1;
+        let from = value - self.mean;
+        self.mean += from / self.n as f64;
+        self.squares += from * (value - self.mean);
+    }
+
+    /// The squared standard deviation, in units of the mean.
+    fn relative_variance(&self) -> f64 {
+        if self.n < 2 || self.mean == 0.0 {
+            return 0.0;
+        }
+        let variance = self.squares / (self.n - 1) as f64;
+        variance / (self.mean * self.mean)
+    }
+}
+
+/// A group's windows of a class.
+#[derive(Debug, Clone, Default)]
+struct Windows {
+    n: u64,
+    values: Vec<Spread>,
+}
+
+impl Windows {
+    /// The squared spread of the value that varies most.
+    fn relative_variance(&self) -> f64 {
+        let all = self.values.iter().map(Spread::relative_variance);
+        all.fold(LEAST_SPREAD * LEAST_SPREAD, f64::max)
+    }
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    /// Dispatches since the last renewal.
+    recent: u64,
+    /// Dispatches in a nanosecond.
+    rate: f64,
+    /// Time on the GPU, in nanoseconds.
+    gpu_time: f64,
+    excluded: bool,
+    /// By group; empty before the first window.
+    groups: Vec<Windows>,
+}
+
+impl Known {
+    /// The class's claim to windows: its GPU time, times how much of it is not known.
+    fn claim(&self) -> f64 {
+        let all = self.groups.iter();
+        let worst = all
+            .map(|group| {
+                if group.n < ENOUGH {
+                    1.0
+                } else {
+                    group.relative_variance().min(1.0)
+                }
+            })
+            .fold(0.0, f64::max);
+        let spread = if self.groups.is_empty() { 1.0 } else { worst };
+        self.gpu_time * spread.sqrt()
+    }
+
+    /// Each group once, and what is left to those whose relative error is largest. Empty (each
+    /// group once) as long as a group has too few windows.
+    fn entries(&self, groups: u32) -> Vec<u32> {
+        let known = self.groups.iter().all(|group| group.n >= ENOUGH);
+        if self.groups.len() != groups as usize || !known || groups as usize > ENTRIES {
+            return Vec::new();
+        }
+        let mut entries: Vec<u32> = (0..groups).collect();
+        let variances: Vec<f64> = self.groups.iter().map(Windows::relative_variance).collect();
+        // As if as many windows again came by this schedule: one for the nearest future would give
+        // all of it to one group, and too much until the next renewal.
+        let total: u64 = self.groups.iter().map(|group| group.n).sum();
+        let step = (total / ENTRIES as u64).max(1);
+        let mut counts: Vec<u64> = self.groups.iter().map(|g| g.n + step).collect();
+        while entries.len() < ENTRIES {
+            let error = |at: usize| match (variances.get(at), counts.get(at)) {
+                (Some(variance), Some(n)) => variance / *n as f64,
+                _ => 0.0,
+            };
+            let all = 0..groups as usize;
+            let Some(worst) = all.max_by(|a, b| error(*a).total_cmp(&error(*b))) else {
+                break;
+            };
+            entries.push(worst as u32);
+            if let Some(n) = counts.get_mut(worst) {
+                *n += step;
+            }
+        }
+        entries
+    }
+}
+
+/// What the worker thread knows about the classes of one agent.
+#[derive(Debug)]
+pub struct Scheduler {
+    groups: u32,
+    /// Share of the elapsed time that windows may take; none = all.
+    share: Option<f64>,
+    classes: HashMap<ClassKey, Known>,
+    /// When the table was last renewed.
+    renewed: u64,
+    /// Windows since then, and what they cost.
+    recent: (u64, f64),
+    /// What a window costs, in nanoseconds.
+    cost: f64,
+}
+
+impl Scheduler {
+    /// For a table that begins at the same time ([`Rotation::begin`]) with the same numbers.
+    pub fn new(groups: u32, percent: f64, now: u64) -> Scheduler {
+        Scheduler {
+            groups: groups.min(MAX_GROUPS),
+            share: (percent < 100.0).then_some((percent / 100.0).max(0.0)),
+            classes: HashMap::new(),
+            renewed: now,
+            recent: (0, 0.0),
+            cost: FIRST_COST as f64,
+        }
+    }
+
+    fn known(&mut self, class: ClassKey) -> Option<&mut Known> {
+        if self.classes.len() >= TRACKED && !self.classes.contains_key(&class) {
+            return None;
+        }
+        Some(self.classes.entry(class).or_default())
+    }
+
+    /// A dispatch has ended that took so long on the GPU; with or without a window.
+    pub fn dispatched(&mut self, class: ClassKey, gpu_time: u64) {
+        if let Some(known) = self.known(class) {
+            known.recent += 1;
+            known.gpu_time += gpu_time as f64;
+        }
+    }
+
+    /// A window was read that holds one dispatch of this class. `values` are what it counted, in
+    /// an order that is the same in all windows of the group; sums over the device, or as many
+    /// words of it as are at hand: their spread decides what is counted more often. `cost` is the
+    /// time that the window took of the GPU: reading, and the gap before it, in nanoseconds.
+    pub fn measured(
+        &mut self,
+        class: ClassKey,
+        group: u32,
+        values: impl IntoIterator<Item = f64>,
+        cost: u64,
+    ) {
+        self.spent(cost);
+        let groups = self.groups as usize;
+        let Some(known) = self.known(class) else {
+            return;
+        };
+        if known.groups.is_empty() {
+            known.groups = vec![Windows::default(); groups];
+        }
+        let Some(windows) = known.groups.get_mut(group as usize) else {
+            return;
+        };
+        windows.n += 1;
+        for (at, value) in values.into_iter().take(VALUES).enumerate() {
+            if at >= windows.values.len() {
+                windows.values.push(Spread::default());
+            }
+            if let Some(spread) = windows.values.get_mut(at) {
+                spread.add(value);
+            }
+        }
+    }
+
+    /// A window was read that tells nothing about a class: it held no dispatch, or a shared one.
+    pub fn spent(&mut self, cost: u64) {
+        self.recent.0 += 1;
+        self.recent.1 += cost as f64;
+    }
+
+    /// Whether dispatches of a class get windows (default: yes).
+    pub fn exclude(&mut self, class: ClassKey, excluded: bool) {
+        if let Some(known) = self.known(class) {
+            known.excluded = excluded;
+        }
+    }
+
+    /// Writes into the table what follows from all that; at most every 20 ms, and otherwise does
+    /// nothing.
+    pub fn renew(&mut self, table: &Rotation, now: u64) {
+        let elapsed = now.saturating_sub(self.renewed);
+        if elapsed < PERIOD {
+            return;
+        }
+        self.renewed = now;
+        self.renew_cost(table);
+        for known in self.classes.values_mut() {
+            let rate = known.recent as f64 / elapsed as f64;
+            known.rate += NEWEST * (rate - known.rate);
+            known.recent = 0;
+        }
+        let (scale, all) = self.scale();
+        let mut rates = (0.0, 0.0);
+        for (class, known) in &self.classes {
+            let wanted = self.wanted(known, scale, all);
+            if !known.excluded {
+                rates.0 += wanted;
+                rates.1 += known.rate;
+            }
+            let probability = if known.excluded {
+                0
+            } else if self.share.is_none() || known.rate == 0.0 {
+                // A class that comes back after a pause: the budget bounds it.
+                u32::MAX
+            } else {
+                of_all(wanted / known.rate)
+            };
+            // A class that has no room follows the schedule of those that are not known.
+            let _ = table.renew(*class, probability, &known.entries(self.groups));
+        }
+        let unknown = if self.share.is_none() || rates.1 == 0.0 {
+            u32::MAX
+        } else {
+            of_all(rates.0 / rates.1)
+        };
+        table.renew_unknown(unknown);
+    }
+
+    /// What windows really cost.
+    fn renew_cost(&mut self, table: &Rotation) {
+        let (windows, cost) = std::mem::take(&mut self.recent);
+        if windows == 0 {
+            return;
+        }
+        let (allowed, charged, _) = table.counts();
+        let assumed = charged as f64 / allowed.max(1) as f64 * windows as f64;
+        table.budget.correct(assumed as u64, cost as u64);
+        self.cost += NEWEST * (cost / windows as f64 - self.cost);
+        table.renew_cost(self.cost as u64);
+    }
+
+    /// Windows in a nanosecond that a class is to have, where a claim is worth `scale` of them and
+    /// all claims are `all`.
+    fn wanted(&self, known: &Known, scale: f64, all: f64) -> f64 {
+        let even = EVEN * all / self.classes.len().max(1) as f64;
+        (scale * (known.claim() + even)).min(known.rate)
+    }
+
+    /// What a claim is worth so that all windows together take the share that they may, and the
+    /// sum of all claims.
+    fn scale(&self) -> (f64, f64) {
+        let counted = || self.classes.values().filter(|known| !known.excluded);
+        let all: f64 = counted().map(Known::claim).sum();
+        let Some(share) = self.share else {
+            return (f64::INFINITY, all);
+        };
+        let limit = AIM * share / self.cost.max(1.0);
+        let total = |scale| -> f64 { counted().map(|k| self.wanted(k, scale, all)).sum() };
+        let rates: f64 = counted().map(|known| known.rate).sum();
+        if rates <= limit || all <= 0.0 {
+            return (f64::INFINITY, all);
+        }
+        // `total` grows with the scale: first a scale that is too great, then ever closer.
+        let mut most = limit / all;
+        for _ in 0..64 {
+            if total(most) >= limit {
+                break;
+            }
+            most *= 2.0;
+        }
+        let mut least = 0.0;
+        for _ in 0..40 {
+            let middle = (least + most) / 2.0;
+            if total(middle) > limit {
+                most = middle;
+            } else {
+                least = middle;
+            }
+        }
+        (least, all)
+    }
+}
+
+/// A share as one of 2^32.
+fn of_all(share: f64) -> u32 {
+    // Saturates; what is not a number becomes 0.
+    (share * 4_294_967_296.0) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::class::Class;
+    use crate::random::mix;
+
+    const MS: u64 = 1_000_000;
+    const START: u64 = 100_000 * MS;
+
+    fn class(n: u64) -> ClassKey {
+        let class = Class {
+            kernel_object: n,
+            ..Class::default()
+        };
+        class.key()
+    }
+
+    /// A program of some kernels that are dispatched in turns, one each `gap` nanoseconds.
+    struct Program {
+        table: Box<Rotation>,
+        scheduler: Scheduler,
+        gap: u64,
+        cost: u64,
+        /// By kernel: its time, and its value in a window of a group.
+        kernels: Vec<u64>,
+        value: fn(kernel: usize, group: u32, random: f64) -> f64,
+    }
+
+    impl Program {
+        fn new(percent: f64, groups: u32, kernels: &[u64]) -> Program {
+            let table = Box::new(Rotation::new());
+            table.begin(groups, percent, 11, START);
+            Program {
+                table,
+                scheduler: Scheduler::new(groups, percent, START),
+                gap: 20_000,
+                cost: 20_000,
+                kernels: kernels.to_vec(),
+                value: |_, _, _| 5.0,
+            }
+        }
+
+        /// Runs for milliseconds from one on; windows by kernel and group, and their cost.
+        fn run(&mut self, from: u64, ms: u64) -> (Vec<Vec<u64>>, f64) {
+            let groups = self.scheduler.groups as usize;
+            let mut windows = vec![vec![0; groups]; self.kernels.len()];
+            let begin = START + from * MS;
+            let mut cost = 0;
+            for n in 0..ms * MS / self.gap {
+                let now = begin + n * self.gap;
+                let kernel = (n % self.kernels.len() as u64) as usize;
+                let key = class(kernel as u64);
+                let group = self.table.next_group(1, now);
+                self.table.saw(1, key);
+                self.scheduler.dispatched(key, self.kernels[kernel]);
+                if let Some(group) = group {
+                    let random = (mix(now) >> 11) as f64 / (1_u64 << 53) as f64;
+                    let value = (self.value)(kernel, group, random);
+                    self.scheduler.measured(key, group, [value], self.cost);
+                    windows[kernel][group as usize] += 1;
+                    cost += self.cost;
+                }
+                self.scheduler.renew(&self.table, now);
+            }
+            (windows, cost as f64 / (ms * MS) as f64)
+        }
+    }
+
+    #[test]
+    fn windows_take_no_more_than_their_share_of_time() {
+        for percent in [0.5, 2.0, 10.0] {
+            let mut program = Program::new(percent, 4, &[10_000, 10_000, 10_000]);
+            program.run(0, 3000);
+            let (_, taken) = program.run(3000, 2000);
+            let share = 10_000.0 * taken / percent;
+            assert!((78.0..=101.0).contains(&share), "{percent}: {share}");
+            // They become dearer.
+            program.cost = 80_000;
+            program.run(5000, 1000);
+            let (_, taken) = program.run(6000, 8000);
+            let share = 10_000.0 * taken / percent;
+            assert!((78.0..=101.0).contains(&share), "{percent}: {share}");
+        }
+    }
+
+    #[test]
+    fn without_a_limit_every_dispatch_is_counted() {
+        let mut program = Program::new(100.0, 3, &[10_000, 20_000]);
+        let (windows, _) = program.run(0, 100);
+        let count: u64 = windows.iter().flatten().sum();
+        assert_eq!(count, 100 * MS / program.gap);
+        // Evenly, as the values do not vary.
+        let all = windows.iter().flatten();
+        assert!(all.clone().all(|n| (800..870).contains(n)), "{windows:?}");
+    }
+
+    #[test]
+    fn long_kernels_have_more_windows_and_short_ones_some() {
+        let mut program = Program::new(2.0, 2, &[90_000, 10_000, 10]);
+        program.value = |_, _, random| 1.0 + random;
+        program.run(0, 2000);
+        let (windows, _) = program.run(2000, 4000);
+        let counts: Vec<u64> = windows.iter().map(|g| g.iter().sum()).collect();
+        assert!(counts[0] > 4 * counts[1], "{counts:?}");
+        assert!(counts[1] > counts[2] && counts[2] > 20, "{counts:?}");
+    }
+
+    #[test]
+    fn groups_whose_error_is_largest_have_more_windows() {
+        let mut program = Program::new(100.0, 4, &[10_000]);
+        program.value = |_, group, random| {
+            if group == 2 {
+                100.0 * random
+            } else {
+                100.0 + random
+            }
+        };
+        program.run(0, 100);
+        let (windows, _) = program.run(100, 100);
+        let [a, b, c, d] = windows[0][..] else {
+            panic!("{windows:?}")
+        };
+        assert!(c > 5 * a && c > 5 * b && c > 5 * d, "{windows:?}");
+        assert!(a > 50 && b > 50 && d > 50, "none goes without: {windows:?}");
+    }
+
+    #[test]
+    fn what_varies_little_is_counted_less() {
+        let mut program = Program::new(2.0, 2, &[10_000, 10_000]);
+        program.value = |kernel, _, random| if kernel == 0 { 7.0 } else { random };
+        program.run(0, 2000);
+        let (windows, _) = program.run(2000, 3000);
+        let counts: Vec<u64> = windows.iter().map(|g| g.iter().sum()).collect();
+        assert!(counts[1] > 3 * counts[0] && counts[0] > 20, "{counts:?}");
+    }
+
+    #[test]
+    fn excluded_classes_have_no_windows() {
+        let mut program = Program::new(100.0, 2, &[10_000, 10_000]);
+        program.scheduler.exclude(class(1), true);
+        program.run(0, 40);
+        let (windows, _) = program.run(40, 40);
+        assert_eq!(windows[1], [0, 0]);
+        assert_eq!(windows[0].iter().sum::<u64>(), 1000);
+    }
+
+    #[test]
+    fn more_classes_than_are_followed_are_harmless() {
+        let mut scheduler = Scheduler::new(2, 2.0, 0);
+        for n in 0..3 * TRACKED as u64 {
+            scheduler.dispatched(class(n), 1000);
+            scheduler.measured(class(n), 7, [1.0], 10);
+            scheduler.measured(class(n), 1, [1.0; 2 * VALUES], 10);
+        }
+        assert_eq!(scheduler.classes.len(), TRACKED);
+        let known = &scheduler.classes[&class(3)];
+        assert_eq!(known.groups[1].values.len(), VALUES);
+        assert_eq!((known.groups[0].n, known.groups[1].n), (0, 1));
+        let table = Box::new(Rotation::new());
+        table.begin(2, 2.0, 1, 0);
+        scheduler.renew(&table, PERIOD);
+    }
+
+    #[test]
+    fn spreads_are_those_of_the_textbook() {
+        let mut spread = Spread::default();
+        [2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]
+            .into_iter()
+            .for_each(|v| spread.add(v));
+        // Variance 32/7, mean 5.
+        assert!((spread.relative_variance() - 32.0 / 7.0 / 25.0).abs() < 1e-12);
+        assert_eq!(of_all(1.0), u32::MAX);
+        assert_eq!(of_all(0.5), 1 << 31);
+        assert_eq!(of_all(f64::NAN), 0);
+    }
+}

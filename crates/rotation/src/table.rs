@@ -1,0 +1,453 @@
+//! The table by which the application's threads choose.
+
+use crate::budget::Budget;
+use crate::class::ClassKey;
+use crate::random::{chance, mix, permuted};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+/// Classes of an agent that have schedules of their own. A power of two. Further ones follow the
+/// schedule of those that are not known.
+pub const CLASSES: usize = 512;
+/// Entries of a class's schedule.
+pub const ENTRIES: usize = 64;
+/// Groups of an agent at most.
+pub const MAX_GROUPS: u32 = 1 << 16;
+/// Entries in a word.
+const PACKED: usize = 4;
+/// Slots that are looked at for a class.
+const PROBES: usize = 8;
+/// Histories that are told apart. A power of two.
+const HISTORIES: usize = 2048;
+/// Queues that are told apart. A power of two.
+const QUEUES: usize = 64;
+/// What a window is taken to cost before any was measured, in nanoseconds: reading takes 10 to
+/// 100 us.
+pub(crate) const FIRST_COST: u64 = 50_000;
+
+/// How a class is counted.
+#[derive(Debug)]
+struct Schedule {
+    /// [`ClassKey::number`]; 0 = none. Set once, after the rest.
+    key: AtomicU64,
+    /// Of 2^32 reservations, so many get a window.
+    probability: AtomicU32,
+    /// Windows so far.
+    turns: AtomicU32,
+    /// How many entries there are; 0 = each group once.
+    len: AtomicU32,
+    /// Groups, four to a word.
+    entries: [AtomicU64; ENTRIES / PACKED],
+}
+
+impl Schedule {
+    const fn new() -> Schedule {
+        Schedule {
+            key: AtomicU64::new(0),
+            probability: AtomicU32::new(0),
+            turns: AtomicU32::new(0),
+            len: AtomicU32::new(0),
+            entries: [const { AtomicU64::new(0) }; ENTRIES / PACKED],
+        }
+    }
+
+    fn entry(&self, at: u32) -> Option<u32> {
+        let word = self.entries.get(at as usize / PACKED)?.load(Relaxed);
+        Some((word >> (16 * (at as usize % PACKED)) & 0xffff) as u32)
+    }
+
+    /// The group of the next turn. A turn is taken while the worker thread renews the entries may
+    /// see some old and some new ones: each is a choice that was or is right.
+    fn turn(&self, groups: u32, seed: u64) -> u32 {
+        let turn = self.turns.fetch_add(1, Relaxed);
+        let len = self.len.load(Acquire).min(ENTRIES as u32);
+        let size = if len == 0 { groups } else { len };
+        // Another permutation in each round.
+        let round = mix(seed ^ self.key.load(Relaxed) ^ u64::from(turn / size));
+        let at = permuted(turn % size, size, round);
+        let group = if len == 0 { Some(at) } else { self.entry(at) };
+        group.filter(|group| *group < groups).unwrap_or(at % groups)
+    }
+}
+
+/// What a queue did.
+#[derive(Debug)]
+struct Queue {
+    /// Its last two classes, shortened.
+    history: AtomicU64,
+    /// Decisions so far.
+    draws: AtomicU64,
+}
+
+/// The choice of groups for one agent. A new one (all zero bytes are one, too) has no groups and
+/// chooses none. 130 KiB: it belongs into a static or into memory of its own.
+///
+/// Memory orders: a word is right by itself, and a key is published after its schedule.
+#[derive(Debug)]
+pub struct Rotation {
+    groups: AtomicU32,
+    /// For classes that have no schedule.
+    probability: AtomicU32,
+    seed: AtomicU64,
+    /// What a window costs on average, in nanoseconds.
+    cost: AtomicU64,
+    /// What was taken from the budget.
+    charged: AtomicU64,
+    /// How many windows it was taken for.
+    windows: AtomicU64,
+    /// Windows that the budget forbade.
+    refused: AtomicU64,
+    /// The share of time.
+    pub budget: Budget,
+    queues: [Queue; QUEUES],
+    /// By history: the class that came next.
+    next: [AtomicU64; HISTORIES],
+    unknown: Schedule,
+    classes: [Schedule; CLASSES],
+}
+
+impl Default for Rotation {
+    fn default() -> Rotation {
+        Rotation::new()
+    }
+}
+
+impl Rotation {
+    /// Without groups.
+    pub const fn new() -> Rotation {
+        Rotation {
+            groups: AtomicU32::new(0),
+            probability: AtomicU32::new(0),
+            seed: AtomicU64::new(0),
+            cost: AtomicU64::new(0),
+            charged: AtomicU64::new(0),
+            windows: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            budget: Budget::new(),
+            queues: [const {
+                Queue {
+                    history: AtomicU64::new(0),
+                    draws: AtomicU64::new(0),
+                }
+            }; QUEUES],
+            next: [const { AtomicU64::new(0) }; HISTORIES],
+            unknown: Schedule::new(),
+            classes: [const { Schedule::new() }; CLASSES],
+        }
+    }
+
+    /// Begins a session with so many groups (at most [`MAX_GROUPS`]); what was learned is
+    /// forgotten. `percent` is the share of elapsed time that windows may take, `now` the clock
+    /// that [`Rotation::next_group`] is given, in nanoseconds. With 0 groups it chooses none.
+    ///
+    /// By the worker thread, while no thread chooses (before the hooks go in, or with 0 groups).
+    pub fn begin(&self, groups: u32, percent: f64, seed: u64, now: u64) {
+        for schedule in self.classes.iter().chain([&self.unknown]) {
+            schedule.key.store(0, Relaxed);
+            schedule.turns.store(0, Relaxed);
+            schedule.len.store(0, Relaxed);
+        }
+        for queue in &self.queues {
+            queue.history.store(0, Relaxed);
+            queue.draws.store(0, Relaxed);
+        }
+        for next in &self.next {
+            next.store(0, Relaxed);
+        }
+        for word in [&self.charged, &self.windows, &self.refused] {
+            word.store(0, Relaxed);
+        }
+        self.cost.store(FIRST_COST, Relaxed);
+        self.probability.store(u32::MAX, Relaxed);
+        self.seed.store(seed, Relaxed);
+        self.budget.set(percent, now);
+        self.groups.store(groups.min(MAX_GROUPS), Release);
+    }
+
+    /// The group that the next dispatch of this queue is to be counted with; none if it is not to
+    /// be counted. `queue` is any number that stays the queue's, `now` the clock in nanoseconds.
+    #[inline]
+    pub fn next_group(&self, queue: u32, now: u64) -> Option<u32> {
+        let groups = self.groups.load(Acquire);
+        if groups == 0 {
+            return None;
+        }
+        let at = self.queue(queue)?;
+        let known = self
+            .predicted(at.history.load(Relaxed))
+            .and_then(|class| self.schedule(class));
+        let probability = known.map_or(&self.probability, |schedule| &schedule.probability);
+        let draw = at.draws.fetch_add(1, Relaxed);
+        let seed = self.seed.load(Relaxed);
+        let random = mix(mix(seed ^ u64::from(queue)) ^ draw);
+        if !chance(random, probability.load(Relaxed)) {
+            return None;
+        }
+        let cost = self.cost.load(Relaxed);
+        if !self.budget.take(now, cost) {
+            self.refused.fetch_add(1, Relaxed);
+            return None;
+        }
+        self.charged.fetch_add(cost, Relaxed);
+        self.windows.fetch_add(1, Relaxed);
+        Some(known.unwrap_or(&self.unknown).turn(groups, seed))
+    }
+
+    /// A dispatch of this class was seen on the queue: at the doorbell, with or without a window.
+    #[inline]
+    pub fn saw(&self, queue: u32, class: ClassKey) {
+        let Some(at) = self.queue(queue) else { return };
+        let history = at.history.load(Relaxed);
+        if let Some(next) = self.next.get(Self::place(history)) {
+            next.store(class.number(), Relaxed);
+        }
+        let class = class.number() >> 32;
+        at.history.store(history << 32 | class, Relaxed);
+    }
+
+    /// The class that is expected next on a queue.
+    pub fn expected(&self, queue: u32) -> Option<ClassKey> {
+        self.predicted(self.queue(queue)?.history.load(Relaxed))
+    }
+
+    fn queue(&self, number: u32) -> Option<&Queue> {
+        self.queues.get(number as usize % QUEUES)
+    }
+
+    fn place(history: u64) -> usize {
+        (mix(history) >> 40) as usize % HISTORIES
+    }
+
+    fn predicted(&self, history: u64) -> Option<ClassKey> {
+        ClassKey::of(self.next.get(Self::place(history))?.load(Relaxed))
+    }
+
+    /// The slots in which a class may be.
+    fn slots(&self, class: ClassKey) -> impl Iterator<Item = &Schedule> {
+        let home = class.number() as usize;
+        (0..PROBES).filter_map(move |step| self.classes.get(home.wrapping_add(step) % CLASSES))
+    }
+
+    fn schedule(&self, class: ClassKey) -> Option<&Schedule> {
+        self.slots(class)
+            .find(|schedule| schedule.key.load(Acquire) == class.number())
+    }
+
+    /// Renews the schedule of a class: `probability` of 2^32 reservations get a window, with one
+    /// of `entries` each (at most [`ENTRIES`]; none are each group once). False when there is no
+    /// room for the class. By the worker thread alone.
+    pub fn renew(&self, class: ClassKey, probability: u32, entries: &[u32]) -> bool {
+        let free = || {
+            self.slots(class)
+                .find(|schedule| schedule.key.load(Relaxed) == 0)
+        };
+        let Some(schedule) = self.schedule(class).or_else(free) else {
+            return false;
+        };
+        for (word, packed) in schedule.entries.iter().zip(entries.chunks(PACKED)) {
+            let value = packed
+                .iter()
+                .rev()
+                .fold(0, |value, group| value << 16 | u64::from(group & 0xffff));
+            word.store(value, Relaxed);
+        }
+        schedule.probability.store(probability, Relaxed);
+        schedule
+            .len
+            .store(entries.len().min(ENTRIES) as u32, Release);
+        schedule.key.store(class.number(), Release);
+        true
+    }
+
+    /// The probability for classes that have no schedule. By the worker thread.
+    pub fn renew_unknown(&self, probability: u32) {
+        self.probability.store(probability, Relaxed);
+    }
+
+    /// What a window costs on average, in nanoseconds. By the worker thread.
+    pub fn renew_cost(&self, cost: u64) {
+        self.cost.store(cost, Relaxed);
+    }
+
+    /// How many windows were allowed so far, what they were taken to cost together in nanoseconds,
+    /// and how many the budget forbade.
+    pub fn counts(&self) -> (u64, u64, u64) {
+        (
+            self.windows.load(Relaxed),
+            self.charged.load(Relaxed),
+            self.refused.load(Relaxed),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::class::Class;
+    use std::collections::BTreeMap;
+
+    fn class(n: u64) -> ClassKey {
+        let class = Class {
+            kernel_object: n,
+            ..Class::default()
+        };
+        class.key()
+    }
+
+    fn rotation(groups: u32) -> Box<Rotation> {
+        let rotation = Box::new(Rotation::new());
+        rotation.begin(groups, 100.0, 7, 0);
+        rotation
+    }
+
+    #[test]
+    fn nothing_is_chosen_before_the_session_and_after_it() {
+        let rotation = Rotation::new();
+        assert_eq!(rotation.next_group(1, 0), None);
+        rotation.begin(3, 100.0, 1, 0);
+        assert!(rotation.next_group(1, 0).is_some());
+        rotation.begin(0, 100.0, 1, 0);
+        assert_eq!(rotation.next_group(1, 0), None);
+        assert_eq!(rotation.counts(), (0, 0, 0));
+    }
+
+    #[test]
+    fn each_round_has_each_group_once_and_another_order() {
+        let rotation = rotation(12);
+        let rounds: Vec<Vec<u32>> = (0..20)
+            .map(|_| (0..12).filter_map(|_| rotation.next_group(1, 0)).collect())
+            .collect();
+        for round in &rounds {
+            let mut sorted = round.clone();
+            sorted.sort_unstable();
+            assert!(sorted.into_iter().eq(0..12), "{round:?}");
+        }
+        assert!(rounds.windows(2).all(|pair| pair[0] != pair[1]));
+        assert_eq!(rotation.counts().0, 240);
+    }
+
+    #[test]
+    fn a_class_has_turns_of_its_own_once_it_is_expected() {
+        let rotation = rotation(4);
+        let (a, b) = (class(1), class(2));
+        assert!(rotation.renew(a, u32::MAX, &[0, 0, 0, 1, 2, 3]));
+        assert!(rotation.renew(b, 0, &[]));
+        let mut groups: BTreeMap<u32, u32> = BTreeMap::new();
+        // A A B A A B ...: what comes is known by the two before.
+        for n in 0..606 {
+            let here = if n % 3 == 2 { b } else { a };
+            let chosen = rotation.next_group(5, 0);
+            if n >= 6 {
+                assert_eq!(chosen.is_some(), here == a, "{n}");
+                *groups.entry(chosen.unwrap_or(9)).or_default() += 1;
+            }
+            rotation.saw(5, here);
+        }
+        assert_eq!(rotation.expected(5), Some(a));
+        assert_eq!(groups[&9], 200);
+        assert!((195..=201).contains(&groups[&0]), "{groups:?}");
+        assert!((65..=68).contains(&groups[&3]), "{groups:?}");
+    }
+
+    #[test]
+    fn queues_are_predicted_apart() {
+        let rotation = rotation(2);
+        for _ in 0..4 {
+            rotation.saw(1, class(1));
+            rotation.saw(2, class(2));
+        }
+        assert_eq!(rotation.expected(1), Some(class(1)));
+        assert_eq!(rotation.expected(2), Some(class(2)));
+    }
+
+    #[test]
+    fn more_classes_than_there_is_room_for_do_no_harm() {
+        let rotation = rotation(3);
+        let kept: Vec<bool> = (0..2000)
+            .map(|n| rotation.renew(class(n), u32::MAX, &[2]))
+            .collect();
+        let count = kept.iter().filter(|k| **k).count();
+        assert!((400..=CLASSES).contains(&count), "{count}");
+        for (n, kept) in kept.iter().enumerate() {
+            for _ in 0..3 {
+                rotation.saw(1, class(n as u64));
+            }
+            let chosen = rotation.next_group(1, 0).unwrap();
+            assert!(chosen < 3 && (chosen == 2 || !kept), "{n}");
+        }
+    }
+
+    #[test]
+    fn entries_are_kept_apart_and_checked() {
+        let rotation = rotation(40_000);
+        let entries: Vec<u32> = (0..80).map(|n| 39_000 + n).collect();
+        assert!(rotation.renew(class(1), u32::MAX, &entries));
+        for _ in 0..3 {
+            rotation.saw(1, class(1));
+        }
+        let mut seen: Vec<u32> = (0..64).filter_map(|_| rotation.next_group(1, 0)).collect();
+        seen.sort_unstable();
+        assert_eq!(seen, entries[..64]);
+        // A schedule that names groups that there are not.
+        assert!(rotation.renew(class(1), u32::MAX, &[60_000; 8]));
+        assert!((0..64).all(|_| rotation.next_group(1, 0).is_some_and(|g| g < 40_000)));
+    }
+
+    #[test]
+    fn the_budget_bounds_the_windows() {
+        let rotation = Rotation::new();
+        let start = 10_000_000_000;
+        rotation.begin(4, 2.0, 3, start);
+        rotation.renew_cost(10_000);
+        let mut chosen = 0;
+        for now in (start..start + 2_000_000_000).step_by(2_000) {
+            chosen += u64::from(rotation.next_group(1, now).is_some());
+        }
+        // 20 ms at once and 20 ms of each second, at 10 us each.
+        assert!((5_998..=6_003).contains(&chosen), "{chosen}");
+        let (windows, charged, refused) = rotation.counts();
+        assert_eq!((windows, charged), (chosen, chosen * 10_000));
+        assert_eq!(windows + refused, 1_000_000);
+    }
+
+    #[test]
+    fn half_of_the_reservations_are_chosen_at_random() {
+        let rotation = rotation(2);
+        rotation.renew_unknown(1 << 31);
+        let drawn: Vec<bool> = (0..10_000)
+            .map(|_| rotation.next_group(1, 0).is_some())
+            .collect();
+        let count = drawn.iter().filter(|d| **d).count();
+        assert!((4_800..5_200).contains(&count), "{count}");
+        // As often after one as after none, at any distance up to 16.
+        for lag in 1..16 {
+            let both = drawn.iter().zip(&drawn[lag..]).filter(|(a, b)| **a && **b);
+            let both = both.count();
+            assert!((2_300..2_700).contains(&both), "{lag}: {both}");
+        }
+    }
+
+    #[test]
+    fn threads_share_the_rounds() {
+        let rotation = rotation(5);
+        let mut counts = [0; 5];
+        let chosen: Vec<Vec<u32>> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4)
+                .map(|n| {
+                    let rotation = &rotation;
+                    scope.spawn(move || {
+                        let own = (0..1000).filter_map(|_| rotation.next_group(n, 0));
+                        own.collect::<Vec<u32>>()
+                    })
+                })
+                .collect();
+            let joined = threads.into_iter().map(|t| t.join().unwrap());
+            joined.collect()
+        });
+        chosen
+            .iter()
+            .flatten()
+            .for_each(|group| counts[*group as usize] += 1);
+        assert_eq!(counts, [800; 5]);
+    }
+}
