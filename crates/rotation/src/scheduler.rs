@@ -137,6 +137,8 @@ pub struct Scheduler {
     renewed: u64,
     /// Windows since then, and what they cost.
     recent: (u64, f64),
+    /// Windows whose costs are known, and what they had been taken to cost.
+    settled: (u64, u64),
     /// What a window costs, in nanoseconds.
     cost: f64,
 }
@@ -150,6 +152,7 @@ impl Scheduler {
             classes: HashMap::new(),
             renewed: now,
             recent: (0, 0.0),
+            settled: (0, 0),
             cost: FIRST_COST as f64,
         }
     }
@@ -262,8 +265,13 @@ impl Scheduler {
         if windows == 0 {
             return;
         }
+        // Of what was taken from the budget, the part of these windows among all that are open.
         let (allowed, charged, _) = table.counts();
-        let assumed = charged as f64 / allowed.max(1) as f64 * windows as f64;
+        let open = allowed.saturating_sub(self.settled.0).max(1);
+        let taken = charged.saturating_sub(self.settled.1);
+        let assumed = (taken as f64 / open as f64 * windows.min(open) as f64).round();
+        self.settled.0 += windows;
+        self.settled.1 += assumed as u64;
         table.budget.correct(assumed as u64, cost as u64);
         self.cost += NEWEST * (cost / windows as f64 - self.cost);
         table.renew_cost(self.cost as u64);
