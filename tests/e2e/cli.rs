@@ -407,9 +407,9 @@ fn arguments_that_are_refused() -> Result<()> {
         ),
         (
             "rocprofv3",
-            vec!["--pid", nobody, "--pmc", "SQ_WAVES"],
+            vec!["--pid", nobody, "--spm", "SQ_WAVES"],
             34,
-            "--pmc",
+            "--spm",
         ),
         (
             "rocprofv3",

@@ -187,7 +187,7 @@ fn rocprofv3_attaches_for_a_duration_and_traces_the_system_into_csv() -> Result<
 
 /// Seeds/002, "Dynamic process attachment with counter collection": not built, and said so before anything is touched.
 #[test]
-fn counters_are_refused_by_name() -> Result<()> {
+fn streamed_counters_are_refused_by_name() -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
     };
@@ -197,7 +197,7 @@ fn counters_are_refused_by_name() -> Result<()> {
     let words = [
         "--pid",
         &pid,
-        "--pmc",
+        "--spm",
         "SQ_WAVES",
         "GRBM_COUNT",
         "--output-format",
@@ -206,7 +206,7 @@ fn counters_are_refused_by_name() -> Result<()> {
     let exit = run(typed(dir.path(), "rocprofv3", &words)?, PATIENCE)?;
     assert_eq!(exit.status.code(), Some(34), "{exit}");
     assert!(
-        exit.stderr.iter().any(|line| line.contains("--pmc")),
+        exit.stderr.iter().any(|line| line.contains("--spm")),
         "{exit}"
     );
     assert_eq!(std::fs::read_dir(dir.path())?.count(), 0);

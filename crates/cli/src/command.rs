@@ -1,6 +1,6 @@
 //! clap commands built from the table of options, and the options read back from their matches.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -71,6 +71,9 @@ pub fn argument(option: &'static Opt, front: Front) -> Arg {
             .value_name("WORD")
             .value_parser(choices(option, words)),
         Shape::Texts(name) => arg.num_args(1..).value_name(name),
+        // Each time that it is given is a group.
+        Shape::Groups(name) if amd => arg.num_args(1..).action(ArgAction::Append).value_name(name),
+        Shape::Groups(name) => arg.num_args(1).action(ArgAction::Append).value_name(name),
         Shape::SomeOf(words) if amd => arg
             .num_args(1..)
             .value_name("WORD")
@@ -127,8 +130,17 @@ pub fn given(matches: &ArgMatches, front: Front) -> Result<Given, Failure> {
         if !present {
             continue;
         }
-        let raw = matches.get_raw(option.long).into_iter().flatten();
-        let words: Option<Vec<String>> = raw.map(|word| word.to_str().map(str::to_owned)).collect();
+        let text = |word: &OsStr| word.to_str().map(str::to_owned);
+        let words: Option<Vec<String>> = if let Shape::Groups(_) = option.shape {
+            let groups = matches.get_raw_occurrences(option.long);
+            let groups = groups.into_iter().flatten();
+            groups
+                .map(|group| Some(group.map(text).collect::<Option<Vec<_>>>()?.join(" ")))
+                .collect()
+        } else {
+            let raw = matches.get_raw(option.long).into_iter().flatten();
+            raw.map(text).collect()
+        };
         let Some(words) = words else {
             return Err(Failure::new(
                 Kind::Usage,

@@ -367,9 +367,9 @@ fn words_that_end_before_an_attach() {
         ),
         (&["--hip-trace"], 2, "no process to attach to"),
         (
-            &["--pid", "1", "--pmc", "SQ_WAVES"],
+            &["--pid", "1", "--spm", "SQ_WAVES"],
             34,
-            "--pmc is known but not built yet",
+            "--spm is known but not built yet",
         ),
         (
             &["--pid", "1", "-f", "otf2"],

@@ -62,6 +62,8 @@ pub enum Rocpd {
     MemoryCopy,
     /// `rocpd_memory_allocate`.
     MemoryAllocate,
+    /// `rocpd_pmc_event`, which belong to the events of dispatches.
+    PmcEvent,
 }
 
 impl Rocpd {
@@ -72,6 +74,7 @@ impl Rocpd {
             Rocpd::KernelDispatch => "kernel_dispatch",
             Rocpd::MemoryCopy => "memory_copy",
             Rocpd::MemoryAllocate => "memory_allocate",
+            Rocpd::PmcEvent => "pmc_event",
         }
     }
 }

@@ -700,7 +700,20 @@ domains! {
         asked: RequestedBy::By(&[
             ask("pmc", c"ROCPROF_COUNTER_COLLECTION"),
             ask("pmc", c"ROCPROF_COUNTER_GROUPS"),
-        ]);
+            ask("pmc", c"ROCPROF_COUNTERS"),
+        ]),
+        // Ours: AMD's are a service of their own.
+        number: Some(61),
+        files: Files {
+            csv: Some("counter_collection.csv"),
+            category: Some("counter_collection"),
+            rocpd: Some(Rocpd::PmcEvent),
+            table: Ranked::some("COUNTER", 60),
+            records: "windows of counters",
+            phrase: Ranked::some("counters", 15),
+            ..NO_FILES
+        },
+        built: true;
         ..LATER
     }
     /// Streamed hardware counters.

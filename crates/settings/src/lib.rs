@@ -14,12 +14,14 @@
 #![forbid(unsafe_code)]
 
 pub mod buffer;
+mod counters;
 pub mod options;
 pub mod reference;
 mod resolve;
 mod settings;
 mod words;
 
+pub use counters::{AskedCounter, CounterGroups, EXTRA_COUNTERS, KernelChoice};
 pub use options::{Category, Front, Opt, Sets, Shape, State, options};
 pub use resolve::{Given, Refusal, Resolved, Value, resolve};
 pub use settings::{

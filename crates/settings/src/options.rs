@@ -13,6 +13,7 @@ mod output;
 mod thread_trace;
 mod trace;
 
+use crate::counters::{COUNTER_COLLECTION, COUNTER_GROUPS, COUNTERS};
 use midair_domain::Ask;
 
 /// The headings of help, man page and reference, in their order.
@@ -107,6 +108,8 @@ pub enum Shape {
     OneOf(&'static [&'static str]),
     /// One or more texts.
     Texts(&'static str),
+    /// One or more texts that belong together; each time that the option is given makes a group.
+    Groups(&'static str),
     /// One or more of these words.
     SomeOf(&'static [&'static str]),
 }
@@ -128,8 +131,10 @@ pub enum Sets {
     Path(&'static str),
     /// The number times the factor.
     Scaled(&'static str, u64),
-    /// Several variables at once, with their values, when it is on (counters and the like).
+    /// The words behind a prefix.
     Prefixed(&'static str, &'static str),
+    /// Groups of counters, in [`Settings`](crate::Settings)' three variables for them.
+    CounterGroups,
 }
 
 /// Whether an option works.
@@ -258,6 +263,7 @@ impl Opt {
             | Sets::Scaled(name, _)
             | Sets::Prefixed(name, _) => vec![name],
             Sets::Words(names, _) => names.to_vec(),
+            Sets::CounterGroups => vec![COUNTER_COLLECTION, COUNTERS, COUNTER_GROUPS],
         }
     }
 
@@ -273,7 +279,10 @@ impl Opt {
 
     /// Whether it takes more than one word.
     pub fn is_list(&self) -> bool {
-        matches!(self.shape, Shape::Texts(_) | Shape::SomeOf(_))
+        matches!(
+            self.shape,
+            Shape::Texts(_) | Shape::Groups(_) | Shape::SomeOf(_)
+        )
     }
 
     /// The words to choose from, where its shape has such.

@@ -8,6 +8,7 @@
 use midair_domain::{Ask, DOMAINS, Domain};
 use std::collections::BTreeMap;
 
+use crate::counters::{COUNTER_COLLECTION, COUNTER_GROUPS, COUNTERS, GROUP, names_of};
 use crate::options::{self, Opt, Sets, Shape, State, option, options};
 use crate::settings::{CUPTI, Settings};
 use crate::words::{boolean_word, duration_word};
@@ -51,7 +52,7 @@ pub enum Refusal {
 }
 
 impl Opt {
-    /// Reads the words that followed this option. `Ok(None)` says that the option asks for nothing: it is not
+    /// Reads the words that followed this option; of [`Shape::Groups`] each word is a whole group. `Ok(None)` says that the option asks for nothing: it is not
     /// built, and it was switched off.
     pub fn read(&self, words: &[String]) -> Result<Option<Value>, Refusal> {
         let long = self.long;
@@ -114,10 +115,20 @@ impl Opt {
                 self.check_choice(one()?)?;
                 Value::Text(one()?.to_owned())
             }
-            Shape::Texts(_) | Shape::SomeOf(_) if words.is_empty() => {
+            Shape::Texts(_) | Shape::Groups(_) | Shape::SomeOf(_) if words.is_empty() => {
                 return usage(format!("--{long} needs a value"));
             }
             Shape::Texts(_) => Value::Texts(words.to_vec()),
+            Shape::Groups(_) => {
+                for word in words {
+                    match names_of(word) {
+                        Ok(names) if !names.is_empty() => {}
+                        Ok(_) => return usage(format!("--{long} '{word}' names no counter")),
+                        Err(why) => return usage(format!("--{long}: {why}")),
+                    }
+                }
+                Value::Texts(words.to_vec())
+            }
             Shape::SomeOf(_) => {
                 // AMD's separator in the variable is a comma, and people type it on the command line, too.
                 let mut chosen: Vec<String> = Vec::new();
@@ -225,7 +236,7 @@ impl Given {
                 option.category,
                 options::Category::Trace | options::Category::Aggregate
             ) && self.is_on(option.long)
-        })
+        }) || self.get("pmc").is_some()
     }
 }
 
@@ -245,6 +256,7 @@ impl Resolved {
     /// Whether anything is to be recorded.
     pub fn records_something(&self) -> bool {
         trace_switches().any(|(_, variable)| self.settings.is_on(variable))
+            || self.settings.asks_for_counters()
     }
 }
 
@@ -277,6 +289,7 @@ pub fn resolve(given: &Given, inherited: &Settings, cwd: &str) -> Result<Resolve
     }
     check_formats(&settings)?;
     check_cupti(&settings)?;
+    settle_counters(&mut settings)?;
     if settings.text("ROCPROF_OUTPUT_FORMAT").is_none() {
         settings.set("ROCPROF_OUTPUT_FORMAT", DEFAULT_FORMAT);
     }
@@ -328,6 +341,18 @@ fn apply(option: &Opt, value: &Value, settings: &mut Settings, cwd: &str) {
         }
         (Sets::Prefixed(name, prefix), Value::Texts(words)) => {
             settings.set(name, format!("{prefix}{}", words.join(" ")))
+        }
+        (Sets::CounterGroups, Value::Texts(groups)) => {
+            for name in [COUNTERS, COUNTER_GROUPS] {
+                settings.remove(name);
+            }
+            let lines: Vec<String> = groups.iter().map(|g| format!("{GROUP} {g}")).collect();
+            let name = match &lines[..] {
+                [_] => COUNTERS,
+                _ => COUNTER_GROUPS,
+            };
+            settings.set(name, lines.join("\n"));
+            settings.set(COUNTER_COLLECTION, "1");
         }
         // These two words ask for a listing and are not levels.
         (Sets::Words(..), Value::Text(word))
@@ -403,6 +428,17 @@ fn check_cupti(settings: &Settings) -> Result<(), Refusal> {
         ))),
         _ => Ok(()),
     }
+}
+
+/// Counters may come from the environment. Where they are asked for, the switch says so: it is what a
+/// target looks at.
+fn settle_counters(settings: &mut Settings) -> Result<(), Refusal> {
+    let refused = |bad: crate::BadValue| Refusal::Usage(bad.to_string());
+    if !settings.counter_groups().map_err(refused)?.is_empty() {
+        settings.set(COUNTER_COLLECTION, "1");
+    }
+    settings.kernel_choice().map_err(refused)?;
+    Ok(())
 }
 
 /// Formats may come from the environment, and must be known and built there, too.

@@ -43,7 +43,7 @@ fn every_built_option_is_parsed_and_every_other_is_refused_by_name() {
     for option in options_of(Front::Rocprofv3) {
         let word = match option.shape {
             Shape::Flag | Shape::Boolean => None,
-            Shape::Text(_) | Shape::Texts(_) => Some("x"),
+            Shape::Text(_) | Shape::Texts(_) | Shape::Groups(_) => Some("x"),
             Shape::Number { .. } => Some("7"),
             Shape::Duration => Some("7s"),
             Shape::OneOf(words) | Shape::SomeOf(words) => Some(words[0]),
@@ -136,7 +136,7 @@ fn the_documented_lines_parse() {
         (failure.kind, failure.what.contains("otf2")),
         (Kind::NotBuilt, true)
     );
-    let failure = amd(&[
+    let given = amd(&[
         "--pid",
         "12345",
         "--pmc",
@@ -144,12 +144,34 @@ fn the_documented_lines_parse() {
         "GRBM_COUNT",
         "--output-format",
         "csv",
+        "--pmc",
+        "TCC_HIT,TCC_MISS",
     ])
-    .unwrap_err();
+    .unwrap();
+    let resolved = resolve(&given, &Settings::new(), "/here").unwrap();
+    let groups = resolved.settings.counter_groups().unwrap();
+    let names = |group: &Vec<midair_settings::AskedCounter>| {
+        let names = group.iter().map(|counter| counter.name.clone());
+        names.collect::<Vec<_>>().join(" ")
+    };
+    let names: Vec<String> = groups.iter().map(names).collect();
+    assert_eq!(names, ["GRBM_COUNT SQ_WAVES", "TCC_HIT TCC_MISS"]);
+    assert!(resolved.records_something() && resolved.without_effect.is_empty());
+}
+
+#[test]
+fn in_midair_counters_are_written_with_commas() {
+    let words = ["midair", "attach", "--pmc", "A,B", "12", "--pmc=C"].map(OsString::from);
+    let Ok(Parsed::Matches(matches)) = parse(midair::command(), &words) else {
+        panic!("not parsed");
+    };
+    let (_, matches) = matches.subcommand().unwrap();
+    let given = given(matches, Front::Midair).unwrap();
     assert_eq!(
-        (failure.kind, failure.what.contains("--pmc")),
-        (Kind::NotBuilt, true)
+        given.get("pmc"),
+        Some(&Value::Texts(vec!["A,B".into(), "C".into()]))
     );
+    assert!(given.asks_for_traces());
 }
 
 #[test]

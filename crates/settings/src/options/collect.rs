@@ -8,15 +8,16 @@ pub(super) const OPTIONS: &[Opt] = &[
         Filter,
         Shape::Text("REGEX"),
         Sets::Words(&["ROCPROF_KERNEL_FILTER_INCLUDE_REGEX"], ""),
-        "Count only kernels with such names",
+        "Record and count only kernels with such names",
     )
+    .more("The name as it is in the results. An expression finds a part of it: ^ and $ stand for its ends.")
     .later(),
     Opt::new(
         "kernel-exclude-regex",
         Filter,
         Shape::Text("REGEX"),
         Sets::Words(&["ROCPROF_KERNEL_FILTER_EXCLUDE_REGEX"], ""),
-        "Do not count kernels with such names",
+        "Do not record and count kernels with such names",
     )
     .later(),
     Opt::new(
@@ -24,8 +25,9 @@ pub(super) const OPTIONS: &[Opt] = &[
         Filter,
         Shape::Texts("RANGE"),
         Sets::Words(&["ROCPROF_KERNEL_FILTER_RANGE"], ", "),
-        "Count only these launches of a kernel, as in [1-2]",
+        "Record and count only these launches of each kernel, as in [1-2]",
     )
+    .more("Counted from 1 where recording begins.")
     .later(),
     Opt::new(
         "collection-period",

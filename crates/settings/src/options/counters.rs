@@ -1,4 +1,4 @@
-//! Hardware counters, counter streams and samples. None is built yet.
+//! Hardware counters, counter streams and samples.
 
 use super::{Category::Counters, Opt, Sets, Shape};
 use midair_domain::kind;
@@ -13,11 +13,15 @@ pub(super) const OPTIONS: &[Opt] = &[
     Opt::new(
         "pmc",
         Counters,
-        Shape::Texts("COUNTER"),
-        Sets::Prefixed("ROCPROF_COUNTERS", "pmc: "),
+        Shape::Groups("COUNTER"),
+        Sets::CounterGroups,
         "Count these per kernel",
     )
-    .of(kind::COUNTER_COLLECTION),
+    .of(kind::COUNTER_COLLECTION)
+    .more(
+        "Kernels are sampled: some of them have counters around them, and none waits for another. Given several times, it makes \
+         groups that take turns. NAME:device=1 counts on one GPU only.",
+    ),
     Opt::new(
         "extra-counters",
         Counters,

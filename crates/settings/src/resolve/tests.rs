@@ -391,7 +391,7 @@ fn inherited_variables_without_effect_are_told() {
             ("ROCPROF_MARKER_TRACE", "1"),
             ("ROCPROF_RCCL_API_TRACE", "0"),
             ("ROCPROF_DEMANGLE_KERNELS", "1"),
-            ("ROCPROF_COUNTERS", "pmc: SQ_WAVES"),
+            ("ROCPROF_SPM_COUNTERS", "spm: SQ_WAVES"),
             ("ROCPROF_OMPT_TRACE", "true"),
             ("ROCPROF_KERNEL_TRACE", "1"),
         ],
@@ -401,9 +401,37 @@ fn inherited_variables_without_effect_are_told() {
         .iter()
         .map(|(_, long)| *long)
         .collect();
-    assert_eq!(told, ["pmc", "ompt-trace"]);
+    assert_eq!(told, ["spm", "ompt-trace"]);
     assert!(resolved.records_something());
     assert!(!settle(&[], &[]).records_something());
+}
+
+#[test]
+fn counters_given_replace_inherited_ones() {
+    let inherited = [("ROCPROF_COUNTER_GROUPS", "pmc: X\npmc: Y")];
+    let names = |resolved: &Resolved| -> Vec<Vec<String>> {
+        let groups = resolved.settings.counter_groups().unwrap();
+        let names = |group: Vec<crate::AskedCounter>| group.into_iter().map(|c| c.name).collect();
+        groups.into_iter().map(names).collect()
+    };
+    let told = settle(&[], &inherited);
+    assert_eq!(names(&told), [["X"], ["Y"]]);
+    assert!(told.settings.is_on("ROCPROF_COUNTER_COLLECTION"));
+    let one = settle(&[("pmc", &["B A"])], &inherited);
+    assert_eq!(names(&one), [["A", "B"]]);
+    assert_eq!(one.settings.text("ROCPROF_COUNTERS"), Some("pmc: B A"));
+    assert_eq!(one.settings.text("ROCPROF_COUNTER_GROUPS"), None);
+    let two = settle(&[("pmc", &["A", "C"])], &[("ROCPROF_COUNTERS", "pmc: X")]);
+    assert_eq!(names(&two), [["A"], ["C"]]);
+    let text = "pmc: A\npmc: C";
+    assert_eq!(two.settings.text("ROCPROF_COUNTER_GROUPS"), Some(text));
+    assert!(two.records_something());
+    assert!(matches!(give(&[("pmc", &["..."])]), Err(Refusal::Usage(_))));
+    let wrong = Settings::from_iter([("ROCPROF_COUNTERS", "SQ_WAVES")]);
+    assert!(matches!(
+        resolve(&Given::new(), &wrong, "/"),
+        Err(Refusal::Usage(_))
+    ));
 }
 
 #[test]

@@ -1,0 +1,260 @@
+//! Hardware counters and chosen kernels: what is asked for, read from settings as AMD's tool reads it.
+//!
+//! Source of variables and forms: `docs/sources.md#rocprofv3`.
+
+use crate::settings::{BadValue, Settings};
+use std::ops::RangeInclusive;
+
+/// Whether counters are collected (a switch).
+pub const COUNTER_COLLECTION: &str = "ROCPROF_COUNTER_COLLECTION";
+/// One group of counters: `pmc: A B`.
+pub const COUNTERS: &str = "ROCPROF_COUNTERS";
+/// Several groups, each on a line.
+pub const COUNTER_GROUPS: &str = "ROCPROF_COUNTER_GROUPS";
+/// Definitions of further counters: the text of the file that `--extra-counters` names.
+pub const EXTRA_COUNTERS: &str = "ROCPROF_EXTRA_COUNTERS_CONTENTS";
+const INCLUDE: &str = "ROCPROF_KERNEL_FILTER_INCLUDE_REGEX";
+const EXCLUDE: &str = "ROCPROF_KERNEL_FILTER_EXCLUDE_REGEX";
+const RANGE: &str = "ROCPROF_KERNEL_FILTER_RANGE";
+
+/// Begins a group.
+pub(crate) const GROUP: &str = "pmc:";
+/// Limits a counter to one GPU.
+const DEVICE: &str = ":device=";
+/// Characters that AMD's tool takes for spaces.
+const SPACES: &str = "!@#$%&(),*+-./;<>?@{}^`~|";
+
+/// A counter that is asked for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct AskedCounter {
+    /// Its name, as it was given: nobody has looked whether there is such a counter.
+    pub name: String,
+    /// On the GPU of this number only, from 0 in the order of the KFD nodes (`NAME:device=1`); else
+    /// on all.
+    pub device: Option<u32>,
+}
+
+/// Groups of counters as the user made them: counters of one group are counted together, if they fit.
+pub type CounterGroups = Vec<Vec<AskedCounter>>;
+
+/// Which dispatches are wanted: of which kernels, and which of theirs.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct KernelChoice {
+    /// An expression that must be found in a kernel's name.
+    pub include: Option<String>,
+    /// An expression that must not be found there.
+    pub exclude: Option<String>,
+    /// Which dispatches of each kernel, counted from 1 where recording began; none: all. Sorted.
+    pub iterations: Vec<RangeInclusive<u64>>,
+}
+
+impl KernelChoice {
+    /// Whether every dispatch is wanted.
+    pub fn is_all(&self) -> bool {
+        *self == KernelChoice::default()
+    }
+}
+
+impl Settings {
+    /// The groups of counters that are asked for; empty when none are.
+    ///
+    /// As in AMD's tool, [`COUNTERS`] goes before [`COUNTER_GROUPS`], and the order of counters within
+    /// a group is that of their names. Here either asks for counters where [`COUNTER_COLLECTION`] is not
+    /// set; where it is off, there are none.
+    ///
+    /// # Errors
+    /// [`BadValue`] for a word that is no counter's name, and where there is none though they are asked for.
+    pub fn counter_groups(&self) -> Result<CounterGroups, BadValue> {
+        let texts = [COUNTERS, COUNTER_GROUPS];
+        let named = texts.into_iter().find(|name| self.text(name).is_some());
+        match (self.boolean(COUNTER_COLLECTION), named) {
+            (Ok(Some(false)), _) | (Ok(None), None) => return Ok(Vec::new()),
+            (Ok(Some(true)), None) => {
+                let wanted = "is set, but neither ROCPROF_COUNTERS nor ROCPROF_COUNTER_GROUPS names a counter";
+                return Err(BadValue::new(COUNTER_COLLECTION, "1", wanted));
+            }
+            (Err(bad), _) if named.is_none() => return Err(bad),
+            _ => {}
+        }
+        let name = named.unwrap_or_default();
+        let text = self.text(name).unwrap_or_default();
+        let mut groups = CounterGroups::new();
+        for line in text.lines() {
+            let group = group_of_line(line).map_err(|wanted| BadValue::new(name, line, &wanted))?;
+            if !group.is_empty() {
+                groups.push(group);
+            }
+        }
+        if groups.is_empty() {
+            let wanted = "names no counter, as in 'pmc: SQ_WAVES'";
+            return Err(BadValue::new(name, text, wanted));
+        }
+        Ok(groups)
+    }
+
+    /// Whether counters are asked for.
+    pub fn asks_for_counters(&self) -> bool {
+        self.counter_groups()
+            .map_or(true, |groups| !groups.is_empty())
+    }
+
+    /// Which dispatches are wanted.
+    ///
+    /// # Errors
+    /// [`BadValue`] for a range that is none. Whether expressions are such is for their user to find out.
+    pub fn kernel_choice(&self) -> Result<KernelChoice, BadValue> {
+        let text = |name: &str| self.text(name).map(str::to_owned);
+        let range = self.text(RANGE).unwrap_or_default();
+        let wanted = "is no range of launches, as in [1-2]";
+        Ok(KernelChoice {
+            // This is what AMD's tool has where nothing is set.
+            include: text(INCLUDE).filter(|include| include != ".*"),
+            exclude: text(EXCLUDE),
+            iterations: iterations(range).ok_or_else(|| BadValue::new(RANGE, range, wanted))?,
+        })
+    }
+}
+
+/// The counters of a line, by name and each once; none of a line without `pmc:`, or a comment.
+pub(crate) fn group_of_line(line: &str) -> Result<Vec<AskedCounter>, String> {
+    let line = line.split('#').next().unwrap_or_default();
+    match line.split_once(GROUP) {
+        Some((_, names)) => names_of(names),
+        None => Ok(Vec::new()),
+    }
+}
+
+/// The counters of a text, without `pmc:`.
+pub(crate) fn names_of(text: &str) -> Result<Vec<AskedCounter>, String> {
+    let words = text.split(|c: char| c.is_whitespace() || SPACES.contains(c));
+    let words = words.filter(|word| word.contains(|c: char| c.is_ascii_alphanumeric() || c == '_'));
+    let mut group = words.map(asked).collect::<Result<Vec<_>, _>>()?;
+    group.sort();
+    group.dedup();
+    Ok(group)
+}
+
+fn asked(word: &str) -> Result<AskedCounter, String> {
+    let (name, device) = match word.split_once(DEVICE) {
+        Some((name, number)) => match number.parse() {
+            Ok(number) => (name, Some(number)),
+            Err(_) => return Err(format!("'{number}' in {word} is no number of a device")),
+        },
+        None => (word, None),
+    };
+    if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
+        return Err(format!("'{word}' is no name of a counter"));
+    }
+    Ok(AskedCounter {
+        name: name.to_owned(),
+        device,
+    })
+}
+
+/// Numbers and ranges, sorted and without overlaps: `[1-2], [5]`.
+fn iterations(text: &str) -> Option<Vec<RangeInclusive<u64>>> {
+    let parts = text.split(['[', ']', ',', ' ']);
+    let mut all = Vec::new();
+    for part in parts.filter(|part| !part.is_empty()) {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (u64, u64) = (first.parse().ok()?, last.parse().ok()?);
+        if first > last || last == 0 {
+            return None;
+        }
+        all.push((first, last));
+    }
+    all.sort_unstable();
+    let mut united: Vec<RangeInclusive<u64>> = Vec::new();
+    for (first, last) in all {
+        match united.last_mut() {
+            Some(before) if first <= before.end().saturating_add(1) => {
+                *before = *before.start()..=last.max(*before.end());
+            }
+            _ => united.push(first..=last),
+        }
+    }
+    Some(united)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn groups(pairs: &[(&str, &str)]) -> Result<Vec<String>, BadValue> {
+        let groups = Settings::from_iter(pairs.iter().copied()).counter_groups()?;
+        let text = |counter: &AskedCounter| match counter.device {
+            Some(device) => format!("{}@{device}", counter.name),
+            None => counter.name.clone(),
+        };
+        let texts = groups
+            .iter()
+            .map(|group| group.iter().map(text).collect::<Vec<_>>().join(" "));
+        Ok(texts.collect())
+    }
+
+    #[test]
+    fn counters_are_read_as_amds_tool_reads_them() {
+        let one = |text: &str| groups(&[(COUNTER_COLLECTION, "1"), (COUNTERS, text)]);
+        assert_eq!(
+            one("pmc: SQ_WAVES GRBM_COUNT").unwrap(),
+            ["GRBM_COUNT SQ_WAVES"]
+        );
+        assert_eq!(one("pmc: A,B,(A) # C").unwrap(), ["A B"]);
+        assert_eq!(one("pmc: A:device=1 A").unwrap(), ["A A@1"]);
+        assert_eq!(one("junk pmc:A").unwrap(), ["A"]);
+        let many = "pmc: A B\n# pmc: X\npmc: C\n\nD";
+        assert_eq!(groups(&[(COUNTER_GROUPS, many)]).unwrap(), ["A B", "C"]);
+        // One group goes before several.
+        let both = [(COUNTERS, "pmc: Z"), (COUNTER_GROUPS, many)];
+        assert_eq!(groups(&both).unwrap(), ["Z"]);
+    }
+
+    #[test]
+    fn none_are_asked_for_where_the_switch_is_off() {
+        assert_eq!(groups(&[]).unwrap(), [""; 0]);
+        let off = [(COUNTER_COLLECTION, "0"), (COUNTERS, "pmc: A")];
+        assert_eq!(groups(&off).unwrap(), [""; 0]);
+        assert!(!Settings::from_iter(off).asks_for_counters());
+        assert!(Settings::from_iter([(COUNTERS, "pmc: A")]).asks_for_counters());
+    }
+
+    #[test]
+    fn what_names_no_counter_is_refused() {
+        for text in [
+            "pmc:",
+            "A",
+            "pmc: A:device=x",
+            "pmc: :device=1",
+            "pmc: A=B",
+            "pmc: A:B",
+        ] {
+            let refused = groups(&[(COUNTERS, text)]).unwrap_err();
+            assert_eq!(refused.name, COUNTERS, "{text}");
+        }
+        let refused = groups(&[(COUNTER_COLLECTION, "1")]).unwrap_err();
+        assert!(refused.to_string().contains("names a counter"), "{refused}");
+    }
+
+    #[test]
+    fn ranges_of_launches() {
+        assert_eq!(iterations("[1-2], [5]"), Some(vec![1..=2, 5..=5]));
+        assert_eq!(iterations("[4-6] 1 [2-3],[9]"), Some(vec![1..=6, 9..=9]));
+        assert_eq!(iterations("[1-9], [2-3]"), Some(vec![1..=9]));
+        assert_eq!(iterations(""), Some(Vec::new()));
+        assert_eq!(
+            iterations("1-18446744073709551615, 2"),
+            Some(vec![1..=u64::MAX])
+        );
+        for bad in ["[2-1]", "[a]", "[-2]", "[1-]", "[1-2-3]", "0"] {
+            assert_eq!(iterations(bad), None, "{bad}");
+        }
+        let settings = Settings::from_iter([(RANGE, "[2]"), (INCLUDE, ".*"), (EXCLUDE, "^a")]);
+        let choice = settings.kernel_choice().unwrap();
+        assert_eq!(
+            (choice.include.as_deref(), choice.exclude.as_deref()),
+            (None, Some("^a"))
+        );
+        assert!(!choice.is_all() && Settings::new().kernel_choice().unwrap().is_all());
+        assert!(Settings::from_iter([(RANGE, "x")]).kernel_choice().is_err());
+    }
+}
