@@ -8,6 +8,7 @@
 //! * [`template`]: the packets of a pass as words, with the places of the addresses, so that a
 //!   target needs nothing of AMD's library; [`wire`]: their way between two processes as text.
 //! * [`prepared`]: what a session counts, by agent.
+//! * [`statistics`]: what some windows tell about all dispatches.
 //!
 //! The facts are in `api/counters.json`; their sources: `docs/sources.md#counters`.
 #![forbid(unsafe_code)]
@@ -18,6 +19,7 @@ pub mod expression;
 pub mod group;
 pub mod plan;
 pub mod prepared;
+pub mod statistics;
 pub mod template;
 pub mod value;
 pub mod wire;

@@ -11,8 +11,13 @@ const PERIOD: u64 = 20_000_000;
 const TRACKED: usize = 2 * CLASSES;
 /// Values of a window that are followed.
 const VALUES: usize = 64;
-/// Windows of a group before its spread is believed.
-const ENOUGH: u64 = 3;
+/// Windows of a group before its spread counts for the choice among classes.
+const FEW: u64 = 3;
+/// Windows of each group before the groups of a class have different shares: a group that seemed to
+/// vary little by chance would get fewer windows, and go on to seem so.
+const ENOUGH: u64 = 30;
+/// So many windows' worth of the mean spread is added to a group's own, for the same reason.
+const PRIOR: f64 = 30.0;
 /// A spread is taken to be no less, relative to the mean: what was constant so far may change.
 const LEAST_SPREAD: f64 = 0.02;
 /// This share of the windows is dealt to all classes alike, so that none goes without.
@@ -83,7 +88,7 @@ impl Known {
         let all = self.groups.iter();
         let worst = all
             .map(|group| {
-                if group.n < ENOUGH {
+                if group.n < FEW {
                     1.0
                 } else {
                     group.relative_variance().min(1.0)
@@ -102,7 +107,13 @@ impl Known {
             return Vec::new();
         }
         let mut entries: Vec<u32> = (0..groups).collect();
-        let variances: Vec<f64> = self.groups.iter().map(Windows::relative_variance).collect();
+        let own: Vec<f64> = self.groups.iter().map(Windows::relative_variance).collect();
+        let mean = own.iter().sum::<f64>() / f64::from(groups);
+        let drawn = |(variance, group): (&f64, &Windows)| {
+            let n = group.n as f64;
+            (n * variance + PRIOR * mean) / (n + PRIOR)
+        };
+        let variances: Vec<f64> = own.iter().zip(&self.groups).map(drawn).collect();
         // As if as many windows again came by this schedule: one for the nearest future would give
         // all of it to one group, and too much until the next renewal.
         let total: u64 = self.groups.iter().map(|group| group.n).sum();
