@@ -7,10 +7,9 @@ use crate::sink::{Sink, header};
 use crate::{exit, watch};
 use midair_cupti_file::Process;
 use midair_cupti_file::profilers::other_profiler;
-use midair_guest::{Refused, VerifiedFd, Work, now};
+use midair_guest::{Refused, Sent, Work, now};
 use midair_record::boot::BootBlock;
 use midair_record::event::{CudaDevice, RuntimeInit, kind};
-use midair_record::offer::Offer;
 use midair_record::spool::{Area, outcome, status};
 use midair_settings::Settings;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -81,9 +80,9 @@ impl Work for Worker {
 
     fn entered(&mut self) {}
 
-    fn set_up(&mut self, area: Area, _: &Offer, tools: Vec<VerifiedFd>) -> Result<(), Refused> {
-        // Tools are written for AMD's interface.
-        drop(tools);
+    fn set_up(&mut self, area: Area, sent: Sent) -> Result<(), Refused> {
+        // Tools and plans of counters are made for AMD's interface.
+        drop(sent);
         (self.area, self.taken) = (Some(area), false);
         guarded(|| self.prepare(area)).unwrap_or_else(|| Err(internal_error()))
     }

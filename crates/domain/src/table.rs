@@ -713,6 +713,7 @@ domains! {
             phrase: Ranked::some("counters", 15),
             ..NO_FILES
         },
+        needs: DEVICE,
         built: true;
         ..LATER
     }

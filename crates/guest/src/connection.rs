@@ -1,6 +1,6 @@
 //! The begin of a session: a connection, the attacher's offer, and the reply.
 
-use crate::VerifiedFd;
+use crate::{Sent, VerifiedFd};
 use midair_record::boot::{BootBlock, mailbox, step};
 use midair_record::connect::{self, ConnectReply};
 use midair_record::offer::{MAX_TOOLS, Offer, Reply};
@@ -117,10 +117,31 @@ pub(crate) unsafe fn open(boot: *mut BootBlock, word: &AtomicU32) -> Option<Veri
 
 /// What an attacher sent.
 pub(crate) struct Session {
-    pub(crate) offer: Offer,
+    pub(crate) sent: Sent,
     pub(crate) spool: VerifiedFd,
-    pub(crate) tools: Vec<VerifiedFd>,
     pub(crate) socket: VerifiedFd,
+}
+
+/// The whole plan of counters: it is small against what the device needs for it.
+fn read_plan(plan: &VerifiedFd, bytes: usize) -> Option<Vec<u8>> {
+    let mut read = vec![0; bytes];
+    let mut done = 0;
+    while let Some(rest) = read.get_mut(done..).filter(|rest| !rest.is_empty()) {
+        if !plan.is_ours() {
+            return None;
+        }
+        // SAFETY: writes at most so many bytes into an exclusive slice.
+        let got = unsafe {
+            libc::pread(
+                plan.number(),
+                rest.as_mut_ptr().cast(),
+                rest.len(),
+                done as libc::off_t,
+            )
+        };
+        done += usize::try_from(got).ok().filter(|got| *got > 0)?;
+    }
+    Some(read)
 }
 
 /// Receives the attacher's offer and the descriptors that come with it.
@@ -166,18 +187,21 @@ pub(crate) fn receive(socket: VerifiedFd) -> Option<Session> {
             header = libc::CMSG_NXTHDR(&message, header);
         }
     }
-    let good = got as usize == size_of::<Offer>()
-        && offer.is_ours()
-        && fds.len() == 1 + offer.tools as usize;
+    let good =
+        got as usize == size_of::<Offer>() && offer.is_ours() && fds.len() == offer.descriptors();
     if !good {
         return None;
     }
     let mut fds = fds.into_iter();
     let spool = fds.next()?;
+    let tools = fds.by_ref().take(offer.tools as usize).collect();
+    let plan = match fds.next() {
+        Some(plan) => read_plan(&plan, offer.plan_bytes as usize)?,
+        None => Vec::new(),
+    };
     Some(Session {
-        offer,
+        sent: Sent { offer, tools, plan },
         spool,
-        tools: fds.collect(),
         socket,
     })
 }

@@ -24,4 +24,4 @@ pub use clock::now;
 pub use futex::{BUSY_TICK, IDLE_TICK, wait_on};
 pub use life::enter;
 pub use verified_fd::VerifiedFd;
-pub use work::{Kept, Refused, Work};
+pub use work::{Kept, Refused, Sent, Work};

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// Runs the session that an attacher offers, to its end.
 pub(crate) fn run(work: &mut dyn Work, session: Session) {
-    let len = session.offer.spool_size as usize;
+    let len = session.sent.offer.spool_size as usize;
     // SAFETY: a fresh shared mapping of a descriptor that was sent to us, at an address of the
     // kernel's choice.
     let base = unsafe {
@@ -38,15 +38,14 @@ pub(crate) fn run(work: &mut dyn Work, session: Session) {
     };
     send_reply(&session.socket, true);
     let Session {
-        offer,
+        sent,
         spool,
-        tools,
         socket,
     } = session;
     // From here on the words of the spool are the only connection: no descriptor of ours stays
     // open.
     drop((spool, socket));
-    match work.set_up(area, &offer, tools) {
+    match work.set_up(area, sent) {
         Ok(()) => serve(work, area),
         Err(refused) => {
             work.give_up();

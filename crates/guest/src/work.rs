@@ -22,6 +22,17 @@ impl From<String> for Refused {
     }
 }
 
+/// What the attacher sent for a session beside the spool.
+#[derive(Debug)]
+pub struct Sent {
+    /// Its offer.
+    pub offer: Offer,
+    /// The tools' files, in the offer's order.
+    pub tools: Vec<VerifiedFd>,
+    /// The plan of counters ([`midair_record::counter_plan`]); empty = none.
+    pub plan: Vec<u8>,
+}
+
 /// The process is kept by a session that does not make way ([`Work::make_way`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kept;
@@ -44,12 +55,11 @@ pub trait Work {
     fn go_on(&mut self) {}
     /// The thread is running, and this copy of the library has claimed the process. Called once.
     fn entered(&mut self);
-    /// Begins a session whose records go to `area`. The descriptors in `tools` are those of the
-    /// offer.
+    /// Begins a session whose records go to `area`.
     ///
     /// # Errors
     /// Why it is refused. [`Work::give_up`] is called then.
-    fn set_up(&mut self, area: Area, offer: &Offer, tools: Vec<VerifiedFd>) -> Result<(), Refused>;
+    fn set_up(&mut self, area: Area, sent: Sent) -> Result<(), Refused>;
     /// The set-up failed: undoes what it had begun.
     fn give_up(&mut self);
     /// Runs a round. Returns whether the next one should follow soon ([`crate::BUSY_TICK`]).

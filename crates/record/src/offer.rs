@@ -1,11 +1,14 @@
 //! The first message of a session: what the attacher sends over the socket, with the spool and the
 //! tools as descriptors.
 
+use crate::counter_plan::MAX_BYTES;
+
 /// Maximum number of tools in a session.
 pub const MAX_TOOLS: usize = 8;
 const MAGIC: u64 = u64::from_le_bytes(*b"midair\x00O");
 
-/// The attacher's offer. Descriptors that come with it: the spool, then the tools.
+/// The attacher's offer. Descriptors that come with it: the spool, the tools, and the plan of
+/// counters if it has one.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Offer {
@@ -17,26 +20,41 @@ pub struct Offer {
     pub spool_size: u64,
     /// Identities of the tools' files (equal for equal contents): a tool is loaded once per process.
     pub tool_identity: [u64; MAX_TOOLS],
+    /// Bytes of the plan of counters ([`crate::counter_plan`]); 0 = there is none.
+    pub plan_bytes: u64,
 }
 
 impl Offer {
     /// Makes an offer of this version.
-    pub fn new(spool_size: u64, tools: u32, tool_identity: [u64; MAX_TOOLS]) -> Offer {
+    pub fn new(
+        spool_size: u64,
+        tools: u32,
+        tool_identity: [u64; MAX_TOOLS],
+        plan_bytes: u64,
+    ) -> Offer {
         Offer {
             magic: MAGIC,
             version: crate::VERSION,
             tools,
             spool_size,
             tool_identity,
+            plan_bytes,
         }
     }
     /// Whether it is an offer of this version.
     pub fn is_ours(&self) -> bool {
-        self.magic == MAGIC && self.version == crate::VERSION && self.tools as usize <= MAX_TOOLS
+        self.magic == MAGIC
+            && self.version == crate::VERSION
+            && self.tools as usize <= MAX_TOOLS
+            && self.plan_bytes <= MAX_BYTES as u64
+    }
+    /// How many descriptors come with it.
+    pub fn descriptors(&self) -> usize {
+        1 + self.tools as usize + usize::from(self.plan_bytes > 0)
     }
     /// Its bytes.
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: repr(C), integers only, no padding (8 + 4 + 4 + 8 + 64).
+        // SAFETY: repr(C), integers only, no padding (8 + 4 + 4 + 8 + 64 + 8).
         unsafe { std::slice::from_raw_parts(std::ptr::from_ref(self).cast(), size_of::<Offer>()) }
     }
 }

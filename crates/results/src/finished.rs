@@ -2,6 +2,7 @@
 
 use crate::identity::Identity;
 use crate::plan::plan;
+use midair_counters::CounterPlan;
 use midair_failure::{Failure, Kind};
 use midair_output::{
     Console, Format, Names, Outcome, Plan, RecordFile, Trace, WriteError, console_summary, table,
@@ -79,6 +80,8 @@ pub struct Finished {
     pub failure: Option<Failure>,
     /// Minor errors while collecting, in words.
     pub notes: Vec<String>,
+    /// What was counted: by what the words of windows of counters are read.
+    pub counters: CounterPlan,
     /// Only tools of the caller's were attached: what they were told is theirs, and comes in no file of
     /// ours.
     pub only_others: bool,

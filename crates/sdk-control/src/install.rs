@@ -55,6 +55,7 @@ impl Need {
             Purpose::Copies => self.work.contains(kind::MEMORY_COPY),
             Purpose::Signals => self.device(),
             Purpose::Allocations => self.work.contains(kind::MEMORY_ALLOCATION),
+            Purpose::Counters => self.work.contains(kind::COUNTER_COLLECTION),
             Purpose::Always => true,
         }
     }

@@ -4,11 +4,13 @@
 //! How it came here, and where it waits between sessions, is `midair-guest`'s.
 
 use crate::{capi, collect, gate, local};
-use midair_guest::{Kept, Refused, VerifiedFd, Work, descriptor_path, now};
+use midair_guest::{Kept, Refused, Sent, VerifiedFd, Work, descriptor_path, now};
 use midair_record::boot::BootBlock;
+use midair_record::counter_plan;
 use midair_record::offer::Offer;
 use midair_record::spool::{Area, outcome};
 use midair_sdk_api::{changes, notes, registration, setting};
+use midair_sdk_device::queue::windows;
 use midair_settings::{MAX_BYTES, STRICT_REATTACH, Settings, TOOLS_BY_NAME};
 use std::collections::HashMap;
 use std::ffi::{CStr, c_void};
@@ -94,7 +96,8 @@ impl Work for Worker {
         unsafe { libc::atexit(handle_exit) };
     }
 
-    fn set_up(&mut self, area: Area, offer: &Offer, tools: Vec<VerifiedFd>) -> Result<(), Refused> {
+    fn set_up(&mut self, area: Area, sent: Sent) -> Result<(), Refused> {
+        let Sent { offer, tools, plan } = sent;
         // The thread of a session that made way was the worker meanwhile.
         changes::become_worker();
         changes::serve(true);
@@ -110,11 +113,17 @@ impl Work for Worker {
             refuse_changes(self.recorded.as_ref(), &recorded)?;
         }
         setting::publish(settings);
+        let groups = match plan.as_slice() {
+            [] => Vec::new(),
+            plan => counter_plan::decode(plan)
+                .ok_or_else(|| "the plan of counters is none".to_owned())?,
+        };
+        windows::set_plan(groups);
         let goes_on = registration::runs_by_itself();
         collect::with(|collection| collection.begin(Some(area), goes_on));
         // Tools start their contexts one by one; the collection begins once, with all of them, so
         // that every domain of the trace begins at the same moment.
-        self.attach_tools(offer, tools, &named)?;
+        self.attach_tools(&offer, tools, &named)?;
         collect::with(|collection| collection.apply())?;
         self.recorded = Some(recorded);
         Ok(())
@@ -156,6 +165,7 @@ impl Work for Worker {
 
     fn end(&mut self) -> bool {
         changes::serve(false);
+        windows::set_plan(Vec::new());
         collect::with(|collection| collection.end())
     }
 }

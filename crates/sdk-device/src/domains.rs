@@ -7,6 +7,7 @@ use crate::{allocations, copies, queue, scratch};
 pub fn all() -> Vec<Box<dyn Domain>> {
     vec![
         Box::new(queue::Kernels),
+        Box::new(queue::Counters::default()),
         Box::new(copies::Copies::default()),
         Box::new(allocations::Allocations),
         Box::new(scratch::ScratchMemory),

@@ -25,6 +25,8 @@ pub enum Purpose {
     Signals,
     /// For allocations.
     Allocations,
+    /// For hardware counters.
+    Counters,
     /// In every session.
     Always,
 }

@@ -17,6 +17,7 @@ use crate::queue::scan::{self, Ring};
 use crate::queue::settle::settle;
 use crate::queue::state;
 use crate::queue::told::Seen;
+use crate::queue::windows;
 use crate::symbols;
 use midair_record::event::{flag, kind};
 use midair_sdk_hot::callbacks::work;
@@ -34,13 +35,35 @@ fn launch(busy: &mut Busy) -> Launch {
             stream,
             tid,
             flags: 0,
+            window: 0,
         },
         None => Launch {
             correlation: busy.fresh_correlation(),
             stream: 0,
             tid,
             flags: flag::NO_CALLER,
+            window: 0,
         },
+    }
+}
+
+/// One packet of `queue` is to be reserved while counters are counted: with a window around it, if
+/// one is to be had. Returns its index.
+///
+/// # Safety
+/// As the application's call, which `original` carries out.
+pub(crate) unsafe fn reserve_one(queue: *mut c_void, original: impl FnOnce() -> u64) -> u64 {
+    let Some(mut busy) = Busy::enter() else {
+        return original();
+    };
+    // SAFETY: the caller's promise.
+    match unsafe { windows::reserve(&mut busy, queue, launch) } {
+        Some(index) => index,
+        None => {
+            let old = original();
+            reserved(busy, queue.addr() as u64, old, 1);
+            old
+        }
     }
 }
 
@@ -67,9 +90,14 @@ fn reserved(mut busy: Busy, queue: u64, first: u64, count: u64) {
 }
 
 macro_rules! add_write_index {
-    ($($name:ident),*) => { $(
+    ($($name:ident by $recorded:ident),*) => { $(
         /// Learns the queue and who reserves.
         unsafe extern "C-unwind" fn $name(queue: *mut c_void, value: u64) -> u64 {
+            if value == 1 && windows::are_taken() {
+                // SAFETY: the application's own call, passed on.
+                let act = || unsafe { reserve_one(queue, || original::$name(queue, 1)) };
+                return wrappers::hsa_core::$recorded(queue, 1, act);
+            }
             // SAFETY: the application's own call, passed on.
             let old = unsafe { wrappers::hsa_core::$name(queue, value) };
             if let Some(busy) = Busy::enter() {
@@ -80,10 +108,25 @@ macro_rules! add_write_index {
     )* };
 }
 add_write_index!(
-    hsa_queue_add_write_index_scacq_screl,
-    hsa_queue_add_write_index_scacquire,
-    hsa_queue_add_write_index_relaxed,
-    hsa_queue_add_write_index_screlease
+    hsa_queue_add_write_index_scacq_screl by hsa_queue_add_write_index_scacq_screl_by,
+    hsa_queue_add_write_index_scacquire by hsa_queue_add_write_index_scacquire_by,
+    hsa_queue_add_write_index_relaxed by hsa_queue_add_write_index_relaxed_by,
+    hsa_queue_add_write_index_screlease by hsa_queue_add_write_index_screlease_by
+);
+
+macro_rules! load_read_index {
+    ($($name:ident),*) => { $(
+        /// Learns that the application looks whether there is room in its ring.
+        unsafe extern "C-unwind" fn $name(queue: *mut c_void) -> u64 {
+            windows::watches_room(queue.addr() as u64);
+            // SAFETY: the application's own call, passed on.
+            unsafe { wrappers::hsa_core::$name(queue) }
+        }
+    )* };
+}
+load_read_index!(
+    hsa_queue_load_read_index_scacquire,
+    hsa_queue_load_read_index_relaxed
 );
 
 macro_rules! cas_write_index {
@@ -524,6 +567,12 @@ pub static KERNELS: &[Hook] = crate::hooks! {
         hsa_queue_cas_write_index_relaxed, hsa_queue_cas_write_index_screlease,
         hsa_queue_store_write_index_relaxed, hsa_queue_store_write_index_screlease,
         hsa_queue_destroy, hsa_amd_queue_create, hsa_executable_freeze;
+};
+
+/// For counters.
+pub static COUNTERS: &[Hook] = crate::hooks! {
+    Counters:
+        hsa_queue_load_read_index_scacquire, hsa_queue_load_read_index_relaxed;
 };
 
 /// For dispatches or copies: signals that carry times.

@@ -203,6 +203,54 @@ impl Packet {
         }
     }
 
+    /// Writes all but the header of a packet with commands (`words` of them, at `address`), and
+    /// leaves it invalid.
+    ///
+    /// # Safety
+    /// A packet of a live ring that was reserved by the caller, and is free.
+    pub unsafe fn set_body(self, address: u64, words: u32, signal: Signal) {
+        /// Bits of the length's word: the buffer is one of commands, and belongs to no virtual
+        /// machine of its own.
+        const LENGTH: u32 = 0x1080_0000;
+        /// What stands behind it: how much of the packet is left.
+        const REST: u64 = 10;
+        let body = [
+            address,
+            u64::from(words | LENGTH) | REST << 32,
+            0,
+            0,
+            0,
+            0,
+            signal.0,
+        ];
+        for (n, word) in (1..).zip(body) {
+            // SAFETY: the caller's promise; an aligned word of the packet.
+            unsafe {
+                (*std::ptr::with_exposed_provenance::<AtomicU64>(self.0 as usize + 8 * n))
+                    .store(word, Relaxed);
+            };
+        }
+    }
+
+    /// Makes a packet with commands valid: it begins when all packets before it have ended, and
+    /// neither empties caches nor waits for them.
+    ///
+    /// # Safety
+    /// As [`Packet::set_body`], which was called for it.
+    pub unsafe fn set_commands_header(self) {
+        /// `INDIRECT_BUFFER` of the packet processor.
+        const INDIRECT_BUFFER: u64 = 0xc002_3f00;
+        /// AMD's format of a vendor packet with commands.
+        const COMMANDS: u64 = 1;
+        let word = u64::from(PACKET_BARRIER | u16::from(PACKET_VENDOR))
+            | COMMANDS << 16
+            | INDIRECT_BUFFER << 32;
+        // SAFETY: the caller's promise; one aligned 8-byte store makes it valid as a whole.
+        unsafe {
+            (*std::ptr::with_exposed_provenance::<AtomicU64>(self.0 as usize)).store(word, Release);
+        };
+    }
+
     /// Puts a completion signal in.
     ///
     /// # Safety

@@ -10,6 +10,7 @@
 //! and do not allocate. They call the runtime for a queue's indices, and once per queue to switch
 //! its times on.
 
+mod counters;
 mod direct;
 pub mod flight;
 pub mod harvest;
@@ -28,5 +29,8 @@ mod tests;
 pub mod timing;
 pub mod told;
 pub mod watch;
+pub(crate) mod window;
+pub mod windows;
 
+pub use counters::Counters;
 pub use kernels::Kernels;

@@ -7,6 +7,7 @@ use crate::copies::entry::Copies;
 use crate::queue::pool::Pool;
 use crate::queue::queue_state::Queues;
 use crate::queue::watch::Watchers;
+use crate::queue::window::Windows;
 use crate::scratch::tables::Scratches;
 use crate::symbols::known::Symbols;
 use midair_sdk_hot::fork::ForkState;
@@ -30,6 +31,8 @@ pub(crate) struct State {
     pub scratches: Scratches,
     /// Executables and kernels.
     pub symbols: Symbols,
+    /// Windows of hardware counters.
+    pub windows: Windows,
 }
 
 impl State {
@@ -42,6 +45,7 @@ impl State {
             allocations: Allocations::new(),
             scratches: Scratches::new(),
             symbols: Symbols::new(),
+            windows: Windows::new(),
         }
     }
 }

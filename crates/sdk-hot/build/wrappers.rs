@@ -209,6 +209,16 @@ impl Signature {
     }
 }
 
+/// Functions that a hook may carry out in another way than by one call of the original, while what
+/// is recorded is the application's call: reservations of packets, into which windows of counters
+/// are put.
+const REPLACED: [&str; 4] = [
+    "hsa_queue_add_write_index_scacq_screl",
+    "hsa_queue_add_write_index_scacquire",
+    "hsa_queue_add_write_index_relaxed",
+    "hsa_queue_add_write_index_screlease",
+];
+
 /// A wrapper in two functions. What is called when nothing is traced reads one word and jumps,
 /// without a stack frame; the rest is in the second function.
 fn wrapper(
@@ -224,6 +234,28 @@ fn wrapper(
         .map_or_else(|| "0".to_owned(), |i| format!("a{i} as u64"));
     let results = words(&function.result, "result");
     let result = results.first().cloned().unwrap_or_else(|| "0".to_owned());
+    let kind = record_kind(table)?;
+    if REPLACED.contains(&name) {
+        writeln!(
+            out,
+            "/// Records a call of `{name}` as its wrapper does, and has `act` carry it out.\n\
+             #[inline]\n\
+             pub fn {name}_by({params} act: impl FnOnce() -> {ret}) -> {ret} {{\n\
+             if crate::probe::generation() == 0 {{ return act(); }}\n\
+             let mut call = crate::probe::enter({kind}, {operation}, {stream});\n\
+             if call.is_reported() {{ crate::callbacks::enter(call, &[{words}]); }}\n\
+             let result = act();\n\
+             if call.is_reported() {{ call = crate::callbacks::exit(call, &[{results}]); }}\n\
+             crate::probe::exit(call, || [{words}], {value});\n\
+             result\n}}",
+            params = signature.parameters,
+            ret = signature.result,
+            operation = function.operation,
+            words = signature.words.join(", "),
+            results = results.join(", "),
+            value = result,
+        )?;
+    }
     writeln!(
         out,
         "/// Wraps `{name}`.\n///\n/// # Safety\n/// As the C function; only while its original is in place.\n\
@@ -249,7 +281,6 @@ fn wrapper(
          result\n}}",
         params = signature.parameters,
         ret = signature.result,
-        kind = record_kind(table)?,
         operation = function.operation,
         enter = if is_roctx(table.id) {
             "crate::callbacks::ranges::enter"

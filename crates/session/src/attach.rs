@@ -1,6 +1,7 @@
 //! Attaching to one process: inspect it, enter it, offer the session.
 
 use crate::answer;
+use crate::counters;
 use crate::cuda::{self, CudaRequest};
 use crate::cupti;
 use crate::entry_lock::EntryLock;
@@ -87,11 +88,17 @@ impl Session {
             identity,
             remarks,
         } = looked??;
+        // Everything that can be refused is, before the process is entered.
+        let counters = match platform {
+            Platform::Amd => counters::prepare(&request.settings, &identity, install)?,
+            Platform::Cuda => None,
+        };
         let (pid, request) = (approach.pid, &request);
         let library = platform.library(install)?;
         // The spool and the tools are prepared while the engine enters: neither depends on the other.
         let (prepared, entered) = std::thread::scope(|scope| {
-            let prepare = scope.spawn(|| Prepared::make(identity, &tools, install, request));
+            let prepare =
+                scope.spawn(|| Prepared::make(identity, &tools, counters, install, request));
             let entered = enter_by(&approach, &library, options);
             let panicked = |_| Err(Failure::new(Kind::Setup, "making the session ready failed"));
             (prepare.join().unwrap_or_else(panicked), entered)

@@ -11,6 +11,7 @@ mod answer;
 mod attach;
 mod checks;
 mod collected;
+mod counters;
 mod cuda;
 mod cupti;
 mod entry_lock;

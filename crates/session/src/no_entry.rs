@@ -281,6 +281,7 @@ impl NoEntry {
                 ended: self.ended,
                 failure,
                 notes: self.notes,
+                counters: midair_counters::CounterPlan::default(),
                 only_others: false,
             },
             entry: self.entry,

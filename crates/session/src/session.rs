@@ -1,11 +1,13 @@
 //! One attach to one process, from the offer to the end of collecting.
 
 use crate::collected::Collected;
+use crate::counters::Counters;
 use crate::cuda::{NO_CUPTI, OTHER_PROFILER};
 use crate::install::{Install, Tools, unreadable};
 use crate::request::{Entry, Event, Request};
 use crate::rights;
 use crate::target::Target;
+use midair_counters::CounterPlan;
 use midair_failure::{Failure, Kind};
 use midair_output::RecordWriter;
 use midair_procinfo::Pid;
@@ -50,6 +52,7 @@ pub(crate) struct Prepared {
     reader: Reader,
     records: RecordWriter,
     tools: Vec<Tool>,
+    counters: Option<Counters>,
     only_others: bool,
 }
 
@@ -65,6 +68,7 @@ impl Prepared {
     pub(crate) fn make(
         identity: Identity,
         tools: &Tools,
+        counters: Option<Counters>,
         install: &Install,
         request: &Request,
     ) -> Result<Prepared, Failure> {
@@ -124,6 +128,7 @@ impl Prepared {
             reader,
             records,
             tools,
+            counters,
             only_others,
         })
     }
@@ -164,6 +169,8 @@ pub struct Session {
     drain: Duration,
     entry: Entry,
     notes: Vec<String>,
+    /// See [`Finished::counters`].
+    counters: CounterPlan,
     /// See [`Finished::only_others`].
     only_others: bool,
     ended: Option<End>,
@@ -188,9 +195,14 @@ impl Session {
             reader,
             records,
             tools,
+            counters,
             only_others,
         } = prepared;
-        offer(channel, &target, &reader, &tools)?;
+        let (counters, plan) = match counters {
+            Some(Counters { plan, file }) => (plan, Some(file)),
+            None => (CounterPlan::default(), None),
+        };
+        offer(channel, &target, &reader, &tools, plan.as_ref())?;
         let notes = identity.without_driver.take().into_iter().collect();
         let mut session = Session {
             target,
@@ -201,6 +213,7 @@ impl Session {
             drain: request.drain,
             entry,
             notes,
+            counters,
             only_others,
             ended: None,
             last_tick: (0, Instant::now()),
@@ -437,6 +450,7 @@ impl Session {
                 ended: self.ended.or(full),
                 failure,
                 notes: self.notes,
+                counters: self.counters,
                 only_others: self.only_others,
             },
             entry: self.entry,
@@ -479,21 +493,29 @@ pub(crate) fn boottime() -> u64 {
         .unwrap_or(0)
 }
 
-/// Sends the spool and the tools, and waits for the answer.
+/// Sends the spool, the tools and the plan of counters, and waits for the answer.
 fn offer(
     channel: &OwnedFd,
     target: &Target,
     reader: &Reader,
     tools: &[Tool],
+    plan: Option<&(File, u64)>,
 ) -> Result<(), StartError> {
     let setup = |what: String| Failure::new(Kind::Setup, what);
     let mut identity = [0; MAX_TOOLS];
     for (tool, identity) in tools.iter().zip(&mut identity) {
         *identity = tool.identity;
     }
-    let offer = Offer::new(reader.size() as u64, tools.len() as u32, identity);
+    let plan_bytes = plan.map_or(0, |(_, bytes)| *bytes);
+    let offer = Offer::new(
+        reader.size() as u64,
+        tools.len() as u32,
+        identity,
+        plan_bytes,
+    );
     let fds: Vec<RawFd> = std::iter::once(reader.fd().as_raw_fd())
         .chain(tools.iter().map(|tool| tool.file.as_raw_fd()))
+        .chain(plan.map(|(file, _)| file.as_raw_fd()))
         .collect();
     let parts = [IoSlice::new(offer.bytes())];
     let control = [ControlMessage::ScmRights(&fds)];

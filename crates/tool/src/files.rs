@@ -273,6 +273,7 @@ pub fn finish() {
                 outcome: outcome_bits,
                 ended: None,
                 failure,
+                counters: midair_counters::CounterPlan::default(),
                 only_others: false,
             }
             .write(Style::default())

@@ -4,9 +4,13 @@
 use crate::domain::{Collected, collected, not_built, with_all};
 use crate::files;
 use crate::sdk::{Sdk, SdkError};
+use midair_domain::kind;
 use midair_settings::tool_boolean;
 use std::ffi::CStr;
 use std::sync::{Mutex, PoisonError};
+
+/// Settings that name counters.
+const COUNTS: [&CStr; 2] = [c"ROCPROF_COUNTERS", c"ROCPROF_COUNTER_GROUPS"];
 
 /// Domains and their contexts.
 static CONTEXTS: Mutex<Vec<(Collected, u64)>> = Mutex::new(Vec::new());
@@ -56,7 +60,13 @@ fn is_on(sdk: Sdk, setting: &CStr) -> bool {
 /// The SDK's status when it refuses to start a context; none is left running then.
 pub fn attach(sdk: Sdk) -> Result<(), SdkError> {
     let contexts = contexts();
-    let asked_for = |domain: &Collected| domain.settings().find(|setting| is_on(sdk, setting));
+    // Counters are counted around dispatches, which are recorded for that.
+    let counts = COUNTS.iter().find(|setting| sdk.setting(setting).is_some());
+    let asked_for = |domain: &Collected| {
+        let asked = domain.settings().find(|setting| is_on(sdk, setting));
+        let is_counted = domain.domain.kind == kind::KERNEL_DISPATCH;
+        asked.or(counts.copied().filter(|_| is_counted))
+    };
     if contexts
         .iter()
         .any(|(domain, _)| asked_for(domain).is_some())

@@ -38,6 +38,9 @@ pub struct Launch {
     pub tid: u32,
     /// Bits of [`midair_record::event::flag`].
     pub flags: u8,
+    /// The window of counters around the packet, from 1; 0 = none. [`super::window::OURS`]: the
+    /// packet is ours.
+    pub window: u16,
 }
 
 /// What does not change after the entry is published.

@@ -168,6 +168,18 @@ impl Harvester {
             && let Some(mut inner) = queue.lock()
         {
             Self::catch_up(queue, &mut inner);
+            if inner.held_since == 0 && inner.rung < inner.asked && inner.asked <= inner.next {
+                // A packet of ours behind it: nobody else has a reason to ring for that.
+                inner.rung = inner.asked;
+                let value = inner.asked.wrapping_sub(1) as i64;
+                drop(inner);
+                queue.visit(|_| {
+                    // SAFETY: the doorbell of a live queue (visit).
+                    unsafe {
+                        original::hsa_signal_store_screlease(queue.doorbell.load(Relaxed), value);
+                    };
+                });
+            }
         }
     }
 
@@ -175,6 +187,7 @@ impl Harvester {
         if !inner.take_passed(queue) {
             return;
         }
+        inner.asked = queue.with_ours(inner.asked);
         let asked = inner.asked;
         if queue
             .visit(|_| scan::look(queue, inner, None, asked))

@@ -15,8 +15,8 @@ use midair_record::spool::{ChunkWriter, Reader, ReaderOptions};
 use midair_sdk_hot::probe::{self, Busy};
 use midair_sdk_hot::wrappers::TABLES;
 use std::ffi::c_void;
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicI64, AtomicU64};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -33,6 +33,8 @@ const READ: usize = 65;
 
 static ALONE: Mutex<()> = Mutex::new(());
 /// Stores to doorbells that were not the application's: handle and value.
+/// Pieces of memory that were allocated and not freed.
+pub(crate) static ALLOCATED: AtomicI64 = AtomicI64::new(0);
 static RUNG: Mutex<Vec<(u64, i64)>> = Mutex::new(Vec::new());
 
 fn words<'a>(address: u64, count: usize) -> &'a [AtomicU64] {
@@ -87,10 +89,19 @@ impl UserSignal {
 
 /// The runtime's functions.
 mod runtime {
-    use super::{READ, RUNG, SeqCst, UserSignal, WRITTEN, c_void, words};
+    use super::{ALLOCATED, READ, RUNG, SeqCst, UserSignal, WRITTEN, c_void, words};
 
     pub(super) unsafe extern "C-unwind" fn write_index(queue: *mut c_void) -> u64 {
         words(queue.expose_provenance() as u64, 128)[WRITTEN].load(SeqCst)
+    }
+    pub(super) unsafe extern "C-unwind" fn cas_write_index(
+        queue: *mut c_void,
+        expected: u64,
+        value: u64,
+    ) -> u64 {
+        let written = &words(queue.expose_provenance() as u64, 128)[WRITTEN];
+        let hit = written.compare_exchange(expected, value, SeqCst, SeqCst);
+        hit.unwrap_or_else(|found| found)
     }
     pub(super) unsafe extern "C-unwind" fn read_index(queue: *mut c_void) -> u64 {
         words(queue.expose_provenance() as u64, 128)[READ].load(SeqCst)
@@ -131,14 +142,88 @@ mod runtime {
         unsafe { *out.cast::<[u64; 2]>() = [words[4].load(SeqCst), words[5].load(SeqCst)] };
         0
     }
-    pub(super) unsafe extern "C-unwind" fn no_agent(_: u64, _: u32, _: *mut c_void) -> u32 {
-        1
+    type Each = unsafe extern "C" fn(u64, *mut c_void) -> u32;
+    /// Agent 6, a processor, and agent 7, a GPU; both of node 0.
+    pub(super) unsafe extern "C-unwind" fn agents(each: *mut c_void, data: *mut c_void) -> u32 {
+        // SAFETY: the caller's callback of this type, and its data.
+        unsafe {
+            let each = std::mem::transmute::<*mut c_void, Each>(each);
+            each(6, data) | each(7, data)
+        }
+    }
+    pub(super) unsafe extern "C-unwind" fn agent_info(
+        agent: u64,
+        what: u32,
+        out: *mut c_void,
+    ) -> u32 {
+        const DEVICE: u32 = 17;
+        const NODE: u32 = 0xA004;
+        let value = match what {
+            DEVICE => u32::from(agent == 7),
+            NODE => agent as u32 - 6,
+            _ => return 1,
+        };
+        // SAFETY: the caller's out pointer.
+        unsafe { *out.cast::<u32>() = value };
+        0
+    }
+    /// One pool of each agent, with the agent's number.
+    pub(super) unsafe extern "C-unwind" fn pools(
+        agent: u64,
+        each: *mut c_void,
+        data: *mut c_void,
+    ) -> u32 {
+        // SAFETY: the caller's callback of this type, and its data.
+        unsafe { std::mem::transmute::<*mut c_void, Each>(each)(agent, data) }
+    }
+    /// The processor's is fine-grained, and all may be allocated from.
+    pub(super) unsafe extern "C-unwind" fn pool_info(
+        pool: u64,
+        what: u32,
+        out: *mut c_void,
+    ) -> u32 {
+        let value = match (what, pool) {
+            (0, _) => 0_u32,
+            (1, 6) => 2,
+            (1, _) => 4,
+            _ => 1,
+        };
+        // SAFETY: the caller's out pointer.
+        unsafe { *out.cast::<u32>() = value };
+        0
+    }
+    pub(super) unsafe extern "C-unwind" fn allocate(
+        pool: u64,
+        bytes: u64,
+        _flags: u32,
+        out: *mut c_void,
+    ) -> u32 {
+        assert_eq!(pool, 6);
+        let layout = std::alloc::Layout::from_size_align(bytes as usize, 4096).unwrap();
+        // SAFETY: a layout of some bytes, and the caller's out pointer.
+        unsafe { *out.cast::<*mut u8>() = std::alloc::alloc_zeroed(layout) };
+        ALLOCATED.fetch_add(1, SeqCst);
+        0
+    }
+    pub(super) unsafe extern "C-unwind" fn free(_at: *mut c_void) -> u32 {
+        ALLOCATED.fetch_sub(1, SeqCst);
+        0
+    }
+    pub(super) unsafe extern "C-unwind" fn allow(
+        count: u32,
+        agents: *mut c_void,
+        _flags: *mut c_void,
+        _at: *mut c_void,
+    ) -> u32 {
+        // SAFETY: the caller's list.
+        assert_eq!((count, unsafe { *agents.cast::<u64>() }), (1, 7));
+        0
     }
     pub(super) unsafe extern "C-unwind" fn no_table(_: u16, _: u16, _: u64, _: *mut c_void) -> u32 {
         1
     }
 
-    pub(super) const FUNCTIONS: [(&str, *const ()); 12] = [
+    pub(super) const FUNCTIONS: [(&str, *const ()); 19] = [
         (
             "hsa_queue_load_write_index_scacquire",
             write_index as *const (),
@@ -167,7 +252,17 @@ mod runtime {
             "hsa_amd_profiling_get_async_copy_time",
             copy_times as *const (),
         ),
-        ("hsa_agent_get_info", no_agent as *const ()),
+        ("hsa_agent_get_info", agent_info as *const ()),
+        ("hsa_iterate_agents", agents as *const ()),
+        ("hsa_amd_agent_iterate_memory_pools", pools as *const ()),
+        ("hsa_amd_memory_pool_get_info", pool_info as *const ()),
+        ("hsa_amd_memory_pool_allocate", allocate as *const ()),
+        ("hsa_amd_memory_pool_free", free as *const ()),
+        ("hsa_amd_agents_allow_access", allow as *const ()),
+        (
+            "hsa_queue_cas_write_index_scacq_screl",
+            cas_write_index as *const (),
+        ),
         (
             "hsa_system_get_major_extension_table",
             no_table as *const (),
@@ -220,6 +315,24 @@ impl ModelQueue {
     fn packet(&self, index: u64) -> &[AtomicU64] {
         let at = 8 * (index as usize % SIZE);
         &words(self.ring, 8 * SIZE)[at..at + 8]
+    }
+
+    /// The application reserves one packet through the hook.
+    pub(crate) fn reserve_one(&self) -> u64 {
+        let queue = std::ptr::with_exposed_provenance_mut(self.at as usize);
+        let original = || words(self.at, 128)[WRITTEN].fetch_add(1, SeqCst);
+        // SAFETY: the model's queue, which stays.
+        unsafe { crate::hooks::reserve_one(queue, original) }
+    }
+
+    /// A packet's words.
+    pub(crate) fn words(&self, index: u64) -> [u64; 8] {
+        std::array::from_fn(|n| self.packet(index)[n].load(SeqCst))
+    }
+
+    /// Packets that are reserved.
+    pub(crate) fn written(&self) -> u64 {
+        words(self.at, 128)[WRITTEN].load(SeqCst)
     }
 
     /// Packets below `end` are reserved.
@@ -291,7 +404,11 @@ impl Session {
         let area = unsafe { reader.area() }.unwrap();
         // SAFETY: as above; no thread is inside, since sessions exclude each other.
         unsafe { probe::start(area, 1) };
-        let kinds = KindSet::of(&[kind::KERNEL_DISPATCH, kind::MEMORY_COPY]);
+        let kinds = KindSet::of(&[
+            kind::KERNEL_DISPATCH,
+            kind::MEMORY_COPY,
+            kind::COUNTER_COLLECTION,
+        ]);
         probe::open(kinds, kinds);
         let mut harvester = Harvester::default();
         assert!(harvester.prepare());
@@ -321,7 +438,7 @@ impl Session {
         RUNG.lock().unwrap().clone()
     }
 
-    fn records(&mut self, mut each: impl FnMut(Header, &[u8])) {
+    pub(crate) fn records(&mut self, mut each: impl FnMut(Header, &[u8])) {
         self.reader
             .drain(|mut bytes| {
                 while let Some(header) = Header::read(bytes) {

@@ -1,6 +1,7 @@
 //! The state of one queue, and the table of all queues.
 
 use super::flight::{Flights, Launch};
+use super::window::OURS;
 use crate::layout::QueuePointer;
 use midair_lockfree::{AtomicEnum, AtomicKey, Slot, SlotTable, word_enum};
 use std::cell::UnsafeCell;
@@ -35,6 +36,7 @@ pub struct Reservation {
     correlation: AtomicU64,
     stream: AtomicU64,
     tid: AtomicU32,
+    /// [`Launch::flags`], and [`Launch::window`] in the upper half.
     flags: AtomicU32,
 }
 
@@ -168,6 +170,10 @@ pub struct QueueState {
     pub direct: AtomicU32,
     /// 1: the worker thread wrote its record.
     pub announced: AtomicU32,
+    /// Which windows of counters are for it: those of the agent with this number, from 1; 0 = none.
+    pub windows_of: AtomicU32,
+    /// 1: the application looks whether there is room in its ring.
+    pub watches_room: AtomicU32,
     /// Agent handle, 0 = not asked yet.
     pub agent: AtomicU64,
     /// KFD node.
@@ -259,6 +265,14 @@ impl QueueState {
         QueuePointer(self.queue.load(Acquire))
     }
 
+    /// One past what is to be rung where the application has rung up to `asked`: a packet of ours
+    /// that stands directly behind goes with it.
+    pub fn with_ours(&self, asked: u64) -> u64 {
+        let last = asked.checked_sub(1).and_then(|index| self.reserver(index));
+        let in_window = last.is_some_and(|launch| launch.window != 0 && launch.window != OURS);
+        asked.saturating_add(u64::from(in_window))
+    }
+
     /// Whether its doorbell is rung past the hooks, as far as is known.
     #[inline]
     pub fn is_direct(&self) -> bool {
@@ -272,7 +286,8 @@ impl QueueState {
                 entry.correlation.store(launch.correlation, Relaxed);
                 entry.stream.store(launch.stream, Relaxed);
                 entry.tid.store(launch.tid, Relaxed);
-                entry.flags.store(u32::from(launch.flags), Relaxed);
+                let window = u32::from(launch.window) << 16;
+                entry.flags.store(window | u32::from(launch.flags), Relaxed);
                 entry.index.store(index + 1, Release);
             }
         }
@@ -286,6 +301,7 @@ impl QueueState {
             stream: entry.stream.load(Relaxed),
             tid: entry.tid.load(Relaxed),
             flags: entry.flags.load(Relaxed) as u8,
+            window: (entry.flags.load(Relaxed) >> 16) as u16,
         })
     }
 

@@ -4,7 +4,10 @@
 use super::flight::Launch;
 use super::queue_state::{Inner, Locked, QueueState};
 use super::service::{Enqueued, Subscriber, Subscribers};
+use super::state::next_dispatch;
 use super::told::Seen;
+use super::window::{NO_DISPATCH, OURS};
+use super::windows;
 use crate::packet::{
     self, Dispatch, Image, PACKET_DISPATCH, PACKET_INVALID, PACKET_VENDOR, Packet, VendorFormat,
 };
@@ -46,7 +49,8 @@ pub fn doorbell(state: &'static QueueState, busy: &mut Busy, value: i64) -> (Rin
         // Somebody rings through us for all that was looked at: it was only late.
         state.direct.store(0, Relaxed);
     }
-    inner.asked = inner.asked.max((value as u64).wrapping_add(1));
+    let asked = (value as u64).wrapping_add(1);
+    inner.asked = inner.asked.max(state.with_ours(asked));
     state.covered.store(inner.rung_by_us(), Relaxed);
     let asked = inner.asked;
     if !busy.accepts() {
@@ -152,7 +156,7 @@ pub fn look(
                 busy.as_deref_mut(),
             );
         } else {
-            inner.others += 1;
+            no_dispatch(inner, state.reserver(index));
         }
         inner.next += 1;
     }
@@ -186,6 +190,7 @@ fn launch_of(state: &QueueState, inner: &Inner, index: u64, busy: Option<&mut Bu
                 stream,
                 tid: busy.tid(),
                 flags: before_us | flags,
+                window: 0,
             }
         }
         None => Launch {
@@ -209,6 +214,7 @@ fn dispatch(
         inner,
         &Enqueued {
             index,
+            dispatch_id: next_dispatch(),
             launch,
             dispatch: what,
             after_all: image.is_after_all(),
@@ -227,6 +233,10 @@ fn enqueue(state: &'static QueueState, inner: &mut Inner, dispatch: &Enqueued) {
 /// A packet that was consumed before we looked at it. Its header is gone; its body may still tell what it was.
 fn passed_by(state: &'static QueueState, inner: &mut Locked<'_>, index: u64, overwritten: bool) {
     let launch = state.reserver(index);
+    if launch.is_some_and(|launch| launch.window == OURS) {
+        inner.ours += 1;
+        return;
+    }
     if launch.is_none() && index < inner.counted_from {
         // Rung and consumed before we came.
         inner.others += 1;
@@ -235,6 +245,7 @@ fn passed_by(state: &'static QueueState, inner: &mut Locked<'_>, index: u64, ove
     if overwritten {
         // Another packet may be in its place by now.
         inner.lost += 1;
+        in_window(launch, NO_DISPATCH);
         return;
     }
     let packet = Packet::at(inner.ring, inner.size, index);
@@ -248,7 +259,7 @@ fn passed_by(state: &'static QueueState, inner: &mut Locked<'_>, index: u64, ove
     };
     // A barrier has zeros where a dispatch has its workgroup's size, which is never 0.
     if what.workgroup[0] == 0 || what.kernel_object == 0 {
-        inner.others += 1;
+        no_dispatch(inner, launch);
     } else if index < inner.size || crate::symbols::is_kernel(what.kernel_object) {
         // In its first round a ring holds nothing older; a kernel that was loaded just now may not be
         // known yet.
@@ -262,6 +273,7 @@ fn passed_by(state: &'static QueueState, inner: &mut Locked<'_>, index: u64, ove
             inner,
             &Enqueued {
                 index,
+                dispatch_id: next_dispatch(),
                 launch,
                 dispatch: what,
                 after_all: false,
@@ -270,5 +282,24 @@ fn passed_by(state: &'static QueueState, inner: &mut Locked<'_>, index: u64, ove
         );
     } else {
         inner.lost += 1;
+        in_window(launch, NO_DISPATCH);
+    }
+}
+
+/// Counts a packet that is no dispatch: the application's, or ours.
+fn no_dispatch(inner: &mut Inner, launch: Option<Launch>) {
+    match launch {
+        Some(Launch { window: OURS, .. }) => inner.ours += 1,
+        _ => {
+            inner.others += 1;
+            in_window(launch, NO_DISPATCH);
+        }
+    }
+}
+
+/// Tells the window around a packet, if there is one, what it was.
+fn in_window(launch: Option<Launch>, dispatch: u64) {
+    if let Some(launch) = launch {
+        windows::seen(launch.window, dispatch);
     }
 }

@@ -7,6 +7,7 @@
 use super::flight::{Facts, Launch};
 use super::queue_state::QueueState;
 use super::timing::KernelTiming;
+use super::windows;
 use crate::layout::Signal;
 use crate::packet::{Dispatch, Packet};
 use crate::sink::Sink;
@@ -17,6 +18,8 @@ use midair_record::event::Untimed;
 pub struct Enqueued {
     /// Index of its packet.
     pub index: u64,
+    /// Its number in the session.
+    pub dispatch_id: u64,
     /// Who launched it.
     pub launch: Launch,
     /// What it is.
@@ -76,6 +79,7 @@ pub(super) struct Subscribers {
 impl Subscriber for Subscribers {
     #[inline]
     fn enqueue(queue: &'static QueueState, dispatch: &Enqueued) -> Answer {
+        windows::seen(dispatch.launch.window, dispatch.dispatch_id);
         KernelTiming::enqueue(queue, dispatch)
     }
 

@@ -8,7 +8,6 @@ use super::flight::{Facts, Flight, Stage};
 use super::queue_state::{Life, QueueState};
 use super::service::{Answer, Completed, Enqueued, Subscriber};
 use super::settle::{read_flight, settle};
-use super::state::next_dispatch;
 use super::watch::Watcher;
 use crate::layout::Signal;
 use crate::sink::Sink;
@@ -307,7 +306,7 @@ impl Subscriber for KernelTiming {
 fn facts_of(enqueued: &Enqueued) -> Facts {
     Facts {
         index: enqueued.index,
-        dispatch_id: next_dispatch(),
+        dispatch_id: enqueued.dispatch_id,
         rung: now(),
         launch: enqueued.launch,
         dispatch: enqueued.dispatch,
@@ -329,7 +328,7 @@ fn untimed(number: u32) -> Untimed {
 }
 
 /// Device ticks to the record clock, by the runtime's own calibration.
-fn to_clock(agent: u64, ticks: u64) -> u64 {
+pub(super) fn to_clock(agent: u64, ticks: u64) -> u64 {
     if ticks == 0 {
         return 0;
     }
@@ -359,6 +358,7 @@ mod tests {
         let queue: &'static QueueState = unsafe { &*std::alloc::alloc_zeroed(layout).cast() };
         let consumed = Enqueued {
             index: 3,
+            dispatch_id: 1,
             launch: Launch::default(),
             dispatch: Dispatch::default(),
             after_all: false,

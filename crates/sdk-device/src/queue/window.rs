@@ -1,0 +1,96 @@
+//! What the application's threads and the worker thread share of [`super::windows`].
+
+use midair_lockfree::{AtomicEnum, Cell, WordQueue, word_enum};
+use midair_record::counter_plan::Group;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+
+/// Windows of a session at most. They are numbered from 1.
+pub(crate) const MOST: usize = 1024;
+/// Agents with counters at most.
+pub(crate) const AGENTS: usize = 16;
+/// Windows of an agent that are ready at most; a power of two.
+pub(crate) const READY: usize = 64;
+/// [`super::flight::Launch::window`] of a packet of ours.
+pub(crate) const OURS: u16 = u16::MAX;
+/// [`Window::dispatch`] where the packet in the window was no dispatch.
+pub(crate) const NO_DISPATCH: u64 = u64::MAX;
+
+word_enum! {
+    /// Where a window is.
+    pub enum Stage else Idle {
+        /// With the worker thread, or ready to be taken.
+        Idle = 0,
+        /// In a ring.
+        Reserved = 1,
+    }
+}
+
+/// One window: what its two packets say. Written by the worker thread while it is idle.
+#[derive(Debug)]
+pub(crate) struct Window {
+    /// See [`Stage`].
+    pub stage: AtomicEnum<Stage>,
+    /// Address of the commands that start the counters, and how many words they are.
+    pub start: (AtomicU64, AtomicU32),
+    /// The same of those that read and stop.
+    pub read: (AtomicU64, AtomicU32),
+    /// Completion signals of both packets.
+    pub signals: [AtomicU64; 2],
+    /// The queue that it is on ([`QueueState::id`]).
+    pub queue: AtomicU32,
+    /// Number of the dispatch in it; 0 as long as nobody has looked, [`NO_DISPATCH`].
+    pub dispatch: AtomicU64,
+}
+
+impl Window {
+    const fn new() -> Window {
+        Window {
+            stage: AtomicEnum::new(),
+            start: (AtomicU64::new(0), AtomicU32::new(0)),
+            read: (AtomicU64::new(0), AtomicU32::new(0)),
+            signals: [const { AtomicU64::new(0) }; 2],
+            queue: AtomicU32::new(0),
+            dispatch: AtomicU64::new(0),
+        }
+    }
+}
+
+/// Windows of one agent that are ready.
+#[derive(Debug)]
+pub(crate) struct Ready(pub WordQueue<READY>);
+
+/// What the application's threads share with the worker thread.
+#[derive(Debug)]
+pub(crate) struct Windows {
+    /// Whether windows are taken at all.
+    pub on: AtomicBool,
+    /// All of them; number 1 is the first.
+    pub all: [Window; MOST],
+    /// Numbers of windows that are ready, by agent.
+    pub ready: [Ready; AGENTS],
+    /// Launches without a window, since the ring was more than half full.
+    pub no_room: AtomicU64,
+    /// Launches without a window, since none was ready.
+    pub none_ready: AtomicU64,
+    /// The session's plan.
+    pub plan: Mutex<Option<Box<[Group]>>>,
+}
+
+impl Windows {
+    pub(crate) const fn new() -> Windows {
+        Windows {
+            on: AtomicBool::new(false),
+            all: [const { Window::new() }; MOST],
+            ready: [const { Ready(WordQueue::new([const { Cell::new() }; READY])) }; AGENTS],
+            no_room: AtomicU64::new(0),
+            none_ready: AtomicU64::new(0),
+            plan: Mutex::new(None),
+        }
+    }
+
+    /// The window with this number.
+    pub(crate) fn numbered(&self, number: u16) -> Option<&Window> {
+        self.all.get(usize::from(number).checked_sub(1)?)
+    }
+}

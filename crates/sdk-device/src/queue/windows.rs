@@ -1,0 +1,201 @@
+//! Windows of hardware counters: the second subscriber of the queue service.
+//!
+//! When the application reserves one packet, the hook reserves three instead: in the first it puts
+//! commands that start the counters, in the third commands that read and stop them, and the
+//! application gets the one between them. All three are reserved by one compare-and-exchange, after
+//! a look at the room in the ring, so there is always room for them. Both packets of ours are valid
+//! before the reservation returns: whatever happens to this process's hooks, to the worker thread or
+//! to the attacher, the queue goes on. Nothing of ours that lies in a ring waits for us.
+//!
+//! The packets have the barrier bit, so the first begins when all work before it has ended, and the
+//! second when the application's has. They have no fences, which would empty the caches whose use
+//! is counted. The application's packet is not changed.
+//!
+//! The application's threads take windows that [`keeper`] has made ready; it also reads what the
+//! device has written. What is counted, in which order, is up to the attacher's plan.
+//!
+//! Decisions: AMD-120 to AMD-122 (`docs/deviations/amd.md`).
+
+pub mod keeper;
+mod memory;
+#[cfg(test)]
+mod tests;
+
+use super::flight::Launch;
+use super::queue_state::{Life, QueueState};
+use super::window::{OURS, Stage, Window};
+use crate::layout::{QueuePointer, Signal};
+use crate::packet::{self, Packet};
+use crate::state::STATE;
+use midair_record::counter_plan::Group;
+use midair_record::event::kind;
+use midair_sdk_hot::probe::Busy;
+use midair_sdk_hot::wrappers::original;
+use std::ffi::c_void;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+/// What the session is to count; none where it counts nothing. Only while no session collects.
+pub fn set_plan(groups: Vec<Group>) {
+    let plan = (!groups.is_empty()).then(|| groups.into_boxed_slice());
+    *STATE
+        .windows
+        .plan
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner) = plan;
+}
+
+fn plan() -> Vec<Group> {
+    let plan = STATE
+        .windows
+        .plan
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    plan.as_deref().map(<[Group]>::to_vec).unwrap_or_default()
+}
+
+/// Whether the session counts anything.
+pub fn has_plan() -> bool {
+    STATE
+        .windows
+        .plan
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .is_some()
+}
+
+/// Whether windows are taken. One load: all that a session without counters costs.
+#[inline]
+pub fn are_taken() -> bool {
+    STATE.windows.on.load(Relaxed)
+}
+
+/// The application looks whether there is room in this queue's ring. One that never does keeps its
+/// own books, in which packets of ours have no place.
+pub(crate) fn watches_room(queue: u64) {
+    if are_taken()
+        && let Some(_busy) = Busy::enter()
+        && let Some(state) = super::state::find(queue)
+    {
+        state.watches_room.store(1, Relaxed);
+    }
+}
+
+/// A reservation of one packet becomes one with a window around it, if one is to be had: returns
+/// the index of the application's packet, which the application has reserved by that.
+///
+/// # Safety
+/// `queue` is a live queue that the application is about to reserve a packet on; its table was
+/// adopted.
+pub(crate) unsafe fn reserve(
+    busy: &mut Busy,
+    queue: *mut c_void,
+    launch: impl FnOnce(&mut Busy) -> Launch,
+) -> Option<u64> {
+    if !are_taken() || !busy.accepts() || !busy.wants(kind::COUNTER_COLLECTION) {
+        return None;
+    }
+    let state = super::state::find(queue.addr() as u64)?;
+    let agent = (state.windows_of.load(Acquire) as usize).checked_sub(1)?;
+    if state.is_direct()
+        || state.intercept.load(Relaxed) != 0
+        || state.late.load(Relaxed) != 0
+        || state.watches_room.load(Relaxed) == 0
+        || state.life.load(Relaxed) != Life::Alive
+    {
+        return None;
+    }
+    let windows = &STATE.windows;
+    let ready = &windows.ready.get(agent)?.0;
+    if ready.is_empty() {
+        windows.none_ready.fetch_add(1, Relaxed);
+        return None;
+    }
+    let pointer = QueuePointer(queue.addr() as u64);
+    // SAFETY: the caller's promise.
+    let (ring, size, written, read) = unsafe {
+        (
+            pointer.ring(),
+            u64::from(pointer.size()),
+            original::hsa_queue_load_write_index_relaxed(queue),
+            original::hsa_queue_load_read_index_scacquire(queue),
+        )
+    };
+    // What is left is the application's: it may have looked at the room for more than one packet.
+    if written.wrapping_sub(read).saturating_add(3) > size / 2 {
+        windows.no_room.fetch_add(1, Relaxed);
+        return None;
+    }
+    let Some(number) = ready.take() else {
+        windows.none_ready.fetch_add(1, Relaxed);
+        return None;
+    };
+    let number = number as u16;
+    let window = windows.numbered(number)?;
+    // SAFETY: the caller's promise. The read index only grows, so where this succeeds there is room.
+    let old = unsafe {
+        original::hsa_queue_cas_write_index_scacq_screl(queue, written, written.wrapping_add(3))
+    };
+    if old != written {
+        // Another producer was faster. Nobody else holds this number, so there is room for it.
+        let _ = ready.put(u64::from(number));
+        return None;
+    }
+    let launch = Launch {
+        window: number,
+        ..launch(busy)
+    };
+    place(state, window, (ring, size, old), launch);
+    Some(old.wrapping_add(1))
+}
+
+/// Writes both packets around packet `first + 1`.
+fn place(
+    state: &QueueState,
+    window: &Window,
+    (ring, size, first): (u64, u64, u64),
+    launch: Launch,
+) {
+    let ours = Launch {
+        window: OURS,
+        ..Launch::default()
+    };
+    let (middle, last) = (first.wrapping_add(1), first.wrapping_add(2));
+    // Before they are valid: who looks at the ring meanwhile must know whose they are.
+    state.reserve(first, 1, ours);
+    state.reserve(middle, 1, launch);
+    state.reserve(last, 1, ours);
+    window.queue.store(state.id.load(Relaxed), Relaxed);
+    window.dispatch.store(0, Relaxed);
+    window.stage.store(Stage::Reserved, Release);
+    let [started, was_read] = window.signals.each_ref().map(|s| Signal(s.load(Relaxed)));
+    let commands = |of: &(AtomicU64, AtomicU32)| (of.0.load(Relaxed), of.1.load(Relaxed));
+    let packets = [
+        (first, commands(&window.start), started),
+        (last, commands(&window.read), was_read),
+    ];
+    for (index, (address, words), signal) in packets {
+        // SAFETY: a packet of a live ring that was reserved for us, and is free: its slot was passed
+        // by the device before it was reserved.
+        unsafe { Packet::at(ring, size, index).set_body(address, words, signal) };
+    }
+    // Device memory may take stores in another order.
+    packet::flush();
+    for (index, ..) in packets {
+        // SAFETY: as above; its body is written.
+        unsafe { Packet::at(ring, size, index).set_commands_header() };
+    }
+    packet::flush();
+}
+
+/// A packet with a window around it was looked at: the number of its dispatch, or [`super::window::NO_DISPATCH`].
+#[inline]
+pub(super) fn seen(number: u16, dispatch: u64) {
+    if number != 0
+        && number != OURS
+        && let Some(window) = STATE.windows.numbered(number)
+    {
+        window.dispatch.store(dispatch, Release);
+    }
+}

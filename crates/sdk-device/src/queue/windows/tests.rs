@@ -1,0 +1,284 @@
+//! Windows on modelled queues: where their packets stand, what is rung, and how they end.
+
+use super::keeper::Keeper;
+use super::set_plan;
+use crate::queue::model::{ALLOCATED, DISPATCH, ModelQueue, SIZE, Session, UserSignal};
+use crate::queue::queue_state::Life;
+use crate::queue::scan::Ring;
+use crate::queue::window::READY;
+use crate::state::STATE;
+use midair_record::counter_plan::{Form, Group, Place};
+use midair_record::event::{CounterWindow, Plain, WindowResult, kind};
+use std::sync::atomic::Ordering::SeqCst;
+
+/// A vendor packet with commands, with the barrier bit and no fences.
+const OURS: u64 = 0xc002_3f00_0001_0100;
+const BARRIER_AND: u16 = 3;
+
+/// A session that counts, with one queue whose ring the application looks at.
+struct Counting {
+    session: Session,
+    keeper: Keeper,
+    queue: ModelQueue,
+}
+
+impl Counting {
+    fn begin() -> Counting {
+        let session = Session::begin();
+        let place = Place {
+            word: 1,
+            form: Form::Bytes,
+            offset: 16,
+        };
+        let group = |number| Group {
+            node: 1,
+            number,
+            output_bytes: 24,
+            start: vec![10 + number; 5],
+            read_stop: vec![20 + number; 4],
+            places: vec![place],
+        };
+        set_plan(vec![group(0), group(1)]);
+        let mut keeper = Keeper::open();
+        let queue = session.queue();
+        let mut session = session;
+        keeper.pass(&mut session.sink);
+        queue.state.watches_room.store(1, SeqCst);
+        Counting {
+            session,
+            keeper,
+            queue,
+        }
+    }
+
+    /// The device carries out both packets of ours around `index`: the first ends at `start`, the
+    /// second takes from `end` for 5 ns and writes `value` everywhere.
+    fn count(&self, index: u64, start: u64, end: u64, value: u64) {
+        self.queue.signal(index - 1).fire(start - 1, start);
+        let commands = self.queue.words(index + 1)[1];
+        let command = |n: usize| {
+            let at = std::ptr::with_exposed_provenance::<u32>(commands as usize + 4 * n);
+            // SAFETY: commands of ours, which stay until the keeper is released.
+            u64::from(unsafe { at.read() })
+        };
+        let output = (command(1) | command(2) << 32) - 16;
+        for word in 0..3 {
+            let at = std::ptr::with_exposed_provenance_mut::<u64>(output as usize + 8 * word);
+            // SAFETY: the window's output.
+            unsafe { at.write(value + word as u64) };
+        }
+        self.queue.signal(index + 1).fire(end, end + 5);
+    }
+
+    fn pass(&mut self) {
+        self.session.pass();
+        self.keeper.pass(&mut self.session.sink);
+    }
+
+    fn windows(&mut self) -> Vec<(CounterWindow, Vec<u64>)> {
+        let mut windows = Vec::new();
+        self.session.records(|header, bytes| {
+            if header.kind == kind::COUNTER_COLLECTION {
+                let window = CounterWindow::read(bytes).unwrap();
+                let words = bytes[size_of::<CounterWindow>()..usize::from(header.size)].chunks(8);
+                let words = words.map(|word| u64::from_ne_bytes(word.try_into().unwrap()));
+                windows.push((window, words.collect()));
+            }
+        });
+        windows
+    }
+
+    fn end(mut self) {
+        self.keeper.close();
+        self.session.harvester.close(&mut self.session.sink);
+        self.session.harvester.finish(&mut self.session.sink);
+        self.keeper.finish(&mut self.session.sink);
+        self.keeper.release(&mut self.session.sink);
+        set_plan(Vec::new());
+    }
+}
+
+#[test]
+fn a_reservation_of_one_packet_becomes_one_of_three() {
+    let mut counting = Counting::begin();
+    let queue = counting.queue;
+    assert_eq!(queue.reserve_one(), 1);
+    assert_eq!(queue.written(), 3);
+    for index in [0, 2] {
+        let [header, commands, rest, .., signal] = queue.words(index);
+        assert_eq!(header, OURS, "packet {index}");
+        assert_eq!(commands % 256, 0);
+        let words = if index == 0 { 5 } else { 4 };
+        assert_eq!(rest, (10 << 32) | 0x1080_0000 | words);
+        assert_ne!(signal, 0);
+    }
+    assert_eq!(queue.words(1)[0], 1, "the application's is its own");
+    queue.write(1, DISPATCH, 0);
+    // It rings for its packet, and ours behind it is rung, too.
+    assert_eq!(queue.ring(1), Ring::Value(2));
+    counting.count(1, 100, 150, 7);
+    queue.signal(1).fire(110, 140);
+    counting.pass();
+    let windows = counting.windows();
+    let [(window, words)] = &windows[..] else {
+        panic!("{windows:?}");
+    };
+    assert_eq!((window.start, window.end, window.read_end), (100, 150, 155));
+    assert_eq!((window.dispatch_id, window.node), (1, 1));
+    assert_eq!(window.result, WindowResult::Counted as u32);
+    assert_eq!((window.first, window.words, window.total), (0, 3, 3));
+    assert_eq!(words, &[7, 8, 9]);
+    counting.end();
+}
+
+#[test]
+fn groups_take_turns_and_windows_are_used_again() {
+    let mut counting = Counting::begin();
+    let queue = counting.queue;
+    let mut groups = Vec::new();
+    for round in 0..5 * READY as u64 {
+        let index = queue.reserve_one();
+        assert_eq!(index, 3 * round + 1);
+        queue.write(index, DISPATCH, 0);
+        assert_eq!(queue.ring(index as i64), Ring::Value(index as i64 + 1));
+        counting.count(index, 100, 150, round);
+        queue.signal(index).fire(110, 140);
+        queue.take(index + 2);
+        counting.pass();
+        let windows = counting.windows();
+        assert_eq!(windows.len(), 1);
+        assert_eq!(
+            (windows[0].0.window, windows[0].0.dispatch_id),
+            (round + 1, round + 1)
+        );
+        assert_eq!(windows[0].1[0], round);
+        groups.push(windows[0].0.group);
+    }
+    assert!(groups.chunks(2).all(|pair| pair[0] != pair[1]));
+    let counts = counting.session.finish();
+    let all = 5 * READY as u64;
+    assert_eq!(
+        (counts.dispatches, counts.ours, counts.other_packets),
+        (all, 2 * all, 0)
+    );
+    assert_eq!(counts.last_index - counts.first_index, 3 * all);
+    counting.end();
+}
+
+#[test]
+fn a_packet_that_is_no_dispatch_makes_the_window_void() {
+    let mut counting = Counting::begin();
+    let queue = counting.queue;
+    assert_eq!(queue.reserve_one(), 1);
+    queue.write(1, BARRIER_AND, 0);
+    assert_eq!(queue.ring(1), Ring::Value(2));
+    counting.count(1, 100, 150, 7);
+    counting.pass();
+    let windows = counting.windows();
+    assert_eq!(windows.len(), 1);
+    assert_eq!(windows[0].0.result, WindowResult::NoDispatch as u32);
+    assert!(windows[0].1.is_empty());
+    let counts = counting.session.finish();
+    assert_eq!(
+        (counts.dispatches, counts.ours, counts.other_packets),
+        (0, 2, 1)
+    );
+    counting.end();
+}
+
+#[test]
+fn a_ring_that_is_half_full_gets_none_and_neither_does_one_that_nobody_looks_at() {
+    let counting = Counting::begin();
+    let queue = counting.queue;
+    queue.state.watches_room.store(0, SeqCst);
+    assert_eq!((queue.reserve_one(), queue.written()), (0, 1));
+    queue.state.watches_room.store(1, SeqCst);
+    queue.reserve(SIZE as u64 / 2 - 2);
+    assert_eq!(queue.reserve_one(), SIZE as u64 / 2 - 2);
+    assert_eq!(queue.written(), SIZE as u64 / 2 - 1);
+    assert_eq!(STATE.windows.no_room.load(SeqCst), 1);
+    queue.take(2);
+    assert_eq!(queue.reserve_one(), SIZE as u64 / 2);
+    for index in [0, 2, 3, 4, 5] {
+        queue.write(index, DISPATCH, 0);
+    }
+    counting.end();
+}
+
+/// Nobody looked before the device came: it takes valid packets of a queue that it maps anew.
+#[test]
+fn a_window_that_the_device_had_before_the_doorbell() {
+    let mut counting = Counting::begin();
+    let queue = counting.queue;
+    assert_eq!(queue.reserve_one(), 1);
+    let own = UserSignal::new(1);
+    queue.write(1, DISPATCH, own.0);
+    counting.count(1, 100, 150, 7);
+    own.fire(110, 140);
+    queue.take(3);
+    counting.pass();
+    assert!(counting.windows().is_empty(), "nobody knows what was in it");
+    assert_eq!(queue.ring(1), Ring::Value(2));
+    counting.pass();
+    let windows = counting.windows();
+    assert_eq!(windows.len(), 1);
+    assert_eq!(windows[0].0.dispatch_id, 1);
+    let counts = counting.session.finish();
+    assert_eq!((counts.dispatches, counts.ours, counts.lost), (1, 2, 0));
+    counting.end();
+}
+
+/// Where the thread that looks has no processor, the application's ring goes by with its own value:
+/// ours is rung in the next round.
+#[test]
+fn ours_is_rung_where_the_applications_ring_went_by() {
+    let mut counting = Counting::begin();
+    let queue = counting.queue;
+    assert_eq!(queue.reserve_one(), 1);
+    queue.write(1, DISPATCH, 0);
+    let held = queue.state.lock().unwrap();
+    assert_eq!(queue.ring(1), Ring::Value(1));
+    drop(held);
+    counting.pass();
+    assert_eq!(counting.session.rung(), [(queue.doorbell, 2)]);
+    counting.end();
+}
+
+#[test]
+fn windows_on_a_queue_that_is_destroyed_come_back() {
+    let before = ALLOCATED.load(SeqCst);
+    let mut counting = Counting::begin();
+    let queue = counting.queue;
+    assert_eq!(queue.reserve_one(), 1);
+    queue.write(1, DISPATCH, 0);
+    queue.ring(1);
+    assert_eq!(counting.keeper.under_way(), 1);
+    queue.state.life.store(Life::Gone, SeqCst);
+    counting.pass();
+    let windows = counting.windows();
+    assert_eq!(windows[0].0.result, WindowResult::QueueDestroyed as u32);
+    assert_eq!(counting.keeper.under_way(), 0);
+    counting.end();
+    assert_eq!(ALLOCATED.load(SeqCst), before);
+}
+
+/// What a ring still refers to is left to the device.
+#[test]
+fn memory_of_an_open_window_is_kept() {
+    let mut counting = Counting::begin();
+    let allocated = ALLOCATED.load(SeqCst);
+    let queue = counting.queue;
+    assert_eq!(queue.reserve_one(), 1);
+    queue.write(1, DISPATCH, 0);
+    queue.ring(1);
+    counting.keeper.close();
+    assert_eq!(queue.reserve_one(), 3, "none is taken any more");
+    let mut window = None;
+    counting.keeper.finish(&mut counting.session.sink);
+    for (found, _) in counting.windows() {
+        window = Some(found.result);
+    }
+    assert_eq!(window, Some(WindowResult::Open as u32));
+    counting.end();
+    assert_eq!(ALLOCATED.load(SeqCst), allocated);
+}
