@@ -44,23 +44,54 @@ fn main() -> Result<(), Box<dyn Error>> {
         for (counter, definition) in rows {
             writeln!(
                 out,
-                "Counter {{ name: {counter:?}, definition: {definition} }},"
+                "Counter {{ name: {counter:?}, description: \"\", definition: {definition} }},"
             )?;
         }
         out.push_str("], blocks: &[\n");
-        // The limits are those of a block's instance, whichever way the device is cut.
-        let first = object(&architecture["blocks"], name)?.values().next();
-        let blocks = first.ok_or_else(|| format!("{name}: no blocks"))?;
+        // The limits are those of a block's instance, whichever way the device is cut. The last
+        // shape is the whole device.
+        let whole = object(&architecture["blocks"], name)?.iter().next_back();
+        let (shape, blocks) = whole.ok_or_else(|| format!("{name}: no blocks"))?;
         for (block, it) in object(blocks, name)? {
             let limit = it["counters_per_instance"].as_u64();
             let limit = limit.ok_or_else(|| format!("{name}: {block} has no limit"))?;
-            writeln!(out, "Block {{ name: {block:?}, counters: {limit} }},")?;
+            let dimensions = dimensions(&it["dimensions"]);
+            let dimensions = dimensions.ok_or_else(|| format!("{name}: {block}'s dimensions"))?;
+            writeln!(
+                out,
+                "Block {{ name: {block:?}, counters: {limit}, dimensions: &[{dimensions}] }},"
+            )?;
         }
-        out.push_str("] },\n");
+        let numbers: Vec<&str> = shape.split(',').collect();
+        let [xccs, engines, units, arrays] = numbers[..] else {
+            return Err(format!("{name}: the shape {shape}").into());
+        };
+        writeln!(
+            out,
+            "], shape: Shape {{ xccs: {xccs}, engines: {engines}, units: {units}, arrays: {arrays} }} }},"
+        )?;
     }
     out.push_str("];\n");
     fs::write(Path::new(&env::var("OUT_DIR")?).join("counters.rs"), out)?;
     Ok(())
+}
+
+/// `(Dimension::Xcc, 8), ` and so on.
+fn dimensions(list: &Value) -> Option<String> {
+    let mut out = String::new();
+    for pair in list.as_array()? {
+        let name = match pair[0].as_str()? {
+            "XCD" => "Xcc",
+            "AID" => "Aid",
+            "SE" => "ShaderEngine",
+            "SA" => "ShaderArray",
+            "WGP" => "Wgp",
+            "INSTANCE" => "Instance",
+            _ => return None,
+        };
+        write!(out, "(Dimension::{name}, {}), ", pair[1].as_u64()?).ok()?;
+    }
+    Some(out)
 }
 
 fn object<'a>(value: &'a Value, what: &str) -> Result<&'a Map<String, Value>, Box<dyn Error>> {

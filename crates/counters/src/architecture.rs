@@ -1,5 +1,7 @@
 //! Which counters a GPU has.
 
+use crate::dimension::Dimension;
+
 /// Counters of one GPU architecture.
 #[derive(Debug)]
 pub struct Architecture {
@@ -9,13 +11,30 @@ pub struct Architecture {
     pub counters: &'static [Counter],
     /// Sorted by name.
     pub blocks: &'static [Block],
+    /// The GPU that [`Block::dimensions`] are of.
+    pub shape: Shape,
+}
+
+/// How a GPU is cut. Totals are those of all XCCs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    /// Accelerator complex dies.
+    pub xccs: u32,
+    /// Shader engines.
+    pub engines: u32,
+    /// Compute units.
+    pub units: u32,
+    /// Shader arrays of an engine.
+    pub arrays: u32,
 }
 
 /// A counter, as AMD's definitions have it.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct Counter {
     /// Its name.
     pub name: &'static str,
+    /// What whoever added it says about it; empty for those that are built in.
+    pub description: &'static str,
     /// What it is.
     pub definition: Definition,
 }
@@ -44,7 +63,14 @@ pub struct Block {
     pub name: &'static str,
     /// How many events each of its instances can count at once.
     pub counters: u32,
+    /// How its instances are numbered on a GPU of [`Architecture::shape`], in the order of AMD's
+    /// packet library; see [`Architecture::extents`].
+    pub dimensions: &'static [(Dimension, u32)],
 }
+
+/// Blocks of which each compute unit has one. On gfx9 their instances are numbered up to the most
+/// that an engine may have, and one more.
+const OF_UNITS: [&str; 3] = ["TA", "TCP", "TD"];
 
 include!(concat!(env!("OUT_DIR"), "/counters.rs"));
 
@@ -68,8 +94,45 @@ impl Architecture {
 
     /// How many events each instance of a block can count at once.
     pub fn limit(&self, block: &str) -> Option<u32> {
-        let block = self.blocks.iter().find(|b| b.name == block)?;
-        Some(block.counters)
+        Some(self.block(block)?.counters)
+    }
+
+    /// A block by its name.
+    pub fn block(&self, name: &str) -> Option<&'static Block> {
+        self.blocks.iter().find(|b| b.name == name)
+    }
+
+    /// In which dimensions a block's instances are numbered on a GPU of this shape, and how many
+    /// numbers each has. Empty for a block that there is not.
+    ///
+    /// The numbers were asked of AMD's library for one shape; those that depend on the shape are
+    /// computed, by the rule that fits all the shapes that it was asked about.
+    pub fn extents(&self, block: &str, shape: Shape) -> Vec<(Dimension, u32)> {
+        let Some(block) = self.block(block) else {
+            return Vec::new();
+        };
+        let engines = shape.engines.max(1);
+        let old = self.name.starts_with("gfx9");
+        let of = |&(dimension, listed): &(Dimension, u32)| {
+            let extent = match dimension {
+                Dimension::Xcc => shape.xccs,
+                Dimension::ShaderEngine => shape.engines / shape.xccs.max(1),
+                Dimension::ShaderArray => shape.arrays,
+                Dimension::Wgp => shape.units / engines / shape.arrays.max(1) / 2,
+                Dimension::Instance if old && OF_UNITS.contains(&block.name) => {
+                    shape.units.div_ceil(engines) + 1
+                }
+                _ => listed,
+            };
+            (dimension, extent.max(1))
+        };
+        let mut extents: Vec<(Dimension, u32)> = block.dimensions.iter().map(of).collect();
+        // A GPU of one XCC has no numbers for it, and one of several has.
+        extents.retain(|(dimension, _)| *dimension != Dimension::Xcc);
+        if shape.xccs > 1 {
+            extents.insert(0, (Dimension::Xcc, shape.xccs));
+        }
+        extents
     }
 
     /// At most three names that resemble one that there is not, the nearest first.
@@ -141,6 +204,46 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn extents_follow_the_shape() {
+        use Dimension::{Instance, ShaderArray, ShaderEngine, Wgp, Xcc};
+        for architecture in Architecture::all() {
+            for block in architecture.blocks {
+                let extents = architecture.extents(block.name, architecture.shape);
+                assert_eq!(
+                    extents, block.dimensions,
+                    "{} {}",
+                    architecture.name, block.name
+                );
+            }
+        }
+        let gfx942 = Architecture::find("gfx942").unwrap();
+        // One XCC of the eight, as in the mode CPX: AMD's library was asked about it, too.
+        let one = Shape {
+            xccs: 1,
+            engines: 4,
+            units: 38,
+            arrays: 1,
+        };
+        assert_eq!(
+            gfx942.extents("TA", one),
+            [(Instance, 11), (ShaderEngine, 4)]
+        );
+        assert_eq!(gfx942.extents("TCC", one), [(Instance, 16)]);
+        let whole = gfx942.extents("TA", gfx942.shape);
+        assert_eq!(whole, [(Xcc, 8), (Instance, 11), (ShaderEngine, 4)]);
+        assert!(gfx942.extents("NONE", one).is_empty());
+        let small = Shape {
+            xccs: 1,
+            engines: 2,
+            units: 32,
+            arrays: 2,
+        };
+        let gfx1100 = Architecture::find("gfx1100").unwrap();
+        let sq = gfx1100.extents("SQ", small);
+        assert_eq!(sq, [(Wgp, 4), (ShaderEngine, 2), (ShaderArray, 2)]);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //!
 //! * [`architecture`]: which counters a GPU has, and which name was probably meant.
 //! * [`expression`]: the language of derived counters, and [`value`], which computes them.
+//! * [`definitions`]: counters that a user adds, and [`available`]: a list of all.
 //! * [`dimension`]: where on the device a value was counted.
 //! * [`plan`]: what must be counted for the counters that somebody asks for, and [`group`]: which
 //!   of it fits into one pass.
@@ -14,6 +15,8 @@
 #![forbid(unsafe_code)]
 
 pub mod architecture;
+pub mod available;
+pub mod definitions;
 pub mod dimension;
 pub mod expression;
 pub mod group;
@@ -25,6 +28,7 @@ pub mod value;
 pub mod wire;
 
 pub use architecture::{Architecture, Counter, Definition};
+pub use definitions::Definitions;
 pub use dimension::{Dimension, Position};
 pub use expression::{Accumulate, Expression};
 pub use plan::{Error, Event};

@@ -75,6 +75,17 @@ pub enum Error {
     Circle(String),
     /// Only events of SQ can be summed up.
     Accumulated(String),
+    /// A block that the GPU does not have, in a definition that was added.
+    Block {
+        /// The counter.
+        name: String,
+        /// The block.
+        block: String,
+        /// The GPU.
+        architecture: &'static str,
+    },
+    /// This process has added too many different definitions.
+    Full,
 }
 
 impl fmt::Display for Error {
@@ -105,6 +116,15 @@ impl fmt::Display for Error {
             Error::Accumulated(name) => {
                 write!(f, "{name} cannot be accumulated: only counters of SQ can")
             }
+            Error::Block {
+                name,
+                block,
+                architecture,
+            } => write!(
+                f,
+                "{name} is of block {block}, which {architecture} has not"
+            ),
+            Error::Full => f.write_str("too many different definitions of counters in one process"),
         }
     }
 }
@@ -144,6 +164,11 @@ const PROPERTIES: [&str; 29] = [
     "wave_front_size",
 ];
 
+/// Whether definitions may name this property of an agent.
+pub fn is_property(name: &str) -> bool {
+    PROPERTIES.binary_search(&name).is_ok()
+}
+
 impl Architecture {
     /// What has to be counted for a counter.
     ///
@@ -179,7 +204,7 @@ impl Architecture {
         within: &mut Vec<&'static str>,
     ) -> Result<Option<(&'static str, Option<Expression>)>, Error> {
         let Some(counter) = self.counter(name) else {
-            let known = !within.is_empty() && PROPERTIES.binary_search(&name).is_ok();
+            let known = !within.is_empty() && is_property(name);
             return if known {
                 Ok(None)
             } else {
