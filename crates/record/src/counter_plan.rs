@@ -3,8 +3,8 @@
 //! processor's commands, with the places where the address of the memory is to be written that they
 //! read into. The target needs to know nothing else about counters.
 //!
-//! A sequence of little-endian 32-bit words: [`MAGIC`], [`crate::VERSION`], the number of groups,
-//! then the groups. A group: KFD node id, number of the group on its agent, bytes of the output,
+//! A sequence of little-endian 32-bit words: [`MAGIC`], [`crate::VERSION`], how many percent of the
+//! time windows may take, the number of groups, then the groups. A group: KFD node id, number of the group on its agent, bytes of the output,
 //! counts of words (start, read and stop, places), and these. A place: word, form, and the offset's
 //! low and high half.
 
@@ -83,10 +83,20 @@ impl Group {
     }
 }
 
+/// What is to be counted, and how often.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// How many percent of the elapsed time windows may take; 100 = there is no limit.
+    pub max_overhead: u32,
+    /// The groups, those of an agent in the order of their numbers.
+    pub groups: Vec<Group>,
+}
+
 /// Writes a plan.
-pub fn encode(groups: &[Group]) -> Vec<u8> {
-    let mut words = vec![MAGIC, crate::VERSION, groups.len() as u32];
-    for group in groups {
+pub fn encode(plan: &Plan) -> Vec<u8> {
+    let count = plan.groups.len() as u32;
+    let mut words = vec![MAGIC, crate::VERSION, plan.max_overhead, count];
+    for group in &plan.groups {
         words.extend([
             group.node,
             group.number,
@@ -110,12 +120,13 @@ pub fn encode(groups: &[Group]) -> Vec<u8> {
 }
 
 /// Reads a plan; `None` when it is none of this version, or not sound.
-pub fn decode(bytes: &[u8]) -> Option<Vec<Group>> {
+pub fn decode(bytes: &[u8]) -> Option<Plan> {
     if bytes.len() > MAX_BYTES {
         return None;
     }
     let mut rest = Words(bytes);
-    let (magic, version, count) = (rest.one()?, rest.one()?, rest.one()?);
+    let (magic, version) = (rest.one()?, rest.one()?);
+    let (max_overhead, count) = (rest.one()?, rest.one()?);
     if magic != MAGIC || version != crate::VERSION || count as usize > MAX_GROUPS {
         return None;
     }
@@ -149,7 +160,10 @@ pub fn decode(bytes: &[u8]) -> Option<Vec<Group>> {
         }
         groups.push(group);
     }
-    rest.0.is_empty().then_some(groups)
+    rest.0.is_empty().then_some(Plan {
+        max_overhead,
+        groups,
+    })
 }
 
 /// Words that are left.
@@ -174,6 +188,13 @@ impl Words<'_> {
 mod tests {
     use super::*;
 
+    fn plan() -> Plan {
+        Plan {
+            max_overhead: 2,
+            groups: groups(),
+        }
+    }
+
     fn groups() -> Vec<Group> {
         let place = |word, form, offset| Place { word, form, offset };
         vec![
@@ -195,13 +216,14 @@ mod tests {
 
     #[test]
     fn a_plan_is_read_as_it_was_written() {
-        assert_eq!(decode(&encode(&groups())), Some(groups()));
-        assert_eq!(decode(&encode(&[])), Some(Vec::new()));
+        assert_eq!(decode(&encode(&plan())), Some(plan()));
+        let none = Plan::default();
+        assert_eq!(decode(&encode(&none)), Some(none));
     }
 
     #[test]
     fn what_is_no_plan_is_refused() {
-        let bytes = encode(&groups());
+        let bytes = encode(&plan());
         for len in 0..bytes.len() {
             assert_eq!(decode(&bytes[..len]), None, "{len}");
         }
@@ -211,18 +233,18 @@ mod tests {
         for (word, value) in [
             (0, 1),
             (1, 1),
-            (2, 2000),
-            (5, 60),
-            (6, u32::MAX),
+            (3, 2000),
+            (6, 60),
             (7, u32::MAX),
+            (8, u32::MAX),
         ] {
             let mut wrong = bytes.clone();
             wrong[4 * word..4 * word + 4].copy_from_slice(&u32::to_le_bytes(value));
             assert_eq!(decode(&wrong), None, "word {word}");
         }
         // A place outside the commands: both its words must be there.
-        let mut outside = groups();
-        outside[0].places[1].word = 8;
+        let mut outside = plan();
+        outside.groups[0].places[1].word = 8;
         assert_eq!(decode(&encode(&outside)), None);
     }
 

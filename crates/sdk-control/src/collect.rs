@@ -426,9 +426,13 @@ impl Collection {
                 running.sink.put(kind::NOTE, &note(complaint));
             }
         }
+        let mut device = Device {
+            harvester,
+            sink: &mut running.sink,
+        };
         for domain in domains {
             if domain::needs_device(&**domain) && running.need.work.contains(domain.kind()) {
-                domain.open();
+                domain.open(&mut device);
             }
         }
     }

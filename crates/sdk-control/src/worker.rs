@@ -6,7 +6,7 @@
 use crate::{capi, collect, gate, local};
 use midair_guest::{Kept, Refused, Sent, VerifiedFd, Work, descriptor_path, now};
 use midair_record::boot::BootBlock;
-use midair_record::counter_plan;
+use midair_record::counter_plan::{self, Plan};
 use midair_record::offer::Offer;
 use midair_record::spool::{Area, outcome};
 use midair_sdk_api::{changes, notes, registration, setting};
@@ -113,12 +113,12 @@ impl Work for Worker {
             refuse_changes(self.recorded.as_ref(), &recorded)?;
         }
         setting::publish(settings);
-        let groups = match plan.as_slice() {
-            [] => Vec::new(),
+        let plan = match plan.as_slice() {
+            [] => Plan::default(),
             plan => counter_plan::decode(plan)
                 .ok_or_else(|| "the plan of counters is none".to_owned())?,
         };
-        windows::set_plan(groups);
+        windows::set_plan(plan);
         let goes_on = registration::runs_by_itself();
         collect::with(|collection| collection.begin(Some(area), goes_on));
         // Tools start their contexts one by one; the collection begins once, with all of them, so
@@ -165,7 +165,7 @@ impl Work for Worker {
 
     fn end(&mut self) -> bool {
         changes::serve(false);
-        windows::set_plan(Vec::new());
+        windows::set_plan(Plan::default());
         collect::with(|collection| collection.end())
     }
 }

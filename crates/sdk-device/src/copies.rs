@@ -246,7 +246,7 @@ impl Domain for Copies {
     fn begin(&mut self, _wanted: KindSet) {
         self.switched = false;
     }
-    fn open(&mut self) {
+    fn open(&mut self, _device: &mut Device<'_>) {
         if !self.switched {
             // Whether somebody had it on already cannot be asked; AMD's HIP never switches it.
             // SAFETY: the runtime's own function.

@@ -46,7 +46,7 @@ pub trait Domain: std::fmt::Debug + Send {
     fn runtime_is_open(&mut self, _born_here: bool) {}
 
     /// It is wanted, and signals are there. Called again when contexts change.
-    fn open(&mut self) {}
+    fn open(&mut self, _device: &mut Device<'_>) {}
 
     /// One round. Returns whether anything was written.
     fn pass(&mut self, _device: &mut Device<'_>) -> bool {

@@ -159,9 +159,34 @@ fn table_module(
             args = signature.arguments,
         )?;
     }
+    if table.id == TableId::HipRuntime {
+        launches(out, table)?;
+    }
     writeln!(
         out,
         "/// Its slots in order.\npub static SLOTS: &[Slot] = &[\n{slots}];\n}}"
+    )?;
+    Ok(())
+}
+
+/// The operations that launch kernels which the program names, as a set of bits.
+fn launches(out: &mut String, table: &Table) -> Result<(), Box<dyn Error>> {
+    let mut words: Vec<u64> = Vec::new();
+    for function in table.functions {
+        let name = function.name.as_str();
+        if name.contains("Launch") && !name.contains("HostFunc") {
+            let (word, bit) = (function.operation as usize / 64, function.operation % 64);
+            words.resize(words.len().max(word + 1), 0);
+            if let Some(word) = words.get_mut(word) {
+                *word |= 1 << bit;
+            }
+        }
+    }
+    writeln!(
+        out,
+        "/// Operations that launch kernels which the program names, a bit each.\n\
+         pub const LAUNCHES: [u64; {}] = {words:?};",
+        words.len()
     )?;
     Ok(())
 }

@@ -20,6 +20,7 @@ use crate::clock::now;
 use crate::markers;
 use crate::state::STATE;
 use crate::threads::{self, MAX_OPEN, OpenCall, Owned, ThreadSlot};
+use crate::wrappers::hip_runtime;
 use control::Control;
 use midair_domain::{KindSet, sets};
 use midair_record::event::{Api, Header, Marker, Plain, flag, kind};
@@ -289,6 +290,17 @@ impl Busy {
         launching
             .or(open.last())
             .map(|call| (call.correlation, stream))
+    }
+
+    /// Whether this thread is in a call of HIP's that launches kernels which the program names; none
+    /// where it is in no call of HIP's that is known.
+    #[inline]
+    pub fn is_launching(&mut self) -> Option<bool> {
+        let owned = self.owned();
+        let mut open = owned.open.get(..owned.depth)?.iter();
+        let call = open.find(|call| sets::HIP_CALLS.contains(call.kind))?;
+        let word = hip_runtime::LAUNCHES.get(call.operation as usize / 64);
+        Some(word.is_some_and(|word| word >> (call.operation % 64) & 1 != 0))
     }
 
     /// Correlation id and ancestor of the call of API `kind` from which this thread has just

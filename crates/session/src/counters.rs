@@ -11,14 +11,17 @@ use midair_aqlprofile::Helper;
 use midair_counters::wire::Gpu;
 use midair_counters::{CounterPlan, Prepared, template};
 use midair_failure::{Failure, Kind};
-use midair_record::counter_plan::{self, Form, Group, Place};
+use midair_record::counter_plan::{self, Form, Group, Place, Plan};
 use midair_results::Identity;
-use midair_settings::Settings;
+use midair_settings::{MAX_OVERHEAD, Settings};
 use std::fs::File;
 use std::io::Write;
 
 /// The helper's file, beside the default tool.
 const HELPER: &str = "midair-aqlprofile";
+
+/// Percent of the time that windows may take where the user says nothing.
+const DEFAULT_OVERHEAD: u32 = 2;
 
 /// What is counted, as it is handed to the target.
 #[derive(Debug)]
@@ -97,7 +100,23 @@ pub(crate) fn prepare(
             plan.agents.insert(agent.node_id, prepared);
         }
     }
-    let bytes = counter_plan::encode(&groups_of(&plan));
+    let max_overhead = match settings.text(MAX_OVERHEAD) {
+        None => DEFAULT_OVERHEAD,
+        Some(text) => text
+            .parse()
+            .ok()
+            .filter(|percent| (1..=100).contains(percent))
+            .ok_or_else(|| {
+                Failure::new(
+                    Kind::Usage,
+                    format!("{MAX_OVERHEAD} is no number from 1 to 100: {text}"),
+                )
+            })?,
+    };
+    let bytes = counter_plan::encode(&Plan {
+        max_overhead,
+        groups: groups_of(&plan),
+    });
     if bytes.len() > counter_plan::MAX_BYTES {
         return Err(Failure::new(
             Kind::Usage,

@@ -46,16 +46,19 @@ pub const CUDA_DRIVER_API_TRACE: &str = ask(kind::CUDA_DRIVER_API).name();
 pub const CUPTI: &str = "MIDAIR_CUPTI";
 /// The most bytes that the records of one process may take.
 pub const MAX_BYTES: &str = "MIDAIR_MAX_BYTES";
+/// How many percent of the time windows of counters may take.
+pub const MAX_OVERHEAD: &str = "MIDAIR_MAX_OVERHEAD";
 /// The same where nothing is said: some forty million records.
 pub const DEFAULT_MAX_BYTES: u64 = 4 << 30;
 /// Other settings than those of the last attach to a process are refused (a switch).
 pub const STRICT_REATTACH: &str = "MIDAIR_STRICT_REATTACH";
 /// Settings without a name of AMD's.
-pub const OURS: [&str; 5] = [
+pub const OURS: [&str; 6] = [
     CUDA_RUNTIME_API_TRACE,
     CUDA_DRIVER_API_TRACE,
     CUPTI,
     MAX_BYTES,
+    MAX_OVERHEAD,
     STRICT_REATTACH,
 ];
 

@@ -3,15 +3,13 @@
 use super::windows::keeper::Keeper;
 use crate::domain::{Device, Domain};
 use crate::hooks::{self, Hook};
-use midair_domain::KindSet;
 use midair_record::event::kind;
 
 /// Windows of counters around dispatches.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Counters {
-    keeper: Option<Keeper>,
-    /// Memory and signals were asked for in this collection.
-    opened: bool,
+    /// Windows that the device has not read.
+    under_way: u64,
 }
 
 impl Domain for Counters {
@@ -21,33 +19,31 @@ impl Domain for Counters {
     fn hooks(&self) -> &'static [Hook] {
         hooks::COUNTERS
     }
-    fn begin(&mut self, _wanted: KindSet) {
-        self.opened = false;
-    }
-    fn open(&mut self) {
-        if !std::mem::replace(&mut self.opened, true) {
-            self.keeper = Some(Keeper::open());
-        }
+    fn open(&mut self, device: &mut Device<'_>) {
+        device.harvester.counters().get_or_insert_with(Keeper::open);
     }
     fn pass(&mut self, device: &mut Device<'_>) -> bool {
-        let keeper = self.keeper.as_mut();
-        keeper.is_some_and(|keeper| keeper.pass(device.sink) > 0)
+        let Some(keeper) = device.harvester.counters() else {
+            return false;
+        };
+        let read = keeper.pass(device.sink);
+        self.under_way = keeper.under_way();
+        read > 0
     }
     fn under_way(&self) -> u64 {
-        self.keeper.as_ref().map_or(0, Keeper::under_way)
+        self.under_way
     }
     fn close(&mut self, _device: &mut Device<'_>) {
-        if let Some(keeper) = &mut self.keeper {
-            keeper.close();
-        }
+        Keeper::close();
     }
     fn books(&mut self, device: &mut Device<'_>) {
-        if let Some(keeper) = &mut self.keeper {
+        if let Some(keeper) = device.harvester.counters() {
             keeper.finish(device.sink);
         }
     }
     fn release(&mut self, device: &mut Device<'_>) {
-        if let Some(keeper) = self.keeper.take() {
+        self.under_way = 0;
+        if let Some(keeper) = device.harvester.counters().take() {
             keeper.release(device.sink);
         }
     }

@@ -6,8 +6,9 @@ use super::flight::Stage;
 use super::queue_state::{Life, Locked, QueueState};
 use super::remap::{Remap, Whose};
 use super::scan;
-use super::service::{Completed, Subscriber, Subscribers};
+use super::service::Subscribers;
 use super::state;
+use super::windows::keeper::Keeper;
 use crate::sink::Sink;
 use crate::symbols;
 use midair_record::event::{Header, Plain, Queue, QueueCounts, Untimed, kind, note};
@@ -128,6 +129,11 @@ impl Harvester {
         sink.put(kind::QUEUE, record.bytes());
     }
 
+    /// The keeper of windows of counters, where the session counts.
+    pub(super) fn counters(&mut self) -> &mut Option<Keeper> {
+        &mut self.subscribers.counters
+    }
+
     /// KFD node of an agent.
     pub fn node_of(&mut self, agent: u64) -> u32 {
         *self
@@ -239,8 +245,7 @@ impl Harvester {
                         let whose = Whose::Queue(queue.id.load(Relaxed));
                         self.remap.untimed(agent, whose, facts.rung);
                     }
-                    self.subscribers
-                        .complete(queue, &Completed { facts, outcome }, sink);
+                    self.subscribers.ended(queue, facts, outcome, sink);
                     flight.stage.store(Stage::Written, Release);
                     ended += 1;
                 }

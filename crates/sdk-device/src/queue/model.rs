@@ -433,6 +433,13 @@ impl Session {
         self.harvester.pass(&mut self.sink);
     }
 
+    /// The same for windows of counters.
+    pub(crate) fn count(&mut self) {
+        if let Some(keeper) = self.harvester.counters() {
+            keeper.pass(&mut self.sink);
+        }
+    }
+
     /// What we rang ourselves so far.
     pub(crate) fn rung(&self) -> Vec<(u64, i64)> {
         RUNG.lock().unwrap().clone()

@@ -6,12 +6,13 @@
 
 use super::flight::{Facts, Launch};
 use super::queue_state::QueueState;
-use super::timing::KernelTiming;
-use super::windows;
+use super::timing::{KernelTiming, to_clock};
+use super::windows::keeper::Keeper;
 use crate::layout::Signal;
 use crate::packet::{Dispatch, Packet};
 use crate::sink::Sink;
 use midair_record::event::Untimed;
+use std::sync::atomic::Ordering::Acquire;
 
 /// A dispatch that was seen before its doorbell is rung.
 #[derive(Debug, Clone, Copy)]
@@ -54,7 +55,7 @@ pub struct Answer {
 pub struct Completed<'a> {
     /// What was known when it was enqueued.
     pub facts: &'a Facts,
-    /// Start and end in the device's ticks, or why there are none.
+    /// Start and end on the records' clock, or why there are none.
     pub outcome: Result<(u64, u64), Untimed>,
 }
 
@@ -74,17 +75,44 @@ pub trait Subscriber {
 pub(super) struct Subscribers {
     /// Times of kernels.
     pub timing: KernelTiming,
+    /// Windows of counters, where the session counts.
+    pub counters: Option<Keeper>,
+}
+
+impl Subscribers {
+    /// A dispatch has ended: `outcome` is in the device's ticks.
+    pub(super) fn ended(
+        &mut self,
+        queue: &QueueState,
+        facts: &Facts,
+        outcome: Result<(u64, u64), Untimed>,
+        sink: &mut Sink,
+    ) {
+        let agent = queue.agent.load(Acquire);
+        let outcome = outcome.and_then(|(start, end)| {
+            let (start, end) = (to_clock(agent, start), to_clock(agent, end));
+            if start != 0 && end >= start {
+                Ok((start, end))
+            } else {
+                Err(Untimed::BadTimes)
+            }
+        });
+        self.complete(queue, &Completed { facts, outcome }, sink);
+    }
 }
 
 impl Subscriber for Subscribers {
     #[inline]
     fn enqueue(queue: &'static QueueState, dispatch: &Enqueued) -> Answer {
-        windows::seen(dispatch.launch.window, dispatch.dispatch_id);
+        Keeper::enqueue(queue, dispatch);
         KernelTiming::enqueue(queue, dispatch)
     }
 
     #[inline]
     fn complete(&mut self, queue: &QueueState, dispatch: &Completed<'_>, sink: &mut Sink) {
         self.timing.complete(queue, dispatch, sink);
+        if let Some(counters) = &mut self.counters {
+            counters.complete(queue, dispatch, sink);
+        }
     }
 }

@@ -224,16 +224,7 @@ impl Subscriber for KernelTiming {
     /// Writes the dispatch's record.
     fn complete(&mut self, queue: &QueueState, dispatch: &Completed<'_>, sink: &mut Sink) {
         let facts = dispatch.facts;
-        let agent = queue.agent.load(Acquire);
-        let times = dispatch.outcome.and_then(|(start, end)| {
-            let (start, end) = (to_clock(agent, start), to_clock(agent, end));
-            if start != 0 && end >= start {
-                Ok((start, end))
-            } else {
-                Err(Untimed::BadTimes)
-            }
-        });
-        let (start, end, untimed) = match times {
+        let (start, end, untimed) = match dispatch.outcome {
             Ok((start, end)) => (start, end, Untimed::Timed),
             Err(why) => (0, 0, why),
         };

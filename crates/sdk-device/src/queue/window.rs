@@ -1,16 +1,20 @@
 //! What the application's threads and the worker thread share of [`super::windows`].
 
 use midair_lockfree::{AtomicEnum, Cell, WordQueue, word_enum};
-use midair_record::counter_plan::Group;
+use midair_record::counter_plan::Plan;
+use midair_rotation::Rotation;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
 
 /// Windows of a session at most. They are numbered from 1.
 pub(crate) const MOST: usize = 1024;
 /// Agents with counters at most.
 pub(crate) const AGENTS: usize = 16;
-/// Windows of an agent that are ready at most; a power of two.
-pub(crate) const READY: usize = 64;
+/// Groups of all agents at most.
+pub(crate) const POOLS: usize = 256;
+/// Windows of one group at most; a power of two.
+pub(crate) const OF_A_GROUP: usize = 16;
 /// [`super::flight::Launch::window`] of a packet of ours.
 pub(crate) const OURS: u16 = u16::MAX;
 /// [`Window::dispatch`] where the packet in the window was no dispatch.
@@ -39,6 +43,8 @@ pub(crate) struct Window {
     pub signals: [AtomicU64; 2],
     /// The queue that it is on ([`QueueState::id`]).
     pub queue: AtomicU32,
+    /// [`midair_rotation::ClassKey`] of the dispatch in it.
+    pub class: AtomicU64,
     /// Number of the dispatch in it; 0 as long as nobody has looked, [`NO_DISPATCH`].
     pub dispatch: AtomicU64,
 }
@@ -51,14 +57,24 @@ impl Window {
             read: (AtomicU64::new(0), AtomicU32::new(0)),
             signals: [const { AtomicU64::new(0) }; 2],
             queue: AtomicU32::new(0),
+            class: AtomicU64::new(0),
             dispatch: AtomicU64::new(0),
         }
     }
 }
 
-/// Windows of one agent that are ready.
+/// Numbers of windows of one group that are ready.
 #[derive(Debug)]
-pub(crate) struct Ready(pub WordQueue<READY>);
+pub(crate) struct Pool(pub WordQueue<OF_A_GROUP>);
+
+/// What the application's threads must know of an agent with counters.
+#[derive(Debug)]
+pub(crate) struct Counted {
+    /// Which group comes next. Mapped by the worker thread, and never unmapped.
+    pub rotation: AtomicPtr<Rotation>,
+    /// The pool of its group 0; those of the others follow.
+    pub first_pool: AtomicU32,
+}
 
 /// What the application's threads share with the worker thread.
 #[derive(Debug)]
@@ -67,14 +83,16 @@ pub(crate) struct Windows {
     pub on: AtomicBool,
     /// All of them; number 1 is the first.
     pub all: [Window; MOST],
-    /// Numbers of windows that are ready, by agent.
-    pub ready: [Ready; AGENTS],
+    /// Windows that are ready, by group.
+    pub pools: [Pool; POOLS],
+    /// Agents with counters.
+    pub agents: [Counted; AGENTS],
     /// Launches without a window, since the ring was more than half full.
     pub no_room: AtomicU64,
     /// Launches without a window, since none was ready.
     pub none_ready: AtomicU64,
     /// The session's plan.
-    pub plan: Mutex<Option<Box<[Group]>>>,
+    pub plan: Mutex<Option<Box<Plan>>>,
 }
 
 impl Windows {
@@ -82,11 +100,30 @@ impl Windows {
         Windows {
             on: AtomicBool::new(false),
             all: [const { Window::new() }; MOST],
-            ready: [const { Ready(WordQueue::new([const { Cell::new() }; READY])) }; AGENTS],
+            pools: [const { Pool(WordQueue::new([const { Cell::new() }; OF_A_GROUP])) }; POOLS],
+            agents: [const {
+                Counted {
+                    rotation: AtomicPtr::new(std::ptr::null_mut()),
+                    first_pool: AtomicU32::new(0),
+                }
+            }; AGENTS],
             no_room: AtomicU64::new(0),
             none_ready: AtomicU64::new(0),
             plan: Mutex::new(None),
         }
+    }
+
+    /// Which group comes next on an agent.
+    pub(crate) fn rotation(&self, agent: usize) -> Option<&'static Rotation> {
+        let at = self.agents.get(agent)?.rotation.load(Acquire);
+        // SAFETY: null, or a table that was made by the worker thread and stays.
+        unsafe { at.as_ref() }
+    }
+
+    /// Windows of a group that are ready.
+    pub(crate) fn pool(&self, agent: usize, group: u32) -> Option<&WordQueue<OF_A_GROUP>> {
+        let first = self.agents.get(agent)?.first_pool.load(Relaxed);
+        Some(&self.pools.get(first.checked_add(group)? as usize)?.0)
     }
 
     /// The window with this number.

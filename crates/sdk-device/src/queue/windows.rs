@@ -23,46 +23,38 @@ mod tests;
 
 use super::flight::Launch;
 use super::queue_state::{Life, QueueState};
+use super::service::Enqueued;
 use super::window::{OURS, Stage, Window};
 use crate::layout::{QueuePointer, Signal};
-use crate::packet::{self, Packet};
+use crate::packet::{self, Dispatch, Packet};
 use crate::state::STATE;
-use midair_record::counter_plan::Group;
+use midair_record::counter_plan::Plan;
 use midair_record::event::kind;
+use midair_rotation::{Class, ClassKey};
+use midair_sdk_hot::clock::now;
 use midair_sdk_hot::probe::Busy;
 use midair_sdk_hot::wrappers::original;
 use std::ffi::c_void;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::{MutexGuard, PoisonError};
 
-/// What the session is to count; none where it counts nothing. Only while no session collects.
-pub fn set_plan(groups: Vec<Group>) {
-    let plan = (!groups.is_empty()).then(|| groups.into_boxed_slice());
-    *STATE
-        .windows
-        .plan
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner) = plan;
-}
-
-fn plan() -> Vec<Group> {
-    let plan = STATE
-        .windows
-        .plan
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
-    plan.as_deref().map(<[Group]>::to_vec).unwrap_or_default()
-}
-
-/// Whether the session counts anything.
-pub fn has_plan() -> bool {
+fn plan() -> MutexGuard<'static, Option<Box<Plan>>> {
     STATE
         .windows
         .plan
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
-        .is_some()
+}
+
+/// What the session is to count. Only while no session collects.
+pub fn set_plan(wanted: Plan) {
+    *plan() = (!wanted.groups.is_empty()).then(|| Box::new(wanted));
+}
+
+/// Whether the session counts anything.
+pub fn has_plan() -> bool {
+    plan().is_some()
 }
 
 /// Whether windows are taken. One load: all that a session without counters costs.
@@ -103,15 +95,13 @@ pub(crate) unsafe fn reserve(
         || state.late.load(Relaxed) != 0
         || state.watches_room.load(Relaxed) == 0
         || state.life.load(Relaxed) != Life::Alive
+        // HIP reserves barriers in the same way, in other calls.
+        || busy.is_launching() == Some(false)
     {
         return None;
     }
     let windows = &STATE.windows;
-    let ready = &windows.ready.get(agent)?.0;
-    if ready.is_empty() {
-        windows.none_ready.fetch_add(1, Relaxed);
-        return None;
-    }
+    let rotation = windows.rotation(agent)?;
     let pointer = QueuePointer(queue.addr() as u64);
     // SAFETY: the caller's promise.
     let (ring, size, written, read) = unsafe {
@@ -127,6 +117,8 @@ pub(crate) unsafe fn reserve(
         windows.no_room.fetch_add(1, Relaxed);
         return None;
     }
+    let group = rotation.next_group(state.id.load(Relaxed), now())?;
+    let ready = windows.pool(agent, group)?;
     let Some(number) = ready.take() else {
         windows.none_ready.fetch_add(1, Relaxed);
         return None;
@@ -189,7 +181,37 @@ fn place(
     packet::flush();
 }
 
-/// A packet with a window around it was looked at: the number of its dispatch, or [`super::window::NO_DISPATCH`].
+/// A dispatch was looked at: the next one of its queue is predicted by that.
+#[inline]
+pub(super) fn enqueued(state: &QueueState, dispatch: &Enqueued) {
+    let Some(agent) = (state.windows_of.load(Relaxed) as usize).checked_sub(1) else {
+        return;
+    };
+    let key = class_of(&dispatch.dispatch);
+    if let Some(rotation) = STATE.windows.rotation(agent) {
+        rotation.saw(state.id.load(Relaxed), key);
+    }
+    let number = dispatch.launch.window;
+    if let Some(window) = STATE.windows.numbered(number) {
+        window.class.store(key.number(), Relaxed);
+        seen(number, dispatch.dispatch_id);
+    }
+}
+
+/// What dispatches have in common whose counts may be compared.
+fn class_of(dispatch: &Dispatch) -> ClassKey {
+    let class = Class {
+        kernel_object: dispatch.kernel_object,
+        grid: dispatch.grid,
+        // A dispatch packet has halves of words for it.
+        workgroup: dispatch.workgroup.map(|size| size as u16),
+        lds: dispatch.group_segment,
+    };
+    class.key()
+}
+
+/// A packet with a window around it was looked at: the number of its dispatch, or
+/// [`super::window::NO_DISPATCH`].
 #[inline]
 pub(super) fn seen(number: u16, dispatch: u64) {
     if number != 0

@@ -23,6 +23,21 @@ pub(super) const OPTIONS: &[Opt] = &[
          groups that take turns. NAME:device=1 counts on one GPU only.",
     ),
     Opt::new(
+        "max-overhead",
+        Counters,
+        Shape::Number {
+            name: "PERCENT",
+            min: 1,
+            max: 100,
+        },
+        Sets::Words(&["MIDAIR_MAX_OVERHEAD"], ""),
+        "How much of the time counting may take (default 2)",
+    )
+    .more(
+        "What a window of counters costs the GPU is measured, and there are so many as this leaves room for. With 100 each launch \
+         gets one, as far as windows are ready.",
+    ),
+    Opt::new(
         "extra-counters",
         Counters,
         Shape::Text("FILE"),

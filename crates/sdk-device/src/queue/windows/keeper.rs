@@ -2,24 +2,25 @@
 //! takes everything back at the end.
 
 use super::memory::Memory;
-use super::plan;
+use super::{class_of, enqueued, plan};
 use crate::layout::Signal;
 use crate::queue::queue_state::{Life, QueueState};
+use crate::queue::service::{Answer, Completed, Enqueued, Subscriber};
 use crate::queue::state;
 use crate::queue::timing::to_clock;
-use crate::queue::window::{AGENTS, MOST, NO_DISPATCH, READY, Stage, Window};
+use crate::queue::window::{AGENTS, MOST, NO_DISPATCH, OF_A_GROUP, POOLS, Stage, Window};
 use crate::sink::Sink;
 use crate::state::STATE;
 use crate::symbols;
-use midair_record::counter_plan::Group;
+use midair_record::counter_plan::{Group, Plan};
 use midair_record::event::{CounterWindow, Header, MAX_RECORD, Plain, WindowResult, kind, note};
+use midair_rotation::{ClassKey, Rotation, Scheduler};
+use midair_sdk_hot::clock::now;
 use midair_sdk_hot::wrappers::original;
 use std::collections::HashSet;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-/// Windows of one group at most.
-const OF_A_GROUP: usize = 32;
 /// Windows of an agent that are wanted, whatever its groups.
 const OF_AN_AGENT: usize = 64;
 /// Where commands and outputs begin: at multiples of this.
@@ -29,24 +30,17 @@ const GPU_ONLY: u64 = 1;
 /// Words of one record.
 const RECORD_WORDS: usize = (MAX_RECORD - size_of::<CounterWindow>()) / 8;
 
-/// A group of an agent, and its windows that nobody uses.
-#[derive(Debug)]
-struct Counted {
-    /// The plan's number of the group.
-    number: u32,
-    output_words: usize,
-    idle: Vec<u16>,
-}
-
 /// An agent with counters.
 #[derive(Debug)]
 struct Agent {
     handle: u64,
     node: u32,
-    groups: Vec<Counted>,
+    /// Of each group: the plan's number, and the words of an output.
+    groups: Vec<(u32, usize)>,
     memory: Memory,
-    /// Which group comes next.
-    next: usize,
+    /// What decides which group comes next.
+    scheduler: Scheduler,
+    rotation: &'static Rotation,
 }
 
 /// What the worker thread knows of a window.
@@ -55,9 +49,11 @@ struct Kept {
     /// Index of its agent.
     agent: usize,
     /// Index of its group there.
-    group: usize,
+    group: u32,
     /// Address of its output.
     output: u64,
+    /// It was not read when the collecting ended, and its records are written.
+    is_given_up: bool,
 }
 
 /// All windows of a collection.
@@ -66,6 +62,8 @@ pub struct Keeper {
     agents: Vec<Agent>,
     /// By number of the window, from 1.
     kept: Vec<Kept>,
+    /// Pools that groups have.
+    pools: usize,
     /// Windows whose records are written.
     written: u64,
     /// The words of a record, as they are read.
@@ -79,23 +77,15 @@ impl Keeper {
     /// then on. The runtime is open.
     pub fn open() -> Keeper {
         let mut keeper = Keeper::default();
-        let plan = plan();
+        let plan = plan().clone();
         for (handle, _) in symbols::agents() {
             let node = symbols::agent_node(handle);
-            let groups: Vec<&Group> = plan.iter().filter(|group| group.node == node).collect();
-            if groups.is_empty() {
+            let Some(plan) = plan.as_deref() else { break };
+            let groups: Vec<&Group> = plan.groups.iter().filter(|g| g.node == node).collect();
+            if groups.is_empty() || !symbols::agent_is_gpu(handle) {
                 continue;
             }
-            if keeper.agents.len() == AGENTS {
-                keeper
-                    .complaints
-                    .push(format!("counters are counted on {AGENTS} agents at most"));
-                break;
-            }
-            if !symbols::agent_is_gpu(handle) {
-                continue;
-            }
-            if let Err(why) = keeper.add(handle, node, &groups) {
+            if let Err(why) = keeper.add(handle, node, plan, &groups) {
                 keeper
                     .complaints
                     .push(format!("no counters on the agent of node {node}: {why}"));
@@ -103,17 +93,27 @@ impl Keeper {
         }
         STATE.windows.no_room.store(0, Relaxed);
         STATE.windows.none_ready.store(0, Relaxed);
-        keeper.refill();
         STATE.windows.on.store(!keeper.agents.is_empty(), Release);
         keeper
     }
 
-    fn add(&mut self, handle: u64, node: u32, groups: &[&Group]) -> Result<(), &'static str> {
+    fn add(
+        &mut self,
+        handle: u64,
+        node: u32,
+        plan: &Plan,
+        groups: &[&Group],
+    ) -> Result<(), &'static str> {
         let each = (OF_AN_AGENT / groups.len()).clamp(2, OF_A_GROUP);
         let room = MOST - self.kept.len();
-        if each * groups.len() > room {
-            return Err("too many groups of counters");
+        if each * groups.len() > room || self.pools + groups.len() > POOLS {
+            return Err("there are too many groups of counters");
         }
+        let agent = self.agents.len();
+        if agent >= AGENTS {
+            return Err("there are too many agents");
+        }
+        let rotation = rotation(agent).ok_or("no memory for the choice of groups")?;
         let size = |bytes: usize| bytes.next_multiple_of(ALIGNMENT);
         let of_window =
             |group: &Group| size(4 * group.read_stop.len()) + size(group.output_bytes as usize);
@@ -121,66 +121,82 @@ impl Keeper {
             .iter()
             .map(|group| size(4 * group.start.len()) + each * of_window(group))
             .sum();
-        let memory = Memory::allocate(handle, bytes.next_multiple_of(4096))
-            .ok_or("the runtime gives no memory that the device can take commands from")?;
+        let signals: Vec<Signal> = (0..2 * each * groups.len())
+            .map_while(|_| signal())
+            .collect();
+        let give_back = |signals: Vec<Signal>| {
+            for signal in signals {
+                // SAFETY: made above, and used by nobody.
+                unsafe { original::hsa_signal_destroy(signal.0) };
+            }
+        };
+        if signals.len() < 2 * each * groups.len() {
+            give_back(signals);
+            return Err("the runtime gives no signals");
+        }
+        let Some(memory) = Memory::allocate(handle, bytes.next_multiple_of(4096)) else {
+            give_back(signals);
+            return Err("the runtime gives no memory that the device can take commands from");
+        };
+        let first_pool = self.pools;
+        if let Some(known) = STATE.windows.agents.get(agent) {
+            known.first_pool.store(first_pool as u32, Relaxed);
+        }
         let mut next = memory.at;
         let mut take = |bytes: usize| {
             let at = next;
             next += size(bytes) as u64;
             at
         };
-        let agent = self.agents.len();
-        let mut counted = Vec::new();
-        let mut failed = false;
-        for (index, group) in groups.iter().enumerate() {
+        let mut pairs = signals.chunks_exact(2);
+        for (index, group) in (0..).zip(groups) {
             let start = take(4 * group.start.len());
             write(start, &group.start);
-            let mut idle = Vec::new();
             for _ in 0..each {
                 let commands = take(4 * group.read_stop.len());
                 let output = take(group.output_bytes as usize);
                 let mut words = group.read_stop.clone();
                 group.patch(&mut words, output);
                 write(commands, &words);
-                let (Some(started), Some(was_read)) = (signal(), signal()) else {
-                    failed = true;
-                    break;
-                };
                 self.kept.push(Kept {
                     agent,
                     group: index,
                     output,
+                    is_given_up: false,
                 });
                 let number = self.kept.len() as u16;
-                let Some(window) = STATE.windows.numbered(number) else {
+                let window = STATE.windows.numbered(number);
+                let pool = STATE.windows.pool(agent, index);
+                let (Some(window), Some(pool), Some([started, was_read])) =
+                    (window, pool, pairs.next())
+                else {
                     break;
                 };
-                let set = |of: &(AtomicU64, _), at: u64| of.0.store(at, Relaxed);
-                set(&window.start, start);
-                set(&window.read, commands);
+                window.start.0.store(start, Relaxed);
                 window.start.1.store(group.start.len() as u32, Relaxed);
+                window.read.0.store(commands, Relaxed);
                 window.read.1.store(group.read_stop.len() as u32, Relaxed);
                 window.signals[0].store(started.0, Relaxed);
                 window.signals[1].store(was_read.0, Relaxed);
                 window.stage.store(Stage::Idle, Relaxed);
-                idle.push(number);
+                // The pool has room for all of a group's.
+                let _ = pool.put(u64::from(number));
             }
-            counted.push(Counted {
-                number: group.number,
-                output_words: group.output_bytes as usize / 8,
-                idle,
-            });
         }
+        self.pools += groups.len();
+        let (count, percent, time) = (groups.len() as u32, f64::from(plan.max_overhead), now());
+        rotation.begin(count, percent, time, time);
         self.agents.push(Agent {
             handle,
             node,
-            groups: counted,
+            groups: groups
+                .iter()
+                .map(|group| (group.number, group.output_bytes as usize / 8))
+                .collect(),
             memory,
-            next: 0,
+            scheduler: Scheduler::new(count, percent, time),
+            rotation,
         });
-        if failed {
-            return Err("the runtime gives no signals");
-        }
         Ok(())
     }
 
@@ -193,7 +209,10 @@ impl Keeper {
             self.assign(queue);
         }
         let read = self.harvest(sink, false);
-        self.refill();
+        let time = now();
+        for agent in &mut self.agents {
+            agent.scheduler.renew(agent.rotation, time);
+        }
         read
     }
 
@@ -209,34 +228,12 @@ impl Keeper {
         }
     }
 
-    /// Makes windows ready, of one group after another.
-    fn refill(&mut self) {
-        for (agent, ready) in self.agents.iter_mut().zip(&STATE.windows.ready) {
-            let groups = agent.groups.len();
-            let mut without = 0;
-            while ready.0.len() < READY / 2 && without < groups {
-                let group = agent.next % groups;
-                agent.next = group + 1;
-                let Some(number) = agent.groups.get_mut(group).and_then(|g| g.idle.pop()) else {
-                    without += 1;
-                    continue;
-                };
-                without = 0;
-                if ready.0.put(u64::from(number)).is_err() {
-                    if let Some(group) = agent.groups.get_mut(group) {
-                        group.idle.push(number);
-                    }
-                    break;
-                }
-            }
-        }
-    }
-
-    /// Windows in rings.
-    fn reserved(&self) -> impl Iterator<Item = (u16, &'static Window, Kept)> + '_ {
-        (1..).zip(&self.kept).filter_map(|(number, kept)| {
-            let window = STATE.windows.numbered(number)?;
-            (window.stage.load(Acquire) == Stage::Reserved).then_some((number, window, *kept))
+    /// Windows in rings: index, window, and what is known of it.
+    fn reserved(&self) -> impl Iterator<Item = (usize, &'static Window, Kept)> + '_ {
+        self.kept.iter().enumerate().filter_map(|(index, kept)| {
+            let window = STATE.windows.all.get(index)?;
+            let is_reserved = !kept.is_given_up && window.stage.load(Acquire) == Stage::Reserved;
+            is_reserved.then_some((index, window, *kept))
         })
     }
 
@@ -246,7 +243,7 @@ impl Keeper {
     }
 
     /// No window is taken from here on.
-    pub fn close(&mut self) {
+    pub fn close() {
         STATE.windows.on.store(false, Release);
     }
 
@@ -258,7 +255,7 @@ impl Keeper {
             .map(|queue| queue.id.load(Relaxed))
             .collect();
         let mut ended = Vec::new();
-        for (number, window, kept) in self.reserved() {
+        for (index, window, kept) in self.reserved() {
             let fired = has_fired(window);
             let looked_at = window.dispatch.load(Acquire) != 0;
             let destroyed = gone.contains(&window.queue.load(Relaxed));
@@ -268,11 +265,14 @@ impl Keeper {
                 (false, false) if all => Some(WindowResult::Open),
                 _ => continue,
             };
-            ended.push((number, window, kept, why, fired || destroyed));
+            ended.push((index, window, kept, why, fired || destroyed));
         }
-        for &(number, window, kept, why, is_free) in &ended {
+        for &(index, window, kept, why, is_free) in &ended {
             self.write(sink, window, kept, why);
             if !is_free {
+                if let Some(kept) = self.kept.get_mut(index) {
+                    kept.is_given_up = true;
+                }
                 continue;
             }
             for signal in &window.signals {
@@ -280,9 +280,10 @@ impl Keeper {
                 unsafe { Signal(signal.load(Relaxed)).rearm() };
             }
             window.stage.store(Stage::Idle, Release);
-            let agent = self.agents.get_mut(kept.agent);
-            if let Some(group) = agent.and_then(|agent| agent.groups.get_mut(kept.group)) {
-                group.idle.insert(0, number);
+            if let Some(pool) = STATE.windows.pool(kept.agent, kept.group) {
+                // A thread that stands in the middle of taking one makes the pool look full: this
+                // one then waits for the next session.
+                let _ = pool.put(index as u64 + 1);
             }
         }
         ended.len()
@@ -290,10 +291,10 @@ impl Keeper {
 
     /// Writes a window's records.
     fn write(&mut self, sink: &mut Sink, window: &Window, kept: Kept, why: Option<WindowResult>) {
-        let Some(agent) = self.agents.get(kept.agent) else {
+        let Some(agent) = self.agents.get_mut(kept.agent) else {
             return;
         };
-        let Some(group) = agent.groups.get(kept.group) else {
+        let Some(&(group, output_words)) = agent.groups.get(kept.group as usize) else {
             return;
         };
         self.written += 1;
@@ -302,13 +303,14 @@ impl Keeper {
         // SAFETY: signals of ours, alive until they are given back.
         let ticks = unsafe {
             [
+                started.start_ticks(),
                 started.end_ticks(),
                 was_read.start_ticks(),
                 was_read.end_ticks(),
             ]
         };
-        let [start, end, read_end] = ticks.map(|ticks| to_clock(agent.handle, ticks));
-        let plausible = start != 0 && end >= start && read_end >= end;
+        let [begin, start, end, read_end] = ticks.map(|ticks| to_clock(agent.handle, ticks));
+        let plausible = begin != 0 && start >= begin && end >= start && read_end >= end;
         let result = match why {
             Some(why) => why,
             None if dispatch == NO_DISPATCH => WindowResult::NoDispatch,
@@ -316,7 +318,7 @@ impl Keeper {
             None => WindowResult::Counted,
         };
         let words = match result {
-            WindowResult::Counted | WindowResult::BadTimes => group.output_words,
+            WindowResult::Counted | WindowResult::BadTimes => output_words,
             _ => 0,
         };
         let mut record = CounterWindow {
@@ -332,10 +334,15 @@ impl Keeper {
             dispatch_id: if dispatch == NO_DISPATCH { 0 } else { dispatch },
             queue_id: window.queue.load(Relaxed),
             node: agent.node,
-            group: group.number,
+            group,
             result: result as u32,
             total: words as u32,
             ..CounterWindow::default()
+        };
+        let value = |word: usize| {
+            let at = kept.output as usize + 8 * word;
+            // SAFETY: inside the window's output, an aligned word that the device has written.
+            unsafe { (*std::ptr::with_exposed_provenance::<AtomicU64>(at)).load(Relaxed) }
         };
         let mut first = 0;
         loop {
@@ -346,11 +353,7 @@ impl Keeper {
             self.record.clear();
             self.record.extend_from_slice(record.bytes());
             for word in first..first + count {
-                let at = kept.output as usize + 8 * word;
-                // SAFETY: inside the window's output, an aligned word that the device has written.
-                let value =
-                    unsafe { (*std::ptr::with_exposed_provenance::<AtomicU64>(at)).load(Relaxed) };
-                self.record.extend_from_slice(&value.to_ne_bytes());
+                self.record.extend_from_slice(&value(word).to_ne_bytes());
             }
             sink.put(kind::COUNTER_COLLECTION, &self.record);
             first += count;
@@ -358,49 +361,54 @@ impl Keeper {
                 break;
             }
         }
+        let cost = (start - begin.min(start)) + (read_end - end.min(read_end));
+        match (result, ClassKey::of(window.class.load(Relaxed))) {
+            (WindowResult::Counted, Some(class)) => {
+                let values = (0..words).map(|word| value(word) as f64);
+                agent.scheduler.measured(class, kept.group, values, cost);
+            }
+            _ if plausible => agent.scheduler.spent(cost),
+            _ => {}
+        }
     }
 
     /// The hooks are out, and nobody is inside: writes what the device has not read as such.
     pub fn finish(&mut self, sink: &mut Sink) {
         self.harvest(sink, true);
         let count = |counter: &AtomicU64| counter.load(Relaxed);
-        let none_ready = count(&STATE.windows.none_ready);
-        if none_ready + count(&STATE.windows.no_room) > 0 {
-            let text = format!(
-                "counters: {} reservations had a window, {none_ready} had none since none was ready, {} since the ring was more than half full",
-                self.written,
-                count(&STATE.windows.no_room)
-            );
-            sink.put(kind::NOTE, &note(&text));
-        }
+        let refused: u64 = self.agents.iter().map(|a| a.rotation.counts().2).sum();
+        let text = format!(
+            "counters: {} launches had a window around them; {refused} had none because of --max-overhead, {} since none was ready, {} since the ring was more than half full",
+            self.written,
+            count(&STATE.windows.none_ready),
+            count(&STATE.windows.no_room)
+        );
+        sink.put(kind::NOTE, &note(&text));
     }
 
-    /// Gives memory and signals back, but for those that a ring still refers to: nobody can tell
-    /// when the device comes to them.
-    pub fn release(mut self, sink: &mut Sink) {
-        for ready in &STATE.windows.ready {
-            while let Some(number) = ready.0.take() {
-                let kept = self.kept.get(usize::from(number as u16).wrapping_sub(1));
-                if let Some(kept) = kept
-                    && let Some(agent) = self.agents.get_mut(kept.agent)
-                    && let Some(group) = agent.groups.get_mut(kept.group)
-                {
-                    group.idle.push(number as u16);
+    /// Gives memory and signals back, but for those that a ring still refers to, since nobody can
+    /// tell when the device comes to them, and for those that a thread has taken and not used yet.
+    pub fn release(self, sink: &mut Sink) {
+        let mut free = vec![false; self.kept.len()];
+        for pool in &STATE.windows.pools {
+            while let Some(number) = pool.0.take() {
+                if let Some(free) = free.get_mut((number as usize).wrapping_sub(1)) {
+                    *free = true;
                 }
+            }
+        }
+        let windows = STATE.windows.all.iter().zip(&free);
+        for (window, _) in windows.filter(|(_, free)| **free) {
+            for signal in &window.signals {
+                // SAFETY: a signal of ours that no packet in a ring refers to.
+                unsafe { original::hsa_signal_destroy(signal.swap(0, Relaxed)) };
             }
         }
         let mut left = 0;
         for (index, agent) in self.agents.into_iter().enumerate() {
-            let all = self.kept.iter().filter(|kept| kept.agent == index).count();
-            let idle: Vec<u16> = agent.groups.into_iter().flat_map(|g| g.idle).collect();
-            let windows = idle
-                .iter()
-                .filter_map(|number| STATE.windows.numbered(*number));
-            for signal in windows.flat_map(|window| &window.signals) {
-                // SAFETY: a signal of ours that no packet in a ring refers to.
-                unsafe { original::hsa_signal_destroy(signal.swap(0, Relaxed)) };
-            }
-            if idle.len() == all {
+            agent.rotation.begin(0, 0.0, 0, 0);
+            let mut windows = self.kept.iter().zip(&free);
+            if windows.all(|(kept, free)| kept.agent != index || *free) {
                 agent.memory.free();
             } else {
                 left += 1;
@@ -411,6 +419,23 @@ impl Keeper {
                 "counters: the device has not come to all packets of ours on {left} agents: their memory is left to it"
             );
             sink.put(kind::NOTE, &note(&text));
+        }
+    }
+}
+
+impl Subscriber for Keeper {
+    #[inline]
+    fn enqueue(queue: &'static QueueState, dispatch: &Enqueued) -> Answer {
+        enqueued(queue, dispatch);
+        Answer::default()
+    }
+
+    fn complete(&mut self, queue: &QueueState, dispatch: &Completed<'_>, _sink: &mut Sink) {
+        let agent = (queue.windows_of.load(Relaxed) as usize).checked_sub(1);
+        let agent = agent.and_then(|agent| self.agents.get_mut(agent));
+        if let (Some(agent), Ok((start, end))) = (agent, dispatch.outcome) {
+            let class = class_of(&dispatch.facts.dispatch);
+            agent.scheduler.dispatched(class, end - start);
         }
     }
 }
@@ -444,4 +469,29 @@ fn signal() -> Option<Signal> {
         )
     };
     (status == 0).then_some(Signal(handle))
+}
+
+/// The table by which threads of the application choose, mapped at its first use.
+fn rotation(agent: usize) -> Option<&'static Rotation> {
+    if let Some(known) = STATE.windows.rotation(agent) {
+        return Some(known);
+    }
+    let place = STATE.windows.agents.get(agent)?;
+    // SAFETY: a fresh private mapping at an address of the kernel's choice.
+    let memory = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            size_of::<Rotation>(),
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        )
+    };
+    if memory == libc::MAP_FAILED {
+        return None;
+    }
+    // All zero bytes are one that chooses nothing.
+    place.rotation.store(memory.cast(), Release);
+    STATE.windows.rotation(agent)
 }

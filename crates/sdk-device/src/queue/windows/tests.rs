@@ -5,9 +5,8 @@ use super::set_plan;
 use crate::queue::model::{ALLOCATED, DISPATCH, ModelQueue, SIZE, Session, UserSignal};
 use crate::queue::queue_state::Life;
 use crate::queue::scan::Ring;
-use crate::queue::window::READY;
 use crate::state::STATE;
-use midair_record::counter_plan::{Form, Group, Place};
+use midair_record::counter_plan::{Form, Group, Place, Plan};
 use midair_record::event::{CounterWindow, Plain, WindowResult, kind};
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -18,7 +17,6 @@ const BARRIER_AND: u16 = 3;
 /// A session that counts, with one queue whose ring the application looks at.
 struct Counting {
     session: Session,
-    keeper: Keeper,
     queue: ModelQueue,
 }
 
@@ -38,17 +36,16 @@ impl Counting {
             read_stop: vec![20 + number; 4],
             places: vec![place],
         };
-        set_plan(vec![group(0), group(1)]);
-        let mut keeper = Keeper::open();
-        let queue = session.queue();
+        set_plan(Plan {
+            max_overhead: 100,
+            groups: vec![group(0), group(1)],
+        });
         let mut session = session;
-        keeper.pass(&mut session.sink);
+        *session.harvester.counters() = Some(Keeper::open());
+        let queue = session.queue();
+        session.count();
         queue.state.watches_room.store(1, SeqCst);
-        Counting {
-            session,
-            keeper,
-            queue,
-        }
+        Counting { session, queue }
     }
 
     /// The device carries out both packets of ours around `index`: the first ends at `start`, the
@@ -72,7 +69,18 @@ impl Counting {
 
     fn pass(&mut self) {
         self.session.pass();
-        self.keeper.pass(&mut self.session.sink);
+        self.session.count();
+    }
+
+    fn under_way(&mut self) -> u64 {
+        let keeper = self.session.harvester.counters();
+        keeper.as_ref().unwrap().under_way()
+    }
+
+    fn finish(&mut self) {
+        let session = &mut self.session;
+        let keeper = session.harvester.counters().as_mut().unwrap();
+        keeper.finish(&mut session.sink);
     }
 
     fn windows(&mut self) -> Vec<(CounterWindow, Vec<u64>)> {
@@ -89,12 +97,13 @@ impl Counting {
     }
 
     fn end(mut self) {
-        self.keeper.close();
+        Keeper::close();
         self.session.harvester.close(&mut self.session.sink);
         self.session.harvester.finish(&mut self.session.sink);
-        self.keeper.finish(&mut self.session.sink);
-        self.keeper.release(&mut self.session.sink);
-        set_plan(Vec::new());
+        let mut keeper = self.session.harvester.counters().take().unwrap();
+        keeper.finish(&mut self.session.sink);
+        keeper.release(&mut self.session.sink);
+        set_plan(Plan::default());
     }
 }
 
@@ -136,7 +145,7 @@ fn groups_take_turns_and_windows_are_used_again() {
     let mut counting = Counting::begin();
     let queue = counting.queue;
     let mut groups = Vec::new();
-    for round in 0..5 * READY as u64 {
+    for round in 0..100_u64 {
         let index = queue.reserve_one();
         assert_eq!(index, 3 * round + 1);
         queue.write(index, DISPATCH, 0);
@@ -154,9 +163,12 @@ fn groups_take_turns_and_windows_are_used_again() {
         assert_eq!(windows[0].1[0], round);
         groups.push(windows[0].0.group);
     }
-    assert!(groups.chunks(2).all(|pair| pair[0] != pair[1]));
+    assert!(
+        groups.chunks(2).all(|pair| pair[0] != pair[1]),
+        "{groups:?}"
+    );
     let counts = counting.session.finish();
-    let all = 5 * READY as u64;
+    let all = 100_u64;
     assert_eq!(
         (counts.dispatches, counts.ours, counts.other_packets),
         (all, 2 * all, 0)
@@ -252,12 +264,12 @@ fn windows_on_a_queue_that_is_destroyed_come_back() {
     assert_eq!(queue.reserve_one(), 1);
     queue.write(1, DISPATCH, 0);
     queue.ring(1);
-    assert_eq!(counting.keeper.under_way(), 1);
+    assert_eq!(counting.under_way(), 1);
     queue.state.life.store(Life::Gone, SeqCst);
     counting.pass();
     let windows = counting.windows();
     assert_eq!(windows[0].0.result, WindowResult::QueueDestroyed as u32);
-    assert_eq!(counting.keeper.under_way(), 0);
+    assert_eq!(counting.under_way(), 0);
     counting.end();
     assert_eq!(ALLOCATED.load(SeqCst), before);
 }
@@ -271,10 +283,10 @@ fn memory_of_an_open_window_is_kept() {
     assert_eq!(queue.reserve_one(), 1);
     queue.write(1, DISPATCH, 0);
     queue.ring(1);
-    counting.keeper.close();
+    Keeper::close();
     assert_eq!(queue.reserve_one(), 3, "none is taken any more");
     let mut window = None;
-    counting.keeper.finish(&mut counting.session.sink);
+    counting.finish();
     for (found, _) in counting.windows() {
         window = Some(found.result);
     }
