@@ -10,6 +10,7 @@ mod capi;
 mod cli;
 mod clients;
 mod counter_templates;
+mod counters;
 mod cuda;
 mod cuda_model;
 mod detach;
