@@ -163,6 +163,10 @@ pub const GENERATED: &[(&[&str], &str)] = &[
     (&["man", "midair-run"], "share/man/man1/midair-run.1"),
     (&["man", "midair-ps"], "share/man/man1/midair-ps.1"),
     (&["man", "midair-doctor"], "share/man/man1/midair-doctor.1"),
+    (
+        &["man", "midair-counters"],
+        "share/man/man1/midair-counters.1",
+    ),
     (&["man", "rocprofv3"], "share/man/man1/rocprofv3.1"),
     (
         &["completions", "bash"],

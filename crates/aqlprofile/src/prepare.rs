@@ -4,7 +4,7 @@ use crate::helper::{Error, Helper};
 use midair_agents::{Agent, AgentType};
 use midair_counters::group;
 use midair_counters::wire::{Gpu, Question, RawEvent};
-use midair_counters::{Architecture, Prepared, plan};
+use midair_counters::{Architecture, Definitions, Prepared, plan};
 use midair_failure::{Failure, Kind};
 
 /// The GPU that an agent is, as the library wants it described; none for a CPU.
@@ -20,14 +20,21 @@ pub fn gpu(agent: &Agent) -> Option<Gpu> {
     })
 }
 
-/// Finds the counters, checks that they fit, and has their packets made.
+/// Finds the counters, checks that they fit, and has their packets made. `added` are the user's
+/// own definitions.
 ///
 /// # Errors
 /// A sentence for the user: an unknown GPU or counter, too many counters, no library, or a library
 /// that cannot do it.
-pub fn prepare(helper: &mut Helper, gpu: &Gpu, counters: &[&str]) -> Result<Prepared, Failure> {
+pub fn prepare(
+    helper: &mut Helper,
+    gpu: &Gpu,
+    added: &Definitions,
+    counters: &[&str],
+) -> Result<Prepared, Failure> {
     let architecture = Architecture::find(&gpu.name)
         .ok_or_else(|| planned(&plan::Error::Gpu(gpu.name.clone())))?;
+    let architecture = architecture.with(added).map_err(|error| planned(&error))?;
     let group = group::one(architecture, counters).map_err(|error| planned(&error))?;
     let raw = |event: &plan::Event| RawEvent {
         block: event.block.to_owned(),

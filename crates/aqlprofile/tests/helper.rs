@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 use midair_aqlprofile::{Error, Helper, failure, libraries, prepare};
+use midair_counters::Definitions;
 use midair_counters::wire::Gpu;
 use midair_failure::Kind;
 use std::ffi::OsString;
@@ -114,7 +115,13 @@ fn a_template_has_the_words_and_the_places_of_addresses() {
     let dir = tempfile::tempdir().unwrap();
     let mut helper = helper(&library(dir.path(), "GOOD"));
     for _ in 0..3 {
-        let prepared = prepare(&mut helper, &gpu("gfx942"), &["SQ_WAVES"]).unwrap();
+        let prepared = prepare(
+            &mut helper,
+            &gpu("gfx942"),
+            &Definitions::default(),
+            &["SQ_WAVES"],
+        )
+        .unwrap();
         let template = prepared.template;
         assert_eq!(
             (&template.start[..], template.output_bytes),
@@ -135,7 +142,13 @@ fn a_template_has_the_words_and_the_places_of_addresses() {
 #[test]
 fn a_library_that_is_missing_is_said_with_what_to_install() {
     let mut helper = helper(&["/nowhere/libhsa-amd-aqlprofile64.so.1".into()]);
-    let failure = prepare(&mut helper, &gpu("gfx942"), &["SQ_WAVES"]).unwrap_err();
+    let failure = prepare(
+        &mut helper,
+        &gpu("gfx942"),
+        &Definitions::default(),
+        &["SQ_WAVES"],
+    )
+    .unwrap_err();
     assert_eq!(failure.kind, Kind::NoCounters);
     assert!(failure.what.contains("/nowhere/"), "{failure}");
     assert!(
@@ -153,7 +166,15 @@ fn a_library_that_is_missing_is_said_with_what_to_install() {
 #[test]
 fn a_library_that_crashes_or_hangs_ends_the_helper_alone() {
     let dir = tempfile::tempdir().unwrap();
-    let ask = |helper: &mut Helper| prepare(helper, &gpu("gfx942"), &["SQ_WAVES"]).unwrap_err();
+    let ask = |helper: &mut Helper| {
+        prepare(
+            helper,
+            &gpu("gfx942"),
+            &Definitions::default(),
+            &["SQ_WAVES"],
+        )
+        .unwrap_err()
+    };
     let mut crashing = helper(&library(dir.path(), "CRASH"));
     let crash = ask(&mut crashing);
     assert_eq!(crash.kind, Kind::NoCounters);
@@ -173,8 +194,9 @@ fn what_is_wrong_with_a_question_is_said_before_the_library_is_asked() {
     // A library that would crash.
     let dir = tempfile::tempdir().unwrap();
     let mut helper = helper(&library(dir.path(), "CRASH"));
-    let mut ask =
-        |name: &str, counters: &[&str]| prepare(&mut helper, &gpu(name), counters).unwrap_err();
+    let mut ask = |name: &str, counters: &[&str]| {
+        prepare(&mut helper, &gpu(name), &Definitions::default(), counters).unwrap_err()
+    };
     let unknown = ask("gfx942", &["SQ_WAVE"]);
     assert_eq!(unknown.kind, Kind::Usage);
     assert!(unknown.what.contains("near it are SQ_WAVES"), "{unknown}");
@@ -196,16 +218,36 @@ fn what_is_wrong_with_a_question_is_said_before_the_library_is_asked() {
 fn what_the_library_refuses_is_said_with_its_status() {
     let dir = tempfile::tempdir().unwrap();
     let mut good = helper(&library(dir.path(), "GOOD"));
-    let refused = prepare(&mut good, &gpu("gfx942"), &["TCC_HIT"]).unwrap_err();
+    let refused = prepare(
+        &mut good,
+        &gpu("gfx942"),
+        &Definitions::default(),
+        &["TCC_HIT"],
+    )
+    .unwrap_err();
     assert_eq!(
         refused.what,
         "AMD's packet library would not find the block TCC (0x1001)"
     );
     // It goes on answering.
-    assert!(prepare(&mut good, &gpu("gfx942"), &["SQ_WAVES"]).is_ok());
+    assert!(
+        prepare(
+            &mut good,
+            &gpu("gfx942"),
+            &Definitions::default(),
+            &["SQ_WAVES"]
+        )
+        .is_ok()
+    );
     // Commands that depend on an address where none was expected are not guessed at.
     let mut odd = helper(&library(dir.path(), "ODD"));
-    let refused = prepare(&mut odd, &gpu("gfx942"), &["SQ_WAVES"]).unwrap_err();
+    let refused = prepare(
+        &mut odd,
+        &gpu("gfx942"),
+        &Definitions::default(),
+        &["SQ_WAVES"],
+    )
+    .unwrap_err();
     assert!(refused.what.contains("depend on no address"), "{refused}");
 }
 
@@ -216,9 +258,21 @@ fn a_program_that_is_not_there_or_is_another_is_said() {
     assert!(matches!(error, Error::Start(_)));
     assert_eq!(failure(&error).kind, Kind::Installation);
     let mut other = Helper::start(Path::new("/bin/cat"), &[]).unwrap();
-    let said = prepare(&mut other, &gpu("gfx942"), &["SQ_WAVES"]).unwrap_err();
+    let said = prepare(
+        &mut other,
+        &gpu("gfx942"),
+        &Definitions::default(),
+        &["SQ_WAVES"],
+    )
+    .unwrap_err();
     assert!(said.what.contains("said: gpu gfx942"), "{said}");
     let mut gone = Helper::start(Path::new("/bin/true"), &[]).unwrap();
-    let said = prepare(&mut gone, &gpu("gfx942"), &["SQ_WAVES"]).unwrap_err();
+    let said = prepare(
+        &mut gone,
+        &gpu("gfx942"),
+        &Definitions::default(),
+        &["SQ_WAVES"],
+    )
+    .unwrap_err();
     assert!(said.what.ends_with("exit code 0"), "{said}");
 }

@@ -19,6 +19,7 @@
 pub mod attach;
 pub mod command;
 pub mod connect;
+mod counters;
 mod doctor;
 pub mod engine;
 pub mod launch;

@@ -8,12 +8,13 @@ use clap::Command;
 use crate::{midair, rocprofv3};
 
 /// The names of the pages.
-pub const PAGES: [&str; 6] = [
+pub const PAGES: [&str; 7] = [
     "midair",
     "midair-attach",
     "midair-run",
     "midair-ps",
     "midair-doctor",
+    "midair-counters",
     "rocprofv3",
 ];
 

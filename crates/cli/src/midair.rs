@@ -11,7 +11,7 @@ use clap_complete::Shell;
 use midair_failure::{Failure, Kind};
 use midair_session::as_real_user;
 use midair_settings::options::option;
-use midair_settings::{Category, Front, Given, Resolved, resolve};
+use midair_settings::{Category, Front, Given, Resolved};
 
 use crate::attach::{self, Job, Messages};
 use crate::command::{self, Parsed, argument, given, options_of, refused, with_options};
@@ -19,7 +19,7 @@ use crate::engine::{End, Engine, GroupRequest, Request, Requested, Selection, Wr
 use crate::launch::{self, Launch};
 use crate::report::Report;
 use crate::wait::Ended;
-use crate::{doctor, man, ps, rocprofv3};
+use crate::{counters, doctor, man, ps, rocprofv3};
 
 /// Subcommands that are known but not built yet, with what they will do.
 const PLANNED: &[(&str, &str)] = &[
@@ -85,6 +85,7 @@ pub fn command() -> Command {
         .subcommand(run_command())
         .subcommand(ps::command())
         .subcommand(doctor::command(pid_argument()))
+        .subcommand(counters::command())
         .subcommand(
             Command::new("completions")
                 .about("Print completions for a shell")
@@ -158,6 +159,7 @@ fn run(words: &[OsString], engine: &dyn Engine, report: Report) -> Result<u8, Fa
             request.asked.nothing = nothing;
             doctor::run(matches, &request, engine, report)
         }
+        Some(("counters", matches)) => counters::run(matches, report),
         Some(("completions", matches)) => completions(matches, report),
         Some(("man", matches)) => print_man(matches, report),
         Some((name, _)) => Err(Failure::new(
@@ -180,7 +182,7 @@ fn resolve_with_defaults(
     report: Report,
 ) -> Result<(Resolved, Report, bool), Failure> {
     let (inherited, cwd) = attach::environment()?;
-    let mut resolved = resolve(given, &inherited, &cwd).map_err(refused)?;
+    let mut resolved = counters::resolved(given, &inherited, &cwd)?;
     let unasked = !resolved.records_something() && !given.asks_for_traces();
     if unasked {
         for long in ["runtime-trace", "hip-trace"] {
@@ -188,7 +190,7 @@ fn resolve_with_defaults(
                 given.give(option, &[]).map_err(refused)?;
             }
         }
-        resolved = resolve(given, &inherited, &cwd).map_err(refused)?;
+        resolved = counters::resolved(given, &inherited, &cwd)?;
     }
     let mut report = report.at_level_of(&resolved.settings);
     if given.is_on("verbose") {

@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use clap::{Arg, ArgAction, Command};
 use midair_failure::{Failure, Kind};
-use midair_settings::{Front, Given, Settings, resolve};
+use midair_settings::{Front, Given, Settings};
 
 use crate::attach::{self, Job, Messages};
-use crate::command::{self, Parsed, given, refused, with_options};
+use crate::command::{self, Parsed, given, with_options};
+use crate::counters;
 use crate::engine::{End, Engine, GroupRequest, Request, Selection, Written};
 use crate::launch::{self, Launch};
 use crate::report::Report;
@@ -61,6 +62,14 @@ fn run(words: &[OsString], engine: &dyn Engine, report: Report) -> Result<u8, Fa
         return Ok(0);
     }
     let given = given(&matches, Front::Rocprofv3)?;
+    if given.is_on("list-avail") {
+        let (inherited, cwd) = attach::environment()?;
+        let resolved = counters::resolved(&given, &inherited, &cwd)?;
+        return counters::list_avail(given.text("arch"), &resolved.settings, report);
+    }
+    if given.text("arch").is_some() {
+        return Err(Failure::new(Kind::Usage, "--arch is for --list-avail"));
+    }
     let application: Option<Vec<OsString>> = matches
         .get_many("application")
         .map(|words| words.cloned().collect());
@@ -80,7 +89,7 @@ fn run(words: &[OsString], engine: &dyn Engine, report: Report) -> Result<u8, Fa
         .hint("name the program behind --, or give --pid PID; see --help"));
     }
     let (inherited, cwd) = attach::environment()?;
-    let resolved = resolve(&given, &inherited, &cwd).map_err(refused)?;
+    let resolved = counters::resolved(&given, &inherited, &cwd)?;
     let report = report.at_level_of(&resolved.settings);
     attach::report_settings(&resolved, given.text("log-level"), &report);
     if !resolved.records_something() {

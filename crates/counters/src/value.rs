@@ -1,4 +1,15 @@
 //! Computes derived counters.
+//!
+//! A value has a place ([`Position`]): its number in each dimension of its block.
+//!
+//! * A counter of the hardware has a value for each instance of its block; a number, a property of
+//!   the agent, and what was reduced over everything have one, at no place in particular.
+//! * `reduce` over some dimensions keeps the others; `select` keeps the values with these numbers,
+//!   which then have no place in those dimensions.
+//! * An operator works place by place, and needs the same places on both sides; one value goes with
+//!   all. Values of blocks that are cut differently are reduced first.
+//! * `accumulate` names another event: the hardware sums it up at each cycle.
+//! * A division by zero is zero, and what was not counted has no value.
 
 use crate::dimension::{Dimension, Position};
 use crate::expression::{Accumulate, Expression, Operator, Reduction};

@@ -21,6 +21,7 @@ use midair_inject::{Approach, EnterError, EntryPath, Grade, Options, Refusal, ap
 use midair_procinfo::Pid;
 use midair_record::spool::SETTINGS;
 use midair_results::Identity;
+use midair_settings::EXTRA_COUNTERS;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -288,8 +289,10 @@ fn worker_is_busy(approach: &Approach) -> bool {
 /// Checks before the attach what would fail after it: settings that do not fit, results that could not be
 /// written.
 fn check_request(request: &Request, identity: &Identity) -> Result<(), Failure> {
-    let bytes = request
-        .settings
+    let mut sent = request.settings.clone();
+    // Read on our side alone, and may be long.
+    sent.remove(EXTRA_COUNTERS);
+    let bytes = sent
         .encode()
         .map_err(|error| Failure::new(Kind::Usage, error.to_string()))?
         .len();

@@ -9,11 +9,11 @@ use crate::rights;
 use midair_agents::{Agent, AgentType};
 use midair_aqlprofile::Helper;
 use midair_counters::wire::Gpu;
-use midair_counters::{CounterPlan, Prepared, template};
+use midair_counters::{CounterPlan, Definitions, Prepared, template};
 use midair_failure::{Failure, Kind};
 use midair_record::counter_plan::{self, Form, Group, Place, Plan};
 use midair_results::Identity;
-use midair_settings::{MAX_OVERHEAD, Settings};
+use midair_settings::{EXTRA_COUNTERS, MAX_OVERHEAD, Settings};
 use std::fs::File;
 use std::io::Write;
 
@@ -47,6 +47,11 @@ pub(crate) fn prepare(
     if groups.is_empty() {
         return Ok(None);
     }
+    let added = match settings.text(EXTRA_COUNTERS) {
+        Some(text) => Definitions::read(text)
+            .map_err(|error| Failure::new(Kind::Usage, format!("{EXTRA_COUNTERS}: {error}")))?,
+        None => Definitions::default(),
+    };
     let gpus: Vec<&Agent> = identity
         .agents
         .iter()
@@ -92,7 +97,7 @@ pub(crate) fn prepare(
                 continue;
             }
             let counters: Vec<&str> = names.iter().map(String::as_str).collect();
-            let new = midair_aqlprofile::prepare(&mut helper, &gpu, &counters)?;
+            let new = midair_aqlprofile::prepare(&mut helper, &gpu, &added, &counters)?;
             made.push((gpu.clone(), names, new.clone()));
             prepared.push(new);
         }

@@ -15,7 +15,7 @@ use midair_ptrace::{fault, sys};
 use midair_record::offer::{MAX_TOOLS, Offer, Reply};
 use midair_record::spool::{Reader, ReaderOptions, command, outcome, state, status};
 use midair_results::{End, Finished, Identity, describe, record_limit};
-use midair_settings::{Settings, TOOLS_BY_NAME};
+use midair_settings::{EXTRA_COUNTERS, Settings, TOOLS_BY_NAME};
 use nix::sys::socket::{ControlMessage, MsgFlags, recv, sendmsg};
 use std::fs::File;
 use std::io::{IoSlice, Write};
@@ -83,6 +83,7 @@ impl Prepared {
         }
         let mut settings = request.settings.clone();
         settings.remove(TOOLS_BY_NAME);
+        settings.remove(EXTRA_COUNTERS);
         if !tools.names.is_empty() {
             settings.set(TOOLS_BY_NAME, tools.names.join(":"));
         }

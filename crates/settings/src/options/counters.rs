@@ -45,7 +45,10 @@ pub(super) const OPTIONS: &[Opt] = &[
         "File with definitions of further counters",
     )
     .short('E')
-    .later(),
+    .more(
+        "YAML in AMD's form: rocprofiler-sdk: counters: a list of name, description and definitions, each with architectures and either an \
+         expression or block and event. A counter of that name that is there is replaced.",
+    ),
     Opt::new(
         "replay-mode",
         Counters,

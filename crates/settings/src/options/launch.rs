@@ -22,13 +22,23 @@ pub(super) const OPTIONS: &[Opt] = &[
         "Take options from a YAML, JSON or text file",
     )
     .short('i'),
-    launch(
+    built(
         "list-avail",
         Shape::Boolean,
         Sets::Nothing,
-        "List counters and sampling methods of the devices",
+        "List the hardware counters of this machine's GPUs, and do nothing else",
     )
-    .short('L'),
+    .short('L')
+    .more(
+        "For each its block or its expression, and the dimensions of its values, as rocprofv3-avail info --pmc writes them. \
+         midair counters --json lists them for programs.",
+    ),
+    built(
+        "arch",
+        Shape::Text("NAME"),
+        Sets::Nothing,
+        "With --list-avail: of this architecture, such as gfx942",
+    ),
     built(
         "preload",
         Shape::Texts("LIB"),
