@@ -1,16 +1,23 @@
-//! `cargo xtask fuzz`: the fuzzers of `fuzz/` with a stable compiler, at idle priority, and one
-//! table of what they did.
+//! `cargo xtask fuzz`: the fuzzers of `fuzz/` with a stable compiler, at idle priority, and a
+//! ledger of the processor time that each was given.
 //!
 //! The compiler's coverage counters guide them (its own pass, behind a switch that stable compilers
-//! have); assertions and overflow checks are on. What they learn stays below `target/fuzz`, so that
-//! the next run goes on from there. A finding is a file there, and the task fails.
+//! have); assertions and overflow checks are on. What they learn stays below `target/fuzz`, or where
+//! `MIDAIR_FUZZ` says, so that the next run goes on from there. They run in slices, the one with the
+//! least time first. A finding is a file there; it ends that fuzzer's runs, and the task fails. The
+//! next run tries findings again: when all are repaired, the fuzzer's count begins anew.
 
-use std::fs::{self, File};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+mod fuzzer;
+mod ledger;
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::run::{At, Failure, Outcome, failed, root, run, target_directory};
+use crate::run::{At, Failure, Outcome, failed, output, root, run, target_directory};
+use fuzzer::Fuzzer;
+use ledger::Ledger;
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// Flags that cargo-fuzz sets, as far as stable compilers have them.
@@ -19,82 +26,132 @@ const FLAGS: &str = "--cfg fuzzing -Cdebug-assertions -Coverflow-checks -Cpasses
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
     -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares";
 
-/// Bytes of the longest input.
-const LONGEST: usize = 65_536;
-
 /// What is asked for.
 struct Wanted {
     names: Vec<String>,
-    minutes: u64,
+    /// Processor time of each in all.
+    until: Duration,
+    /// How long one runs before the next one's turn.
+    slice: Duration,
+    /// How long all of it may take.
+    longest: Option<Duration>,
     jobs: usize,
+    /// Forget what was done so far.
+    anew: bool,
 }
 
-/// `cargo xtask fuzz [--minutes N] [--jobs N] [NAME ...]`.
+/// `cargo xtask fuzz`.
 pub fn fuzz_task(words: &[String]) -> Outcome<()> {
     let wanted = parse(words, &fuzzers()?)?;
+    let commit = commit()?;
     build(&wanted.names)?;
-    let mut waiting = wanted.names.iter().rev().collect::<Vec<_>>();
+    let mut ledger = Ledger::read(&root().join("bench-results"))?;
+    for name in &wanted.names {
+        let (repaired, open) = fuzzer::try_again(name)?;
+        if wanted.anew || repaired + open > 0 {
+            println!("{name}: {repaired} findings repaired, {open} not");
+            ledger.begin_anew(name, repaired, open)?;
+        }
+    }
+    let mut bad = fuzz(&wanted, &mut ledger, &commit)?;
+    let open = wanted.names.iter();
+    bad.extend(open.filter(|name| ledger.entry(name).findings > 0).cloned());
+    bad.sort();
+    bad.dedup();
+    if !bad.is_empty() {
+        return failed(format!(
+            "not clean: {}; see {} and {}",
+            bad.join(", "),
+            place("findings").display(),
+            place("logs").display()
+        ));
+    }
+    let minutes = wanted.until.as_secs() / 60;
+    match ledger.is_done(&wanted.names, wanted.until.as_secs_f64()) {
+        true => println!("each had {minutes} minutes of a processor, without a finding"),
+        false => println!("no finding; not each has had {minutes} minutes of a processor yet"),
+    }
+    Ok(())
+}
+
+/// Runs slices until each has had its time, or ours is over. The names of those that ended badly.
+fn fuzz(wanted: &Wanted, ledger: &mut Ledger, commit: &str) -> Outcome<Vec<String>> {
+    let began = Instant::now();
+    let until = wanted.until.as_secs_f64();
     let mut running: Vec<Fuzzer> = Vec::new();
-    let mut done = Vec::new();
-    while !running.is_empty() || !waiting.is_empty() {
-        while running.len() < wanted.jobs
-            && let Some(name) = waiting.pop()
-        {
-            running.push(Fuzzer::start(name, wanted.minutes)?);
+    let mut bad: Vec<String> = Vec::new();
+    loop {
+        let left = wanted
+            .longest
+            .map_or(wanted.slice, |it| it.saturating_sub(began.elapsed()));
+        let time = left.min(wanted.slice);
+        while running.len() < wanted.jobs && time >= Duration::from_secs(1) {
+            let is_free = |name: &&String| {
+                !bad.contains(*name) && running.iter().all(|one| one.name != **name)
+            };
+            let names = wanted.names.iter().filter(is_free);
+            let Some(name) = ledger.next(names, until) else {
+                break;
+            };
+            running.push(Fuzzer::start(name, time)?);
+        }
+        if running.is_empty() {
+            return Ok(bad);
         }
         let mut at = 0;
         while let Some(fuzzer) = running.get_mut(at) {
-            if fuzzer.has_ended()? {
-                let report = running.remove(at).report()?;
-                println!("{}: {}", report.name, report.verdict());
-                done.push(report);
-            } else {
+            if !fuzzer.has_ended()? {
                 at += 1;
+                continue;
+            }
+            let slice = running.remove(at).report()?;
+            // The time of one that was killed shows nothing.
+            if slice.is_clean() || slice.findings > 0 {
+                ledger.add(&slice, commit)?;
+            }
+            println!(
+                "{:16} {:6.1} s of {:4.0} s, {:5.1} min in all, {:9} inputs, {:5} edges: {}",
+                slice.name,
+                slice.processor.as_secs_f64(),
+                slice.passed.as_secs_f64(),
+                ledger.entry(&slice.name).processor_seconds / 60.0,
+                slice.inputs,
+                slice.edges,
+                slice.verdict()
+            );
+            if !slice.is_clean() {
+                bad.push(slice.name);
             }
         }
         // Each takes minutes: nothing is waited for that is closer.
         std::thread::sleep(Duration::from_millis(200));
     }
-    done.sort_by(|one, other| one.name.cmp(&other.name));
-    println!(
-        "{:18} {:>8} {:>12} {:>9} {:>7} {:>7} {:>7}  result",
-        "fuzzer", "seconds", "inputs", "inputs/s", "edges", "corpus", "MiB"
-    );
-    for report in &done {
-        println!("{}", report.row());
-    }
-    let bad: Vec<&str> = done
-        .iter()
-        .filter(|report| !report.is_clean())
-        .map(|report| report.name.as_str())
-        .collect();
-    match bad.as_slice() {
-        [] => Ok(()),
-        names => failed(format!(
-            "findings of {}, in {}",
-            names.join(", "),
-            place("findings").display()
-        )),
-    }
 }
 
 fn parse(words: &[String], all: &[String]) -> Outcome<Wanted> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let minutes = |number: u64| Duration::from_secs(60 * number);
     let mut wanted = Wanted {
         names: Vec::new(),
-        minutes: 1,
+        until: minutes(60),
+        slice: minutes(3),
+        longest: None,
         jobs: cores,
+        anew: false,
     };
     let mut words = words.iter();
     while let Some(word) = words.next() {
         let mut number = || -> Outcome<u64> {
             let number = words.next().and_then(|word| word.parse().ok());
-            let number = number.filter(|number| *number > 0);
+            let number = number.filter(|number| (1..1_000_000).contains(number));
             number.ok_or_else(|| Failure(format!("{word} needs a number")))
         };
         match word.as_str() {
-            "--minutes" => wanted.minutes = number()?,
+            "--until" => wanted.until = minutes(number()?),
+            "--slice" => wanted.slice = minutes(number()?),
+            "--for" => wanted.longest = Some(minutes(number()?)),
             "--jobs" => wanted.jobs = usize::try_from(number()?).unwrap_or(cores),
+            "--anew" => wanted.anew = true,
             name if all.iter().any(|one| one == name) => wanted.names.push(name.to_owned()),
             other => return failed(format!("no fuzzer {other}; there are: {}", all.join(", "))),
         }
@@ -118,9 +175,27 @@ fn fuzzers() -> Outcome<Vec<String>> {
     Ok(names)
 }
 
-/// A directory of ours below the target directory.
+/// The commit that is built; the ledger itself may differ from it.
+fn commit() -> Outcome<String> {
+    let git = |words: &[&str]| {
+        let said = output(Command::new("git").args(words).current_dir(root()))?;
+        Ok::<_, Failure>(String::from_utf8_lossy(&said).trim().to_owned())
+    };
+    let commit = git(&["rev-parse", "--short", "HEAD"])?;
+    let changed = git(&["status", "--porcelain", "--", ".", ":!bench-results"])?;
+    Ok(match changed.is_empty() {
+        true => commit,
+        false => commit + "-dirty",
+    })
+}
+
+/// A directory of ours. What is built is always below the target directory.
 fn place(name: &str) -> PathBuf {
-    target_directory().join("fuzz").join(name)
+    let kept = std::env::var_os("MIDAIR_FUZZ").filter(|path| !path.is_empty());
+    match kept {
+        Some(path) if name != "build" => root().join(path).join(name),
+        _ => target_directory().join("fuzz").join(name),
+    }
 }
 
 fn build(names: &[String]) -> Outcome<()> {
@@ -137,193 +212,9 @@ fn build(names: &[String]) -> Outcome<()> {
     run(&mut command)
 }
 
-/// Files, ours or of this machine, that an input may look like; none: any bytes.
-fn seeds(name: &str) -> &'static [&'static str] {
-    match name {
-        "maps" => &["/proc/self/maps"],
-        "auxv" => &["/proc/self/auxv"],
-        "proc_files" => &[
-            "/proc/self/stat",
-            "/proc/self/status",
-            "/proc/self/syscall",
-            "/proc/self/limits",
-        ],
-        "elf" | "unwind" => &["/bin/true"],
-        "records" | "results" => &[
-            "crates/output/tests/recordings/hip.bin",
-            "crates/output/tests/recordings/odd.bin",
-            "crates/output/tests/recordings/cuda_odd.bin",
-        ],
-        _ => &[],
-    }
-}
-
-/// One that runs.
-struct Fuzzer {
-    name: String,
-    child: Child,
-    began: Instant,
-    log: PathBuf,
-    findings: PathBuf,
-}
-
-impl Fuzzer {
-    fn start(name: &str, minutes: u64) -> Outcome<Fuzzer> {
-        let program = place("build").join(TARGET).join("release").join(name);
-        let (corpus, findings) = (place("corpus").join(name), place("findings").join(name));
-        for directory in [&corpus, &findings] {
-            fs::create_dir_all(directory).at("making", directory)?;
-        }
-        for (number, seed) in seeds(name).iter().enumerate() {
-            let seed = root().join(seed);
-            let mut bytes = fs::read(&seed).at("reading", &seed)?;
-            bytes.truncate(LONGEST);
-            let path = corpus.join(format!("seed-{number}"));
-            fs::write(&path, bytes).at("writing", &path)?;
-        }
-        let log = place("findings").join(format!("{name}.log"));
-        let out = File::create(&log).at("making", &log)?;
-        let too = out.try_clone().at("making", &log)?;
-        // Idle: it gets what nobody else wants.
-        let mut command = Command::new("nice");
-        command
-            .args(["-n", "19", "chrt", "--idle", "0"])
-            .arg(program)
-            .arg(&corpus)
-            .arg(format!("-artifact_prefix={}/", findings.display()))
-            .arg(format!("-max_total_time={}", minutes * 60))
-            // An input may take long on a busy machine; one without an end takes for ever.
-            .args(["-timeout=60", "-rss_limit_mb=1024"])
-            .arg(format!("-max_len={LONGEST}"))
-            .args(["-print_final_stats=1", "-use_value_profile=1"])
-            .current_dir(&findings)
-            .stdin(Stdio::null())
-            .stdout(out)
-            .stderr(too);
-        let child = command.spawn().at("starting", Path::new(name))?;
-        Ok(Fuzzer {
-            name: name.to_owned(),
-            child,
-            began: Instant::now(),
-            log,
-            findings,
-        })
-    }
-
-    fn has_ended(&mut self) -> Outcome<bool> {
-        let status = self.child.try_wait().at("waiting for", &self.log)?;
-        Ok(status.is_some())
-    }
-
-    fn report(mut self) -> Outcome<Report> {
-        let status = self.child.wait().at("waiting for", &self.log)?;
-        let log = fs::read(&self.log).at("reading", &self.log)?;
-        let files = fs::read_dir(&self.findings).at("listing", &self.findings)?;
-        Ok(Report::of(
-            self.name,
-            self.began.elapsed(),
-            status.success(),
-            files.count(),
-            &String::from_utf8_lossy(&log),
-        ))
-    }
-}
-
-/// What one did.
-#[derive(Debug, PartialEq, Eq)]
-struct Report {
-    name: String,
-    took: Duration,
-    ended_well: bool,
-    /// Inputs that were kept because they broke something, of earlier runs, too.
-    findings: usize,
-    inputs: u64,
-    edges: u64,
-    corpus: u64,
-    peak_mib: u64,
-}
-
-impl Report {
-    fn of(name: String, took: Duration, ended_well: bool, findings: usize, log: &str) -> Report {
-        // "stat::number_of_executed_units: 123"
-        let figure = |key: &str| {
-            let line = log.lines().rev().find_map(|line| {
-                let (before, number) = line.split_once(':').map(|_| line.rsplit_once(':'))??;
-                before.ends_with(key).then(|| number.trim().to_owned())
-            });
-            line.and_then(|number| number.parse().ok()).unwrap_or(0)
-        };
-        // "#64 NEW cov: 120 ft: 200 corp: 30/4Kb ..."
-        let after = |key: &str| {
-            let line = log.lines().rev().find(|line| line.contains(key));
-            let word = line.and_then(|line| line.split(key).nth(1)?.split_whitespace().next());
-            let number = word.and_then(|word| word.split('/').next()?.parse().ok());
-            number.unwrap_or(0)
-        };
-        Report {
-            name,
-            took,
-            ended_well,
-            findings,
-            inputs: figure("number_of_executed_units"),
-            edges: after(" cov: "),
-            corpus: after(" corp: "),
-            peak_mib: figure("peak_rss_mb"),
-        }
-    }
-
-    /// One that ran nothing is no proof of anything.
-    fn is_clean(&self) -> bool {
-        self.ended_well && self.findings == 0 && self.inputs > 0
-    }
-
-    fn verdict(&self) -> String {
-        match (self.is_clean(), self.findings) {
-            (true, _) => "no finding".to_owned(),
-            (false, 0) => "did not end well: see its log".to_owned(),
-            (false, findings) => format!("{findings} findings"),
-        }
-    }
-
-    fn row(&self) -> String {
-        let seconds = self.took.as_secs().max(1);
-        format!(
-            "{:18} {:8} {:12} {:9} {:7} {:7} {:7}  {}",
-            self.name,
-            seconds,
-            self.inputs,
-            self.inputs / seconds,
-            self.edges,
-            self.corpus,
-            self.peak_mib,
-            self.verdict()
-        )
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const LOG: &str = "#2\tINITED cov: 9 ft: 10 corp: 1/1b exec/s: 0 rss: 30Mb\n\
-        #4096\tpulse  cov: 120 ft: 220 corp: 33/4Kb lim: 65 exec/s: 2048 rss: 40Mb\n\
-        Done 5000 runs in 61 second(s)\nstat::number_of_executed_units: 5000\n\
-        stat::average_exec_per_sec:     81\nstat::peak_rss_mb:              44\n";
-
-    #[test]
-    fn a_log_becomes_a_row() {
-        let report = |ended_well, findings, log| {
-            let took = Duration::from_secs(61);
-            Report::of("maps".to_owned(), took, ended_well, findings, log)
-        };
-        let good = report(true, 0, LOG);
-        assert_eq!((good.inputs, good.edges), (5000, 120));
-        assert_eq!((good.corpus, good.peak_mib), (33, 44));
-        assert!(good.is_clean());
-        assert!(!report(true, 1, LOG).is_clean());
-        assert!(!report(false, 0, LOG).is_clean());
-        assert!(!report(true, 0, "").is_clean(), "nothing was run");
-    }
 
     #[test]
     fn names_and_numbers_are_checked() {
@@ -332,11 +223,13 @@ mod tests {
             let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
             parse(&words, &all)
         };
-        let wanted = said("--minutes 60 maps --jobs 3").unwrap();
+        let wanted = said("--until 90 maps --jobs 3 --for 5 --slice 2").unwrap();
         assert_eq!(wanted.names, ["maps"]);
-        assert_eq!((wanted.minutes, wanted.jobs), (60, 3));
+        assert_eq!((wanted.until.as_secs(), wanted.jobs), (90 * 60, 3));
+        assert_eq!(wanted.longest, Some(Duration::from_secs(300)));
+        assert_eq!(wanted.slice.as_secs(), 120);
         assert_eq!(said("").unwrap().names, all);
-        for bad in ["nothing", "--minutes", "--minutes x", "--jobs 0"] {
+        for bad in ["nothing", "--until", "--until x", "--jobs 0", "--for 0"] {
             assert!(said(bad).is_err(), "{bad}");
         }
     }

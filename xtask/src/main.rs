@@ -112,8 +112,8 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "fuzz",
-        words: "[--minutes N] [--jobs N] [NAME ...]",
-        help: "The fuzzers, at idle priority: each for N minutes (1), so many at a time (all processors), and one table",
+        words: "[--until N] [--for N] [--slice N] [--jobs N] [--anew] [NAME ...]",
+        help: "The fuzzers, at idle priority, until each has had N minutes of a processor (60) by the ledger bench-results/fuzz.md; --for: no longer than N minutes now",
         run: fuzz::fuzz_task,
     },
     Task {
