@@ -10,7 +10,7 @@ use crate::error::{During, EnterError, RejectedThread};
 use crate::mappings::Mappings;
 use crate::options::{FaultPoint, Options};
 use crate::parked::{Candidate, Grade};
-use crate::process_image::ProcessImage;
+use crate::process_image::{self, ProcessImage};
 use crate::removal;
 use crate::reply;
 use crate::worker::Block;
@@ -158,7 +158,7 @@ impl Entered {
         const PHASE: &str = "the set-up";
         // A process that is being ended has closed its descriptors, the channel among them, before
         // its threads are seen to be gone.
-        if task::is_alive(self.worker_tid) && !self.image.is_ending() {
+        if task::is_alive(self.worker_tid) && !process_image::is_ending(self.image.pid()) {
             return self.image.check(PHASE).err();
         }
         // It ends before its process does.

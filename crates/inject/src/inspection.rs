@@ -13,7 +13,7 @@ use midair_record::boot::{LOCAL_NAME, SOLE_NAME, THREAD_NAME};
 
 use crate::code::TargetCode;
 use crate::error::Refusal;
-use crate::process_image::ProcessImage;
+use crate::process_image::{self, ProcessImage};
 use crate::worker::{self, Worker};
 
 /// Name of the listener thread that a register library of AMD's scheme (or ours) keeps.
@@ -115,10 +115,20 @@ impl First {
         let Some(tid) = task::live(pid).map_err(gone)? else {
             return Err(Refusal::Zombie { pid });
         };
-        let status = task::status(tid).map_err(gone)?;
+        let mut tid = tid;
+        let mut status = task::status(tid).map_err(gone)?;
         let pid = status.tgid.unwrap_or(pid);
-        if tid != pid.leader() && !has_pidfds_of_threads() {
-            return Err(Refusal::LeaderEnded { pid });
+        // Any thread's number names its process: what matters is the first one.
+        if tid != pid.leader() && !task::is_alive(pid.leader()) && !has_pidfds_of_threads() {
+            if process_image::leader_ended_alone(pid) {
+                return Err(Refusal::LeaderEnded { pid });
+            }
+            // The one that executed another program has the first one's number by now.
+            tid = pid.leader();
+            status = task::status(tid).map_err(gone)?;
+            if !task::is_alive(tid) {
+                return Err(Refusal::Zombie { pid });
+            }
         }
         let access = access::look(tid).map_err(gone)?;
         if access.ending || (!access.allowed && !task::is_alive(tid)) {

@@ -206,16 +206,6 @@ impl ProcessImage {
         }
     }
 
-    /// Whether its threads are being killed, one by one: it ends, or executes another program.
-    pub(crate) fn is_ending(&self) -> bool {
-        const SIGKILL: u64 = 1 << 8;
-        let tids = task::list(self.pid).unwrap_or_default();
-        let killed = |tid| task::status(tid).is_ok_and(|status| status.sig_pending & SIGKILL != 0);
-        let ends =
-            |tid| task::stat(tid).map_or(true, |stat| stat.is_dead() || stat.flags & EXITING != 0);
-        tids.iter().any(|&tid| killed(tid)) || tids.iter().all(|&tid| ends(tid))
-    }
-
     /// Err once there is no use in waiting for it any longer.
     pub(crate) fn check(&self, during: &'static str) -> Result<(), EnterError> {
         match self.standing() {
@@ -241,8 +231,7 @@ impl ProcessImage {
                 Refusal::Seccomp { .. }
                 | Refusal::Filtered { .. }
                 | Refusal::FilterUnread { .. }
-                | Refusal::Dispatches { .. }
-                | Refusal::LeaderEnded { .. },
+                | Refusal::Dispatches { .. },
             ) => return error,
             EnterError::Boot { step, .. } => step,
             EnterError::PathUnseen { .. } => step_words(step::PATH),
@@ -273,9 +262,9 @@ impl ProcessImage {
             )
             // A thread that has ended cannot be traced (EPERM), which looks as if another process
             // traced it.
-            || (matches!(error, EnterError::Engine { .. }) && self.is_ending());
+            || (matches!(error, EnterError::Engine { .. }) && is_ending(self.pid));
             // On a machine with too much to do an end takes its time, once it has begun.
-            if deadline.passed() && !last.passed() && settles && self.is_ending() {
+            if deadline.passed() && !last.passed() && settles && is_ending(self.pid) {
                 deadline = Deadline::after(SETTLING);
             }
             if deadline.passed() || !settles {
@@ -295,6 +284,37 @@ impl ProcessImage {
             }
             pace.rest();
         }
+    }
+}
+
+/// Whether a process's threads are being killed, one by one: it ends, or executes another program.
+pub(crate) fn is_ending(pid: Pid) -> bool {
+    const SIGKILL: u64 = 1 << 8;
+    let tids = task::list(pid).unwrap_or_default();
+    let killed = |tid| task::status(tid).is_ok_and(|status| status.sig_pending & SIGKILL != 0);
+    let ends =
+        |tid| task::stat(tid).map_or(true, |stat| stat.is_dead() || stat.flags & EXITING != 0);
+    tids.iter().any(|&tid| killed(tid)) || tids.iter().all(|&tid| ends(tid))
+}
+
+/// Whether a process goes on without its first thread. One that ends, or executes another program,
+/// may have lost its first thread before the others.
+pub(crate) fn leader_ended_alone(pid: Pid) -> bool {
+    let mut deadline = Deadline::after(SETTLING);
+    let last = Deadline::after(ENDING);
+    let mut pace = Pace::new();
+    loop {
+        let others_live = matches!(task::live(pid), Ok(Some(_)));
+        if task::is_alive(pid.leader()) || !others_live {
+            return false;
+        }
+        if deadline.passed() {
+            if last.passed() || !is_ending(pid) {
+                return true;
+            }
+            deadline = Deadline::after(SETTLING);
+        }
+        pace.rest();
     }
 }
 
