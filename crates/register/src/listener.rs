@@ -22,7 +22,7 @@ use crate::lock::{Presence, listener_word};
 use crate::log::{Level, say};
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, c_int, c_void};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
 /// Its name, exactly as AMD's injector compares it.
@@ -63,6 +63,10 @@ static READY: AtomicBool = AtomicBool::new(false);
 /// waits indefinitely if it needs the dynamic loader's lock, and a library that registers while it
 /// is being loaded holds that lock.
 const MAX_DELAY: Duration = Duration::from_millis(20);
+/// The same while it waits for a processor only, as on a machine with too much to do.
+const MAX_DELAY_RUNNABLE: Duration = Duration::from_millis(500);
+/// Its thread id; 0 until it runs.
+static TID: AtomicI32 = AtomicI32::new(0);
 
 /// Starts the thread unless it exists, and waits until it is ready: a program's next act may be a
 /// seccomp filter that kills the process at system calls that the thread makes at its start. A
@@ -80,12 +84,10 @@ pub fn ensure() {
         return;
     }
     READY.store(false, Ordering::Release);
+    TID.store(0, Ordering::Release);
     let started = start();
-    let began = Instant::now();
-    // Polled a few times, and not waited for by a lock and a condition: a fork by another thread
-    // could leave those locked in the child.
-    while started.is_ok() && !READY.load(Ordering::Acquire) && began.elapsed() < MAX_DELAY {
-        std::thread::sleep(Duration::from_micros(50));
+    if started.is_ok() {
+        wait_until_ready();
     }
     if let Err(errno) = started {
         listener_word().store(Presence::Absent, Ordering::Release);
@@ -97,6 +99,28 @@ pub fn ensure() {
             ),
         );
     }
+}
+
+/// Polls, and does not wait by a lock and a condition: a fork by another thread could leave those
+/// locked in the child.
+fn wait_until_ready() {
+    let began = Instant::now();
+    while !READY.load(Ordering::Acquire) {
+        let waited = began.elapsed();
+        if waited < MAX_DELAY {
+            std::thread::sleep(Duration::from_micros(50));
+        } else if waited < MAX_DELAY_RUNNABLE && is_runnable(TID.load(Ordering::Acquire)) {
+            std::thread::sleep(Duration::from_millis(1));
+        } else {
+            break;
+        }
+    }
+}
+
+/// Whether a thread of this process waits for nothing but a processor. One that has not begun (0)
+/// cannot wait for a lock.
+fn is_runnable(tid: c_int) -> bool {
+    tid == 0 || crate::procfs::state(tid) == Some(b'R')
 }
 
 fn start() -> Result<(), c_int> {
@@ -183,6 +207,8 @@ extern "C" fn child_begins() {
 }
 
 extern "C" fn listener_main(_: *mut c_void) -> *mut c_void {
+    // SAFETY: takes nothing, cannot fail.
+    TID.store(unsafe { libc::gettid() }, Ordering::Release);
     // SAFETY: the name is NUL-terminated and shorter than 16 bytes.
     unsafe { libc::prctl(libc::PR_SET_NAME, NAME.as_ptr()) };
     if FORKED.load(Ordering::Acquire) {
@@ -203,5 +229,40 @@ extern "C" fn listener_main(_: *mut c_void) -> *mut c_void {
         loop {
             libc::pthread_cond_wait(NEVER.condition.get(), NEVER.lock.get());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Mutex;
+
+    /// A thread that waits for a lock is not waited for; one that wants a processor is.
+    #[test]
+    fn a_thread_that_waits_for_a_lock_is_told_from_one_that_runs() {
+        // SAFETY: takes nothing, cannot fail.
+        let own_tid = || unsafe { libc::gettid() };
+        assert!(is_runnable(own_tid()));
+        assert!(is_runnable(0));
+        assert!(!is_runnable(i32::MAX));
+        let lock = Mutex::new(());
+        let held = lock.lock().unwrap();
+        let tid = AtomicI32::new(0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                tid.store(own_tid(), Ordering::Release);
+                drop(lock.lock());
+            });
+            let deadline = Instant::now() + Duration::from_secs(60);
+            loop {
+                let tid = tid.load(Ordering::Acquire);
+                if tid != 0 && !is_runnable(tid) {
+                    break;
+                }
+                assert!(Instant::now() < deadline);
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            drop(held);
+        });
     }
 }

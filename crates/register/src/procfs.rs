@@ -101,12 +101,23 @@ pub(crate) fn filters() -> u32 {
 
 /// Field 22 of `/proc/PID/stat`: when the process `of` began, in clock ticks since boot.
 pub(crate) fn start_ticks(of: &str) -> Option<u64> {
+    stat_field(of, 22)?.parse().ok()
+}
+
+/// The state of a thread of this process: `R` while it runs or wants to.
+pub(crate) fn state(tid: i32) -> Option<u8> {
+    stat_field(&format!("self/task/{tid}"), 3)?.bytes().next()
+}
+
+/// A field after the name in `/proc/OF/stat`, numbered from 1.
+fn stat_field(of: &str, number: usize) -> Option<String> {
     let text = std::fs::read(format!("/proc/{of}/stat")).ok()?;
     // The name may contain anything, also brackets: fields are counted from the last bracket, which
     // ends field 2.
     let end = text.iter().rposition(|byte| *byte == b')')?;
     let rest = std::str::from_utf8(text.get(end + 1..)?).ok()?;
-    rest.split_ascii_whitespace().nth(22 - 3)?.parse().ok()
+    let field = rest.split_ascii_whitespace().nth(number.checked_sub(3)?)?;
+    Some(field.to_owned())
 }
 
 /// The threads of this process.
@@ -274,6 +285,8 @@ mod tests {
         let own = std::process::id() as i32;
         assert!(threads().contains(&own));
         assert!(start_ticks("self").unwrap() > 0);
+        // SAFETY: takes nothing, cannot fail.
+        assert_eq!(state(unsafe { libc::gettid() }), Some(b'R'));
         assert_eq!(status("self").unwrap().ns_tgid.last(), Some(&own));
         assert_eq!(same_user_namespace(own), Some(true));
         assert!(same_user_map(own));
