@@ -133,9 +133,20 @@ impl Session {
             ..Entry::default()
         };
         // Tools, and a CUPTI that the caller named, were permitted for the rights that were inspected.
-        entered
-            .require_same_rights()
-            .map_err(|error| explain::failed(pid, &error))?;
+        entered.require_same_rights().map_err(|error| {
+            match (entered.interrupted(), &error) {
+                // It had waited, and gave up by itself: the process goes on.
+                (None, EnterError::Gone { .. }) => StartError::OfferNotTaken(
+                    Failure::new(
+                        Kind::Setup,
+                        explain::offer_not_taken(pid, "its thread has ended"),
+                    )
+                    .hint(OFFER_HINT),
+                ),
+                (Some(what), EnterError::Gone { .. }) => explain::failed(pid, &what).into(),
+                _ => explain::failed(pid, &error).into(),
+            }
+        })?;
         let target = held.with_worker(entered.worker_tid);
         // Dropping `entered` closes our end of the channel, which ends the worker thread's wait for an offer:
         // it parks.

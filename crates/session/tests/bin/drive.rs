@@ -1,8 +1,9 @@
 //! An attacher as a process of its own, for tests that let it or its target die: attaches, collects records,
 //! detaches, writes.
 //!
-//! `midair-drive PID DIRECTORY [--die-after N] [--lease-ms N] [--largest-file BYTES] [--late MS]`
-//! (`--late`: once, this process stands still for so long before it sends the library, and the target's part of it waits for half of that)
+//! `midair-drive PID DIRECTORY [--die-after N] [--lease-ms N] [--largest-file BYTES] [--late MS] [--late-offer MS]`
+//! (`--late`: once, this process stands still for so long before it sends the library, and the target's part of it waits for half of that;
+//! `--late-offer`: once, before it offers the session)
 //! `midair-drive serve`: once for each line of its standard input ("N WHAT PID CONTROL DIRECTORY": WHAT
 //! happens to process PID after step N). After each it prints how it went, which steps it made and what it
 //! has open.
@@ -72,7 +73,7 @@ fn run(args: Vec<String>) -> Result<(), Error> {
     let pid: Pid = words.next().ok_or("no process named")?.parse()?;
     let directory = words.next().ok_or("no directory named")?;
     let (mut lease, mut largest, mut die_after) = (Duration::from_secs(5), None, u64::MAX);
-    let mut late = None;
+    let (mut late, mut late_offer) = (None, None);
     while let Some(word) = words.next() {
         let value: u64 = words
             .next()
@@ -83,17 +84,19 @@ fn run(args: Vec<String>) -> Result<(), Error> {
             "--lease-ms" => lease = Duration::from_millis(value),
             "--largest-file" => largest = Some(value),
             "--late" => late = Some(Duration::from_millis(value)),
+            "--late-offer" => late_offer = Some(Duration::from_millis(value)),
             other => return Err(format!("unknown word {other}").into()),
         }
     }
     let mut options = Options::default();
-    match late {
-        None => fault::arm(die_after, Action::DieHere),
-        Some(late) => {
+    let sleep = |late| Action::Strike(Box::new(move |_| std::thread::sleep(late)));
+    match (late, late_offer) {
+        (None, None) => fault::arm(die_after, Action::DieHere),
+        (Some(late), _) => {
             options.boot = late / 2;
-            let sleep = Action::Strike(Box::new(move |_| std::thread::sleep(late)));
-            fault::arm_at("Taken", sleep);
+            fault::arm_at("Taken", sleep(late));
         }
+        (None, Some(late)) => fault::arm_at("Offering", sleep(late)),
     }
     let request = request(pid, &directory, lease);
     let written = attach(&request, &install, &options, None, largest);
