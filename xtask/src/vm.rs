@@ -58,7 +58,7 @@ pub fn vm_task(words: &[String]) -> Outcome<()> {
 /// What the command line asks for.
 fn rows_of(words: &[&str]) -> Outcome<()> {
     const USAGE: &str =
-        "takes setup, list, or [--tcg] [--built] [--minutes N] [--test TEXT] [ROW ...]";
+        "takes setup, list, or [--tcg] [--built] [--minutes N] [--test REGEX] [ROW ...]";
     let mut asked: Vec<&Row> = Vec::new();
     let mut options = boot::Options::default();
     let mut words = words.iter();

@@ -22,7 +22,7 @@ pub struct Options {
     pub built: bool,
     /// How long tests are begun, instead of what the row says.
     pub minutes: Option<u64>,
-    /// Only tests with this in their names; the table is left as it is.
+    /// Only tests whose names this regular expression matches; the table is left as it is.
     pub only: Option<String>,
 }
 

@@ -90,6 +90,12 @@ fn build() -> Outcome<Vec<Program>> {
     tests.args(["--workspace", "--lib", "--test", "it"]);
     let mut programs = programs(&output(&mut tests)?)?;
     programs.retain(|it| PACKAGES.contains(&it.name.split("::").next().unwrap_or_default()));
+    // Unit tests first, then in the order of the packages: whole sessions, which take longest, last.
+    programs.sort_by_key(|it| {
+        let (package, target) = it.name.split_once("::").unwrap_or((&it.name, ""));
+        let sessions = package == "midair-session";
+        (!target.is_empty(), sessions, it.name.clone())
+    });
     Ok(programs)
 }
 

@@ -102,7 +102,6 @@ fn a_stack_without_room_is_not_written_to() {
     let mut target = TestTarget::cat();
     let look = target.look();
     let options = Options::default();
-    let candidate = parked(&mut Judge::new(&look, &options));
     // At the beginning of a mapping that another one, which can be read, ends at; and in memory
     // that is not writable.
     let all = &look.modules.mappings;
@@ -115,6 +114,8 @@ fn a_stack_without_room_is_not_written_to() {
         .find(|at| at.read && !at.write)
         .map(|at| at.end - 64);
     for sp in [tight.unwrap(), constant.unwrap()] {
+        // A thread that was let go needs a moment until it stands where it stood.
+        let candidate = parked(&mut Judge::new(&look, &options));
         let mut proven = stopped(&candidate, look.memory()).unwrap();
         proven.regs.0.rsp = sp;
         assert_eq!(begin(proven, &look).unwrap_err(), "its stack has no room");
