@@ -16,6 +16,7 @@ use midair_settings::{Category, Front, Given, Resolved};
 use crate::attach::{self, Job, Messages};
 use crate::command::{self, Parsed, argument, given, options_of, refused, with_options};
 use crate::engine::{End, Engine, GroupRequest, Request, Requested, Selection, Written};
+use crate::input;
 use crate::launch::{self, Launch};
 use crate::report::Report;
 use crate::wait::Ended;
@@ -203,6 +204,7 @@ fn resolve_with_defaults(
 /// Becomes the program.
 fn start(matches: &ArgMatches, report: Report) -> Result<u8, Failure> {
     let mut given = given(matches, Front::Midair)?;
+    input::take(&mut given)?;
     let (resolved, report, _) = resolve_with_defaults(&mut given, report)?;
     let words: Vec<OsString> = matches
         .get_many("application")
@@ -219,6 +221,7 @@ fn start(matches: &ArgMatches, report: Report) -> Result<u8, Failure> {
 
 fn run_attach(matches: &ArgMatches, engine: &dyn Engine, report: Report) -> Result<u8, Failure> {
     let mut given = given(matches, Front::Midair)?;
+    input::take(&mut given)?;
     let target = target_of(matches, &given)?;
     // Before defaults are switched on.
     let by_name = given.traces_by_name();

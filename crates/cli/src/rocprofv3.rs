@@ -14,6 +14,7 @@ use crate::attach::{self, Job, Messages};
 use crate::command::{self, Parsed, given, with_options};
 use crate::counters;
 use crate::engine::{End, Engine, GroupRequest, Request, Selection, Written};
+use crate::input;
 use crate::launch::{self, Launch};
 use crate::report::Report;
 use crate::version;
@@ -61,7 +62,8 @@ fn run(words: &[OsString], engine: &dyn Engine, report: Report) -> Result<u8, Fa
         report.text(version::rocprofv3().as_bytes());
         return Ok(0);
     }
-    let given = given(&matches, Front::Rocprofv3)?;
+    let mut given = given(&matches, Front::Rocprofv3)?;
+    input::take(&mut given)?;
     if given.is_on("list-avail") {
         let (inherited, cwd) = attach::environment()?;
         let resolved = counters::resolved(&given, &inherited, &cwd)?;

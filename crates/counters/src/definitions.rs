@@ -16,7 +16,7 @@
 //! 6.4 is read as well: the name as a key, with `architectures` that have slashes between them. A
 //! counter that is there already is replaced. Source: `docs/sources.md#counters`.
 
-mod yaml;
+pub mod yaml;
 
 use crate::architecture::{Architecture, Counter, Definition};
 use crate::expression::Expression;

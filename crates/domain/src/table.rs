@@ -708,7 +708,6 @@ domains! {
             csv: Some("counter_collection.csv"),
             category: Some("counter_collection"),
             rocpd: Some(Rocpd::PmcEvent),
-            table: Ranked::some("COUNTER", 60),
             records: "windows of counters",
             phrase: Ranked::some("counters", 15),
             ..NO_FILES

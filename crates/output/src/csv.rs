@@ -10,6 +10,8 @@
 mod agents;
 mod cuda;
 
+use crate::counters::Counts;
+use crate::counters::values::sum;
 use crate::cuda::copy_operation;
 use crate::digits;
 use crate::files::{FileSet, OutputFile, WriteError};
@@ -19,7 +21,7 @@ use crate::notes;
 use crate::sink::{Opened, Sink, Writer};
 use crate::stats;
 use midair_domain::KindSet;
-use midair_record::event::{NO_NODE, Record, kind};
+use midair_record::event::{Kernel, NO_NODE, Record, kind};
 use std::borrow::Cow;
 
 const CALLS: &[&str] = &[
@@ -91,6 +93,28 @@ const SCRATCH: &[&str] = &[
     "Allocation_Size",
 ];
 
+const COUNTERS: &[&str] = &[
+    "Correlation_Id",
+    "Dispatch_Id",
+    "Agent_Id",
+    "Queue_Id",
+    "Process_Id",
+    "Thread_Id",
+    "Grid_Size",
+    "Kernel_Id",
+    "Kernel_Name",
+    "Workgroup_Size",
+    "LDS_Block_Size",
+    "Scratch_Size",
+    "VGPR_Count",
+    "Accum_VGPR_Count",
+    "SGPR_Count",
+    "Counter_Name",
+    "Counter_Value",
+    "Start_Timestamp",
+    "End_Timestamp",
+];
+
 const STATS: &[&str] = &[
     "Name",
     "Calls",
@@ -129,7 +153,7 @@ struct Layout {
 }
 
 /// All tables of records, in the order in which files are named to the user.
-static LAYOUTS: [Layout; 11] = [
+static LAYOUTS: [Layout; 12] = [
     Layout::of(kind::HIP_RUNTIME_API_EXT, CALLS, call_row),
     Layout::of(kind::HSA_CORE_API, CALLS, call_row),
     Layout::of(kind::MARKER_CORE_RANGE_API, CALLS, marker_row),
@@ -143,6 +167,8 @@ static LAYOUTS: [Layout; 11] = [
     },
     Layout::of(kind::MEMORY_ALLOCATION, ALLOCATIONS, allocation_row),
     Layout::of(kind::SCRATCH_MEMORY, SCRATCH, scratch_row),
+    // Its rows come from windows, and not from records one by one.
+    Layout::of(kind::COUNTER_COLLECTION, COUNTERS, |_, _, _| ()),
     Layout::of(kind::CUDA_RUNTIME_API, cuda::CALLS, cuda::call_row),
     Layout::of(kind::MEMORY_SET, cuda::SETS, cuda::set_row),
     Layout::of(kind::SYNCHRONIZATION, cuda::WAITS, cuda::wait_row),
@@ -276,6 +302,21 @@ impl Sink for Rows<'_> {
         let written = table.file.put(self.row.end());
         self.row.clear();
         written
+    }
+
+    fn counted(&mut self, counts: &Counts<'_>) -> Result<(), WriteError> {
+        let mut tables = self.tables.iter_mut();
+        let Some(table) = tables.find(|table| table.kinds.contains(kind::COUNTER_COLLECTION))
+        else {
+            return Ok(());
+        };
+        for (_, name, values) in &counts.counters {
+            counter_row(self.row, self.job, counts.kernel, name, sum(values));
+            let written = table.file.put(self.row.end());
+            self.row.clear();
+            written?;
+        }
+        Ok(())
     }
 
     fn finish(self: Box<Self>) -> Result<(), WriteError> {
@@ -482,6 +523,32 @@ fn kernel_row(row: &mut Row, job: &Job<'_>, record: &Record<'_>) {
     for size in kernel.workgroup.into_iter().chain(kernel.grid) {
         row.number(size);
     }
+}
+
+/// One counter of a dispatch: its sum over all places.
+fn counter_row(row: &mut Row, job: &Job<'_>, kernel: &Kernel, name: &str, value: f64) {
+    let symbol = job.index.symbols.get(&kernel.kernel_id);
+    let symbol = symbol.map(|symbol| symbol.record).unwrap_or_default();
+    let product = |sizes: [u32; 3]| sizes.into_iter().map(u64::from).fold(1, u64::wrapping_mul);
+    row.number(kernel.correlation)
+        .number(kernel.dispatch_id)
+        .text(&job.agent_name(kernel.node))
+        .number(kernel.queue_id)
+        .number(job.trace.process.pid)
+        .number(kernel.tid)
+        .number(product(kernel.grid))
+        .number(kernel.kernel_id)
+        .name(job.kernel_name(kernel))
+        .number(product(kernel.workgroup));
+    row.number(u64::from(symbol.group_segment).next_multiple_of(u64::from(LDS_BLOCK)))
+        .number(kernel.private_segment)
+        .number(symbol.arch_vgpr)
+        .number(symbol.accum_vgpr)
+        .number(symbol.sgpr)
+        .text(name)
+        .real(value)
+        .number(kernel.start)
+        .number(kernel.end);
 }
 
 fn copy_row(row: &mut Row, job: &Job<'_>, record: &Record<'_>) {

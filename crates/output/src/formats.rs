@@ -1,6 +1,7 @@
 //! The formats that can be written. A new one is a module with a [`Writer`],
 //! and a row here.
 
+use crate::counters::Reader;
 use crate::files::{FileSet, WriteError};
 use crate::job::Job;
 use crate::model::{Format, Plan};
@@ -89,10 +90,11 @@ pub(crate) fn write(jobs: &[Job<'_>], plan: &Plan) -> Result<Vec<PathBuf>, Write
         for writer in &mut writers {
             sinks.push(writer.begin(job)?);
         }
+        let mut counters = Reader::new(job);
         if !sinks.is_empty() {
             job.trace.records.walk(
                 |kind| kind < kind::FIRST_DESCRIPTION,
-                |record| sinks.iter_mut().try_for_each(|sink| sink.record(record)),
+                |record| counters.give(record, &mut sinks),
             )?;
         }
         for sink in sinks {

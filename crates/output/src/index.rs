@@ -239,6 +239,9 @@ impl Index {
                 self.add_copy(copy, extra.as_ref());
             }
             Record::Agent(_) => {}
+            // A window may have several records.
+            Record::CounterWindow(window, _) if window.first == 0 => self.count(&window.header),
+            Record::CounterWindow(..) => {}
             Record::MemorySet(set) => self.add_set(set),
             Record::Synchronization(wait) => self.add_wait(wait),
             Record::UnifiedMemory(moved) => self.add_unified(moved),
@@ -371,9 +374,12 @@ impl Index {
         self.add_stream(kernel.stream);
         self.dispatches += 1;
         self.add_flags(kernel.header.flags);
-        if self.add_untimed(kernel.header.flags, kernel.untimed) {
-            return;
+        if !self.add_untimed(kernel.header.flags, kernel.untimed) {
+            self.add_kernel_time(kernel);
         }
+    }
+
+    fn add_kernel_time(&mut self, kernel: &Kernel) {
         let id = if kernel.kernel_id < MOST_IDS {
             kernel.kernel_id
         } else {
@@ -383,6 +389,38 @@ impl Index {
             .entry(id)
             .or_default()
             .add(kernel.start, kernel.end);
+    }
+
+    /// Takes dispatches out again: all sums of kernels become those of the dispatches that are then
+    /// given to [`Index::keep_kernel`].
+    pub(crate) fn forget_kernels(&mut self) {
+        self.kernels.clear();
+    }
+
+    /// A dispatch stays.
+    pub(crate) fn keep_kernel(&mut self, kernel: &Kernel) {
+        if untimed(kernel.header.flags, kernel.untimed).is_none() {
+            self.add_kernel_time(kernel);
+        }
+    }
+
+    /// A dispatch goes.
+    pub(crate) fn drop_kernel(&mut self, kernel: &Kernel) {
+        let flags = kernel.header.flags;
+        if let Some(count) = self.counts.0.get_mut(usize::from(kernel.header.kind)) {
+            *count = count.saturating_sub(1);
+        }
+        self.dispatches = self.dispatches.saturating_sub(1);
+        let open = u64::from(flags & flag::OPEN_AT_DETACH != 0);
+        self.open_at_detach = self.open_at_detach.saturating_sub(open);
+        let orphan = u64::from(flags & (flag::ORPHAN | flag::NO_CALLER) != 0);
+        self.orphans = self.orphans.saturating_sub(orphan);
+        if let Some(reason) = untimed(flags, kernel.untimed)
+            && let Some(count) = self.untimed.get_mut(reason)
+        {
+            *count = count.saturating_sub(1);
+            self.untimed.retain(|_, count| *count > 0);
+        }
     }
 
     fn add_copy(&mut self, copy: &Copy, extra: Option<&CudaTransfer>) {

@@ -1,6 +1,7 @@
 //! A session as the writers see it: the trace, its index, and names as the user wants them.
 
 use crate::api::Names;
+use crate::counters::Counting;
 use crate::cuda::devices::{self, Agents};
 use crate::index::Index;
 use crate::kernel_name::Namer;
@@ -33,6 +34,8 @@ pub(crate) struct Job<'a> {
     agents: Agents<'a>,
     /// Names of kernels as the user wants them, of those that have one ([`Namer`]).
     kernels: HashMap<u64, String>,
+    /// Counters, and which windows have values of them.
+    pub(crate) counting: Counting,
 }
 
 impl<'a> Job<'a> {
@@ -49,7 +52,9 @@ impl<'a> Job<'a> {
         } else {
             Agents::of_machine(&trace.agents)
         };
+        let counting = Counting::of(trace, |node| agents.get(node).cloned());
         Job {
+            counting,
             trace,
             index,
             names,

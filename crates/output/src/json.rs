@@ -7,6 +7,7 @@
 //! Decisions: FMT-015, FMT-016 (`docs/deviations/formats.md`).
 
 mod agents;
+pub(crate) mod counters;
 mod cuda;
 mod emit;
 mod memory;
@@ -18,6 +19,7 @@ mod symbols;
 use crate::api::Kind;
 use crate::api::{has_message, number_in_files};
 use crate::arguments;
+use crate::counters::Counts;
 use crate::cuda::copy_direction;
 use crate::files::{FileSet, OutputFile, WriteError};
 use crate::job::Job;
@@ -39,6 +41,7 @@ mod size {
     pub(super) const MEMORY_COPY: u64 = 96;
     pub(super) const KERNEL_DISPATCH: u64 = 184;
     pub(super) const DISPATCH_INFO: u64 = 72;
+    pub(super) const DISPATCH_COUNTING: u64 = 168;
     pub(super) const MARKER_API: u64 = 64;
     pub(super) const MEMORY_ALLOCATION: u64 = 88;
     pub(super) const SCRATCH_MEMORY: u64 = 96;
@@ -82,6 +85,7 @@ impl Writer for Json {
             out: &mut self.out,
             messages: self.spill.list(),
             records: lists(job, &self.spill),
+            counted: self.spill.list(),
         }))
     }
 
@@ -125,6 +129,8 @@ struct Session<'s> {
     /// Messages of marks and ranges by correlation id, which their records refer to.
     messages: List<'s>,
     records: Vec<Records<'s>>,
+    /// Dispatches with counters.
+    counted: List<'s>,
 }
 
 impl Session<'_> {
@@ -149,14 +155,20 @@ impl Sink for Session<'_> {
             .map_err(|error| self.out.writer().failed(error))
     }
 
+    fn counted(&mut self, counts: &Counts<'_>) -> Result<(), WriteError> {
+        counters::element(&mut self.counted.0, self.job, counts)
+            .map_err(|error| self.out.writer().failed(error))
+    }
+
     fn finish(self: Box<Self>) -> Result<(), WriteError> {
         let Session {
             job,
             out,
             messages,
             records,
+            counted,
         } = *self;
-        session(out, job, messages, records).map_err(|error| out.writer().failed(error))
+        session(out, job, messages, records, counted).map_err(|error| out.writer().failed(error))
     }
 }
 
@@ -165,11 +177,12 @@ fn session<W: io::Write>(
     job: &Job<'_>,
     messages: List<'_>,
     records: Vec<Records<'_>>,
+    counted: List<'_>,
 ) -> io::Result<()> {
     out.open_object()?;
     metadata(out, job)?;
     agents::write(out, job.agents())?;
-    empty_arrays(out, &["counters"])?;
+    counters::list(out, job)?;
     strings(out, job, messages)?;
     symbols::code_objects(out, job)?;
     symbols::kernel_symbols(out, job)?;
@@ -177,7 +190,7 @@ fn session<W: io::Write>(
     summary::write(out, job)?;
     out.key("callback_records")?;
     out.open_object()?;
-    empty_arrays(out, &["counter_collection"])?;
+    counted.put("counter_collection", out)?;
     out.close_object()?;
     out.key("buffer_records")?;
     out.open_object()?;
@@ -284,6 +297,7 @@ fn midair<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> io::Result<()> {
     out.number("without_traced_caller", index.orphans)?;
     out.number("malformed_bytes", job.trace.records.malformed_bytes())?;
     out.texts("notes", &job.notes())?;
+    counters::windows(out, job)?;
     memory::runtimes(out, job)?;
     out.close_object()
 }
@@ -304,7 +318,7 @@ fn strings<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>, messages: List<'_>) -
     out.close_object()?;
     out.key("counters")?;
     out.open_object()?;
-    empty_arrays(out, &["dimension_ids"])?;
+    counters::dimensions(out, job)?;
     out.close_object()?;
     empty_arrays(
         out,
@@ -398,6 +412,19 @@ fn kernel<W: io::Write>(
     out.number("thread_id", record.tid)?;
     correlation(out, record.correlation, None)?;
     times(out, record.start, record.end)?;
+    dispatch_info(out, job, record)?;
+    out.handle("stream_id", job.index.stream(record.stream))?;
+    if let Some(extra) = extra {
+        cuda::launch(out, record, extra)?;
+    }
+    out.close_object()
+}
+
+fn dispatch_info<W: io::Write>(
+    out: &mut Emit<W>,
+    job: &Job<'_>,
+    record: &Kernel,
+) -> io::Result<()> {
     out.key("dispatch_info")?;
     out.open_object()?;
     out.number("size", size::DISPATCH_INFO)?;
@@ -409,11 +436,6 @@ fn kernel<W: io::Write>(
     out.number("group_segment_size", record.group_segment)?;
     out.extents("workgroup_size", record.workgroup)?;
     out.extents("grid_size", record.grid)?;
-    out.close_object()?;
-    out.handle("stream_id", job.index.stream(record.stream))?;
-    if let Some(extra) = extra {
-        cuda::launch(out, record, extra)?;
-    }
     out.close_object()
 }
 

@@ -14,6 +14,9 @@
 mod amd;
 mod api;
 mod arguments;
+mod choice;
+mod counter_table;
+mod counters;
 mod csv;
 mod ctype;
 mod cuda;
@@ -37,6 +40,8 @@ mod summary;
 pub mod table;
 
 pub use api::{Field, Kind, Names, Parameter, Shape, Text};
+pub use choice::KernelFilter;
+pub use counter_table::counter_table;
 pub use cuda::devices::Device;
 pub use files::WriteError;
 pub use index::{Cuda, Index, Object, Snapshot, Stat, Symbol};

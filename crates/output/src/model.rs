@@ -1,7 +1,9 @@
 //! What the writers are given.
 
+use crate::choice::KernelFilter;
 use crate::record_file::RecordFile;
 use midair_agents::Agent;
+use midair_counters::CounterPlan;
 use std::path::PathBuf;
 
 /// The machine, as uname(2) and /etc/machine-id have it.
@@ -92,6 +94,8 @@ pub struct Trace {
     pub notes: Vec<String>,
     /// How it ended.
     pub outcome: Outcome,
+    /// The counters that were asked for, by which windows of counters are read.
+    pub counters: CounterPlan,
 }
 
 /// How kernels are named (rocprofv3's `-M` and `-T`).
@@ -214,6 +218,10 @@ pub struct Plan {
     pub formats: Vec<Format>,
     /// How kernels are named.
     pub kernel_names: KernelNames,
+    /// Which dispatches are in the results.
+    pub kernel_filter: KernelFilter,
+    /// Dispatches were recorded only so that counters refer to them.
+    pub hide_kernels: bool,
     /// How agents are named.
     pub agent_index: AgentIndex,
     /// Whether statistics are written with csv and json.

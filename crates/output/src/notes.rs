@@ -11,6 +11,7 @@ impl Job<'_> {
         let mut notes = self.trace.notes.clone();
         notes.extend(self.index.notes.iter().cloned());
         notes.extend(self.index.unbalanced());
+        notes.extend(self.counting.note(&self.trace.counters));
         if self.index.notes_left_out > 0 {
             notes.push(format!(
                 "{} more notes were left out",

@@ -9,6 +9,7 @@
 //!
 //! Decisions: FMT-013, FMT-014 (`docs/deviations/formats.md`).
 
+mod counters;
 mod cuda;
 mod lanes;
 mod levels;
@@ -16,6 +17,7 @@ mod packets;
 mod tracks;
 
 use crate::api::{has_message, number_in_files};
+use crate::counters::Counts;
 use crate::cuda::{copy_direction, copy_operation};
 use crate::files::{FileSet, OutputFile, WriteError};
 use crate::job::{Job, address};
@@ -119,6 +121,10 @@ impl Sink for Scene<'_> {
             Record::RuntimeInit(runtime) => self.runtime(runtime),
             _ => Ok(()),
         }
+    }
+
+    fn counted(&mut self, counts: &Counts<'_>) -> Result<(), WriteError> {
+        self.counters(counts)
     }
 
     fn finish(mut self: Box<Self>) -> Result<(), WriteError> {

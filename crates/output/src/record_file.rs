@@ -9,10 +9,13 @@
 //! The file has a limit. Where it is reached, what happens from then on is counted and not kept;
 //! what records refer to is in the index all the same.
 
+use crate::choice::{Chosen, KernelFilter};
 use crate::files::WriteError;
 use crate::index::Index;
-use midair_record::event::{self, Header, MAX_RECORD, Plain, Record, kind};
+use crate::model::KernelNames;
+use midair_record::event::{self, Header, Kernel, MAX_RECORD, Plain, Record, kind};
 use midair_record::spool::{DROP_SLOTS, drop_slot};
+use std::convert::Infallible;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
@@ -162,6 +165,8 @@ impl RecordWriter {
             limit: self.limit,
             beyond: self.beyond,
             index: self.index,
+            chosen: None,
+            hidden: false,
         })
     }
 }
@@ -176,6 +181,10 @@ pub struct RecordFile {
     limit: u64,
     beyond: [u64; DROP_SLOTS],
     index: Index,
+    /// Which dispatches are in the results, where not all are.
+    chosen: Option<Chosen>,
+    /// Dispatches were recorded for other records alone.
+    hidden: bool,
 }
 
 impl RecordFile {
@@ -214,11 +223,87 @@ impl RecordFile {
         &self.beyond
     }
 
-    /// Visits the records whose kind is wanted, in the order in which they were appended.
+    /// Leaves dispatches out of walks and of the index: those that are not chosen, by the names that
+    /// kernels have in the results, and all unless `kernels`, where they were recorded only so that
+    /// others can refer to them.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn choose(
+        &mut self,
+        filter: &KernelFilter,
+        names: KernelNames,
+        kernels: bool,
+    ) -> io::Result<()> {
+        if filter.is_all() && kernels {
+            return Ok(());
+        }
+        let mut chosen = Chosen::new(filter, &self.index, names);
+        if chosen.counts() {
+            self.each_kernel(|kernel| chosen.see(kernel))?;
+            chosen.seen();
+        }
+        let mut index = std::mem::take(&mut self.index);
+        index.forget_kernels();
+        let walked = self.each_kernel(|kernel| {
+            if kernels && chosen.has(kernel) {
+                index.keep_kernel(kernel);
+            } else {
+                index.drop_kernel(kernel);
+            }
+        });
+        self.index = index;
+        self.hidden = !kernels;
+        self.chosen = (!filter.is_all()).then_some(chosen);
+        walked
+    }
+
+    fn each_kernel(&self, mut visit: impl FnMut(&Kernel)) -> io::Result<()> {
+        let walked = self.walk_all(
+            |kind| kind == kind::KERNEL_DISPATCH,
+            |record| {
+                if let Record::Kernel(kernel, _) = record {
+                    visit(kernel);
+                }
+                Ok::<(), Infallible>(())
+            },
+        );
+        walked.map_err(|error| match error {
+            WalkError::Read(error) => error,
+            WalkError::Visit(never) => match never {},
+        })
+    }
+
+    /// Whether a dispatch is chosen.
+    pub(crate) fn is_chosen(&self, kernel: &Kernel) -> bool {
+        self.chosen.as_ref().is_none_or(|chosen| chosen.has(kernel))
+    }
+
+    /// Visits the records whose kind is wanted, in the order in which they were appended, without the
+    /// dispatches that are left out ([`RecordFile::choose`]).
     ///
     /// # Errors
     /// [`WalkError::Read`] when the file fails, [`WalkError::Visit`] when the visitor does.
     pub fn walk<E>(
+        &self,
+        want: impl Fn(u8) -> bool,
+        mut visit: impl FnMut(&Record<'_>) -> Result<(), E>,
+    ) -> Result<(), WalkError<E>> {
+        let hidden = self.hidden;
+        self.walk_all(
+            |kind| want(kind) && !(hidden && kind == kind::KERNEL_DISPATCH),
+            |record| match record {
+                Record::Kernel(kernel, _) if !self.is_chosen(kernel) => Ok(()),
+                record => visit(record),
+            },
+        )
+    }
+
+    /// As [`RecordFile::walk`], with all dispatches.
+    ///
+    /// # Errors
+    /// As [`RecordFile::walk`].
+    pub(crate) fn walk_all<E>(
         &self,
         want: impl Fn(u8) -> bool,
         mut visit: impl FnMut(&Record<'_>) -> Result<(), E>,

@@ -11,6 +11,7 @@
 //!
 //! Decisions: FMT-006, FMT-007, FMT-008, FMT-010 (`docs/deviations/formats.md`).
 
+mod counters;
 mod cuda;
 mod database;
 mod guid;
@@ -19,6 +20,7 @@ mod rows;
 mod schema;
 mod strings;
 
+use crate::counters::Counts;
 use crate::files::{FileSet, ReservedFile, WriteError};
 use crate::job::Job;
 use crate::json::pieces;
@@ -130,6 +132,12 @@ impl Sink for Session<'_> {
             .map_err(|error| self.file.failed(error.into()))
     }
 
+    fn counted(&mut self, counts: &Counts<'_>) -> Result<(), WriteError> {
+        self.rows
+            .counted(counts)
+            .map_err(|error| self.file.failed(error.into()))
+    }
+
     fn finish(self: Box<Self>) -> Result<(), WriteError> {
         Ok(())
     }
@@ -181,7 +189,8 @@ fn guids(jobs: &[Job<'_>]) -> Vec<Guid> {
 /// Describes a session and makes its rows ready.
 fn rows<'s>(database: &Database<'s>, job: &'s Job<'s>) -> Step<Rows<'s, 's>> {
     let strings = Strings::new(database, known_strings(job))?;
-    let info = Info::new(database, job)?;
+    let mut info = Info::new(database, job)?;
+    counters::describe(database, job, &mut info)?;
     let mut rows = Rows::new(database, job, info, strings)?;
     for (tag, value) in SCHEMA_VERSION {
         rows.put_metadata(tag, value)?;

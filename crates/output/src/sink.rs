@@ -1,5 +1,6 @@
 //! What every format is made of: a writer of one set of files, and in it a sink for each session's records.
 
+use crate::counters::Counts;
 use crate::files::{FileSet, WriteError};
 use crate::job::Job;
 use midair_record::event::Record;
@@ -20,6 +21,10 @@ pub(crate) trait Writer {
 pub(crate) trait Sink {
     /// Takes a record of something that happened. Descriptions are only in the index.
     fn record(&mut self, record: &Record<'_>) -> Result<(), WriteError>;
+
+    /// Takes the counters of a dispatch. Dispatches without counters have none; the dispatch itself is
+    /// a record only where the user asked for dispatches.
+    fn counted(&mut self, counts: &Counts<'_>) -> Result<(), WriteError>;
 
     /// Writes what comes behind the records.
     fn finish(self: Box<Self>) -> Result<(), WriteError>;

@@ -299,7 +299,7 @@ fn fold_rest(lines: &mut Vec<Line>, style: Style) {
 }
 
 /// The text in at most `width` characters, with no control characters; cut texts end in an ellipsis.
-fn fit(text: &str, width: usize, unicode: bool) -> String {
+pub(crate) fn fit(text: &str, width: usize, unicode: bool) -> String {
     let clean: Vec<char> = text
         .chars()
         .map(|c| if plain::is_obeyed(c) { '?' } else { c })

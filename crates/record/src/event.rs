@@ -623,6 +623,8 @@ pub enum Record<'a> {
     UnifiedMemory(UnifiedMemory),
     /// A GPU of a CUDA process and its name.
     CudaDevice(CudaDevice, &'a [u8]),
+    /// A window of counters, or a part of one, and the words of it (8 bytes each).
+    CounterWindow(CounterWindow, &'a [u8]),
 }
 
 impl Record<'_> {
@@ -646,6 +648,7 @@ impl Record<'_> {
             Record::Synchronization(wait) => &wait.header,
             Record::UnifiedMemory(moved) => &moved.header,
             Record::CudaDevice(device, _) => &device.header,
+            Record::CounterWindow(window, _) => &window.header,
         })
     }
 }
@@ -731,6 +734,10 @@ pub fn decode(bytes: &[u8]) -> Result<(Record<'_>, usize), Malformed> {
         kind::UNIFIED_MEMORY => UnifiedMemory::read(body).map(Record::UnifiedMemory),
         kind::CUDA_DEVICE => with_tail(body, |d: &CudaDevice| d.name_len as usize)
             .map(|(d, t)| Record::CudaDevice(d, t)),
+        kind::COUNTER_COLLECTION => with_tail(body, |w: &CounterWindow| {
+            (w.words as usize).saturating_mul(8)
+        })
+        .map(|(w, t)| Record::CounterWindow(w, t)),
         other => return Err(Malformed::Kind(other)),
     };
     record.map(|r| (r, size)).ok_or(bad)
@@ -784,6 +791,35 @@ mod tests {
         let (record, size) = decode(&bytes).unwrap();
         assert_eq!(size, bytes.len());
         assert!(matches!(record, Record::KernelSymbol(k, b"hello") if k.kernel_id == 7));
+    }
+
+    #[test]
+    fn a_window_has_as_many_words_as_it_says() {
+        let mut window = CounterWindow {
+            header: Header {
+                kind: kind::COUNTER_COLLECTION,
+                ..Default::default()
+            },
+            window: 3,
+            words: 2,
+            ..Default::default()
+        };
+        let words = [7_u64, 8].map(u64::to_le_bytes).concat();
+        let bytes = encode(&window, &words);
+        let (record, size) = decode(&bytes).unwrap();
+        assert_eq!(
+            (record, size),
+            (Record::CounterWindow(with_size(window, size), &words), size)
+        );
+        for words in [3, u32::MAX] {
+            window.words = words;
+            assert!(decode(&encode(&window, &[0; 16])).is_err(), "{words}");
+        }
+    }
+
+    fn with_size(mut window: CounterWindow, size: usize) -> CounterWindow {
+        window.header.size = size as u16;
+        window
     }
 
     #[test]

@@ -5,7 +5,8 @@ use crate::plan::plan;
 use midair_counters::CounterPlan;
 use midair_failure::{Failure, Kind};
 use midair_output::{
-    Console, Format, Names, Outcome, Plan, RecordFile, Trace, WriteError, console_summary, table,
+    Console, Format, Names, Outcome, Plan, RecordFile, Trace, WriteError, console_summary,
+    counter_table, table,
 };
 use midair_record::spool::{DROP_SLOTS, outcome};
 use midair_settings::{DEFAULT_MAX_BYTES, MAX_BYTES, Settings};
@@ -109,14 +110,16 @@ impl Finished {
         let (files, saved_elsewhere) = ready.write_files(&names)?;
         let summary = console_summary(&ready.trace, &names, &ready.plan);
         let (warnings, incomplete) = ready.conclusion(saved_elsewhere);
+        let index = ready.trace.records.index();
+        let mut table = table::summary(index, &names, ready.plan.kernel_names, style);
+        let counters = counter_table(&ready.trace, &names, &ready.plan, style);
+        if !table.is_empty() && !counters.is_empty() {
+            table.push('\n');
+        }
+        table.push_str(&counters);
         Ok(Written {
             files,
-            table: table::summary(
-                ready.trace.records.index(),
-                &names,
-                ready.plan.kernel_names,
-                style,
-            ),
+            table,
             summary,
             warnings,
             incomplete,
@@ -129,7 +132,7 @@ impl Finished {
     }
 
     /// The trace, ready to be written.
-    pub(crate) fn ready(self, plan: Plan) -> Ready {
+    pub(crate) fn ready(mut self, plan: Plan) -> Ready {
         let killed = match self.ended {
             Some(end @ (End::Signal(_) | End::Exec)) => Some(end),
             _ => None,
@@ -145,6 +148,16 @@ impl Finished {
                 "{} bytes of the spool were no records",
                 self.records.malformed_bytes()
             ));
+        }
+        let kernels = !plan.hide_kernels;
+        if let Err(error) = self
+            .records
+            .choose(&plan.kernel_filter, plan.kernel_names, kernels)
+        {
+            notes.push(format!("kernels could not be chosen: {error}"));
+        }
+        if self.settings.asks_for_counters() && self.counters.agents.is_empty() {
+            notes.push("counters were asked for, and none could be prepared".to_owned());
         }
         let ordinary =
             killed.is_none() && self.failure.is_none() && truncated.is_none() && full.is_none();
@@ -165,6 +178,7 @@ impl Finished {
             lost,
             notes,
             outcome: Outcome { text, ordinary },
+            counters: self.counters,
         };
         Ready {
             trace,

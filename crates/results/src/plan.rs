@@ -4,7 +4,8 @@ use crate::identity::Identity;
 use midair_failure::{Failure, Kind};
 use midair_output::names::output_name;
 use midair_output::{
-    AgentIndex, Console, Format, KernelNames, PerfettoBuffers, Plan, SummaryTo, Unit, check_group,
+    AgentIndex, Console, Format, KernelFilter, KernelNames, PerfettoBuffers, Plan, SummaryTo, Unit,
+    check_group,
 };
 use midair_settings::Settings;
 
@@ -41,6 +42,20 @@ fn summary_groups(settings: &Settings) -> Result<Vec<String>, Failure> {
         .hint("as in --summary-groups 'HIP_API|HSA_API' 'MEMORY_.*'")),
     };
     groups.map(checked).collect()
+}
+
+/// Which dispatches are in the results.
+fn kernel_filter(settings: &Settings) -> Result<KernelFilter, Failure> {
+    let choice = settings.kernel_choice();
+    let choice = choice.map_err(|bad| Failure::new(Kind::Usage, bad.to_string()))?;
+    let (include, exclude) = (choice.include.as_deref(), choice.exclude.as_deref());
+    KernelFilter::new(include, exclude, choice.iterations).map_err(|why| {
+        Failure::new(
+            Kind::Usage,
+            format!("names of kernels: no regular expression is {why}"),
+        )
+        .hint("as in --kernel-include-regex '^gemm|conv'")
+    })
 }
 
 fn summary_to(settings: &Settings) -> Result<SummaryTo, Failure> {
@@ -91,6 +106,8 @@ pub(crate) fn plan(settings: &Settings, identity: &Identity) -> Result<Plan, Fai
         raw_prefix: raw_prefix.unwrap_or_default().to_owned(),
         formats,
         kernel_names,
+        kernel_filter: kernel_filter(settings)?,
+        hide_kernels: settings.asks_for_counters() && !settings.is_on("ROCPROF_KERNEL_TRACE"),
         agent_index,
         stats: settings.is_on("ROCPROF_STATS"),
         summary: settings.is_on("ROCPROF_STATS_SUMMARY"),

@@ -31,6 +31,7 @@ pub fn results(bytes: &[u8]) {
         lost: Vec::new(),
         notes: Vec::new(),
         outcome: Outcome::default(),
+        counters: Default::default(),
     };
     let plan = Plan {
         directory: place.path().join("files"),

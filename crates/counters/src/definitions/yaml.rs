@@ -9,7 +9,7 @@ const DEPTH: u32 = 64;
 
 /// A piece of a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Node {
+pub enum Node {
     /// Nothing.
     Null,
     /// A text; numbers, too.
@@ -22,7 +22,7 @@ pub(super) enum Node {
 
 impl Node {
     /// A map's value.
-    pub(super) fn get(&self, key: &str) -> Option<&Node> {
+    pub fn get(&self, key: &str) -> Option<&Node> {
         match self {
             Node::Map(entries) => entries.iter().find(|(k, _)| k == key).map(|(_, v)| v),
             _ => None,
@@ -30,7 +30,7 @@ impl Node {
     }
 
     /// A text.
-    pub(super) fn scalar(&self) -> Option<&str> {
+    pub fn scalar(&self) -> Option<&str> {
         match self {
             Node::Scalar(text) => Some(text),
             _ => None,
@@ -38,13 +38,16 @@ impl Node {
     }
 
     /// A map's text.
-    pub(super) fn text(&self, key: &str) -> Option<&str> {
+    pub fn text(&self, key: &str) -> Option<&str> {
         self.get(key)?.scalar()
     }
 }
 
 /// Reads a document.
-pub(super) fn parse(text: &str) -> Result<Node, Unreadable> {
+///
+/// # Errors
+/// What is not YAML, or not the part of it that is read here, with its line.
+pub fn parse(text: &str) -> Result<Node, Unreadable> {
     let mut lines = Vec::new();
     for (n, line) in text.lines().enumerate() {
         let content = line.trim_start_matches(' ');

@@ -162,6 +162,31 @@ impl<'f> Packets<'f> {
         })
     }
 
+    /// Describes a track of plain numbers below the process.
+    pub(super) fn number_track(&mut self, uuid: u64, name: &str) -> Result<(), WriteError> {
+        self.track(TrackDescriptor {
+            uuid: Some(uuid),
+            name: Some(name.to_owned()),
+            parent_uuid: Some(self.process),
+            counter: Some(CounterDescriptor { unit: None }),
+            ..TrackDescriptor::default()
+        })
+    }
+
+    /// A number from a time on.
+    pub(super) fn number(&mut self, track: u64, time: u64, value: f64) -> Result<(), WriteError> {
+        let event = TrackEvent {
+            r#type: Some(Type::Counter.into()),
+            track_uuid: Some(track),
+            double_counter_value: Some(value),
+            ..TrackEvent::default()
+        };
+        self.put(&TracePacket {
+            track_event: Some(event),
+            ..packet(self.sequence, time)
+        })
+    }
+
     /// A slice with its begin and end.
     pub(super) fn slice(
         &mut self,

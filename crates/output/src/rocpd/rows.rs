@@ -1,5 +1,6 @@
 //! One row, and its event, for each thing that happened.
 
+use super::counters::Counters;
 use super::cuda::{launch, transfer};
 use super::database::{Database, Step, text, whole};
 use super::info::Info;
@@ -52,11 +53,12 @@ pub(super) struct Rows<'c, 'j> {
     sample: Statement<'c>,
     track: Statement<'c>,
     argument: Statement<'c>,
-    dispatch: Statement<'c>,
+    dispatches: Statement<'c>,
     pub(super) copy: Statement<'c>,
     allocation: Statement<'c>,
     metadata: Statement<'c>,
     tracks: HashMap<(u32, i64), i64>,
+    pub(super) counters: Counters<'c>,
     /// Ids of the last event, copy and allocation.
     events: i64,
     pub(super) copies: i64,
@@ -88,7 +90,7 @@ impl<'c, 'j> Rows<'c, 'j> {
             sample: database.ensure("sample", "id, track_id, timestamp, event_id, extdata")?,
             track: database.insert("track", "nid, pid, tid, name_id")?,
             argument: database.insert("arg", "event_id, position, type, name, value, extdata")?,
-            dispatch: database.ensure(
+            dispatches: database.ensure(
                 Rocpd::KernelDispatch.table(),
                 "id, nid, pid, tid, agent_id, kernel_id, dispatch_id, queue_id, stream_id, start, end, private_segment_size, group_segment_size, workgroup_size_x, workgroup_size_y, workgroup_size_z, grid_size_x, grid_size_y, grid_size_z, graph_exec_id, graph_node_id, region_name_id, event_id, extdata",
             )?,
@@ -102,6 +104,7 @@ impl<'c, 'j> Rows<'c, 'j> {
             )?,
             metadata: database.insert("metadata", "tag, value")?,
             tracks: HashMap::new(),
+            counters: Counters::new(database, job)?,
             events: 0,
             copies: 0,
             allocations: 0,
@@ -278,6 +281,17 @@ impl<'c, 'j> Rows<'c, 'j> {
     }
 
     fn kernel(&mut self, kernel: &Kernel, extra: Option<&CudaLaunch>) -> Step<()> {
+        // One with counters is written once, by whichever comes first.
+        if self.counters.has_dispatch(kernel) {
+            return Ok(());
+        }
+        let event = self.dispatch(kernel, extra)?;
+        self.counters.wrote(self.job, kernel, event);
+        Ok(())
+    }
+
+    /// The row of a dispatch, and its event, whose id it returns.
+    pub(super) fn dispatch(&mut self, kernel: &Kernel, extra: Option<&CudaLaunch>) -> Step<i64> {
         let correlation = kernel.correlation;
         let event = self.event(kind::KERNEL_DISPATCH, correlation, correlation, "{}")?;
         let tid = self.info.thread(kernel.tid)?;
@@ -297,7 +311,7 @@ impl<'c, 'j> Rows<'c, 'j> {
         let [group_x, group_y, group_z] = kernel.workgroup;
         let [grid_x, grid_y, grid_z] = kernel.grid;
         with_own_or_free_id(own_id(kernel.dispatch_id), |id| {
-            self.dispatch.execute(params![
+            self.dispatches.execute(params![
                 id,
                 nid,
                 pid,
@@ -323,7 +337,8 @@ impl<'c, 'j> Rows<'c, 'j> {
                 event,
                 extdata,
             ])
-        })
+        })?;
+        Ok(event)
     }
 
     fn memory_copy(&mut self, copy: &Copy, extra: Option<&CudaTransfer>) -> Step<()> {

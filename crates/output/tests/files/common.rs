@@ -236,7 +236,7 @@ fn copy(agents: &[Agent], record: &Value) -> Copy {
     }
 }
 
-fn append_described(writer: &mut RecordWriter, agents: &[Agent], golden: &Value) {
+pub fn append_described(writer: &mut RecordWriter, agents: &[Agent], golden: &Value) {
     for object in list(&golden["code_objects"]).iter().skip(1) {
         let uri = text(&object["uri"]);
         let record = CodeObject {
@@ -340,6 +340,7 @@ pub fn trace_of(writer: RecordWriter, golden: &Value) -> Trace {
         lost: Vec::new(),
         notes: Vec::new(),
         outcome: Outcome::default(),
+        counters: Default::default(),
     }
 }
 

@@ -6,6 +6,7 @@
 )]
 
 mod common;
+mod counters;
 mod cuda;
 mod cuda_formats;
 mod cuda_hostile;

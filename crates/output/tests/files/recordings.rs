@@ -115,6 +115,7 @@ fn trace((name, pid, lossy): (&str, u32, bool)) -> Trace {
         lost: Vec::new(),
         notes: Vec::new(),
         outcome: Outcome::default(),
+        counters: Default::default(),
     };
     if lossy {
         trace.lost = vec![

@@ -10,16 +10,14 @@ pub(super) const OPTIONS: &[Opt] = &[
         Sets::Words(&["ROCPROF_KERNEL_FILTER_INCLUDE_REGEX"], ""),
         "Record and count only kernels with such names",
     )
-    .more("The name as it is in the results. An expression finds a part of it: ^ and $ stand for its ends.")
-    .later(),
+    .more("The name as it is in the results. An expression finds a part of it: ^ and $ stand for its ends."),
     Opt::new(
         "kernel-exclude-regex",
         Filter,
         Shape::Text("REGEX"),
         Sets::Words(&["ROCPROF_KERNEL_FILTER_EXCLUDE_REGEX"], ""),
         "Do not record and count kernels with such names",
-    )
-    .later(),
+    ),
     Opt::new(
         "kernel-iteration-range",
         Filter,
@@ -27,8 +25,7 @@ pub(super) const OPTIONS: &[Opt] = &[
         Sets::Words(&["ROCPROF_KERNEL_FILTER_RANGE"], ", "),
         "Record and count only these launches of each kernel, as in [1-2]",
     )
-    .more("Counted from 1 where recording begins.")
-    .later(),
+    .more("Counted from 1 where recording begins."),
     Opt::new(
         "collection-period",
         Filter,

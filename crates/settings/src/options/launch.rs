@@ -15,13 +15,17 @@ const fn launch(long: &'static str, shape: Shape, sets: Sets, help: &'static str
 }
 
 pub(super) const OPTIONS: &[Opt] = &[
-    launch(
+    built(
         "input",
         Shape::Text("FILE"),
         Sets::Nothing,
         "Take options from a YAML, JSON or text file",
     )
-    .short('i'),
+    .short('i')
+    .more(
+        "By the ending of its name: .yaml and .json have a list of jobs, .txt has lines as 'pmc: SQ_WAVES GRBM_COUNT'. Groups of \
+         counters take turns in one session.",
+    ),
     built(
         "list-avail",
         Shape::Boolean,

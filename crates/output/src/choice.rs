@@ -1,0 +1,178 @@
+//! Which dispatches are in the results: of kernels with certain names, and certain ones of each.
+//!
+//! Decision: FMT-025 (`docs/deviations/formats.md`).
+
+use crate::index::Index;
+use crate::kernel_name::Namer;
+use crate::limits;
+use crate::model::KernelNames;
+use midair_record::event::Kernel;
+use regex_lite::Regex;
+use std::collections::{BinaryHeap, HashMap};
+use std::ops::RangeInclusive;
+
+/// What the user chose. The default is everything.
+#[derive(Debug, Clone, Default)]
+pub struct KernelFilter {
+    include: Option<Regex>,
+    exclude: Option<Regex>,
+    iterations: Vec<RangeInclusive<u64>>,
+}
+
+impl KernelFilter {
+    /// Kernels in whose name `include` is found and `exclude` is not, and of their dispatches those
+    /// whose number is within `iterations`, counted from 1 (none: all).
+    ///
+    /// # Errors
+    /// What is wrong with an expression.
+    pub fn new(
+        include: Option<&str>,
+        exclude: Option<&str>,
+        iterations: Vec<RangeInclusive<u64>>,
+    ) -> Result<KernelFilter, String> {
+        let compiled = |text: Option<&str>| {
+            let regex = text.map(Regex::new).transpose();
+            regex.map_err(|error| format!("'{}': {error}", text.unwrap_or_default()))
+        };
+        Ok(KernelFilter {
+            include: compiled(include)?,
+            exclude: compiled(exclude)?,
+            iterations,
+        })
+    }
+
+    /// Whether it leaves nothing out.
+    pub fn is_all(&self) -> bool {
+        self.include.is_none() && self.exclude.is_none() && self.iterations.is_empty()
+    }
+
+    fn takes(&self, name: &str) -> bool {
+        let found = |regex: &Regex| regex.is_match(name);
+        self.include.as_ref().is_none_or(found) && !self.exclude.as_ref().is_some_and(found)
+    }
+}
+
+/// The choice, as far as a session's kernels are concerned.
+#[derive(Debug, Default)]
+pub(crate) struct Chosen {
+    /// Kernels with a description, and whether they are chosen.
+    named: HashMap<u64, bool>,
+    /// Whether those without one are.
+    unknown: bool,
+    iterations: Vec<RangeInclusive<u64>>,
+    /// The first dispatches of each kernel, as many as may matter: numbers, the greatest on top, and
+    /// sorted once all were seen.
+    first: HashMap<u64, BinaryHeap<u64>>,
+    sorted: HashMap<u64, Vec<u64>>,
+    most: usize,
+}
+
+impl Chosen {
+    pub(crate) fn new(filter: &KernelFilter, index: &Index, names: KernelNames) -> Chosen {
+        let mut namer = Namer::new(names);
+        let named = index.symbols.iter().map(|(id, symbol)| {
+            let name = namer.name(&symbol.name);
+            let name = name.map_or_else(|| limits::text(&symbol.name), Into::into);
+            (*id, filter.takes(&name))
+        });
+        let last = filter.iterations.last().map_or(0, |range| *range.end());
+        Chosen {
+            named: named.collect(),
+            unknown: filter.takes(""),
+            iterations: filter.iterations.clone(),
+            most: usize::try_from(last).unwrap_or(usize::MAX),
+            ..Chosen::default()
+        }
+    }
+
+    /// Whether dispatches have to be seen ([`Chosen::see`]) before they can be judged.
+    pub(crate) fn counts(&self) -> bool {
+        !self.iterations.is_empty()
+    }
+
+    /// Sees a dispatch. Numbers grow in the order in which dispatches were rung for; records may come
+    /// in another.
+    pub(crate) fn see(&mut self, kernel: &Kernel) {
+        if !self.takes(kernel.kernel_id) {
+            return;
+        }
+        let first = self.first.entry(kernel.kernel_id).or_default();
+        first.push(kernel.dispatch_id);
+        if first.len() > self.most {
+            first.pop();
+        }
+    }
+
+    fn takes(&self, kernel_id: u64) -> bool {
+        self.named.get(&kernel_id).copied().unwrap_or(self.unknown)
+    }
+
+    /// Whether a dispatch is chosen.
+    pub(crate) fn has(&self, kernel: &Kernel) -> bool {
+        if !self.takes(kernel.kernel_id) {
+            return false;
+        }
+        if self.iterations.is_empty() {
+            return true;
+        }
+        let first = self.sorted.get(&kernel.kernel_id);
+        let place = first.and_then(|first| first.binary_search(&kernel.dispatch_id).ok());
+        let number = place.map(|place| place as u64 + 1);
+        number.is_some_and(|number| self.iterations.iter().any(|range| range.contains(&number)))
+    }
+
+    /// All were seen.
+    pub(crate) fn seen(&mut self) {
+        let first = std::mem::take(&mut self.first).into_iter();
+        self.sorted = first
+            .map(|(id, heap)| (id, heap.into_sorted_vec()))
+            .collect();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kernel(kernel_id: u64, dispatch_id: u64) -> Kernel {
+        Kernel {
+            kernel_id,
+            dispatch_id,
+            ..Kernel::default()
+        }
+    }
+
+    #[test]
+    fn dispatches_are_numbered_by_kernel_whatever_their_order() {
+        let filter = KernelFilter::new(None, None, vec![1..=1, 3..=4]).unwrap();
+        let mut chosen = Chosen::new(&filter, &Index::default(), KernelNames::default());
+        assert!(chosen.counts() && !filter.is_all());
+        let all = [(1, 9), (2, 2), (1, 1), (1, 5), (2, 8), (1, 7), (1, 3)];
+        for (id, dispatch) in all {
+            chosen.see(&kernel(id, dispatch));
+        }
+        chosen.seen();
+        // Of kernel 1: 1, 3, 5, 7, 9; of kernel 2: 2, 8.
+        let kept = all
+            .into_iter()
+            .filter(|(id, n)| chosen.has(&kernel(*id, *n)));
+        assert_eq!(kept.collect::<Vec<_>>(), [(2, 2), (1, 1), (1, 5), (1, 7)]);
+        assert!(chosen.sorted.values().all(|first| first.len() <= 4));
+        assert!(!chosen.has(&kernel(3, 1)));
+    }
+
+    #[test]
+    fn expressions_find_parts_of_names() {
+        let takes = |include, exclude, name: &str| {
+            KernelFilter::new(include, exclude, Vec::new())
+                .unwrap()
+                .takes(name)
+        };
+        assert!(takes(Some("add"), None, "vadd(float*)"));
+        assert!(!takes(Some("^add"), None, "vadd(float*)"));
+        assert!(!takes(None, Some("float"), "vadd(float*)"));
+        assert!(!takes(Some("add"), Some("v"), "vadd(float*)"));
+        assert!(KernelFilter::new(Some("("), None, Vec::new()).is_err());
+        assert!(KernelFilter::default().is_all());
+    }
+}

@@ -1,0 +1,220 @@
+//! Hardware counters: windows around dispatches become values of kernels.
+//!
+//! A window is what the device counted between two packets of ours around one dispatch. Nothing keeps
+//! other dispatches from running meanwhile, so all of them are compared with all windows first
+//! ([`windows`]): values are given only of windows whose dispatch had the device for itself. The
+//! others are counted, by reason. Values are then read in the same walk as all other records.
+//!
+//! Decisions: FMT-023, FMT-024, FMT-026 (`docs/deviations/formats.md`).
+
+mod overlap;
+pub(crate) mod values;
+mod verdict;
+mod windows;
+
+pub(crate) use verdict::Verdict;
+
+use crate::files::WriteError;
+use crate::job::Job;
+use crate::model::Trace;
+use crate::sink::Sink;
+use midair_agents::Agent;
+use midair_counters::plan::Wanted;
+use midair_counters::value::Values;
+use midair_counters::{CounterPlan, Prepared};
+use midair_record::event::{CounterWindow, Kernel, Record, kind};
+use std::collections::{BTreeMap, HashMap};
+use values::Properties;
+use windows::Windows;
+
+/// Counters of a session: what was asked for, and which windows are good for it.
+#[derive(Debug, Default)]
+pub(crate) struct Counting {
+    pub(crate) windows: Windows,
+    /// Numbers of counters in files by KFD node and name, from 1. AMD's are positions in a table that
+    /// changes with each version.
+    ids: BTreeMap<(u32, &'static str), u64>,
+    properties: HashMap<u32, Properties>,
+    /// Why windows could not be read.
+    failed: Option<String>,
+}
+
+/// A counter of an agent.
+pub(crate) struct Counter<'a> {
+    pub(crate) node: u32,
+    pub(crate) id: u64,
+    pub(crate) wanted: &'a Wanted,
+    pub(crate) prepared: &'a Prepared,
+}
+
+/// The counters of one dispatch.
+pub(crate) struct Counts<'a> {
+    /// The dispatch.
+    pub(crate) kernel: &'a Kernel,
+    /// Number, name and values of each counter, by name.
+    pub(crate) counters: Vec<(u64, &'static str, Values)>,
+}
+
+impl Counting {
+    /// Of a trace. Without windows and without a plan it is empty.
+    pub(crate) fn of(trace: &Trace, agent: impl Fn(u32) -> Option<Agent>) -> Counting {
+        let mut counting = Counting::default();
+        for (node, groups) in &trace.counters.agents {
+            counting
+                .properties
+                .insert(*node, Properties::of(agent(*node).as_ref()));
+            for wanted in groups.iter().flat_map(|group| &group.group.counters) {
+                counting.ids.insert((*node, wanted.name), 0);
+            }
+        }
+        for (id, number) in counting.ids.values_mut().zip(1..) {
+            *id = number;
+        }
+        if trace.records.index().count_of(kind::COUNTER_COLLECTION) == 0 {
+            return counting;
+        }
+        let kernels = midair_domain::domain(kind::KERNEL_DISPATCH);
+        let kernels = kernels.map_or("", |domain| domain.files.records);
+        let lost = |(what, count): &(String, u64)| *count > 0 && what.starts_with(kernels);
+        let lost = trace.lost.iter().any(lost);
+        match Windows::read(&trace.records, &trace.counters, lost) {
+            Ok(windows) => counting.windows = windows,
+            Err(error) => counting.failed = Some(error.to_string()),
+        }
+        counting
+    }
+
+    /// Every counter that was asked for, by node and name.
+    pub(crate) fn counters<'a>(&self, plan: &'a CounterPlan) -> Vec<Counter<'a>> {
+        let mut all = Vec::new();
+        for ((node, name), id) in &self.ids {
+            let groups = plan.agents.get(node).into_iter().flatten();
+            let found = groups.into_iter().find_map(|prepared| {
+                let wanted = prepared.group.counters.iter().find(|c| c.name == *name)?;
+                Some((wanted, prepared))
+            });
+            if let Some((wanted, prepared)) = found {
+                all.push(Counter {
+                    node: *node,
+                    id: *id,
+                    wanted,
+                    prepared,
+                });
+            }
+        }
+        all
+    }
+
+    /// The places where a counter is counted, sorted.
+    pub(crate) fn places(&self, counter: &Counter<'_>) -> Values {
+        let words = counter.prepared.template.output_bytes.div_ceil(8);
+        // A template is the attacher's own, and was made with memory of this size.
+        let memory = vec![0; usize::try_from(words).unwrap_or_default()];
+        self.values(counter.node, counter.prepared, counter.wanted, &memory)
+            .unwrap_or_default()
+    }
+
+    fn values(
+        &self,
+        node: u32,
+        prepared: &Prepared,
+        of: &Wanted,
+        memory: &[u64],
+    ) -> Option<Values> {
+        let nothing = Properties::default();
+        let properties = self.properties.get(&node).unwrap_or(&nothing);
+        values::Counted::read(prepared, properties, memory)
+            .of(of)
+            .ok()
+    }
+
+    /// What a reader has to know, in a line; none where no counters were asked for.
+    pub(crate) fn note(&self, plan: &CounterPlan) -> Option<String> {
+        if let Some(failed) = &self.failed {
+            return Some(format!("counters could not be read: {failed}"));
+        }
+        let windows = &self.windows;
+        if windows.count() == 0 {
+            let asked = !plan.agents.is_empty();
+            return asked.then(|| "counters: no dispatch was counted".to_owned());
+        }
+        let tally = windows.tally();
+        let alone = tally.get(&Verdict::Alone).copied().unwrap_or(0);
+        let mut line = format!(
+            "counters: {alone} of {} dispatches have values, from {} windows",
+            windows.chosen,
+            windows.count()
+        );
+        for verdict in Verdict::ALL.into_iter().skip(1) {
+            if let Some(count) = tally.get(&verdict) {
+                line.push_str(&format!("; {count} {}", verdict.text()));
+            }
+        }
+        if windows.beyond > 0 {
+            line.push_str(&format!("; {} were too many to keep", windows.beyond));
+        }
+        Some(line)
+    }
+}
+
+/// Puts windows together while records are walked.
+pub(crate) struct Reader<'j> {
+    job: &'j Job<'j>,
+    /// Words of windows under way. Only good ones are read, of which few come by turns.
+    open: HashMap<u64, Vec<u64>>,
+}
+
+impl<'j> Reader<'j> {
+    pub(crate) fn new(job: &'j Job<'j>) -> Reader<'j> {
+        Reader {
+            job,
+            open: HashMap::new(),
+        }
+    }
+
+    /// Takes a record; returns a dispatch's counters when the last of its window came.
+    pub(crate) fn part(&mut self, part: &CounterWindow, words: &[u8]) -> Option<Counts<'j>> {
+        let job = self.job;
+        let window = job.counting.windows.of(part)?;
+        if window.verdict != Verdict::Alone {
+            return None;
+        }
+        let prepared = windows::group(&job.trace.counters, &window.head)?;
+        let memory = self.open.entry(part.window).or_default();
+        let (words, _) = words.as_chunks();
+        memory.extend(words.iter().map(|word| u64::from_le_bytes(*word)));
+        if memory.len() < window.head.total as usize {
+            return None;
+        }
+        let memory = self.open.remove(&part.window)?;
+        let node = window.head.node;
+        let mut counters = Vec::new();
+        for wanted in &prepared.group.counters {
+            let id = job.counting.ids.get(&(node, wanted.name));
+            let values = job.counting.values(node, prepared, wanted, &memory);
+            if let (Some(id), Some(values)) = (id, values) {
+                counters.push((*id, wanted.name, values));
+            }
+        }
+        counters.sort_by_key(|(_, name, _)| *name);
+        Some(Counts {
+            kernel: window.kernel.as_ref()?,
+            counters,
+        })
+    }
+
+    /// Gives a record to the sinks: a window as what it counted.
+    pub(crate) fn give(
+        &mut self,
+        record: &Record<'_>,
+        sinks: &mut [Box<dyn Sink + '_>],
+    ) -> Result<(), WriteError> {
+        let Record::CounterWindow(part, words) = record else {
+            return sinks.iter_mut().try_for_each(|sink| sink.record(record));
+        };
+        match self.part(part, words) {
+            Some(counts) => sinks.iter_mut().try_for_each(|sink| sink.counted(&counts)),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! How many intervals overlap each of some windows.
+//!
+//! The windows are known first; intervals come one by one, in any order, and are not kept. An
+//! interval overlaps a window if it begins before the window's end and ends after its beginning:
+//! that is all that begin before the end, less those that are over at the beginning. Both are
+//! counted by the place where they stand among the sorted windows.
+
+/// Windows, and what was added so far.
+#[derive(Debug, Default)]
+pub(super) struct Overlaps {
+    /// Ends, and whose they are, sorted.
+    ends: Vec<(u64, usize)>,
+    /// Beginnings, and whose they are, sorted.
+    starts: Vec<(u64, usize)>,
+    /// Intervals that begin before this end and all later ones, and before none earlier.
+    begun: Vec<u64>,
+    /// Intervals that are over at this beginning and all later ones, and at none earlier.
+    over: Vec<u64>,
+}
+
+/// An interval with an end that is not before its beginning.
+fn ordered((start, end): (u64, u64)) -> (u64, u64) {
+    (start, end.max(start))
+}
+
+/// A window: at least one nanosecond.
+fn window((start, end): (u64, u64)) -> (u64, u64) {
+    (start, end.max(start.saturating_add(1)))
+}
+
+/// Whether an interval overlaps a window. One that ends where the window begins does not.
+pub(super) fn overlaps(of: (u64, u64), interval: (u64, u64)) -> bool {
+    let ((from, to), (start, end)) = (window(of), ordered(interval));
+    start < to && end > from
+}
+
+impl Overlaps {
+    /// For these windows, each with its beginning and end.
+    pub(super) fn new(windows: &[(u64, u64)]) -> Overlaps {
+        let numbered = || windows.iter().map(|w| window(*w)).zip(0..);
+        let mut starts: Vec<(u64, usize)> = numbered().map(|((start, _), n)| (start, n)).collect();
+        let mut ends: Vec<(u64, usize)> = numbered().map(|((_, end), n)| (end, n)).collect();
+        starts.sort_unstable();
+        ends.sort_unstable();
+        Overlaps {
+            begun: vec![0; ends.len()],
+            over: vec![0; starts.len()],
+            ends,
+            starts,
+        }
+    }
+
+    /// Adds an interval.
+    pub(super) fn add(&mut self, interval: (u64, u64)) {
+        let (start, end) = ordered(interval);
+        let begun = self.ends.partition_point(|(to, _)| *to <= start);
+        if let Some(count) = self.begun.get_mut(begun) {
+            *count += 1;
+        }
+        let over = self.starts.partition_point(|(from, _)| *from < end);
+        if let Some(count) = self.over.get_mut(over) {
+            *count += 1;
+        }
+    }
+
+    /// How many intervals overlap each window, in the order in which they were given.
+    pub(super) fn counts(&self) -> Vec<u64> {
+        let mut counts = vec![0_u64; self.ends.len()];
+        let mut sum = 0_u64;
+        for ((_, number), begun) in self.ends.iter().zip(&self.begun) {
+            sum += begun;
+            if let Some(count) = counts.get_mut(*number) {
+                *count = sum;
+            }
+        }
+        let mut sum = 0_u64;
+        for ((_, number), over) in self.starts.iter().zip(&self.over) {
+            sum += over;
+            if let Some(count) = counts.get_mut(*number) {
+                *count = count.saturating_sub(sum);
+            }
+        }
+        counts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Marsaglia's xorshift: the same numbers in each run.
+    struct Numbers(u64);
+
+    impl Numbers {
+        fn below(&mut self, limit: u64) -> u64 {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            self.0 % limit
+        }
+
+        fn intervals(&mut self, most: u64, times: u64) -> Vec<(u64, u64)> {
+            let count = self.below(most + 1);
+            let interval = |this: &mut Numbers| {
+                let start = this.below(times);
+                // A few end before they begin: a target can write anything.
+                (
+                    start,
+                    (start + this.below(times / 3 + 1)).saturating_sub(this.below(3)),
+                )
+            };
+            (0..count).map(|_| interval(self)).collect()
+        }
+    }
+
+    #[test]
+    fn counts_are_those_of_comparing_each_with_each() {
+        let mut numbers = Numbers(0x9e37_79b9_7f4a_7c15);
+        let mut found = 0;
+        for round in 0..2_000 {
+            // Short times make equal ones frequent.
+            let times = if round % 2 == 0 { 12 } else { 100_000 };
+            let windows = numbers.intervals(30, times);
+            let intervals = numbers.intervals(60, times);
+            let mut sums = Overlaps::new(&windows);
+            intervals.iter().for_each(|interval| sums.add(*interval));
+            let naive = |of: &(u64, u64)| {
+                let all = intervals.iter();
+                all.filter(|interval| overlaps(*of, **interval)).count() as u64
+            };
+            let wanted: Vec<u64> = windows.iter().map(naive).collect();
+            found += wanted.iter().sum::<u64>();
+            assert_eq!(sums.counts(), wanted, "{windows:?} {intervals:?}");
+        }
+        assert!(found > 10_000, "{found}");
+    }
+
+    #[test]
+    fn what_only_touches_does_not_overlap() {
+        assert!(!overlaps((10, 20), (0, 10)) && !overlaps((10, 20), (20, 30)));
+        assert!(overlaps((10, 20), (0, 11)) && overlaps((10, 20), (19, 30)));
+        assert!(overlaps((10, 20), (15, 15)) && overlaps((10, 20), (0, u64::MAX)));
+        // A window without length, and one at the end of time.
+        assert!(overlaps((10, 10), (9, 11)) && !overlaps((10, 10), (10, 10)));
+        let mut end = Overlaps::new(&[(u64::MAX, u64::MAX)]);
+        end.add((0, u64::MAX));
+        assert_eq!(end.counts(), [0]);
+    }
+}

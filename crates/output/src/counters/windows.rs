@@ -1,0 +1,364 @@
+//! A session's windows: put together from their records, joined to their dispatches, and judged.
+//!
+//! Everything here comes from the target. Windows beyond [`MOST`] are only counted, at most
+//! [`MOST_OPEN`] are under way at once, and a window's size is that of its group's template, which is
+//! the attacher's own.
+
+use super::overlap::{Overlaps, overlaps};
+use super::verdict::Verdict;
+use crate::index::{Index, untimed};
+use crate::record_file::{RecordFile, WalkError};
+use midair_counters::{CounterPlan, Prepared};
+use midair_record::event::{CounterWindow, Kernel, Record, WindowResult, kind};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::convert::Infallible;
+use std::io;
+
+/// Windows beyond this many have no values.
+const MOST: usize = 1 << 20;
+/// Windows whose records come by turns, at most. A target writes one after the other.
+const MOST_OPEN: usize = 64;
+
+/// A window.
+#[derive(Debug, Clone)]
+pub(crate) struct Window {
+    /// Its first record.
+    pub(crate) head: CounterWindow,
+    /// The dispatch in it.
+    pub(crate) kernel: Option<Kernel>,
+    /// What its values are worth.
+    pub(crate) verdict: Verdict,
+    /// Words that came.
+    received: u32,
+    /// It contradicts itself.
+    bad: bool,
+}
+
+/// Windows of a session.
+#[derive(Debug, Default)]
+pub(crate) struct Windows {
+    by_id: HashMap<u64, usize>,
+    all: Vec<Window>,
+    /// Windows whose words have not all come, the oldest first.
+    open: VecDeque<usize>,
+    /// Dispatches with values.
+    good: HashSet<u64>,
+    /// Windows that were only counted.
+    pub(crate) beyond: u64,
+    /// Dispatches of the session, and those of them that are chosen.
+    pub(crate) dispatches: u64,
+    pub(crate) chosen: u64,
+}
+
+/// The first times from which on dispatches without times may have run, on two queues of an agent:
+/// at least one of them is not the queue of a window.
+#[derive(Debug, Default, Clone, Copy)]
+struct Untimed {
+    first: Option<(u64, u32)>,
+    second: Option<(u64, u32)>,
+}
+
+impl Untimed {
+    fn add(&mut self, since: u64, queue: u32) {
+        match self.first {
+            Some((first, of)) if of == queue => self.first = Some((first.min(since), of)),
+            Some((first, _)) if first <= since => {
+                if self.second.is_none_or(|(second, _)| since < second) {
+                    self.second = Some((since, queue));
+                }
+            }
+            before => {
+                if let Some(before) = before {
+                    self.second = Some(before);
+                }
+                self.first = Some((since, queue));
+            }
+        }
+    }
+
+    /// Since when one may have run on another queue than this. Packets of one queue do not run within
+    /// its own windows: those are between barriers.
+    fn beside(&self, queue: u32) -> Option<u64> {
+        [self.first, self.second]
+            .into_iter()
+            .flatten()
+            .find(|(_, of)| *of != queue)
+            .map(|(since, _)| since)
+    }
+}
+
+impl Windows {
+    /// Reads them. `lost` says that records of dispatches are missing.
+    pub(crate) fn read(
+        records: &RecordFile,
+        plan: &CounterPlan,
+        lost: bool,
+    ) -> io::Result<Windows> {
+        let mut windows = Windows::default();
+        let failed = |error: WalkError<Infallible>| match error {
+            WalkError::Read(error) => error,
+            WalkError::Visit(never) => match never {},
+        };
+        let parts = records.walk_all(
+            |kind| kind == kind::COUNTER_COLLECTION,
+            |record| {
+                if let Record::CounterWindow(window, words) = record {
+                    windows.part(window, words.len() / 8, plan);
+                }
+                Ok(())
+            },
+        );
+        parts.map_err(failed)?;
+        let mut judge = Judge::new(&windows, records.index(), lost);
+        let kernels = records.walk_all(
+            |kind| kind == kind::KERNEL_DISPATCH,
+            |record| {
+                if let Record::Kernel(kernel, _) = record {
+                    windows.dispatches += 1;
+                    windows.chosen += u64::from(records.is_chosen(kernel));
+                    judge.dispatch(kernel, &mut windows);
+                }
+                Ok(())
+            },
+        );
+        kernels.map_err(failed)?;
+        judge.conclude(&mut windows, records);
+        Ok(windows)
+    }
+
+    /// Takes a record.
+    fn part(&mut self, part: &CounterWindow, words: usize, plan: &CounterPlan) {
+        let words = u32::try_from(words).unwrap_or(u32::MAX);
+        let at = match self.by_id.get(&part.window) {
+            Some(at) => *at,
+            None if self.all.len() >= MOST => {
+                self.beyond += u64::from(part.first == 0);
+                return;
+            }
+            None => {
+                let at = self.all.len();
+                self.by_id.insert(part.window, at);
+                let counted = part.result == WindowResult::Counted as u32;
+                let size = group(plan, part).map(|group| group.template.output_bytes.div_ceil(8));
+                self.all.push(Window {
+                    head: *part,
+                    kernel: None,
+                    verdict: Verdict::Incomplete,
+                    received: 0,
+                    bad: counted && size != Some(u64::from(part.total)),
+                });
+                if counted {
+                    self.open.push_back(at);
+                }
+                if self.open.len() > MOST_OPEN
+                    && let Some(oldest) = self.open.pop_front()
+                    && let Some(window) = self.all.get_mut(oldest)
+                {
+                    window.bad |= window.received < window.head.total;
+                }
+                at
+            }
+        };
+        let Some(window) = self.all.get_mut(at) else {
+            return;
+        };
+        let head = window.head;
+        let same = CounterWindow {
+            header: head.header,
+            first: head.first,
+            words: head.words,
+            ..*part
+        } == head;
+        window.bad |= !same || part.first != window.received;
+        window.received = window.received.saturating_add(words);
+        window.bad |= window.received > head.total;
+        if window.received >= head.total || window.bad {
+            self.open.retain(|open| *open != at);
+        }
+    }
+
+    /// The window that a record belongs to.
+    pub(crate) fn of(&self, part: &CounterWindow) -> Option<&Window> {
+        self.all.get(*self.by_id.get(&part.window)?)
+    }
+
+    /// Whether a dispatch has values.
+    pub(crate) fn has_values(&self, dispatch_id: u64) -> bool {
+        self.good.contains(&dispatch_id)
+    }
+
+    /// How many there are of each sort.
+    pub(crate) fn tally(&self) -> BTreeMap<Verdict, u64> {
+        let mut tally = BTreeMap::new();
+        for window in &self.all {
+            *tally.entry(window.verdict).or_default() += 1;
+        }
+        tally
+    }
+
+    /// All that came, with those that were only counted.
+    pub(crate) fn count(&self) -> u64 {
+        self.all.len() as u64 + self.beyond
+    }
+
+    /// All that are kept.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Window> {
+        self.all.iter()
+    }
+}
+
+/// The group that a window names.
+pub(super) fn group<'p>(plan: &'p CounterPlan, window: &CounterWindow) -> Option<&'p Prepared> {
+    plan.agents.get(&window.node)?.get(window.group as usize)
+}
+
+impl Window {
+    /// Beginning and end, where they are plausible.
+    fn times(&self) -> Option<(u64, u64)> {
+        let (start, end) = (self.head.start, self.head.end);
+        (start != 0 && start <= end).then_some((start, end))
+    }
+
+    /// Why it has no values, whatever ran beside it.
+    fn void(&self) -> Option<Verdict> {
+        let known = WindowResult::ALL.into_iter();
+        let mut known = known.filter(|result| *result as u32 == self.head.result);
+        Some(match known.next() {
+            None => Verdict::Contradictory,
+            Some(WindowResult::NoDispatch) => Verdict::Empty,
+            Some(WindowResult::Open) => Verdict::Open,
+            Some(WindowResult::QueueDestroyed) => Verdict::QueueDestroyed,
+            Some(WindowResult::BadTimes) => Verdict::BadTimes,
+            Some(WindowResult::Counted) => {
+                if self.bad || self.head.dispatch_id == 0 {
+                    Verdict::Contradictory
+                } else if self.received < self.head.total {
+                    Verdict::Incomplete
+                } else if self.times().is_none() {
+                    Verdict::BadTimes
+                } else {
+                    return None;
+                }
+            }
+        })
+    }
+}
+
+/// What runs on an agent beside its windows.
+struct Agent {
+    /// Which windows.
+    windows: Vec<usize>,
+    overlaps: Overlaps,
+    untimed: Untimed,
+}
+
+/// Joins dispatches to windows, and finds out what ran beside them.
+struct Judge {
+    agents: HashMap<u32, Agent>,
+    by_dispatch: HashMap<u64, usize>,
+    /// Windows whose dispatch is another window's, too.
+    twice: Vec<usize>,
+    lost: bool,
+}
+
+impl Judge {
+    fn new(windows: &Windows, index: &Index, lost: bool) -> Judge {
+        let mut of_node: HashMap<u32, (Vec<usize>, Vec<(u64, u64)>)> = HashMap::new();
+        let (mut by_dispatch, mut twice) = (HashMap::new(), Vec::new());
+        for (at, window) in windows.all.iter().enumerate() {
+            if let (None, Some(times)) = (window.void(), window.times()) {
+                let (numbers, intervals) = of_node.entry(window.head.node).or_default();
+                numbers.push(at);
+                intervals.push(times);
+                if by_dispatch.insert(window.head.dispatch_id, at).is_some() {
+                    twice.push(at);
+                }
+            }
+        }
+        let agent = |(node, (windows, intervals)): (u32, (Vec<usize>, Vec<(u64, u64)>))| {
+            let overlaps = Overlaps::new(&intervals);
+            let untimed = Untimed::default();
+            let agent = Agent {
+                windows,
+                overlaps,
+                untimed,
+            };
+            (node, agent)
+        };
+        let mut agents: HashMap<u32, Agent> = of_node.into_iter().map(agent).collect();
+        // Packets that nobody saw may have been dispatches, at any time.
+        for counts in index.queue_counts.iter().filter(|counts| counts.lost > 0) {
+            let queue = index.queues.get(&counts.queue_id);
+            for (node, agent) in &mut agents {
+                if queue.is_none_or(|queue| queue.node == *node) {
+                    agent.untimed.add(0, counts.queue_id);
+                }
+            }
+        }
+        Judge {
+            agents,
+            by_dispatch,
+            twice,
+            lost,
+        }
+    }
+
+    fn dispatch(&mut self, kernel: &Kernel, windows: &mut Windows) {
+        if let Some(agent) = self.agents.get_mut(&kernel.node) {
+            match untimed(kernel.header.flags, kernel.untimed) {
+                None => agent.overlaps.add((kernel.start, kernel.end)),
+                Some(_) => agent.untimed.add(kernel.rung, kernel.queue_id),
+            }
+        }
+        let window = self.by_dispatch.get(&kernel.dispatch_id);
+        if let Some(window) = window.and_then(|at| windows.all.get_mut(*at)) {
+            let head = &window.head;
+            let here = kernel.node == head.node && kernel.queue_id == head.queue_id;
+            window.bad |= !here || window.kernel.is_some();
+            window.kernel = Some(*kernel);
+        }
+    }
+
+    fn conclude(self, windows: &mut Windows, records: &RecordFile) {
+        for at in self.twice {
+            if let Some(window) = windows.all.get_mut(at) {
+                // The earlier one has no dispatch any more, and is told as such.
+                window.bad = true;
+            }
+        }
+        for agent in self.agents.into_values() {
+            for (at, count) in agent.windows.iter().zip(agent.overlaps.counts()) {
+                let Some(window) = windows.all.get_mut(*at) else {
+                    continue;
+                };
+                let Some(times) = window.times() else {
+                    continue;
+                };
+                let Some(kernel) = window.kernel else {
+                    window.verdict = Verdict::NoDispatch;
+                    continue;
+                };
+                let timed = untimed(kernel.header.flags, kernel.untimed).is_none();
+                let own = timed && overlaps(times, (kernel.start, kernel.end));
+                let beside = agent.untimed.beside(window.head.queue_id);
+                window.verdict = if !records.is_chosen(&kernel) {
+                    Verdict::NotChosen
+                } else if count > u64::from(own) {
+                    Verdict::Shared
+                } else if self.lost || beside.is_some_and(|since| since < times.1) {
+                    Verdict::NotKnown
+                } else {
+                    Verdict::Alone
+                };
+            }
+        }
+        for window in &mut windows.all {
+            if let Some(void) = window.void() {
+                window.verdict = void;
+            }
+            if window.verdict == Verdict::Alone {
+                windows.good.insert(window.head.dispatch_id);
+            }
+        }
+    }
+}

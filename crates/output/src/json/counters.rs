@@ -1,0 +1,180 @@
+//! Counters: what there is, where it is counted, and how much each dispatch counted.
+
+use super::emit::Emit;
+use super::{correlation, dispatch_info, size, times};
+use crate::counters::{Counter, Counts, Verdict};
+use crate::job::Job;
+use midair_counters::value::Values;
+use midair_counters::{Definition, Dimension, Position};
+use std::collections::BTreeMap;
+use std::io;
+
+/// Counters are in the upper 16 bits of an instance's id, its place is in the others.
+const PLACE_BITS: u32 = 48;
+
+/// What a counter is, in texts.
+#[derive(Default)]
+pub(crate) struct Nature {
+    pub(crate) description: &'static str,
+    pub(crate) block: &'static str,
+    pub(crate) expression: &'static str,
+}
+
+impl Nature {
+    pub(crate) fn of(counter: &Counter<'_>) -> Nature {
+        let name = counter.wanted.name;
+        let Some(found) = counter.prepared.architecture.counter(name) else {
+            return Nature::default();
+        };
+        let (block, expression) = match found.definition {
+            Definition::Basic { block, .. } => (block, ""),
+            Definition::Derived { expression } => ("", expression),
+        };
+        Nature {
+            description: found.description,
+            block,
+            expression,
+        }
+    }
+}
+
+/// Dimensions with more than one place, and how many there are; the instance is always one. In AMD's
+/// order, the last first.
+fn extents(places: &Values) -> Vec<(Dimension, u32)> {
+    let extent = |dimension: Dimension| {
+        let numbers = places.iter().map(|(place, _)| place.get(dimension));
+        (dimension, numbers.max().unwrap_or(0) + 1)
+    };
+    let all = Dimension::ALL.into_iter().rev().map(extent);
+    all.filter(|(dimension, extent)| *extent > 1 || *dimension == Dimension::Instance)
+        .collect()
+}
+
+fn dimension<W: io::Write>(out: &mut Emit<W>, of: Dimension, extent: u32) -> io::Result<()> {
+    out.open_object()?;
+    out.number("id", of as u8)?;
+    out.number("instance_size", extent)?;
+    out.text("name", of.name())?;
+    out.close_object()
+}
+
+/// The counters that were asked for.
+pub(super) fn list<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> io::Result<()> {
+    out.key("counters")?;
+    out.open_array()?;
+    for counter in job.counting.counters(&job.trace.counters) {
+        let places = job.counting.places(&counter);
+        let extents = extents(&places);
+        let nature = Nature::of(&counter);
+        out.open_object()?;
+        out.handle("agent_id", job.handle(counter.node))?;
+        out.handle("id", counter.id)?;
+        out.number("is_constant", 0)?;
+        out.number("is_derived", u8::from(counter.wanted.expression.is_some()))?;
+        out.text("name", counter.wanted.name)?;
+        out.text("description", nature.description)?;
+        out.text("block", nature.block)?;
+        out.text("expression", nature.expression)?;
+        out.key("dimensions")?;
+        out.open_array()?;
+        for (of, extent) in &extents {
+            dimension(out, *of, *extent)?;
+        }
+        out.close_array()?;
+        out.key("instances")?;
+        out.open_array()?;
+        for (place, _) in &places {
+            instance(out, counter.id, *place, &extents)?;
+        }
+        out.close_array()?;
+        out.close_object()?;
+    }
+    out.close_array()
+}
+
+fn instance<W: io::Write>(
+    out: &mut Emit<W>,
+    counter: u64,
+    place: Position,
+    extents: &[(Dimension, u32)],
+) -> io::Result<()> {
+    out.open_object()?;
+    out.number("instance_id", counter << PLACE_BITS | place.0)?;
+    out.number("counter_id", counter)?;
+    out.key("dimensions")?;
+    out.open_array()?;
+    for (dimension, _) in extents {
+        out.open_object()?;
+        out.text("dimension_name", dimension.name())?;
+        out.number("index", place.get(*dimension))?;
+        out.close_object()?;
+    }
+    out.close_array()?;
+    out.close_object()
+}
+
+/// All dimensions of all counters.
+pub(super) fn dimensions<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> io::Result<()> {
+    let mut all: BTreeMap<Dimension, u32> = BTreeMap::new();
+    for counter in job.counting.counters(&job.trace.counters) {
+        for (dimension, extent) in extents(&job.counting.places(&counter)) {
+            let known = all.entry(dimension).or_default();
+            *known = extent.max(*known);
+        }
+    }
+    out.key("dimension_ids")?;
+    out.open_array()?;
+    for (of, extent) in all {
+        dimension(out, of, extent)?;
+    }
+    out.close_array()
+}
+
+/// A dispatch with its counters, each at each place.
+pub(super) fn element<W: io::Write>(
+    out: &mut Emit<W>,
+    job: &Job<'_>,
+    counts: &Counts<'_>,
+) -> io::Result<()> {
+    let kernel = counts.kernel;
+    out.open_object()?;
+    out.number("thread_id", kernel.tid)?;
+    out.key("dispatch_data")?;
+    out.open_object()?;
+    out.number("size", size::DISPATCH_COUNTING)?;
+    correlation(out, kernel.correlation, None)?;
+    times(out, kernel.start, kernel.end)?;
+    dispatch_info(out, job, kernel)?;
+    out.close_object()?;
+    out.key("records")?;
+    out.open_array()?;
+    for (id, _, values) in &counts.counters {
+        for (_, value) in values {
+            out.open_object()?;
+            out.handle("counter_id", *id)?;
+            out.real("value", *value)?;
+            out.close_object()?;
+        }
+    }
+    out.close_array()?;
+    out.handle("stream_id", job.index.stream(kernel.stream))?;
+    out.close_object()
+}
+
+/// How many windows there were, and how many of each sort; nothing where no counters were asked for.
+pub(super) fn windows<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> io::Result<()> {
+    let windows = &job.counting.windows;
+    if windows.count() == 0 && job.trace.counters.agents.is_empty() {
+        return Ok(());
+    }
+    let tally = windows.tally();
+    out.key("counters")?;
+    out.open_object()?;
+    out.number("dispatches", windows.chosen)?;
+    out.number("windows", windows.count())?;
+    for verdict in Verdict::ALL {
+        out.number(verdict.key(), tally.get(&verdict).copied().unwrap_or(0))?;
+    }
+    out.number("too_many_to_keep", windows.beyond)?;
+    out.close_object()
+}

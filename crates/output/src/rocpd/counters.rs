@@ -1,0 +1,117 @@
+//! Counters: `rocpd_info_pmc` describes them, `rocpd_pmc_event` has what a dispatch counted, at each
+//! place. The event is that of the dispatch. Where dispatches were not asked for, those with counters
+//! have rows all the same, as in AMD's files.
+
+use super::database::{Database, Step, json, whole};
+use super::info::Info;
+use super::rows::Rows;
+use crate::counters::Counts;
+use crate::job::Job;
+use crate::json::counters::Nature;
+use crate::json::pieces;
+use midair_counters::Dimension;
+use midair_domain::Rocpd;
+use midair_record::event::Kernel;
+use rusqlite::{Statement, params};
+use std::collections::HashMap;
+
+/// Statements, and dispatches with counters that are in the file already.
+pub(super) struct Counters<'c> {
+    events: Statement<'c>,
+    /// Event ids by dispatch.
+    written: HashMap<u64, i64>,
+}
+
+impl<'c> Counters<'c> {
+    pub(super) fn new(database: &Database<'c>, _: &Job<'_>) -> Step<Counters<'c>> {
+        Ok(Counters {
+            events: database.insert(
+                Rocpd::PmcEvent.table(),
+                "event_id, pmc_id, value, xcc, shader_engine, instance, extdata",
+            )?,
+            written: HashMap::new(),
+        })
+    }
+
+    /// Whether the dispatch has its row.
+    pub(super) fn has_dispatch(&self, kernel: &Kernel) -> bool {
+        self.written.contains_key(&kernel.dispatch_id)
+    }
+
+    /// Notes a dispatch's event, if counters may come for it.
+    pub(super) fn wrote(&mut self, job: &Job<'_>, kernel: &Kernel, event: i64) {
+        if job.counting.windows.has_values(kernel.dispatch_id) {
+            self.written.insert(kernel.dispatch_id, event);
+        }
+    }
+}
+
+/// Describes the counters that were asked for.
+pub(super) fn describe(
+    database: &Database<'_>,
+    job: &Job<'_>,
+    info: &mut Info<'_, '_>,
+) -> Step<()> {
+    let mut statement = database.insert(
+        "info_pmc",
+        "id, nid, pid, agent_id, target_arch, name, symbol, description, long_description, component, units, value_type, block, expression, is_constant, is_derived, extdata",
+    )?;
+    for counter in job.counting.counters(&job.trace.counters) {
+        let agent = info.agent(counter.node)?;
+        let nature = Nature::of(&counter);
+        let name = counter.wanted.name;
+        let extdata = match job.agent(counter.node) {
+            Some(agent) => json(pieces::agent(agent)?),
+            None => "{}".to_owned(),
+        };
+        statement.execute(params![
+            whole(counter.id),
+            info.nid,
+            info.pid,
+            agent,
+            "GPU",
+            name,
+            name,
+            nature.description,
+            "",
+            "rocm",
+            "",
+            "ABS",
+            nature.block,
+            nature.expression,
+            0,
+            counter.wanted.expression.is_some(),
+            extdata,
+        ])?;
+    }
+    Ok(())
+}
+
+impl Rows<'_, '_> {
+    /// What a dispatch counted.
+    pub(super) fn counted(&mut self, counts: &Counts<'_>) -> Step<()> {
+        let kernel = counts.kernel;
+        let event = match self.counters.written.get(&kernel.dispatch_id) {
+            Some(event) => *event,
+            None => {
+                let event = self.dispatch(kernel, None)?;
+                self.counters.wrote(self.job, kernel, event);
+                event
+            }
+        };
+        for (id, _, values) in &counts.counters {
+            for (place, value) in values {
+                self.counters.events.execute(params![
+                    event,
+                    whole(*id),
+                    value,
+                    place.get(Dimension::Xcc),
+                    place.get(Dimension::ShaderEngine),
+                    place.get(Dimension::Instance),
+                    "{}",
+                ])?;
+            }
+        }
+        Ok(())
+    }
+}
