@@ -114,6 +114,11 @@ pub enum Refusal {
         /// The process.
         pid: Pid,
     },
+    /// It executes one program after the other, faster than it can be inspected.
+    Restless {
+        /// The process.
+        pid: Pid,
+    },
     /// It runs in the memory of its parent: a child of `vfork` that has not started its program
     /// yet.
     SharesMemory {
@@ -210,6 +215,10 @@ impl fmt::Display for Refusal {
             Refusal::LeaderEnded { pid } => write!(
                 f,
                 "the first thread of process {pid} has ended, and before Linux 6.9 the kernel gives nobody a descriptor of such a process"
+            ),
+            Refusal::Restless { pid } => write!(
+                f,
+                "process {pid} executes one program after the other, faster than it can be inspected"
             ),
             Refusal::SharesMemory { pid, with } => write!(
                 f,

@@ -74,6 +74,7 @@ pub(crate) fn refused(refusal: &Refusal) -> Failure {
             Kind::NoProc,
             "mount one there: nsenter --mount --pid --target PID mount -t proc proc /proc",
         ),
+        Refusal::Restless { .. } => (Kind::Enter, "try again when it runs its last program"),
         Refusal::Unreadable { .. } => (Kind::Enter, "run this as root"),
     };
     Failure::new(kind, refusal.to_string()).hint(hint)
