@@ -7,10 +7,12 @@
 //!   there are, on a GPU that is known, that fit, with their template.
 #![forbid(unsafe_code)]
 
+mod groups;
 mod helper;
 mod libraries;
 mod prepare;
 
+pub use groups::{REFERENCES, prepare_groups};
 pub use helper::{Error, Helper};
 pub use libraries::{SONAME, libraries};
 pub use prepare::{failure, gpu, prepare};

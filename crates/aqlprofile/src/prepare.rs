@@ -56,7 +56,7 @@ pub fn prepare(
 }
 
 /// What is wrong with what was asked for.
-fn planned(error: &plan::Error) -> Failure {
+pub(crate) fn planned(error: &plan::Error) -> Failure {
     match error {
         plan::Error::Gpu(_) => {
             let known: Vec<&str> = Architecture::all().iter().map(|a| a.name).collect();

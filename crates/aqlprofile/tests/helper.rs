@@ -3,9 +3,9 @@
 
 #![allow(clippy::unwrap_used)]
 
-use midair_aqlprofile::{Error, Helper, failure, libraries, prepare};
-use midair_counters::Definitions;
+use midair_aqlprofile::{Error, Helper, failure, libraries, prepare, prepare_groups};
 use midair_counters::wire::Gpu;
+use midair_counters::{Architecture, Definitions};
 use midair_failure::Kind;
 use std::ffi::OsString;
 use std::path::Path;
@@ -249,6 +249,30 @@ fn what_the_library_refuses_is_said_with_its_status() {
     )
     .unwrap_err();
     assert!(refused.what.contains("depend on no address"), "{refused}");
+}
+
+#[test]
+fn several_groups_count_references_and_one_does_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut good = helper(&library(dir.path(), "GOOD"));
+    let none = Definitions::default();
+    let mut ask = |groups: &[Vec<&str>]| prepare_groups(&mut good, &gpu("gfx942"), &none, groups);
+    let one = ask(&[vec!["SQ_WAVES"]]).unwrap();
+    assert_eq!((one.len(), one[0].group.events.len()), (1, 1));
+    // Nine counters of SQ are two groups. The references are asked for, and this library has no GRBM.
+    let many: Vec<&str> = Architecture::find("gfx942")
+        .unwrap()
+        .counters
+        .iter()
+        .map(|counter| counter.name)
+        .filter(|name| name.starts_with("SQ_INSTS_"))
+        .take(9)
+        .collect();
+    assert_eq!(many.len(), 9);
+    let refused = ask(&[many]).unwrap_err();
+    assert!(refused.what.contains("the block GRBM"), "{refused}");
+    let unknown = ask(&[vec!["SQ_WAVE"]]).unwrap_err();
+    assert!(unknown.what.contains("near it are SQ_WAVES"), "{unknown}");
 }
 
 #[test]

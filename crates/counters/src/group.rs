@@ -96,20 +96,59 @@ pub fn first_fit(
         *events = joined(events);
         counters.push(wanted);
     }
-    for reference in references {
-        let reference = architecture.wanted(reference)?;
-        for (_, events) in &mut groups {
-            let joined: BTreeSet<Event> = events.iter().chain(&reference.events).cloned().collect();
-            if fits(architecture, &joined).is_ok() {
-                *events = joined;
-            }
-        }
-    }
     let group = |(counters, events): (Vec<Wanted>, BTreeSet<Event>)| Group {
         counters,
         events: events.into_iter().collect(),
     };
-    Ok(groups.into_iter().map(group).collect())
+    let mut groups: Vec<Group> = groups.into_iter().map(group).collect();
+    refer(architecture, &mut groups, references)?;
+    Ok(groups)
+}
+
+/// Adds each of the references to the groups that have room for it.
+fn refer(
+    architecture: &'static Architecture,
+    groups: &mut [Group],
+    references: &[&str],
+) -> Result<(), Error> {
+    for reference in references {
+        let reference = architecture.wanted(reference)?;
+        for group in &mut *groups {
+            let events = group.events.iter().chain(&reference.events);
+            let joined: BTreeSet<Event> = events.cloned().collect();
+            if fits(architecture, &joined).is_ok() {
+                group.events = joined.into_iter().collect();
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Groups that take turns: those that somebody made, where one fits into a pass, and as many as
+/// first fit finds where it does not. Where there are several, each gets those of `references` that
+/// it has room for; one the architecture does not have is left out.
+///
+/// # Errors
+/// An unknown counter, or one that does not fit into a group of its own.
+pub fn in_turns(
+    architecture: &'static Architecture,
+    groups: &[Vec<&str>],
+    references: &[&str],
+) -> Result<Vec<Group>, Error> {
+    let mut all = Vec::new();
+    for names in groups {
+        match one(architecture, names) {
+            Ok(group) => all.push(group),
+            Err(Error::TooMany { .. }) => all.extend(first_fit(architecture, names, &[])?),
+            Err(error) => return Err(error),
+        }
+    }
+    if all.len() > 1 {
+        let known = |name: &&str| architecture.counter(name).is_some();
+        let references: Vec<&str> = references.iter().copied().filter(known).collect();
+        refer(architecture, &mut all, &references)?;
+    }
+    Ok(all)
 }
 
 #[cfg(test)]
@@ -190,6 +229,38 @@ mod tests {
                 groups.len()
             );
         }
+    }
+
+    #[test]
+    fn groups_that_do_not_fit_are_split_and_others_stay() {
+        let names =
+            |group: &Group| -> Vec<&str> { group.counters.iter().map(|c| c.name).collect() };
+        let references = ["GRBM_COUNT", "NOT_THERE"];
+        // One group that fits stays as it is.
+        let one = in_turns(gfx942(), &[vec!["SQ_WAVES", "TCC_HIT"]], &references).unwrap();
+        assert_eq!(one.len(), 1);
+        assert!(one[0].events.iter().all(|e| e.name != "GRBM_COUNT"));
+        let mine = vec!["SQ_WAVES", "TCC_HIT"];
+        let grbm = vec!["GRBM_CP_BUSY", "GRBM_SPI_BUSY", "GRBM_TA_BUSY"];
+        let groups = in_turns(gfx942(), &[mine.clone(), grbm], &references).unwrap();
+        let counters: Vec<Vec<&str>> = groups.iter().map(names).collect();
+        assert_eq!(
+            counters,
+            [
+                mine,
+                vec!["GRBM_CP_BUSY", "GRBM_SPI_BUSY"],
+                vec!["GRBM_TA_BUSY"]
+            ]
+        );
+        let referred: Vec<bool> = groups
+            .iter()
+            .map(|group| group.events.iter().any(|e| e.name == "GRBM_COUNT"))
+            .collect();
+        assert_eq!(referred, [true, false, true]);
+        assert!(matches!(
+            in_turns(gfx942(), &[vec!["SQ_WAVE"]], &references),
+            Err(Error::Unknown { .. })
+        ));
     }
 
     #[test]

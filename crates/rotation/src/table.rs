@@ -193,6 +193,20 @@ impl Rotation {
         Some(known.unwrap_or(&self.unknown).turn(groups, seed))
     }
 
+    /// There was no window after all for what [`Rotation::next_group`] has just chosen: it costs
+    /// nothing. (Its turn is gone.)
+    #[inline]
+    pub fn untaken(&self) {
+        let cost = self.cost.load(Relaxed);
+        // The cost may have been renewed since it was taken.
+        for (word, less) in [(&self.windows, 1), (&self.charged, cost)] {
+            let fewer = |count: u64| Some(count.saturating_sub(less));
+            // The function always gives a value.
+            let _ = word.fetch_update(Relaxed, Relaxed, fewer);
+        }
+        self.budget.correct(cost, 0);
+    }
+
     /// A dispatch of this class was seen on the queue: at the doorbell, with or without a window.
     #[inline]
     pub fn saw(&self, queue: u32, class: ClassKey) {
@@ -408,6 +422,24 @@ mod tests {
         let (windows, charged, refused) = rotation.counts();
         assert_eq!((windows, charged), (chosen, chosen * 10_000));
         assert_eq!(windows + refused, 1_000_000);
+    }
+
+    #[test]
+    fn what_is_not_taken_is_not_paid_for() {
+        let rotation = Rotation::new();
+        let start = 10_000_000_000;
+        rotation.begin(4, 2.0, 3, start);
+        for _ in 0..10_000 {
+            assert!(rotation.next_group(1, start).is_some());
+            rotation.untaken();
+        }
+        assert_eq!(rotation.counts(), (0, 0, 0));
+        // It became dearer in between.
+        rotation.renew_cost(10);
+        assert!(rotation.next_group(1, start).is_some());
+        rotation.renew_cost(1000);
+        rotation.untaken();
+        assert_eq!(rotation.counts(), (0, 0, 0));
     }
 
     #[test]

@@ -73,37 +73,38 @@ pub(crate) fn prepare(
     let mut helper =
         Helper::start(&program, &libraries).map_err(|error| midair_aqlprofile::failure(&error))?;
     let mut plan = CounterPlan::default();
-    let mut made: Vec<(Gpu, Vec<String>, Prepared)> = Vec::new();
+    let mut made: Vec<Made<'_>> = Vec::new();
     for (number, agent) in (0..).zip(&gpus) {
         let Some(gpu) = midair_aqlprofile::gpu(agent) else {
             continue;
         };
-        let mut prepared: Vec<Prepared> = Vec::new();
-        for group in &groups {
-            let names: Vec<String> = group
-                .iter()
-                .filter(|counter| counter.device.is_none_or(|device| device == number))
-                .map(|counter| counter.name.clone())
-                .collect();
-            if names.is_empty() {
-                continue;
-            }
-            // GPUs of one kind in one place have the same packets.
-            let known = made
-                .iter()
-                .find(|(of, counters, _)| *of == gpu && *counters == names);
-            if let Some((.., known)) = known {
-                prepared.push(known.clone());
-                continue;
-            }
-            let counters: Vec<&str> = names.iter().map(String::as_str).collect();
-            let new = midair_aqlprofile::prepare(&mut helper, &gpu, &added, &counters)?;
-            made.push((gpu.clone(), names, new.clone()));
-            prepared.push(new);
+        let here: Vec<Vec<&str>> = groups
+            .iter()
+            .map(|group| {
+                let here = group
+                    .iter()
+                    .filter(|counter| counter.device.is_none_or(|device| device == number));
+                here.map(|counter| counter.name.as_str()).collect()
+            })
+            .filter(|names: &Vec<&str>| !names.is_empty())
+            .collect();
+        if here.is_empty() {
+            continue;
         }
-        if !prepared.is_empty() {
-            plan.agents.insert(agent.node_id, prepared);
-        }
+        // GPUs of one kind in one place have the same packets.
+        let known = made
+            .iter()
+            .find(|made| made.gpu == gpu && made.names == here);
+        let prepared = match known {
+            Some(known) => known.prepared.clone(),
+            None => midair_aqlprofile::prepare_groups(&mut helper, &gpu, &added, &here)?,
+        };
+        made.push(Made {
+            gpu,
+            names: here,
+            prepared: prepared.clone(),
+        });
+        plan.agents.insert(agent.node_id, prepared);
     }
     let max_overhead = match settings.text(MAX_OVERHEAD) {
         None => DEFAULT_OVERHEAD,
@@ -140,6 +141,13 @@ pub(crate) fn prepare(
         plan,
         file: (file, bytes.len() as u64),
     }))
+}
+
+/// Groups of a kind of GPU: what was asked for, and what became of it.
+struct Made<'a> {
+    gpu: Gpu,
+    names: Vec<Vec<&'a str>>,
+    prepared: Vec<Prepared>,
 }
 
 /// The plan as the target reads it.

@@ -121,6 +121,7 @@ pub(crate) unsafe fn reserve(
     let ready = windows.pool(agent, group)?;
     let Some(number) = ready.take() else {
         windows.none_ready.fetch_add(1, Relaxed);
+        rotation.untaken();
         return None;
     };
     let number = number as u16;
@@ -132,6 +133,7 @@ pub(crate) unsafe fn reserve(
     if old != written {
         // Another producer was faster. Nobody else holds this number, so there is room for it.
         let _ = ready.put(u64::from(number));
+        rotation.untaken();
         return None;
     }
     let launch = Launch {

@@ -1,0 +1,46 @@
+//! Groups of counters that take turns.
+
+use crate::helper::Helper;
+use crate::prepare::{planned, prepare};
+use midair_counters::wire::Gpu;
+use midair_counters::{Accumulate, Architecture, Definitions, Prepared, group, plan};
+use midair_failure::Failure;
+
+/// What is counted in every group that has room for it, where there are several: windows of
+/// different groups are compared by them. A window that another profiler has disturbed shows in the
+/// second.
+pub const REFERENCES: [&str; 3] = ["GRBM_GUI_ACTIVE", "GRBM_COUNT", "SQ_WAVES"];
+
+/// Prepares any number of counters: groups as the user made them, and those that do not fit into one
+/// pass in as few as first fit finds. Reference counters are among a group's events, and not among
+/// its counters.
+///
+/// # Errors
+/// As [`prepare`]; too many counters only where one alone does not fit.
+pub fn prepare_groups(
+    helper: &mut Helper,
+    gpu: &Gpu,
+    added: &Definitions,
+    groups: &[Vec<&str>],
+) -> Result<Vec<Prepared>, Failure> {
+    let architecture = Architecture::find(&gpu.name)
+        .ok_or_else(|| plan::Error::Gpu(gpu.name.clone()))
+        .and_then(|architecture| architecture.with(added));
+    let groups = architecture
+        .and_then(|architecture| group::in_turns(architecture, groups, &REFERENCES))
+        .map_err(|error| planned(&error))?;
+    let mut all = Vec::new();
+    for group in groups {
+        let own: Vec<&str> = group.counters.iter().map(|counter| counter.name).collect();
+        let is_there = |reference: &&str| {
+            let mut events = group.events.iter();
+            events.any(|e| e.name == *reference && e.accumulate == Accumulate::None)
+        };
+        let references = REFERENCES.into_iter().filter(is_there);
+        let names: Vec<&str> = own.iter().copied().chain(references).collect();
+        let mut prepared = prepare(helper, gpu, added, &names)?;
+        prepared.group.counters.retain(|c| own.contains(&c.name));
+        all.push(prepared);
+    }
+    Ok(all)
+}
