@@ -3,6 +3,7 @@
 use crate::helper::{Error, Helper};
 use midair_agents::{Agent, AgentType};
 use midair_counters::group;
+use midair_counters::template::Slot;
 use midair_counters::wire::{Gpu, Question, RawEvent};
 use midair_counters::{Architecture, Definitions, Prepared, plan};
 use midair_failure::{Failure, Kind};
@@ -36,23 +37,50 @@ pub fn prepare(
         .ok_or_else(|| planned(&plan::Error::Gpu(gpu.name.clone())))?;
     let architecture = architecture.with(added).map_err(|error| planned(&error))?;
     let group = group::one(architecture, counters).map_err(|error| planned(&error))?;
-    let raw = |event: &plan::Event| RawEvent {
-        block: event.block.to_owned(),
-        event: event.event,
-        flags: event.accumulate as u32,
-    };
+    let (events, which) = distinct(&group.events);
     let question = Question {
         gpu: gpu.clone(),
-        events: group.events.iter().map(raw).collect(),
+        events,
     };
-    let template = helper
+    let mut template = helper
         .template(&question)
         .map_err(|error| failure(&error))?;
+    template.slots = for_each_name(&template.slots, &which);
     Ok(Prepared {
         architecture,
         group,
         template,
     })
+}
+
+/// The events in the library's terms, each once, and which of them each of a group's events is: an
+/// event may have two names (gfx950: `TCP_UTCL1_STALL_LFIFO_NO_RES` and `_NOT_RES`).
+fn distinct(events: &[plan::Event]) -> (Vec<RawEvent>, Vec<u32>) {
+    let mut all: Vec<RawEvent> = Vec::new();
+    let mut which = Vec::new();
+    for event in events {
+        let raw = RawEvent {
+            block: event.block.to_owned(),
+            event: event.event,
+            flags: event.accumulate as u32,
+        };
+        let known = all.iter().position(|known| *known == raw);
+        which.push(known.unwrap_or(all.len()) as u32);
+        if known.is_none() {
+            all.push(raw);
+        }
+    }
+    (all, which)
+}
+
+/// The slots with the group's events in place of the library's: one for each name of an event.
+fn for_each_name(slots: &[Slot], which: &[u32]) -> Vec<Slot> {
+    let mut all = Vec::new();
+    for slot in slots {
+        let names = (0..).zip(which).filter(|(_, raw)| **raw == slot.event);
+        all.extend(names.map(|(event, _)| Slot { event, ..*slot }));
+    }
+    all
 }
 
 /// What is wrong with what was asked for.
@@ -84,5 +112,32 @@ pub fn failure(error: &Error) -> Failure {
             failure.hint("the process was not touched; another ROCm or fewer counters may do")
         }
         Error::Odd(_) => failure,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_with_two_names_is_counted_once_and_told_for_both() {
+        let gfx950 = Architecture::find("gfx950").unwrap();
+        let names = [
+            "TCC_READ",
+            "TCP_UTCL1_STALL_LFIFO_NO_RES",
+            "TCP_UTCL1_STALL_LFIFO_NOT_RES",
+        ];
+        let group = group::one(gfx950, &names).unwrap();
+        let (raw, which) = distinct(&group.events);
+        assert_eq!((raw.len(), &which[..]), (2, &[0, 1, 1][..]));
+        let slot = |word, event| Slot {
+            word,
+            event,
+            position: midair_counters::Position::default(),
+        };
+        assert_eq!(
+            for_each_name(&[slot(0, 0), slot(1, 1)], &which),
+            [slot(0, 0), slot(1, 1), slot(1, 2)]
+        );
     }
 }
