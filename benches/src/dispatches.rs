@@ -5,11 +5,14 @@
 //! is taken to cost as much as one over the bus does.
 
 use crate::report::Table;
-use crate::session::{attach, settings};
+use crate::session::{attach, attach_with_tool, settings};
 use midair_tests::Result;
 use midair_tests::caller::Caller;
 use midair_tests::lab::{Lab, LabCommand};
 use midair_tests::modellog::{Event, ModelLog};
+use midair_tests::stage::stage;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 
 /// Turns.
 const ROUNDS: usize = 15;
@@ -78,6 +81,88 @@ fn reads_per_launch(lab: &Lab) -> Result<[f64; 2]> {
     Ok([per_launch(first, bare), per_launch(bare, with)])
 }
 
+/// Launches at a time while windows of counters are measured: as many as there are windows ready.
+const BATCH: u32 = 16;
+/// How often in a turn.
+const BATCHES: u32 = 50;
+
+/// CPU time of a launch, a few at a time.
+fn ns_in_batches(caller: &mut Caller) -> Result<f64> {
+    let mut all = 0.0;
+    for _ in 0..BATCHES {
+        caller.send(&format!("launches {BATCH}"))?;
+        let line = caller.expect("took ")?;
+        caller.expect("launches")?;
+        let ns: f64 = line.rsplit(' ').next().unwrap_or_default().parse()?;
+        all += ns;
+    }
+    Ok(all / f64::from(BATCHES * BATCH))
+}
+
+/// The stage's tool with a helper beside it that runs in the lab, where AMD's packet library is.
+fn tool_for_counters(lab: &Lab) -> Result<PathBuf> {
+    let ours = stage()?.join("lib/rocprofiler-sdk");
+    let helper = lab.install(&ours.join("midair-aqlprofile"))?;
+    let tool = lab.scratch().join("librocprofiler-sdk-tool.so.1");
+    std::fs::copy(ours.join("librocprofiler-sdk-tool.so.1"), &tool)?;
+    let script = lab.scratch().join("midair-aqlprofile");
+    let text = format!(
+        "#!/bin/sh\nexec chroot {} {helper} \"$@\"\n",
+        lab.root().display()
+    );
+    std::fs::write(&script, text)?;
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755))?;
+    Ok(tool)
+}
+
+/// Kernels with a window of counters around each, beside kernels that are traced.
+fn counted(lab: &Lab, table: &mut Table) -> Result<()> {
+    let tool = tool_for_counters(lab)?;
+    let mut caller = start(lab, "counted")?;
+    let mut columns: [Vec<f64>; 2] = Default::default();
+    let mut windows = 0;
+    for turn in 0..=ROUNDS {
+        let traced = traced(&mut caller, ns_in_batches)?;
+        let mut settings = settings(&["ROCPROF_KERNEL_TRACE"]);
+        settings.set("ROCPROF_COUNTERS", "pmc: SQ_WAVES GRBM_COUNT");
+        settings.set("MIDAIR_MAX_OVERHEAD", "100");
+        let mut session = attach_with_tool(caller.pid(), settings, tool.clone())?;
+        // The queue has to be known before it gets windows.
+        ns_in_batches(&mut caller)?;
+        let before = commands(&caller.model_log()?);
+        let with = ns_in_batches(&mut caller)?;
+        windows += (commands(&caller.model_log()?) - before) / 2;
+        session.poll().map_err(|failure| failure.to_string())?;
+        drop(session.detach().map_err(|failure| failure.to_string())?);
+        if turn > 0 {
+            columns[0].push(traced);
+            columns[1].push(with);
+        }
+    }
+    caller.quit()?;
+    let [bare, with] = columns;
+    let share = windows as f64 / (f64::from(BATCH * BATCHES) * (ROUNDS + 1) as f64);
+    let cost: Vec<f64> = bare
+        .iter()
+        .zip(&with)
+        .map(|(bare, with)| (with - bare) / share)
+        .collect();
+    table.per_call("kernel launch, few at a time: traced", &bare, "");
+    table.per_call("kernel launch, few at a time: counted", &with, "");
+    table.plain("  share of launches that had a window", &[share], "");
+    table.per_call("  a window of counters", &cost, "< 500");
+    Ok(())
+}
+
+/// Packets with commands that the model has carried out.
+fn commands(log: &ModelLog) -> usize {
+    let is_commands = |event: &Event| matches!(event, Event::Pm4(_));
+    log.records
+        .iter()
+        .filter(|record| is_commands(&record.event))
+        .count()
+}
+
 /// On AMD's HIP.
 pub fn run(table: &mut Table) -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -116,5 +201,5 @@ pub fn run(table: &mut Table) -> Result<()> {
         &ratio([bare_reads, traced_reads]),
         "<= 1.5",
     );
-    Ok(())
+    counted(&lab, table)
 }

@@ -8,6 +8,7 @@ use midair_settings::Settings;
 use midair_tests::Result;
 use midair_tests::lab::Lab;
 use midair_tests::stage::stage;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// Attaches of one process after the first.
@@ -27,10 +28,13 @@ pub fn settings(names: &[&str]) -> Settings {
 /// Attaches with the libraries of the stage.
 pub fn attach(pid: i32, settings: Settings) -> Result<Session> {
     let lib = stage()?.join("lib");
-    let install = Install::at(
-        lib.join("librocprofiler-sdk.so.1"),
-        lib.join("rocprofiler-sdk/librocprofiler-sdk-tool.so.1"),
-    );
+    let tool = lib.join("rocprofiler-sdk/librocprofiler-sdk-tool.so.1");
+    attach_with_tool(pid, settings, tool)
+}
+
+/// Attaches with the SDK of the stage, and with this tool, beside which the helper for counters is.
+pub fn attach_with_tool(pid: i32, settings: Settings, tool: PathBuf) -> Result<Session> {
+    let install = Install::at(stage()?.join("lib/librocprofiler-sdk.so.1"), tool);
     let request = Request::new(Pid::try_from(pid)?, settings);
     let session = Session::attach_with(&request, &install, &Options::default());
     Ok(session.map_err(|failure| failure.to_string())?)
