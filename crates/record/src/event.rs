@@ -443,7 +443,10 @@ pub struct QueueCounts {
 pub struct CounterWindow {
     /// Common header.
     pub header: Header,
-    /// When the packet that starts the counters ended, on the device (0: not known).
+    /// When the packet that starts the counters began, on the device (0: not known). It resets them,
+    /// whoever they count for.
+    pub begin: u64,
+    /// When it ended (0: not known).
     pub start: u64,
     /// When the packet that reads them began, on the device (0: not known).
     pub end: u64,

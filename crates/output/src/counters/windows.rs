@@ -219,6 +219,30 @@ impl Window {
         (start != 0 && start <= end).then_some((start, end))
     }
 
+    /// While it was open, dispatches are counted in it: until the counters were read.
+    fn open(&self) -> Option<(u64, u64)> {
+        let (start, end) = self.times()?;
+        Some((start, end.max(self.head.read_end)))
+    }
+
+    /// From when to when it used the device's counters: another window loses what it has counted, or
+    /// counts what this one has selected.
+    fn uses(&self) -> Option<(u64, u64)> {
+        let head = &self.head;
+        let begin = if head.begin == 0 {
+            head.start
+        } else {
+            head.begin
+        };
+        let end = if head.read_end == 0 {
+            // It was begun, and nobody knows when it ended.
+            u64::MAX
+        } else {
+            head.read_end
+        };
+        (begin != 0).then_some((begin, end.max(begin)))
+    }
+
     /// Why it has no values, whatever ran beside it.
     fn void(&self) -> Option<Verdict> {
         let known = WindowResult::ALL.into_iter();
@@ -249,6 +273,8 @@ struct Agent {
     /// Which windows.
     windows: Vec<usize>,
     overlaps: Overlaps,
+    /// By other windows.
+    used: Overlaps,
     untimed: Untimed,
 }
 
@@ -263,29 +289,46 @@ struct Judge {
 
 impl Judge {
     fn new(windows: &Windows, index: &Index, lost: bool) -> Judge {
-        let mut of_node: HashMap<u32, (Vec<usize>, Vec<(u64, u64)>)> = HashMap::new();
+        type Intervals = (Vec<usize>, Vec<(u64, u64)>, Vec<(u64, u64)>);
+        let mut of_node: HashMap<u32, Intervals> = HashMap::new();
         let (mut by_dispatch, mut twice) = (HashMap::new(), Vec::new());
         for (at, window) in windows.all.iter().enumerate() {
-            if let (None, Some(times)) = (window.void(), window.times()) {
-                let (numbers, intervals) = of_node.entry(window.head.node).or_default();
+            if let (None, Some(open), Some(uses)) = (window.void(), window.open(), window.uses()) {
+                let (numbers, intervals, used) = of_node.entry(window.head.node).or_default();
                 numbers.push(at);
-                intervals.push(times);
+                intervals.push(open);
+                used.push(uses);
                 if by_dispatch.insert(window.head.dispatch_id, at).is_some() {
                     twice.push(at);
                 }
             }
         }
-        let agent = |(node, (windows, intervals)): (u32, (Vec<usize>, Vec<(u64, u64)>))| {
+        let agent = |(node, (windows, intervals, used)): (u32, Intervals)| {
             let overlaps = Overlaps::new(&intervals);
+            let used = Overlaps::new(&used);
             let untimed = Untimed::default();
             let agent = Agent {
                 windows,
                 overlaps,
+                used,
                 untimed,
             };
             (node, agent)
         };
         let mut agents: HashMap<u32, Agent> = of_node.into_iter().map(agent).collect();
+        for window in &windows.all {
+            let Some(agent) = agents.get_mut(&window.head.node) else {
+                continue;
+            };
+            match window.uses() {
+                Some(uses) => agent.used.add(uses),
+                // It was read, at a time that nobody knows.
+                None if window.head.result == WindowResult::BadTimes as u32 => {
+                    agent.untimed.add(0, window.head.queue_id);
+                }
+                None => {}
+            }
+        }
         // Packets that nobody saw may have been dispatches, at any time.
         for counts in index.queue_counts.iter().filter(|counts| counts.lost > 0) {
             let queue = index.queues.get(&counts.queue_id);
@@ -327,11 +370,12 @@ impl Judge {
             }
         }
         for agent in self.agents.into_values() {
-            for (at, count) in agent.windows.iter().zip(agent.overlaps.counts()) {
+            let counts = agent.overlaps.counts().into_iter().zip(agent.used.counts());
+            for (at, (count, used)) in agent.windows.iter().zip(counts) {
                 let Some(window) = windows.all.get_mut(*at) else {
                     continue;
                 };
-                let Some(times) = window.times() else {
+                let Some(open) = window.open() else {
                     continue;
                 };
                 let Some(kernel) = window.kernel else {
@@ -339,13 +383,13 @@ impl Judge {
                     continue;
                 };
                 let timed = untimed(kernel.header.flags, kernel.untimed).is_none();
-                let own = timed && overlaps(times, (kernel.start, kernel.end));
+                let own = timed && overlaps(open, (kernel.start, kernel.end));
                 let beside = agent.untimed.beside(window.head.queue_id);
                 window.verdict = if !records.is_chosen(&kernel) {
                     Verdict::NotChosen
-                } else if count > u64::from(own) {
+                } else if count > u64::from(own) || used > 1 {
                     Verdict::Shared
-                } else if self.lost || beside.is_some_and(|since| since < times.1) {
+                } else if self.lost || beside.is_some_and(|since| since < open.1) {
                     Verdict::NotKnown
                 } else {
                     Verdict::Alone

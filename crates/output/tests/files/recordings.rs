@@ -86,7 +86,14 @@ fn trace((name, pid, lossy): (&str, u32, bool)) -> Trace {
     while at < bytes.len() {
         let size = usize::from(u16::from_le_bytes([bytes[at], bytes[at + 1]]));
         bytes[at + 2] = kind_of(bytes[at + 2]);
-        assert_eq!(records.append(&bytes[at..at + size]).unwrap(), 1);
+        let mut record = bytes[at..at + size].to_vec();
+        if record[2] == kind::QUEUE_COUNTS {
+            // They had no packets of ours yet.
+            record.extend([0; 8]);
+            let size = u16::try_from(record.len()).unwrap();
+            record[..2].copy_from_slice(&size.to_le_bytes());
+        }
+        assert_eq!(records.append(&record).unwrap(), 1);
         at += size;
     }
     let mut agents = machine();

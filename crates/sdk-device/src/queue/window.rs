@@ -14,7 +14,7 @@ pub(crate) const AGENTS: usize = 16;
 /// Groups of all agents at most.
 pub(crate) const POOLS: usize = 256;
 /// Windows of one group at most; a power of two.
-pub(crate) const OF_A_GROUP: usize = 16;
+pub(crate) const OF_A_GROUP: usize = 32;
 /// [`super::flight::Launch::window`] of a packet of ours.
 pub(crate) const OURS: u16 = u16::MAX;
 /// [`Window::dispatch`] where the packet in the window was no dispatch.

@@ -327,6 +327,7 @@ impl Keeper {
                 kind: kind::COUNTER_COLLECTION,
                 ..Header::default()
             },
+            begin,
             start,
             end,
             read_end,
