@@ -4,6 +4,8 @@
 //   round N                N launches, and waits for them: "round N"
 //   module                 loads the kernels anew: "module"
 //   queue                  makes another stream and uses that from now on: "queue"
+//   roctx LIBRARY          loads a ROCTx library: "roctx"
+//   pause, resume          its calls of these names: the command
 //   quit
 #include "hip_kit.h"
 #include <dlfcn.h>
@@ -17,6 +19,7 @@ int main(int argc, char **argv) {
   work_t work = new_work();
   command_t *command = NULL;
   say("ready");
+  int (*pause_profiler)(uint64_t) = NULL, (*resume_profiler)(uint64_t) = NULL;
   char line[512];
   unsigned number;
   while (hear(line, sizeof line) && strcmp(line, "quit")) {
@@ -43,6 +46,16 @@ int main(int argc, char **argv) {
       HIP(hipModuleUnload(kernels.module));
       kernels = load_kernels(argv[1]);
       say("module");
+    } else if (!strncmp(line, "roctx ", 6)) {
+      void *roctx = dlopen(line + 6, RTLD_NOW);
+      if (!roctx) fail("%s", dlerror());
+      *(void **)&pause_profiler = dlsym(roctx, "roctxProfilerPause");
+      *(void **)&resume_profiler = dlsym(roctx, "roctxProfilerResume");
+      if (!pause_profiler || !resume_profiler) fail("it can neither pause nor resume");
+      say("roctx");
+    } else if (!strcmp(line, "pause") || !strcmp(line, "resume")) {
+      if (!pause_profiler || (*line == 'p' ? pause_profiler : resume_profiler)(0)) fail("%s", line);
+      say("%s", line);
     } else if (!strcmp(line, "queue")) {
       HIP(hipStreamDestroy(work.stream));
       HIP(hipStreamCreate(&work.stream));

@@ -38,6 +38,7 @@ mod packages;
 mod profiler;
 mod raw_queues;
 mod refusals;
+mod regions;
 mod rocattach_table;
 mod rocpd;
 mod samples;

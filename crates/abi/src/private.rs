@@ -4,7 +4,7 @@
 use std::ffi::{c_char, c_int};
 
 /// Changes with every change of [`SdkTable`].
-pub const SDK_TABLE_VERSION: u32 = 2;
+pub const SDK_TABLE_VERSION: u32 = 3;
 /// Name of the function of a tool that takes the table: [`ToolBind`].
 pub const TOOL_BIND: &str = "midair_tool_bind";
 /// 0: bound; anything else: the tool cannot work with this table and must not be configured.
@@ -59,4 +59,17 @@ pub struct SdkTable {
     /// stays mapped until `tool_detach` or `finalize`, and for ever when its outcome then says that
     /// memory is kept.
     pub give_spool: unsafe extern "C" fn(*mut u8, usize) -> c_int,
+    /// Says how the records that go to the spool take `roctxProfilerPause` and
+    /// `roctxProfilerResume` from now on: bits of [`pauses`]. Before the contexts are started.
+    pub set_pauses: unsafe extern "C" fn(u32),
+}
+
+/// Bits for [`SdkTable::set_pauses`]; none: the calls change nothing.
+pub mod pauses {
+    /// They are honoured.
+    pub const HONOURED: u32 = 1;
+    /// The recording begins paused.
+    pub const SELECTED: u32 = 2;
+    /// Nested pairs are counted.
+    pub const COUNTED: u32 = 4;
 }

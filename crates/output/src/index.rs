@@ -557,6 +557,7 @@ impl Index {
         for counts in &self.queue_counts {
             let moved = counts.last_index.wrapping_sub(counts.first_index);
             let seen = u128::from(counts.dispatches)
+                + u128::from(counts.paused)
                 + u128::from(counts.other_packets)
                 + u128::from(counts.ours)
                 + u128::from(counts.lost);

@@ -47,6 +47,8 @@ pub mod flag {
     pub const ORPHAN: u8 = 4;
     /// The correlation id is the record's own: no traced call launched it.
     pub const NO_CALLER: u8 = 8;
+    /// It began while the program had paused the recording. Such a record reaches no attacher.
+    pub const PAUSED: u8 = 16;
 }
 
 /// Why a dispatch is untimed ([`Kernel::untimed`]).
@@ -405,7 +407,7 @@ pub struct Queue {
 }
 
 /// What happened to the packets of a queue. The counts are complete when
-/// `last_index - first_index == dispatches + other_packets + ours + lost` and `dispatches == timed + sum(untimed)`.
+/// `last_index - first_index == dispatches + paused + other_packets + ours + lost` and `dispatches == timed + sum(untimed)`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct QueueCounts {
@@ -431,6 +433,8 @@ pub struct QueueCounts {
     pub lost: u64,
     /// Packets of ours ([`CounterWindow`]).
     pub ours: u64,
+    /// Dispatches that were launched while the program had paused the recording: they have no records.
+    pub paused: u64,
 }
 
 /// A window of hardware counters: what they counted from the end of one packet of ours to the

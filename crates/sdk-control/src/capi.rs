@@ -10,6 +10,7 @@ use midair_sdk_api::intercept;
 use midair_sdk_api::registration::{self, discover};
 use midair_sdk_api::status::Status;
 use midair_sdk_api::{context, notes, setting};
+use midair_sdk_hot::pause;
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 c_api! {
@@ -134,6 +135,7 @@ pub fn table() -> &'static SdkTable {
         note,
         session_kind,
         give_spool,
+        set_pauses,
     };
     &TABLE
 }
@@ -153,6 +155,10 @@ unsafe extern "C" fn get_setting(name: *const c_char) -> *const c_char {
         let name = unsafe { CStr::from_ptr(name) };
         setting::get(name)
     })
+}
+
+unsafe extern "C" fn set_pauses(bits: u32) {
+    edge((), || pause::begin(pause::Mode::of_word(bits)));
 }
 
 unsafe extern "C" fn session_kind() -> c_int {

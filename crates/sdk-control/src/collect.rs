@@ -17,6 +17,7 @@ use crate::install::Need;
 use crate::runtimes;
 use crate::state::STATE;
 use crate::tables;
+use midair_abi::tables::TableId;
 use midair_domain::{KindSet, sets};
 use midair_record::event::{kind, note};
 use midair_record::spool::{Area, ChunkWriter, Reader, ReaderOptions, outcome};
@@ -30,7 +31,9 @@ use midair_sdk_device::symbols;
 use midair_sdk_hot::callbacks;
 use midair_sdk_hot::clock::now;
 use midair_sdk_hot::markers::{self, legacy};
+use midair_sdk_hot::pause;
 use midair_sdk_hot::probe;
+use midair_sdk_hot::wrappers::TABLES;
 use relay::relay;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
@@ -61,6 +64,8 @@ impl Collection {
     /// `goes_on`: it serves tools of the session before it, too, so ids that they know are not used again.
     pub fn begin(&mut self, spool: Option<Area>, goes_on: bool) {
         self.spool = spool;
+        // Until the tool that writes to the spool says otherwise.
+        pause::begin(pause::Mode::default());
         if !goes_on {
             self.next_correlation = 1;
             state::number_from_one();
@@ -153,6 +158,7 @@ impl Collection {
         }
         symbols::begin();
         markers::begin();
+        pause::set_shared(wanted.delivers());
         let (route, area) = if wanted.delivers() {
             let options = ReaderOptions {
                 size: PRIVATE_SPOOL,
@@ -542,6 +548,9 @@ impl Collection {
         probe::stop();
         self.next_correlation = probe::next_correlation().max(1);
         let outside = probe::quiesce(QUIESCE_LIMIT);
+        if let Some(why) = why_never_selected(&running, self.roctx_tap.is_some()) {
+            running.sink.put(kind::NOTE, &note(why));
+        }
         if let Some(tap) = self.roctx_tap.take() {
             tap.remove();
         }
@@ -552,7 +561,8 @@ impl Collection {
             probe::close_session(running.generation, running.need.recorded);
         }
         notes::open(false);
-        for text in markers::notes().into_iter().chain(notes::take()) {
+        let own = pause::notes().into_iter().chain(markers::notes());
+        for text in own.chain(notes::take()) {
             running.sink.put(kind::NOTE, &note(&text));
         }
         if running.hsa_ready {
@@ -630,6 +640,23 @@ impl Collection {
     }
 }
 
+/// Why no region can have been selected, where nothing else is recorded.
+fn why_never_selected(running: &Running, has_old_library: bool) -> Option<&'static str> {
+    let is_control = |live: &tables::Live| {
+        TABLES
+            .get(live.index())
+            .is_some_and(|table| table.id == TableId::RoctxControl)
+    };
+    if !pause::is_selected() || running.live.iter().any(is_control) {
+        return None;
+    }
+    Some(if has_old_library {
+        "no region can be selected: the program uses the old libroctx64.so.4, which has no roctxProfilerResume"
+    } else {
+        "no region can be selected: no library with roctxProfilerResume was found in the program"
+    })
+}
+
 fn need_of(wanted: &Wanted) -> Need {
     let mut kinds = wanted.kinds();
     if kinds.intersects(markers::KINDS) && !markers::prepare() {
@@ -650,6 +677,7 @@ fn need_of(wanted: &Wanted) -> Need {
         recorded,
         called: KindSet::EMPTY,
         work,
+        pauses: pause::is_honoured(),
     }
 }
 

@@ -18,6 +18,8 @@ pub struct Need {
     pub called: KindSet,
     /// Kinds of the device's work and of memory.
     pub work: KindSet,
+    /// The program's calls that pause and resume are followed.
+    pub pauses: bool,
 }
 
 impl Need {
@@ -31,7 +33,9 @@ impl Need {
         } else {
             self.recorded | self.called
         };
-        (calls | self.work).with_if(kind::MARKER_CORE_API, ranges)
+        (calls | self.work)
+            .with_if(kind::MARKER_CORE_API, ranges)
+            .with_if(kind::MARKER_CONTROL_API, self.pauses)
     }
 
     /// Whether the runtime has to be open for what is wanted.

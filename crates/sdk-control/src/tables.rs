@@ -101,6 +101,8 @@ impl Found {
 
 /// How many functions of a library must agree on its table.
 const WITNESSES: usize = 3;
+/// The most that is in front of a table in its library's object, in bytes.
+const MOST_SHIFT: usize = 512;
 /// How many are decoded at most.
 const DECODED: usize = 12;
 
@@ -221,21 +223,24 @@ fn look(maps: &Maps, module: &elf::Module<'_>, index: usize, table: &Table) -> L
                 table: None,
                 offset,
                 ..
-            }) if offset as usize == slot.offset => not_yet += 1,
+            }) if shift(table, offset, slot.offset).is_some() => not_yet += 1,
             Ok(decode::Stub {
-                table: Some(base),
+                table: Some(object),
                 offset,
                 ..
-            }) if offset as usize == slot.offset => match &mut agreed {
-                None => agreed = Some((base, 1)),
-                Some((known, votes)) if *known == base => *votes += 1,
-                Some((known, _)) => {
-                    trouble = Some(format!(
-                        "{} names a table at {base:#x}, others at {known:#x}",
-                        slot.name
-                    ))
+            }) if let Some(shift) = shift(table, offset, slot.offset) => {
+                let base = object.wrapping_add(shift);
+                match &mut agreed {
+                    None => agreed = Some((base, 1)),
+                    Some((known, votes)) if *known == base => *votes += 1,
+                    Some((known, _)) => {
+                        trouble = Some(format!(
+                            "{} names a table at {base:#x}, others at {known:#x}",
+                            slot.name
+                        ))
+                    }
                 }
-            },
+            }
             Ok(stub) => {
                 trouble = Some(format!(
                     "{} jumps through offset {}, not {}",
@@ -260,6 +265,14 @@ fn look(maps: &Maps, module: &elf::Module<'_>, index: usize, table: &Table) -> L
         _ if decoded < WITNESSES => Look::Absent,
         _ => Look::Refused("its functions are not the stubs that we know".to_owned()),
     }
+}
+
+/// Bytes from the start of the object that a stub jumps through to its table: AMD's ROCTx library
+/// keeps its tables in one object (source: `docs/sources.md#nvtx`). `None` where that cannot be.
+fn shift(table: &Table, offset: u32, of_slot: usize) -> Option<u64> {
+    let shift = (offset as usize).checked_sub(of_slot)?;
+    let is_part = matches!(table.id, TableId::RoctxControl | TableId::RoctxName);
+    (shift == 0 || is_part && shift <= MOST_SHIFT).then_some(shift as u64)
 }
 
 fn check(maps: &Maps, index: usize, table: &Table, base: usize, home: usize) -> Look {

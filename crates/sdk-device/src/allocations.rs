@@ -138,6 +138,8 @@ const _: () = {
 struct Begun {
     generation: u64,
     start: u64,
+    /// Bits of [`midair_record::event::flag`].
+    flags: u8,
     /// Tools were told that it begins.
     told: Option<Told>,
 }
@@ -145,11 +147,13 @@ struct Begun {
 fn begin(operation: u32, pool: Option<u64>, address: u64, bytes: u64) -> Option<Begun> {
     let mut busy = Busy::enter()?;
     if !busy.accepts() || !busy.wants(kind::MEMORY_ALLOCATION) {
+        busy.is_left_out(kind::MEMORY_ALLOCATION);
         return None;
     }
     let mut begun = Begun {
         generation: busy.generation(),
         start: now(),
+        flags: busy.flags_now(),
         told: None,
     };
     if busy.tells(kind::MEMORY_ALLOCATION) {
@@ -230,7 +234,7 @@ fn end(begun: Option<Begun>, done: impl FnOnce() -> Done) {
         header: Header {
             size: size_of::<Allocation>() as u16,
             kind: kind::MEMORY_ALLOCATION,
-            flags: 0,
+            flags: begun.flags,
             operation: done.operation,
         },
         start: begun.start,

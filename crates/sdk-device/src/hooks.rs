@@ -28,20 +28,20 @@ use std::ffi::c_void;
 use std::sync::atomic::Ordering::Release;
 
 fn launch(busy: &mut Busy) -> Launch {
-    let tid = busy.tid();
+    let (tid, flags) = (busy.tid(), busy.flags_now());
     match busy.innermost() {
         Some((correlation, stream)) => Launch {
             correlation,
             stream,
             tid,
-            flags: 0,
+            flags,
             window: 0,
         },
         None => Launch {
             correlation: busy.fresh_correlation(),
             stream: 0,
             tid,
-            flags: flag::NO_CALLER,
+            flags: flags | flag::NO_CALLER,
             window: 0,
         },
     }
@@ -376,6 +376,7 @@ fn copy_begins(facts: impl FnOnce(&mut Busy) -> copies::Facts) -> Option<copies:
         busy = Busy::enter()?;
     }
     if !busy.accepts() || !busy.wants(kind::MEMORY_COPY) {
+        busy.is_left_out(kind::MEMORY_COPY);
         // The signal's last copy may still be waiting to be read.
         settle(facts.signal);
         return None;

@@ -171,9 +171,10 @@ fn begins(event: Event, operation: u32) {
         return;
     };
     if !busy.accepts() || !busy.wants(kind::SCRATCH_MEMORY) {
+        busy.is_left_out(kind::SCRATCH_MEMORY);
         return;
     }
-    let start = now();
+    let (start, flags) = (now(), busy.flags_now());
     let mut told = None;
     if busy.tells(kind::SCRATCH_MEMORY) {
         let (queue_id, node) = queue_of(&mut busy, event.queue, operation == 1);
@@ -205,6 +206,7 @@ fn begins(event: Event, operation: u32) {
             let change = Change {
                 generation: busy.generation(),
                 start,
+                flags,
                 told,
             };
             entry.with(|entry| *entry = change);
@@ -226,6 +228,7 @@ fn ends(event: Event, operation: u32) {
     let Change {
         generation,
         start,
+        flags,
         told,
     } = entry.with(|change| *change);
     entry.free();
@@ -255,7 +258,7 @@ fn ends(event: Event, operation: u32) {
         header: Header {
             size: size_of::<Scratch>() as u16,
             kind: kind::SCRATCH_MEMORY,
-            flags: 0,
+            flags,
             operation,
         },
         start,

@@ -254,6 +254,7 @@ fn wrapper(
     signature: &Signature,
 ) -> Result<(), Box<dyn Error>> {
     let name = function.name.as_str();
+    let controls = matches!(table.id, TableId::RoctxControl);
     let stream = function
         .stream
         .map_or_else(|| "0".to_owned(), |i| format!("a{i} as u64"));
@@ -295,7 +296,7 @@ fn wrapper(
          unsafe {{ original({args}) }}\n}}\n\
          #[inline(never)]\n\
          unsafe extern \"C-unwind\" fn traced_{name}({params}) -> {ret} {{\n\
-         let mut call = crate::probe::enter({kind}, {operation}, {stream});\n\
+         {pauses}let mut call = crate::probe::enter({kind}, {operation}, {stream});\n\
          if call.is_reported() {{ {enter}(call, &[{words}]); }}\n\
          // SAFETY: as in the function above, the only caller.\n\
          let original = unsafe {{ transmute::<*mut (), {ty}>(ORIGINALS[{index}].load(Relaxed)) }};\n\
@@ -303,7 +304,17 @@ fn wrapper(
          let result = unsafe {{ original({args}) }};\n\
          if call.is_reported() {{ call = {leave}&[{results}]); }}\n\
          crate::{exit}::exit(call, || [{words}], {value});\n\
-         result\n}}",
+         {resumes}result\n}}",
+        pauses = if controls {
+            format!("crate::pause::before({}, a0);\n", function.operation)
+        } else {
+            String::new()
+        },
+        resumes = if controls {
+            format!("crate::pause::after({});\n", function.operation)
+        } else {
+            String::new()
+        },
         params = signature.parameters,
         ret = signature.result,
         operation = function.operation,

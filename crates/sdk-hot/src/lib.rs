@@ -13,6 +13,7 @@ pub mod functions;
 mod lazy_memory;
 pub mod markers;
 pub mod operations;
+pub mod pause;
 pub mod probe;
 mod state;
 pub mod threads;

@@ -152,6 +152,8 @@ struct Event {
     correlation: u64,
     ancestor: u64,
     retval: u64,
+    /// Bits of [`flag`] for what begins with it.
+    flags: u8,
     /// First argument: a message's address, or a process range's id.
     first: u64,
 }
@@ -190,6 +192,7 @@ impl Event {
             len: 0,
             operation: range_operation,
             text: 0,
+            flags: self.flags,
         }
     }
 }
@@ -218,6 +221,7 @@ pub fn exit<const N: usize>(call: Call, arguments: impl FnOnce() -> [u64; N], re
         correlation: open.correlation,
         ancestor,
         retval,
+        flags: open.flags,
         first: arguments().first().copied().unwrap_or(0),
     };
     // SAFETY: the application passed the message to the call that returns now.
@@ -261,7 +265,7 @@ fn store(
         header: Header {
             size: (size_of::<Marker>() + tail.len()) as u16,
             kind: record_kind,
-            flags: 0,
+            flags: event.flags,
             operation: record_operation,
         },
         start: event.start,

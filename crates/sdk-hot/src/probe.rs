@@ -18,6 +18,7 @@ pub(crate) mod control;
 
 use crate::clock::now;
 use crate::markers;
+use crate::pause;
 use crate::state::STATE;
 use crate::threads::{self, MAX_OPEN, OpenCall, Owned, ThreadSlot};
 use crate::wrappers::hip_runtime;
@@ -103,6 +104,7 @@ pub unsafe fn start(area: Area, first_correlation: u64) -> u64 {
     control.tracked.store(KindSet::EMPTY, Relaxed);
     control.called.store(KindSet::EMPTY, Relaxed);
     control.device.store(KindSet::EMPTY, Relaxed);
+    apply_pause();
     control.accepting.store(0, Relaxed);
     control.generation.store(generation, Release);
     generation
@@ -136,6 +138,35 @@ pub fn set_kinds(tracked: KindSet, recorded: KindSet) {
         control.tracked.store(tracked | recorded, Relaxed);
         control.recorded.store(recorded, Relaxed);
         control.device.store(tracked & sets::NEEDS_RUNTIME, Relaxed);
+    }
+}
+
+/// Kinds of which nothing that begins in a pause is looked at. Not the calls that pause and resume,
+/// which are always recorded; not those of ranges, since an end has to find its beginning; not
+/// dispatches, since the packets of a queue are counted.
+const CUT: KindSet = sets::AMD.without(KindSet::of(&[
+    kind::MARKER_CONTROL_API,
+    kind::MARKER_CORE_API,
+    kind::KERNEL_DISPATCH,
+]));
+
+/// The recording was paused, or goes on: every thread's next call finds it so. Several threads may
+/// call it.
+pub(crate) fn apply_pause() {
+    let Some(control) = control() else { return };
+    loop {
+        let wanted = pause::is_recording_wanted();
+        let flags = if wanted { 0 } else { flag::PAUSED };
+        let cut = if wanted || pause::is_shared() {
+            KindSet::EMPTY
+        } else {
+            CUT
+        };
+        control.cut.store(cut, SeqCst);
+        control.pause_flag.store(u64::from(flags), SeqCst);
+        if pause::is_recording_wanted() == wanted {
+            return;
+        }
     }
 }
 
@@ -330,13 +361,31 @@ impl Busy {
     /// has wrapped stays from an earlier session.
     #[inline]
     pub fn wants(&self, kind: u8) -> bool {
-        self.control.device.load(Relaxed).contains(kind)
+        let (device, cut) = (&self.control.device, &self.control.cut);
+        device.load(Relaxed).without(cut.load(Relaxed)).contains(kind)
     }
 
     /// Whether tools are told of this kind of work, or asked about it; see [`crate::callbacks`].
     #[inline]
     pub fn tells(&self, kind: u8) -> bool {
         self.control.called.load(Relaxed).contains(kind)
+    }
+
+    /// The bits of [`flag`] for what this thread begins now.
+    #[inline]
+    pub fn flags_now(&self) -> u8 {
+        self.control.pause_flag.load(Relaxed) as u8
+    }
+
+    /// Whether this kind of work is wanted but for a pause. Then it counts as left out.
+    pub fn is_left_out(&self, kind: u8) -> bool {
+        let is_left_out = self.accepts()
+            && self.control.cut.load(Relaxed).contains(kind)
+            && self.control.device.load(Relaxed).contains(kind);
+        if is_left_out {
+            pause::left_out(kind);
+        }
+        is_left_out
     }
 
     /// A fresh correlation id.
@@ -365,8 +414,12 @@ impl Busy {
     }
 
     /// Stores a record made of a fixed part and a tail; see [`midair_record::spool::ChunkWriter::store`].
+    /// Does nothing with one that began in a pause, unless others want it.
     #[inline]
     pub fn store(&mut self, kind: u8, parts: [&[u8]; 2]) -> bool {
+        if !pause::is_written(flags_of(parts[0])) {
+            return true;
+        }
         let tid = self.tid();
         let Some(area) = area(self.control) else {
             return false;
@@ -375,6 +428,15 @@ impl Busy {
         // this thread leaves. `owned` made sure that the writer's chunk is of this session.
         unsafe { self.owned().writer.store(area, tid, kind, parts) }
     }
+}
+
+/// The flags of a record whose fixed part this is.
+#[inline]
+fn flags_of(fixed: &[u8]) -> u8 {
+    fixed
+        .get(std::mem::offset_of!(Header, flags))
+        .copied()
+        .unwrap_or(0)
 }
 
 impl Drop for Busy {
@@ -439,7 +501,8 @@ pub fn enter(kind: u8, operation: u32, stream: u64) -> Call {
     let Some(control) = control() else {
         return Call::DEAD;
     };
-    if control.generation.load(Relaxed) == 0 || !control.tracked.load(Relaxed).contains(kind) {
+    let tracked = control.tracked.load(Relaxed).without(control.cut.load(Relaxed));
+    if control.generation.load(Relaxed) == 0 || !tracked.contains(kind) {
         return Call::DEAD;
     }
     let Some(slot) = threads::current() else {
@@ -455,6 +518,10 @@ pub fn enter(kind: u8, operation: u32, stream: u64) -> Call {
     let recorded = control.recorded.load(Relaxed);
     let correlation = busy.fresh_correlation();
     let generation = busy.generation;
+    let flags = match kind {
+        kind::MARKER_CONTROL_API => 0,
+        _ => busy.flags_now(),
+    };
     let owned = busy.owned();
     let marker = 0_u8;
     let frame = (&raw const marker).addr();
@@ -482,6 +549,7 @@ pub fn enter(kind: u8, operation: u32, stream: u64) -> Call {
         frame,
         operation,
         kind,
+        flags,
     };
     owned.depth = depth + 1;
     drop(busy);
@@ -595,7 +663,7 @@ pub fn exit<const N: usize>(call: Call, arguments: impl FnOnce() -> [u64; N], re
     let arguments = arguments();
     // SAFETY: an array of u64 is N * 8 initialised bytes.
     let tail = unsafe { std::slice::from_raw_parts(arguments.as_ptr().cast::<u8>(), N * 8) };
-    let record = api_record(&open, ancestor, end, retval, busy.tid(), N as u32, 0);
+    let record = api_record(&open, ancestor, end, retval, busy.tid(), N as u32);
     busy.store(open.kind, [record.bytes(), tail]);
 }
 
@@ -606,13 +674,12 @@ fn api_record(
     retval: u64,
     tid: u32,
     nargs: u32,
-    flags: u8,
 ) -> Api {
     Api {
         header: Header {
             size: (size_of::<Api>() as u32 + nargs * 8) as u16,
             kind: open.kind,
-            flags,
+            flags: open.flags,
             operation: open.operation,
         },
         start: open.start,
@@ -647,8 +714,12 @@ pub fn close_session(generation: u64, recorded: KindSet) {
             .get(..owned.depth.min(MAX_OPEN))
             .unwrap_or_default()
         {
-            if recorded.contains(open.kind) && tid != 0 {
-                let api = api_record(open, ancestor, end, 0, tid, 0, flag::OPEN_AT_DETACH);
+            if recorded.contains(open.kind) && pause::is_written(open.flags) && tid != 0 {
+                let open = OpenCall {
+                    flags: open.flags | flag::OPEN_AT_DETACH,
+                    ..*open
+                };
+                let api = api_record(&open, ancestor, end, 0, tid, 0);
                 let marker = Marker {
                     header: Header {
                         size: size_of::<Marker>() as u16,
@@ -675,6 +746,9 @@ pub fn close_session(generation: u64, recorded: KindSet) {
         }
         owned.depth = 0;
         markers::open_thread_ranges(threads::index_of(slot), generation, |range, message| {
+            if !pause::is_written(range.flags) {
+                return;
+            }
             let record = range.record(end, flag::OPEN_AT_DETACH, message);
             // SAFETY: as above.
             unsafe {
@@ -691,6 +765,9 @@ pub fn close_session(generation: u64, recorded: KindSet) {
     }
     let mut writer = ChunkWriter::new();
     markers::open_process_ranges(generation, |range, message| {
+        if !pause::is_written(range.flags) {
+            return;
+        }
         let record = range.record(end, flag::OPEN_AT_DETACH, message);
         // SAFETY: as above; a writer of this function's.
         unsafe {

@@ -8,6 +8,7 @@ use crate::callbacks::frame::{Frame, MOST_OUT, Out};
 use crate::callbacks::open_ranges::{Anywhere, Thread};
 use crate::fork::ForkState;
 use crate::markers::open::{ProcessRanges, Stack};
+use crate::pause::Pause;
 use crate::probe::control::Control;
 use crate::threads::{self, MAX_OPEN, ThreadSlot};
 use midair_abi::tables::Function;
@@ -87,6 +88,8 @@ pub(crate) struct State {
     /// By context and thread ([`crate::external_ids`]): the value on top of its stack, 0 for an
     /// empty one. A key is never removed.
     pub external_ids: SlotTable<AtomicKey, EXTERNAL_IDS, AtomicU64>,
+    /// Pauses of the session ([`crate::pause`]).
+    pub pause: Pause,
     /// See [`crate::functions`]; made once.
     pub functions: OnceLock<Functions>,
 }
@@ -130,6 +133,7 @@ impl State {
             external_ids: SlotTable::new(
                 [const { Slot::new(AtomicKey::new(), AtomicU64::new(0), ()) }; EXTERNAL_IDS],
             ),
+            pause: Pause::new(),
             functions: OnceLock::new(),
         }
     }

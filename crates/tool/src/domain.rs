@@ -39,9 +39,8 @@ pub fn with_all() -> impl Iterator<Item = c_int> {
 }
 
 /// Settings that change how something is collected, which is not built either.
-const MODES: [&CStr; 3] = [
+const MODES: [&CStr; 2] = [
     c"ROCPROF_KERNEL_REPLAY",
-    c"ROCPROF_SELECTED_REGIONS",
     c"ROCPROF_KERNEL_RENAME",
 ];
 

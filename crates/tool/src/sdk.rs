@@ -1,6 +1,6 @@
 //! The SDK as the tool sees it: safe calls through the table that it was bound to.
 
-use midair_abi::private::{SDK_TABLE_VERSION, SdkTable};
+use midair_abi::private::{SDK_TABLE_VERSION, SdkTable, pauses};
 use std::ffi::{CStr, CString, c_int};
 use std::sync::OnceLock;
 
@@ -122,6 +122,17 @@ impl Sdk {
     pub unsafe fn give_spool(&self, base: *mut u8, len: usize) -> Result<(), SdkError> {
         // SAFETY: see above, and the caller's promise.
         checked(unsafe { (self.table.give_spool)(base, len) })
+    }
+    /// How what we record takes the program's pauses: at all, beginning in one, counting pairs.
+    pub fn set_pauses(&self, honoured: bool, selected: bool, counted: bool) {
+        let bits = [
+            (honoured, pauses::HONOURED),
+            (selected, pauses::SELECTED),
+            (counted, pauses::COUNTED),
+        ];
+        let word = bits.iter().fold(0, |word, (on, bit)| if *on { word | bit } else { word });
+        // SAFETY: see above.
+        unsafe { (self.table.set_pauses)(word) };
     }
     /// Reports a note to the user.
     pub fn note(&self, text: &str) {

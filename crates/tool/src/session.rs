@@ -73,6 +73,7 @@ pub fn attach(sdk: Sdk) -> Result<(), SdkError> {
     {
         files::begin(sdk)?;
     }
+    honour_pauses(sdk);
     let mut any = false;
     for (domain, context) in &contexts {
         if let Some(setting) = asked_for(domain) {
@@ -104,6 +105,15 @@ pub fn attach(sdk: Sdk) -> Result<(), SdkError> {
     Ok(())
 }
 
+/// The program's calls of `roctxProfilerPause` and `roctxProfilerResume` are honoured where AMD's
+/// tool does: with markers, or where only regions are to be recorded.
+fn honour_pauses(sdk: Sdk) {
+    let markers = is_on(sdk, c"ROCPROF_MARKER_API_TRACE");
+    let selected = is_on(sdk, c"ROCPROF_SELECTED_REGIONS");
+    let counted = is_on(sdk, c"ROCPROF_SELECTED_REGIONS_REF_COUNT");
+    sdk.set_pauses(markers || selected || counted, selected, counted);
+}
+
 /// Stops all contexts, and writes the files if that is our task.
 pub fn detach(sdk: Sdk) {
     for (_, context) in contexts() {
@@ -111,5 +121,6 @@ pub fn detach(sdk: Sdk) {
             let _ = sdk.stop(context);
         }
     }
+    sdk.set_pauses(false, false, false);
     files::finish();
 }

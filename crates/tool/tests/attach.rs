@@ -7,6 +7,7 @@
     reason = "a test: one unsafe block with one reason"
 )]
 
+use midair_abi::private::pauses::{COUNTED, HONOURED, SELECTED};
 use midair_abi::private::{SDK_TABLE_VERSION, SdkTable};
 use midair_abi::registration::{ClientId, ConfigureAttachResult, ConfigureResult};
 use midair_tool::capi::{midair_tool_bind, rocprofiler_configure, rocprofiler_configure_attach};
@@ -21,6 +22,7 @@ struct Fake {
     running: BTreeSet<u64>,
     settings: BTreeMap<CString, CString>,
     notes: Vec<String>,
+    pauses: Vec<u32>,
     refuse_start: Option<c_int>,
 }
 static FAKE: Mutex<Option<Fake>> = Mutex::new(None);
@@ -98,6 +100,14 @@ unsafe extern "C" fn no_spool(_base: *mut u8, _len: usize) -> c_int {
     unreachable!("an attacher reads the spool")
 }
 
+unsafe extern "C" fn set_pauses(bits: u32) {
+    with(|fake| {
+        // It is said before anything is recorded.
+        assert!(bits == 0 || fake.running.is_empty());
+        fake.pauses.push(bits);
+    });
+}
+
 static TABLE: SdkTable = SdkTable {
     size: size_of::<SdkTable>(),
     version: SDK_TABLE_VERSION,
@@ -112,6 +122,7 @@ static TABLE: SdkTable = SdkTable {
     note,
     session_kind: engine,
     give_spool: no_spool,
+    set_pauses,
 };
 static OTHER_BUILD: SdkTable = SdkTable {
     version: SDK_TABLE_VERSION + 1,
@@ -224,6 +235,21 @@ fn each_attach_collects_what_its_settings_ask_for() {
         assert_eq!(on(&attach), 9);
         assert!(running().is_empty());
         with(|fake| fake.refuse_start = None);
+
+        // Pauses are honoured with markers, and where only regions are asked for.
+        for (setting, bits) in [
+            ("ROCPROF_MARKER_API_TRACE", HONOURED),
+            ("ROCPROF_SELECTED_REGIONS", HONOURED | SELECTED),
+            ("ROCPROF_SELECTED_REGIONS_REF_COUNT", HONOURED | COUNTED),
+            ("ROCPROF_HSA_CORE_API_TRACE", 0),
+        ] {
+            settings(&[("ROCPROF_KERNEL_TRACE", "1"), (setting, "1")]);
+            with(|fake| fake.pauses.clear());
+            assert_eq!(on(&attach), 0);
+            off(&attach);
+            assert_eq!(with(|fake| fake.pauses.clone()), [bits, 0], "{setting}");
+            assert!(with(|fake| fake.notes.is_empty()), "{setting}");
+        }
 
         assert_eq!(on(&attach), 0);
         result.finalize.unwrap()(result.tool_data);

@@ -1,12 +1,13 @@
 //! From a private spool to tools' buffers, and on to the attacher's spool.
 
 use crate::collection::Route;
-use midair_record::event;
+use midair_record::event::{self, Header, Plain, flag};
 use midair_record::spool::Area;
 use midair_sdk_api::buffer;
+use midair_sdk_hot::pause;
 
 /// Moves what the private spool holds on: to the tools' buffers, and to the attacher's spool what
-/// is meant for it. Returns whether there was anything.
+/// is meant for it: what began in a pause of the recording is not. Returns whether there was anything.
 pub(super) fn relay(route: &mut Route, spool: Option<Area>, tid: u32) -> bool {
     let Route::Relay { reader, onward } = route else {
         return false;
@@ -16,10 +17,14 @@ pub(super) fn relay(route: &mut Route, spool: Option<Area>, tid: u32) -> bool {
         let mut rest = bytes;
         while let (Some(spool), Ok((_, size))) = (spool, event::decode(rest)) {
             let (record, after) = rest.split_at(size);
-            let record_kind = record.get(2).copied().unwrap_or(0);
-            // SAFETY: the attacher's spool is mapped while the session lasts, and `onward` is only used with it.
-            unsafe { onward.store(spool, tid, record_kind, [record, &[]]) };
+            let header = Header::read(record).unwrap_or_default();
             rest = after;
+            if header.flags & flag::PAUSED != 0 {
+                pause::left_out(header.kind);
+                continue;
+            }
+            // SAFETY: the attacher's spool is mapped while the session lasts, and `onward` is only used with it.
+            unsafe { onward.store(spool, tid, header.kind, [record, &[]]) };
         }
         Ok::<(), ()>(())
     });

@@ -3,7 +3,9 @@
 //! Forms seen (`docs/sources.md#hsa`, `docs/sources.md#hip`): HSA `mov table(%rip),%rax; jmp
 //! *off(%rax)` (also by way of `lea; mov (%rax)`); HIP `…save arguments…; call get_table;
 //! …restore…; mov off(%rax),%rax; jmp *%rax`, where `get_table` is `movzbl guard(%rip); test; je
-//! slow; mov table(%rip),%rax; ret`. The decoder follows the straight path, tracks the one value
+//! slow; mov table(%rip),%rax; ret`. AMD's ROCTx library does the same for one object that holds all
+//! three tables, by way of a reference (`mov reference(%rip),%rax; mov (%rax),%rax`), with the getter
+//! or its fast path in each function. The decoder follows the straight path, tracks the one value
 //! that matters (is it the table's address?), and gives up on anything else.
 
 use super::maps::Maps;
@@ -45,12 +47,21 @@ pub fn stub(maps: &Maps, address: usize) -> Result<Stub, NotAStub> {
     let mut table: Option<(Register, Place)> = None;
     let mut entry: Option<(Register, Place, u32)> = None;
     let mut by: Option<usize> = None;
+    // The guard of a function-local static, where the getter's fast path is in the stub itself.
+    let mut guard: Option<u64> = None;
     for _ in 0..STUB_LIMIT {
         if !decoder.can_decode() {
             return Err(NotAStub::OtherCode);
         }
         let instruction = decoder.decode();
         match instruction.mnemonic() {
+            Mnemonic::Movzx | Mnemonic::Cmp | Mnemonic::Test
+                if table.is_none() && instruction.is_ip_rel_memory_operand() =>
+            {
+                guard = Some(instruction.ip_rel_memory_address());
+            }
+            // Not taken once the table is made.
+            Mnemonic::Je if guard.is_some() && table.is_none() => {}
             Mnemonic::Mov
                 if instruction.op0_kind() == OpKind::Register
                     && instruction.op1_kind() == OpKind::Memory =>
@@ -58,14 +69,17 @@ pub fn stub(maps: &Maps, address: usize) -> Result<Stub, NotAStub> {
                 let into = instruction.op0_register();
                 let base = instruction.memory_base();
                 if instruction.is_ip_rel_memory_operand() && into.is_gpr64() {
-                    table = Some((into, Place::Pointer(instruction.ip_rel_memory_address())));
-                } else if let Some((register, Place::Address(variable))) = table
+                    let place = Place::at(instruction.ip_rel_memory_address(), guard);
+                    table = Some((into, place.read()));
+                } else if let Some((register, place)) = table
                     && register == base
                     && instruction.memory_displacement64() == 0
                     && plain(&instruction)
+                    && place.reads < MOST_READS
                 {
-                    // `lea variable(%rip),%rax; mov (%rax),%rax`
-                    table = Some((into, Place::Pointer(variable)));
+                    // `lea variable(%rip),%rax; mov (%rax),%rax`. No entry is at offset 0: a table
+                    // begins with its size or version.
+                    table = Some((into, place.read()));
                 } else if let Some((register, place)) = table
                     && register == base
                     && plain(&instruction)
@@ -82,7 +96,7 @@ pub fn stub(maps: &Maps, address: usize) -> Result<Stub, NotAStub> {
             Mnemonic::Lea if instruction.is_ip_rel_memory_operand() => {
                 table = Some((
                     instruction.op0_register(),
-                    Place::Address(instruction.ip_rel_memory_address()),
+                    Place::at(instruction.ip_rel_memory_address(), guard),
                 ));
             }
             Mnemonic::Call if instruction.op0_kind() == OpKind::NearBranch64 => {
@@ -146,32 +160,47 @@ pub fn stub(maps: &Maps, address: usize) -> Result<Stub, NotAStub> {
     Err(NotAStub::OtherCode)
 }
 
+/// Reads by which a table's address is reached at most: of a reference, and of what that refers to.
+const MOST_READS: u8 = 2;
+
 /// Where a table's address comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
-    /// It is this address.
-    Address(u64),
-    /// It is what this variable holds.
-    Pointer(u64),
-    /// It is this address once the byte at the second one is set (a function-local static and its guard).
-    Guarded(u64, u64),
-    /// It is what the first variable holds once the byte at the second one is set.
-    GuardedPointer(u64, u64),
+struct Place {
+    /// It is this address,
+    address: u64,
+    /// or what is found there by reading so often,
+    reads: u8,
+    /// once the byte here is set (a function-local static's guard).
+    guard: Option<u64>,
 }
 
 impl Place {
-    fn resolve(self, maps: &Maps) -> Option<u64> {
-        let set = |guard: u64| {
-            let mut byte = [0];
-            maps.read(guard as usize, &mut byte) && byte != [0]
-        };
-        let held = |variable: u64| maps.read_u64(variable as usize).filter(|table| *table != 0);
-        match self {
-            Place::Address(table) => Some(table),
-            Place::Pointer(variable) => held(variable),
-            Place::Guarded(table, guard) => set(guard).then_some(table),
-            Place::GuardedPointer(variable, guard) => set(guard).then(|| held(variable)).flatten(),
+    fn at(address: u64, guard: Option<u64>) -> Place {
+        Place {
+            address,
+            reads: 0,
+            guard,
         }
+    }
+
+    /// What is found at this one.
+    fn read(self) -> Place {
+        Place {
+            reads: self.reads + 1,
+            ..self
+        }
+    }
+
+    fn resolve(self, maps: &Maps) -> Option<u64> {
+        if let Some(guard) = self.guard {
+            let mut byte = [0];
+            if !maps.read(guard as usize, &mut byte) || byte == [0] {
+                return None;
+            }
+        }
+        (0..self.reads).try_fold(self.address, |at, _| {
+            maps.read_u64(at as usize).filter(|table| *table != 0)
+        })
     }
 }
 
@@ -179,7 +208,7 @@ impl Place {
 fn getter(maps: &Maps, address: usize) -> Result<Place, NotAStub> {
     let code = code_at(maps, address, 64)?;
     let mut decoder = Decoder::with_ip(64, &code, address as u64, DecoderOptions::NONE);
-    let mut place = None;
+    let mut place: Option<Place> = None;
     let mut guard = None;
     for _ in 0..GETTER_LIMIT {
         if !decoder.can_decode() {
@@ -195,20 +224,28 @@ fn getter(maps: &Maps, address: usize) -> Result<Place, NotAStub> {
                 guard = Some(instruction.ip_rel_memory_address());
             }
             Mnemonic::Mov if rip_relative && instruction.op0_register() == Register::RAX => {
-                place = Some(Place::Pointer(instruction.ip_rel_memory_address()));
+                place = Some(Place::at(instruction.ip_rel_memory_address(), None).read());
             }
             Mnemonic::Lea if rip_relative && instruction.op0_register() == Register::RAX => {
-                place = Some(Place::Address(instruction.ip_rel_memory_address()));
+                place = Some(Place::at(instruction.ip_rel_memory_address(), None));
+            }
+            Mnemonic::Mov
+                if instruction.op0_register() == Register::RAX
+                    && instruction.op1_kind() == OpKind::Memory =>
+            {
+                // `mov reference(%rip),%rax; mov (%rax),%rax`, or something else altogether.
+                place = place.filter(|place| {
+                    instruction.memory_base() == Register::RAX
+                        && instruction.memory_displacement64() == 0
+                        && plain(&instruction)
+                        && place.reads < MOST_READS
+                });
+                place = place.map(Place::read);
             }
             Mnemonic::Ret => {
-                return match (place, guard) {
-                    (Some(Place::Address(table)), Some(guard)) => Ok(Place::Guarded(table, guard)),
-                    (Some(Place::Pointer(variable)), Some(guard)) => {
-                        Ok(Place::GuardedPointer(variable, guard))
-                    }
-                    (Some(place), _) => Ok(place),
-                    (None, _) => Err(NotAStub::OtherCode),
-                };
+                return place
+                    .map(|place| Place { guard, ..place })
+                    .ok_or(NotAStub::OtherCode);
             }
             _ => match instruction.flow_control() {
                 FlowControl::Next | FlowControl::ConditionalBranch => {}

@@ -348,14 +348,15 @@ impl Harvester {
             reserved: 0,
             first_index: inner.first,
             last_index: inner.next,
-            dispatches: inner.dispatches - inner.overflown,
+            dispatches: inner.dispatches,
             other_packets: inner.others,
             ours: inner.ours,
             timed: queue.timed.load(Relaxed),
             untimed: std::array::from_fn(|i| {
                 queue.untimed.get(i).map_or(0, |count| count.load(Relaxed))
             }),
-            lost: inner.lost + inner.overflown,
+            lost: inner.lost,
+            paused: inner.paused,
         };
         sink.put(kind::QUEUE_COUNTS, record.bytes());
     }

@@ -77,15 +77,15 @@ pub struct Inner {
     pub owed_above: u64,
     /// Since when (0 = it has not).
     pub owed_since: u64,
-    /// Dispatches seen.
+    /// Dispatches seen, but for those that found no free entry in the ring of flights and for [`Inner::paused`].
     pub dispatches: u64,
-    /// Dispatches that found no free entry in the ring of flights.
-    pub overflown: u64,
+    /// Dispatches seen that were launched in a pause of the recording.
+    pub paused: u64,
     /// Other packets seen.
     pub others: u64,
     /// Packets of ours seen: those around a window of counters.
     pub ours: u64,
-    /// Packets that were consumed unseen.
+    /// Packets that were consumed unseen, and dispatches that found no free entry.
     pub lost: u64,
     /// Among the others: vendor packets that may launch kernels for all that we know.
     pub unexplained: Unexplained,

@@ -14,6 +14,7 @@ use crate::packet::{
 use crate::state::STATE;
 use midair_record::event::flag;
 use midair_sdk_hot::clock::now;
+use midair_sdk_hot::pause;
 use midair_sdk_hot::probe::Busy;
 use midair_sdk_hot::wrappers::original;
 use std::sync::atomic::Ordering::Relaxed;
@@ -189,12 +190,12 @@ fn launch_of(state: &QueueState, inner: &Inner, index: u64, busy: Option<&mut Bu
                 correlation,
                 stream,
                 tid: busy.tid(),
-                flags: before_us | flags,
+                flags: before_us | flags | busy.flags_now(),
                 window: 0,
             }
         }
         None => Launch {
-            flags: before_us | flag::NO_CALLER,
+            flags: before_us | flag::NO_CALLER | pause::flags_now(),
             ..Launch::default()
         },
     }
@@ -207,7 +208,6 @@ fn dispatch(
     index: u64,
     busy: Option<&mut Busy>,
 ) {
-    inner.dispatches += 1;
     let launch = launch_of(state, inner, index, busy);
     enqueue(
         state,
@@ -223,10 +223,15 @@ fn dispatch(
     );
 }
 
-/// Tells the subscribers of a dispatch.
+/// Counts a dispatch and tells the subscribers of it.
 fn enqueue(state: &'static QueueState, inner: &mut Inner, dispatch: &Enqueued) {
-    if Subscribers::enqueue(state, dispatch).is_full {
-        inner.overflown += 1;
+    let is_full = Subscribers::enqueue(state, dispatch).is_full;
+    if is_full {
+        inner.lost += 1;
+    } else if dispatch.launch.flags & flag::PAUSED != 0 {
+        inner.paused += 1;
+    } else {
+        inner.dispatches += 1;
     }
 }
 
@@ -263,9 +268,8 @@ fn passed_by(state: &'static QueueState, inner: &mut Locked<'_>, index: u64, ove
     } else if index < inner.size || crate::symbols::is_kernel(what.kernel_object) {
         // In its first round a ring holds nothing older; a kernel that was loaded just now may not be
         // known yet.
-        inner.dispatches += 1;
         let launch = launch.unwrap_or(Launch {
-            flags: flag::NO_CALLER,
+            flags: flag::NO_CALLER | pause::flags_now(),
             ..Launch::default()
         });
         enqueue(

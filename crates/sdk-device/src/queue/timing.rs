@@ -15,6 +15,7 @@ use crate::state::STATE;
 use crate::symbols;
 use midair_record::event::{Header, Kernel, Plain, Untimed, flag, kind};
 use midair_sdk_hot::clock::now;
+use midair_sdk_hot::pause;
 use midair_sdk_hot::wrappers::original;
 use std::collections::HashSet;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -166,6 +167,16 @@ impl KernelTiming {
 
 impl Subscriber for KernelTiming {
     fn enqueue(queue: &'static QueueState, enqueued: &Enqueued) -> Answer {
+        if !pause::is_written(enqueued.launch.flags) {
+            pause::left_out(kind::KERNEL_DISPATCH);
+            if let Some((_, own)) = enqueued.packet
+                && own.0 != 0
+            {
+                // The times of an earlier packet with this signal are about to be overwritten.
+                settle(own.0);
+            }
+            return Answer::default();
+        }
         let Some((packet, own)) = enqueued.packet else {
             // Its packet is gone: nobody can put a signal into it.
             let facts = facts_of(enqueued);
@@ -238,7 +249,9 @@ impl Subscriber for KernelTiming {
             queue.ended_below.fetch_max(facts.index, Relaxed);
         }
         let mut flags = facts.launch.flags;
+        let is_counted = flags & flag::PAUSED == 0;
         match untimed {
+            Untimed::Timed if !is_counted => {}
             Untimed::Timed => {
                 queue.timed.fetch_add(1, Relaxed);
             }
@@ -247,7 +260,7 @@ impl Subscriber for KernelTiming {
                 if why == Untimed::RunningAtDetach {
                     flags |= flag::OPEN_AT_DETACH;
                 }
-                if let Some(count) = queue.untimed.get(why as usize) {
+                if is_counted && let Some(count) = queue.untimed.get(why as usize) {
                     count.fetch_add(1, Relaxed);
                 }
             }

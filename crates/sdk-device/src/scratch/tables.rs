@@ -17,6 +17,8 @@ pub(crate) const ENTRIES: usize = 6;
 pub(crate) struct Change {
     pub generation: u64,
     pub start: u64,
+    /// Bits of [`midair_record::event::flag`].
+    pub flags: u8,
     /// Tools were told that it begins.
     pub told: Option<Told>,
 }
@@ -52,6 +54,7 @@ impl Scratches {
                     let none = Change {
                         generation: 0,
                         start: 0,
+                        flags: 0,
                         told: None,
                     };
                     Slot::new(AtomicKey::new(), (), none)

@@ -105,6 +105,7 @@ unsafe extern "C" fn legacy(domain: u32, operation: u32, data: *const LegacyData
         end: now,
         correlation: busy.fresh_correlation(),
         ancestor: 0,
+        flags: busy.flags_now(),
         retval: if operation == operation::START { id } else { 0 },
         first: if operation == operation::STOP {
             id

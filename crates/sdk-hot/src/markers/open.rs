@@ -34,6 +34,8 @@ pub struct Range {
     pub operation: u32,
     /// Where its message begins in the thread's text.
     pub text: u32,
+    /// Bits of [`midair_record::event::flag`] from its beginning.
+    pub flags: u8,
 }
 
 impl Range {
@@ -43,7 +45,7 @@ impl Range {
             header: Header {
                 size: (size_of::<Marker>() + message.len()) as u16,
                 kind: kind::MARKER_CORE_RANGE_API,
-                flags,
+                flags: flags | self.flags,
                 operation: self.operation,
             },
             start: self.start,

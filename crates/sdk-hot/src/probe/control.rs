@@ -22,13 +22,18 @@ pub(crate) struct Control {
     pub called: AtomicKindSet,
     /// Kinds of the device's work and memory that hooks trace, until the very end of the session.
     pub device: AtomicKindSet,
+    /// While the program has paused the recording and nobody else wants records: the kinds of which
+    /// nothing that begins is looked at. Otherwise none.
+    pub cut: AtomicKindSet,
+    /// While it has: [`midair_record::event::flag::PAUSED`], for what begins. Otherwise 0.
+    pub pause_flag: AtomicU64,
     /// The spool of the session. Written only while no thread can be inside (generation 0, every
     /// thread seen outside).
     pub area: UnsafeCell<Option<Area>>,
     /// 1 once this process has made or replaced our state; a forked child finds 0.
     pub ours: AtomicU64,
     /// Keeps the counter, which every call writes, out of the cache line that every call reads.
-    pub apart: [u64; 20],
+    pub apart: [u64; 18],
     /// The next correlation id.
     pub next_correlation: AtomicU64,
 }

@@ -24,6 +24,8 @@ pub struct OpenCall {
     pub operation: u32,
     /// Record kind.
     pub kind: u8,
+    /// Bits of [`midair_record::event::flag`] for its record.
+    pub flags: u8,
 }
 
 /// What only the owning thread uses.

@@ -50,15 +50,18 @@ pub(super) const OPTIONS: &[Opt] = &[
         Sets::Switch("ROCPROF_SELECTED_REGIONS"),
         "Record only between roctxProfilerResume and roctxProfilerPause",
     )
-    .later(),
+    .more(
+        "The recording begins paused. The program's calls hold for all its threads. They are \
+         honoured with --marker-trace, too, which begins recording at once.",
+    ),
     Opt::new(
         "selected-regions-ref-count",
         Filter,
         Shape::Boolean,
         Sets::Switch("ROCPROF_SELECTED_REGIONS_REF_COUNT"),
-        "As --selected-regions, counting nested pairs",
+        "Count nested pairs of the two calls: only the outermost have an effect",
     )
-    .later(),
+    .more("The program's first call is not counted if it is a pause. Alone, without --selected-regions, the recording begins at once."),
     Opt::new(
         "profile-mpi-ranks",
         Filter,
