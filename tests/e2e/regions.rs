@@ -177,7 +177,14 @@ fn only_the_selected_regions_are_recorded() -> Result<()> {
     let attacher = program.attach(&words)?;
     program.tell(&["outside 2", "resume", "inside 3", "pause", "outside 4"])?;
     // Nested pairs end with the first pause.
-    program.tell(&["resume", "resume", "inside 1", "pause", "outside 1", "pause"])?;
+    program.tell(&[
+        "resume",
+        "resume",
+        "inside 1",
+        "pause",
+        "outside 1",
+        "pause",
+    ])?;
     let traced = attacher.detach()?.code(0)?;
     check_rounds(&traced, 4, tid)?;
     assert!(traced.markers()?.is_empty(), "markers were not asked for");
@@ -223,14 +230,25 @@ fn nested_pairs_are_counted_and_each_attach_counts_anew() -> Result<()> {
     // Inner pairs change nothing.
     let attacher = program.attach(&words)?;
     program.tell(&["outside 1", "pause", "outside 1", "resume", "inside 1"])?;
-    program.tell(&["resume", "inside 1", "pause", "inside 1", "pause", "outside 1"])?;
+    program.tell(&[
+        "resume",
+        "inside 1",
+        "pause",
+        "inside 1",
+        "pause",
+        "outside 1",
+    ])?;
     assert_eq!(kernels(&attacher.detach()?.code(0)?)?, [3, 0]);
     // Regions of several threads at once overlap: every launch is in one, and then none is open.
     let attacher = program.attach(&words)?;
     program.tell(&["pause", "parallel 8 40", "outside 2"])?;
     let traced = attacher.detach()?.code(0)?;
     assert_eq!(kernels(&traced)?, [320, 0]);
-    assert!(said(&traced).contains(": 2 dispatches"), "{}", said(&traced));
+    assert!(
+        said(&traced).contains(": 2 dispatches"),
+        "{}",
+        said(&traced)
+    );
     program.quit()
 }
 
@@ -243,13 +261,30 @@ fn what_crosses_the_edge_of_a_pause_belongs_to_where_it_began() -> Result<()> {
     let tid = program.tid()?;
     let words = ["--marker-trace", "--hsa-core-trace", "--kernel-trace"];
     let attacher = program.attach(&words)?;
-    program.tell(&["push begun before", "start apart before", "pause", "pop", "stop"])?;
-    program.tell(&["push begun in it", "start apart in it", "resume", "pop", "stop"])?;
+    program.tell(&[
+        "push begun before",
+        "start apart before",
+        "pause",
+        "pop",
+        "stop",
+    ])?;
+    program.tell(&[
+        "push begun in it",
+        "start apart in it",
+        "resume",
+        "pop",
+        "stop",
+    ])?;
     program.tell(&["push after", "pop"])?;
     // A call in which the pause begins is recorded, what it calls then is not; and the other way round.
     program.tell(&["into", "outside 1", "out", "inside 1"])?;
     // The detach comes in a pause, with a range from before it and one from within.
-    program.tell(&["push left open", "pause", "push left open in it", "outside 1"])?;
+    program.tell(&[
+        "push left open",
+        "pause",
+        "push left open in it",
+        "outside 1",
+    ])?;
     let traced = attacher.detach()?.code(0)?;
     let markers = by_function(&traced.markers()?);
     for name in [
@@ -264,7 +299,11 @@ fn what_crosses_the_edge_of_a_pause_belongs_to_where_it_began() -> Result<()> {
     }
     // Six of them, and two functions that pause and resume.
     assert_eq!(markers.len(), 8, "{markers:?}");
-    assert!(!said(&traced).contains("had begun before"), "{}", said(&traced));
+    assert!(
+        !said(&traced).contains("had begun before"),
+        "{}",
+        said(&traced)
+    );
     let calls = traced.calls()?;
     let counts = by_function(calls.iter().filter(|call| call.tid == tid));
     for name in ["hsa_iterate_agents", "hsa_agent_get_info"] {
@@ -294,7 +333,16 @@ fn a_program_that_is_started_pauses_its_profiler() -> Result<()> {
         let dir = format!("{at}/regions{round}");
         let rocprofv3 = format!("{at}/bin/rocprofv3");
         let words = [
-            &rocprofv3, mode, "--kernel-trace", "-f", "csv", "-o", "t", "-d", &dir, "--",
+            &rocprofv3,
+            mode,
+            "--kernel-trace",
+            "-f",
+            "csv",
+            "-o",
+            "t",
+            "-d",
+            &dir,
+            "--",
         ];
         let mut target = lab
             .run(&program)
@@ -362,7 +410,12 @@ fn what_was_left_out_is_in_the_file() -> Result<()> {
         return Ok(());
     };
     let mut program = Program::start(&lab)?;
-    let words = ["--marker-trace", "--kernel-trace", "--output-format", "json"];
+    let words = [
+        "--marker-trace",
+        "--kernel-trace",
+        "--output-format",
+        "json",
+    ];
     let attacher = program.attach(&words)?;
     program.tell(&["inside 1", "pause", "outside 6", "resume"])?;
     let traced = attacher.detach()?.code(0)?;
@@ -370,7 +423,10 @@ fn what_was_left_out_is_in_the_file() -> Result<()> {
     let text = whole.to_string();
     assert!(text.contains(": 6 dispatches that began then are left out"));
     assert!(
-        traced.exit.to_string().contains("6 dispatches that began then"),
+        traced
+            .exit
+            .to_string()
+            .contains("6 dispatches that began then"),
         "{}",
         traced.exit
     );

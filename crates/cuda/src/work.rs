@@ -164,6 +164,12 @@ impl Worker {
         let settings =
             Settings::decode(&area.settings()).map_err(|error| format!("the settings: {error}"))?;
         let choice = Choice::of(&settings);
+        let selects = [
+            "ROCPROF_SELECTED_REGIONS",
+            "ROCPROF_SELECTED_REGIONS_REF_COUNT",
+        ]
+        .iter()
+        .any(|setting| settings.is_on(setting));
         let driver =
             Driver::open().ok_or_else(|| "the process has no libcuda.so.1 any more".to_owned())?;
         let process = Process::own(midair_secure::has_more_rights());
@@ -187,6 +193,11 @@ impl Worker {
             cupti,
             driver,
         };
+        if selects {
+            self.notes.push(
+                "regions cannot be selected in a CUDA process: everything is recorded".to_owned(),
+            );
+        }
         exit::set_serving(true);
         if plan.driver.devices().is_empty() {
             self.stage = Stage::Waiting(Box::new(plan));

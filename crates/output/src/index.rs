@@ -544,6 +544,13 @@ impl Index {
                 .any(|symbol| symbol.name.starts_with(ROCCLR_KERNEL))
     }
 
+    /// Dispatches that were launched while the program had paused the recording.
+    pub fn paused(&self) -> u64 {
+        self.queue_counts
+            .iter()
+            .fold(0, |sum, counts| sum.saturating_add(counts.paused))
+    }
+
     /// Packets of queues that were not observed. How many of them were dispatches is not known.
     pub fn unseen(&self) -> u64 {
         self.queue_counts

@@ -62,6 +62,9 @@ pub struct Written {
 const NOTHING: &str =
     "nothing was recorded: the process made no call and launched no kernel that was asked for";
 
+/// The same where only regions were to be recorded.
+const NOT_SELECTED: &str = "nothing was recorded: between roctxProfilerResume and roctxProfilerPause the process made no call and launched no kernel that was asked for";
+
 /// What a session recorded.
 #[derive(Debug)]
 pub struct Finished {
@@ -183,6 +186,7 @@ impl Finished {
         Ready {
             trace,
             plan,
+            selects: self.settings.is_on("ROCPROF_SELECTED_REGIONS"),
             system_backend: self.settings.text("ROCPROF_PERFETTO_BACKEND") == Some("system"),
             killed,
             full,
@@ -198,6 +202,8 @@ pub(crate) struct Ready {
     pub(crate) trace: Trace,
     pub(crate) plan: Plan,
     system_backend: bool,
+    /// Only selected regions were recorded.
+    selects: bool,
     killed: Option<End>,
     full: Option<String>,
     truncated: Option<&'static str>,
@@ -304,8 +310,15 @@ impl Ready {
             })
         });
         warnings.extend(unbalanced);
+        if index.paused() > 0 {
+            warnings.push(format!(
+                "{} dispatches were launched while the program had paused the recording (roctxProfilerPause): they are left out",
+                index.paused()
+            ));
+        }
         if index.is_idle() {
-            warnings.push(NOTHING.to_owned());
+            let nothing = if self.selects { NOT_SELECTED } else { NOTHING };
+            warnings.push(nothing.to_owned());
         }
         (warnings, incomplete)
     }

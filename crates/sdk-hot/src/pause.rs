@@ -158,7 +158,10 @@ impl Pause {
             paused: mode.honoured && mode.selected,
             ..Moment::default()
         };
-        for count in [&self.pauses, &self.total].into_iter().chain(&self.left_out) {
+        for count in [&self.pauses, &self.total]
+            .into_iter()
+            .chain(&self.left_out)
+        {
             count.store(0, Relaxed);
         }
         self.named_thread.store(false, Relaxed);

@@ -362,7 +362,10 @@ impl Busy {
     #[inline]
     pub fn wants(&self, kind: u8) -> bool {
         let (device, cut) = (&self.control.device, &self.control.cut);
-        device.load(Relaxed).without(cut.load(Relaxed)).contains(kind)
+        device
+            .load(Relaxed)
+            .without(cut.load(Relaxed))
+            .contains(kind)
     }
 
     /// Whether tools are told of this kind of work, or asked about it; see [`crate::callbacks`].
@@ -501,7 +504,10 @@ pub fn enter(kind: u8, operation: u32, stream: u64) -> Call {
     let Some(control) = control() else {
         return Call::DEAD;
     };
-    let tracked = control.tracked.load(Relaxed).without(control.cut.load(Relaxed));
+    let tracked = control
+        .tracked
+        .load(Relaxed)
+        .without(control.cut.load(Relaxed));
     if control.generation.load(Relaxed) == 0 || !tracked.contains(kind) {
         return Call::DEAD;
     }
@@ -667,14 +673,7 @@ pub fn exit<const N: usize>(call: Call, arguments: impl FnOnce() -> [u64; N], re
     busy.store(open.kind, [record.bytes(), tail]);
 }
 
-fn api_record(
-    open: &OpenCall,
-    ancestor: u64,
-    end: u64,
-    retval: u64,
-    tid: u32,
-    nargs: u32,
-) -> Api {
+fn api_record(open: &OpenCall, ancestor: u64, end: u64, retval: u64, tid: u32, nargs: u32) -> Api {
     Api {
         header: Header {
             size: (size_of::<Api>() as u32 + nargs * 8) as u16,

@@ -39,10 +39,7 @@ pub fn with_all() -> impl Iterator<Item = c_int> {
 }
 
 /// Settings that change how something is collected, which is not built either.
-const MODES: [&CStr; 2] = [
-    c"ROCPROF_KERNEL_REPLAY",
-    c"ROCPROF_KERNEL_RENAME",
-];
+const MODES: [&CStr; 2] = [c"ROCPROF_KERNEL_REPLAY", c"ROCPROF_KERNEL_RENAME"];
 
 /// Settings that ask for something that is not collected yet, each once. The command line refuses
 /// them by name; whoever sets them in the environment gets a note.

@@ -130,7 +130,9 @@ impl Sdk {
             (selected, pauses::SELECTED),
             (counted, pauses::COUNTED),
         ];
-        let word = bits.iter().fold(0, |word, (on, bit)| if *on { word | bit } else { word });
+        let word = bits
+            .iter()
+            .fold(0, |word, (on, bit)| if *on { word | bit } else { word });
         // SAFETY: see above.
         unsafe { (self.table.set_pauses)(word) };
     }

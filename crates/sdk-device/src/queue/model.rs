@@ -12,6 +12,7 @@ use crate::sink::Sink;
 use midair_domain::KindSet;
 use midair_record::event::{Header, Kernel, Plain, QueueCounts, kind};
 use midair_record::spool::{ChunkWriter, Reader, ReaderOptions};
+use midair_sdk_hot::pause;
 use midair_sdk_hot::probe::{self, Busy};
 use midair_sdk_hot::wrappers::TABLES;
 use std::ffi::c_void;
@@ -391,6 +392,8 @@ impl Session {
         RUNG.lock().unwrap_or_else(PoisonError::into_inner).clear();
         state::clear();
         state::number_from_one();
+        pause::begin(pause::Mode::default());
+        pause::set_shared(false);
         assert!(probe::prepare() && state::provide());
         let reader = Reader::create(&ReaderOptions {
             size: 1 << 20,

@@ -4,6 +4,7 @@ use super::model::{DISPATCH, ORDERED_DISPATCH, Session, UserSignal};
 use super::scan::Ring;
 use super::settle::settle;
 use midair_record::event::Untimed;
+use midair_sdk_hot::pause::{self, Mode};
 use std::time::{Duration, Instant};
 
 /// A producer that reserved packet 0 does not come back. The application waits for packet 1.
@@ -100,6 +101,46 @@ fn a_doorbell_that_went_by_is_looked_at_by_the_next_one() {
     assert_eq!(session.kernels(), all);
     let counts = session.finish();
     assert_eq!((counts.dispatches, counts.timed, counts.lost), (3, 3, 0));
+}
+
+/// What is rung in a pause is a term of the counts. Its packet stays as it is, unless others want
+/// to know of it.
+#[test]
+fn dispatches_in_a_pause_are_counted_and_have_no_records() {
+    let paused = |selected| {
+        pause::begin(Mode {
+            honoured: true,
+            selected,
+            counted: false,
+        });
+    };
+    for shared in [false, true] {
+        let mut session = Session::begin();
+        pause::set_shared(shared);
+        let queue = session.queue();
+        queue.reserve(3);
+        for index in 0..3 {
+            queue.write(index, DISPATCH, 0);
+        }
+        queue.ring(0);
+        paused(true);
+        queue.ring(1);
+        paused(false);
+        queue.ring(2);
+        assert_eq!(queue.signal(1).0 != 0, shared);
+        for index in [0, 1, 2] {
+            if queue.signal(index).0 != 0 {
+                queue.signal(index).fire(10, 20 + index);
+            }
+        }
+        session.pass();
+        let written: Vec<u64> = session.kernels().iter().map(|kernel| kernel.0).collect();
+        let expected: &[u64] = if shared { &[0, 1, 2] } else { &[0, 2] };
+        assert_eq!(written, expected);
+        let counts = session.finish();
+        assert_eq!((counts.dispatches, counts.timed), (2, 2));
+        assert_eq!((counts.paused, counts.lost, counts.other_packets), (1, 0, 0));
+    }
 }
 
 /// Dispatches may end in another order than they began.
