@@ -426,7 +426,7 @@ fn what_was_left_out_is_in_the_file() -> Result<()> {
         traced
             .exit
             .to_string()
-            .contains("6 dispatches that began then"),
+            .contains("6 dispatches were launched while the program had paused"),
         "{}",
         traced.exit
     );

@@ -64,8 +64,6 @@ impl Collection {
     /// `goes_on`: it serves tools of the session before it, too, so ids that they know are not used again.
     pub fn begin(&mut self, spool: Option<Area>, goes_on: bool) {
         self.spool = spool;
-        // Until the tool that writes to the spool says otherwise.
-        pause::begin(pause::Mode::default());
         if !goes_on {
             self.next_correlation = 1;
             state::number_from_one();
@@ -561,8 +559,7 @@ impl Collection {
             probe::close_session(running.generation, running.need.recorded);
         }
         notes::open(false);
-        let own = pause::notes().into_iter().chain(markers::notes());
-        for text in own.chain(notes::take()) {
+        for text in markers::notes().into_iter().chain(notes::take()) {
             running.sink.put(kind::NOTE, &note(&text));
         }
         if running.hsa_ready {
@@ -612,6 +609,11 @@ impl Collection {
         }
         if STATE.went_on_unhooked.load(SeqCst) > 0 {
             self.outcome |= outcome::HOOKED_LATE;
+        }
+        // What began in a pause is counted on its way, where it has one.
+        relay(&mut running.route, self.spool, changes::worker());
+        for text in pause::notes() {
+            running.sink.put(kind::NOTE, &note(&text));
         }
         // SAFETY: the spool (or the private one, still in `running`) is mapped, and only the worker uses this writer.
         unsafe { running.sink.writer.seal() };

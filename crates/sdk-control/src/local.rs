@@ -34,6 +34,7 @@ use midair_record::spool::{Area, outcome};
 use midair_sdk_api::status::Status;
 use midair_sdk_api::{changes, context, registration, setting};
 use midair_sdk_hot::clock::now;
+use midair_sdk_hot::pause;
 use midair_settings::Settings;
 pub use phase::Kind;
 use phase::{Command, Phase};
@@ -619,6 +620,8 @@ fn wait_for_the_loader() {
 }
 
 fn set_up(kind: Kind) -> Result<(), Status> {
+    // Until a tool that writes to the spool says otherwise.
+    pause::begin(pause::Mode::default());
     // All domains begin at the same time, as in a session of the engine's.
     if kind == Kind::Attached || registration::has_started() {
         registration::attach()?;

@@ -11,6 +11,7 @@ use midair_record::offer::Offer;
 use midair_record::spool::{Area, outcome};
 use midair_sdk_api::{changes, notes, registration, setting};
 use midair_sdk_device::queue::windows;
+use midair_sdk_hot::pause;
 use midair_settings::{MAX_BYTES, STRICT_REATTACH, Settings, TOOLS_BY_NAME};
 use std::collections::HashMap;
 use std::ffi::{CStr, c_void};
@@ -121,6 +122,8 @@ impl Work for Worker {
         windows::set_plan(plan);
         let goes_on = registration::runs_by_itself();
         collect::with(|collection| collection.begin(Some(area), goes_on));
+        // Until a tool that writes to the spool says otherwise.
+        pause::begin(pause::Mode::default());
         // Tools start their contexts one by one; the collection begins once, with all of them, so
         // that every domain of the trace begins at the same moment.
         self.attach_tools(&offer, tools, &named)?;

@@ -56,8 +56,13 @@ pub(crate) unsafe fn reserve_one(queue: *mut c_void, original: impl FnOnce() -> 
     let Some(mut busy) = Busy::enter() else {
         return original();
     };
-    // SAFETY: the caller's promise.
-    match unsafe { windows::reserve(&mut busy, queue, launch) } {
+    let window = if busy.flags_now() & flag::PAUSED != 0 {
+        None
+    } else {
+        // SAFETY: the caller's promise.
+        unsafe { windows::reserve(&mut busy, queue, launch) }
+    };
+    match window {
         Some(index) => index,
         None => {
             let old = original();

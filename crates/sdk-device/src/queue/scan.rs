@@ -214,13 +214,22 @@ fn dispatch(
         inner,
         &Enqueued {
             index,
-            dispatch_id: next_dispatch(),
+            dispatch_id: number_of(launch),
             launch,
             dispatch: what,
             after_all: image.is_after_all(),
             packet: Some((packet, image.completion())),
         },
     );
+}
+
+/// The number of a dispatch in this session; 0 for one that is not recorded.
+fn number_of(launch: Launch) -> u64 {
+    if pause::is_written(launch.flags) {
+        next_dispatch()
+    } else {
+        0
+    }
 }
 
 /// Counts a dispatch and tells the subscribers of it.
@@ -277,7 +286,7 @@ fn passed_by(state: &'static QueueState, inner: &mut Locked<'_>, index: u64, ove
             inner,
             &Enqueued {
                 index,
-                dispatch_id: next_dispatch(),
+                dispatch_id: number_of(launch),
                 launch,
                 dispatch: what,
                 after_all: false,

@@ -139,7 +139,10 @@ fn dispatches_in_a_pause_are_counted_and_have_no_records() {
         assert_eq!(written, expected);
         let counts = session.finish();
         assert_eq!((counts.dispatches, counts.timed), (2, 2));
-        assert_eq!((counts.paused, counts.lost, counts.other_packets), (1, 0, 0));
+        assert_eq!(
+            (counts.paused, counts.lost, counts.other_packets),
+            (1, 0, 0)
+        );
     }
 }
 
