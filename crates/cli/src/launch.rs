@@ -41,12 +41,20 @@ pub struct Launch<'a> {
 /// Becomes the program. Returns only when that fails, with the exit code.
 ///
 /// # Errors
-/// [`Kind::Usage`] without a program, [`Kind::Installation`] when our libraries are not there.
+/// [`Kind::Usage`] without a program, [`Kind::NotBuilt`] where counters are asked for,
+/// [`Kind::Installation`] when our libraries are not there.
 pub fn run(launch: &Launch<'_>, report: &Report) -> Result<u8, Failure> {
     let Some((program, arguments)) = launch.words.split_first() else {
         return Err(Failure::new(Kind::Usage, "no program to start")
             .hint("name it behind --, with its arguments"));
     };
+    if launch.settings.asks_for_counters() {
+        return Err(Failure::new(
+            Kind::NotBuilt,
+            "counters are counted in running processes; in a program that is started they are not built yet",
+        )
+        .hint("start it, and attach: rocprofv3 --pmc ... --pid PID waits until it has a runtime"));
+    }
     let install = Install::find()?;
     if let Some(why) = unprofilable(program) {
         report.warning(&why);
@@ -229,6 +237,18 @@ mod tests {
         if let Some(loader) = loader {
             assert!(is_static(&loader));
         }
+    }
+
+    #[test]
+    fn a_program_is_not_started_for_counters_that_would_not_come() {
+        let launch = Launch {
+            words: &["true".into()],
+            settings: &Settings::from_iter([("ROCPROF_COUNTERS", "pmc: SQ_WAVES")]),
+            preload: &[],
+            suppress_markers: false,
+        };
+        let refused = run(&launch, &Report::new("rocprofv3")).expect_err("refused");
+        assert_eq!(refused.kind, Kind::NotBuilt);
     }
 
     #[test]
