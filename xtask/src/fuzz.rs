@@ -101,6 +101,9 @@ fn fuzz(wanted: &Wanted, ledger: &mut Ledger, commit: &str) -> Outcome<Vec<Strin
         let mut at = 0;
         while let Some(fuzzer) = running.get_mut(at) {
             if !fuzzer.has_ended()? {
+                if left.is_zero() {
+                    fuzzer.interrupt()?;
+                }
                 at += 1;
                 continue;
             }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::run::{At, Outcome, root};
+use crate::run::{At, Outcome, root, run};
 
 use super::{TARGET, place};
 
@@ -13,6 +13,8 @@ use super::{TARGET, place};
 const LONGEST: usize = 65_536;
 /// Seconds after which an input counts as one without an end. The machine may be busy with all else.
 const ENDLESS: &str = "300";
+/// How libFuzzer exits after SIGINT (its `-interrupted_exitcode`).
+const INTERRUPTED: i32 = 72;
 /// The kernel's unit of time in `/proc/PID/stat`, the same on each x86-64 (`USER_HZ`).
 const TICKS: u64 = 100;
 
@@ -115,6 +117,7 @@ pub struct Fuzzer {
     child: Child,
     began: Instant,
     processor: Duration,
+    interrupted: bool,
 }
 
 impl Fuzzer {
@@ -140,7 +143,17 @@ impl Fuzzer {
             child,
             began: Instant::now(),
             processor: Duration::ZERO,
+            interrupted: false,
         })
+    }
+
+    /// Has it end now. One that got no processor is behind its time.
+    pub fn interrupt(&mut self) -> Outcome<()> {
+        if self.interrupted {
+            return Ok(());
+        }
+        self.interrupted = true;
+        run(Command::new("kill").args(["-INT", &self.child.id().to_string()]))
     }
 
     /// Whether it has ended. It is not reaped: its times stay readable.
@@ -162,7 +175,8 @@ impl Fuzzer {
         let mut slice = Slice::of(&self.name, &String::from_utf8_lossy(&log));
         slice.processor = self.processor;
         slice.passed = self.began.elapsed();
-        slice.ended_well = status.success();
+        slice.ended_well =
+            status.success() || (self.interrupted && status.code() == Some(INTERRUPTED));
         slice.findings = findings;
         Ok(slice)
     }
