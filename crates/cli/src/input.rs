@@ -9,12 +9,10 @@ use midair_counters::definitions::yaml::{self, Node};
 use midair_failure::{Failure, Kind};
 use midair_settings::options::option;
 use midair_settings::{Given, Shape, Value};
-use std::io::Read;
+use std::path::Path;
 
 use crate::command::refused;
-
-/// Bytes of such a file at most.
-const MOST: u64 = 4 << 20;
+use crate::user_file;
 
 /// Reads the file that `--input` names, and gives what it says.
 ///
@@ -35,14 +33,7 @@ fn usage(text: String) -> Failure {
 }
 
 fn read(path: &str) -> Result<String, Failure> {
-    let mut text = String::new();
-    let read =
-        std::fs::File::open(path).and_then(|file| file.take(MOST + 1).read_to_string(&mut text));
-    match read {
-        Ok(_) if text.len() as u64 > MOST => Err(usage(format!("--input {path}: more than 4 MiB"))),
-        Ok(_) => Ok(text),
-        Err(error) => Err(usage(format!("--input {path}: {error}"))),
-    }
+    user_file::read(Path::new(path)).map_err(|error| usage(format!("--input {path}: {error}")))
 }
 
 /// What a file asks for: words of options by their long names.
