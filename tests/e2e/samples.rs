@@ -10,6 +10,7 @@ use midair_tests::modellog::{Event, ModelLog};
 use midair_tests::stage::{command, plain_environment, stage};
 use midair_tests::target::{PATIENCE, Target, run};
 use midair_tests::{Result, workspace};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -106,6 +107,19 @@ fn pairs(of: &[(&str, u64)]) -> Counts {
         .collect()
 }
 
+/// Dispatches by kernel and grid, as the client names them.
+fn kernels(grids: &BTreeMap<[u32; 3], usize>) -> Counts {
+    let name = |grid: &[u32; 3]| match grid[0] {
+        320 => "vadd 320".to_owned(),
+        192 => "scale 192".to_owned(),
+        other => format!("other {other}"),
+    };
+    grids
+        .iter()
+        .map(|(grid, count)| (name(grid), *count as u64))
+        .collect()
+}
+
 /// Functions that the program `calls` calls in its rounds and nowhere else.
 const ONLY_IN_ROUNDS: [&str; 4] = [
     "hipDeviceGetAttribute",
@@ -170,6 +184,29 @@ fn callback_calls() -> Result<()> {
     for name in ONLY_IN_ROUNDS {
         assert_eq!(told.get(name), made.get(name), "{name}: {told:?}");
     }
+    Ok(())
+}
+
+#[test]
+fn kernels_with_their_names() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let client = Client::build(&lab, "kernels")?;
+    let mut caller = Caller::start(Caller::command(&lab)?)?;
+    for rounds in [3, 5] {
+        let told = client.attached(caller.pid(), || caller.tell(&format!("calls {rounds}")))?;
+        assert_eq!(told, pairs(&[("scale 192", rounds), ("vadd 320", rounds)]));
+    }
+    caller.quit()?;
+
+    let command = client.launched(Caller::command(&lab)?.log_name("launched"))?;
+    let mut target = command.spawn()?;
+    target.expect("ready")?;
+    target.send("calls 4")?;
+    target.expect("calls")?;
+    let log = quit(target)?;
+    assert_eq!(client.counted()?, kernels(&log.grids()));
     Ok(())
 }
 
