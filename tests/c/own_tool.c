@@ -3,6 +3,9 @@
 // after it (WHEN is "first" or "late"), with buffers for dispatches and HIP calls, a callback service
 // for HIP calls, and with one for code objects where "objects" is said. Commands:
 //   window N   records N dispatches, and flushes as soon as their stream is idle
+//   alone      the main thread, and each that it makes from now on, runs on one processor, and none of them before the
+//              others have given it up; says "alone", or "alone no" where that is not allowed
+//   calls N    records N calls of HIP that wait for nothing, and flushes at once
 //   slow N     the same with a buffer callback of 20 ms, and two more threads that flush all the time
 //   stop N     eight threads make calls that are reported, and one of them stops the context from
 //              within a callback; N times. Counts functions that were entered after that.
@@ -11,6 +14,7 @@
 //   quit
 #include "hip_kit.h"
 #include <dlfcn.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <time.h>
 
@@ -183,6 +187,21 @@ int main(int argc, char **argv) {
   while (hear(line, sizeof line) && strcmp(line, "quit")) {
     if (sscanf(line, "window %u", &number) == 1) {
       window(&k, &w, number);
+    } else if (!strcmp(line, "alone")) {
+      cpu_set_t one;
+      CPU_ZERO(&one);
+      CPU_SET(sched_getcpu(), &one);
+      bool is = !sched_setaffinity(0, sizeof one, &one) && !sched_setscheduler(0, SCHED_FIFO, &(struct sched_param){1});
+      say(is ? "alone" : "alone no");
+    } else if (sscanf(line, "calls %u", &number) == 1) {
+      unsigned long before = hip;
+      refused += start_context(tracing) != 0;
+      int value;
+      for (unsigned i = 0; i < number; i++) HIP(hipDeviceGetAttribute(&value, hipDeviceAttributeWarpSize, 0));
+      refused += flush_buffer(buffer) != 0;
+      unsigned long got = hip - before;
+      refused += stop_context(tracing) != 0;
+      say("calls hip %lu refused %lu bad %lu", got, refused, bad);
     } else if (sscanf(line, "slow %u", &number) == 1) {
       slow = true;
       over = false;

@@ -72,6 +72,29 @@ fn a_flush_hands_over_every_kernel_of_its_window() -> Result<()> {
     Ok(())
 }
 
+/// The start of the context made the session, on the thread that flushes: the session's own thread
+/// has not had the processor yet.
+#[test]
+fn a_flush_waits_for_a_session_that_has_just_begun() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    for register in [false, true] {
+        let mut target = start(&lab, register, &["late"])?;
+        target.send("alone")?;
+        if target.expect("alone")? != "alone" {
+            return midair_tests::leave_out("threads cannot be kept from the processor here");
+        }
+        for _ in 0..3 {
+            target.send("calls 50")?;
+            let line = target.expect("calls")?;
+            assert_eq!(numbers(&line)?, [50, 0, 0], "register {register}: {line}");
+        }
+        end(target)?;
+    }
+    Ok(())
+}
+
 #[test]
 fn a_flush_waits_for_a_callback_that_runs() -> Result<()> {
     let Some(lab) = Lab::find()? else {

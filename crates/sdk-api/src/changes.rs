@@ -26,7 +26,14 @@ pub fn become_worker() {
     STATE.worker.store(tid(), Release);
 }
 
-/// Thread id of the worker, 0 when there has been none.
+/// The calling thread has done the worker's work for once and goes on with its own: it waits for the
+/// worker from now on, as any other thread. Does nothing where another thread is the worker by now.
+pub fn leave_worker() {
+    let _ = STATE.worker.compare_exchange(tid(), 0, SeqCst, SeqCst);
+}
+
+/// Thread id of the worker, 0 when there is none: before the first session, and where one was set up
+/// whose worker has not begun yet.
 pub fn worker() -> u32 {
     STATE.worker.load(Acquire)
 }
@@ -80,6 +87,18 @@ pub(crate) fn changed() {
         STATE.requested.fetch_add(1, SeqCst);
     } else {
         request_within(LIMIT);
+    }
+}
+
+/// Reports that contexts were stopped: as [`changed`], but inside a tool's function nobody waits. What
+/// was promised holds already ([`callbacks::settle`]), and the worker waits for that very function
+/// before it ends the collecting.
+pub(crate) fn fewer() {
+    if callbacks::is_inside() {
+        STATE.requested.fetch_add(1, SeqCst);
+        wake();
+    } else {
+        changed();
     }
 }
 
@@ -149,4 +168,28 @@ pub fn applied(ticket: u64) {
 /// Whether there are changes that were not applied.
 pub fn is_pending() -> bool {
     STATE.applied.load(SeqCst) < STATE.requested.load(SeqCst)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_leaves_the_workers_place_waits_as_others_do() {
+        become_worker();
+        assert!(is_worker());
+        leave_worker();
+        assert!(!is_worker() && worker() == 0);
+        // Somebody else has it by now: it stays theirs.
+        std::thread::spawn(become_worker).join().unwrap();
+        let theirs = worker();
+        leave_worker();
+        assert!(theirs != 0 && worker() == theirs && !is_worker());
+        serve(true);
+        // Nobody answers, so these wait to the end.
+        assert!(!round_within(Duration::from_millis(1)));
+        assert!(!request_within(Duration::from_millis(1)));
+        serve(false);
+        assert!(round_within(LIMIT) && request_within(LIMIT));
+    }
 }

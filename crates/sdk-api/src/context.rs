@@ -263,7 +263,7 @@ pub fn stop(context: u64) -> Result<(), Status> {
     }
     drop(state);
     callbacks::settle(SETTLE_LIMIT);
-    changes::changed();
+    changes::fewer();
     Ok(())
 }
 
@@ -280,7 +280,7 @@ pub(crate) fn stop_all(handles: &[u64]) {
     drop(state);
     if changed {
         callbacks::settle(SETTLE_LIMIT);
-        changes::changed();
+        changes::fewer();
     }
 }
 

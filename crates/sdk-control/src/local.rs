@@ -318,13 +318,19 @@ fn launch_locked() -> Result<(), Status> {
         STATE.phase.store(Phase::Watching, SeqCst);
     }
     if is_on() && make_thread(Kind::Launched).is_err() {
+        changes::become_worker();
         finish(Command::Detach);
         give_up();
+        changes::leave_worker();
     }
     Ok(())
 }
 
 /// Sets a launched session up, on the calling thread. Afterwards it is on, or it has ended.
+///
+/// The calling thread is the worker for that long and no longer: as the worker it would wait for no
+/// round, and its flush right after the start of a context would hand over nothing where the
+/// session's own thread has not had the processor yet.
 fn set_up_here() {
     changes::become_worker();
     changes::serve(true);
@@ -335,6 +341,7 @@ fn set_up_here() {
             give_up();
         }
     }
+    changes::leave_worker();
 }
 
 /// A tool started a context. Where no session is on, one begins with it in a process that was started with the tool.
