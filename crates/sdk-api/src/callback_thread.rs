@@ -15,6 +15,9 @@ use std::ffi::{c_int, c_void};
 use std::sync::PoisonError;
 use std::sync::mpsc::channel;
 
+/// How many there can be in a process (AMD-069).
+const MOST: usize = 256;
+
 thread_local! {
     static CALLBACK_THREAD: Cell<u64> = const { Cell::new(0) };
 }
@@ -64,10 +67,18 @@ fn notify(which: impl Fn(&Listener) -> Option<ThreadNotice>) -> Result<(), Throw
 /// Makes a callback thread; returns its handle. Only while a tool is being initialised.
 ///
 /// # Errors
-/// [`Status::CONFIGURATION_LOCKED`] at other times, [`Status::OUT_OF_RESOURCES`] without a thread, and
-/// what the tool's own functions throw that are told of the thread.
+/// [`Status::CONFIGURATION_LOCKED`] at other times, [`Status::OUT_OF_RESOURCES`] where the system
+/// gives no thread or there are [`MOST`] already, and what the tool's own functions throw that are
+/// told of the thread.
 pub fn create() -> Result<u64, Ended> {
-    state::lock().configuring()?;
+    {
+        let state = state::lock();
+        state.configuring()?;
+        // Before anybody is told: functions that are told may make a thread themselves.
+        if state.threads.len() >= MOST {
+            return Err(Status::OUT_OF_RESOURCES.into());
+        }
+    }
     let (work, inbox) = channel::<Work>();
     let (tell, name) = channel::<u64>();
     notify(|listener| listener.0)?;

@@ -11,6 +11,7 @@ use midair_abi::constants as c;
 use midair_abi::records::RecordHeader;
 use midair_abi::registration::{ClientFinalize, ClientId, ConfigureResult};
 use midair_record::event::{self, Header, encode, kind};
+use midair_sdk_api::ended::Ended;
 use midair_sdk_api::status::Status;
 use midair_sdk_api::{buffer, callback_thread, context, registration};
 use midair_sdk_hot::clock;
@@ -66,8 +67,18 @@ unsafe extern "C-unwind" fn initialize(_end: Option<ClientFinalize>, _data: *mut
     for buffer in [discard, lossless] {
         buffer::assign_thread(buffer, callback_thread::create().unwrap()).unwrap();
     }
+    // As many as there can be, and not one more: the program has to have a few of its own.
+    let refused = loop {
+        match callback_thread::create() {
+            Ok(thread) => assert!(thread <= 256),
+            Err(Ended::With(status)) => break status,
+            Err(Ended::Thrown(thrown)) => panic!("{thrown}"),
+        }
+    };
+    assert_eq!(refused, Status::OUT_OF_RESOURCES);
+    assert_eq!(buffer::assign_thread(discard, 256), Ok(()));
     assert_eq!(
-        buffer::assign_thread(tiny, 77),
+        buffer::assign_thread(tiny, 257),
         Err(Status::THREAD_NOT_FOUND)
     );
     for (kind, buffer) in [(1, discard), (2, lossless), (3, tiny)] {
