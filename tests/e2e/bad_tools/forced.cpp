@@ -4,6 +4,9 @@
 //   throw WHERE    hands over another one, which throws in WHERE (configure, initialize), and catches that
 //   again          hands that one over once more, which behaves now
 //   exit-later     hands over one whose initialize calls exit: the last step
+//   end            hands over one whose finalize throws, ends it by the function that it was given, and catches
+//                  that; the second time it has ended already
+//   end-at-exit    hands that one over, whose finalize is called at the exit: the last step
 //   iterate        has a function called for each kind that throws, and catches that
 //   register       a runtime's table is handed over, as by a registration library
 // At the end: how often each function was called.
@@ -46,6 +49,34 @@ rocprofiler_tool_configure_result_t *throwing(uint32_t, const char *, uint32_t, 
   return &result;
 }
 
+client_finalize end_me;
+rocprofiler_client_id_t *ending_client;
+bool at_exit;
+int ending_initialize(client_finalize end, void *) {
+  end_me = end;
+  rocprofiler_context_id_t context = {};
+  return rocprofiler_create_context(&context);
+}
+void ending_finalize(void *) {
+  if (at_exit) say("finalize at the exit");
+  throw std::runtime_error("from finalize");
+}
+rocprofiler_tool_configure_result_t *ending(uint32_t, const char *, uint32_t, rocprofiler_client_id_t *me) {
+  static rocprofiler_tool_configure_result_t result = {sizeof result, ending_initialize, ending_finalize, nullptr};
+  say("client %u", me->handle);
+  ending_client = me;
+  return &result;
+}
+void end() {
+  if (!ending_client) rocprofiler_force_configure(ending);
+  try {
+    end_me(*ending_client);
+    say("ended");
+  } catch (const std::exception &error) {
+    say("caught %s, %d uncaught", error.what(), std::uncaught_exceptions());
+  }
+}
+
 int on_kind(int kind, void *) {
   if (kind == 2) throw 17;
   return 0;
@@ -78,6 +109,8 @@ int main(int count, char **words) {
     else if (!strcmp(words[n], "throw")) where = words[++n], force(throwing);
     else if (!strcmp(words[n], "again")) where = "", force(throwing);
     else if (!strcmp(words[n], "exit-later")) leave = true, force(throwing);
+    else if (!strcmp(words[n], "end")) end();
+    else if (!strcmp(words[n], "end-at-exit")) at_exit = true, rocprofiler_force_configure(ending);
     else if (!strcmp(words[n], "iterate")) {
       try {
         say("iterate %d", rocprofiler_iterate_buffer_tracing_kinds(on_kind, nullptr));

@@ -125,6 +125,21 @@ fn what_is_no_exception_class_is_told_too() -> Result<()> {
     at_each_stage("THROW_TEXT", "it threw char const*: on purpose")
 }
 
+/// At the end of the process, which ends as it would have without the tool.
+#[test]
+fn a_finalize_that_does_not_return_changes_no_end() -> Result<()> {
+    for deed in ["THROW", "THROW_TEXT", "EXIT", "ABORT"] {
+        let kit = Kit::new()?;
+        let mut target = start(&kit)?;
+        let (exit, _) = session(&kit, &mut target, deed, "FINALIZE")?;
+        exit.success()?;
+        quit(target)?;
+        let log = std::fs::read_to_string(kit.scratch().join(format!("{deed}-FINALIZE.log")))?;
+        assert!(log.ends_with("finalize 0\ndeed 8\n"), "{deed}: {log}");
+    }
+    Ok(())
+}
+
 #[test]
 fn a_tool_that_calls_exit_is_out_and_the_process_goes_on() -> Result<()> {
     at_each_stage("EXIT", "it called exit(7)")
@@ -265,6 +280,21 @@ fn what_a_forced_tool_throws_is_the_programs_to_catch() -> Result<()> {
     assert_eq!(
         forced(&["iterate"])?,
         ["caught 17", "configured 0 initialized 0"]
+    );
+    Ok(())
+}
+
+/// A tool that ends itself is called by its own program, which catches; at the exit nobody does.
+#[test]
+fn a_finalize_that_throws_is_caught_by_who_asked_for_the_end() -> Result<()> {
+    let end = "configured 0 initialized 0";
+    assert_eq!(
+        forced(&["end", "end"])?,
+        ["client 1", "caught from finalize, 0 uncaught", "ended", end]
+    );
+    assert_eq!(
+        forced(&["end-at-exit"])?,
+        ["client 1", end, "finalize at the exit"]
     );
     Ok(())
 }
