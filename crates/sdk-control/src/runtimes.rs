@@ -7,7 +7,6 @@ use midair_record::event::{Header, Plain, RuntimeInit, kind};
 use midair_sdk_api::context::Wanted;
 use midair_sdk_device::sink::Sink;
 use midair_sdk_hot::clock::now;
-use midair_sdk_hot::probe::Busy;
 use midair_sdk_hot::wrappers::TABLES;
 use std::ffi::CStr;
 use std::sync::{Mutex, PoisonError};
@@ -129,7 +128,8 @@ impl Reports {
                 operation,
             },
             time: now(),
-            correlation: Busy::enter().map_or(0, |busy| busy.fresh_correlation()),
+            // As AMD's: it belongs to no call, and takes no id.
+            correlation: 0,
             version: registered.map_or_else(|| version_at(home), |known| known.version),
             instance: registered.map_or(0, |known| known.instance),
             tid: sink.tid,

@@ -374,7 +374,7 @@ fn push(body: &mut Body, context: u64, callback: Option<(TracingCallback, Opaque
 
 /// Fills the frame with the call and the services that it is reported to. False when there are none.
 fn fill(call: Call, frame: &Frame, what: Option<(u8, u32)>, put: impl FnOnce(&mut Body)) -> bool {
-    let Some(running) = probe::running_call(call) else {
+    let Some(mut running) = probe::running_call(call) else {
         return false;
     };
     let open = running.open;
@@ -390,10 +390,11 @@ fn fill(call: Call, frame: &Frame, what: Option<(u8, u32)>, put: impl FnOnce(&mu
     if body.count == 0 {
         return false;
     }
-    body.id = open.correlation;
+    let correlation = running.identify();
+    body.id = correlation;
     body.generation = call.generation();
     body.correlation = CorrelationId {
-        internal: open.correlation,
+        internal: correlation,
         external: 0,
         ancestor: running.ancestor,
     };

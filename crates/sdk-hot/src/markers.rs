@@ -218,7 +218,12 @@ pub fn exit<const N: usize>(call: Call, arguments: impl FnOnce() -> [u64; N], re
         operation: open.operation,
         start: open.start,
         end,
-        correlation: open.correlation,
+        // The call itself may not be recorded, but the range that it begins.
+        correlation: if open.correlation == 0 && takes_id(recorded, open.kind, open.operation) {
+            busy.fresh_correlation()
+        } else {
+            open.correlation
+        },
         ancestor,
         retval,
         flags: open.flags,
@@ -226,6 +231,16 @@ pub fn exit<const N: usize>(call: Call, arguments: impl FnOnce() -> [u64; N], re
     };
     // SAFETY: the application passed the message to the call that returns now.
     unsafe { record(&mut busy, &event, recorded) };
+}
+
+/// Whether what is recorded of a call needs a correlation id: the call itself, or the range that it
+/// begins. One that ends a range does not.
+fn takes_id(recorded: KindSet, call_kind: u8, call_operation: u32) -> bool {
+    let ends = matches!(call_operation, operation::POP | operation::STOP);
+    recorded.contains(call_kind)
+        || call_kind == kind::MARKER_CORE_API
+            && recorded.contains(kind::MARKER_CORE_RANGE_API)
+            && !ends
 }
 
 /// # Safety

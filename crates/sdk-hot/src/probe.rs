@@ -196,6 +196,11 @@ pub fn generation() -> u64 {
     control().map_or(0, |c| c.generation.load(Acquire))
 }
 
+#[inline]
+fn fresh(control: &Control) -> u64 {
+    control.next_correlation.fetch_add(1, Relaxed)
+}
+
 /// The running session's spool, for code that holds a [`Busy`].
 fn area(control: &Control) -> Option<Area> {
     // SAFETY: read only by threads that are busy inside a live generation, or by the worker thread;
@@ -308,6 +313,7 @@ impl Busy {
     /// Correlation id and stream of the innermost traced call of this thread, if any.
     #[inline]
     pub fn innermost(&mut self) -> Option<(u64, u64)> {
+        let control = self.control;
         let owned = self.owned();
         let open = owned.open.get(..owned.depth)?;
         let stream = open
@@ -316,11 +322,19 @@ impl Busy {
             .map(|call| call.stream)
             .find(|&stream| stream != 0)
             .unwrap_or(0);
-        // The launching call as the user knows it: the outermost HIP call, or else the innermost call.
-        let launching = open.iter().find(|call| sets::HIP_CALLS.contains(call.kind));
-        launching
-            .or(open.last())
-            .map(|call| (call.correlation, stream))
+        // The launching call as the user knows it: the outermost HIP call, or else the innermost
+        // call. One that is recorded goes before one that is only watched: the work's id is that of
+        // a call that the trace has.
+        let hip = |call: &OpenCall| sets::HIP_CALLS.contains(call.kind);
+        let has_id = |call: &OpenCall| call.correlation != 0;
+        let at = open
+            .iter()
+            .position(|call| hip(call) && has_id(call))
+            .or_else(|| open.iter().rposition(has_id))
+            .or_else(|| open.iter().position(hip))
+            .or(open.len().checked_sub(1))?;
+        let correlation = owned.identify(at, || fresh(control))?;
+        Some((correlation, stream))
     }
 
     /// Whether this thread is in a call of HIP's that launches kernels which the program names; none
@@ -339,15 +353,27 @@ impl Busy {
     /// the plain wrapper. A call's entry stays as it was until this thread's next call at that
     /// depth.
     pub fn returned(&mut self, kind: u8, since: u64) -> Option<(u64, u64)> {
+        let control = self.control;
         let owned = self.owned();
         let call = owned.open.get(owned.depth)?;
-        (call.kind == kind && call.start >= since).then(|| owned.ids(owned.depth))?
+        if call.kind != kind || call.start < since {
+            return None;
+        }
+        let correlation = owned.identify(owned.depth, || fresh(control))?;
+        Some((correlation, owned.around(owned.depth)))
     }
 
     /// Correlation id and ancestor of the innermost traced call that this thread is in.
     pub fn enclosing(&mut self) -> Option<(u64, u64)> {
+        let control = self.control;
         let owned = self.owned();
-        owned.ids(owned.depth.checked_sub(1)?)
+        let open = owned.open.get(..owned.depth)?;
+        let at = open
+            .iter()
+            .rposition(|call| call.correlation != 0)
+            .or(open.len().checked_sub(1))?;
+        let correlation = owned.identify(at, || fresh(control))?;
+        Some((correlation, owned.around(at)))
     }
 
     /// Number of the session.
@@ -394,7 +420,7 @@ impl Busy {
     /// A fresh correlation id.
     #[inline]
     pub fn fresh_correlation(&self) -> u64 {
-        self.control.next_correlation.fetch_add(1, Relaxed)
+        fresh(self.control)
     }
 
     /// Counts a record that was dropped for lack of space.
@@ -522,7 +548,6 @@ pub fn enter(kind: u8, operation: u32, stream: u64) -> Call {
     };
     let reported = control.called.load(Relaxed).contains(kind);
     let recorded = control.recorded.load(Relaxed);
-    let correlation = busy.fresh_correlation();
     let generation = busy.generation;
     let flags = match kind {
         kind::MARKER_CONTROL_API => 0,
@@ -547,6 +572,12 @@ pub fn enter(kind: u8, operation: u32, stream: u64) -> Call {
             area.drop_record(kind);
         }
         return Call::DEAD;
+    };
+    // One that is not recorded takes none before somebody asks, see `Owned::identify`.
+    let correlation = if recorded.contains(kind) {
+        fresh(control)
+    } else {
+        0
     };
     *entry = OpenCall {
         start: now(),
@@ -578,25 +609,38 @@ pub(crate) struct RunningCall {
     pub open: OpenCall,
     /// Correlation id of the traced call around it, or 0.
     pub ancestor: u64,
+    depth: usize,
+}
+
+impl RunningCall {
+    /// Its correlation id, for somebody who is told of it.
+    pub fn identify(&mut self) -> u64 {
+        let control = self.busy.control;
+        let id = self
+            .busy
+            .owned()
+            .identify(self.depth, || fresh(control))
+            .unwrap_or(0);
+        self.open.correlation = id;
+        id
+    }
 }
 
 /// An open call of the calling thread. `None` when its session is over.
 pub(crate) fn running_call(call: Call) -> Option<RunningCall> {
-    let mut busy = Busy::enter_with(control()?, call.slot?)?;
+    let control = control()?;
+    let mut busy = Busy::enter_with(control, call.slot?)?;
     if busy.generation != call.generation {
         return None;
     }
     let owned = busy.owned();
     let open = owned.open.get(call.depth).copied()?;
-    let ancestor = call
-        .depth
-        .checked_sub(1)
-        .and_then(|above| owned.open.get(above))
-        .map_or(0, |above| above.correlation);
+    let ancestor = owned.around(call.depth);
     Some(RunningCall {
         busy,
         open,
         ancestor,
+        depth: call.depth,
     })
 }
 
@@ -636,11 +680,7 @@ pub fn leave(call: Call) -> Option<Ended> {
     let owned = busy.owned();
     let open = owned.open.get(call.depth).copied()?;
     owned.depth = call.depth;
-    let ancestor = call
-        .depth
-        .checked_sub(1)
-        .and_then(|above| owned.open.get(above))
-        .map_or(0, |above| above.correlation);
+    let ancestor = owned.around(call.depth);
     Some(Ended {
         busy,
         open,
@@ -713,7 +753,12 @@ pub fn close_session(generation: u64, recorded: KindSet) {
             .get(..owned.depth.min(MAX_OPEN))
             .unwrap_or_default()
         {
-            if recorded.contains(open.kind) && pause::is_written(open.flags) && tid != 0 {
+            // One without an id began when its kind was not recorded.
+            if recorded.contains(open.kind)
+                && open.correlation != 0
+                && pause::is_written(open.flags)
+                && tid != 0
+            {
                 let open = OpenCall {
                     flags: open.flags | flag::OPEN_AT_DETACH,
                     ..*open
@@ -741,7 +786,9 @@ pub fn close_session(generation: u64, recorded: KindSet) {
                 // is of this session.
                 unsafe { owned.writer.store(area, tid, open.kind, [record, &[]]) };
             }
-            ancestor = open.correlation;
+            if open.correlation != 0 {
+                ancestor = open.correlation;
+            }
         }
         owned.depth = 0;
         markers::open_thread_ranges(threads::index_of(slot), generation, |range, message| {

@@ -3,7 +3,7 @@
 //! libroctx64-4 6.4.1 and 7.2.4; the struct is declared as users of that function declare it). We
 //! store ours in that variable and pass calls on to the previous one.
 
-use super::{Event, operation, record};
+use super::{Event, operation, record, takes_id};
 use crate::probe::Busy;
 use crate::state::STATE;
 use midair_domain::KindSet;
@@ -103,7 +103,11 @@ unsafe extern "C" fn legacy(domain: u32, operation: u32, data: *const LegacyData
         operation,
         start: now,
         end: now,
-        correlation: busy.fresh_correlation(),
+        correlation: if takes_id(recorded, kind::MARKER_CORE_API, operation) {
+            busy.fresh_correlation()
+        } else {
+            0
+        },
         ancestor: 0,
         flags: busy.flags_now(),
         retval: if operation == operation::START { id } else { 0 },

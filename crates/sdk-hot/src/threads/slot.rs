@@ -14,7 +14,7 @@ pub const MAX_OPEN: usize = 16;
 pub struct OpenCall {
     /// Entry, CLOCK_BOOTTIME ns.
     pub start: u64,
-    /// Its correlation id.
+    /// Its correlation id, 0 while nothing has asked for one: see [`Owned::identify`].
     pub correlation: u64,
     /// Raw stream handle that it names.
     pub stream: u64,
@@ -42,11 +42,22 @@ pub struct Owned {
 }
 
 impl Owned {
-    /// Correlation id of the call at `depth`, and of the one around it, 0 for none.
-    pub fn ids(&self, depth: usize) -> Option<(u64, u64)> {
-        let around = depth.checked_sub(1).and_then(|above| self.open.get(above));
-        let call = self.open.get(depth)?;
-        Some((call.correlation, around.map_or(0, |call| call.correlation)))
+    /// Correlation id of the innermost call around the one at `depth` that has one, 0 for none.
+    pub fn around(&self, depth: usize) -> u64 {
+        let outer = self.open.get(..depth).unwrap_or_default();
+        let mut ids = outer.iter().rev().map(|call| call.correlation);
+        ids.find(|id| *id != 0).unwrap_or(0)
+    }
+
+    /// Correlation id of the call at `depth`. A call that is neither recorded nor reported, but
+    /// watched for what it begins, has none until then: `fresh` gives it one, so that the ids of a
+    /// trace have no holes.
+    pub fn identify(&mut self, depth: usize, fresh: impl FnOnce() -> u64) -> Option<u64> {
+        let call = self.open.get_mut(depth)?;
+        if call.correlation == 0 {
+            call.correlation = fresh();
+        }
+        Some(call.correlation)
     }
 }
 
