@@ -419,3 +419,35 @@ c_struct! {
         kernel_address: u64,
     }
 }
+
+c_struct! {
+    /// The function by which a program launches a kernel, as it was registered with HIP.
+    HostKernelSymbol = rocprofiler_callback_tracing_code_object_host_kernel_symbol_register_data_t {
+        /// Bytes of this struct.
+        size: u64,
+        /// Number of ours.
+        host_function_id: u64,
+        /// The kernel.
+        kernel_id: u64,
+        /// Its code object.
+        code_object_id: u64,
+        /// Address that stands for the kernel in launches.
+        host_function: u64,
+        /// Address of the program's handle of its device code.
+        modules: u64,
+        /// Mangled name.
+        device_function: *const c_char,
+        /// Most threads of a block.
+        thread_limit: u32,
+        /// Launch bounds, zeros where there are none.
+        thread_ids: Dim3,
+        /// Blocks.
+        block_ids: Dim3,
+        /// Size of a block.
+        block_dims: Dim3,
+        /// Size of the grid.
+        grid_dims: Dim3,
+        /// Size of a work group.
+        workgroup_size: u64,
+    }
+}

@@ -2,8 +2,10 @@
 //!
 //! Each is told when it is loaded, and again, with the same data and the same word of the tool's,
 //! when it is unloaded: when its executable is destroyed, when the recording ends, or when the
-//! tools end. Kernels are unloaded before their code object, the newest first.
+//! tools end. Kernels are unloaded before their code object, the newest first. The function by which
+//! the program launches a kernel is told after the kernel, and not again.
 
+pub(crate) mod hosts;
 pub(crate) mod loaded;
 
 use crate::agents;
@@ -81,6 +83,16 @@ fn register(symbol: &event::KernelSymbol, name: &[u8]) {
             .kernel_object
             .wrapping_add_signed(symbol.entry_offset),
     }));
+    // Learned once, so that every context is given the same number.
+    let host = STATE
+        .host_functions
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .get_or_insert_default()
+        .of(symbol.kernel_id, symbol.code_object_id, name);
+    if let Some(host) = host {
+        tell(Payload::Host(host));
+    }
 }
 
 /// The services of the running contexts.
@@ -103,7 +115,8 @@ fn tell(payload: Payload) {
                 payload,
                 user_data: 0,
             };
-            if call(&mut one, c::ROCPROFILER_CALLBACK_PHASE_LOAD) {
+            let is_unloaded = !matches!(payload, Payload::Host(_));
+            if call(&mut one, c::ROCPROFILER_CALLBACK_PHASE_LOAD) && is_unloaded {
                 all().push(one);
             }
         }

@@ -2,6 +2,7 @@
 
 use crate::agents::list::List;
 use crate::callback_thread::handle::Listener;
+use crate::code_object::hosts::Hosts;
 use crate::code_object::loaded::Loaded;
 use crate::external::stack::Stack;
 use crate::intercept::held::Interceptor;
@@ -46,6 +47,8 @@ pub(crate) struct State {
     pub interned: Mutex<Option<HashSet<&'static CStr>>>,
     /// What tools were told is loaded ([`crate::code_object`]).
     pub loaded: Mutex<Vec<Loaded>>,
+    /// What the program registered of its kernels ([`crate::code_object::hosts`]).
+    pub host_functions: Mutex<Option<Hosts>>,
     /// Settings of the session ([`crate::setting`]).
     pub settings: Mutex<Option<Store>>,
     /// External correlation ids by context and thread, and whether a tool has pushed any.
@@ -87,6 +90,7 @@ impl State {
             buffer_is_free: Condvar::new(),
             interned: Mutex::new(None),
             loaded: Mutex::new(Vec::new()),
+            host_functions: Mutex::new(None),
             settings: Mutex::new(None),
             external: Mutex::new(None),
             external_used: AtomicU64::new(0),

@@ -30,6 +30,7 @@ use midair_sdk_device::sink::Sink;
 use midair_sdk_device::symbols;
 use midair_sdk_hot::callbacks;
 use midair_sdk_hot::clock::now;
+use midair_sdk_hot::host_functions;
 use midair_sdk_hot::markers::{self, legacy};
 use midair_sdk_hot::pause;
 use midair_sdk_hot::probe;
@@ -124,6 +125,7 @@ impl Collection {
             need.work |= running.need.work;
             need.called = callbacks::publish(wanted.services.clone());
             retirement::follow(wanted.retirement);
+            host_functions::keep(wanted.code_objects);
             running.need = need;
             probe::set_kinds(need.tracked(), need.recorded);
             probe::set_called(need.called);
@@ -181,6 +183,7 @@ impl Collection {
         };
         callbacks::begin();
         retirement::follow(wanted.retirement);
+        host_functions::keep(wanted.code_objects);
         let mut need = need_of(wanted);
         need.called = callbacks::publish(wanted.services.clone());
         let no_markers =

@@ -10,6 +10,7 @@ use crate::allocations::{
 };
 use crate::copies;
 pub use crate::hook::{Hook, Purpose};
+use crate::host_functions::__hipRegisterFunction;
 use crate::layout::{KIND_DOORBELL, KIND_LEGACY_DOORBELL, QueueDescriptor, QueuePointer, Signal};
 use crate::queue::flight::Launch;
 use crate::queue::queue_state::{Life, QueueState};
@@ -572,7 +573,7 @@ pub static KERNELS: &[Hook] = crate::hooks! {
         hsa_queue_cas_write_index_scacq_screl, hsa_queue_cas_write_index_scacquire,
         hsa_queue_cas_write_index_relaxed, hsa_queue_cas_write_index_screlease,
         hsa_queue_store_write_index_relaxed, hsa_queue_store_write_index_screlease,
-        hsa_queue_destroy, hsa_amd_queue_create, hsa_executable_freeze;
+        hsa_queue_destroy, hsa_amd_queue_create, hsa_executable_freeze, __hipRegisterFunction;
 };
 
 /// For counters.

@@ -8,6 +8,7 @@ pub mod domain;
 pub mod domains;
 pub mod hook;
 pub mod hooks;
+mod host_functions;
 pub mod layout;
 pub mod packet;
 pub mod queue;

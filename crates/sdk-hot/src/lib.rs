@@ -10,6 +10,7 @@ pub use midair_guest::clock;
 pub mod external_ids;
 pub mod fork;
 pub mod functions;
+pub mod host_functions;
 mod lazy_memory;
 pub mod markers;
 pub mod operations;

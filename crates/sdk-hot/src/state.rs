@@ -7,6 +7,7 @@ use crate::callbacks::Services;
 use crate::callbacks::frame::{Frame, MOST_OUT, Out};
 use crate::callbacks::open_ranges::{Anywhere, Thread};
 use crate::fork::ForkState;
+use crate::host_functions::Waiting;
 use crate::markers::open::{ProcessRanges, Stack};
 use crate::pause::Pause;
 use crate::probe::control::Control;
@@ -92,6 +93,11 @@ pub(crate) struct State {
     pub pause: Pause,
     /// See [`crate::functions`]; made once.
     pub functions: OnceLock<Functions>,
+    /// Whether somebody wants what the program registers of its kernels, and what waits for the
+    /// worker thread ([`crate::host_functions`]). A forked child leaves what its parent's had not
+    /// taken.
+    pub keeps_host_functions: AtomicBool,
+    pub host_functions: AtomicPtr<Waiting>,
 }
 
 impl State {
@@ -135,6 +141,8 @@ impl State {
             ),
             pause: Pause::new(),
             functions: OnceLock::new(),
+            keeps_host_functions: AtomicBool::new(false),
+            host_functions: AtomicPtr::new(std::ptr::null_mut()),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::context::services::CodeObjectService;
 use midair_abi::constants as c;
-use midair_abi::records::{CodeObjectLoad, KernelSymbol};
+use midair_abi::records::{CodeObjectLoad, HostKernelSymbol, KernelSymbol};
 use std::ffi::c_void;
 
 /// A code object, or something in one.
@@ -12,6 +12,9 @@ pub(crate) enum Payload {
     Object(CodeObjectLoad),
     /// A kernel of it.
     Symbol(KernelSymbol),
+    /// The function by which the program launches a kernel of it. Told when it is loaded only, as
+    /// AMD's library does.
+    Host(HostKernelSymbol),
 }
 
 // SAFETY: the pointers in it are texts that live for ever and are not changed.
@@ -23,6 +26,7 @@ impl Payload {
         match self {
             Payload::Object(_) => c::ROCPROFILER_CODE_OBJECT_LOAD,
             Payload::Symbol(_) => c::ROCPROFILER_CODE_OBJECT_DEVICE_KERNEL_SYMBOL_REGISTER,
+            Payload::Host(_) => c::ROCPROFILER_CODE_OBJECT_HOST_KERNEL_SYMBOL_REGISTER,
         }
     }
 
@@ -31,6 +35,7 @@ impl Payload {
         match self {
             Payload::Object(object) => object.code_object_id,
             Payload::Symbol(symbol) => symbol.code_object_id,
+            Payload::Host(host) => host.code_object_id,
         }
     }
 
@@ -39,6 +44,7 @@ impl Payload {
         match self {
             Payload::Object(object) => (&raw mut *object).cast(),
             Payload::Symbol(symbol) => (&raw mut *symbol).cast(),
+            Payload::Host(host) => (&raw mut *host).cast(),
         }
     }
 }

@@ -1,0 +1,95 @@
+//! The functions by which the program launches its kernels, by the kernels' names.
+//!
+//! A program registers them with HIP before HIP loads the kernels, often when the process starts: so
+//! only those are known that were registered while a session wanted them (AMD-071).
+
+use crate::interned::intern;
+use midair_abi::records::{Dim3, HostKernelSymbol};
+use midair_sdk_hot::host_functions::{self, HostFunction};
+use std::collections::HashMap;
+use std::ffi::CString;
+
+/// Those that were registered so far.
+#[derive(Debug, Default)]
+pub(crate) struct Hosts {
+    known: HashMap<CString, HostFunction>,
+    last: u64,
+}
+
+impl Hosts {
+    /// Takes what was registered since the last call. The first of a name stays, as in AMD's
+    /// library.
+    fn learn(&mut self) {
+        for function in host_functions::take() {
+            self.known
+                .entry(function.device_function.clone())
+                .or_insert(function);
+        }
+    }
+
+    /// The function of a kernel, by the name of its symbol; `None` where none is known. It gets a
+    /// number of its own: the same program's function for the same kernel on another device is
+    /// another one.
+    pub fn of(
+        &mut self,
+        kernel_id: u64,
+        code_object_id: u64,
+        symbol: &[u8],
+    ) -> Option<HostKernelSymbol> {
+        self.learn();
+        let name = symbol.strip_suffix(b".kd").unwrap_or(symbol);
+        let function = self.known.get(CString::new(name).ok()?.as_c_str())?;
+        self.last += 1;
+        let [thread_ids, block_ids, block_dims, grid_dims] =
+            function.bounds.map(|[x, y, z]| Dim3 { x, y, z });
+        Some(HostKernelSymbol {
+            size: size_of::<HostKernelSymbol>() as u64,
+            host_function_id: self.last,
+            kernel_id,
+            code_object_id,
+            host_function: function.host_function,
+            modules: function.modules,
+            device_function: intern(name).as_ptr(),
+            thread_limit: function.thread_limit,
+            thread_ids,
+            block_ids,
+            block_dims,
+            grid_dims,
+            workgroup_size: function.workgroup_size,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::CStr;
+
+    #[test]
+    fn a_kernels_function_is_found_by_its_symbol() {
+        let function = |host_function| HostFunction {
+            device_function: c"_Z4vaddPf".to_owned(),
+            host_function,
+            modules: 7,
+            thread_limit: 1024,
+            bounds: [[1, 2, 3], [0; 3], [4, 5, 6], [0; 3]],
+            workgroup_size: 64,
+        };
+        host_functions::add(function(0x1000));
+        host_functions::add(function(0x2000));
+        let mut hosts = Hosts::default();
+        assert!(hosts.of(1, 1, b"_Z5scalePf.kd").is_none());
+        let first = hosts.of(2, 1, b"_Z4vaddPf.kd").unwrap();
+        let second = hosts.of(3, 2, b"_Z4vaddPf.kd").unwrap();
+        assert_eq!(
+            (first.host_function, second.host_function),
+            (0x1000, 0x1000)
+        );
+        assert_eq!((first.host_function_id, second.host_function_id), (1, 2));
+        assert_eq!((second.kernel_id, second.code_object_id), (3, 2));
+        assert_eq!((first.thread_ids.z, first.block_dims.y), (3, 5));
+        // SAFETY: an interned text.
+        let name = unsafe { CStr::from_ptr(first.device_function) };
+        assert_eq!(name, c"_Z4vaddPf");
+    }
+}

@@ -1,0 +1,112 @@
+//! Functions by which a program launches its kernels, as it registers them with HIP
+//! (`__hipRegisterFunction`): for tools that are told of code objects.
+//!
+//! A program registers each kernel once, when one of its libraries is loaded. The registering thread
+//! leaves what it was given here, without a lock; the worker thread takes it. Registering is none of
+//! the calls that programs make at work, so what is kept is allocated there and then.
+
+use crate::state::STATE;
+use std::ffi::CString;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+/// What a program says of a kernel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostFunction {
+    /// The kernel's mangled name, that of its symbol without `.kd`.
+    pub device_function: CString,
+    /// Address that stands for the kernel in launches.
+    pub host_function: u64,
+    /// Address of what `__hipRegisterFatBinary` gave.
+    pub modules: u64,
+    /// Most threads of a block.
+    pub thread_limit: u32,
+    /// Launch bounds, (0, 0, 0) where nothing was said: thread and block ids, block and grid sizes.
+    pub bounds: [[u32; 3]; 4],
+    /// Size of a work group, 0 where nothing was said.
+    pub workgroup_size: u64,
+}
+
+/// One that waits for the worker thread.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    function: HostFunction,
+    next: *mut Waiting,
+}
+
+/// Says whether somebody wants them from now on.
+pub fn keep(on: bool) {
+    STATE.keeps_host_functions.store(on, Relaxed);
+}
+
+/// Whether somebody wants them.
+pub fn is_kept() -> bool {
+    STATE.keeps_host_functions.load(Relaxed)
+}
+
+/// Leaves one for the worker thread.
+pub fn add(function: HostFunction) {
+    let list = &STATE.host_functions;
+    let new = Box::into_raw(Box::new(Waiting {
+        function,
+        next: list.load(Acquire),
+    }));
+    // SAFETY: nobody else knows of it before it is in the list.
+    let next = unsafe { &mut (*new).next };
+    while let Err(now) = list.compare_exchange(*next, new, Release, Acquire) {
+        *next = now;
+    }
+}
+
+/// Takes those that were added since the last time, the oldest first. On the worker thread.
+pub fn take() -> Vec<HostFunction> {
+    let mut at = STATE.host_functions.swap(std::ptr::null_mut(), AcqRel);
+    let mut all = Vec::new();
+    while !at.is_null() {
+        // SAFETY: made by `add`, and out of the list since the exchange: nobody else has it.
+        let waiting = unsafe { Box::from_raw(at) };
+        at = waiting.next;
+        all.push(waiting.function);
+    }
+    all.reverse();
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_many_threads_register_is_taken_once_and_in_order() {
+        let one = |thread: u64, number: u64| HostFunction {
+            device_function: CString::new(format!("k{thread}_{number}")).unwrap(),
+            host_function: number,
+            modules: thread,
+            thread_limit: 1,
+            bounds: [[0; 3]; 4],
+            workgroup_size: 0,
+        };
+        let mut taken = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4)
+                .map(|thread| {
+                    scope.spawn(move || (0..1000).for_each(|number| add(one(thread, number))))
+                })
+                .collect();
+            let mut taken = Vec::new();
+            while threads.iter().any(|thread| !thread.is_finished()) {
+                taken.extend(take());
+            }
+            taken
+        });
+        taken.extend(take());
+        assert!(take().is_empty());
+        for thread in 0..4 {
+            let of: Vec<_> = taken
+                .iter()
+                .filter(|it| it.modules == thread)
+                .cloned()
+                .collect();
+            let expected: Vec<_> = (0..1000).map(|number| one(thread, number)).collect();
+            assert_eq!(of, expected);
+        }
+    }
+}
