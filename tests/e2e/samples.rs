@@ -210,6 +210,37 @@ fn kernels_with_their_names() -> Result<()> {
     Ok(())
 }
 
+/// As AMD's tests ask for them (`test_internal_correlation_ids`).
+#[test]
+fn correlation_ids_have_no_holes() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let client = Client::build(&lab, "correlation_ids")?;
+    let whole = |told: &Counts, rounds: u64| {
+        assert_eq!(told["calls"], told["largest"], "{told:?}");
+        assert!(told["calls"] >= 13 * rounds, "{told:?}");
+        assert_eq!(told.get("of no call"), Some(&0), "{told:?}");
+        assert!(
+            told["launching calls"] >= 2 * rounds && told["copying calls"] >= 2 * rounds,
+            "{told:?}"
+        );
+    };
+    let mut caller = Caller::start(Caller::command(&lab)?)?;
+    for rounds in [3, 5] {
+        let told = client.attached(caller.pid(), || caller.tell(&format!("calls {rounds}")))?;
+        whole(&told, rounds);
+    }
+    caller.quit()?;
+
+    let command = client.launched(Caller::command(&lab)?.log_name("launched"))?;
+    let mut caller = Caller::start(command)?;
+    caller.tell("calls 4")?;
+    caller.quit()?;
+    whole(&client.counted()?, 4);
+    Ok(())
+}
+
 #[test]
 fn copies_and_allocations() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -257,6 +288,78 @@ fn copies_and_allocations() -> Result<()> {
     Ok(())
 }
 
+/// Two dispatches, two copies and an allocation in each round.
+#[test]
+fn work_from_its_beginning_to_its_end() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let client = Client::build(&lab, "work")?;
+    let of = |rounds: u64| {
+        pairs(&[
+            ("enqueued", 2 * rounds),
+            ("completed", 2 * rounds),
+            ("work items", (320 + 192) * rounds),
+            ("copies", 2 * rounds),
+            ("bytes copied", 2 * rounds * ELEMENTS * 4),
+        ])
+    };
+    let mut caller = Caller::start(Caller::command(&lab)?)?;
+    for rounds in [3, 5] {
+        let mut told = client.attached(caller.pid(), || caller.tell(&format!("calls {rounds}")))?;
+        assert!(
+            told.remove("calls that name a stream") >= Some(4 * rounds),
+            "{told:?}"
+        );
+        for what in ["allocated", "freed"] {
+            assert_eq!(told.remove(what), Some(rounds), "{what}: {told:?}");
+        }
+        assert_eq!(told, of(rounds));
+    }
+    caller.quit()?;
+
+    let command = client.launched(Caller::command(&lab)?.log_name("launched"))?;
+    let mut caller = Caller::start(command)?;
+    caller.tell("calls 4")?;
+    caller.quit()?;
+    // One round before it is ready.
+    let told = client.counted()?;
+    for (what, count) in of(5) {
+        assert_eq!(told.get(&what), Some(&count), "{what}: {told:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn external_ids_on_request_and_retirement() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let client = Client::build(&lab, "requests")?;
+    let of = |rounds: u64| {
+        pairs(&[
+            ("asked for a dispatch", 2 * rounds),
+            ("asked for a copy", 2 * rounds),
+            ("dispatches", 2 * rounds),
+            ("copies", 2 * rounds),
+            ("never retired", 0),
+        ])
+    };
+    let mut caller = Caller::start(Caller::command(&lab)?)?;
+    for rounds in [3, 5] {
+        let told = client.attached(caller.pid(), || caller.tell(&format!("calls {rounds}")))?;
+        assert_eq!(told, of(rounds));
+    }
+    caller.quit()?;
+
+    let command = client.launched(Caller::command(&lab)?.log_name("launched"))?;
+    let mut caller = Caller::start(command)?;
+    caller.tell("calls 4")?;
+    caller.quit()?;
+    assert_eq!(client.counted()?, of(5));
+    Ok(())
+}
+
 #[test]
 fn code_objects_and_their_instructions() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -278,6 +381,79 @@ fn code_objects_and_their_instructions() -> Result<()> {
     caller.tell("calls 1")?;
     caller.quit()?;
     once(&client.counted()?);
+    Ok(())
+}
+
+/// What the program registers while it is looked at; before that, nobody can know.
+#[test]
+fn functions_by_which_kernels_are_launched() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let client = Client::build(&lab, "host_functions")?;
+    let (program, kernels) = (lab.program("host_functions")?, lab.kernels()?);
+    let host = || lab.run(&program).arg(&kernels);
+    // As it says itself.
+    let register = |target: &mut LabTarget| -> Result<Counts> {
+        target.send("register")?;
+        let line = target.expect("register")?;
+        let addresses: Vec<u64> = line
+            .split(' ')
+            .filter_map(|word| word.parse().ok())
+            .collect();
+        let [vadd, scale, _] = addresses[..] else {
+            return Err(line.into());
+        };
+        Ok(pairs(&[
+            ("host functions", 2),
+            ("_Z4vaddPKfS0_Pfi at", vadd),
+            ("_Z4vaddPKfS0_Pfi threads", 1024),
+            ("_Z4vaddPKfS0_Pfi block", 0),
+            ("_Z5scalePffi at", scale),
+            ("_Z5scalePffi threads", 256),
+            ("_Z5scalePffi block", 123),
+        ]))
+    };
+    let launch = |target: &mut LabTarget| -> Result<()> {
+        target.send("launch 2")?;
+        target.expect("launch")?;
+        Ok(())
+    };
+
+    let mut target = host().spawn()?;
+    target.expect("ready")?;
+    let mut registered = Counts::new();
+    let told = client.attached(target.pid(), || {
+        registered = register(&mut target)?;
+        launch(&mut target)
+    })?;
+    assert_eq!(told, registered);
+    // It is still known at the next attach.
+    let told = client.attached(target.pid(), || launch(&mut target))?;
+    assert_eq!(told, registered);
+    quit(target)?;
+
+    let mut target = host().log_name("before").spawn()?;
+    target.expect("ready")?;
+    register(&mut target)?;
+    launch(&mut target)?;
+    let told = client.attached(target.pid(), || launch(&mut target))?;
+    assert_eq!(told, pairs(&[("host functions", 0)]));
+    quit(target)?;
+
+    let mut target = client.launched(host().log_name("launched"))?.spawn()?;
+    target.expect("ready")?;
+    let registered = register(&mut target)?;
+    launch(&mut target)?;
+    quit(target)?;
+    assert_eq!(client.counted()?, registered);
+
+    // One that hipcc made: its start-up code registers in front of the tool.
+    let command = lab.run("/lab/vadd").arg(3).log_name("hipcc");
+    let mut target = client.launched(command)?.spawn()?;
+    target.expect("done")?;
+    target.target.wait(PATIENCE)?.success()?;
+    assert_eq!(client.counted()?["host functions"], 2);
     Ok(())
 }
 
@@ -344,6 +520,36 @@ fn arguments_and_external_correlation_ids() -> Result<()> {
     caller.tell("calls 3")?;
     caller.quit()?;
     assert_eq!(client.counted()?, of(4));
+    Ok(())
+}
+
+/// A process that is attached to has registered its tables before.
+#[test]
+fn tables_and_threads() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let client = Client::build(&lab, "tables")?;
+    let threads = pairs(&[("threads begun", 1), ("threads made", 1)]);
+    let mut caller = Caller::start(Caller::command(&lab)?)?;
+    let told = client.attached(caller.pid(), || caller.tell("calls 1"))?;
+    assert_eq!(told, threads);
+    // It has been configured, and makes nothing anew.
+    let told = client.attached(caller.pid(), || caller.tell("calls 1"))?;
+    assert_eq!(told, Counts::new());
+    caller.quit()?;
+
+    let command = client.launched(Caller::command(&lab)?.log_name("launched"))?;
+    let mut caller = Caller::start(command)?;
+    caller.tell("calls 1")?;
+    caller.quit()?;
+    let mut all = threads;
+    all.extend(pairs(&[
+        ("HSA's table", 1),
+        ("HIP's table", 1),
+        ("HIP's table for compilers", 1),
+    ]));
+    assert_eq!(client.counted()?, all);
     Ok(())
 }
 
