@@ -5,6 +5,8 @@
  *   before      nothing is registered            configure   inside a tool's configure function
  *   initialize  inside its initialize function   running     contexts run; five threads call
  *   finalize    inside its finalize function     after       when the library's own end is over
+ *   sessions    as running, while another thread attaches the tool libtool.so beside the library and detaches it
+ *   threads     five threads call; nothing is registered
  *
  * FUNCTIONS is a table of {name, kinds of arguments, whether it gives a status} (tests/arguments.rs). Every pointer is null or
  * valid, as C asks; everything else is anything at all. Callbacks call on. A status that is none is told, and so is the function in
@@ -36,6 +38,7 @@ static __thread uint64_t random_state;
 static __thread const char *current = "nothing";
 static __thread unsigned depth;
 static uint64_t seed;
+static int child;
 
 static uint64_t any(void) {
     random_state ^= random_state << 13, random_state ^= random_state >> 7, random_state ^= random_state << 17;
@@ -78,6 +81,12 @@ static uint64_t id(void) {
     }
 }
 
+/* A process that nobody may take for one with a GPU's runtime. */
+static uint64_t process(void) {
+    const int all[] = {0, -1, INT32_MIN, INT32_MAX, 1 << 30, getpid(), child};
+    return (uint64_t)(int64_t)all[any() % (sizeof all / sizeof *all)];
+}
+
 static void one(void);
 
 static int callback(void) {
@@ -93,7 +102,7 @@ struct record {
 static uint64_t nothing[PAGE / 8];
 
 static void one(void) {
-    static const char *const texts[] = {"", "x", "SQ_WAVES", "reduce(SQ_WAVES,sum)", "%s%n\xff\n"};
+    static const char *const texts[] = {"", "x", "hip", "hsa", "SQ_WAVES", "reduce(SQ_WAVES,sum)", "%s%n\xff\n"};
     if (!random_state) random_state = seed * 2654435761u + (uintptr_t)&depth;
     struct function *function = &functions[any() % COUNT];
     if (!function->call) return;
@@ -106,12 +115,13 @@ static void one(void) {
         void *at = any() % 4 ? page() : 0;
         switch (*kind) {
         case 'f': words[n++] = any() % 4 ? (uintptr_t)callback : 0; break;
-        case 's': last = any() % 4 ? (void *)texts[any() % 5] : 0, words[n++] = (uintptr_t)last; break;
+        case 's': last = any() % 4 ? (void *)texts[any() % (sizeof texts / sizeof *texts)] : 0, words[n++] = (uintptr_t)last; break;
         case 'p': last = at, words[n++] = (uintptr_t)at; break;
         /* What counts an array or a text that is there may not go beyond it. */
         case 'c': words[n++] = !last ? number() : any() % 2; break;
         case 'e': words[n++] = any() % 4 ? any() % 40 : number(); break;
         case 'i': words[n++] = number(); break;
+        case 'P': words[n++] = process(); break;
         case 'x': words[n++] = id(); break;
         /* A record's header: category and kind, and what it leads to. */
         case 'r':
@@ -169,7 +179,7 @@ static int initialize(void (*finalize)(void *), void *data) {
         if (!buffer(contexts[i], 4096, 2048, 1 + i % 2, callback, 0, &buffers[buffer_count])) buffer_count++;
     }
     if (is("initialize")) many((void *)1);
-    if (is("running")) start(contexts[0]);
+    if (is("running") || is("sessions")) start(contexts[0]);
     return 0;
 }
 
@@ -186,6 +196,27 @@ static void *configure(uint32_t version, const char *text, uint32_t priority, vo
     (void)version, (void)text, (void)priority, (void)client;
     if (is("configure")) many((void *)1);
     return &tool;
+}
+
+/* Attaches and detaches until nobody calls any more. */
+static int calling = 1;
+static void *sessions(void *library) {
+    static char tool[4096];
+    int (*load)(const char *) = dlsym(library, "rocprofiler_load_attachment_tool");
+    int (*attach)(void) = dlsym(library, "rocprofiler_attach"), (*detach)(void) = dlsym(library, "rocprofiler_detach");
+    Dl_info here;
+    if (!load || !attach || !detach || !dladdr((void *)load, &here)) tell("no attach\n"), _exit(5);
+    snprintf(tool, sizeof tool, "%.*slibtool.so", (int)(strrchr(here.dli_fname, '/') + 1 - here.dli_fname), here.dli_fname);
+    unsigned made = 0;
+    while (__atomic_load_n(&calling, __ATOMIC_SEQ_CST) || !made) {
+        int status = load(tool);
+        if (status) printf("load %d\n", status);
+        status = attach();
+        if (status) printf("attach %d\n", status);
+        else status = detach(), made++;
+        if (status) printf("detach %d\n", status);
+    }
+    return (void *)(uintptr_t)made;
 }
 
 static void over(void) {
@@ -205,20 +236,31 @@ int main(int argc, char **argv) {
     }
     alarm(100);
     atexit(over);
+    for (int i = 0; i < COUNT; i++)
+        if (strchr(functions[i].kinds, 'P') && !child && !(child = fork())) pause(), _exit(0);
     void *library = dlopen(argv[1], RTLD_NOW | RTLD_GLOBAL);
     if (!library) return puts(dlerror()), 3;
     for (int i = 0; i < COUNT; i++) functions[i].call = dlsym(library, functions[i].name);
     int (*force)(void *) = function("rocprofiler_force_configure");
-    if (is("before") || !force) many((void *)1);
+    if (is("before")) many((void *)1);
     if (force && !is("before")) {
         int status = force(configure);
         if (status) return printf("configured with %d\n", status), 4;
     }
-    if (is("running")) {
+    pthread_t attacher;
+    if (is("sessions")) pthread_create(&attacher, 0, sessions, library);
+    if (is("running") || is("sessions") || is("threads")) {
         pthread_t threads[4];
         for (int i = 0; i < 4; i++) pthread_create(&threads[i], 0, many, (void *)5);
         many((void *)5);
         for (int i = 0; i < 4; i++) pthread_join(threads[i], 0);
     }
+    if (is("sessions")) {
+        void *made = 0;
+        __atomic_store_n(&calling, 0, __ATOMIC_SEQ_CST);
+        pthread_join(attacher, &made);
+        printf("sessions %lu\n", (unsigned long)made);
+    }
+    if (child) kill(child, SIGKILL);
     return 0;
 }

@@ -8,6 +8,7 @@
 )]
 
 mod amd;
+mod arguments;
 mod attach;
 mod common;
 mod elf;

@@ -7,6 +7,7 @@
     reason = "tests may panic"
 )]
 
+mod arguments;
 mod c_api;
 mod common;
 #[path = "../../../register-so/tests/it/common/elf.rs"]
