@@ -6,6 +6,7 @@
 //   alone      the main thread, and each that it makes from now on, runs on one processor, and none of them before the
 //              others have given it up; says "alone", or "alone no" where that is not allowed
 //   calls N    records N calls of HIP that wait for nothing, and flushes at once
+//   both N     two threads start a context each at the same moment, make N calls of HIP and hand over what there is
 //   slow N     the same with a buffer callback of 20 ms, and two more threads that flush all the time
 //   stop N     eight threads make calls that are reported, and one of them stops the context from
 //              within a callback; N times. Counts functions that were entered after that.
@@ -153,6 +154,19 @@ static void *makes_calls(void *argument) {
   return argument;
 }
 
+// Starts a context when the other thread does. Afterwards its own calls are seen.
+static atomic_uint there;
+static unsigned both_calls;
+static void *starts(void *context) {
+  there++;
+  while (there < 2) sched_yield();
+  refused += start_context(*(context_id *)context) != 0;
+  int value;
+  for (unsigned i = 0; i < both_calls; i++) HIP(hipDeviceGetAttribute(&value, hipDeviceAttributeWarpSize, 0));
+  if (context == &tracing) refused += flush_buffer(buffer) != 0;
+  return NULL;
+}
+
 static void window(kernels_t *k, work_t *w, unsigned count) {
   unsigned long before = kernels, calls_before = hip;
   refused += start_context(tracing) != 0;
@@ -202,6 +216,11 @@ int main(int argc, char **argv) {
       unsigned long got = hip - before;
       refused += stop_context(tracing) != 0;
       say("calls hip %lu refused %lu bad %lu", got, refused, bad);
+    } else if (sscanf(line, "both %u", &number) == 1) {
+      both_calls = number;
+      pthread_t threads[2] = {start_thread(starts, &tracing), start_thread(starts, &calls)};
+      for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
+      say("both hip %lu told %lu refused %lu bad %lu", hip, told, refused, bad);
     } else if (sscanf(line, "slow %u", &number) == 1) {
       slow = true;
       over = false;

@@ -95,6 +95,27 @@ fn a_flush_waits_for_a_session_that_has_just_begun() -> Result<()> {
     Ok(())
 }
 
+/// The session begins with the context of one of them; the other's calls are seen as well. Each
+/// process has one such moment.
+#[test]
+fn two_threads_may_start_the_first_contexts_at_once() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    for _ in 0..6 {
+        let mut target = start(&lab, true, &["late"])?;
+        target.send("both 40")?;
+        let line = target.expect("both")?;
+        let [hip, told, refused, bad] = numbers(&line)?[..] else {
+            return Err(line.into());
+        };
+        assert!(hip >= 40 && told >= 40, "{line}");
+        assert_eq!((refused, bad), (0, 0), "{line}");
+        end(target)?;
+    }
+    Ok(())
+}
+
 #[test]
 fn a_flush_waits_for_a_callback_that_runs() -> Result<()> {
     let Some(lab) = Lab::find()? else {

@@ -138,13 +138,18 @@ pub fn round_done(ticket: u64) {
     STATE.rounds_done.fetch_max(ticket, SeqCst);
 }
 
-fn wait_for(count: &AtomicU64, ticket: u64, limit: Duration) -> bool {
-    let limit = if callbacks::is_inside() {
+/// How long the calling thread may wait for the worker: `limit`, or much less inside a tool's
+/// function, for whose return the worker may be waiting.
+pub fn patience(limit: Duration) -> Duration {
+    if callbacks::is_inside() {
         limit.min(INSIDE_LIMIT)
     } else {
         limit
-    };
-    let end = Instant::now() + limit;
+    }
+}
+
+fn wait_for(count: &AtomicU64, ticket: u64, limit: Duration) -> bool {
+    let end = Instant::now() + patience(limit);
     while is_served() && count.load(SeqCst) < ticket {
         if Instant::now() >= end {
             return false;

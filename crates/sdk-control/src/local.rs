@@ -279,16 +279,16 @@ pub fn detach() -> Result<(), Status> {
 /// worker would wait.
 pub fn launch() {
     // What stands in the way is no failure of whoever calls this: a context that runs is served later.
-    let _ = try_launch();
+    let _ = try_launch(Duration::ZERO);
 }
 
-/// [`launch`].
+/// [`launch`], with `patience` for whoever else begins or ends a session.
 ///
 /// # Errors
 /// [`Status::CONFIGURATION_LOCKED`] when another build of this library has a session in this process, so that nothing
 /// is recorded.
-fn try_launch() -> Result<(), Status> {
-    let Some(_life) = life(Duration::ZERO) else {
+fn try_launch(patience: Duration) -> Result<(), Status> {
+    let Some(_life) = life(patience) else {
         return Ok(());
     };
     launch_locked()
@@ -345,18 +345,22 @@ fn set_up_here() {
 }
 
 /// A tool started a context. Where no session is on, one begins with it in a process that was started with the tool.
+/// When this returns its hooks are in place, also where another thread begins that session.
 ///
 /// # Errors
 /// [`Status::CONFIGURATION_LOCKED`] when another build of this library has a session in this process: the context would
 /// get nothing.
 pub fn context_started() -> Result<(), Status> {
     // Inside a tool's `initialize` it is too early; the caller of that calls `launch` after it.
-    if !changes::is_worker()
-        && !is_on()
-        && !changes::is_served()
-        && registration::is_initialized() == 1
-    {
-        try_launch()?;
+    if changes::is_worker() || registration::is_initialized() != 1 {
+        return Ok(());
+    }
+    let patience = changes::patience(changes::LIMIT);
+    if !is_on() && !changes::is_served() {
+        try_launch(patience)?;
+    }
+    if STATE.kind.load(SeqCst) == Kind::Launched {
+        wait_while(&[Phase::Starting], patience);
     }
     Ok(())
 }
