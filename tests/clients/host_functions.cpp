@@ -32,7 +32,7 @@ void loaded(rocprofiler_callback_tracing_record_t record, rocprofiler_user_data_
     client::expect(host.size == sizeof host && host.code_object_id > 0 && host.modules.value != 0, "a host function");
     client::expect(seen().kernels[context].count(host.kernel_id) == 1, "a host function before its kernel");
     client::expect(seen().hosts[context].emplace(host.kernel_id, host.host_function_id).second, "a kernel with two host functions");
-    if (seen().hosts.size() > 1) return;
+    if (seen().hosts.begin()->first != context) return;
     const std::string name = host.device_function;
     client::add(name + " at", host.host_function.value);
     client::add(name + " threads", host.thread_limit);
