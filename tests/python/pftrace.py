@@ -91,7 +91,9 @@ def main(path):
             instants.append({"category": category[0], "name": name, "track": track.name, "time": time, "notes": notes})
         else:
             assert event.type == COUNTER and track.HasField("counter"), event
-            counters[track.name].append([time, event.counter_value])
+            real = event.HasField("double_counter_value")
+            number = event.double_counter_value if real else event.counter_value
+            counters[track.name].append([time, number])
     assert not any(open_slices.values()), "slices without an end"
 
     processes = [track for track in tracks.values() if track.HasField("process")]

@@ -11,16 +11,18 @@ use midair_failure::{Failure, Kind};
 use midair_session::as_real_user;
 use midair_settings::{EXTRA_COUNTERS, Given, Resolved, Settings, resolve};
 use serde_json::{Value, json};
+use std::io::Read;
 use std::path::Path;
 
 use crate::attach;
 use crate::command::refused;
 use crate::doctor::json_argument;
 use crate::report::Report;
-use crate::user_file;
 
 /// Version of the json's schema: raised when a member is removed or changes its meaning.
 const SCHEMA: u32 = 1;
+/// Bytes of a file of definitions that are read; more are refused by whoever parses them.
+const MOST_BYTES: u64 = (4 << 20) + 1;
 /// What both lists say about samples of the program counter.
 const NO_SAMPLES: &str = "not built yet";
 
@@ -92,10 +94,23 @@ pub(crate) fn resolved(
     Ok(resolved)
 }
 
-/// What is in a user's file of definitions.
+/// What is in a user's file.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the user's own file, with the user's rights"
+)]
 fn contents(file: &str, cwd: &str) -> Result<String, Failure> {
-    let read = user_file::read(&Path::new(cwd).join(file));
-    read.map_err(|error| Failure::new(Kind::Usage, format!("{file}: {error}")))
+    let failed =
+        |error: &dyn std::fmt::Display| Failure::new(Kind::Usage, format!("{file}: {error}"));
+    let path = Path::new(cwd).join(file);
+    let read = || {
+        let mut text = String::new();
+        std::fs::File::open(path)?
+            .take(MOST_BYTES)
+            .read_to_string(&mut text)?;
+        Ok::<String, std::io::Error>(text)
+    };
+    as_real_user(read).flatten().map_err(|error| failed(&error))
 }
 
 /// A GPU, and what it counts.

@@ -7,12 +7,15 @@
 
 use midair_counters::definitions::yaml::{self, Node};
 use midair_failure::{Failure, Kind};
+use midair_session::as_real_user;
 use midair_settings::options::option;
 use midair_settings::{Given, Shape, Value};
-use std::path::Path;
+use std::io::Read;
 
 use crate::command::refused;
-use crate::user_file;
+
+/// Bytes of such a file at most.
+const MOST: u64 = 4 << 20;
 
 /// Reads the file that `--input` names, and gives what it says.
 ///
@@ -32,8 +35,20 @@ fn usage(text: String) -> Failure {
     Failure::new(Kind::Usage, text)
 }
 
+/// The file's text, as the user may read it who started us: our own rights may be more.
 fn read(path: &str) -> Result<String, Failure> {
-    user_file::read(Path::new(path)).map_err(|error| usage(format!("--input {path}: {error}")))
+    let read = || {
+        let mut text = String::new();
+        let file = std::fs::File::open(path)?;
+        file.take(MOST + 1).read_to_string(&mut text)?;
+        Ok::<String, std::io::Error>(text)
+    };
+    let read = as_real_user(read).flatten();
+    let text = read.map_err(|error| usage(format!("--input {path}: {error}")))?;
+    if text.len() as u64 > MOST {
+        return Err(usage(format!("--input {path}: more than 4 MiB")));
+    }
+    Ok(text)
 }
 
 /// What a file asks for: words of options by their long names.

@@ -30,6 +30,5 @@ mod ps;
 pub mod report;
 pub mod rocprofv3;
 mod terminal;
-mod user_file;
 mod version;
 pub mod wait;

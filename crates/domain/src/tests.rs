@@ -239,7 +239,11 @@ fn sets_are_made_from_the_table() {
     );
     assert_eq!(
         sets::NEEDS_DEVICE,
-        KindSet::of(&[kind::KERNEL_DISPATCH, kind::MEMORY_COPY])
+        KindSet::of(&[
+            kind::KERNEL_DISPATCH,
+            kind::MEMORY_COPY,
+            kind::COUNTER_COLLECTION
+        ])
     );
     assert_eq!(
         sets::NEEDS_RUNTIME - sets::NEEDS_DEVICE,

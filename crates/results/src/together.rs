@@ -6,7 +6,7 @@ use crate::plan::plan;
 use midair_failure::{Failure, Kind};
 use midair_ids::Pid;
 use midair_output::table::{self, Of};
-use midair_output::{Index, MOST_TOGETHER, Names, Plan, Trace};
+use midair_output::{Index, MOST_TOGETHER, Names, Plan, Trace, counter_table};
 use midair_settings::Settings;
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -101,6 +101,7 @@ impl Together {
         let mut done: Vec<(String, Index)> = Vec::new();
         let mut kernel_names = None;
         let mut without_files = 0;
+        let mut counters = String::new();
         for (pid, name, finished) in self.parts.drain(..) {
             let label = label(pid, &name);
             let mut plan = plan(&finished.settings, &finished.identity)?;
@@ -138,6 +139,8 @@ impl Together {
                 written.warnings.push(format!("{label}: {warning}"));
             }
             failures.extend(failure.map(|failure| (label.clone(), failure)));
+            let table = counter_table(&ready.trace, &names, &ready.plan, style);
+            add_counters(&mut counters, &label, &table);
             done.push((label, ready.trace.records.into_index()));
         }
         let sessions: Vec<Of<'_>> = done
@@ -149,6 +152,7 @@ impl Together {
             .collect();
         written.table =
             table::summary_together(&sessions, &names, kernel_names.unwrap_or_default(), style);
+        written.table.push_str(&counters);
         Ok(done.len() + without_files)
     }
 
@@ -194,6 +198,11 @@ impl Together {
         }
         written.files = write_or_save(&parts, &names, &plan, lead.keys.pid, failures)?;
         written.summary = midair_output::console_summary_together(&parts, &names, &plan);
+        let mut counters = String::new();
+        for (label, trace) in labels.iter().zip(&parts) {
+            let table = counter_table(trace, &names, &plan, style);
+            add_counters(&mut counters, label, &table);
+        }
         let sessions: Vec<Of<'_>> = labels
             .into_iter()
             .zip(&parts)
@@ -203,7 +212,15 @@ impl Together {
             })
             .collect();
         written.table = table::summary_together(&sessions, &names, plan.kernel_names, style);
+        written.table.push_str(&counters);
         Ok(all)
+    }
+}
+
+/// Adds a session's table of counters, if it has one.
+fn add_counters(all: &mut String, label: &str, table: &str) {
+    if !table.is_empty() {
+        all.push_str(&format!("\n{label}\n{table}"));
     }
 }
 

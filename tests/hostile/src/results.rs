@@ -1,8 +1,11 @@
 //! From a target's records to files.
 
 use midair_agents::Agent;
+use midair_counters::template::{Slot, Template};
+use midair_counters::{Architecture, CounterPlan, Position, Prepared, group};
 use midair_output::{
-    Format, KernelNames, Names, Node, Outcome, Plan, Process, RecordWriter, Trace, write,
+    Format, KernelFilter, KernelNames, Names, Node, Outcome, Plan, Process, RecordWriter, Trace,
+    counter_table, table::Style, write,
 };
 use std::collections::HashSet;
 use std::sync::OnceLock;
@@ -24,14 +27,14 @@ pub fn results(bytes: &[u8]) {
     let Ok(records) = writer.finish() else {
         panic!("the file is written");
     };
-    let trace = Trace {
+    let mut trace = Trace {
         process: process(),
         agents: Vec::<Agent>::new(),
         records,
         lost: Vec::new(),
         notes: Vec::new(),
         outcome: Outcome::default(),
-        counters: Default::default(),
+        counters: counters(),
     };
     let plan = Plan {
         directory: place.path().join("files"),
@@ -43,15 +46,58 @@ pub fn results(bytes: &[u8]) {
             _ => KernelNames::Mangled,
         },
         stats: true,
+        kernel_filter: KernelFilter::new(None, Some("x"), vec![1..=3]).unwrap_or_default(),
         ..Plan::default()
     };
     static NAMES: OnceLock<Names> = OnceLock::new();
-    let files = write(&trace, NAMES.get_or_init(Names::amd), &plan);
+    let names = NAMES.get_or_init(Names::amd);
+    // Some with all kernels, some with chosen ones, some without any.
+    let (chosen, kernels) = (bytes.len() % 2 == 0, bytes.len() % 5 != 0);
+    let filter = if chosen {
+        plan.kernel_filter.clone()
+    } else {
+        KernelFilter::default()
+    };
+    let choosing = trace.records.choose(&filter, plan.kernel_names, kernels);
+    choosing.unwrap_or_else(|error| panic!("records that were kept are read: {error}"));
+    super::used(counter_table(&trace, names, &plan, Style::default()));
+    let files = write(&trace, names, &plan);
     let files = files.unwrap_or_else(|error| panic!("records that were kept are written: {error}"));
     let different: HashSet<_> = files.iter().collect();
     assert_eq!(different.len(), files.len(), "a file is written twice");
     for file in &files {
         assert!(file.starts_with(&plan.directory), "{}", file.display());
+    }
+}
+
+/// Two groups of counters for a GPU, so that windows in the records mean something.
+fn counters() -> CounterPlan {
+    let Some(architecture) = Architecture::find("gfx942") else {
+        return CounterPlan::default();
+    };
+    let prepared = |counters: &[&str], words: u32| {
+        let group = group::one(architecture, counters).unwrap_or_default();
+        let slot = |word| Slot {
+            word,
+            event: word % 3,
+            position: Position(u64::from(word)),
+        };
+        Prepared {
+            architecture,
+            group,
+            template: Template {
+                output_bytes: 8 * u64::from(words),
+                slots: (0..words).map(slot).collect(),
+                ..Template::default()
+            },
+        }
+    };
+    let groups = vec![
+        prepared(&["GRBM_COUNT", "SQ_WAVES", "MAX_WAVE_SIZE"], 2),
+        prepared(&["FETCH_SIZE"], 600),
+    ];
+    CounterPlan {
+        agents: [(0, groups.clone()), (1, groups)].into(),
     }
 }
 

@@ -169,8 +169,11 @@ impl Windows {
             words: head.words,
             ..*part
         } == head;
-        window.bad |= !same || part.first != window.received;
-        window.received = window.received.saturating_add(words);
+        window.bad |= !same || part.first < window.received;
+        // Behind a record that was lost nothing is of use: the window stays incomplete.
+        if part.first == window.received {
+            window.received = window.received.saturating_add(words);
+        }
         window.bad |= window.received > head.total;
         if window.received >= head.total || window.bad {
             self.open.retain(|open| *open != at);

@@ -16,7 +16,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// What is in `r_results.pftrace`.
-fn read(directory: &Path) -> Value {
+pub fn read(directory: &Path) -> Value {
     let python = midair_tests::python().unwrap();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/python/pftrace.py");
     let output = Command::new(python)

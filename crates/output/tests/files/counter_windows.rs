@@ -1,0 +1,491 @@
+//! Which windows of counters have values: those that their dispatch had for itself, of chosen
+//! kernels, and whole.
+
+use crate::common::{append, golden_json, list, names, number, writer};
+use crate::counters::{
+    ENGINES, NODE, amds, amds_plan, header, json_of, prepared, put, put_kernel, read, session,
+    window, written,
+};
+use midair_counters::{Architecture, CounterPlan};
+use midair_output::{Format, KernelFilter, Plan, RecordWriter, Trace, write};
+use midair_record::event::{
+    self, CounterWindow, Kernel, Queue, QueueCounts, Untimed, WindowResult, flag, kind,
+};
+use serde_json::{Value, json};
+use std::fs;
+
+/// One kernel after another, 1000 ns each, on queue 1 of the GPU.
+fn kernel(dispatch_id: u64) -> Kernel {
+    Kernel {
+        header: header(kind::KERNEL_DISPATCH),
+        start: 10_000 * dispatch_id,
+        end: 10_000 * dispatch_id + 1_000,
+        rung: 10_000 * dispatch_id - 100,
+        dispatch_id,
+        kernel_id: 11,
+        queue_id: 1,
+        node: NODE,
+        ..Kernel::default()
+    }
+}
+
+/// What json tells about windows, without what is 0.
+fn told(writer: RecordWriter) -> Value {
+    told_of(session(writer, amds_plan()))
+}
+
+fn told_of(trace: Trace) -> Value {
+    let directory = written(trace, &[Format::Json]);
+    let ours = json_of(directory.path());
+    let mut told = ours["metadata"]["midair"]["counters"]
+        .as_object()
+        .unwrap()
+        .clone();
+    told.retain(|_, count| *count != 0);
+    let alone = told.get("alone").map_or(0, number);
+    let rows = list(&ours["callback_records"]["counter_collection"]).len();
+    assert_eq!(rows as u64, alone);
+    told.into()
+}
+
+/// Windows around dispatches 1 to 4 of queue 1, and what else is given.
+fn four(also: impl FnOnce(&mut RecordWriter)) -> Value {
+    let mut writer = writer();
+    for n in 1..=4 {
+        put_kernel(&mut writer, &kernel(n));
+        put(&mut writer, window(n, &kernel(n), 9), &[n; 9], 9);
+    }
+    also(&mut writer);
+    told(writer)
+}
+
+#[test]
+fn what_another_dispatch_overlapped_is_told_and_has_no_values() {
+    let beside = |start, end, node, queue_id| Kernel {
+        start,
+        end,
+        node,
+        queue_id,
+        ..kernel(9)
+    };
+    // On another queue within window 2, and across 3 and 4.
+    let shared = four(|writer| {
+        put_kernel(writer, &beside(20_500, 20_600, NODE, 2));
+        put_kernel(writer, &beside(30_500, 40_500, NODE, 3));
+    });
+    assert_eq!(
+        shared,
+        json!({ "dispatches": 6, "windows": 4, "alone": 1, "shared": 3 })
+    );
+    // On another GPU, or when the window was not open.
+    let alone = four(|writer| {
+        put_kernel(writer, &beside(20_500, 20_600, 2, 2));
+        put_kernel(writer, &beside(22_000, 29_990, NODE, 2));
+    });
+    assert_eq!(alone, json!({ "dispatches": 6, "windows": 4, "alone": 4 }));
+}
+
+#[test]
+fn a_dispatch_without_times_makes_later_windows_of_other_queues_doubtful() {
+    let untimed = |queue_id, rung| {
+        move |writer: &mut RecordWriter| {
+            let mut kernel = Kernel {
+                start: 0,
+                end: 0,
+                rung,
+                queue_id,
+                untimed: Untimed::ALL[1] as u32,
+                ..kernel(9)
+            };
+            kernel.header.flags |= flag::UNTIMED;
+            put_kernel(writer, &kernel);
+        }
+    };
+    let doubtful = json!({ "dispatches": 5, "windows": 4, "alone": 2, "not_known_to_be_alone": 2 });
+    assert_eq!(four(untimed(2, 25_000)), doubtful);
+    // Those of one queue do not run within its own windows.
+    let alone = json!({ "dispatches": 5, "windows": 4, "alone": 4 });
+    assert_eq!(four(untimed(1, 25_000)), alone);
+}
+
+#[test]
+fn packets_and_records_that_were_lost_make_windows_doubtful() {
+    let lost = |queue_id| {
+        move |writer: &mut RecordWriter| {
+            let queue = Queue {
+                header: header(kind::QUEUE),
+                queue_id,
+                node: NODE,
+                ..Queue::default()
+            };
+            append(writer, &event::encode(&queue, &[]));
+            let counts = QueueCounts {
+                header: header(kind::QUEUE_COUNTS),
+                queue_id,
+                last_index: 1,
+                lost: 1,
+                ..QueueCounts::default()
+            };
+            append(writer, &event::encode(&counts, &[]));
+        }
+    };
+    let doubtful = json!({ "dispatches": 4, "windows": 4, "not_known_to_be_alone": 4 });
+    assert_eq!(four(lost(2)), doubtful);
+    assert_eq!(
+        four(lost(1)),
+        json!({ "dispatches": 4, "windows": 4, "alone": 4 })
+    );
+    let mut trace = amds(|_, _| 0);
+    trace.lost = vec![("kernel dispatches".to_owned(), 1)];
+    let doubtful = json!({ "dispatches": 3, "windows": 3, "not_known_to_be_alone": 3 });
+    assert_eq!(told_of(trace), doubtful);
+}
+
+#[test]
+fn windows_without_a_dispatch_or_a_reading_are_told_by_reason() {
+    let results = [
+        (WindowResult::NoDispatch, "without_a_dispatch"),
+        (WindowResult::Open, "open_at_the_end"),
+        (WindowResult::QueueDestroyed, "queue_destroyed"),
+        (WindowResult::BadTimes, "without_plausible_times"),
+    ];
+    for (result, key) in results {
+        let void = four(|writer| {
+            let window = CounterWindow {
+                result: result as u32,
+                ..window(5, &kernel(5), 0)
+            };
+            put(writer, window, &[], 9);
+        });
+        let mut wanted = json!({ "dispatches": 4, "windows": 5, "alone": 4 });
+        wanted[key] = json!(1);
+        assert_eq!(void, wanted);
+    }
+}
+
+/// Whatever a target writes: each is counted once, and has no values.
+#[test]
+fn what_does_not_fit_together_has_no_values() {
+    let good = || window(5, &kernel(5), 9);
+    type Put = fn(&mut RecordWriter, CounterWindow);
+    let whole: Put = |writer, window| put(writer, window, &[1; 9], 9);
+    let mut cases: Vec<(&str, CounterWindow, Put)> = Vec::new();
+    let mut case = |key, change: fn(&mut CounterWindow), put: Put| {
+        let mut window = good();
+        change(&mut window);
+        cases.push((key, window, put));
+    };
+    case("contradictory", |w| w.group = 7, whole);
+    case("contradictory", |w| w.group = u32::MAX, whole);
+    case("contradictory", |w| w.node = 77, whole);
+    case("contradictory", |w| w.result = 99, whole);
+    case("contradictory", |w| w.total = u32::MAX, whole);
+    case("contradictory", |w| w.total = 3, whole);
+    case("contradictory", |w| w.dispatch_id = 0, whole);
+    case("contradictory", |w| w.queue_id = 4, whole);
+    // A window of before: its parts contradict each other, and so does the window.
+    case("dispatch_not_recorded", |w| w.dispatch_id = 99, whole);
+    case("without_plausible_times", |w| w.start = 0, whole);
+    case("without_plausible_times", |w| w.end = 1, whole);
+    case(
+        "incomplete",
+        |_| (),
+        |writer, window| put(writer, window, &[1; 6], 3),
+    );
+    case(
+        "contradictory",
+        |_| (),
+        |writer, window| put(writer, window, &[1; 12], 3),
+    );
+    case(
+        "contradictory",
+        |_| (),
+        |writer, mut window| {
+            put(writer, window, &[1; 6], 3);
+            window.end += 1;
+            (window.first, window.words) = (6, 3);
+            append(writer, &event::encode(&window, &[0; 24]));
+        },
+    );
+    // A part without what is before it, as where the spool was full.
+    case(
+        "incomplete",
+        |_| (),
+        |writer, mut window| {
+            (window.first, window.words) = (3, 6);
+            append(writer, &event::encode(&window, &[0; 48]));
+            (window.first, window.words) = (0, 3);
+            append(writer, &event::encode(&window, &[0; 24]));
+        },
+    );
+    for (n, (key, window, put)) in cases.into_iter().enumerate() {
+        let found = four(|writer| {
+            put_kernel(writer, &kernel(5));
+            put(writer, window);
+        });
+        let windows = number(&found["windows"]);
+        let all = ["alone", key].map(|key| found.get(key).map_or(0, number));
+        // One that begins in the middle is counted where it begins.
+        assert_eq!((windows, all), (5, [4, 1]), "{n}: {found}");
+    }
+    // Two windows of one dispatch: neither.
+    let twice = four(|writer| put(writer, window(5, &kernel(2), 9), &[1; 9], 9));
+    let wanted = json!({
+        "dispatches": 4, "windows": 5, "alone": 3, "contradictory": 1, "dispatch_not_recorded": 1
+    });
+    assert_eq!(twice, wanted);
+}
+
+#[test]
+fn many_windows_that_never_end_stay_few_in_memory() {
+    let found = four(|writer| {
+        for n in 5..1000 {
+            put(writer, window(n, &kernel(n), 9), &[1; 2], 2);
+        }
+        // One of the old ones goes on: it was given up.
+        let mut late = window(5, &kernel(5), 9);
+        (late.first, late.words) = (2, 7);
+        append(writer, &event::encode(&late, &[0; 56]));
+    });
+    assert_eq!(
+        (number(&found["windows"]), number(&found["alone"])),
+        (999, 4)
+    );
+}
+
+#[test]
+fn derived_counters_are_computed_from_what_was_counted() {
+    let counters = ["SQ_WAVES", "SQ_WAVES_sum", "MAX_WAVE_SIZE"];
+    let architecture = Architecture::find("gfx942").unwrap();
+    let known = counters
+        .into_iter()
+        .filter(|name| architecture.counter(name).is_some());
+    let plan = CounterPlan {
+        agents: [(NODE, vec![prepared(&known.collect::<Vec<_>>())])].into(),
+    };
+    let mut writer = writer();
+    put_kernel(&mut writer, &kernel(1));
+    let words: Vec<u64> = (1..=u64::from(ENGINES)).collect();
+    put(&mut writer, window(1, &kernel(1), ENGINES), &words, 8);
+    let directory = written(session(writer, plan), &[Format::Csv]);
+    let csv = read(directory.path(), "r_counter_collection.csv");
+    let rows: Vec<Vec<&str>> = csv
+        .lines()
+        .skip(1)
+        .map(|l| l.rsplit(',').skip(2).take(2).collect())
+        .collect();
+    assert!(rows.contains(&vec!["36.000000", "\"SQ_WAVES\""]), "{csv}");
+    // A property of the agent: lanes of a wave.
+    assert!(
+        rows.contains(&vec!["64.000000", "\"MAX_WAVE_SIZE\""]),
+        "{csv}"
+    );
+}
+
+#[test]
+fn chosen_kernels_are_the_only_ones_in_files_and_overlap_all_the_same() {
+    let scale = |start: u64, dispatch_id| Kernel {
+        start,
+        end: start + 100,
+        queue_id: 2,
+        kernel_id: 10,
+        ..kernel(dispatch_id)
+    };
+    let trace = || {
+        let mut writer = writer();
+        for n in 1..=4 {
+            put_kernel(&mut writer, &kernel(n));
+            put(&mut writer, window(n, &kernel(n), 9), &[n; 9], 9);
+        }
+        put_kernel(&mut writer, &scale(20_500, 5));
+        put_kernel(&mut writer, &scale(60_000, 6));
+        put(&mut writer, window(6, &scale(60_000, 6), 9), &[1; 9], 9);
+        session(writer, amds_plan())
+    };
+    let rows = |include, exclude, iterations, kernels| {
+        let mut trace = trace();
+        let filter = KernelFilter::new(include, exclude, iterations).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let plan = Plan {
+            directory: directory.path().to_owned(),
+            prefix: "r".to_owned(),
+            formats: vec![Format::Csv],
+            ..Plan::default()
+        };
+        trace
+            .records
+            .choose(&filter, plan.kernel_names, kernels)
+            .unwrap();
+        write(&trace, &names(&golden_json()), &plan).unwrap();
+        let dispatches = |name: &str, column: usize| -> Vec<u64> {
+            let text = fs::read_to_string(directory.path().join(name)).unwrap_or_default();
+            let cell = |line: &str| line.split(',').nth(column).unwrap().parse().unwrap();
+            let mut all: Vec<u64> = text.lines().skip(1).map(cell).collect();
+            all.dedup();
+            all
+        };
+        (
+            dispatches("r_counter_collection.csv", 1),
+            dispatches("r_kernel_trace.csv", 5),
+        )
+    };
+    let all = rows(None, None, vec![], true);
+    assert_eq!(all, (vec![1, 3, 4, 6], vec![1, 2, 3, 4, 5, 6]));
+    assert_eq!(
+        rows(Some("vadd"), None, vec![], true),
+        (vec![1, 3, 4], vec![1, 2, 3, 4])
+    );
+    assert_eq!(
+        rows(None, Some("^vadd"), vec![], true),
+        (vec![6], vec![5, 6])
+    );
+    assert_eq!(
+        rows(Some("vadd"), None, vec![2..=3], true),
+        (vec![3], vec![2, 3])
+    );
+    assert_eq!(rows(None, None, vec![1..=1], false), (vec![1], vec![]));
+}
+
+#[test]
+fn counters_that_were_asked_for_in_vain_are_told() {
+    let directory = written(session(writer(), amds_plan()), &[Format::Csv]);
+    let notes = read(directory.path(), "r_notes.txt");
+    assert_eq!(notes, "counters: no dispatch was counted\n");
+}
+
+/// Marsaglia's xorshift: the same numbers in each run.
+fn below(state: &mut u64, limit: u64) -> u64 {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    *state % limit
+}
+
+/// A thousand dispatches on four queues of two GPUs, a third of them with windows: those with values
+/// are those that no other one overlaps, as comparing each with each finds them.
+#[test]
+fn of_many_dispatches_exactly_those_alone_have_values() {
+    let mut state = 0x2545_f491_4f6c_dd1d;
+    let mut kernels = Vec::new();
+    let mut free = [1_000_u64; 4];
+    for dispatch_id in 1..=1000 {
+        let queue = below(&mut state, 4) as usize;
+        let start = free[queue] + 20 + below(&mut state, 900);
+        let end = start + below(&mut state, 300);
+        free[queue] = end + 20;
+        kernels.push(Kernel {
+            start,
+            end,
+            queue_id: queue as u32 + 1,
+            node: 1 + (queue / 3) as u32,
+            ..kernel(dispatch_id)
+        });
+    }
+    let has_window = |kernel: &Kernel| kernel.dispatch_id % 3 == 0;
+    let overlapped = |of: &Kernel| {
+        // Until the counters were read; two windows also spoil each other.
+        let (from, to) = (of.start - 10, of.end + 30);
+        kernels.iter().any(|other| {
+            let same_gpu = other.node == of.node && other.dispatch_id != of.dispatch_id;
+            let (start, end) = if has_window(other) {
+                (other.start - 10, other.end + 30)
+            } else {
+                (other.start, other.end)
+            };
+            same_gpu && start < to && end > from
+        })
+    };
+    let wanted: Vec<u64> = kernels
+        .iter()
+        .filter(|kernel| has_window(kernel) && !overlapped(kernel))
+        .map(|kernel| kernel.dispatch_id)
+        .collect();
+    let mut records: Vec<(u64, &Kernel, bool)> = Vec::new();
+    for kernel in &kernels {
+        records.push((below(&mut state, 10_000), kernel, false));
+        if has_window(kernel) {
+            records.push((below(&mut state, 10_000), kernel, true));
+        }
+    }
+    records.sort_by_key(|(order, kernel, window)| (*order, kernel.dispatch_id, *window));
+    let mut writer = writer();
+    for (_, kernel, is_window) in records {
+        if is_window {
+            let id = kernel.dispatch_id;
+            put(&mut writer, window(id, kernel, 9), &[id; 9], 4);
+        } else {
+            put_kernel(&mut writer, kernel);
+        }
+    }
+    let mut plan = amds_plan();
+    let groups = plan.agents[&NODE].clone();
+    plan.agents.insert(2, groups);
+    let directory = written(session(writer, plan), &[Format::Csv]);
+    let csv = read(directory.path(), "r_counter_collection.csv");
+    let mut found = Vec::new();
+    for line in csv
+        .lines()
+        .skip(1)
+        .filter(|line| line.contains("\"SQ_WAVES\""))
+    {
+        let id: u64 = line.split(',').nth(1).unwrap().parse().unwrap();
+        let value: f64 = line.rsplit(',').nth(2).unwrap().parse().unwrap();
+        assert_eq!(value, (8 * id) as f64, "{line}");
+        found.push(id);
+    }
+    found.sort_unstable();
+    assert!(found.len() > 50 && found.len() < 300, "{}", found.len());
+    assert_eq!(found, wanted);
+}
+
+#[test]
+fn the_terminal_has_means_with_their_intervals() {
+    let mut writer = writer();
+    for n in 1..=20 {
+        put_kernel(&mut writer, &kernel(n));
+        // Half of the dispatches, and one that is shared.
+        if n % 2 == 0 {
+            put(&mut writer, window(n, &kernel(n), 9), &[n; 9], 9);
+        }
+    }
+    let beside = Kernel {
+        queue_id: 2,
+        kernel_id: 10,
+        ..kernel(20)
+    };
+    put_kernel(
+        &mut writer,
+        &Kernel {
+            dispatch_id: 21,
+            ..beside
+        },
+    );
+    let trace = session(writer, amds_plan());
+    let style = midair_output::table::Style::default();
+    let table =
+        midair_output::counter_table(&trace, &names(&golden_json()), &Plan::default(), style);
+    let lines: Vec<&str> = table.lines().collect();
+    assert!(
+        lines[0].starts_with("COUNTER") && lines[0].ends_with("95 %"),
+        "{table}"
+    );
+    assert!(
+        lines[1].starts_with("vadd(") && lines[1].contains("9 of 20 dispatches, 1 shared"),
+        "{table}"
+    );
+    let counter =
+        |line: &str| -> Vec<String> { line.split_whitespace().map(str::to_owned).collect() };
+    assert_eq!(counter(lines[2])[..2], ["GRBM_COUNT", "9"]);
+    assert_eq!(counter(lines[3])[..2], ["SQ_WAVES", "9"]);
+    assert!(counter(lines[3])[3].starts_with('±'), "{table}");
+    assert!(
+        lines
+            .iter()
+            .all(|line| line.chars().count() <= style.columns),
+        "{table}"
+    );
+    let nothing = session(crate::common::writer(), amds_plan());
+    let none =
+        midair_output::counter_table(&nothing, &names(&golden_json()), &Plan::default(), style);
+    assert_eq!(none, "");
+}
