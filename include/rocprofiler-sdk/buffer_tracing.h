@@ -9,7 +9,7 @@
 #include <rocprofiler-sdk/hip/api_args.h>
 #include <rocprofiler-sdk/hsa/scratch_memory_id.h>
 #include <rocprofiler-sdk/kfd/kfd_id.h>
-#include <rocprofiler-sdk/rocdecode/api_id.h>
+#include <rocprofiler-sdk/rocdecode.h>
 #include <stdint.h>
 
 ROCPROFILER_EXTERN_C_INIT
@@ -138,6 +138,20 @@ typedef struct rocprofiler_buffer_tracing_rocdecode_api_record_t
     rocprofiler_timestamp_t end_timestamp;
     rocprofiler_thread_id_t thread_id;
 } rocprofiler_buffer_tracing_rocdecode_api_record_t;
+
+/* ROCDECODE_API_EXT: a call with its arguments and result. */
+typedef struct rocprofiler_buffer_tracing_rocdecode_api_ext_record_t
+{
+    uint64_t size; /* bytes of this struct */
+    rocprofiler_buffer_tracing_kind_t kind;
+    rocprofiler_rocdecode_api_id_t operation;
+    rocprofiler_correlation_id_t correlation_id;
+    rocprofiler_timestamp_t start_timestamp;
+    rocprofiler_timestamp_t end_timestamp;
+    rocprofiler_thread_id_t thread_id;
+    rocprofiler_rocdecode_api_args_t args;
+    rocprofiler_rocdecode_api_retval_t retval;
+} rocprofiler_buffer_tracing_rocdecode_api_ext_record_t;
 
 /* ROCJPEG_API. */
 typedef struct rocprofiler_buffer_tracing_rocjpeg_api_record_t

@@ -11,6 +11,9 @@
 #include <rocprofiler-sdk/hsa/runtime_types.h>
 #include <rocprofiler-sdk/hsa/scratch_memory_args.h>
 #include <rocprofiler-sdk/hsa/scratch_memory_id.h>
+#include <rocprofiler-sdk/rccl.h>
+#include <rocprofiler-sdk/rocdecode.h>
+#include <rocprofiler-sdk/rocjpeg.h>
 #include <rocprofiler-sdk/marker/api_args.h>
 #include <stdint.h>
 
@@ -178,6 +181,30 @@ typedef struct rocprofiler_callback_tracing_hip_stream_data_t
     rocprofiler_stream_id_t stream_id;
     rocprofiler_address_t stream_value;
 } rocprofiler_callback_tracing_hip_stream_data_t;
+
+/* RCCL_API. */
+typedef struct rocprofiler_callback_tracing_rccl_api_data_t
+{
+    uint64_t size; /* bytes of this struct */
+    rocprofiler_rccl_api_args_t args;
+    rocprofiler_rccl_api_retval_t retval; /* at EXIT */
+} rocprofiler_callback_tracing_rccl_api_data_t;
+
+/* ROCDECODE_API. */
+typedef struct rocprofiler_callback_tracing_rocdecode_api_data_t
+{
+    uint64_t size; /* bytes of this struct */
+    rocprofiler_rocdecode_api_args_t args;
+    rocprofiler_rocdecode_api_retval_t retval; /* at EXIT */
+} rocprofiler_callback_tracing_rocdecode_api_data_t;
+
+/* ROCJPEG_API. */
+typedef struct rocprofiler_callback_tracing_rocjpeg_api_data_t
+{
+    uint64_t size; /* bytes of this struct */
+    rocprofiler_rocjpeg_api_args_t args;
+    rocprofiler_rocjpeg_api_retval_t retval; /* at EXIT */
+} rocprofiler_callback_tracing_rocjpeg_api_data_t;
 
 /* Called by the thread that makes the call. `user_data` is the same word at ENTER and EXIT of one call; `callback_data` is what
  * the tool gave when it configured the service. */

@@ -4,5 +4,6 @@
 
 #include <rocprofiler-sdk/rccl/api_id.h>
 #include <rocprofiler-sdk/rccl/table_id.h>
+#include <rocprofiler-sdk/rccl/api_args.h>
 
 #endif

@@ -4,5 +4,6 @@
 
 #include <rocprofiler-sdk/rocdecode/api_id.h>
 #include <rocprofiler-sdk/rocdecode/table_id.h>
+#include <rocprofiler-sdk/rocdecode/api_args.h>
 
 #endif

@@ -4,5 +4,6 @@
 
 #include <rocprofiler-sdk/rocjpeg/api_id.h>
 #include <rocprofiler-sdk/rocjpeg/table_id.h>
+#include <rocprofiler-sdk/rocjpeg/api_args.h>
 
 #endif

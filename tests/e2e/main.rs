@@ -25,6 +25,7 @@ mod kernels;
 mod kit;
 mod lab_programs;
 mod launch;
+mod libraries;
 mod listener;
 mod markers;
 mod memory;

@@ -578,6 +578,66 @@ fn runtimes_that_are_there() -> Result<()> {
     Ok(())
 }
 
+/// Functions that the client `intercept` puts over those in HIP's table.
+const REPLACED: [&str; 2] = ["hipMemcpyAsync", "hipModuleLaunchKernel"];
+
+/// A tool gets the tables of a running process as AMD's SDK gives them: at the attach, with our
+/// functions in them where the tool has those calls traced, too. After the detach its own are out.
+fn intercepted(name: &str, traced: bool) -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let client = Client::build(&lab, name)?;
+    let mut caller = Caller::start(Caller::command(&lab)?)?;
+    let untouched = caller.tables()?;
+    for rounds in [3, 5] {
+        let before = caller.counts()?;
+        let mut told = client.attached(caller.pid(), || {
+            caller.tell(&format!("calls {rounds}"))?;
+            caller.tell("hsa 7")
+        })?;
+        for table in ["table of HIP", "table of HSA"] {
+            assert_eq!(told.remove(table), Some(1), "{told:?}");
+        }
+        let loads = told.remove("hsa_signal_load_relaxed").unwrap_or(0);
+        assert!(loads >= 7, "{loads}");
+        let mut made = between(&before, &caller.counts()?, "hip");
+        made.retain(|name, _| REPLACED.contains(&name.as_str()));
+        assert_eq!(made.len(), REPLACED.len());
+        for name in REPLACED.iter().filter(|_| traced) {
+            // Below the tool's function is ours, which tells the tool of the same call.
+            made.insert(format!("traced {name}"), made[*name]);
+        }
+        assert_eq!(told, made);
+        assert_eq!(caller.tables()?, untouched);
+        // Not the tool's to see: the next session begins at nothing.
+        caller.tell("calls 2")?;
+    }
+    caller.quit()?;
+
+    let command = client.launched(Caller::command(&lab)?.log_name("launched"))?;
+    let mut caller = Caller::start(command)?;
+    caller.tell("calls 4")?;
+    let made = caller.counts()?;
+    caller.quit()?;
+    let told = client.counted()?;
+    assert_eq!((told["table of HIP"], told["table of HSA"]), (1, 1));
+    for name in REPLACED {
+        assert_eq!(told.get(name), made.get(name), "{name}: {told:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn tables_of_a_tool_that_asks_for_nothing_else() -> Result<()> {
+    intercepted("intercept", false)
+}
+
+#[test]
+fn tables_of_a_tool_that_has_calls_traced() -> Result<()> {
+    intercepted("intercept_traced", true)
+}
+
 #[test]
 fn scratch_memory() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -605,10 +665,13 @@ fn scratch_memory() -> Result<()> {
             .count() as u64
     };
     let of = |asked: u64| {
-        pairs(&[
-            ("ROCPROFILER_SCRATCH_MEMORY_ALLOC", asked),
-            ("ROCPROFILER_SCRATCH_MEMORY_FREE", asked),
-        ])
+        let mut all = Counts::new();
+        for what in ["ALLOC", "FREE"] {
+            for when in ["", "begin ", "end "] {
+                all.insert(format!("{when}ROCPROFILER_SCRATCH_MEMORY_{what}"), asked);
+            }
+        }
+        all
     };
     let mut target = lab.run(&program).arg(&kernels).register(false).spawn()?;
     target.expect("ready")?;

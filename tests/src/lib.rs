@@ -31,6 +31,7 @@ pub mod cuda;
 pub mod fatbin;
 pub mod held;
 pub mod lab;
+pub mod libraries;
 pub mod memory_group;
 pub mod modellog;
 pub mod python;

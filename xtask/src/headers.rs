@@ -168,6 +168,56 @@ const LIBRARIES: &[Library] = &[
             "hsa_amd_runtime_queue_notifier",
         ],
     },
+    Library {
+        name: "rccl",
+        upper: "RCCL",
+        title: "RCCL",
+        tables: &[&tables::RCCL],
+        headers: &["rccl/rccl.h"],
+        before: "",
+        tables_headers: &[],
+        results: &[
+            ("int32_t ncclResult_t_retval", ""),
+            ("const char* const_charp_retval", ""),
+        ],
+        tags: &[],
+        missing: &[],
+    },
+    Library {
+        name: "rocdecode",
+        upper: "ROCDECODE",
+        title: "rocDecode",
+        tables: &[&tables::ROCDECODE],
+        headers: &[
+            "rocdecode/rocdecode.h",
+            "rocdecode/rocparser.h",
+            "rocdecode/roc_bitstream_reader.h",
+        ],
+        before: "",
+        tables_headers: &[],
+        results: &[
+            ("uint64_t uint64_t_retval", ""),
+            ("int32_t rocDecStatus_retval", ""),
+            ("const char* const_charp_retval", ""),
+        ],
+        tags: &[],
+        missing: &[],
+    },
+    Library {
+        name: "rocjpeg",
+        upper: "ROCJPEG",
+        title: "rocJPEG",
+        tables: &[&tables::ROCJPEG],
+        headers: &["rocjpeg/rocjpeg.h"],
+        before: "",
+        tables_headers: &[],
+        results: &[
+            ("int32_t rocJpegStatus_retval", ""),
+            ("const char* const_charp_retval", ""),
+        ],
+        tags: &[],
+        missing: &[],
+    },
 ];
 
 /// All headers: place below the prefix, and text.
@@ -477,7 +527,9 @@ fn plain(ty: &Type) -> String {
             ("hipMemLocation" | "hipChannelFormatDesc", size) => {
                 format!("uint32_t[{}]", size / 4)
             }
-            ("hipIpcMemHandle_t" | "hipIpcEventHandle_t", size) => format!("char[{size}]"),
+            ("hipIpcMemHandle_t" | "hipIpcEventHandle_t" | "ncclUniqueId", size) => {
+                format!("char[{size}]")
+            }
             (_, 8) => "uint64_t".to_owned(),
             (_, size) => format!("uint64_t[{}]", size / 8),
         },

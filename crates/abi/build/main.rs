@@ -32,6 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         hip: read("hip_api_tables.json")?,
         hsa: read("hsa_api_tables.json")?,
         roctx: tables::roctx(&read("roctx.json")?)?,
+        library: read("library_tables.json")?,
     };
 
     let nvidia = cupti::Cupti {

@@ -15,6 +15,8 @@ pub enum Api {
     Hsa,
     /// roctx.json, by way of [`roctx`].
     Roctx,
+    /// library_tables.json: libraries above HIP.
+    Library,
 }
 
 /// The JSON of every library's tables.
@@ -25,6 +27,8 @@ pub struct Apis {
     pub hsa: Value,
     /// ROCTx.
     pub roctx: Value,
+    /// RCCL, rocDecode, rocJPEG.
+    pub library: Value,
 }
 
 impl Apis {
@@ -34,6 +38,7 @@ impl Apis {
             Api::Hip => &self.hip,
             Api::Hsa => &self.hsa,
             Api::Roctx => &self.roctx,
+            Api::Library => &self.library,
         }
     }
 }
@@ -86,7 +91,7 @@ pub struct Source {
 }
 
 /// In the order of `TableId`.
-pub const SOURCES: [Source; 9] = [
+pub const SOURCES: [Source; 12] = [
     Source {
         constant: "HIP_RUNTIME",
         id: "HipRuntime",
@@ -185,6 +190,36 @@ pub const SOURCES: [Source; 9] = [
             "ROCPROFILER_MARKER_NAME_API_ID_",
         ),
         kind: 9,
+    },
+    Source {
+        constant: "RCCL",
+        id: "Rccl",
+        c_name: "rcclApiFuncTable",
+        api: Api::Library,
+        operations: ("rocprofiler_rccl_api_id_t", "ROCPROFILER_RCCL_API_ID_"),
+        kind: 14,
+    },
+    Source {
+        constant: "ROCDECODE",
+        id: "Rocdecode",
+        c_name: "RocDecodeDispatchTable",
+        api: Api::Library,
+        operations: (
+            "rocprofiler_rocdecode_api_id_t",
+            "ROCPROFILER_ROCDECODE_API_ID_",
+        ),
+        kind: 23,
+    },
+    Source {
+        constant: "ROCJPEG",
+        id: "Rocjpeg",
+        c_name: "RocJpegDispatchTable",
+        api: Api::Library,
+        operations: (
+            "rocprofiler_rocjpeg_api_id_t",
+            "ROCPROFILER_ROCJPEG_API_ID_",
+        ),
+        kind: 19,
     },
 ];
 
@@ -337,7 +372,10 @@ fn c_type(value: &Value) -> Result<CType, Box<dyn Error>> {
     let align = match (class, c.as_str()) {
         ("Void", _) => 1,
         ("Struct", "dim3" | "hipMemLocation" | "hipChannelFormatDesc") => 4,
-        ("Struct", "hipIpcMemHandle_t" | "hipIpcEventHandle_t" | "hsa_fabric_handle_t") => 1,
+        (
+            "Struct",
+            "hipIpcMemHandle_t" | "hipIpcEventHandle_t" | "hsa_fabric_handle_t" | "ncclUniqueId",
+        ) => 1,
         ("Struct", "hipExtent" | "hipPos" | "hipPitchedPtr" | "hsa_ext_control_directives_t") => 8,
         ("Struct", _) if size == 8 => 8,
         ("Struct", _) => return Err(format!("the alignment of {c} is not known here").into()),

@@ -104,6 +104,29 @@ c_struct! {
     }
 }
 c_struct! {
+    /// A rocDecode call with arguments and result.
+    RocdecodeApiExt = rocprofiler_buffer_tracing_rocdecode_api_ext_record_t {
+        /// Bytes of this struct.
+        size: u64,
+        /// `rocprofiler_buffer_tracing_kind_t`.
+        kind: i32,
+        /// Operation id.
+        operation: i32,
+        /// Correlation.
+        correlation_id: CorrelationId,
+        /// Entry.
+        start_timestamp: u64,
+        /// Return.
+        end_timestamp: u64,
+        /// Calling thread.
+        thread_id: u64,
+        /// `rocprofiler_rocdecode_api_args_t`: the struct of the operation's parameters.
+        args: [u64; 5],
+        /// `rocprofiler_rocdecode_api_retval_t`.
+        retval: [u64; 1],
+    }
+}
+c_struct! {
     /// An asynchronous copy.
     MemoryCopy = rocprofiler_buffer_tracing_memory_copy_record_t {
         /// Bytes of this struct.

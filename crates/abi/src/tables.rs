@@ -1,8 +1,8 @@
 //! The API tables whose slots we wrap: HIP runtime and compiler, HSA core, AMD extension, image
-//! extension, finalizer, ROCTx.
+//! extension, finalizer, ROCTx, RCCL, rocDecode, rocJPEG.
 //!
-//! Source: api/hip_api_tables.json, api/hsa_api_tables.json and api/roctx.json; operation ids from
-//! the enums of api/rocprofiler_sdk.json.
+//! Source: api/hip_api_tables.json, api/hsa_api_tables.json, api/roctx.json and
+//! api/library_tables.json; operation ids from the enums of api/rocprofiler_sdk.json.
 
 use crate::names::Name;
 
@@ -28,6 +28,12 @@ pub enum TableId {
     RoctxControl = 7,
     /// `roctxNameApiTable_t`, the third.
     RoctxName = 8,
+    /// `rcclApiFuncTable`, registered as "rccl".
+    Rccl = 9,
+    /// `RocDecodeDispatchTable`, registered as "rocdecode".
+    Rocdecode = 10,
+    /// `RocJpegDispatchTable`, registered as "rocjpeg".
+    Rocjpeg = 11,
 }
 
 /// Class of a C type in the sense of the calling convention.
@@ -121,7 +127,7 @@ const fn name(text: &'static str) -> Name {
 include!(concat!(env!("OUT_DIR"), "/tables.rs"));
 
 /// All tables, indexed by [`TableId`].
-pub static ALL: [&Table; 9] = [
+pub static ALL: [&Table; 12] = [
     &HIP_RUNTIME,
     &HIP_COMPILER,
     &HSA_CORE,
@@ -131,4 +137,7 @@ pub static ALL: [&Table; 9] = [
     &ROCTX_CORE,
     &ROCTX_CONTROL,
     &ROCTX_NAME,
+    &RCCL,
+    &ROCDECODE,
+    &ROCJPEG,
 ];

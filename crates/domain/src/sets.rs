@@ -63,6 +63,9 @@ pub const NEEDS_DEVICE: KindSet = kinds_where!(|domain| domain.built && domain.n
 pub const HIP_CALLS: KindSet = file_of(kind::HIP_RUNTIME_API_EXT);
 /// Calls of HSA.
 pub const HSA_CALLS: KindSet = file_of(kind::HSA_CORE_API);
+/// Calls of libraries above HIP: RCCL, rocDecode, rocJPEG.
+pub const LIBRARY_CALLS: KindSet =
+    KindSet::of(&[kind::RCCL_API, kind::ROCDECODE_API_EXT, kind::ROCJPEG_API]);
 /// Calls of CUDA.
 pub const CUDA_CALLS: KindSet = file_of(kind::CUDA_RUNTIME_API);
 /// ROCTx and NVTX: marks, ranges, and other calls.

@@ -132,6 +132,68 @@ static MARKER_STATISTICS: Statistics = Statistics {
     json_rank: 60,
 };
 
+const RCCL: Files = library(
+    "rccl_api_trace.csv",
+    Ranked::some("rccl_api", 50),
+    "rccl_api",
+    &Statistics {
+        name: "RCCL_API",
+        csv: "rccl_api_stats.csv",
+        rank: 65,
+        json_rank: 72,
+    },
+    "RCCL calls",
+    Ranked::some("calls of RCCL", 61),
+);
+const ROCDECODE: Files = library(
+    "rocdecode_api_trace.csv",
+    Ranked::some("rocdecode_api", 90),
+    "rocdecode_api",
+    &Statistics {
+        name: "ROCDECODE_API",
+        csv: "rocdecode_api_stats.csv",
+        rank: 72,
+        json_rank: 74,
+    },
+    "rocDecode calls",
+    Ranked::some("calls of rocDecode", 62),
+);
+const ROCJPEG: Files = library(
+    "rocjpeg_api_trace.csv",
+    Ranked::some("rocjpeg_api", 100),
+    "rocjpeg_api",
+    &Statistics {
+        name: "ROCJPEG_API",
+        csv: "rocjpeg_api_stats.csv",
+        rank: 74,
+        json_rank: 76,
+    },
+    "rocJPEG calls",
+    Ranked::some("calls of rocJPEG", 63),
+);
+
+/// Names of the calls of a library above HIP.
+const fn library(
+    csv: &'static str,
+    json: Option<Ranked>,
+    category: &'static str,
+    statistics: &'static Statistics,
+    records: &'static str,
+    phrase: Option<Ranked>,
+) -> Files {
+    Files {
+        csv: Some(csv),
+        json,
+        category: Some(category),
+        track: Some(Track::Thread),
+        rocpd: Some(Rocpd::Region),
+        statistics: Some(statistics),
+        table: Ranked::some("CALL", 20),
+        records,
+        phrase,
+    }
+}
+
 const CUDA_API: Files = Files {
     csv: Some("cuda_api_trace.csv"),
     json: Ranked::some("cuda_api", 130),
@@ -603,10 +665,14 @@ domains! {
     RCCL_API {
         asked: RequestedBy::By(&[ask("rccl-trace", c"ROCPROF_RCCL_API_TRACE")]),
         buffer_kinds: &[c::ROCPROFILER_BUFFER_TRACING_RCCL_API],
-        callback: unserved(c::ROCPROFILER_CALLBACK_TRACING_RCCL_API),
+        callback: around(c::ROCPROFILER_CALLBACK_TRACING_RCCL_API),
         number: Some(14),
-        files: Files { json: Ranked::some("rccl_api", 50), ..NO_FILES };
-        ..LATER
+        activities: &[],
+        runtimes: AMD,
+        needs: CALLS,
+        usual: false,
+        files: RCCL,
+        built: true,
     }
     /// Events of OpenMP.
     OMPT {
@@ -623,19 +689,27 @@ domains! {
             c::ROCPROFILER_BUFFER_TRACING_ROCDECODE_API_EXT,
             c::ROCPROFILER_BUFFER_TRACING_ROCDECODE_API,
         ],
-        callback: unserved(c::ROCPROFILER_CALLBACK_TRACING_ROCDECODE_API),
+        callback: around(c::ROCPROFILER_CALLBACK_TRACING_ROCDECODE_API),
         number: Some(23),
-        files: Files { json: Ranked::some("rocdecode_api", 90), ..NO_FILES };
-        ..LATER
+        activities: &[],
+        runtimes: AMD,
+        needs: CALLS,
+        usual: false,
+        files: ROCDECODE,
+        built: true,
     }
     /// Calls of rocJPEG.
     ROCJPEG_API {
         asked: RequestedBy::By(&[ask("rocjpeg-trace", c"ROCPROF_ROCJPEG_API_TRACE")]),
         buffer_kinds: &[c::ROCPROFILER_BUFFER_TRACING_ROCJPEG_API],
-        callback: unserved(c::ROCPROFILER_CALLBACK_TRACING_ROCJPEG_API),
+        callback: around(c::ROCPROFILER_CALLBACK_TRACING_ROCJPEG_API),
         number: Some(19),
-        files: Files { json: Ranked::some("rocjpeg_api", 100), ..NO_FILES };
-        ..LATER
+        activities: &[],
+        runtimes: AMD,
+        needs: CALLS,
+        usual: false,
+        files: ROCJPEG,
+        built: true,
     }
     /// Calls of rocSHMEM.
     ROCSHMEM_API {

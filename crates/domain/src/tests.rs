@@ -235,7 +235,7 @@ fn sets_are_made_from_the_table() {
     );
     assert_eq!(
         sets::HOOKED_CALLS,
-        sets::HIP_CALLS | sets::HSA_CALLS | sets::MARKERS
+        sets::HIP_CALLS | sets::HSA_CALLS | sets::MARKERS | sets::LIBRARY_CALLS
     );
     assert_eq!(
         sets::NEEDS_DEVICE,

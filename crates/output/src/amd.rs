@@ -19,8 +19,12 @@ impl Names {
             cuda: cuda::kinds(),
             ..Names::default()
         };
-        // Only HIP calls have arguments in json.
-        for table in [&tables::HIP_RUNTIME, &tables::HIP_COMPILER] {
+        // Only these calls have arguments in json.
+        for table in [
+            &tables::HIP_RUNTIME,
+            &tables::HIP_COMPILER,
+            &tables::ROCDECODE,
+        ] {
             add_parameters(&mut all, table);
         }
         all

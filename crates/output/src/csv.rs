@@ -153,7 +153,7 @@ struct Layout {
 }
 
 /// All tables of records, in the order in which files are named to the user.
-static LAYOUTS: [Layout; 12] = [
+static LAYOUTS: [Layout; 15] = [
     Layout::of(kind::HIP_RUNTIME_API_EXT, CALLS, call_row),
     Layout::of(kind::HSA_CORE_API, CALLS, call_row),
     Layout::of(kind::MARKER_CORE_RANGE_API, CALLS, marker_row),
@@ -169,6 +169,9 @@ static LAYOUTS: [Layout; 12] = [
     Layout::of(kind::SCRATCH_MEMORY, SCRATCH, scratch_row),
     // Its rows come from windows, and not from records one by one.
     Layout::of(kind::COUNTER_COLLECTION, COUNTERS, |_, _, _| ()),
+    Layout::of(kind::RCCL_API, CALLS, call_row),
+    Layout::of(kind::ROCDECODE_API_EXT, CALLS, call_row),
+    Layout::of(kind::ROCJPEG_API, CALLS, call_row),
     Layout::of(kind::CUDA_RUNTIME_API, cuda::CALLS, cuda::call_row),
     Layout::of(kind::MEMORY_SET, cuda::SETS, cuda::set_row),
     Layout::of(kind::SYNCHRONIZATION, cuda::WAITS, cuda::wait_row),

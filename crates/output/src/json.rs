@@ -28,7 +28,7 @@ use crate::model::{Console, Format, SummaryTo};
 use crate::sink::{Opened, Sink, Writer};
 use emit::Emit;
 use midair_domain::{KindSet, sets};
-use midair_record::event::{Api, Copy, CudaLaunch, CudaTransfer, Kernel, Marker, Record};
+use midair_record::event::{Api, Copy, CudaLaunch, CudaTransfer, Kernel, Marker, Record, kind};
 use spill::{List, Spill};
 use std::collections::BTreeMap;
 use std::io;
@@ -38,6 +38,7 @@ use std::io;
 mod size {
     pub(super) const HIP_API: u64 = 176;
     pub(super) const HSA_API: u64 = 64;
+    pub(super) const ROCDECODE_API: u64 = 112;
     pub(super) const MEMORY_COPY: u64 = 96;
     pub(super) const KERNEL_DISPATCH: u64 = 184;
     pub(super) const DISPATCH_INFO: u64 = 72;
@@ -364,6 +365,9 @@ fn element<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>, record: &Record<'_>) 
         Record::Api(record, words) if sets::HIP_CALLS.contains(record.header.kind) => {
             hip(out, job, record, words)
         }
+        Record::Api(record, words) if record.header.kind == kind::ROCDECODE_API_EXT => {
+            rocdecode(out, job, record, words)
+        }
         Record::Api(record, _) if sets::CUDA_CALLS.contains(record.header.kind) => {
             cuda::call(out, record)
         }
@@ -486,6 +490,30 @@ fn hip<W: io::Write>(
 ) -> io::Result<()> {
     out.open_object()?;
     call(out, record, size::HIP_API)?;
+    call_arguments(out, job, record, words)?;
+    out.handle("stream_id", job.index.stream(record.stream))?;
+    out.close_object()
+}
+
+fn rocdecode<W: io::Write>(
+    out: &mut Emit<W>,
+    job: &Job<'_>,
+    record: &Api,
+    words: &[u8],
+) -> io::Result<()> {
+    out.open_object()?;
+    call(out, record, size::ROCDECODE_API)?;
+    call_arguments(out, job, record, words)?;
+    out.close_object()
+}
+
+/// `args` and `retval` of a call.
+fn call_arguments<W: io::Write>(
+    out: &mut Emit<W>,
+    job: &Job<'_>,
+    record: &Api,
+    words: &[u8],
+) -> io::Result<()> {
     out.key("args")?;
     out.open_array()?;
     let parameters = job
@@ -502,7 +530,5 @@ fn hip<W: io::Write>(
     out.key("retval")?;
     out.open_object()?;
     out.number("uint64_t_retval", record.retval)?;
-    out.close_object()?;
-    out.handle("stream_id", job.index.stream(record.stream))?;
     out.close_object()
 }

@@ -710,6 +710,9 @@ pub fn decode(bytes: &[u8]) -> Result<(Record<'_>, usize), Malformed> {
         | kind::HSA_FINALIZE_EXT_API
         | kind::HIP_RUNTIME_API_EXT
         | kind::HIP_COMPILER_API_EXT
+        | kind::RCCL_API
+        | kind::ROCDECODE_API_EXT
+        | kind::ROCJPEG_API
         | kind::CUDA_RUNTIME_API
         | kind::CUDA_DRIVER_API => with_tail(body, |a: &Api| (a.nargs as usize).saturating_mul(8))
             .map(|(a, t)| Record::Api(a, t)),

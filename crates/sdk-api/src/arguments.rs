@@ -5,7 +5,7 @@ use crate::ended::Ended;
 use crate::status::Status;
 use midair_abi::constants as c;
 use midair_abi::members::sdk_name;
-use midair_abi::records::{CallbackRecord, HipApiExt};
+use midair_abi::records::{CallbackRecord, HipApiExt, RecordHeader, RocdecodeApiExt};
 use midair_abi::tables::{Class, Parameter};
 use midair_record::event::kind;
 use midair_sdk_hot::callbacks;
@@ -62,39 +62,48 @@ struct ArgumentText {
 /// [`Status::KIND_NOT_FOUND`] for another kind, [`Status::OPERATION_NOT_FOUND`] for an operation that is none.
 ///
 /// # Safety
-/// `callback` must be of its type.
+/// `callback` must be of its type; the payload is a record of the header's kind.
 pub unsafe fn iterate(
-    record: &HipApiExt,
+    record: &RecordHeader,
     callback: ArgumentCallback,
     data: *mut c_void,
 ) -> Result<(), Ended> {
-    let record_kind = match record.kind {
-        c::ROCPROFILER_BUFFER_TRACING_HIP_RUNTIME_API_EXT => kind::HIP_RUNTIME_API_EXT,
-        c::ROCPROFILER_BUFFER_TRACING_HIP_COMPILER_API_EXT => kind::HIP_COMPILER_API_EXT,
+    let theirs = record.kind as c_int;
+    let (record_kind, operation, arguments) = match theirs {
+        c::ROCPROFILER_BUFFER_TRACING_HIP_RUNTIME_API_EXT
+        | c::ROCPROFILER_BUFFER_TRACING_HIP_COMPILER_API_EXT => {
+            // SAFETY: the caller's promise.
+            let call = unsafe { &*record.payload.cast::<HipApiExt>() };
+            let ours = if theirs == c::ROCPROFILER_BUFFER_TRACING_HIP_RUNTIME_API_EXT {
+                kind::HIP_RUNTIME_API_EXT
+            } else {
+                kind::HIP_COMPILER_API_EXT
+            };
+            (ours, call.operation, &call.args[..])
+        }
+        c::ROCPROFILER_BUFFER_TRACING_ROCDECODE_API_EXT => {
+            // SAFETY: the caller's promise.
+            let call = unsafe { &*record.payload.cast::<RocdecodeApiExt>() };
+            (kind::ROCDECODE_API_EXT, call.operation, &call.args[..])
+        }
         _ => return Err(Status::KIND_NOT_FOUND.into()),
     };
-    each(
-        record_kind,
-        record.operation,
-        &record.args,
-        false,
-        |argument| {
-            // SAFETY: the caller's promise; address and texts live until the call returns.
-            call(&[], || unsafe {
-                callback(
-                    record.kind,
-                    record.operation,
-                    argument.number,
-                    argument.address,
-                    argument.indirection,
-                    argument.ty.as_ptr(),
-                    argument.name.as_ptr(),
-                    argument.value.as_ptr(),
-                    data,
-                )
-            })
-        },
-    )
+    each(record_kind, operation, arguments, false, |argument| {
+        // SAFETY: the caller's promise; address and texts live until the call returns.
+        call(&[], || unsafe {
+            callback(
+                theirs,
+                operation,
+                argument.number,
+                argument.address,
+                argument.indirection,
+                argument.ty.as_ptr(),
+                argument.name.as_ptr(),
+                argument.value.as_ptr(),
+                data,
+            )
+        })
+    })
 }
 
 /// Calls back for each argument of a call that is being reported to a tool. Of what pointers lead

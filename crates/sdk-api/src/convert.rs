@@ -5,8 +5,8 @@ use crate::converted::Converted;
 use midair_abi::constants as c;
 use midair_abi::records::{
     AsyncCorrelationId, CorrelationId, Dim3, HipApi, HipApiExt, HsaApi, KernelDispatch,
-    KernelDispatchInfo, MarkerApi, MemoryAllocation, MemoryCopy, RuntimeInitialization,
-    ScratchMemory,
+    KernelDispatchInfo, MarkerApi, MemoryAllocation, MemoryCopy, RocdecodeApiExt,
+    RuntimeInitialization, ScratchMemory,
 };
 use midair_record::event::{Allocation, Api, Copy, Kernel, NO_NODE, Record, RuntimeInit, Scratch};
 use midair_sdk_hot::functions::function_of;
@@ -29,6 +29,9 @@ pub(crate) fn convert(record: &Record<'_>, tracing_kind: i32) -> Option<Converte
                 end_timestamp: api.end,
                 thread_id: u64::from(api.tid),
             })),
+            c::ROCPROFILER_BUFFER_TRACING_ROCDECODE_API_EXT => {
+                rocdecode_ext(api, arguments).map(Converted::RocdecodeExt)
+            }
             _ => Some(Converted::Hsa(HsaApi {
                 size: size_of::<HsaApi>() as u64,
                 kind: tracing_kind,
@@ -69,9 +72,10 @@ fn correlation(api: &Api) -> CorrelationId {
     }
 }
 
-fn hip_ext(api: &Api, arguments: &[u8], tracing_kind: i32) -> Option<HipApiExt> {
+/// The argument words of a record in the places of AMD's union, which has `N` words.
+fn arguments_of<const N: usize>(api: &Api, arguments: &[u8]) -> Option<[u64; N]> {
     let function = function_of(api.header.kind, api.header.operation)?;
-    let mut args = [0_u8; 88];
+    let mut args = vec![0_u8; N * 8];
     for parameter in function.parameters {
         let (from, to) = (
             usize::from(parameter.word) * 8,
@@ -87,10 +91,29 @@ fn hip_ext(api: &Api, arguments: &[u8], tracing_kind: i32) -> Option<HipApiExt> 
             to.copy_from_slice(from);
         }
     }
-    let mut words = [0; 11];
+    let mut words = [0; N];
     for (word, bytes) in words.iter_mut().zip(args.as_chunks::<8>().0) {
         *word = u64::from_ne_bytes(*bytes);
     }
+    Some(words)
+}
+
+fn rocdecode_ext(api: &Api, arguments: &[u8]) -> Option<RocdecodeApiExt> {
+    Some(RocdecodeApiExt {
+        size: size_of::<RocdecodeApiExt>() as u64,
+        kind: c::ROCPROFILER_BUFFER_TRACING_ROCDECODE_API_EXT,
+        operation: api.header.operation as i32,
+        correlation_id: correlation(api),
+        start_timestamp: api.start,
+        end_timestamp: api.end,
+        thread_id: u64::from(api.tid),
+        args: arguments_of(api, arguments)?,
+        retval: [api.retval],
+    })
+}
+
+fn hip_ext(api: &Api, arguments: &[u8], tracing_kind: i32) -> Option<HipApiExt> {
+    let words = arguments_of(api, arguments)?;
     Some(HipApiExt {
         size: size_of::<HipApiExt>() as u64,
         kind: tracing_kind,

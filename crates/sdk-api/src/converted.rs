@@ -2,7 +2,7 @@
 
 use midair_abi::records::{
     HipApi, HipApiExt, HsaApi, KernelDispatch, MarkerApi, MemoryAllocation, MemoryCopy,
-    RuntimeInitialization, ScratchMemory,
+    RocdecodeApiExt, RuntimeInitialization, ScratchMemory,
 };
 
 /// A record in AMD's layout.
@@ -14,6 +14,8 @@ pub(crate) enum Converted {
     Hip(HipApi),
     /// HIP call with arguments.
     HipExt(HipApiExt),
+    /// rocDecode call with arguments.
+    RocdecodeExt(RocdecodeApiExt),
     /// Dispatch.
     Kernel(KernelDispatch),
     /// Copy.
@@ -35,6 +37,7 @@ impl Converted {
             Converted::Hsa(record) => record.kind,
             Converted::Hip(record) => record.kind,
             Converted::HipExt(record) => record.kind,
+            Converted::RocdecodeExt(record) => record.kind,
             Converted::Kernel(record) => record.kind,
             Converted::Copy(record) => record.kind,
             Converted::Allocation(record) => record.kind,
@@ -56,6 +59,7 @@ impl Converted {
             Converted::Hsa(record) => words(record),
             Converted::Hip(record) => words(record),
             Converted::HipExt(record) => words(record),
+            Converted::RocdecodeExt(record) => words(record),
             Converted::Kernel(record) => words(record),
             Converted::Copy(record) => words(record),
             Converted::Allocation(record) => words(record),

@@ -2,21 +2,22 @@
 //! (`rocprofiler_at_intercept_table_registration`).
 //!
 //! A tool gets a table when its runtime registers it, before our own functions go in: what the tool
-//! leaves in a slot is what ours call. A runtime that registered before the tool came, as in a
-//! process that is attached to, is not offered: somebody may be inside (AMD-066).
+//! leaves in a slot is what ours call. A table that is older than the tool, as in a process that is
+//! attached to, is *lent* to it until the end of the session (AMD-066): [`takers`] says who wants it.
 
 pub(crate) mod held;
 
 pub use held::InterceptCallback;
 
 use crate::notes;
+use crate::registration;
 use crate::state::{self, STATE};
 use crate::status::Status;
-use held::Interceptor;
+use held::{Given, Interceptor};
 use midair_abi::constants as c;
 use midair_sdk_hot::operations::Opaque;
 use std::ffi::{CStr, c_int, c_void};
-use std::sync::PoisonError;
+use std::sync::{MutexGuard, PoisonError};
 
 /// Tables by the names under which libraries register them, in the order of the list that comes.
 const TABLES: &[(&CStr, &[c_int])] = &[
@@ -59,52 +60,102 @@ pub fn register(
     if libraries & !known != 0 {
         return Err(Status::NOT_IMPLEMENTED);
     }
-    STATE
-        .interceptors
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .push(Interceptor {
-            callback,
-            libraries,
-            data: Opaque(data),
-        });
+    all().push(Interceptor {
+        callback,
+        libraries,
+        data: Opaque(data),
+        given: Vec::new(),
+    });
     Ok(())
 }
 
-/// A function that did not return is called no more.
-fn forget(callback: InterceptCallback) {
+/// Tools' functions, with a lock.
+fn all() -> MutexGuard<'static, Vec<Interceptor>> {
     STATE
         .interceptors
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
-        .retain(|it| !std::ptr::fn_addr_eq(it.callback, callback));
+}
+
+/// Calls a tool's function with a table, and keeps in mind that it has it. False: it did not return,
+/// and is called no more.
+fn give(to: &Interceptor, version: u64, instance: u64, given: Given) -> bool {
+    let mut table: *mut c_void = std::ptr::with_exposed_provenance_mut(given.table);
+    // SAFETY: the tool gave us this function for such calls; the table is a runtime's, and the
+    // list has one.
+    let called = midair_tool_call::call(&[], || unsafe {
+        (to.callback)(given.kind, version, instance, &raw mut table, 1, to.data.0)
+    });
+    let is_it = |it: &Interceptor| std::ptr::fn_addr_eq(it.callback, to.callback);
+    match called {
+        Ok(()) => {
+            for it in all().iter_mut().filter(|it| is_it(it)) {
+                if it.wants(given.kind, given.table) {
+                    it.given.push(given);
+                }
+            }
+            true
+        }
+        Err(thrown) => {
+            notes::post(&format!("a tool that was given a table: {thrown}"));
+            all().retain(|it| !is_it(it));
+            false
+        }
+    }
 }
 
 /// Offers the tables of a library that registers itself.
-pub fn offer(name: &CStr, version: u64, instance: u64, tables: &mut [*mut c_void]) {
-    let interceptors = STATE
-        .interceptors
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .clone();
+pub fn offer(name: &CStr, version: u64, instance: u64, tables: &[*mut c_void]) {
     let Some((_, kinds)) = TABLES.iter().find(|(of, _)| *of == name) else {
         return;
     };
-    for (kind, table) in kinds.iter().zip(tables) {
-        for interceptor in interceptors
-            .iter()
-            .filter(|interceptor| interceptor.libraries & kind != 0)
-        {
-            let list = std::ptr::from_mut(table);
-            // SAFETY: the tool gave us this function for such calls; the table is the runtime's,
-            // which is registering it and makes no call through it yet.
-            let called = midair_tool_call::call(&[], || unsafe {
-                (interceptor.callback)(*kind, version, instance, list, 1, interceptor.data.0)
-            });
-            if let Err(thrown) = called {
-                notes::post(&format!("a tool that was given a table: {thrown}"));
-                forget(interceptor.callback);
-            }
+    for (&kind, table) in kinds.iter().zip(tables) {
+        let table = table.expose_provenance();
+        let takers = all().clone();
+        for taker in takers.iter().filter(|taker| taker.wants(kind, table)) {
+            let given = Given {
+                kind,
+                table,
+                lent: false,
+            };
+            give(taker, version, instance, given);
         }
+    }
+}
+
+/// A tool of this session that wants a live table and was not given it.
+#[derive(Debug)]
+pub struct Taker(Interceptor);
+
+impl Taker {
+    /// Gives it the table of this kind at this address. False: its function did not return.
+    pub fn give(&self, kind: c_int, table: usize, version: u64, instance: u64) -> bool {
+        let given = Given {
+            kind,
+            table,
+            lent: true,
+        };
+        give(&self.0, version, instance, given)
+    }
+}
+
+/// Who wants this live table. A tool that is not of this session gets none.
+pub fn takers(kind: c_int, table: usize) -> Vec<Taker> {
+    let wanting = all().clone().into_iter();
+    wanting
+        .filter(|it| it.wants(kind, table) && registration::is_at_work(it.callback as usize))
+        .map(Taker)
+        .collect()
+}
+
+/// Kinds of tables that tools asked for, given or not.
+pub fn kinds() -> c_int {
+    all().iter().fold(0, |kinds, it| kinds | it.libraries)
+}
+
+/// The session is over: what was lent was taken back, and is lent anew in the next one.
+pub fn taken_back() {
+    for it in all().iter_mut() {
+        it.given.retain(|given| !given.lent);
     }
 }

@@ -492,6 +492,26 @@ pub fn has_named() -> bool {
     state::lock().clients.iter().any(|client| client.named)
 }
 
+/// Whether the tool whose library has this function is at work: attached, or there from the start.
+/// A function of a library that is no tool's is taken for one's.
+pub fn is_at_work(function: usize) -> bool {
+    let Some(home) = library::base_of(function) else {
+        return true;
+    };
+    let state = state::lock();
+    let mut owners = state
+        .clients
+        .iter()
+        .filter(|client| library::base_of(client.function) == Some(home))
+        .peekable();
+    owners.peek().is_none()
+        || owners.any(|client| match client.phase {
+            Phase::Attached => true,
+            Phase::Configured | Phase::Initialized => !client.source.is_attachment(),
+            Phase::Detaching | Phase::Ended => false,
+        })
+}
+
 /// Whether a tool that the process was started with is named, that is, one of ours.
 pub fn has_started() -> bool {
     let state = state::lock();

@@ -112,8 +112,8 @@ c_api! {
         // As AMD's: tools first, so that the first call through the tables is theirs to see.
         local::serve_the_first_table(name == c"hsa", table());
         // SAFETY: the caller's list, as above; a tool may replace the functions that a table holds.
-        let mut offered: Vec<*mut c_void> = unsafe { list(tables_given, count)? }.to_vec();
-        intercept::offer(name, lib_version, lib_instance, &mut offered);
+        let offered: Vec<*mut c_void> = unsafe { list(tables_given, count)? }.to_vec();
+        intercept::offer(name, lib_version, lib_instance, &offered);
         local::adopt(name, lib_version, lib_instance, &tables);
         Ok(())
     }

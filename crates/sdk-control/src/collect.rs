@@ -16,13 +16,13 @@ use crate::hooks;
 use crate::install::Need;
 use crate::runtimes;
 use crate::state::STATE;
-use crate::tables;
+use crate::tables::{self, Live};
 use midair_abi::tables::TableId;
 use midair_domain::{KindSet, sets};
 use midair_record::event::{kind, note};
 use midair_record::spool::{Area, ChunkWriter, Reader, ReaderOptions, outcome};
 use midair_sdk_api::context::{self, Wanted};
-use midair_sdk_api::{changes, code_object, notes, registration, retirement};
+use midair_sdk_api::{changes, code_object, intercept, notes, registration, retirement};
 use midair_sdk_device::domain::{self, Device, Domain, Entry};
 use midair_sdk_device::queue::harvest::Harvester;
 use midair_sdk_device::queue::{state, windows};
@@ -80,8 +80,62 @@ impl Collection {
         self.memory_kept |= self.stop(deadline) == Leftover::Memory;
     }
 
+    /// Tools of this session that want runtimes' tables get those that they were not given yet, once
+    /// our own functions are in them.
+    fn lend(&mut self) {
+        if intercept::kinds() == 0 {
+            return;
+        }
+        self.lent.looked = Some((now(), tables::loader_epoch()));
+        let (live, hsa_open) = match &self.running {
+            Some(running) => (running.live.clone(), running.hsa_final),
+            None => {
+                let mut found = tables::find();
+                for (id, at) in STATE.registered.libraries() {
+                    found.complete(id, at);
+                }
+                let live = found.live;
+                for table in &live {
+                    self.installed.save_originals(table, &STATE.marks);
+                }
+                let has_hsa = live.iter().any(Live::is_hsa);
+                (live, has_hsa && Self::runtime_is_open())
+            }
+        };
+        let root = STATE.root_table.load(Relaxed);
+        self.lent.lend(&live, hsa_open, root, &STATE.registered);
+    }
+
+    /// As [`Self::lend`], where libraries were loaded since it was last done.
+    fn lend_what_is_new(&mut self) {
+        let is_due = self.lent.looked.is_some_and(|(at, epoch)| {
+            now() - at > LOADER_INTERVAL && epoch != tables::loader_epoch()
+        });
+        if is_due {
+            self.lend();
+        }
+    }
+
+    /// Takes tables back that tools were given: no function of a tool's is called from here on.
+    /// To be called before the tools are detached.
+    pub fn take_tables_back(&mut self) {
+        if self.lent.is_empty() {
+            return;
+        }
+        self.lent.take_back();
+        if self.running.is_none() {
+            // Ours, which the tools' stood over.
+            self.installed.restore(&STATE.marks);
+        }
+        self.lent.take_back();
+    }
+
     /// The session is over. Returns whether its spool must stay mapped.
     pub fn end(&mut self) -> bool {
+        self.take_tables_back();
+        if self.lent.end() > 0 {
+            self.outcome |= outcome::SLOT_KEPT;
+        }
         self.spool = None;
         self.memory_kept
     }
@@ -103,6 +157,7 @@ impl Collection {
         // Changes that were requested before this point are applied when it is done.
         let ticket = changes::requested();
         let result = self.follow(&context::wanted());
+        self.lend();
         changes::applied(ticket);
         result
     }
@@ -342,7 +397,10 @@ impl Collection {
         };
         running.searched_at = now();
         let epoch = tables::loader_epoch();
-        let found = tables::find();
+        let mut found = tables::find();
+        for (id, at) in STATE.registered.libraries() {
+            found.complete(id, at);
+        }
         running.epoch = if found.not_yet.is_empty() { epoch } else { 0 };
         for why in found.refused {
             if !running.reported.contains(&why) {
@@ -462,6 +520,7 @@ impl Collection {
             self.hook_tables(request);
             STATE.request.store(TableRequest::None, SeqCst);
         }
+        self.lend_what_is_new();
         let Some(running) = &mut self.running else {
             return false;
         };

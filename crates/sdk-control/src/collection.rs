@@ -1,6 +1,7 @@
 //! What the worker collects with, and what a session that collects consists of.
 
 use crate::install::{Installed, Need};
+use crate::lent::Lent;
 use crate::runtimes;
 use crate::tables::Live;
 use midair_record::spool::{Area, ChunkWriter, Reader};
@@ -71,6 +72,8 @@ pub struct Collection {
     /// What happens here for each kind of records.
     pub(crate) domains: Vec<Box<dyn Domain>>,
     pub(crate) installed: Installed,
+    /// Tables that tools of the session were given.
+    pub(crate) lent: Lent,
     /// Our callback in the old ROCTx library.
     pub(crate) roctx_tap: Option<legacy::Tap>,
     pub(crate) running: Option<Running>,
@@ -104,6 +107,7 @@ impl Collection {
             harvester: Harvester::default(),
             domains,
             installed: Installed::new(hooks),
+            lent: Lent::default(),
             roctx_tap: None,
             running: None,
             spool: None,

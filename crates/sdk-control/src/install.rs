@@ -156,7 +156,7 @@ fn slots_of(live: &Live) -> impl Iterator<Item = (&'static Slot, &'static Atomic
     let slots = table_of(live).map_or(&[][..], |table| table.slots);
     slots
         .iter()
-        .filter_map(|slot| Some((slot, live.slot(slot.offset)?)))
+        .filter_map(|slot| Some((slot, live.slot_of(slot)?)))
 }
 
 /// Takes the slot of this cell out of a list.

@@ -424,7 +424,8 @@ pub fn adopt(name: &CStr, version: u64, instance: u64, tables: &[usize]) {
     if let (b"hsa", Some(root)) = (name.to_bytes(), tables.first()) {
         STATE.root_table.store(*root, SeqCst);
     }
-    STATE.registered.handed_over(name, version, instance);
+    let table = tables.first().copied().unwrap_or_default();
+    STATE.registered.handed_over(name, version, instance, table);
     if !changes::is_worker() {
         runtime_is_here(name == c"hsa");
     }

@@ -8,7 +8,7 @@ use midair_sdk_api::context::Wanted;
 use midair_sdk_device::sink::Sink;
 use midair_sdk_hot::clock::now;
 use midair_sdk_hot::wrappers::TABLES;
-use std::ffi::CStr;
+use std::ffi::{CStr, c_int};
 use std::sync::{Mutex, PoisonError};
 
 /// A runtime as a register library announced it.
@@ -17,6 +17,8 @@ pub struct Registered {
     operation: u32,
     version: u64,
     instance: u64,
+    /// Its first table.
+    table: usize,
 }
 
 /// The runtimes that register libraries announced.
@@ -36,7 +38,7 @@ impl Registry {
     }
 
     /// A register library handed a runtime over, which then knows its version best.
-    pub fn handed_over(&self, name: &CStr, version: u64, instance: u64) {
+    pub fn handed_over(&self, name: &CStr, version: u64, instance: u64, table: usize) {
         let Some(operation) = operation_of(name) else {
             return;
         };
@@ -46,7 +48,45 @@ impl Registry {
             operation,
             version,
             instance,
+            table,
         });
+    }
+
+    /// Version and instance of the runtime with this kind of table (`rocprofiler_intercept_table_t`):
+    /// what was announced, or what the name of the library at `home` says.
+    pub fn version(&self, table: c_int, home: usize) -> (u64, u64) {
+        let operation = match table {
+            c::ROCPROFILER_HSA_TABLE => c::ROCPROFILER_RUNTIME_INITIALIZATION_HSA,
+            c::ROCPROFILER_HIP_RUNTIME_TABLE | c::ROCPROFILER_HIP_COMPILER_TABLE => {
+                c::ROCPROFILER_RUNTIME_INITIALIZATION_HIP
+            }
+            c::ROCPROFILER_RCCL_TABLE => c::ROCPROFILER_RUNTIME_INITIALIZATION_RCCL,
+            c::ROCPROFILER_ROCDECODE_TABLE => c::ROCPROFILER_RUNTIME_INITIALIZATION_ROCDECODE,
+            c::ROCPROFILER_ROCJPEG_TABLE => c::ROCPROFILER_RUNTIME_INITIALIZATION_ROCJPEG,
+            _ => c::ROCPROFILER_RUNTIME_INITIALIZATION_MARKER,
+        };
+        self.find(operation as u32).map_or_else(
+            || (version_at(home), 0),
+            |known| (known.version, known.instance),
+        )
+    }
+
+    /// Tables of libraries above HIP that were handed over.
+    pub fn libraries(&self) -> Vec<(TableId, usize)> {
+        [
+            (c::ROCPROFILER_RUNTIME_INITIALIZATION_RCCL, TableId::Rccl),
+            (
+                c::ROCPROFILER_RUNTIME_INITIALIZATION_ROCDECODE,
+                TableId::Rocdecode,
+            ),
+            (
+                c::ROCPROFILER_RUNTIME_INITIALIZATION_ROCJPEG,
+                TableId::Rocjpeg,
+            ),
+        ]
+        .into_iter()
+        .filter_map(|(operation, id)| Some((id, self.find(operation as u32)?.table)))
+        .collect()
     }
 
     fn find(&self, operation: u32) -> Option<Registered> {
@@ -78,6 +118,9 @@ fn operation_of(name: &CStr) -> Option<u32> {
         b"hsa" => c::ROCPROFILER_RUNTIME_INITIALIZATION_HSA,
         b"hip" => c::ROCPROFILER_RUNTIME_INITIALIZATION_HIP,
         b"roctx" => c::ROCPROFILER_RUNTIME_INITIALIZATION_MARKER,
+        b"rccl" => c::ROCPROFILER_RUNTIME_INITIALIZATION_RCCL,
+        b"rocdecode" => c::ROCPROFILER_RUNTIME_INITIALIZATION_ROCDECODE,
+        b"rocjpeg" => c::ROCPROFILER_RUNTIME_INITIALIZATION_ROCJPEG,
         _ => return None,
     };
     Some(operation as u32)
@@ -108,6 +151,9 @@ impl Reports {
             Some(TableId::HipRuntime) => c::ROCPROFILER_RUNTIME_INITIALIZATION_HIP,
             Some(TableId::HsaCore) => c::ROCPROFILER_RUNTIME_INITIALIZATION_HSA,
             Some(TableId::RoctxCore) => c::ROCPROFILER_RUNTIME_INITIALIZATION_MARKER,
+            Some(TableId::Rccl) => c::ROCPROFILER_RUNTIME_INITIALIZATION_RCCL,
+            Some(TableId::Rocdecode) => c::ROCPROFILER_RUNTIME_INITIALIZATION_ROCDECODE,
+            Some(TableId::Rocjpeg) => c::ROCPROFILER_RUNTIME_INITIALIZATION_ROCJPEG,
             _ => return,
         };
         self.report_runtime(operation as u32, live.home(), sink);

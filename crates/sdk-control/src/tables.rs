@@ -13,7 +13,7 @@ pub mod tools;
 
 use maps::Maps;
 use midair_abi::tables::TableId;
-use midair_sdk_hot::wrappers::{self, Table};
+use midair_sdk_hot::wrappers::{self, Slot, Table};
 use std::sync::atomic::AtomicPtr;
 
 /// A live table of a runtime, which was proven to be one when it was found.
@@ -69,11 +69,50 @@ impl Live {
         Some(unsafe { AtomicPtr::from_ptr(address) })
     }
 
+    /// The slot of a function, if this table has it.
+    pub fn slot_of(&self, slot: &Slot) -> Option<&'static AtomicPtr<()>> {
+        let is_rccl = wrappers::TABLES
+            .get(self.index)
+            .is_some_and(|table| table.id == TableId::Rccl);
+        self.slot(if is_rccl {
+            rccl_offset(self.size, slot.offset)?
+        } else {
+            slot.offset
+        })
+    }
+
+    /// All its slots, those that we know no function of, too.
+    pub fn slots(&self) -> impl Iterator<Item = &'static AtomicPtr<()>> + use<> {
+        let live = *self;
+        let first = if self.is_hsa() || self.index >= wrappers::TABLES.len() {
+            16
+        } else {
+            8
+        };
+        (first..live.size)
+            .step_by(size_of::<usize>())
+            .filter_map(move |offset| live.slot(offset))
+    }
+
     /// Whether it is one of the HSA runtime's.
     pub fn is_hsa(&self) -> bool {
         wrappers::TABLES
             .get(self.index)
             .is_some_and(|table| table.hsa)
+    }
+}
+
+/// Where a slot of the first version of RCCL's table is in one of `size` bytes. With 41 functions,
+/// two versions later, `ncclCommShrink` stands before `ncclCommSplit`. What a table of another size
+/// has there is not known (source: docs/sources.md#libraries).
+fn rccl_offset(size: usize, offset: usize) -> Option<usize> {
+    const WORD: usize = size_of::<usize>();
+    const SPLIT: usize = WORD * 24;
+    match size / WORD - 1 {
+        _ if offset < SPLIT => Some(offset),
+        37 | 38 => Some(offset),
+        41 => Some(offset + WORD),
+        _ => None,
     }
 }
 
@@ -93,6 +132,26 @@ pub struct Found {
 }
 
 impl Found {
+    /// Adds the table of a library that handed it over by itself, where the search found none.
+    pub fn complete(&mut self, id: TableId, at: usize) {
+        let is_it = |index: usize| {
+            wrappers::TABLES
+                .get(index)
+                .is_some_and(|table| table.id == id)
+        };
+        if self.live.iter().any(|live| is_it(live.index)) {
+            return;
+        }
+        if let Some(live) = handed_over(id, at) {
+            let name = wrappers::TABLES
+                .get(live.index)
+                .map_or("", |table| table.name);
+            self.refused.retain(|why| !why.starts_with(name));
+            self.not_yet.retain(|other| *other != name);
+            self.live.push(live);
+        }
+    }
+
     /// Whether a runtime is loaded, of whatever kind.
     pub fn is_any(&self) -> bool {
         !(self.live.is_empty() && self.not_yet.is_empty() && self.refused.is_empty())
@@ -296,6 +355,25 @@ fn check(maps: &Maps, index: usize, table: &Table, base: usize, home: usize) -> 
     Look::Live(unsafe { Live::new(index, base, size, home) })
 }
 
+/// The table of a library above HIP where the library itself handed it over, for one whose functions
+/// are not understood. `at`: its address.
+pub fn handed_over(id: TableId, at: usize) -> Option<Live> {
+    let index = wrappers::TABLES.iter().position(|table| table.id == id)?;
+    let table = wrappers::TABLES.get(index)?;
+    let maps = Maps::of_self()?;
+    let first = maps.read_u64(at + table.slots.first()?.offset)? as usize;
+    // SAFETY: dladdr takes any address; the out structure is plain data that zero is a value of.
+    let home = unsafe {
+        let mut info: libc::Dl_info = std::mem::zeroed();
+        libc::dladdr(std::ptr::without_provenance(first), &mut info);
+        info.dli_fbase.addr()
+    };
+    match check(&maps, index, table, at, home) {
+        Look::Live(live) => Some(live),
+        _ => None,
+    }
+}
+
 /// A HIP table begins with its size as a `size_t`; an HSA table with `{u32 major, u32 minor = size, …}`
 /// (source: `docs/sources.md#hsa`).
 fn own_size(maps: &Maps, table: &Table, base: usize) -> Option<usize> {
@@ -311,4 +389,27 @@ fn own_size(maps: &Maps, table: &Table, base: usize) -> Option<usize> {
 /// The process's count of loaded and unloaded libraries: changes when a runtime may have been loaded.
 pub fn loader_epoch() -> u64 {
     elf::epoch()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rccls_table_is_read_by_its_size() {
+        let size = |functions: usize| 8 + 8 * functions;
+        let (before, split, last) = (8 * 23, 8 * 24, 8 * 37);
+        for functions in [37, 38, 39, 41, 42] {
+            assert_eq!(rccl_offset(size(functions), before), Some(before));
+        }
+        for functions in [37, 38] {
+            assert_eq!(rccl_offset(size(functions), split), Some(split));
+            assert_eq!(rccl_offset(size(functions), last), Some(last));
+        }
+        assert_eq!(rccl_offset(size(41), split), Some(split + 8));
+        assert_eq!(rccl_offset(size(41), last), Some(last + 8));
+        for functions in [39, 40, 42] {
+            assert_eq!(rccl_offset(size(functions), split), None);
+        }
+    }
 }

@@ -134,7 +134,11 @@ impl Work for Worker {
 
     fn give_up(&mut self) {
         // First, so that what the tools are told at their detach is all there is.
-        collect::with(|collection| collection.stop_all(now()));
+        collect::with(|collection| {
+            collection.take_tables_back();
+            collection.stop_all(now());
+            collection.take_tables_back();
+        });
         let _ = registration::detach();
     }
 
@@ -155,7 +159,11 @@ impl Work for Worker {
 
     fn stop(&mut self, deadline: u64, detached: &dyn Fn()) -> u32 {
         // All domains end at the same moment; then the tools stop their contexts, with everything delivered.
-        collect::with(|collection| collection.stop_all(deadline));
+        collect::with(|collection| {
+            collection.take_tables_back();
+            collection.stop_all(deadline);
+            collection.take_tables_back();
+        });
         let _ = registration::detach();
         detached();
         collect::with(|collection| collection.outcome)

@@ -16,6 +16,9 @@ fn module(id: TableId) -> &'static str {
         TableId::RoctxCore => "roctx_core",
         TableId::RoctxControl => "roctx_control",
         TableId::RoctxName => "roctx_name",
+        TableId::Rccl => "rccl",
+        TableId::Rocdecode => "rocdecode",
+        TableId::Rocjpeg => "rocjpeg",
     }
 }
 
@@ -55,6 +58,7 @@ fn rust_type(ty: &Type) -> Result<&'static str, Box<dyn Error>> {
             ("hipPitchedPtr", 32) => "PitchedPtr",
             ("hipIpcMemHandle_t" | "hipIpcEventHandle_t", 64) => "IpcHandle",
             ("hsa_fabric_handle_t", 16) => "FabricHandle",
+            ("ncclUniqueId", 128) => "UniqueId",
             ("hipChannelFormatDesc", 20) => "ChannelFormatDesc",
             ("hsa_ext_control_directives_t", 144) => "ControlDirectives",
             _ => return Err(format!("no Rust type for struct {} of {size} bytes", ty.c).into()),

@@ -86,6 +86,21 @@ pub fn layout(record_kind: u8) -> Layout {
             arguments: 11,
             result: 3,
         },
+        kind::RCCL_API => Layout {
+            words: 21,
+            arguments: 19,
+            result: 1,
+        },
+        kind::ROCDECODE_API_EXT => Layout {
+            words: 7,
+            arguments: 5,
+            result: 1,
+        },
+        kind::ROCJPEG_API => Layout {
+            words: 8,
+            arguments: 6,
+            result: 1,
+        },
         _ if markers::is_marker(record_kind) => Layout {
             words: 4,
             arguments: 2,
@@ -107,6 +122,12 @@ const _: () = {
     assert!(theirs::rocprofiler_callback_tracing_hsa_api_data_t::retval == 25 * 8);
     assert!(theirs::rocprofiler_callback_tracing_marker_api_data_t::SIZE == 4 * 8);
     assert!(theirs::rocprofiler_callback_tracing_marker_api_data_t::retval == 3 * 8);
+    assert!(theirs::rocprofiler_callback_tracing_rccl_api_data_t::SIZE == 21 * 8);
+    assert!(theirs::rocprofiler_callback_tracing_rccl_api_data_t::retval == 20 * 8);
+    assert!(theirs::rocprofiler_callback_tracing_rocdecode_api_data_t::SIZE == 7 * 8);
+    assert!(theirs::rocprofiler_callback_tracing_rocdecode_api_data_t::retval == 6 * 8);
+    assert!(theirs::rocprofiler_callback_tracing_rocjpeg_api_data_t::SIZE == 8 * 8);
+    assert!(theirs::rocprofiler_callback_tracing_rocjpeg_api_data_t::retval == 7 * 8);
 };
 
 fn frames(thread: usize) -> &'static [Frame] {

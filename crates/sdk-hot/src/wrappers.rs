@@ -104,6 +104,14 @@ pub struct FabricHandle {
     pub handle: [u8; 16],
 }
 
+/// `ncclUniqueId`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UniqueId {
+    /// Opaque.
+    pub internal: [u8; 128],
+}
+
 /// `hipChannelFormatDesc`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -132,6 +140,7 @@ const _: () =
     assert!(size_of::<Dim3>() == 12 && size_of::<Extent>() == 24 && size_of::<PitchedPtr>() == 32);
 const _: () = assert!(size_of::<IpcHandle>() == 64 && align_of::<IpcHandle>() == 1);
 const _: () = assert!(size_of::<FabricHandle>() == 16 && align_of::<FabricHandle>() == 1);
+const _: () = assert!(size_of::<UniqueId>() == 128 && align_of::<UniqueId>() == 1);
 const _: () =
     assert!(size_of::<ChannelFormatDesc>() == 20 && size_of::<ControlDirectives>() == 144);
 
@@ -150,6 +159,8 @@ unsafe impl Bytes for PitchedPtr {}
 unsafe impl Bytes for IpcHandle {}
 // SAFETY: an array of 16 bytes, as asserted above.
 unsafe impl Bytes for FabricHandle {}
+// SAFETY: an array of 128 bytes, as asserted above.
+unsafe impl Bytes for UniqueId {}
 // SAFETY: four i32 and a u32: 20 bytes, as asserted above.
 unsafe impl Bytes for ChannelFormatDesc {}
 // SAFETY: an array of 18 words: 144 bytes, as asserted above.

@@ -7,22 +7,11 @@ use std::fmt::Write;
 
 /// Headers that the facts were read from and that we do not have: other libraries' interfaces, and
 /// the arguments of functions of libraries that we do not trace.
-const NOT_OURS: [&str; 6] = [
-    "/details/",
-    "omp-tools.h",
-    "rccl/api_args.h",
-    "rocdecode/api_args.h",
-    "rocjpeg/api_args.h",
-    "ompt/api_args.h",
-];
+const NOT_OURS: [&str; 3] = ["/details/", "omp-tools.h", "ompt/api_args.h"];
 
 /// Names that are not declared: they hold arguments of those functions, or are an old spelling that could not be used.
-const NOT_DECLARED: [&str; 6] = [
+const NOT_DECLARED: [&str; 2] = [
     "rocprofiler_callback_tracing_ompt_data_t",
-    "rocprofiler_callback_tracing_rccl_api_data_t",
-    "rocprofiler_callback_tracing_rocdecode_api_data_t",
-    "rocprofiler_callback_tracing_rocjpeg_api_data_t",
-    "rocprofiler_buffer_tracing_rocdecode_api_ext_record_t",
     "rocprofiler_agent_set_profile_callback_t",
 ];
 

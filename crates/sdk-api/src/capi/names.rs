@@ -7,7 +7,7 @@ use crate::ended::Ended;
 use crate::status::Status;
 use midair_abi::constants as c;
 use midair_abi::names::{BUFFER_KINDS, CALLBACK_KINDS, Kind, Name};
-use midair_abi::records::{CallbackRecord, HipApiExt, RecordHeader};
+use midair_abi::records::{CallbackRecord, RecordHeader};
 use midair_capi_build::c_api;
 use midair_tool_call::call;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -231,14 +231,8 @@ c_api_calling! {
         if record.category != c::ROCPROFILER_BUFFER_CATEGORY_TRACING as u32 || record.payload.is_null() {
             return Err(Status::INVALID_ARGUMENT.into());
         }
-        let kinds = [c::ROCPROFILER_BUFFER_TRACING_HIP_RUNTIME_API_EXT, c::ROCPROFILER_BUFFER_TRACING_HIP_COMPILER_API_EXT];
-        if !kinds.contains(&(record.kind as c_int)) {
-            return Err(Status::KIND_NOT_FOUND.into());
-        }
-        // SAFETY: a tracing record of these kinds is this struct, and the caller passes one of ours.
-        let payload = unsafe { &*record.payload.cast::<HipApiExt>() };
-        // SAFETY: the caller's function.
-        unsafe { arguments::iterate(payload, callback, user_data) }
+        // SAFETY: the caller's function, and the header of a record of ours.
+        unsafe { arguments::iterate(&record, callback, user_data) }
     }
 
     /// Calls back for each argument of the call that is being reported to a tool's function; only

@@ -9,9 +9,31 @@ pub type InterceptCallback =
     unsafe extern "C-unwind" fn(c_int, u64, u64, *mut *mut c_void, u64, *mut c_void);
 
 /// A tool's function, the tables it wants, and its data.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Interceptor {
     pub callback: InterceptCallback,
     pub libraries: c_int,
     pub data: Opaque,
+    /// Tables that it was given: their kinds and addresses.
+    pub given: Vec<Given>,
+}
+
+/// A table that a tool was given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Given {
+    pub kind: c_int,
+    pub table: usize,
+    /// Until the end of the session; otherwise for good.
+    pub lent: bool,
+}
+
+impl Interceptor {
+    /// Whether it wants tables of this kind and was not given this one.
+    pub fn wants(&self, kind: c_int, table: usize) -> bool {
+        self.libraries & kind != 0
+            && !self
+                .given
+                .iter()
+                .any(|given| (given.kind, given.table) == (kind, table))
+    }
 }

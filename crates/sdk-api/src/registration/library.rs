@@ -50,6 +50,17 @@ pub(super) fn own_symbol(library: *mut c_void, name: &CStr) -> Option<*mut c_voi
     same.then_some(address)
 }
 
+/// Where the library is loaded that has this address; `None`: no library has.
+pub fn base_of(address: usize) -> Option<usize> {
+    // SAFETY: an all-zero Dl_info is one; dladdr takes any address.
+    let (known, info) = unsafe {
+        let mut info: libc::Dl_info = std::mem::zeroed();
+        let known = libc::dladdr(std::ptr::without_provenance(address), &mut info) != 0;
+        (known, info)
+    };
+    known.then(|| info.dli_fbase.addr())
+}
+
 /// Where the program itself is loaded.
 fn program_base() -> *mut c_void {
     // SAFETY: getauxval reads the process's own auxiliary vector; dladdr takes any address; an

@@ -37,33 +37,55 @@ pub const FIRST: usize = 16;
 /// # Errors
 /// Why there is none, in words; `None` when the runtime itself was not found.
 pub fn find(found: &[Live], handed_over: usize) -> Result<Live, Option<String>> {
-    let table = |id: TableId| {
-        found
-            .iter()
-            .find(|live| TABLES.get(live.index).is_some_and(|table| table.id == id))
-    };
-    let (Some(core), Some(amd_ext)) = (table(TableId::HsaCore), table(TableId::HsaAmdExt)) else {
+    let Some(core) = live(found, TableId::HsaCore) else {
         return Err(None);
     };
     let maps =
         Maps::of_self().ok_or_else(|| Some("cannot read /proc/thread-self/maps".to_owned()))?;
-    let before = root::SIZES.map(|size| core.base.wrapping_sub(size));
-    let candidates = before.into_iter().chain([handed_over]);
-    candidates
-        .filter(|candidate| is_root(&maps, *candidate, core.base, amd_ext.base))
-        .find_map(|candidate| {
-            let base = maps.read_u64(candidate + root::TOOLS)? as usize;
+    roots(&maps, found, handed_over)
+        .find_map(|root| {
+            let base = maps.read_u64(root + root::TOOLS)? as usize;
             // SAFETY: `is_tools` saw that it is aligned and writable; it is a static of the runtime,
             // which is not unloaded.
             is_tools(&maps, base)
                 .then(|| unsafe { Live::new(wrappers::TABLES.len(), base, SIZE, core.home) })
         })
         .ok_or_else(|| {
+            live(found, TableId::HsaAmdExt)?;
             Some(
                 "the HSA runtime's table for tools was not found: changes of scratch memory are not recorded"
                     .to_owned(),
             )
         })
+}
+
+/// Address of the root table that goes with the live tables `found`.
+pub fn root(found: &[Live], handed_over: usize) -> Option<usize> {
+    roots(&Maps::of_self()?, found, handed_over).next()
+}
+
+/// The live table of this id.
+fn live(found: &[Live], id: TableId) -> Option<&Live> {
+    found
+        .iter()
+        .find(|live| TABLES.get(live.index).is_some_and(|table| table.id == id))
+}
+
+/// Where the root table is, as far as it proves to be one.
+fn roots<'a>(
+    maps: &'a Maps,
+    found: &[Live],
+    handed_over: usize,
+) -> impl Iterator<Item = usize> + use<'a> {
+    let base = |id: TableId| live(found, id).map(|live| live.base);
+    let tables = base(TableId::HsaCore).zip(base(TableId::HsaAmdExt));
+    tables.into_iter().flat_map(move |(core, amd_ext)| {
+        let before = root::SIZES.map(|size| core.wrapping_sub(size));
+        before
+            .into_iter()
+            .chain([handed_over])
+            .filter(move |candidate| is_root(maps, *candidate, core, amd_ext))
+    })
 }
 
 /// Major version and size of the table at `base`.

@@ -105,6 +105,9 @@ fn sys_trace_is_all_that_is_built_and_tells_the_rest() {
             "ROCPROF_MARKER_API_TRACE",
             "ROCPROF_MEMORY_ALLOCATION_TRACE",
             "ROCPROF_MEMORY_COPY_TRACE",
+            "ROCPROF_RCCL_API_TRACE",
+            "ROCPROF_ROCDECODE_API_TRACE",
+            "ROCPROF_ROCJPEG_API_TRACE",
             "ROCPROF_SCRATCH_MEMORY_TRACE",
         ],
     ]
@@ -112,7 +115,8 @@ fn sys_trace_is_all_that_is_built_and_tells_the_rest() {
     all.sort_unstable();
     assert_eq!(on(&resolved), all);
     assert!(
-        resolved.left_out.contains(&"rccl-trace") && resolved.left_out.contains(&"hip-event-trace")
+        resolved.left_out.contains(&"rocshmem-trace")
+            && resolved.left_out.contains(&"hip-event-trace")
     );
     assert_eq!(
         resolved

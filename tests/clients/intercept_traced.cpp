@@ -1,0 +1,3 @@
+// As intercept.cpp, by a client that has the same calls traced.
+#define TRACED
+#include "intercept.cpp"
