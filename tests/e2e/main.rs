@@ -15,6 +15,7 @@ mod cuda;
 mod cuda_model;
 mod detach;
 mod doctor;
+mod driver_events;
 mod environments;
 mod exports;
 mod formats;

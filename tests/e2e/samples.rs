@@ -638,6 +638,59 @@ fn tables_of_a_tool_that_has_calls_traced() -> Result<()> {
     intercepted("intercept_traced", true)
 }
 
+/// Each kind is accepted, but those that AMD's SDK refuses, too; kinds of what is not there have no
+/// events, and all others have some.
+#[test]
+fn every_kind() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let client = Client::build(&lab, "every_kind")?;
+    let mut caller = Caller::start(Caller::command(&lab)?)?;
+    let told = client.attached(caller.pid(), || {
+        caller.tell("calls 2")?;
+        caller.tell("hsa 2")
+    })?;
+    caller.quit()?;
+    let refused: Vec<&String> = told
+        .keys()
+        .filter(|name| name.starts_with("refused"))
+        .collect();
+    assert_eq!(
+        refused,
+        [
+            "refused callback NONE: ROCPROFILER_STATUS_ERROR_KIND_NOT_FOUND",
+            "refused record HIP_STREAM: ROCPROFILER_STATUS_ERROR_NOT_IMPLEMENTED",
+            "refused record NONE: ROCPROFILER_STATUS_ERROR_KIND_NOT_FOUND",
+        ]
+    );
+    const ABSENT: [&str; 5] = ["RCCL", "OMPT", "ROCDECODE", "ROCJPEG", "KFD"];
+    for name in told.keys() {
+        assert!(!ABSENT.iter().any(|absent| name.contains(absent)), "{name}");
+    }
+    for name in [
+        "record HIP_RUNTIME_API",
+        "record HIP_RUNTIME_API_EXT",
+        "record HSA_CORE_API",
+        "record HSA_AMD_EXT_API",
+        "record KERNEL_DISPATCH",
+        "record MEMORY_COPY",
+        "record MEMORY_ALLOCATION",
+        "record RUNTIME_INITIALIZATION",
+        "record CORRELATION_ID_RETIREMENT",
+        "callback HIP_RUNTIME_API",
+        "callback HSA_CORE_API",
+        "callback KERNEL_DISPATCH",
+        "callback MEMORY_COPY",
+        "callback MEMORY_ALLOCATION",
+        "callback CODE_OBJECT",
+        "callback RUNTIME_INITIALIZATION",
+    ] {
+        assert!(told.contains_key(name), "{name}: {told:?}");
+    }
+    Ok(())
+}
+
 #[test]
 fn scratch_memory() -> Result<()> {
     let Some(lab) = Lab::find()? else {

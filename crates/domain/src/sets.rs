@@ -66,6 +66,14 @@ pub const HSA_CALLS: KindSet = file_of(kind::HSA_CORE_API);
 /// Calls of libraries above HIP: RCCL, rocDecode, rocJPEG.
 pub const LIBRARY_CALLS: KindSet =
     KindSet::of(&[kind::RCCL_API, kind::ROCDECODE_API_EXT, kind::ROCJPEG_API]);
+/// Events of the kernel driver.
+pub const DRIVER: KindSet = KindSet::of(&[
+    kind::KFD_PAGE_MIGRATE,
+    kind::KFD_PAGE_FAULT,
+    kind::KFD_QUEUE,
+    kind::KFD_EVENT_DROPPED_EVENTS,
+    kind::KFD_EVENT_UNMAP_FROM_GPU,
+]);
 /// Calls of CUDA.
 pub const CUDA_CALLS: KindSet = file_of(kind::CUDA_RUNTIME_API);
 /// ROCTx and NVTX: marks, ranges, and other calls.

@@ -194,6 +194,19 @@ const fn library(
     }
 }
 
+/// Names of events of the kernel driver, as AMD's json has them; its tables have none.
+const fn driver(track: &'static str) -> Files {
+    Files {
+        json: Ranked::some("kfd", 85),
+        category: Some("kfd_events"),
+        track: Some(Track::Own(track)),
+        rocpd: Some(Rocpd::Region),
+        records: "events of the kernel driver",
+        phrase: Ranked::some("events of the kernel driver", 90),
+        ..NO_FILES
+    }
+}
+
 const CUDA_API: Files = Files {
     csv: Some("cuda_api_trace.csv"),
     json: Ranked::some("cuda_api", 130),
@@ -738,19 +751,30 @@ domains! {
             c::ROCPROFILER_BUFFER_TRACING_KFD_PAGE_MIGRATE,
             c::ROCPROFILER_BUFFER_TRACING_KFD_EVENT_PAGE_MIGRATE,
         ],
-        number: Some(29);
-        ..LATER
+        callback: None,
+        number: Some(29),
+        activities: &[],
+        runtimes: AMD,
+        needs: NOTHING,
+        usual: false,
+        files: driver("KFD PAGE MIGRATIONS"),
+        built: true,
     }
-    /// Page faults and unmaps, from the kernel driver.
+    /// Page faults, from the kernel driver.
     KFD_PAGE_FAULT {
         asked: RequestedBy::By(&[ask("kfd-page-mapping-trace", c"ROCPROF_KFD_PAGE_MAPPING_TRACE")]),
         buffer_kinds: &[
             c::ROCPROFILER_BUFFER_TRACING_KFD_PAGE_FAULT,
             c::ROCPROFILER_BUFFER_TRACING_KFD_EVENT_PAGE_FAULT,
-            c::ROCPROFILER_BUFFER_TRACING_KFD_EVENT_UNMAP_FROM_GPU,
         ],
-        number: Some(30);
-        ..LATER
+        callback: None,
+        number: Some(30),
+        activities: &[],
+        runtimes: AMD,
+        needs: NOTHING,
+        usual: false,
+        files: driver("KFD PAGE FAULTS"),
+        built: true,
     }
     /// Evictions of queues, from the kernel driver.
     KFD_QUEUE {
@@ -759,15 +783,27 @@ domains! {
             c::ROCPROFILER_BUFFER_TRACING_KFD_QUEUE,
             c::ROCPROFILER_BUFFER_TRACING_KFD_EVENT_QUEUE,
         ],
-        number: Some(31);
-        ..LATER
+        callback: None,
+        number: Some(31),
+        activities: &[],
+        runtimes: AMD,
+        needs: NOTHING,
+        usual: false,
+        files: driver("KFD QUEUES"),
+        built: true,
     }
     /// Events that the kernel driver dropped.
     KFD_EVENT_DROPPED_EVENTS {
         asked: RequestedBy::By(&[ask("kfd-dropped-events-trace", c"ROCPROF_KFD_DROPPED_EVENTS_TRACE")]),
         buffer_kinds: &[c::ROCPROFILER_BUFFER_TRACING_KFD_EVENT_DROPPED_EVENTS],
-        number: Some(28);
-        ..LATER
+        callback: None,
+        number: Some(28),
+        activities: &[],
+        runtimes: AMD,
+        needs: NOTHING,
+        usual: false,
+        files: driver("KFD DROPPED EVENTS"),
+        built: true,
     }
     /// Hardware counters per kernel.
     COUNTER_COLLECTION {
@@ -811,6 +847,19 @@ domains! {
     THREAD_TRACE {
         asked: RequestedBy::By(&[ask("att", c"ROCPROF_ADVANCED_THREAD_TRACE")]);
         ..LATER
+    }
+    /// Unmaps of pages, from the kernel driver.
+    KFD_EVENT_UNMAP_FROM_GPU {
+        asked: RequestedBy::By(&[ask("kfd-page-mapping-trace", c"ROCPROF_KFD_PAGE_MAPPING_TRACE")]),
+        buffer_kinds: &[c::ROCPROFILER_BUFFER_TRACING_KFD_EVENT_UNMAP_FROM_GPU],
+        callback: None,
+        number: Some(27),
+        activities: &[],
+        runtimes: AMD,
+        needs: NOTHING,
+        usual: false,
+        files: driver("KFD UNMAPS"),
+        built: true,
     }
 }
 

@@ -249,6 +249,11 @@ impl Index {
             Record::Marker(marker, message) => self.add_marker(marker, message),
             Record::Allocation(allocation) => self.add_allocation(allocation),
             Record::Scratch(scratch) => self.add_scratch(scratch),
+            Record::Kfd(event) => {
+                if event.is_in_files() {
+                    self.count(&event.header);
+                }
+            }
             Record::RuntimeInit(runtime) => {
                 self.count(&runtime.header);
                 self.cuda.seen |= names::runtime_name(runtime.header.operation).is_some();

@@ -79,6 +79,12 @@ impl<'a> Job<'a> {
         self.agents.get(named)
     }
 
+    /// The agent that the kernel driver knows by this id; 0 is the host.
+    pub(crate) fn agent_of_driver(&self, id: u32) -> Option<&Agent> {
+        let mut all = self.agents.all().iter();
+        all.find(|agent| agent.gpu_id == u64::from(id))
+    }
+
     /// Handle of the agent that a record names; 0 when it is not known.
     pub(crate) fn handle(&self, node: u32) -> u64 {
         self.agent(node).map_or(0, |agent| agent.handle)

@@ -9,6 +9,7 @@
 mod agents;
 pub(crate) mod counters;
 mod cuda;
+mod driver;
 mod emit;
 mod memory;
 pub(crate) mod pieces;
@@ -111,7 +112,9 @@ fn lists<'s>(job: &Job<'_>, spill: &'s Spill) -> Vec<Records<'s>> {
         let Some(json) = domain.files.json else {
             continue;
         };
-        if domain.runtimes.amd || job.index.is_cuda() {
+        // AMD's json has the list of driver events since 2026 only.
+        let is_there = !sets::DRIVER.contains(domain.kind) || job.index.has(sets::DRIVER);
+        if is_there && (domain.runtimes.amd || job.index.is_cuda()) {
             let records = all.entry(json.rank).or_insert_with(|| Records {
                 name: json.name,
                 kinds: KindSet::EMPTY,
@@ -378,6 +381,7 @@ fn element<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>, record: &Record<'_>) 
         Record::Marker(record, _) => memory::marker(out, record),
         Record::Allocation(record) => memory::allocation(out, job, record),
         Record::Scratch(record) => memory::scratch(out, job, record),
+        Record::Kfd(record) if record.is_in_files() => driver::event(out, job, record),
         _ => Ok(()),
     }
 }

@@ -27,8 +27,8 @@ use crate::sink::{Opened, Sink, Writer};
 use levels::{Change, Levels};
 use midair_domain::sets;
 use midair_record::event::{
-    Allocation, Api, Copy, CudaLaunch, CudaTransfer, Header, Kernel, Marker, NO_NODE, Record,
-    RuntimeInit, Scratch, Untimed, flag, kind,
+    Allocation, Api, Copy, CudaLaunch, CudaTransfer, Header, Kernel, KfdEvent, Marker, NO_NODE,
+    Record, RuntimeInit, Scratch, Untimed, flag, kind,
 };
 use packets::{Event, Packets, Value};
 use tracks::{TrackKey, Tracks, queue_index};
@@ -118,6 +118,7 @@ impl Sink for Scene<'_> {
             Record::UnifiedMemory(moved) => self.unified(moved),
             Record::Allocation(allocation) => self.allocation(allocation),
             Record::Scratch(scratch) => self.scratch(scratch),
+            Record::Kfd(event) if event.is_in_files() => self.driver_event(event),
             Record::RuntimeInit(runtime) => self.runtime(runtime),
             _ => Ok(()),
         }
@@ -193,6 +194,31 @@ impl Scene<'_> {
             start: api.start,
             end: api.end,
             correlation: api.correlation,
+            annotations,
+        })
+    }
+
+    fn driver_event(&mut self, event: &KfdEvent) -> Result<(), WriteError> {
+        let Header {
+            kind, operation, ..
+        } = event.header;
+        let number = |value: u32| Value::Uint(u64::from(value));
+        let mut annotations = times(event.start, event.end);
+        annotations.extend([
+            ("operation", number(operation)),
+            ("pid", number(event.pid)),
+            ("address", Value::Uint(event.address)),
+            ("from", number(event.from)),
+            ("to", number(event.to)),
+            ("count", number(event.count)),
+        ]);
+        self.slice(&Slice {
+            category: category(kind),
+            name: &self.job.names.operation(kind, operation),
+            key: TrackKey::Own(kind),
+            start: event.start,
+            end: event.end,
+            correlation: 0,
             annotations,
         })
     }

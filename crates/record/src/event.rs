@@ -298,6 +298,45 @@ pub struct Scratch {
     pub flags: u32,
 }
 
+/// An event of the kernel driver, or a begin and its end.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct KfdEvent {
+    /// Common header; `operation` is AMD's of `tracing_kind`.
+    pub header: Header,
+    /// When it happened, or began.
+    pub start: u64,
+    /// When it ended; `start` of what takes no time.
+    pub end: u64,
+    /// First address, in bytes; 0 where it has none.
+    pub address: u64,
+    /// The address behind the last one; 0 where it has none.
+    pub end_address: u64,
+    /// AMD's `rocprofiler_buffer_tracing_kind_t`, of which a domain has several.
+    pub tracing_kind: u32,
+    /// The process.
+    pub pid: u32,
+    /// The driver's id of the GPU, or of where pages come from; 0 is the host.
+    pub from: u32,
+    /// Where pages go.
+    pub to: u32,
+    /// Where pages were to be prefetched to.
+    pub prefetch: u32,
+    /// Where pages are best.
+    pub preferred: u32,
+    /// Why pages did not move: a negative error number, or 0.
+    pub error: i32,
+    /// How many events were dropped.
+    pub count: u32,
+}
+
+impl KfdEvent {
+    /// Whether files have it: a begin and an end by themselves they have not, only both as one.
+    pub fn is_in_files(&self) -> bool {
+        self.tracing_kind >= 27
+    }
+}
+
 /// A runtime whose API tables were found.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -553,6 +592,7 @@ plain!(
     Allocation,
     Scratch,
     RuntimeInit,
+    KfdEvent,
     Agent,
     CodeObject,
     KernelSymbol,
@@ -610,6 +650,8 @@ pub enum Record<'a> {
     Scratch(Scratch),
     /// A runtime whose tables were found.
     RuntimeInit(RuntimeInit),
+    /// An event of the kernel driver.
+    Kfd(KfdEvent),
     /// An agent.
     Agent(Agent),
     /// A code object and its URI.
@@ -645,6 +687,7 @@ impl Record<'_> {
             Record::Allocation(allocation) => &allocation.header,
             Record::Scratch(scratch) => &scratch.header,
             Record::RuntimeInit(runtime) => &runtime.header,
+            Record::Kfd(event) => &event.header,
             Record::Agent(agent) => &agent.header,
             Record::CodeObject(object, _) => &object.header,
             Record::KernelSymbol(symbol, _) => &symbol.header,
@@ -731,6 +774,11 @@ pub fn decode(bytes: &[u8]) -> Result<(Record<'_>, usize), Malformed> {
         kind::MEMORY_ALLOCATION => Allocation::read(body).map(Record::Allocation),
         kind::SCRATCH_MEMORY => Scratch::read(body).map(Record::Scratch),
         kind::RUNTIME_INITIALIZATION => RuntimeInit::read(body).map(Record::RuntimeInit),
+        kind::KFD_PAGE_MIGRATE
+        | kind::KFD_PAGE_FAULT
+        | kind::KFD_QUEUE
+        | kind::KFD_EVENT_UNMAP_FROM_GPU
+        | kind::KFD_EVENT_DROPPED_EVENTS => KfdEvent::read(body).map(Record::Kfd),
         kind::AGENT => Agent::read(body).map(Record::Agent),
         kind::CODE_OBJECT => with_tail(body, |c: &CodeObject| c.uri_len as usize)
             .map(|(c, t)| Record::CodeObject(c, t)),

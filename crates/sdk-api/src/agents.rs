@@ -46,6 +46,24 @@ pub(crate) fn id_of_node(node: u32) -> u64 {
     found.unwrap_or(HANDLE_BASE + u64::from(node))
 }
 
+/// Ids by which the driver knows the GPUs.
+pub(crate) fn gpus() -> impl Iterator<Item = u32> {
+    list()
+        .agents
+        .iter()
+        .map(|agent| agent.gpu_id as u32)
+        .filter(|id| *id != 0)
+}
+
+/// The agent id of a GPU by the driver's id for it; of 0 the first CPU's. 0: there is none.
+pub(crate) fn id_of_gpu(gpu: u32) -> u64 {
+    let of_driver = list()
+        .agents
+        .iter()
+        .find(|agent| agent.gpu_id == u64::from(gpu));
+    of_driver.map_or(0, |agent| agent.id)
+}
+
 /// Node and id of every agent that is known.
 pub(crate) fn ids() -> impl Iterator<Item = (u32, u64)> {
     list().agents.iter().map(|agent| (agent.node_id, agent.id))

@@ -15,6 +15,7 @@ use crate::code_object;
 use crate::context::record_kind;
 use crate::convert;
 use crate::external;
+use crate::kfd;
 use crate::late;
 use crate::registration::out::expel_owner;
 use crate::registry::{self, Registry};
@@ -366,6 +367,17 @@ fn deliver_one(record: &Record<'_>) {
             else {
                 continue;
             };
+            if let Record::Kfd(event) = record {
+                // A domain has several of AMD's kinds, and the event is of one.
+                if event.tracing_kind as i32 == service.kind {
+                    let (words, count) = kfd::words(event);
+                    buffer.push_plain(event.tracing_kind, words.get(..count).unwrap_or_default());
+                }
+                if buffer.due() {
+                    due.push(service.buffer);
+                }
+                continue;
+            }
             match convert::convert(record, service.kind) {
                 Some(converted) if facts.timed => buffer.push(&converted, external),
                 _ => buffer.batch.dropped += 1,
@@ -412,6 +424,7 @@ impl RecordFacts {
             Record::Allocation(allocation) => (allocation.header, allocation.start, true),
             Record::Scratch(scratch) => (scratch.header, scratch.start, true),
             Record::RuntimeInit(runtime) => (runtime.header, runtime.time, true),
+            Record::Kfd(event) => (event.header, event.start, true),
             _ => return None,
         };
         // Without any time its context cannot be told: all running contexts get it.

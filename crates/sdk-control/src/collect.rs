@@ -174,6 +174,9 @@ impl Collection {
             return self.share(wanted);
         }
         let mut need = need_of(wanted);
+        for domain in &mut self.domains {
+            domain.wanted(wanted.kinds());
+        }
         if let Some(running) = &mut self.running {
             // What was observed once is observed until the session ends: a queue some of whose
             // doorbells were missed has no counts.
@@ -210,6 +213,7 @@ impl Collection {
         let wanted_work = need_of(wanted).work;
         for domain in &mut self.domains {
             domain.begin(wanted_work);
+            domain.wanted(wanted.kinds());
         }
         symbols::begin();
         markers::begin();

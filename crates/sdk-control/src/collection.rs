@@ -1,6 +1,7 @@
 //! What the worker collects with, and what a session that collects consists of.
 
 use crate::install::{Installed, Need};
+use crate::kfd::DriverEvents;
 use crate::lent::Lent;
 use crate::runtimes;
 use crate::tables::Live;
@@ -100,7 +101,8 @@ pub enum Leftover {
 impl Collection {
     /// One that collects nothing yet, with all domains. `session_hooks`: those of a session's life.
     pub(crate) fn new(session_hooks: &'static [Hook]) -> Collection {
-        let domains = domains::all();
+        let mut domains = domains::all();
+        domains.push(Box::new(DriverEvents::default()));
         let mut hooks = vec![session_hooks, midair_sdk_device::hooks::SIGNALS];
         hooks.extend(domains.iter().map(|domain| domain.hooks()));
         Collection {

@@ -14,6 +14,7 @@ mod forked;
 pub mod gate;
 pub mod hooks;
 pub mod install;
+pub mod kfd;
 pub mod lent;
 pub mod local;
 mod runtimes;

@@ -42,6 +42,10 @@ pub trait Domain: std::fmt::Debug + Send {
     /// records.
     fn begin(&mut self, _wanted: KindSet) {}
 
+    /// What the running contexts want by now: kinds of records of all sorts. Called at the begin and
+    /// whenever it changes.
+    fn wanted(&mut self, _kinds: KindSet) {}
+
     /// The HSA runtime is open. `born_here`: it was seen closed in this collection.
     fn runtime_is_open(&mut self, _born_here: bool) {}
 

@@ -37,6 +37,7 @@ typedef struct { void *ptr; size_t pitch, xsize, ysize; } hipPitchedPtr;
 typedef struct { char reserved[64]; } hipIpcMemHandle_t;
 typedef hipIpcMemHandle_t hipIpcEventHandle_t;
 typedef struct { uint8_t bytes[16]; } hsa_fabric_handle_t;
+typedef struct { char internal[128]; } ncclUniqueId;
 typedef struct { int x, y, z, w; unsigned f; } hipChannelFormatDesc;
 typedef struct { int type; int id; } hipMemLocation;
 typedef struct { uint64_t handle; } handle;

@@ -14,8 +14,8 @@ use crate::kernel_name;
 use crate::limits;
 use midair_domain::{Rocpd, sets};
 use midair_record::event::{
-    Allocation, Api, Copy, CudaLaunch, CudaTransfer, Header, Kernel, Marker, NO_NODE, Record,
-    Scratch, flag, kind,
+    Allocation, Api, Copy, CudaLaunch, CudaTransfer, Header, Kernel, KfdEvent, Marker, NO_NODE,
+    Record, Scratch, flag, kind,
 };
 use rusqlite::{Statement, params};
 use std::borrow::Cow;
@@ -122,6 +122,7 @@ impl<'c, 'j> Rows<'c, 'j> {
             Record::UnifiedMemory(moved) => self.unified(moved),
             Record::Allocation(allocation) => self.memory(allocation),
             Record::Scratch(scratch) => self.scratch(scratch),
+            Record::Kfd(event) if event.is_in_files() => self.driver_event(event),
             _ => Ok(()),
         }
     }
@@ -258,6 +259,28 @@ impl<'c, 'j> Rows<'c, 'j> {
             position += 1;
             Ok(())
         })
+    }
+
+    /// On the process's first thread, for the driver names none.
+    fn driver_event(&mut self, event: &KfdEvent) -> Step<()> {
+        let extdata = serde_json::json!({
+            "address": event.address,
+            "end_address": event.end_address,
+            "from": event.from,
+            "to": event.to,
+            "error_code": event.error,
+            "count": event.count,
+        });
+        self.call(&Call {
+            header: event.header,
+            start: event.start,
+            end: event.end,
+            correlation: 0,
+            ancestor: 0,
+            tid: event.pid,
+            extdata: Cow::Owned(extdata.to_string()),
+        })?;
+        Ok(())
     }
 
     fn marker(&mut self, marker: &Marker, message: &[u8]) -> Step<()> {

@@ -91,8 +91,7 @@ pub(super) const OPTIONS: &[Opt] = &[
         "kfd-trace",
         &["kfd-page-migration-trace", "kfd-page-mapping-trace", "kfd-queue-trace", "kfd-dropped-events-trace"],
         "Record all events of the kernel driver",
-    )
-    .later(),
+    ),
     aggregate("kokkos-trace", &["marker-trace", "kernel-rename"], "Record Kokkos regions as markers").later(),
     trace(kind::HIP_RUNTIME_API_EXT, "Record calls of the HIP runtime")
         .expands(&["hip-graph-trace", "hip-event-trace"]),
