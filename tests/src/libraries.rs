@@ -44,10 +44,10 @@ static void say(const char* line)
     if (write(file, line, strlen(line)) < 0) abort();
     close(file);
 }
-static unsigned long word(const void* value) { return (unsigned long) value; }
-static unsigned long word(unsigned long value) { return value; }
-static unsigned long word(int value) { return (unsigned long) value; }
-static unsigned long word(const ncclUniqueId& id) { return id.internal[0] + 1000 * id.internal[127]; }
+[[maybe_unused]] static unsigned long word(const void* value) { return (unsigned long) value; }
+[[maybe_unused]] static unsigned long word(unsigned long value) { return value; }
+[[maybe_unused]] static unsigned long word(int value) { return (unsigned long) value; }
+[[maybe_unused]] static unsigned long word(const ncclUniqueId& id) { return id.internal[0] + 1000 * id.internal[127]; }
 "#;
 
 /// A type of C++'s own of the same size and class.

@@ -11,9 +11,9 @@
 pub(crate) mod line;
 
 use line::Event;
-use midair_domain::{KindSet, kind, sets};
-use midair_record::event::{Header, KfdEvent, Plain};
-use midair_sdk_api::{gpus, notes};
+use midair_domain::{KindSet, sets};
+use midair_record::event::{self, Header, KfdEvent, Plain, kind};
+use midair_sdk_api::gpus;
 use midair_sdk_device::domain::{Device, Domain};
 use std::ffi::CStr;
 use std::fs::File;
@@ -111,6 +111,8 @@ pub struct DriverEvents {
     asked: bool,
     open: Vec<Event>,
     wanted: KindSet,
+    /// What is to be told the user, once there are records.
+    complaints: Vec<String>,
 }
 
 impl DriverEvents {
@@ -119,7 +121,7 @@ impl DriverEvents {
         let device = match open_device() {
             Ok(device) => device,
             Err(error) => {
-                notes::post(&format!(
+                self.complaints.push(format!(
                     "no events of the kernel driver are recorded: /dev/kfd: {error}"
                 ));
                 return;
@@ -128,13 +130,14 @@ impl DriverEvents {
         for gpu in gpus::ids() {
             match Stream::open(&device, gpu) {
                 Ok(stream) => self.streams.push(stream),
-                Err(error) => notes::post(&format!(
+                Err(error) => self.complaints.push(format!(
                     "no events of the kernel driver are recorded for the GPU {gpu:#x}: {error}"
                 )),
             }
         }
         if self.streams.is_empty() && gpus::ids().next().is_none() {
-            notes::post("no events of the kernel driver are recorded: there is no GPU");
+            self.complaints
+                .push("no events of the kernel driver are recorded: there is no GPU".to_owned());
         }
     }
 
@@ -197,6 +200,9 @@ impl Domain for DriverEvents {
     }
 
     fn pass(&mut self, device: &mut Device<'_>) -> bool {
+        for text in self.complaints.drain(..) {
+            device.sink.put(kind::NOTE, &event::note(&text));
+        }
         let mut lines = Vec::new();
         for stream in &mut self.streams {
             lines.extend(stream.lines());

@@ -374,7 +374,7 @@ pub fn at_load(host: &'static SdkTable) {
         .and_then(|word| midair_settings::tool_boolean(word.to_str()?))
         .unwrap_or(false);
     if asked && is_loader_free() {
-        serve_the_start(host);
+        serve_the_start(host, true);
     }
 }
 
@@ -402,17 +402,18 @@ pub fn serve_the_first_table(hsa: bool, host: &'static SdkTable) {
         return;
     }
     gate::request_search(hsa);
-    serve_the_start(host);
+    serve_the_start(host, false);
     if !is_on() {
         gate::withdraw_search();
     }
 }
 
-/// Finds, configures and serves the tools that the process was started with, once.
-pub fn serve_the_start(host: &'static SdkTable) {
+/// Finds, configures and serves the tools that the process was started with, once. `first`: no
+/// library has registered itself yet, nor does.
+pub fn serve_the_start(host: &'static SdkTable, first: bool) {
     if registration::find_clients(host) > 0 {
         if registration::has_started() || context::any_active() {
-            tables::make();
+            tables::make(first);
         }
         launch();
     }

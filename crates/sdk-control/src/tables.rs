@@ -13,6 +13,7 @@ pub mod tools;
 
 use maps::Maps;
 use midair_abi::tables::TableId;
+use midair_domain::sets;
 use midair_sdk_hot::wrappers::{self, Slot, Table};
 use std::sync::atomic::AtomicPtr;
 
@@ -222,12 +223,15 @@ pub fn find() -> Found {
 /// Some runtimes make their tables in their first call, which would then not be recorded. This calls
 /// the function that every stub calls first, where three stubs agree on it: it builds the table and
 /// initialises nothing else. For a process that is starting, and only while no library is being
-/// loaded.
-pub fn make() {
+/// loaded. `libraries`: those above HIP, too. They register themselves while they make their tables,
+/// behind a guard that no thread gets past meanwhile, so not where one of them may be doing that.
+pub fn make(libraries: bool) {
     let Some(maps) = Maps::of_self() else { return };
     let mut getters: Vec<usize> = Vec::new();
     elf::with_modules(|module| {
-        for table in wrappers::TABLES.iter().filter(|table| !table.hsa) {
+        let made_by_call =
+            |table: &&Table| !table.hsa && (libraries || !sets::LIBRARY_CALLS.contains(table.kind));
+        for table in wrappers::TABLES.iter().filter(made_by_call) {
             let stubs = table
                 .slots
                 .iter()

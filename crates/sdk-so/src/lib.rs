@@ -36,7 +36,7 @@ pub extern "C" fn midair_launch() {
         return unsafe { std::mem::transmute::<usize, extern "C" fn()>(there)() };
     }
     midair_capi_build::edge((), || {
-        midair_sdk_control::local::serve_the_start(control::table())
+        midair_sdk_control::local::serve_the_start(control::table(), true)
     });
 }
 
