@@ -216,6 +216,27 @@ impl Scheduler {
         }
     }
 
+    /// The same from the memory that the counters were read into, where nobody knows what its words
+    /// mean: neighbours, which are mostly parts of one counter, are added up, so that every word
+    /// counts.
+    pub fn measured_words(
+        &mut self,
+        class: ClassKey,
+        group: u32,
+        words: impl ExactSizeIterator<Item = u64>,
+        cost: u64,
+    ) {
+        let count = words.len();
+        let parts = count.min(VALUES);
+        let mut sums = [0.0; VALUES];
+        for (at, word) in words.enumerate() {
+            if let Some(sum) = sums.get_mut(at * parts / count.max(1)) {
+                *sum += word as f64;
+            }
+        }
+        self.measured(class, group, sums.into_iter().take(parts), cost);
+    }
+
     /// A window was read that tells nothing about a class: it held no dispatch, or a shared one.
     pub fn spent(&mut self, cost: u64) {
         self.recent.0 += 1;
@@ -497,6 +518,24 @@ mod tests {
         let table = Box::new(Rotation::new());
         table.begin(2, 2.0, 1, 0);
         scheduler.renew(&table, PERIOD);
+    }
+
+    #[test]
+    fn words_are_added_up_with_their_neighbours() {
+        let mut scheduler = Scheduler::new(2, 2.0, 0);
+        let means = |scheduler: &Scheduler, group: usize| -> Vec<f64> {
+            let windows = &scheduler.classes[&class(1)].groups[group];
+            windows.values.iter().map(|spread| spread.mean).collect()
+        };
+        scheduler.measured_words(class(1), 0, [1, 2, 3].into_iter(), 10);
+        assert_eq!(means(&scheduler, 0), [1.0, 2.0, 3.0]);
+        let many: Vec<u64> = (0..640).collect();
+        scheduler.measured_words(class(1), 1, many.into_iter(), 10);
+        let sums = means(&scheduler, 1);
+        assert_eq!(sums.len(), VALUES);
+        assert_eq!((sums[0], sums[63]), (45.0, 6345.0));
+        assert_eq!(sums.iter().sum::<f64>(), 639.0 * 320.0);
+        scheduler.measured_words(class(1), 0, [].into_iter(), 10);
     }
 
     #[test]

@@ -365,8 +365,10 @@ impl Keeper {
         let cost = (start - begin.min(start)) + (read_end - end.min(read_end));
         match (result, ClassKey::of(window.class.load(Relaxed))) {
             (WindowResult::Counted, Some(class)) => {
-                let values = (0..words).map(|word| value(word) as f64);
-                agent.scheduler.measured(class, kept.group, values, cost);
+                let words = (0..words).map(value);
+                agent
+                    .scheduler
+                    .measured_words(class, kept.group, words, cost);
             }
             _ if plausible => agent.scheduler.spent(cost),
             _ => {}
