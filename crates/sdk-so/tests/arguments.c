@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 struct function {
@@ -237,7 +238,7 @@ int main(int argc, char **argv) {
     alarm(100);
     atexit(over);
     for (int i = 0; i < COUNT; i++)
-        if (strchr(functions[i].kinds, 'P') && !child && !(child = fork())) pause(), _exit(0);
+        if (strchr(functions[i].kinds, 'P') && !child && !(child = fork())) prctl(PR_SET_PDEATHSIG, SIGKILL), pause(), _exit(0);
     void *library = dlopen(argv[1], RTLD_NOW | RTLD_GLOBAL);
     if (!library) return puts(dlerror()), 3;
     for (int i = 0; i < COUNT; i++) functions[i].call = dlsym(library, functions[i].name);
