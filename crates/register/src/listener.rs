@@ -63,8 +63,11 @@ static READY: AtomicBool = AtomicBool::new(false);
 /// waits indefinitely if it needs the dynamic loader's lock, and a library that registers while it
 /// is being loaded holds that lock.
 const MAX_DELAY: Duration = Duration::from_millis(20);
-/// The same while it waits for a processor only, as on a machine with too much to do.
-const MAX_DELAY_RUNNABLE: Duration = Duration::from_millis(500);
+/// Looks, a millisecond apart, at a thread that waits for a processor only, as on a machine with
+/// too much to do. Counted, and not measured: a virtual machine may stand still.
+const LOOKS: u32 = 500;
+/// Looks that find it waiting for something else before it is given up: a lock may be held shortly.
+const BLOCKED_LOOKS: u32 = 3;
 /// Its thread id; 0 until it runs.
 static TID: AtomicI32 = AtomicI32::new(0);
 
@@ -105,22 +108,28 @@ pub fn ensure() {
 /// locked in the child.
 fn wait_until_ready() {
     let began = Instant::now();
+    let (mut looks, mut blocked) = (0, 0);
     while !READY.load(Ordering::Acquire) {
-        let waited = began.elapsed();
-        if waited < MAX_DELAY {
+        if began.elapsed() < MAX_DELAY {
             std::thread::sleep(Duration::from_micros(50));
-        } else if waited < MAX_DELAY_RUNNABLE && is_runnable(TID.load(Ordering::Acquire)) {
-            std::thread::sleep(Duration::from_millis(1));
-        } else {
+            continue;
+        }
+        looks += 1;
+        blocked = match is_runnable(TID.load(Ordering::Acquire)) {
+            true => 0,
+            false => blocked + 1,
+        };
+        if looks == LOOKS || blocked == BLOCKED_LOOKS {
             break;
         }
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 
-/// Whether a thread of this process waits for nothing but a processor. One that has not begun (0)
-/// cannot wait for a lock.
+/// Whether a thread of this process waits for nothing but a processor or a page of a file. One that
+/// has not begun (0) cannot wait for a lock.
 fn is_runnable(tid: c_int) -> bool {
-    tid == 0 || crate::procfs::state(tid) == Some(b'R')
+    tid == 0 || matches!(crate::procfs::state(tid), Some(b'R' | b'D'))
 }
 
 fn start() -> Result<(), c_int> {
