@@ -5,6 +5,14 @@
 //! the program once for each group of counters; here groups take turns within one session, so
 //! several jobs may differ in nothing but their counters.
 
+#![cfg_attr(
+    not(test),
+    expect(
+        clippy::disallowed_methods,
+        reason = "the file is the caller's, read with the caller's rights"
+    )
+)]
+
 use midair_counters::definitions::yaml::{self, Node};
 use midair_failure::{Failure, Kind};
 use midair_session::as_real_user;

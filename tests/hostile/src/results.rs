@@ -52,7 +52,10 @@ pub fn results(bytes: &[u8]) {
     static NAMES: OnceLock<Names> = OnceLock::new();
     let names = NAMES.get_or_init(Names::amd);
     // Some with all kernels, some with chosen ones, some without any.
-    let (chosen, kernels) = (bytes.len() % 2 == 0, bytes.len() % 5 != 0);
+    let (chosen, kernels) = (
+        bytes.len().is_multiple_of(2),
+        !bytes.len().is_multiple_of(5),
+    );
     let filter = if chosen {
         plan.kernel_filter.clone()
     } else {

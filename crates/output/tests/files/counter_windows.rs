@@ -381,7 +381,7 @@ fn of_many_dispatches_exactly_those_alone_have_values() {
             ..kernel(dispatch_id)
         });
     }
-    let has_window = |kernel: &Kernel| kernel.dispatch_id % 3 == 0;
+    let has_window = |kernel: &Kernel| kernel.dispatch_id.is_multiple_of(3);
     let overlapped = |of: &Kernel| {
         // Until the counters were read; two windows also spoil each other.
         let (from, to) = (of.start - 10, of.end + 30);
