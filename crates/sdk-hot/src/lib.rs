@@ -15,6 +15,7 @@ mod lazy_memory;
 pub mod markers;
 pub mod operations;
 pub mod pause;
+mod pauses;
 pub mod probe;
 mod state;
 pub mod threads;

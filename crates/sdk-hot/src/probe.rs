@@ -18,7 +18,6 @@ pub(crate) mod control;
 
 use crate::clock::now;
 use crate::markers;
-use crate::pause;
 use crate::state::STATE;
 use crate::threads::{self, MAX_OPEN, OpenCall, Owned, ThreadSlot};
 use crate::wrappers::hip_runtime;
@@ -155,16 +154,16 @@ const CUT: KindSet = sets::AMD.without(KindSet::of(&[
 pub(crate) fn apply_pause() {
     let Some(control) = control() else { return };
     loop {
-        let wanted = pause::is_recording_wanted();
+        let wanted = STATE.pause.is_recording_wanted();
         let flags = if wanted { 0 } else { flag::PAUSED };
-        let cut = if wanted || pause::is_shared() {
+        let cut = if wanted || STATE.pause.is_shared() {
             KindSet::EMPTY
         } else {
             CUT
         };
         control.cut.store(cut, SeqCst);
         control.pause_flag.store(u64::from(flags), SeqCst);
-        if pause::is_recording_wanted() == wanted {
+        if STATE.pause.is_recording_wanted() == wanted {
             return;
         }
     }
@@ -412,7 +411,7 @@ impl Busy {
             && self.control.cut.load(Relaxed).contains(kind)
             && self.control.device.load(Relaxed).contains(kind);
         if is_left_out {
-            pause::left_out(kind);
+            STATE.pause.left_out(kind);
         }
         is_left_out
     }
@@ -446,7 +445,7 @@ impl Busy {
     /// Does nothing with one that began in a pause, unless others want it.
     #[inline]
     pub fn store(&mut self, kind: u8, parts: [&[u8]; 2]) -> bool {
-        if !pause::is_written(flags_of(parts[0])) {
+        if !STATE.pause.is_written(flags_of(parts[0])) {
             return true;
         }
         let tid = self.tid();
@@ -756,7 +755,7 @@ pub fn close_session(generation: u64, recorded: KindSet) {
             // One without an id began when its kind was not recorded.
             if recorded.contains(open.kind)
                 && open.correlation != 0
-                && pause::is_written(open.flags)
+                && STATE.pause.is_written(open.flags)
                 && tid != 0
             {
                 let open = OpenCall {
@@ -792,7 +791,7 @@ pub fn close_session(generation: u64, recorded: KindSet) {
         }
         owned.depth = 0;
         markers::open_thread_ranges(threads::index_of(slot), generation, |range, message| {
-            if !pause::is_written(range.flags) {
+            if !STATE.pause.is_written(range.flags) {
                 return;
             }
             let record = range.record(end, flag::OPEN_AT_DETACH, message);
@@ -811,7 +810,7 @@ pub fn close_session(generation: u64, recorded: KindSet) {
     }
     let mut writer = ChunkWriter::new();
     markers::open_process_ranges(generation, |range, message| {
-        if !pause::is_written(range.flags) {
+        if !STATE.pause.is_written(range.flags) {
             return;
         }
         let record = range.record(end, flag::OPEN_AT_DETACH, message);

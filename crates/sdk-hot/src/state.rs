@@ -9,7 +9,7 @@ use crate::callbacks::open_ranges::{Anywhere, Thread};
 use crate::fork::ForkState;
 use crate::host_functions::Waiting;
 use crate::markers::open::{ProcessRanges, Stack};
-use crate::pause::Pause;
+use crate::pauses::Pause;
 use crate::probe::control::Control;
 use crate::threads::{self, MAX_OPEN, ThreadSlot};
 use midair_abi::tables::Function;
