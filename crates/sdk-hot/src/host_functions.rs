@@ -5,33 +5,13 @@
 //! leaves what it was given here, without a lock; the worker thread takes it. Registering is none of
 //! the calls that programs make at work, so what is kept is allocated there and then.
 
+pub(crate) mod waiting;
+
+pub use waiting::HostFunction;
+
 use crate::state::STATE;
-use std::ffi::CString;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-
-/// What a program says of a kernel.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HostFunction {
-    /// The kernel's mangled name, that of its symbol without `.kd`.
-    pub device_function: CString,
-    /// Address that stands for the kernel in launches.
-    pub host_function: u64,
-    /// Address of what `__hipRegisterFatBinary` gave.
-    pub modules: u64,
-    /// Most threads of a block.
-    pub thread_limit: u32,
-    /// Launch bounds, (0, 0, 0) where nothing was said: thread and block ids, block and grid sizes.
-    pub bounds: [[u32; 3]; 4],
-    /// Size of a work group, 0 where nothing was said.
-    pub workgroup_size: u64,
-}
-
-/// One that waits for the worker thread.
-#[derive(Debug)]
-pub(crate) struct Waiting {
-    function: HostFunction,
-    next: *mut Waiting,
-}
+use waiting::Waiting;
 
 /// Says whether somebody wants them from now on.
 pub fn keep(on: bool) {
@@ -74,6 +54,7 @@ pub fn take() -> Vec<HostFunction> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::ffi::CString;
 
     #[test]
     fn what_many_threads_register_is_taken_once_and_in_order() {

@@ -7,7 +7,7 @@ use crate::callbacks::Services;
 use crate::callbacks::frame::{Frame, MOST_OUT, Out};
 use crate::callbacks::open_ranges::{Anywhere, Thread};
 use crate::fork::ForkState;
-use crate::host_functions::Waiting;
+use crate::host_functions::waiting::Waiting;
 use crate::markers::open::{ProcessRanges, Stack};
 use crate::pauses::Pause;
 use crate::probe::control::Control;
