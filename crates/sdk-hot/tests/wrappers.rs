@@ -272,11 +272,13 @@ fn every_wrapper_passes_everything_through() {
     let tables = ALL
         .iter()
         .filter_map(|table| Some((of_buffer_kind(i32::from(table.kind))?.kind, table)))
-        .filter(|(kind, _)| kinds.contains(*kind))
-        .flat_map(|(kind, table)| table.functions.iter().map(move |f| (kind, f)));
+        .flat_map(|(kind, table)| table.functions.iter().map(move |f| (kind, f)))
+        // ROCTx's tables stand between others, and their functions have slots, too.
+        .enumerate()
+        .filter(|(_, (kind, _))| kinds.contains(*kind));
     let tables: Vec<_> = tables.collect();
     assert_eq!(records.len(), tables.len());
-    for (slot, ((kind, function), bytes)) in tables.into_iter().zip(&records).enumerate() {
+    for ((slot, (kind, function)), bytes) in tables.into_iter().zip(&records) {
         let (Record::Api(api, tail), _) = decode(bytes).unwrap() else {
             panic!("not a call")
         };
