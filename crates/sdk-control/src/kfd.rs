@@ -4,7 +4,7 @@
 //! The driver tells a process of its own events without any right: through a descriptor for each GPU
 //! that `/dev/kfd` gives. Those of another process it tells only to who has CAP_SYS_ADMIN. So the
 //! worker reads them in the process itself, while they are wanted, and closes the descriptors at the
-//! end of the collecting (AMD-119). What is told are lines of text; [`line`] reads them.
+//! end of the collecting (AMD-119). What is told are lines of text; [`mod@line`] reads them.
 //!
 //! Each event is a record; of a begin and its end there is one more record, for both.
 

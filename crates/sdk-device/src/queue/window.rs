@@ -41,7 +41,7 @@ pub(crate) struct Window {
     pub read: (AtomicU64, AtomicU32),
     /// Completion signals of both packets.
     pub signals: [AtomicU64; 2],
-    /// The queue that it is on ([`QueueState::id`]).
+    /// The queue that it is on ([`super::queue_state::QueueState::id`]).
     pub queue: AtomicU32,
     /// [`midair_rotation::ClassKey`] of the dispatch in it.
     pub class: AtomicU64,
