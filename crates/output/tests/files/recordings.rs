@@ -11,7 +11,7 @@ use midair_output::{
     SummaryTo, Trace, Unit, console_summary, console_summary_together, table, write,
     write_together,
 };
-use midair_record::event::kind;
+use midair_record::event::{QueueCounts, kind};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -88,8 +88,8 @@ fn trace((name, pid, lossy): (&str, u32, bool)) -> Trace {
         bytes[at + 2] = kind_of(bytes[at + 2]);
         let mut record = bytes[at..at + size].to_vec();
         if record[2] == kind::QUEUE_COUNTS {
-            // They had no packets of ours yet.
-            record.extend([0; 8]);
+            // They had neither packets of ours nor pauses yet.
+            record.resize(size_of::<QueueCounts>(), 0);
             let size = u16::try_from(record.len()).unwrap();
             record[..2].copy_from_slice(&size.to_le_bytes());
         }
