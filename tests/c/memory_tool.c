@@ -66,7 +66,7 @@ static void records(rocprofiler_context_id_t c, rocprofiler_buffer_id_t b, rocpr
       fprintf(out, "scratch %d %lu %lu %d %d\n", s->operation, s->allocation_size, s->queue_id.handle, s->flags, node_of(s->agent_id));
     } else if (kind == RUNTIME_INITIALIZATION) {
       const runtime_t *r = payload;
-      wrong += r->size != sizeof *r || r->kind != (int)kind || !r->timestamp || !r->correlation_id.internal || !r->thread_id;
+      wrong += r->size != sizeof *r || r->kind != (int)kind || !r->timestamp || r->correlation_id.internal || !r->thread_id;
       fprintf(out, "runtime %d %lu %lu\n", r->operation, r->version, r->instance);
     } else {
       wrong++;

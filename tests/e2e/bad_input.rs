@@ -202,7 +202,7 @@ fn huge_values_and_bytes_that_are_not_utf8() -> Result<()> {
     let dir = tempfile::tempdir()?;
     let before = Snapshot::take(pid)?;
     type Change = fn(&mut Command);
-    let cases: [(&str, i32, Change); 7] = [
+    let cases: [(&str, i32, Change); 8] = [
         ("--attach-duration-msec", 2, |command| {
             command.args(["--attach-duration-msec", "99999999999999999999999"]);
         }),
@@ -214,8 +214,11 @@ fn huge_values_and_bytes_that_are_not_utf8() -> Result<()> {
         }),
         ("262144", 2, |command| {
             command.env("ROCPROF_EXTRA_COUNTERS_CONTENTS", "x".repeat(100_000));
-            command.env("ROCPROF_KERNEL_FILTER_RANGE", "x".repeat(100_000));
+            command.env("ROCPROF_KERNEL_FILTER_EXCLUDE_REGEX", "x".repeat(100_000));
             command.env("ROCPROF_KERNEL_FILTER_INCLUDE_REGEX", "x".repeat(100_000));
+        }),
+        ("ROCPROF_KERNEL_FILTER_RANGE", 2, |command| {
+            command.env("ROCPROF_KERNEL_FILTER_RANGE", "x".repeat(100_000));
         }),
         ("UTF-8", 2, |command| {
             command.arg("-o").arg(OsStr::from_bytes(b"a\xff"));

@@ -401,9 +401,9 @@ fn arguments_that_are_refused() -> Result<()> {
         ),
         (
             "rocprofv3",
-            vec!["--pid", nobody, "--rccl-trace"],
+            vec!["--pid", nobody, "--ompt-trace"],
             34,
-            "--rccl-trace",
+            "--ompt-trace",
         ),
         (
             "rocprofv3",
@@ -434,9 +434,9 @@ fn arguments_that_are_refused() -> Result<()> {
         ("midair", vec!["nonsense"], 2, "nonsense"),
         (
             "midair",
-            vec!["attach", nobody, "--rccl-trace"],
+            vec!["attach", nobody, "--ompt-trace"],
             34,
-            "--rccl-trace",
+            "--ompt-trace",
         ),
     ] {
         let exit = run_staged(program, &words, PATIENCE)?;

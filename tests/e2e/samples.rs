@@ -523,7 +523,8 @@ fn arguments_and_external_correlation_ids() -> Result<()> {
     Ok(())
 }
 
-/// A process that is attached to has registered its tables before.
+/// A process that is attached to has registered its tables before: the tool is lent them at each
+/// attach.
 #[test]
 fn tables_and_threads() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -531,12 +532,19 @@ fn tables_and_threads() -> Result<()> {
     };
     let client = Client::build(&lab, "tables")?;
     let threads = pairs(&[("threads begun", 1), ("threads made", 1)]);
+    let lent = pairs(&[
+        ("HIP's table", 1),
+        ("HIP's table for compilers", 1),
+        ("HSA's table", 1),
+    ]);
     let mut caller = Caller::start(Caller::command(&lab)?)?;
     let told = client.attached(caller.pid(), || caller.tell("calls 1"))?;
-    assert_eq!(told, threads);
-    // It has been configured, and makes nothing anew.
+    let mut both = threads.clone();
+    both.extend(lent.clone());
+    assert_eq!(told, both);
+    // It has been configured, and makes no threads anew.
     let told = client.attached(caller.pid(), || caller.tell("calls 1"))?;
-    assert_eq!(told, Counts::new());
+    assert_eq!(told, lent);
     caller.quit()?;
 
     let command = client.launched(Caller::command(&lab)?.log_name("launched"))?;

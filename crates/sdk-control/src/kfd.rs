@@ -12,13 +12,15 @@ pub(crate) mod line;
 
 use line::Event;
 use midair_domain::{KindSet, sets};
+use midair_guest::VerifiedFd;
 use midair_record::event::{self, Header, KfdEvent, Plain, kind};
 use midair_sdk_api::gpus;
 use midair_sdk_device::domain::{Device, Domain};
 use std::ffi::CStr;
 use std::fs::File;
-use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+use std::path::PathBuf;
 
 /// The driver's device.
 const DRIVER: &CStr = c"/dev/kfd";
@@ -37,15 +39,39 @@ struct SmiArguments {
     descriptor: u32,
 }
 
+/// Reads in one round at most: a driver that tells without end does not keep the worker.
+const READS: usize = 64;
+
 /// A GPU's events.
 #[derive(Debug)]
 struct Stream {
-    events: File,
+    /// `None`: it is the program's by now.
+    events: Option<VerifiedFd>,
+    /// What its number refers to, as `/proc` says it: files of this sort share one inode, so that
+    /// cannot tell them from the program's own.
+    link: PathBuf,
     /// A line whose end was not read yet.
     rest: Vec<u8>,
 }
 
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.give_up_what_is_not_ours();
+    }
+}
+
 impl Stream {
+    /// The program may have closed the number and have opened something of its own there.
+    fn give_up_what_is_not_ours(&mut self) {
+        let is_ours =
+            |fd: &VerifiedFd| fd.is_ours() && link(fd.number()).as_deref() == Some(&*self.link);
+        if self.events.as_ref().is_some_and(|fd| !is_ours(fd))
+            && let Some(theirs) = self.events.take()
+        {
+            let _ = theirs.into_parts();
+        }
+    }
+
     /// Opens the events of a GPU.
     fn open(device: &File, gpu: u32) -> io::Result<Stream> {
         let mut arguments = SmiArguments {
@@ -56,18 +82,25 @@ impl Stream {
         if unsafe { libc::ioctl(device.as_raw_fd(), SMI_EVENTS, &raw mut arguments) } != 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the driver made it for us, and nobody else has it.
-        let mut events = unsafe { File::from_raw_fd(arguments.descriptor.cast_signed()) };
-        events.write_all(&line::MASK.to_ne_bytes())?;
+        let number = arguments.descriptor.cast_signed();
+        let (Some(events), Some(link)) = (VerifiedFd::new(number), link(number)) else {
+            return Err(io::ErrorKind::NotFound.into());
+        };
+        let mask = line::MASK.to_ne_bytes();
         // The worker asks again and again, and waits for nothing.
-        // SAFETY: our own descriptor.
-        unsafe {
-            let flags = libc::fcntl(events.as_raw_fd(), libc::F_GETFL);
-            libc::fcntl(events.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK);
-            libc::fcntl(events.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC);
+        // SAFETY: the driver made the descriptor for us just now; so many bytes of a live array.
+        let written = unsafe {
+            let flags = libc::fcntl(number, libc::F_GETFL);
+            libc::fcntl(number, libc::F_SETFL, flags | libc::O_NONBLOCK);
+            libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC);
+            libc::write(number, mask.as_ptr().cast(), mask.len())
+        };
+        if written < 0 {
+            return Err(io::Error::last_os_error());
         }
         Ok(Stream {
-            events,
+            events: Some(events),
+            link,
             rest: Vec::new(),
         })
     }
@@ -75,9 +108,18 @@ impl Stream {
     /// What has come since the last call: whole lines.
     fn lines(&mut self) -> Vec<String> {
         let mut bytes = [0; READ];
-        while let Ok(count @ 1..) = self.events.read(&mut bytes) {
-            self.rest
-                .extend_from_slice(bytes.get(..count).unwrap_or_default());
+        for _ in 0..READS {
+            self.give_up_what_is_not_ours();
+            let Some(events) = &self.events else { break };
+            // SAFETY: verified just now to be ours; writes at most so many bytes into the array.
+            let got =
+                unsafe { libc::read(events.number(), bytes.as_mut_ptr().cast(), bytes.len()) };
+            match usize::try_from(got) {
+                Ok(count @ 1..) => self
+                    .rest
+                    .extend_from_slice(bytes.get(..count).unwrap_or_default()),
+                _ => break,
+            }
         }
         let Some(end) = self.rest.iter().rposition(|byte| *byte == b'\n') else {
             return Vec::new();
@@ -89,6 +131,11 @@ impl Stream {
             .map(|line| String::from_utf8_lossy(line).into_owned())
             .collect()
     }
+}
+
+/// What a number refers to, as `/proc` says it.
+fn link(number: RawFd) -> Option<PathBuf> {
+    std::fs::read_link(format!("/proc/self/fd/{number}")).ok()
 }
 
 /// Opens the driver's device; not through the program's own descriptor, which may be anything.
@@ -120,6 +167,8 @@ impl DriverEvents {
     fn start(&mut self) {
         let device = match open_device() {
             Ok(device) => device,
+            // Without the driver there are none of its events.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return,
             Err(error) => {
                 self.complaints.push(format!(
                     "no events of the kernel driver are recorded: /dev/kfd: {error}"
@@ -220,5 +269,37 @@ impl Domain for DriverEvents {
 
     fn release(&mut self, _device: &mut Device<'_>) {
         *self = DriverEvents::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event_counter() -> RawFd {
+        // SAFETY: takes numbers; what it makes is the caller's.
+        unsafe { libc::eventfd(1, libc::EFD_NONBLOCK) }
+    }
+
+    /// A program that closes all numbers it does not know, and opens files of its own there.
+    #[test]
+    fn what_the_program_has_opened_in_our_place_is_neither_read_nor_closed() {
+        let number = event_counter();
+        let mut stream = Stream {
+            events: VerifiedFd::new(number),
+            link: link(number).unwrap(),
+            rest: Vec::new(),
+        };
+        assert!(stream.lines().is_empty() && stream.events.is_some());
+        // SAFETY: as above. Files of this sort have one inode, too.
+        let theirs = unsafe { libc::epoll_create1(0) };
+        // SAFETY: takes numbers; the second is ours and is replaced.
+        assert_eq!(unsafe { libc::dup2(theirs, number) }, number);
+        assert!(stream.lines().is_empty());
+        assert!(stream.events.is_none(), "it is the program's");
+        drop(stream);
+        assert_eq!(link(number), link(theirs), "and is open");
+        // SAFETY: both are ours.
+        unsafe { (libc::close(number), libc::close(theirs)) };
     }
 }

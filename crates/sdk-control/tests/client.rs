@@ -331,7 +331,8 @@ fn a_c_tool_sees_what_was_recorded() {
             kind::HSA_CORE_API,
             kind::MEMORY_COPY,
             kind::KERNEL_DISPATCH,
-            kind::HIP_RUNTIME_API_EXT
+            kind::HIP_RUNTIME_API_EXT,
+            kind::RCCL_API
         ]
     );
     assert!(

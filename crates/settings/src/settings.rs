@@ -80,7 +80,7 @@ pub fn names_a_file(name: &str) -> bool {
 
 /// A setting whose value is not what its reader needs.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{name}={value}: {wanted}")]
+#[error("{name}={}: {wanted}", shown(value))]
 pub struct BadValue {
     /// The variable.
     pub name: String,
@@ -88,6 +88,17 @@ pub struct BadValue {
     pub value: String,
     /// What was wanted.
     pub wanted: String,
+}
+
+/// Characters of a value that are shown.
+const SHOWN: usize = 80;
+
+/// As much of a value as a reader needs.
+fn shown(value: &str) -> String {
+    match value.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}...", value.get(..end).unwrap_or_default()),
+        None => value.to_owned(),
+    }
 }
 
 impl BadValue {

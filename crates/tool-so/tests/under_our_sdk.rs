@@ -77,7 +77,7 @@ fn each_attach_wants_what_its_settings_say() {
     assert!(notes::take().is_empty());
     registration::detach().unwrap();
 
-    assert_eq!(attach_with(&[("ROCPROF_RCCL_API_TRACE", "1")]), [0_u8; 0]);
+    assert_eq!(attach_with(&[("ROCPROF_OMPT_TRACE", "1")]), [0_u8; 0]);
     let told = notes::take();
     assert_eq!(told.len(), 2, "{told:?}");
     registration::detach().unwrap();

@@ -180,9 +180,11 @@ fn each_attach_collects_what_its_settings_ask_for() {
                     .values()
                     .map(|kinds| kinds[0])
                     .collect::<Vec<_>>(),
-                [1, 2, 3, 4, 8, 9, 10, 11, 12, 16, 21, 22, 32]
+                [
+                    1, 2, 3, 4, 8, 9, 10, 11, 12, 16, 21, 22, 32, 14, 23, 19, 29, 30, 31, 28, 27
+                ]
             );
-            assert_eq!(fake.spool.len(), 13);
+            assert_eq!(fake.spool.len(), 21);
             // Each context also records which runtimes there are.
             assert!(fake.contexts.values().all(|kinds| kinds[1..] == [17]));
         });
@@ -211,16 +213,13 @@ fn each_attach_collects_what_its_settings_ask_for() {
         assert!(running().is_empty());
 
         // Nothing asked for, an empty value, something that is not built: attached, and reported.
-        settings(&[
-            ("ROCPROF_KERNEL_TRACE", ""),
-            ("ROCPROF_RCCL_API_TRACE", "1"),
-        ]);
+        settings(&[("ROCPROF_KERNEL_TRACE", ""), ("ROCPROF_OMPT_TRACE", "1")]);
         assert_eq!(on(&attach), 0);
         assert!(running().is_empty());
         let notes = with(|fake| fake.notes.join("\n"));
         for words in [
             "ROCPROF_KERNEL_TRACE is empty",
-            "ROCPROF_RCCL_API_TRACE is set",
+            "ROCPROF_OMPT_TRACE is set",
             "no setting asks",
         ] {
             assert!(notes.contains(words), "{words}: {notes}");
