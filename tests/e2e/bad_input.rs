@@ -213,7 +213,7 @@ fn huge_values_and_bytes_that_are_not_utf8() -> Result<()> {
             command.args(["-o", &"o".repeat(5000)]);
         }),
         ("262144", 2, |command| {
-            command.env("ROCPROF_EXTRA_COUNTERS_CONTENTS", "x".repeat(100_000));
+            command.env("ROCPROF_OF_ANOTHER_VERSION", "x".repeat(100_000));
             command.env("ROCPROF_KERNEL_FILTER_EXCLUDE_REGEX", "x".repeat(100_000));
             command.env("ROCPROF_KERNEL_FILTER_INCLUDE_REGEX", "x".repeat(100_000));
         }),
