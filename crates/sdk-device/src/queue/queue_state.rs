@@ -265,9 +265,18 @@ impl QueueState {
         QueuePointer(self.queue.load(Acquire))
     }
 
+    /// Whether packets of ours may stand in its ring.
+    #[inline]
+    pub fn has_windows(&self) -> bool {
+        self.windows_of.load(Relaxed) != 0
+    }
+
     /// One past what is to be rung where the application has rung up to `asked`: a packet of ours
     /// that stands directly behind goes with it.
     pub fn with_ours(&self, asked: u64) -> u64 {
+        if !self.has_windows() {
+            return asked;
+        }
         let last = asked.checked_sub(1).and_then(|index| self.reserver(index));
         let in_window = last.is_some_and(|launch| launch.window != 0 && launch.window != OURS);
         asked.saturating_add(u64::from(in_window))

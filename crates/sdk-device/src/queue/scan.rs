@@ -157,7 +157,8 @@ pub fn look(
                 busy.as_deref_mut(),
             );
         } else {
-            no_dispatch(inner, state.reserver(index));
+            let launch = state.has_windows().then(|| state.reserver(index));
+            no_dispatch(inner, launch.flatten());
         }
         inner.next += 1;
     }

@@ -24,7 +24,7 @@ mod tests;
 use super::flight::Launch;
 use super::queue_state::{Life, QueueState};
 use super::service::Enqueued;
-use super::window::{OURS, Stage, Window};
+use super::window::{NO_DISPATCH, OURS, Stage, Window};
 use crate::layout::{QueuePointer, Signal};
 use crate::packet::{self, Dispatch, Packet};
 use crate::state::STATE;
@@ -69,6 +69,7 @@ pub(crate) fn watches_room(queue: u64) {
     if are_taken()
         && let Some(_busy) = Busy::enter()
         && let Some(state) = super::state::find(queue)
+        && state.watches_room.load(Relaxed) == 0
     {
         state.watches_room.store(1, Relaxed);
     }
@@ -196,7 +197,16 @@ pub(super) fn enqueued(state: &QueueState, dispatch: &Enqueued) {
     let number = dispatch.launch.window;
     if let Some(window) = STATE.windows.numbered(number) {
         window.class.store(key.number(), Relaxed);
-        seen(number, dispatch.dispatch_id);
+        // A pause that began between the choice of the window and the packet: it has no number.
+        let recorded = dispatch.dispatch_id != 0;
+        seen(
+            number,
+            if recorded {
+                dispatch.dispatch_id
+            } else {
+                NO_DISPATCH
+            },
+        );
     }
 }
 

@@ -2,9 +2,12 @@
 
 use super::keeper::Keeper;
 use super::set_plan;
+use crate::packet::Dispatch;
 use crate::queue::model::{ALLOCATED, DISPATCH, ModelQueue, SIZE, Session, UserSignal};
 use crate::queue::queue_state::Life;
 use crate::queue::scan::Ring;
+use crate::queue::service::Enqueued;
+use crate::queue::window::NO_DISPATCH;
 use crate::state::STATE;
 use midair_record::counter_plan::{Form, Group, Place, Plan};
 use midair_record::event::{CounterWindow, Plain, WindowResult, kind};
@@ -293,4 +296,25 @@ fn memory_of_an_open_window_is_kept() {
     assert_eq!(window, Some(WindowResult::Open as u32));
     counting.end();
     assert_eq!(ALLOCATED.load(SeqCst), allocated);
+}
+
+/// A pause begins between the choice of the window and the packet: its dispatch has no number, and
+/// the window comes back all the same.
+#[test]
+fn a_dispatch_that_is_not_recorded_leaves_its_window_empty() {
+    let counting = Counting::begin();
+    let queue = counting.queue;
+    assert_eq!(queue.reserve_one(), 1);
+    let dispatch = Enqueued {
+        index: 1,
+        dispatch_id: 0,
+        launch: queue.state.reserver(1).unwrap(),
+        dispatch: Dispatch::default(),
+        after_all: false,
+        packet: None,
+    };
+    super::enqueued(queue.state, &dispatch);
+    let window = STATE.windows.numbered(dispatch.launch.window).unwrap();
+    assert_eq!(window.dispatch.load(SeqCst), NO_DISPATCH);
+    counting.end();
 }
