@@ -8,6 +8,7 @@ mod book;
 mod circles;
 mod demo;
 mod dependencies;
+mod disk;
 mod docs;
 mod documents;
 mod flaky;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::run::{Outcome, cargo, failed, is_root, root, run, target_directory};
 use crate::stage::Build;
 use crate::{
-    aarch64, amd_headers, asan, circles, dependencies, docs, flaky, lab, miri, python, stage,
+    aarch64, amd_headers, asan, circles, dependencies, disk, docs, flaky, lab, miri, python, stage,
 };
 
 /// How long the tests may take together, for timeout(1).
@@ -33,6 +33,11 @@ enum Done {
 }
 
 const STEPS: &[Step] = &[
+    Step {
+        name: "room on disk",
+        run: |_| disk::before_the_suite().map(|()| Done::Passed),
+        needed: true,
+    },
     Step {
         name: "format",
         run: |_| passed(cargo(&["fmt", "--all", "--check"])),
@@ -328,6 +333,7 @@ fn prepare_lab() -> Outcome<Done> {
 /// The test runner. nextest ends what hangs, test by test (.config/nextest.toml); cargo test
 /// cannot, so it is bounded as a whole.
 fn tests() -> Outcome<Done> {
+    disk::before_the_tests()?;
     let mut command = if has_subcommand("nextest") {
         let mut nextest = cargo(&["nextest", "run", "--workspace", "--no-fail-fast"]);
         // Half of their time tests wait: for the ends of leases, for devices, for deadlines that must not be met.
