@@ -25,7 +25,7 @@ use midair_sdk_api::context::{self, Wanted};
 use midair_sdk_api::{changes, code_object, intercept, notes, registration, retirement};
 use midair_sdk_device::domain::{self, Device, Domain, Entry};
 use midair_sdk_device::queue::harvest::Harvester;
-use midair_sdk_device::queue::{state, windows};
+use midair_sdk_device::queue::{alone, state, windows};
 use midair_sdk_device::sink::Sink;
 use midair_sdk_device::symbols;
 use midair_sdk_hot::callbacks;
@@ -731,7 +731,7 @@ fn need_of(wanted: &Wanted) -> Need {
         kinds = kinds - markers::KINDS;
     }
     let work = (kinds & sets::NEEDS_RUNTIME).with_if(kind::KERNEL_DISPATCH, wanted.code_objects);
-    let counts = work.contains(kind::KERNEL_DISPATCH) && windows::has_plan();
+    let counts = work.contains(kind::KERNEL_DISPATCH) && (windows::has_plan() || alone::is_asked());
     let work = work.with_if(kind::COUNTER_COLLECTION, counts);
     let mut recorded = kinds & sets::HOOKED_CALLS;
     if wanted.retirement {

@@ -7,9 +7,11 @@
 
 use crate::gate;
 use midair_sdk_device::hooks::Hook;
+use midair_sdk_device::queue::alone;
 use midair_sdk_device::symbols::leaving::Leaving;
 use midair_sdk_hot::probe;
 use midair_sdk_hot::wrappers;
+use midair_sdk_hot::wrappers::original;
 use std::ffi::c_void;
 
 /// A queue is made once and carries every dispatch: nothing may be launched before the device's
@@ -25,10 +27,8 @@ unsafe extern "C-unwind" fn hsa_queue_create(
     queue: *mut c_void,
 ) -> u32 {
     gate::wait_for_device();
-    // SAFETY: the application's own call, passed on.
-    unsafe {
-        wrappers::hsa_core::hsa_queue_create(
-            agent,
+    let create = || {
+        let arguments = alone::Arguments {
             size,
             kind,
             callback,
@@ -36,8 +36,34 @@ unsafe extern "C-unwind" fn hsa_queue_create(
             private_segment,
             group_segment,
             queue,
-        )
-    }
+        };
+        // SAFETY: the application's own call, and its arguments.
+        let made = alone::is_asked().then(|| unsafe { alone::create_queue(agent, arguments) });
+        // SAFETY: the application's own call, passed on.
+        made.flatten().unwrap_or_else(|| unsafe {
+            original::hsa_queue_create(
+                agent,
+                size,
+                kind,
+                callback,
+                data,
+                private_segment,
+                group_segment,
+                queue,
+            )
+        })
+    };
+    wrappers::hsa_core::hsa_queue_create_by(
+        agent,
+        size,
+        kind,
+        callback,
+        data,
+        private_segment,
+        group_segment,
+        queue,
+        create,
+    )
 }
 
 /// Kernels are unloaded: their names are recorded first, since the next kernel at such an address is
@@ -69,7 +95,7 @@ unsafe extern "C-unwind" fn hsa_shut_down() -> u32 {
         gate::wait_for_stop(gate::SHUT_DOWN_LIMIT);
     }
     // SAFETY: the application's own call, passed on.
-    let status = unsafe { wrappers::hsa_core::hsa_shut_down() };
+    let status = alone::while_shut_down(|| unsafe { wrappers::hsa_core::hsa_shut_down() });
     gate::set_runtime_leaves(false);
     status
 }

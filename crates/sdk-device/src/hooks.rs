@@ -12,6 +12,7 @@ use crate::copies;
 pub use crate::hook::{Hook, Purpose};
 use crate::host_functions::__hipRegisterFunction;
 use crate::layout::{KIND_DOORBELL, KIND_LEGACY_DOORBELL, QueueDescriptor, QueuePointer, Signal};
+use crate::queue::alone;
 use crate::queue::flight::Launch;
 use crate::queue::queue_state::{Life, QueueState};
 use crate::queue::scan::{self, Ring};
@@ -293,6 +294,7 @@ unsafe extern "C-unwind" fn hsa_signal_destroy(signal: u64) -> u32 {
 
 /// Stops touching the queue's memory.
 unsafe extern "C-unwind" fn hsa_queue_destroy(queue: *mut c_void) -> u32 {
+    let leaving = alone::destroys(queue.addr() as u64);
     let buried = Busy::enter().and_then(|busy| {
         let known = state::find(queue.addr() as u64)?;
         state::begin_destroy(known);
@@ -300,6 +302,9 @@ unsafe extern "C-unwind" fn hsa_queue_destroy(queue: *mut c_void) -> u32 {
     });
     // SAFETY: the application's own call, passed on.
     let status = unsafe { wrappers::hsa_core::hsa_queue_destroy(queue) };
+    if status == 0 {
+        leaving.has_left();
+    }
     // In a later session the state may be another queue's.
     if let (0, Some((known, generation)), Some(busy)) = (status, buried, Busy::enter())
         && busy.generation() == generation

@@ -21,6 +21,8 @@ pub const PACKET_VENDOR: u8 = 0;
 pub const PACKET_INVALID: u8 = 1;
 /// AQL packet type: kernel dispatch.
 pub const PACKET_DISPATCH: u8 = 2;
+/// AQL packet type: waits until the values of up to five signals are 0.
+pub const PACKET_BARRIER_AND: u8 = 3;
 /// Bit of a packet header: it begins only when all packets before it have ended (`HSA_PACKET_HEADER_BARRIER`).
 pub const PACKET_BARRIER: u16 = 1 << 8;
 
@@ -65,6 +67,11 @@ pub struct Dispatch {
 pub struct Image([u64; 8]);
 
 impl Image {
+    /// A packet that was read elsewhere.
+    pub fn of(words: [u64; 8]) -> Image {
+        Image(words)
+    }
+
     /// Packet header. Its low byte is the packet's type.
     pub fn header(&self) -> u16 {
         self.0[0] as u16
@@ -209,21 +216,8 @@ impl Packet {
     /// # Safety
     /// A packet of a live ring that was reserved by the caller, and is free.
     pub unsafe fn set_body(self, address: u64, words: u32, signal: Signal) {
-        /// Bits of the length's word: the buffer is one of commands, and belongs to no virtual
-        /// machine of its own.
-        const LENGTH: u32 = 0x1080_0000;
-        /// What stands behind it: how much of the packet is left.
-        const REST: u64 = 10;
-        let body = [
-            address,
-            u64::from(words | LENGTH) | REST << 32,
-            0,
-            0,
-            0,
-            0,
-            signal.0,
-        ];
-        for (n, word) in (1..).zip(body) {
+        let packet = commands(address, words, signal);
+        for (n, word) in packet.into_iter().enumerate().skip(1) {
             // SAFETY: the caller's promise; an aligned word of the packet.
             unsafe {
                 (*std::ptr::with_exposed_provenance::<AtomicU64>(self.0 as usize + 8 * n))
@@ -238,16 +232,10 @@ impl Packet {
     /// # Safety
     /// As [`Packet::set_body`], which was called for it.
     pub unsafe fn set_commands_header(self) {
-        /// `INDIRECT_BUFFER` of the packet processor.
-        const INDIRECT_BUFFER: u64 = 0xc002_3f00;
-        /// AMD's format of a vendor packet with commands.
-        const COMMANDS: u64 = 1;
-        let word = u64::from(PACKET_BARRIER | u16::from(PACKET_VENDOR))
-            | COMMANDS << 16
-            | INDIRECT_BUFFER << 32;
         // SAFETY: the caller's promise; one aligned 8-byte store makes it valid as a whole.
         unsafe {
-            (*std::ptr::with_exposed_provenance::<AtomicU64>(self.0 as usize)).store(word, Release);
+            (*std::ptr::with_exposed_provenance::<AtomicU64>(self.0 as usize))
+                .store(COMMANDS_HEADER, Release);
         };
     }
 
@@ -263,6 +251,35 @@ impl Packet {
                 .store(signal.0, Release)
         };
     }
+}
+
+/// First word of a packet with commands: it begins when all packets before it have ended, and has no
+/// fences.
+const COMMANDS_HEADER: u64 = {
+    /// `INDIRECT_BUFFER` of the packet processor.
+    const INDIRECT_BUFFER: u64 = 0xc002_3f00;
+    /// AMD's format of a vendor packet with commands.
+    const COMMANDS: u64 = 1;
+    PACKET_BARRIER as u64 | PACKET_VENDOR as u64 | COMMANDS << 16 | INDIRECT_BUFFER << 32
+};
+
+/// A packet with commands: `words` of them, at `address`.
+pub fn commands(address: u64, words: u32, completion: Signal) -> [u64; 8] {
+    /// Bits of the length's word: the buffer is one of commands, and belongs to no virtual machine of
+    /// its own.
+    const LENGTH: u32 = 0x1080_0000;
+    /// What stands behind it: how much of the packet is left.
+    const REST: u64 = 10;
+    let length = u64::from(words | LENGTH) | REST << 32;
+    [COMMANDS_HEADER, address, length, 0, 0, 0, 0, completion.0]
+}
+
+/// A packet that begins when all before it have ended, waits until the value of `until` is 0, if
+/// there is one, and does nothing else. It has no fences.
+pub fn barrier(until: Option<Signal>, completion: Signal) -> [u64; 8] {
+    let header = u64::from(PACKET_BARRIER | u16::from(PACKET_BARRIER_AND));
+    let until = until.map_or(0, |signal| signal.0);
+    [header, until, 0, 0, 0, 0, 0, completion.0]
 }
 
 /// What was put into packets goes out to the device now. Where the application rings the doorbell

@@ -10,6 +10,7 @@
 //! and do not allocate. They call the runtime for a queue's indices, and once per queue to switch
 //! its times on.
 
+pub mod alone;
 mod counters;
 mod direct;
 pub mod flight;

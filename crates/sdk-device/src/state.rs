@@ -4,6 +4,7 @@
 
 use crate::allocations::waiting::Allocations;
 use crate::copies::entry::Copies;
+use crate::queue::alone::shared::Alone;
 use crate::queue::pool::Pool;
 use crate::queue::queue_state::Queues;
 use crate::queue::watch::Watchers;
@@ -33,6 +34,8 @@ pub(crate) struct State {
     pub symbols: Symbols,
     /// Windows of hardware counters.
     pub windows: Windows,
+    /// Gates of queues whose dispatches have the device for themselves.
+    pub alone: Alone,
 }
 
 impl State {
@@ -46,6 +49,7 @@ impl State {
             scratches: Scratches::new(),
             symbols: Symbols::new(),
             windows: Windows::new(),
+            alone: Alone::new(),
         }
     }
 }

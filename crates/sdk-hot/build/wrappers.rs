@@ -241,7 +241,8 @@ impl Signature {
 /// Functions that a hook may carry out in another way than by one call of the original, while what
 /// is recorded is the application's call: reservations of packets, into which windows of counters
 /// are put.
-const REPLACED: [&str; 4] = [
+const REPLACED: [&str; 5] = [
+    "hsa_queue_create",
     "hsa_queue_add_write_index_scacq_screl",
     "hsa_queue_add_write_index_scacquire",
     "hsa_queue_add_write_index_relaxed",

@@ -1,6 +1,7 @@
 //! Hardware counters as a domain.
 
-use super::windows::keeper::Keeper;
+use super::alone;
+use super::windows::{self, keeper::Keeper};
 use crate::domain::{Device, Domain};
 use crate::hooks::{self, Hook};
 use midair_record::event::kind;
@@ -20,14 +21,20 @@ impl Domain for Counters {
         hooks::COUNTERS
     }
     fn open(&mut self, device: &mut Device<'_>) {
-        device.harvester.counters().get_or_insert_with(Keeper::open);
+        if windows::has_plan() {
+            device.harvester.counters().get_or_insert_with(Keeper::open);
+        }
+        if alone::is_asked() {
+            device.harvester.alone().open(device.sink);
+        }
     }
     fn pass(&mut self, device: &mut Device<'_>) -> bool {
-        let Some(keeper) = device.harvester.counters() else {
-            return false;
-        };
-        let read = keeper.pass(device.sink);
-        self.under_way = keeper.under_way();
+        let mut read = device.harvester.alone().pass(device.sink);
+        self.under_way = device.harvester.alone().under_way();
+        if let Some(keeper) = device.harvester.counters() {
+            read += keeper.pass(device.sink);
+            self.under_way += keeper.under_way();
+        }
         read > 0
     }
     fn under_way(&self) -> u64 {
@@ -40,6 +47,7 @@ impl Domain for Counters {
         if let Some(keeper) = device.harvester.counters() {
             keeper.finish(device.sink);
         }
+        device.harvester.alone().finish(device.sink);
     }
     fn release(&mut self, device: &mut Device<'_>) {
         self.under_way = 0;

@@ -1,6 +1,7 @@
 //! The worker thread's side of the queues: follows dispatches until they have ended, and writes the
 //! counts of queues.
 
+use super::alone::collector::Collector;
 use super::direct;
 use super::flight::Stage;
 use super::queue_state::{Life, Locked, QueueState};
@@ -132,6 +133,11 @@ impl Harvester {
     /// The keeper of windows of counters, where the session counts.
     pub(super) fn counters(&mut self) -> &mut Option<Keeper> {
         &mut self.subscribers.counters
+    }
+
+    /// What brings values of dispatches and their times together.
+    pub(super) fn alone(&mut self) -> &mut Collector {
+        &mut self.subscribers.alone
     }
 
     /// KFD node of an agent.

@@ -174,6 +174,8 @@ pub struct QueueState {
     pub windows_of: AtomicU32,
     /// 1: the application looks whether there is room in its ring.
     pub watches_room: AtomicU32,
+    /// Number of its gate, where each of its dispatches has a turn ([`super::alone`]); 0 = it has none.
+    pub alone: AtomicU32,
     /// Agent handle, 0 = not asked yet.
     pub agent: AtomicU64,
     /// KFD node.

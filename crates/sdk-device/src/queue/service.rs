@@ -4,6 +4,7 @@
 //! follows those that were seen until they have ended. Neither changes a packet: that is up to a
 //! [`Subscriber`]. Subscribers are fields of `Subscribers`, so that calls are direct.
 
+use super::alone::{self, collector::Collector};
 use super::flight::{Facts, Launch};
 use super::queue_state::QueueState;
 use super::timing::{KernelTiming, to_clock};
@@ -77,6 +78,8 @@ pub(super) struct Subscribers {
     pub timing: KernelTiming,
     /// Windows of counters, where the session counts.
     pub counters: Option<Keeper>,
+    /// Counters of every dispatch, where the process was started for that.
+    pub alone: Collector,
 }
 
 impl Subscribers {
@@ -105,6 +108,7 @@ impl Subscriber for Subscribers {
     #[inline]
     fn enqueue(queue: &'static QueueState, dispatch: &Enqueued) -> Answer {
         Keeper::enqueue(queue, dispatch);
+        alone::enqueued(queue, dispatch);
         KernelTiming::enqueue(queue, dispatch)
     }
 
@@ -114,5 +118,6 @@ impl Subscriber for Subscribers {
         if let Some(counters) = &mut self.counters {
             counters.complete(queue, dispatch, sink);
         }
+        self.alone.complete(queue, dispatch);
     }
 }

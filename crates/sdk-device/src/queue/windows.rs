@@ -17,7 +17,7 @@
 //! Decisions: AMD-120 to AMD-122 (`docs/deviations/amd.md`).
 
 pub mod keeper;
-mod memory;
+pub(super) mod memory;
 #[cfg(test)]
 mod tests;
 

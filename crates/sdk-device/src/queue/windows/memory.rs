@@ -22,14 +22,14 @@ const CPU: u32 = 1;
 /// Memory of the host's that a GPU may read, write and take commands from. It is given back with
 /// [`Memory::free`] only: whoever drops it leaves it to the device for good.
 #[derive(Debug)]
-pub(super) struct Memory {
+pub(in crate::queue) struct Memory {
     /// Its address, a multiple of 4096.
     pub at: u64,
 }
 
 impl Memory {
     /// `bytes` zeroed bytes for the agent `gpu`; none if the runtime refuses.
-    pub(super) fn allocate(gpu: u64, bytes: usize) -> Option<Memory> {
+    pub(in crate::queue) fn allocate(gpu: u64, bytes: usize) -> Option<Memory> {
         let pool = pools().find(|pool| is_fit(*pool))?;
         let mut at: *mut c_void = std::ptr::null_mut();
         // Older runtimes know no flags.
@@ -70,8 +70,15 @@ impl Memory {
         Some(memory)
     }
 
+    /// Writes commands to an address inside, which the device does not use yet.
+    pub(in crate::queue) fn write(&self, at: u64, words: &[u32]) {
+        let to = std::ptr::with_exposed_provenance_mut::<u32>(at as usize);
+        // SAFETY: the caller has set so many words aside there.
+        unsafe { to.copy_from_nonoverlapping(words.as_ptr(), words.len()) };
+    }
+
     /// Gives it back. Nothing in any ring refers to it any more.
-    pub(super) fn free(self) {
+    pub(in crate::queue) fn free(self) {
         let at = std::ptr::with_exposed_provenance_mut(self.at as usize);
         // SAFETY: memory of the runtime's that the caller says is not used.
         unsafe { original::hsa_amd_memory_pool_free(at) };

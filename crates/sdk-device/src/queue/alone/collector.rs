@@ -1,0 +1,178 @@
+//! The worker thread's side: brings values and times of dispatches together, and hands them to
+//! their users.
+
+use super::gate::{Chosen, Ended};
+use super::{Counted, planned};
+use crate::queue::queue_state::QueueState;
+use crate::queue::service::Completed;
+use crate::queue::timing::to_clock;
+use crate::sink::Sink;
+use crate::state::STATE;
+use midair_record::event::{Untimed, WindowResult, kind, note};
+use std::collections::HashMap;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+/// Start and end, or why there are none.
+type Times = Result<(u64, u64), Untimed>;
+
+/// What has ended and is not delivered.
+#[derive(Debug, Default)]
+pub struct Collector {
+    /// A session that counts every dispatch is on.
+    is_open: bool,
+    /// Times of dispatches whose values have not come, by number.
+    times: HashMap<u64, Times>,
+    /// Values of dispatches whose times have not come.
+    values: HashMap<u64, Ended>,
+    /// Dispatches that were delivered, with values and without.
+    counted: u64,
+    void: u64,
+}
+
+impl Collector {
+    /// The runtime is open, and somebody wants to count.
+    pub fn open(&mut self, sink: &mut Sink) {
+        if !std::mem::replace(&mut self.is_open, true) {
+            STATE.alone.passed.store(0, Relaxed);
+            STATE.alone.refused.store(0, Relaxed);
+            for complaint in planned::open() {
+                sink.put(kind::NOTE, &note(&complaint));
+            }
+        }
+    }
+
+    /// A dispatch has ended: its times.
+    pub(in crate::queue) fn complete(&mut self, queue: &QueueState, dispatch: &Completed<'_>) {
+        if self.is_open && queue.alone.load(Relaxed) != 0 && dispatch.facts.dispatch_id != 0 {
+            self.times
+                .insert(dispatch.facts.dispatch_id, dispatch.outcome);
+        }
+    }
+
+    /// One round. Returns how many dispatches were delivered.
+    pub fn pass(&mut self, sink: &mut Sink) -> usize {
+        let ended = STATE.alone.take_ended();
+        for ended in ended {
+            let id = ended.pending.dispatch.dispatch_id;
+            if ended.pending.chosen.is_none() {
+                // Its times are nobody's. They may come later, and are few by then.
+                self.times.remove(&id);
+            } else {
+                self.values.insert(id, ended);
+            }
+        }
+        let times = &self.times;
+        let whole: Vec<u64> = self
+            .values
+            .keys()
+            .filter(|id| times.contains_key(id))
+            .copied()
+            .collect();
+        for id in &whole {
+            if let (Some(ended), Some(times)) = (self.values.remove(id), self.times.remove(id)) {
+                self.deliver(&ended, times, WindowResult::Open, sink);
+            }
+        }
+        whole.len()
+    }
+
+    /// Dispatches on their way, and values that wait for times.
+    pub fn under_way(&self) -> u64 {
+        if !self.is_open {
+            return 0;
+        }
+        let open = STATE.alone.gates().map(|gate| gate.open.load(SeqCst));
+        open.sum::<u64>() + self.values.len() as u64
+    }
+
+    /// Nothing new comes, and what has not ended had its time: all that was chosen is delivered.
+    pub fn finish(&mut self, sink: &mut Sink) {
+        if !std::mem::take(&mut self.is_open) {
+            return;
+        }
+        self.pass(sink);
+        for (_, ended) in std::mem::take(&mut self.values) {
+            self.deliver(
+                &ended,
+                Err(Untimed::RunningAtDetach),
+                WindowResult::QueueDestroyed,
+                sink,
+            );
+        }
+        // Those that a ring still holds go on to take their turns, and nobody asks for their values.
+        for gate in STATE.alone.gates() {
+            let mut pending = gate.pending();
+            for pending in pending.iter_mut() {
+                let Some(chosen) = pending.chosen.take() else {
+                    continue;
+                };
+                let ended = Ended {
+                    pending: super::gate::Pending {
+                        dispatch: pending.dispatch,
+                        chosen: Some(chosen),
+                    },
+                    words: None,
+                    ticks: [0; 4],
+                };
+                self.deliver(
+                    &ended,
+                    Err(Untimed::RunningAtDetach),
+                    WindowResult::Open,
+                    sink,
+                );
+                // The device still reads into its memory.
+                pending.chosen = ended.pending.chosen;
+            }
+        }
+        self.times.clear();
+        let alone = &STATE.alone;
+        let (passed, refused) = (alone.passed.load(Relaxed), alone.refused.load(Relaxed));
+        if passed > 0 || refused > 0 || self.void > 0 {
+            let text = format!(
+                "counters: {} dispatches were counted, {} were chosen and not read; {passed} went to the device without a turn, and {refused} queues could not be made so that their dispatches are counted",
+                self.counted, self.void
+            );
+            sink.put(kind::NOTE, &note(&text));
+        }
+        (self.counted, self.void) = (0, 0);
+        planned::close();
+    }
+
+    fn deliver(&mut self, ended: &Ended, kernel: Times, otherwise: WindowResult, sink: &mut Sink) {
+        let dispatch = &ended.pending.dispatch;
+        let Some(Chosen {
+            user,
+            counters,
+            data,
+        }) = &ended.pending.chosen
+        else {
+            return;
+        };
+        let result = match ended.words {
+            Some(_) => WindowResult::Counted,
+            None => otherwise,
+        };
+        match result {
+            WindowResult::Counted => self.counted += 1,
+            _ => self.void += 1,
+        }
+        let users = *STATE
+            .alone
+            .users
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(Some(user)) = users.get(*user) {
+            let counted = Counted {
+                dispatch,
+                counters,
+                data: *data,
+                result,
+                words: ended.words.as_deref().unwrap_or_default(),
+                kernel,
+                window: ended.ticks.map(|ticks| to_clock(dispatch.agent, ticks)),
+            };
+            user.deliver(&counted, sink);
+        }
+    }
+}

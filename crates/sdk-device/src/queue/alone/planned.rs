@@ -1,0 +1,154 @@
+//! The user that the default tool has: groups of a plan, and records of windows.
+
+use super::{Choice, Counted, Dispatch, Prepared, User, add_user};
+use crate::sink::Sink;
+use crate::symbols;
+use midair_record::counter_plan::Plan;
+use midair_record::event::{CounterWindow, Header, MAX_RECORD, Plain, WindowResult, kind};
+use std::collections::HashMap;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+/// Words of one record.
+const RECORD_WORDS: usize = (MAX_RECORD - size_of::<CounterWindow>()) / 8;
+
+/// An agent's groups, which take turns.
+#[derive(Debug)]
+struct Groups {
+    all: Vec<Arc<Prepared>>,
+    /// Dispatches that were counted.
+    next: AtomicU64,
+}
+
+/// See the module.
+#[derive(Debug)]
+struct Planned {
+    plan: Mutex<Option<Plan>>,
+    /// By agent.
+    groups: RwLock<Option<HashMap<u64, Groups>>>,
+    /// Dispatches that a group counts before the next has its turn.
+    interval: AtomicU64,
+    /// Windows whose records are written.
+    written: AtomicU64,
+}
+
+static PLANNED: Planned = Planned {
+    plan: Mutex::new(None),
+    groups: RwLock::new(None),
+    interval: AtomicU64::new(1),
+    written: AtomicU64::new(0),
+};
+
+/// Every dispatch is to be counted by this plan, from the next session on; one that is on must not
+/// have begun to. With several groups on an agent, `interval` dispatches have the same one. False:
+/// there are too many users.
+pub fn set_plan(plan: Plan, interval: u64) -> bool {
+    let asks = !plan.groups.is_empty();
+    *PLANNED.plan.lock().unwrap_or_else(PoisonError::into_inner) = asks.then_some(plan);
+    PLANNED.interval.store(interval.max(1), Relaxed);
+    !asks || add_user(&PLANNED)
+}
+
+/// The runtime is open: asks it for memory. Returns what to tell the user.
+pub(super) fn open() -> Vec<String> {
+    let mut complaints = Vec::new();
+    let mut groups = HashMap::new();
+    let plan = PLANNED.plan.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(plan) = &*plan {
+        for (agent, _) in symbols::agents() {
+            let node = symbols::agent_node(agent);
+            let here = plan.groups.iter().filter(|group| group.node == node);
+            let made: Result<Vec<_>, _> = here
+                .map(|group| Prepared::new(agent, group).map(Arc::new))
+                .collect();
+            match made {
+                Ok(all) if !all.is_empty() && symbols::agent_is_gpu(agent) => {
+                    let next = AtomicU64::new(0);
+                    groups.insert(agent, Groups { all, next });
+                }
+                Ok(_) => {}
+                Err(why) => {
+                    complaints.push(format!("no counters on the agent of node {node}: {why}"));
+                }
+            }
+        }
+    }
+    PLANNED.written.store(0, Relaxed);
+    let mut place = PLANNED
+        .groups
+        .write()
+        .unwrap_or_else(PoisonError::into_inner);
+    *place = Some(groups);
+    complaints
+}
+
+/// The session is over: nothing is chosen any more.
+pub(super) fn close() {
+    let mut place = PLANNED
+        .groups
+        .write()
+        .unwrap_or_else(PoisonError::into_inner);
+    *place = None;
+}
+
+impl User for Planned {
+    fn choose(&self, dispatch: &Dispatch) -> Choice {
+        let groups = self.groups.read().unwrap_or_else(PoisonError::into_inner);
+        let groups = groups.as_ref().and_then(|all| all.get(&dispatch.agent));
+        let counters = groups.and_then(|groups| {
+            let turn = groups.next.fetch_add(1, Relaxed) / self.interval.load(Relaxed);
+            let index = turn % (groups.all.len() as u64).max(1);
+            groups.all.get(index as usize).cloned()
+        });
+        Choice { counters, data: 0 }
+    }
+
+    fn deliver(&self, counted: &Counted<'_>, sink: &mut Sink) {
+        let number = self.written.fetch_add(1, Relaxed) + 1;
+        let [begin, start, end, read_end] = counted.window;
+        let words = counted.words.len();
+        let plausible = begin != 0 && start >= begin && end >= start && read_end >= end;
+        let result = match counted.result {
+            WindowResult::Counted if !plausible => WindowResult::BadTimes,
+            result => result,
+        };
+        let mut record = CounterWindow {
+            header: Header {
+                size: 0,
+                kind: kind::COUNTER_COLLECTION,
+                ..Header::default()
+            },
+            begin,
+            start,
+            end,
+            read_end,
+            window: number,
+            dispatch_id: counted.dispatch.dispatch_id,
+            queue_id: counted.dispatch.queue_id,
+            node: counted.counters.node(),
+            group: counted.counters.number(),
+            result: result as u32,
+            total: words as u32,
+            ..CounterWindow::default()
+        };
+        let mut bytes = Vec::with_capacity(size_of::<CounterWindow>() + 8 * words);
+        let mut first = 0;
+        loop {
+            let count = (words - first).min(RECORD_WORDS);
+            record.first = first as u32;
+            record.words = count as u32;
+            record.header.size = (size_of::<CounterWindow>() + 8 * count) as u16;
+            bytes.clear();
+            bytes.extend_from_slice(record.bytes());
+            for word in counted.words.iter().skip(first).take(count) {
+                bytes.extend_from_slice(&word.to_ne_bytes());
+            }
+            sink.put(kind::COUNTER_COLLECTION, &bytes);
+            first += count;
+            if first >= words {
+                break;
+            }
+        }
+    }
+}
