@@ -2,7 +2,8 @@
 // 64 * (N + 1) and `scale` with grid.x 32 * (N + 1) + 65536; every 16th round it copies there and
 // back and checks. Commands: "start" and "stop" (launching on and off; each answers with the
 // command's name when every thread has followed), "new COUNT" (that many threads more, on streams
-// made now), "counts" and "quit": one line per thread, then "total LAUNCHES"; "quit" ends the
+// made now), "rounds N" (each thread does N rounds and has nothing in flight any more; only while
+// they stand), "counts" and "quit": one line per thread, then "total LAUNCHES"; "quit" ends the
 // program. Launch as fast as may be by default; "pause US" sets a pause between rounds. "tables"
 // tells where the API tables are.
 #include "hip_kit.h"
@@ -15,6 +16,7 @@ static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static enum { STOPPED, RUNNING, ENDED } order = STOPPED;
 static atomic_uint pause_us;
 static unsigned nthreads, following;  // under the lock: threads that have seen the order
+static unsigned limit, finished;      // the same: rounds of "rounds", and threads that have done them
 static struct { pthread_t thread; work_t work; unsigned number; } worker[MOST];
 
 static unsigned vadd_blocks(unsigned n) { return n + 1; }
@@ -24,12 +26,14 @@ static void *work(void *argument) {
   unsigned n = (unsigned)(uintptr_t)argument;
   work_t w = new_work();
   int seen = -1;
+  unsigned left = 0;
   for (unsigned round = 0;; round++) {
     pthread_mutex_lock(&lock);
     if ((int)order != seen) {
       // A thread that has followed an order to stop has nothing in flight.
       if (order != RUNNING && seen == RUNNING) HIP(hipStreamSynchronize(w.stream));
       seen = order;
+      left = limit;
       worker[n].work = w;
       following++;
       pthread_cond_broadcast(&changed);
@@ -44,6 +48,14 @@ static void *work(void *argument) {
     if (round % 16 == 0) round_trip(&w, n * 1000 + round);
     unsigned us = atomic_load(&pause_us);
     if (us) usleep(us);
+    if (left && !--left) {
+      HIP(hipStreamSynchronize(w.stream));
+      pthread_mutex_lock(&lock);
+      finished++;
+      pthread_cond_broadcast(&changed);
+      while (order == RUNNING) pthread_cond_wait(&changed, &lock);
+      pthread_mutex_unlock(&lock);
+    }
   }
   end_work(&w);
   return NULL;
@@ -58,6 +70,17 @@ static void obey(int new_order) {
     while (following < nthreads) pthread_cond_wait(&changed, &lock);
   }
   pthread_mutex_unlock(&lock);
+}
+
+static void rounds(unsigned count) {
+  limit = count;
+  finished = 0;
+  obey(RUNNING);
+  pthread_mutex_lock(&lock);
+  while (finished < nthreads) pthread_cond_wait(&changed, &lock);
+  pthread_mutex_unlock(&lock);
+  obey(STOPPED);
+  limit = 0;
 }
 
 static void add(unsigned count) {
@@ -92,6 +115,7 @@ int main(int argc, char **argv) {
   while (hear(line, sizeof line) && strcmp(line, "quit")) {
     if (!strcmp(line, "start")) obey(RUNNING), say("start");
     else if (!strcmp(line, "stop")) obey(STOPPED), say("stop");
+    else if (sscanf(line, "rounds %u", &number) == 1) rounds(number), say("rounds");
     else if (sscanf(line, "new %u", &number) == 1) add(number), say("new");
     else if (sscanf(line, "pause %u", &number) == 1) atomic_store(&pause_us, number), say("pause");
     else if (!strcmp(line, "counts")) counts();

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Packets of a model queue.
+/// Packets of a model queue, unless a test wants another one.
 pub(crate) const SIZE: usize = 16;
 /// Header of a dispatch.
 pub(crate) const DISPATCH: u16 = 2;
@@ -276,24 +276,27 @@ mod runtime {
 pub(crate) struct ModelQueue {
     at: u64,
     ring: u64,
+    size: usize,
     pub doorbell: u64,
     pub state: &'static QueueState,
 }
 
 impl ModelQueue {
-    fn new() -> ModelQueue {
+    fn new(size: usize) -> ModelQueue {
+        let packets = (0..size).map(|_| Words([const { AtomicU64::new(0) }; 8]));
+        let packets: &[Words<8>] = Vec::leak(packets.collect());
         let (at, ring, doorbell) = (
             Words::<128>::leak(),
-            Words::<{ 8 * SIZE }>::leak(),
+            packets.as_ptr().expose_provenance() as u64,
             Words::<8>::leak(),
         );
         let queue = words(at, 128);
-        for (word, value) in [(1, ring), (2, doorbell), (3, SIZE as u64), (4, 1)] {
+        for (word, value) in [(1, ring), (2, doorbell), (3, size as u64), (4, 1)] {
             queue[word].store(value, SeqCst);
         }
         // Its profiling is on.
         queue[22].store(1 << 35, SeqCst);
-        for packet in words(ring, 8 * SIZE).chunks(8) {
+        for packet in words(ring, 8 * size).chunks(8) {
             packet[0].store(INVALID, SeqCst);
         }
         words(doorbell, 8)[0].store(crate::layout::KIND_DOORBELL as u64, SeqCst);
@@ -308,14 +311,15 @@ impl ModelQueue {
         ModelQueue {
             at,
             ring,
+            size,
             doorbell,
             state,
         }
     }
 
     fn packet(&self, index: u64) -> &[AtomicU64] {
-        let at = 8 * (index as usize % SIZE);
-        &words(self.ring, 8 * SIZE)[at..at + 8]
+        let at = 8 * (index as usize % self.size);
+        &words(self.ring, 8 * self.size)[at..at + 8]
     }
 
     /// The application reserves one packet through the hook.
@@ -334,6 +338,11 @@ impl ModelQueue {
     /// Packets that are reserved.
     pub(crate) fn written(&self) -> u64 {
         words(self.at, 128)[WRITTEN].load(SeqCst)
+    }
+
+    /// The next packet that the device takes.
+    pub(crate) fn read(&self) -> u64 {
+        words(self.at, 128)[READ].load(SeqCst)
     }
 
     /// Packets below `end` are reserved.
@@ -428,7 +437,12 @@ impl Session {
     }
 
     pub(crate) fn queue(&self) -> ModelQueue {
-        ModelQueue::new()
+        ModelQueue::new(SIZE)
+    }
+
+    /// A queue with so many packets.
+    pub(crate) fn queue_of(&self, size: usize) -> ModelQueue {
+        ModelQueue::new(size)
     }
 
     /// A round of the worker thread.

@@ -16,8 +16,11 @@
 //!
 //! Decisions: AMD-120 to AMD-122 (`docs/deviations/amd.md`).
 
+#[cfg(test)]
+mod cases;
 pub mod keeper;
 pub(super) mod memory;
+mod points;
 #[cfg(test)]
 mod tests;
 
@@ -34,6 +37,7 @@ use midair_rotation::{Class, ClassKey};
 use midair_sdk_hot::clock::now;
 use midair_sdk_hot::probe::Busy;
 use midair_sdk_hot::wrappers::original;
+use points::{Point, reached};
 use std::ffi::c_void;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -118,6 +122,7 @@ pub(crate) unsafe fn reserve(
         windows.no_room.fetch_add(1, Relaxed);
         return None;
     }
+    reached(Point::Choosing);
     let group = rotation.next_group(state.id.load(Relaxed), now())?;
     let ready = windows.pool(agent, group)?;
     let Some(number) = ready.take() else {
@@ -127,6 +132,7 @@ pub(crate) unsafe fn reserve(
     };
     let number = number as u16;
     let window = windows.numbered(number)?;
+    reached(Point::Taken);
     // SAFETY: the caller's promise. The read index only grows, so where this succeeds there is room.
     let old = unsafe {
         original::hsa_queue_cas_write_index_scacq_screl(queue, written, written.wrapping_add(3))
@@ -137,6 +143,7 @@ pub(crate) unsafe fn reserve(
         rotation.untaken();
         return None;
     }
+    reached(Point::Reserved);
     let launch = Launch {
         window: number,
         ..launch(busy)
@@ -164,6 +171,7 @@ fn place(
     window.queue.store(state.id.load(Relaxed), Relaxed);
     window.dispatch.store(0, Relaxed);
     window.stage.store(Stage::Reserved, Release);
+    reached(Point::Noted);
     let [started, was_read] = window.signals.each_ref().map(|s| Signal(s.load(Relaxed)));
     let commands = |of: &(AtomicU64, AtomicU32)| (of.0.load(Relaxed), of.1.load(Relaxed));
     let packets = [
@@ -175,6 +183,7 @@ fn place(
         // by the device before it was reserved.
         unsafe { Packet::at(ring, size, index).set_body(address, words, signal) };
     }
+    reached(Point::Written);
     // Device memory may take stores in another order.
     packet::flush();
     for (index, ..) in packets {
@@ -182,6 +191,7 @@ fn place(
         unsafe { Packet::at(ring, size, index).set_commands_header() };
     }
     packet::flush();
+    reached(Point::Valid);
 }
 
 /// A dispatch was looked at: the next one of its queue is predicted by that.

@@ -14,17 +14,22 @@ use midair_record::event::{CounterWindow, Plain, WindowResult, kind};
 use std::sync::atomic::Ordering::SeqCst;
 
 /// A vendor packet with commands, with the barrier bit and no fences.
-const OURS: u64 = 0xc002_3f00_0001_0100;
-const BARRIER_AND: u16 = 3;
+pub(super) const OURS: u64 = 0xc002_3f00_0001_0100;
+pub(super) const BARRIER_AND: u16 = 3;
 
 /// A session that counts, with one queue whose ring the application looks at.
-struct Counting {
-    session: Session,
-    queue: ModelQueue,
+pub(super) struct Counting {
+    pub(super) session: Session,
+    pub(super) queue: ModelQueue,
 }
 
 impl Counting {
-    fn begin() -> Counting {
+    pub(super) fn begin() -> Counting {
+        Counting::on(SIZE)
+    }
+
+    /// With a ring of this size.
+    pub(super) fn on(size: usize) -> Counting {
         let session = Session::begin();
         let place = Place {
             word: 1,
@@ -45,7 +50,7 @@ impl Counting {
         });
         let mut session = session;
         *session.harvester.counters() = Some(Keeper::open());
-        let queue = session.queue();
+        let queue = session.queue_of(size);
         session.count();
         queue.state.watches_room.store(1, SeqCst);
         Counting { session, queue }
@@ -53,8 +58,13 @@ impl Counting {
 
     /// The device carries out both packets of ours around `index`: the first ends at `start`, the
     /// second takes from `end` for 5 ns and writes `value` everywhere.
-    fn count(&self, index: u64, start: u64, end: u64, value: u64) {
+    pub(super) fn count(&self, index: u64, start: u64, end: u64, value: u64) {
         self.queue.signal(index - 1).fire(start - 1, start);
+        self.count_last(index, end, value);
+    }
+
+    /// The second of them by itself.
+    pub(super) fn count_last(&self, index: u64, end: u64, value: u64) {
         let commands = self.queue.words(index + 1)[1];
         let command = |n: usize| {
             let at = std::ptr::with_exposed_provenance::<u32>(commands as usize + 4 * n);
@@ -70,23 +80,23 @@ impl Counting {
         self.queue.signal(index + 1).fire(end, end + 5);
     }
 
-    fn pass(&mut self) {
+    pub(super) fn pass(&mut self) {
         self.session.pass();
         self.session.count();
     }
 
-    fn under_way(&mut self) -> u64 {
+    pub(super) fn under_way(&mut self) -> u64 {
         let keeper = self.session.harvester.counters();
         keeper.as_ref().unwrap().under_way()
     }
 
-    fn finish(&mut self) {
+    pub(super) fn finish(&mut self) {
         let session = &mut self.session;
         let keeper = session.harvester.counters().as_mut().unwrap();
         keeper.finish(&mut session.sink);
     }
 
-    fn windows(&mut self) -> Vec<(CounterWindow, Vec<u64>)> {
+    pub(super) fn windows(&mut self) -> Vec<(CounterWindow, Vec<u64>)> {
         let mut windows = Vec::new();
         self.session.records(|header, bytes| {
             if header.kind == kind::COUNTER_COLLECTION {
@@ -99,13 +109,21 @@ impl Counting {
         windows
     }
 
-    fn end(mut self) {
+    pub(super) fn end(mut self) {
+        self.close();
+    }
+
+    /// The session ends, without a wait for anybody.
+    pub(super) fn close(&mut self) {
+        let Session {
+            harvester, sink, ..
+        } = &mut self.session;
         Keeper::close();
-        self.session.harvester.close(&mut self.session.sink);
-        self.session.harvester.finish(&mut self.session.sink);
-        let mut keeper = self.session.harvester.counters().take().unwrap();
-        keeper.finish(&mut self.session.sink);
-        keeper.release(&mut self.session.sink);
+        harvester.close(sink);
+        harvester.finish(sink);
+        let mut keeper = harvester.counters().take().unwrap();
+        keeper.finish(sink);
+        keeper.release(sink);
         set_plan(Plan::default());
     }
 }
