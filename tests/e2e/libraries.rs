@@ -171,6 +171,26 @@ fn a_client_is_told_of_calls_of_libraries_above_hip() -> Result<()> {
     Ok(())
 }
 
+/// The worker thread asks the HSA runtime again and again whether it is open. A library that hands
+/// its table over meanwhile has it hooked before its first call.
+#[test]
+fn libraries_are_hooked_however_long_a_closed_runtime_takes_to_answer() -> Result<()> {
+    let libraries = Libraries::new()?;
+    let (tool, log) = libraries.client()?;
+    let lib = stage()?.join("lib");
+    let target = libraries.start(&[
+        (
+            "ROCP_TOOL_LIBRARIES",
+            tool.to_str().ok_or("a path is text")?,
+        ),
+        ("LD_LIBRARY_PATH", lib.to_str().ok_or("a path is text")?),
+        ("SIM_HSA_CLOSED_ANSWER", "100"),
+    ])?;
+    quit(target)?;
+    assert_eq!(report(&log)?, told_of(&libraries.calls()?));
+    Ok(())
+}
+
 /// The calls of each file, and nothing else, in every format.
 fn check_files(dir: &Path, made: &Counts) -> Result<()> {
     let whole = json(&dir.join("t_results.json"))?;

@@ -586,6 +586,32 @@ fn runtimes_that_are_there() -> Result<()> {
     Ok(())
 }
 
+/// Collecting stops while the HSA runtime is shut down, and starts again: a client knows what it was
+/// told before. So it is at the end of each program of HIP, which shuts HSA down by itself.
+#[test]
+fn a_runtime_that_is_shut_down_is_told_of_once() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let client = Client::build(&lab, "runtimes")?;
+    let mut target = client
+        .launched(lab.run(&lab.program("shut_down")?))?
+        .spawn()?;
+    target.expect("ready")?;
+    target.send("shut down")?;
+    target.expect("shut down")?;
+    quit(target)?;
+    // HIP is loaded in every program of the lab.
+    let once = pairs(&[
+        ("callback ROCPROFILER_RUNTIME_INITIALIZATION_HIP", 1),
+        ("callback ROCPROFILER_RUNTIME_INITIALIZATION_HSA", 1),
+        ("record ROCPROFILER_RUNTIME_INITIALIZATION_HIP", 1),
+        ("record ROCPROFILER_RUNTIME_INITIALIZATION_HSA", 1),
+    ]);
+    assert_eq!(client.counted()?, once);
+    Ok(())
+}
+
 /// Functions that the client `intercept` puts over those in HIP's table.
 const REPLACED: [&str; 2] = ["hipMemcpyAsync", "hipModuleLaunchKernel"];
 

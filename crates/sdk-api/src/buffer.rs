@@ -328,6 +328,13 @@ pub fn deliver(bytes: &[u8]) -> Result<(), Malformed> {
                     _ => None,
                 };
                 late::deliver(&record, kept.as_ref());
+                if let Record::RuntimeInit(runtime) = &record {
+                    let mut state = state::lock();
+                    let told = state.contexts.iter_mut();
+                    for context in told.filter(|context| context.covers(runtime.time)) {
+                        context.tell(runtime);
+                    }
+                }
                 retirement::saw(&record);
             }
         }
@@ -345,10 +352,9 @@ fn deliver_one(record: &Record<'_>) {
     let Registry {
         contexts, buffers, ..
     } = &mut *state;
-    for (handle, context) in (1..)
-        .zip(contexts.iter())
-        .filter(|(_, context)| !context.spool && context.covers(facts.begin))
-    {
+    for (handle, context) in (1..).zip(contexts.iter()).filter(|(_, context)| {
+        !context.spool && context.covers(facts.begin) && !context.was_told(record)
+    }) {
         let pushed = || {
             facts
                 .tid

@@ -202,6 +202,7 @@ pub fn create() -> Result<u64, Status> {
         on: Box::leak(Box::new(AtomicBool::new(false))),
         started_at: 0,
         stopped_at: 0,
+        runtimes: 0,
         spool: false,
         services: Vec::new(),
         code_objects: None,

@@ -39,7 +39,7 @@ pub(crate) fn deliver(record: &Record<'_>, kept: Option<&Kept>) {
                     kernel.rung
                 },
             };
-            call.deliver((&raw mut data).cast(), kept);
+            call.deliver(record, (&raw mut data).cast(), kept);
         }
         Record::RuntimeInit(runtime) => {
             let mut data = RuntimeInitializationData {
@@ -54,7 +54,7 @@ pub(crate) fn deliver(record: &Record<'_>, kept: Option<&Kept>) {
                 tid: runtime.tid,
                 begin: runtime.time,
             };
-            call.deliver((&raw mut data).cast(), None);
+            call.deliver(record, (&raw mut data).cast(), None);
         }
         _ => {}
     }
@@ -69,12 +69,15 @@ struct Event {
 }
 
 impl Event {
-    fn deliver(&self, payload: *mut c_void, kept: Option<&Kept>) {
+    fn deliver(&self, of: &Record<'_>, payload: *mut c_void, kept: Option<&Kept>) {
         let services: Vec<(u64, CallbackService)> = {
             let state = state::lock();
             let contexts = (1..).zip(&state.contexts).filter(|(_, context)| {
                 // Nothing is told to a context after it was stopped.
-                !context.spool && context.active && context.covers(self.begin)
+                !context.spool
+                    && context.active
+                    && context.covers(self.begin)
+                    && !context.was_told(of)
             });
             contexts
                 .flat_map(|(handle, context)| {

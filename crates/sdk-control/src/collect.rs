@@ -11,7 +11,7 @@
 mod relay;
 
 use crate::collection::{Collection, Leftover, Route, Running};
-use crate::gate::request::TableRequest;
+use crate::gate::{self, request::TableRequest};
 use crate::hooks;
 use crate::install::Need;
 use crate::runtimes;
@@ -73,6 +73,7 @@ impl Collection {
         self.next_correlation = self.next_correlation.max(1);
         self.outcome = 0;
         self.memory_kept = false;
+        self.runtimes = runtimes::Reports::new(&STATE.registered);
     }
 
     /// [`Self::stop`], if something still runs.
@@ -198,7 +199,10 @@ impl Collection {
     fn share(&mut self, wanted: &Wanted) -> Result<(), String> {
         let began = now();
         self.stop_all(began + SHARE_DRAIN.as_nanos() as u64);
-        self.start(wanted)?;
+        self.runtimes.set_tells_tools(true);
+        let started = self.start(wanted);
+        self.runtimes.set_tells_tools(false);
+        started?;
         let gap = (now() - began) / 1000;
         self.note(&format!(
             "a profiler in the process began to record, too: for {gap} us nothing was recorded"
@@ -250,6 +254,7 @@ impl Collection {
         if !wanted.services.is_empty() && need.called.is_empty() || no_markers {
             return Err("cannot map memory for callbacks and markers".to_owned());
         }
+        self.runtimes.want(wanted);
         let tid = changes::worker();
         // SAFETY: the area is the attacher's spool, which the worker unmaps only when `stop` has
         // returned Leftover::Nothing, or that of the private reader, which lives in `route` until then.
@@ -264,7 +269,6 @@ impl Collection {
             },
             route,
             live: Vec::new(),
-            runtimes: runtimes::Reports::new(wanted, &STATE.registered),
             tools: None,
             hsa_up: false,
             // Who hands tables over is inside `hsa_init`.
@@ -286,9 +290,12 @@ impl Collection {
             .store(u32::from(need.device()), Release);
         // Before `hsa_init` is hooked: a call that returns through the hook finds it set.
         STATE.hsa_closed.store(1, Release);
-        match STATE.request.swap(TableRequest::None, SeqCst) {
-            TableRequest::None => self.search_tables(),
-            request => self.hook_tables(request),
+        match gate::take_search() {
+            None => self.search_tables(),
+            Some((request, ticket)) => {
+                self.hook_tables(request);
+                gate::answer_search(ticket);
+            }
         }
         probe::set_called(need.called);
         probe::open(need.tracked(), need.recorded);
@@ -423,7 +430,7 @@ impl Collection {
                 None => {
                     self.installed.save_originals(&live, &STATE.marks);
                     running.live.push(live);
-                    running.runtimes.report(&live, &mut running.sink);
+                    self.runtimes.report(&live, &mut running.sink);
                 }
             }
         }
@@ -519,10 +526,9 @@ impl Collection {
         if changes::is_pending() {
             let _ = self.apply();
         }
-        let request = STATE.request.load(SeqCst);
-        if request != TableRequest::None {
+        if let Some((request, ticket)) = gate::take_search() {
             self.hook_tables(request);
-            STATE.request.store(TableRequest::None, SeqCst);
+            gate::answer_search(ticket);
         }
         self.lend_what_is_new();
         let Some(running) = &mut self.running else {

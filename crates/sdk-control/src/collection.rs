@@ -4,6 +4,7 @@ use crate::install::{Installed, Need};
 use crate::kfd::DriverEvents;
 use crate::lent::Lent;
 use crate::runtimes;
+use crate::state::STATE;
 use crate::tables::Live;
 use midair_record::spool::{Area, ChunkWriter, Reader};
 use midair_sdk_device::domain::Domain;
@@ -31,8 +32,6 @@ pub(crate) struct Running {
     pub(crate) sink: Sink,
     pub(crate) route: Route,
     pub(crate) live: Vec<Live>,
-    /// Which runtimes were reported.
-    pub(crate) runtimes: runtimes::Reports,
     /// The runtime's table for tools, once it was found.
     pub(crate) tools: Option<Live>,
     /// The HSA runtime is open and its agents are announced.
@@ -78,6 +77,8 @@ pub struct Collection {
     /// Our callback in the old ROCTx library.
     pub(crate) roctx_tap: Option<legacy::Tap>,
     pub(crate) running: Option<Running>,
+    /// Which runtimes were reported in this session.
+    pub(crate) runtimes: runtimes::Reports,
     /// The attacher's spool, while a session is on.
     pub(crate) spool: Option<Area>,
     /// How the session ended: bits of `record::spool::outcome`.
@@ -112,6 +113,7 @@ impl Collection {
             lent: Lent::default(),
             roctx_tap: None,
             running: None,
+            runtimes: runtimes::Reports::new(&STATE.registered),
             spool: None,
             outcome: 0,
             memory_kept: false,

@@ -83,36 +83,70 @@ pub fn may_answer() -> bool {
 }
 
 /// For a thread that hands new tables over: waits until the worker has hooked them, within a limit.
-/// The thread may hold a lock of the runtime for which the worker waits (`State::in_runtime`): then
-/// it does not wait, and the slots are hooked when the worker is back.
+/// A thread that may hold the HSA runtime's lock does not wait while the worker may wait for that
+/// lock (`State::in_runtime`): the slots are hooked when the worker is back, for which the end of
+/// `hsa_init` waits ([`Opening::end`]).
 pub fn search_and_wait(hsa: bool) {
-    request_search(hsa);
+    let ticket = request_search(hsa);
     changes::wake();
+    let may_hold_the_lock = hsa || STATE.opener.load(SeqCst) == this_thread();
     let end = std::time::Instant::now() + LEAVE_LIMIT;
     while (changes::is_served() || is_on())
-        && STATE.request.load(SeqCst) != TableRequest::None
-        && STATE.in_runtime.load(SeqCst) == 0
-        && std::time::Instant::now() < end
+        && STATE.searched.load(SeqCst) < ticket
+        && !(may_hold_the_lock && STATE.in_runtime.load(SeqCst) != 0)
     {
+        if std::time::Instant::now() >= end {
+            STATE.went_on_unhooked.fetch_add(1, SeqCst);
+            break;
+        }
         std::thread::sleep(Duration::from_micros(100));
     }
 }
 
-/// Requests that the worker's next round hooks tables, HSA's or others.
-pub fn request_search(hsa: bool) {
-    STATE.request.store(
-        if hsa {
-            TableRequest::Hsa
-        } else {
-            TableRequest::Tables
-        },
-        SeqCst,
-    );
+/// Requests that the worker's next round hooks tables, HSA's or others. Returns the request's
+/// number: it was answered when `State::searched` is no less.
+pub fn request_search(hsa: bool) -> u64 {
+    if hsa {
+        STATE.request.store(TableRequest::Hsa, SeqCst);
+    } else {
+        // One for HSA's says more.
+        let _ = STATE.request.compare_exchange(
+            TableRequest::None,
+            TableRequest::Tables,
+            SeqCst,
+            SeqCst,
+        );
+    }
+    STATE.searches.fetch_add(1, SeqCst) + 1
 }
 
-/// Withdraws the request: there is no worker.
+/// What is to be hooked now, if anything, and the number for [`answer_search`].
+pub(crate) fn take_search() -> Option<(TableRequest, u64)> {
+    let ticket = STATE.searches.load(SeqCst);
+    match STATE.request.swap(TableRequest::None, SeqCst) {
+        // A request came while the tables were hooked for another one, which it may have missed.
+        TableRequest::None if STATE.searched.load(SeqCst) < ticket => {
+            Some((TableRequest::Tables, ticket))
+        }
+        TableRequest::None => None,
+        request => Some((request, ticket)),
+    }
+}
+
+/// The tables are hooked for all requests up to this number.
+pub(crate) fn answer_search(ticket: u64) {
+    STATE.searched.fetch_max(ticket, SeqCst);
+}
+
+/// Withdraws the requests: there is no worker.
 pub fn withdraw_search() {
     STATE.request.store(TableRequest::None, SeqCst);
+    answer_search(STATE.searches.load(SeqCst));
+}
+
+fn this_thread() -> u32 {
+    // SAFETY: a system call without arguments.
+    unsafe { libc::syscall(libc::SYS_gettid) as u32 }
 }
 
 /// Whether a search was requested.
@@ -145,8 +179,7 @@ pub struct Opening {
 impl Opening {
     /// Before the call.
     pub fn begin() -> Opening {
-        // SAFETY: a system call without arguments.
-        let tid = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
+        let tid = this_thread();
         let inside = STATE.opener.compare_exchange(0, tid, SeqCst, SeqCst);
         Opening {
             first: inside.is_ok().then_some(tid),
@@ -172,5 +205,43 @@ impl Opening {
 pub fn wait_for_device() {
     if STATE.device_pending.load(Acquire) != 0 {
         ask_for_hooks();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One test, since the requests are the process's.
+    #[test]
+    fn no_request_for_tables_is_lost() {
+        assert_eq!(take_search(), None);
+        let first = request_search(false);
+        let (request, ticket) = take_search().unwrap();
+        assert_eq!((request, ticket), (TableRequest::Tables, first));
+        // Another thread asks while the tables are hooked for the first one.
+        let second = request_search(false);
+        answer_search(ticket);
+        assert!(STATE.searched.load(SeqCst) < second);
+        let (request, ticket) = take_search().unwrap();
+        assert_eq!((request, ticket), (TableRequest::Tables, second));
+        answer_search(ticket);
+        assert_eq!(take_search(), None);
+
+        // That of HSA's tables says more, whichever comes first.
+        for order in [[true, false], [false, true]] {
+            let last = order.map(request_search)[1];
+            assert_eq!(take_search(), Some((TableRequest::Hsa, last)));
+            answer_search(last);
+        }
+        // It was taken before its number was seen: the tables are hooked once more.
+        STATE.searches.fetch_add(1, SeqCst);
+        let (request, ticket) = take_search().unwrap();
+        assert_eq!(request, TableRequest::Tables);
+        answer_search(ticket);
+
+        request_search(true);
+        withdraw_search();
+        assert_eq!((take_search(), is_search_requested()), (None, false));
     }
 }

@@ -4,6 +4,7 @@ use crate::tables::Live;
 use midair_abi::constants as c;
 use midair_abi::tables::TableId;
 use midair_record::event::{Header, Plain, RuntimeInit, kind};
+use midair_sdk_api::buffer;
 use midair_sdk_api::context::Wanted;
 use midair_sdk_device::sink::Sink;
 use midair_sdk_hot::clock::now;
@@ -126,23 +127,38 @@ fn operation_of(name: &CStr) -> Option<u32> {
     Some(operation as u32)
 }
 
-/// Reports each runtime once in a session.
+/// Reports each runtime once in a session, however often its collecting stops and starts again: for
+/// an application that shuts its HSA runtime down, or a tool that starts another context.
 #[derive(Debug)]
 pub struct Reports {
     registered: &'static Registry,
     wanted: bool,
     /// One bit per operation.
     reported: u64,
+    /// Tools that joined are told of what the session has reported.
+    tells_tools: bool,
 }
 
 impl Reports {
     /// A session begins.
-    pub fn new(wanted: &Wanted, registered: &'static Registry) -> Reports {
+    pub fn new(registered: &'static Registry) -> Reports {
         Reports {
             registered,
-            wanted: wanted.kinds.contains_key(&kind::RUNTIME_INITIALIZATION),
+            wanted: false,
             reported: 0,
+            tells_tools: false,
         }
+    }
+
+    /// The session's collecting starts.
+    pub fn want(&mut self, wanted: &Wanted) {
+        self.wanted = wanted.kinds.contains_key(&kind::RUNTIME_INITIALIZATION);
+    }
+
+    /// Whether tools in the process join a session that only an attacher read so far: they are told
+    /// of the runtimes that were reported to that.
+    pub fn set_tells_tools(&mut self, tells: bool) {
+        self.tells_tools = tells;
     }
 
     /// A table was hooked: reports its runtime, once.
@@ -161,7 +177,8 @@ impl Reports {
 
     /// Reports the runtime whose library is loaded at `home`, once.
     pub fn report_runtime(&mut self, operation: u32, home: usize, sink: &mut Sink) {
-        if !self.wanted || self.reported >> operation & 1 != 0 {
+        let is_known = self.reported >> operation & 1 != 0;
+        if !self.wanted || is_known && !self.tells_tools {
             return;
         }
         self.reported |= 1 << operation;
@@ -181,7 +198,12 @@ impl Reports {
             tid: sink.tid,
             reserved: 0,
         };
-        sink.put(kind::RUNTIME_INITIALIZATION, record.bytes());
+        if is_known {
+            // Whoever was told before is not told again.
+            let _ = buffer::deliver(record.bytes());
+        } else {
+            sink.put(kind::RUNTIME_INITIALIZATION, record.bytes());
+        }
     }
 }
 

@@ -24,6 +24,10 @@ pub(crate) struct State {
     pub collecting: AtomicBool,
     /// What is to be hooked without waiting for the next look at the loaded libraries.
     pub request: AtomicEnum<TableRequest>,
+    /// How often that was requested.
+    pub searches: AtomicU64,
+    /// Up to which of these requests the tables are hooked.
+    pub searched: AtomicU64,
     /// 1 while the worker may wait for a lock of the HSA runtime's.
     pub in_runtime: AtomicU32,
     /// 1 while the application shuts its HSA runtime down.
@@ -75,6 +79,8 @@ impl State {
             collection: Mutex::new(None),
             collecting: AtomicBool::new(false),
             request: AtomicEnum::new(),
+            searches: AtomicU64::new(0),
+            searched: AtomicU64::new(0),
             in_runtime: AtomicU32::new(0),
             runtime_leaves: AtomicU32::new(0),
             process_leaves: AtomicU32::new(0),

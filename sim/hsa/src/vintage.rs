@@ -8,9 +8,12 @@
 //!
 //! What lies past the size is no part of the table: it is filled with words that are no addresses,
 //! so that whoever reads an entry there and believes it is found out.
+//!
+//! A closed runtime takes `SIM_HSA_CLOSED_ANSWER` milliseconds to say that it is closed.
 
 use crate::tables::ALL;
 use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
 
 /// What is past the end of a table.
 const NOT_AN_ENTRY: usize = 0x5157_dead_0000_0001;
@@ -21,6 +24,14 @@ fn wanted() -> (usize, u32) {
         Ok("rocm10") => (760, 20),
         Ok("later") => (776, 21),
         _ => (624, 8),
+    }
+}
+
+/// Waits as long as a closed runtime takes to answer.
+pub fn answer_slowly() {
+    let asked = std::env::var("SIM_HSA_CLOSED_ANSWER");
+    if let Some(time) = asked.ok().and_then(|text| text.parse().ok()) {
+        std::thread::sleep(Duration::from_millis(time));
     }
 }
 

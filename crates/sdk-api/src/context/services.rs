@@ -1,5 +1,6 @@
 //! A context and the services that its tool configured.
 
+use midair_record::event::{Record, RuntimeInit};
 use midair_sdk_hot::callbacks::requests::RequestCallback;
 use midair_sdk_hot::operations::{Opaque, OperationSet, TracingCallback};
 use std::sync::atomic::AtomicBool;
@@ -66,6 +67,8 @@ pub(crate) struct Context {
     pub started_at: u64,
     /// When it was last stopped, ns.
     pub stopped_at: u64,
+    /// The runtimes that it was told of since then, one bit per operation.
+    pub runtimes: u64,
     /// Its records go to the attacher's spool, not to buffers.
     pub spool: bool,
     /// Buffered services.
@@ -78,6 +81,11 @@ pub(crate) struct Context {
     pub request: Option<RequestService>,
 }
 
+/// A runtime's bit in [`Context::runtimes`].
+fn bit(runtime: &RuntimeInit) -> u64 {
+    1_u64.checked_shl(runtime.header.operation).unwrap_or(0)
+}
+
 impl Context {
     /// Starts it. False when it runs.
     pub fn begin(&mut self, now: u64) -> bool {
@@ -86,8 +94,20 @@ impl Context {
         }
         self.active = true;
         self.started_at = now;
+        self.runtimes = 0;
         self.on.store(true, SeqCst);
         true
+    }
+
+    /// It was told of this runtime.
+    pub fn tell(&mut self, runtime: &RuntimeInit) {
+        self.runtimes |= bit(runtime);
+    }
+
+    /// Whether it was told of this runtime before. A session tells each once, but a context may see
+    /// several sessions, and a session that other tools join.
+    pub fn was_told(&self, record: &Record<'_>) -> bool {
+        matches!(record, Record::RuntimeInit(runtime) if self.runtimes & bit(runtime) != 0)
     }
 
     /// Stops it. False when it does not run.

@@ -1,7 +1,7 @@
 use super::code::loader_table;
 use crate::machine::{Held, answer, with};
 use crate::signals::put;
-use crate::{Status, status};
+use crate::{Status, status, vintage};
 use std::ffi::{CStr, c_char, c_void};
 
 /// `HSA_EXTENSION_AMD_LOADER`.
@@ -38,6 +38,7 @@ pub fn now() -> u64 {
 
 pub unsafe extern "C" fn hsa_system_get_info(attribute: u32, value: *mut c_void) -> Status {
     if Held::take().open().is_none() {
+        vintage::answer_slowly();
         return status::NOT_INITIALIZED;
     }
     // SAFETY: `value` takes what AMD's headers say for the attribute: two bytes for versions, eight
