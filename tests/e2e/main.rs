@@ -54,5 +54,6 @@ mod states;
 mod tables;
 mod tools;
 mod trees;
+mod triton;
 mod two_profilers;
 mod unkind;

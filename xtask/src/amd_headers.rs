@@ -1,8 +1,9 @@
-//! AMD's own headers of rocprofiler-sdk and ROCTx, with the HIP and HSA headers that they need, for
-//! a test that compares ours with them.
+//! Triton, whose profiler Proton is a client of our SDK in the tests; and AMD's own headers of
+//! rocprofiler-sdk and ROCTx, with the HIP and HSA headers that they need, for a test that compares
+//! ours with them.
 //!
-//! They are taken from a Python package that carries them and are never committed or shipped. The
-//! package is large, so what is needed is kept and the rest removed.
+//! Both come from one Python package, which carries the headers, and are never committed or shipped.
+//! The package is large, so what is needed is kept and the rest removed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,26 +12,38 @@ use std::process::Command;
 use crate::python;
 use crate::run::{At, Failure, Outcome, failed, run, target_directory};
 
-/// The package, its version and the checksum of the one file of it that is taken, whatever Python runs here.
-const PACKAGE: &str = "triton==3.9.0 --hash=sha256:1622118a038b0c6e16fa4a0305da62c8b3c15904ee1cc4d4e65846a25969e41e\n";
+/// The package, its version and the checksum of the one file of it that is taken, whatever Python runs here. Any
+/// Python since 3.12 can import it: that of the lab does.
+const PACKAGE: &str = "triton==3.9.0 --hash=sha256:5e52ab4e2f1d64f0ac494c9aa723697b793f81a91c4cae4c36608ca0bc4267bf\n";
 const FILE: &[&str] = &[
     "--no-deps",
     "--only-binary=:all:",
     "--platform=manylinux_2_28_x86_64",
-    "--python-version=311",
+    "--python-version=312",
     "--implementation=cp",
-    "--abi=cp311",
+    "--abi=abi3",
 ];
-/// Unpacks the headers of a wheel, without the directories above them.
-const UNPACK: &str = "import sys, zipfile, os\n\
-    wheel, to = sys.argv[1:]\n\
-    at = 'triton/backends/amd/include/'\n\
-    with zipfile.ZipFile(wheel) as found:\n\
-    \x20   for name in found.namelist():\n\
-    \x20       if name.startswith(at) and not name.endswith('/') and '..' not in name:\n\
-    \x20           path = os.path.join(to, name[len(at):])\n\
-    \x20           os.makedirs(os.path.dirname(path), exist_ok=True)\n\
-    \x20           open(path, 'wb').write(found.read(name))\n";
+/// Unpacks a wheel: its headers, without the directories above them, and the rest as it is, but for
+/// what NVIDIA's GPUs and developers of Triton's need.
+const UNPACK: &str = r#"
+import os, sys, zipfile
+wheel, headers, package = sys.argv[1:]
+at = 'triton/backends/amd/include/'
+unused = ('triton/plugins/', 'triton/FileCheck')
+def is_unused(name):
+    return name.startswith(unused) or name.startswith('triton/backends/nvidia/') and not name.endswith(('.py', '.c'))
+def put(path, bytes):
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    open(path, 'wb').write(bytes)
+with zipfile.ZipFile(wheel) as found:
+    for name in found.namelist():
+        if name.endswith('/') or '..' in name or is_unused(name):
+            continue
+        bytes = found.read(name)
+        put(os.path.join(package, name), bytes)
+        if name.startswith(at):
+            put(os.path.join(headers, name[len(at):]), bytes)
+"#;
 /// Holds what the directory was made from. Written last.
 const STAMP: &str = "made-from";
 
@@ -48,6 +61,11 @@ pub fn directory() -> PathBuf {
     target_directory().join("amd-headers")
 }
 
+/// The directory of the package, from which Python imports it.
+pub fn package_directory() -> PathBuf {
+    target_directory().join("triton")
+}
+
 /// Whether doing without them is a failure.
 pub fn is_demanded() -> bool {
     std::env::var_os("MIDAIR_AMD_HEADERS").is_some_and(|value| value == "1")
@@ -57,24 +75,32 @@ pub fn is_demanded() -> bool {
 pub fn ready() -> Outcome<PathBuf> {
     let directory = directory();
     let stamp = directory.join(STAMP);
-    if fs::read_to_string(&stamp).is_ok_and(|found| found == PACKAGE) {
+    let package = package_directory();
+    if fs::read_to_string(&stamp).is_ok_and(|found| found == PACKAGE) && package.exists() {
         return Ok(directory);
     }
     let python = python::ready()?.join("bin/python");
-    if directory.exists() {
-        fs::remove_dir_all(&directory).at("removing", &directory)?;
+    for old in [&directory, &package] {
+        if old.exists() {
+            fs::remove_dir_all(old).at("removing", old)?;
+        }
     }
     fs::create_dir_all(&directory).at("making", &directory)?;
     println!(
-        "making {} (285 MB from PyPI, most of it not kept)",
-        directory.display()
+        "making {} and {} (285 MB from PyPI)",
+        directory.display(),
+        package.display()
     );
     let result = take(&python, &directory);
     // The wheel is of no use any more, whatever came of it.
     for wheel in wheels(&directory) {
         let _ = fs::remove_file(wheel);
     }
-    result.map_err(|failure| Failure(format!("AMD's headers could not be had: {failure}")))?;
+    result.map_err(|failure| {
+        Failure(format!(
+            "AMD's headers and Triton could not be had: {failure}"
+        ))
+    })?;
     fs::write(&stamp, PACKAGE).at("writing", &stamp)?;
     Ok(directory)
 }
@@ -102,7 +128,7 @@ fn take(python: &Path, directory: &Path) -> Outcome<()> {
     run(Command::new(python)
         .args(["-c", UNPACK])
         .arg(wheel)
-        .arg(directory))?;
+        .args([directory, &package_directory()]))?;
     if directory.join("rocprofiler-sdk/fwd.h").is_file() {
         Ok(())
     } else {

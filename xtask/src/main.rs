@@ -78,7 +78,7 @@ const TASKS: &[Task] = &[
     Task {
         name: "amd-headers",
         words: "",
-        help: "AMD's own headers, for a test that compares ours with them, below target/amd-headers (285 MB from PyPI, once)",
+        help: "AMD's own headers, for a test that compares ours with them, below target/amd-headers, and Triton, for tests of its profiler, below target/triton (285 MB from PyPI, once)",
         run: amd_headers::amd_headers_task,
     },
     Task {
