@@ -1,8 +1,10 @@
-//! Tests that passed on a second try, over the last ten runs.
+//! Tests that passed on a second try.
 //!
-//! A test may lose a race once; one that does so twice in ten runs has a cause, and the run fails
-//! until that is found. Each run leaves a file with its list below `target/flaky` (or below the
-//! directory that `MIDAIR_FLAKY` names, which a machine for CI keeps between clones).
+//! A test may lose a race once; one that loses it again has a cause, and the run fails until that is
+//! found. Each such test is run [`AGAIN`] times more, alone, within the same run: that needs nothing
+//! from earlier runs, so it holds on machines that start empty, too. Each run also leaves a file with
+//! its list below `target/flaky` (or below the directory that `MIDAIR_FLAKY` names), and a test that
+//! is on more than one of the last ten fails the run as well.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,6 +15,8 @@ use crate::run::{Outcome, failed, target_directory};
 
 /// Runs that are looked back on, this one among them.
 const RUNS: usize = 10;
+/// How often a test that needed a second try is run once more.
+const AGAIN: usize = 5;
 /// In so many of them a test may be on the list.
 const ALLOWED: usize = 1;
 
@@ -31,15 +35,36 @@ pub fn begin() {
     let _ = fs::remove_file(report());
 }
 
-/// After the tests: keeps this run's list, and fails for tests that are on too many. Nothing where
-/// there is no report, as without nextest.
-pub fn end() -> Outcome<()> {
+/// After the tests: keeps this run's list, and fails for tests that are on too many, and for those
+/// that fail once more. `run`: runs one test of a binary, alone, without a second try. Nothing where there
+/// is no report, as without nextest.
+pub fn end(run: &mut dyn FnMut(&str, &str) -> Outcome<()>) -> Outcome<()> {
     let Ok(report) = fs::read_to_string(report()) else {
         return Ok(());
     };
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let number = now.map_or(0, |since| since.as_nanos());
-    judge(&directory(), number, &flaky_tests(&report))
+    let tests = flaky_tests(&report);
+    let listed = judge(&directory(), number, &tests);
+    listed.and(once_more(&tests, run))
+}
+
+/// Runs the tests again, each until it fails. All are run before the answer.
+fn once_more(tests: &[String], run: &mut dyn FnMut(&str, &str) -> Outcome<()>) -> Outcome<()> {
+    let mut failures = Vec::new();
+    for (binary, test) in tests.iter().filter_map(|line| line.split_once(' ')) {
+        println!("== once more, alone: {binary} {test}");
+        if let Some(round) = (1..=AGAIN).find(|_| run(binary, test).is_err()) {
+            failures.push(format!("  {binary} {test} (time {round} of {AGAIN})"));
+        }
+    }
+    if failures.is_empty() {
+        return Ok(());
+    }
+    failed(format!(
+        "passed on a second try, and failed again alone; find the cause:\n{}",
+        failures.join("\n")
+    ))
 }
 
 /// Keeps `tests` as the list of run `number`, the newest, and judges all.
@@ -145,6 +170,27 @@ mod tests {
         ];
         assert_eq!(flaky_tests(REPORT), expected);
         assert!(flaky_tests("").is_empty());
+    }
+
+    #[test]
+    fn a_test_that_fails_again_alone_is_a_failure() {
+        let tests = ["b::e2e good", "b::e2e bad"].map(str::to_owned);
+        let mut runs = Vec::new();
+        let said = once_more(&tests, &mut |binary, test| {
+            runs.push(format!("{binary} {test}"));
+            match (test, runs.len()) {
+                ("bad", 7) => failed("it failed"),
+                _ => Ok(()),
+            }
+        });
+        let said = said.unwrap_err().to_string();
+        assert!(
+            said.contains("b::e2e bad (time 2 of 5)") && !said.contains("good"),
+            "{said}"
+        );
+        assert_eq!((runs.len(), runs[4].as_str()), (7, "b::e2e good"));
+        assert!(once_more(&tests[..1], &mut |_, _| Ok(())).is_ok());
+        assert!(once_more(&[], &mut |_, _| failed("not called")).is_ok());
     }
 
     #[test]

@@ -138,7 +138,7 @@ const STEPS: &[Step] = &[
         needed: false,
     },
     Step {
-        name: "AMD's headers",
+        name: "AMD's headers, Triton",
         run: |downloads| {
             downloads.wait_for(HEADERS);
             amd_headers()
@@ -302,7 +302,7 @@ fn loom() -> Outcome<Done> {
     passed(command)
 }
 
-/// A big download that one test needs: where it is not asked for and cannot be had, that is said and the rest goes on.
+/// A big download that few tests need: where it is not asked for and cannot be had, that is said and the rest goes on.
 fn amd_headers() -> Outcome<Done> {
     match amd_headers::ready() {
         Ok(_) => Ok(Done::Passed),
@@ -353,15 +353,17 @@ fn tests() -> Outcome<Done> {
     let left_out = target_directory().join("left-out");
     // From an earlier run, if it is there at all.
     let _ = std::fs::remove_file(&left_out);
-    command
-        .env("MIDAIR_STAGE", target_directory().join("stage"))
-        .env("MIDAIR_PYTHON", python::directory())
-        .env("MIDAIR_LEFT_OUT", &left_out)
-        .env("MIDAIR_AMD_HEADERS_DIR", amd_headers::directory())
-        .env("MIDAIR_LAB", lab::lab_root());
+    command.env("MIDAIR_LEFT_OUT", &left_out);
+    what_tests_need(&mut command);
     flaky::begin();
     let outcome = run(&mut command);
-    let second_tries = flaky::end();
+    let second_tries = flaky::end(&mut |binary, test| {
+        let mut again = cargo(&["nextest", "run", "--workspace", "--profile", "again"]);
+        again.args(["--retries", "0", "--filterset"]);
+        again.arg(format!("binary_id(={binary}) & test(={test})"));
+        what_tests_need(&mut again);
+        run(&mut again)
+    });
     let text = std::fs::read_to_string(&left_out).unwrap_or_default();
     let tests: BTreeSet<&str> = text.lines().collect();
     if !tests.is_empty() {
@@ -372,6 +374,16 @@ fn tests() -> Outcome<Done> {
         0 => Done::Passed,
         count => Done::PassedBut(count),
     })
+}
+
+/// Where tests find what the earlier steps made.
+fn what_tests_need(command: &mut Command) {
+    command
+        .env("MIDAIR_STAGE", target_directory().join("stage"))
+        .env("MIDAIR_PYTHON", python::directory())
+        .env("MIDAIR_AMD_HEADERS_DIR", amd_headers::directory())
+        .env("MIDAIR_TRITON", amd_headers::package_directory())
+        .env("MIDAIR_LAB", lab::lab_root());
 }
 
 fn has_subcommand(name: &str) -> bool {
