@@ -72,6 +72,8 @@ pub enum Kind {
     NoAnswer = 37,
     /// Hardware counters cannot be had: AMD's library for their packets is missing or refuses, or the GPU is not known.
     NoCounters = 38,
+    /// Files to read are missing, damaged, or not of a kind that is known.
+    Input = 40,
 }
 
 impl Kind {

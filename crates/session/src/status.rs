@@ -31,6 +31,7 @@ pub const fn rocattach_status(kind: Kind) -> u32 {
         | Kind::NoDispatchLog
         | Kind::NoAnswer
         | Kind::NoCounters
+        | Kind::Input
         | Kind::DetachFailed
         | Kind::TargetKilled
         | Kind::Incomplete

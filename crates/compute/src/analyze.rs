@@ -1,0 +1,355 @@
+//! `rocprof-compute analyze`.
+
+use crate::architecture::{Architecture, Form};
+use crate::console::Console;
+use crate::read::Workload;
+use crate::report::{self, Options, Report, database, files, text};
+use crate::select::{Blocks, Dispatches};
+use clap::ArgMatches;
+use midair_failure::{Failure, Kind};
+use std::fs;
+use std::path::PathBuf;
+
+fn usage(what: impl Into<String>) -> Failure {
+    Failure::new(Kind::Usage, what)
+}
+
+/// All words of a list.
+pub(crate) fn words(matches: &ArgMatches, name: &str) -> Vec<String> {
+    matches
+        .get_many::<String>(name)
+        .map(|words| words.cloned().collect())
+        .unwrap_or_default()
+}
+
+/// The words of each time that a list was given.
+fn occurrences(matches: &ArgMatches, name: &str) -> Vec<Vec<String>> {
+    matches
+        .get_occurrences::<String>(name)
+        .map(|all| all.map(|words| words.cloned().collect()).collect())
+        .unwrap_or_default()
+}
+
+/// What was given for a directory: one list for all, or one for each.
+fn for_directory(all: &[Vec<String>], place: usize) -> Vec<String> {
+    match all {
+        [] => Vec::new(),
+        [one] => one.clone(),
+        all => all.get(place).cloned().unwrap_or_default(),
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// For what cannot be read or written, and for what is not there.
+pub fn run(matches: &ArgMatches, console: &Console) -> Result<(), Failure> {
+    for (name, instead) in [
+        ("gui", "--output-format db has what a viewer needs"),
+        (
+            "config-dir",
+            "the built-in tables are those of gfx908, gfx90a, gfx942 and gfx950",
+        ),
+    ] {
+        if matches.contains_id(name) && matches.get_raw(name).is_some() {
+            return Err(
+                Failure::new(Kind::NotBuilt, format!("--{name} is not built")).hint(instead),
+            );
+        }
+    }
+    if matches.get_flag("tui") {
+        return Err(Failure::new(Kind::NotBuilt, "--tui is not built"));
+    }
+    let paths: Vec<PathBuf> = matches
+        .get_many("path")
+        .map(|paths| paths.cloned().collect())
+        .unwrap_or_default();
+    if paths.is_empty() {
+        return Err(usage("no workload directory is named").hint("-p DIR"));
+    }
+    let corrections = corrections(matches)?;
+    let options = options(matches)?;
+    let mut workloads = Vec::new();
+    for path in &paths {
+        let workload = Workload::read(path, &corrections)?;
+        for note in &workload.notes {
+            console.info(note);
+        }
+        workloads.push(workload);
+    }
+    let first = &workloads[0];
+    if let Some(other) = workloads
+        .iter()
+        .find(|w| w.architecture.name != first.architecture.name)
+    {
+        console.warning(&format!(
+            "{} is of {}, {} of {}: only metrics of the same name are compared",
+            first.path.display(),
+            first.architecture.name,
+            other.path.display(),
+            other.architecture.name
+        ));
+    }
+    let kernels = occurrences(matches, "kernel");
+    let dispatches = occurrences(matches, "dispatch");
+    let gpus = occurrences(matches, "gpu-id");
+    let mut jobs = Vec::new();
+    for (place, workload) in workloads.iter().enumerate() {
+        let form = options.form.unwrap_or(workload.form);
+        let blocks = blocks(matches, workload, form, console)?;
+        let numbers = for_directory(&kernels, place);
+        let numbers = numbers
+            .iter()
+            .flat_map(|word| word.split(','))
+            .map(str::trim);
+        let kernels: Result<Vec<u32>, Failure> = numbers
+            .filter(|word| !word.is_empty())
+            .map(|word| {
+                word.parse().map_err(|_| {
+                    usage(format!("-k {word} is no number of a kernel"))
+                        .hint("--list-stats lists kernels with their numbers")
+                })
+            })
+            .collect();
+        let chosen = Dispatches {
+            kernels: kernels?,
+            dispatches: for_directory(&dispatches, place),
+            gpus: for_directory(&gpus, place),
+        };
+        let blocks = if matches.get_flag("list-stats") {
+            // Panel 0 is always there; no other has this number.
+            Blocks::read(&["0".to_owned()], workload.architecture, form, &mut |_| {})?
+        } else {
+            blocks
+        };
+        let report = report::report(workload, &blocks, &chosen, &options)?;
+        jobs.push((workload, blocks, chosen, report));
+    }
+    output(matches, &jobs, &options, console)
+}
+
+type Job<'a> = (&'a Workload, Blocks, Dispatches, Report);
+
+fn output(
+    matches: &ArgMatches,
+    jobs: &[Job<'_>],
+    options: &Options,
+    console: &Console,
+) -> Result<(), Failure> {
+    let format = matches
+        .get_one::<String>("output-format")
+        .map_or("stdout", String::as_str);
+    let name = match matches.get_one::<String>("output-name") {
+        Some(name) => name.clone(),
+        None => {
+            let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+            let now = now.map_or(0, |now| now.as_nanos());
+            format!("rocprof_compute_{now:016x}_{}", std::process::id())
+        }
+    };
+    let all: Vec<database::Job<'_>> = jobs
+        .iter()
+        .map(|(workload, blocks, dispatches, report)| database::Job {
+            workload,
+            report,
+            blocks,
+            dispatches,
+        })
+        .collect();
+    match format {
+        "csv" => {
+            let directory = PathBuf::from(&name);
+            for (place, job) in all.iter().enumerate() {
+                let directory = match all.len() {
+                    1 => directory.clone(),
+                    _ => directory.join(format!("{place}_{}", job.workload.name)),
+                };
+                files::write(&directory, job.report)?;
+            }
+            fs::create_dir_all(&directory)
+                .map_err(|error| files::unwritable(&directory, &error))?;
+            database::views(&directory, &all, options)?;
+            console.note(&format!("Results in {}", directory.display()));
+        }
+        "db" => {
+            let file = PathBuf::from(match name.ends_with(".db") {
+                true => name,
+                false => format!("{name}.db"),
+            });
+            database::write(&file, &all, options)?;
+            console.note(&format!("Results in {}", file.display()));
+        }
+        format => {
+            let names: Vec<String> = names(jobs);
+            let reports: Vec<(&str, &Report)> = names
+                .iter()
+                .zip(jobs)
+                .map(|(name, (_, _, _, report))| (name.as_str(), report))
+                .collect();
+            let text = text::render(&reports, options);
+            if format == "txt" {
+                let file = PathBuf::from(match name.ends_with(".txt") {
+                    true => name,
+                    false => format!("{name}.txt"),
+                });
+                fs::write(&file, text).map_err(|error| files::unwritable(&file, &error))?;
+                console.note(&format!("Results in {}", file.display()));
+            } else {
+                console.text(&text);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What each workload is called in headings.
+fn names(jobs: &[Job<'_>]) -> Vec<String> {
+    let plain: Vec<String> = jobs
+        .iter()
+        .map(|(workload, ..)| workload.name.clone())
+        .collect();
+    let unique = |name: &String| plain.iter().filter(|other| *other == name).count() == 1;
+    plain
+        .iter()
+        .enumerate()
+        .map(|(place, name)| match unique(name) && !name.is_empty() {
+            true => name.clone(),
+            false => format!("{name}#{place}"),
+        })
+        .collect()
+}
+
+fn blocks(
+    matches: &ArgMatches,
+    workload: &Workload,
+    form: Form,
+    console: &Console,
+) -> Result<Blocks, Failure> {
+    let mut chosen = words(matches, "block");
+    for (name, id) in [
+        ("speed-of-light", "2"),
+        ("memory-chart", "3"),
+        ("roofline", "4"),
+    ] {
+        if matches.get_flag(name) {
+            chosen.push(id.to_owned());
+        }
+    }
+    let mut warn = |text: String| console.warning(&text);
+    if chosen.is_empty() {
+        // What was profiled. Its numbers are those of the version that wrote them: here they mean
+        // what was collected, and the rest has a reason of its own.
+        let profiled = &workload.profiling.blocks;
+        if !profiled.is_empty() {
+            return Blocks::read(profiled, workload.architecture, form, &mut warn)
+                .or_else(|_| Ok(Blocks::default()));
+        }
+    }
+    Blocks::read(&chosen, workload.architecture, form, &mut warn)
+}
+
+fn corrections(matches: &ArgMatches) -> Result<Vec<(String, String)>, Failure> {
+    let Some(text) = matches.get_one::<String>("specs-correction") else {
+        return Ok(Vec::new());
+    };
+    text.split(',')
+        .map(|pair| match pair.split_once(':') {
+            Some((name, value)) => Ok((name.trim().to_owned(), value.trim().to_owned())),
+            None => Err(usage(format!(
+                "--specs-correction: {pair} is not NAME:VALUE"
+            ))),
+        })
+        .collect()
+}
+
+fn options(matches: &ArgMatches) -> Result<Options, Failure> {
+    let text = |name: &str| matches.get_one::<String>(name).cloned().unwrap_or_default();
+    let columns: Result<Vec<usize>, Failure> = words(matches, "cols")
+        .iter()
+        .flat_map(|word| word.split(','))
+        .map(|word| {
+            word.trim()
+                .parse()
+                .map_err(|_| usage(format!("--cols {word} is no place of a column")))
+        })
+        .collect();
+    Ok(Options {
+        normal_unit: text("normal-unit"),
+        time_unit: text("time-unit"),
+        decimals: matches
+            .get_one::<u8>("decimal")
+            .map_or(2, |digits| usize::from(*digits)),
+        most: matches
+            .get_one::<u32>("max-stat-num")
+            .map_or(10, |most| *most as usize),
+        form: match text("formulas").as_str() {
+            "2025" => Some(Form::Means),
+            "2026" => Some(Form::Sums),
+            _ => None,
+        },
+        include: words(matches, "include-cols"),
+        columns: columns?,
+    })
+}
+
+/// `--list-metrics`: each part of a number is one step deeper.
+pub fn list_metrics(architecture: &'static Architecture, form: Form) -> String {
+    let mut out = String::new();
+    for panel in architecture.panels {
+        out.push_str(&format!("{} -> {}\n", panel.id, panel.title));
+        for table in panel.tables {
+            out.push_str(&format!("\t{} -> {}\n", table.number(), table.title));
+            for (number, metric) in table.rows(form) {
+                if metric.name != crate::architecture::CHANNEL {
+                    out.push_str(&format!("\t\t{number} -> {}\n", metric.name));
+                }
+            }
+        }
+    }
+    out
+}
+
+/// `--list-blocks`.
+pub fn list_blocks(architecture: &'static Architecture) -> String {
+    let alias = |number: &str| {
+        let all: Vec<&str> = crate::select::aliases()
+            .filter(|(_, id)| *id == number)
+            .map(|(alias, _)| alias)
+            .collect();
+        match all.is_empty() {
+            true => String::new(),
+            false => format!(" [{}]", all.join(", ")),
+        }
+    };
+    let mut out = String::new();
+    for panel in architecture.panels {
+        let number = panel.id.to_string();
+        out.push_str(&format!("{number} -> {}{}\n", panel.title, alias(&number)));
+        for table in panel.tables {
+            let number = table.number();
+            out.push_str(&format!(
+                "\t{number} -> {}{}\n",
+                table.title,
+                alias(&number)
+            ));
+        }
+    }
+    out
+}
+
+/// `--list-sets`.
+pub fn list_sets(architecture: &'static Architecture) -> String {
+    let mut rows = Vec::new();
+    for set in architecture.sets {
+        for (place, (id, name)) in set.metrics.iter().enumerate() {
+            let (option, title) = if place == 0 {
+                (set.name, set.title)
+            } else {
+                ("", "")
+            };
+            rows.push([option, title, *name, *id].map(str::to_owned).to_vec());
+        }
+    }
+    let headings = ["Set Option", "Set Title", "Metric Name", "Metric ID"].map(str::to_owned);
+    report::grid::draw(&headings, &rows, &[report::grid::Side::Left; 4])
+}

@@ -1,0 +1,250 @@
+//! What there is to know about an architecture's counters: panels, tables, metrics, sets, limits.
+//!
+//! The facts are in `api/compute/*.json` (their sources: `docs/sources.md#compute`) and become
+//! constants at build time.
+
+/// An architecture, such as `gfx942`.
+#[derive(Debug)]
+pub struct Architecture {
+    /// Its name, as the compiler has it.
+    pub name: &'static str,
+    /// Names that expressions may use after `$`, and what they stand for.
+    pub builtins: &'static [(&'static str, &'static str)],
+    /// What `$denom` stands for, by the word of `--normal-unit`.
+    pub denominators: &'static [(&'static str, &'static str)],
+    /// Counters that each block of the GPU can count at once.
+    pub limits: &'static [(&'static str, u32)],
+    /// GPUs that are sold under names of their own.
+    pub models: &'static [Model],
+    /// Metrics that fit into one pass, in the numbers of 2025.
+    pub sets: &'static [Set],
+    /// The same in the numbers of 2026, where these are known: name and metrics.
+    pub newer_sets: &'static [(&'static str, &'static [&'static str])],
+    /// The panels, by number.
+    pub panels: &'static [Panel],
+}
+
+/// A GPU that is sold under a name of its own.
+#[derive(Debug)]
+pub struct Model {
+    /// The name in small letters, such as `mi300x_a1`.
+    pub name: &'static str,
+    /// Its PCI device ids: of the device, and of a virtual function.
+    pub chips: &'static [u32],
+    /// XCDs of a device, by the word of its compute partition.
+    pub partitions: &'static [(&'static str, u32)],
+}
+
+/// Metrics that fit into one pass together.
+#[derive(Debug)]
+pub struct Set {
+    /// The word of `--set`.
+    pub name: &'static str,
+    /// What it shows.
+    pub title: &'static str,
+    /// Numbers and names of its metrics.
+    pub metrics: &'static [(&'static str, &'static str)],
+}
+
+/// A panel: tables about one part of the GPU.
+#[derive(Debug)]
+pub struct Panel {
+    /// Its number, which is the first part of its metrics' numbers.
+    pub id: u32,
+    /// Its title.
+    pub title: &'static str,
+    /// Its tables, by number.
+    pub tables: &'static [Table],
+}
+
+/// A table of a panel.
+#[derive(Debug)]
+pub struct Table {
+    /// A hundred times the panel's number plus its own.
+    pub id: u32,
+    /// Its title, or nothing.
+    pub title: &'static str,
+    /// Where its rows come from.
+    pub source: Source,
+    /// How a terminal shows it.
+    pub style: Style,
+    /// Keys and headings of its columns.
+    pub columns: &'static [(&'static str, &'static str)],
+    /// Its rows as of 2025.
+    pub metrics: &'static [Metric],
+    /// Its rows as of 2026; none where these are not known to differ.
+    pub newer: &'static [Newer],
+}
+
+/// A row of a table as of 2026.
+#[derive(Debug)]
+pub enum Newer {
+    /// One of 2025 by another number.
+    Moved {
+        /// Its number now.
+        id: &'static str,
+        /// Its number then.
+        from: &'static str,
+    },
+    /// One that was not there before.
+    Own(Metric),
+}
+
+/// Where a table's rows come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// Expressions over counters.
+    Metrics,
+    /// The kernels that took the longest.
+    TopKernels,
+    /// The dispatches.
+    Dispatches,
+    /// What is known about the machine.
+    System,
+    /// Samples of program counters.
+    PcSampling,
+    /// Nowhere: there is the title alone.
+    Nothing,
+}
+
+/// How a terminal shows a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Style {
+    /// As it is.
+    Plain,
+    /// As a drawing of the way to memory.
+    MemoryChart,
+    /// With a bar in each row.
+    Bar,
+    /// With least, greatest and quartiles in place of the expression.
+    Spread,
+    /// With several values in each row.
+    Bars,
+}
+
+/// A row of a table.
+#[derive(Debug)]
+pub struct Metric {
+    /// Panel, table and place in the table, with dots.
+    pub id: &'static str,
+    /// What it is called. `::_1` stands for the number of each L2 channel.
+    pub name: &'static str,
+    /// Its unit, or nothing. `$normUnit` stands for the unit of `--normal-unit`.
+    pub unit: &'static str,
+    /// The level counter that `SQ_ACCUM_PREV_HIRES` sums up in its expressions, or nothing.
+    pub level: &'static str,
+    /// Its values.
+    pub cells: &'static [Cell],
+}
+
+/// A value of a row.
+#[derive(Debug)]
+pub struct Cell {
+    /// The key of its column.
+    pub column: &'static str,
+    /// What it is.
+    pub content: Content,
+}
+
+/// What a value is.
+#[derive(Debug)]
+pub enum Content {
+    /// To be computed.
+    Formula {
+        /// As of 2025: means of what each dispatch has.
+        means: &'static str,
+        /// As of 2026: sums over all dispatches. None: as of 2025.
+        sums: Option<&'static str>,
+    },
+    /// A word about the metric.
+    Word(&'static str),
+    /// Nothing, in AMD's table as well.
+    Nothing,
+}
+
+/// Which of AMD's formulas are used, and which numbers metrics have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Form {
+    /// Those of August 2025 (versions up to 3.6): means of what each dispatch has.
+    Means,
+    /// Those of 2026 (from 3.7 on): sums over all dispatches.
+    #[default]
+    Sums,
+}
+
+impl Content {
+    /// The expression of this form.
+    pub fn formula(&self, form: Form) -> Option<&'static str> {
+        match (self, form) {
+            (Content::Formula { means, .. }, Form::Means) => Some(means),
+            (Content::Formula { means, sums }, Form::Sums) => Some(sums.unwrap_or(means)),
+            _ => None,
+        }
+    }
+}
+
+/// The name of rows that stand for one row of each channel.
+pub const CHANNEL: &str = "::_1";
+/// The row that says how many channels there are.
+const CHANNELS: &str = "placeholder_range";
+
+impl Table {
+    /// The rows of this form, with their numbers.
+    pub fn rows(&self, form: Form) -> Vec<(&'static str, &'static Metric)>
+    where
+        Self: 'static,
+    {
+        let newer: &'static [Newer] = self.newer;
+        let mut rows: Vec<_> = match form {
+            Form::Sums if !newer.is_empty() => newer
+                .iter()
+                .filter_map(|row| match row {
+                    Newer::Moved { id, from } => {
+                        Some((*id, self.metrics.iter().find(|metric| metric.id == *from)?))
+                    }
+                    Newer::Own(metric) => Some((metric.id, metric)),
+                })
+                .collect(),
+            _ => self
+                .metrics
+                .iter()
+                .map(|metric| (metric.id, metric))
+                .collect(),
+        };
+        rows.retain(|(_, metric)| metric.name != CHANNELS);
+        rows
+    }
+
+    /// Where its rows come from in this form: some tables were empty once.
+    pub fn source(&self, form: Form) -> Source {
+        match self.source {
+            Source::Nothing if form == Form::Sums && !self.newer.is_empty() => Source::Metrics,
+            source => source,
+        }
+    }
+
+    /// Its number with a dot, such as `11.2`.
+    pub fn number(&self) -> String {
+        format!("{}.{}", self.id / 100, self.id % 100)
+    }
+}
+
+impl Architecture {
+    /// Of this name.
+    pub fn named(name: &str) -> Option<&'static Architecture> {
+        ARCHITECTURES.iter().find(|it| it.name == name)
+    }
+
+    /// All of them.
+    pub fn all() -> &'static [Architecture] {
+        ARCHITECTURES
+    }
+
+    /// Every table with its panel.
+    pub fn tables(&'static self) -> impl Iterator<Item = (&'static Panel, &'static Table)> {
+        let panels = self.panels.iter();
+        panels.flat_map(|panel| panel.tables.iter().map(move |table| (panel, table)))
+    }
+}
+
+include!(concat!(env!("OUT_DIR"), "/architectures.rs"));

@@ -1,0 +1,181 @@
+//! The command line: AMD's words, those of 2025 and of 2026.
+
+use crate::architecture::Architecture;
+use clap::{Arg, ArgAction, Command, value_parser};
+use std::path::PathBuf;
+
+fn flag(name: &'static str, help: &'static str) -> Arg {
+    Arg::new(name)
+        .long(name)
+        .action(ArgAction::SetTrue)
+        .help(help)
+}
+
+fn word(name: &'static str, value: &'static str, help: &'static str) -> Arg {
+    Arg::new(name).long(name).value_name(value).help(help)
+}
+
+/// Words with spaces or commas between them.
+fn list(name: &'static str, value: &'static str, help: &'static str) -> Arg {
+    word(name, value, help)
+        .num_args(1..)
+        .action(ArgAction::Append)
+}
+
+fn architectures() -> Vec<&'static str> {
+    Architecture::all().iter().map(|it| it.name).collect()
+}
+
+/// Options that stand before and behind the words `profile` and `analyze`.
+fn general(command: Command) -> Command {
+    let command = command
+        .arg(
+            Arg::new("verbose")
+                .long("verbose")
+                .short('V')
+                .action(ArgAction::Count)
+                .global(true)
+                .help("Say more; up to three times"),
+        )
+        .arg(flag("quiet", "Print errors alone").short('q').global(true))
+        .arg(
+            word(
+                "list-metrics",
+                "ARCH",
+                "List panels, tables and metrics with their numbers",
+            )
+            .value_parser(architectures())
+            .num_args(0..=1)
+            .default_missing_value("")
+            .global(true),
+        )
+        .arg(
+            word(
+                "list-blocks",
+                "ARCH",
+                "List panels, tables and their names for -b",
+            )
+            .value_parser(architectures())
+            .global(true),
+        )
+        .arg(
+            word(
+                "config-dir",
+                "DIR",
+                "Tables of metrics in place of the built-in ones",
+            )
+            .value_parser(value_parser!(PathBuf))
+            .global(true)
+            .hide(true),
+        )
+        .arg(
+            flag("experimental", "Allow experimental options")
+                .global(true)
+                .hide(true),
+        );
+    command.arg(flag("list-sets", "List sets of metrics that fit into one pass").global(true))
+}
+
+/// `rocprof-compute analyze`.
+fn analyze() -> Command {
+    Command::new("analyze")
+        .about("Show what a workload directory says")
+        .arg(
+            list("path", "DIR", "Workload directories; the first is what others are compared with")
+                .short('p')
+                .value_parser(value_parser!(PathBuf)),
+        )
+        .arg(flag("list-stats", "Show kernels and dispatches, with the numbers for -k and -d"))
+        .arg(
+            Arg::new("kernel")
+                .long("kernel")
+                .short('k')
+                .value_name("N")
+                .num_args(1..)
+                .action(ArgAction::Append)
+                .help("Kernels by their numbers in --list-stats; repeated, one for each directory"),
+        )
+        .arg(
+            Arg::new("dispatch")
+                .long("dispatch")
+                .short('d')
+                .value_name("N")
+                .num_args(1..)
+                .action(ArgAction::Append)
+                .help("Dispatches by their numbers, or '> N'"),
+        )
+        .arg(
+            list("block", "ID", "Panels, tables and metrics by number, or by the names of --list-blocks")
+                .short('b'),
+        )
+        .arg(flag("speed-of-light", "The same as -b 2"))
+        .arg(flag("memory-chart", "The same as -b 3"))
+        .arg(flag("roofline", "The same as -b 4"))
+        .arg(list("gpu-id", "N", "GPUs"))
+        .arg(
+            word("output-format", "FORMAT", "Where the tables go: stdout, txt, csv, db")
+                .value_parser(["stdout", "txt", "csv", "db"])
+                .default_value("stdout"),
+        )
+        .arg(word("output-name", "NAME", "Name of the file or directory, without its extension"))
+        .arg(
+            word("normal-unit", "UNIT", "What counts are divided by")
+                .short('n')
+                .value_parser(["per_wave", "per_cycle", "per_second", "per_kernel"])
+                .default_value("per_kernel"),
+        )
+        .arg(
+            word("time-unit", "UNIT", "Unit of times")
+                .short('t')
+                .value_parser(["s", "ms", "us", "ns"])
+                .default_value("ns"),
+        )
+        .arg(
+            word("decimal", "N", "Digits behind the point")
+                .value_parser(value_parser!(u8).range(0..=17))
+                .default_value("2"),
+        )
+        .arg(
+            word("max-stat-num", "N", "Kernels and dispatches in the tables of panel 0")
+                .value_parser(value_parser!(u32))
+                .default_value("10"),
+        )
+        .arg(list("cols", "N", "Columns of each table by their places, from 0"))
+        .arg(list("include-cols", "NAME", "Columns that are hidden otherwise"))
+        .arg(word("specs-correction", "NAME:VALUE,...", "Other values of sysinfo.csv"))
+        .arg(
+            word("formulas", "YEAR", "AMD's formulas of 2025 (means of ratios) or of 2026 (ratios of sums); by the directory if left out")
+                .value_parser(["2025", "2026"]),
+        )
+        .arg(word("view", "KIND", "").value_parser(["table"]).hide(true))
+        .arg(word("kernel-verbose", "N", "").hide(true))
+        .arg(word("report-diff", "N", "").hide(true))
+        .arg(flag("debug", "").short('g').hide(true))
+        .arg(word("roofline-sort", "KIND", "").hide(true))
+        .arg(word("roofline-mem-level", "LEVEL", "").short('m').hide(true))
+        .arg(word("roofline-data-types", "TYPE", "").short('R').hide(true))
+        .arg(word("pc-sampling-sorting-type", "KIND", "").hide(true))
+        .arg(word("pc-sampling-rows", "N", "").hide(true))
+        .arg(word("gui", "PORT", "").num_args(0..=1).hide(true))
+        .arg(flag("tui", "").hide(true))
+}
+
+/// `rocprof-compute`.
+pub fn command() -> Command {
+    let command = Command::new("rocprof-compute")
+        .about("Profile GPU programs by hardware counters, and show what the counters say")
+        .version(env!("CARGO_PKG_VERSION"))
+        .arg(
+            Arg::new("version")
+                .long("version")
+                .short('v')
+                .action(ArgAction::Version)
+                .help("Print the version"),
+        )
+        .disable_version_flag(true)
+        .arg_required_else_help(true)
+        .disable_help_subcommand(true)
+        .args_override_self(true)
+        .subcommand(analyze());
+    general(command)
+}

@@ -1,0 +1,107 @@
+//! rocprof-compute: what hardware counters say about a GPU's parts.
+//!
+//! * [`architecture`]: panels, tables, metrics and sets of each architecture, as data.
+//! * [`expression`]: the language in which metrics are written; `program` and [`evaluate`] compute
+//!   them over the dispatches of a [`frame`]; [`sample`] has the errors where counters took turns.
+//! * [`read`]: workload directories. [`select`]: what of them is wanted.
+//! * [`report`]: tables, filled, and their formats. [`analyze`]: the command.
+//!
+//! Nothing here attaches to a process.
+#![forbid(unsafe_code)]
+
+pub mod analyze;
+pub mod architecture;
+pub mod command;
+pub mod console;
+pub mod evaluate;
+pub mod expression;
+pub mod frame;
+mod program;
+pub mod read;
+pub mod report;
+pub mod sample;
+pub mod select;
+
+pub use architecture::{Architecture, Form};
+pub use program::{Lacks, Row, Setting};
+
+use clap::ArgMatches;
+use clap::error::ErrorKind;
+use console::{Console, Level};
+use midair_failure::{Failure, Kind};
+use std::ffi::OsString;
+
+/// Runs the command line. Returns the exit code.
+pub fn main(words: Vec<OsString>) -> u8 {
+    let matches = match command::command().try_get_matches_from(words) {
+        Ok(matches) => matches,
+        Err(error) => match error.kind() {
+            ErrorKind::DisplayHelp
+            | ErrorKind::DisplayVersion
+            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+                Console::default().text(&error.render().to_string());
+                return 0;
+            }
+            _ => return Console::default().failure(&unusable(&error)),
+        },
+    };
+    let level = match (matches.get_flag("quiet"), matches.get_count("verbose")) {
+        (true, _) => Level::Error,
+        (false, 0) => Level::Normal,
+        (false, _) => Level::Info,
+    };
+    let console = Console { level };
+    match run(&matches, &console) {
+        Ok(()) => 0,
+        Err(failure) => console.failure(&failure),
+    }
+}
+
+/// clap's message as one line and a hint.
+fn unusable(error: &clap::Error) -> Failure {
+    let message = error.render().to_string();
+    let mut lines = message
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty());
+    let what = lines.next().unwrap_or("unusable command line");
+    let what = what.strip_prefix("error: ").unwrap_or(what);
+    Failure::new(Kind::Usage, what).hint("see --help")
+}
+
+fn named(matches: &ArgMatches, option: &str) -> Option<&'static Architecture> {
+    let name = matches.get_one::<String>(option)?;
+    Architecture::named(name)
+}
+
+fn run(matches: &ArgMatches, console: &Console) -> Result<(), Failure> {
+    let mode = matches.subcommand();
+    let inner = mode.map_or(matches, |(_, matches)| matches);
+    let form = match inner.try_get_one::<String>("formulas") {
+        Ok(Some(year)) if year == "2026" => Form::Sums,
+        _ => Form::Means,
+    };
+    if let Some(architecture) = named(inner, "list-metrics") {
+        console.text(&analyze::list_metrics(architecture, form));
+        return Ok(());
+    }
+    if let Some(architecture) = named(inner, "list-blocks") {
+        console.text(&analyze::list_blocks(architecture));
+        return Ok(());
+    }
+    if inner.get_flag("list-sets") {
+        // Without a GPU at hand: every architecture's.
+        for architecture in Architecture::all() {
+            console.text(&format!(
+                "{}\n{}",
+                architecture.name,
+                analyze::list_sets(architecture)
+            ));
+        }
+        return Ok(());
+    }
+    match mode {
+        Some(("analyze", matches)) => analyze::run(matches, console),
+        _ => Err(Failure::new(Kind::Usage, "no command").hint("see --help")),
+    }
+}

@@ -1,0 +1,8 @@
+//! `rocprof-compute`: see `midair_compute::main`.
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    ExitCode::from(midair_compute::main(std::env::args_os().collect()))
+}

@@ -1,0 +1,272 @@
+//! Workload directories, read: AMD's of 2025 (csv) and of 2026 (rocpd), and ours.
+
+pub(crate) mod csv;
+mod passes;
+pub(crate) mod rocpd;
+
+use crate::architecture::{Architecture, Form};
+use crate::frame::Frame;
+use midair_failure::{Failure, Kind};
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A workload directory.
+#[derive(Debug)]
+pub struct Workload {
+    /// The directory.
+    pub path: PathBuf,
+    /// The workload's name.
+    pub name: String,
+    /// What is known about the machine, in the order of the file.
+    pub system: Vec<(String, String)>,
+    /// Numbers among it.
+    pub properties: HashMap<String, f64>,
+    /// The GPU's architecture.
+    pub architecture: &'static Architecture,
+    /// What was asked for when it was made, by option.
+    pub profiling: Profiling,
+    /// The formulas that a version of AMD's which makes such directories uses.
+    pub form: Form,
+    /// The dispatches.
+    pub frame: Frame,
+    /// What a reader of the results should know.
+    pub notes: Vec<String>,
+}
+
+/// `profiling_config.yaml`, as far as it is used.
+#[derive(Debug, Clone, Default)]
+pub struct Profiling {
+    /// Options and their values, lists with commas.
+    pub all: BTreeMap<String, String>,
+    /// What `-b` or `--set` chose; empty: everything.
+    pub blocks: Vec<String>,
+}
+
+/// What follows the name of a measured peak, as expressions have it.
+pub(crate) const PEAK: &str = "_empirical_peak";
+
+/// Something is wrong with the files.
+pub(crate) fn unusable(what: impl Into<String>) -> Failure {
+    Failure::new(Kind::Input, what)
+}
+
+pub(crate) fn unreadable(file: &Path, error: &dyn std::fmt::Display) -> Failure {
+    unusable(format!("{}: {error}", file.display()))
+}
+
+impl Workload {
+    /// Reads a directory.
+    ///
+    /// # Errors
+    /// When files are missing, or are not what they should be: which one, and why.
+    pub fn read(path: &Path, corrections: &[(String, String)]) -> Result<Workload, Failure> {
+        let entries = fs::read_dir(path).map_err(|error| unreadable(path, &error))?;
+        let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+        files.sort();
+        let named = |name: &str| files.iter().find(|file| file.ends_with(name));
+        let databases: Vec<&PathBuf> = files.iter().filter(|f| has_end(f, ".db")).collect();
+        let mut notes = Vec::new();
+        let mut system = match named("sysinfo.csv") {
+            Some(file) => csv::single(file)?,
+            None => Vec::new(),
+        };
+        let (mut frame, form) = if let Some(file) = named("pmc_perf.csv") {
+            (csv::wide(&[file])?, Form::Means)
+        } else if !databases.is_empty() {
+            let mut read = rocpd::Reader::default();
+            for file in &databases {
+                read.file(file)?;
+            }
+            if system.is_empty() {
+                system = read.system();
+                notes.push(format!(
+                    "{} has no sysinfo.csv: what is known about the GPU is from the database",
+                    path.display()
+                ));
+            }
+            let passes = databases.len();
+            (read.finish(passes > 1, &mut notes), Form::Sums)
+        } else {
+            let passes: Vec<&PathBuf> = files.iter().filter(|file| is_pass(file)).collect();
+            let long: Vec<&PathBuf> = files.iter().filter(|file| is_long(file)).collect();
+            match (passes.as_slice(), long.as_slice()) {
+                ([], []) => return Err(nothing_in(path, &files)),
+                (passes, []) => (passes::joined(passes)?, Form::Means),
+                (_, long) => (passes::pivoted(long)?, Form::Means),
+            }
+        };
+        if system.is_empty() {
+            return Err(unusable(format!(
+                "{} has no sysinfo.csv, so its GPU is not known",
+                path.display()
+            ))
+            .hint("copy the file from another profile of the same machine"));
+        }
+        for (name, value) in corrections {
+            match system.iter_mut().find(|(known, _)| known == name) {
+                Some(known) => known.1.clone_from(value),
+                None => system.push((name.clone(), value.clone())),
+            }
+        }
+        let text = |name: &str| {
+            system
+                .iter()
+                .find(|(known, _)| known == name)
+                .map(|(_, v)| v.as_str())
+        };
+        let gpu = text("gpu_arch").or(text("arch")).unwrap_or_default();
+        let Some(architecture) = Architecture::named(gpu) else {
+            let known: Vec<&str> = Architecture::all().iter().map(|it| it.name).collect();
+            return Err(unusable(match gpu {
+                "" => format!(
+                    "{}: sysinfo.csv does not name the architecture",
+                    path.display()
+                ),
+                gpu => format!(
+                    "{}: there are no tables for the architecture {gpu}",
+                    path.display()
+                ),
+            })
+            .hint(format!("known are {}", known.join(", "))));
+        };
+        let mut properties = HashMap::new();
+        for (name, value) in &system {
+            if let Ok(number) = value.trim().parse::<f64>()
+                && number.is_finite()
+            {
+                properties.insert(name.clone(), number);
+            }
+        }
+        if let Some(file) = named("roofline.csv") {
+            for (name, value) in csv::single(file)? {
+                if let Ok(peak) = value.parse::<f64>()
+                    && name != "device"
+                {
+                    properties.insert(format!("{name}{PEAK}"), peak);
+                }
+            }
+        }
+        frame.classify();
+        let profiling = match named("profiling_config.yaml") {
+            Some(file) => Profiling::read(file)?,
+            None => Profiling::default(),
+        };
+        let directory = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let name = match text("workload_name") {
+            Some(name) if !name.is_empty() => name.to_owned(),
+            _ => directory
+                .file_name()
+                .map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
+        };
+        Ok(Workload {
+            path: path.to_owned(),
+            name,
+            system,
+            properties,
+            architecture,
+            profiling,
+            form,
+            frame,
+            notes,
+        })
+    }
+}
+
+fn has_end(file: &Path, end: &str) -> bool {
+    let name = file.file_name().map(|name| name.to_string_lossy());
+    name.is_some_and(|name| name.ends_with(end) && !name.starts_with('.'))
+}
+
+fn file_name(file: &Path) -> String {
+    file.file_name()
+        .map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+}
+
+/// One pass of 2025: `pmc_perf_3.csv`, or `SQ_LEVEL_WAVES.csv` for a level counter.
+fn is_pass(file: &Path) -> bool {
+    let name = file_name(file);
+    has_end(file, ".csv")
+        && (name.starts_with("pmc_perf_") || (name.starts_with("SQ") && name.contains("LEVEL")))
+}
+
+/// One pass in which each counter has a line of its own.
+fn is_long(file: &Path) -> bool {
+    let name = file_name(file);
+    has_end(file, ".csv")
+        && (name.starts_with("results_") || name.ends_with("counter_collection.csv"))
+}
+
+fn nothing_in(path: &Path, files: &[PathBuf]) -> Failure {
+    let packed = files.iter().find(|file| has_end(file, ".csv.gz"));
+    if let Some(file) = packed {
+        return unusable(format!("{} is compressed", file.display())).hint("gunzip it first");
+    }
+    let deeper = files.iter().find(|file| {
+        file.is_dir()
+            && ["sysinfo.csv", "pmc_perf.csv"]
+                .iter()
+                .any(|name| file.join(name).exists())
+    });
+    let failure = unusable(format!(
+        "{} is no workload directory: it has neither pmc_perf.csv nor a database",
+        path.display()
+    ));
+    match deeper {
+        Some(deeper) => failure.hint(format!("-p {}", deeper.display())),
+        None => failure.hint("name the directory that `profile` wrote, such as workloads/NAME/GPU"),
+    }
+}
+
+impl Profiling {
+    /// Reads the part of YAML that the file uses: `key: value`, and lists with dashes or brackets.
+    fn read(file: &Path) -> Result<Profiling, Failure> {
+        let text = fs::read(file).map_err(|error| unreadable(file, &error))?;
+        let text = String::from_utf8_lossy(&text);
+        let plain = |word: &str| {
+            let word = word.trim();
+            let inner = word
+                .strip_prefix('\'')
+                .and_then(|word| word.strip_suffix('\''))
+                .or_else(|| {
+                    word.strip_prefix('"')
+                        .and_then(|word| word.strip_suffix('"'))
+                });
+            inner.unwrap_or(word).to_owned()
+        };
+        let mut profiling = Profiling::default();
+        let mut key = String::new();
+        let mut blocks = Vec::new();
+        for line in text.lines() {
+            let inner = line.trim_start();
+            if let Some(item) = inner.strip_prefix("- ").filter(|_| !key.is_empty()) {
+                let item = plain(item);
+                if key == "filter_blocks" {
+                    blocks.push(item.clone());
+                }
+                let all: &mut String = profiling.all.entry(key.clone()).or_default();
+                if !all.is_empty() {
+                    all.push(',');
+                }
+                all.push_str(&item);
+            } else if let Some((name, value)) = inner.split_once(':') {
+                let nested = inner.len() != line.len();
+                if nested && key == "filter_blocks" {
+                    // Versions before 3.3 keep a kind for each block.
+                    blocks.push(plain(name));
+                    continue;
+                }
+                key = plain(name);
+                let value = plain(value);
+                if key == "filter_blocks"
+                    && let Some(list) = value.strip_prefix('[').and_then(|v| v.strip_suffix(']'))
+                {
+                    blocks.extend(list.split(',').map(plain).filter(|word| !word.is_empty()));
+                }
+                profiling.all.insert(key.clone(), value);
+            }
+        }
+        profiling.blocks = blocks;
+        Ok(profiling)
+    }
+}

@@ -1,0 +1,433 @@
+//! rocpd databases: AMD's of 2026 and those of `rocprofv3`, of any version whose tables have the
+//! columns that are used.
+//!
+//! The tables are read, not their views: a view joins and groups again for each question.
+
+use super::csv::Dispatches;
+use super::{file_name, unreadable, unusable};
+use crate::architecture::Architecture;
+use crate::frame::{Column, Filling, Frame, field};
+use midair_failure::Failure;
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, OpenFlags, Row};
+use serde_json::Value;
+use std::collections::HashMap;
+use std::path::Path;
+
+/// Fields of a dispatch that are numbers.
+const FIELDS: [&str; 8] = [
+    field::GRID,
+    field::WORKGROUP,
+    field::LDS,
+    "Scratch_Per_Workitem",
+    "Arch_VGPR",
+    "Accum_VGPR",
+    "SGPR",
+    "Kernel_ID",
+];
+
+/// What was read so far.
+#[derive(Default)]
+pub(crate) struct Reader {
+    dispatches: Dispatches,
+    gpu: Filling,
+    numbers: Filling,
+    fields: [Filling; FIELDS.len()],
+    counters: HashMap<String, Filling>,
+    /// Files that are passes: how long each of a row's dispatches took.
+    durations: Vec<Vec<f64>>,
+    /// The GPU that dispatches ran on: its columns in the database.
+    agent: Option<(String, String, Value)>,
+    files: usize,
+}
+
+/// A dispatch as it is in a file.
+struct Dispatch {
+    event: i64,
+    row: usize,
+}
+
+impl Reader {
+    /// Reads a file.
+    pub(crate) fn file(&mut self, path: &Path) -> Result<(), Failure> {
+        let wrong = |error: rusqlite::Error| wrong(path, &error);
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let database = Connection::open_with_flags(path, flags).map_err(wrong)?;
+        let mut suffixes = Vec::new();
+        {
+            let mut statement = database
+                .prepare("SELECT name FROM sqlite_master WHERE name LIKE 'rocpd_kernel_dispatch%' AND type = 'table'")
+                .map_err(wrong)?;
+            let mut rows = statement.query([]).map_err(wrong)?;
+            while let Some(row) = rows.next().map_err(wrong)? {
+                let name: String = row.get(0).map_err(wrong)?;
+                suffixes.extend(
+                    name.strip_prefix("rocpd_kernel_dispatch")
+                        .map(str::to_owned),
+                );
+            }
+        }
+        if suffixes.is_empty() {
+            return Err(unusable(format!("{} is no rocpd database", path.display())));
+        }
+        let pass = file_name(path).starts_with("pmc_perf") && self.files > 0;
+        for suffix in suffixes {
+            self.tables(&database, &suffix, pass, path)?;
+        }
+        self.files += 1;
+        Ok(())
+    }
+
+    fn tables(
+        &mut self,
+        database: &Connection,
+        suffix: &str,
+        pass: bool,
+        path: &Path,
+    ) -> Result<(), Failure> {
+        let wrong = |error: rusqlite::Error| wrong(path, &error);
+        // The suffix is a part of a table's name, and is quoted as such.
+        let suffix = suffix.replace('"', "\"\"");
+        let table = |name: &str| format!("\"rocpd_{name}{suffix}\"");
+
+        // GPUs, numbered from 0.
+        let mut gpus: HashMap<i64, f64> = HashMap::new();
+        let mut statement = database
+            .prepare(&format!(
+                "SELECT id, name, product_name, extdata FROM {} WHERE type = 'GPU' ORDER BY absolute_index",
+                table("info_agent")
+            ))
+            .map_err(wrong)?;
+        let mut rows = statement.query([]).map_err(wrong)?;
+        let mut agents = HashMap::new();
+        while let Some(row) = rows.next().map_err(wrong)? {
+            let id: i64 = row.get(0).map_err(wrong)?;
+            gpus.insert(id, gpus.len() as f64);
+            let more = serde_json::from_str(&text(row, 3)).unwrap_or(Value::Null);
+            agents.insert(id, (text(row, 1), text(row, 2), more));
+        }
+
+        let mut symbols = HashMap::new();
+        let mut statement = database
+            .prepare(&format!(
+                "SELECT id, COALESCE(display_name, kernel_name), arch_vgpr_count, accum_vgpr_count, sgpr_count FROM {}",
+                table("info_kernel_symbol")
+            ))
+            .map_err(wrong)?;
+        let mut rows = statement.query([]).map_err(wrong)?;
+        while let Some(row) = rows.next().map_err(wrong)? {
+            let id: i64 = row.get(0).map_err(wrong)?;
+            let number = self.dispatches.names.number(&text(row, 1));
+            symbols.insert(id, (number, real(row, 2), real(row, 3), real(row, 4)));
+        }
+
+        // Rows of passes lie beside those of the first file: the same dispatch in another run.
+        let mut same: HashMap<(u32, [u64; 4], usize), usize> = HashMap::new();
+        if pass {
+            let mut seen: HashMap<(u32, [u64; 4]), usize> = HashMap::new();
+            for row in 0..self.dispatches.kernel.len() {
+                let key = self.key(row);
+                let times = seen.entry(key).or_default();
+                same.insert((key.0, key.1, *times), row);
+                *times += 1;
+            }
+        }
+        let mut seen: HashMap<(u32, [u64; 4]), usize> = HashMap::new();
+        let mut dispatches = Vec::new();
+        let mut statement = database
+            .prepare(&format!(
+                "SELECT event_id, agent_id, kernel_id, start, \"end\", \
+                 grid_size_x * grid_size_y * grid_size_z, \
+                 workgroup_size_x * workgroup_size_y * workgroup_size_z, \
+                 group_segment_size, private_segment_size, dispatch_id FROM {} ORDER BY start, id",
+                table("kernel_dispatch")
+            ))
+            .map_err(wrong)?;
+        let mut rows = statement.query([]).map_err(wrong)?;
+        while let Some(row) = rows.next().map_err(wrong)? {
+            let agent: i64 = row.get(1).map_err(wrong)?;
+            let kernel: i64 = row.get(2).map_err(wrong)?;
+            let (start, end) = (whole(row, 3), whole(row, 4));
+            let Some((name, arch, accum, sgpr)) = symbols.get(&kernel).copied() else {
+                return Err(unusable(format!(
+                    "{}: the kernel of a dispatch is missing",
+                    path.display()
+                )));
+            };
+            let gpu = gpus.get(&agent).copied().unwrap_or(0.0);
+            let fields = [
+                real(row, 5),
+                real(row, 6),
+                real(row, 7),
+                real(row, 8),
+                arch,
+                accum,
+                sgpr,
+                kernel as f64,
+            ];
+            let key = (
+                name,
+                [gpu, fields[0], fields[1], fields[2]].map(f64::to_bits),
+            );
+            let times = seen.entry(key).or_default();
+            let known = same.get(&(key.0, key.1, *times)).copied();
+            *times += 1;
+            let at = match known {
+                Some(at) => at,
+                None => {
+                    let at = self.dispatches.kernel.len();
+                    self.dispatches.kernel.push(name);
+                    self.dispatches.start.push(start);
+                    self.dispatches.end.push(end);
+                    self.gpu.push(gpu);
+                    self.numbers.push(if pass || self.files > 0 {
+                        at as f64
+                    } else {
+                        real(row, 9)
+                    });
+                    for (filling, value) in self.fields.iter_mut().zip(fields) {
+                        filling.push(value);
+                    }
+                    at
+                }
+            };
+            if pass || !self.durations.is_empty() {
+                if self.durations.len() <= at {
+                    self.durations.resize(at + 1, Vec::new());
+                }
+                self.durations[at].push(end.saturating_sub(start) as f64);
+            }
+            if let Ok(event) = row.get::<_, i64>(0) {
+                dispatches.push(Dispatch { event, row: at });
+            }
+            if self.agent.is_none()
+                && let Some(agent) = agents.get(&agent)
+            {
+                self.agent = Some(agent.clone());
+            }
+        }
+        dispatches.sort_unstable_by_key(|dispatch| dispatch.event);
+        self.values(database, &table, &dispatches, path)
+    }
+
+    /// What was counted: values of one counter at several places of the GPU are one value.
+    fn values(
+        &mut self,
+        database: &Connection,
+        table: &dyn Fn(&str) -> String,
+        dispatches: &[Dispatch],
+        path: &Path,
+    ) -> Result<(), Failure> {
+        let wrong = |error: rusqlite::Error| wrong(path, &error);
+        let mut counters: HashMap<i64, usize> = HashMap::new();
+        let mut names: Vec<(String, Filling)> = Vec::new();
+        let mut statement = database
+            .prepare(&format!(
+                "SELECT id, COALESCE(symbol, name) FROM {}",
+                table("info_pmc")
+            ))
+            .map_err(wrong)?;
+        let mut rows = statement.query([]).map_err(wrong)?;
+        while let Some(row) = rows.next().map_err(wrong)? {
+            let name = text(row, 1);
+            let id: i64 = row.get(0).map_err(wrong)?;
+            // A counter is described for each GPU.
+            let at = names.iter().position(|(known, _)| *known == name);
+            let at = at.unwrap_or_else(|| {
+                let filling = self.counters.remove(&name).unwrap_or_default();
+                names.push((name, filling));
+                names.len() - 1
+            });
+            counters.insert(id, at);
+        }
+        let events = table("pmc_event");
+        let has_places = database
+            .prepare(&format!("SELECT xcc, instance FROM {events} LIMIT 0"))
+            .is_ok();
+        let places = if has_places {
+            "xcc, instance"
+        } else {
+            "NULL, NULL"
+        };
+        let mut statement = database
+            .prepare(&format!(
+                "SELECT event_id, pmc_id, value, {places} FROM {events}"
+            ))
+            .map_err(wrong)?;
+        let mut rows = statement.query([]).map_err(wrong)?;
+        let mut last = (i64::MIN, None);
+        let mut channels: HashMap<(usize, u32), Filling> = HashMap::new();
+        let per_xcc = 16;
+        while let Some(row) = rows.next().map_err(wrong)? {
+            let event = whole(row, 0);
+            if event != last.0 {
+                let at = dispatches.binary_search_by_key(&event, |dispatch| dispatch.event);
+                last = (event, at.ok().map(|at| dispatches[at].row));
+            }
+            let (Some(at), Some(counter)) = (last.1, counters.get(&whole(row, 1))) else {
+                continue;
+            };
+            let value = real(row, 2);
+            let (name, filling) = &mut names[*counter];
+            let before = filling.get(at);
+            filling.set(
+                at,
+                if before.is_nan() {
+                    value
+                } else {
+                    before + value
+                },
+            );
+            // A channel of the L2 cache.
+            if name.starts_with("TCC_")
+                && !name.contains('[')
+                && !name.ends_with("_sum")
+                && let (Ok(xcc), Ok(instance)) = (row.get::<_, u32>(3), row.get::<_, u32>(4))
+            {
+                let channel = xcc * per_xcc + instance;
+                channels
+                    .entry((*counter, channel))
+                    .or_default()
+                    .set(at, value);
+            }
+        }
+        for ((counter, channel), filling) in channels {
+            let name = format!("{}[{channel}]", names[counter].0);
+            self.counters.entry(name).or_insert(filling);
+        }
+        self.counters.extend(names);
+        Ok(())
+    }
+
+    fn key(&self, row: usize) -> (u32, [u64; 4]) {
+        let parts = [
+            self.gpu.get(row),
+            self.fields[0].get(row),
+            self.fields[1].get(row),
+            self.fields[2].get(row),
+        ];
+        let kernel = self.dispatches.kernel.get(row).copied().unwrap_or(0);
+        (kernel, parts.map(f64::to_bits))
+    }
+
+    /// The dispatches.
+    pub(crate) fn finish(mut self, passes: bool, notes: &mut Vec<String>) -> Frame {
+        let rows = self.dispatches.kernel.len();
+        if !self.durations.is_empty() {
+            for (at, mut all) in std::mem::take(&mut self.durations).into_iter().enumerate() {
+                let start = self.dispatches.start[at];
+                all.push(self.dispatches.end[at].saturating_sub(start) as f64);
+                let median = crate::evaluate::quantile(&mut all, 0.5);
+                self.dispatches.end[at] = start.saturating_add(median as i64);
+            }
+        }
+        if passes {
+            notes.push(format!("{} databases are read as one", self.files));
+        }
+        let mut frame = self.dispatches.frame();
+        frame.put(field::DISPATCH, self.numbers.finish(rows));
+        frame.put(field::GPU, self.gpu.finish(rows));
+        for (name, filling) in FIELDS.iter().zip(self.fields) {
+            frame.put(name, filling.finish(rows));
+        }
+        for (name, filling) in self.counters {
+            let column = filling.finish(rows);
+            // Described, but never counted.
+            if !matches!(column, Column::Same(value) if value.is_nan()) {
+                frame.put(&name, column);
+            }
+        }
+        frame
+    }
+
+    /// What the database says about the GPU, by the names of `sysinfo.csv`.
+    pub(crate) fn system(&self) -> Vec<(String, String)> {
+        let Some((name, product, agent)) = &self.agent else {
+            return Vec::new();
+        };
+        let number = |key: &str| agent[key].as_u64().filter(|number| *number > 0);
+        let mut system = vec![("gpu_arch".to_owned(), name.clone())];
+        let mut put = |name: &str, value: Option<u64>| {
+            if let Some(value) = value {
+                system.push((name.to_owned(), value.to_string()));
+            }
+        };
+        let units = number("cu_count");
+        let engines = number("num_shader_banks");
+        let xccs = number("num_xcc");
+        put("cu_per_gpu", units);
+        put("se_per_gpu", engines);
+        put("num_xcd", xccs);
+        put("simd_per_cu", number("simd_per_cu"));
+        put("wave_size", number("wave_front_size"));
+        put("workgroup_max_size", number("workgroup_max_size"));
+        put("max_waves_per_cu", number("max_waves_per_cu"));
+        put("max_sclk", number("max_engine_clk_fcompute"));
+        put("gpu_chip_id", number("device_id"));
+        if let (Some(units), Some(engines)) = (units, engines) {
+            put(
+                "sqc_per_gpu",
+                Some(units.div_ceil(engines).div_ceil(2) * engines),
+            );
+        }
+        if Architecture::named(name).is_some() {
+            put("lds_banks_per_cu", Some(32));
+            put("pipes_per_gpu", Some(4));
+            put(
+                "total_l2_chan",
+                match name.as_str() {
+                    "gfx908" | "gfx90a" => Some(32),
+                    _ => xccs.map(|xccs| 16 * xccs),
+                },
+            );
+        }
+        if !product.is_empty() {
+            system.push(("gpu_model".to_owned(), product.clone()));
+        }
+        system
+    }
+}
+
+fn wrong(path: &Path, error: &rusqlite::Error) -> Failure {
+    let failure = unreadable(path, error);
+    match error {
+        rusqlite::Error::SqliteFailure(code, _) => match code.code {
+            rusqlite::ErrorCode::NotADatabase | rusqlite::ErrorCode::DatabaseCorrupt => unusable(
+                format!("{} is damaged, or only half written", path.display()),
+            )
+            .hint("profile again"),
+            // A table or a column that is not there.
+            rusqlite::ErrorCode::Unknown => unusable(format!(
+                "{} is of a version that is not known: {error}",
+                path.display()
+            )),
+            _ => failure,
+        },
+        _ => failure,
+    }
+}
+
+fn text(row: &Row<'_>, column: usize) -> String {
+    match row.get_ref(column) {
+        Ok(ValueRef::Text(text) | ValueRef::Blob(text)) => {
+            String::from_utf8_lossy(text).into_owned()
+        }
+        _ => String::new(),
+    }
+}
+
+fn real(row: &Row<'_>, column: usize) -> f64 {
+    match row.get_ref(column) {
+        Ok(ValueRef::Integer(number)) => number as f64,
+        Ok(ValueRef::Real(number)) => number,
+        _ => f64::NAN,
+    }
+}
+
+fn whole(row: &Row<'_>, column: usize) -> i64 {
+    match row.get_ref(column) {
+        Ok(ValueRef::Integer(number)) => number,
+        Ok(ValueRef::Real(number)) => number as i64,
+        _ => i64::MIN,
+    }
+}

@@ -1,0 +1,232 @@
+//! Which dispatches tell about a metric, and for how many each stands.
+//!
+//! Where counters take turns, a metric has values only in dispatches that had all of its counters in
+//! one window. Of each class of dispatches (`Frame::class`) those are a random sample, so each of them
+//! stands for as many as the class has per window; a class without one is left out, and the coverage
+//! says so. Errors come from the sample itself: it is cut into groups, each is left out once, and the
+//! spread of the results is that of the estimate (jackknife). The part of a class that was counted has
+//! no error: deviations shrink by √(1 − n/N).
+
+use crate::frame::{Column, Frame};
+
+/// Groups that are left out in turn.
+pub(crate) const GROUPS: usize = 20;
+/// Windows below which there is no interval.
+pub(crate) const ENOUGH: usize = 3;
+
+/// Dispatches that were chosen, by `-k`, `-d` and `--gpu-id`.
+#[derive(Debug, Clone)]
+pub enum Rows {
+    /// So many, from the first: all.
+    All(usize),
+    /// These, in ascending order.
+    Some(Vec<u32>),
+}
+
+impl Rows {
+    /// How many.
+    pub fn len(&self) -> usize {
+        match self {
+            Rows::All(count) => *count,
+            Rows::Some(rows) => rows.len(),
+        }
+    }
+
+    /// Whether none was chosen.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The numbers of the rows.
+    pub fn iter(&self) -> Box<dyn Iterator<Item = usize> + '_> {
+        match self {
+            Rows::All(count) => Box::new(0..*count),
+            Rows::Some(rows) => Box::new(rows.iter().map(|row| *row as usize)),
+        }
+    }
+}
+
+/// The dispatches that tell about some columns.
+#[derive(Debug)]
+pub(crate) struct Sample {
+    /// Those that have a value in each of the columns.
+    pub(crate) rows: Rows,
+    /// Part of the chosen dispatches' time that these took.
+    pub(crate) coverage: f64,
+    /// How each stands for others; None: every chosen dispatch is there.
+    pub(crate) strata: Option<Strata>,
+}
+
+/// Classes and groups of a sample.
+#[derive(Debug)]
+pub(crate) struct Strata {
+    /// Index of each row's class in the tables below.
+    pub(crate) class: Vec<u32>,
+    /// Group of each row.
+    pub(crate) group: Vec<u8>,
+    /// How many groups there are; 0: too few rows for an interval.
+    pub(crate) groups: usize,
+    /// Chosen dispatches of each class.
+    all: Vec<f64>,
+    /// Those of them in the sample, by class and group.
+    sampled: Vec<f64>,
+}
+
+impl Sample {
+    pub(crate) fn of(frame: &Frame, chosen: &Rows, columns: &[&Column]) -> Sample {
+        let total = chosen.len();
+        let complete = |row: usize| columns.iter().all(|column| !column.get(row).is_nan());
+        let rows: Vec<u32> = match columns.is_empty() {
+            true => Vec::new(),
+            false => {
+                let rows = chosen.iter().filter(|row| complete(*row));
+                rows.filter_map(|row| u32::try_from(row).ok()).collect()
+            }
+        };
+        if columns.is_empty() || rows.len() == total {
+            return Sample {
+                rows: chosen.clone(),
+                coverage: 1.0,
+                strata: None,
+            };
+        }
+        let time = |row: usize| {
+            let duration = frame.duration(row);
+            if duration.is_finite() {
+                duration.max(0.0)
+            } else {
+                0.0
+            }
+        };
+        let whole: f64 = chosen.iter().map(time).sum();
+        let counted: f64 = rows.iter().map(|row| time(*row as usize)).sum();
+        Sample {
+            coverage: match whole > 0.0 {
+                true => counted / whole,
+                false => rows.len() as f64 / total.max(1) as f64,
+            },
+            strata: Some(Strata::of(frame, chosen, &rows)),
+            rows: Rows::Some(rows),
+        }
+    }
+}
+
+impl Strata {
+    fn of(frame: &Frame, chosen: &Rows, rows: &[u32]) -> Strata {
+        let class_of = |row: usize| frame.class.get(row).copied().unwrap_or(0);
+        // Classes of the sample get numbers without gaps.
+        let greatest = frame.class.iter().max().map_or(0, |class| *class as usize);
+        let mut number = vec![u32::MAX; greatest + 1];
+        let mut count = 0;
+        let mut class = Vec::with_capacity(rows.len());
+        for row in rows {
+            let slot = &mut number[class_of(*row as usize) as usize];
+            if *slot == u32::MAX {
+                *slot = count;
+                count += 1;
+            }
+            class.push(*slot);
+        }
+        let count = count as usize;
+        let mut all = vec![0.0; count];
+        for row in chosen.iter() {
+            if let Some(all) = all.get_mut(number[class_of(row) as usize] as usize) {
+                *all += 1.0;
+            }
+        }
+        let groups = match rows.len() {
+            few if few < ENOUGH => 0,
+            rows => rows.min(GROUPS),
+        };
+        let mut sampled = vec![0.0; count * groups.max(1)];
+        let mut group = Vec::with_capacity(rows.len());
+        // Each class deals its rows to the groups by turns, in an order that is shuffled each time:
+        // what repeats in the program then falls into no group of its own.
+        let mut next = vec![(0_u8, [0_u8; GROUPS]); count];
+        let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+        for at in &class {
+            let (dealt, order) = &mut next[*at as usize];
+            let width = groups.max(1);
+            if *dealt == 0 {
+                for (number, slot) in (0_u8..).zip(order.iter_mut()) {
+                    *slot = number;
+                }
+                for last in (1..width).rev() {
+                    random ^= random << 13;
+                    random ^= random >> 7;
+                    random ^= random << 17;
+                    order.swap(last, (random % (last as u64 + 1)) as usize);
+                }
+            }
+            let chosen = order[usize::from(*dealt)];
+            *dealt = (*dealt + 1) % width as u8;
+            group.push(chosen);
+            sampled[*at as usize * width + usize::from(chosen)] += 1.0;
+        }
+        Strata {
+            class,
+            group,
+            groups,
+            all,
+            sampled,
+        }
+    }
+
+    /// Width of the tables by class and group.
+    pub(crate) fn width(&self) -> usize {
+        self.groups.max(1)
+    }
+
+    /// How many classes.
+    pub(crate) fn classes(&self) -> usize {
+        self.all.len()
+    }
+
+    /// The total over all dispatches of sums by class and group: first the estimate, then that
+    /// without each group.
+    pub(crate) fn totals(&self, sums: &[f64]) -> Vec<f64> {
+        let width = self.width();
+        let mut totals = vec![0.0; self.groups + 1];
+        for (class, all) in self.all.iter().enumerate() {
+            let range = class * width..(class + 1) * width;
+            let (sums, sampled) = (&sums[range.clone()], &self.sampled[range]);
+            let (sum, count): (f64, f64) = (sums.iter().sum(), sampled.iter().sum());
+            if count == 0.0 {
+                continue;
+            }
+            let total = all / count * sum;
+            let free = (1.0 - count / all).max(0.0).sqrt();
+            totals[0] += total;
+            for group in 0..self.groups {
+                let rest = count - sampled[group];
+                let without = match rest > 0.0 {
+                    true => all / rest * (sum - sums[group]),
+                    false => total,
+                };
+                totals[group + 1] += total + free * (without - total);
+            }
+        }
+        totals
+    }
+}
+
+/// The half width of the interval that has the value with 95 % confidence, from an estimate and those
+/// without each group.
+pub(crate) fn half_width(replicates: &[f64]) -> Option<f64> {
+    let (_, without) = replicates.split_first()?;
+    let groups = without.len();
+    if groups < ENOUGH || without.iter().any(|value| !value.is_finite()) {
+        return None;
+    }
+    let count = groups as f64;
+    let mean = without.iter().sum::<f64>() / count;
+    let squares: f64 = without.iter().map(|value| (value - mean).powi(2)).sum();
+    let error = ((count - 1.0) / count * squares).sqrt();
+    STUDENT.get(groups - 2).map(|quantile| quantile * error)
+}
+
+/// Quantiles 0.975 of Student's distribution by degrees of freedom, from 1.
+const STUDENT: [f64; 19] = [
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
+    2.145, 2.131, 2.120, 2.110, 2.101, 2.093,
+];

@@ -1,0 +1,307 @@
+//! What of the tables and of the dispatches is wanted: `-b`, `--set`, `-k`, `-d`, `--gpu-id`.
+
+use crate::architecture::{Architecture, Form, Metric, Panel, Table};
+use crate::frame::{Frame, field};
+use crate::sample::Rows;
+use midair_failure::{Failure, Kind};
+use std::collections::BTreeSet;
+
+/// Words for blocks, beside their numbers.
+const ALIASES: [(&str, &str); 22] = [
+    ("sol", "2"),
+    ("speed-of-light", "2"),
+    ("memchart", "3"),
+    ("memory-chart", "3"),
+    ("roofline", "4"),
+    ("cp", "5"),
+    ("cpf", "5.1"),
+    ("cpc", "5.2"),
+    ("spi", "6"),
+    ("wavefront", "7"),
+    ("launch", "7.1"),
+    ("instmix", "10"),
+    ("pipeline", "11"),
+    ("lds", "12"),
+    ("l1i", "13"),
+    ("sl1d", "14"),
+    ("ta", "15"),
+    ("td", "15"),
+    ("vl1d", "16"),
+    ("l2", "17"),
+    ("l2-channels", "18"),
+    ("pc_sampling", "21"),
+];
+
+/// Panels, tables and metrics.
+#[derive(Debug, Clone, Default)]
+pub struct Blocks {
+    /// Numbers of one to three parts; empty: everything.
+    ids: Vec<Vec<u32>>,
+}
+
+/// A number of one to three parts, such as `11.2.4`.
+fn parts(word: &str) -> Option<Vec<u32>> {
+    let parts: Option<Vec<u32>> = word
+        .split('.')
+        .map(|part| {
+            let digits = (1..=3).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_digit());
+            digits.then(|| part.parse().ok()).flatten()
+        })
+        .collect();
+    parts.filter(|parts| parts.len() <= 3)
+}
+
+impl Blocks {
+    /// Of words of a command line. What the architecture does not have is left out, and named.
+    ///
+    /// # Errors
+    /// For words that are neither numbers nor names of blocks.
+    pub fn read(
+        words: &[String],
+        architecture: &'static Architecture,
+        form: Form,
+        warn: &mut dyn FnMut(String),
+    ) -> Result<Blocks, Failure> {
+        let mut ids = Vec::new();
+        for word in words.iter().flat_map(|word| word.split([',', ' '])) {
+            let word = word.trim();
+            if word.is_empty() {
+                continue;
+            }
+            let lower = word.to_ascii_lowercase();
+            let alias = ALIASES.iter().find(|(alias, _)| *alias == lower);
+            let Some(id) = parts(alias.map_or(word, |(_, id)| id)) else {
+                return Err(Failure::new(
+                    Kind::Usage,
+                    format!("{word} is neither the number of a block nor its name"),
+                )
+                .hint(format!("--list-blocks {} has both", architecture.name)));
+            };
+            let one = Blocks {
+                ids: vec![id.clone()],
+            };
+            let there = architecture.panels.iter().any(|panel| {
+                (id.len() == 1 && panel.id == id[0])
+                    || panel.tables.iter().any(|table| {
+                        (id.len() == 2 && table.id == id[0] * 100 + id[1])
+                            || table
+                                .rows(form)
+                                .iter()
+                                .any(|(number, _)| one.has_metric(number))
+                    })
+            });
+            if there {
+                ids.push(id);
+            } else {
+                warn(format!(
+                    "Skipping {word}: {} does not have it",
+                    architecture.name
+                ));
+            }
+        }
+        if ids.is_empty() && words.iter().any(|word| !word.trim().is_empty()) {
+            return Err(
+                Failure::new(Kind::Usage, "none of the chosen blocks is there")
+                    .hint(format!("--list-metrics {} lists all", architecture.name)),
+            );
+        }
+        Ok(Blocks { ids })
+    }
+
+    /// Whether nothing was chosen, so that everything is wanted.
+    pub fn is_all(&self) -> bool {
+        self.ids.is_empty()
+    }
+
+    /// Whether something of a panel is wanted.
+    pub fn has_panel(&self, panel: &Panel) -> bool {
+        self.is_all() || self.ids.iter().any(|id| id[0] == panel.id)
+    }
+
+    /// Whether something of a table is wanted.
+    pub fn has_table(&self, table: &Table) -> bool {
+        let number = [table.id / 100, table.id % 100];
+        self.is_all()
+            || self
+                .ids
+                .iter()
+                .any(|id| id.iter().zip(number).all(|(a, b)| *a == b))
+    }
+
+    /// Whether a metric of this number is wanted.
+    pub fn has_metric(&self, number: &str) -> bool {
+        self.is_all() || {
+            let number = parts(number).unwrap_or_default();
+            self.ids.iter().any(|id| number.starts_with(id))
+        }
+    }
+
+    /// Their numbers.
+    pub fn numbers(&self) -> Vec<String> {
+        let text = |id: &Vec<u32>| {
+            let parts: Vec<String> = id.iter().map(u32::to_string).collect();
+            parts.join(".")
+        };
+        self.ids.iter().map(text).collect()
+    }
+
+    /// The metrics that are wanted.
+    pub fn metrics(
+        &self,
+        architecture: &'static Architecture,
+        form: Form,
+    ) -> Vec<(&'static str, &'static Metric)> {
+        let rows = architecture
+            .tables()
+            .flat_map(|(_, table)| table.rows(form));
+        rows.filter(|(number, _)| self.has_metric(number)).collect()
+    }
+}
+
+/// The names of blocks and their numbers.
+pub fn aliases() -> impl Iterator<Item = (&'static str, &'static str)> {
+    ALIASES.into_iter()
+}
+
+/// Which dispatches.
+#[derive(Debug, Clone, Default)]
+pub struct Dispatches {
+    /// Kernels by their places in `--list-stats`; empty: all.
+    pub kernels: Vec<u32>,
+    /// Dispatches: numbers, and `> N`; empty: all.
+    pub dispatches: Vec<String>,
+    /// GPUs; empty: all.
+    pub gpus: Vec<String>,
+}
+
+/// A kernel and its time on the GPU.
+#[derive(Debug, Clone)]
+pub struct KernelTime {
+    /// Its number in `Frame::names`.
+    pub kernel: u32,
+    /// How often it ran.
+    pub count: usize,
+    /// Sum of its times in nanoseconds.
+    pub sum: f64,
+    /// Middle of its times in nanoseconds.
+    pub median: f64,
+    /// Part of all kernels' time, in percent.
+    pub percent: f64,
+}
+
+/// The kernels of the chosen dispatches, by their time, the longest first.
+pub fn kernel_times(frame: &Frame, rows: &Rows) -> Vec<KernelTime> {
+    let mut times: Vec<Vec<f64>> = vec![Vec::new(); frame.names.all().len()];
+    let (start, end) = (frame.named(field::START), frame.named(field::END));
+    for row in rows.iter() {
+        let at = |column: Option<&crate::frame::Column>| column.map_or(f64::NAN, |c| c.get(row));
+        let time = at(end) - at(start);
+        if let Some(times) = frame
+            .kernel
+            .get(row)
+            .and_then(|kernel| times.get_mut(*kernel as usize))
+        {
+            times.push(if time.is_nan() { 0.0 } else { time });
+        }
+    }
+    let total: f64 = times.iter().flatten().sum();
+    let mut all: Vec<KernelTime> = (0_u32..)
+        .zip(&mut times)
+        .filter(|(_, times)| !times.is_empty())
+        .map(|(kernel, times)| {
+            let sum: f64 = times.iter().sum();
+            KernelTime {
+                kernel,
+                count: times.len(),
+                sum,
+                median: crate::evaluate::quantile(times, 0.5),
+                percent: if total > 0.0 {
+                    100.0 * sum / total
+                } else {
+                    0.0
+                },
+            }
+        })
+        .collect();
+    all.sort_by(|a, b| b.sum.total_cmp(&a.sum).then(a.kernel.cmp(&b.kernel)));
+    all
+}
+
+impl Dispatches {
+    /// The rows of a frame.
+    ///
+    /// # Errors
+    /// For kernels, dispatches and GPUs that are not there.
+    pub fn rows(&self, frame: &Frame) -> Result<Rows, Failure> {
+        let everything = Rows::All(frame.rows);
+        if self.kernels.is_empty() && self.dispatches.is_empty() && self.gpus.is_empty() {
+            return Ok(everything);
+        }
+        let usage =
+            |what: String| Failure::new(Kind::Usage, what).hint("--list-stats lists what is there");
+        let mut kernels = BTreeSet::new();
+        if !self.kernels.is_empty() {
+            let times = kernel_times(frame, &everything);
+            for place in &self.kernels {
+                let Some(time) = times.get(*place as usize) else {
+                    return Err(usage(format!(
+                        "-k {place}: there are {} kernels, numbered from 0",
+                        times.len()
+                    )));
+                };
+                kernels.insert(time.kernel);
+            }
+        }
+        let mut single = BTreeSet::new();
+        let mut above = None;
+        for word in self.dispatches.iter().flat_map(|word| word.split(',')) {
+            let word = word.trim();
+            let (is_above, number) = match word.strip_prefix('>') {
+                Some(number) => (true, number.trim()),
+                None => (false, word),
+            };
+            if word.is_empty() {
+                continue;
+            }
+            let number: u64 = number
+                .parse()
+                .map_err(|_| usage(format!("-d {word} is no number of a dispatch")))?;
+            if is_above {
+                above = Some(above.unwrap_or(number).min(number));
+            } else {
+                single.insert(number);
+            }
+        }
+        let mut gpus = BTreeSet::new();
+        for word in self.gpus.iter().flat_map(|word| word.split(',')) {
+            let gpu: u64 = word
+                .trim()
+                .parse()
+                .map_err(|_| usage(format!("--gpu-id {word} is no number of a GPU")))?;
+            gpus.insert(gpu);
+        }
+        let whole = |column: Option<&crate::frame::Column>, row: usize| {
+            column.map_or(0.0, |column| column.get(row)) as u64
+        };
+        let (ids, gpu) = (frame.named(field::DISPATCH), frame.named(field::GPU));
+        let mut rows = Vec::new();
+        for row in 0..frame.rows {
+            let id = whole(ids, row);
+            let chosen = (self.dispatches.is_empty()
+                || single.contains(&id)
+                || above.is_some_and(|above| id > above))
+                && (kernels.is_empty()
+                    || frame.kernel.get(row).is_some_and(|k| kernels.contains(k)))
+                && (gpus.is_empty() || gpus.contains(&whole(gpu, row)));
+            if chosen {
+                rows.extend(u32::try_from(row));
+            }
+        }
+        if rows.is_empty() {
+            return Err(usage(
+                "no dispatch is left after -k, -d and --gpu-id".to_owned(),
+            ));
+        }
+        Ok(Rows::Some(rows))
+    }
+}
