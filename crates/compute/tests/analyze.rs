@@ -1,0 +1,551 @@
+//! `rocprof-compute analyze` on directories as AMD's versions write them, and on broken ones.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use rusqlite::Connection;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const SYSTEM: &str = "workload_name,command,gpu_model,gpu_arch,cu_per_gpu,simd_per_cu,se_per_gpu,wave_size,\
+max_waves_per_cu,max_sclk,max_mclk,total_l2_chan,lds_banks_per_cu,sqc_per_gpu,pipes_per_gpu,num_xcd,num_hbm_channels\n\
+vadd,,MI300X_A1,gfx942,304,4,32,64,32,2100,1300,128,32,160,4,8,128\n";
+const HEAD: &str = "Dispatch_ID,GPU_ID,Grid_Size,Workgroup_Size,LDS_Per_Workgroup,Scratch_Per_Workitem,\
+Arch_VGPR,Accum_VGPR,SGPR,Wave_Size,Kernel_Name,Correlation_ID,Kernel_ID,";
+
+fn run(words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_rocprof-compute"))
+        .args(words)
+        .output()
+        .unwrap()
+}
+
+/// Standard output of a run that succeeds.
+fn shown(words: &[&str]) -> String {
+    let output = run(words);
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{words:?}: {errors}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Exit code and standard error of a run that fails.
+fn refused(words: &[&str]) -> (i32, String) {
+    let output = run(words);
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(!errors.contains("panicked"), "{words:?}: {errors}");
+    (output.status.code().unwrap(), errors)
+}
+
+/// The fields of the row of a table that begins with this number.
+fn row(text: &str, id: &str) -> Vec<String> {
+    let wanted = format!("│ {id} ");
+    let line = text.lines().find(|line| line.starts_with(&wanted));
+    let line = line.unwrap_or_else(|| panic!("{id} is not in\n{text}"));
+    let fields = line.trim_matches('│').split('│');
+    fields.map(|field| field.trim().to_owned()).collect()
+}
+
+/// A directory with these counters; a line of each dispatch: kernel, nanoseconds, counts.
+fn directory(at: &Path, counters: &str, dispatches: &[(&str, u64, &str)]) -> PathBuf {
+    fs::create_dir_all(at).unwrap();
+    fs::write(at.join("sysinfo.csv"), SYSTEM).unwrap();
+    let mut text = format!("{HEAD}{counters},Start_Timestamp,End_Timestamp\n");
+    for (id, (kernel, time, counts)) in dispatches.iter().enumerate() {
+        let start = 3_548_002_600_680 + id as u64 * 100_000;
+        let gpu = id % 2;
+        text.push_str(&format!(
+            "{id},{gpu},65536,256,0,0,8,0,16,64,\"{kernel}(float const*, int)\",{id},1,{counts},{start},{}\n",
+            start + time
+        ));
+    }
+    fs::write(at.join("pmc_perf.csv"), text).unwrap();
+    at.to_owned()
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[test]
+fn the_users_blocks_have_the_values_of_the_counters() {
+    let temporary = tempfile::tempdir().unwrap();
+    let dir = directory(
+        &temporary.path().join("vadd/MI300X_A1"),
+        "CPF_CPF_STAT_BUSY,CPF_CPF_STAT_STALL,SQ_WAVES,SQ_WAVE_CYCLES",
+        &[
+            ("vadd", 1000, "100,20,4,200"),
+            ("vadd", 3000, "400,40,4,600"),
+        ],
+    );
+    fs::write(
+        dir.join("profiling_config.yaml"),
+        "attach_pid: '12'\nfilter_blocks:\n- 3.1.1\n- 4.1.1\n- 5.1.1\nname: vadd\n",
+    )
+    .unwrap();
+    let means = shown(&["analyze", "-p", text(&dir)]);
+    // The mean of 20 % and 10 %, and of 200 and 600 cycles.
+    assert_eq!(
+        row(&means, "5.1.1"),
+        ["5.1.1", "CPF Stall", "15.00", "10.00", "20.00", "pct"]
+    );
+    assert!(means.contains("Wave Life  400"), "{means}");
+    // What was not asked for is not shown.
+    assert!(!means.contains("5.1.0"), "{means}");
+    let sums = shown(&[
+        "analyze",
+        "-p",
+        text(&dir),
+        "--formulas",
+        "2026",
+        "--decimal",
+        "3",
+    ]);
+    assert_eq!(
+        row(&sums, "5.1.1"),
+        ["5.1.1", "CPF Stall", "12.000", "10.000", "20.000", "pct"]
+    );
+    // Panel 0, in another unit of time.
+    let top = row(&shown(&["analyze", "-p", text(&dir), "-t", "us"]), "0");
+    assert_eq!(top[2..], ["2", "4.00", "2.00", "2.00", "100.00"]);
+}
+
+#[test]
+fn normal_units_divide_counts() {
+    let temporary = tempfile::tempdir().unwrap();
+    let dir = directory(
+        temporary.path(),
+        "SQ_INSTS_VALU,SQ_INSTS_MFMA,SQ_WAVES,GRBM_GUI_ACTIVE",
+        &[
+            ("vadd", 1000, "800,0,4,1600"),
+            ("vadd", 1000, "800,0,4,1600"),
+        ],
+    );
+    for (unit, value, words) in [
+        ("per_kernel", "800.00", "per kernel"),
+        ("per_wave", "200.00", "per wave"),
+        // Eight XCDs: 200 cycles.
+        ("per_cycle", "4.00", "per cycle"),
+        ("per_second", "800000000.00", "per second"),
+    ] {
+        for formulas in ["2025", "2026"] {
+            let all = shown(&[
+                "analyze",
+                "-p",
+                text(&dir),
+                "-b",
+                "10.1.0",
+                "-n",
+                unit,
+                "--formulas",
+                formulas,
+            ]);
+            let fields = row(&all, "10.1.0");
+            assert_eq!(fields[2], value, "{unit} {formulas}: {fields:?}");
+            assert!(fields.last().unwrap().ends_with(words), "{fields:?}");
+        }
+    }
+}
+
+#[test]
+fn kernels_dispatches_and_gpus_are_chosen() {
+    let temporary = tempfile::tempdir().unwrap();
+    let dir = directory(
+        temporary.path(),
+        "SQ_WAVES",
+        &[
+            ("short", 10, "1"),
+            ("long", 900, "2"),
+            ("long", 900, "4"),
+            ("short", 10, "8"),
+        ],
+    );
+    let stats = shown(&["analyze", "-p", text(&dir), "--list-stats"]);
+    assert_eq!(row(&stats, "0")[1], "long(float const*, int)");
+    assert_eq!(row(&stats, "1")[1..3], ["short(float const*, int)", "2"]);
+    let grid = |more: &[&str]| {
+        let mut words = vec!["analyze", "-p", text(&dir), "-b", "7.1.0", "7.2.0"];
+        words.extend(more);
+        row(&shown(&words), "7.2.0")[2].clone()
+    };
+    assert_eq!(grid(&[]), "455.00");
+    assert_eq!(grid(&["-k", "0"]), "900.00");
+    assert_eq!(grid(&["-k", "1"]), "10.00");
+    assert_eq!(grid(&["-k", "0", "1"]), "455.00");
+    assert_eq!(grid(&["-d", "0", "1"]), "455.00");
+    assert_eq!(grid(&["-d", "> 1"]), "455.00");
+    assert_eq!(grid(&["-d", "> 2"]), "10.00");
+    assert_eq!(grid(&["--gpu-id", "0", "-k", "1"]), "10.00");
+    let (code, errors) = refused(&["analyze", "-p", text(&dir), "-k", "2"]);
+    assert_eq!(code, 2);
+    assert!(errors.contains("there are 2 kernels"), "{errors}");
+    let (code, errors) = refused(&["analyze", "-p", text(&dir), "--gpu-id", "7"]);
+    assert_eq!(
+        (code, errors.contains("no dispatch is left")),
+        (2, true),
+        "{errors}"
+    );
+}
+
+#[test]
+fn directories_are_compared_with_the_first() {
+    let temporary = tempfile::tempdir().unwrap();
+    let of = |name: &str, waves: &str| {
+        let dir = directory(
+            &temporary.path().join(name),
+            "SQ_WAVES,SQ_INSTS",
+            &[("vadd", 10, waves)],
+        );
+        let system = SYSTEM.replace("vadd,,", &format!("{name},,"));
+        fs::write(dir.join("sysinfo.csv"), system).unwrap();
+        dir
+    };
+    let (base, other) = (of("base", "4,40"), of("other", "8,40"));
+    let all = shown(&[
+        "analyze",
+        "-p",
+        text(&base),
+        "-p",
+        text(&other),
+        "-b",
+        "7.2",
+    ]);
+    let line = all
+        .lines()
+        .find(|line| line.contains("Instructions per wavefront"))
+        .unwrap();
+    assert!(
+        line.contains("10.00") && line.contains("5.00 (-50.00 %)"),
+        "{line}"
+    );
+    // Numbers of metrics are left out.
+    assert!(!all.contains("7.2.2"), "{all}");
+}
+
+#[test]
+fn counters_that_took_turns_have_intervals_and_are_never_copied() {
+    let temporary = tempfile::tempdir().unwrap();
+    // Two groups take turns; a third dispatch has neither.
+    let mut dispatches = Vec::new();
+    for round in 0..40_u64 {
+        let (a, b) = (1000 + round % 7, 500 + round % 5);
+        dispatches.push(("vadd", 1000, format!("{a},{},,", a * 2)));
+        dispatches.push(("vadd", 1000, format!(",,{b},{}", b * 4)));
+        dispatches.push(("vadd", 1000, ",,,".to_owned()));
+    }
+    let dispatches: Vec<(&str, u64, &str)> = dispatches
+        .iter()
+        .map(|(kernel, time, counts)| (*kernel, *time, counts.as_str()))
+        .collect();
+    let dir = directory(
+        temporary.path(),
+        "CPF_CPF_STAT_STALL,CPF_CPF_STAT_BUSY,SQ_WAVES,SQ_INSTS",
+        &dispatches,
+    );
+    let words = [
+        "analyze",
+        "-p",
+        text(&dir),
+        "-b",
+        "5.1.1",
+        "7.2.2",
+        "7.2.0",
+        "--formulas",
+        "2026",
+    ];
+    let all = shown(&words);
+    let stall = row(&all, "5.1.1");
+    // Number, name, average, least, greatest, unit, half width, windows, coverage.
+    assert_eq!(
+        stall[2..],
+        ["50.00", "50.00", "50.00", "pct", "0.00", "40", "33.3 %"]
+    );
+    assert_eq!(row(&all, "7.2.2")[2], "4.00");
+    // What every dispatch has is exact.
+    assert_eq!(row(&all, "7.2.0")[6..], ["exact", "120", "100.0 %"]);
+    // A ratio of two groups: sums are estimated apart; least and greatest cannot be.
+    let across = directory(
+        temporary.path(),
+        "SQ_WAVES,GRBM_COUNT,SQ_INSTS,GRBM_GUI_ACTIVE",
+        &dispatches,
+    );
+    let words = [
+        "analyze",
+        "-p",
+        text(&across),
+        "-b",
+        "7.2.2",
+        "--formulas",
+        "2026",
+    ];
+    let all = shown(&words);
+    let ratio = row(&all, "7.2.2");
+    assert_eq!(ratio[2], "0.50", "{all}");
+    assert_eq!(ratio[3..5], ["N/A", "N/A"]);
+    assert!(all.contains("never counted in one dispatch"), "{all}");
+    let means = shown(&[
+        "analyze",
+        "-p",
+        text(&across),
+        "-b",
+        "7.2.2",
+        "--formulas",
+        "2025",
+    ]);
+    assert!(means.contains("N/A: 7.2.2"), "{means}");
+}
+
+#[test]
+fn csv_and_database_have_the_same_values() {
+    let temporary = tempfile::tempdir().unwrap();
+    let dir = directory(
+        &temporary.path().join("w"),
+        "SQ_WAVES,SQ_INSTS",
+        &[("short", 10, "1,10"), ("long", 900, "2,30")],
+    );
+    let file = temporary.path().join("out.db");
+    let words = [
+        "analyze",
+        "-p",
+        text(&dir),
+        "-b",
+        "7",
+        "--output-format",
+        "db",
+        "--output-name",
+    ];
+    shown(&[&words[..], &[text(&file)]].concat());
+    let database = Connection::open(&file).unwrap();
+    let version: String = database
+        .query_row("SELECT schema_version FROM compute_metadata", [], |row| {
+            row.get(0)
+        })
+        .unwrap();
+    assert_eq!(version, "2.4.0");
+    let of = |view: &str, more: &str| -> f64 {
+        let query = format!(
+            "SELECT value FROM {view} WHERE metric_id = '7.2.2' AND value_name = 'Avg' {more}"
+        );
+        database.query_row(&query, [], |row| row.get(0)).unwrap()
+    };
+    assert_eq!(of("compute_workload_metric_view", ""), 12.5);
+    assert_eq!(
+        of("compute_kernel_metric_view", "AND kernel_name LIKE 'long%'"),
+        15.0
+    );
+    let (count, median): (i64, f64) = database
+        .query_row(
+            "SELECT dispatch_count, duration_ns_median FROM compute_kernel_view WHERE short_name = 'long'",
+            [],
+            |row| Ok((row.get(0)?, row.get(1)?)),
+        )
+        .unwrap();
+    assert_eq!((count, median), (1, 900.0));
+
+    let folder = temporary.path().join("out");
+    let words = [
+        "analyze",
+        "-p",
+        text(&dir),
+        "-b",
+        "7",
+        "--output-format",
+        "csv",
+        "--output-name",
+    ];
+    shown(&[&words[..], &[text(&folder)]].concat());
+    let table = fs::read_to_string(folder.join("702_Wavefront_Runtime_Stats.csv")).unwrap();
+    assert!(
+        table.starts_with("Metric_ID,Metric,Avg,Min,Max,Unit,N,Coverage,"),
+        "{table}"
+    );
+    assert!(
+        table.contains("7.2.2,Instructions per wavefront,12.5,10,15,"),
+        "{table}"
+    );
+    assert!(table.contains("not collected: SQ_WAVE_CYCLES"), "{table}");
+    assert!(folder.join("compute_workload_metric_view.csv").is_file());
+    let report = temporary.path().join("out.txt");
+    let words = [
+        "analyze",
+        "-p",
+        text(&dir),
+        "--output-format",
+        "txt",
+        "--output-name",
+    ];
+    shown(&[&words[..], &[text(&report)]].concat());
+    assert!(
+        fs::read_to_string(&report)
+            .unwrap()
+            .contains("7.2 Wavefront Runtime Stats")
+    );
+}
+
+#[test]
+fn passes_of_several_runs_become_one() {
+    let temporary = tempfile::tempdir().unwrap();
+    let dir = directory(
+        temporary.path(),
+        "SQ_WAVES",
+        &[("a", 10, "1"), ("b", 20, "2")],
+    );
+    fs::rename(dir.join("pmc_perf.csv"), dir.join("pmc_perf_0.csv")).unwrap();
+    let other = directory(
+        temporary.path(),
+        "SQ_INSTS",
+        &[("b", 20, "6"), ("a", 10, "5")],
+    );
+    fs::rename(other.join("pmc_perf.csv"), other.join("pmc_perf_1.csv")).unwrap();
+    let all = shown(&["analyze", "-p", text(&dir), "-b", "7.2.2"]);
+    // 5/1 and 6/2, though the second run had its kernels in another order.
+    assert_eq!(row(&all, "7.2.2")[2..5], ["4.00", "3.00", "5.00"]);
+}
+
+#[test]
+fn amds_rocpd_database_is_read() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../api/compute");
+    assert!(golden.is_dir());
+    let temporary = tempfile::tempdir().unwrap();
+    let file = temporary.path().join("pmc_perf_0.db");
+    let database = Connection::open(&file).unwrap();
+    // The columns of AMD's schema 3 that are read.
+    database
+        .execute_batch(
+            "CREATE TABLE rocpd_info_agent_x (id INTEGER, name TEXT, product_name TEXT, type TEXT, absolute_index INTEGER, extdata TEXT);
+             CREATE TABLE rocpd_info_kernel_symbol_x (id INTEGER, kernel_name TEXT, display_name TEXT, arch_vgpr_count INTEGER, accum_vgpr_count INTEGER, sgpr_count INTEGER);
+             CREATE TABLE rocpd_info_pmc_x (id INTEGER, name TEXT, symbol TEXT);
+             CREATE TABLE rocpd_kernel_dispatch_x (id INTEGER, event_id INTEGER, agent_id INTEGER, kernel_id INTEGER, dispatch_id INTEGER, start BIGINT, \"end\" BIGINT,
+                 grid_size_x INTEGER, grid_size_y INTEGER, grid_size_z INTEGER, workgroup_size_x INTEGER, workgroup_size_y INTEGER, workgroup_size_z INTEGER,
+                 group_segment_size INTEGER, private_segment_size INTEGER);
+             CREATE TABLE rocpd_pmc_event_x (event_id INTEGER, pmc_id INTEGER, value REAL);
+             INSERT INTO rocpd_info_agent_x VALUES (7, 'gfx942', 'MI300X', 'GPU', 4, '{\"cu_count\": 304, \"num_xcc\": 8, \"num_shader_banks\": 32}');
+             INSERT INTO rocpd_info_kernel_symbol_x VALUES (1, 'vadd.kd', 'vadd(int)', 8, 4, 16);
+             INSERT INTO rocpd_info_pmc_x VALUES (1, 'SQ_WAVES', 'SQ_WAVES'), (2, 'SQ_INSTS', 'SQ_INSTS');
+             INSERT INTO rocpd_kernel_dispatch_x VALUES (1, 11, 7, 1, 1, 1000, 1500, 64, 2, 1, 64, 1, 1, 0, 0), (2, 12, 7, 1, 2, 2000, 2700, 64, 2, 1, 64, 1, 1, 0, 0);
+             INSERT INTO rocpd_pmc_event_x VALUES (11, 1, 3), (11, 1, 1), (11, 2, 20), (12, 1, 4), (12, 2, 60);",
+        )
+        .unwrap();
+    drop(database);
+    let all = shown(&[
+        "analyze",
+        "-p",
+        text(temporary.path()),
+        "-b",
+        "7.1.0",
+        "7.2.2",
+        "7.2.0",
+    ]);
+    // Sums over the places of the GPU, and over the dispatches: 80 of 8.
+    assert_eq!(row(&all, "7.2.2")[2..5], ["10.00", "5.00", "15.00"]);
+    assert_eq!(row(&all, "7.2.0")[2], "600.00");
+    assert_eq!(row(&all, "7.1.0")[2], "128.00");
+    // Half written: the file ends within its pages.
+    let bytes = fs::read(&file).unwrap();
+    fs::write(&file, &bytes[..bytes.len() / 3]).unwrap();
+    let (code, errors) = refused(&["analyze", "-p", text(temporary.path())]);
+    assert_eq!(code, 40, "{errors}");
+    assert!(errors.contains("half written"), "{errors}");
+}
+
+#[test]
+fn bad_input_gets_a_sentence_and_a_code() {
+    let temporary = tempfile::tempdir().unwrap();
+    let at = |name: &str| temporary.path().join(name);
+    let whole = || directory(&at("w"), "SQ_WAVES", &[("vadd", 10, "1")]);
+    let input = |dir: &Path, what: &str| {
+        let (code, errors) = refused(&["analyze", "-p", text(dir)]);
+        assert_eq!(code, 40, "{errors}");
+        assert!(errors.contains(what), "{errors}");
+    };
+    input(&at("nowhere"), "No such file");
+    fs::create_dir(at("empty")).unwrap();
+    input(&at("empty"), "is no workload directory");
+    let dir = whole();
+    fs::remove_file(dir.join("sysinfo.csv")).unwrap();
+    input(&dir, "has no sysinfo.csv");
+    let dir = whole();
+    fs::write(dir.join("sysinfo.csv"), SYSTEM.replace("gfx942", "gfx1234")).unwrap();
+    input(&dir, "gfx1234");
+    let dir = whole();
+    fs::write(dir.join("sysinfo.csv"), "a,b\n1\n").unwrap();
+    input(&dir, "no complete line");
+    let dir = whole();
+    let lines = fs::read_to_string(dir.join("pmc_perf.csv")).unwrap();
+    fs::write(dir.join("pmc_perf.csv"), &lines[..lines.len() - 30]).unwrap();
+    input(&dir, "line 2 has");
+    fs::write(dir.join("pmc_perf.csv"), lines.lines().next().unwrap()).unwrap();
+    input(&dir, "has no dispatch");
+    fs::write(dir.join("pmc_perf.csv"), [0xff_u8, 0, 1, 2]).unwrap();
+    input(&dir, "has no column Kernel_Name");
+    fs::write(dir.join("pmc_perf.csv"), "").unwrap();
+    input(&dir, "has no column Kernel_Name");
+    fs::remove_file(dir.join("pmc_perf.csv")).unwrap();
+    fs::write(
+        dir.join("results.db"),
+        "no database at all, but long enough for a header",
+    )
+    .unwrap();
+    input(&dir, "damaged");
+
+    // Values that are no numbers, and durations of zero: N/A with the reason.
+    let dir = directory(
+        &at("z"),
+        "SQ_WAVES,SQ_INSTS,TCC_REQ_sum",
+        &[("vadd", 0, "0,7,nan"), ("vadd", 0, "0,7,N/A")],
+    );
+    let all = shown(&[
+        "analyze",
+        "-p",
+        text(&dir),
+        "-b",
+        "7.2.2",
+        "17.3.0",
+        "7.2.0",
+    ]);
+    assert_eq!(row(&all, "7.2.2")[2], "N/A");
+    assert!(all.contains("what it is divided by is zero"), "{all}");
+    assert_eq!(row(&all, "7.2.0")[2], "0.00");
+
+    for (words, what) in [
+        (&["analyze"][..], "no workload directory is named"),
+        (
+            &["analyze", "-p", text(&dir), "-b", "nonsense"],
+            "nonsense is neither",
+        ),
+        (
+            &["analyze", "-p", text(&dir), "-b", "99"],
+            "none of the chosen blocks",
+        ),
+        (&["analyze", "-p", text(&dir), "-n", "per_day"], "per_day"),
+        (
+            &["analyze", "-p", text(&dir), "-d", "x"],
+            "is no number of a dispatch",
+        ),
+        (&["analyse"], "analyse"),
+        (&["--list-metrics", "gfx1"], "gfx1"),
+    ] {
+        let (code, errors) = refused(words);
+        assert_eq!(code, 2, "{words:?}: {errors}");
+        assert!(errors.contains(what), "{words:?}: {errors}");
+    }
+}
+
+#[test]
+fn lists_have_amds_numbers() {
+    let metrics = shown(&["--list-metrics", "gfx942"]);
+    assert!(
+        metrics.contains("5 -> Command Processor (CPC/CPF)\n\t5.1 -> "),
+        "{metrics}"
+    );
+    assert!(metrics.contains("\t\t3.1.1 -> Wave Life\n"), "{metrics}");
+    assert!(metrics.contains("\t\t5.1.1 -> CPF Stall\n"), "{metrics}");
+    let newer = shown(&["analyze", "--list-metrics", "gfx942", "--formulas", "2026"]);
+    assert!(newer.contains("\t\t2.1.1 -> MFMA FLOPs (F8)\n"), "{newer}");
+    assert!(newer.contains("\t\t4.1.0 -> VALU FLOPs\n"), "{newer}");
+    let blocks = shown(&["--list-blocks", "gfx90a"]);
+    assert!(
+        blocks.contains("12 -> Local Data Share (LDS) [lds]"),
+        "{blocks}"
+    );
+    let sets = shown(&["--list-sets"]);
+    assert!(sets.contains("│ launch_stats"), "{sets}");
+}
