@@ -126,6 +126,7 @@ impl Report {
         let mut style = Style {
             colour: terminal && !plain(),
             unicode: is_utf8(),
+            whole_names: !terminal,
             ..Style::default()
         };
         if let Some(columns) = columns.filter(|_| terminal) {

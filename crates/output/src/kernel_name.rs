@@ -1,5 +1,7 @@
 //! Names of kernels: from the code object's symbol to what people read.
 
+pub(crate) mod short;
+
 use crate::limits::{self, Budget};
 use crate::model::KernelNames;
 use cpp_demangle::{DemangleNodeType, DemangleOptions, DemangleWrite, ParseOptions, Symbol};

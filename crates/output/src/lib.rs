@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod amd;
+mod apart;
 mod api;
 mod arguments;
 mod choice;

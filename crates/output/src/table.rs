@@ -3,10 +3,12 @@
 //! Plain functions from the index's sums to text. Names come from the target, so nothing that a
 //! terminal would obey gets through.
 
+use crate::apart::told_apart;
 use crate::api::Names;
 use crate::index::{Index, Stat};
 use crate::job::UNSEEN_KERNEL;
 use crate::kernel_name::Namer;
+use crate::kernel_name::short::shortened;
 use crate::model::KernelNames;
 use midair_domain::{Ranked, sets};
 use midair_failure::plain;
@@ -20,6 +22,8 @@ use std::fmt::Write;
 pub struct Style {
     /// Columns of the terminal; tables use up to 160 and need at least 40.
     pub columns: usize,
+    /// Names are never cut, whatever the columns: for files and other programs.
+    pub whole_names: bool,
     /// Rows of each table; what does not fit is summed up in one more.
     pub rows: usize,
     /// Bold titles and dim bars by ANSI sequences.
@@ -32,6 +36,7 @@ impl Default for Style {
     fn default() -> Self {
         Style {
             columns: 100,
+            whole_names: false,
             rows: 10,
             colour: false,
             unicode: true,
@@ -160,7 +165,7 @@ fn kernels(indexes: &[&Index], title: &str, kernel_names: KernelNames, style: St
         };
         by_name.entry(name).or_default().merge(stat);
     }
-    let mut out = table(title, by_name, style);
+    let mut out = table(title, in_short(by_name, kernel_names), style);
     let timed: u64 = indexes
         .iter()
         .flat_map(|index| index.kernels.values())
@@ -175,6 +180,15 @@ fn kernels(indexes: &[&Index], title: &str, kernel_names: KernelNames, style: St
         );
     }
     out
+}
+
+/// Demangled names without what does not help to recognise a kernel, where that leaves them different.
+fn in_short(by_name: HashMap<String, Stat>, kernel_names: KernelNames) -> HashMap<String, Stat> {
+    if kernel_names == KernelNames::Mangled {
+        return by_name;
+    }
+    let (names, stats): (Vec<String>, Vec<Stat>) = by_name.into_iter().unzip();
+    shortened(&names).into_iter().zip(stats).collect()
 }
 
 /// Calls of HIP, HSA and CUDA by time between entry and return. Calls within calls count in both.
@@ -248,13 +262,18 @@ fn table(title: &str, stats: HashMap<String, Stat>, style: Style) -> String {
         let _ = write!(out, "{:>MEAN$}", "MEAN");
     }
     let _ = writeln!(out, "{:>SHARE$}{plain}", "SHARE");
-    for line in &lines {
+    let names: Vec<&str> = lines.iter().map(|line| line.name.as_str()).collect();
+    let names = match style.whole_names {
+        true => told_apart(&names, usize::MAX, style.unicode),
+        false => told_apart(&names, width, style.unicode),
+    };
+    for (line, name) in lines.iter().zip(names) {
         let share = if all == 0 {
             0.0
         } else {
             line.stat.total as f64 / all as f64
         };
-        let _ = write!(out, "{:<width$}", fit(&line.name, width, style.unicode));
+        let _ = write!(out, "{name:<width$}");
         let _ = write!(
             out,
             "{:>CALLS$}{:>TOTAL$}",
@@ -434,6 +453,34 @@ c                  2     150 us    75.0 us   15.0%  ##
             },
         );
         assert!(coloured.starts_with("\x1b[1mKERNEL"));
+    }
+
+    #[test]
+    fn names_are_whole_where_nobody_counts_columns() {
+        let long = "gemm<".to_owned() + &"float, ".repeat(40) + "1>";
+        let entries = [(long.as_str(), 1, 5), ("short", 1, 3)];
+        let style = Style {
+            whole_names: true,
+            ..Style::default()
+        };
+        let text = table("KERNEL", stats(&entries), style);
+        assert!(text.contains(&long), "{text}");
+        let cut = table("KERNEL", stats(&entries), Style::default());
+        assert!(!cut.contains(&long) && cut.contains("…"), "{cut}");
+    }
+
+    #[test]
+    fn kernels_of_one_short_name_keep_their_whole_ones() {
+        let names = [
+            "void a::k<1>(int)",
+            "void b::k<1>(int)",
+            "void a::j<1>(int)",
+        ];
+        let by_name = stats(&names.map(|name| (name, 1, 5)));
+        let shown = in_short(by_name, KernelNames::default());
+        let mut shown: Vec<String> = shown.into_keys().collect();
+        shown.sort();
+        assert_eq!(shown, ["j<1>", "void a::k<1>(int)", "void b::k<1>(int)"]);
     }
 
     #[test]

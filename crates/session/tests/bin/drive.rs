@@ -137,10 +137,9 @@ fn attach(
         limit_files(bytes);
     }
     collected.write(Style {
-        columns: 100,
         rows: 5,
-        colour: false,
         unicode: false,
+        ..Style::default()
     })
 }
 
