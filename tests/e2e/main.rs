@@ -1,6 +1,7 @@
 //! End-to-end tests: the built product on real processes, a file for each subject. All are one
 //! program, which links once.
 
+mod any_arguments;
 mod attachment;
 mod bad_input;
 mod bad_tools;

@@ -22,6 +22,9 @@ pub type LeftOut = Option<&'static str>;
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
+/// The library that [`prove`] uses.
+const PROOF: &str = "midair-register-so";
+
 /// Tests of a library with a C interface.
 struct Edge {
     /// Package of the library and its tests.
@@ -36,9 +39,8 @@ struct Edge {
 }
 
 const EDGES: &[Edge] = &[
-    // What `prove` uses, too.
     Edge {
-        package: "midair-register-so",
+        package: PROOF,
         test: "it",
         without: &[
             "elf::",
@@ -52,6 +54,18 @@ const EDGES: &[Edge] = &[
         test: "alone",
         without: &[],
         suite: true,
+    },
+    Edge {
+        package: "midair-roctx-so",
+        test: "arguments",
+        without: &[],
+        suite: true,
+    },
+    Edge {
+        package: "midair-rocpd-so",
+        test: "arguments",
+        without: &[],
+        suite: false,
     },
     Edge {
         package: "midair-rocattach-so",
@@ -73,14 +87,20 @@ const EDGES: &[Edge] = &[
     },
 ];
 
-/// `cargo xtask asan [--all]`.
+/// `cargo xtask asan [--all | PACKAGE ...]`.
 pub fn asan_task(words: &[String]) -> Outcome<()> {
-    let all = match words {
-        [] => false,
-        [word] if word == "--all" => true,
-        _ => return failed("takes --all or nothing"),
-    };
-    match check(all)? {
+    if let Some(word) = words
+        .iter()
+        .find(|word| *word != "--all" && !EDGES.iter().any(|edge| edge.package == *word))
+    {
+        return failed(format!("no library with such tests: {word}"));
+    }
+    match check(|edge| {
+        edge.suite && words.is_empty()
+            || words
+                .iter()
+                .any(|word| word == "--all" || word == edge.package)
+    })? {
         None => Ok(()),
         Some(why) => failed(why),
     }
@@ -88,17 +108,17 @@ pub fn asan_task(words: &[String]) -> Outcome<()> {
 
 /// What the suite runs.
 pub fn suite() -> Outcome<LeftOut> {
-    check(false)
+    check(|edge| edge.suite)
 }
 
-fn check(all: bool) -> Outcome<LeftOut> {
+fn check(is_chosen: impl Fn(&Edge) -> bool) -> Outcome<LeftOut> {
     if cfg!(not(target_arch = "x86_64")) {
         return Ok(Some("written for x86-64"));
     }
     let Some(runtime) = runtime() else {
         return Ok(Some("the C compiler has no libasan"));
     };
-    let edges: Vec<&Edge> = EDGES.iter().filter(|edge| all || edge.suite).collect();
+    let edges: Vec<&Edge> = EDGES.iter().filter(|edge| is_chosen(edge)).collect();
     let built = libraries(&edges, &runtime)?;
     let place = target_directory().join("asan/edges");
     let wrapped = compiler(&place)?;
@@ -111,7 +131,7 @@ fn check(all: bool) -> Outcome<LeftOut> {
         let program = test_program(edge)?;
         let copy = place.join(edge.package);
         fs::copy(&program, &copy).at("copying", &program)?;
-        println!("-- {}", edge.package);
+        println!("-- {} {}", edge.package, edge.test);
         let mut command = Command::new("timeout");
         command
             .args(["--kill-after=10", "300"])
@@ -125,10 +145,13 @@ fn check(all: bool) -> Outcome<LeftOut> {
             println!("left out: {name}");
         }
     }
-    let left = EDGES.iter().filter(|edge| !all && !edge.suite);
+    let left = EDGES.iter().filter(|edge| !is_chosen(edge));
     let left: Vec<&str> = left.map(|edge| edge.package).collect();
     if !left.is_empty() {
-        println!("only by cargo xtask asan --all: {}", left.join(", "));
+        println!(
+            "not now, but by cargo xtask asan --all: {}",
+            left.join(", ")
+        );
     }
     Ok(None)
 }
@@ -146,7 +169,9 @@ fn runtime() -> Option<PathBuf> {
 /// Builds the libraries; returns the directory that they are in.
 fn libraries(edges: &[&Edge], runtime: &Path) -> Outcome<PathBuf> {
     let mut command = cargo(&["build", "--quiet", "--lib", "--target", TARGET]);
-    for edge in edges {
+    // That of the register library proves that mistakes are found.
+    let proof = EDGES.iter().filter(|edge| edge.package == PROOF).take(1);
+    for edge in edges.iter().copied().chain(proof) {
         command.args(["--package", edge.package]);
     }
     let target = target_directory().join("asan");

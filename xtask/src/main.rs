@@ -107,7 +107,7 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "asan",
-        words: "[--all]",
+        words: "[--all | PACKAGE ...]",
         help: "Tests of the C interfaces with AddressSanitizer in our libraries and in the C programs",
         run: asan::asan_task,
     },
@@ -119,8 +119,8 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "mutants",
-        words: "[--shard K/N] [--jobs N] [PART ...]",
-        help: "cargo-mutants on the parts whose own tests must catch 90 % of all mutants, at idle priority; not in CI",
+        words: "[--sample N] [--seed N] [--for MINUTES] [--again] [PART ...]",
+        help: "Which changes of the code its own tests catch: a random sample of each part (20), added to bench-results/mutants.json; needs cargo-mutants",
         run: mutants::mutants_task,
     },
     Task {

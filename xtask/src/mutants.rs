@@ -1,20 +1,37 @@
 //! `cargo xtask mutants`: cargo-mutants on the parts that decide much and are tested by themselves.
 //!
-//! Each mutant is a build, so this takes hours on two processors, runs at idle priority and is not
-//! in CI; `--shard K/N` takes a sample. What a part's own tests do not catch is listed in
-//! `target/mutants/PART/mutants.out/missed.txt`; end-to-end tests do not count here, since damage
-//! must show near where it is.
+//! All of them would take days on two processors, so a random sample is taken: `--sample N` of each
+//! part that no earlier run took, by `--seed`. What came of each is added to
+//! `bench-results/mutants.json`, after every few mutants, and so the share that is caught is known
+//! within an interval that gets narrower. It is not in CI. `--again` takes those that were missed,
+//! after tests were added for them; these count in the second column only, since a sample that tests
+//! were made for is no sample any more. End-to-end tests do not count here: damage must show near where
+//! it is.
+//!
+//! Mutants are made in a copy of the tree below `target/mutants`, which is built in increments.
 
-use std::fs;
+mod ledger;
+mod tree;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
-use crate::run::{At, Outcome, cargo, failed, root, target_directory};
+use crate::run::{At, Outcome, failed, output, root, target_directory};
+use ledger::{Ledger, Mutant, Outcome as Came};
 
 /// The share of mutants that a part's own tests must catch, of 100.
-const WANTED: u64 = 90;
+const WANTED: f64 = 90.0;
 /// The longest that the tests of one mutant may take, in seconds: one that hangs counts as caught.
 const PATIENCE: &str = "180";
+/// The longest that the build of one may take, in seconds.
+const BUILD: &str = "900";
+/// How much everything else goes before them, for nice(1).
+const NICE: &str = "5";
+/// After so many the ledger is written.
+const BATCH: usize = 4;
+/// How many of each part, where nothing is said.
+const SAMPLE: usize = 20;
 
 /// A part.
 struct Part {
@@ -78,100 +95,67 @@ const PARTS: &[Part] = &[
 /// What is asked for.
 struct Wanted {
     parts: Vec<&'static Part>,
-    shard: Option<String>,
-    jobs: String,
+    sample: usize,
+    seed: u64,
+    until: Option<Instant>,
+    again: bool,
 }
 
-/// What came of a part's mutants. Those that do not compile do not count.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-struct Counts {
-    caught: u64,
-    missed: u64,
-    timeout: u64,
-    unviable: u64,
-}
-
-impl Counts {
-    fn parse(outcomes: &str) -> Option<Counts> {
-        let outcomes: serde_json::Value = serde_json::from_str(outcomes).ok()?;
-        let count = |name: &str| outcomes.get(name)?.as_u64();
-        Some(Counts {
-            caught: count("caught")?,
-            missed: count("missed")?,
-            timeout: count("timeout")?,
-            unviable: count("unviable")?,
-        })
-    }
-
-    fn viable(self) -> u64 {
-        self.caught + self.missed + self.timeout
-    }
-
-    fn is_enough(self) -> bool {
-        (self.caught + self.timeout) * 100 >= self.viable() * WANTED
-    }
-
-    /// Of 100, rounded down.
-    fn share(self) -> u64 {
-        ((self.caught + self.timeout) * 100)
-            .checked_div(self.viable())
-            .unwrap_or(100)
-    }
-}
-
-/// `cargo xtask mutants [--shard K/N] [--jobs N] [PART ...]`.
+/// `cargo xtask mutants [--sample N] [--seed N] [--for MINUTES] [--again] [PART ...]`.
 pub fn mutants_task(words: &[String]) -> Outcome<()> {
     let wanted = parse(words)?;
-    let there = cargo(&["mutants", "--version"])
+    let there = Command::new("cargo-mutants")
+        .args(["mutants", "--version"])
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .status();
     if !there.is_ok_and(|status| status.success()) {
         return failed("needs cargo-mutants: cargo install --locked cargo-mutants");
     }
-    let mut rows = Vec::new();
+    let file = root().join("bench-results/mutants.json");
+    let mut ledger = Ledger::read(&file)?;
+    let tree = target_directory().join("mutants/tree");
+    tree::mirror(&root(), &tree)?;
     for part in &wanted.parts {
         println!("== {}", part.name);
-        rows.push((part.name, mutate(part, &wanted)?));
+        take(part, &wanted, &tree, &mut ledger, &file)?;
     }
-    println!("== summary");
-    println!("part          caught  missed  hang  no build  share");
-    for (name, counts) in &rows {
-        println!(
-            "{name:12} {:7} {:7} {:5} {:9} {:4} %",
-            counts.caught,
-            counts.missed,
-            counts.timeout,
-            counts.unviable,
-            counts.share()
-        );
+    print!("{}", ledger.table());
+    let short: Vec<&str> = ledger
+        .shares()
+        .filter(|(_, share)| *share < WANTED)
+        .map(|(name, _)| name)
+        .collect();
+    if short.is_empty() {
+        return Ok(());
     }
-    match rows.iter().find(|(_, counts)| !counts.is_enough()) {
-        Some((name, _)) => failed(format!(
-            "{name} catches fewer than {WANTED} % of its mutants: {}",
-            results(name).join("mutants.out/missed.txt").display()
-        )),
-        None => Ok(()),
-    }
+    failed(format!(
+        "fewer than {WANTED} % of the mutants are caught in {}: {}",
+        short.join(", "),
+        file.display()
+    ))
 }
 
 fn parse(words: &[String]) -> Outcome<Wanted> {
     let mut wanted = Wanted {
         parts: Vec::new(),
-        shard: None,
-        jobs: "1".to_owned(),
+        sample: SAMPLE,
+        seed: 1,
+        until: None,
+        again: false,
     };
     let mut words = words.iter();
     while let Some(word) = words.next() {
         match word.as_str() {
-            "--shard" | "--jobs" => {
-                let Some(value) = words.next() else {
-                    return failed(format!("{word} needs a value"));
+            "--again" => wanted.again = true,
+            "--sample" | "--seed" | "--for" => {
+                let Some(value) = words.next().and_then(|value| value.parse::<u64>().ok()) else {
+                    return failed(format!("{word} needs a number"));
                 };
-                if word == "--jobs" {
-                    wanted.jobs.clone_from(value);
-                } else {
-                    wanted.shard = Some(value.clone());
+                match word.as_str() {
+                    "--sample" => wanted.sample = value as usize,
+                    "--seed" => wanted.seed = value,
+                    _ => wanted.until = Some(Instant::now() + Duration::from_secs(60 * value)),
                 }
             }
             name => match PARTS.iter().find(|part| part.name == name) {
@@ -186,72 +170,152 @@ fn parse(words: &[String]) -> Outcome<Wanted> {
     Ok(wanted)
 }
 
-fn results(part: &str) -> PathBuf {
-    target_directory().join("mutants").join(part)
+/// Takes this part's sample. Mutants that survive are no error of the program's: they are counted.
+fn take(
+    part: &Part,
+    wanted: &Wanted,
+    tree: &Path,
+    ledger: &mut Ledger,
+    file: &Path,
+) -> Outcome<()> {
+    let all = list(part, tree)?;
+    let chosen = if wanted.again {
+        ledger.missed(part.name, &all)
+    } else {
+        ledger.fresh(part.name, &all, wanted.seed, wanted.sample)
+    };
+    ledger.set_population(part.name, all.len());
+    let is_late = || wanted.until.is_some_and(|until| Instant::now() >= until);
+    if chosen.is_empty() || is_late() {
+        return ledger.write(file);
+    }
+    // What the tests say without a mutant; and most of the build.
+    let mut tests = Command::new("nice");
+    tests
+        .args([
+            "-n",
+            NICE,
+            "cargo",
+            "test",
+            "--quiet",
+            "--package",
+            part.package,
+        ])
+        .args(part.tests);
+    tests.stdout(Stdio::null());
+    if !in_tree(&mut tests, tree)
+        .status()
+        .at("starting", Path::new("cargo"))?
+        .success()
+    {
+        return failed(format!(
+            "the tests of {} fail without any mutant",
+            part.name
+        ));
+    }
+    for batch in chosen.chunks(BATCH) {
+        if is_late() {
+            break;
+        }
+        for (key, came) in mutate(part, batch, tree)? {
+            println!("{came:?}: {key}");
+            ledger.add(part.name, key, came);
+        }
+        ledger.write(file)?;
+    }
+    Ok(())
 }
 
-/// Runs one part. Mutants that survive are no error of the program's: they are counted.
-fn mutate(part: &Part, wanted: &Wanted) -> Outcome<Counts> {
-    let results = results(part.name);
-    fs::create_dir_all(&results).at("making", &results)?;
-    let mut command = Command::new("nice");
+/// A command in the copy, with builds of its own: without debug information, which nobody looks at.
+fn in_tree<'a>(command: &'a mut Command, tree: &Path) -> &'a mut Command {
     command
-        .current_dir(root())
-        .args(["-n", "19"])
-        .arg(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-        .args(["mutants", "--no-times", "--package", part.package])
-        .args(["--jobs", &wanted.jobs, "--timeout", PATIENCE])
-        .arg("--output")
-        .arg(&results);
+        .current_dir(tree)
+        .env("CARGO_TARGET_DIR", target_directory().join("mutants/build"))
+        .env("CARGO_INCREMENTAL", "1")
+        .env("CARGO_PROFILE_DEV_DEBUG", "0")
+        .env("CARGO_PROFILE_TEST_DEBUG", "0")
+        .env("CARGO_PROFILE_DEV_OPT_LEVEL", "0")
+        .env("CARGO_PROFILE_TEST_OPT_LEVEL", "0")
+}
+
+fn of_part(part: &Part) -> Command {
+    let mut command = Command::new("nice");
+    command.args([
+        "-n",
+        NICE,
+        "cargo-mutants",
+        "mutants",
+        "--package",
+        part.package,
+    ]);
     for file in part.files {
         command.args(["--file", file]);
     }
-    if let Some(shard) = &wanted.shard {
-        command.args(["--shard", shard]);
+    command
+}
+
+/// All mutants of a part.
+fn list(part: &Part, tree: &Path) -> Outcome<Vec<Mutant>> {
+    let mut command = of_part(part);
+    command.args(["--list", "--json"]);
+    let said = output(in_tree(&mut command, tree))?;
+    let listed: serde_json::Value = match serde_json::from_slice(&said) {
+        Ok(listed) => listed,
+        Err(error) => return failed(format!("cargo mutants --list: {error}")),
+    };
+    let names = listed.as_array().into_iter().flatten();
+    Ok(ledger::mutants(
+        names.filter_map(|one| one["name"].as_str()),
+    ))
+}
+
+/// Makes these mutants one after the other, and says what came of each.
+fn mutate(part: &Part, batch: &[Mutant], tree: &Path) -> Outcome<Vec<(String, Came)>> {
+    let results: PathBuf = target_directory().join("mutants").join(part.name);
+    std::fs::create_dir_all(&results).at("making", &results)?;
+    let mut command = of_part(part);
+    command
+        .args([
+            "--in-place",
+            "--baseline",
+            "skip",
+            "--no-times",
+            "--colors",
+            "never",
+        ])
+        .args(["--timeout", PATIENCE, "--build-timeout", BUILD])
+        .arg("--output")
+        .arg(&results);
+    for mutant in batch {
+        command.args(["--re", &mutant.pattern()]);
     }
-    command.arg("--").args(part.tests);
-    if wanted.jobs == "1" {
-        // The tree is copied for each run: what it stands on need not be built each time.
-        command.env("CARGO_TARGET_DIR", target_directory().join("mutants/build"));
-    }
-    let ended = command.status().at("starting", Path::new("nice"))?;
-    let outcomes = results.join("mutants.out/outcomes.json");
-    let text = fs::read_to_string(&outcomes).at("reading", &outcomes)?;
-    match Counts::parse(&text) {
-        // 2: some were missed; 3: some did not end.
-        Some(counts) if matches!(ended.code(), Some(0 | 2 | 3)) => Ok(counts),
-        _ => failed(format!(
+    command.arg("--").args(part.tests).stdout(Stdio::null());
+    let ended = in_tree(&mut command, tree).status();
+    let ended = ended.at("starting", Path::new("nice"))?;
+    // 2: some were missed; 3: some did not end.
+    if !matches!(ended.code(), Some(0 | 2 | 3)) {
+        return failed(format!(
             "cargo-mutants ended with {ended} for {}",
             part.name
-        )),
+        ));
     }
+    let outcomes = results.join("mutants.out/outcomes.json");
+    let text = std::fs::read_to_string(&outcomes).at("reading", &outcomes)?;
+    let found = ledger::outcomes(&text);
+    let of = |mutant: &Mutant| Some((mutant.key.clone(), *found.get(&mutant.name)?));
+    let came: Vec<_> = batch.iter().filter_map(of).collect();
+    if came.len() < batch.len() {
+        return failed(format!(
+            "{} says nothing of some mutants",
+            outcomes.display()
+        ));
+    }
+    Ok(came)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn ninety_of_a_hundred_are_enough() {
-        let of = |caught, missed, timeout| Counts {
-            caught,
-            missed,
-            timeout,
-            unviable: 50,
-        };
-        assert!(of(90, 10, 0).is_enough() && of(85, 10, 5).is_enough());
-        assert!(!of(89, 11, 0).is_enough());
-        assert_eq!((of(89, 10, 0).share(), of(0, 0, 0).share()), (89, 100));
-        let outcomes = r#"{"outcomes": [], "total_mutants": 7, "missed": 1, "caught": 3, "timeout": 1, "unviable": 2, "success": 0}"#;
-        let expected = Counts {
-            caught: 3,
-            missed: 1,
-            timeout: 1,
-            unviable: 2,
-        };
-        assert_eq!(Counts::parse(outcomes), Some(expected));
-        assert_eq!(Counts::parse("{}"), None);
-    }
 
     #[test]
     fn every_part_is_there() {
@@ -261,13 +325,28 @@ mod tests {
                 assert!(root().join(file).exists(), "{file}");
             }
         }
-        let words = ["--shard", "1/8", "tree"].map(str::to_owned);
-        let wanted = parse(&words).unwrap();
+    }
+
+    #[test]
+    fn words() {
+        let parse = |text: &str| {
+            let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+            parse(&words)
+        };
+        let all = parse("").unwrap();
         assert_eq!(
-            (wanted.shard.as_deref(), wanted.parts.len()),
-            (Some("1/8"), 1)
+            (all.parts.len(), all.sample, all.seed),
+            (PARTS.len(), SAMPLE, 1)
         );
-        assert_eq!(parse(&[]).unwrap().parts.len(), PARTS.len());
-        assert!(parse(&["nothing".to_owned()]).is_err());
+        assert!(all.until.is_none() && !all.again);
+        let some = parse("--sample 7 --seed 9 --for 3 tree --again rights").unwrap();
+        let names: Vec<&str> = some.parts.iter().map(|part| part.name).collect();
+        assert_eq!(names, ["tree", "rights"]);
+        assert_eq!((some.sample, some.seed, some.again), (7, 9, true));
+        let left = some.until.unwrap() - Instant::now();
+        assert!(left > Duration::from_secs(170) && left <= Duration::from_secs(180));
+        for wrong in ["nothing", "--sample", "--seed x"] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
     }
 }

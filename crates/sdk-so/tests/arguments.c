@@ -7,6 +7,8 @@
  *   finalize    inside its finalize function     after       when the library's own end is over
  *   sessions    as running, while another thread attaches the tool libtool.so beside the library and detaches it
  *   threads     five threads call; nothing is registered
+ *   attached    as running, while another process attaches. Says "ready", and answers lines by themselves: "hip" calls HIP 100
+ *               times, where the program was linked with it; "still" has the threads call no more; "quit" ends it
  *
  * FUNCTIONS is a table of {name, kinds of arguments, whether it gives a status} (tests/arguments.rs). Every pointer is null or
  * valid, as C asks; everything else is anything at all. Callbacks call on. A status that is none is told, and so is the function in
@@ -105,6 +107,7 @@ static uint64_t nothing[PAGE / 8];
 static void one(void) {
     static const char *const texts[] = {"", "x", "hip", "hsa", "SQ_WAVES", "reduce(SQ_WAVES,sum)", "%s%n\xff\n"};
     if (!random_state) random_state = seed * 2654435761u + (uintptr_t)&depth;
+    static const void *const variables[] = {(void *)24, "a-b", "c"};
     struct function *function = &functions[any() % COUNT];
     if (!function->call) return;
     uint64_t words[10] = {0};
@@ -120,6 +123,10 @@ static void one(void) {
         case 'p': last = at, words[n++] = (uintptr_t)at; break;
         /* What counts an array or a text that is there may not go beyond it. */
         case 'c': words[n++] = !last ? number() : any() % 2; break;
+        case 'E': words[n++] = any() % 8; break;
+        /* An array of texts, and a struct of its size and two texts. */
+        case 'h': last = any() % 4 ? (void *)texts : 0, words[n++] = (uintptr_t)last; break;
+        case 'v': words[n++] = any() % 4 ? (uintptr_t)variables : 0; break;
         case 'e': words[n++] = any() % 4 ? any() % 40 : number(); break;
         case 'i': words[n++] = number(); break;
         case 'P': words[n++] = process(); break;
@@ -155,9 +162,25 @@ static void one(void) {
     current = before;
 }
 
+static int calling = 1;
+
 static void *many(void *part) {
     random_state = 0;
-    for (unsigned long i = 0; i < wanted / (uintptr_t)part; i++) one();
+    for (unsigned long i = 0; i < wanted / (uintptr_t)part && __atomic_load_n(&calling, __ATOMIC_RELAXED); i++) one();
+    return 0;
+}
+
+static void *for_an_attach(void *data) {
+    char line[16];
+    int (*hip)(int *) = dlsym(RTLD_DEFAULT, "hipGetDeviceCount"), count;
+    (void)data;
+    printf("ready\n"), fflush(stdout);
+    while (fgets(line, sizeof line, stdin) && *line != 'q') {
+        if (*line == 's') __atomic_store_n(&calling, 0, __ATOMIC_SEQ_CST);
+        for (int i = 0; hip && *line == 'h' && i < 100; i++) hip(&count);
+        printf("%s", line), fflush(stdout);
+    }
+    __atomic_store_n(&calling, 0, __ATOMIC_SEQ_CST);
     return 0;
 }
 
@@ -180,7 +203,7 @@ static int initialize(void (*finalize)(void *), void *data) {
         if (!buffer(contexts[i], 4096, 2048, 1 + i % 2, callback, 0, &buffers[buffer_count])) buffer_count++;
     }
     if (is("initialize")) many((void *)1);
-    if (is("running") || is("sessions")) start(contexts[0]);
+    if (is("running") || is("sessions") || is("attached")) start(contexts[0]);
     return 0;
 }
 
@@ -200,7 +223,6 @@ static void *configure(uint32_t version, const char *text, uint32_t priority, vo
 }
 
 /* Attaches and detaches until nobody calls any more. */
-static int calling = 1;
 static void *sessions(void *library) {
     static char tool[4096];
     int (*load)(const char *) = dlsym(library, "rocprofiler_load_attachment_tool");
@@ -250,12 +272,14 @@ int main(int argc, char **argv) {
     }
     pthread_t attacher;
     if (is("sessions")) pthread_create(&attacher, 0, sessions, library);
-    if (is("running") || is("sessions") || is("threads")) {
+    if (is("attached")) pthread_create(&attacher, 0, for_an_attach, 0);
+    if (is("running") || is("sessions") || is("threads") || is("attached")) {
         pthread_t threads[4];
         for (int i = 0; i < 4; i++) pthread_create(&threads[i], 0, many, (void *)5);
         many((void *)5);
         for (int i = 0; i < 4; i++) pthread_join(threads[i], 0);
     }
+    if (is("attached")) pthread_join(attacher, 0);
     if (is("sessions")) {
         void *made = 0;
         __atomic_store_n(&calling, 0, __ATOMIC_SEQ_CST);

@@ -28,11 +28,17 @@ fn kind(parameter: &Value) -> char {
     }
 }
 
+/// The project's directory, from wherever this is included.
+fn workspace() -> &'static Path {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.ancestors()
+        .find(|above| above.join("crates/sdk-so").is_dir())
+        .unwrap()
+}
+
 /// A table of `api/`.
 pub fn api(name: &str) -> Value {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../api")
-        .join(name);
+    let file = workspace().join("api").join(name);
     serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap()
 }
 
@@ -65,6 +71,11 @@ pub fn values(api: &Value, of: &str, last: &str) -> u64 {
 
 /// The program that calls them; `statuses` is the first number that is none.
 pub fn compile(dir: &Path, functions: &[Function], statuses: u64) -> PathBuf {
+    compile_with(dir, functions, statuses, &[])
+}
+
+/// The same, with more words for the compiler.
+pub fn compile_with(dir: &Path, functions: &[Function], statuses: u64, more: &[String]) -> PathBuf {
     assert!(functions.len() >= 3);
     let rows: Vec<String> = functions
         .iter()
@@ -72,7 +83,7 @@ pub fn compile(dir: &Path, functions: &[Function], statuses: u64) -> PathBuf {
             format!("{{\"{name}\", \"{kinds}\", {}, 0}}", u32::from(*status))
         })
         .collect();
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sdk-so/tests/arguments.c");
+    let source = workspace().join("crates/sdk-so/tests/arguments.c");
     let program = dir.join("arguments");
     let done = Command::new("cc")
         .args(["-O1", "-g", "-Wall", "-Wextra", "-pthread", "-o"])
@@ -80,6 +91,7 @@ pub fn compile(dir: &Path, functions: &[Function], statuses: u64) -> PathBuf {
         .arg(format!("-DFUNCTIONS={}", rows.join(",")))
         .arg(format!("-DSTATUSES={statuses}"))
         .arg(source)
+        .args(more)
         .arg("-ldl")
         .status()
         .unwrap();

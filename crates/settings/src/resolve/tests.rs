@@ -526,3 +526,32 @@ fn cupti_is_named_by_an_absolute_path() {
         assert!(matches!(refused, Refusal::Usage(_)), "{relative}");
     }
 }
+
+#[test]
+fn what_asks_for_traces() {
+    let asks = |line: &[(&str, &[&str])]| give(line).unwrap().asks_for_traces();
+    assert!(!asks(&[]));
+    assert!(!asks(&[("kernel-trace", &["no"])]));
+    assert!(!asks(&[("stats", &[]), ("output-format", &["csv"])]));
+    assert!(asks(&[("kernel-trace", &[])]));
+    assert!(asks(&[("runtime-trace", &[])]));
+    assert!(asks(&[("pmc", &["SQ_WAVES"])]));
+}
+
+#[test]
+fn numbers_are_taken_up_to_their_limits_and_in_their_units() {
+    let set = |option: &str, number: u64, variable: &str| {
+        let number = number.to_string();
+        let given = give(&[(option, &[number.as_str()])])?;
+        let resolved = resolve(&given, &Settings::new(), "/work/here")?;
+        Ok::<_, Refusal>(resolved.settings.get(variable).map(str::to_owned))
+    };
+    let bytes = |number| set("max-size", number, "MIDAIR_MAX_BYTES");
+    assert_eq!(bytes(1).unwrap().as_deref(), Some("1048576"));
+    assert_eq!(bytes(3).unwrap().as_deref(), Some("3145728"));
+    // 2^44 MiB less one, the most that is less than 2^64 bytes.
+    let most = (1 << 44) - 1;
+    let all = ((1_u64 << 44) - 1) * 1_048_576;
+    assert_eq!(bytes(most).unwrap(), Some(all.to_string()));
+    assert!(bytes(most + 1).is_err() && bytes(0).is_err());
+}
