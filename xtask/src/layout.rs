@@ -48,6 +48,7 @@ const fn program(artefact: &'static str, to: &'static str) -> Item {
 pub const PACKAGES: &[&str] = &[
     "midair-aqlprofile",
     "midair-cli",
+    "midair-compute",
     "midair-sdk-so",
     "midair-cuda-so",
     "midair-sdk-attach-so",
@@ -64,6 +65,7 @@ pub const PACKAGES: &[&str] = &[
 pub const ITEMS: &[Item] = &[
     program("midair", "bin/midair"),
     program("rocprofv3", "bin/rocprofv3"),
+    program("rocprof-compute", "bin/rocprof-compute"),
     Item {
         source: Source::File("python/rocprof-attach.py"),
         to: "bin/rocprof-attach",

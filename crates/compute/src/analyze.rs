@@ -95,7 +95,7 @@ pub fn run(matches: &ArgMatches, console: &Console) -> Result<(), Failure> {
     let gpus = occurrences(matches, "gpu-id");
     let mut jobs = Vec::new();
     for (place, workload) in workloads.iter().enumerate() {
-        let form = options.form.unwrap_or(workload.form);
+        let form = options.form.unwrap_or(workload.numbers);
         let blocks = blocks(matches, workload, form, console)?;
         let numbers = for_directory(&kernels, place);
         let numbers = numbers
@@ -241,7 +241,7 @@ fn blocks(
         // what was collected, and the rest has a reason of its own.
         let profiled = &workload.profiling.blocks;
         if !profiled.is_empty() {
-            return Blocks::read(profiled, workload.architecture, form, &mut warn)
+            return Blocks::read(profiled, workload.architecture, form, &mut |_| {})
                 .or_else(|_| Ok(Blocks::default()));
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::architecture::Architecture;
 use clap::{Arg, ArgAction, Command, value_parser};
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 fn flag(name: &'static str, help: &'static str) -> Arg {
@@ -160,6 +161,68 @@ fn analyze() -> Command {
         .arg(flag("tui", "").hide(true))
 }
 
+/// `rocprof-compute profile`.
+fn profile() -> Command {
+    Command::new("profile")
+        .about("Count what metrics need, in a running process or in a program that is started")
+        .args_override_self(true)
+        .arg(word("name", "NAME", "Name of the workload").short('n'))
+        .arg(word("attach-pid", "PID", "Attach to this running process"))
+        .arg(word("attach-duration-msec", "MSEC", "Detach after so many milliseconds; else at Enter"))
+        .arg(
+            word("output-directory", "DIR", "Directory of the results, with keys such as %gpumodel% [default: workloads/NAME/%gpumodel%]")
+                .short('d')
+                .value_parser(value_parser!(PathBuf)),
+        )
+        .arg(
+            word("path", "DIR", "Directory in which one named after the GPU's model is made")
+                .short('p')
+                .value_parser(value_parser!(PathBuf)),
+        )
+        .arg(word("subpath", "KIND", "").hide(true))
+        .arg(flag("overwrite", "Replace an earlier profile in the directory"))
+        .arg(list("kernel", "REGEX", "Count only kernels with such names").short('k'))
+        .arg(
+            list("kernel-iteration-range", "RANGE", "Count only these launches of each kernel, from 1: N, A-B, A:B")
+                .alias("dispatch"),
+        )
+        .arg(
+            list("block", "ID", "Panels, tables and metrics by number, or by the names of --list-blocks")
+                .short('b'),
+        )
+        .arg(word("set", "NAME", "Metrics that fit into one pass; --list-sets"))
+        .arg(flag("list-available-metrics", "List the metrics of this machine's GPU"))
+        .arg(word("max-overhead", "PERCENT", "How much of the time counting may take"))
+        .arg(word("target-error", "PERCENT", "").hide(true))
+        .arg(
+            word("format-rocprof-output", "FORMAT", "Form of what is collected")
+                .value_parser(["rocpd", "csv"]),
+        )
+        .arg(flag("no-roof", "Measure no peaks of the GPU; there is no other way yet"))
+        .arg(flag("roof-only", "").visible_alias("roofline").hide(true))
+        .arg(flag("roofline-bench-only", "").hide(true))
+        .arg(word("device", "N", "").alias("roofline-device").hide(true))
+        .arg(word("iteration-multiplexing", "KIND", "").num_args(0..=1).hide(true))
+        .arg(flag("no-native-tool", "").hide(true))
+        .arg(word("rocprofiler-sdk-tool-path", "FILE", "").hide(true))
+        .arg(flag("retain-rocpd-output", "").hide(true))
+        .arg(word("join-type", "KIND", "").hide(true))
+        .arg(flag("hip-trace", "").hide(true))
+        .arg(flag("kokkos-trace", "").hide(true))
+        .arg(flag("spatial-multiplexing", "").hide(true))
+        .arg(flag("pc-sampling", "").hide(true))
+        .arg(word("pc-sampling-method", "KIND", "").hide(true))
+        .arg(word("pc-sampling-interval", "N", "").hide(true))
+        .arg(
+            Arg::new("remaining")
+                .num_args(0..)
+                .last(true)
+                .value_name("APP")
+                .value_parser(value_parser!(OsString))
+                .help("Program to start, with its arguments"),
+        )
+}
+
 /// `rocprof-compute`.
 pub fn command() -> Command {
     let command = Command::new("rocprof-compute")
@@ -176,6 +239,7 @@ pub fn command() -> Command {
         .arg_required_else_help(true)
         .disable_help_subcommand(true)
         .args_override_self(true)
+        .subcommand(profile())
         .subcommand(analyze());
     general(command)
 }

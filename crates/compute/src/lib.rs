@@ -4,7 +4,7 @@
 //! * [`expression`]: the language in which metrics are written; `program` and [`evaluate`] compute
 //!   them over the dispatches of a [`frame`]; [`sample`] has the errors where counters took turns.
 //! * [`read`]: workload directories. [`select`]: what of them is wanted.
-//! * [`report`]: tables, filled, and their formats. [`analyze`]: the command.
+//! * [`report`]: tables, filled, and their formats. [`analyze`] and [`profile`]: the commands.
 //!
 //! Nothing here attaches to a process.
 #![forbid(unsafe_code)]
@@ -16,6 +16,7 @@ pub mod console;
 pub mod evaluate;
 pub mod expression;
 pub mod frame;
+pub mod profile;
 mod program;
 pub mod read;
 pub mod report;
@@ -52,7 +53,7 @@ pub fn main(words: Vec<OsString>) -> u8 {
     };
     let console = Console { level };
     match run(&matches, &console) {
-        Ok(()) => 0,
+        Ok(code) => code,
         Err(failure) => console.failure(&failure),
     }
 }
@@ -74,7 +75,7 @@ fn named(matches: &ArgMatches, option: &str) -> Option<&'static Architecture> {
     Architecture::named(name)
 }
 
-fn run(matches: &ArgMatches, console: &Console) -> Result<(), Failure> {
+fn run(matches: &ArgMatches, console: &Console) -> Result<u8, Failure> {
     let mode = matches.subcommand();
     let inner = mode.map_or(matches, |(_, matches)| matches);
     let form = match inner.try_get_one::<String>("formulas") {
@@ -83,11 +84,11 @@ fn run(matches: &ArgMatches, console: &Console) -> Result<(), Failure> {
     };
     if let Some(architecture) = named(inner, "list-metrics") {
         console.text(&analyze::list_metrics(architecture, form));
-        return Ok(());
+        return Ok(0);
     }
     if let Some(architecture) = named(inner, "list-blocks") {
         console.text(&analyze::list_blocks(architecture));
-        return Ok(());
+        return Ok(0);
     }
     if inner.get_flag("list-sets") {
         // Without a GPU at hand: every architecture's.
@@ -98,10 +99,11 @@ fn run(matches: &ArgMatches, console: &Console) -> Result<(), Failure> {
                 analyze::list_sets(architecture)
             ));
         }
-        return Ok(());
+        return Ok(0);
     }
     match mode {
-        Some(("analyze", matches)) => analyze::run(matches, console),
+        Some(("analyze", matches)) => analyze::run(matches, console).map(|()| 0),
+        Some(("profile", matches)) => profile::run(matches, console),
         _ => Err(Failure::new(Kind::Usage, "no command").hint("see --help")),
     }
 }

@@ -6,6 +6,9 @@ use crate::expression::{Comparison, Expression, Function, Malformed, Operator};
 use crate::frame::Frame;
 use std::collections::{BTreeSet, HashMap};
 
+/// What the hardware calls the sum of a level over time.
+pub(crate) const LEVEL_SUM: &str = "SQ_ACCUM_PREV_HIRES";
+
 /// A part of a program.
 pub(crate) type Id = u32;
 
@@ -261,12 +264,10 @@ impl<'a> Program<'a> {
     }
 
     fn column(&mut self, name: &str, row: Row<'_>, lacks: &mut Lacks) -> Id {
-        // The sum of a level over time has a name of its own in files; old ones are named after what
-        // the hardware calls it.
-        let found = if name == "SQ_ACCUM_PREV_HIRES" && !row.level.is_empty() {
-            self.frame
-                .index(&format!("{}_ACCUM", row.level))
-                .or_else(|| self.frame.index(name))
+        // The sum of a level over time has the name of its level in files (those of single passes get
+        // it when they are read): by the hardware's name it is the sum of no level in particular.
+        let found = if name == LEVEL_SUM && !row.level.is_empty() {
+            self.frame.index(&format!("{}_ACCUM", row.level))
         } else {
             // Values are sums over the places of the GPU, whatever the counter is called.
             let frame = self.frame;
@@ -277,7 +278,7 @@ impl<'a> Program<'a> {
             Some(index) => self.add(Node::Column(u32::try_from(index).unwrap_or(u32::MAX))),
             None => {
                 let name = match name {
-                    "SQ_ACCUM_PREV_HIRES" if !row.level.is_empty() => {
+                    LEVEL_SUM if !row.level.is_empty() => {
                         format!("{}_ACCUM", row.level)
                     }
                     name => name.to_owned(),

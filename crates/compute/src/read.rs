@@ -28,6 +28,8 @@ pub struct Workload {
     pub profiling: Profiling,
     /// The formulas that a version of AMD's which makes such directories uses.
     pub form: Form,
+    /// Which numbers its metrics have.
+    pub numbers: Form,
     /// The dispatches.
     pub frame: Frame,
     /// What a reader of the results should know.
@@ -45,6 +47,9 @@ pub struct Profiling {
 
 /// What follows the name of a measured peak, as expressions have it.
 pub(crate) const PEAK: &str = "_empirical_peak";
+
+/// The key of `profiling_config.yaml` by which a directory of ours is known.
+pub(crate) const OWN: &str = "midair_version";
 
 /// Something is wrong with the files.
 pub(crate) fn unusable(what: impl Into<String>) -> Failure {
@@ -72,7 +77,13 @@ impl Workload {
             None => Vec::new(),
         };
         let (mut frame, form) = if let Some(file) = named("pmc_perf.csv") {
-            (csv::wide(&[file])?, Form::Means)
+            // Levels lie in files of their own, where they were not joined.
+            let mut all = vec![file];
+            all.extend(files.iter().filter(|file| is_level(file)));
+            match all.len() {
+                1 => (csv::wide(&all)?, Form::Means),
+                _ => (passes::joined(&all)?, Form::Means),
+            }
         } else if !databases.is_empty() {
             let mut read = rocpd::Reader::default();
             for file in &databases {
@@ -152,6 +163,10 @@ impl Workload {
             Some(file) => Profiling::read(file)?,
             None => Profiling::default(),
         };
+        // Ours: numbers as users' pages have them, and formulas for which counters may take turns.
+        let own = profiling.all.contains_key(OWN);
+        let numbers = if own { Form::Means } else { form };
+        let form = if own { Form::Sums } else { form };
         let directory = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let name = match text("workload_name") {
             Some(name) if !name.is_empty() => name.to_owned(),
@@ -167,6 +182,7 @@ impl Workload {
             architecture,
             profiling,
             form,
+            numbers,
             frame,
             notes,
         })
@@ -186,8 +202,13 @@ fn file_name(file: &Path) -> String {
 /// One pass of 2025: `pmc_perf_3.csv`, or `SQ_LEVEL_WAVES.csv` for a level counter.
 fn is_pass(file: &Path) -> bool {
     let name = file_name(file);
-    has_end(file, ".csv")
-        && (name.starts_with("pmc_perf_") || (name.starts_with("SQ") && name.contains("LEVEL")))
+    has_end(file, ".csv") && (name.starts_with("pmc_perf_") || is_level(file))
+}
+
+/// The pass of a level counter, such as `SQ_LEVEL_WAVES.csv`.
+fn is_level(file: &Path) -> bool {
+    let name = file_name(file);
+    has_end(file, ".csv") && name.starts_with("SQ") && name.contains("LEVEL")
 }
 
 /// One pass in which each counter has a line of its own.

@@ -174,6 +174,7 @@ pub fn report(
 ) -> Result<Report, Failure> {
     let rows = dispatches.rows(&workload.frame)?;
     let form = options.form.unwrap_or(workload.form);
+    let numbers = options.form.unwrap_or(workload.numbers);
     let kernels = kernel_times(&workload.frame, &rows);
     let mut evaluator = Evaluator::new(
         setting(workload, form, options),
@@ -192,7 +193,7 @@ pub fn report(
             id: table.id,
             title: table.title.to_owned(),
             style: table.style,
-            source: table.source(form),
+            source: table.source(numbers),
             headings: Vec::new(),
             lines: Vec::new(),
         };
@@ -207,7 +208,7 @@ pub fn report(
                 blocks,
                 options,
                 &mut evaluator,
-                form,
+                (numbers, form),
             ),
             Source::PcSampling | Source::Nothing => continue,
         }
@@ -319,7 +320,7 @@ fn metrics(
     blocks: &Blocks,
     options: &Options,
     evaluator: &mut Evaluator<'_>,
-    form: Form,
+    (numbers, form): (Form, Form),
 ) {
     sheet.title = with_unit(table.title, options);
     let spread = table.style == Style::Spread;
@@ -338,7 +339,7 @@ fn metrics(
         .copied()
         .unwrap_or(16.0);
     let channels = (channels.clamp(0.0, 1024.0)) as u32;
-    for (number, metric) in table.rows(form) {
+    for (number, metric) in table.rows(numbers) {
         if !blocks.has_metric(number) {
             continue;
         }

@@ -401,6 +401,39 @@ fn passes_of_several_runs_become_one() {
 }
 
 #[test]
+fn levels_of_single_passes_are_told_apart() {
+    let temporary = tempfile::tempdir().unwrap();
+    let level = |name: &str, sum: &str| {
+        let dir = directory(temporary.path(), "SQ_ACCUM_PREV_HIRES", &[("a", 10, sum)]);
+        fs::rename(dir.join("pmc_perf.csv"), dir.join(name)).unwrap();
+    };
+    level("SQ_LEVEL_WAVES.csv", "6400");
+    level("SQ_INST_LEVEL_LDS.csv", "77");
+    let dir = directory(
+        temporary.path(),
+        "GRBM_GUI_ACTIVE,SQ_INSTS_LDS",
+        &[("a", 10, "800,11")],
+    );
+    let all = shown(&[
+        "analyze",
+        "-p",
+        text(&dir),
+        "-b",
+        "7.2.7",
+        "3.1.20",
+        "11.2.10",
+    ]);
+    // 6400 of 100 cycles of each of 8 XCDs; 77 of 11.
+    assert_eq!(row(&all, "7.2.7")[2], "64.00");
+    assert!(all.contains("LDS Latency  7 "), "{all}");
+    // Nobody's level is another's.
+    assert!(
+        all.contains("not collected: SQ_INSTS_SMEM, SQ_INST_LEVEL_SMEM_ACCUM"),
+        "{all}"
+    );
+}
+
+#[test]
 fn amds_rocpd_database_is_read() {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../api/compute");
     assert!(golden.is_dir());

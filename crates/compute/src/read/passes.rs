@@ -3,6 +3,7 @@
 use super::csv::{Dispatches, Lines, canonical, number, time, wide, words};
 use super::{file_name, unusable};
 use crate::frame::{Column, Filling, Frame, field};
+use crate::program::LEVEL_SUM;
 use midair_failure::Failure;
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -39,7 +40,7 @@ pub(super) fn joined(paths: &[&PathBuf]) -> Result<Frame, Failure> {
         let names: Vec<String> = frame.column_names().map(str::to_owned).collect();
         for name in names {
             let new = match level {
-                Some(level) if name == "SQ_ACCUM_PREV_HIRES" => format!("{level}_ACCUM"),
+                Some(level) if name == LEVEL_SUM => format!("{level}_ACCUM"),
                 _ => name.clone(),
             };
             if into.named(&new).is_some() {
@@ -66,7 +67,7 @@ pub(super) fn joined(paths: &[&PathBuf]) -> Result<Frame, Failure> {
 
 fn renamed(mut frame: Frame, level: Option<&str>) -> Frame {
     if let Some(level) = level
-        && let Some(column) = frame.named("SQ_ACCUM_PREV_HIRES").cloned()
+        && let Some(column) = frame.named(LEVEL_SUM).cloned()
     {
         frame.put(&format!("{level}_ACCUM"), column);
     }

@@ -1,0 +1,384 @@
+//! `rocprof-compute profile`: counts what metrics need, in a process that is running or in a program
+//! that it starts, and writes a workload directory.
+//!
+//! What collects is `rocprofv3`, as a process of its own; nothing here attaches.
+
+pub mod collect;
+pub mod machine;
+pub mod plan;
+mod write;
+
+use crate::analyze::words;
+use crate::architecture::Form;
+use crate::console::Console;
+use crate::read::Workload;
+use crate::select::Blocks;
+use clap::ArgMatches;
+use clap::parser::ValueSource;
+use collect::Collection;
+use machine::Machine;
+use midair_failure::{Failure, Kind};
+use plan::Plan;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Metrics have the numbers of 2025, as in the users' pages.
+const NUMBERS: Form = Form::Means;
+
+fn usage(what: impl Into<String>) -> Failure {
+    Failure::new(Kind::Usage, what)
+}
+
+fn not_built(what: impl Into<String>) -> Failure {
+    Failure::new(Kind::NotBuilt, what)
+}
+
+fn text(matches: &ArgMatches, name: &str) -> Option<String> {
+    matches.get_one::<String>(name).cloned()
+}
+
+fn given(matches: &ArgMatches, name: &str) -> bool {
+    matches.value_source(name) == Some(ValueSource::CommandLine)
+}
+
+/// What cannot go together, and what is not built: before anything else is looked at.
+fn check(matches: &ArgMatches, program: &[OsString]) -> Result<(), Failure> {
+    let attaches = given(matches, "attach-pid");
+    let ways = ["block", "set", "roof-only"]
+        .into_iter()
+        .filter(|name| given(matches, name));
+    if ways.count() > 1 {
+        return Err(usage(
+            "--block, --set, and --roof-only are mutually exclusive options",
+        ));
+    }
+    if !given(matches, "name") && !given(matches, "output-directory") {
+        return Err(usage("the workload has no name").hint("-n NAME, or --output-directory DIR"));
+    }
+    if !attaches && program.is_empty() {
+        return Err(usage(
+            "Profiling command required: pass application executable after -- at the end of options",
+        )
+        .hint("or --attach-pid PID"));
+    }
+    if attaches && !program.is_empty() {
+        return Err(usage(
+            "--attach-pid profiles a running process; a program is given as well",
+        ));
+    }
+    if given(matches, "attach-duration-msec") && !attaches {
+        return Err(usage("--attach-duration-msec is for --attach-pid"));
+    }
+    for name in ["attach-pid", "attach-duration-msec"] {
+        if let Some(word) = text(matches, name)
+            && word.parse::<u64>().is_err()
+        {
+            return Err(usage(format!("--{name} {word} is no number")));
+        }
+    }
+    if given(matches, "iteration-multiplexing") {
+        return Err(usage(
+            "--iteration-multiplexing is not needed: groups of counters take turns by themselves",
+        )
+        .hint("leave it out; any number of blocks fits into one attach"));
+    }
+    for name in ["roof-only", "roofline-bench-only"] {
+        if given(matches, name) {
+            return Err(not_built(format!(
+                "--{name} is not built: there is no benchmark of peaks"
+            ))
+            .hint("--no-roof, and -b"));
+        }
+    }
+    for name in ["pc-sampling", "pc-sampling-method", "pc-sampling-interval"] {
+        if given(matches, name) {
+            return Err(not_built(format!("--{name} is not built")));
+        }
+    }
+    if given(matches, "target-error") {
+        return Err(not_built("--target-error is not built")
+            .hint("--attach-duration-msec ends after a time; analyze shows the errors"));
+    }
+    for name in ["config-dir", "spatial-multiplexing"] {
+        if given(matches, name) {
+            return Err(not_built(format!("--{name} is not built")));
+        }
+    }
+    Ok(())
+}
+
+/// Runs the command. Gives the exit code.
+///
+/// # Errors
+/// For what cannot go together, cannot be read, counted or written.
+pub fn run(matches: &ArgMatches, console: &Console) -> Result<u8, Failure> {
+    let program: Vec<OsString> = matches
+        .get_many("remaining")
+        .map(|words| words.cloned().collect())
+        .unwrap_or_default();
+    if matches.get_flag("list-available-metrics") {
+        let machine = Machine::find()?;
+        console.text(&crate::analyze::list_metrics(machine.architecture, NUMBERS));
+        return Ok(0);
+    }
+    check(matches, &program)?;
+    for name in [
+        "hip-trace",
+        "kokkos-trace",
+        "join-type",
+        "retain-rocpd-output",
+        "no-native-tool",
+        "rocprofiler-sdk-tool-path",
+    ] {
+        if given(matches, name) {
+            console.warning(&format!("--{name} has no effect here"));
+        }
+    }
+    let machine = Machine::find()?;
+    let blocks = chosen(matches, &machine, console)?;
+    let plan = plan::plan(machine.architecture, &blocks, NUMBERS)?;
+    if !plan.unknown.is_empty() {
+        console.warning(&format!(
+            "{} has no counter {}: metrics that need it are N/A",
+            machine.architecture.name,
+            plan.unknown.join(", ")
+        ));
+    }
+    let name = text(matches, "name");
+    let directory = directory(matches, name.as_deref(), &machine)?;
+    let name = name.unwrap_or_else(|| {
+        let last = directory.file_name();
+        last.map_or_else(String::new, |last| last.to_string_lossy().into_owned())
+    });
+    prepare(&directory, matches.get_flag("overwrite"))?;
+    let definitions = write::perfmon(&directory, &plan)?;
+    let command: Vec<String> = program
+        .iter()
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
+    write::system(&directory, &machine.system(&name, &command.join(" ")))?;
+    write::configuration(
+        &directory,
+        &configuration(matches, &name, &directory, &blocks, &command),
+    )?;
+
+    let counters: usize = plan.groups.iter().map(Vec::len).sum();
+    console.note(&match plan.groups.len() {
+        1 => format!("{counters} counters in one group"),
+        groups => format!("{counters} counters in {groups} groups that take turns"),
+    });
+    let out = directory.join("out/pmc_1");
+    fs::create_dir_all(&out).map_err(|error| write::failed(&out, &error))?;
+    let kernels: Vec<String> = words(matches, "kernel")
+        .iter()
+        .map(|k| format!("({k})"))
+        .collect();
+    let launches = words(matches, "kernel-iteration-range");
+    let collection = Collection {
+        pid: text(matches, "attach-pid"),
+        duration: text(matches, "attach-duration-msec"),
+        program,
+        groups: plan.groups.clone(),
+        definitions,
+        kernels: (!kernels.is_empty()).then(|| kernels.join("|")),
+        launches: (!launches.is_empty())
+            .then(|| format!("[{}]", launches.join(",").replace(':', "-"))),
+        overhead: text(matches, "max-overhead"),
+        directory: out,
+        verbose: console.level >= crate::console::Level::Info,
+    };
+    let code = collection.run(console)?;
+    let found = collect::databases(&directory.join("out"));
+    for (place, from) in found.iter().enumerate() {
+        // One process's results are one pass; those of several are not passes of one another.
+        let name = match found.len() {
+            1 => "pmc_perf_0.db".to_owned(),
+            _ => format!("process_{place}.db"),
+        };
+        let to = directory.join(name);
+        fs::rename(from, &to).map_err(|error| write::failed(&to, &error))?;
+    }
+    let _ = fs::remove_dir_all(directory.join("out"));
+    if found.is_empty() {
+        console.warning(&format!(
+            "No GPU kernel data collected in {}",
+            directory.display()
+        ));
+        return Ok(code);
+    }
+    finish(matches, &directory, &plan, console)?;
+    Ok(code)
+}
+
+/// The tables and metrics of `-b`, or of `--set`.
+fn chosen(matches: &ArgMatches, machine: &Machine, console: &Console) -> Result<Blocks, Failure> {
+    let mut warn = |text: String| console.warning(&text);
+    let mut chosen = words(matches, "block");
+    if let Some(name) = text(matches, "set") {
+        let sets = machine.architecture.sets;
+        let Some(set) = sets.iter().find(|set| set.name == name) else {
+            let known: Vec<&str> = sets.iter().map(|set| set.name).collect();
+            return Err(usage(format!(
+                "there is no set {name} for {}",
+                machine.architecture.name
+            ))
+            .hint(format!("known are {}", known.join(", "))));
+        };
+        chosen = set.metrics.iter().map(|(id, _)| (*id).to_owned()).collect();
+    }
+    Blocks::read(&chosen, machine.architecture, NUMBERS, &mut warn)
+}
+
+/// Where the files go.
+fn directory(
+    matches: &ArgMatches,
+    name: Option<&str>,
+    machine: &Machine,
+) -> Result<PathBuf, Failure> {
+    let keys = |text: &str| -> String {
+        let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let rank = [
+            "OMPI_COMM_WORLD_RANK",
+            "PMI_RANK",
+            "SLURM_PROCID",
+            "MPI_RANK",
+        ]
+        .iter()
+        .find_map(|name| std::env::var(name).ok());
+        let mut out = text
+            .replace("%hostname%", host.trim())
+            .replace("%gpumodel%", &machine.model)
+            .replace("%rank%", &rank.unwrap_or_default());
+        while let Some(begin) = out.find("%env{") {
+            let Some(end) = out[begin..].find("}%") else {
+                break;
+            };
+            let value = std::env::var(&out[begin + 5..begin + end]).unwrap_or_default();
+            out.replace_range(begin..begin + end + 2, &value);
+        }
+        out
+    };
+    let directory = if let Some(directory) = matches.get_one::<PathBuf>("output-directory") {
+        PathBuf::from(keys(&directory.to_string_lossy()))
+    } else {
+        let name = name.unwrap_or_default();
+        if name.is_empty() || name.contains('/') || name == "." || name == ".." {
+            return Err(usage(format!("--name {name} is no name for a directory")));
+        }
+        let base = match matches.get_one::<PathBuf>("path") {
+            Some(path) => PathBuf::from(keys(&path.to_string_lossy())),
+            None => PathBuf::from("workloads").join(name),
+        };
+        match text(matches, "subpath").as_deref() {
+            None | Some("gpu_model") => base.join(&machine.model),
+            Some("node_name") => base.join(keys("%hostname%")),
+            Some(other) => base.join(keys(other)),
+        }
+    };
+    match directory.is_absolute() {
+        true => Ok(directory),
+        // The collecting program and its target may have another working directory.
+        false => std::env::current_dir()
+            .map(|here| here.join(&directory))
+            .map_err(|error| write::failed(&directory, &error)),
+    }
+}
+
+/// Makes the directory, and empties it where that is allowed.
+fn prepare(directory: &Path, overwrite: bool) -> Result<(), Failure> {
+    let some = fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_some());
+    if some && !overwrite {
+        return Err(Failure::new(
+            Kind::Output,
+            format!("{} is not empty", directory.display()),
+        )
+        .hint("--overwrite replaces what is in it, or choose another name"));
+    }
+    if some {
+        write::clear(directory)?;
+    }
+    fs::create_dir_all(directory).map_err(|error| write::failed(directory, &error))
+}
+
+/// The options, as `profiling_config.yaml` has them.
+fn configuration(
+    matches: &ArgMatches,
+    name: &str,
+    directory: &Path,
+    blocks: &Blocks,
+    command: &[String],
+) -> BTreeMap<String, write::Setting> {
+    use write::Setting::{Flag, List, Nothing, Text};
+    let mut all = BTreeMap::new();
+    let mut put = |key: &str, value| {
+        all.insert(key.to_owned(), value);
+    };
+    let word = |name: &str| text(matches, name).map_or(Nothing, Text);
+    let list = |name: &str| match words(matches, name) {
+        words if words.is_empty() => Nothing,
+        words => List(words),
+    };
+    put("attach_pid", word("attach-pid"));
+    put("attach_duration_msec", word("attach-duration-msec"));
+    put("config_dir", Nothing);
+    put("dispatch", Nothing);
+    put("filter_blocks", List(blocks.numbers()));
+    put(
+        "format_rocprof_output",
+        Text(text(matches, "format-rocprof-output").unwrap_or_else(|| "rocpd".to_owned())),
+    );
+    put("iteration_multiplexing", Nothing);
+    put("kernel", list("kernel"));
+    put("kernel_iteration_range", list("kernel-iteration-range"));
+    put(crate::read::OWN, Text(env!("CARGO_PKG_VERSION").to_owned()));
+    put("mode", Text("profile".to_owned()));
+    put("name", Text(name.to_owned()));
+    put("no_roof", Flag(true));
+    put("output_directory", Text(directory.display().to_string()));
+    put("path", Text(directory.display().to_string()));
+    put("remaining", Text(command.join(" ")));
+    put("roof_only", Flag(false));
+    put("set_selected", word("set"));
+    put("verbose", Text(matches.get_count("verbose").to_string()));
+    all
+}
+
+/// Reads what was collected back, says what there is, and writes it as csv where that was asked for.
+fn finish(
+    matches: &ArgMatches,
+    directory: &Path,
+    plan: &Plan,
+    console: &Console,
+) -> Result<(), Failure> {
+    let workload = Workload::read(directory, &[])?;
+    let frame = &workload.frame;
+    for (place, group) in plan.groups.iter().enumerate() {
+        let columns: Vec<_> = group.iter().filter_map(|name| frame.named(name)).collect();
+        let counted = (0..frame.rows)
+            .filter(|row| {
+                !columns.is_empty() && columns.iter().all(|column| !column.get(*row).is_nan())
+            })
+            .count();
+        let line = format!(
+            "group {} of {}: {counted} of {} dispatches counted",
+            place + 1,
+            plan.groups.len(),
+            frame.rows
+        );
+        if counted == 0 {
+            console.warning(&line);
+        } else {
+            console.note(&line);
+        }
+    }
+    if text(matches, "format-rocprof-output").as_deref() == Some("csv") {
+        write::dispatches(&directory.join("pmc_perf.csv"), frame)?;
+        for file in collect::databases(directory) {
+            let _ = fs::remove_file(file);
+        }
+    }
+    console.note(&format!("Results in {}", directory.display()));
+    Ok(())
+}

@@ -1,0 +1,234 @@
+//! From the metrics that are wanted to the counters that have to be counted, and to groups of them
+//! that the GPU can count at once.
+
+use crate::architecture::{Architecture, CHANNEL, Form};
+use crate::expression::Expression;
+use crate::program::LEVEL_SUM;
+use crate::read::unusable;
+use crate::select::Blocks;
+use midair_counters::plan::Event;
+use midair_counters::{Definitions, group};
+use midair_failure::Failure;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Fields of a dispatch, which need no counter.
+const FIELDS: [&str; 10] = [
+    "Dispatch_ID",
+    "GPU_ID",
+    "Grid_Size",
+    "Workgroup_Size",
+    "LDS_Per_Workgroup",
+    "Scratch_Per_Workitem",
+    "Arch_VGPR",
+    "Accum_VGPR",
+    "SGPR",
+    "Wave_Size",
+];
+
+/// What is counted, and in which groups.
+#[derive(Debug, Clone, Default)]
+pub struct Plan {
+    /// Groups of counters, each for one pass.
+    pub groups: Vec<Vec<String>>,
+    /// Definitions of counters that AMD's tables do not have: sums of a level over time. YAML, or
+    /// nothing.
+    pub definitions: String,
+    /// Counters that expressions name and the GPU does not have.
+    pub unknown: Vec<String>,
+}
+
+/// The counters of some expressions.
+fn counters_of(
+    text: &str,
+    level: &str,
+    architecture: &'static Architecture,
+    into: &mut BTreeSet<String>,
+) {
+    // All expressions of the tables can be read (tests/evaluation.rs).
+    let Ok(expression) = Expression::parse(text) else {
+        return;
+    };
+    let mut open = vec![expression];
+    while let Some(expression) = open.pop() {
+        match expression {
+            Expression::Name(name) => {
+                let name = match name.split_once('[') {
+                    // Channels are places of one counter.
+                    Some((counter, _)) => counter.to_owned(),
+                    None if name == LEVEL_SUM && !level.is_empty() => {
+                        format!("{level}_ACCUM")
+                    }
+                    None => name,
+                };
+                if !FIELDS.contains(&name.as_str()) && !name.ends_with("_Timestamp") {
+                    into.insert(name);
+                }
+            }
+            Expression::Channel(name) => {
+                into.insert(name);
+            }
+            Expression::Variable(name) => {
+                if name == "denom" {
+                    for (_, text) in architecture.denominators {
+                        counters_of(text, level, architecture, into);
+                    }
+                } else if let Some((_, text)) = architecture
+                    .builtins
+                    .iter()
+                    .find(|(known, _)| *known == name)
+                {
+                    counters_of(text, level, architecture, into);
+                }
+            }
+            Expression::Number(_) | Expression::None => {}
+            Expression::Negative(a) => open.push(*a),
+            Expression::Both(a, _, b) | Expression::Compare(a, _, b) => open.extend([*a, *b]),
+            Expression::If {
+                then,
+                condition,
+                otherwise,
+            } => open.extend([*then, *condition, *otherwise]),
+            Expression::Call(_, values) => open.extend(values),
+        }
+    }
+}
+
+/// Plans what to count for metrics.
+///
+/// # Errors
+/// When the architecture's counters are not known.
+pub fn plan(
+    architecture: &'static Architecture,
+    blocks: &Blocks,
+    form: Form,
+) -> Result<Plan, Failure> {
+    // By metric, in the order of the tables: what a metric needs is best counted together.
+    let mut wanted: Vec<BTreeSet<String>> = Vec::new();
+    for (_, metric) in blocks.metrics(architecture, form) {
+        let mut counters = BTreeSet::new();
+        for cell in metric.cells {
+            for form in [Form::Means, Form::Sums] {
+                if let Some(text) = cell.content.formula(form) {
+                    counters_of(text, metric.level, architecture, &mut counters);
+                }
+            }
+        }
+        if metric.name == CHANNEL || !counters.is_empty() {
+            wanted.push(counters);
+        }
+    }
+    // What every unit of normalization needs, as in AMD's tool.
+    wanted.push(["SQ_WAVES", "GRBM_GUI_ACTIVE"].map(str::to_owned).into());
+
+    let known = midair_counters::Architecture::find(architecture.name).ok_or_else(|| {
+        unusable(format!(
+            "the counters of {} are not known",
+            architecture.name
+        ))
+    })?;
+    let mut plan = Plan::default();
+    let mut sums = BTreeMap::new();
+    for name in wanted.iter().flatten() {
+        if known.counter(name).is_some() && name != LEVEL_SUM {
+            continue;
+        }
+        match name
+            .strip_suffix("_ACCUM")
+            .filter(|level| known.counter(level).is_some())
+        {
+            Some(level) => {
+                sums.insert(name.clone(), level.to_owned());
+            }
+            None => plan.unknown.push(name.clone()),
+        }
+    }
+    plan.unknown.sort();
+    plan.unknown.dedup();
+    let mut known = known;
+    if !sums.is_empty() {
+        let mut text =
+            String::from("rocprofiler-sdk:\n  counters-schema-version: 1\n  counters:\n");
+        for (name, level) in &sums {
+            text.push_str(&format!(
+                "  - name: {name}\n    description: {level} summed up over time\n    properties: []\n    \
+                 definitions:\n    - architectures: [{}]\n      expression: accumulate({level}, HIGH_RES)\n",
+                architecture.name
+            ));
+        }
+        let definitions = Definitions::read(&text)
+            .map_err(|error| unusable(format!("sums of levels cannot be defined: {error}")))?;
+        known = known
+            .with(&definitions)
+            .map_err(|error| unusable(format!("sums of levels cannot be defined: {error}")))?;
+        plan.definitions = text;
+    }
+
+    // The greatest first: what a level needs has the least room.
+    let mut groups: Vec<(Vec<String>, BTreeSet<Event>)> = Vec::new();
+    let mut placed = BTreeSet::new();
+    let is_sum = |counters: &BTreeSet<String>| counters.iter().any(|name| sums.contains_key(name));
+    let (first, rest): (Vec<_>, Vec<_>) = wanted.iter().partition(|counters| is_sum(counters));
+    for counters in first.into_iter().chain(rest) {
+        let mut missing: Vec<(String, Vec<Event>)> = Vec::new();
+        for name in counters {
+            if placed.contains(name) || plan.unknown.contains(name) {
+                continue;
+            }
+            match known.wanted(name) {
+                Ok(wanted) => missing.push((name.clone(), wanted.events)),
+                Err(_) => plan.unknown.push(name.clone()),
+            }
+        }
+        if missing.is_empty() {
+            continue;
+        }
+        let fits = |events: &BTreeSet<Event>, more: &[(String, Vec<Event>)]| {
+            let mut all = events.clone();
+            all.extend(more.iter().flat_map(|(_, events)| events.iter().cloned()));
+            group::fits(known, &all).is_ok().then_some(all)
+        };
+        // A group that has some of them already, else any with room for all, else a new one.
+        let shares =
+            |names: &[String]| names.iter().filter(|name| counters.contains(*name)).count();
+        let best = groups
+            .iter()
+            .enumerate()
+            .filter(|(_, (_, events))| fits(events, &missing).is_some())
+            .max_by_key(|(place, (names, _))| (shares(names), usize::MAX - place))
+            .map(|(place, _)| place);
+        let parts: Vec<Vec<(String, Vec<Event>)>> = match best {
+            Some(_) => vec![missing],
+            None if fits(&BTreeSet::new(), &missing).is_some() && groups.is_empty() => {
+                vec![missing]
+            }
+            None => missing.into_iter().map(|one| vec![one]).collect(),
+        };
+        for part in parts {
+            let place = match best {
+                Some(place) => Some(place),
+                None => groups
+                    .iter()
+                    .position(|(_, events)| fits(events, &part).is_some()),
+            };
+            let place = place.unwrap_or_else(|| {
+                groups.push(Default::default());
+                groups.len() - 1
+            });
+            let (names, events) = &mut groups[place];
+            if let Some(all) = fits(events, &part) {
+                *events = all;
+                for (name, _) in part {
+                    placed.insert(name.clone());
+                    names.push(name);
+                }
+            } else {
+                plan.unknown.extend(part.into_iter().map(|(name, _)| name));
+            }
+        }
+    }
+    groups.retain(|(names, _)| !names.is_empty());
+    plan.groups = groups.into_iter().map(|(names, _)| names).collect();
+    plan.unknown.sort();
+    plan.unknown.dedup();
+    Ok(plan)
+}

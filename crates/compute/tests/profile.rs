@@ -1,0 +1,312 @@
+//! What `profile` collects, what it refuses, and the directory that it writes. A script stands in for
+//! `rocprofv3`; on a real process: `tests/e2e/compute.rs`.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use midair_compute::profile::plan::plan;
+use midair_compute::select::Blocks;
+use midair_compute::{Architecture, Form};
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn blocks(architecture: &'static Architecture, words: &[&str]) -> Blocks {
+    let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+    Blocks::read(&words, architecture, Form::Means, &mut |_| {}).unwrap()
+}
+
+fn sorted(groups: &[Vec<String>]) -> Vec<&str> {
+    let mut all: Vec<&str> = groups.iter().flatten().map(String::as_str).collect();
+    all.sort_unstable();
+    all
+}
+
+#[test]
+fn the_users_blocks_need_five_counters_in_one_pass() {
+    for name in ["gfx90a", "gfx942"] {
+        let architecture = Architecture::named(name).unwrap();
+        let chosen = blocks(architecture, &["3.1.1,4.1.1", "5.1.1"]);
+        let plan = plan(architecture, &chosen, Form::Means).unwrap();
+        assert_eq!(
+            sorted(&plan.groups),
+            [
+                "CPF_CPF_STAT_BUSY",
+                "CPF_CPF_STAT_STALL",
+                "GRBM_GUI_ACTIVE",
+                "SQ_WAVES",
+                "SQ_WAVE_CYCLES"
+            ],
+            "{name}"
+        );
+        assert_eq!((plan.groups.len(), plan.unknown.len()), (1, 0));
+    }
+}
+
+#[test]
+fn each_set_fits_into_one_pass() {
+    for architecture in Architecture::all() {
+        for set in architecture.sets {
+            let ids: Vec<&str> = set.metrics.iter().map(|(id, _)| *id).collect();
+            let plan = plan(architecture, &blocks(architecture, &ids), Form::Means).unwrap();
+            assert_eq!(
+                plan.groups.len(),
+                1,
+                "{} {}: {plan:?}",
+                architecture.name,
+                set.name
+            );
+        }
+    }
+    let architecture = Architecture::named("gfx942").unwrap();
+    let launch = architecture
+        .sets
+        .iter()
+        .find(|set| set.name == "launch_stats")
+        .unwrap();
+    let ids: Vec<&str> = launch.metrics.iter().map(|(id, _)| *id).collect();
+    let plan = plan(architecture, &blocks(architecture, &ids), Form::Means).unwrap();
+    assert_eq!(
+        sorted(&plan.groups),
+        ["GRBM_GUI_ACTIVE", "SPI_CSN_WAVE", "SQ_WAVES"]
+    );
+}
+
+#[test]
+fn everything_needs_hardly_more_passes_than_the_fullest_block() {
+    // AMD's first fit needs 12, 12, 12 and 20.
+    for (name, most) in [
+        ("gfx908", 15),
+        ("gfx90a", 15),
+        ("gfx942", 15),
+        ("gfx950", 24),
+    ] {
+        let architecture = Architecture::named(name).unwrap();
+        let plan = plan(architecture, &Blocks::default(), Form::Means).unwrap();
+        let all = sorted(&plan.groups);
+        let once: BTreeSet<&str> = all.iter().copied().collect();
+        assert_eq!(once.len(), all.len(), "{name}: a counter is in two groups");
+        println!(
+            "{name}: {} counters in {} groups; without {:?}",
+            all.len(),
+            plan.groups.len(),
+            plan.unknown
+        );
+        assert!(
+            plan.groups.len() <= most,
+            "{name}: {} groups",
+            plan.groups.len()
+        );
+        assert!(all.len() > 150, "{name}: {} counters", all.len());
+        // What AMD's tables of counters lack: the panels name them all the same.
+        assert!(plan.unknown.len() <= 8, "{name}: {:?}", plan.unknown);
+        assert!(
+            plan.unknown
+                .iter()
+                .any(|name| name == "SQ_ACCUM_PREV_HIRES")
+        );
+        // The model's levels are summed up by definitions of ours.
+        assert!(
+            plan.definitions
+                .contains("accumulate(SQ_LEVEL_WAVES, HIGH_RES)")
+        );
+    }
+}
+
+/// Files of a machine with one modelled MI300X.
+fn topology(at: &Path) {
+    let node = |number: u32, text: &str, name: &str| {
+        let node = at.join(format!("nodes/{number}"));
+        fs::create_dir_all(node.join("mem_banks/0")).unwrap();
+        fs::write(node.join("properties"), text).unwrap();
+        fs::write(node.join("gpu_id"), format!("{}\n", number * 1000)).unwrap();
+        fs::write(node.join("name"), name).unwrap();
+    };
+    node(0, "cpu_cores_count 4\nsimd_count 0\n", "cpu\n");
+    node(
+        1,
+        "cpu_cores_count 0\nsimd_count 1216\nmax_waves_per_simd 8\nlds_size_in_kb 64\nwave_front_size 64\n\
+         array_count 32\nsimd_arrays_per_engine 1\ncu_per_simd_array 10\nsimd_per_cu 4\n\
+         max_slots_scratch_cu 32\ngfx_target_version 90402\nvendor_id 4098\ndevice_id 29857\n\
+         drm_render_minor 128\nnum_xcc 8\nmax_engine_clk_fcompute 2100\nmem_banks_count 1\n",
+        "ip discovery\n",
+    );
+    fs::write(
+        at.join("nodes/1/mem_banks/0/properties"),
+        "heap_type 1\nsize_in_bytes 206141652992\nflags 0\nwidth 8192\nmem_clk_max 1300\n",
+    )
+    .unwrap();
+}
+
+/// `profile` in an empty directory, with a script in place of `rocprofv3`.
+fn profile(here: &Path, script: &str, words: &[&str]) -> Output {
+    let there = here.join("topology");
+    topology(&there);
+    let program = here.join("collector");
+    fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    Command::new(env!("CARGO_BIN_EXE_rocprof-compute"))
+        .arg("profile")
+        .args(words)
+        .current_dir(here)
+        .env("AMD_KFD_TOPOLOGY", &there)
+        .env("ROCPROF", &program)
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn the_directory_is_written_and_the_collector_is_asked_for_the_counters() {
+    let temporary = tempfile::tempdir().unwrap();
+    let here = temporary.path();
+    let script = "echo \"$@\" > asked; exit 31";
+    let output = profile(
+        here,
+        script,
+        &[
+            "-n",
+            "vadd",
+            "-b",
+            "3.1.1",
+            "4.1.1",
+            "5.1.1",
+            "--no-roof",
+            "-VVV",
+            "--attach-pid",
+            "4242",
+            "--attach-duration-msec",
+            "1000",
+            "-k",
+            "vadd",
+            "scale",
+        ],
+    );
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    // The collector's own code.
+    assert_eq!(output.status.code(), Some(31), "{said}");
+    assert!(said.contains("No GPU kernel data collected"), "{said}");
+    let asked = fs::read_to_string(here.join("asked")).unwrap();
+    for words in [
+        "--pid 4242 --attach-duration-msec 1000",
+        "--kernel-trace",
+        "--kernel-include-regex (vadd)|(scale)",
+        "CPF_CPF_STAT_STALL",
+    ] {
+        assert!(asked.contains(words), "{words} is not in {asked}");
+    }
+    assert_eq!(asked.matches("--pmc").count(), 1, "{asked}");
+    let dir = here.join("workloads/vadd/MI300X_A1");
+    let config = fs::read_to_string(dir.join("profiling_config.yaml")).unwrap();
+    assert!(config.contains("attach_pid: '4242'\n"), "{config}");
+    assert!(config.contains("filter_blocks:\n- 3.1.1\n"), "{config}");
+    let system = fs::read_to_string(dir.join("sysinfo.csv")).unwrap();
+    let mut lines = system
+        .lines()
+        .map(|line| line.split(',').collect::<Vec<_>>());
+    let (names, values) = (lines.next().unwrap(), lines.next().unwrap());
+    for (name, value) in [
+        ("gpu_arch", "gfx942"),
+        ("num_xcd", "8"),
+        ("max_mclk", "1300"),
+        ("max_sclk", "2100"),
+        ("total_l2_chan", "128"),
+        ("workload_name", "vadd"),
+    ] {
+        let at = names.iter().position(|known| *known == name).unwrap();
+        assert_eq!(values[at], value, "{name}");
+    }
+    let group = fs::read_to_string(dir.join("perfmon/pmc_perf_0.yaml")).unwrap();
+    assert!(group.starts_with("jobs:\n- pmc: ["), "{group}");
+
+    // A second time: only with --overwrite.
+    let words = ["-n", "vadd", "--attach-pid", "1", "-b", "5.1.1"];
+    let again = profile(here, script, &words);
+    assert_eq!(again.status.code(), Some(33));
+    assert!(String::from_utf8_lossy(&again.stderr).contains("is not empty"));
+    let replaced = profile(here, script, &[&words[..], &["--overwrite"]].concat());
+    assert_eq!(replaced.status.code(), Some(31));
+    assert!(
+        !fs::read_to_string(dir.join("profiling_config.yaml"))
+            .unwrap()
+            .contains("3.1.1")
+    );
+}
+
+#[test]
+fn what_cannot_be_is_refused_by_name() {
+    let temporary = tempfile::tempdir().unwrap();
+    for (words, code, what) in [
+        (&["--attach-pid", "1"][..], 2, "has no name"),
+        (&["-n", "x"], 2, "Profiling command required"),
+        (
+            &["-n", "x", "--attach-pid", "1", "--", "app"],
+            2,
+            "a program is given as well",
+        ),
+        (
+            &["-n", "x", "--attach-pid", "one"],
+            2,
+            "--attach-pid one is no number",
+        ),
+        (
+            &["-n", "x", "--attach-duration-msec", "5", "--", "app"],
+            2,
+            "is for --attach-pid",
+        ),
+        (
+            &[
+                "-n",
+                "x",
+                "--attach-pid",
+                "1",
+                "-b",
+                "2",
+                "--set",
+                "launch_stats",
+            ],
+            2,
+            "mutually exclusive",
+        ),
+        (
+            &["-n", "x", "--attach-pid", "1", "--set", "nonsense"],
+            2,
+            "there is no set nonsense",
+        ),
+        (
+            &["-n", "x", "--attach-pid", "1", "-b", "nonsense"],
+            2,
+            "neither the number of a block",
+        ),
+        (
+            &["-n", "../x", "--attach-pid", "1"],
+            2,
+            "no name for a directory",
+        ),
+        (
+            &["-n", "x", "--attach-pid", "1", "--iteration-multiplexing"],
+            2,
+            "--iteration-multiplexing",
+        ),
+        (
+            &["-n", "x", "--attach-pid", "1", "--roofline"],
+            34,
+            "--roof-only",
+        ),
+        (
+            &["-n", "x", "--attach-pid", "1", "--pc-sampling"],
+            34,
+            "--pc-sampling",
+        ),
+        (
+            &["-n", "x", "--attach-pid", "1", "--target-error", "1"],
+            34,
+            "--target-error",
+        ),
+    ] {
+        let output = profile(temporary.path(), "exit 0", words);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{words:?}: {said}");
+        assert!(said.contains(what), "{words:?}: {said}");
+        assert!(!temporary.path().join("workloads").exists(), "{words:?}");
+    }
+}
