@@ -1,5 +1,4 @@
-/* rocprofiler-sdk: counters that are collected together. Not served: every function answers ROCPROFILER_STATUS_ERROR_NOT_IMPLEMENTED.
- */
+/* rocprofiler-sdk: counters that are collected together. */
 #ifndef ROCPROFILER_SDK_COUNTER_CONFIG_H_
 #define ROCPROFILER_SDK_COUNTER_CONFIG_H_
 
@@ -8,7 +7,7 @@
 
 ROCPROFILER_EXTERN_C_INIT
 
-/* Makes a list of counters of an agent. */
+/* Makes a list of counters of an agent, with those of the list that `config_id` names, if it names one. */
 rocprofiler_status_t
 rocprofiler_create_counter_config(rocprofiler_agent_id_t agent_id,
                                   rocprofiler_counter_id_t* counters_list,

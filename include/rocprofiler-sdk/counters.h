@@ -1,5 +1,4 @@
-/* rocprofiler-sdk: hardware counters. Not served: every function answers ROCPROFILER_STATUS_ERROR_NOT_IMPLEMENTED.
- */
+/* rocprofiler-sdk: hardware counters: which there are, and where on an agent they have values. */
 #ifndef ROCPROFILER_SDK_COUNTERS_H_
 #define ROCPROFILER_SDK_COUNTERS_H_
 

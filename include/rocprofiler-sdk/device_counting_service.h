@@ -1,5 +1,4 @@
-/* rocprofiler-sdk: counters of a whole device. Not served: every function answers ROCPROFILER_STATUS_ERROR_NOT_IMPLEMENTED.
- */
+/* rocprofiler-sdk: counters of a whole device. */
 #ifndef ROCPROFILER_SDK_DEVICE_COUNTING_SERVICE_H_
 #define ROCPROFILER_SDK_DEVICE_COUNTING_SERVICE_H_
 

@@ -1,5 +1,4 @@
-/* rocprofiler-sdk: counters of each dispatch. Not served: every function answers ROCPROFILER_STATUS_ERROR_NOT_IMPLEMENTED.
- */
+/* rocprofiler-sdk: counters of each dispatch. */
 #ifndef ROCPROFILER_SDK_DISPATCH_COUNTING_SERVICE_H_
 #define ROCPROFILER_SDK_DISPATCH_COUNTING_SERVICE_H_
 

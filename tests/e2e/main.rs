@@ -44,6 +44,7 @@ mod refusals;
 mod regions;
 mod rocattach_table;
 mod rocpd;
+mod sample_counters;
 mod samples;
 mod seeds;
 mod services;

@@ -19,14 +19,14 @@ use std::time::Duration;
 const ELEMENTS: u64 = 16384;
 
 /// A client, compiled.
-struct Client<'a> {
+pub(crate) struct Client<'a> {
     lab: &'a Lab,
     tool: PathBuf,
     log: PathBuf,
 }
 
 impl<'a> Client<'a> {
-    fn build(lab: &'a Lab, name: &str) -> Result<Client<'a>> {
+    pub(crate) fn build(lab: &'a Lab, name: &str) -> Result<Client<'a>> {
         let tool = lab.scratch().join(format!("lib{name}.so"));
         let log = lab.scratch().join(format!("{name}.log"));
         let mut compiler = Command::new("g++");
@@ -51,7 +51,7 @@ impl<'a> Client<'a> {
     }
 
     /// One session; what the client counted in it.
-    fn attached(&self, pid: i32, work: impl FnOnce() -> Result<()>) -> Result<Counts> {
+    pub(crate) fn attached(&self, pid: i32, work: impl FnOnce() -> Result<()>) -> Result<Counts> {
         let mut attach = command("rocprof-attach")?;
         attach
             .args(["-p", &pid.to_string(), "-t"])
@@ -66,14 +66,14 @@ impl<'a> Client<'a> {
     }
 
     /// The program, to be started with the client.
-    fn launched(&self, program: LabCommand<'a>) -> Result<LabCommand<'a>> {
+    pub(crate) fn launched(&self, program: LabCommand<'a>) -> Result<LabCommand<'a>> {
         let lib = format!("{}/lib", self.lab.stage()?);
         let tool = self.lab.inside(&self.tool)?;
         Ok(program.libs(&lib).env("ROCP_TOOL_LIBRARIES", tool))
     }
 
     /// What it counted since the last call: one report, without anything wrong.
-    fn counted(&self) -> Result<Counts> {
+    pub(crate) fn counted(&self) -> Result<Counts> {
         let text = std::fs::read_to_string(&self.log)?;
         std::fs::remove_file(&self.log)?;
         let mut counts = Counts::new();
@@ -89,7 +89,7 @@ impl<'a> Client<'a> {
 }
 
 /// Ends a program that says "done", as [`Caller::quit`] does.
-fn quit(mut target: LabTarget) -> Result<ModelLog> {
+pub(crate) fn quit(mut target: LabTarget) -> Result<ModelLog> {
     target.send("quit")?;
     let log = target.log.clone();
     let exit = target.target.wait(PATIENCE)?;

@@ -5,12 +5,13 @@
 //! * [`names`]: kinds, operations and statuses, with the strings that AMD's tool prints,
 //! * [`members`]: parameters that the SDK names otherwise than the libraries do,
 //! * [`constants`]: the SDK's enumerators under their C names,
-//! * [`records`], [`agent`], [`registration`]: structs that we fill or read,
+//! * [`records`], [`counting`], [`agent`], [`registration`]: structs that we fill or read,
 //! * [`functions`]: every function of the SDK's headers,
 //! * [`cupti`]: NVIDIA's CUPTI: names, and where the fields of its records lie in each version,
 //! * [`private`]: the table between our own SDK and our own tool.
 
 pub mod agent;
+pub mod counting;
 pub mod cupti;
 pub mod members;
 pub mod names;

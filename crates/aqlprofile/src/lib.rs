@@ -15,4 +15,4 @@ mod prepare;
 pub use groups::{REFERENCES, prepare_groups};
 pub use helper::{Error, Helper};
 pub use libraries::{SONAME, libraries};
-pub use prepare::{failure, gpu, prepare};
+pub use prepare::{failure, for_each_name, gpu, prepare, question};

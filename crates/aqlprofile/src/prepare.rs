@@ -37,11 +37,7 @@ pub fn prepare(
         .ok_or_else(|| planned(&plan::Error::Gpu(gpu.name.clone())))?;
     let architecture = architecture.with(added).map_err(|error| planned(&error))?;
     let group = group::one(architecture, counters).map_err(|error| planned(&error))?;
-    let (events, which) = distinct(&group.events);
-    let question = Question {
-        gpu: gpu.clone(),
-        events,
-    };
+    let (question, which) = question(gpu, &group.events);
     let mut template = helper
         .template(&question)
         .map_err(|error| failure(&error))?;
@@ -51,6 +47,14 @@ pub fn prepare(
         group,
         template,
     })
+}
+
+/// What the library is asked for some events, and which of its events each of them is; see
+/// [`for_each_name`].
+pub fn question(gpu: &Gpu, events: &[plan::Event]) -> (Question, Vec<u32>) {
+    let (events, which) = distinct(events);
+    let gpu = gpu.clone();
+    (Question { gpu, events }, which)
 }
 
 /// The events in the library's terms, each once, and which of them each of a group's events is: an
@@ -74,7 +78,7 @@ fn distinct(events: &[plan::Event]) -> (Vec<RawEvent>, Vec<u32>) {
 }
 
 /// The slots with the group's events in place of the library's: one for each name of an event.
-fn for_each_name(slots: &[Slot], which: &[u32]) -> Vec<Slot> {
+pub fn for_each_name(slots: &[Slot], which: &[u32]) -> Vec<Slot> {
     let mut all = Vec::new();
     for slot in slots {
         let names = (0..).zip(which).filter(|(_, raw)| **raw == slot.event);

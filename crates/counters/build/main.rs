@@ -12,28 +12,25 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=build");
     let text = fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
     let json: Value = serde_json::from_str(&text)?;
-    let mut out = String::from("pub(super) static ARCHITECTURES: &[Architecture] = &[\n");
+    let mut out = String::from("static PACKED: &[Packed] = &[\n");
     for (name, architecture) in object(&json["architectures"], "architectures")? {
-        writeln!(out, "Architecture {{ name: {name:?}, counters: &[")?;
+        let mut counters = String::new();
         let mut rows: Vec<(&String, String)> = Vec::new();
         for (counter, it) in object(&architecture["basic"], name)? {
             let (block, event) = (&it["block"], &it["event"]);
             let (Some(block), Some(event)) = (block.as_str(), event.as_u64()) else {
                 return Err(format!("{name}: {counter} has no block or no event").into());
             };
-            rows.push((
-                counter,
-                format!("Definition::Basic {{ block: {block:?}, event: {event} }}"),
-            ));
+            rows.push((counter, format!("{block}\t{event}")));
         }
         for (counter, it) in object(&architecture["derived"], name)? {
             let Some(expression) = it.as_str() else {
                 return Err(format!("{name}: {counter} has no expression").into());
             };
-            rows.push((
-                counter,
-                format!("Definition::Derived {{ expression: {expression:?} }}"),
-            ));
+            if expression.contains(['\t', '\n']) {
+                return Err(format!("{name}: {counter} has a tab or a line's end").into());
+            }
+            rows.push((counter, expression.to_owned()));
         }
         rows.sort();
         for pair in rows.windows(2) {
@@ -42,12 +39,12 @@ fn main() -> Result<(), Box<dyn Error>> {
             }
         }
         for (counter, definition) in rows {
-            writeln!(
-                out,
-                "Counter {{ name: {counter:?}, description: \"\", definition: {definition} }},"
-            )?;
+            writeln!(counters, "{counter}\t{definition}")?;
         }
-        out.push_str("], blocks: &[\n");
+        writeln!(
+            out,
+            "Packed {{ name: {name:?}, counters: {counters:?}, blocks: &["
+        )?;
         // The limits are those of a block's instance, whichever way the device is cut. The last
         // shape is the whole device.
         let whole = object(&architecture["blocks"], name)?.iter().next_back();

@@ -1,6 +1,7 @@
 //! Which counters a GPU has.
 
 use crate::dimension::Dimension;
+use std::sync::LazyLock;
 
 /// Counters of one GPU architecture.
 #[derive(Debug)]
@@ -72,7 +73,57 @@ pub struct Block {
 /// that an engine may have, and one more.
 const OF_UNITS: [&str; 3] = ["TA", "TCP", "TD"];
 
+/// An architecture as it is generated. Its counters are lines of a text: name, block and event, or
+/// name and expression, with tabs between. A table of [`Counter`]s would have to be relocated in each
+/// process that has this library, and few ask.
+struct Packed {
+    name: &'static str,
+    counters: &'static str,
+    blocks: &'static [Block],
+    shape: Shape,
+}
+
 include!(concat!(env!("OUT_DIR"), "/counters.rs"));
+
+/// Made when somebody asks.
+static ARCHITECTURES: LazyLock<Vec<Architecture>> =
+    LazyLock::new(|| PACKED.iter().map(Packed::unpack).collect());
+
+/// The same, without counters.
+static BARE: LazyLock<Vec<Architecture>> = LazyLock::new(|| {
+    let bare = |packed: &Packed| Architecture {
+        counters: &[],
+        ..packed.unpack()
+    };
+    PACKED.iter().map(bare).collect()
+});
+
+impl Packed {
+    fn unpack(&self) -> Architecture {
+        let counters = self.counters.lines().filter_map(|line| {
+            let mut parts = line.split('\t');
+            let (name, what) = (parts.next()?, parts.next()?);
+            let definition = match parts.next() {
+                Some(event) => Definition::Basic {
+                    block: what,
+                    event: event.parse().ok()?,
+                },
+                None => Definition::Derived { expression: what },
+            };
+            Some(Counter {
+                name,
+                description: "",
+                definition,
+            })
+        });
+        Architecture {
+            name: self.name,
+            counters: Vec::leak(counters.collect()),
+            blocks: self.blocks,
+            shape: self.shape,
+        }
+    }
+}
 
 impl Architecture {
     /// The architecture of a GPU by its target ("gfx942"; features behind a colon do not matter).
@@ -83,7 +134,12 @@ impl Architecture {
 
     /// All that are known.
     pub fn all() -> &'static [Architecture] {
-        ARCHITECTURES
+        &ARCHITECTURES
+    }
+
+    /// The same architecture without counters: what somebody's own definitions replace all of.
+    pub fn bare(&self) -> Option<&'static Architecture> {
+        BARE.iter().find(|bare| bare.name == self.name)
     }
 
     /// A counter by its name.
@@ -196,6 +252,10 @@ mod tests {
             (Some(8), Some(2), None)
         );
         assert_eq!(Architecture::all().len(), 6);
+        assert!(gfx942.bare().unwrap().counters.is_empty());
+        assert!(gfx942.bare().unwrap().limit("SQ").is_some());
+        let counters: usize = Architecture::all().iter().map(|a| a.counters.len()).sum();
+        assert_eq!(counters, 2044);
         assert!(Architecture::find("gfx900").is_none());
         for architecture in Architecture::all() {
             for counter in architecture.counters {

@@ -22,7 +22,13 @@ pub struct Available {
 impl Architecture {
     /// All counters of a GPU of this shape, by name.
     pub fn available(&'static self, shape: Shape) -> Vec<Available> {
-        let of = |counter: &'static Counter| Available {
+        let of = |counter| self.described(counter, shape);
+        self.counters.iter().map(of).collect()
+    }
+
+    /// One of its counters.
+    pub fn described(&'static self, counter: &'static Counter, shape: Shape) -> Available {
+        Available {
             name: counter.name,
             description: match (counter.description, counter.definition) {
                 ("", Definition::Basic { block, event }) => format!("Event {event} of {block}"),
@@ -31,8 +37,7 @@ impl Architecture {
             },
             definition: counter.definition,
             dimensions: self.dimensions(counter.name, shape, 0),
-        };
-        self.counters.iter().map(of).collect()
+        }
     }
 
     /// The dimensions of a counter's values; none for a property, or what is too deep.

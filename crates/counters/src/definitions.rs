@@ -138,10 +138,41 @@ impl Definitions {
         Ok(Definitions { counters })
     }
 
+    /// Adds a derived counter to those of an architecture. Whether it makes sense is found out by
+    /// [`Architecture::with`].
+    ///
+    /// # Errors
+    /// What is no name for a counter.
+    pub fn add(
+        &mut self,
+        architecture: &str,
+        name: &str,
+        description: &str,
+        expression: &str,
+    ) -> Result<(), Unreadable> {
+        if !is_name(name) {
+            return shape(format!("'{name}' is no name for a counter"));
+        }
+        self.counters.push(Added {
+            name: name.to_owned(),
+            description: description.to_owned(),
+            architectures: vec![architecture.to_owned()],
+            what: What::Derived {
+                expression: expression.to_owned(),
+            },
+        });
+        Ok(())
+    }
+
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.counters.is_empty()
     }
+}
+
+fn is_name(name: &str) -> bool {
+    let may_be = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    !name.is_empty() && name.chars().all(may_be) && !name.starts_with(|c: char| c.is_numeric())
 }
 
 fn added(
@@ -150,8 +181,7 @@ fn added(
     architectures: &[&str],
     node: &Node,
 ) -> Result<Added, Unreadable> {
-    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    if name.is_empty() || !name.chars().all(is_name) || name.starts_with(|c: char| c.is_numeric()) {
+    if !is_name(name) {
         return shape(format!("'{name}' is no name for a counter"));
     }
     // Older files describe a counter in each of its definitions.
@@ -191,9 +221,16 @@ fn added(
     })
 }
 
-/// What was made so far, by what it was made of.
-static KEPT: Mutex<Vec<(&'static str, Definitions, &'static Architecture)>> =
-    Mutex::new(Vec::new());
+/// An architecture that was made, and what it was made of.
+struct Kept {
+    /// Name, and whether it had no counters.
+    base: (&'static str, bool),
+    added: Definitions,
+    made: &'static Architecture,
+}
+
+/// What was made so far.
+static KEPT: Mutex<Vec<Kept>> = Mutex::new(Vec::new());
 
 impl Architecture {
     /// This architecture with those of the definitions that are for it, checked.
@@ -214,16 +251,21 @@ impl Architecture {
         }
         let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
         // One that was added to before is no base of a second addition: the base is what AMD has.
-        let known = kept.iter().find(|(n, d, _)| *n == self.name && *d == own);
-        if let Some((.., architecture)) = known {
-            return Ok(architecture);
+        let base = (self.name, self.counters.is_empty());
+        let known = kept.iter().find(|k| k.base == base && k.added == own);
+        if let Some(known) = known {
+            return Ok(known.made);
         }
         if kept.len() >= MOST_KEPT {
             return Err(Error::Full);
         }
         self.check(&own)?;
         let made = self.joined(&own);
-        kept.push((self.name, own, made));
+        kept.push(Kept {
+            base,
+            added: own,
+            made,
+        });
         Ok(made)
     }
 
@@ -391,6 +433,24 @@ rocprofiler-sdk:
     }
 
     #[test]
+    fn one_may_be_added_by_name_and_all_may_be_replaced() {
+        let mut one = Definitions::default();
+        one.add("gfx942", "MY_WAVES", "mine", "2*reduce(SQ_WAVES,sum)")
+            .unwrap();
+        let more = gfx942().with(&one).unwrap();
+        assert_eq!(more.counter("MY_WAVES").unwrap().description, "mine");
+        assert!(one.add("gfx942", "MY-WAVES", "", "1").is_err());
+        // Without the counters that it needs.
+        let bare = gfx942().bare().unwrap();
+        assert!(matches!(bare.with(&one), Err(Error::Unknown { .. })));
+        let text = NEW.replace("TEST_", "ONLY_");
+        let event = text.find("    - name: ONLY_EVENT").unwrap();
+        let text = format!("rocprofiler-sdk:\n  counters:\n{}", &text[event..]);
+        let only = bare.with(&Definitions::read(&text).unwrap()).unwrap();
+        assert_eq!(only.counters.len(), 1);
+    }
+
+    #[test]
     fn a_counter_that_is_there_is_replaced() {
         let more = with(
             "rocprofiler-sdk:\n  counters:\n  - name: CU_NUM\n    definitions:\n    - architectures: [gfx942]\n      expression: \"7\"\n",
@@ -464,6 +524,6 @@ rocprofiler-sdk:
             .map(add)
             .any(|made| matches!(made, Err(Error::Full)));
         assert!(refused);
-        KEPT.lock().unwrap().retain(|(name, ..)| *name != "gfx908");
+        KEPT.lock().unwrap().retain(|kept| kept.base.0 != "gfx908");
     }
 }

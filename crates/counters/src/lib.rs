@@ -1,7 +1,8 @@
 //! Hardware counters, as far as they need neither a GPU nor AMD's library.
 //!
 //! * [`architecture`]: which counters a GPU has, and which name was probably meant.
-//! * [`expression`]: the language of derived counters, and [`value`], which computes them.
+//! * [`expression`]: the language of derived counters, and [`value`], which computes them;
+//!   [`counted`]: from memory to values.
 //! * [`definitions`]: counters that a user adds, and [`available`]: a list of all.
 //! * [`dimension`]: where on the device a value was counted.
 //! * [`plan`]: what must be counted for the counters that somebody asks for, and [`group`]: which
@@ -16,6 +17,7 @@
 
 pub mod architecture;
 pub mod available;
+pub mod counted;
 pub mod definitions;
 pub mod dimension;
 pub mod expression;

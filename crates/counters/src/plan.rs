@@ -132,7 +132,7 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {}
 
 /// Properties of an agent that definitions may name: fields of `rocprofiler_agent_t`.
-const PROPERTIES: [&str; 29] = [
+pub const PROPERTIES: [&str; 29] = [
     "array_count",
     "caches_count",
     "cpu_core_id_base",

@@ -19,6 +19,7 @@ use crate::job::Job;
 use crate::model::Trace;
 use crate::sink::Sink;
 use midair_agents::Agent;
+use midair_counters::counted::Counted;
 use midair_counters::plan::Wanted;
 use midair_counters::value::Values;
 use midair_counters::{CounterPlan, Prepared};
@@ -123,7 +124,12 @@ impl Counting {
     ) -> Option<Values> {
         let nothing = Properties::default();
         let properties = self.properties.get(&node).unwrap_or(&nothing);
-        values::Counted::read(prepared, properties, memory)
+        let Prepared {
+            architecture,
+            group,
+            template,
+        } = prepared;
+        Counted::read(architecture, group, template, properties, memory)
             .of(of)
             .ok()
     }

@@ -69,13 +69,14 @@ pub(crate) fn ids() -> impl Iterator<Item = (u32, u64)> {
     list().agents.iter().map(|agent| (agent.node_id, agent.id))
 }
 
+/// An agent by its id.
+pub(crate) fn by_id(id: u64) -> Option<&'static Agent> {
+    list().agents.iter().find(|agent| agent.id == id)
+}
+
 /// Whether an agent is a GPU; `None` when there is no such agent.
 pub(crate) fn is_gpu(id: u64) -> Option<bool> {
-    list()
-        .agents
-        .iter()
-        .find(|agent| agent.id == id)
-        .map(|agent| agent.r#type == midair_abi::constants::ROCPROFILER_AGENT_TYPE_GPU)
+    by_id(id).map(|agent| agent.r#type == midair_abi::constants::ROCPROFILER_AGENT_TYPE_GPU)
 }
 
 /// A text that lives for ever.

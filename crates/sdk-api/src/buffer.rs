@@ -264,8 +264,8 @@ impl Job {
             .batch
             .index
             .iter()
-            .map(|(kind, word)| RecordHeader {
-                category: c::ROCPROFILER_BUFFER_CATEGORY_TRACING as u32,
+            .map(|(category, kind, word)| RecordHeader {
+                category: *category as u32,
                 kind: *kind,
                 // SAFETY: every entry of the index is a word of the same vector.
                 payload: unsafe { base.add(*word) }.cast(),

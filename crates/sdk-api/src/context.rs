@@ -4,6 +4,7 @@
 pub(crate) mod services;
 
 use crate::changes;
+use crate::counting::devices;
 use crate::state;
 use crate::status::Status;
 use midair_abi::constants as c;
@@ -56,6 +57,10 @@ pub struct Wanted {
     pub services: Services,
     /// Some context wants to know when correlation ids are used no more ([`crate::retirement`]).
     pub retirement: bool,
+    /// Some context counts in dispatches ([`crate::counting`]), or will when it is started.
+    pub counts_dispatches: bool,
+    /// The same for whole devices.
+    pub counts_devices: bool,
 }
 
 impl Wanted {
@@ -84,11 +89,16 @@ impl Wanted {
         self.code_objects
             || !self.services.is_empty()
             || self.retirement
+            || self.counts()
             || self.kinds.values().any(|demand| demand.deliver)
+    }
+    /// Whether any context counts.
+    pub fn counts(&self) -> bool {
+        self.counts_dispatches || self.counts_devices
     }
     /// Whether anything is wanted at all.
     pub fn is_empty(&self) -> bool {
-        self.kinds.is_empty() && !self.code_objects && self.services.is_empty()
+        self.kinds.is_empty() && !self.code_objects && self.services.is_empty() && !self.counts()
     }
 }
 
@@ -180,15 +190,32 @@ pub fn wanted() -> Wanted {
                 .add_request(request_of(handle, context, request));
         }
     }
-    if !wanted.services.is_empty() {
+    wanted.counts_dispatches = state
+        .contexts
+        .iter()
+        .any(|context| context.counts && context.is_counting());
+    wanted.counts_devices = state
+        .contexts
+        .iter()
+        .any(|context| context.devices.is_some() && context.is_counting());
+    if wanted.counts() {
+        // Their values come with the dispatches' records, and counters of the device with its queues.
+        wanted
+            .demand(kinds::KERNEL_DISPATCH, &OperationSet::ALL)
+            .deliver = true;
+    }
+    if !wanted.services.is_empty() || wanted.counts() {
         work::set_agents(crate::agents::ids());
     }
     wanted
 }
 
-/// Whether any context runs.
+/// Whether any context runs, or counts when it will: that is prepared for.
 pub fn any_active() -> bool {
-    state::lock().contexts.iter().any(|context| context.active)
+    state::lock()
+        .contexts
+        .iter()
+        .any(|context| context.active || context.is_counting())
 }
 
 /// Makes a context for the client that is being initialised; returns its handle.
@@ -208,6 +235,8 @@ pub fn create() -> Result<u64, Status> {
         code_objects: None,
         callbacks: Vec::new(),
         request: None,
+        counts: false,
+        devices: None,
     });
     Ok(state.contexts.len() as u64)
 }
@@ -226,6 +255,9 @@ pub fn start(context: u64) -> Result<(), Status> {
     if state.finalized {
         return Err(Status::FINALIZED);
     }
+    let others_count = (1..)
+        .zip(&state.contexts)
+        .any(|(other, found)| other != context && found.active && found.counts);
     let context = state.context(context)?;
     if context.out {
         return Err(Status::NOT_AVAILABLE);
@@ -233,8 +265,13 @@ pub fn start(context: u64) -> Result<(), Status> {
     if context.active {
         return Ok(());
     }
-    if context.services.is_empty() && context.code_objects.is_none() && context.callbacks.is_empty()
-    {
+    if context.counts && others_count {
+        return Err(Status::CONTEXT_CONFLICT);
+    }
+    let nothing = context.services.is_empty()
+        && context.code_objects.is_none()
+        && context.callbacks.is_empty();
+    if nothing && !context.is_counting() {
         return Err(Status::CONTEXT_INVALID);
     }
     context.begin(clock::now());
@@ -247,6 +284,7 @@ pub fn start(context: u64) -> Result<(), Status> {
 /// any more when this returns, but for the ends of calls whose beginnings were reported, and where
 /// a thread is inside one already.
 pub fn stop(context: u64) -> Result<(), Status> {
+    devices::stop(context);
     let is_told_late = {
         let mut state = state::lock();
         let services = &state.context(context)?.callbacks;

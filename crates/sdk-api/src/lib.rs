@@ -14,6 +14,7 @@ pub mod code_object;
 pub mod context;
 mod convert;
 mod converted;
+pub mod counting;
 pub mod ended;
 mod external;
 pub mod gpus;

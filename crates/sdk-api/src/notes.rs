@@ -27,7 +27,7 @@ pub fn post(text: &str) {
 
 /// Adds a note on any thread: to the records while notes are taken, else to [`last_words`]. It is dropped where another thread is adding one
 /// at this very moment: this may run on a thread of the application, which does not wait.
-pub(crate) fn post_from_anywhere(text: &str) {
+pub fn post_from_anywhere(text: &str) {
     let list = match STATE.notes_open.load(Relaxed) {
         true => &STATE.notes,
         false => &STATE.last_words,

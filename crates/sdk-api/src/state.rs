@@ -4,6 +4,9 @@ use crate::agents::list::List;
 use crate::callback_thread::handle::Listener;
 use crate::code_object::hosts::Hosts;
 use crate::code_object::loaded::Loaded;
+use crate::counting::Counting;
+use crate::counting::devices::Engine;
+use crate::counting::services::DispatchService;
 use crate::external::stack::Stack;
 use crate::intercept::held::Interceptor;
 use crate::registration::search::Search;
@@ -16,7 +19,7 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::CStr;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64};
-use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 /// All of it.
 #[derive(Debug)]
@@ -63,6 +66,11 @@ pub(crate) struct State {
     pub listeners: Mutex<Vec<Listener>>,
     /// `hsa_agent_t` handles by KFD node.
     pub agent_handles: Mutex<Option<HashMap<u32, u64>>>,
+    /// Counters that tools ask about ([`crate::counting`]).
+    pub counting: Mutex<Counting>,
+    /// Services that count around dispatches, and who counts for devices.
+    pub dispatch_counting: RwLock<Vec<DispatchService>>,
+    pub counting_engine: Mutex<Option<&'static dyn Engine>>,
     /// The machine's agents, made once ([`crate::agents`]).
     pub agents: OnceLock<&'static List>,
     /// The search for tools ([`crate::registration::discover`]).
@@ -99,6 +107,9 @@ impl State {
             interceptors: Mutex::new(Vec::new()),
             listeners: Mutex::new(Vec::new()),
             agent_handles: Mutex::new(None),
+            counting: Mutex::new(Counting::new()),
+            dispatch_counting: RwLock::new(Vec::new()),
+            counting_engine: Mutex::new(None),
             agents: OnceLock::new(),
             search: AtomicEnum::new(),
             entered_by_engine: AtomicBool::new(false),

@@ -50,6 +50,32 @@ impl Status {
         Status(c::ROCPROFILER_STATUS_ERROR_AGENT_ARCH_NOT_SUPPORTED);
     /// No such configuration of counters.
     pub const PROFILE_NOT_FOUND: Status = Status(c::ROCPROFILER_STATUS_ERROR_PROFILE_NOT_FOUND);
+    /// Another context that runs counts in dispatches.
+    pub const CONTEXT_CONFLICT: Status = Status(c::ROCPROFILER_STATUS_ERROR_CONTEXT_CONFLICT);
+    /// The context cannot do this now.
+    pub const CONTEXT_ERROR: Status = Status(c::ROCPROFILER_STATUS_ERROR_CONTEXT_ERROR);
+    /// A context counts in dispatches or for devices.
+    pub const AGENT_DISPATCH_CONFLICT: Status =
+        Status(c::ROCPROFILER_STATUS_ERROR_AGENT_DISPATCH_CONFLICT);
+    /// The list of counters is another agent's.
+    pub const AGENT_MISMATCH: Status = Status(c::ROCPROFILER_STATUS_ERROR_AGENT_MISMATCH);
+    /// There is no queue to count with.
+    pub const NO_PROFILE_QUEUE: Status = Status(c::ROCPROFILER_STATUS_ERROR_NO_PROFILE_QUEUE);
+    /// No such counter.
+    pub const COUNTER_NOT_FOUND: Status = Status(c::ROCPROFILER_STATUS_ERROR_COUNTER_NOT_FOUND);
+    /// No such dimension.
+    pub const DIM_NOT_FOUND: Status = Status(c::ROCPROFILER_STATUS_ERROR_DIM_NOT_FOUND);
+    /// The counter is another agent's.
+    pub const METRIC_NOT_VALID_FOR_AGENT: Status =
+        Status(c::ROCPROFILER_STATUS_ERROR_METRIC_NOT_VALID_FOR_AGENT);
+    /// A counter of the list cannot be counted.
+    pub const PROFILE_COUNTER_NOT_FOUND: Status =
+        Status(c::ROCPROFILER_STATUS_ERROR_PROFILE_COUNTER_NOT_FOUND);
+    /// An expression that makes no sense.
+    pub const AST_GENERATION_FAILED: Status =
+        Status(c::ROCPROFILER_STATUS_ERROR_AST_GENERATION_FAILED);
+    /// More than the hardware counts at once.
+    pub const EXCEEDS_HW_LIMIT: Status = Status(c::ROCPROFILER_STATUS_ERROR_EXCEEDS_HW_LIMIT);
     /// The kernel driver is too old.
     pub const INCOMPATIBLE_KERNEL: Status = Status(c::ROCPROFILER_STATUS_ERROR_INCOMPATIBLE_KERNEL);
     /// The process may not do this.

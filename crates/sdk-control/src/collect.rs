@@ -11,9 +11,11 @@
 mod relay;
 
 use crate::collection::{Collection, Leftover, Route, Running};
+use crate::counting;
 use crate::gate::{self, request::TableRequest};
 use crate::hooks;
 use crate::install::Need;
+use crate::local::{self, Kind};
 use crate::runtimes;
 use crate::state::STATE;
 use crate::tables::{self, Live};
@@ -676,6 +678,9 @@ impl Collection {
             domain.books(&mut device);
             domain.release(&mut device);
         }
+        if let Some(text) = counting::close() {
+            running.sink.put(kind::NOTE, &note(&text));
+        }
         if running.live.is_empty() {
             self.outcome |= outcome::NO_TABLES;
         }
@@ -732,6 +737,9 @@ fn why_never_selected(running: &Running, has_old_library: bool) -> Option<&'stat
 }
 
 fn need_of(wanted: &Wanted) -> Need {
+    if wanted.counts_dispatches && local::kind() == Kind::Launched {
+        counting::take_dispatches();
+    }
     let mut kinds = wanted.kinds();
     if kinds.intersects(markers::KINDS) && !markers::prepare() {
         kinds = kinds - markers::KINDS;

@@ -10,6 +10,7 @@
 pub mod capi;
 pub mod collect;
 mod collection;
+mod counting;
 mod forked;
 pub mod gate;
 pub mod hooks;

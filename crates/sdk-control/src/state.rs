@@ -1,6 +1,7 @@
 //! All state of this crate. [`ForkState`] says what a forked child does with it.
 
 use crate::collection::Collection;
+use crate::counting::Counting;
 use crate::gate::request::TableRequest;
 use crate::install::Marks;
 use crate::local::phase::{Command, Kind, Phase};
@@ -20,6 +21,8 @@ pub(crate) const SIGNAL_LIMIT: u64 = 60;
 pub(crate) struct State {
     /// The collection. Only the worker takes the lock, and the thread that sets a started process up in its stead.
     pub collection: Mutex<Option<Collection>>,
+    /// What tools of the process count ([`crate::counting`]).
+    pub counting: Counting,
     /// Whether a session collects.
     pub collecting: AtomicBool,
     /// What is to be hooked without waiting for the next look at the loaded libraries.
@@ -77,6 +80,7 @@ impl State {
     const fn new() -> State {
         State {
             collection: Mutex::new(None),
+            counting: Counting::new(),
             collecting: AtomicBool::new(false),
             request: AtomicEnum::new(),
             searches: AtomicU64::new(0),

@@ -57,7 +57,7 @@ static CALLED_FROM_C: [Keep; 28] = [
     Keep(capi::registration::rocprofiler_is_current_client_attachment as *const ()),
     Keep(capi::info::rocprofiler_get_status_name as *const ()),
     Keep(capi::info::rocprofiler_get_status_string as *const ()),
-    Keep(capi::not_implemented::rocprofiler_create_counter_config as *const ()),
+    Keep(capi::not_implemented::rocprofiler_iterate_runtime_registration_info as *const ()),
 ];
 
 /// Records that the collecting side still has when everything is stopped.

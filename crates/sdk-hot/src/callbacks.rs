@@ -217,6 +217,12 @@ pub fn as_tool<T>(function: impl FnOnce() -> T) -> T {
     result
 }
 
+/// Puts a context's tool out whose function did not return, on a thread of the application. The
+/// worker thread does the rest ([`take_thrown`]).
+pub fn put_out(context: u64, thrown: &midair_tool_call::Thrown) {
+    out::put_out(context, thrown);
+}
+
 /// After a context was switched off ([`Service::on`]): waits until every thread that found it on is
 /// in the tool's function. So none enters it any more. May be called from within one.
 pub fn settle(limit: Duration) -> bool {

@@ -1,5 +1,4 @@
-/* rocprofiler-sdk: older functions of counters. Not served: they answer ROCPROFILER_STATUS_ERROR_NOT_IMPLEMENTED.
- */
+/* rocprofiler-sdk: older functions of counters. */
 #ifndef ROCPROFILER_SDK_DEPRECATED_COUNTERS_H_
 #define ROCPROFILER_SDK_DEPRECATED_COUNTERS_H_
 

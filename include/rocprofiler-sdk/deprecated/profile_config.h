@@ -1,5 +1,4 @@
-/* rocprofiler-sdk: older names of counter_config.h. Not served: they answer ROCPROFILER_STATUS_ERROR_NOT_IMPLEMENTED.
- */
+/* rocprofiler-sdk: older names of counter_config.h. */
 #ifndef ROCPROFILER_SDK_DEPRECATED_PROFILE_CONFIG_H_
 #define ROCPROFILER_SDK_DEPRECATED_PROFILE_CONFIG_H_
 

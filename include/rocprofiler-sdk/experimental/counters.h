@@ -1,4 +1,4 @@
-/* rocprofiler-sdk: counters that a tool defines. Not served: answers ROCPROFILER_STATUS_ERROR_NOT_IMPLEMENTED. */
+/* rocprofiler-sdk: counters that a tool defines. */
 #ifndef ROCPROFILER_SDK_EXPERIMENTAL_COUNTERS_H_
 #define ROCPROFILER_SDK_EXPERIMENTAL_COUNTERS_H_
 

@@ -1,11 +1,14 @@
 //! A buffer of a tool and the records that wait in it.
 
 use crate::converted::Converted;
+use midair_abi::constants as c;
 use midair_abi::records::{HipApiExt, KernelDispatch, RecordHeader};
 use midair_sdk_hot::operations::Opaque;
 use std::ffi::c_void;
 use std::thread::ThreadId;
 
+/// What most records are of.
+const TRACING: i32 = c::ROCPROFILER_BUFFER_CATEGORY_TRACING;
 /// Which word of every record of AMD's is the external correlation id.
 const EXTERNAL: usize = 3;
 const _: () = {
@@ -35,8 +38,8 @@ pub type BufferCallback =
 pub(crate) struct Batch {
     /// The records, one after the other, aligned to 8 bytes.
     pub words: Vec<u64>,
-    /// Kind and first word of each.
-    pub index: Vec<(u32, usize)>,
+    /// Category, kind and first word of each.
+    pub index: Vec<(i32, u32, usize)>,
     /// Records that were dropped since the last callback.
     pub dropped: u64,
 }
@@ -79,9 +82,8 @@ impl Buffer {
             self.batch.dropped += 1;
             return;
         }
-        self.batch
-            .index
-            .push((record.kind(), self.batch.words.len()));
+        let at = self.batch.words.len();
+        self.batch.index.push((TRACING, record.kind(), at));
         let at = self.batch.words.len() + EXTERNAL;
         self.batch.words.extend_from_slice(words);
         if let Some(word) = self.batch.words.get_mut(at) {
@@ -90,12 +92,20 @@ impl Buffer {
     }
     /// Adds a record that has no external correlation id, or counts it as dropped.
     pub fn push_plain(&mut self, kind: u32, words: &[u64]) {
+        self.push_of(TRACING, kind, words);
+    }
+    /// The same for what was counted.
+    pub fn push_counted(&mut self, kind: u32, words: &[u64]) {
+        self.push_of(c::ROCPROFILER_BUFFER_CATEGORY_COUNTERS, kind, words);
+    }
+    fn push_of(&mut self, category: i32, kind: u32, words: &[u64]) {
         let full = self.batch.bytes() + words.len() * 8 > self.size && !self.batch.words.is_empty();
         if full && !self.lossless {
             self.batch.dropped += 1;
             return;
         }
-        self.batch.index.push((kind, self.batch.words.len()));
+        let at = self.batch.words.len();
+        self.batch.index.push((category, kind, at));
         self.batch.words.extend_from_slice(words);
     }
     /// Whether the callback should be called now: at the watermark, or when the next record might not fit.

@@ -6,6 +6,8 @@
 
 pub mod calling;
 pub mod context;
+pub mod counting;
+pub mod counting_services;
 pub mod hardware;
 pub mod info;
 pub mod names;

@@ -1,8 +1,10 @@
 //! A context and the services that its tool configured.
 
+use crate::counting::devices::Devices;
 use midair_record::event::{Record, RuntimeInit};
 use midair_sdk_hot::callbacks::requests::RequestCallback;
 use midair_sdk_hot::operations::{Opaque, OperationSet, TracingCallback};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -77,6 +79,10 @@ pub(crate) struct Context {
     pub code_objects: Option<CodeObjectService>,
     /// Other callback services.
     pub callbacks: Vec<CallbackService>,
+    /// It counts in dispatches.
+    pub counts: bool,
+    /// It counts for devices.
+    pub devices: Option<Arc<Devices>>,
     /// It is asked for external correlation ids.
     pub request: Option<RequestService>,
 }
@@ -87,6 +93,12 @@ fn bit(runtime: &RuntimeInit) -> u64 {
 }
 
 impl Context {
+    /// Whether it has a service that counts: sessions serve it before it runs, since queues are made
+    /// for it.
+    pub fn is_counting(&self) -> bool {
+        !self.out && (self.counts || self.devices.is_some())
+    }
+
     /// Starts it. False when it runs.
     pub fn begin(&mut self, now: u64) -> bool {
         if self.active {

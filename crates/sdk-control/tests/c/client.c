@@ -154,7 +154,7 @@ static int initialize(client_finalize finalize, void *data) {
     say("no kind %s\n", name(rocprofiler_configure_buffer_tracing_service(client_contexts[3], 999, NULL, 0, client_buffers[0])));
     say("no operation %s\n", name(rocprofiler_configure_buffer_tracing_service(client_contexts[3], 22, only, 2, client_buffers[0])));
     say("no library %s\n", name(rocprofiler_configure_buffer_tracing_service(client_contexts[3], 14, NULL, 0, client_buffers[0])));
-    say("not built %s\n", name(rocprofiler_create_counter_config(0, NULL, 0, NULL)));
+    say("not built %s\n", name(rocprofiler_iterate_runtime_registration_info(NULL, NULL)));
     say("null %s\n", name(rocprofiler_create_context(NULL)));
     say("null %s\n", name(rocprofiler_create_buffer(client_contexts[0], 4096, 1, 1, NULL, NULL, &no_buffer)));
     say("policy %s\n", name(rocprofiler_create_buffer(client_contexts[0], 4096, 1, 9, records, NULL, &no_buffer)));

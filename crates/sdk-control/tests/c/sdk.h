@@ -98,5 +98,5 @@ int rocprofiler_is_initialized(int *);
 int rocprofiler_is_current_client_attachment(void);
 const char *rocprofiler_get_status_name(int);
 const char *rocprofiler_get_status_string(int);
-int rocprofiler_create_counter_config(uint64_t, void *, size_t, void *);
+int rocprofiler_iterate_runtime_registration_info(void *, void *);
 #endif

@@ -22,7 +22,7 @@ fn kind(parameter: &Value) -> char {
         ("struct" | "union", Some(8)) => 'x',
         ("struct", Some(16)) => 'r',
         ("struct", Some(64)) => 'R',
-        ("uint", _) if counts.iter().any(|end| name.ends_with(end)) => 'c',
+        ("uint", _) if name == "size" || counts.iter().any(|end| name.ends_with(end)) => 'c',
         ("uint" | "int", _) => 'i',
         other => panic!("{name}: {other:?}"),
     }

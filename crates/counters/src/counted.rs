@@ -1,0 +1,95 @@
+//! From the memory that a group's counters were read into to values of counters.
+
+use crate::architecture::{Architecture, Definition};
+use crate::expression::{Accumulate, Expression};
+use crate::group::Group;
+use crate::plan::Wanted;
+use crate::template::Template;
+use crate::value::{NoValue, Values};
+
+/// Definitions within definitions beyond this depth are not followed. AMD's have at most four.
+const MOST_DEPTH: usize = 32;
+
+/// What definitions may name besides counters: properties of an agent, by AMD's names
+/// ([`crate::plan::is_property`]).
+pub trait Properties {
+    /// One of them; none if it is not known.
+    fn get(&self, name: &str) -> Option<f64>;
+}
+
+/// Values that were read at one time.
+pub struct Counted<'a> {
+    architecture: &'static Architecture,
+    group: &'a Group,
+    properties: &'a dyn Properties,
+    /// Of each event, in the group's order.
+    events: Vec<Values>,
+}
+
+impl<'a> Counted<'a> {
+    /// Takes them from the memory that a template's commands have read into.
+    pub fn read(
+        architecture: &'static Architecture,
+        group: &'a Group,
+        template: &Template,
+        properties: &'a dyn Properties,
+        memory: &[u64],
+    ) -> Counted<'a> {
+        let mut events = vec![Values::new(); group.events.len()];
+        for (event, position, value) in template.values(memory) {
+            if let Some(values) = events.get_mut(event as usize) {
+                values.push((position, value as f64));
+            }
+        }
+        for values in &mut events {
+            values.sort_by_key(|(position, _)| *position);
+        }
+        Counted {
+            architecture,
+            group,
+            properties,
+            events,
+        }
+    }
+
+    /// A counter's values by their places.
+    ///
+    /// # Errors
+    /// What was not counted, or is not counted at the same places.
+    pub fn of(&self, counter: &Wanted) -> Result<Values, NoValue> {
+        match &counter.expression {
+            Some(expression) => self.compute(expression, 0),
+            None => self.look(counter.name, Accumulate::None, 0),
+        }
+    }
+
+    fn compute(&self, expression: &Expression, depth: usize) -> Result<Values, NoValue> {
+        expression.evaluate(&|name, how| self.look(name, how, depth + 1).ok())
+    }
+
+    /// An event, a counter within a definition, or a property of the agent.
+    fn look(&self, name: &str, how: Accumulate, depth: usize) -> Result<Values, NoValue> {
+        let missing = || NoValue::Missing(name.to_owned());
+        // AMD's names of counters in several forms mean one event.
+        let counter = self.architecture.counter(name);
+        let canonical = counter.map_or(name, |counter| counter.name);
+        let events = &self.group.events;
+        let event = events
+            .iter()
+            .position(|event| event.name == canonical && event.accumulate == how);
+        if let Some(values) = event.and_then(|event| self.events.get(event)) {
+            return Ok(values.clone());
+        }
+        match counter.map(|counter| counter.definition) {
+            Some(Definition::Derived { expression }) if depth < MOST_DEPTH => {
+                let parsed = Expression::parse(expression).map_err(|_| missing())?;
+                self.compute(&parsed, depth)
+            }
+            Some(_) => Err(missing()),
+            None => {
+                let property = self.properties.get(name).ok_or_else(missing)?;
+                Ok(vec![(Default::default(), property)])
+            }
+        }
+    }
+}

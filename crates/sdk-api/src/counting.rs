@@ -1,0 +1,264 @@
+//! Hardware counters for tools: which there are, and lists of those that are to be counted together.
+//!
+//! * [`table`]: counters of all architectures by their ids,
+//! * [`info`]: what is known of one, in AMD's layout,
+//! * [`config`]: a list that was checked, from which values are computed,
+//! * [`device`]: an agent's shape and properties,
+//! * [`dispatch`], [`devices`]: the services that count.
+//!
+//! Nothing is made before a tool asks: a process whose tools do not count has no table.
+
+pub mod config;
+pub mod device;
+pub mod devices;
+pub mod dispatch;
+pub(crate) mod info;
+pub(crate) mod services;
+pub(crate) mod table;
+
+use crate::agents;
+use crate::state::STATE;
+use crate::status::Status;
+use config::Config;
+use device::Device;
+use info::Infos;
+use midair_abi::constants as c;
+use midair_abi::counting::{CounterRecord, RecordDimensionInfo};
+use midair_counters::{Definitions, Dimension, Position};
+use std::collections::BTreeMap;
+use std::sync::{Arc, MutexGuard, PoisonError};
+use table::Table;
+
+/// Bits of a record's id below the counter's.
+const PLACE_BITS: u32 = 48;
+
+/// All that is kept.
+#[derive(Debug)]
+pub(crate) struct Counting {
+    /// Definitions that a tool has loaded, and whether they are added to the others.
+    custom: Option<(Definitions, bool)>,
+    table: Option<Table>,
+    infos: Infos,
+    /// By handle.
+    configs: BTreeMap<u64, Arc<Config>>,
+    /// The last handle.
+    configured: u64,
+}
+
+impl Counting {
+    pub const fn new() -> Counting {
+        Counting {
+            custom: None,
+            table: None,
+            infos: Infos::new(),
+            configs: BTreeMap::new(),
+            configured: 0,
+        }
+    }
+
+    /// The table, made by the first who asks.
+    fn table(&mut self) -> &mut Table {
+        let custom = self.custom.as_ref();
+        self.table.get_or_insert_with(|| Table::new(custom))
+    }
+}
+
+/// Never held while a function of a tool runs.
+fn lock() -> MutexGuard<'static, Counting> {
+    STATE
+        .counting
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Takes definitions before anybody asks for counters.
+///
+/// # Errors
+/// [`Status::ERROR`] when somebody has asked, as AMD's; [`Status::INVALID_ARGUMENT`] for what is no
+/// definition.
+pub(crate) fn load(text: &[u8], flags: i32) -> Result<(), Status> {
+    let append = flags == c::ROCPROFILER_COUNTER_FLAG_APPEND_DEFINITION;
+    let mut counting = lock();
+    if counting.table.is_some() {
+        return Err(Status::ERROR);
+    }
+    if text.is_empty() {
+        counting.custom = None;
+        return Ok(());
+    }
+    let text = std::str::from_utf8(text).map_err(|_| Status::INVALID_ARGUMENT)?;
+    let read = Definitions::read(text).map_err(|_| Status::INVALID_ARGUMENT)?;
+    // What makes no sense is told now, not where counters are asked for.
+    Table::check(&read, append)?;
+    counting.custom = Some((read, append));
+    Ok(())
+}
+
+/// Ids of an agent's counters.
+///
+/// # Errors
+/// [`Status::AGENT_NOT_FOUND`]; [`Status::AGENT_ARCH_NOT_SUPPORTED`] for one without counters.
+pub(crate) fn of_agent(agent: u64) -> Result<Vec<u64>, Status> {
+    let device = Device::of(agent).ok_or(Status::AGENT_NOT_FOUND)?;
+    let mut counting = lock();
+    let ids = counting.table().of(&device.name);
+    if ids.is_empty() {
+        return Err(Status::AGENT_ARCH_NOT_SUPPORTED);
+    }
+    Ok(ids)
+}
+
+/// Makes a counter of others.
+///
+/// # Errors
+/// [`Status::AGENT_NOT_FOUND`]; [`Status::INVALID_ARGUMENT`] for a name that there is, or that is
+/// none; [`Status::AST_GENERATION_FAILED`] for an expression that makes no sense.
+pub(crate) fn create(
+    agent: u64,
+    name: &str,
+    expression: &str,
+    description: &str,
+) -> Result<u64, Status> {
+    let device = Device::of(agent).ok_or(Status::AGENT_NOT_FOUND)?;
+    lock()
+        .table()
+        .create(&device.name, name, expression, description)
+}
+
+/// What is known of a counter. Everything in it lives for ever.
+///
+/// # Errors
+/// [`Status::COUNTER_NOT_FOUND`].
+pub(crate) fn info(counter: u64) -> Result<info::Basics, Status> {
+    let mut counting = lock();
+    let metric = counting
+        .table()
+        .metric(counter)
+        .ok_or(Status::COUNTER_NOT_FOUND)?;
+    Ok(info::Basics::of(&metric))
+}
+
+/// Where a counter has values, on the first agent that has it.
+///
+/// # Errors
+/// [`Status::COUNTER_NOT_FOUND`]; [`Status::AGENT_NOT_FOUND`] when no agent has it.
+pub(crate) fn places(counter: u64) -> Result<&'static info::Places, Status> {
+    let mut counting = lock();
+    let metric = counting
+        .table()
+        .metric(counter)
+        .ok_or(Status::COUNTER_NOT_FOUND)?;
+    let device = agents::ids()
+        .filter_map(|(_, id)| Device::of(id))
+        .find(|device| device.name == metric.architecture.name)
+        .ok_or(Status::AGENT_NOT_FOUND)?;
+    Ok(counting.infos.places(counter, &metric, &device))
+}
+
+/// The dimensions of a counter.
+///
+/// # Errors
+/// As [`places`].
+pub(crate) fn dimensions(counter: u64) -> Result<&'static [RecordDimensionInfo], Status> {
+    Ok(places(counter)?.dimensions)
+}
+
+/// How many values a counter has on an agent.
+///
+/// # Errors
+/// [`Status::AGENT_NOT_FOUND`], [`Status::COUNTER_NOT_FOUND`].
+pub(crate) fn instances(agent: u64, counter: u64) -> Result<usize, Status> {
+    let device = Device::of(agent).ok_or(Status::AGENT_NOT_FOUND)?;
+    let mut counting = lock();
+    let metric = counting
+        .table()
+        .metric(counter)
+        .filter(|metric| metric.architecture.name == device.name)
+        .ok_or(Status::COUNTER_NOT_FOUND)?;
+    let extents = info::extents(&metric, &device);
+    Ok(extents.iter().map(|(_, extent)| *extent as usize).product())
+}
+
+/// The counter that a record is of.
+pub(crate) fn counter_of(instance: u64) -> u64 {
+    instance >> PLACE_BITS
+}
+
+/// What records of a counter's values at a place have.
+pub(crate) fn instance(counter: u64, place: Position) -> u64 {
+    counter << PLACE_BITS | place.0
+}
+
+/// A record's number in a dimension. Of dimension 0, all of them as one number.
+///
+/// # Errors
+/// [`Status::DIM_NOT_FOUND`].
+pub(crate) fn position(instance: u64, dimension: u64) -> Result<usize, Status> {
+    let place = Position(instance & ((1 << PLACE_BITS) - 1));
+    if dimension == 0 {
+        return Ok(place.0 as usize);
+    }
+    let dimension = Dimension::ALL
+        .into_iter()
+        .find(|known| *known as u64 == dimension)
+        .ok_or(Status::DIM_NOT_FOUND)?;
+    Ok(place.get(dimension) as usize)
+}
+
+/// Makes a list of counters that are counted together, with those of the list `base`, if there is
+/// one of that handle. Returns its handle.
+///
+/// # Errors
+/// [`Status::AGENT_NOT_FOUND`], [`Status::COUNTER_NOT_FOUND`],
+/// [`Status::METRIC_NOT_VALID_FOR_AGENT`], [`Status::EXCEEDS_HW_LIMIT`].
+pub(crate) fn configure(agent: u64, counters: &[u64], base: u64) -> Result<u64, Status> {
+    let device = Device::of(agent).ok_or(Status::AGENT_NOT_FOUND)?;
+    let mut counting = lock();
+    let mut all: Vec<u64> = Vec::new();
+    for counter in counters {
+        let metric = counting
+            .table()
+            .metric(*counter)
+            .ok_or(Status::COUNTER_NOT_FOUND)?;
+        if metric.architecture.name != device.name {
+            return Err(Status::METRIC_NOT_VALID_FOR_AGENT);
+        }
+        if !all.contains(counter) {
+            all.push(*counter);
+        }
+    }
+    if let Some(base) = counting.configs.get(&base) {
+        let more: Vec<u64> = base.ids().filter(|id| !all.contains(id)).collect();
+        all.extend(more);
+    }
+    let metrics: Vec<_> = all
+        .iter()
+        .filter_map(|id| Some((*id, counting.table().metric(*id)?)))
+        .collect();
+    let config = Config::new(device, &metrics)?;
+    counting.configured += 1;
+    let handle = counting.configured;
+    counting.configs.insert(handle, Arc::new(config));
+    Ok(handle)
+}
+
+/// Forgets a list; one that does not exist is no error, as for AMD's.
+pub(crate) fn forget(config: u64) {
+    lock().configs.remove(&config);
+}
+
+/// A value as words.
+fn words_of(value: &CounterRecord) -> [u64; size_of::<CounterRecord>() / 8] {
+    [
+        value.id,
+        value.counter_value.to_bits(),
+        value.dispatch_id,
+        value.user_data,
+        value.agent_id,
+    ]
+}
+
+/// A list by its handle.
+pub fn config(handle: u64) -> Option<Arc<Config>> {
+    lock().configs.get(&handle).cloned()
+}

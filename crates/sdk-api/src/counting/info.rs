@@ -1,0 +1,206 @@
+//! What is known of a counter, in AMD's layout. Tools keep the pointers: all of it lives for ever, and
+//! is made once.
+
+use super::device::Device;
+use super::instance;
+use super::table::{Metric, What};
+use crate::interned::intern;
+use midair_abi::counting::{DimensionInfo, DimensionInstanceInfo, RecordDimensionInfo};
+use midair_counters::{Definition, Dimension, Position};
+use std::collections::BTreeMap;
+use std::ffi::{CStr, c_char};
+
+/// What does not depend on an agent.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Basics {
+    pub name: &'static CStr,
+    pub description: &'static CStr,
+    pub block: &'static CStr,
+    pub expression: &'static CStr,
+    pub is_constant: bool,
+    pub is_derived: bool,
+}
+
+impl Basics {
+    pub fn of(metric: &Metric) -> Basics {
+        let nothing = c"";
+        let name = intern(metric.name.as_bytes());
+        let What::Counted(counter) = metric.what else {
+            let description = format!("Property {} of the agent", metric.name);
+            return Basics {
+                name,
+                description: intern(description.as_bytes()),
+                block: nothing,
+                expression: nothing,
+                is_constant: true,
+                is_derived: false,
+            };
+        };
+        let described = metric
+            .architecture
+            .described(counter, metric.architecture.shape);
+        let (block, expression) = match counter.definition {
+            Definition::Basic { block, .. } => (intern(block.as_bytes()), nothing),
+            Definition::Derived { expression } => (nothing, intern(expression.as_bytes())),
+        };
+        Basics {
+            name,
+            description: intern(described.description.as_bytes()),
+            block,
+            expression,
+            is_constant: false,
+            is_derived: matches!(counter.definition, Definition::Derived { .. }),
+        }
+    }
+
+    /// The bits of AMD's structs.
+    pub fn bits(&self) -> u8 {
+        u8::from(self.is_constant) | u8::from(self.is_derived) << 1
+    }
+}
+
+/// The dimensions of a counter's values on a device; a counter of one value has an instance.
+pub(crate) fn extents(metric: &Metric, device: &Device) -> Vec<(Dimension, u32)> {
+    let extents = match metric.what {
+        What::Constant => Vec::new(),
+        What::Counted(counter) => {
+            metric
+                .architecture
+                .described(counter, device.shape)
+                .dimensions
+        }
+    };
+    if extents.is_empty() {
+        return vec![(Dimension::Instance, 1)];
+    }
+    extents
+}
+
+/// Where a counter has values. Pointers and what they lead to are arrays both.
+#[derive(Debug)]
+pub(crate) struct Places {
+    pub dimensions: &'static [RecordDimensionInfo],
+    pub dimension_pointers: &'static [*const RecordDimensionInfo],
+    pub instance_pointers: &'static [*const DimensionInstanceInfo],
+}
+
+// SAFETY: the pointers are to what was leaked and never changes.
+unsafe impl Send for Places {}
+// SAFETY: as above.
+unsafe impl Sync for Places {}
+
+/// The numbers of a place, as the instances of every counter of that cut point to them.
+type Numbers = &'static [*const DimensionInfo];
+
+/// A cut's places with their numbers.
+#[derive(Debug, Clone, Copy)]
+struct Cut(&'static [(Position, Numbers)]);
+
+// SAFETY: as above.
+unsafe impl Send for Cut {}
+
+/// What was made.
+#[derive(Debug)]
+pub(crate) struct Infos {
+    /// By counter and agent.
+    places: BTreeMap<(u64, u64), &'static Places>,
+    cuts: BTreeMap<Vec<(Dimension, u32)>, Cut>,
+}
+
+fn leak<T>(items: impl Iterator<Item = T>) -> &'static [T] {
+    Vec::leak(items.collect())
+}
+
+fn pointers<T>(items: &'static [T]) -> &'static [*const T] {
+    leak(items.iter().map(|item| &raw const *item))
+}
+
+fn name(dimension: Dimension) -> *const c_char {
+    intern(dimension.name().as_bytes()).as_ptr()
+}
+
+/// All places, the last dimension the slowest.
+fn positions(extents: &[(Dimension, u32)]) -> Vec<Position> {
+    let mut all = vec![Position::default()];
+    for (dimension, extent) in extents {
+        all = (0..*extent)
+            .flat_map(|number| all.iter().map(move |place| place.with(*dimension, number)))
+            .collect();
+    }
+    all
+}
+
+impl Infos {
+    pub const fn new() -> Infos {
+        Infos {
+            places: BTreeMap::new(),
+            cuts: BTreeMap::new(),
+        }
+    }
+
+    fn cut(&mut self, extents: &[(Dimension, u32)]) -> Cut {
+        *self.cuts.entry(extents.to_vec()).or_insert_with(|| {
+            let numbers = |place: Position| {
+                let numbers = extents.iter().map(|(dimension, _)| DimensionInfo {
+                    size: size_of::<DimensionInfo>() as u64,
+                    dimension_name: name(*dimension),
+                    index: place.get(*dimension) as usize,
+                });
+                pointers(leak(numbers))
+            };
+            let places = positions(extents);
+            Cut(leak(
+                places.into_iter().map(|place| (place, numbers(place))),
+            ))
+        })
+    }
+
+    /// Where a counter has values on a device.
+    pub fn places(&mut self, counter: u64, metric: &Metric, device: &Device) -> &'static Places {
+        if let Some(known) = self.places.get(&(counter, device.id)) {
+            return known;
+        }
+        let extents = extents(metric, device);
+        let cut = self.cut(&extents);
+        let dimensions = leak(
+            extents
+                .iter()
+                .map(|(dimension, extent)| RecordDimensionInfo {
+                    name: name(*dimension),
+                    instance_size: *extent as usize,
+                    id: *dimension as u64,
+                }),
+        );
+        let instances = leak(cut.0.iter().map(|(place, numbers)| DimensionInstanceInfo {
+            size: size_of::<DimensionInstanceInfo>() as u64,
+            instance_id: instance(counter, *place),
+            counter_id: counter,
+            dimensions_count: numbers.len() as u64,
+            dimensions: numbers.as_ptr(),
+        }));
+        let made: &'static Places = Box::leak(Box::new(Places {
+            dimensions,
+            dimension_pointers: pointers(dimensions),
+            instance_pointers: pointers(instances),
+        }));
+        self.places.insert((counter, device.id), made);
+        made
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_a_place_for_each_number_of_each_dimension() {
+        let extents = [(Dimension::Xcc, 2), (Dimension::Instance, 3)];
+        let all = positions(&extents);
+        assert_eq!(all.len(), 6);
+        let at = |n: usize| (all[n].get(Dimension::Xcc), all[n].get(Dimension::Instance));
+        assert_eq!((at(0), at(1), at(5)), ((0, 0), (1, 0), (1, 2)));
+        let mut infos = Infos::new();
+        let first = infos.cut(&extents).0;
+        assert_eq!(infos.cut(&extents).0.as_ptr(), first.as_ptr());
+    }
+}

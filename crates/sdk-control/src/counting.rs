@@ -1,0 +1,159 @@
+//! Counters for the tools in the process: between what they configure (`midair_sdk_api::counting`)
+//! and what devices are told (`midair_sdk_device`).
+//!
+//! In a process that was started with its tools each dispatch is a tool's to choose
+//! ([`alone::User`]).
+
+mod helper;
+mod packets;
+
+use crate::state::STATE;
+use midair_record::event::WindowResult;
+use midair_sdk_api::counting::dispatch::{self, Chosen};
+use midair_sdk_api::notes;
+use midair_sdk_device::queue::alone::{self, Choice, Counted, Dispatch, Prepared, User};
+use midair_sdk_device::sink::Sink;
+use midair_sdk_device::symbols;
+use midair_sdk_hot::callbacks::work;
+use packets::Packets;
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How long the worker thread is given to learn the name of a kernel that was loaded a moment ago.
+const NAME_LIMIT: Duration = Duration::from_millis(50);
+
+/// A list of counters that is ready on an agent.
+#[derive(Debug, Clone)]
+struct Ready {
+    /// Handles of the list and the agent.
+    of: (u64, u64),
+    counters: Arc<Prepared>,
+    packets: Arc<Packets>,
+}
+
+/// What is kept.
+#[derive(Debug)]
+pub(crate) struct Counting {
+    pub(crate) helper: Mutex<helper::State>,
+    ready: Mutex<Vec<Ready>>,
+    /// Dispatches that were chosen, by the number that the device's side knows them by.
+    waiting: Mutex<BTreeMap<u64, (Chosen, Arc<Packets>)>>,
+    next: AtomicU64,
+    /// Dispatches that were chosen and not counted.
+    void: AtomicU64,
+}
+
+fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Counting {
+    pub const fn new() -> Counting {
+        Counting {
+            helper: Mutex::new(helper::State::new()),
+            ready: Mutex::new(Vec::new()),
+            waiting: Mutex::new(BTreeMap::new()),
+            next: AtomicU64::new(0),
+            void: AtomicU64::new(0),
+        }
+    }
+
+    /// The counters of a list on an agent, made ready where they are not.
+    fn ready(&self, chosen: &Chosen, agent: u64) -> Result<Ready, String> {
+        let (handle, config) = &chosen.config;
+        let of = (*handle, agent);
+        let known = locked(&self.ready)
+            .iter()
+            .find(|ready| ready.of == of)
+            .cloned();
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let packets = packets::of(config)?;
+        let counters = Prepared::new(agent, &packets.group(symbols::agent_node(agent)))?;
+        let ready = Ready {
+            of,
+            counters: Arc::new(counters),
+            packets,
+        };
+        locked(&self.ready).push(ready.clone());
+        Ok(ready)
+    }
+}
+
+/// Tools in this process count in dispatches: from now on their queues are made for it.
+pub(crate) fn take_dispatches() {
+    if !alone::add_user(&STATE.counting) {
+        notes::post("too many count in dispatches: tools of this process get no values");
+    }
+}
+
+/// The session is over, and all values are delivered. What there is to tell.
+pub(crate) fn close() -> Option<String> {
+    let counting = &STATE.counting;
+    locked(&counting.waiting).clear();
+    locked(&counting.ready).clear();
+    locked(&counting.helper).end();
+    let void = counting.void.swap(0, Relaxed);
+    (void > 0).then(|| format!("{void} dispatches that a tool chose counters for have no values"))
+}
+
+impl User for Counting {
+    fn choose(&self, dispatch: &Dispatch) -> Choice {
+        if !dispatch::is_on() {
+            return Choice::default();
+        }
+        let packet = &dispatch.packet;
+        let chosen = dispatch::choose(&dispatch::Dispatch {
+            agent: work::agent_id(symbols::agent_node(dispatch.agent)),
+            queue: u64::from(dispatch.queue_id),
+            kernel: symbols::kernel_id_within(packet.kernel_object, NAME_LIMIT),
+            number: dispatch.dispatch_id,
+            correlation: dispatch.launch.correlation,
+            tid: dispatch.launch.tid,
+            private_segment: packet.private_segment,
+            group_segment: packet.group_segment,
+            workgroup: packet.workgroup,
+            grid: packet.grid,
+        });
+        let Some(chosen) = chosen else {
+            return Choice::default();
+        };
+        match self.ready(&chosen, dispatch.agent) {
+            Ok(ready) => {
+                let data = self.next.fetch_add(1, Relaxed);
+                locked(&self.waiting).insert(data, (chosen, ready.packets));
+                Choice {
+                    counters: Some(ready.counters),
+                    data,
+                }
+            }
+            Err(why) => {
+                self.void.fetch_add(1, Relaxed);
+                notes::post_from_anywhere(&format!("counters cannot be counted: {why}"));
+                Choice::default()
+            }
+        }
+    }
+
+    fn deliver(&self, counted: &Counted<'_>, _sink: &mut Sink) {
+        let Some((chosen, packets)) = locked(&self.waiting).remove(&counted.data) else {
+            return;
+        };
+        if counted.result != WindowResult::Counted {
+            self.void.fetch_add(1, Relaxed);
+            return;
+        }
+        let number = counted.dispatch.dispatch_id;
+        let values = chosen
+            .config
+            .1
+            .values(&packets.template, counted.words, number);
+        // Without times of the kernel's there are those of the packets around it, or none.
+        let times = counted.kernel.unwrap_or((0, 0));
+        chosen.deliver(values, times);
+    }
+}

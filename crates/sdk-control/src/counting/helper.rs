@@ -1,0 +1,394 @@
+//! The process that has AMD's packet library loaded, for tools that count in this process.
+//!
+//! It is a child that the application cannot see: it has no signal for its end, so that no handler
+//! of the application's runs, and no `wait` of the application's returns it. It inherits nothing but
+//! three descriptors, and ends when ours of them are closed. The library itself, C++ with threads
+//! and locks of its own, never enters this process.
+
+use super::packets::Packets;
+use midair_counters::template::Template;
+use midair_counters::wire::{Answer, Listener, Question};
+use midair_sdk_api::setting;
+use std::ffi::{CString, OsStr, OsString, c_char, c_int, c_void};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The helper's file, in the directory of our tools.
+const HELPER: &str = "rocprofiler-sdk/midair-aqlprofile";
+/// Where an attacher says that it is, for a process that has our library from a descriptor.
+const NAMED: &str = "MIDAIR_PACKET_HELPER";
+/// An answer takes no longer.
+const LIMIT: Duration = Duration::from_secs(20);
+/// Bytes of an answer at most.
+const MOST: usize = 1 << 28;
+/// Bytes of the stack on which the child runs until it is another program.
+const STACK: usize = 1 << 16;
+/// Variables that are ours and other profilers', which a helper must not obey.
+const NOT_ITS: [&[u8]; 6] = [
+    b"LD_PRELOAD=",
+    b"LD_AUDIT=",
+    b"ROCP",
+    b"MIDAIR_",
+    b"HSA_TOOLS_",
+    b"CUDA_INJECTION",
+];
+
+/// The helper, once it was needed, and what it made.
+#[derive(Debug)]
+pub(crate) struct State {
+    running: Option<Helper>,
+    pub(super) made: Vec<Arc<Packets>>,
+}
+
+#[derive(Debug)]
+struct Helper {
+    pid: libc::pid_t,
+    to: OwnedFd,
+    from: OwnedFd,
+    read: Vec<u8>,
+}
+
+impl State {
+    pub const fn new() -> State {
+        State {
+            running: None,
+            made: Vec::new(),
+        }
+    }
+
+    /// Ends the helper.
+    pub fn end(&mut self) {
+        self.running = None;
+    }
+}
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        // SAFETY: our own child, which nobody else waits for; `__WCLONE` names those without a signal.
+        unsafe {
+            libc::kill(self.pid, libc::SIGKILL);
+            let mut status = 0;
+            while libc::waitpid(self.pid, &mut status, libc::__WCLONE) < 0
+                && *libc::__errno_location() == libc::EINTR
+            {}
+        }
+    }
+}
+
+/// Asks for a group's packets.
+pub(super) fn ask(state: &mut State, question: &Question) -> Result<Template, String> {
+    if state.running.is_none() {
+        state.running = Some(start()?);
+    }
+    let Some(helper) = &mut state.running else {
+        return Err("there is no helper".to_owned());
+    };
+    let answer = helper.ask(question);
+    match answer {
+        Ok(Answer::Made(template)) => Ok(template),
+        Ok(Answer::Missing(why)) => Err(format!("AMD's packet library cannot be loaded: {why}")),
+        Ok(Answer::Refused { code, what }) => {
+            Err(format!("AMD's packet library would not {what} ({code:#x})"))
+        }
+        Err(why) => {
+            // Whatever it says now is an answer to this question.
+            state.running = None;
+            Err(why)
+        }
+    }
+}
+
+impl Helper {
+    fn ask(&mut self, question: &Question) -> Result<Answer, String> {
+        let text = question.to_string();
+        let mut rest = text.as_bytes();
+        while !rest.is_empty() {
+            // SAFETY: our own descriptor and bytes; a pipe whose reader is gone is an error here,
+            // since the signal of it is blocked meanwhile.
+            let written = without_sigpipe(|| unsafe {
+                libc::write(self.to.as_raw_fd(), rest.as_ptr().cast(), rest.len())
+            });
+            match usize::try_from(written) {
+                Ok(count) if count > 0 => rest = rest.get(count..).unwrap_or_default(),
+                _ => return Err("the helper for AMD's packet library has ended".to_owned()),
+            }
+        }
+        let until = Instant::now() + LIMIT;
+        let mut listener = Listener::default();
+        let mut total = 0;
+        loop {
+            while let Some(end) = self.read.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.read.drain(..=end).collect();
+                let line = String::from_utf8_lossy(&line);
+                let taken = listener.take(line.trim_end_matches('\n'));
+                match taken {
+                    Ok(Some(answer)) => return Ok(answer),
+                    Ok(None) => {}
+                    Err(odd) => return Err(format!("AMD's packet library's helper said: {odd}")),
+                }
+            }
+            total += self.more(until)?;
+            if total > MOST {
+                return Err("the helper for AMD's packet library says too much".to_owned());
+            }
+        }
+    }
+
+    fn more(&mut self, until: Instant) -> Result<usize, String> {
+        let left = until.saturating_duration_since(Instant::now());
+        let mut poll = libc::pollfd {
+            fd: self.from.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        // SAFETY: one valid entry.
+        let ready = unsafe { libc::poll(&mut poll, 1, left.as_millis() as c_int) };
+        if ready == 0 {
+            return Err("AMD's packet library did not answer".to_owned());
+        }
+        if ready < 0 {
+            // A signal's handler ran: the time that is left is looked at again.
+            return Ok(0);
+        }
+        let mut bytes = vec![0_u8; 1 << 16];
+        // SAFETY: our own descriptor and memory.
+        let read = unsafe {
+            libc::read(
+                self.from.as_raw_fd(),
+                bytes.as_mut_ptr().cast(),
+                bytes.len(),
+            )
+        };
+        match usize::try_from(read) {
+            Ok(0) => Err("AMD's packet library ended its process".to_owned()),
+            Ok(count) => {
+                self.read
+                    .extend_from_slice(bytes.get(..count).unwrap_or_default());
+                Ok(count)
+            }
+            Err(_) => Ok(0),
+        }
+    }
+}
+
+/// Runs with SIGPIPE blocked in this thread, and takes one that came.
+fn without_sigpipe<T>(act: impl FnOnce() -> T) -> T {
+    // SAFETY: sets on this stack, and this thread's own mask; `sigtimedwait` with no time takes what
+    // is pending, if it was not before.
+    unsafe {
+        let mut pipe: libc::sigset_t = std::mem::zeroed();
+        let mut before: libc::sigset_t = std::mem::zeroed();
+        let mut pending: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut pipe);
+        libc::sigaddset(&mut pipe, libc::SIGPIPE);
+        libc::sigpending(&mut pending);
+        let was_pending = libc::sigismember(&pending, libc::SIGPIPE) == 1;
+        libc::pthread_sigmask(libc::SIG_BLOCK, &pipe, &mut before);
+        let result = act();
+        if !was_pending {
+            let now = libc::timespec {
+                tv_sec: 0,
+                tv_nsec: 0,
+            };
+            libc::sigtimedwait(&pipe, std::ptr::null_mut(), &now);
+        }
+        libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
+        result
+    }
+}
+
+/// Where the helper is: beside this library, or where an attacher says.
+fn program() -> Option<PathBuf> {
+    // SAFETY: zero is a value of this structure, and the address is one of this library.
+    let beside = unsafe {
+        let mut info: libc::Dl_info = std::mem::zeroed();
+        let found = libc::dladdr(program as *const c_void, &mut info);
+        (found != 0 && !info.dli_fname.is_null())
+            .then(|| std::ffi::CStr::from_ptr(info.dli_fname).to_bytes().to_vec())
+    };
+    let beside = beside.and_then(|name| {
+        let name = PathBuf::from(OsString::from_vec(name));
+        Some(name.parent()?.join(HELPER))
+    });
+    let named = setting::with(|settings| settings.text(NAMED).map(PathBuf::from));
+    [beside, named]
+        .into_iter()
+        .flatten()
+        .find(|path| path.is_absolute() && path.is_file())
+}
+
+/// Whether a filter of system calls is on: a process may be killed for one that is not in it.
+fn is_filtered() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    status
+        .lines()
+        .filter_map(|line| line.strip_prefix("Seccomp:"))
+        .any(|mode| mode.trim() != "0")
+}
+
+fn pipe() -> Result<(OwnedFd, OwnedFd), String> {
+    let mut ends = [0; 2];
+    // SAFETY: room for two descriptors.
+    if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
+        return Err("there are no descriptors for a pipe".to_owned());
+    }
+    // Not among the three that the child replaces.
+    let moved = ends.map(|end| {
+        // SAFETY: a descriptor that was just made.
+        let end = unsafe { OwnedFd::from_raw_fd(end) };
+        // SAFETY: as above.
+        let other = unsafe { libc::fcntl(end.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 3) };
+        // SAFETY: a descriptor that was just made.
+        (other >= 0).then(|| unsafe { OwnedFd::from_raw_fd(other) })
+    });
+    match moved {
+        [Some(read), Some(write)] => Ok((read, write)),
+        _ => Err("there are no descriptors for a pipe".to_owned()),
+    }
+}
+
+/// What the child needs until it is another program: nothing of it is made there.
+struct Start {
+    stdin: c_int,
+    stdout: c_int,
+    program: *const c_char,
+    arguments: *const *const c_char,
+    environment: *const *const c_char,
+}
+
+/// In the child, which has this process's memory until it is another program: system calls only.
+extern "C" fn child(data: *mut c_void) -> c_int {
+    // SAFETY: the structure of the parent, which waits meanwhile; descriptors are the child's own.
+    unsafe {
+        let start = &*data.cast::<Start>();
+        let nothing = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR);
+        if libc::dup2(start.stdin, 0) < 0
+            || libc::dup2(start.stdout, 1) < 0
+            || libc::dup2(nothing, 2) < 0
+        {
+            libc::_exit(127);
+        }
+        libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, 0_u32);
+        libc::execve(start.program, start.arguments, start.environment);
+        libc::_exit(127)
+    }
+}
+
+fn text(text: &OsStr) -> Option<CString> {
+    CString::new(text.as_bytes()).ok()
+}
+
+fn pointers(texts: &[CString]) -> Vec<*const c_char> {
+    let pointers = texts.iter().map(|text| text.as_ptr());
+    pointers.chain([std::ptr::null()]).collect()
+}
+
+fn environment() -> Vec<CString> {
+    let is_its = |entry: &Vec<u8>| !NOT_ITS.iter().any(|begin| entry.starts_with(begin));
+    std::env::vars_os()
+        .map(|(name, value)| [name.as_bytes(), b"=", value.as_bytes()].concat())
+        .filter(is_its)
+        .filter_map(|entry| CString::new(entry).ok())
+        .collect()
+}
+
+fn start() -> Result<Helper, String> {
+    if midair_secure::has_more_rights() || is_filtered() {
+        return Err("this process may not start the helper for AMD's packet library".to_owned());
+    }
+    let program = program().ok_or("the helper for AMD's packet library is not installed here")?;
+    let libraries = midair_aqlprofile::libraries(midair_secure::variable);
+    spawn(&program, &libraries)
+}
+
+fn spawn(program: &Path, libraries: &[OsString]) -> Result<Helper, String> {
+    let (stdin, to) = pipe()?;
+    let (from, stdout) = pipe()?;
+    let arguments: Vec<CString> = std::iter::once(program.as_os_str())
+        .chain(libraries.iter().map(OsString::as_os_str))
+        .filter_map(text)
+        .collect();
+    let environment = environment();
+    let (argument_pointers, environment_pointers) = (pointers(&arguments), pointers(&environment));
+    let first = argument_pointers.first().copied();
+    let start = Start {
+        stdin: stdin.as_raw_fd(),
+        stdout: stdout.as_raw_fd(),
+        program: first.unwrap_or(std::ptr::null()),
+        arguments: argument_pointers.as_ptr(),
+        environment: environment_pointers.as_ptr(),
+    };
+    let mut stack = vec![0_u128; STACK / 16];
+    let top = stack.as_mut_ptr_range().end.cast::<c_void>();
+    // SAFETY: sets on this stack and this thread's own mask: a handler of the application's must not
+    // run in the child, which has the memory of this process. No signal tells of the child's end. The
+    // parent does not go on before the child is another program or has ended, so stack, structure
+    // and texts live as long as it uses them.
+    let pid = unsafe {
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        let mut before: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
+        let data = (&raw const start).cast_mut().cast::<c_void>();
+        let pid = libc::clone(child, top, libc::CLONE_VM | libc::CLONE_VFORK, data);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
+        pid
+    };
+    drop(stack);
+    if pid < 0 {
+        return Err("the helper for AMD's packet library cannot be started".to_owned());
+    }
+    Ok(Helper {
+        pid,
+        to,
+        from,
+        read: Vec::new(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A helper that answers with what it was started with.
+    fn told(script: &str) -> Result<Answer, String> {
+        let libraries = ["-c".into(), script.into()];
+        let mut helper = spawn(Path::new("/bin/sh"), &libraries)?;
+        helper.ask(&Question::default())
+    }
+
+    #[test]
+    fn a_child_is_asked_and_the_application_never_sees_it() {
+        let answer = told("read line; read line; echo missing here");
+        assert_eq!(answer, Ok(Answer::Missing("here".to_owned())));
+        let refused = told("echo refused 1000 count");
+        assert!(matches!(refused, Ok(Answer::Refused { code: 0x1000, .. })));
+        // SAFETY: no child's status is wanted.
+        let any = unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) };
+        assert_eq!(any, -1, "the application has no child");
+    }
+
+    #[test]
+    fn a_child_that_ends_or_says_nonsense_is_told() {
+        assert!(told("exit 3").unwrap_err().contains("ended"));
+        assert!(told("echo nonsense").is_err());
+        assert!(
+            spawn(Path::new("/nowhere"), &[])
+                .is_ok_and(|mut helper| { helper.ask(&Question::default()).is_err() })
+        );
+    }
+
+    #[test]
+    fn a_helper_has_no_descriptor_of_the_application_and_none_of_its_profilers() {
+        let file = std::fs::File::open("/dev/null").unwrap();
+        // SAFETY: a descriptor of this test, which a child would inherit.
+        unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFD, 0) };
+        let script = "set -- /proc/self/fd/*; for f; do case ${f##*/} in 0|1|2) ;; *) readlink $f; esac; done | grep -c /dev/null; true";
+        let script = format!("n=$({script}); echo missing $n${{MIDAIR_NEVER_BORROW-}}");
+        let answer = told(&script);
+        assert_eq!(answer, Ok(Answer::Missing("0".to_owned())));
+    }
+}
