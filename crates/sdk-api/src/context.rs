@@ -4,7 +4,6 @@
 pub(crate) mod services;
 
 use crate::changes;
-use crate::counting::devices;
 use crate::state;
 use crate::status::Status;
 use midair_abi::constants as c;
@@ -284,7 +283,6 @@ pub fn start(context: u64) -> Result<(), Status> {
 /// any more when this returns, but for the ends of calls whose beginnings were reported, and where
 /// a thread is inside one already.
 pub fn stop(context: u64) -> Result<(), Status> {
-    devices::stop(context);
     let is_told_late = {
         let mut state = state::lock();
         let services = &state.context(context)?.callbacks;

@@ -1,6 +1,6 @@
 //! Hardware counters for tools: which there are, and lists of those that are to be counted together.
 //!
-//! * [`table`]: counters of all architectures by their ids,
+//! * [`table`]: counters of all architectures by their ids, and [`ids`] of records,
 //! * [`info`]: what is known of one, in AMD's layout,
 //! * [`config`]: a list that was checked, from which values are computed,
 //! * [`device`]: an agent's shape and properties,
@@ -12,7 +12,10 @@ pub mod config;
 pub mod device;
 pub mod devices;
 pub mod dispatch;
+pub(crate) mod ids;
 pub(crate) mod info;
+pub(crate) mod kept;
+pub(crate) mod places;
 pub(crate) mod services;
 pub(crate) mod table;
 
@@ -21,46 +24,16 @@ use crate::state::STATE;
 use crate::status::Status;
 use config::Config;
 use device::Device;
-use info::Infos;
+use kept::Counting;
 use midair_abi::constants as c;
 use midair_abi::counting::{CounterRecord, RecordDimensionInfo};
-use midair_counters::{Definitions, Dimension, Position};
-use std::collections::BTreeMap;
+use midair_counters::Definitions;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use table::Table;
 
-/// Bits of a record's id below the counter's.
-const PLACE_BITS: u32 = 48;
-
-/// All that is kept.
-#[derive(Debug)]
-pub(crate) struct Counting {
-    /// Definitions that a tool has loaded, and whether they are added to the others.
-    custom: Option<(Definitions, bool)>,
-    table: Option<Table>,
-    infos: Infos,
-    /// By handle.
-    configs: BTreeMap<u64, Arc<Config>>,
-    /// The last handle.
-    configured: u64,
-}
-
-impl Counting {
-    pub const fn new() -> Counting {
-        Counting {
-            custom: None,
-            table: None,
-            infos: Infos::new(),
-            configs: BTreeMap::new(),
-            configured: 0,
-        }
-    }
-
-    /// The table, made by the first who asks.
-    fn table(&mut self) -> &mut Table {
-        let custom = self.custom.as_ref();
-        self.table.get_or_insert_with(|| Table::new(custom))
-    }
+/// An agent by its id.
+fn device_of(id: u64) -> Option<Device> {
+    agents::by_id(id).map(Device::new)
 }
 
 /// Never held while a function of a tool runs.
@@ -99,7 +72,7 @@ pub(crate) fn load(text: &[u8], flags: i32) -> Result<(), Status> {
 /// # Errors
 /// [`Status::AGENT_NOT_FOUND`]; [`Status::AGENT_ARCH_NOT_SUPPORTED`] for one without counters.
 pub(crate) fn of_agent(agent: u64) -> Result<Vec<u64>, Status> {
-    let device = Device::of(agent).ok_or(Status::AGENT_NOT_FOUND)?;
+    let device = device_of(agent).ok_or(Status::AGENT_NOT_FOUND)?;
     let mut counting = lock();
     let ids = counting.table().of(&device.name);
     if ids.is_empty() {
@@ -119,7 +92,7 @@ pub(crate) fn create(
     expression: &str,
     description: &str,
 ) -> Result<u64, Status> {
-    let device = Device::of(agent).ok_or(Status::AGENT_NOT_FOUND)?;
+    let device = device_of(agent).ok_or(Status::AGENT_NOT_FOUND)?;
     lock()
         .table()
         .create(&device.name, name, expression, description)
@@ -142,17 +115,17 @@ pub(crate) fn info(counter: u64) -> Result<info::Basics, Status> {
 ///
 /// # Errors
 /// [`Status::COUNTER_NOT_FOUND`]; [`Status::AGENT_NOT_FOUND`] when no agent has it.
-pub(crate) fn places(counter: u64) -> Result<&'static info::Places, Status> {
+pub(crate) fn places(counter: u64) -> Result<&'static places::Places, Status> {
     let mut counting = lock();
     let metric = counting
         .table()
         .metric(counter)
         .ok_or(Status::COUNTER_NOT_FOUND)?;
     let device = agents::ids()
-        .filter_map(|(_, id)| Device::of(id))
+        .filter_map(|(_, id)| device_of(id))
         .find(|device| device.name == metric.architecture.name)
         .ok_or(Status::AGENT_NOT_FOUND)?;
-    Ok(counting.infos.places(counter, &metric, &device))
+    Ok(info::places(&mut counting.infos, counter, &metric, &device))
 }
 
 /// The dimensions of a counter.
@@ -168,7 +141,7 @@ pub(crate) fn dimensions(counter: u64) -> Result<&'static [RecordDimensionInfo],
 /// # Errors
 /// [`Status::AGENT_NOT_FOUND`], [`Status::COUNTER_NOT_FOUND`].
 pub(crate) fn instances(agent: u64, counter: u64) -> Result<usize, Status> {
-    let device = Device::of(agent).ok_or(Status::AGENT_NOT_FOUND)?;
+    let device = device_of(agent).ok_or(Status::AGENT_NOT_FOUND)?;
     let mut counting = lock();
     let metric = counting
         .table()
@@ -179,32 +152,6 @@ pub(crate) fn instances(agent: u64, counter: u64) -> Result<usize, Status> {
     Ok(extents.iter().map(|(_, extent)| *extent as usize).product())
 }
 
-/// The counter that a record is of.
-pub(crate) fn counter_of(instance: u64) -> u64 {
-    instance >> PLACE_BITS
-}
-
-/// What records of a counter's values at a place have.
-pub(crate) fn instance(counter: u64, place: Position) -> u64 {
-    counter << PLACE_BITS | place.0
-}
-
-/// A record's number in a dimension. Of dimension 0, all of them as one number.
-///
-/// # Errors
-/// [`Status::DIM_NOT_FOUND`].
-pub(crate) fn position(instance: u64, dimension: u64) -> Result<usize, Status> {
-    let place = Position(instance & ((1 << PLACE_BITS) - 1));
-    if dimension == 0 {
-        return Ok(place.0 as usize);
-    }
-    let dimension = Dimension::ALL
-        .into_iter()
-        .find(|known| *known as u64 == dimension)
-        .ok_or(Status::DIM_NOT_FOUND)?;
-    Ok(place.get(dimension) as usize)
-}
-
 /// Makes a list of counters that are counted together, with those of the list `base`, if there is
 /// one of that handle. Returns its handle.
 ///
@@ -212,7 +159,7 @@ pub(crate) fn position(instance: u64, dimension: u64) -> Result<usize, Status> {
 /// [`Status::AGENT_NOT_FOUND`], [`Status::COUNTER_NOT_FOUND`],
 /// [`Status::METRIC_NOT_VALID_FOR_AGENT`], [`Status::EXCEEDS_HW_LIMIT`].
 pub(crate) fn configure(agent: u64, counters: &[u64], base: u64) -> Result<u64, Status> {
-    let device = Device::of(agent).ok_or(Status::AGENT_NOT_FOUND)?;
+    let device = device_of(agent).ok_or(Status::AGENT_NOT_FOUND)?;
     let mut counting = lock();
     let mut all: Vec<u64> = Vec::new();
     for counter in counters {

@@ -5,10 +5,15 @@
 //! ([`alone::User`]).
 
 mod helper;
+pub(crate) mod kept;
 mod packets;
 
 use crate::state::STATE;
+use kept::{Counting, Ready, locked};
+use midair_aqlprofile::{for_each_name, question};
+use midair_counters::wire::Gpu;
 use midair_record::event::WindowResult;
+use midair_sdk_api::counting::config::Config;
 use midair_sdk_api::counting::dispatch::{self, Chosen};
 use midair_sdk_api::notes;
 use midair_sdk_device::queue::alone::{self, Choice, Counted, Dispatch, Prepared, User};
@@ -16,51 +21,51 @@ use midair_sdk_device::sink::Sink;
 use midair_sdk_device::symbols;
 use midair_sdk_hot::callbacks::work;
 use packets::Packets;
-use std::collections::BTreeMap;
-use std::sync::atomic::AtomicU64;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// How long the worker thread is given to learn the name of a kernel that was loaded a moment ago.
 const NAME_LIMIT: Duration = Duration::from_millis(50);
 
-/// A list of counters that is ready on an agent.
-#[derive(Debug, Clone)]
-struct Ready {
-    /// Handles of the list and the agent.
-    of: (u64, u64),
-    counters: Arc<Prepared>,
-    packets: Arc<Packets>,
-}
-
-/// What is kept.
-#[derive(Debug)]
-pub(crate) struct Counting {
-    pub(crate) helper: Mutex<helper::State>,
-    ready: Mutex<Vec<Ready>>,
-    /// Dispatches that were chosen, by the number that the device's side knows them by.
-    waiting: Mutex<BTreeMap<u64, (Chosen, Arc<Packets>)>>,
-    next: AtomicU64,
-    /// Dispatches that were chosen and not counted.
-    void: AtomicU64,
-}
-
-fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(PoisonError::into_inner)
+/// The packets of a list. The same counters of GPUs of one kind have the same.
+fn packets_of(config: &Config) -> Result<Arc<Packets>, String> {
+    let device = config.device();
+    let [xccs, engines, units, arrays, domain, location] = device.cut();
+    let gpu = Gpu {
+        name: device.name.clone(),
+        xccs,
+        engines,
+        units,
+        arrays,
+        domain,
+        location,
+    };
+    let (question, which) = question(&gpu, config.events());
+    if question.events.is_empty() {
+        return Err(format!("the counters of {} are not known", gpu.name));
+    }
+    let mut helper = locked(&STATE.counting.helper);
+    let known = helper
+        .made
+        .iter()
+        .find(|made| made.gpu == gpu && made.events == question.events && made.which == which);
+    if let Some(known) = known {
+        return Ok(known.clone());
+    }
+    let mut template = helper::ask(&mut helper, &question)?;
+    template.slots = for_each_name(&template.slots, &which);
+    let made = Arc::new(Packets {
+        gpu,
+        events: question.events,
+        which,
+        template,
+    });
+    helper.made.push(made.clone());
+    Ok(made)
 }
 
 impl Counting {
-    pub const fn new() -> Counting {
-        Counting {
-            helper: Mutex::new(helper::State::new()),
-            ready: Mutex::new(Vec::new()),
-            waiting: Mutex::new(BTreeMap::new()),
-            next: AtomicU64::new(0),
-            void: AtomicU64::new(0),
-        }
-    }
-
     /// The counters of a list on an agent, made ready where they are not.
     fn ready(&self, chosen: &Chosen, agent: u64) -> Result<Ready, String> {
         let (handle, config) = &chosen.config;
@@ -72,7 +77,7 @@ impl Counting {
         if let Some(known) = known {
             return Ok(known);
         }
-        let packets = packets::of(config)?;
+        let packets = packets_of(config)?;
         let counters = Prepared::new(agent, &packets.group(symbols::agent_node(agent)))?;
         let ready = Ready {
             of,

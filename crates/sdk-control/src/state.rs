@@ -1,7 +1,7 @@
 //! All state of this crate. [`ForkState`] says what a forked child does with it.
 
 use crate::collection::Collection;
-use crate::counting::Counting;
+use crate::counting::kept::Counting;
 use crate::gate::request::TableRequest;
 use crate::install::Marks;
 use crate::local::phase::{Command, Kind, Phase};

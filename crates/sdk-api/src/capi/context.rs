@@ -5,6 +5,7 @@ use crate::buffer::{self, BufferCallback};
 use crate::c_api_calling;
 use crate::callback_thread::{self, ThreadNotice};
 use crate::context;
+use crate::counting::devices;
 use crate::external;
 use crate::intercept::{self, InterceptCallback};
 use crate::status::Status;
@@ -25,6 +26,7 @@ c_api! {
 
     /// Stops a context.
     fn rocprofiler_stop_context(context_id: u64) {
+        devices::stop(context_id);
         context::stop(context_id)
     }
 

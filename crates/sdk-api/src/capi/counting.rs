@@ -94,13 +94,13 @@ c_api! {
     /// Stores the counter that a record is of.
     fn rocprofiler_query_record_counter_id(id: u64, counter_id: *mut u64) {
         // SAFETY: the caller's pointer.
-        unsafe { put(counter_id, counting::counter_of(id)) }
+        unsafe { put(counter_id, counting::ids::counter_of(id)) }
     }
 
     /// Stores a record's number in a dimension.
     fn rocprofiler_query_record_dimension_position(id: u64, dim: u64, pos: *mut usize) {
         // SAFETY: the caller's pointer.
-        unsafe { put(pos, counting::position(id, dim)?) }
+        unsafe { put(pos, counting::ids::position(id, dim)?) }
     }
 
     /// Makes a counter from an expression over others.

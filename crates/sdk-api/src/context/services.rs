@@ -1,6 +1,6 @@
 //! A context and the services that its tool configured.
 
-use crate::counting::devices::Devices;
+use crate::counting::services::Devices;
 use midair_record::event::{Record, RuntimeInit};
 use midair_sdk_hot::callbacks::requests::RequestCallback;
 use midair_sdk_hot::operations::{Opaque, OperationSet, TracingCallback};

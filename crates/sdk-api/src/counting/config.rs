@@ -1,7 +1,7 @@
 //! A list of counters of an agent that are counted together.
 
 use super::device::Device;
-use super::instance;
+use super::ids::instance;
 use super::table::{Metric, What};
 use crate::status::Status;
 use midair_abi::counting::CounterRecord;

@@ -1,6 +1,5 @@
 //! An agent, as far as counters depend on it.
 
-use crate::agents;
 use midair_abi::agent::Agent;
 use midair_counters::architecture::Shape;
 use midair_counters::counted::Properties;
@@ -25,9 +24,9 @@ unsafe impl Send for Device {}
 unsafe impl Sync for Device {}
 
 impl Device {
-    /// The agent with this id.
-    pub fn of(id: u64) -> Option<Device> {
-        let agent = *agents::by_id(id)?;
+    /// An agent of the list that lives for ever.
+    pub(crate) fn new(agent: &'static Agent) -> Device {
+        let agent = *agent;
         let name = if agent.name.is_null() {
             String::new()
         } else {
@@ -36,8 +35,8 @@ impl Device {
                 .to_string_lossy()
                 .into_owned()
         };
-        Some(Device {
-            id,
+        Device {
+            id: agent.id,
             node: agent.node_id,
             name,
             shape: Shape {
@@ -47,7 +46,7 @@ impl Device {
                 arrays: agent.simd_arrays_per_engine,
             },
             agent,
-        })
+        }
     }
 
     /// What AMD's packet library is told of it: total engines, units, arrays per engine, PCI domain

@@ -1,7 +1,8 @@
 //! Counting for whole devices: counters are started with the context, and read when the tool asks.
 
-use super::config::Config;
-use super::services::{ChooseCallback, Opaque};
+pub use super::services::Engine;
+
+use super::services::{Agent, ChooseCallback, Devices, Inner, Opaque, Stage};
 use super::words_of;
 use crate::agents;
 use crate::buffer;
@@ -14,62 +15,7 @@ use midair_abi::counting::CounterRecord;
 use midair_capi_build::edge;
 use midair_sdk_hot::callbacks;
 use std::ffi::c_int;
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// Who can have devices count.
-pub trait Engine: fmt::Debug + Sync {
-    /// Whether there is a runtime.
-    fn is_open(&self) -> bool;
-    /// Starts counters for a whole device; returns what they are known by. When it returns they
-    /// count.
-    ///
-    /// # Errors
-    /// [`Status::NO_PROFILE_QUEUE`], [`Status::OUT_OF_RESOURCES`] or [`Status::NOT_AVAILABLE`].
-    fn start(&self, config: &Arc<Config>) -> Result<u64, Status>;
-    /// Reads what was counted since the start. The counters go on.
-    ///
-    /// # Errors
-    /// [`Status::ERROR`] when the device does not answer.
-    fn read(&self, started: u64) -> Result<Vec<CounterRecord>, Status>;
-    /// Stops them.
-    fn stop(&self, started: u64);
-}
-
-/// What a context's counting does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    Stopped,
-    /// A call starts, reads or stops.
-    Locked,
-    Started,
-}
-
-/// An agent whose counters a context counts.
-#[derive(Debug)]
-struct Agent {
-    agent: u64,
-    buffer: u64,
-    callback: ChooseCallback,
-    data: Opaque,
-    /// What the tool chose.
-    config: Option<Arc<Config>>,
-    /// By what the engine knows it; none where nothing has to be counted.
-    started: Option<u64>,
-}
-
-#[derive(Debug)]
-struct Inner {
-    stage: Stage,
-    agents: Vec<Agent>,
-}
-
-/// A context's counting.
-#[derive(Debug)]
-pub(crate) struct Devices {
-    context: u64,
-    inner: Mutex<Inner>,
-}
 
 /// From now on counters can be had.
 pub fn set_engine(engine: &'static dyn Engine) {

@@ -2,12 +2,12 @@
 //! is made once.
 
 use super::device::Device;
-use super::instance;
+use super::ids::instance;
+use super::places::{Cut, Infos, Places};
 use super::table::{Metric, What};
 use crate::interned::intern;
 use midair_abi::counting::{DimensionInfo, DimensionInstanceInfo, RecordDimensionInfo};
 use midair_counters::{Definition, Dimension, Position};
-use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char};
 
 /// What does not depend on an agent.
@@ -76,37 +76,6 @@ pub(crate) fn extents(metric: &Metric, device: &Device) -> Vec<(Dimension, u32)>
     extents
 }
 
-/// Where a counter has values. Pointers and what they lead to are arrays both.
-#[derive(Debug)]
-pub(crate) struct Places {
-    pub dimensions: &'static [RecordDimensionInfo],
-    pub dimension_pointers: &'static [*const RecordDimensionInfo],
-    pub instance_pointers: &'static [*const DimensionInstanceInfo],
-}
-
-// SAFETY: the pointers are to what was leaked and never changes.
-unsafe impl Send for Places {}
-// SAFETY: as above.
-unsafe impl Sync for Places {}
-
-/// The numbers of a place, as the instances of every counter of that cut point to them.
-type Numbers = &'static [*const DimensionInfo];
-
-/// A cut's places with their numbers.
-#[derive(Debug, Clone, Copy)]
-struct Cut(&'static [(Position, Numbers)]);
-
-// SAFETY: as above.
-unsafe impl Send for Cut {}
-
-/// What was made.
-#[derive(Debug)]
-pub(crate) struct Infos {
-    /// By counter and agent.
-    places: BTreeMap<(u64, u64), &'static Places>,
-    cuts: BTreeMap<Vec<(Dimension, u32)>, Cut>,
-}
-
 fn leak<T>(items: impl Iterator<Item = T>) -> &'static [T] {
     Vec::leak(items.collect())
 }
@@ -130,62 +99,58 @@ fn positions(extents: &[(Dimension, u32)]) -> Vec<Position> {
     all
 }
 
-impl Infos {
-    pub const fn new() -> Infos {
-        Infos {
-            places: BTreeMap::new(),
-            cuts: BTreeMap::new(),
-        }
-    }
+fn cut(infos: &mut Infos, extents: &[(Dimension, u32)]) -> Cut {
+    *infos.cuts.entry(extents.to_vec()).or_insert_with(|| {
+        let numbers = |place: Position| {
+            let numbers = extents.iter().map(|(dimension, _)| DimensionInfo {
+                size: size_of::<DimensionInfo>() as u64,
+                dimension_name: name(*dimension),
+                index: place.get(*dimension) as usize,
+            });
+            pointers(leak(numbers))
+        };
+        let places = positions(extents);
+        Cut(leak(
+            places.into_iter().map(|place| (place, numbers(place))),
+        ))
+    })
+}
 
-    fn cut(&mut self, extents: &[(Dimension, u32)]) -> Cut {
-        *self.cuts.entry(extents.to_vec()).or_insert_with(|| {
-            let numbers = |place: Position| {
-                let numbers = extents.iter().map(|(dimension, _)| DimensionInfo {
-                    size: size_of::<DimensionInfo>() as u64,
-                    dimension_name: name(*dimension),
-                    index: place.get(*dimension) as usize,
-                });
-                pointers(leak(numbers))
-            };
-            let places = positions(extents);
-            Cut(leak(
-                places.into_iter().map(|place| (place, numbers(place))),
-            ))
-        })
+/// Where a counter has values on a device.
+pub(crate) fn places(
+    infos: &mut Infos,
+    counter: u64,
+    metric: &Metric,
+    device: &Device,
+) -> &'static Places {
+    if let Some(known) = infos.places.get(&(counter, device.id)) {
+        return known;
     }
-
-    /// Where a counter has values on a device.
-    pub fn places(&mut self, counter: u64, metric: &Metric, device: &Device) -> &'static Places {
-        if let Some(known) = self.places.get(&(counter, device.id)) {
-            return known;
-        }
-        let extents = extents(metric, device);
-        let cut = self.cut(&extents);
-        let dimensions = leak(
-            extents
-                .iter()
-                .map(|(dimension, extent)| RecordDimensionInfo {
-                    name: name(*dimension),
-                    instance_size: *extent as usize,
-                    id: *dimension as u64,
-                }),
-        );
-        let instances = leak(cut.0.iter().map(|(place, numbers)| DimensionInstanceInfo {
-            size: size_of::<DimensionInstanceInfo>() as u64,
-            instance_id: instance(counter, *place),
-            counter_id: counter,
-            dimensions_count: numbers.len() as u64,
-            dimensions: numbers.as_ptr(),
-        }));
-        let made: &'static Places = Box::leak(Box::new(Places {
-            dimensions,
-            dimension_pointers: pointers(dimensions),
-            instance_pointers: pointers(instances),
-        }));
-        self.places.insert((counter, device.id), made);
-        made
-    }
+    let extents = extents(metric, device);
+    let cut = cut(infos, &extents);
+    let dimensions = leak(
+        extents
+            .iter()
+            .map(|(dimension, extent)| RecordDimensionInfo {
+                name: name(*dimension),
+                instance_size: *extent as usize,
+                id: *dimension as u64,
+            }),
+    );
+    let instances = leak(cut.0.iter().map(|(place, numbers)| DimensionInstanceInfo {
+        size: size_of::<DimensionInstanceInfo>() as u64,
+        instance_id: instance(counter, *place),
+        counter_id: counter,
+        dimensions_count: numbers.len() as u64,
+        dimensions: numbers.as_ptr(),
+    }));
+    let made: &'static Places = Box::leak(Box::new(Places {
+        dimensions,
+        dimension_pointers: pointers(dimensions),
+        instance_pointers: pointers(instances),
+    }));
+    infos.places.insert((counter, device.id), made);
+    made
 }
 
 #[cfg(test)]
@@ -200,7 +165,7 @@ mod tests {
         let at = |n: usize| (all[n].get(Dimension::Xcc), all[n].get(Dimension::Instance));
         assert_eq!((at(0), at(1), at(5)), ((0, 0), (1, 0), (1, 2)));
         let mut infos = Infos::new();
-        let first = infos.cut(&extents).0;
-        assert_eq!(infos.cut(&extents).0.as_ptr(), first.as_ptr());
+        let first = cut(&mut infos, &extents).0;
+        assert_eq!(cut(&mut infos, &extents).0.as_ptr(), first.as_ptr());
     }
 }

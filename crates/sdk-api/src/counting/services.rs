@@ -2,9 +2,13 @@
 
 pub(crate) use midair_sdk_hot::operations::Opaque;
 
+use super::config::Config;
+use crate::status::Status;
 use midair_abi::counting::{CounterRecord, DispatchCountingData};
 use std::ffi::{c_int, c_void};
+use std::fmt;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 
 /// `rocprofiler_dispatch_counting_service_cb_t`: the dispatch, where the choice goes, where the
 /// tool's word goes, its data.
@@ -35,3 +39,57 @@ pub(crate) struct DispatchService {
 // SAFETY: the pointers in it are the tool's functions and data, which the tool allows us to use from
 // every thread that launches.
 unsafe impl Sync for DispatchService {}
+
+/// Who can have devices count.
+pub trait Engine: fmt::Debug + Sync {
+    /// Whether there is a runtime.
+    fn is_open(&self) -> bool;
+    /// Starts counters for a whole device; returns what they are known by. When it returns they
+    /// count.
+    ///
+    /// # Errors
+    /// [`Status::NO_PROFILE_QUEUE`], [`Status::OUT_OF_RESOURCES`] or [`Status::NOT_AVAILABLE`].
+    fn start(&self, config: &Arc<Config>) -> Result<u64, Status>;
+    /// Reads what was counted since the start. The counters go on.
+    ///
+    /// # Errors
+    /// [`Status::ERROR`] when the device does not answer.
+    fn read(&self, started: u64) -> Result<Vec<CounterRecord>, Status>;
+    /// Stops them.
+    fn stop(&self, started: u64);
+}
+
+/// What a context's counting does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    Stopped,
+    /// A call starts, reads or stops.
+    Locked,
+    Started,
+}
+
+/// An agent whose counters a context counts.
+#[derive(Debug)]
+pub(crate) struct Agent {
+    pub agent: u64,
+    pub buffer: u64,
+    pub callback: ChooseCallback,
+    pub data: Opaque,
+    /// What the tool chose.
+    pub config: Option<Arc<Config>>,
+    /// By what the engine knows it; none where nothing has to be counted.
+    pub started: Option<u64>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub stage: Stage,
+    pub agents: Vec<Agent>,
+}
+
+/// A context's counting.
+#[derive(Debug)]
+pub(crate) struct Devices {
+    pub context: u64,
+    pub inner: Mutex<Inner>,
+}

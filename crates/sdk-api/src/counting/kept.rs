@@ -1,0 +1,39 @@
+//! What is kept of counters.
+
+use super::config::Config;
+use super::places::Infos;
+use super::table::Table;
+use midair_counters::Definitions;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// All of it.
+#[derive(Debug)]
+pub(crate) struct Counting {
+    /// Definitions that a tool has loaded, and whether they are added to the others.
+    pub custom: Option<(Definitions, bool)>,
+    pub table: Option<Table>,
+    pub infos: Infos,
+    /// By handle.
+    pub configs: BTreeMap<u64, Arc<Config>>,
+    /// The last handle.
+    pub configured: u64,
+}
+
+impl Counting {
+    pub const fn new() -> Counting {
+        Counting {
+            custom: None,
+            table: None,
+            infos: Infos::new(),
+            configs: BTreeMap::new(),
+            configured: 0,
+        }
+    }
+
+    /// The table, made by the first who asks.
+    pub fn table(&mut self) -> &mut Table {
+        let custom = self.custom.as_ref();
+        self.table.get_or_insert_with(|| Table::new(custom))
+    }
+}
