@@ -364,7 +364,7 @@ mod tests {
     fn a_child_is_asked_and_the_application_never_sees_it() {
         let answer = told("read line; read line; echo missing here");
         assert_eq!(answer, Ok(Answer::Missing("here".to_owned())));
-        let refused = told("echo refused 1000 count");
+        let refused = told("read line; read line; echo refused 1000 count");
         assert!(matches!(refused, Ok(Answer::Refused { code: 0x1000, .. })));
         // SAFETY: no child's status is wanted.
         let any = unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) };
@@ -374,7 +374,7 @@ mod tests {
     #[test]
     fn a_child_that_ends_or_says_nonsense_is_told() {
         assert!(told("exit 3").unwrap_err().contains("ended"));
-        assert!(told("echo nonsense").is_err());
+        assert!(told("read line; read line; echo nonsense").is_err());
         assert!(
             spawn(Path::new("/nowhere"), &[])
                 .is_ok_and(|mut helper| { helper.ask(&Question::default()).is_err() })
@@ -387,7 +387,9 @@ mod tests {
         // SAFETY: a descriptor of this test, which a child would inherit.
         unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFD, 0) };
         let script = "set -- /proc/self/fd/*; for f; do case ${f##*/} in 0|1|2) ;; *) readlink $f; esac; done | grep -c /dev/null; true";
-        let script = format!("n=$({script}); echo missing $n${{MIDAIR_NEVER_BORROW-}}");
+        let script = format!(
+            "read line; read line; n=$({script}); echo missing $n${{MIDAIR_NEVER_BORROW-}}"
+        );
         let answer = told(&script);
         assert_eq!(answer, Ok(Answer::Missing("0".to_owned())));
     }
