@@ -1,10 +1,10 @@
 //! Tests that passed on a second try.
 //!
-//! A test may lose a race once; one that loses it again has a cause, and the run fails until that is
-//! found. Each such test is run [`AGAIN`] times more, alone, within the same run: that needs nothing
-//! from earlier runs, so it holds on machines that start empty, too. Each run also leaves a file with
-//! its list below `target/flaky` (or below the directory that `MIDAIR_FLAKY` names), and a test that
-//! is on more than one of the last ten fails the run as well.
+//! A test may lose a race once; one that loses it often has a cause, and the run fails until that is
+//! found. Each such test is run [`AGAIN`] times more, alone, within the same run, and may fail once:
+//! that needs nothing from earlier runs, so it holds on machines that start empty, too. Each run also
+//! leaves a file with its list below `target/flaky` (or below the directory that `MIDAIR_FLAKY`
+//! names), and a test that is on more than one of the last ten fails the run as well.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,7 +17,8 @@ use crate::run::{Outcome, failed, target_directory};
 const RUNS: usize = 10;
 /// How often a test that needed a second try is run once more.
 const AGAIN: usize = 5;
-/// In so many of them a test may be on the list.
+/// In so many of them a test may be on the list, and so often may it fail when it is run once more:
+/// AMD's runtimes end in an abort by themselves in one exit of dozens.
 const ALLOWED: usize = 1;
 
 /// Where nextest writes how each test went (.config/nextest.toml).
@@ -49,13 +50,14 @@ pub fn end(run: &mut dyn FnMut(&str, &str) -> Outcome<()>) -> Outcome<()> {
     listed.and(once_more(&tests, run))
 }
 
-/// Runs the tests again, each until it fails. All are run before the answer.
+/// Runs the tests again. All are run before the answer.
 fn once_more(tests: &[String], run: &mut dyn FnMut(&str, &str) -> Outcome<()>) -> Outcome<()> {
     let mut failures = Vec::new();
     for (binary, test) in tests.iter().filter_map(|line| line.split_once(' ')) {
         println!("== once more, alone: {binary} {test}");
-        if let Some(round) = (1..=AGAIN).find(|_| run(binary, test).is_err()) {
-            failures.push(format!("  {binary} {test} (time {round} of {AGAIN})"));
+        let lost = (0..AGAIN).filter(|_| run(binary, test).is_err()).count();
+        if lost > ALLOWED {
+            failures.push(format!("  {binary} {test} ({lost} of {AGAIN} times)"));
         }
     }
     if failures.is_empty() {
@@ -173,22 +175,22 @@ mod tests {
     }
 
     #[test]
-    fn a_test_that_fails_again_alone_is_a_failure() {
+    fn a_test_that_fails_twice_again_alone_is_a_failure() {
         let tests = ["b::e2e good", "b::e2e bad"].map(str::to_owned);
         let mut runs = Vec::new();
         let said = once_more(&tests, &mut |binary, test| {
             runs.push(format!("{binary} {test}"));
             match (test, runs.len()) {
-                ("bad", 7) => failed("it failed"),
+                ("good", 3) | ("bad", 7 | 9) => failed("it failed"),
                 _ => Ok(()),
             }
         });
         let said = said.unwrap_err().to_string();
         assert!(
-            said.contains("b::e2e bad (time 2 of 5)") && !said.contains("good"),
+            said.contains("b::e2e bad (2 of 5 times)") && !said.contains("good"),
             "{said}"
         );
-        assert_eq!((runs.len(), runs[4].as_str()), (7, "b::e2e good"));
+        assert_eq!((runs.len(), runs[4].as_str()), (10, "b::e2e good"));
         assert!(once_more(&tests[..1], &mut |_, _| Ok(())).is_ok());
         assert!(once_more(&[], &mut |_, _| failed("not called")).is_ok());
     }
