@@ -1,8 +1,9 @@
 //! The process that has AMD's packet library loaded, for tools that count in this process.
 //!
-//! It is a child that the application cannot see: it has no signal for its end, so that no handler
-//! of the application's runs, and no `wait` of the application's returns it. It inherits nothing but
-//! three descriptors, and ends when ours of them are closed. The library itself, C++ with threads
+//! The application cannot see it: it is the child of a child of ours that has ended, and that child
+//! had no signal for its end, so that no handler of the application's ran and no `wait` of the
+//! application's returned it. (A child that becomes another program gets the signal back.) The helper
+//! inherits nothing but three descriptors, and ends when ours of them are closed. The library itself, C++ with threads
 //! and locks of its own, never enters this process.
 
 use super::packets::Packets;
@@ -45,7 +46,6 @@ pub(crate) struct State {
 
 #[derive(Debug)]
 struct Helper {
-    pid: libc::pid_t,
     to: OwnedFd,
     from: OwnedFd,
     read: Vec<u8>,
@@ -62,19 +62,6 @@ impl State {
     /// Ends the helper.
     pub fn end(&mut self) {
         self.running = None;
-    }
-}
-
-impl Drop for Helper {
-    fn drop(&mut self) {
-        // SAFETY: our own child, which nobody else waits for; `__WCLONE` names those without a signal.
-        unsafe {
-            libc::kill(self.pid, libc::SIGKILL);
-            let mut status = 0;
-            while libc::waitpid(self.pid, &mut status, libc::__WCLONE) < 0
-                && *libc::__errno_location() == libc::EINTR
-            {}
-        }
     }
 }
 
@@ -250,8 +237,10 @@ fn pipe() -> Result<(OwnedFd, OwnedFd), String> {
     }
 }
 
-/// What the child needs until it is another program: nothing of it is made there.
+/// What both children need: nothing of it is made there.
 struct Start {
+    /// The end of the second one's stack.
+    stack: *mut c_void,
     stdin: c_int,
     stdout: c_int,
     program: *const c_char,
@@ -259,9 +248,22 @@ struct Start {
     environment: *const *const c_char,
 }
 
-/// In the child, which has this process's memory until it is another program: system calls only.
-extern "C" fn child(data: *mut c_void) -> c_int {
-    // SAFETY: the structure of the parent, which waits meanwhile; descriptors are the child's own.
+/// In the first child, which has this process's memory, and ends when the second one is another
+/// program. System calls only.
+extern "C" fn first(data: *mut c_void) -> c_int {
+    // SAFETY: the structure of the parent, which waits meanwhile, and a stack in it that only the
+    // second child uses.
+    unsafe {
+        let start = &*data.cast::<Start>();
+        let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+        let pid = libc::clone(second, start.stack, flags, data);
+        libc::_exit(c_int::from(pid < 0))
+    }
+}
+
+/// In the second, which has the same memory until it is another program.
+extern "C" fn second(data: *mut c_void) -> c_int {
+    // SAFETY: as above; descriptors are the child's own.
     unsafe {
         let start = &*data.cast::<Start>();
         let nothing = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR);
@@ -313,36 +315,45 @@ fn spawn(program: &Path, libraries: &[OsString]) -> Result<Helper, String> {
         .collect();
     let environment = environment();
     let (argument_pointers, environment_pointers) = (pointers(&arguments), pointers(&environment));
-    let first = argument_pointers.first().copied();
+    let program_text = argument_pointers.first().copied();
+    let mut stacks = [vec![0_u128; STACK / 16], vec![0_u128; STACK / 16]];
+    let [one, other] = stacks
+        .each_mut()
+        .map(|stack| stack.as_mut_ptr_range().end.cast::<c_void>());
     let start = Start {
+        stack: other,
         stdin: stdin.as_raw_fd(),
         stdout: stdout.as_raw_fd(),
-        program: first.unwrap_or(std::ptr::null()),
+        program: program_text.unwrap_or(std::ptr::null()),
         arguments: argument_pointers.as_ptr(),
         environment: environment_pointers.as_ptr(),
     };
-    let mut stack = vec![0_u128; STACK / 16];
-    let top = stack.as_mut_ptr_range().end.cast::<c_void>();
     // SAFETY: sets on this stack and this thread's own mask: a handler of the application's must not
-    // run in the child, which has the memory of this process. No signal tells of the child's end. The
-    // parent does not go on before the child is another program or has ended, so stack, structure
-    // and texts live as long as it uses them.
-    let pid = unsafe {
+    // run in the children, which have the memory of this process. This thread does not go on before
+    // the first has ended, which does not before the second is another program, so stacks, structure
+    // and texts live as long as they use them. `__WCLONE` names children without a signal for their
+    // end, of which this is ours alone by its number.
+    let started = unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();
         let mut before: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&mut all);
         libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
         let data = (&raw const start).cast_mut().cast::<c_void>();
-        let pid = libc::clone(child, top, libc::CLONE_VM | libc::CLONE_VFORK, data);
+        let pid = libc::clone(first, one, libc::CLONE_VM | libc::CLONE_VFORK, data);
+        let mut status = 1;
+        if pid > 0 {
+            while libc::waitpid(pid, &mut status, libc::__WCLONE) < 0
+                && *libc::__errno_location() == libc::EINTR
+            {}
+        }
         libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
-        pid
+        pid > 0 && libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
     };
-    drop(stack);
-    if pid < 0 {
+    drop(stacks);
+    if !started {
         return Err("the helper for AMD's packet library cannot be started".to_owned());
     }
     Ok(Helper {
-        pid,
         to,
         from,
         read: Vec::new(),
