@@ -139,29 +139,29 @@ impl Strata {
             rows => rows.min(GROUPS),
         };
         let mut sampled = vec![0.0; count * groups.max(1)];
-        let mut group = Vec::with_capacity(rows.len());
-        // Each class deals its rows to the groups by turns, in an order that is shuffled each time:
-        // what repeats in the program then falls into no group of its own.
-        let mut next = vec![(0_u8, [0_u8; GROUPS]); count];
+        // Each class deals its rows to the groups by turns, in an order that is shuffled first: what
+        // repeats or drifts in the program is then in every group by chance, as it is in the sample.
+        let width = groups.max(1);
+        let mut of_class: Vec<Vec<usize>> = vec![Vec::new(); count];
+        for (place, class) in class.iter().enumerate() {
+            of_class[*class as usize].push(place);
+        }
+        let mut group = vec![0_u8; rows.len()];
         let mut random = 0x9e37_79b9_7f4a_7c15_u64;
-        for at in &class {
-            let (dealt, order) = &mut next[*at as usize];
-            let width = groups.max(1);
-            if *dealt == 0 {
-                for (number, slot) in (0_u8..).zip(order.iter_mut()) {
-                    *slot = number;
-                }
-                for last in (1..width).rev() {
-                    random ^= random << 13;
-                    random ^= random >> 7;
-                    random ^= random << 17;
-                    order.swap(last, (random % (last as u64 + 1)) as usize);
-                }
+        // Classes with few rows do not all begin with the same group.
+        let mut next = 0;
+        for (class, places) in of_class.iter_mut().enumerate() {
+            for last in (1..places.len()).rev() {
+                random ^= random << 13;
+                random ^= random >> 7;
+                random ^= random << 17;
+                places.swap(last, (random % (last as u64 + 1)) as usize);
             }
-            let chosen = order[usize::from(*dealt)];
-            *dealt = (*dealt + 1) % width as u8;
-            group.push(chosen);
-            sampled[*at as usize * width + usize::from(chosen)] += 1.0;
+            for place in places {
+                group[*place] = next as u8;
+                sampled[class * width + next] += 1.0;
+                next = (next + 1) % width;
+            }
         }
         Strata {
             class,
