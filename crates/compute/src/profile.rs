@@ -286,10 +286,10 @@ fn directory(
     }
 }
 
-/// Makes the directory, and empties it where that is allowed.
+/// Makes the directory, and empties it where that is allowed, or where a profile brought nothing.
 fn prepare(directory: &Path, overwrite: bool) -> Result<(), Failure> {
     let some = fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_some());
-    if some && !overwrite {
+    if some && !overwrite && !write::is_without_results(directory) {
         return Err(Failure::new(
             Kind::Output,
             format!("{} is not empty", directory.display()),

@@ -563,6 +563,59 @@ fn bad_input_gets_a_sentence_and_a_code() {
 }
 
 #[test]
+fn damaged_bytes_never_end_in_a_panic() {
+    use midair_compute::read::Workload;
+    use midair_compute::report::{Options, report};
+    use midair_compute::select::{Blocks, Dispatches};
+    let temporary = tempfile::tempdir().unwrap();
+    let dir = directory(
+        temporary.path(),
+        "SQ_WAVES,TCC_HIT[0],TCC_MISS[0],SQ_INSTS",
+        &[
+            ("vadd", 10, "1,2,3,4"),
+            ("scale", 20, "5,,7,8"),
+            ("vadd", 10, "1e300,nan,-3,4.5"),
+        ],
+    );
+    let file = dir.join("pmc_perf.csv");
+    let whole = fs::read(&file).unwrap();
+    let system = fs::read(dir.join("sysinfo.csv")).unwrap();
+    let mut random = 0x1234_5678_9abc_def1_u64;
+    let mut next = |below: usize| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random as usize % below
+    };
+    let mut read = 0;
+    for round in 0..300 {
+        let (mut table, mut machine) = (whole.clone(), system.clone());
+        for _ in 0..=next(4) {
+            let bytes = [b',', b'"', b'\n', b'-', b'9', 0, 0xff, b'e', b'\r', b'.'];
+            let damaged = if round % 3 == 0 {
+                &mut machine
+            } else {
+                &mut table
+            };
+            let at = next(damaged.len());
+            match next(3) {
+                0 => damaged[at] = bytes[next(bytes.len())],
+                1 => damaged.insert(at, bytes[next(bytes.len())]),
+                _ => drop(damaged.drain(at..(at + 1 + next(20)).min(damaged.len()))),
+            }
+        }
+        fs::write(&file, &table).unwrap();
+        fs::write(dir.join("sysinfo.csv"), &machine).unwrap();
+        if let Ok(workload) = Workload::read(&dir, &[]) {
+            read += 1;
+            let (all, options) = (Dispatches::default(), Options::default());
+            report(&workload, &Blocks::default(), &all, &options).unwrap();
+        }
+    }
+    assert!(read > 30, "{read} of 300 could be read");
+}
+
+#[test]
 fn lists_have_amds_numbers() {
     let metrics = shown(&["--list-metrics", "gfx942"]);
     assert!(

@@ -218,8 +218,10 @@ fn the_directory_is_written_and_the_collector_is_asked_for_the_counters() {
     let group = fs::read_to_string(dir.join("perfmon/pmc_perf_0.yaml")).unwrap();
     assert!(group.starts_with("jobs:\n- pmc: ["), "{group}");
 
-    // A second time: only with --overwrite.
-    let words = ["-n", "vadd", "--attach-pid", "1", "-b", "5.1.1"];
+    // It brought nothing: the same may be tried again. A second time only with --overwrite.
+    let words = ["-n", "vadd", "--attach-pid", "1", "-b", "5.1.1", "7.1.2"];
+    assert_eq!(profile(here, script, &words).status.code(), Some(31));
+    fs::write(dir.join("pmc_perf_0.db"), "results").unwrap();
     let again = profile(here, script, &words);
     assert_eq!(again.status.code(), Some(33));
     assert!(String::from_utf8_lossy(&again.stderr).contains("is not empty"));

@@ -17,6 +17,16 @@ fn file(path: &Path, text: &str) -> Result<(), Failure> {
     fs::write(path, text).map_err(|error| failed(path, &error))
 }
 
+/// Whether there is nothing but what `profile` writes before anything is collected.
+pub(super) fn is_without_results(directory: &Path) -> bool {
+    let before = ["sysinfo.csv", "profiling_config.yaml", "perfmon", "out"];
+    let entries = fs::read_dir(directory).into_iter().flatten();
+    entries
+        .flatten()
+        .all(|entry| before.iter().any(|name| entry.file_name() == *name))
+        && super::collect::databases(&directory.join("out")).is_empty()
+}
+
 /// Removes the files of an earlier profile. What else lies there stays.
 pub(super) fn clear(directory: &Path) -> Result<(), Failure> {
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
