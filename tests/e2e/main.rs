@@ -10,6 +10,7 @@ mod calls;
 mod capi;
 mod cli;
 mod clients;
+mod compute;
 mod counter_templates;
 mod counters;
 mod cuda;

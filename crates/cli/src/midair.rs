@@ -88,6 +88,20 @@ pub fn command() -> Command {
         .subcommand(doctor::command(pid_argument()))
         .subcommand(counters::command())
         .subcommand(
+            Command::new("compute")
+                .about("Panels of hardware counters: the same as rocprof-compute")
+                .disable_help_flag(true)
+                .arg(
+                    Arg::new("words")
+                        .num_args(0..)
+                        .allow_hyphen_values(true)
+                        .trailing_var_arg(true)
+                        .value_name("WORDS")
+                        .value_parser(clap::value_parser!(OsString))
+                        .help("profile or analyze, with their options; --help lists them"),
+                ),
+        )
+        .subcommand(
             Command::new("completions")
                 .about("Print completions for a shell")
                 .arg(
@@ -161,6 +175,11 @@ fn run(words: &[OsString], engine: &dyn Engine, report: Report) -> Result<u8, Fa
             doctor::run(matches, &request, engine, report)
         }
         Some(("counters", matches)) => counters::run(matches, report),
+        Some(("compute", matches)) => {
+            let words = matches.get_many("words").into_iter().flatten().cloned();
+            let all = std::iter::once("midair compute".into()).chain(words);
+            Ok(midair_compute::main(all.collect()))
+        }
         Some(("completions", matches)) => completions(matches, report),
         Some(("man", matches)) => print_man(matches, report),
         Some((name, _)) => Err(Failure::new(
