@@ -13,6 +13,7 @@ mod clients;
 mod compute;
 mod counter_templates;
 mod counters;
+mod counters_launched;
 mod cuda;
 mod cuda_model;
 mod detach;

@@ -4,7 +4,7 @@
 use std::ffi::{c_char, c_int};
 
 /// Changes with every change of [`SdkTable`].
-pub const SDK_TABLE_VERSION: u32 = 3;
+pub const SDK_TABLE_VERSION: u32 = 4;
 /// Name of the function of a tool that takes the table: [`ToolBind`].
 pub const TOOL_BIND: &str = "midair_tool_bind";
 /// 0: bound; anything else: the tool cannot work with this table and must not be configured.
@@ -62,6 +62,11 @@ pub struct SdkTable {
     /// Says how the records that go to the spool take `roctxProfilerPause` and
     /// `roctxProfilerResume` from now on: bits of [`pauses`]. Before the contexts are started.
     pub set_pauses: unsafe extern "C" fn(u32),
+    /// Counts hardware counters of every dispatch of this session by a plan
+    /// (`midair_record::counter_plan`), its start and its length in bytes. With several groups on an
+    /// agent, as many dispatches as the last argument says have the same one. During `tool_attach`,
+    /// in a process that was started with the tool.
+    pub count_every: unsafe extern "C" fn(*const u8, usize, u64) -> c_int,
 }
 
 /// Bits for [`SdkTable::set_pauses`]; none: the calls change nothing.

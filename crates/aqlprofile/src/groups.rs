@@ -1,6 +1,6 @@
 //! Groups of counters that take turns.
 
-use crate::helper::Helper;
+use crate::maker::Maker;
 use crate::prepare::{planned, prepare};
 use midair_counters::wire::Gpu;
 use midair_counters::{Accumulate, Architecture, Definitions, Prepared, group, plan};
@@ -11,6 +11,20 @@ use midair_failure::Failure;
 /// second.
 pub const REFERENCES: [&str; 3] = ["GRBM_GUI_ACTIVE", "GRBM_COUNT", "SQ_WAVES"];
 
+/// Prepares groups of counters as the user made them: each is counted as a whole, or not at all.
+///
+/// # Errors
+/// As [`prepare`], also where a group does not fit.
+pub fn prepare_each(
+    maker: &mut dyn Maker,
+    gpu: &Gpu,
+    added: &Definitions,
+    groups: &[Vec<&str>],
+) -> Result<Vec<Prepared>, Failure> {
+    let one = |group: &Vec<&str>| prepare(maker, gpu, added, group);
+    groups.iter().map(one).collect()
+}
+
 /// Prepares any number of counters: groups as the user made them, and those that do not fit into one
 /// pass in as few as first fit finds. Reference counters are among a group's events, and not among
 /// its counters.
@@ -18,7 +32,7 @@ pub const REFERENCES: [&str; 3] = ["GRBM_GUI_ACTIVE", "GRBM_COUNT", "SQ_WAVES"];
 /// # Errors
 /// As [`prepare`]; too many counters only where one alone does not fit.
 pub fn prepare_groups(
-    helper: &mut Helper,
+    maker: &mut dyn Maker,
     gpu: &Gpu,
     added: &Definitions,
     groups: &[Vec<&str>],
@@ -38,7 +52,7 @@ pub fn prepare_groups(
         };
         let references = REFERENCES.into_iter().filter(is_there);
         let names: Vec<&str> = own.iter().copied().chain(references).collect();
-        let mut prepared = prepare(helper, gpu, added, &names)?;
+        let mut prepared = prepare(maker, gpu, added, &names)?;
         prepared.group.counters.retain(|c| own.contains(&c.name));
         all.push(prepared);
     }

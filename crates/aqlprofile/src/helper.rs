@@ -1,5 +1,6 @@
 //! The process that has AMD's library loaded, from the attacher's side.
 
+use crate::maker::Maker;
 use midair_counters::Template;
 use midair_counters::wire::{Answer, Listener, Question};
 use std::ffi::OsString;
@@ -120,10 +121,7 @@ impl Helper {
     }
 
     /// Asks for a group's template.
-    ///
-    /// # Errors
-    /// See [`Error`]; after all but [`Error::Missing`] and [`Error::Refused`] it answers no more.
-    pub fn template(&mut self, question: &Question) -> Result<Template, Error> {
+    fn ask(&mut self, question: &Question) -> Result<Template, Error> {
         let asked = match &mut self.child.stdin {
             Some(stdin) => write!(stdin, "{question}").and_then(|()| stdin.flush()),
             None => Err(io::ErrorKind::BrokenPipe.into()),
@@ -176,6 +174,13 @@ impl Helper {
         // It is gone already, or it is killed; both are what is wanted.
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+impl Maker for Helper {
+    /// After all errors but [`Error::Missing`] and [`Error::Refused`] it answers no more.
+    fn template(&mut self, question: &Question) -> Result<Template, Error> {
+        self.ask(question)
     }
 }
 

@@ -5,14 +5,17 @@
 //! * [`libraries`](fn@libraries) names the files that the library may be.
 //! * [`prepare`](fn@prepare) does all that can be done about a group before a target is touched: counters that
 //!   there are, on a GPU that is known, that fit, with their template.
-#![forbid(unsafe_code)]
 
 mod groups;
 mod helper;
 mod libraries;
+mod maker;
+pub mod making;
+pub mod planned;
 mod prepare;
 
-pub use groups::{REFERENCES, prepare_groups};
+pub use groups::{REFERENCES, prepare_each, prepare_groups};
 pub use helper::{Error, Helper};
 pub use libraries::{SONAME, libraries};
+pub use maker::Maker;
 pub use prepare::{failure, for_each_name, gpu, prepare, question};

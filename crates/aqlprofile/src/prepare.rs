@@ -1,6 +1,7 @@
 //! What can be done about a group of counters before a target is touched.
 
-use crate::helper::{Error, Helper};
+use crate::helper::Error;
+use crate::maker::Maker;
 use midair_agents::{Agent, AgentType};
 use midair_counters::group;
 use midair_counters::template::Slot;
@@ -28,7 +29,7 @@ pub fn gpu(agent: &Agent) -> Option<Gpu> {
 /// A sentence for the user: an unknown GPU or counter, too many counters, no library, or a library
 /// that cannot do it.
 pub fn prepare(
-    helper: &mut Helper,
+    maker: &mut dyn Maker,
     gpu: &Gpu,
     added: &Definitions,
     counters: &[&str],
@@ -38,7 +39,7 @@ pub fn prepare(
     let architecture = architecture.with(added).map_err(|error| planned(&error))?;
     let group = group::one(architecture, counters).map_err(|error| planned(&error))?;
     let (question, which) = question(gpu, &group.events);
-    let mut template = helper
+    let mut template = maker
         .template(&question)
         .map_err(|error| failure(&error))?;
     template.slots = for_each_name(&template.slots, &which);

@@ -181,7 +181,7 @@ fn gpus(arch: Option<&str>, settings: &Settings) -> Result<Vec<Listed>, Failure>
 }
 
 /// The machine's agents; none where there is no driver.
-fn agents() -> Vec<Agent> {
+pub(crate) fn agents() -> Vec<Agent> {
     let sources = Sources::of_root(Path::new("/"));
     // Whoever runs us with more rights than his own names no files to us.
     let sources = as_real_user(|| {

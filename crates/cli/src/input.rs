@@ -1,9 +1,9 @@
 //! Options that stand in a file: `--input`.
 //!
 //! As in AMD's tool (`docs/sources.md#rocprofv3`) an input file is a text with lines of counters, or
-//! YAML or JSON with jobs, whose keys are the long names of options with underscores. AMD's tool runs
-//! the program once for each group of counters; here groups take turns within one session, so
-//! several jobs may differ in nothing but their counters.
+//! YAML or JSON with jobs, whose keys are the long names of options with underscores. A program
+//! that is started runs once for each group of counters, as with AMD's tool; in one that is attached
+//! to, groups take turns within one session. Several jobs may differ in nothing but their counters.
 
 #![cfg_attr(
     not(test),
@@ -30,13 +30,38 @@ const MOST: u64 = 4 << 20;
 /// # Errors
 /// A file that cannot be read, or says what an option would not take, or something else than the
 /// command line.
-pub fn take(given: &mut Given) -> Result<(), Failure> {
-    if let Some(path) = given.text("input").map(str::to_owned) {
-        let text = read(&path)?;
-        let jobs = jobs(&path, &text)?;
-        apply(&path, jobs, given)?;
+pub fn take(given: &mut Given) -> Result<Taken, Failure> {
+    let Some(path) = given.text("input").map(str::to_owned) else {
+        return Ok(Taken::default());
+    };
+    let text = read(&path)?;
+    let jobs = jobs(&path, &text)?;
+    let taken = Taken {
+        groups: jobs.groups.len(),
+        directory: jobs.directory,
+        take_turns: jobs.take_turns,
+        interval: jobs.interval.clone(),
+    };
+    if taken.take_turns && given.get("pmc").is_some() {
+        return Err(usage(format!(
+            "--input {path} has pmc_groups, which do not go with --pmc"
+        )));
     }
-    Ok(())
+    apply(&path, jobs, given)?;
+    Ok(taken)
+}
+
+/// What matters of an input file where a program is started for each group of counters.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Taken {
+    /// The last so many groups of counters are the file's.
+    pub groups: usize,
+    /// What the names of the directories of their results begin with; empty without a file.
+    pub directory: &'static str,
+    /// They take turns within one run.
+    pub take_turns: bool,
+    /// After so many dispatches.
+    pub interval: Option<String>,
 }
 
 fn usage(text: String) -> Failure {
@@ -64,6 +89,10 @@ fn read(path: &str) -> Result<String, Failure> {
 struct Jobs {
     /// A text for each group of counters.
     groups: Vec<String>,
+    /// See [`Taken`].
+    directory: &'static str,
+    take_turns: bool,
+    interval: Option<String>,
     /// Others.
     options: Vec<(String, Vec<String>)>,
 }
@@ -91,7 +120,8 @@ fn lines(text: &str) -> Jobs {
     };
     Jobs {
         groups: text.lines().filter_map(group).collect(),
-        options: Vec::new(),
+        directory: "pmc_",
+        ..Jobs::default()
     }
 }
 
@@ -99,7 +129,10 @@ fn nodes(root: &Node) -> Result<Jobs, String> {
     let Some(Node::List(jobs)) = root.get("jobs") else {
         return Err("there is no list 'jobs'".to_owned());
     };
-    let mut all = Jobs::default();
+    let mut all = Jobs {
+        directory: "pass_",
+        ..Jobs::default()
+    };
     for job in jobs {
         let Node::Map(entries) = job else {
             return Err("a job is a map of options".to_owned());
@@ -111,7 +144,15 @@ fn nodes(root: &Node) -> Result<Jobs, String> {
             match (key.as_str(), value) {
                 (_, Node::Null) => {}
                 ("pmc", value) => all.groups.push(words(key, value)?.join(" ")),
+                ("pmc_group_interval", value) => {
+                    let number = words(key, value)?.join(" ");
+                    if number.parse::<u64>().is_err() {
+                        return Err(format!("{key} is a number"));
+                    }
+                    all.interval = Some(number);
+                }
                 ("pmc_groups", Node::List(groups)) => {
+                    all.take_turns = true;
                     for group in groups {
                         all.groups.push(words(key, group)?.join(" "));
                     }
@@ -132,6 +173,9 @@ fn nodes(root: &Node) -> Result<Jobs, String> {
                 }
             }
         }
+    }
+    if all.take_turns && jobs.iter().any(|job| job.get("pmc").is_some()) {
+        return Err("jobs have pmc or pmc_groups, not both".to_owned());
     }
     all.groups.retain(|group| !group.trim().is_empty());
     Ok(all)

@@ -5,14 +5,15 @@
 use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use midair_failure::{Failure, Kind};
-use midair_session::Install;
+use midair_session::{Install, check_launch};
 use midair_settings::{Settings, inheritable};
 
+use crate::counters;
 use crate::report::Report;
 
 /// Exit codes of commands that start programs (POSIX: command not found, found and cannot be run).
@@ -26,7 +27,7 @@ const LAUNCH_LIBRARY: &str = "libmidair-launch.so.1";
 const LAUNCHED: &str = "ROCPROF_LAUNCH_PID";
 
 /// What is started, and how.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct Launch<'a> {
     /// The program and its arguments.
     pub words: &'a [OsString],
@@ -41,33 +42,88 @@ pub struct Launch<'a> {
 /// Becomes the program. Returns only when that fails, with the exit code.
 ///
 /// # Errors
-/// [`Kind::Usage`] without a program, [`Kind::NotBuilt`] where counters are asked for,
-/// [`Kind::Installation`] when our libraries are not there.
+/// [`Kind::Usage`] without a program, and for counters that there are not or that do not fit;
+/// [`Kind::NoCounters`] where they cannot be counted; [`Kind::Installation`] when our libraries are
+/// not there.
 pub fn run(launch: &Launch<'_>, report: &Report) -> Result<u8, Failure> {
     let Some((program, arguments)) = launch.words.split_first() else {
-        return Err(Failure::new(Kind::Usage, "no program to start")
-            .hint("name it behind --, with its arguments"));
+        return Err(no_program());
     };
-    if launch.settings.asks_for_counters() {
-        return Err(Failure::new(
-            Kind::NotBuilt,
-            "counters are counted in running processes; in a program that is started they are not built yet",
-        )
-        .hint("start it, and attach: rocprofv3 --pmc ... --pid PID waits until it has a runtime"));
-    }
     let install = Install::find()?;
+    check_launch(launch.settings, &counters::agents(), &install)?;
     if let Some(why) = unprofilable(program) {
         report.warning(&why);
     }
+    let error = command(program, arguments, launch, &install).exec();
+    Ok(not_started(program, &error, report))
+}
+
+/// Runs the program once for each of these settings, one after another, until one fails. Returns the
+/// exit code of the last: where it ended by a signal, as a shell tells it.
+///
+/// # Errors
+/// As [`run`]; all is checked before the program runs for the first time.
+pub fn run_passes(
+    launch: &Launch<'_>,
+    passes: &[Settings],
+    report: &Report,
+) -> Result<u8, Failure> {
+    let Some((program, arguments)) = launch.words.split_first() else {
+        return Err(no_program());
+    };
+    let install = Install::find()?;
+    let agents = counters::agents();
+    for settings in passes {
+        check_launch(settings, &agents, &install)?;
+    }
+    if let Some(why) = unprofilable(program) {
+        report.warning(&why);
+    }
+    for settings in passes {
+        let pass = Launch {
+            settings,
+            ..*launch
+        };
+        let mut command = command(program, arguments, &pass, &install);
+        // The process that reports an empty result is not this one.
+        command.env_remove(LAUNCHED);
+        let status = match command.status() {
+            Ok(status) => status,
+            Err(error) => return Ok(not_started(program, &error, report)),
+        };
+        if !status.success() {
+            let signal = status.signal().map(|signal| 128 + signal);
+            let code = status.code().or(signal).unwrap_or(1);
+            return Ok(u8::try_from(code).unwrap_or(1));
+        }
+    }
+    Ok(0)
+}
+
+fn no_program() -> Failure {
+    Failure::new(Kind::Usage, "no program to start").hint("name it behind --, with its arguments")
+}
+
+/// The program with its environment.
+fn command(
+    program: &OsStr,
+    arguments: &[OsString],
+    launch: &Launch<'_>,
+    install: &Install,
+) -> Command {
     let mut command = Command::new(program);
     command.args(arguments);
-    for (name, value) in variables(launch, &install) {
+    for (name, value) in variables(launch, install) {
         match value {
             Some(value) => command.env(name, value),
             None => command.env_remove(name),
         };
     }
-    let error = command.exec();
+    command
+}
+
+/// Tells that the program cannot be started. Returns the exit code.
+fn not_started(program: &OsStr, error: &std::io::Error, report: &Report) -> u8 {
     let name = program.to_string_lossy();
     let (code, what) = match error.kind() {
         // In the words of the interpreter that runs AMD's script.
@@ -79,7 +135,7 @@ pub fn run(launch: &Launch<'_>, report: &Report) -> Result<u8, Failure> {
         _ => (NOT_RUN, format!("'{name}' cannot be started: {error}")),
     };
     report.error(&what);
-    Ok(code)
+    code
 }
 
 /// Changes to the program's environment; `None` removes a variable.
@@ -237,18 +293,6 @@ mod tests {
         if let Some(loader) = loader {
             assert!(is_static(&loader));
         }
-    }
-
-    #[test]
-    fn a_program_is_not_started_for_counters_that_would_not_come() {
-        let launch = Launch {
-            words: &["true".into()],
-            settings: &Settings::from_iter([("ROCPROF_COUNTERS", "pmc: SQ_WAVES")]),
-            preload: &[],
-            suppress_markers: false,
-        };
-        let refused = run(&launch, &Report::new("rocprofv3")).expect_err("refused");
-        assert_eq!(refused.kind, Kind::NotBuilt);
     }
 
     #[test]

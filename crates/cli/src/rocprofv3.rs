@@ -8,17 +8,22 @@ use std::time::Duration;
 
 use clap::{Arg, ArgAction, Command};
 use midair_failure::{Failure, Kind};
-use midair_settings::{Front, Given, Settings};
+use midair_settings::{COUNTER_GROUPS, COUNTERS, Front, Given, Settings, Value};
 
 use crate::attach::{self, Job, Messages};
 use crate::command::{self, Parsed, given, with_options};
 use crate::counters;
 use crate::engine::{End, Engine, GroupRequest, Request, Selection, Written};
-use crate::input;
+use crate::input::{self, Taken};
 use crate::launch::{self, Launch};
 use crate::report::Report;
 use crate::version;
 use crate::wait::Ended;
+
+/// After so many dispatches the next group of counters has its turn, where they take turns.
+const INTERVAL: &str = "ROCPROF_COUNTER_GROUPS_INTERVAL";
+/// The directory of the results.
+const OUTPUT_PATH: &str = "ROCPROF_OUTPUT_PATH";
 
 /// The clap command.
 pub fn command() -> Command {
@@ -63,7 +68,7 @@ fn run(words: &[OsString], engine: &dyn Engine, report: Report) -> Result<u8, Fa
         return Ok(0);
     }
     let mut given = given(&matches, Front::Rocprofv3)?;
-    input::take(&mut given)?;
+    let taken = input::take(&mut given)?;
     if given.is_on("list-avail") {
         let (inherited, cwd) = attach::environment()?;
         let resolved = counters::resolved(&given, &inherited, &cwd)?;
@@ -101,7 +106,7 @@ fn run(words: &[OsString], engine: &dyn Engine, report: Report) -> Result<u8, Fa
         return start(
             &application.unwrap_or_default(),
             &given,
-            &resolved.settings,
+            (resolved.settings, &taken),
             &report,
         );
     };
@@ -137,13 +142,23 @@ fn run(words: &[OsString], engine: &dyn Engine, report: Report) -> Result<u8, Fa
     Ok(attach::run(engine, job, duration, &words, &report))
 }
 
-/// Becomes the program.
+/// Becomes the program, or runs it once for each group of counters.
 fn start(
     words: &[OsString],
     given: &Given,
-    settings: &Settings,
+    (mut settings, taken): (Settings, &Taken),
     report: &Report,
 ) -> Result<u8, Failure> {
+    if let Some(interval) = &taken.interval {
+        settings.set(INTERVAL, interval);
+    }
+    let mut passes = passes(given, &settings, taken);
+    if passes.len() == 1
+        && let Some(only) = passes.pop()
+    {
+        settings = only;
+    }
+    let settings = &settings;
     let preload: Vec<String> = settings
         .list("ROCPROF_PRELOAD", ':')
         .into_iter()
@@ -155,7 +170,38 @@ fn start(
         preload: &preload,
         suppress_markers: given.is_on("suppress-marker-preload"),
     };
-    launch::run(&launch, report)
+    if passes.is_empty() {
+        launch::run(&launch, report)
+    } else {
+        launch::run_passes(&launch, &passes, report)
+    }
+}
+
+/// The runs of the program that groups of counters need, each with its settings; none where they make
+/// no difference. As in AMD's tool (`docs/sources.md#rocprofv3`), each group of `--pmc` and of `pmc` in
+/// an input file is a run with a directory of its own; but for one of `--pmc` alone, whose results are
+/// where they are without counters. Groups of `pmc_groups` take turns in one run.
+fn passes(given: &Given, settings: &Settings, taken: &Taken) -> Vec<Settings> {
+    let Some(Value::Texts(groups)) = given.get("pmc").filter(|_| !taken.take_turns) else {
+        return Vec::new();
+    };
+    if let ([_], 0) = (&groups[..], taken.groups) {
+        return Vec::new();
+    }
+    let of_words = groups.len().saturating_sub(taken.groups);
+    let base = settings.text(OUTPUT_PATH).unwrap_or(".");
+    let pass = |(number, group): (usize, &String)| {
+        let directory = match number {
+            number if number < of_words => "pass_",
+            _ => taken.directory,
+        };
+        let mut pass = settings.clone();
+        pass.remove(COUNTER_GROUPS);
+        pass.set(COUNTERS, format!("pmc: {group}"));
+        pass.set(OUTPUT_PATH, format!("{base}/{directory}{}", number + 1));
+        pass
+    };
+    groups.iter().enumerate().map(pass).collect()
 }
 
 /// AMD's lines on standard output, character for character: scripts look for them

@@ -136,6 +136,7 @@ pub fn table() -> &'static SdkTable {
         session_kind,
         give_spool,
         set_pauses,
+        count_every,
     };
     &TABLE
 }
@@ -169,6 +170,14 @@ unsafe extern "C" fn give_spool(base: *mut u8, len: usize) -> c_int {
     edge(1, || {
         // SAFETY: our own tool's promise, which is this table's.
         unsafe { local::give_spool(base, len) }.map_or_else(c_int::from, |()| 0)
+    })
+}
+
+unsafe extern "C" fn count_every(plan: *const u8, len: usize, interval: u64) -> c_int {
+    edge(1, || {
+        // SAFETY: our own tool passes a plan.
+        let bytes = unsafe { std::slice::from_raw_parts(plan, len) };
+        local::count_every(bytes, interval).map_or_else(c_int::from, |()| 0)
     })
 }
 

@@ -30,9 +30,11 @@ use midair_guest::claim;
 use midair_guest::{BUSY_TICK, IDLE_TICK, wait_on};
 use midair_lockfree::WordEnum;
 use midair_record::boot::{LOCAL_NAME, SOLE_NAME};
+use midair_record::counter_plan;
 use midair_record::spool::{Area, outcome};
 use midair_sdk_api::status::Status;
 use midair_sdk_api::{changes, context, registration, setting};
+use midair_sdk_device::queue::alone;
 use midair_sdk_hot::clock::now;
 use midair_sdk_hot::pause;
 use midair_settings::Settings;
@@ -92,6 +94,23 @@ pub unsafe fn give_spool(base: *mut u8, len: usize) -> Result<(), Status> {
     }
     *spool = Some(area);
     Ok(())
+}
+
+/// Counts every dispatch by a plan of the calling tool's, during its `tool_attach`.
+///
+/// # Errors
+/// [`Status::NOT_AVAILABLE`] where the process was not started with the tool: queues may be older
+/// than this; [`Status::INVALID_ARGUMENT`] for what is no plan; [`Status::OUT_OF_RESOURCES`] where
+/// there are too many that count.
+pub fn count_every(plan: &[u8], interval: u64) -> Result<(), Status> {
+    if kind() != Kind::Launched {
+        return Err(Status::NOT_AVAILABLE);
+    }
+    let plan = counter_plan::decode(plan).ok_or(Status::INVALID_ARGUMENT)?;
+    match alone::planned::set_plan(plan, interval) {
+        true => Ok(()),
+        false => Err(Status::OUT_OF_RESOURCES),
+    }
 }
 
 fn futex_wake(word: &AtomicU32) {

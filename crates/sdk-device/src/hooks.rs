@@ -335,7 +335,10 @@ unsafe extern "C-unwind" fn hsa_amd_queue_create(
                 reserved: None,
             };
             // SAFETY: the runtime has just made it.
-            unsafe { state::learn(made.queue, hint) };
+            let known = unsafe { state::learn(made.queue, hint) };
+            if known.is_some_and(QueueState::is_compute) {
+                alone::is_made_otherwise();
+            }
         }
     }
     status

@@ -7,13 +7,12 @@
 use crate::install::Install;
 use crate::rights;
 use midair_agents::{Agent, AgentType};
-use midair_aqlprofile::Helper;
-use midair_counters::wire::Gpu;
-use midair_counters::{CounterPlan, Definitions, Prepared, template};
+use midair_aqlprofile::{Helper, planned};
+use midair_counters::CounterPlan;
 use midair_failure::{Failure, Kind};
-use midair_record::counter_plan::{self, Form, Group, Place, Plan};
+use midair_record::counter_plan::{self, Plan};
 use midair_results::Identity;
-use midair_settings::{EXTRA_COUNTERS, MAX_OVERHEAD, Settings};
+use midair_settings::{MAX_OVERHEAD, Settings};
 use std::fs::File;
 use std::io::Write;
 
@@ -47,65 +46,19 @@ pub(crate) fn prepare(
     if groups.is_empty() {
         return Ok(None);
     }
-    let added = match settings.text(EXTRA_COUNTERS) {
-        Some(text) => Definitions::read(text)
-            .map_err(|error| Failure::new(Kind::Usage, format!("{EXTRA_COUNTERS}: {error}")))?,
-        None => Definitions::default(),
-    };
-    let gpus: Vec<&Agent> = identity
-        .agents
-        .iter()
-        .filter(|agent| agent.agent_type == AgentType::Gpu)
-        .collect();
-    if gpus.is_empty() {
+    let added = planned::definitions(settings)?;
+    let is_gpu = |agent: &Agent| agent.agent_type == AgentType::Gpu;
+    if !identity.agents.iter().any(is_gpu) {
         return Err(Failure::new(
             Kind::NoCounters,
             "the process sees no GPU of AMD's driver, so there are no counters to count",
         )
         .hint("midair doctor PID tells what is known of its GPUs"));
     }
-    let program = install.tool.with_file_name(HELPER);
-    let libraries = midair_aqlprofile::libraries(|name| {
-        (!rights::is_privileged())
-            .then(|| std::env::var_os(name))
-            .flatten()
-    });
-    let mut helper =
-        Helper::start(&program, &libraries).map_err(|error| midair_aqlprofile::failure(&error))?;
-    let mut plan = CounterPlan::default();
-    let mut made: Vec<Made<'_>> = Vec::new();
-    for (number, agent) in (0..).zip(&gpus) {
-        let Some(gpu) = midair_aqlprofile::gpu(agent) else {
-            continue;
-        };
-        let here: Vec<Vec<&str>> = groups
-            .iter()
-            .map(|group| {
-                let here = group
-                    .iter()
-                    .filter(|counter| counter.device.is_none_or(|device| device == number));
-                here.map(|counter| counter.name.as_str()).collect()
-            })
-            .filter(|names: &Vec<&str>| !names.is_empty())
-            .collect();
-        if here.is_empty() {
-            continue;
-        }
-        // GPUs of one kind in one place have the same packets.
-        let known = made
-            .iter()
-            .find(|made| made.gpu == gpu && made.names == here);
-        let prepared = match known {
-            Some(known) => known.prepared.clone(),
-            None => midair_aqlprofile::prepare_groups(&mut helper, &gpu, &added, &here)?,
-        };
-        made.push(Made {
-            gpu,
-            names: here,
-            prepared: prepared.clone(),
-        });
-        plan.agents.insert(agent.node_id, prepared);
-    }
+    let mut helper = helper(install)?;
+    let plan = planned::of_agents(&groups, &identity.agents, |gpu, names| {
+        midair_aqlprofile::prepare_groups(&mut helper, gpu, &added, names)
+    })?;
     let max_overhead = match settings.text(MAX_OVERHEAD) {
         None => DEFAULT_OVERHEAD,
         Some(text) => text
@@ -121,7 +74,7 @@ pub(crate) fn prepare(
     };
     let bytes = counter_plan::encode(&Plan {
         max_overhead,
-        groups: groups_of(&plan),
+        groups: planned::groups(&plan),
     });
     if bytes.len() > counter_plan::MAX_BYTES {
         return Err(Failure::new(
@@ -143,73 +96,52 @@ pub(crate) fn prepare(
     }))
 }
 
-/// Groups of a kind of GPU: what was asked for, and what became of it.
-struct Made<'a> {
-    gpu: Gpu,
-    names: Vec<Vec<&'a str>>,
-    prepared: Vec<Prepared>,
-}
-
-/// The plan as the target reads it.
-fn groups_of(plan: &CounterPlan) -> Vec<Group> {
-    let mut groups = Vec::new();
-    for (&node, prepared) in &plan.agents {
-        for (number, Prepared { template, .. }) in (0..).zip(prepared) {
-            let place = |place: &template::Place| Place {
-                word: place.word,
-                form: match place.form {
-                    template::Form::Bytes => Form::Bytes,
-                    template::Form::Pages => Form::Pages,
-                },
-                offset: place.offset,
-            };
-            groups.push(Group {
-                node,
-                number,
-                output_bytes: template.output_bytes.next_multiple_of(8) as u32,
-                start: template.start.clone(),
-                read_stop: disabled_after(&template.start, &template.read_stop),
-                places: template.places.iter().map(place).collect(),
-            });
-        }
+/// Whether every dispatch of a program that is started can be counted: each group as the user made
+/// it, on each of the machine's GPUs. Nothing is kept of it but that it was possible: the program has
+/// the packets made in its own process.
+///
+/// # Errors
+/// As for a process that runs; also where a group does not fit into one pass.
+pub fn check_launch(
+    settings: &Settings,
+    agents: &[Agent],
+    install: &Install,
+) -> Result<(), Failure> {
+    let groups = settings
+        .counter_groups()
+        .map_err(|bad| Failure::new(Kind::Usage, bad.to_string()))?;
+    if groups.is_empty() {
+        return Ok(());
     }
-    groups
+    let added = planned::definitions(settings)?;
+    let is_gpu = |agent: &Agent| agent.agent_type == AgentType::Gpu;
+    if !agents.iter().any(is_gpu) {
+        return Err(Failure::new(
+            Kind::NoCounters,
+            "AMD's driver lists no GPU on this machine, so there are no counters to count",
+        ));
+    }
+    let mut helper = helper(install)?;
+    let plan = planned::of_agents(&groups, agents, |gpu, names| {
+        midair_aqlprofile::prepare_each(&mut helper, gpu, &added, names)
+    })?;
+    if plan.agents.is_empty() {
+        return Err(Failure::new(
+            Kind::Usage,
+            "no counter is asked of a GPU that this machine has",
+        )
+        .hint("device=0 is the first GPU"));
+    }
+    Ok(())
 }
 
-/// `SET_SH_REG` of one register of compute, as the packet processor's header has it: number of the
-/// command and length, without the bit that tells compute from graphics.
-const SET_ONE_SH_REG: u32 = 0xc001_7600;
-/// `COMPUTE_PERFCOUNT_ENABLE` from the first register of `SET_SH_REG` (source:
-/// `docs/sources.md#counters`).
-const PERFCOUNT_ENABLE: u32 = 0x2e0b - 0x2c00;
-
-/// The commands that read and stop, and behind them what switches the queue's counting off again:
-/// the commands that start switch it on, and AMD's leave it on. So other windows count no kernels
-/// of this queue, and nothing is left behind (AMD-122).
-fn disabled_after(start: &[u32], read_stop: &[u32]) -> Vec<u32> {
-    let on = start.windows(3).find(|words| {
-        matches!(words, [header, register, 1]
-            if header & !2 == SET_ONE_SH_REG && *register == PERFCOUNT_ENABLE)
+/// Starts the process that has AMD's library.
+fn helper(install: &Install) -> Result<Helper, Failure> {
+    let program = install.tool.with_file_name(HELPER);
+    let libraries = midair_aqlprofile::libraries(|name| {
+        (!rights::is_privileged())
+            .then(|| std::env::var_os(name))
+            .flatten()
     });
-    let mut words = read_stop.to_vec();
-    if let Some([header, register, _]) = on {
-        words.extend([*header, *register, 0]);
-    }
-    words
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_was_switched_on_for_a_queue_is_switched_off_behind_the_read() {
-        let start = [7, 0xc001_7602, 0x20b, 1, 9];
-        assert_eq!(
-            disabled_after(&start, &[1, 2]),
-            [1, 2, 0xc001_7602, 0x20b, 0]
-        );
-        // A library that does not switch it on.
-        assert_eq!(disabled_after(&[7, 0xc001_7602, 0x20c, 1], &[1, 2]), [1, 2]);
-    }
+    Helper::start(&program, &libraries).map_err(|error| midair_aqlprofile::failure(&error))
 }

@@ -42,6 +42,7 @@ pub mod tree;
 
 pub use checks::{Check, Verdict, checks};
 pub use collected::Collected;
+pub use counters::check_launch;
 pub use find::{Found, Runtime, RuntimeKind, gpu_processes};
 pub use install::{Install, Tools};
 pub use list::{Listed, Listing, list};

@@ -21,7 +21,9 @@ mod resolve;
 mod settings;
 mod words;
 
-pub use counters::{AskedCounter, CounterGroups, EXTRA_COUNTERS, KernelChoice};
+pub use counters::{
+    AskedCounter, COUNTER_GROUPS, COUNTERS, CounterGroups, EXTRA_COUNTERS, KernelChoice,
+};
 pub use options::{Category, Front, Opt, Sets, Shape, State, options};
 pub use resolve::{Given, Refusal, Resolved, Value, resolve};
 pub use settings::{

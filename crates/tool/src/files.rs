@@ -5,8 +5,10 @@
 //! file while the session is on, and whoever ends the session waits until the files are written. The code
 //! that writes them is the same as on the attaching side (`midair-results`).
 
+use crate::counters;
 use crate::sdk::{Sdk, SdkError, SessionKind};
 use midair_capi_build::quiet_thread;
+use midair_counters::CounterPlan;
 use midair_failure::{Failure, Kind};
 use midair_ids::{Pid, Tid};
 use midair_record::event;
@@ -42,6 +44,8 @@ struct Recording {
     kind: SessionKind,
     settings: Settings,
     identity: Identity,
+    /// What the records of counters are read by.
+    counters: CounterPlan,
     /// Dropping it ends the thread's wait.
     stop: Sender<()>,
     done: Receiver<Followed>,
@@ -110,6 +114,10 @@ fn start(sdk: Sdk, kind: SessionKind, settings: Settings) -> Result<(), Failure>
         &Itself,
     );
     midair_results::check(&settings, &identity)?;
+    let counters = match kind {
+        SessionKind::Launched => counters::begin(sdk, &settings, &identity)?,
+        _ => CounterPlan::default(),
+    };
     let reader = Reader::create(&ReaderOptions {
         size: DEFAULT_SIZE,
         settings: Vec::new(),
@@ -143,6 +151,7 @@ fn start(sdk: Sdk, kind: SessionKind, settings: Settings) -> Result<(), Failure>
         kind,
         settings,
         identity,
+        counters,
         stop,
         done,
     });
@@ -222,6 +231,7 @@ pub fn finish() {
         kind,
         settings,
         mut identity,
+        counters,
         stop,
         done,
     } = recording;
@@ -273,7 +283,7 @@ pub fn finish() {
                 outcome: outcome_bits,
                 ended: None,
                 failure,
-                counters: midair_counters::CounterPlan::default(),
+                counters,
                 only_others: false,
             }
             .write(Style::default())

@@ -123,6 +123,12 @@ impl Sdk {
         // SAFETY: see above, and the caller's promise.
         checked(unsafe { (self.table.give_spool)(base, len) })
     }
+    /// Counts every dispatch by this plan (`midair_record::counter_plan`); `interval` dispatches have
+    /// the same group.
+    pub fn count_every(&self, plan: &[u8], interval: u64) -> Result<(), SdkError> {
+        // SAFETY: see above; the plan is read during the call.
+        checked(unsafe { (self.table.count_every)(plan.as_ptr(), plan.len(), interval) })
+    }
     /// How what we record takes the program's pauses: at all, beginning in one, counting pairs.
     pub fn set_pauses(&self, honoured: bool, selected: bool, counted: bool) {
         let bits = [

@@ -100,6 +100,10 @@ unsafe extern "C" fn no_spool(_base: *mut u8, _len: usize) -> c_int {
     unreachable!("an attacher reads the spool")
 }
 
+unsafe extern "C" fn no_counters(_plan: *const u8, _len: usize, _interval: u64) -> c_int {
+    unreachable!("the process was not started with the tool")
+}
+
 unsafe extern "C" fn set_pauses(bits: u32) {
     with(|fake| {
         // It is said before anything is recorded.
@@ -123,6 +127,7 @@ static TABLE: SdkTable = SdkTable {
     session_kind: engine,
     give_spool: no_spool,
     set_pauses,
+    count_every: no_counters,
 };
 static OTHER_BUILD: SdkTable = SdkTable {
     version: SDK_TABLE_VERSION + 1,

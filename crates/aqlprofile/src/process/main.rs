@@ -5,13 +5,9 @@
 //!
 //! The first of the libraries that can be loaded is used. It is C++ with locks and global state,
 //! and it ends the process when it is asked for what it does not expect; so it is never loaded into
-//! an attacher or a target (AMD-101).
+//! an attacher or a process that is attached to (AMD-101).
 
-mod arena;
-mod library;
-mod make;
-
-use library::Library;
+use midair_aqlprofile::making::{self, Library};
 use midair_counters::wire::{Answer, Question};
 use std::fs::File;
 use std::io::{self, BufRead, Write};
@@ -31,7 +27,7 @@ fn main() -> io::Result<()> {
         }
         let question = std::mem::take(&mut question);
         let answer = match library.get_or_insert_with(|| Library::open(&names)) {
-            Ok(library) => make::template(library, &question),
+            Ok(library) => making::template(library, &question),
             Err(why) => Answer::Missing(why.clone()),
         };
         write!(answers, "{answer}")?;

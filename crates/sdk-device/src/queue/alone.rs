@@ -16,6 +16,7 @@
 //!
 //! Decisions: AMD-130 (`docs/deviations/amd.md`).
 
+mod afterwards;
 pub mod collector;
 mod gate;
 pub mod planned;
@@ -27,9 +28,9 @@ mod tests;
 mod turns;
 
 pub use prepared::Prepared;
-pub(crate) use queue::destroys;
 pub(super) use queue::gate_of;
 pub use queue::{Arguments, create_queue};
+pub(crate) use queue::{destroys, is_made_otherwise};
 pub use turns::while_shut_down;
 
 use super::flight::Launch;

@@ -32,10 +32,15 @@ const INVALID: u64 = 1;
 const WRITTEN: usize = 64;
 const READ: usize = 65;
 
+/// Takes what was stored to signals since the last time.
+pub(crate) fn rung() -> Vec<(u64, i64)> {
+    std::mem::take(&mut *RUNG.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
 static ALONE: Mutex<()> = Mutex::new(());
-/// Stores to doorbells that were not the application's: handle and value.
 /// Pieces of memory that were allocated and not freed.
 pub(crate) static ALLOCATED: AtomicI64 = AtomicI64::new(0);
+/// Stores to signals that were not the application's: handle and value.
 static RUNG: Mutex<Vec<(u64, i64)>> = Mutex::new(Vec::new());
 
 fn words<'a>(address: u64, count: usize) -> &'a [AtomicU64] {

@@ -19,8 +19,9 @@ pub(super) const OPTIONS: &[Opt] = &[
     )
     .of(kind::COUNTER_COLLECTION)
     .more(
-        "Kernels are sampled: some of them have counters around them, and none waits for another. Given several times, it makes \
-         groups that take turns. NAME:device=1 counts on one GPU only.",
+        "In a process that is attached to, kernels are sampled: some of them have counters around them, and none waits for another; \
+         given several times, it makes groups that take turns. A program that is started has all its kernels counted, one at a time, and runs \
+         once for each group. NAME:device=1 counts on one GPU only.",
     ),
     Opt::new(
         "max-overhead",

@@ -24,7 +24,7 @@ pub(super) const OPTIONS: &[Opt] = &[
     .short('i')
     .more(
         "By the ending of its name: .yaml and .json have a list of jobs, .txt has lines as 'pmc: SQ_WAVES GRBM_COUNT'. Groups of \
-         counters take turns in one session.",
+         counters take turns in one session of a process that is attached to; a program that is started runs once for each.",
     ),
     built(
         "list-avail",

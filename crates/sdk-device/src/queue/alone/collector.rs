@@ -2,14 +2,14 @@
 //! their users.
 
 use super::gate::{Chosen, Ended};
-use super::{Counted, planned};
+use super::{Counted, planned, queue, turns};
 use crate::queue::queue_state::QueueState;
 use crate::queue::service::Completed;
 use crate::queue::timing::to_clock;
 use crate::sink::Sink;
 use crate::state::STATE;
 use midair_record::event::{Untimed, WindowResult, kind, note};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
@@ -23,6 +23,8 @@ pub struct Collector {
     is_open: bool,
     /// Times of dispatches whose values have not come, by number.
     times: HashMap<u64, Times>,
+    /// Dispatches that nobody has chosen, and whose times have not come.
+    unchosen: HashSet<u64>,
     /// Values of dispatches whose times have not come.
     values: HashMap<u64, Ended>,
     /// Dispatches that were delivered, with values and without.
@@ -34,8 +36,10 @@ impl Collector {
     /// The runtime is open, and somebody wants to count.
     pub fn open(&mut self, sink: &mut Sink) {
         if !std::mem::replace(&mut self.is_open, true) {
+            STATE.alone.is_over.store(false, SeqCst);
             STATE.alone.passed.store(0, Relaxed);
             STATE.alone.refused.store(0, Relaxed);
+            queue::renew();
             for complaint in planned::open() {
                 sink.put(kind::NOTE, &note(&complaint));
             }
@@ -44,9 +48,9 @@ impl Collector {
 
     /// A dispatch has ended: its times.
     pub(in crate::queue) fn complete(&mut self, queue: &QueueState, dispatch: &Completed<'_>) {
-        if self.is_open && queue.alone.load(Relaxed) != 0 && dispatch.facts.dispatch_id != 0 {
-            self.times
-                .insert(dispatch.facts.dispatch_id, dispatch.outcome);
+        let id = dispatch.facts.dispatch_id;
+        if self.is_open && queue.alone.load(Relaxed) != 0 && id != 0 && !self.unchosen.remove(&id) {
+            self.times.insert(id, dispatch.outcome);
         }
     }
 
@@ -56,8 +60,9 @@ impl Collector {
         for ended in ended {
             let id = ended.pending.dispatch.dispatch_id;
             if ended.pending.chosen.is_none() {
-                // Its times are nobody's. They may come later, and are few by then.
-                self.times.remove(&id);
+                if id != 0 && self.times.remove(&id).is_none() {
+                    self.unchosen.insert(id);
+                }
             } else {
                 self.values.insert(id, ended);
             }
@@ -92,6 +97,8 @@ impl Collector {
             return;
         }
         self.pass(sink);
+        planned::close();
+        STATE.alone.is_over.store(true, SeqCst);
         for (_, ended) in std::mem::take(&mut self.values) {
             self.deliver(
                 &ended,
@@ -126,6 +133,7 @@ impl Collector {
             }
         }
         self.times.clear();
+        self.unchosen.clear();
         let alone = &STATE.alone;
         let (passed, refused) = (alone.passed.load(Relaxed), alone.refused.load(Relaxed));
         if passed > 0 || refused > 0 || self.void > 0 {
@@ -136,7 +144,7 @@ impl Collector {
             sink.put(kind::NOTE, &note(&text));
         }
         (self.counted, self.void) = (0, 0);
-        planned::close();
+        turns::park();
     }
 
     fn deliver(&mut self, ended: &Ended, kernel: Times, otherwise: WindowResult, sink: &mut Sink) {

@@ -5,8 +5,8 @@ use crate::layout::Signal;
 use crate::queue::flight::Launch;
 use midair_sdk_hot::wrappers::original;
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// `HSA_AMD_SIGNAL_AMD_GPU_ONLY`: no interrupt, no event.
@@ -127,12 +127,20 @@ pub(crate) struct Gate {
     pub(super) signals: Signals,
     /// The application has destroyed the queue.
     pub is_gone: AtomicBool,
-    /// Its runtime was shut down, and its signals with it.
+    /// Its signals are no more.
     pub is_lost: AtomicBool,
+    /// They were given back between sessions, and the queue is still there.
+    pub is_parked: AtomicBool,
     notes: Box<[Note]>,
     pending: Mutex<VecDeque<Pending>>,
     /// How many are pending.
     pub open: AtomicU64,
+    /// Threads that may use the signals: inside the interceptor.
+    pub inside: AtomicU64,
+    /// The gate that the queue has instead: this one's signals were given back between sessions.
+    pub next: AtomicPtr<Gate>,
+    /// Packets in the queue.
+    pub size: u32,
     /// How many have been let in, by the runtime's lock of the queue. Their parity says which signal
     /// a dispatch waits for.
     pub(super) taken: AtomicU64,
@@ -147,10 +155,38 @@ impl Gate {
             signals,
             is_gone: AtomicBool::new(false),
             is_lost: AtomicBool::new(false),
+            is_parked: AtomicBool::new(false),
             notes: (0..size.max(1)).map(|_| Note::default()).collect(),
             pending: Mutex::default(),
             open: AtomicU64::new(0),
+            inside: AtomicU64::new(0),
+            next: AtomicPtr::new(std::ptr::null_mut()),
+            size,
             taken: AtomicU64::new(0),
+        }
+    }
+
+    /// The gate that the queue has now.
+    pub(super) fn current(&'static self) -> &'static Gate {
+        let mut gate = self;
+        // SAFETY: null, or a gate that was leaked.
+        while let Some(next) = unsafe { gate.next.load(Acquire).as_ref() } {
+            gate = next;
+        }
+        gate
+    }
+
+    /// Between sessions: gives the signals back, if nothing is on its way. The runtime may be shut
+    /// down before the next, and at the end of a process it complains of those that were kept.
+    pub(super) fn park(&self) {
+        self.is_gone.store(true, SeqCst);
+        // Who comes in from here on sees that it is gone.
+        if self.inside.load(SeqCst) == 0
+            && self.open.load(SeqCst) == 0
+            && !self.is_lost.swap(true, SeqCst)
+        {
+            self.signals.destroy();
+            self.is_parked.store(true, SeqCst);
         }
     }
 

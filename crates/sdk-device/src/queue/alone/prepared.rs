@@ -2,10 +2,11 @@
 //! device reaches.
 
 use super::super::windows::memory::Memory;
+use crate::state::STATE;
 use crate::symbols;
 use midair_record::counter_plan::Group;
 use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 /// Where commands and outputs begin: at multiples of this.
 const ALIGNMENT: usize = 256;
@@ -93,8 +94,11 @@ impl Prepared {
 
 impl Drop for Prepared {
     fn drop(&mut self) {
-        // A runtime that was shut down has taken its memory back itself, and refuses.
-        if let Some(memory) = self.memory.take() {
+        // At the end of a process the runtime may be half gone. One that was shut down has taken its
+        // memory back itself, and refuses.
+        if let Some(memory) = self.memory.take()
+            && !STATE.alone.is_over.load(SeqCst)
+        {
             memory.free();
         }
     }

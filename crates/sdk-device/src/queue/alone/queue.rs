@@ -101,10 +101,36 @@ pub(in crate::queue) fn gate_of(queue: u64) -> u32 {
     if !super::is_asked() {
         return 0;
     }
-    let mut gates = STATE.alone.gates();
-    gates
-        .find(|gate| gate.queue.load(Relaxed) == queue && !gate.is_gone.load(Relaxed))
-        .map_or(0, |gate| gate.number)
+    // The newest: a queue may be where another was.
+    let here = |gate: &&Gate| gate.queue.load(Relaxed) == queue && !gate.is_gone.load(Relaxed);
+    let found = STATE.alone.gates().filter(here).last();
+    found.map_or(0, |gate| gate.number)
+}
+
+/// A session begins: queues that are older, and whose gates were parked, have new ones.
+pub(super) fn renew() {
+    let parked: Vec<&Gate> = STATE
+        .alone
+        .gates()
+        .filter(|gate| gate.is_parked.swap(false, SeqCst))
+        .collect();
+    for gate in parked {
+        if let Some(signals) = Signals::make()
+            && let Some(number) = STATE.alone.number()
+        {
+            let new = Gate::new(number, gate.agent, gate.size, signals);
+            new.queue.store(gate.queue.load(Relaxed), Relaxed);
+            let new = STATE.alone.keep(Box::new(new));
+            gate.next.store(std::ptr::from_ref(new).cast_mut(), Release);
+        }
+    }
+}
+
+/// The application has made a queue in a way in which it cannot be intercepted.
+pub(crate) fn is_made_otherwise() {
+    if super::is_asked() {
+        STATE.alone.refused.fetch_add(1, Relaxed);
+    }
 }
 
 /// A queue that the application is about to destroy.
@@ -137,6 +163,8 @@ unsafe extern "C" fn intercept(
 ) {
     // SAFETY: the gate that the function was registered with; gates are never freed.
     let gate: &'static Gate = unsafe { &*data.cast::<Gate>() };
+    let gate = gate.current();
+    gate.inside.fetch_add(1, SeqCst);
     for number in 0..count {
         let at = packets.cast::<Words>().wrapping_add(number as usize);
         let put = catch_unwind(AssertUnwindSafe(|| {
@@ -149,6 +177,7 @@ unsafe extern "C" fn intercept(
             unsafe { writer(at.cast(), 1) };
         }
     }
+    gate.inside.fetch_sub(1, SeqCst);
 }
 
 /// # Safety
@@ -208,7 +237,7 @@ fn noted(
     gate: &Gate,
     index: u64,
 ) -> Option<(&'static QueueState, u64, crate::queue::flight::Launch)> {
-    if gate.is_gone.load(Relaxed) {
+    if gate.is_gone.load(SeqCst) {
         return None;
     }
     let mut busy = Busy::enter()?;

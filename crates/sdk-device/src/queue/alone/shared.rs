@@ -34,6 +34,8 @@ pub(crate) struct Alone {
     pub wanted: AtomicU32,
     /// 1 while it sleeps, or is about to.
     pub sleeps: AtomicU32,
+    /// No session counts, and the process may be at its end.
+    pub is_over: AtomicBool,
     /// Dispatches that went to the device without a turn, since the session was not to be had.
     pub passed: AtomicU64,
     /// Queues that the runtime would not make so that they can be intercepted.
@@ -52,6 +54,7 @@ impl Alone {
             looking: Mutex::new(()),
             wanted: AtomicU32::new(0),
             sleeps: AtomicU32::new(0),
+            is_over: AtomicBool::new(false),
             passed: AtomicU64::new(0),
             refused: AtomicU64::new(0),
         }

@@ -1,1 +1,139 @@
+//! Turns on gates of our own, whose signals count down when a test says so.
 
+use super::gate::{Gate, Pending, Signals};
+use super::turns::{Look, Turns};
+use super::{Choice, Counted, Dispatch, User, add_user, is_asked};
+use crate::layout::Signal;
+use crate::packet::{PACKET_BARRIER, PACKET_BARRIER_AND, barrier, commands};
+use crate::queue::model::{Session, rung};
+use crate::sink::Sink;
+use crate::state::STATE;
+use std::sync::atomic::AtomicI64;
+use std::sync::atomic::Ordering::SeqCst;
+
+/// Counts a signal down, as the device does.
+fn count_down(signal: Signal) {
+    let value = std::ptr::with_exposed_provenance::<AtomicI64>(signal.0 as usize + 8);
+    // SAFETY: a signal of a gate, which nobody gives back.
+    unsafe { (*value).fetch_sub(1, SeqCst) };
+}
+
+/// A gate with so many dispatches on their way.
+fn gate(agent: u64, dispatches: u64) -> &'static Gate {
+    let number = STATE.alone.number().unwrap();
+    let gate = Box::new(Gate::new(number, agent, 16, Signals::make().unwrap()));
+    let gate = STATE.alone.keep(gate);
+    for index in 0..dispatches {
+        let dispatch = Dispatch {
+            dispatch_id: 10 * u64::from(number) + index,
+            agent,
+            ..Dispatch::default()
+        };
+        let chosen = None;
+        gate.pending().push_back(Pending { dispatch, chosen });
+        gate.open.fetch_add(1, SeqCst);
+    }
+    gate
+}
+
+/// Which gates' dispatches were let go since the last time: the gate's number, and the parity of the
+/// dispatch.
+fn let_go(gates: &[&Gate]) -> Vec<(u32, usize)> {
+    let stored = rung();
+    let opened = stored.iter().filter(|(_, value)| *value == 0);
+    let which = |handle: u64| {
+        gates.iter().find_map(|gate| {
+            let mut open = gate.signals.open.iter();
+            Some((gate.number, open.position(|signal| signal.0 == handle)?))
+        })
+    };
+    opened.filter_map(|(handle, _)| which(*handle)).collect()
+}
+
+fn ended() -> Vec<u64> {
+    let ended = STATE.alone.take_ended();
+    ended
+        .iter()
+        .map(|ended| ended.pending.dispatch.dispatch_id)
+        .collect()
+}
+
+#[test]
+fn dispatches_of_an_agent_have_their_turn_one_after_another() {
+    let _session = Session::begin();
+    let (one, two, other) = (gate(7, 2), gate(7, 1), gate(8, 1));
+    let gates = [one, two, other];
+    let mut turns = Turns::default();
+    assert_eq!(turns.look(), Look::Same);
+    assert_eq!(let_go(&gates), []);
+    // The second queue is at its dispatch first.
+    count_down(two.signals.reached);
+    assert_eq!(turns.look(), Look::Changed);
+    assert_eq!(let_go(&gates), [(two.number, 0)]);
+    count_down(one.signals.reached);
+    count_down(other.signals.reached);
+    turns.look();
+    assert_eq!(let_go(&gates), [(other.number, 0)], "on another agent");
+    count_down(two.signals.done);
+    turns.look();
+    assert_eq!(let_go(&gates), [(one.number, 0)]);
+    assert_eq!(ended(), [10 * u64::from(two.number)]);
+    // The next of the same queue waits for the other signal.
+    count_down(one.signals.done);
+    count_down(one.signals.reached);
+    turns.look();
+    assert_eq!(let_go(&gates), [(one.number, 1)]);
+    count_down(one.signals.done);
+    count_down(other.signals.done);
+    turns.look();
+    assert_eq!(turns.look(), Look::Idle);
+    assert_eq!(ended().len(), 3);
+}
+
+#[test]
+fn a_queue_that_is_destroyed_loses_its_turn() {
+    let _session = Session::begin();
+    let (one, two) = (gate(7, 1), gate(7, 1));
+    let mut turns = Turns::default();
+    count_down(one.signals.reached);
+    count_down(two.signals.reached);
+    turns.look();
+    assert_eq!(let_go(&[one, two]), [(one.number, 0)]);
+    one.is_gone.store(true, SeqCst);
+    turns.look();
+    assert_eq!(let_go(&[one, two]), [(two.number, 0)]);
+    assert_eq!(ended(), [10 * u64::from(one.number)]);
+}
+
+#[derive(Debug)]
+struct Nobody;
+
+impl User for Nobody {
+    fn choose(&self, _dispatch: &Dispatch) -> Choice {
+        Choice::default()
+    }
+    fn deliver(&self, _counted: &Counted<'_>, _sink: &mut Sink) {}
+}
+
+#[test]
+fn nothing_is_intercepted_until_somebody_asks() {
+    static NOBODY: Nobody = Nobody;
+    let _session = Session::begin();
+    assert!(!is_asked());
+    assert_eq!(super::gate_of(4096), 0);
+    assert!(add_user(&NOBODY) && add_user(&NOBODY), "once is enough");
+    assert!(is_asked());
+}
+
+#[test]
+fn packets_have_the_barrier_bit_and_no_fences() {
+    let words = barrier(Some(Signal(0x40)), Signal(0x80));
+    let header = u64::from(PACKET_BARRIER | u16::from(PACKET_BARRIER_AND));
+    assert_eq!(words, [header, 0x40, 0, 0, 0, 0, 0, 0x80]);
+    let words = commands(0x1000, 5, Signal(0x80));
+    assert_eq!(words[0], 0xc002_3f00_0001_0100);
+    assert_eq!(
+        (words[1], words[2], words[7]),
+        (0x1000, 10 << 32 | 0x1080_0005, 0x80)
+    );
+}

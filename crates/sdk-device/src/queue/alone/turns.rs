@@ -5,14 +5,16 @@
 //! and takes short naps otherwise. It lives as long as the process: queues that wait for a turn need
 //! it, whatever becomes of sessions.
 
+use super::afterwards::{self, Gone};
 use super::gate::{Ended, Gate};
+use crate::layout::Signal;
 use crate::state::STATE;
 use crate::symbols;
 use midair_capi_build::quiet_thread;
 use midair_sdk_hot::wrappers::original;
 use std::collections::{HashMap, VecDeque};
 use std::sync::PoisonError;
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 /// Its name.
@@ -59,13 +61,31 @@ pub fn while_shut_down<T>(act: impl FnOnce() -> T) -> T {
     let result = act();
     if !symbols::runtime_is_open() {
         for gate in alone.gates() {
-            gate.is_lost.store(true, SeqCst);
-            gate.is_gone.store(true, SeqCst);
+            lose(gate);
         }
     }
     drop(held);
     wake();
     result
+}
+
+/// The session is over: gates give their signals back where nothing is on its way.
+pub(super) fn park() {
+    let held = STATE
+        .alone
+        .looking
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    for gate in STATE
+        .alone
+        .gates()
+        .filter(|gate| !gate.is_gone.load(SeqCst))
+    {
+        if gate.open.load(SeqCst) == 0 {
+            gate.park();
+        }
+    }
+    drop(held);
 }
 
 fn futex(operation: libc::c_int, value: u32) {
@@ -110,7 +130,7 @@ fn serve() {
 
 /// What one look at all gates came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Look {
+pub(super) enum Look {
     /// Nothing is on its way.
     Idle,
     /// Something is.
@@ -150,7 +170,7 @@ pub(super) struct Turns {
 
 impl Turns {
     /// One look at all gates.
-    fn look(&mut self) -> Look {
+    pub(super) fn look(&mut self) -> Look {
         let _held = STATE
             .alone
             .looking
@@ -181,8 +201,10 @@ impl Turns {
             if came_to == Look::Idle {
                 came_to = Look::Same;
             }
-            if follow(gate, line, progress) {
-                came_to = Look::Changed;
+            match follow(gate, line, progress) {
+                Ok(false) => {}
+                Ok(true) => came_to = Look::Changed,
+                Err(Gone) => lose(gate),
             }
         }
         for line in self.lines.values_mut().filter(|line| line.holder.is_none()) {
@@ -199,35 +221,42 @@ impl Turns {
     }
 }
 
-/// How often the device has counted a signal down from 0.
-///
-/// # Safety
-/// A signal of a gate whose queue is not gone.
-unsafe fn count(signal: crate::layout::Signal) -> u64 {
-    // SAFETY: the caller's promise; the signals of gates are never destroyed before.
-    unsafe { signal.value() }.unsigned_abs()
+/// How often the device has counted a signal of a gate down from 0.
+fn count(signal: Signal) -> Result<u64, Gone> {
+    let value = if STATE.alone.is_over.load(SeqCst) {
+        afterwards::value(signal)?
+    } else {
+        // SAFETY: a signal of a gate that is not gone; only this thread ends it.
+        unsafe { signal.value() }
+    };
+    Ok(value.unsigned_abs())
 }
 
 /// Whether the gate's queue has come any further.
-fn follow(gate: &Gate, line: &mut Line, progress: &mut Progress) -> bool {
+fn follow(gate: &Gate, line: &mut Line, progress: &mut Progress) -> Result<bool, Gone> {
     let mut has_changed = false;
-    // SAFETY: the gate is not gone; only this thread ends its signals.
-    let (done, reached) = unsafe { (count(gate.signals.done), count(gate.signals.reached)) };
+    let (done, reached) = (count(gate.signals.done)?, count(gate.signals.reached)?);
     if done > progress.done {
         progress.done += 1;
-        let ended = gate.pending().pop_front().map(|pending| {
-            let words = pending
-                .chosen
-                .as_ref()
-                .map(|chosen| chosen.counters.words());
-            let [begin, end] = times(gate.signals.started);
-            let [read, read_end] = times(gate.signals.done);
-            Ended {
-                pending,
-                words,
-                ticks: [begin, end, read, read_end],
-            }
-        });
+        // Once the session is over nobody asks for values, and their memory may be gone.
+        let is_over = STATE.alone.is_over.load(SeqCst);
+        let ended = gate
+            .pending()
+            .pop_front()
+            .filter(|_| !is_over)
+            .map(|pending| {
+                let words = pending
+                    .chosen
+                    .as_ref()
+                    .map(|chosen| chosen.counters.words());
+                let [begin, end] = times(gate.signals.started);
+                let [read, read_end] = times(gate.signals.done);
+                Ended {
+                    pending,
+                    words,
+                    ticks: [begin, end, read, read_end],
+                }
+            });
         STATE.alone.end(ended);
         gate.open.fetch_sub(1, SeqCst);
         if line.holder == Some(gate.number) {
@@ -240,10 +269,10 @@ fn follow(gate: &Gate, line: &mut Line, progress: &mut Progress) -> bool {
         line.waiting.push_back(gate.number);
         has_changed = true;
     }
-    has_changed
+    Ok(has_changed)
 }
 
-fn times(signal: crate::layout::Signal) -> [u64; 2] {
+fn times(signal: Signal) -> [u64; 2] {
     // SAFETY: a signal of a gate, which is not destroyed.
     unsafe { [signal.start_ticks(), signal.end_ticks()] }
 }
@@ -252,11 +281,25 @@ fn times(signal: crate::layout::Signal) -> [u64; 2] {
 fn open(gate: &Gate, turn: u64) {
     let [this, next] = [turn, turn + 1].map(|turn| gate.signals.open[(turn % 2) as usize]);
     // The one behind stays held: it waits for the other signal, which is closed before this one opens.
+    if STATE.alone.is_over.load(SeqCst) {
+        let opened = afterwards::set_value(next, 1).and_then(|()| afterwards::set_value(this, 0));
+        if opened.is_err() {
+            lose(gate);
+        }
+        return;
+    }
     // SAFETY: signals of ours, alive; the runtime's own function.
     unsafe {
         original::hsa_signal_store_screlease(next.0, 1);
         original::hsa_signal_store_screlease(this.0, 0);
     }
+}
+
+/// The gate's signals are no more.
+fn lose(gate: &Gate) {
+    gate.is_lost.store(true, SeqCst);
+    gate.is_gone.store(true, SeqCst);
+    gate.is_parked.store(false, SeqCst);
 }
 
 /// The gate's queue is gone: nothing of it has a turn any more.
@@ -272,8 +315,7 @@ fn leave(gate: &Gate, line: &mut Line) {
         ticks: [0; 4],
     }));
     gate.open.store(0, SeqCst);
-    gate.queue.store(0, Relaxed);
-    if !gate.is_lost.load(SeqCst) {
+    if !gate.is_lost.load(SeqCst) && !STATE.alone.is_over.load(SeqCst) {
         gate.signals.destroy();
     }
 }

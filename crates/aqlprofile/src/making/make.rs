@@ -1,7 +1,7 @@
 //! Has the library make a group's packets, and makes a template of them.
 
-use crate::arena::{self, Arena};
-use crate::library::{Agent, Event, Library, Made, Status, Value};
+use super::arena::{self, Arena};
+use super::library::{Agent, Event, Library, Made, Status, Value};
 use midair_counters::template::{self, Slot, Template};
 use midair_counters::wire::{Answer, Question};
 use midair_counters::{Dimension, Position};
@@ -106,9 +106,9 @@ fn commands(
     let events: Vec<Event> = asked.iter().map(|(event, _)| *event).collect();
     let data = (&raw mut memory).cast();
     let functions: (_, _, _) = (
-        arena::allocate as crate::library::Allocate,
-        arena::free as crate::library::Free,
-        arena::copy as crate::library::Copy,
+        arena::allocate as super::library::Allocate,
+        arena::free as super::library::Free,
+        arena::copy as super::library::Copy,
     );
     // SAFETY: the functions take an arena; it outlives what is made, which is dropped at this
     // function's end, before it.
@@ -116,7 +116,7 @@ fn commands(
     let made = made.map_err(|Status(code)| {
         Refusal(code, format!("make packets for {} events", events.len()))
     })?;
-    let words = |packet: &crate::library::Packet| {
+    let words = |packet: &super::library::Packet| {
         let (address, count) = packet.commands();
         let words = memory
             .words(address, count)

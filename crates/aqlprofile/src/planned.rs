@@ -1,0 +1,141 @@
+//! From the user's groups of counters to the plan of a session.
+
+use crate::prepare::gpu;
+use midair_agents::{Agent, AgentType};
+use midair_counters::wire::Gpu;
+use midair_counters::{CounterPlan, Definitions, Prepared, template};
+use midair_failure::{Failure, Kind};
+use midair_record::counter_plan::{Form, Group, Place};
+use midair_settings::{CounterGroups, EXTRA_COUNTERS, Settings};
+
+/// Groups of a kind of GPU: what was asked for, and what became of it.
+struct Made<'a> {
+    gpu: Gpu,
+    names: Vec<Vec<&'a str>>,
+    prepared: Vec<Prepared>,
+}
+
+/// Counters that the user has defined.
+///
+/// # Errors
+/// Definitions that cannot be read.
+pub fn definitions(settings: &Settings) -> Result<Definitions, Failure> {
+    match settings.text(EXTRA_COUNTERS) {
+        Some(text) => Definitions::read(text)
+            .map_err(|error| Failure::new(Kind::Usage, format!("{EXTRA_COUNTERS}: {error}"))),
+        None => Ok(Definitions::default()),
+    }
+}
+
+/// What is counted on each GPU: `prepare` makes the groups of names that are asked of one.
+///
+/// # Errors
+/// Those of `prepare`.
+pub fn of_agents(
+    groups: &CounterGroups,
+    agents: &[Agent],
+    mut prepare: impl FnMut(&Gpu, &[Vec<&str>]) -> Result<Vec<Prepared>, Failure>,
+) -> Result<CounterPlan, Failure> {
+    let gpus = agents
+        .iter()
+        .filter(|agent| agent.agent_type == AgentType::Gpu);
+    let mut plan = CounterPlan::default();
+    let mut made: Vec<Made<'_>> = Vec::new();
+    for (number, agent) in (0..).zip(gpus) {
+        let Some(gpu) = gpu(agent) else {
+            continue;
+        };
+        let here: Vec<Vec<&str>> = groups
+            .iter()
+            .map(|group| {
+                let here = group
+                    .iter()
+                    .filter(|counter| counter.device.is_none_or(|device| device == number));
+                here.map(|counter| counter.name.as_str()).collect()
+            })
+            .filter(|names: &Vec<&str>| !names.is_empty())
+            .collect();
+        if here.is_empty() {
+            continue;
+        }
+        // GPUs of one kind in one place have the same packets.
+        let known = made
+            .iter()
+            .find(|made| made.gpu == gpu && made.names == here);
+        let prepared = match known {
+            Some(known) => known.prepared.clone(),
+            None => prepare(&gpu, &here)?,
+        };
+        made.push(Made {
+            gpu,
+            names: here,
+            prepared: prepared.clone(),
+        });
+        plan.agents.insert(agent.node_id, prepared);
+    }
+    Ok(plan)
+}
+
+/// The plan as the target reads it.
+pub fn groups(plan: &CounterPlan) -> Vec<Group> {
+    let mut groups = Vec::new();
+    for (&node, prepared) in &plan.agents {
+        for (number, Prepared { template, .. }) in (0..).zip(prepared) {
+            let place = |place: &template::Place| Place {
+                word: place.word,
+                form: match place.form {
+                    template::Form::Bytes => Form::Bytes,
+                    template::Form::Pages => Form::Pages,
+                },
+                offset: place.offset,
+            };
+            groups.push(Group {
+                node,
+                number,
+                output_bytes: template.output_bytes.next_multiple_of(8) as u32,
+                start: template.start.clone(),
+                read_stop: disabled_after(&template.start, &template.read_stop),
+                places: template.places.iter().map(place).collect(),
+            });
+        }
+    }
+    groups
+}
+
+/// `SET_SH_REG` of one register of compute, as the packet processor's header has it: number of the
+/// command and length, without the bit that tells compute from graphics.
+const SET_ONE_SH_REG: u32 = 0xc001_7600;
+/// `COMPUTE_PERFCOUNT_ENABLE` from the first register of `SET_SH_REG` (source:
+/// `docs/sources.md#counters`).
+const PERFCOUNT_ENABLE: u32 = 0x2e0b - 0x2c00;
+
+/// The commands that read and stop, and behind them what switches the queue's counting off again:
+/// the commands that start switch it on, and AMD's leave it on. So other windows count no kernels
+/// of this queue, and nothing is left behind (AMD-122).
+fn disabled_after(start: &[u32], read_stop: &[u32]) -> Vec<u32> {
+    let on = start.windows(3).find(|words| {
+        matches!(words, [header, register, 1]
+            if header & !2 == SET_ONE_SH_REG && *register == PERFCOUNT_ENABLE)
+    });
+    let mut words = read_stop.to_vec();
+    if let Some([header, register, _]) = on {
+        words.extend([*header, *register, 0]);
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_switched_on_for_a_queue_is_switched_off_behind_the_read() {
+        let start = [7, 0xc001_7602, 0x20b, 1, 9];
+        assert_eq!(
+            disabled_after(&start, &[1, 2]),
+            [1, 2, 0xc001_7602, 0x20b, 0]
+        );
+        // A library that does not switch it on.
+        assert_eq!(disabled_after(&[7, 0xc001_7602, 0x20c, 1], &[1, 2]), [1, 2]);
+    }
+}
