@@ -199,6 +199,9 @@ fn names(dir: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
+/// Name, words, and each directory of results with its counters.
+type Case<'a> = (&'a str, &'a [&'a str], &'a [(&'a str, &'a [&'a str])]);
+
 #[test]
 fn each_group_of_counters_is_a_run_of_its_own() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -213,7 +216,7 @@ fn each_group_of_counters_is_a_run_of_its_own() -> Result<()> {
     std::fs::write(&one, "jobs:\n  - pmc: [SQ_WAVES]\n")?;
     let (text, one) = (lab.inside(&text)?, lab.inside(&one)?);
     let second: &[&str] = &["SQ_INSTS_VALU", "GRBM_COUNT"];
-    let cases: [(&str, &[&str], &[(&str, &[&str])]); 4] = [
+    let cases: [Case; 4] = [
         (
             "words",
             &["--pmc", "SQ_WAVES", "--pmc", "SQ_INSTS_VALU", "GRBM_COUNT"],

@@ -1,6 +1,7 @@
 //! Hardware counters as a domain.
 
 use super::alone;
+use super::timing::to_clock;
 use super::windows::{self, keeper::Keeper};
 use crate::domain::{Device, Domain};
 use crate::hooks::{self, Hook};
@@ -25,7 +26,7 @@ impl Domain for Counters {
             device.harvester.counters().get_or_insert_with(Keeper::open);
         }
         if alone::is_asked() {
-            device.harvester.alone().open(device.sink);
+            device.harvester.alone().open(device.sink, to_clock);
         }
     }
     fn pass(&mut self, device: &mut Device<'_>) -> bool {

@@ -4,7 +4,7 @@
 //! follows those that were seen until they have ended. Neither changes a packet: that is up to a
 //! [`Subscriber`]. Subscribers are fields of `Subscribers`, so that calls are direct.
 
-use super::alone::{self, collector::Collector};
+use super::alone::{collector::Collector, gates};
 use super::flight::{Facts, Launch};
 use super::queue_state::QueueState;
 use super::timing::{KernelTiming, to_clock};
@@ -108,7 +108,8 @@ impl Subscriber for Subscribers {
     #[inline]
     fn enqueue(queue: &'static QueueState, dispatch: &Enqueued) -> Answer {
         Keeper::enqueue(queue, dispatch);
-        alone::enqueued(queue, dispatch);
+        let id = (dispatch.index, dispatch.dispatch_id);
+        gates::enqueued(queue, id, dispatch.launch);
         KernelTiming::enqueue(queue, dispatch)
     }
 
@@ -118,6 +119,7 @@ impl Subscriber for Subscribers {
         if let Some(counters) = &mut self.counters {
             counters.complete(queue, dispatch, sink);
         }
-        self.alone.complete(queue, dispatch);
+        let id = dispatch.facts.dispatch_id;
+        self.alone.complete(queue, id, dispatch.outcome);
     }
 }

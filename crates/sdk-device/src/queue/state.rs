@@ -230,7 +230,9 @@ unsafe fn set_up(state: &QueueState, queue: QueuePointer, hint: Hint) {
         state.queue.store(queue.0, Relaxed);
         state.doorbell.store(doorbell.0, Relaxed);
         state.agent.store(hint.agent, Relaxed);
-        state.alone.store(super::alone::gate_of(queue.0), Relaxed);
+        state
+            .alone
+            .store(super::alone::gates::gate_of(queue.0), Relaxed);
         state.intercept.store(u32::from(intercept), Relaxed);
         if intercept {
             STATE.queues.intercepts.fetch_add(1, AcqRel);

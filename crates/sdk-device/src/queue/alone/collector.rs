@@ -2,10 +2,9 @@
 //! their users.
 
 use super::gate::{Chosen, Ended};
-use super::{Counted, planned, queue, turns};
+use super::user::Counted;
+use super::{gates, planned, turns};
 use crate::queue::queue_state::QueueState;
-use crate::queue::service::Completed;
-use crate::queue::timing::to_clock;
 use crate::sink::Sink;
 use crate::state::STATE;
 use midair_record::event::{Untimed, WindowResult, kind, note};
@@ -16,11 +15,15 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 /// Start and end, or why there are none.
 type Times = Result<(u64, u64), Untimed>;
 
+/// The time on the records' clock of an agent's ticks; 0 = not known.
+type Clock = fn(u64, u64) -> u64;
+
 /// What has ended and is not delivered.
 #[derive(Debug, Default)]
 pub struct Collector {
     /// A session that counts every dispatch is on.
     is_open: bool,
+    clock: Option<Clock>,
     /// Times of dispatches whose values have not come, by number.
     times: HashMap<u64, Times>,
     /// Dispatches that nobody has chosen, and whose times have not come.
@@ -34,12 +37,14 @@ pub struct Collector {
 
 impl Collector {
     /// The runtime is open, and somebody wants to count.
-    pub fn open(&mut self, sink: &mut Sink) {
+    /// `clock` makes times of records out of an agent's ticks.
+    pub fn open(&mut self, sink: &mut Sink, clock: Clock) {
+        self.clock = Some(clock);
         if !std::mem::replace(&mut self.is_open, true) {
             STATE.alone.is_over.store(false, SeqCst);
             STATE.alone.passed.store(0, Relaxed);
             STATE.alone.refused.store(0, Relaxed);
-            queue::renew();
+            gates::renew();
             for complaint in planned::open() {
                 sink.put(kind::NOTE, &note(&complaint));
             }
@@ -47,10 +52,9 @@ impl Collector {
     }
 
     /// A dispatch has ended: its times.
-    pub(in crate::queue) fn complete(&mut self, queue: &QueueState, dispatch: &Completed<'_>) {
-        let id = dispatch.facts.dispatch_id;
+    pub(in crate::queue) fn complete(&mut self, queue: &QueueState, id: u64, times: Times) {
         if self.is_open && queue.alone.load(Relaxed) != 0 && id != 0 && !self.unchosen.remove(&id) {
-            self.times.insert(id, dispatch.outcome);
+            self.times.insert(id, times);
         }
     }
 
@@ -178,7 +182,9 @@ impl Collector {
                 result,
                 words: ended.words.as_deref().unwrap_or_default(),
                 kernel,
-                window: ended.ticks.map(|ticks| to_clock(dispatch.agent, ticks)),
+                window: ended
+                    .ticks
+                    .map(|ticks| self.clock.map_or(0, |clock| clock(dispatch.agent, ticks))),
             };
             user.deliver(&counted, sink);
         }

@@ -1,6 +1,7 @@
 //! The gate of a queue: what its dispatches wait for, and which of them are on their way.
 
-use super::{Dispatch, Prepared};
+use super::prepared::Prepared;
+use super::user::Dispatch;
 use crate::layout::Signal;
 use crate::queue::flight::Launch;
 use midair_sdk_hot::wrappers::original;

@@ -1,6 +1,8 @@
 //! The user that the default tool has: groups of a plan, and records of windows.
 
-use super::{Choice, Counted, Dispatch, Prepared, User, add_user};
+use super::prepared::Prepared;
+use super::user::{Choice, Counted, Dispatch, User};
+use super::users::add_user;
 use crate::sink::Sink;
 use crate::symbols;
 use midair_record::counter_plan::Plan;

@@ -1,7 +1,9 @@
 //! Queues that are intercepted, and what is put around their dispatches.
 
 use super::gate::{Chosen, Gate, Pending, Signals};
-use super::{Dispatch, choose, turns};
+use super::turns;
+use super::user::Dispatch;
+use super::users::choose;
 use crate::layout::{QueuePointer, Signal};
 use crate::packet::{
     Image, PACKET_BARRIER, PACKET_DISPATCH, PACKET_VENDOR, VendorFormat, barrier, commands,
@@ -94,62 +96,6 @@ pub unsafe fn create_queue(agent: u64, arguments: Arguments) -> Option<u32> {
         STATE.alone.refused.fetch_add(1, Relaxed);
     }
     Some(0)
-}
-
-/// A queue is learned: the number of its gate, 0 = it has none.
-pub(in crate::queue) fn gate_of(queue: u64) -> u32 {
-    if !super::is_asked() {
-        return 0;
-    }
-    // The newest: a queue may be where another was.
-    let here = |gate: &&Gate| gate.queue.load(Relaxed) == queue && !gate.is_gone.load(Relaxed);
-    let found = STATE.alone.gates().filter(here).last();
-    found.map_or(0, |gate| gate.number)
-}
-
-/// A session begins: queues that are older, and whose gates were parked, have new ones.
-pub(super) fn renew() {
-    let parked: Vec<&Gate> = STATE
-        .alone
-        .gates()
-        .filter(|gate| gate.is_parked.swap(false, SeqCst))
-        .collect();
-    for gate in parked {
-        if let Some(signals) = Signals::make()
-            && let Some(number) = STATE.alone.number()
-        {
-            let new = Gate::new(number, gate.agent, gate.size, signals);
-            new.queue.store(gate.queue.load(Relaxed), Relaxed);
-            let new = STATE.alone.keep(Box::new(new));
-            gate.next.store(std::ptr::from_ref(new).cast_mut(), Release);
-        }
-    }
-}
-
-/// The application has made a queue in a way in which it cannot be intercepted.
-pub(crate) fn is_made_otherwise() {
-    if super::is_asked() {
-        STATE.alone.refused.fetch_add(1, Relaxed);
-    }
-}
-
-/// A queue that the application is about to destroy.
-#[derive(Debug)]
-pub(crate) struct Leaving(Option<&'static Gate>);
-
-/// The application is about to destroy a queue.
-pub(crate) fn destroys(queue: u64) -> Leaving {
-    Leaving(STATE.alone.gate(gate_of(queue)))
-}
-
-impl Leaving {
-    /// It has: nothing on the queue will have its turn.
-    pub(crate) fn has_left(self) {
-        if let Some(gate) = self.0 {
-            gate.is_gone.store(true, SeqCst);
-            turns::wake();
-        }
-    }
 }
 
 /// The runtime hands packets over that the application has rung, under the queue's lock. They go to

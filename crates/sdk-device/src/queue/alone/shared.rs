@@ -1,7 +1,7 @@
 //! What the application's threads, the thread that gives turns and the worker thread share.
 
 use super::gate::{Ended, Gate};
-use super::{USERS, User};
+use super::user::{USERS, User};
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};

@@ -120,7 +120,7 @@ fn nothing_is_intercepted_until_somebody_asks() {
     static NOBODY: Nobody = Nobody;
     let _session = Session::begin();
     assert!(!is_asked());
-    assert_eq!(super::gate_of(4096), 0);
+    assert_eq!(super::gates::gate_of(4096), 0);
     assert!(add_user(&NOBODY) && add_user(&NOBODY), "once is enough");
     assert!(is_asked());
 }

@@ -7,6 +7,7 @@
 
 use super::afterwards::{self, Gone};
 use super::gate::{Ended, Gate};
+use super::users::is_asked;
 use crate::layout::Signal;
 use crate::state::STATE;
 use crate::symbols;
@@ -53,7 +54,7 @@ pub(super) fn wake() {
 /// The application shuts its runtime down, maybe for good: nobody looks at signals meanwhile, nor
 /// afterwards where they are gone.
 pub fn while_shut_down<T>(act: impl FnOnce() -> T) -> T {
-    if !super::is_asked() {
+    if !is_asked() {
         return act();
     }
     let alone = &STATE.alone;
@@ -238,17 +239,15 @@ fn follow(gate: &Gate, line: &mut Line, progress: &mut Progress) -> Result<bool,
     let (done, reached) = (count(gate.signals.done)?, count(gate.signals.reached)?);
     if done > progress.done {
         progress.done += 1;
-        // Once the session is over nobody asks for values, and their memory may be gone.
-        let is_over = STATE.alone.is_over.load(SeqCst);
-        let ended = gate
-            .pending()
-            .pop_front()
-            .filter(|_| !is_over)
-            .map(|pending| {
-                let words = pending
-                    .chosen
-                    .as_ref()
-                    .map(|chosen| chosen.counters.words());
+        let pending = gate.pending().pop_front();
+        let ended = if STATE.alone.is_over.load(SeqCst) {
+            // Nobody asks for values, and the runtime, to which memory would go back, may be half gone.
+            std::mem::forget(pending);
+            None
+        } else {
+            pending.map(|pending| {
+                let chosen = pending.chosen.as_ref();
+                let words = chosen.map(|chosen| chosen.counters.words());
                 let [begin, end] = times(gate.signals.started);
                 let [read, read_end] = times(gate.signals.done);
                 Ended {
@@ -256,7 +255,8 @@ fn follow(gate: &Gate, line: &mut Line, progress: &mut Progress) -> Result<bool,
                     words,
                     ticks: [begin, end, read, read_end],
                 }
-            });
+            })
+        };
         STATE.alone.end(ended);
         gate.open.fetch_sub(1, SeqCst);
         if line.holder == Some(gate.number) {
