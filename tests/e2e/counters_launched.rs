@@ -2,11 +2,12 @@
 //! are those of the model's rules (`sim/gpu-model/src/pmu/rules.rs`), and its log tells that none
 //! ran beside another.
 
-use midair_tests::Result;
 use midair_tests::lab::{GpuModel, Lab, LabCommand, LabTarget};
 use midair_tests::modellog::ModelLog;
+use midair_tests::stage::command;
 use midair_tests::table::Csv;
-use midair_tests::target::{Exit, PATIENCE, until};
+use midair_tests::target::{Exit, PATIENCE, run, until};
+use midair_tests::{Result, leave_out};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -332,7 +333,14 @@ fn what_cannot_be_counted_is_refused_before_the_program_runs() -> Result<()> {
         "TCC_REQ",
         "TCC_ATOMIC",
     ];
-    let cases: [(&[&str], &str); 3] = [
+    let mixed = lab.scratch().join("mixed.yaml");
+    std::fs::write(
+        &mixed,
+        "jobs:\n  - pmc: [SQ_WAVES]\n  - pmc_groups: [[GRBM_COUNT]]\n",
+    )?;
+    let mixed = lab.inside(&mixed)?;
+    let cases: [(&[&str], &str); 4] = [
+        (&["-i", &mixed], "not both at once"),
         (&["--pmc", "SQ_WAVE"], "near it are SQ_WAVES"),
         (&too_many, "which counts 4 at once"),
         (
@@ -364,4 +372,42 @@ fn a_program_that_fails_is_not_run_again() -> Result<()> {
     assert_eq!(exit.status.code(), Some(7), "{exit}");
     assert_eq!(exit.stdout, ["ran"], "{exit}");
     Ok(())
+}
+
+/// On this machine itself: with the lab's GPU and no packet library of AMD's, and with no GPU.
+#[test]
+fn a_machine_that_cannot_count_says_why_before_the_program_runs() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let nothing = tempfile::tempdir()?;
+    let topology = lab.root().join("lab/topo");
+    let mut cases = vec![(nothing.path(), "lists no GPU")];
+    if has_packet_library()? {
+        leave_out("this machine has AMD's packet library: that it is missed is not tried")?;
+    } else {
+        cases.push((&topology, "install the package hsa-amd-aqlprofile"));
+    }
+    for (topology, says) in cases {
+        let mut command = command("rocprofv3")?;
+        command.args(["--pmc", "SQ_WAVES", "--", "echo", "ran"]);
+        command.env("HSA_MODEL_TOPOLOGY", topology);
+        let exit = run(command, PATIENCE)?;
+        assert_eq!(exit.status.code(), Some(38), "{exit}");
+        assert!(exit.stderr.join(" ").contains(says), "{says}: {exit}");
+        assert!(exit.stdout.is_empty(), "it ran: {exit}");
+    }
+    Ok(())
+}
+
+/// Whether the loader of this machine finds it, or a ROCm below /opt has it.
+fn has_packet_library() -> Result<bool> {
+    const NAME: &str = "libhsa-amd-aqlprofile64.so.1";
+    let mut ldconfig = std::process::Command::new("/sbin/ldconfig");
+    ldconfig.arg("-p");
+    let known = run(ldconfig, PATIENCE)?;
+    let below = std::fs::read_dir("/opt").into_iter().flatten().flatten();
+    let mut roots = below.map(|entry| entry.path());
+    Ok(known.stdout.iter().any(|line| line.contains(NAME))
+        || roots.any(|root| root.join("lib").join(NAME).exists()))
 }

@@ -40,13 +40,9 @@ pub fn take(given: &mut Given) -> Result<Taken, Failure> {
         groups: jobs.groups.len(),
         directory: jobs.directory,
         take_turns: jobs.take_turns,
+        mixed: jobs.mixed || jobs.take_turns && given.get("pmc").is_some(),
         interval: jobs.interval.clone(),
     };
-    if taken.take_turns && given.get("pmc").is_some() {
-        return Err(usage(format!(
-            "--input {path} has pmc_groups, which do not go with --pmc"
-        )));
-    }
     apply(&path, jobs, given)?;
     Ok(taken)
 }
@@ -60,6 +56,8 @@ pub struct Taken {
     pub directory: &'static str,
     /// They take turns within one run.
     pub take_turns: bool,
+    /// Others do not.
+    pub mixed: bool,
     /// After so many dispatches.
     pub interval: Option<String>,
 }
@@ -92,6 +90,7 @@ struct Jobs {
     /// See [`Taken`].
     directory: &'static str,
     take_turns: bool,
+    mixed: bool,
     interval: Option<String>,
     /// Others.
     options: Vec<(String, Vec<String>)>,
@@ -174,9 +173,7 @@ fn nodes(root: &Node) -> Result<Jobs, String> {
             }
         }
     }
-    if all.take_turns && jobs.iter().any(|job| job.get("pmc").is_some()) {
-        return Err("jobs have pmc or pmc_groups, not both".to_owned());
-    }
+    all.mixed = all.take_turns && jobs.iter().any(|job| job.get("pmc").is_some());
     all.groups.retain(|group| !group.trim().is_empty());
     Ok(all)
 }

@@ -149,6 +149,12 @@ fn start(
     (mut settings, taken): (Settings, &Taken),
     report: &Report,
 ) -> Result<u8, Failure> {
+    if taken.mixed {
+        return Err(Failure::new(
+            Kind::Usage,
+            "groups of pmc are runs of the program, and those of pmc_groups take turns in one: not both at once",
+        ));
+    }
     if let Some(interval) = &taken.interval {
         settings.set(INTERVAL, interval);
     }

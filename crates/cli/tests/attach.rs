@@ -382,11 +382,6 @@ fn words_that_end_before_an_attach() {
             "either a program to start or a process to attach to",
         ),
         (&["--hip-trace", "--"], 2, "no program to start"),
-        (
-            &["--pmc", "SQ_WAVES", "--", "true"],
-            34,
-            "counters are counted in running processes",
-        ),
         // It starts a program, and is no attach.
         (
             &["-P", "1:2:3", "--", "true"],
