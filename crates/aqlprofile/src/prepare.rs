@@ -39,9 +39,7 @@ pub fn prepare(
     let architecture = architecture.with(added).map_err(|error| planned(&error))?;
     let group = group::one(architecture, counters).map_err(|error| planned(&error))?;
     let (question, which) = question(gpu, &group.events);
-    let mut template = maker
-        .template(&question)
-        .map_err(|error| failure(&error))?;
+    let mut template = maker.template(&question).map_err(|error| failure(&error))?;
     template.slots = for_each_name(&template.slots, &which);
     Ok(Prepared {
         architecture,
