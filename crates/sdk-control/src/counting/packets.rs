@@ -15,6 +15,7 @@ pub(super) struct Packets {
 
 impl Packets {
     /// The same for an agent of this node.
+    #[allow(clippy::needless_update, reason = "what else a group has is not needed here")]
     pub fn group(&self, node: u32) -> Group {
         let template = &self.template;
         let place = |place: &template::Place| Place {
@@ -32,6 +33,7 @@ impl Packets {
             start: template.start.clone(),
             read_stop: template.read_stop.clone(),
             places: template.places.iter().map(place).collect(),
+            ..Group::default()
         }
     }
 }
