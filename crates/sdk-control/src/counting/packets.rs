@@ -15,7 +15,10 @@ pub(super) struct Packets {
 
 impl Packets {
     /// The same for an agent of this node.
-    #[allow(clippy::needless_update, reason = "what else a group has is not needed here")]
+    #[allow(
+        clippy::needless_update,
+        reason = "what else a group has is not needed here"
+    )]
     pub fn group(&self, node: u32) -> Group {
         let template = &self.template;
         let place = |place: &template::Place| Place {
