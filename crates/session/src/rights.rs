@@ -334,5 +334,19 @@ mod tests {
         // Sticky, but it holds the file itself, which may have other links.
         set(dir.path(), 0o1777);
         assert!(said().contains("can be changed"));
+        // A directory in it stays what it is where it is sticky, and nowhere else.
+        let inside = dir.path().join("inside");
+        std::fs::create_dir(&inside).unwrap();
+        set(&inside, 0o755);
+        let file = inside.join("x.so");
+        std::fs::write(&file, "x").unwrap();
+        set(&file, 0o644);
+        assert!(trusted(&file).is_ok());
+        for mode in [0o777, 0o775, 0o2777] {
+            set(dir.path(), mode);
+            let why = trusted(&file).unwrap_err().to_string();
+            assert!(why.starts_with(&dir.path().display().to_string()), "{why}");
+            assert!(why.ends_with("can be changed by others than root"), "{why}");
+        }
     }
 }
