@@ -6,6 +6,7 @@ use crate::read::Workload;
 use crate::report::{self, Options, Report, database, files, text};
 use crate::select::{Blocks, Dispatches};
 use clap::ArgMatches;
+use clap::parser::ValueSource;
 use midair_failure::{Failure, Kind};
 use std::fs;
 use std::path::PathBuf;
@@ -156,6 +157,17 @@ fn output(
             dispatches,
         })
         .collect();
+    if let Some(file) = matches.get_one::<PathBuf>("html") {
+        let pages: Vec<(&Workload, &Report)> = jobs
+            .iter()
+            .map(|(workload, _, _, report)| (*workload, report))
+            .collect();
+        report::html::write(file, &pages, options)?;
+        console.note(&format!("Results in {}", file.display()));
+        if matches.value_source("output-format") != Some(ValueSource::CommandLine) {
+            return Ok(());
+        }
+    }
     match format {
         "csv" => {
             let directory = PathBuf::from(&name);

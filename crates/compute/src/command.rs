@@ -118,6 +118,10 @@ fn analyze() -> Command {
                 .value_parser(["stdout", "txt", "csv", "db"])
                 .default_value("stdout"),
         )
+        .arg(
+            word("html", "FILE", "Write one page with everything, which needs no network")
+                .value_parser(value_parser!(PathBuf)),
+        )
         .arg(word("output-name", "NAME", "Name of the file or directory, without its extension"))
         .arg(
             word("normal-unit", "UNIT", "What counts are divided by")

@@ -4,6 +4,8 @@ pub mod chart;
 pub mod database;
 pub mod files;
 pub mod grid;
+pub mod html;
+pub mod roofline;
 pub mod text;
 
 use crate::architecture::{CHANNEL, Content, Form, Metric, Source, Style, Table};

@@ -381,6 +381,58 @@ fn csv_and_database_have_the_same_values() {
 }
 
 #[test]
+fn a_page_stands_alone_and_obeys_no_kernels_name() {
+    let temporary = tempfile::tempdir().unwrap();
+    let columns = "SQ_ACTIVE_INST_VALU,GRBM_GUI_ACTIVE,SQ_INSTS_VALU_MFMA_MOPS_F16";
+    let dir = directory(
+        temporary.path(),
+        columns,
+        &[
+            ("<script>alert(1)</script>&'", 1000, "304,8,5"),
+            ("scale", 500, "0,8,5"),
+        ],
+    );
+    let file = temporary.path().join("page.html");
+    let printed = shown(&["analyze", "-p", text(&dir), "--html", text(&file)]);
+    assert!(printed.is_empty(), "{printed}");
+    let page = fs::read_to_string(&file).unwrap();
+    // Every element that is opened is closed, in order.
+    let void = ["meta", "input", "!doctype", "rect", "path", "circle"];
+    let mut open: Vec<&str> = Vec::new();
+    let body = page.split("<style>").next().unwrap().to_owned()
+        + page
+            .split("</style>")
+            .nth(1)
+            .unwrap()
+            .split("<script>")
+            .next()
+            .unwrap();
+    for tag in body.split('<').skip(1) {
+        let name = tag.split([' ', '>', '/']).next().unwrap();
+        if let Some(closed) = tag.strip_prefix('/') {
+            let closed = closed.split('>').next().unwrap();
+            assert_eq!(open.pop(), Some(closed), "before {tag}");
+        } else if !void.contains(&name) {
+            open.push(name);
+        }
+    }
+    assert_eq!(open, ["html", "body"]);
+    // Nothing of another place, and no marks in a name.
+    for outside in ["http:", "https:", "src=", "url(", "@import", "alert(1)<"] {
+        assert_eq!(page.find(outside), None, "{outside}");
+    }
+    assert!(
+        page.contains("&lt;script&gt;alert(1)&lt;/script&gt;&amp;&#39;"),
+        "{page}"
+    );
+    assert_eq!(page.matches("<script>").count(), 1);
+    assert!(page.contains("class=\"filter\""));
+    assert!(page.contains("VALU Utilization") && page.contains("class=\"part\""));
+    assert!(page.contains("by the specification, not measured"));
+    assert!(page.contains("title=\"not collected: "), "{page}");
+}
+
+#[test]
 fn passes_of_several_runs_become_one() {
     let temporary = tempfile::tempdir().unwrap();
     let dir = directory(

@@ -151,7 +151,7 @@ fn one(out: &mut String, sheet: &Sheet, options: &Options) {
 }
 
 /// How sure a row's value is: half the width of its interval, windows, coverage.
-fn certainty(line: &Line, decimals: usize) -> [String; 3] {
+pub(crate) fn certainty(line: &Line, decimals: usize) -> [String; 3] {
     let Some(value) = line.main().filter(|value| value.result.is_ok()) else {
         return [String::new(), String::new(), String::new()];
     };

@@ -1,0 +1,194 @@
+//! The roofline: operations per second of each kernel over its operations per byte of memory, below
+//! what the GPU can do at most.
+
+use super::{Options, Report, setting};
+use crate::architecture::{Architecture, Form, Newer};
+use crate::evaluate::Evaluator;
+use crate::program::Row;
+use crate::read::{PEAK, Workload};
+use crate::sample::Rows;
+use std::fmt::Write;
+
+/// Numbers of the metrics of 2026 that a point is made of.
+const INTENSITY: &str = "4.2.6";
+const PERFORMANCE: &str = "4.2.7";
+
+/// What a GPU can do at most, in 10⁹ operations or bytes a second.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Peaks {
+    /// Whether it was measured; else it is the specification's.
+    pub measured: bool,
+    /// Bandwidth of the memory.
+    pub bandwidth: f64,
+    /// What calculates, and how fast.
+    pub compute: Vec<(&'static str, f64)>,
+}
+
+/// A kernel's place.
+#[derive(Debug, Clone)]
+pub struct Point {
+    /// Its name.
+    pub name: String,
+    /// Operations per byte.
+    pub intensity: f64,
+    /// 10⁹ operations a second.
+    pub performance: f64,
+    /// Part of the time, in percent.
+    pub percent: f64,
+}
+
+/// The peaks: measured ones where the directory has them.
+pub fn peaks(workload: &Workload) -> Option<Peaks> {
+    let get = |name: &str| {
+        workload
+            .properties
+            .get(name)
+            .copied()
+            .filter(|value| *value > 0.0)
+    };
+    let measured = |name: &str| get(&format!("{name}{PEAK}"));
+    if let Some(bandwidth) = measured("HBMBw") {
+        let all = [
+            ("VALU FP32", "FP32Flops"),
+            ("MFMA F32", "MFMAF32Flops"),
+            ("MFMA F16", "MFMAF16Flops"),
+        ];
+        return Some(Peaks {
+            measured: true,
+            bandwidth,
+            compute: all
+                .into_iter()
+                .filter_map(|(name, key)| Some((name, measured(key)?)))
+                .collect(),
+        });
+    }
+    // As the shorthands and peaks of the tables have it.
+    let channels = get("num_hbm_channels").or_else(|| get("num_memory_channels"))?;
+    let clock = get("max_sclk")? * get("cu_per_gpu")? / 1000.0;
+    Some(Peaks {
+        measured: false,
+        bandwidth: get("max_mclk")? / 1000.0 * 32.0 * channels,
+        compute: vec![("VALU FP32", clock * 128.0), ("MFMA F16", clock * 2048.0)],
+    })
+}
+
+fn formula(architecture: &'static Architecture, id: &str) -> Option<&'static str> {
+    let rows = architecture.tables().flat_map(|(_, table)| table.newer);
+    let mut own = rows.filter_map(|row| match row {
+        Newer::Own(metric) if metric.id == id => Some(metric),
+        _ => None,
+    });
+    let cells = own.next()?.cells;
+    cells
+        .iter()
+        .find(|cell| cell.column == "value")?
+        .content
+        .formula(Form::Sums)
+}
+
+/// Each kernel's place, the longest first, where its counters are there.
+pub fn points(workload: &Workload, report: &Report, options: &Options) -> Vec<Point> {
+    let formulas = (
+        formula(workload.architecture, INTENSITY),
+        formula(workload.architecture, PERFORMANCE),
+    );
+    let (Some(intensity), Some(performance)) = formulas else {
+        return Vec::new();
+    };
+    let setting = setting(workload, Form::Sums, options);
+    let mut evaluator = Evaluator::new(setting, &workload.frame, Rows::All(0));
+    let mut points = Vec::new();
+    for kernel in report.kernels.iter().take(options.most) {
+        let rows = report
+            .rows
+            .iter()
+            .filter(|row| workload.frame.kernel[*row] == kernel.kernel);
+        evaluator.choose(Rows::Some(
+            rows.filter_map(|row| u32::try_from(row).ok()).collect(),
+        ));
+        let intensity = evaluator.value(intensity, Row::default()).number();
+        let performance = evaluator.value(performance, Row::default()).number();
+        if let (Some(intensity), Some(performance)) = (intensity, performance)
+            && intensity > 0.0
+            && performance > 0.0
+        {
+            points.push(Point {
+                name: workload.frame.names.text(kernel.kernel).to_owned(),
+                intensity,
+                performance,
+                percent: kernel.percent,
+            });
+        }
+    }
+    points
+}
+
+/// The drawing, both axes by powers of ten.
+pub fn draw(peaks: &Peaks, points: &[Point], safe: impl Fn(&str) -> String) -> String {
+    let (width, height) = (640.0, 360.0);
+    let greatest = peaks
+        .compute
+        .iter()
+        .map(|(_, peak)| *peak)
+        .fold(1.0, f64::max);
+    let lowest = points
+        .iter()
+        .map(|point| point.performance)
+        .fold(greatest / 1e4, f64::min);
+    let (left, right) = points
+        .iter()
+        .map(|point| point.intensity)
+        .fold((0.01, 1000.0), |(low, high), at: f64| {
+            (f64::min(low, at), f64::max(high, at))
+        });
+    let scale = |value: f64, low: f64, high: f64| (value / low).log10() / (high / low).log10();
+    let x = |intensity: f64| scale(intensity, left, right) * width;
+    let top = greatest * 2.0;
+    let y = |performance: f64| {
+        height - scale(performance.max(lowest / 2.0), lowest / 2.0, top) * height
+    };
+    let mut out = format!(
+        "<svg class=\"roofline\" viewBox=\"-10 -10 {} {}\" role=\"img\" aria-label=\"Roofline\">\n",
+        width + 180.0,
+        height + 50.0
+    );
+    for (name, peak) in &peaks.compute {
+        let ridge = (peak / peaks.bandwidth).clamp(left, right);
+        let _ = writeln!(
+            out,
+            "<path class=\"roof\" d=\"M{:.1} {:.1} L{:.1} {:.1} H{width}\"/><text x=\"{}\" y=\"{:.1}\">{} {peak:.0}</text>",
+            x(left),
+            y(left * peaks.bandwidth),
+            x(ridge),
+            y(*peak),
+            width + 6.0,
+            y(*peak) + 4.0,
+            safe(name)
+        );
+    }
+    for point in points {
+        let _ = writeln!(
+            out,
+            "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"{:.1}\"><title>{}: {:.3} operations a byte, {:.3} GFLOP/s, {:.1} % of the time</title></circle>",
+            x(point.intensity),
+            y(point.performance),
+            4.0 + point.percent / 12.0,
+            safe(&point.name),
+            point.intensity,
+            point.performance,
+            point.percent
+        );
+    }
+    let _ = writeln!(
+        out,
+        "<text x=\"0\" y=\"{}\">{left} to {right} operations per byte of memory; up to {top:.0} GFLOP/s; memory {:.0} GB/s; peaks {}</text>\n</svg>",
+        height + 30.0,
+        peaks.bandwidth,
+        if peaks.measured {
+            "as measured"
+        } else {
+            "by the specification, not measured"
+        }
+    );
+    out
+}
