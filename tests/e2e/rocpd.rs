@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// What Python's SQLite finds in a file, and its answers to queries.
-fn reader(file: &Path, queries: &[&str]) -> Result<Value> {
+pub fn reader(file: &Path, queries: &[&str]) -> Result<Value> {
     let script =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/output/tests/files/rocpd_reader.py");
     let mut python = Command::new("python3");

@@ -2,6 +2,7 @@
 
 use crate::prepare::gpu;
 use midair_agents::{Agent, AgentType};
+use midair_counters::prepared::HELD;
 use midair_counters::wire::Gpu;
 use midair_counters::{CounterPlan, Definitions, Prepared, template};
 use midair_failure::{Failure, Kind};
@@ -80,6 +81,8 @@ pub fn of_agents(
 pub fn groups(plan: &CounterPlan) -> Vec<Group> {
     let mut groups = Vec::new();
     for (&node, prepared) in &plan.agents {
+        // The driver has switched all queues on.
+        let is_locked = plan.locks.get(&node).is_some_and(|lock| lock == HELD);
         for (number, Prepared { template, .. }) in (0..).zip(prepared) {
             let place = |place: &template::Place| Place {
                 word: place.word,
@@ -95,6 +98,11 @@ pub fn groups(plan: &CounterPlan) -> Vec<Group> {
                 output_bytes: template.output_bytes.next_multiple_of(8) as u32,
                 start: template.start.clone(),
                 read_stop: disabled_after(&template.start, &template.read_stop),
+                read_words: template.read_words,
+                enable: match is_locked {
+                    true => Vec::new(),
+                    false => enabling(&template.start).to_vec(),
+                },
                 places: template.places.iter().map(place).collect(),
             });
         }
@@ -113,15 +121,21 @@ const PERFCOUNT_ENABLE: u32 = 0x2e0b - 0x2c00;
 /// the commands that start switch it on, and AMD's leave it on. So other windows count no kernels
 /// of this queue, and nothing is left behind (AMD-122).
 fn disabled_after(start: &[u32], read_stop: &[u32]) -> Vec<u32> {
+    let mut words = read_stop.to_vec();
+    if let [header, register, _] = enabling(start) {
+        words.extend([*header, *register, 0]);
+    }
+    words
+}
+
+/// The command that switches a queue's counting on, among those that start counters; nothing where a
+/// library has none.
+fn enabling(start: &[u32]) -> &[u32] {
     let on = start.windows(3).find(|words| {
         matches!(words, [header, register, 1]
             if header & !2 == SET_ONE_SH_REG && *register == PERFCOUNT_ENABLE)
     });
-    let mut words = read_stop.to_vec();
-    if let Some([header, register, _]) = on {
-        words.extend([*header, *register, 0]);
-    }
-    words
+    on.unwrap_or_default()
 }
 
 #[cfg(test)]

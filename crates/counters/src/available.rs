@@ -1,6 +1,7 @@
 //! What there is to count, as a list for people.
 
 use crate::architecture::{Architecture, Counter, Definition, Shape};
+use crate::descriptions::describe;
 use crate::dimension::Dimension;
 use crate::expression::Expression;
 use std::fmt::{self, Write};
@@ -30,10 +31,9 @@ impl Architecture {
     pub fn described(&'static self, counter: &'static Counter, shape: Shape) -> Available {
         Available {
             name: counter.name,
-            description: match (counter.description, counter.definition) {
-                ("", Definition::Basic { block, event }) => format!("Event {event} of {block}"),
-                ("", Definition::Derived { .. }) => "Computed from other counters".to_owned(),
-                (description, _) => description.to_owned(),
+            description: match counter.description {
+                "" => describe(counter.name, counter.definition),
+                description => description.to_owned(),
             },
             definition: counter.definition,
             dimensions: self.dimensions(counter.name, shape, 0),
@@ -136,12 +136,12 @@ mod tests {
         let gfx942 = Architecture::find("gfx942").unwrap();
         assert_eq!(
             of(gfx942, "SQ_WAVES").to_string(),
-            "Counter_Name        :\tSQ_WAVES\nDescription         :\tEvent 4 of SQ\nBlock               :\tSQ\n\
+            "Counter_Name        :\tSQ_WAVES\nDescription         :\tWaves that were launched\nBlock               :\tSQ\n\
              Dimensions          :\tDIMENSION_XCC[0:7] DIMENSION_INSTANCE[0:0] DIMENSION_SHADER_ENGINE[0:3]\n"
         );
         assert_eq!(
             of(gfx942, "GPU_UTIL").to_string(),
-            "Counter_Name        :\tGPU_UTIL\nDescription         :\tComputed from other counters\n\
+            "Counter_Name        :\tGPU_UTIL\nDescription         :\tPercent of the time in which the GPU had work\n\
              Expression          :\t100*reduce(GRBM_GUI_ACTIVE,max)/reduce(GRBM_COUNT,max)\n\
              Dimensions          :\tDIMENSION_INSTANCE[0:0]\n"
         );

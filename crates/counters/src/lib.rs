@@ -19,6 +19,7 @@ pub mod architecture;
 pub mod available;
 pub mod counted;
 pub mod definitions;
+mod descriptions;
 pub mod dimension;
 pub mod expression;
 pub mod group;

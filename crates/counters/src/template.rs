@@ -19,6 +19,8 @@ pub struct Template {
     pub start: Vec<u32>,
     /// Commands that sample, read and then stop, for the address 0.
     pub read_stop: Vec<u32>,
+    /// How many of these only sample and read: the counters go on counting behind them.
+    pub read_words: u32,
     /// Where addresses stand in `read_stop`, in ascending order.
     pub places: Vec<Place>,
     /// Bytes of the memory that is read into.

@@ -111,6 +111,7 @@ impl fmt::Display for Answer {
             Answer::Refused { code, what } => return writeln!(f, "refused {code:x} {what}"),
         };
         writeln!(f, "output {}", template.output_bytes)?;
+        writeln!(f, "reads {}", template.read_words)?;
         for (name, words) in [("start", &template.start), ("read", &template.read_stop)] {
             for line in words.chunks(WORDS) {
                 let mut text = String::with_capacity(9 * WORDS);
@@ -213,6 +214,7 @@ impl Listener {
         let mut take = || {
             match name {
                 "output" => template.output_bytes = words.number()?,
+                "reads" => template.read_words = words.number()?,
                 "start" | "read" => {
                     let commands = if name == "start" {
                         &mut template.start
@@ -268,6 +270,7 @@ fn is_sound(template: &Template) -> bool {
     let slots = template.slots.iter();
     !template.start.is_empty()
         && words > 0
+        && u64::from(template.read_words) <= words
         && places.clone().all(|p| u64::from(p.word) + 2 <= words)
         && places.clone().all(|p| p.offset <= template.output_bytes)
         && slots
@@ -283,6 +286,7 @@ mod tests {
         Template {
             start: (0..200).collect(),
             read_stop: vec![0xffff_ffff; 65],
+            read_words: 60,
             places: vec![
                 Place {
                     word: 3,

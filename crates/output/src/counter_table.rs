@@ -3,6 +3,7 @@
 
 use crate::api::Names;
 use crate::counters::{Reader, Verdict, values};
+use crate::device_table::device_table;
 use crate::job::Job;
 use crate::model::{Plan, Trace};
 use crate::record_file::WalkError;
@@ -50,6 +51,9 @@ pub fn counter_table(trace: &Trace, names: &Names, plan: &Plan, style: Style) ->
         return String::new();
     }
     let job = Job::new(trace, names, plan);
+    if trace.counters.interval != 0 {
+        return device_table(&job, style);
+    }
     let classes = classes(&job);
     text(&job, classes, style)
 }
@@ -185,7 +189,7 @@ fn text(job: &Job<'_>, classes: HashMap<Class, Counted>, style: Style) -> String
 }
 
 /// At most eight digits.
-fn short(value: f64) -> String {
+pub(crate) fn short(value: f64) -> String {
     if value == value.trunc() && value.abs() < 1e9 {
         format!("{value:.0}")
     } else if value.abs() >= 1e9 || value.abs() < 0.001 {

@@ -8,10 +8,12 @@
 //! Decisions: FMT-023, FMT-024, FMT-026 (`docs/deviations/formats.md`).
 
 mod overlap;
+mod readings;
 pub(crate) mod values;
 mod verdict;
 mod windows;
 
+pub(crate) use readings::Reading;
 pub(crate) use verdict::Verdict;
 
 use crate::files::WriteError;
@@ -21,10 +23,11 @@ use crate::sink::Sink;
 use midair_agents::Agent;
 use midair_counters::counted::Counted;
 use midair_counters::plan::Wanted;
+use midair_counters::prepared::HELD;
 use midair_counters::value::Values;
 use midair_counters::{CounterPlan, Prepared};
 use midair_record::event::{CounterWindow, Kernel, Record, kind};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use values::Properties;
 use windows::Windows;
 
@@ -36,6 +39,8 @@ pub(crate) struct Counting {
     /// changes with each version.
     ids: BTreeMap<(u32, &'static str), u64>,
     properties: HashMap<u32, Properties>,
+    /// Counters by KFD node and name that are sums over time, of whole devices.
+    sums: HashSet<(u32, &'static str)>,
     /// Why windows could not be read.
     failed: Option<String>,
 }
@@ -74,6 +79,7 @@ impl Counting {
         if trace.records.index().count_of(kind::COUNTER_COLLECTION) == 0 {
             return counting;
         }
+        counting.sums = readings::sums(&counting, trace);
         let kernels = midair_domain::domain(kind::KERNEL_DISPATCH);
         let kernels = kernels.map_or("", |domain| domain.files.records);
         let lost = |(what, count): &(String, u64)| *count > 0 && what.starts_with(kernels);
@@ -134,12 +140,45 @@ impl Counting {
             .ok()
     }
 
+    /// Whether the kernel driver's profiler lock was held, in a line; none where no counters were
+    /// asked for.
+    pub(crate) fn lock_note(
+        &self,
+        plan: &CounterPlan,
+        name: impl Fn(u32) -> String,
+    ) -> Option<String> {
+        let mut by_state: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+        for (node, state) in &plan.locks {
+            by_state.entry(state).or_default().push(name(*node));
+        }
+        if by_state.is_empty() {
+            return None;
+        }
+        let text = |(state, agents): (&str, Vec<String>)| {
+            let agents = agents.join(", ");
+            match state {
+                HELD => format!("held for {agents}"),
+                why => format!(
+                    "not held for {agents} ({why}): another profiler there may start the counters anew"
+                ),
+            }
+        };
+        let texts: Vec<String> = by_state.into_iter().map(text).collect();
+        Some(format!(
+            "counters: the kernel driver's profiler lock was {}",
+            texts.join("; ")
+        ))
+    }
+
     /// What a reader has to know, in a line; none where no counters were asked for.
     pub(crate) fn note(&self, plan: &CounterPlan) -> Option<String> {
         if let Some(failed) = &self.failed {
             return Some(format!("counters could not be read: {failed}"));
         }
         let windows = &self.windows;
+        if plan.interval != 0 {
+            return Some(windows.readings.note());
+        }
         if windows.count() == 0 {
             let asked = !plan.agents.is_empty();
             return asked.then(|| "counters: no dispatch was counted".to_owned());
@@ -168,6 +207,7 @@ pub(crate) struct Reader<'j> {
     job: &'j Job<'j>,
     /// Words of windows under way. Only good ones are read, of which few come by turns.
     open: HashMap<u64, Vec<u64>>,
+    readings: readings::Reader,
 }
 
 impl<'j> Reader<'j> {
@@ -175,7 +215,16 @@ impl<'j> Reader<'j> {
         Reader {
             job,
             open: HashMap::new(),
+            readings: readings::Reader::default(),
         }
+    }
+
+    /// Takes a record of a whole device; returns a reading when its last came.
+    pub(crate) fn reading(&mut self, part: &CounterWindow, words: &[u8]) -> Option<Reading> {
+        if self.job.trace.counters.interval == 0 {
+            return None;
+        }
+        self.readings.part(self.job, part, words)
     }
 
     /// Takes a record; returns a dispatch's counters when the last of its window came.
@@ -218,6 +267,9 @@ impl<'j> Reader<'j> {
         let Record::CounterWindow(part, words) = record else {
             return sinks.iter_mut().try_for_each(|sink| sink.record(record));
         };
+        if let Some(reading) = self.reading(part, words) {
+            return sinks.iter_mut().try_for_each(|sink| sink.read(&reading));
+        }
         match self.part(part, words) {
             Some(counts) => sinks.iter_mut().try_for_each(|sink| sink.counted(&counts)),
             None => Ok(()),

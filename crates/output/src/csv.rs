@@ -10,8 +10,8 @@
 mod agents;
 mod cuda;
 
-use crate::counters::Counts;
 use crate::counters::values::sum;
+use crate::counters::{Counts, Reading};
 use crate::cuda::copy_operation;
 use crate::digits;
 use crate::files::{FileSet, OutputFile, WriteError};
@@ -114,6 +114,18 @@ const COUNTERS: &[&str] = &[
     "Start_Timestamp",
     "End_Timestamp",
 ];
+
+const READINGS: &[&str] = &[
+    "Reading_Id",
+    "Agent_Id",
+    "Process_Id",
+    "Counter_Name",
+    "Counter_Value",
+    "Start_Timestamp",
+    "End_Timestamp",
+];
+/// The file of these.
+const READINGS_FILE: &str = "device_counter_collection.csv";
 
 const STATS: &[&str] = &[
     "Name",
@@ -232,9 +244,16 @@ pub(crate) fn open<'a>(jobs: &'a [Job<'a>], files: &FileSet) -> Opened<'a> {
         if !jobs.iter().any(|job| job.index.has(kinds)) {
             continue;
         }
+        // Counters of whole devices have a file of their own.
+        let of_devices = layout.kind == kind::COUNTER_COLLECTION
+            && jobs.iter().any(|job| job.trace.counters.interval != 0);
+        let (name, columns) = match of_devices {
+            true => (READINGS_FILE, READINGS),
+            false => (name, layout.columns),
+        };
         let cuda = layout.cuda.filter(|_| with_cuda);
-        let of_process = together && !layout.columns.contains(&PROCESS);
-        let mut columns = layout.columns.to_vec();
+        let of_process = together && !columns.contains(&PROCESS);
+        let mut columns = columns.to_vec();
         columns.extend(cuda.iter().flat_map(|(columns, _)| *columns));
         columns.extend(of_process.then_some(PROCESS));
         tables.push(Table {
@@ -315,6 +334,28 @@ impl Sink for Rows<'_> {
         };
         for (_, name, values) in &counts.counters {
             counter_row(self.row, self.job, counts.kernel, name, sum(values));
+            let written = table.file.put(self.row.end());
+            self.row.clear();
+            written?;
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, reading: &Reading) -> Result<(), WriteError> {
+        let mut tables = self.tables.iter_mut();
+        let Some(table) = tables.find(|table| table.kinds.contains(kind::COUNTER_COLLECTION))
+        else {
+            return Ok(());
+        };
+        for (_, name, values, _) in &reading.counters {
+            self.row
+                .number(reading.number)
+                .text(&self.job.agent_name(reading.node))
+                .number(self.job.trace.process.pid)
+                .text(name)
+                .real(sum(values))
+                .number(reading.start)
+                .number(reading.end);
             let written = table.file.put(self.row.end());
             self.row.clear();
             written?;

@@ -20,7 +20,7 @@ mod symbols;
 use crate::api::Kind;
 use crate::api::{has_message, number_in_files};
 use crate::arguments;
-use crate::counters::Counts;
+use crate::counters::{Counts, Reading};
 use crate::cuda::copy_direction;
 use crate::files::{FileSet, OutputFile, WriteError};
 use crate::job::Job;
@@ -88,6 +88,7 @@ impl Writer for Json {
             messages: self.spill.list(),
             records: lists(job, &self.spill),
             counted: self.spill.list(),
+            read: self.spill.list(),
         }))
     }
 
@@ -135,6 +136,8 @@ struct Session<'s> {
     records: Vec<Records<'s>>,
     /// Dispatches with counters.
     counted: List<'s>,
+    /// What whole devices counted.
+    read: List<'s>,
 }
 
 impl Session<'_> {
@@ -164,6 +167,11 @@ impl Sink for Session<'_> {
             .map_err(|error| self.out.writer().failed(error))
     }
 
+    fn read(&mut self, reading: &Reading) -> Result<(), WriteError> {
+        counters::reading(&mut self.read.0, self.job, reading)
+            .map_err(|error| self.out.writer().failed(error))
+    }
+
     fn finish(self: Box<Self>) -> Result<(), WriteError> {
         let Session {
             job,
@@ -171,8 +179,10 @@ impl Sink for Session<'_> {
             messages,
             records,
             counted,
+            read,
         } = *self;
-        session(out, job, messages, records, counted).map_err(|error| out.writer().failed(error))
+        session(out, job, messages, records, (counted, read))
+            .map_err(|error| out.writer().failed(error))
     }
 }
 
@@ -181,7 +191,7 @@ fn session<W: io::Write>(
     job: &Job<'_>,
     messages: List<'_>,
     records: Vec<Records<'_>>,
-    counted: List<'_>,
+    (counted, read): (List<'_>, List<'_>),
 ) -> io::Result<()> {
     out.open_object()?;
     metadata(out, job)?;
@@ -200,6 +210,9 @@ fn session<W: io::Write>(
     out.open_object()?;
     for records in records {
         records.list.put(records.name, out)?;
+    }
+    if job.trace.counters.interval != 0 {
+        read.put("device_counter_collection", out)?;
     }
     out.close_object()?;
     out.close_object()

@@ -21,6 +21,7 @@ mod counters;
 mod csv;
 mod ctype;
 mod cuda;
+mod device_table;
 mod digits;
 mod files;
 mod formats;

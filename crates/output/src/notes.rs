@@ -11,7 +11,9 @@ impl Job<'_> {
         let mut notes = self.trace.notes.clone();
         notes.extend(self.index.notes.iter().cloned());
         notes.extend(self.index.unbalanced());
-        notes.extend(self.counting.note(&self.trace.counters));
+        let plan = &self.trace.counters;
+        notes.extend(self.counting.note(plan));
+        notes.extend(self.counting.lock_note(plan, |node| self.agent_name(node)));
         if self.index.notes_left_out > 0 {
             notes.push(format!(
                 "{} more notes were left out",

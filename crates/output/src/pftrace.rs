@@ -17,7 +17,8 @@ mod packets;
 mod tracks;
 
 use crate::api::{has_message, number_in_files};
-use crate::counters::Counts;
+use crate::counters::values::sum;
+use crate::counters::{Counts, Reading};
 use crate::cuda::{copy_direction, copy_operation};
 use crate::files::{FileSet, OutputFile, WriteError};
 use crate::job::{Job, address};
@@ -31,6 +32,7 @@ use midair_record::event::{
     Record, RuntimeInit, Scratch, Untimed, flag, kind,
 };
 use packets::{Event, Packets, Value};
+use std::collections::BTreeMap;
 use tracks::{TrackKey, Tracks, queue_index};
 
 /// `roctxRangeStartA` and its stop (source: api/rocprofiler_sdk.json).
@@ -67,6 +69,7 @@ impl Writer for Pftrace<'_> {
             out: Packets::begin(&mut self.file, &job.trace.process, self.sequences)?,
             tracks: Tracks::default(),
             levels: Levels::default(),
+            read: BTreeMap::new(),
             by_queue: job.plan.group_by_queue || job.index.is_without_hip(),
         };
         scene.tracks.begin(job, &mut scene.out)?;
@@ -92,6 +95,8 @@ struct Scene<'a> {
     out: Packets<'a>,
     tracks: Tracks,
     levels: Levels,
+    /// Until when the tracks of whole devices' counters have values.
+    read: BTreeMap<u64, u64>,
     by_queue: bool,
 }
 
@@ -111,7 +116,13 @@ impl Sink for Scene<'_> {
         match record {
             Record::Api(api, _) => self.call(api),
             Record::Marker(marker, message) => self.marker(marker, message),
-            Record::Kernel(kernel, extra) => self.kernel(kernel, extra.as_ref()),
+            // One with counters comes with these.
+            Record::Kernel(kernel, _)
+                if self.job.counting.windows.has_values(kernel.dispatch_id) =>
+            {
+                Ok(())
+            }
+            Record::Kernel(kernel, extra) => self.kernel(kernel, extra.as_ref(), &[]),
             Record::Copy(copy, extra) => self.copy(copy, extra.as_ref()),
             Record::MemorySet(set) => self.memory_set(set),
             Record::Synchronization(wait) => self.wait(wait),
@@ -125,10 +136,22 @@ impl Sink for Scene<'_> {
     }
 
     fn counted(&mut self, counts: &Counts<'_>) -> Result<(), WriteError> {
+        if !self.job.plan.hide_kernels {
+            let values = counts.counters.iter();
+            let values: Annotations<'_> = values
+                .map(|(_, name, values)| (*name, Value::Real(sum(values))))
+                .collect();
+            self.kernel(counts.kernel, None, &values)?;
+        }
         self.counters(counts)
     }
 
+    fn read(&mut self, reading: &Reading) -> Result<(), WriteError> {
+        self.reading(reading)
+    }
+
     fn finish(mut self: Box<Self>) -> Result<(), WriteError> {
+        self.end_readings()?;
         self.levels.finish(self.job, &mut self.out)
     }
 }
@@ -246,7 +269,13 @@ impl Scene<'_> {
         })
     }
 
-    fn kernel(&mut self, kernel: &Kernel, extra: Option<&CudaLaunch>) -> Result<(), WriteError> {
+    /// A dispatch, with what it counted.
+    fn kernel(
+        &mut self,
+        kernel: &Kernel,
+        extra: Option<&CudaLaunch>,
+        counted: &[(&'static str, Value<'_>)],
+    ) -> Result<(), WriteError> {
         let job = self.job;
         let symbol = job.index.symbols.get(&kernel.kernel_id);
         let symbol = symbol.map(|symbol| symbol.record).unwrap_or_default();
@@ -282,6 +311,7 @@ impl Scene<'_> {
         if let Some(extra) = extra {
             cuda::launch(&mut annotations, kernel, extra);
         }
+        annotations.extend_from_slice(counted);
         let slice = Slice {
             category: category(kind::KERNEL_DISPATCH),
             name: &job.kernel_name(kernel),

@@ -20,7 +20,7 @@ mod rows;
 mod schema;
 mod strings;
 
-use crate::counters::Counts;
+use crate::counters::{Counts, Reading};
 use crate::files::{FileSet, ReservedFile, WriteError};
 use crate::job::Job;
 use crate::json::pieces;
@@ -135,6 +135,12 @@ impl Sink for Session<'_> {
     fn counted(&mut self, counts: &Counts<'_>) -> Result<(), WriteError> {
         self.rows
             .counted(counts)
+            .map_err(|error| self.file.failed(error.into()))
+    }
+
+    fn read(&mut self, reading: &Reading) -> Result<(), WriteError> {
+        self.rows
+            .read(reading)
             .map_err(|error| self.file.failed(error.into()))
     }
 

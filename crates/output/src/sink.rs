@@ -1,6 +1,6 @@
 //! What every format is made of: a writer of one set of files, and in it a sink for each session's records.
 
-use crate::counters::Counts;
+use crate::counters::{Counts, Reading};
 use crate::files::{FileSet, WriteError};
 use crate::job::Job;
 use midair_record::event::Record;
@@ -25,6 +25,9 @@ pub(crate) trait Sink {
     /// Takes the counters of a dispatch. Dispatches without counters have none; the dispatch itself is
     /// a record only where the user asked for dispatches.
     fn counted(&mut self, counts: &Counts<'_>) -> Result<(), WriteError>;
+
+    /// Takes what a whole device counted from one reading to the next.
+    fn read(&mut self, reading: &Reading) -> Result<(), WriteError>;
 
     /// Writes what comes behind the records.
     fn finish(self: Box<Self>) -> Result<(), WriteError>;

@@ -60,6 +60,26 @@ struct ClockArguments {
 
 const _: () = assert!(size_of::<ProfilerArguments>() == 40 && size_of::<ClockArguments>() == 40);
 
+/// `AMDKFD_IOC_GET_VERSION`: `_IOR('K', 1, 8)`.
+const GET_VERSION: u32 = 2 << 30 | 8 << 16 | (b'K' as u32) << 8 | 1;
+/// From this version of the driver's interface on the profiler's request has its number of today.
+const PROFILER_IN_LINUX: (u32, u32) = (1, 23);
+/// Its number in AMD's own builds of the driver before that.
+const PROFILER_BEFORE: u32 = request(0x86, size_of::<ProfilerArguments>());
+/// `kfd_profiler_ops`: the counters of a GPU.
+const OP_COUNTERS: u32 = 0;
+
+/// How the driver's profiler is asked for locks: that differs by versions of the driver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ProfilerInterface {
+    /// The whole number of the request.
+    request: u32,
+    /// Which word of the argument is the first behind the operation: 1, or 2 where the driver aligns it.
+    first: usize,
+    /// The version of the profiler's interface.
+    pub version: u32,
+}
+
 /// An ioctl whose argument is a value of `T`.
 ///
 /// # Safety
@@ -106,6 +126,70 @@ impl Kfd {
         // SAFETY: the request's own struct.
         unsafe { ioctl(&self.0, PROFILER, &mut arguments)? };
         Ok(arguments.body)
+    }
+
+    /// Version of the driver's interface: major and minor.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn version(&self) -> io::Result<(u32, u32)> {
+        let mut version = [0_u32; 2];
+        // SAFETY: the request's own struct of two words.
+        unsafe { ioctl(&self.0, GET_VERSION, &mut version)? };
+        Ok((version[0], version[1]))
+    }
+
+    /// How this driver is asked for profiler locks.
+    ///
+    /// # Errors
+    /// The kernel's; ENOTTY or EINVAL where it has none.
+    pub fn profiler_interface(&self) -> io::Result<ProfilerInterface> {
+        let request = match self.version() {
+            Ok(version) if version >= PROFILER_IN_LINUX => PROFILER,
+            _ => PROFILER_BEFORE,
+        };
+        let mut words = [0_u32; 10];
+        words[0] = OP_VERSION;
+        // SAFETY: a request of as many bytes; the driver copies what it knows of them.
+        unsafe { ioctl(&self.0, request, &mut words)? };
+        // Where it has put the version is where it looks for arguments.
+        match words {
+            [_, 0, 0, ..] => Err(io::Error::from_raw_os_error(libc::EINVAL)),
+            [_, 0, version, ..] => Ok(ProfilerInterface {
+                request,
+                first: 2,
+                version,
+            }),
+            [_, version, ..] => Ok(ProfilerInterface {
+                request,
+                first: 1,
+                version,
+            }),
+        }
+    }
+
+    /// Takes the profiler lock of a GPU (its id as the topology has it), or gives it back. `enable`:
+    /// counters of shader engines count the kernels of all queues of all processes. The driver gives it
+    /// back when this process ends.
+    ///
+    /// # Errors
+    /// The kernel's: EPERM without `CAP_PERFMON`, EBUSY where another process has it, EALREADY where
+    /// this one has it, EINVAL for a GPU that there is not.
+    pub fn set_profiler_lock(
+        &self,
+        of: ProfilerInterface,
+        gpu_id: u32,
+        lock: bool,
+        enable: bool,
+    ) -> io::Result<()> {
+        let mut words = [0_u32; 10];
+        words[0] = OP_COUNTERS;
+        let arguments = [gpu_id, u32::from(lock), u32::from(enable)];
+        for (word, argument) in words.iter_mut().skip(of.first).zip(arguments) {
+            *word = argument;
+        }
+        // SAFETY: as in `profiler_interface`.
+        unsafe { ioctl(&self.0, of.request, &mut words) }
     }
 
     /// The version of the driver's profiler interface.

@@ -4,9 +4,11 @@
 //! read into. The target needs to know nothing else about counters.
 //!
 //! A sequence of little-endian 32-bit words: [`MAGIC`], [`crate::VERSION`], how many percent of the
-//! time windows may take, the number of groups, then the groups. A group: KFD node id, number of the group on its agent, bytes of the output,
-//! counts of words (start, read and stop, places), and these. A place: word, form, and the offset's
-//! low and high half.
+//! time counting may take, the interval's low and high half, whether windows are exclusive, the number of
+//! groups, then the groups. A
+//! group: KFD node id, number of the group on its agent, bytes of the output, words that only read,
+//! counts of words (start, read and stop, enabling, places), and these. A place: word, form, and the
+//! offset's low and high half.
 
 /// First word.
 const MAGIC: u32 = u32::from_le_bytes(*b"mCNT");
@@ -16,6 +18,9 @@ pub const MAX_GROUPS: usize = 1024;
 pub const MAX_BYTES: usize = 256 << 20;
 /// Bytes of a window's commands and output at most.
 const MAX_WINDOW: u32 = 16 << 20;
+
+/// Words of [`Group::enable`] at most.
+const MAX_ENABLE: usize = 16;
 
 /// How an address stands in the commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +55,11 @@ pub struct Group {
     pub start: Vec<u32>,
     /// Commands that read and stop them, for an output at address 0.
     pub read_stop: Vec<u32>,
+    /// How many of these only read: the counters go on counting behind them.
+    pub read_words: u32,
+    /// Commands that make the counters of shader engines count the kernels of the queue in which they
+    /// are carried out; with 0 in place of their last word they end that. Empty: there are none.
+    pub enable: Vec<u32>,
     /// Where the output's address is in `read_stop`.
     pub places: Vec<Place>,
 }
@@ -76,6 +86,8 @@ impl Group {
         self.output_bytes <= MAX_WINDOW
             && self.output_bytes.is_multiple_of(8)
             && words <= MAX_WINDOW as usize / 4
+            && self.read_words as usize <= self.read_stop.len()
+            && self.enable.len() <= MAX_ENABLE
             && self
                 .places
                 .iter()
@@ -88,6 +100,11 @@ impl Group {
 pub struct Plan {
     /// How many percent of the elapsed time windows may take; 100 = there is no limit.
     pub max_overhead: u32,
+    /// How often the counters of the whole device are read, in nanoseconds; 0 = they are counted in
+    /// windows around dispatches.
+    pub interval: u64,
+    /// Windows are opened only where nothing else runs on the agent, and others wait for them briefly.
+    pub exclusive: bool,
     /// The groups, those of an agent in the order of their numbers.
     pub groups: Vec<Group>,
 }
@@ -95,18 +112,24 @@ pub struct Plan {
 /// Writes a plan.
 pub fn encode(plan: &Plan) -> Vec<u8> {
     let count = plan.groups.len() as u32;
-    let mut words = vec![MAGIC, crate::VERSION, plan.max_overhead, count];
+    let interval = [plan.interval as u32, (plan.interval >> 32) as u32];
+    let mut words = vec![MAGIC, crate::VERSION, plan.max_overhead];
+    words.extend(interval);
+    words.extend([u32::from(plan.exclusive), count]);
     for group in &plan.groups {
         words.extend([
             group.node,
             group.number,
             group.output_bytes,
+            group.read_words,
             group.start.len() as u32,
             group.read_stop.len() as u32,
+            group.enable.len() as u32,
             group.places.len() as u32,
         ]);
         words.extend(&group.start);
         words.extend(&group.read_stop);
+        words.extend(&group.enable);
         for place in &group.places {
             words.extend([
                 place.word,
@@ -126,7 +149,14 @@ pub fn decode(bytes: &[u8]) -> Option<Plan> {
     }
     let mut rest = Words(bytes);
     let (magic, version) = (rest.one()?, rest.one()?);
-    let (max_overhead, count) = (rest.one()?, rest.one()?);
+    let max_overhead = rest.one()?;
+    let interval = u64::from(rest.one()?) | u64::from(rest.one()?) << 32;
+    let exclusive = match rest.one()? {
+        0 => false,
+        1 => true,
+        _ => return None,
+    };
+    let count = rest.one()?;
     if magic != MAGIC || version != crate::VERSION || count as usize > MAX_GROUPS {
         return None;
     }
@@ -136,11 +166,14 @@ pub fn decode(bytes: &[u8]) -> Option<Plan> {
             node: rest.one()?,
             number: rest.one()?,
             output_bytes: rest.one()?,
+            read_words: rest.one()?,
             ..Group::default()
         };
-        let (start, read_stop, places) = (rest.one()?, rest.one()?, rest.one()?);
+        let (start, read_stop) = (rest.one()?, rest.one()?);
+        let (enable, places) = (rest.one()?, rest.one()?);
         group.start = rest.many(start)?;
         group.read_stop = rest.many(read_stop)?;
+        group.enable = rest.many(enable)?;
         for place in rest.many(places.checked_mul(4)?)?.chunks_exact(4) {
             let &[word, form, low, high] = place else {
                 return None;
@@ -162,6 +195,8 @@ pub fn decode(bytes: &[u8]) -> Option<Plan> {
     }
     rest.0.is_empty().then_some(Plan {
         max_overhead,
+        interval,
+        exclusive,
         groups,
     })
 }
@@ -191,6 +226,8 @@ mod tests {
     fn plan() -> Plan {
         Plan {
             max_overhead: 2,
+            interval: 5 << 32 | 7,
+            exclusive: true,
             groups: groups(),
         }
     }
@@ -204,6 +241,8 @@ mod tests {
                 output_bytes: 64,
                 start: vec![1, 2, 3],
                 read_stop: vec![7; 9],
+                read_words: 6,
+                enable: vec![1, 2, 1],
                 places: vec![place(0, Form::Bytes, 8), place(7, Form::Pages, 1 << 33)],
             },
             Group {
@@ -233,10 +272,14 @@ mod tests {
         for (word, value) in [
             (0, 1),
             (1, 1),
-            (3, 2000),
-            (6, 60),
-            (7, u32::MAX),
-            (8, u32::MAX),
+            (5, 2),
+            (6, 2000),
+            (9, 60),
+            (10, 10),
+            (11, u32::MAX),
+            (12, u32::MAX),
+            (13, 17),
+            (14, u32::MAX),
         ] {
             let mut wrong = bytes.clone();
             wrong[4 * word..4 * word + 4].copy_from_slice(&u32::to_le_bytes(value));

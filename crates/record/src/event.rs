@@ -531,16 +531,23 @@ pub enum WindowResult {
     QueueDestroyed = 3,
     /// The device wrote no plausible times, so nobody knows what else ran meanwhile.
     BadTimes = 4,
+    /// It is no window around a dispatch: it holds what the whole device counted since the reading
+    /// before it, or since the counters were started ([`CounterWindow::start`]).
+    Sampled = 8,
+    /// The same, but a counter shows less than before: somebody else has started the counters anew.
+    Disturbed = 9,
 }
 
 impl WindowResult {
     /// All, by number.
-    pub const ALL: [WindowResult; 5] = [
+    pub const ALL: [WindowResult; 7] = [
         WindowResult::Counted,
         WindowResult::NoDispatch,
         WindowResult::Open,
         WindowResult::QueueDestroyed,
         WindowResult::BadTimes,
+        WindowResult::Sampled,
+        WindowResult::Disturbed,
     ];
 }
 

@@ -182,6 +182,9 @@ store_write_index!(
 /// A doorbell of a queue that is known.
 fn rung(queue: &'static QueueState, mut busy: Busy, value: i64) -> Ring {
     let (ring, seen) = scan::doorbell(queue, &mut busy, value);
+    if windows::exclusive::is_on() && ring != Ring::Hold {
+        windows::exclusive::wait(queue);
+    }
     seen.tell(busy);
     ring
 }

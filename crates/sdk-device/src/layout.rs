@@ -83,6 +83,9 @@ pub struct QueuePointer(pub u64);
 /// Bit 3 of `amd_queue_properties32_t`: the packet processor writes times into completion signals.
 const ENABLE_PROFILING: u32 = 1 << 3;
 
+/// `HSA_QUEUE_TYPE_MULTI`: any thread may put packets in.
+const MULTI: u32 = 0;
+
 impl QueuePointer {
     unsafe fn read<T: Copy>(self, offset: u64) -> T {
         // SAFETY: callers promise a live queue and use offsets inside it.
@@ -92,10 +95,18 @@ impl QueuePointer {
             ))
         }
     }
-    /// `base_address`.
+    /// `type`: whether any thread may put packets in.
     ///
     /// # Safety
     /// A live queue; so for every accessor here.
+    pub unsafe fn is_for_all_threads(self) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe { self.read::<u32>(0) == MULTI }
+    }
+    /// `base_address`.
+    ///
+    /// # Safety
+    /// A live queue.
     pub unsafe fn ring(self) -> u64 {
         // SAFETY: the caller's promise.
         unsafe { self.read(8) }

@@ -232,10 +232,25 @@ impl Packet {
     /// # Safety
     /// As [`Packet::set_body`], which was called for it.
     pub unsafe fn set_commands_header(self) {
+        // SAFETY: the caller's promise.
+        unsafe { self.set_header_word(COMMANDS_HEADER) };
+    }
+
+    /// The same for commands that wait for nothing, and that nothing waits for.
+    ///
+    /// # Safety
+    /// As [`Packet::set_body`], which was called for it.
+    pub unsafe fn set_commands_header_at_once(self) {
+        // SAFETY: the caller's promise.
+        unsafe { self.set_header_word(COMMANDS_HEADER & !u64::from(PACKET_BARRIER)) };
+    }
+
+    /// # Safety
+    /// As [`Packet::set_body`], which was called for it.
+    unsafe fn set_header_word(self, word: u64) {
         // SAFETY: the caller's promise; one aligned 8-byte store makes it valid as a whole.
         unsafe {
-            (*std::ptr::with_exposed_provenance::<AtomicU64>(self.0 as usize))
-                .store(COMMANDS_HEADER, Release);
+            (*std::ptr::with_exposed_provenance::<AtomicU64>(self.0 as usize)).store(word, Release);
         };
     }
 

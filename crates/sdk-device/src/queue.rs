@@ -12,6 +12,7 @@
 
 pub mod alone;
 mod counters;
+pub mod device;
 mod direct;
 pub mod flight;
 pub mod harvest;

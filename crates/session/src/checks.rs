@@ -5,6 +5,7 @@
 //! engine finds another entry path. Nothing is traced, stopped or written: only the target's files in `/proc`
 //! and some of its memory are read.
 
+mod counters;
 mod cuda;
 mod entry;
 mod environment;
@@ -153,6 +154,10 @@ fn inspect(request: &Request) -> Vec<Check> {
         {
             // A refusal that none of the lines above reports.
             lines.fail("entering", explain::refused(refusal));
+        }
+        if platform == Platform::Amd {
+            let identity = crate::identity::read(pid, tid);
+            counters::lines(&identity.agents, pid, &mut lines);
         }
         environment::results(request, (pid, tid), &mut lines);
         environment::spool(request, &mut lines);

@@ -5,14 +5,16 @@
 //! crash of the library's is a refusal like others (AMD-101).
 
 use crate::install::Install;
+use crate::profiler_lock::{self, ProfilerLock};
 use crate::rights;
 use midair_agents::{Agent, AgentType};
 use midair_aqlprofile::{Helper, planned};
 use midair_counters::CounterPlan;
 use midair_failure::{Failure, Kind};
+use midair_ptrace::kfd::Kfd;
 use midair_record::counter_plan::{self, Plan};
 use midair_results::Identity;
-use midair_settings::{MAX_OVERHEAD, Settings};
+use midair_settings::{DEVICE_INTERVAL, EXCLUSIVE, MAX_OVERHEAD, Settings};
 use std::fs::File;
 use std::io::Write;
 
@@ -22,6 +24,9 @@ const HELPER: &str = "midair-aqlprofile";
 /// Percent of the time that windows may take where the user says nothing.
 const DEFAULT_OVERHEAD: u32 = 2;
 
+/// Milliseconds between readings of a whole device where the user says nothing.
+const DEFAULT_INTERVAL: u64 = 10;
+
 /// What is counted, as it is handed to the target.
 #[derive(Debug)]
 pub(crate) struct Counters {
@@ -29,6 +34,8 @@ pub(crate) struct Counters {
     pub plan: CounterPlan,
     /// What the target is sent: a file in memory, and its bytes.
     pub file: (File, u64),
+    /// Held for as long as the session counts.
+    pub lock: Option<ProfilerLock>,
 }
 
 /// Prepares the counters that the settings ask for. None where they ask for none.
@@ -40,9 +47,15 @@ pub(crate) fn prepare(
     identity: &Identity,
     install: &Install,
 ) -> Result<Option<Counters>, Failure> {
-    let groups = settings
-        .counter_groups()
-        .map_err(|bad| Failure::new(Kind::Usage, bad.to_string()))?;
+    let bad = |bad: midair_settings::BadValue| Failure::new(Kind::Usage, bad.to_string());
+    let mut groups = settings.device_counter_groups().map_err(bad)?;
+    let interval = match groups.is_empty() {
+        true => 0,
+        false => interval(settings)?,
+    };
+    if groups.is_empty() {
+        groups = settings.counter_groups().map_err(bad)?;
+    }
     if groups.is_empty() {
         return Ok(None);
     }
@@ -56,9 +69,10 @@ pub(crate) fn prepare(
         .hint("midair doctor PID tells what is known of its GPUs"));
     }
     let mut helper = helper(install)?;
-    let plan = planned::of_agents(&groups, &identity.agents, |gpu, names| {
+    let mut plan = planned::of_agents(&groups, &identity.agents, |gpu, names| {
         midair_aqlprofile::prepare_groups(&mut helper, gpu, &added, names)
     })?;
+    plan.interval = interval;
     let max_overhead = match settings.text(MAX_OVERHEAD) {
         None => DEFAULT_OVERHEAD,
         Some(text) => text
@@ -72,8 +86,18 @@ pub(crate) fn prepare(
                 )
             })?,
     };
+    let counted: Vec<&Agent> = identity
+        .agents
+        .iter()
+        .filter(|agent| plan.agents.contains_key(&agent.node_id))
+        .collect();
+    // A window is to count its own queue only: all queues count for whole devices.
+    let (lock, locks) = profiler_lock::take(Kfd::open(), &counted, interval != 0);
+    plan.locks = locks;
     let bytes = counter_plan::encode(&Plan {
         max_overhead,
+        interval,
+        exclusive: settings.is_on(EXCLUSIVE),
         groups: planned::groups(&plan),
     });
     if bytes.len() > counter_plan::MAX_BYTES {
@@ -93,7 +117,24 @@ pub(crate) fn prepare(
     Ok(Some(Counters {
         plan,
         file: (file, bytes.len() as u64),
+        lock,
     }))
+}
+
+/// Nanoseconds between readings of a whole device.
+fn interval(settings: &Settings) -> Result<u64, Failure> {
+    let text = settings.text(DEVICE_INTERVAL);
+    let interval = text.map_or(Ok(DEFAULT_INTERVAL), str::parse);
+    match interval {
+        Ok(interval @ 1..=3_600_000) => Ok(interval * 1_000_000),
+        _ => Err(Failure::new(
+            Kind::Usage,
+            format!(
+                "{DEVICE_INTERVAL} is no number of milliseconds from 1 to 3600000: {}",
+                text.unwrap_or_default()
+            ),
+        )),
+    }
 }
 
 /// Whether every dispatch of a program that is started can be counted: each group as the user made
@@ -107,6 +148,18 @@ pub fn check_launch(
     agents: &[Agent],
     install: &Install,
 ) -> Result<(), Failure> {
+    let of_devices = settings
+        .device_counter_groups()
+        .map_err(|bad| Failure::new(Kind::Usage, bad.to_string()))?;
+    if !of_devices.is_empty() || settings.is_on(EXCLUSIVE) {
+        return Err(Failure::new(
+            Kind::Usage,
+            "--pmc-device and --exclusive are for processes that already run",
+        )
+        .hint(
+            "start the program by itself, and attach to it: midair attach PID --pmc-device ...",
+        ));
+    }
     let groups = settings
         .counter_groups()
         .map_err(|bad| Failure::new(Kind::Usage, bad.to_string()))?;

@@ -27,6 +27,7 @@ mod install;
 mod list;
 mod no_entry;
 mod process;
+mod profiler_lock;
 mod request;
 #[expect(
     clippy::disallowed_methods,

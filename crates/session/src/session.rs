@@ -4,6 +4,7 @@ use crate::collected::Collected;
 use crate::counters::Counters;
 use crate::cuda::{NO_CUPTI, OTHER_PROFILER};
 use crate::install::{Install, Tools, unreadable};
+use crate::profiler_lock::ProfilerLock;
 use crate::request::{Entry, Event, Request};
 use crate::rights;
 use crate::target::Target;
@@ -172,6 +173,8 @@ pub struct Session {
     notes: Vec<String>,
     /// See [`Finished::counters`].
     counters: CounterPlan,
+    /// Given back when the session is over.
+    _profiler_lock: Option<ProfilerLock>,
     /// See [`Finished::only_others`].
     only_others: bool,
     ended: Option<End>,
@@ -199,8 +202,12 @@ impl Session {
             counters,
             only_others,
         } = prepared;
+        let mut profiler_lock = None;
         let (counters, plan) = match counters {
-            Some(Counters { plan, file }) => (plan, Some(file)),
+            Some(Counters { plan, file, lock }) => {
+                profiler_lock = lock;
+                (plan, Some(file))
+            }
             None => (CounterPlan::default(), None),
         };
         offer(channel, &target, &reader, &tools, plan.as_ref())?;
@@ -215,6 +222,7 @@ impl Session {
             entry,
             notes,
             counters,
+            _profiler_lock: profiler_lock,
             only_others,
             ended: None,
             last_tick: (0, Instant::now()),

@@ -13,6 +13,12 @@ pub const COUNTERS: &str = "ROCPROF_COUNTERS";
 pub const COUNTER_GROUPS: &str = "ROCPROF_COUNTER_GROUPS";
 /// Definitions of further counters: the text of the file that `--extra-counters` names.
 pub const EXTRA_COUNTERS: &str = "ROCPROF_EXTRA_COUNTERS_CONTENTS";
+/// Groups of counters of whole devices, each on a line as in [`COUNTER_GROUPS`].
+pub(crate) const DEVICE_COUNTERS: &str = "MIDAIR_PMC_DEVICE";
+/// How often these are read, in milliseconds.
+pub const DEVICE_INTERVAL: &str = "MIDAIR_PMC_DEVICE_INTERVAL";
+/// Windows of counters are to have the GPU for themselves (a switch).
+pub const EXCLUSIVE: &str = "MIDAIR_EXCLUSIVE";
 const INCLUDE: &str = "ROCPROF_KERNEL_FILTER_INCLUDE_REGEX";
 const EXCLUDE: &str = "ROCPROF_KERNEL_FILTER_EXCLUDE_REGEX";
 const RANGE: &str = "ROCPROF_KERNEL_FILTER_RANGE";
@@ -78,24 +84,31 @@ impl Settings {
         }
         let name = named.unwrap_or_default();
         let text = self.text(name).unwrap_or_default();
-        let mut groups = CounterGroups::new();
-        for line in text.lines() {
-            let group = group_of_line(line).map_err(|wanted| BadValue::new(name, line, &wanted))?;
-            if !group.is_empty() {
-                groups.push(group);
-            }
-        }
-        if groups.is_empty() {
-            let wanted = "names no counter, as in 'pmc: SQ_WAVES'";
-            return Err(BadValue::new(name, text, wanted));
+        groups_of(name, text)
+    }
+
+    /// The groups of counters of whole devices that are asked for; empty when none are.
+    ///
+    /// # Errors
+    /// [`BadValue`] for a word that is no counter's name, where there is none though they are asked for,
+    /// and where counters per kernel are asked for as well.
+    pub fn device_counter_groups(&self) -> Result<CounterGroups, BadValue> {
+        let Some(text) = self.text(DEVICE_COUNTERS) else {
+            return Ok(Vec::new());
+        };
+        let groups = groups_of(DEVICE_COUNTERS, text)?;
+        if self.counter_groups().is_ok_and(|own| !own.is_empty()) {
+            let wanted = "cannot be together with counters per kernel (--pmc): each of their windows starts the device's \
+                          counters anew. Use one session for each";
+            return Err(BadValue::new(DEVICE_COUNTERS, text, wanted));
         }
         Ok(groups)
     }
 
-    /// Whether counters are asked for.
+    /// Whether counters are asked for, of kernels or of whole devices.
     pub fn asks_for_counters(&self) -> bool {
-        self.counter_groups()
-            .map_or(true, |groups| !groups.is_empty())
+        let asks = |groups: Result<CounterGroups, BadValue>| groups.map_or(true, |g| !g.is_empty());
+        asks(self.counter_groups()) || asks(self.device_counter_groups())
     }
 
     /// Which dispatches are wanted.
@@ -113,6 +126,22 @@ impl Settings {
             iterations: iterations(range).ok_or_else(|| BadValue::new(RANGE, range, wanted))?,
         })
     }
+}
+
+/// The groups of a variable, one on each line.
+fn groups_of(name: &'static str, text: &str) -> Result<CounterGroups, BadValue> {
+    let mut groups = CounterGroups::new();
+    for line in text.lines() {
+        let group = group_of_line(line).map_err(|wanted| BadValue::new(name, line, &wanted))?;
+        if !group.is_empty() {
+            groups.push(group);
+        }
+    }
+    if groups.is_empty() {
+        let wanted = "names no counter, as in 'pmc: SQ_WAVES'";
+        return Err(BadValue::new(name, text, wanted));
+    }
+    Ok(groups)
 }
 
 /// The counters of a line, by name and each once; none of a line without `pmc:`, or a comment.
@@ -216,6 +245,24 @@ mod tests {
         assert_eq!(groups(&off).unwrap(), [""; 0]);
         assert!(!Settings::from_iter(off).asks_for_counters());
         assert!(Settings::from_iter([(COUNTERS, "pmc: A")]).asks_for_counters());
+    }
+
+    #[test]
+    fn counters_of_devices_are_groups_of_their_own_and_alone() {
+        let settings = Settings::from_iter([(DEVICE_COUNTERS, "pmc: B A\npmc: C")]);
+        let groups = settings.device_counter_groups().unwrap();
+        let names = |group: &Vec<AskedCounter>| group.iter().map(|c| c.name.clone()).collect();
+        let names: Vec<Vec<String>> = groups.iter().map(names).collect();
+        assert_eq!(names, [vec!["A", "B"], vec!["C"]]);
+        assert!(settings.asks_for_counters() && settings.counter_groups().unwrap().is_empty());
+        let both = Settings::from_iter([(DEVICE_COUNTERS, "pmc: A"), (COUNTERS, "pmc: A")]);
+        let refused = both.device_counter_groups().unwrap_err();
+        assert!(
+            refused.to_string().contains("cannot be together"),
+            "{refused}"
+        );
+        let empty = Settings::from_iter([(DEVICE_COUNTERS, "A")]);
+        assert!(empty.device_counter_groups().is_err());
     }
 
     #[test]

@@ -22,7 +22,8 @@ mod settings;
 mod words;
 
 pub use counters::{
-    AskedCounter, COUNTER_GROUPS, COUNTERS, CounterGroups, EXTRA_COUNTERS, KernelChoice,
+    AskedCounter, COUNTER_GROUPS, COUNTERS, CounterGroups, DEVICE_INTERVAL, EXCLUSIVE,
+    EXTRA_COUNTERS, KernelChoice,
 };
 pub use options::{Category, Front, Opt, Sets, Shape, State, options};
 pub use resolve::{Given, Refusal, Resolved, Value, resolve};

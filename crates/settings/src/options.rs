@@ -135,6 +135,8 @@ pub enum Sets {
     Prefixed(&'static str, &'static str),
     /// Groups of counters, in [`Settings`](crate::Settings)' three variables for them.
     CounterGroups,
+    /// Groups of counters, each on a line of this variable.
+    Groups(&'static str),
 }
 
 /// Whether an option works.
@@ -261,7 +263,8 @@ impl Opt {
             | Sets::Inverse(name)
             | Sets::Path(name)
             | Sets::Scaled(name, _)
-            | Sets::Prefixed(name, _) => vec![name],
+            | Sets::Prefixed(name, _)
+            | Sets::Groups(name) => vec![name],
             Sets::Words(names, _) => names.to_vec(),
             Sets::CounterGroups => vec![COUNTER_COLLECTION, COUNTERS, COUNTER_GROUPS],
         }

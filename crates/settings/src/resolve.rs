@@ -8,7 +8,7 @@
 use midair_domain::{Ask, DOMAINS, Domain};
 use std::collections::BTreeMap;
 
-use crate::counters::{COUNTER_COLLECTION, COUNTER_GROUPS, COUNTERS, GROUP, names_of};
+use crate::counters::{COUNTER_COLLECTION, COUNTER_GROUPS, COUNTERS, EXCLUSIVE, GROUP, names_of};
 use crate::options::{self, Opt, Sets, Shape, State, option, options};
 use crate::settings::{CUPTI, Settings};
 use crate::words::{boolean_word, duration_word};
@@ -236,7 +236,9 @@ impl Given {
                 option.category,
                 options::Category::Trace | options::Category::Aggregate
             ) && self.is_on(option.long)
-        }) || self.get("pmc").is_some()
+        }) || ["pmc", "pmc-device"]
+            .iter()
+            .any(|long| self.get(long).is_some())
     }
 }
 
@@ -354,6 +356,10 @@ fn apply(option: &Opt, value: &Value, settings: &mut Settings, cwd: &str) {
             settings.set(name, lines.join("\n"));
             settings.set(COUNTER_COLLECTION, "1");
         }
+        (Sets::Groups(name), Value::Texts(groups)) => {
+            let lines: Vec<String> = groups.iter().map(|g| format!("{GROUP} {g}")).collect();
+            settings.set(name, lines.join("\n"));
+        }
         // These two words ask for a listing and are not levels.
         (Sets::Words(..), Value::Text(word))
             if option.long == "log-level" && matches!(word.as_str(), "env" | "config") => {}
@@ -436,6 +442,15 @@ fn settle_counters(settings: &mut Settings) -> Result<(), Refusal> {
     let refused = |bad: crate::BadValue| Refusal::Usage(bad.to_string());
     if !settings.counter_groups().map_err(refused)?.is_empty() {
         settings.set(COUNTER_COLLECTION, "1");
+    }
+    let of_devices = !settings
+        .device_counter_groups()
+        .map_err(refused)?
+        .is_empty();
+    if settings.is_on(EXCLUSIVE) && (of_devices || !settings.asks_for_counters()) {
+        return Err(Refusal::Usage(
+            "--exclusive is for counters per kernel: it needs --pmc".to_owned(),
+        ));
     }
     settings.kernel_choice().map_err(refused)?;
     Ok(())

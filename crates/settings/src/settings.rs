@@ -1,5 +1,6 @@
 //! Names and values of settings, as a tool in the target reads them.
 
+use crate::counters::{DEVICE_COUNTERS, DEVICE_INTERVAL, EXCLUSIVE};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 
@@ -53,7 +54,10 @@ pub const DEFAULT_MAX_BYTES: u64 = 4 << 30;
 /// Other settings than those of the last attach to a process are refused (a switch).
 pub const STRICT_REATTACH: &str = "MIDAIR_STRICT_REATTACH";
 /// Settings without a name of AMD's.
-pub const OURS: [&str; 6] = [
+pub const OURS: [&str; 9] = [
+    DEVICE_COUNTERS,
+    DEVICE_INTERVAL,
+    EXCLUSIVE,
     CUDA_RUNTIME_API_TRACE,
     CUDA_DRIVER_API_TRACE,
     CUPTI,

@@ -47,6 +47,7 @@ pub fn begin(sdk: Sdk, settings: &Settings, identity: &Identity) -> Result<Count
     let bytes = counter_plan::encode(&Plan {
         max_overhead: ALL,
         groups: planned::groups(&plan),
+        ..Plan::default()
     });
     let interval = match sdk.setting(INTERVAL) {
         None => 1,

@@ -10,7 +10,11 @@ use std::ffi::CStr;
 use std::sync::{Mutex, PoisonError};
 
 /// Settings that name counters.
-const COUNTS: [&CStr; 2] = [c"ROCPROF_COUNTERS", c"ROCPROF_COUNTER_GROUPS"];
+const COUNTS: [&CStr; 3] = [
+    c"ROCPROF_COUNTERS",
+    c"ROCPROF_COUNTER_GROUPS",
+    c"MIDAIR_PMC_DEVICE",
+];
 
 /// Domains and their contexts.
 static CONTEXTS: Mutex<Vec<(Collected, u64)>> = Mutex::new(Vec::new());

@@ -101,6 +101,7 @@ fn counters() -> CounterPlan {
     ];
     CounterPlan {
         agents: [(0, groups.clone()), (1, groups)].into(),
+        ..CounterPlan::default()
     }
 }
 

@@ -80,10 +80,12 @@ fn made(library: &Library, question: &Question) -> Result<Template, Refusal> {
         bytes,
     )
     .map_err(|unknown| Refusal::odd(format!("make commands that can be moved: {unknown}")))?;
+    let read_words = read_stop.len() as u32;
     read_stop.extend(one.stop);
     let mut template = Template {
         start: one.start,
         read_stop,
+        read_words,
         places,
         output_bytes: bytes,
         slots: one.slots,

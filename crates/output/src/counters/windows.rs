@@ -5,6 +5,7 @@
 //! the attacher's own.
 
 use super::overlap::{Overlaps, overlaps};
+use super::readings::Tally;
 use super::verdict::Verdict;
 use crate::index::{Index, untimed};
 use crate::record_file::{RecordFile, WalkError};
@@ -45,6 +46,8 @@ pub(crate) struct Windows {
     good: HashSet<u64>,
     /// Windows that were only counted.
     pub(crate) beyond: u64,
+    /// Readings of whole devices, which are no windows.
+    pub(crate) readings: Tally,
     /// Dispatches of the session, and those of them that are chosen.
     pub(crate) dispatches: u64,
     pub(crate) chosen: u64,
@@ -128,6 +131,9 @@ impl Windows {
 
     /// Takes a record.
     fn part(&mut self, part: &CounterWindow, words: usize, plan: &CounterPlan) {
+        if self.readings.take(plan, part) {
+            return;
+        }
         let words = u32::try_from(words).unwrap_or(u32::MAX);
         let at = match self.by_id.get(&part.window) {
             Some(at) => *at,
@@ -251,7 +257,7 @@ impl Window {
         let known = WindowResult::ALL.into_iter();
         let mut known = known.filter(|result| *result as u32 == self.head.result);
         Some(match known.next() {
-            None => Verdict::Contradictory,
+            None | Some(WindowResult::Sampled | WindowResult::Disturbed) => Verdict::Contradictory,
             Some(WindowResult::NoDispatch) => Verdict::Empty,
             Some(WindowResult::Open) => Verdict::Open,
             Some(WindowResult::QueueDestroyed) => Verdict::QueueDestroyed,

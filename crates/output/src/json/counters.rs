@@ -2,7 +2,8 @@
 
 use super::emit::Emit;
 use super::{correlation, dispatch_info, size, times};
-use crate::counters::{Counter, Counts, Verdict};
+use crate::counters::values::sum;
+use crate::counters::{Counter, Counts, Reading, Verdict};
 use crate::job::Job;
 use midair_counters::value::Values;
 use midair_counters::{Definition, Dimension, Position};
@@ -161,9 +162,56 @@ pub(super) fn element<W: io::Write>(
     out.close_object()
 }
 
+/// What a whole device counted from one reading to the next, as sums over the device.
+pub(super) fn reading<W: io::Write>(
+    out: &mut Emit<W>,
+    job: &Job<'_>,
+    reading: &Reading,
+) -> io::Result<()> {
+    out.open_object()?;
+    out.number("reading", reading.number)?;
+    out.handle("agent_id", job.handle(reading.node))?;
+    times(out, reading.start, reading.end)?;
+    out.key("records")?;
+    out.open_array()?;
+    for (id, _, values, _) in &reading.counters {
+        out.open_object()?;
+        out.handle("counter_id", *id)?;
+        out.real("value", sum(values))?;
+        out.close_object()?;
+    }
+    out.close_array()?;
+    out.close_object()
+}
+
+/// By number of the agent's node, whether the kernel driver's profiler lock was held.
+fn locks<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> io::Result<()> {
+    let locks = &job.trace.counters.locks;
+    if locks.is_empty() {
+        return Ok(());
+    }
+    out.key("profiler_locks")?;
+    out.open_object()?;
+    for (node, state) in locks {
+        out.text(&node.to_string(), state)?;
+    }
+    out.close_object()
+}
+
 /// How many windows there were, and how many of each sort; nothing where no counters were asked for.
 pub(super) fn windows<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> io::Result<()> {
+    locks(out, job)?;
     let windows = &job.counting.windows;
+    let interval = job.trace.counters.interval;
+    if interval != 0 {
+        out.key("device_counters")?;
+        out.open_object()?;
+        out.number("interval_ns", interval)?;
+        out.number("readings", windows.readings.counted)?;
+        out.number("disturbed", windows.readings.disturbed)?;
+        out.number("without_plausible_times", windows.readings.without_times)?;
+        return out.close_object();
+    }
     if windows.count() == 0 && job.trace.counters.agents.is_empty() {
         return Ok(());
     }

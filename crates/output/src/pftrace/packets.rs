@@ -29,9 +29,11 @@ const MOST_NAMES: usize = 1 << 14;
 const MOST_NAME_BYTES: usize = 4 << 20;
 
 /// A value of a debug annotation.
+#[derive(Clone, Copy)]
 pub(super) enum Value<'a> {
     Uint(u64),
     Int(i64),
+    Real(f64),
     Bool(bool),
     Text(&'a str),
 }
@@ -309,6 +311,7 @@ fn annotation(name: u64, value: &Value<'_>) -> DebugAnnotation {
     match value {
         Value::Uint(value) => annotation.uint_value = Some(*value),
         Value::Int(value) => annotation.int_value = Some(*value),
+        Value::Real(value) => annotation.double_value = Some(*value),
         Value::Bool(value) => annotation.bool_value = Some(*value),
         Value::Text(value) => annotation.string_value = Some((*value).to_owned()),
     }

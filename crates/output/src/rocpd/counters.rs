@@ -5,19 +5,22 @@
 use super::database::{Database, Step, json, whole};
 use super::info::Info;
 use super::rows::Rows;
-use crate::counters::Counts;
+use crate::counters::values::sum;
+use crate::counters::{Counts, Reading};
 use crate::job::Job;
 use crate::json::counters::Nature;
 use crate::json::pieces;
 use midair_counters::Dimension;
 use midair_domain::Rocpd;
-use midair_record::event::Kernel;
+use midair_record::event::{Kernel, kind};
 use rusqlite::{Statement, params};
 use std::collections::HashMap;
 
 /// Statements, and dispatches with counters that are in the file already.
 pub(super) struct Counters<'c> {
     events: Statement<'c>,
+    /// The same of readings of whole devices, which are samples.
+    readings: Statement<'c>,
     /// Event ids by dispatch.
     written: HashMap<u64, i64>,
 }
@@ -28,6 +31,10 @@ impl<'c> Counters<'c> {
             events: database.insert(
                 Rocpd::PmcEvent.table(),
                 "event_id, pmc_id, value, xcc, shader_engine, instance, extdata",
+            )?,
+            readings: database.insert(
+                Rocpd::PmcEvent.table(),
+                "event_id, sample_id, pmc_id, value, extdata",
             )?,
             written: HashMap::new(),
         })
@@ -88,6 +95,25 @@ pub(super) fn describe(
 }
 
 impl Rows<'_, '_> {
+    /// What a whole device counted: a sample at the reading's time, and the sum over the device of
+    /// each counter. It is on the process's first thread.
+    pub(super) fn read(&mut self, reading: &Reading) -> Step<()> {
+        let event = self.event(kind::COUNTER_COLLECTION, 0, 0, "{}")?;
+        let name = format!("Counters of {}", self.job.agent_name(reading.node));
+        let extdata = serde_json::json!({
+            "reading": reading.number,
+            "start": reading.start,
+            "end": reading.end,
+        });
+        let pid = self.job.trace.process.pid;
+        let sample = self.sample_on(pid, &name, reading.end, event, &extdata.to_string())?;
+        for (id, _, values, _) in &reading.counters {
+            let row = params![event, sample, whole(*id), sum(values), "{}"];
+            self.counters.readings.execute(row)?;
+        }
+        Ok(())
+    }
+
     /// What a dispatch counted.
     pub(super) fn counted(&mut self, counts: &Counts<'_>) -> Step<()> {
         let kernel = counts.kernel;

@@ -203,6 +203,25 @@ impl<'c, 'j> Rows<'c, 'j> {
         Ok(event)
     }
 
+    /// A sample on a thread's track of this name. Returns its id.
+    pub(super) fn sample_on(
+        &mut self,
+        tid: u32,
+        name: &str,
+        time: u64,
+        event: i64,
+        extdata: &str,
+    ) -> Step<i64> {
+        let tid_row = self.info.thread(tid)?;
+        debug_assert_eq!(tid_row, i64::from(tid));
+        let name = self.strings.id(name)?;
+        let track = self.track(tid, name)?;
+        let id = None::<i64>;
+        Ok(self
+            .sample
+            .insert(params![id, track, whole(time), event, extdata])?)
+    }
+
     fn track(&mut self, tid: u32, name: i64) -> Step<i64> {
         if let Some(id) = self.tracks.get(&(tid, name)) {
             return Ok(*id);

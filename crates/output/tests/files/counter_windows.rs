@@ -262,6 +262,7 @@ fn derived_counters_are_computed_from_what_was_counted() {
         .filter(|name| architecture.counter(name).is_some());
     let plan = CounterPlan {
         agents: [(NODE, vec![prepared(&known.collect::<Vec<_>>())])].into(),
+        ..CounterPlan::default()
     };
     let mut writer = writer();
     put_kernel(&mut writer, &kernel(1));

@@ -48,6 +48,7 @@ pub fn prepared(counters: &[&str]) -> Prepared {
 pub fn amds_plan() -> CounterPlan {
     CounterPlan {
         agents: [(NODE, vec![prepared(&["GRBM_COUNT", "SQ_WAVES"])])].into(),
+        ..CounterPlan::default()
     }
 }
 

@@ -14,6 +14,7 @@ mod cuda_hostile;
 mod golden;
 mod hostile;
 mod pftrace;
+mod readings;
 mod recordings;
 mod rocpd;
 mod rocpd_limits;

@@ -1,17 +1,20 @@
 //! Hardware counters as a domain.
 
 use super::alone;
+use super::device::sampler::Sampler;
 use super::timing::to_clock;
 use super::windows::{self, keeper::Keeper};
 use crate::domain::{Device, Domain};
 use crate::hooks::{self, Hook};
 use midair_record::event::kind;
 
-/// Windows of counters around dispatches.
-#[derive(Debug, Clone, Copy, Default)]
+/// Counters: windows around dispatches, or readings of whole devices.
+#[derive(Debug, Default)]
 pub struct Counters {
     /// Windows that the device has not read.
     under_way: u64,
+    /// Where whole devices are read.
+    sampler: Option<Sampler>,
 }
 
 impl Domain for Counters {
@@ -22,7 +25,11 @@ impl Domain for Counters {
         hooks::COUNTERS
     }
     fn open(&mut self, device: &mut Device<'_>) {
-        if windows::has_plan() {
+        if windows::is_of_devices() {
+            if self.sampler.is_none() {
+                self.sampler = Sampler::open();
+            }
+        } else if windows::has_plan() {
             device.harvester.counters().get_or_insert_with(Keeper::open);
         }
         if alone::is_asked() {
@@ -32,6 +39,10 @@ impl Domain for Counters {
     fn pass(&mut self, device: &mut Device<'_>) -> bool {
         let mut read = device.harvester.alone().pass(device.sink);
         self.under_way = device.harvester.alone().under_way();
+        if let Some(sampler) = &mut self.sampler {
+            read += usize::from(sampler.pass(device.sink));
+            self.under_way += sampler.under_way();
+        }
         if let Some(keeper) = device.harvester.counters() {
             read += keeper.pass(device.sink);
             self.under_way += keeper.under_way();
@@ -43,8 +54,19 @@ impl Domain for Counters {
     }
     fn close(&mut self, _device: &mut Device<'_>) {
         Keeper::close();
+        if let Some(sampler) = &mut self.sampler {
+            sampler.close();
+        }
+    }
+    fn restore(&mut self, _device: &mut Device<'_>) {
+        if let Some(sampler) = &mut self.sampler {
+            sampler.restore();
+        }
     }
     fn books(&mut self, device: &mut Device<'_>) {
+        if let Some(sampler) = &mut self.sampler {
+            sampler.finish(device.sink);
+        }
         if let Some(keeper) = device.harvester.counters() {
             keeper.finish(device.sink);
         }
@@ -52,6 +74,9 @@ impl Domain for Counters {
     }
     fn release(&mut self, device: &mut Device<'_>) {
         self.under_way = 0;
+        if let Some(sampler) = self.sampler.take() {
+            sampler.release(device.sink);
+        }
         if let Some(keeper) = device.harvester.counters().take() {
             keeper.release(device.sink);
         }

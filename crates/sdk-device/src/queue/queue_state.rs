@@ -172,6 +172,8 @@ pub struct QueueState {
     pub announced: AtomicU32,
     /// Which windows of counters are for it: those of the agent with this number, from 1; 0 = none.
     pub windows_of: AtomicU32,
+    /// 1: packets of ours that switch its counting on or off may stand in its ring.
+    pub has_switches: AtomicU32,
     /// 1: the application looks whether there is room in its ring.
     pub watches_room: AtomicU32,
     /// Number of its gate, where each of its dispatches has a turn ([`super::alone`]); 0 = it has none.
@@ -270,7 +272,7 @@ impl QueueState {
     /// Whether packets of ours may stand in its ring.
     #[inline]
     pub fn has_windows(&self) -> bool {
-        self.windows_of.load(Relaxed) != 0
+        self.windows_of.load(Relaxed) != 0 || self.has_switches.load(Relaxed) != 0
     }
 
     /// One past what is to be rung where the application has rung up to `asked`: a packet of ours

@@ -4,7 +4,7 @@ use midair_lockfree::{AtomicEnum, Cell, WordQueue, word_enum};
 use midair_record::counter_plan::Plan;
 use midair_rotation::Rotation;
 use std::sync::Mutex;
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
 
 /// Windows of a session at most. They are numbered from 1.
@@ -67,6 +67,26 @@ impl Window {
 #[derive(Debug)]
 pub(crate) struct Pool(pub WordQueue<OF_A_GROUP>);
 
+/// An agent's turn ([`super::windows::exclusive`]): until when in microseconds (upper half), the queue,
+/// and the window (0 = not open yet). 0: nobody has it.
+#[derive(Debug)]
+pub(crate) struct Word(pub AtomicU64);
+
+impl Word {
+    const fn new() -> Word {
+        Word(AtomicU64::new(0))
+    }
+
+    /// The window was read: its number may be used again.
+    pub(super) fn was_read(&self, window: u16) {
+        let word = self.0.load(Acquire);
+        if word as u16 == window {
+            // Another turn may have begun; that one stays.
+            let _ = self.0.compare_exchange(word, 0, SeqCst, Relaxed);
+        }
+    }
+}
+
 /// What the application's threads must know of an agent with counters.
 #[derive(Debug)]
 pub(crate) struct Counted {
@@ -74,6 +94,8 @@ pub(crate) struct Counted {
     pub rotation: AtomicPtr<Rotation>,
     /// The pool of its group 0; those of the others follow.
     pub first_pool: AtomicU32,
+    /// Whose turn it is to have the agent for itself.
+    pub turn: Word,
 }
 
 /// What the application's threads share with the worker thread.
@@ -81,6 +103,13 @@ pub(crate) struct Counted {
 pub(crate) struct Windows {
     /// Whether windows are taken at all.
     pub on: AtomicBool,
+    /// Whether queues of the application are to count for the whole device: only those get packets
+    /// of ours whose application looks whether there is room.
+    pub switches: AtomicBool,
+    /// Whether a window is to have its agent for itself.
+    pub exclusive: AtomicBool,
+    /// Launches without a window, since other queues of the agent did not end in time.
+    pub not_alone: AtomicU64,
     /// All of them; number 1 is the first.
     pub all: [Window; MOST],
     /// Windows that are ready, by group.
@@ -99,12 +128,16 @@ impl Windows {
     pub(crate) const fn new() -> Windows {
         Windows {
             on: AtomicBool::new(false),
+            switches: AtomicBool::new(false),
+            exclusive: AtomicBool::new(false),
+            not_alone: AtomicU64::new(0),
             all: [const { Window::new() }; MOST],
             pools: [const { Pool(WordQueue::new([const { Cell::new() }; OF_A_GROUP])) }; POOLS],
             agents: [const {
                 Counted {
                     rotation: AtomicPtr::new(std::ptr::null_mut()),
                     first_pool: AtomicU32::new(0),
+                    turn: Word::new(),
                 }
             }; AGENTS],
             no_room: AtomicU64::new(0),

@@ -18,6 +18,7 @@
 
 #[cfg(test)]
 mod cases;
+pub(crate) mod exclusive;
 pub mod keeper;
 pub(super) mod memory;
 mod points;
@@ -31,6 +32,7 @@ use super::window::{NO_DISPATCH, OURS, Stage, Window};
 use crate::layout::{QueuePointer, Signal};
 use crate::packet::{self, Dispatch, Packet};
 use crate::state::STATE;
+use exclusive::Turn;
 use midair_record::counter_plan::Plan;
 use midair_record::event::kind;
 use midair_rotation::{Class, ClassKey};
@@ -56,6 +58,16 @@ pub fn set_plan(wanted: Plan) {
     *plan() = (!wanted.groups.is_empty()).then(|| Box::new(wanted));
 }
 
+/// How often the session reads the counters of whole devices, if it does.
+pub(super) fn is_of_devices() -> bool {
+    plan().as_ref().is_some_and(|plan| plan.interval != 0)
+}
+
+/// The session's plan.
+pub(super) fn session_plan() -> Option<Box<Plan>> {
+    plan().clone()
+}
+
 /// Whether the session counts anything.
 pub fn has_plan() -> bool {
     plan().is_some()
@@ -70,7 +82,7 @@ pub fn are_taken() -> bool {
 /// The application looks whether there is room in this queue's ring. One that never does keeps its
 /// own books, in which packets of ours have no place.
 pub(crate) fn watches_room(queue: u64) {
-    if are_taken()
+    if (are_taken() || STATE.windows.switches.load(Relaxed))
         && let Some(_busy) = Busy::enter()
         && let Some(state) = super::state::find(queue)
         && state.watches_room.load(Relaxed) == 0
@@ -125,6 +137,24 @@ pub(crate) unsafe fn reserve(
     reached(Point::Choosing);
     let group = rotation.next_group(state.id.load(Relaxed), now())?;
     let ready = windows.pool(agent, group)?;
+    let mut turn = None;
+    let mut written = written;
+    if exclusive::is_on() {
+        turn = Turn::take(agent, state);
+        if turn.is_none() {
+            windows.not_alone.fetch_add(1, Relaxed);
+            rotation.untaken();
+            return None;
+        }
+        // SAFETY: the caller's promise.
+        written = unsafe { original::hsa_queue_load_write_index_relaxed(queue) };
+        // The read index only grows: what was read of it is on the safe side.
+        if written.wrapping_sub(read).saturating_add(3) > size / 2 {
+            windows.no_room.fetch_add(1, Relaxed);
+            rotation.untaken();
+            return None;
+        }
+    }
     let Some(number) = ready.take() else {
         windows.none_ready.fetch_add(1, Relaxed);
         rotation.untaken();
@@ -149,6 +179,9 @@ pub(crate) unsafe fn reserve(
         ..launch(busy)
     };
     place(state, window, (ring, size, old), launch);
+    if let Some(turn) = turn {
+        turn.opened(number);
+    }
     Some(old.wrapping_add(1))
 }
 

@@ -1,6 +1,7 @@
 //! Hardware counters, counter streams and samples.
 
 use super::{Category::Counters, Opt, Sets, Shape};
+use crate::counters::{DEVICE_COUNTERS, DEVICE_INTERVAL, EXCLUSIVE};
 use midair_domain::kind;
 
 const INTERVAL: Shape = Shape::Number {
@@ -22,6 +23,39 @@ pub(super) const OPTIONS: &[Opt] = &[
         "In a process that is attached to, kernels are sampled: some of them have counters around them, and none waits for another; \
          given several times, it makes groups that take turns. A program that is started has all its kernels counted, one at a time, and runs \
          once for each group. NAME:device=1 counts on one GPU only.",
+    ),
+    Opt::new(
+        "pmc-device",
+        Counters,
+        Shape::Groups("COUNTER"),
+        Sets::Groups(DEVICE_COUNTERS),
+        "Count these on the whole GPU, over time",
+    )
+    .more(
+        "They are read at an interval, whoever uses the GPU; nothing is put around kernels. Given several times, it makes groups that \
+         take turns. Not together with --pmc.",
+    ),
+    Opt::new(
+        "pmc-device-interval",
+        Counters,
+        Shape::Number {
+            name: "MS",
+            min: 1,
+            max: 3_600_000,
+        },
+        Sets::Words(&[DEVICE_INTERVAL], ""),
+        "Read counters of the whole GPU this often, in ms (default 10)",
+    ),
+    Opt::new(
+        "exclusive",
+        Counters,
+        Shape::Boolean,
+        Sets::Switch(EXCLUSIVE),
+        "Open a window of --pmc only where nothing else runs on the GPU",
+    )
+    .more(
+        "Launches on other queues of the process then wait for the window, at most 200 us each; a launch waits as long for what runs \
+         already, and goes on without a window where that does not end.",
     ),
     Opt::new(
         "max-overhead",

@@ -24,11 +24,11 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 /// Windows of an agent that are wanted, whatever its groups.
 const OF_AN_AGENT: usize = 64;
 /// Where commands and outputs begin: at multiples of this.
-const ALIGNMENT: usize = 256;
+pub(in crate::queue) const ALIGNMENT: usize = 256;
 /// `HSA_AMD_SIGNAL_AMD_GPU_ONLY`: no interrupt, no event.
 const GPU_ONLY: u64 = 1;
 /// Words of one record.
-const RECORD_WORDS: usize = (MAX_RECORD - size_of::<CounterWindow>()) / 8;
+pub(in crate::queue) const RECORD_WORDS: usize = (MAX_RECORD - size_of::<CounterWindow>()) / 8;
 
 /// An agent with counters.
 #[derive(Debug)]
@@ -93,6 +93,9 @@ impl Keeper {
         }
         STATE.windows.no_room.store(0, Relaxed);
         STATE.windows.none_ready.store(0, Relaxed);
+        STATE.windows.not_alone.store(0, Relaxed);
+        let exclusive = plan.as_deref().is_some_and(|plan| plan.exclusive);
+        STATE.windows.exclusive.store(exclusive, Relaxed);
         STATE.windows.on.store(!keeper.agents.is_empty(), Release);
         keeper
     }
@@ -245,6 +248,7 @@ impl Keeper {
     /// No window is taken from here on.
     pub fn close() {
         STATE.windows.on.store(false, Release);
+        STATE.windows.exclusive.store(false, Release);
     }
 
     /// Reads what the device has written, and ends windows whose queue is gone. With `all`, what has
@@ -274,6 +278,9 @@ impl Keeper {
                     kept.is_given_up = true;
                 }
                 continue;
+            }
+            if let Some(agent) = STATE.windows.agents.get(kept.agent) {
+                agent.turn.was_read(index as u16 + 1);
             }
             for signal in &window.signals {
                 // SAFETY: ours, and its packet has completed, or its queue is no more.
@@ -387,6 +394,13 @@ impl Keeper {
             count(&STATE.windows.no_room)
         );
         sink.put(kind::NOTE, &note(&text));
+        let not_alone = count(&STATE.windows.not_alone);
+        if not_alone > 0 {
+            let text = format!(
+                "counters: {not_alone} launches had no window because of --exclusive: other queues did not come to an end in time"
+            );
+            sink.put(kind::NOTE, &note(&text));
+        }
     }
 
     /// Gives memory and signals back, but for those that a ring still refers to, since nobody can
@@ -452,14 +466,14 @@ fn has_fired(window: &Window) -> bool {
 }
 
 /// Writes commands into memory of ours.
-fn write(at: u64, words: &[u32]) {
+pub(in crate::queue) fn write(at: u64, words: &[u32]) {
     let to = std::ptr::with_exposed_provenance_mut::<u32>(at as usize);
     // SAFETY: the caller has set so many words aside there, and the device does not use them yet.
     unsafe { to.copy_from_nonoverlapping(words.as_ptr(), words.len()) };
 }
 
 /// A signal of the value 1.
-fn signal() -> Option<Signal> {
+pub(in crate::queue) fn signal() -> Option<Signal> {
     let mut handle = 0_u64;
     // SAFETY: the runtime's own function with a valid out pointer; no consumers are named.
     let status = unsafe {

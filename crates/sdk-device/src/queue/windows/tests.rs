@@ -43,9 +43,12 @@ impl Counting {
             start: vec![10 + number; 5],
             read_stop: vec![20 + number; 4],
             places: vec![place],
+            ..Group::default()
         };
         set_plan(Plan {
             max_overhead: 100,
+            interval: 0,
+            exclusive: false,
             groups: vec![group(0), group(1)],
         });
         let mut session = session;

@@ -1,0 +1,100 @@
+//! The table of whole devices' counters at the end of `midair attach`: how many in a second, or for
+//! ratios how much, on average, and in the readings with the least and the most.
+
+use crate::counters::{Reader, Reading, values};
+use crate::job::Job;
+use crate::record_file::WalkError;
+use crate::table::{Style, fit};
+use midair_record::event::{Record, kind};
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::fmt::Write;
+
+const COUNT: usize = 10;
+const VALUE: usize = 14;
+
+/// A counter of a device.
+#[derive(Debug, Default)]
+struct Line {
+    is_sum: bool,
+    readings: u64,
+    /// Sum of what was counted, or of values times seconds.
+    total: f64,
+    seconds: f64,
+    least: f64,
+    most: f64,
+}
+
+impl Line {
+    fn add(&mut self, reading: &Reading, value: f64, is_sum: bool) {
+        let shown = reading.shown(value, is_sum);
+        let first = self.readings == 0;
+        self.is_sum = is_sum;
+        self.least = if first { shown } else { self.least.min(shown) };
+        self.most = if first { shown } else { self.most.max(shown) };
+        self.readings += 1;
+        self.seconds += reading.duration();
+        self.total += shown * reading.duration();
+    }
+
+    fn mean(&self) -> f64 {
+        if self.seconds > 0.0 {
+            self.total / self.seconds
+        } else {
+            0.0
+        }
+    }
+}
+
+/// The table; empty where no device was read.
+pub(crate) fn device_table(job: &Job<'_>, style: Style) -> String {
+    let mut lines: BTreeMap<(u32, &'static str), Line> = BTreeMap::new();
+    let mut reader = Reader::new(job);
+    // What cannot be read is missing in the table; the files' writer has said so.
+    let _: Result<(), WalkError<Infallible>> = job.trace.records.walk_all(
+        |kind| kind == kind::COUNTER_COLLECTION,
+        |record| {
+            if let Record::CounterWindow(part, words) = record
+                && let Some(reading) = reader.reading(part, words)
+            {
+                for (_, name, values, is_sum) in &reading.counters {
+                    let line = lines.entry((reading.node, name)).or_default();
+                    line.add(&reading, values::sum(values), *is_sum);
+                }
+            }
+            Ok(())
+        },
+    );
+    let (bold, plain) = if style.colour {
+        ("\x1b[1m", "\x1b[0m")
+    } else {
+        ("", "")
+    };
+    let width = style.columns.clamp(70, 160) - COUNT - 3 * VALUE;
+    // Writing to a String cannot fail.
+    let mut out = String::new();
+    if !lines.is_empty() {
+        let _ = writeln!(
+            out,
+            "{bold}{:<width$}{:>COUNT$}{:>VALUE$}{:>VALUE$}{:>VALUE$}{plain}",
+            "COUNTER", "READINGS", "MEAN", "LEAST", "MOST"
+        );
+    }
+    let mut agent = None;
+    for ((node, name), line) in &lines {
+        if agent.replace(*node) != Some(*node) {
+            let _ = writeln!(out, "{}", job.agent_name(*node));
+        }
+        let unit = if line.is_sum { " /s" } else { "" };
+        let name = fit(name, width.saturating_sub(2 + unit.len()), style.unicode);
+        let name = format!("  {name}{unit}");
+        let [mean, least, most] =
+            [line.mean(), line.least, line.most].map(crate::counter_table::short);
+        let _ = writeln!(
+            out,
+            "{name:<width$}{:>COUNT$}{mean:>VALUE$}{least:>VALUE$}{most:>VALUE$}",
+            line.readings
+        );
+    }
+    out
+}

@@ -1,0 +1,223 @@
+//! Counters of whole devices through all writers: what was counted from one reading to the next.
+
+use crate::common::{list, reader, writer};
+use crate::counters::{NODE, amds_plan, json_of, put, read, session, written};
+use midair_counters::CounterPlan;
+use midair_output::{Format, Names, Plan, RecordWriter, Trace, counter_table, table::Style};
+use midair_record::event::{CounterWindow, Header, WindowResult, kind};
+use serde_json::json;
+
+/// Begin of the first reading; each takes half a second.
+const BEGIN: u64 = 1_000_000_000;
+const HALF: u64 = 500_000_000;
+
+fn plan() -> CounterPlan {
+    CounterPlan {
+        interval: 10_000_000,
+        locks: [
+            (NODE, "held".to_owned()),
+            (NODE + 1, "another profiler holds it".to_owned()),
+        ]
+        .into(),
+        ..amds_plan()
+    }
+}
+
+fn put_reading(
+    writer: &mut RecordWriter,
+    number: u64,
+    start: u64,
+    result: WindowResult,
+    value: u64,
+) {
+    let words = match result {
+        WindowResult::Sampled => vec![value; 9],
+        _ => Vec::new(),
+    };
+    let reading = CounterWindow {
+        header: Header {
+            kind: kind::COUNTER_COLLECTION,
+            ..Header::default()
+        },
+        begin: start,
+        start,
+        end: start + HALF,
+        read_end: start + HALF + 100,
+        window: number,
+        node: NODE,
+        result: result as u32,
+        total: words.len() as u32,
+        ..CounterWindow::default()
+    };
+    put(writer, reading, &words, 4);
+}
+
+/// Two readings, one that somebody else has disturbed, and another one after a gap.
+fn readings() -> Trace {
+    let mut writer = writer();
+    let values = [
+        (1, 0, WindowResult::Sampled, 10),
+        (2, 1, WindowResult::Sampled, 20),
+        (3, 2, WindowResult::Disturbed, 0),
+        (4, 4, WindowResult::Sampled, 5),
+    ];
+    for (number, halves, result, value) in values {
+        put_reading(&mut writer, number, BEGIN + halves * HALF, result, value);
+    }
+    session(writer, plan())
+}
+
+#[test]
+fn csv_has_a_row_for_each_reading_and_counter() {
+    let directory = written(readings(), &[Format::Csv]);
+    let csv = read(directory.path(), "r_device_counter_collection.csv");
+    let rows: Vec<Vec<&str>> = csv.lines().map(|line| line.split(',').collect()).collect();
+    assert_eq!(
+        rows[0].join(","),
+        "\"Reading_Id\",\"Agent_Id\",\"Process_Id\",\"Counter_Name\",\"Counter_Value\",\"Start_Timestamp\",\"End_Timestamp\""
+    );
+    let told: Vec<(&str, &str, &str, &str)> = rows
+        .iter()
+        .skip(1)
+        .map(|row| (row[0], row[3], row[4], row[5]))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("1", "\"GRBM_COUNT\"", "10.000000", "1000000000"),
+            ("1", "\"SQ_WAVES\"", "80.000000", "1000000000"),
+            ("2", "\"GRBM_COUNT\"", "20.000000", "1500000000"),
+            ("2", "\"SQ_WAVES\"", "160.000000", "1500000000"),
+            ("4", "\"GRBM_COUNT\"", "5.000000", "3000000000"),
+            ("4", "\"SQ_WAVES\"", "40.000000", "3000000000"),
+        ]
+    );
+    let notes = read(directory.path(), "r_notes.txt");
+    assert!(
+        notes.contains(
+            "counters of the whole device: 3 readings; 1 have no values, since somebody else"
+        ),
+        "{notes}"
+    );
+    assert!(
+        notes.contains("profiler lock was not held for Agent 2 (another profiler holds it)"),
+        "{notes}"
+    );
+    assert!(notes.contains("held for Agent 1"), "{notes}");
+}
+
+#[test]
+fn json_and_rocpd_have_the_same_values() {
+    let directory = written(readings(), &[Format::Json, Format::Rocpd]);
+    let ours = json_of(directory.path());
+    let all = list(&ours["buffer_records"]["device_counter_collection"]);
+    assert_eq!(all.len(), 3);
+    assert_eq!(all[1]["reading"], 2);
+    assert_eq!(all[1]["start_timestamp"], BEGIN + HALF);
+    assert_eq!(all[1]["records"][1]["value"], 160.0);
+    let midair = &ours["metadata"]["midair"];
+    assert_eq!(
+        midair["device_counters"],
+        json!({"interval_ns": 10_000_000, "readings": 3, "disturbed": 1, "without_plausible_times": 0})
+    );
+    assert_eq!(midair["profiler_locks"][NODE.to_string()], "held");
+    let queries = [
+        "SELECT timestamp AS t, SUM(value) AS v FROM rocpd_sample AS s JOIN rocpd_pmc_event AS e ON e.sample_id = s.id GROUP BY 1 ORDER BY 1",
+        "SELECT string AS name FROM rocpd_track AS t JOIN rocpd_string AS s ON s.id = t.name_id",
+    ];
+    let found = reader(&directory.path().join("r_results.db"), &queries);
+    assert_eq!(
+        found["answers"],
+        json!([
+            [
+                { "t": BEGIN + HALF, "v": 90.0 },
+                { "t": BEGIN + 2 * HALF, "v": 180.0 },
+                { "t": BEGIN + 5 * HALF, "v": 45.0 },
+            ],
+            [{ "name": "Counters of Agent 1" }]
+        ])
+    );
+}
+
+/// How many in a second, from one reading to the next, and nothing where there is none.
+#[test]
+fn each_counter_has_a_track_of_rates() {
+    let directory = written(readings(), &[Format::Pftrace]);
+    let found = crate::pftrace::read(directory.path());
+    let changes = list(&found["counters"]["Agent [1] PMC SQ_WAVES /s"]);
+    let values: Vec<(u64, f64)> = changes
+        .iter()
+        .map(|change| (change[0].as_u64().unwrap(), change[1].as_f64().unwrap()))
+        .collect();
+    let at = |halves: u64| BEGIN + halves * HALF;
+    assert_eq!(
+        values,
+        [
+            (at(0), 160.0),
+            (at(1), 320.0),
+            (at(2), 0.0),
+            (at(4), 80.0),
+            (at(5), 0.0)
+        ]
+    );
+}
+
+#[test]
+fn the_table_has_rates() {
+    let trace = readings();
+    let style = Style {
+        columns: 80,
+        rows: 10,
+        colour: false,
+        unicode: false,
+        whole_names: false,
+    };
+    let text = counter_table(&trace, &Names::amd(), &Plan::default(), style);
+    let waves = text.lines().find(|line| line.contains("SQ_WAVES /s"));
+    let words: Vec<&str> = waves.unwrap().split_whitespace().collect();
+    // 280 in 1.5 seconds.
+    assert_eq!(
+        words,
+        ["SQ_WAVES", "/s", "3", "186.667", "80", "320"],
+        "{text}"
+    );
+}
+
+/// Whatever a target writes: parts that are missing, twice there, of another size.
+#[test]
+fn readings_that_contradict_themselves_have_no_values() {
+    let mut writer = writer();
+    let mut part = CounterWindow {
+        header: Header {
+            kind: kind::COUNTER_COLLECTION,
+            ..Header::default()
+        },
+        start: BEGIN,
+        end: BEGIN + HALF,
+        window: 1,
+        node: NODE,
+        result: WindowResult::Sampled as u32,
+        total: 9,
+        ..CounterWindow::default()
+    };
+    // The middle is missing.
+    for first in [0, 6] {
+        part.first = first;
+        part.words = 3;
+        put_part(&mut writer, &part, 3);
+    }
+    // Too small, and one that ends before it began.
+    part.first = 0;
+    (part.window, part.total) = (2, 3);
+    put_part(&mut writer, &part, 3);
+    (part.window, part.total, part.words, part.end) = (3, 9, 9, BEGIN - 1);
+    put_part(&mut writer, &part, 9);
+    let directory = written(session(writer, plan()), &[Format::Csv]);
+    let csv = read(directory.path(), "r_device_counter_collection.csv");
+    assert_eq!(csv.lines().count(), 1, "{csv}");
+}
+
+fn put_part(writer: &mut RecordWriter, part: &CounterWindow, words: usize) {
+    let bytes = midair_record::event::encode(part, &vec![7; 8 * words]);
+    crate::common::append(writer, &bytes);
+}

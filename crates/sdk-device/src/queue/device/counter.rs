@@ -1,0 +1,227 @@
+//! The counters of one device: started, read as often as one likes, stopped, one step after another.
+//!
+//! This knows nothing of sessions and records: who uses it says when each step is to be taken.
+
+use super::own::OwnQueue;
+use crate::layout::Signal;
+use crate::queue::timing::to_clock;
+use crate::queue::windows::keeper::{ALIGNMENT, signal, write};
+use crate::queue::windows::memory::Memory;
+use midair_record::counter_plan::Group;
+use midair_sdk_hot::clock::now;
+use midair_sdk_hot::wrappers::original;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+/// What the device is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// Reset the counters, choose the group's, and let them count.
+    Start,
+    /// Write what they have counted since the start into the output. They go on.
+    Read,
+    /// Stop them.
+    Stop,
+}
+
+/// A step that the device has taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Taken {
+    /// Which.
+    pub step: Step,
+    /// Of which group.
+    pub group: usize,
+    /// When the device began and ended it, on the clock of the records; 0 = not known.
+    pub times: (u64, u64),
+}
+
+/// Where a group's commands and its output are: addresses, and how many words.
+#[derive(Debug, Clone, Copy)]
+struct At {
+    start: (u64, u32),
+    read: (u64, u32),
+    stop: (u64, u32),
+    output: (u64, usize),
+}
+
+/// The counters of a device, with memory, a signal and a queue of their own. They count for the whole
+/// device, whoever uses it. Only one such thing, or the windows of one session, can count on a device
+/// at a time. Given back by [`DeviceCounter::close`] only.
+#[derive(Debug)]
+pub struct DeviceCounter {
+    agent: u64,
+    queue: OwnQueue,
+    memory: Memory,
+    signal: Signal,
+    groups: Vec<At>,
+    under_way: Option<(Step, usize)>,
+}
+
+/// A device's counters, and where further commands are: addresses, and how many words.
+pub type Opened = (DeviceCounter, Vec<(u64, u32)>);
+
+impl DeviceCounter {
+    /// Asks the runtime for what is needed. `further` are commands that are put beside those of the
+    /// groups, for other queues: returns where they are.
+    ///
+    /// # Errors
+    /// What the runtime does not give.
+    pub fn open(agent: u64, groups: &[&Group], further: &[&[u32]]) -> Result<Opened, &'static str> {
+        let size = |bytes: usize| bytes.next_multiple_of(ALIGNMENT);
+        let of_words = |words: usize| size(4 * words);
+        let of_group = |group: &&Group| {
+            let read = (group.read_words as usize).min(group.read_stop.len());
+            of_words(group.start.len())
+                + of_words(read)
+                + of_words(group.read_stop.len() - read)
+                + size(group.output_bytes as usize)
+        };
+        let bytes: usize = groups.iter().map(of_group).sum();
+        let bytes = bytes
+            + further
+                .iter()
+                .map(|words| of_words(words.len()))
+                .sum::<usize>();
+        let signal = signal().ok_or("the runtime gives no signal")?;
+        let give_back = || {
+            // SAFETY: made above, and used by nobody.
+            unsafe { original::hsa_signal_destroy(signal.0) };
+        };
+        let Some(memory) = Memory::allocate(agent, bytes.next_multiple_of(4096)) else {
+            give_back();
+            return Err("the runtime gives no memory that the device can take commands from");
+        };
+        let queue = match OwnQueue::create(agent) {
+            Ok(queue) => queue,
+            Err(why) => {
+                give_back();
+                memory.free();
+                return Err(why);
+            }
+        };
+        let mut next = memory.at;
+        let mut place = |words: &[u32]| {
+            let at = next;
+            write(at, words);
+            next += of_words(words.len()) as u64;
+            (at, words.len() as u32)
+        };
+        let mut all = Vec::new();
+        for group in groups {
+            let (start, stop) = (place(&group.start), group.read_words as usize);
+            let stop = place(group.read_stop.get(stop..).unwrap_or_default());
+            // Written again below, when the output's address is known.
+            let mut words = group.read_stop.clone();
+            words.truncate(group.read_words as usize);
+            let read = place(&words);
+            let output = place(&vec![0; group.output_bytes as usize / 4]).0;
+            group.patch(&mut words, output);
+            write(read.0, &words);
+            all.push(At {
+                start,
+                read,
+                stop,
+                output: (output, group.output_bytes as usize / 8),
+            });
+        }
+        let further = further.iter().map(|words| place(words)).collect();
+        let counter = DeviceCounter {
+            agent,
+            queue,
+            memory,
+            signal,
+            groups: all,
+            under_way: None,
+        };
+        Ok((counter, further))
+    }
+
+    /// Has the device take a step. False while another one is under way, and for what there is not.
+    pub fn submit(&mut self, step: Step, group: usize) -> bool {
+        let Some(at) = self.groups.get(group) else {
+            return false;
+        };
+        if self.under_way.is_some() {
+            return false;
+        }
+        let commands = match step {
+            Step::Start => at.start,
+            Step::Read => at.read,
+            Step::Stop => at.stop,
+        };
+        // SAFETY: a signal of ours that no packet under way refers to.
+        unsafe { self.signal.rearm() };
+        if !self.queue.submit(commands, self.signal) {
+            return false;
+        }
+        self.under_way = Some((step, group));
+        true
+    }
+
+    /// Whether a step is under way.
+    pub fn is_under_way(&self) -> bool {
+        self.under_way.is_some()
+    }
+
+    /// The step that was under way, if the device has taken it by now.
+    pub fn poll(&mut self) -> Option<Taken> {
+        let (step, group) = self.under_way?;
+        // SAFETY: a signal of ours, alive until `close`.
+        let ticks = unsafe {
+            if self.signal.value() >= 1 {
+                return None;
+            }
+            (self.signal.start_ticks(), self.signal.end_ticks())
+        };
+        self.under_way = None;
+        Some(Taken {
+            step,
+            group,
+            times: (to_clock(self.agent, ticks.0), to_clock(self.agent, ticks.1)),
+        })
+    }
+
+    /// As [`DeviceCounter::poll`], and waits for it until `deadline`.
+    pub fn wait(&mut self, deadline: u64) -> Option<Taken> {
+        while self.under_way.is_some() {
+            if let Some(taken) = self.poll() {
+                return Some(taken);
+            }
+            if now() >= deadline {
+                break;
+            }
+            std::thread::sleep(Duration::from_micros(20));
+        }
+        None
+    }
+
+    /// What the last [`Step::Read`] of a group has written.
+    pub fn words(&self, group: usize) -> impl Iterator<Item = u64> {
+        let (at, count) = self.groups.get(group).map_or((0, 0), |at| at.output);
+        (0..count).map(move |word| {
+            let at = at as usize + 8 * word;
+            // SAFETY: inside a group's output, an aligned word that the device writes whole.
+            unsafe { (*std::ptr::with_exposed_provenance::<AtomicU64>(at)).load(Relaxed) }
+        })
+    }
+
+    /// How many words a group's output has.
+    pub fn size(&self, group: usize) -> usize {
+        self.groups.get(group).map_or(0, |at| at.output.1)
+    }
+
+    /// Gives everything back. With `keep` the memory stays, since further commands in it may still
+    /// be carried out. False where something had to be left to the runtime.
+    pub fn close(self, keep: bool) -> bool {
+        if !self.queue.destroy() {
+            return false;
+        }
+        // SAFETY: a signal of ours, whose queue is no more.
+        unsafe { original::hsa_signal_destroy(self.signal.0) };
+        if !keep {
+            self.memory.free();
+        }
+        !keep
+    }
+}

@@ -1,0 +1,369 @@
+//! Reads the counters of whole devices at an interval, group by group, and writes what they counted.
+//!
+//! One group goes on counting from reading to reading: nothing is missed between them. Several
+//! take turns of one interval each, in a random order in each round. All of it happens in rounds of the
+//! worker thread; nothing is waited for.
+
+use super::counter::{DeviceCounter, Step, Taken};
+use super::switch::Switches;
+use crate::queue::windows;
+use crate::queue::windows::keeper::RECORD_WORDS;
+use crate::sink::Sink;
+use crate::state::STATE;
+use crate::symbols;
+use midair_record::counter_plan::{Group, Plan};
+use midair_record::event::{CounterWindow, Header, Plain, WindowResult, kind, note};
+use midair_rotation::permuted;
+use midair_sdk_hot::clock::now;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Nanoseconds that a session's begin waits for the devices to start their counters.
+const STARTED_WITHIN: u64 = 100_000_000;
+
+/// What a device is doing for us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Nothing.
+    Idle,
+    /// The counters count; they are to be read at this time.
+    Counting(u64),
+    /// A step is under way.
+    Busy,
+    /// All is over.
+    Ended,
+}
+
+/// A device.
+#[derive(Debug)]
+struct Device {
+    node: u32,
+    counter: DeviceCounter,
+    switches: Option<Switches>,
+    /// Of each group: the plan's number.
+    groups: Vec<u32>,
+    phase: Phase,
+    /// Index of the group whose turn it is, and how many turns there were.
+    group: usize,
+    turns: u64,
+    /// Since when it counts what was not read, on the clock of the records.
+    since: u64,
+    /// What the last reading has read.
+    before: Vec<u64>,
+    /// What steps have cost the device since the last reading, in nanoseconds.
+    cost: u64,
+    /// No new turn begins.
+    is_closing: bool,
+}
+
+/// The devices of a session.
+#[derive(Debug)]
+pub struct Sampler {
+    devices: Vec<Device>,
+    /// Nanoseconds between readings.
+    interval: u64,
+    /// Percent of the time that steps may take.
+    max_overhead: u64,
+    /// Numbers of readings that were written.
+    written: u64,
+    /// The bytes of a record.
+    record: Vec<u8>,
+    complaints: Vec<String>,
+}
+
+impl Sampler {
+    /// Asks the runtime for queues and memory by the session's plan. None where it asks for windows, or
+    /// for nothing. The runtime is open.
+    pub fn open() -> Option<Sampler> {
+        let plan = windows::session_plan().filter(|plan| plan.interval != 0)?;
+        let mut sampler = Sampler {
+            devices: Vec::new(),
+            interval: plan.interval,
+            max_overhead: u64::from(plan.max_overhead.clamp(1, 100)),
+            written: 0,
+            record: Vec::new(),
+            complaints: Vec::new(),
+        };
+        for (agent, _) in symbols::agents() {
+            if symbols::agent_is_gpu(agent)
+                && let Err(why) = sampler.add(agent, &plan)
+            {
+                let node = symbols::agent_node(agent);
+                let text = format!("no counters of the whole device of node {node}: {why}");
+                sampler.complaints.push(text);
+            }
+        }
+        // What is launched once the session is there is counted: all count by then.
+        for device in &mut sampler.devices {
+            device.go_on(now());
+        }
+        let limit = now() + STARTED_WITHIN;
+        for device in &mut sampler.devices {
+            if let Some(taken) = device.counter.wait(limit) {
+                device.took(&taken, (sampler.interval, sampler.max_overhead));
+            }
+        }
+        let switches = sampler.devices.iter().any(|d| d.switches.is_some());
+        STATE.windows.switches.store(switches, Relaxed);
+        Some(sampler)
+    }
+
+    fn add(&mut self, agent: u64, plan: &Plan) -> Result<(), &'static str> {
+        let node = symbols::agent_node(agent);
+        let groups: Vec<&Group> = plan.groups.iter().filter(|g| g.node == node).collect();
+        if groups.is_empty() {
+            return Ok(());
+        }
+        let enable = groups.iter().map(|group| &group.enable[..]);
+        let enable = enable.max_by_key(|words| words.len()).unwrap_or_default();
+        let mut disable = enable.to_vec();
+        if let Some(last) = disable.last_mut() {
+            *last = 0;
+        }
+        let (counter, further) = DeviceCounter::open(agent, &groups, &[enable, &disable])?;
+        let switches = match further[..] {
+            [on, off] if !enable.is_empty() => Some(Switches::new(agent, on, off)),
+            _ => None,
+        };
+        self.devices.push(Device {
+            node,
+            counter,
+            switches,
+            groups: groups.iter().map(|group| group.number).collect(),
+            phase: Phase::Idle,
+            group: 0,
+            turns: 0,
+            since: 0,
+            before: Vec::new(),
+            cost: 0,
+            is_closing: false,
+        });
+        Ok(())
+    }
+
+    /// One round. Returns whether anything was written.
+    pub fn pass(&mut self, sink: &mut Sink) -> bool {
+        for text in self.complaints.drain(..) {
+            sink.put(kind::NOTE, &note(&text));
+        }
+        let before = self.written;
+        for device in &mut self.devices {
+            if let Some(switches) = &mut device.switches {
+                switches.follow();
+            }
+            if let Some(taken) = device.counter.poll() {
+                let pace = (self.interval, self.max_overhead);
+                if device.took(&taken, pace) {
+                    self.written += 1;
+                    device.write(taken.times, self.written, &mut self.record, sink);
+                }
+            }
+            device.go_on(now());
+            if device.phase == Phase::Ended
+                && let Some(switches) = &mut device.switches
+            {
+                switches.end();
+            }
+        }
+        self.written > before
+    }
+
+    /// No new turn begins: what counts is read once more.
+    pub fn close(&mut self) {
+        for device in &mut self.devices {
+            device.is_closing = true;
+        }
+    }
+
+    /// The last moment for packets in queues of the application: switches off what is still on.
+    pub fn restore(&mut self) {
+        for device in &mut self.devices {
+            if let Some(switches) = &mut device.switches {
+                switches.end();
+            }
+        }
+    }
+
+    /// Steps and packets of ours that the device has not come to.
+    pub fn under_way(&mut self) -> u64 {
+        let of = |device: &mut Device| {
+            let steps = match device.phase {
+                Phase::Ended => 0,
+                _ if device.is_closing => 1,
+                Phase::Busy => 1,
+                Phase::Counting(due) => usize::from(due <= now()),
+                Phase::Idle => 0,
+            };
+            let is_closing = device.is_closing;
+            let switches = device.switches.as_mut().filter(|_| is_closing);
+            steps + switches.map_or(0, Switches::under_way)
+        };
+        self.devices.iter_mut().map(of).sum::<usize>() as u64
+    }
+
+    /// Tells what there was.
+    pub fn finish(&mut self, sink: &mut Sink) {
+        STATE.windows.switches.store(false, Relaxed);
+        let left_out: usize = self
+            .devices
+            .iter()
+            .filter_map(|device| device.switches.as_ref())
+            .map(Switches::left_out)
+            .sum();
+        if left_out > 0 {
+            let text = format!(
+                "counters of the whole device: those of SQ and SPI count no kernels of {left_out} queues into which no packet of ours could be put"
+            );
+            sink.put(kind::NOTE, &note(&text));
+        }
+        let unread = |device: &&Device| !matches!(device.phase, Phase::Ended | Phase::Idle);
+        let unread = self.devices.iter().filter(unread).count();
+        if unread > 0 {
+            let text = format!(
+                "counters of the whole device: the last reading of {unread} devices did not come in time"
+            );
+            sink.put(kind::NOTE, &note(&text));
+        }
+    }
+
+    /// Gives everything back.
+    pub fn release(self, sink: &mut Sink) {
+        let mut left = 0;
+        for device in self.devices {
+            let open = device.switches.map_or(0, Switches::release);
+            if !device.counter.close(open > 0) {
+                left += 1;
+            }
+        }
+        if left > 0 {
+            let text = format!(
+                "counters of the whole device: the device has not come to all packets of ours on {left} agents: their memory is left to it"
+            );
+            sink.put(kind::NOTE, &note(&text));
+        }
+    }
+}
+
+impl Device {
+    /// Takes the next step where it is time.
+    fn go_on(&mut self, time: u64) {
+        let (step, group) = match self.phase {
+            Phase::Idle if self.is_closing => {
+                self.phase = Phase::Ended;
+                return;
+            }
+            Phase::Idle => {
+                let count = self.groups.len() as u64;
+                let (round, at) = (self.turns / count, self.turns % count);
+                self.group = permuted(at as u32, count as u32, round) as usize;
+                self.turns += 1;
+                (Step::Start, self.group)
+            }
+            Phase::Counting(due) if self.is_closing || due <= time => (Step::Read, self.group),
+            _ => return,
+        };
+        self.submit(step, group);
+    }
+
+    fn submit(&mut self, step: Step, group: usize) {
+        if self.counter.submit(step, group) {
+            self.phase = Phase::Busy;
+        }
+    }
+
+    /// The device has taken a step. Returns whether there is something to be written.
+    fn took(&mut self, taken: &Taken, (interval, max_overhead): (u64, u64)) -> bool {
+        let (begin, end) = taken.times;
+        self.cost = self.cost.saturating_add(end.saturating_sub(begin));
+        // A reading that costs much comes less often.
+        let due = || {
+            let least = self.cost.saturating_mul(100) / max_overhead;
+            now().saturating_add(interval.max(least))
+        };
+        match taken.step {
+            Step::Start => {
+                self.since = end;
+                self.before.clear();
+                self.before.resize(self.counter.size(self.group), 0);
+                self.phase = Phase::Counting(due());
+                false
+            }
+            Step::Read => {
+                let is_over = self.is_closing || self.groups.len() > 1;
+                self.phase = Phase::Counting(due());
+                self.cost = 0;
+                if is_over {
+                    self.submit(Step::Stop, self.group);
+                }
+                true
+            }
+            Step::Stop => {
+                self.phase = Phase::Idle;
+                false
+            }
+        }
+    }
+
+    /// Writes what was counted since the reading before this one.
+    fn write(
+        &mut self,
+        (begin, end): (u64, u64),
+        number: u64,
+        bytes: &mut Vec<u8>,
+        sink: &mut Sink,
+    ) {
+        let Some(&group) = self.groups.get(self.group) else {
+            return;
+        };
+        let words: Vec<u64> = self.counter.words(self.group).collect();
+        let since = std::mem::replace(&mut self.since, begin);
+        let before = std::mem::replace(&mut self.before, words);
+        let is_less = self
+            .before
+            .iter()
+            .zip(&before)
+            .any(|(now, then)| now < then);
+        let result = match (is_less, since != 0 && begin >= since) {
+            (true, _) => WindowResult::Disturbed,
+            (false, false) => WindowResult::BadTimes,
+            (false, true) => WindowResult::Sampled,
+        };
+        let counted = match result {
+            WindowResult::Sampled => self.before.len(),
+            _ => 0,
+        };
+        let mut record = CounterWindow {
+            header: Header {
+                kind: kind::COUNTER_COLLECTION,
+                ..Header::default()
+            },
+            begin: since,
+            start: since,
+            end: begin,
+            read_end: end,
+            window: number,
+            node: self.node,
+            group,
+            result: result as u32,
+            total: counted as u32,
+            ..CounterWindow::default()
+        };
+        let mut first = 0;
+        loop {
+            let count = (counted - first).min(RECORD_WORDS);
+            record.first = first as u32;
+            record.words = count as u32;
+            record.header.size = (size_of::<CounterWindow>() + 8 * count) as u16;
+            bytes.clear();
+            bytes.extend_from_slice(record.bytes());
+            let both = self.before.iter().zip(&before).skip(first).take(count);
+            for (now, then) in both {
+                bytes.extend_from_slice(&(now - then).to_ne_bytes());
+            }
+            sink.put(kind::COUNTER_COLLECTION, bytes);
+            first += count;
+            if first >= counted {
+                break;
+            }
+        }
+    }
+}

@@ -1,0 +1,372 @@
+//! Conditions of hardware counters: what the machine, its kernel driver and its other processes mean
+//! for `--pmc` and `--pmc-device`. None of them forbids an attach. Each is told with its cause, what
+//! was found, and the remedy.
+
+use super::Lines;
+use crate::profiler_lock;
+use midair_agents::{Agent, AgentType};
+use midair_counters::Architecture;
+use midair_procinfo::{Pid, Tid};
+use midair_ptrace::kfd::Kfd;
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// `CAP_PERFMON` and `CAP_SYS_ADMIN`, either of which the driver takes.
+const MAY_LOCK: u64 = 1 << 38 | 1 << 21;
+/// Below this version of its instructions a GPU does not switch the counters' clock off.
+const GATED_FROM: u32 = 110_000;
+/// Processes on a GPU that are named; more are only counted.
+const MOST_NAMED: usize = 8;
+
+/// What is looked at.
+pub(super) struct Machine<'a> {
+    /// Where the kernel's files are: `/sys`.
+    pub sys: PathBuf,
+    pub gpus: Vec<&'a Agent>,
+    /// The process that would be attached to.
+    pub pid: Pid,
+    /// What the driver says of its profiler lock: the version of the interface, or why there is none.
+    pub lock: Result<u32, String>,
+    /// Whether this process may take it.
+    pub may_lock: bool,
+    /// Files that AMD's packet library may be, in the order in which they are tried.
+    pub libraries: Vec<OsString>,
+}
+
+/// Lines about counters of the machine's GPUs; none where there is no GPU.
+pub(super) fn lines(agents: &[Agent], pid: Pid, lines: &mut Lines) {
+    let gpus: Vec<&Agent> = agents
+        .iter()
+        .filter(|agent| agent.agent_type == AgentType::Gpu)
+        .collect();
+    if gpus.is_empty() {
+        return;
+    }
+    let lock = Kfd::open()
+        .map_err(|error| format!("/dev/kfd cannot be opened: {error}"))
+        .and_then(|kfd| {
+            let interface = kfd.profiler_interface();
+            interface.map_err(|error| profiler_lock::not_offered(&error))
+        });
+    let machine = Machine {
+        sys: PathBuf::from("/sys"),
+        gpus,
+        pid,
+        lock: lock.map(|interface| interface.version),
+        may_lock: midair_procinfo::task::status(Tid::from(Pid::own()))
+            .is_ok_and(|status| status.cap_effective & MAY_LOCK != 0),
+        libraries: midair_aqlprofile::libraries(|name| std::env::var_os(name)),
+    };
+    machine.tell(lines);
+}
+
+impl Machine<'_> {
+    pub(super) fn tell(&self, lines: &mut Lines) {
+        self.library(lines);
+        self.profiler_lock(lines);
+        for (number, gpu) in self.gpus.iter().enumerate() {
+            self.counters(number, gpu, lines);
+            self.clock(number, gpu, lines);
+            self.others(number, gpu, lines);
+        }
+    }
+
+    /// Without it there are no packets.
+    fn library(&self, lines: &mut Lines) {
+        const NAME: &str = "counters: library";
+        // The last is a name that the loader looks for, and no path.
+        let found = self.libraries.iter().find(|file| is_file(Path::new(file)));
+        match found {
+            Some(file) => lines.pass(NAME, format!("{}", Path::new(file).display())),
+            None => lines.note(
+                NAME,
+                format!(
+                    "AMD's packet library is in no ROCm below /opt, so counters can be had only where the loader finds {}; \
+                     install the package hsa-amd-aqlprofile (Debian: libhsa-amd-aqlprofile64-1), or name its ROCm in ROCM_PATH",
+                    midair_aqlprofile::SONAME
+                ),
+            ),
+        }
+    }
+
+    /// With it no other profiler starts the counters anew, as far as it asks for the lock, too.
+    fn profiler_lock(&self, lines: &mut Lines) {
+        const NAME: &str = "counters: profiler lock";
+        match (&self.lock, self.may_lock) {
+            (Ok(version), true) => lines.pass(
+                NAME,
+                format!("the driver has one (interface {version}), and this user may take it"),
+            ),
+            (Ok(version), false) => lines.note(
+                NAME,
+                format!(
+                    "the driver has one (interface {version}), but this user may not take it (no CAP_PERFMON): another profiler may start \
+                     the counters anew; run midair as root"
+                ),
+            ),
+            (Err(why), _) => lines.note(
+                NAME,
+                format!(
+                    "it cannot be had ({why}): another profiler may start the counters anew, so let no other one run on these GPUs"
+                ),
+            ),
+        }
+    }
+
+    fn counters(&self, number: usize, gpu: &Agent, lines: &mut Lines) {
+        let name = format!("counters: GPU {number}");
+        match Architecture::find(&gpu.name) {
+            Some(known) => lines.pass(
+                &name,
+                format!("{}: {} counters", gpu.name, known.counters.len()),
+            ),
+            None => {
+                let known: Vec<&str> = Architecture::all().iter().map(|a| a.name).collect();
+                let known = known.join(", ");
+                lines.note(
+                    &name,
+                    format!(
+                        "the counters of {} are not known; they can be had of {known}",
+                        gpu.name
+                    ),
+                );
+            }
+        }
+    }
+
+    /// On gfx11 and gfx12 the counters' clock stands still while the driver chooses clocks by itself:
+    /// counters read 0 then.
+    fn clock(&self, number: usize, gpu: &Agent, lines: &mut Lines) {
+        const LEVEL: &str = "power_dpm_force_performance_level";
+        if gpu.gfx_target_version < GATED_FROM {
+            return;
+        }
+        let name = format!("counters: clock of GPU {number}");
+        let render = format!("class/drm/renderD{}/device", gpu.drm_render_minor);
+        let file = self.sys.join(render).join(LEVEL);
+        match text(&file) {
+            Err(why) => lines.cannot_tell(&name, &why),
+            Ok(level) if level.trim() == "auto" => lines.note(
+                &name,
+                format!(
+                    "the driver chooses clocks by itself ({LEVEL} is auto), and {} then stops the counters' clock: counters read 0; \
+                     echo profile_standard | sudo tee {}",
+                    gpu.name,
+                    file.display()
+                ),
+            ),
+            Ok(level) => lines.pass(&name, format!("{LEVEL} is {}", level.trim())),
+        }
+    }
+
+    /// Counters of whole devices count what other processes do, too.
+    fn others(&self, number: usize, gpu: &Agent, lines: &mut Lines) {
+        let name = format!("counters: others on GPU {number}");
+        let processes = self.sys.join("class/kfd/kfd/proc");
+        let others = match users(&processes, gpu.gpu_id, self.pid) {
+            Err(why) => return lines.cannot_tell(&name, &why),
+            Ok(others) => others,
+        };
+        if others.is_empty() {
+            return lines.pass(&name, "no other process uses it");
+        }
+        let named: Vec<String> = others.iter().take(MOST_NAMED).map(u32::to_string).collect();
+        let more = match others.len() - named.len() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        lines.note(
+            &name,
+            format!(
+                "processes {}{more} have memory or queues on it: counters of blocks other than SQ and SPI count what they do, too; end \
+                 them, or use only counters of SQ and SPI",
+                named.join(", ")
+            ),
+        );
+    }
+}
+
+/// Processes other than `pid` that have memory or queues on a GPU, as the driver tells.
+fn users(processes: &Path, gpu_id: u64, pid: Pid) -> io::Result<BTreeSet<u32>> {
+    let mut found = BTreeSet::new();
+    for path in list(processes)? {
+        let name = path.file_name().and_then(|name| name.to_str());
+        let number = name.and_then(|name| name.parse().ok());
+        let Some(number) = number.filter(|number: &u32| *number != pid.get()) else {
+            continue;
+        };
+        let memory = text(&path.join(format!("vram_{gpu_id}")));
+        let has_memory = memory.is_ok_and(|bytes| !matches!(bytes.trim(), "" | "0"));
+        if has_memory || has_queues(&path.join("queues"), gpu_id) {
+            found.insert(number);
+        }
+    }
+    Ok(found)
+}
+
+fn has_queues(directory: &Path, gpu_id: u64) -> bool {
+    let queues = list(directory).unwrap_or_default();
+    let mut gpus = queues.iter().map(|queue| text(&queue.join("gpuid")));
+    gpus.any(|gpu| gpu.is_ok_and(|gpu| gpu.trim() == gpu_id.to_string()))
+}
+
+/// A file of this machine's kernel, whole.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the kernel's own files, at places that no target names"
+)]
+fn text(file: &Path) -> io::Result<String> {
+    std::fs::read_to_string(file)
+}
+
+/// The entries of a directory of this machine's kernel.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the kernel's own files, at places that no target names"
+)]
+fn list(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(directory)?;
+    entries.map(|entry| Ok(entry?.path())).collect()
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a file of this side's own installation"
+)]
+fn is_file(file: &Path) -> bool {
+    file.is_file()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Check, Verdict};
+    use super::*;
+
+    /// A machine with one GPU whose files are below a directory of ours.
+    struct Model {
+        sys: tempfile::TempDir,
+        gpu: Agent,
+    }
+
+    impl Model {
+        fn new(name: &str, version: u32) -> Model {
+            let gpu = Agent {
+                name: name.to_owned(),
+                agent_type: AgentType::Gpu,
+                gfx_target_version: version,
+                drm_render_minor: 128,
+                gpu_id: 4711,
+                ..Agent::default()
+            };
+            let sys = tempfile::tempdir().unwrap();
+            let model = Model { sys, gpu };
+            model.write("class/kfd/kfd/proc/77/vram_4711", "4096\n");
+            model
+        }
+
+        fn write(&self, path: &str, text: &str) {
+            let path = self.sys.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+
+        fn tell(&self, lock: Result<u32, String>, may_lock: bool) -> Vec<Check> {
+            let machine = Machine {
+                sys: self.sys.path().to_owned(),
+                gpus: vec![&self.gpu],
+                pid: Pid::new(77).unwrap(),
+                lock,
+                may_lock,
+                libraries: vec!["/nowhere/lib.so".into(), "lib.so".into()],
+            };
+            let mut lines = Lines {
+                checks: Vec::new(),
+                enters: true,
+            };
+            machine.tell(&mut lines);
+            lines.checks
+        }
+    }
+
+    fn found<'a>(checks: &'a [Check], name: &str) -> (&'a str, bool) {
+        let check = checks.iter().find(|check| check.name == name);
+        let check = check.unwrap_or_else(|| panic!("{name}: {checks:?}"));
+        (&check.found, matches!(check.verdict, Verdict::Pass))
+    }
+
+    #[test]
+    fn the_clock_of_counters_is_told_of_where_the_gpu_stops_it() {
+        const LEVEL: &str = "class/drm/renderD128/device/power_dpm_force_performance_level";
+        let model = Model::new("gfx1100", 110_000);
+        model.write(LEVEL, "auto\n");
+        let checks = model.tell(Ok(1), true);
+        let (text, good) = found(&checks, "counters: clock of GPU 0");
+        assert!(
+            !good && text.contains("read 0") && text.contains("sudo tee"),
+            "{text}"
+        );
+        model.write(LEVEL, "profile_standard\n");
+        assert!(found(&model.tell(Ok(1), true), "counters: clock of GPU 0").1);
+        // The file is not there: nobody knows.
+        let model = Model::new("gfx1201", 120_001);
+        let checks = model.tell(Ok(1), true);
+        let (text, good) = found(&checks, "counters: clock of GPU 0");
+        assert!(!good && text.contains("cannot be determined"), "{text}");
+        // One that does not stop it.
+        let checks = Model::new("gfx942", 90_402).tell(Ok(1), true);
+        assert!(checks.iter().all(|check| !check.name.contains("clock")));
+    }
+
+    #[test]
+    fn the_profiler_lock_is_told_of_with_what_it_lacks() {
+        const NAME: &str = "counters: profiler lock";
+        let model = Model::new("gfx942", 90_402);
+        assert!(found(&model.tell(Ok(3), true), NAME).1);
+        let checks = model.tell(Ok(3), false);
+        let (text, good) = found(&checks, NAME);
+        assert!(
+            !good && text.contains("CAP_PERFMON") && text.contains("as root"),
+            "{text}"
+        );
+        let checks = model.tell(Err("the kernel driver has none".to_owned()), true);
+        let (text, good) = found(&checks, NAME);
+        assert!(
+            !good && text.contains("(the kernel driver has none)"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn other_processes_on_the_gpu_are_named() {
+        const NAME: &str = "counters: others on GPU 0";
+        let model = Model::new("gfx942", 90_402);
+        assert!(
+            found(&model.tell(Ok(1), true), NAME).1,
+            "it is the only one"
+        );
+        // One without anything there, one with memory, one with a queue, one on another GPU.
+        model.write("class/kfd/kfd/proc/81/vram_4711", "0\n");
+        model.write("class/kfd/kfd/proc/82/vram_4711", "8192\n");
+        model.write("class/kfd/kfd/proc/83/queues/1/gpuid", "4711\n");
+        model.write("class/kfd/kfd/proc/84/queues/1/gpuid", "12\n");
+        let checks = model.tell(Ok(1), true);
+        let (text, good) = found(&checks, NAME);
+        assert!(!good && text.starts_with("processes 82, 83 have"), "{text}");
+    }
+
+    #[test]
+    fn unknown_gpus_and_a_missing_library_are_told_of() {
+        let checks = Model::new("gfx900", 90_000).tell(Ok(1), true);
+        let (text, good) = found(&checks, "counters: GPU 0");
+        assert!(
+            !good && text.contains("gfx900") && text.contains("gfx942"),
+            "{text}"
+        );
+        let (text, good) = found(&checks, "counters: library");
+        assert!(!good && text.contains("hsa-amd-aqlprofile"), "{text}");
+        let checks = Model::new("gfx942", 90_402).tell(Ok(1), true);
+        assert!(found(&checks, "counters: GPU 0").1);
+    }
+}
