@@ -87,13 +87,13 @@ impl Session {
 }
 
 /// Windows were there, whatever came of them: HIP reads no counters.
-fn had_windows(log: &ModelLog) -> bool {
+pub fn had_windows(log: &ModelLog) -> bool {
     let mut events = log.records.iter().map(|record| &record.event);
     events.any(|event| matches!(event, Event::Register(register) if !register.write))
 }
 
 /// `midair attach` in the lab.
-fn attach<'a>(
+pub fn attach<'a>(
     lab: &'a Lab,
     target: &LabTarget,
     out: &Path,
@@ -107,7 +107,8 @@ fn attach<'a>(
     Ok(command.arg(target.target.pid()))
 }
 
-fn files(dir: &Path) -> Vec<PathBuf> {
+/// All files below a directory.
+pub fn files(dir: &Path) -> Vec<PathBuf> {
     let mut all = Vec::new();
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
         let path = entry.path();
@@ -129,7 +130,8 @@ fn program(lab: &Lab, threads: u32) -> Result<LabCommand<'_>> {
     Ok(program.arg(lab.kernels()?).arg(threads))
 }
 
-fn begin(program: LabCommand<'_>) -> Result<LabTarget> {
+/// Starts a program, and has it launch.
+pub fn begin(program: LabCommand<'_>) -> Result<LabTarget> {
     let mut target = program.spawn()?;
     target.expect("ready")?;
     target.send("start")?;
@@ -137,7 +139,8 @@ fn begin(program: LabCommand<'_>) -> Result<LabTarget> {
     Ok(target)
 }
 
-fn end(mut target: LabTarget) -> Result<ModelLog> {
+/// Ends a program that was launching, and checks its log.
+pub fn end(mut target: LabTarget) -> Result<ModelLog> {
     target.send("quit")?;
     target.expect("total")?;
     let log = target.log.clone();

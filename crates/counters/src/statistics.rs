@@ -90,6 +90,11 @@ impl Windows {
         self.dispatches - 1
     }
 
+    /// So many dispatches of the class more, of which nothing else is known.
+    pub fn dispatched_more(&mut self, count: u64) {
+        self.dispatches = self.dispatches.saturating_add(count);
+    }
+
     /// What a group's window counted. Its dispatch has been told, too.
     pub fn counted(&mut self, group: u32, window: Window) {
         self.counted_time = self.counted_time.saturating_add(window.duration);

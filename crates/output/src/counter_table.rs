@@ -2,7 +2,8 @@
 //! average, from how many windows, and how sure that is.
 
 use crate::api::Names;
-use crate::counters::{Reader, Verdict, values};
+use crate::counters::batch::Batch;
+use crate::counters::{Counts, Reader, Verdict, values};
 use crate::device_table::device_table;
 use crate::job::Job;
 use crate::model::{Plan, Trace};
@@ -33,7 +34,13 @@ struct Counted {
     counters: BTreeMap<&'static str, Counter>,
     /// Nanoseconds on the device.
     time: u64,
+    /// The kernels of a batch, and their number. Empty for a class of dispatches.
+    batch: (String, u64),
 }
+
+/// Each batch with a window stands for so many without one: how many there were is not known, and
+/// the interval is to be the one for very many.
+const BATCHES_EACH: u64 = 1000;
 
 fn class(kernel: &Kernel) -> Class {
     Class {
@@ -54,13 +61,15 @@ pub fn counter_table(trace: &Trace, names: &Names, plan: &Plan, style: Style) ->
     if trace.counters.interval != 0 {
         return device_table(&job, style);
     }
-    let classes = classes(&job);
-    text(&job, classes, style)
+    let (classes, batches) = classes(&job);
+    text(&job, classes, batches, style)
 }
 
-fn classes(job: &Job<'_>) -> HashMap<Class, Counted> {
+/// Classes of dispatches, and sorts of batches.
+fn classes(job: &Job<'_>) -> (HashMap<Class, Counted>, HashMap<u64, Counted>) {
     let records = &job.trace.records;
     let mut classes: HashMap<Class, Counted> = HashMap::new();
+    let mut batches: HashMap<u64, Counted> = HashMap::new();
     // Which of its class each dispatch with values is.
     let mut ordinals: HashMap<u64, u64> = HashMap::new();
     // What cannot be read is missing in the table; the files' writer has said so.
@@ -87,35 +96,40 @@ fn classes(job: &Job<'_>) -> HashMap<Class, Counted> {
     for window in job.counting.windows.iter() {
         if matches!(window.verdict, Verdict::Shared | Verdict::NotKnown)
             && let Some(kernel) = &window.kernel
-            && let Some(counted) = classes.get_mut(&class(kernel))
         {
-            counted.statistics.shared();
+            let counted = match &window.batch {
+                None => classes.get_mut(&class(kernel)),
+                Some(batch) => sort_of(&mut batches, batch, job),
+            };
+            if let Some(counted) = counted {
+                counted.statistics.shared();
+            }
         }
     }
     let mut reader = Reader::new(job);
     let _: Result<(), WalkError<Infallible>> = records.walk_all(
         |kind| kind == kind::COUNTER_COLLECTION,
         |record| {
-            if let Record::CounterWindow(part, words) = record
-                && let Some(counts) = reader.part(part, words)
-                && let Some(counted) = classes.get_mut(&class(counts.kernel))
+            let Record::CounterWindow(part, words) = record else {
+                return Ok(());
+            };
+            let Some(counts) = reader.part(part, words) else {
+                return Ok(());
+            };
+            if let Some(batch) = counts.batch {
+                let Some(counted) = sort_of(&mut batches, batch, job) else {
+                    return Ok(());
+                };
+                let duration = batch.end.saturating_sub(batch.start);
+                counted.time = counted.time.saturating_add(duration);
+                let ordinal = counted.statistics.dispatched(duration);
+                counted.statistics.dispatched_more(BATCHES_EACH - 1);
+                counted.count(&counts, part.group, ordinal, duration);
+            } else if let Some(counted) = classes.get_mut(&class(counts.kernel))
                 && let Some(ordinal) = ordinals.get(&counts.kernel.dispatch_id)
             {
-                let group = part.group;
-                let mut sums = Vec::with_capacity(counts.counters.len());
-                for (value, (_, name, values)) in counts.counters.iter().enumerate() {
-                    // One that is in several groups is told of the first.
-                    let place = Counter { group, value };
-                    counted.counters.entry(name).or_insert(place);
-                    sums.push(values::sum(values));
-                }
                 let duration = counts.kernel.end.saturating_sub(counts.kernel.start);
-                let window = Window {
-                    ordinal: *ordinal,
-                    duration,
-                    values: sums,
-                };
-                counted.statistics.counted(group, window);
+                counted.count(&counts, part.group, *ordinal, duration);
             }
             Ok(())
         },
@@ -123,11 +137,55 @@ fn classes(job: &Job<'_>) -> HashMap<Class, Counted> {
     classes.retain(|_, counted| {
         counted.statistics.windows() > 0 || counted.statistics.shared_windows() > 0
     });
-    classes
+    (classes, batches)
 }
 
-fn text(job: &Job<'_>, classes: HashMap<Class, Counted>, style: Style) -> String {
-    let mut all: Vec<(Class, Counted)> = classes.into_iter().collect();
+/// The row of a batch's sort, unless there are too many.
+fn sort_of<'b>(
+    batches: &'b mut HashMap<u64, Counted>,
+    batch: &Batch,
+    job: &Job<'_>,
+) -> Option<&'b mut Counted> {
+    let is_new = !batches.contains_key(&batch.sort);
+    if is_new && batches.len() >= MOST_CLASSES {
+        return None;
+    }
+    let counted = batches.entry(batch.sort).or_default();
+    if is_new {
+        counted.batch = (batch.kernels(job), batch.count);
+    }
+    Some(counted)
+}
+
+impl Counted {
+    /// Takes what a window counted.
+    fn count(&mut self, counts: &Counts<'_>, group: u32, ordinal: u64, duration: u64) {
+        let mut sums = Vec::with_capacity(counts.counters.len());
+        for (value, (_, name, values)) in counts.counters.iter().enumerate() {
+            // One that is in several groups is told of the first.
+            let place = Counter { group, value };
+            self.counters.entry(name).or_insert(place);
+            sums.push(values::sum(values));
+        }
+        let window = Window {
+            ordinal,
+            duration,
+            values: sums,
+        };
+        self.statistics.counted(group, window);
+    }
+}
+
+fn text(
+    job: &Job<'_>,
+    classes: HashMap<Class, Counted>,
+    batches: HashMap<u64, Counted>,
+    style: Style,
+) -> String {
+    let mut all: Vec<((Class, u64), Counted)> = Vec::new();
+    all.extend(classes.into_iter().map(|(class, of)| ((class, 0), of)));
+    let batches = batches.into_iter();
+    all.extend(batches.map(|(sort, of)| ((Class::default(), sort), of)));
     all.sort_by_key(|(class, counted)| (Reverse(counted.time), *class));
     let (bold, plain) = if style.colour {
         ("\x1b[1m", "\x1b[0m")
@@ -145,16 +203,25 @@ fn text(job: &Job<'_>, classes: HashMap<Class, Counted>, style: Style) -> String
         );
     }
     let rows = style.rows.max(1);
-    for (class, counted) in all.iter().take(rows) {
+    for ((class, _), counted) in all.iter().take(rows) {
         let statistics = &counted.statistics;
         let [x, y, z] = class.grid;
-        let name = format!(
-            "{} [{x},{y},{z}]: {} of {} dispatches, {} shared",
-            job.kernel_name_by_id(class.kernel),
-            statistics.windows(),
-            statistics.dispatches(),
-            statistics.shared_windows()
-        );
+        let (kernels, together) = &counted.batch;
+        let name = if *together > 0 {
+            format!(
+                "{kernels} [batch]: {} times {together} dispatches together, {} shared",
+                statistics.windows(),
+                statistics.shared_windows()
+            )
+        } else {
+            format!(
+                "{} [{x},{y},{z}]: {} of {} dispatches, {} shared",
+                job.kernel_name_by_id(class.kernel),
+                statistics.windows(),
+                statistics.dispatches(),
+                statistics.shared_windows()
+            )
+        };
         // The numbers stand at the end: a long name is cut before them.
         let tail = name.len() - name.rfind(" [").unwrap_or(0);
         let kept = (width + COUNT + MEAN + SURE).saturating_sub(tail);

@@ -3,10 +3,13 @@
 //! A window is what the device counted between two packets of ours around one dispatch. Nothing keeps
 //! other dispatches from running meanwhile, so all of them are compared with all windows first
 //! ([`windows`]): values are given only of windows whose dispatch had the device for itself. The
-//! others are counted, by reason. Values are then read in the same walk as all other records.
+//! others are counted, by reason. Values are then read in the same walk as all other records. A
+//! window may hold several dispatches that were launched at once, and then its values are those of
+//! all of them together ([`batch`]).
 //!
-//! Decisions: FMT-023, FMT-024, FMT-026 (`docs/deviations/formats.md`).
+//! Decisions: FMT-023, FMT-024, FMT-026, FMT-030 (`docs/deviations/formats.md`).
 
+pub(crate) mod batch;
 mod overlap;
 mod readings;
 pub(crate) mod values;
@@ -15,6 +18,8 @@ mod windows;
 
 pub(crate) use readings::Reading;
 pub(crate) use verdict::Verdict;
+
+use batch::Batch;
 
 use crate::files::WriteError;
 use crate::job::Job;
@@ -53,10 +58,14 @@ pub(crate) struct Counter<'a> {
     pub(crate) prepared: &'a Prepared,
 }
 
-/// The counters of one dispatch.
+/// The counters of one dispatch, or of several together.
 pub(crate) struct Counts<'a> {
-    /// The dispatch.
+    /// The dispatch, or the first one.
     pub(crate) kernel: &'a Kernel,
+    /// Where they are several: these.
+    pub(crate) batch: Option<&'a Batch>,
+    /// Number of the window.
+    pub(crate) window: u64,
     /// Number, name and values of each counter, by name.
     pub(crate) counters: Vec<(u64, &'static str, Values)>,
 }
@@ -231,7 +240,7 @@ impl<'j> Reader<'j> {
     pub(crate) fn part(&mut self, part: &CounterWindow, words: &[u8]) -> Option<Counts<'j>> {
         let job = self.job;
         let window = job.counting.windows.of(part)?;
-        if window.verdict != Verdict::Alone {
+        if !window.is_good() {
             return None;
         }
         let prepared = windows::group(&job.trace.counters, &window.head)?;
@@ -254,6 +263,8 @@ impl<'j> Reader<'j> {
         counters.sort_by_key(|(_, name, _)| *name);
         Some(Counts {
             kernel: window.kernel.as_ref()?,
+            batch: window.batch.as_deref(),
+            window: part.window,
             counters,
         })
     }

@@ -8,6 +8,7 @@
 //! Decisions: FMT-001, FMT-020 (`docs/deviations/formats.md`).
 
 mod agents;
+mod batches;
 mod cuda;
 
 use crate::counters::values::sum;
@@ -226,6 +227,7 @@ struct Table {
 struct Csv<'a> {
     jobs: &'a [Job<'a>],
     tables: Vec<Table>,
+    batches: Option<OutputFile>,
     agents: OutputFile,
     row: Row,
     /// Names that were written short.
@@ -267,6 +269,7 @@ pub(crate) fn open<'a>(jobs: &'a [Job<'a>], files: &FileSet) -> Opened<'a> {
     Ok(Box::new(Csv {
         jobs,
         tables,
+        batches: batches::begin(files, jobs)?,
         agents: agents::begin(files, together)?,
         row: Row::default(),
         shortened: 0,
@@ -280,6 +283,7 @@ impl Writer for Csv<'_> {
         Ok(Box::new(Rows {
             job,
             tables: &mut self.tables,
+            batches: &mut self.batches,
             row: &mut self.row,
             shortened: &mut self.shortened,
         }))
@@ -288,6 +292,9 @@ impl Writer for Csv<'_> {
     fn finish(self: Box<Self>, files: &mut FileSet) -> Result<(), WriteError> {
         for table in self.tables {
             files.add(table.file)?;
+        }
+        if let Some(file) = self.batches {
+            files.add(file)?;
         }
         if self.jobs.iter().any(|job| job.plan.stats) {
             statistics(self.jobs, files)?;
@@ -301,6 +308,7 @@ impl Writer for Csv<'_> {
 struct Rows<'s> {
     job: &'s Job<'s>,
     tables: &'s mut [Table],
+    batches: &'s mut Option<OutputFile>,
     row: &'s mut Row,
     shortened: &'s mut u64,
 }
@@ -327,6 +335,12 @@ impl Sink for Rows<'_> {
     }
 
     fn counted(&mut self, counts: &Counts<'_>) -> Result<(), WriteError> {
+        if let Some(batch) = counts.batch {
+            let Some(file) = self.batches else {
+                return Ok(());
+            };
+            return batches::rows(file, self.row, self.job, counts, batch);
+        }
         let mut tables = self.tables.iter_mut();
         let Some(table) = tables.find(|table| table.kinds.contains(kind::COUNTER_COLLECTION))
         else {

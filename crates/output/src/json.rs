@@ -89,6 +89,7 @@ impl Writer for Json {
             records: lists(job, &self.spill),
             counted: self.spill.list(),
             read: self.spill.list(),
+            batches: self.spill.list(),
         }))
     }
 
@@ -138,6 +139,8 @@ struct Session<'s> {
     counted: List<'s>,
     /// What whole devices counted.
     read: List<'s>,
+    /// Several dispatches with the counters of all of them together.
+    batches: List<'s>,
 }
 
 impl Session<'_> {
@@ -163,8 +166,11 @@ impl Sink for Session<'_> {
     }
 
     fn counted(&mut self, counts: &Counts<'_>) -> Result<(), WriteError> {
-        counters::element(&mut self.counted.0, self.job, counts)
-            .map_err(|error| self.out.writer().failed(error))
+        let written = match counts.batch {
+            None => counters::element(&mut self.counted.0, self.job, counts),
+            Some(batch) => counters::batch(&mut self.batches.0, self.job, counts, batch),
+        };
+        written.map_err(|error| self.out.writer().failed(error))
     }
 
     fn read(&mut self, reading: &Reading) -> Result<(), WriteError> {
@@ -180,8 +186,9 @@ impl Sink for Session<'_> {
             records,
             counted,
             read,
+            batches,
         } = *self;
-        session(out, job, messages, records, (counted, read))
+        session(out, job, messages, records, (counted, batches, read))
             .map_err(|error| out.writer().failed(error))
     }
 }
@@ -191,7 +198,7 @@ fn session<W: io::Write>(
     job: &Job<'_>,
     messages: List<'_>,
     records: Vec<Records<'_>>,
-    (counted, read): (List<'_>, List<'_>),
+    (counted, batches, read): (List<'_>, List<'_>, List<'_>),
 ) -> io::Result<()> {
     out.open_object()?;
     metadata(out, job)?;
@@ -205,6 +212,9 @@ fn session<W: io::Write>(
     out.key("callback_records")?;
     out.open_object()?;
     counted.put("counter_collection", out)?;
+    if job.counting.windows.has_batches() {
+        batches.put("counter_batches", out)?;
+    }
     out.close_object()?;
     out.key("buffer_records")?;
     out.open_object()?;

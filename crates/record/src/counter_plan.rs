@@ -4,8 +4,8 @@
 //! read into. The target needs to know nothing else about counters.
 //!
 //! A sequence of little-endian 32-bit words: [`MAGIC`], [`crate::VERSION`], how many percent of the
-//! time counting may take, the interval's low and high half, whether windows are exclusive, the number of
-//! groups, then the groups. A
+//! time counting may take, the interval's low and high half, whether windows are exclusive, whether
+//! kernels of batches are counted one by one, the number of groups, then the groups. A
 //! group: KFD node id, number of the group on its agent, bytes of the output, words that only read,
 //! counts of words (start, read and stop, enabling, places), and these. A place: word, form, and the
 //! offset's low and high half.
@@ -105,6 +105,9 @@ pub struct Plan {
     pub interval: u64,
     /// Windows are opened only where nothing else runs on the agent, and others wait for them briefly.
     pub exclusive: bool,
+    /// Whether kernels that are launched several at once, as those of HIP's graphs, are counted one by
+    /// one: their launch may wait for that up to 50 ms.
+    pub graph_kernels: bool,
     /// The groups, those of an agent in the order of their numbers.
     pub groups: Vec<Group>,
 }
@@ -115,7 +118,11 @@ pub fn encode(plan: &Plan) -> Vec<u8> {
     let interval = [plan.interval as u32, (plan.interval >> 32) as u32];
     let mut words = vec![MAGIC, crate::VERSION, plan.max_overhead];
     words.extend(interval);
-    words.extend([u32::from(plan.exclusive), count]);
+    words.extend([
+        u32::from(plan.exclusive),
+        u32::from(plan.graph_kernels),
+        count,
+    ]);
     for group in &plan.groups {
         words.extend([
             group.node,
@@ -151,11 +158,12 @@ pub fn decode(bytes: &[u8]) -> Option<Plan> {
     let (magic, version) = (rest.one()?, rest.one()?);
     let max_overhead = rest.one()?;
     let interval = u64::from(rest.one()?) | u64::from(rest.one()?) << 32;
-    let exclusive = match rest.one()? {
-        0 => false,
-        1 => true,
-        _ => return None,
+    let mut switch = || match rest.one()? {
+        0 => Some(false),
+        1 => Some(true),
+        _ => None,
     };
+    let (exclusive, graph_kernels) = (switch()?, switch()?);
     let count = rest.one()?;
     if magic != MAGIC || version != crate::VERSION || count as usize > MAX_GROUPS {
         return None;
@@ -197,6 +205,7 @@ pub fn decode(bytes: &[u8]) -> Option<Plan> {
         max_overhead,
         interval,
         exclusive,
+        graph_kernels,
         groups,
     })
 }
@@ -228,6 +237,7 @@ mod tests {
             max_overhead: 2,
             interval: 5 << 32 | 7,
             exclusive: true,
+            graph_kernels: true,
             groups: groups(),
         }
     }
@@ -273,13 +283,14 @@ mod tests {
             (0, 1),
             (1, 1),
             (5, 2),
-            (6, 2000),
-            (9, 60),
-            (10, 10),
-            (11, u32::MAX),
+            (6, 2),
+            (7, 2000),
+            (10, 60),
+            (11, 10),
             (12, u32::MAX),
-            (13, 17),
-            (14, u32::MAX),
+            (13, u32::MAX),
+            (14, 17),
+            (15, u32::MAX),
         ] {
             let mut wrong = bytes.clone();
             wrong[4 * word..4 * word + 4].copy_from_slice(&u32::to_le_bytes(value));

@@ -477,8 +477,8 @@ pub struct QueueCounts {
 }
 
 /// A window of hardware counters: what they counted from the end of one packet of ours to the
-/// beginning of another, with at most one dispatch of the application between them. Followed by
-/// `words` u64 of the memory that the counters were read into; a window with much memory has
+/// beginning of another, with one reservation of the application between them: usually one packet, or
+/// a batch of them, as HIP reserves for graphs. Followed by `words` u64 of the memory that the counters were read into; a window with much memory has
 /// several records, which differ in `first` and `words`. What the words mean is in the template of
 /// the group (`counters::Template::slots`), which the attacher has.
 #[repr(C)]
@@ -497,8 +497,11 @@ pub struct CounterWindow {
     pub read_end: u64,
     /// Number of the window in this session, from 1.
     pub window: u64,
-    /// [`Kernel::dispatch_id`] of the dispatch in it; 0 = none.
+    /// [`Kernel::dispatch_id`] of the first dispatch in it; 0 = none.
     pub dispatch_id: u64,
+    /// Index of the first packet of the application's in it. Where it holds a batch, its dispatches
+    /// are those of this queue whose [`Kernel::packet_index`] is among its packets.
+    pub first_index: u64,
     /// Queue number of ours ([`Queue::queue_id`]).
     pub queue_id: u32,
     /// KFD node id of the agent.
@@ -513,6 +516,10 @@ pub struct CounterWindow {
     pub first: u32,
     /// Words that follow.
     pub words: u32,
+    /// Packets of the application's in it.
+    pub packets: u32,
+    /// Dispatches among them, and packets that were not seen and may have been some.
+    pub dispatches: u32,
     /// Padding, 0.
     pub reserved: u32,
 }
@@ -521,9 +528,9 @@ pub struct CounterWindow {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum WindowResult {
-    /// It holds one dispatch, and the counters were read.
+    /// It holds at least one dispatch, and the counters were read.
     Counted = 0,
-    /// The packet in it was no dispatch.
+    /// No packet in it was a dispatch.
     NoDispatch = 1,
     /// The device had not read the counters when collection stopped.
     Open = 2,
@@ -531,6 +538,9 @@ pub enum WindowResult {
     QueueDestroyed = 3,
     /// The device wrote no plausible times, so nobody knows what else ran meanwhile.
     BadTimes = 4,
+    /// It was not put into the ring: the application had reserved a batch of packets whose kernels
+    /// were to be counted one by one, and did not ring for them in time.
+    TooLate = 5,
     /// It is no window around a dispatch: it holds what the whole device counted since the reading
     /// before it, or since the counters were started ([`CounterWindow::start`]).
     Sampled = 8,
@@ -540,12 +550,13 @@ pub enum WindowResult {
 
 impl WindowResult {
     /// All, by number.
-    pub const ALL: [WindowResult; 7] = [
+    pub const ALL: [WindowResult; 8] = [
         WindowResult::Counted,
         WindowResult::NoDispatch,
         WindowResult::Open,
         WindowResult::QueueDestroyed,
         WindowResult::BadTimes,
+        WindowResult::TooLate,
         WindowResult::Sampled,
         WindowResult::Disturbed,
     ];

@@ -49,12 +49,16 @@ fn launch(busy: &mut Busy) -> Launch {
     }
 }
 
-/// One packet of `queue` is to be reserved while counters are counted: with a window around it, if
-/// one is to be had. Returns its index.
+/// `count` packets of `queue` are to be reserved while counters are counted: with a window around
+/// them, if one is to be had. Returns the index of the first.
 ///
 /// # Safety
 /// As the application's call, which `original` carries out.
-pub(crate) unsafe fn reserve_one(queue: *mut c_void, original: impl FnOnce() -> u64) -> u64 {
+pub(crate) unsafe fn reserve(
+    queue: *mut c_void,
+    count: u64,
+    original: impl FnOnce() -> u64,
+) -> u64 {
     let Some(mut busy) = Busy::enter() else {
         return original();
     };
@@ -62,13 +66,13 @@ pub(crate) unsafe fn reserve_one(queue: *mut c_void, original: impl FnOnce() -> 
         None
     } else {
         // SAFETY: the caller's promise.
-        unsafe { windows::reserve(&mut busy, queue, launch) }
+        unsafe { windows::reserve(&mut busy, queue, count, launch) }
     };
     match window {
         Some(index) => index,
         None => {
             let old = original();
-            reserved(busy, queue.addr() as u64, old, 1);
+            reserved(busy, queue.addr() as u64, old, count);
             old
         }
     }
@@ -100,10 +104,10 @@ macro_rules! add_write_index {
     ($($name:ident by $recorded:ident),*) => { $(
         /// Learns the queue and who reserves.
         unsafe extern "C-unwind" fn $name(queue: *mut c_void, value: u64) -> u64 {
-            if value == 1 && windows::are_taken() {
+            if value != 0 && windows::are_taken() {
                 // SAFETY: the application's own call, passed on.
-                let act = || unsafe { reserve_one(queue, || original::$name(queue, 1)) };
-                return wrappers::hsa_core::$recorded(queue, 1, act);
+                let act = || unsafe { reserve(queue, value, || original::$name(queue, value)) };
+                return wrappers::hsa_core::$recorded(queue, value, act);
             }
             // SAFETY: the application's own call, passed on.
             let old = unsafe { wrappers::hsa_core::$name(queue, value) };

@@ -68,7 +68,7 @@ pub struct Image([u64; 8]);
 
 impl Image {
     /// A packet that was read elsewhere.
-    pub fn of(words: [u64; 8]) -> Image {
+    pub const fn of(words: [u64; 8]) -> Image {
         Image(words)
     }
 
@@ -251,6 +251,34 @@ impl Packet {
         // SAFETY: the caller's promise; one aligned 8-byte store makes it valid as a whole.
         unsafe {
             (*std::ptr::with_exposed_provenance::<AtomicU64>(self.0 as usize)).store(word, Release);
+        };
+    }
+
+    /// Writes all but the first word of a packet.
+    ///
+    /// # Safety
+    /// As [`Packet::set_body`].
+    pub unsafe fn set_rest(self, rest: [u64; 7]) {
+        for (n, word) in (1..).zip(rest) {
+            // SAFETY: the caller's promise; an aligned word of the packet.
+            unsafe {
+                (*std::ptr::with_exposed_provenance::<AtomicU64>(self.0 as usize + 8 * n))
+                    .store(word, Relaxed);
+            };
+        }
+    }
+
+    /// Writes a whole packet, its header last.
+    ///
+    /// # Safety
+    /// A packet of a live ring that the caller may write, since the device stands before it.
+    pub unsafe fn put(self, Image([first, rest @ ..]): Image) {
+        // SAFETY: the caller's promise; one aligned 8-byte store makes it valid as a whole.
+        unsafe {
+            self.set_rest(rest);
+            flush();
+            (*std::ptr::with_exposed_provenance::<AtomicU64>(self.0 as usize))
+                .store(first, Release);
         };
     }
 

@@ -14,7 +14,7 @@ use midair_failure::{Failure, Kind};
 use midair_ptrace::kfd::Kfd;
 use midair_record::counter_plan::{self, Plan};
 use midair_results::Identity;
-use midair_settings::{DEVICE_INTERVAL, EXCLUSIVE, MAX_OVERHEAD, Settings};
+use midair_settings::{DEVICE_INTERVAL, EXCLUSIVE, GRAPH_KERNELS, MAX_OVERHEAD, Settings};
 use std::fs::File;
 use std::io::Write;
 
@@ -98,6 +98,7 @@ pub(crate) fn prepare(
         max_overhead,
         interval,
         exclusive: settings.is_on(EXCLUSIVE),
+        graph_kernels: settings.is_on(GRAPH_KERNELS),
         groups: planned::groups(&plan),
     });
     if bytes.len() > counter_plan::MAX_BYTES {

@@ -49,18 +49,21 @@ pub const CUPTI: &str = "MIDAIR_CUPTI";
 pub const MAX_BYTES: &str = "MIDAIR_MAX_BYTES";
 /// How many percent of the time windows of counters may take.
 pub const MAX_OVERHEAD: &str = "MIDAIR_MAX_OVERHEAD";
-/// The same where nothing is said: some forty million records.
+/// Kernels that HIP launches several at once are counted one by one (a switch).
+pub const GRAPH_KERNELS: &str = "MIDAIR_PMC_GRAPH_KERNELS";
+/// The most bytes where nothing is said: some forty million records.
 pub const DEFAULT_MAX_BYTES: u64 = 4 << 30;
 /// Other settings than those of the last attach to a process are refused (a switch).
 pub const STRICT_REATTACH: &str = "MIDAIR_STRICT_REATTACH";
 /// Settings without a name of AMD's.
-pub const OURS: [&str; 9] = [
+pub const OURS: [&str; 10] = [
     DEVICE_COUNTERS,
     DEVICE_INTERVAL,
     EXCLUSIVE,
     CUDA_RUNTIME_API_TRACE,
     CUDA_DRIVER_API_TRACE,
     CUPTI,
+    GRAPH_KERNELS,
     MAX_BYTES,
     MAX_OVERHEAD,
     STRICT_REATTACH,

@@ -1,10 +1,13 @@
 //! What a window of counters is worth.
 
-/// Whether a window's values are those of its dispatch, and if not, why.
+/// Whether a window's values are those of its dispatches, and if not, why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Verdict {
     /// No other dispatch of the process ran on the agent meanwhile.
     Alone,
+    /// The same of several dispatches that were launched at once: the values are those of all of them
+    /// together.
+    Batch,
     /// Another one did.
     Shared,
     /// Perhaps another one did: it has no times, or its record was lost.
@@ -19,6 +22,8 @@ pub(crate) enum Verdict {
     QueueDestroyed,
     /// It has no plausible times.
     BadTimes,
+    /// The program had not rung for a batch of kernels in time.
+    TooLate,
     /// There is no record of its dispatch.
     NoDispatch,
     /// Parts of it are missing.
@@ -29,8 +34,9 @@ pub(crate) enum Verdict {
 
 impl Verdict {
     /// All, in the order in which they are told.
-    pub(crate) const ALL: [Verdict; 11] = [
+    pub(crate) const ALL: [Verdict; 13] = [
         Verdict::Alone,
+        Verdict::Batch,
         Verdict::Shared,
         Verdict::NotKnown,
         Verdict::NotChosen,
@@ -38,6 +44,7 @@ impl Verdict {
         Verdict::Open,
         Verdict::QueueDestroyed,
         Verdict::BadTimes,
+        Verdict::TooLate,
         Verdict::NoDispatch,
         Verdict::Incomplete,
         Verdict::Contradictory,
@@ -47,6 +54,7 @@ impl Verdict {
     pub(crate) fn key(self) -> &'static str {
         match self {
             Verdict::Alone => "alone",
+            Verdict::Batch => "batches",
             Verdict::Shared => "shared",
             Verdict::NotKnown => "not_known_to_be_alone",
             Verdict::NotChosen => "of_kernels_not_chosen",
@@ -54,6 +62,7 @@ impl Verdict {
             Verdict::Open => "open_at_the_end",
             Verdict::QueueDestroyed => "queue_destroyed",
             Verdict::BadTimes => "without_plausible_times",
+            Verdict::TooLate => "not_rung_in_time",
             Verdict::NoDispatch => "dispatch_not_recorded",
             Verdict::Incomplete => "incomplete",
             Verdict::Contradictory => "contradictory",
@@ -64,6 +73,7 @@ impl Verdict {
     pub(crate) fn text(self) -> &'static str {
         match self {
             Verdict::Alone => "had the device for themselves",
+            Verdict::Batch => "have values of several dispatches together",
             Verdict::Shared => "were shared with another dispatch of the process",
             Verdict::NotKnown => {
                 "were perhaps shared: another dispatch has no times or was not recorded"
@@ -73,6 +83,7 @@ impl Verdict {
             Verdict::Open => "were not read before recording ended",
             Verdict::QueueDestroyed => "were lost with their queue",
             Verdict::BadTimes => "have no plausible times",
+            Verdict::TooLate => "were given up, since a graph's launch took longer than 50 ms",
             Verdict::NoDispatch => "name a dispatch that was not recorded",
             Verdict::Incomplete => "are incomplete",
             Verdict::Contradictory => "contradict themselves or what was asked for",

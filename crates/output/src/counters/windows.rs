@@ -4,6 +4,7 @@
 //! [`MOST_OPEN`] are under way at once, and a window's size is that of its group's template, which is
 //! the attacher's own.
 
+use super::batch::{Batch, ByPacket};
 use super::overlap::{Overlaps, overlaps};
 use super::readings::Tally;
 use super::verdict::Verdict;
@@ -25,8 +26,10 @@ const MOST_OPEN: usize = 64;
 pub(crate) struct Window {
     /// Its first record.
     pub(crate) head: CounterWindow,
-    /// The dispatch in it.
+    /// The dispatch in it, or the first one.
     pub(crate) kernel: Option<Kernel>,
+    /// Where it holds several: these.
+    pub(crate) batch: Option<Box<Batch>>,
     /// What its values are worth.
     pub(crate) verdict: Verdict,
     /// Words that came.
@@ -118,8 +121,9 @@ impl Windows {
             |record| {
                 if let Record::Kernel(kernel, _) = record {
                     windows.dispatches += 1;
-                    windows.chosen += u64::from(records.is_chosen(kernel));
-                    judge.dispatch(kernel, &mut windows);
+                    let is_chosen = records.is_chosen(kernel);
+                    windows.chosen += u64::from(is_chosen);
+                    judge.dispatch(kernel, is_chosen, &mut windows);
                 }
                 Ok(())
             },
@@ -149,6 +153,7 @@ impl Windows {
                 self.all.push(Window {
                     head: *part,
                     kernel: None,
+                    batch: (part.dispatches > 1).then(Box::default),
                     verdict: Verdict::Incomplete,
                     received: 0,
                     bad: counted && size != Some(u64::from(part.total)),
@@ -196,6 +201,12 @@ impl Windows {
         self.good.contains(&dispatch_id)
     }
 
+    /// Whether there are values of several dispatches together.
+    pub(crate) fn has_batches(&self) -> bool {
+        let mut windows = self.all.iter();
+        windows.any(|window| window.verdict == Verdict::Batch)
+    }
+
     /// How many there are of each sort.
     pub(crate) fn tally(&self) -> BTreeMap<Verdict, u64> {
         let mut tally = BTreeMap::new();
@@ -222,6 +233,29 @@ pub(super) fn group<'p>(plan: &'p CounterPlan, window: &CounterWindow) -> Option
 }
 
 impl Window {
+    /// Whether it has values.
+    pub(crate) fn is_good(&self) -> bool {
+        matches!(self.verdict, Verdict::Alone | Verdict::Batch)
+    }
+
+    /// Takes a dispatch of its batch.
+    fn joined(&mut self, kernel: &Kernel, is_chosen: bool, room: &mut usize) {
+        let (head, open) = (self.head, self.open());
+        self.bad |= kernel.node != head.node;
+        let timed = untimed(kernel.header.flags, kernel.untimed).is_none();
+        let times = timed.then_some((kernel.start, kernel.end));
+        if let Some(batch) = &mut self.batch {
+            batch.add(&head, kernel, times, room);
+            batch.is_chosen |= is_chosen;
+            let is_inside = |times| open.is_some_and(|open| overlaps(open, times));
+            batch.inside += u64::from(times.is_some_and(is_inside));
+        }
+        let before = self.kernel.map_or(u64::MAX, |kernel| kernel.packet_index);
+        if kernel.packet_index < before {
+            self.kernel = Some(*kernel);
+        }
+    }
+
     /// Beginning and end, where they are plausible.
     fn times(&self) -> Option<(u64, u64)> {
         let (start, end) = (self.head.start, self.head.end);
@@ -262,6 +296,7 @@ impl Window {
             Some(WindowResult::Open) => Verdict::Open,
             Some(WindowResult::QueueDestroyed) => Verdict::QueueDestroyed,
             Some(WindowResult::BadTimes) => Verdict::BadTimes,
+            Some(WindowResult::TooLate) => Verdict::TooLate,
             Some(WindowResult::Counted) => {
                 if self.bad || self.head.dispatch_id == 0 {
                     Verdict::Contradictory
@@ -291,6 +326,7 @@ struct Agent {
 struct Judge {
     agents: HashMap<u32, Agent>,
     by_dispatch: HashMap<u64, usize>,
+    by_packet: ByPacket,
     /// Windows whose dispatch is another window's, too.
     twice: Vec<usize>,
     lost: bool,
@@ -301,13 +337,18 @@ impl Judge {
         type Intervals = (Vec<usize>, Vec<(u64, u64)>, Vec<(u64, u64)>);
         let mut of_node: HashMap<u32, Intervals> = HashMap::new();
         let (mut by_dispatch, mut twice) = (HashMap::new(), Vec::new());
+        let mut by_packet = ByPacket::default();
         for (at, window) in windows.all.iter().enumerate() {
             if let (None, Some(open), Some(uses)) = (window.void(), window.open(), window.uses()) {
                 let (numbers, intervals, used) = of_node.entry(window.head.node).or_default();
                 numbers.push(at);
                 intervals.push(open);
                 used.push(uses);
-                if by_dispatch.insert(window.head.dispatch_id, at).is_some() {
+                let is_first = match window.batch {
+                    Some(_) => by_packet.add(&window.head, at),
+                    None => by_dispatch.insert(window.head.dispatch_id, at).is_none(),
+                };
+                if !is_first {
                     twice.push(at);
                 }
             }
@@ -350,12 +391,13 @@ impl Judge {
         Judge {
             agents,
             by_dispatch,
+            by_packet,
             twice,
             lost,
         }
     }
 
-    fn dispatch(&mut self, kernel: &Kernel, windows: &mut Windows) {
+    fn dispatch(&mut self, kernel: &Kernel, is_chosen: bool, windows: &mut Windows) {
         if let Some(agent) = self.agents.get_mut(&kernel.node) {
             match untimed(kernel.header.flags, kernel.untimed) {
                 None => agent.overlaps.add((kernel.start, kernel.end)),
@@ -368,6 +410,13 @@ impl Judge {
             let here = kernel.node == head.node && kernel.queue_id == head.queue_id;
             window.bad |= !here || window.kernel.is_some();
             window.kernel = Some(*kernel);
+        }
+        if let Some(window) = self
+            .by_packet
+            .of(kernel)
+            .and_then(|at| windows.all.get_mut(at))
+        {
+            window.joined(kernel, is_chosen, &mut self.by_packet.room);
         }
     }
 
@@ -391,17 +440,27 @@ impl Judge {
                     window.verdict = Verdict::NoDispatch;
                     continue;
                 };
-                let timed = untimed(kernel.header.flags, kernel.untimed).is_none();
-                let own = timed && overlaps(open, (kernel.start, kernel.end));
+                let (own, is_chosen, good) = match &window.batch {
+                    Some(batch) if batch.count != u64::from(window.head.dispatches) => {
+                        window.verdict = Verdict::NoDispatch;
+                        continue;
+                    }
+                    Some(batch) => (batch.inside, batch.is_chosen, Verdict::Batch),
+                    None => {
+                        let timed = untimed(kernel.header.flags, kernel.untimed).is_none();
+                        let own = timed && overlaps(open, (kernel.start, kernel.end));
+                        (u64::from(own), records.is_chosen(&kernel), Verdict::Alone)
+                    }
+                };
                 let beside = agent.untimed.beside(window.head.queue_id);
-                window.verdict = if !records.is_chosen(&kernel) {
+                window.verdict = if !is_chosen {
                     Verdict::NotChosen
-                } else if count > u64::from(own) || used > 1 {
+                } else if count > own || used > 1 {
                     Verdict::Shared
                 } else if self.lost || beside.is_some_and(|since| since < open.1) {
                     Verdict::NotKnown
                 } else {
-                    Verdict::Alone
+                    good
                 };
             }
         }
@@ -411,6 +470,9 @@ impl Judge {
             }
             if window.verdict == Verdict::Alone {
                 windows.good.insert(window.head.dispatch_id);
+            }
+            if let Some(batch) = &mut window.batch {
+                batch.members.sort_unstable();
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use super::emit::Emit;
 use super::{correlation, dispatch_info, size, times};
+use crate::counters::batch::Batch;
 use crate::counters::values::sum;
 use crate::counters::{Counter, Counts, Reading, Verdict};
 use crate::job::Job;
@@ -147,6 +148,42 @@ pub(super) fn element<W: io::Write>(
     times(out, kernel.start, kernel.end)?;
     dispatch_info(out, job, kernel)?;
     out.close_object()?;
+    records(out, counts)?;
+    out.handle("stream_id", job.index.stream(kernel.stream))?;
+    out.close_object()
+}
+
+/// Several dispatches that were launched at once, and what they counted together, at each place.
+pub(super) fn batch<W: io::Write>(
+    out: &mut Emit<W>,
+    job: &Job<'_>,
+    counts: &Counts<'_>,
+    batch: &Batch,
+) -> io::Result<()> {
+    let kernel = counts.kernel;
+    out.open_object()?;
+    out.number("batch_id", counts.window)?;
+    out.number("thread_id", kernel.tid)?;
+    correlation(out, kernel.correlation, None)?;
+    times(out, batch.start, batch.end)?;
+    out.handle("agent_id", job.handle(kernel.node))?;
+    out.handle("queue_id", u64::from(kernel.queue_id))?;
+    out.number("count", batch.count)?;
+    out.key("dispatches")?;
+    out.open_array()?;
+    for member in &batch.members {
+        out.open_object()?;
+        out.number("dispatch_id", member.dispatch_id)?;
+        out.number("kernel_id", member.kernel_id)?;
+        out.close_object()?;
+    }
+    out.close_array()?;
+    records(out, counts)?;
+    out.handle("stream_id", job.index.stream(kernel.stream))?;
+    out.close_object()
+}
+
+fn records<W: io::Write>(out: &mut Emit<W>, counts: &Counts<'_>) -> io::Result<()> {
     out.key("records")?;
     out.open_array()?;
     for (id, _, values) in &counts.counters {
@@ -157,9 +194,7 @@ pub(super) fn element<W: io::Write>(
             out.close_object()?;
         }
     }
-    out.close_array()?;
-    out.handle("stream_id", job.index.stream(kernel.stream))?;
-    out.close_object()
+    out.close_array()
 }
 
 /// What a whole device counted from one reading to the next, as sums over the device.

@@ -1,5 +1,7 @@
 //! Hardware counters: a track for each counter of each agent. Its value is what a dispatch counted,
-//! while the dispatch ran, and 0 elsewhere, as in AMD's traces.
+//! while the dispatch ran, and 0 elsewhere, as in AMD's traces. What several dispatches that were
+//! launched at once counted together is on a track beside it, from the first's start to the last's
+//! end.
 
 use super::Scene;
 use crate::counters::values::sum;
@@ -8,6 +10,7 @@ use crate::files::WriteError;
 
 /// Keeps numbers of these tracks apart from those of others.
 const COUNTERS: u64 = u64::MAX - 1;
+const BATCHES: u64 = u64::MAX - 3;
 
 /// The same of tracks of whole devices.
 const READINGS: u64 = u64::MAX - 2;
@@ -46,21 +49,25 @@ impl Scene<'_> {
 
     pub(super) fn counters(&mut self, counts: &Counts<'_>) -> Result<(), WriteError> {
         let kernel = counts.kernel;
-        // A dispatch without times has no place on a track.
-        if kernel.start == 0 {
+        let (tracks, what, (start, end)) = match counts.batch {
+            None => (COUNTERS, "", (kernel.start, kernel.end)),
+            Some(batch) => (BATCHES, " of batches", (batch.start, batch.end)),
+        };
+        // What has no times has no place on a track.
+        if start == 0 {
             return Ok(());
         }
         let agent = self.job.agent_index(kernel.node);
         for (id, name, values) in &counts.counters {
-            let uuid = self.out.uuid(&[COUNTERS, *id, u64::from(kernel.node)]);
+            let uuid = self.out.uuid(&[tracks, *id, u64::from(kernel.node)]);
             if self.out.describe(uuid) {
-                let name = format!("{} [{}] PMC {name}", agent.label, agent.index);
+                let name = format!("{} [{}] PMC {name}{what}", agent.label, agent.index);
                 self.out.number_track(uuid, &name)?;
-                let begin = self.job.trace.process.init_time.min(kernel.start);
+                let begin = self.job.trace.process.init_time.min(start);
                 self.out.number(uuid, begin, 0.0)?;
             }
-            self.out.number(uuid, kernel.start, sum(values))?;
-            self.out.number(uuid, kernel.end.max(kernel.start), 0.0)?;
+            self.out.number(uuid, start, sum(values))?;
+            self.out.number(uuid, end.max(start), 0.0)?;
         }
         Ok(())
     }

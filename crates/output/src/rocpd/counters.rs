@@ -1,5 +1,6 @@
 //! Counters: `rocpd_info_pmc` describes them, `rocpd_pmc_event` has what a dispatch counted, at each
-//! place. The event is that of the dispatch. Where dispatches were not asked for, those with counters
+//! place. The event is that of the dispatch; of several dispatches that were launched at once it is one
+//! of its own, whose `extdata` names them. Where dispatches were not asked for, those with counters
 //! have rows all the same, as in AMD's files.
 
 use super::database::{Database, Step, json, whole};
@@ -117,9 +118,23 @@ impl Rows<'_, '_> {
     /// What a dispatch counted.
     pub(super) fn counted(&mut self, counts: &Counts<'_>) -> Step<()> {
         let kernel = counts.kernel;
-        let event = match self.counters.written.get(&kernel.dispatch_id) {
-            Some(event) => *event,
-            None => {
+        let known = self.counters.written.get(&kernel.dispatch_id);
+        let event = match (counts.batch, known) {
+            (Some(batch), _) => {
+                let all = batch.members.iter().map(|member| member.dispatch_id);
+                let extdata = serde_json::json!({ "batch": {
+                    "id": counts.window,
+                    "count": batch.count,
+                    "kernels": batch.kernels(self.job),
+                    "start": batch.start,
+                    "end": batch.end,
+                    "dispatch_ids": all.collect::<Vec<u64>>(),
+                } });
+                let (kind, id) = (kind::COUNTER_COLLECTION, kernel.correlation);
+                self.event(kind, id, id, &extdata.to_string())?
+            }
+            (None, Some(event)) => *event,
+            (None, None) => {
                 let event = self.dispatch(kernel, None)?;
                 self.counters.wrote(self.job, kernel, event);
                 event

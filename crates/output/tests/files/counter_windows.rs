@@ -148,6 +148,7 @@ fn windows_without_a_dispatch_or_a_reading_are_told_by_reason() {
         (WindowResult::Open, "open_at_the_end"),
         (WindowResult::QueueDestroyed, "queue_destroyed"),
         (WindowResult::BadTimes, "without_plausible_times"),
+        (WindowResult::TooLate, "not_rung_in_time"),
     ];
     for (result, key) in results {
         let void = four(|writer| {

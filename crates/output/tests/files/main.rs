@@ -6,6 +6,7 @@
 )]
 
 mod common;
+mod counter_batches;
 mod counter_windows;
 mod counters;
 mod cuda;

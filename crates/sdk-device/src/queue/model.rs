@@ -329,10 +329,15 @@ impl ModelQueue {
 
     /// The application reserves one packet through the hook.
     pub(crate) fn reserve_one(&self) -> u64 {
+        self.reserve_batch(1)
+    }
+
+    /// The application reserves so many at once.
+    pub(crate) fn reserve_batch(&self, count: u64) -> u64 {
         let queue = std::ptr::with_exposed_provenance_mut(self.at as usize);
-        let original = || words(self.at, 128)[WRITTEN].fetch_add(1, SeqCst);
+        let original = || words(self.at, 128)[WRITTEN].fetch_add(count, SeqCst);
         // SAFETY: the model's queue, which stays.
-        unsafe { crate::hooks::reserve_one(queue, original) }
+        unsafe { crate::hooks::reserve(queue, count, original) }
     }
 
     /// A packet's words.

@@ -1,7 +1,7 @@
 //! The state of one queue, and the table of all queues.
 
 use super::flight::{Flights, Launch};
-use super::window::OURS;
+use super::window::{GUARDED, Guard, OURS};
 use crate::layout::QueuePointer;
 use midair_lockfree::{AtomicEnum, AtomicKey, Slot, SlotTable, word_enum};
 use std::cell::UnsafeCell;
@@ -194,6 +194,8 @@ pub struct QueueState {
     pub timed: AtomicU64,
     /// Dispatches whose record is written, untimed, by reason.
     pub untimed: [AtomicU64; 8],
+    /// Before a batch whose kernels are counted one by one.
+    pub guard: Guard,
     inner: UnsafeCell<Inner>,
     reservations: [Reservation; RESERVATIONS],
     /// Dispatches under way.
@@ -281,9 +283,20 @@ impl QueueState {
         if !self.has_windows() {
             return asked;
         }
-        let last = asked.checked_sub(1).and_then(|index| self.reserver(index));
-        let in_window = last.is_some_and(|launch| launch.window != 0 && launch.window != OURS);
-        asked.saturating_add(u64::from(in_window))
+        let window = |index| self.reserver(index).map_or(0, |launch| launch.window);
+        let last = asked.checked_sub(1).map_or(0, window);
+        // Behind the first packets of a batch there are more of them.
+        match last {
+            0 | OURS => asked,
+            _ if window(asked) != OURS => asked,
+            // Behind a guard that was opened without having moved anything: all that was for it.
+            GUARDED => {
+                let ours = |index: &u64| window(*index) == OURS;
+                let most = asked.saturating_add(RESERVATIONS as u64);
+                asked + (asked..most).take_while(ours).count() as u64
+            }
+            _ => asked.saturating_add(1),
+        }
     }
 
     /// Whether its doorbell is rung past the hooks, as far as is known.

@@ -6,8 +6,8 @@ use super::queue_state::{Inner, Locked, QueueState};
 use super::service::{Enqueued, Subscriber, Subscribers};
 use super::state::next_dispatch;
 use super::told::Seen;
-use super::window::{NO_DISPATCH, OURS};
-use super::windows;
+use super::window::{Inside, OURS};
+use super::windows::{self, guard};
 use crate::packet::{
     self, Dispatch, Image, PACKET_DISPATCH, PACKET_INVALID, PACKET_VENDOR, Packet, VendorFormat,
 };
@@ -51,7 +51,16 @@ pub fn doorbell(state: &'static QueueState, busy: &mut Busy, value: i64) -> (Rin
         state.direct.store(0, Relaxed);
     }
     let asked = (value as u64).wrapping_add(1);
-    inner.asked = inner.asked.max(state.with_ours(asked));
+    let moved = if busy.accepts() {
+        // SAFETY: the application rings, so the queue is alive; its spin word is held.
+        unsafe { guard::rung(state, asked) }
+    } else {
+        // SAFETY: as above.
+        unsafe { guard::open_now(state) };
+        None
+    };
+    let with_ours = moved.map_or_else(|| state.with_ours(asked), |moved| moved.end);
+    inner.asked = inner.asked.max(with_ours);
     state.covered.store(inner.rung_by_us(), Relaxed);
     let asked = inner.asked;
     if !busy.accepts() {
@@ -61,7 +70,19 @@ pub fn doorbell(state: &'static QueueState, busy: &mut Busy, value: i64) -> (Rin
         return (Ring::Value(asked.wrapping_sub(1) as i64), Seen::default());
     }
     let before = Seen::before(state);
+    if let Some(moved) = moved {
+        // Nothing behind the guard may be taken before it was looked at.
+        look(state, &mut inner, Some(busy), moved.guard);
+        if inner.next == moved.guard {
+            inner.ours += 1;
+            inner.next += 1;
+        }
+    }
     look(state, &mut inner, Some(busy), asked);
+    if let Some(moved) = moved {
+        // SAFETY: as above.
+        unsafe { guard::open(state, moved) };
+    }
     let seen = before.until_now();
     let upto = inner.asked.min(inner.next.max(inner.rung));
     if upto < inner.asked {
@@ -260,7 +281,7 @@ fn passed_by(state: &'static QueueState, inner: &mut Locked<'_>, index: u64, ove
     if overwritten {
         // Another packet may be in its place by now.
         inner.lost += 1;
-        in_window(launch, NO_DISPATCH);
+        in_window(launch, Inside::Unrecorded);
         return;
     }
     let packet = Packet::at(inner.ring, inner.size, index);
@@ -296,7 +317,7 @@ fn passed_by(state: &'static QueueState, inner: &mut Locked<'_>, index: u64, ove
         );
     } else {
         inner.lost += 1;
-        in_window(launch, NO_DISPATCH);
+        in_window(launch, Inside::Unrecorded);
     }
 }
 
@@ -306,14 +327,14 @@ fn no_dispatch(inner: &mut Inner, launch: Option<Launch>) {
         Some(Launch { window: OURS, .. }) => inner.ours += 1,
         _ => {
             inner.others += 1;
-            in_window(launch, NO_DISPATCH);
+            in_window(launch, Inside::Other);
         }
     }
 }
 
 /// Tells the window around a packet, if there is one, what it was.
-fn in_window(launch: Option<Launch>, dispatch: u64) {
+fn in_window(launch: Option<Launch>, inside: Inside) {
     if let Some(launch) = launch {
-        windows::seen(launch.window, dispatch);
+        windows::seen(launch.window, inside);
     }
 }

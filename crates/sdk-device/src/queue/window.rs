@@ -4,8 +4,8 @@ use midair_lockfree::{AtomicEnum, Cell, WordQueue, word_enum};
 use midair_record::counter_plan::Plan;
 use midair_rotation::Rotation;
 use std::sync::Mutex;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU16, AtomicU32, AtomicU64};
 
 /// Windows of a session at most. They are numbered from 1.
 pub(crate) const MOST: usize = 1024;
@@ -15,8 +15,14 @@ pub(crate) const AGENTS: usize = 16;
 pub(crate) const POOLS: usize = 256;
 /// Windows of one group at most; a power of two.
 pub(crate) const OF_A_GROUP: usize = 32;
+/// Packets of the application's in one window at most.
+pub(crate) const MOST_PACKETS: u64 = 1 << 12;
+/// Windows of the kernels behind a guard at most. Kernels beyond them are moved without one.
+pub(crate) const MOST_GUARDED: usize = 64;
 /// [`super::flight::Launch::window`] of a packet of ours.
 pub(crate) const OURS: u16 = u16::MAX;
+/// The same of a packet of the application's behind a guard ([`Guard`]).
+pub(crate) const GUARDED: u16 = u16::MAX - 1;
 /// [`Window::dispatch`] where the packet in the window was no dispatch.
 pub(crate) const NO_DISPATCH: u64 = u64::MAX;
 
@@ -27,6 +33,8 @@ word_enum! {
         Idle = 0,
         /// In a ring.
         Reserved = 1,
+        /// In none: its batch was not moved (`windows::guard`).
+        Late = 2,
     }
 }
 
@@ -43,10 +51,26 @@ pub(crate) struct Window {
     pub signals: [AtomicU64; 2],
     /// The queue that it is on ([`super::queue_state::QueueState::id`]).
     pub queue: AtomicU32,
-    /// [`midair_rotation::ClassKey`] of the dispatch in it.
+    /// [`midair_rotation::ClassKey`] of the last dispatch in it.
     pub class: AtomicU64,
-    /// Number of the dispatch in it; 0 as long as nobody has looked, [`NO_DISPATCH`].
+    /// Number of the first dispatch in it; 0 as long as nobody has looked, [`NO_DISPATCH`].
     pub dispatch: AtomicU64,
+    /// Index of the first packet of the application's in it, and how many there are.
+    pub packets: (AtomicU64, AtomicU32),
+    /// How many of them were looked at, and how many of these were, or may have been, dispatches.
+    /// Written under the queue's spin word.
+    pub looked: (AtomicU32, AtomicU32),
+}
+
+/// What a packet in a window was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Inside {
+    /// A dispatch with this number.
+    Dispatch(u64),
+    /// A dispatch that is not recorded, or a packet that nobody saw.
+    Unrecorded,
+    /// No dispatch.
+    Other,
 }
 
 impl Window {
@@ -59,7 +83,84 @@ impl Window {
             queue: AtomicU32::new(0),
             class: AtomicU64::new(0),
             dispatch: AtomicU64::new(0),
+            packets: (AtomicU64::new(0), AtomicU32::new(0)),
+            looked: (AtomicU32::new(0), AtomicU32::new(0)),
         }
+    }
+
+    /// A packet in it was looked at. Once for each, under the queue's spin word.
+    pub(crate) fn saw(&self, inside: Inside) {
+        let (looked, dispatches) = (&self.looked.0, &self.looked.1);
+        let (count, all) = (looked.load(Relaxed) + 1, self.packets.1.load(Relaxed));
+        match inside {
+            Inside::Dispatch(number) => {
+                dispatches.store(dispatches.load(Relaxed) + 1, Relaxed);
+                if self.dispatch.load(Relaxed) == 0 {
+                    self.dispatch.store(number, Relaxed);
+                }
+            }
+            Inside::Unrecorded => dispatches.store(dispatches.load(Relaxed) + 1, Relaxed),
+            Inside::Other => {}
+        }
+        if count >= all && self.dispatch.load(Relaxed) == 0 {
+            self.dispatch.store(NO_DISPATCH, Relaxed);
+        }
+        looked.store(count, Release);
+    }
+
+    /// Whether all packets in it were looked at.
+    pub(crate) fn is_known(&self) -> bool {
+        self.looked.0.load(Acquire) >= self.packets.1.load(Relaxed)
+    }
+}
+
+word_enum! {
+    /// Where a queue's guard is, see [`Guard`].
+    pub enum GuardStage else Opening {
+        /// There is none.
+        Idle = 0,
+        /// A thread is about to shut it.
+        Claimed = 1,
+        /// The device waits at it, or will.
+        Shut = 2,
+        /// A thread is about to open it.
+        Opening = 3,
+    }
+}
+
+/// The guard of a queue (`windows::guard`): one at a time. All-zero is none.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Guard {
+    /// See [`GuardStage`].
+    pub stage: AtomicEnum<GuardStage>,
+    /// Packets of the application's behind it.
+    pub count: AtomicU32,
+    /// Index of the guard.
+    pub first: AtomicU64,
+    /// Since when it is shut.
+    pub since: AtomicU64,
+    /// How many windows were taken for it.
+    pub taken: AtomicU32,
+    /// How often it was opened by the limit.
+    pub late: AtomicU32,
+    /// The windows' numbers and groups.
+    pub windows: [(AtomicU16, AtomicU32); MOST_GUARDED],
+}
+
+impl Guard {
+    /// Numbers and groups of the windows that were taken for it.
+    pub fn windows(&self) -> impl Iterator<Item = (u16, u32)> + '_ {
+        let taken = self.taken.load(Relaxed) as usize;
+        let all = self.windows.iter().take(taken);
+        all.map(|(number, group)| (number.load(Relaxed), group.load(Relaxed)))
+    }
+
+    /// One past the last packet that was reserved with it.
+    pub fn end(&self) -> u64 {
+        let (count, taken) = (self.count.load(Relaxed), self.taken.load(Relaxed));
+        let behind = 1 + 2 * u64::from(count) + 2 * u64::from(taken);
+        self.first.load(Relaxed).wrapping_add(behind)
     }
 }
 
@@ -120,6 +221,11 @@ pub(crate) struct Windows {
     pub no_room: AtomicU64,
     /// Launches without a window, since none was ready.
     pub none_ready: AtomicU64,
+    /// Whether the user asks for values of each kernel of a batch.
+    pub guards: AtomicBool,
+    /// Guards that were shut, and those of them behind which kernels were moved.
+    pub shut: AtomicU64,
+    pub moved: AtomicU64,
     /// The session's plan.
     pub plan: Mutex<Option<Box<Plan>>>,
 }
@@ -142,6 +248,9 @@ impl Windows {
             }; AGENTS],
             no_room: AtomicU64::new(0),
             none_ready: AtomicU64::new(0),
+            guards: AtomicBool::new(false),
+            shut: AtomicU64::new(0),
+            moved: AtomicU64::new(0),
             plan: Mutex::new(None),
         }
     }

@@ -1,9 +1,11 @@
 //! Windows of hardware counters: the second subscriber of the queue service.
 //!
-//! When the application reserves one packet, the hook reserves three instead: in the first it puts
-//! commands that start the counters, in the third commands that read and stop them, and the
-//! application gets the one between them. All three are reserved by one compare-and-exchange, after
-//! a look at the room in the ring, so there is always room for them. Both packets of ours are valid
+//! When the application reserves packets, the hook reserves two more: in the first it puts commands
+//! that start the counters, in the last commands that read and stop them, and the application gets
+//! those between them. All are reserved by one compare-and-exchange, after a look at the room in the
+//! ring, so there is always room for them. A reservation is one packet for most launches. HIP reserves
+//! several at once for a graph: such a window counts the batch, and nobody can tell what each of its
+//! kernels has counted. Both packets of ours are valid
 //! before the reservation returns: whatever happens to this process's hooks, to the worker thread or
 //! to the attacher, the queue goes on. Nothing of ours that lies in a ring waits for us.
 //!
@@ -19,6 +21,7 @@
 #[cfg(test)]
 mod cases;
 pub(crate) mod exclusive;
+pub mod guard;
 pub mod keeper;
 pub(super) mod memory;
 mod points;
@@ -26,9 +29,9 @@ mod points;
 mod tests;
 
 use super::flight::Launch;
-use super::queue_state::{Life, QueueState};
+use super::queue_state::{Life, QueueState, RESERVATIONS};
 use super::service::Enqueued;
-use super::window::{NO_DISPATCH, OURS, Stage, Window};
+use super::window::{Inside, MOST_PACKETS, OURS, Stage, Window};
 use crate::layout::{QueuePointer, Signal};
 use crate::packet::{self, Dispatch, Packet};
 use crate::state::STATE;
@@ -44,6 +47,9 @@ use std::ffi::c_void;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{MutexGuard, PoisonError};
+
+/// Whose packets a batch has is remembered for all of them.
+const _: () = assert!(MOST_PACKETS < RESERVATIONS as u64 / 2);
 
 fn plan() -> MutexGuard<'static, Option<Box<Plan>>> {
     STATE
@@ -91,15 +97,16 @@ pub(crate) fn watches_room(queue: u64) {
     }
 }
 
-/// A reservation of one packet becomes one with a window around it, if one is to be had: returns
-/// the index of the application's packet, which the application has reserved by that.
+/// A reservation of `count` packets becomes one with a window around it, if one is to be had:
+/// returns the index of the application's first packet, which the application has reserved by that.
 ///
 /// # Safety
-/// `queue` is a live queue that the application is about to reserve a packet on; its table was
+/// `queue` is a live queue that the application is about to reserve packets on; its table was
 /// adopted.
 pub(crate) unsafe fn reserve(
     busy: &mut Busy,
     queue: *mut c_void,
+    count: u64,
     launch: impl FnOnce(&mut Busy) -> Launch,
 ) -> Option<u64> {
     if !are_taken() || !busy.accepts() || !busy.wants(kind::COUNTER_COLLECTION) {
@@ -129,8 +136,22 @@ pub(crate) unsafe fn reserve(
             original::hsa_queue_load_read_index_scacquire(queue),
         )
     };
-    // What is left is the application's: it may have looked at the room for more than one packet.
-    if written.wrapping_sub(read).saturating_add(3) > size / 2 {
+    if guard::is_wanted(state, count) {
+        // SAFETY: the caller's promise.
+        match unsafe { guard::claim(state, queue, (written, read), count, rotation) } {
+            Ok(first) => {
+                let launch = launch(busy);
+                // SAFETY: as above.
+                unsafe { guard::shut(state, queue, launch) };
+                return Some(first.wrapping_add(1));
+            }
+            Err(guard::No::Window) => return None,
+            Err(guard::No::Room) => {}
+        }
+    }
+    let all = count.saturating_add(2);
+    // What is left is the application's: it may have looked at the room for more packets than these.
+    if written.wrapping_sub(read).saturating_add(all) > size / 2 || count > MOST_PACKETS {
         windows.no_room.fetch_add(1, Relaxed);
         return None;
     }
@@ -149,7 +170,7 @@ pub(crate) unsafe fn reserve(
         // SAFETY: the caller's promise.
         written = unsafe { original::hsa_queue_load_write_index_relaxed(queue) };
         // The read index only grows: what was read of it is on the safe side.
-        if written.wrapping_sub(read).saturating_add(3) > size / 2 {
+        if written.wrapping_sub(read).saturating_add(all) > size / 2 {
             windows.no_room.fetch_add(1, Relaxed);
             rotation.untaken();
             return None;
@@ -165,7 +186,7 @@ pub(crate) unsafe fn reserve(
     reached(Point::Taken);
     // SAFETY: the caller's promise. The read index only grows, so where this succeeds there is room.
     let old = unsafe {
-        original::hsa_queue_cas_write_index_scacq_screl(queue, written, written.wrapping_add(3))
+        original::hsa_queue_cas_write_index_scacq_screl(queue, written, written.wrapping_add(all))
     };
     if old != written {
         // Another producer was faster. Nobody else holds this number, so there is room for it.
@@ -178,31 +199,37 @@ pub(crate) unsafe fn reserve(
         window: number,
         ..launch(busy)
     };
-    place(state, window, (ring, size, old), launch);
+    place(state, window, (ring, size, old), count, launch);
     if let Some(turn) = turn {
         turn.opened(number);
     }
     Some(old.wrapping_add(1))
 }
 
-/// Writes both packets around packet `first + 1`.
+/// Writes both packets around the `count` packets from `first + 1` on.
 fn place(
     state: &QueueState,
     window: &Window,
     (ring, size, first): (u64, u64, u64),
+    count: u64,
     launch: Launch,
 ) {
     let ours = Launch {
         window: OURS,
         ..Launch::default()
     };
-    let (middle, last) = (first.wrapping_add(1), first.wrapping_add(2));
+    let middle = first.wrapping_add(1);
+    let last = middle.wrapping_add(count);
     // Before they are valid: who looks at the ring meanwhile must know whose they are.
     state.reserve(first, 1, ours);
-    state.reserve(middle, 1, launch);
+    state.reserve(middle, count, launch);
     state.reserve(last, 1, ours);
     window.queue.store(state.id.load(Relaxed), Relaxed);
     window.dispatch.store(0, Relaxed);
+    window.packets.0.store(middle, Relaxed);
+    window.packets.1.store(count as u32, Relaxed);
+    window.looked.0.store(0, Relaxed);
+    window.looked.1.store(0, Relaxed);
     window.stage.store(Stage::Reserved, Release);
     reached(Point::Noted);
     let [started, was_read] = window.signals.each_ref().map(|s| Signal(s.load(Relaxed)));
@@ -241,15 +268,10 @@ pub(super) fn enqueued(state: &QueueState, dispatch: &Enqueued) {
     if let Some(window) = STATE.windows.numbered(number) {
         window.class.store(key.number(), Relaxed);
         // A pause that began between the choice of the window and the packet: it has no number.
-        let recorded = dispatch.dispatch_id != 0;
-        seen(
-            number,
-            if recorded {
-                dispatch.dispatch_id
-            } else {
-                NO_DISPATCH
-            },
-        );
+        window.saw(match dispatch.dispatch_id {
+            0 => Inside::Unrecorded,
+            number => Inside::Dispatch(number),
+        });
     }
 }
 
@@ -265,14 +287,13 @@ fn class_of(dispatch: &Dispatch) -> ClassKey {
     class.key()
 }
 
-/// A packet with a window around it was looked at: the number of its dispatch, or
-/// [`super::window::NO_DISPATCH`].
+/// A packet with a window around it was looked at, and is no dispatch that anybody is told of.
 #[inline]
-pub(super) fn seen(number: u16, dispatch: u64) {
+pub(super) fn seen(number: u16, inside: Inside) {
     if number != 0
         && number != OURS
         && let Some(window) = STATE.windows.numbered(number)
     {
-        window.dispatch.store(dispatch, Release);
+        window.saw(inside);
     }
 }

@@ -73,6 +73,17 @@ pub(super) const OPTIONS: &[Opt] = &[
          gets one, as far as windows are ready.",
     ),
     Opt::new(
+        "pmc-graph-kernels",
+        Counters,
+        Shape::Boolean,
+        Sets::Switch("MIDAIR_PMC_GRAPH_KERNELS"),
+        "Count the kernels of HIP graphs one by one",
+    )
+    .more(
+        "HIP launches them several at once, and otherwise they are counted together. With this the GPU waits until such a launch is \
+         complete, at most 50 ms, and then runs its kernels one after another.",
+    ),
+    Opt::new(
         "extra-counters",
         Counters,
         Shape::Text("FILE"),

@@ -2,7 +2,7 @@
 //! takes everything back at the end.
 
 use super::memory::Memory;
-use super::{class_of, enqueued, plan};
+use super::{class_of, enqueued, guard, plan};
 use crate::layout::Signal;
 use crate::queue::queue_state::{Life, QueueState};
 use crate::queue::service::{Answer, Completed, Enqueued, Subscriber};
@@ -18,8 +18,8 @@ use midair_rotation::{ClassKey, Rotation, Scheduler};
 use midair_sdk_hot::clock::now;
 use midair_sdk_hot::wrappers::original;
 use std::collections::HashSet;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::{AtomicU64, fence};
 
 /// Windows of an agent that are wanted, whatever its groups.
 const OF_AN_AGENT: usize = 64;
@@ -96,6 +96,10 @@ impl Keeper {
         STATE.windows.not_alone.store(0, Relaxed);
         let exclusive = plan.as_deref().is_some_and(|plan| plan.exclusive);
         STATE.windows.exclusive.store(exclusive, Relaxed);
+        STATE.windows.shut.store(0, Relaxed);
+        STATE.windows.moved.store(0, Relaxed);
+        let guards = plan.as_deref().is_some_and(|plan| plan.graph_kernels);
+        STATE.windows.guards.store(guards, Relaxed);
         STATE.windows.on.store(!keeper.agents.is_empty(), Release);
         keeper
     }
@@ -208,8 +212,10 @@ impl Keeper {
         for text in self.complaints.drain(..) {
             sink.put(kind::NOTE, &note(&text));
         }
+        let time = now();
         for queue in state::all() {
             self.assign(queue);
+            guard::watch(queue, time, false);
         }
         let read = self.harvest(sink, false);
         let time = now();
@@ -231,12 +237,12 @@ impl Keeper {
         }
     }
 
-    /// Windows in rings: index, window, and what is known of it.
+    /// Windows in rings, and those that were to be: index, window, and what is known of it.
     fn reserved(&self) -> impl Iterator<Item = (usize, &'static Window, Kept)> + '_ {
         self.kept.iter().enumerate().filter_map(|(index, kept)| {
             let window = STATE.windows.all.get(index)?;
-            let is_reserved = !kept.is_given_up && window.stage.load(Acquire) == Stage::Reserved;
-            is_reserved.then_some((index, window, *kept))
+            let is_out = !kept.is_given_up && window.stage.load(Acquire) != Stage::Idle;
+            is_out.then_some((index, window, *kept))
         })
     }
 
@@ -247,8 +253,12 @@ impl Keeper {
 
     /// No window is taken from here on.
     pub fn close() {
-        STATE.windows.on.store(false, Release);
+        STATE.windows.on.store(false, SeqCst);
         STATE.windows.exclusive.store(false, Release);
+        fence(SeqCst);
+        for queue in state::all() {
+            guard::watch(queue, now(), true);
+        }
     }
 
     /// Reads what the device has written, and ends windows whose queue is gone. With `all`, what has
@@ -261,15 +271,17 @@ impl Keeper {
         let mut ended = Vec::new();
         for (index, window, kept) in self.reserved() {
             let fired = has_fired(window);
-            let looked_at = window.dispatch.load(Acquire) != 0;
+            let looked_at = window.is_known();
             let destroyed = gone.contains(&window.queue.load(Relaxed));
+            let late = window.stage.load(Relaxed) == Stage::Late;
             let why = match (fired && looked_at, destroyed) {
+                _ if late => Some(WindowResult::TooLate),
                 (true, _) => None,
                 (false, true) => Some(WindowResult::QueueDestroyed),
                 (false, false) if all => Some(WindowResult::Open),
                 _ => continue,
             };
-            ended.push((index, window, kept, why, fired || destroyed));
+            ended.push((index, window, kept, why, fired || destroyed || late));
         }
         for &(index, window, kept, why, is_free) in &ended {
             self.write(sink, window, kept, why);
@@ -283,7 +295,7 @@ impl Keeper {
                 agent.turn.was_read(index as u16 + 1);
             }
             for signal in &window.signals {
-                // SAFETY: ours, and its packet has completed, or its queue is no more.
+                // SAFETY: ours, and its packet has completed, or is in no queue.
                 unsafe { Signal(signal.load(Relaxed)).rearm() };
             }
             window.stage.store(Stage::Idle, Release);
@@ -306,7 +318,9 @@ impl Keeper {
         };
         self.written += 1;
         let dispatch = window.dispatch.load(Acquire);
+        let dispatches = window.looked.1.load(Relaxed);
         let [started, was_read] = window.signals.each_ref().map(|s| Signal(s.load(Relaxed)));
+        let was_used = why != Some(WindowResult::TooLate);
         // SAFETY: signals of ours, alive until they are given back.
         let ticks = unsafe {
             [
@@ -316,7 +330,14 @@ impl Keeper {
                 was_read.end_ticks(),
             ]
         };
-        let [begin, start, end, read_end] = ticks.map(|ticks| to_clock(agent.handle, ticks));
+        let clock = |ticks| {
+            if was_used {
+                to_clock(agent.handle, ticks)
+            } else {
+                0
+            }
+        };
+        let [begin, start, end, read_end] = ticks.map(clock);
         let plausible = begin != 0 && start >= begin && end >= start && read_end >= end;
         let result = match why {
             Some(why) => why,
@@ -340,6 +361,9 @@ impl Keeper {
             read_end,
             window: self.written,
             dispatch_id: if dispatch == NO_DISPATCH { 0 } else { dispatch },
+            first_index: window.packets.0.load(Relaxed),
+            packets: window.packets.1.load(Relaxed),
+            dispatches,
             queue_id: window.queue.load(Relaxed),
             node: agent.node,
             group,
@@ -371,7 +395,8 @@ impl Keeper {
         }
         let cost = (start - begin.min(start)) + (read_end - end.min(read_end));
         match (result, ClassKey::of(window.class.load(Relaxed))) {
-            (WindowResult::Counted, Some(class)) => {
+            // What a batch counted says nothing of one class.
+            (WindowResult::Counted, Some(class)) if dispatches == 1 => {
                 let words = (0..words).map(value);
                 agent
                     .scheduler
@@ -394,6 +419,14 @@ impl Keeper {
             count(&STATE.windows.no_room)
         );
         sink.put(kind::NOTE, &note(&text));
+        let (shut, moved) = (count(&STATE.windows.shut), count(&STATE.windows.moved));
+        if shut > 0 {
+            let text = format!(
+                "counters: the kernels of {moved} launches of graphs were counted one by one; {} launches were let go on as they were, since they were not rung within 50 ms or recording ended",
+                shut.saturating_sub(moved)
+            );
+            sink.put(kind::NOTE, &note(&text));
+        }
         let not_alone = count(&STATE.windows.not_alone);
         if not_alone > 0 {
             let text = format!(

@@ -49,6 +49,7 @@ impl Counting {
             max_overhead: 100,
             interval: 0,
             exclusive: false,
+            graph_kernels: false,
             groups: vec![group(0), group(1)],
         });
         let mut session = session;
@@ -62,8 +63,13 @@ impl Counting {
     /// The device carries out both packets of ours around `index`: the first ends at `start`, the
     /// second takes from `end` for 5 ns and writes `value` everywhere.
     pub(super) fn count(&self, index: u64, start: u64, end: u64, value: u64) {
-        self.queue.signal(index - 1).fire(start - 1, start);
-        self.count_last(index, end, value);
+        self.count_batch((index, 1), start, end, value);
+    }
+
+    /// The same around so many packets from the first one on.
+    fn count_batch(&self, (first, count): (u64, u64), start: u64, end: u64, value: u64) {
+        self.queue.signal(first - 1).fire(start - 1, start);
+        self.count_last(first + count - 1, end, value);
     }
 
     /// The second of them by itself.
@@ -337,5 +343,82 @@ fn a_dispatch_that_is_not_recorded_leaves_its_window_empty() {
     super::enqueued(queue.state, &dispatch);
     let window = STATE.windows.numbered(dispatch.launch.window).unwrap();
     assert_eq!(window.dispatch.load(SeqCst), NO_DISPATCH);
+    counting.end();
+}
+
+/// What HIP does for a graph: several packets at once, in one window.
+#[test]
+fn a_batch_has_one_window_and_names_its_packets() {
+    let mut counting = Counting::begin();
+    let queue = counting.queue;
+    assert_eq!(queue.reserve_batch(3), 1);
+    assert_eq!(queue.written(), 5);
+    assert_eq!([queue.words(0)[0], queue.words(4)[0]], [OURS; 2]);
+    for index in 1..4 {
+        assert_eq!(
+            queue.words(index)[0],
+            1,
+            "packet {index} is the application's"
+        );
+    }
+    queue.write(1, DISPATCH, 0);
+    queue.write(2, BARRIER_AND, 0);
+    queue.write(3, DISPATCH, 0);
+    // It may ring for the first ones; ours is behind the last.
+    assert_eq!(queue.ring(1), Ring::Value(1));
+    counting.count_batch((1, 3), 100, 190, 7);
+    counting.pass();
+    assert!(counting.windows().is_empty(), "not all of it was looked at");
+    assert_eq!(queue.ring(3), Ring::Value(4));
+    queue.signal(1).fire(110, 140);
+    queue.signal(3).fire(150, 180);
+    counting.pass();
+    let windows = counting.windows();
+    let [(window, words)] = &windows[..] else {
+        panic!("{windows:?}");
+    };
+    assert_eq!(window.result, WindowResult::Counted as u32);
+    assert_eq!(
+        (
+            window.first_index,
+            window.packets,
+            window.dispatches,
+            window.dispatch_id
+        ),
+        (1, 3, 2, 1)
+    );
+    assert_eq!(words, &[7, 8, 9]);
+    let counts = counting.session.finish();
+    assert_eq!(
+        (counts.dispatches, counts.ours, counts.other_packets),
+        (2, 2, 1)
+    );
+    assert_eq!(counts.last_index - counts.first_index, 5);
+    counting.end();
+}
+
+#[test]
+fn a_batch_without_a_dispatch_is_void_and_one_without_room_has_no_window() {
+    let mut counting = Counting::begin();
+    let queue = counting.queue;
+    assert_eq!(queue.reserve_batch(2), 1);
+    for index in [1, 2] {
+        queue.write(index, BARRIER_AND, 0);
+    }
+    assert_eq!(queue.ring(2), Ring::Value(3));
+    counting.count_batch((1, 2), 100, 150, 7);
+    counting.pass();
+    assert_eq!(
+        counting.windows()[0].0.result,
+        WindowResult::NoDispatch as u32
+    );
+    queue.take(4);
+    // Eight packets and two of ours are more than half of the ring.
+    assert_eq!(queue.reserve_batch(SIZE as u64 / 2), 4);
+    assert_eq!(queue.written(), 4 + SIZE as u64 / 2);
+    assert_eq!(STATE.windows.no_room.load(SeqCst), 1);
+    for index in 4..queue.written() {
+        queue.write(index, DISPATCH, 0);
+    }
     counting.end();
 }

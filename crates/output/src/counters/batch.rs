@@ -1,0 +1,183 @@
+//! Batches: several dispatches that were launched at once, as HIP launches the kernels of a graph, in
+//! one window. Its values belong to all of them together, and to none of them alone.
+
+use crate::job::Job;
+use midair_record::event::{CounterWindow, Kernel};
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::Write;
+
+/// Dispatches that are remembered for batches, of all windows together. Further ones are counted in
+/// their batch, and not named.
+const MOST_MEMBERS: usize = 1 << 22;
+
+/// Kernels that are named in a batch's name; the others are counted.
+const MOST_NAMES: usize = 8;
+
+/// A dispatch of a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Member {
+    /// Which of the batch's packets it was, from 0.
+    pub(crate) at: u32,
+    pub(crate) dispatch_id: u64,
+    pub(crate) kernel_id: u64,
+}
+
+/// The dispatches in a window, as far as they are known.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Batch {
+    /// In the order of their packets, once all came.
+    pub(crate) members: Vec<Member>,
+    /// How many there are.
+    pub(crate) count: u64,
+    /// From the first's start to the last's end; 0 where one has no times.
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    /// Whether one of them has no times.
+    untimed: bool,
+    /// Those that overlap their window.
+    pub(super) inside: u64,
+    /// Whether one of them is among those that were chosen.
+    pub(super) is_chosen: bool,
+    /// What sort of batch it is: the same for those with the same kernels, grids, workgroups and sizes
+    /// of LDS in the same order.
+    pub(crate) sort: u64,
+}
+
+impl Batch {
+    /// Another one of its dispatches, with its times if it has any.
+    pub(super) fn add(
+        &mut self,
+        window: &CounterWindow,
+        kernel: &Kernel,
+        times: Option<(u64, u64)>,
+        room: &mut usize,
+    ) {
+        self.count += 1;
+        // Within its packets, of which there are as many as 32 bits can number.
+        let at = kernel.packet_index.wrapping_sub(window.first_index) as u32;
+        // In whichever order they come.
+        self.sort = self.sort.wrapping_add(sort_of(at, kernel));
+        match times {
+            Some((start, end)) if !self.untimed => {
+                self.start = if self.start == 0 {
+                    start
+                } else {
+                    self.start.min(start)
+                };
+                self.end = self.end.max(end);
+            }
+            _ => (self.untimed, self.start, self.end) = (true, 0, 0),
+        }
+        if *room > 0 {
+            *room -= 1;
+            self.members.push(Member {
+                at,
+                dispatch_id: kernel.dispatch_id,
+                kernel_id: kernel.kernel_id,
+            });
+        }
+    }
+}
+
+impl Batch {
+    /// Its kernels, each once with how often it is there, in the order in which they come first:
+    /// "vadd x2, scale".
+    pub(crate) fn kernels(&self, job: &Job<'_>) -> String {
+        let mut counts: Vec<(u64, u64)> = Vec::new();
+        let mut others = self.count - self.members.len() as u64;
+        for member in &self.members {
+            let is_full = counts.len() >= MOST_NAMES;
+            if let Some((_, count)) = counts.iter_mut().find(|(id, _)| *id == member.kernel_id) {
+                *count += 1;
+            } else if is_full {
+                others += 1;
+            } else {
+                counts.push((member.kernel_id, 1));
+            }
+        }
+        let mut text = String::new();
+        for (id, count) in counts {
+            let comma = if text.is_empty() { "" } else { ", " };
+            // Writing to a String cannot fail.
+            let _ = write!(text, "{comma}{}", job.kernel_name_by_id(id));
+            if count > 1 {
+                let _ = write!(text, " x{count}");
+            }
+        }
+        if others > 0 {
+            let _ = write!(text, " and {others} others");
+        }
+        text
+    }
+
+    /// The numbers of its dispatches, neighbours as ranges: "3-7 9".
+    pub(crate) fn dispatch_ids(&self) -> String {
+        let mut text = String::new();
+        let mut ids = self
+            .members
+            .iter()
+            .map(|member| member.dispatch_id)
+            .peekable();
+        while let Some(first) = ids.next() {
+            let mut last = first;
+            while let Some(next) = ids.next_if(|id| Some(*id) == last.checked_add(1)) {
+                last = next;
+            }
+            let space = if text.is_empty() { "" } else { " " };
+            let _ = match last == first {
+                true => write!(text, "{space}{first}"),
+                false => write!(text, "{space}{first}-{last}"),
+            };
+        }
+        text
+    }
+}
+
+fn sort_of(at: u32, kernel: &Kernel) -> u64 {
+    let mut hash = u64::from(at) + 1;
+    let words = [
+        kernel.kernel_id,
+        u64::from(kernel.group_segment),
+        u64::from(kernel.node),
+    ];
+    let sizes = kernel.grid.into_iter().chain(kernel.workgroup);
+    for word in words.into_iter().chain(sizes.map(u64::from)) {
+        hash = (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        hash ^= hash >> 29;
+    }
+    hash
+}
+
+/// Which window a dispatch is in, by queue and packet.
+#[derive(Debug)]
+pub(super) struct ByPacket {
+    of_queue: HashMap<u32, BTreeMap<u64, (u64, usize)>>,
+    /// Dispatches that may still be remembered.
+    pub(super) room: usize,
+}
+
+impl Default for ByPacket {
+    fn default() -> ByPacket {
+        ByPacket {
+            of_queue: HashMap::new(),
+            room: MOST_MEMBERS,
+        }
+    }
+}
+
+impl ByPacket {
+    /// Adds a window with its number. False: another one has the same packets.
+    pub(super) fn add(&mut self, window: &CounterWindow, number: usize) -> bool {
+        let first = window.first_index;
+        let end = first.saturating_add(u64::from(window.packets));
+        let of_queue = self.of_queue.entry(window.queue_id).or_default();
+        of_queue.insert(first, (end, number)).is_none()
+    }
+
+    /// The window that a dispatch is in.
+    pub(super) fn of(&self, kernel: &Kernel) -> Option<usize> {
+        let of_queue = self.of_queue.get(&kernel.queue_id)?;
+        let (_, (end, number)) = of_queue.range(..=kernel.packet_index).next_back()?;
+        (kernel.packet_index < *end).then_some(*number)
+    }
+}

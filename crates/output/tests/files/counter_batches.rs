@@ -1,0 +1,245 @@
+//! Windows around several dispatches that were launched at once: their values are those of all of
+//! them together, in every format, and of none of them alone.
+
+use crate::common::{entries, golden_json, list, names, reader, writer};
+use crate::counters::{
+    NODE, amds_plan, header, json_of, put, put_kernel, read, session, window, written,
+};
+use midair_output::{Format, Plan, RecordWriter, Trace, counter_table};
+use midair_record::event::{CounterWindow, Kernel, Untimed, flag, kind};
+use serde_json::{Value, json};
+
+/// Packet `packet` of queue 1, which ran at 1,000 times its number for 500 ns.
+fn kernel(packet: u64, kernel_id: u64) -> Kernel {
+    Kernel {
+        header: header(kind::KERNEL_DISPATCH),
+        start: 10_000 + 1_000 * packet,
+        end: 10_500 + 1_000 * packet,
+        rung: 9_000,
+        // Another queue's dispatches had numbers between them.
+        dispatch_id: if packet < 3 { packet } else { packet + 5 },
+        packet_index: packet,
+        correlation: 77,
+        kernel_id,
+        queue_id: 1,
+        node: NODE,
+        ..Kernel::default()
+    }
+}
+
+fn kernels() -> [Kernel; 3] {
+    [kernel(1, 11), kernel(2, 10), kernel(4, 11)]
+}
+
+/// Around packets 1 to 4, of which the third is no dispatch.
+fn around(number: u64) -> CounterWindow {
+    CounterWindow {
+        first_index: 1,
+        packets: 4,
+        dispatches: 3,
+        end: 14_600,
+        read_end: 14_700,
+        ..window(number, &kernel(1, 11), 9)
+    }
+}
+
+fn batch(also: impl FnOnce(&mut RecordWriter)) -> Trace {
+    let mut writer = writer();
+    let [first, second, third] = kernels();
+    // In any order.
+    put_kernel(&mut writer, &third);
+    put_kernel(&mut writer, &first);
+    put(&mut writer, around(1), &[3; 9], 4);
+    put_kernel(&mut writer, &second);
+    also(&mut writer);
+    session(writer, amds_plan())
+}
+
+fn told(trace: Trace) -> Value {
+    let directory = written(trace, &[Format::Json]);
+    let ours = json_of(directory.path());
+    let mut told = ours["metadata"]["midair"]["counters"]
+        .as_object()
+        .unwrap()
+        .clone();
+    told.retain(|_, count| *count != 0);
+    let batches = told.contains_key("batches");
+    assert_eq!(
+        ours["callback_records"]["counter_batches"].is_array(),
+        batches
+    );
+    assert_eq!(
+        ours["callback_records"]["counter_collection"],
+        json!([]),
+        "never split"
+    );
+    told.into()
+}
+
+#[test]
+fn each_format_has_the_values_once_and_names_all_dispatches() {
+    let formats = [Format::Csv, Format::Json, Format::Rocpd, Format::Pftrace];
+    let directory = written(batch(|_| ()), &formats);
+    assert!(
+        entries(directory.path())
+            .iter()
+            .any(|name| name == "r_counter_batches.csv")
+    );
+    let csv = read(directory.path(), "r_counter_batches.csv");
+    let rows: Vec<&str> = csv.lines().collect();
+    assert!(rows[0].starts_with("\"Batch_Id\",\"Correlation_Id\",\"Agent_Id\""));
+    assert_eq!(rows.len(), 3, "{csv}");
+    let of = |name: &str, value: &str| {
+        let row = rows.iter().find(|row| row.contains(name)).unwrap();
+        assert!(row.starts_with("1,77,"), "{row}");
+        assert!(row.contains(",3,\"1-2 9\",\""), "{row}");
+        assert!(row.contains(" x2, "), "{row}");
+        assert!(
+            row.ends_with(&format!("\"{name}\",{value},11000,14500")),
+            "{row}"
+        );
+    };
+    of("GRBM_COUNT", "3.000000");
+    of("SQ_WAVES", "24.000000");
+    let single = read(directory.path(), "r_counter_collection.csv");
+    assert_eq!(single.lines().count(), 1, "{single}");
+    let notes = read(directory.path(), "r_notes.txt");
+    assert_eq!(
+        notes,
+        "counters: 0 of 3 dispatches have values, from 1 windows; 1 have values of several dispatches together\n"
+    );
+    let ours = json_of(directory.path());
+    let [one] = list(&ours["callback_records"]["counter_batches"]) else {
+        panic!("{ours}");
+    };
+    assert_eq!((&one["batch_id"], &one["count"]), (&json!(1), &json!(3)));
+    assert_eq!(
+        one["dispatches"],
+        json!([
+            { "dispatch_id": 1, "kernel_id": 11 },
+            { "dispatch_id": 2, "kernel_id": 10 },
+            { "dispatch_id": 9, "kernel_id": 11 },
+        ])
+    );
+    assert_eq!(list(&one["records"]).len(), 9);
+    let queries = [
+        "SELECT json_extract(E.extdata, '$.batch.count') AS n, json_extract(E.extdata, '$.batch.dispatch_ids') AS ids, COUNT(*) AS m, SUM(P.value) AS sum FROM rocpd_pmc_event P JOIN rocpd_event E ON E.id = P.event_id",
+        "SELECT COUNT(*) AS n FROM counters_collection",
+    ];
+    let found = reader(&directory.path().join("r_results.db"), &queries);
+    let answers = list(&found["answers"]);
+    assert_eq!(
+        answers[0],
+        json!([{ "n": 3, "ids": "[1,2,9]", "m": 9, "sum": 27.0 }])
+    );
+    assert_eq!(answers[1], json!([{ "n": 0 }]), "it is no dispatch's");
+    let bytes = std::fs::read(directory.path().join("r_results.pftrace")).unwrap();
+    let name = b"PMC SQ_WAVES of batches";
+    assert!(bytes.windows(name.len()).any(|part| part == name));
+}
+
+#[test]
+fn the_table_names_a_sort_of_batches_and_its_mean() {
+    let table = |trace: &Trace| {
+        let plan = Plan::default();
+        let style = midair_output::table::Style::default();
+        counter_table(trace, &names(&golden_json()), &plan, style)
+    };
+    let mut writer = writer();
+    for (number, at) in (1..=4).zip([0, 100, 200, 300]) {
+        let moved = |kernel: Kernel| Kernel {
+            packet_index: kernel.packet_index + at,
+            dispatch_id: kernel.dispatch_id + at,
+            start: kernel.start + 1_000 * at,
+            end: kernel.end + 1_000 * at,
+            ..kernel
+        };
+        for kernel in kernels() {
+            put_kernel(&mut writer, &moved(kernel));
+        }
+        let around = CounterWindow {
+            first_index: 1 + at,
+            dispatch_id: 1 + at,
+            start: around(1).start + 1_000 * at,
+            end: around(1).end + 1_000 * at,
+            read_end: around(1).read_end + 1_000 * at,
+            ..around(number)
+        };
+        put(&mut writer, around, &[number; 9], 9);
+    }
+    let text = table(&session(writer, amds_plan()));
+    assert!(
+        text.contains("[batch]: 4 times 3 dispatches together, 0 shared"),
+        "{text}"
+    );
+    let mean = text.lines().find(|line| line.contains("SQ_WAVES")).unwrap();
+    // (1 + 2 + 3 + 4) / 4 on eight engines; the others of its sort are not known.
+    assert!(
+        mean.contains(" 20") && mean.contains('±') && !mean.contains("±0"),
+        "{text}"
+    );
+}
+
+#[test]
+fn what_ran_beside_a_batch_makes_it_shared_and_its_own_kernels_do_not() {
+    let wanted = json!({ "dispatches": 3, "windows": 1, "batches": 1 });
+    assert_eq!(told(batch(|_| ())), wanted);
+    let beside = |start, queue_id, packet_index| Kernel {
+        start,
+        end: start + 10,
+        queue_id,
+        packet_index,
+        dispatch_id: 99,
+        ..kernel(1, 11)
+    };
+    let shared = json!({ "dispatches": 4, "windows": 1, "shared": 1 });
+    assert_eq!(
+        told(batch(|w| put_kernel(w, &beside(11_900, 2, 2)))),
+        shared
+    );
+    // One of the same queue, behind it: at another time, and not.
+    let later = json!({ "dispatches": 4, "windows": 1, "batches": 1 });
+    assert_eq!(told(batch(|w| put_kernel(w, &beside(15_000, 1, 5)))), later);
+    // Another queue's with the same packet's number is none of its own.
+    assert_eq!(told(batch(|w| put_kernel(w, &beside(20_000, 2, 2)))), later);
+    let untimed = |w: &mut RecordWriter| {
+        let mut kernel = Kernel {
+            start: 0,
+            end: 0,
+            untimed: Untimed::ALL[1] as u32,
+            ..beside(1, 2, 2)
+        };
+        kernel.header.flags |= flag::UNTIMED;
+        put_kernel(w, &kernel);
+    };
+    let doubtful = json!({ "dispatches": 4, "windows": 1, "not_known_to_be_alone": 1 });
+    assert_eq!(told(batch(untimed)), doubtful);
+}
+
+#[test]
+fn a_batch_without_all_its_dispatches_has_no_values() {
+    let of = |window: CounterWindow, all: &[Kernel]| {
+        let mut writer = writer();
+        for kernel in all {
+            put_kernel(&mut writer, kernel);
+        }
+        put(&mut writer, window, &[1; 9], 9);
+        told(session(writer, amds_plan()))
+    };
+    let [first, second, third] = kernels();
+    let missing = json!({ "dispatches": 2, "windows": 1, "dispatch_not_recorded": 1 });
+    assert_eq!(of(around(1), &[first, third]), missing);
+    let wrong = |change: fn(&mut CounterWindow)| {
+        let mut window = around(1);
+        change(&mut window);
+        of(window, &[first, second, third])
+    };
+    let missing = json!({ "dispatches": 3, "windows": 1, "dispatch_not_recorded": 1 });
+    assert_eq!(wrong(|w| w.dispatches = 4), missing);
+    assert_eq!(wrong(|w| w.dispatches = u32::MAX), missing);
+    assert_eq!(wrong(|w| w.packets = 0), missing);
+    assert_eq!(wrong(|w| w.first_index = u64::MAX), missing);
+    assert_eq!(wrong(|w| w.queue_id = 9), missing);
+    let contradictory = json!({ "dispatches": 3, "windows": 1, "contradictory": 1 });
+    assert_eq!(wrong(|w| w.dispatch_id = 0), contradictory);
+}
