@@ -205,7 +205,7 @@ fn take(
     } else {
         ledger.fresh(part.name, &all, wanted.seed, wanted.sample)
     };
-    ledger.set_population(part.name, all.len());
+    ledger.set_population(part.name, &all);
     let is_late = || wanted.until.is_some_and(|until| Instant::now() >= until);
     if chosen.is_empty() || is_late() {
         return ledger.write(file);

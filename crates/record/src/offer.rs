@@ -81,3 +81,39 @@ impl Reply {
         (magic == MAGIC.to_ne_bytes()).then(|| accepted != [0; 8])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_offers_bytes_are_those_of_its_fields() {
+        let mut identity = [0; MAX_TOOLS];
+        identity[1] = 0x1122;
+        let offer = Offer::new(77, 2, identity, 9);
+        let bytes = offer.bytes();
+        assert_eq!(bytes.len(), size_of::<Offer>());
+        let word = |at: usize| u64::from_ne_bytes(*bytes[at..].first_chunk().unwrap());
+        assert_eq!(word(0), MAGIC);
+        let last = bytes.len() - 8;
+        assert_eq!(
+            (word(16), word(24), word(32), word(last)),
+            (77, 0, 0x1122, 9)
+        );
+        assert!(offer.is_ours());
+        assert_eq!(offer.descriptors(), 4);
+        assert_eq!(Offer::new(77, 2, identity, 0).descriptors(), 3);
+        assert!(!Offer::new(77, MAX_TOOLS as u32 + 1, identity, 0).is_ours());
+        assert!(Offer::new(77, 0, identity, MAX_BYTES as u64).is_ours());
+        assert!(!Offer::new(77, 0, identity, MAX_BYTES as u64 + 1).is_ours());
+    }
+
+    #[test]
+    fn replies() {
+        let bytes = |magic: u64, word: u64| [magic.to_ne_bytes(), word.to_ne_bytes()].concat();
+        assert_eq!(Reply::read(&bytes(MAGIC, 1)), Some(true));
+        assert_eq!(Reply::read(&bytes(MAGIC, 0)), Some(false));
+        assert_eq!(Reply::read(&bytes(MAGIC + 1, 1)), None);
+        assert_eq!(Reply::read(&bytes(MAGIC, 1)[..15]), None);
+    }
+}

@@ -280,14 +280,6 @@ impl Opt {
                 .any(|member| member.reaches(long))
     }
 
-    /// Whether it takes more than one word.
-    pub fn is_list(&self) -> bool {
-        matches!(
-            self.shape,
-            Shape::Texts(_) | Shape::Groups(_) | Shape::SomeOf(_)
-        )
-    }
-
     /// The words to choose from, where its shape has such.
     pub fn choices(&self) -> &'static [&'static str] {
         match self.shape {

@@ -212,9 +212,16 @@ impl Ledger {
         format!("{:#}\n", Value::Object(parts))
     }
 
-    /// How many mutants a part has.
-    pub fn set_population(&mut self, part: &str, population: usize) {
-        self.part(part).population = population;
+    /// These are a part's mutants now. What was made and is no more, since the code is gone, does not
+    /// count now.
+    pub fn set_population(&mut self, part: &str, all: &[Mutant]) {
+        let part = self.part(part);
+        part.population = all.len();
+        for (key, made) in &mut part.made {
+            if !all.iter().any(|mutant| mutant.key == *key) {
+                made.now = Outcome::Unviable;
+            }
+        }
     }
 
     /// A mutant was made.
@@ -359,7 +366,7 @@ mod tests {
     fn what_was_missed_first_stays_in_the_sample() {
         let all = mutants(NAMES.into_iter());
         let mut ledger = Ledger::default();
-        ledger.set_population("p", 4);
+        ledger.set_population("p", &all);
         for (mutant, came) in all.iter().zip([
             Outcome::Caught,
             Outcome::Missed,
@@ -374,11 +381,19 @@ mod tests {
         assert!((before.1 - 66.67).abs() < 0.01, "{before:?}");
         ledger.add("p", all[1].key.clone(), Outcome::Caught);
         assert!(ledger.missed("p", &all).is_empty());
+        // Its code is removed: it stays in the sample.
+        ledger.add(
+            "p",
+            "src/gone.rs: delete ! in g #1".to_owned(),
+            Outcome::Missed,
+        );
+        ledger.set_population("p", &all);
+        assert!(ledger.shares().all(|(_, share)| share > 99.9));
         let read = Ledger::parse(&ledger.text()).unwrap();
         assert_eq!(read.text(), ledger.text());
         let table = read.table();
         assert!(
-            table.contains("2 of    3  66.7 %") && table.contains("3 of    3 100.0 %"),
+            table.contains("2 of    4  50.0 %") && table.contains("3 of    3 100.0 %"),
             "{table}"
         );
         assert!(Ledger::parse("{\"p\": {}}").is_none());

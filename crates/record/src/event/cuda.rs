@@ -187,3 +187,16 @@ pub const fn cuda_node(ordinal: u32) -> u32 {
 pub const fn cuda_stream(context: u32, stream: u32) -> u64 {
     (context as u64) << 32 | stream as u64
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_streams_and_devices() {
+        assert_eq!(cuda_stream(1, 7), 0x1_0000_0007);
+        assert_eq!(cuda_stream(0x8000_0001, u32::MAX), 0x8000_0001_ffff_ffff);
+        assert_eq!((cuda_node(0), cuda_node(3)), (65_536, 65_539));
+        assert_eq!(cuda_node(u32::MAX), u32::MAX);
+    }
+}

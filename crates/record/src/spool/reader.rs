@@ -268,6 +268,37 @@ mod tests {
     }
 
     #[test]
+    fn settings_may_fill_their_place_and_no_more() {
+        let with = |bytes: usize| {
+            Reader::create(&ReaderOptions {
+                size: 4 * CHUNK,
+                settings: vec![b'x'; bytes],
+                drain_ms: 1,
+                lease_ms: 0,
+                session: 1,
+            })
+        };
+        let reader = with(SETTINGS).unwrap();
+        assert_eq!(area(&reader).settings(), vec![b'x'; SETTINGS]);
+        assert!(matches!(
+            with(SETTINGS + 1),
+            Err(MapError::Settings(bytes)) if bytes == SETTINGS + 1
+        ));
+    }
+
+    #[test]
+    fn the_targets_message_is_read_without_what_controls_a_terminal() {
+        let reader = small();
+        let area = area(&reader);
+        assert_eq!(reader.message(), "");
+        area.set_message("no \u{1b}[31mroom\n");
+        assert_eq!(reader.message(), "no [31mroom");
+        let long = "x".repeat(MESSAGE + 7);
+        area.set_message(&long);
+        assert_eq!(reader.message(), "x".repeat(MESSAGE));
+    }
+
+    #[test]
     fn what_is_stored_is_read_once_and_in_order() {
         let mut reader = small();
         let area = area(&reader);

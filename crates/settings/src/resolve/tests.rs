@@ -555,3 +555,43 @@ fn numbers_are_taken_up_to_their_limits_and_in_their_units() {
     assert_eq!(bytes(most).unwrap(), Some(all.to_string()));
     assert!(bytes(most + 1).is_err() && bytes(0).is_err());
 }
+
+#[test]
+fn words_that_are_given_and_words_that_are_missing() {
+    let given = give(&[("log-level", &["info"]), ("pid", &["4194304"])]).unwrap();
+    assert_eq!(given.text("log-level"), Some("info"));
+    // It is a number, and the greatest that Linux gives.
+    assert_eq!(
+        (given.text("pid"), given.number("pid")),
+        (None, Some(4_194_304))
+    );
+    assert!(give(&[("pid", &["4194305"])]).is_err());
+    for list in ["pmc", "output-format", "preload"] {
+        let Err(Refusal::Usage(said)) = give(&[(list, &[])]) else {
+            panic!("--{list} without a word");
+        };
+        assert_eq!(said, format!("--{list} needs a value"));
+    }
+}
+
+#[test]
+fn what_harms_nobody_is_not_told() {
+    let harmless = [
+        ("ROCPROF_ATTACH_CHILDREN", "1"),
+        ("ROCPROF_ATTACH_OUTPUT_GENERATION_SYNC", "1"),
+    ];
+    let told = settle(&[], &harmless).without_effect;
+    assert!(told.is_empty(), "{told:?}");
+}
+
+#[test]
+fn a_list_goes_behind_its_word() {
+    let words = ["SQ_WAVES", "GRBM_COUNT"].map(str::to_owned).to_vec();
+    let mut settings = Settings::new();
+    let spm = option("spm").unwrap();
+    apply(spm, &Value::Texts(words), &mut settings, "/");
+    assert_eq!(
+        settings.get("ROCPROF_SPM_COUNTERS"),
+        Some("spm: SQ_WAVES GRBM_COUNT")
+    );
+}
