@@ -262,10 +262,15 @@ impl Window {
         (start != 0 && start <= end).then_some((start, end))
     }
 
-    /// While it was open, dispatches are counted in it: until the counters were read.
+    /// While it was open, dispatches are counted in it: from somewhere in the packet that starts the
+    /// counters, one XCC after the other, until they were read.
     fn open(&self) -> Option<(u64, u64)> {
         let (start, end) = self.times()?;
-        Some((start, end.max(self.head.read_end)))
+        let begin = match self.head.begin {
+            0 => start,
+            begin => begin.min(start),
+        };
+        Some((begin, end.max(self.head.read_end)))
     }
 
     /// From when to when it used the device's counters: another window loses what it has counted, or

@@ -85,6 +85,30 @@ fn what_another_dispatch_overlapped_is_told_and_has_no_values() {
     assert_eq!(alone, json!({ "dispatches": 6, "windows": 4, "alone": 4 }));
 }
 
+/// The first packet makes one XCC count after the other: what still ran meanwhile is counted by some.
+#[test]
+fn what_ended_while_the_counters_were_started_is_counted_too() {
+    for (ended, verdict) in [(19_985, "shared"), (19_950, "alone")] {
+        let mut writer = writer();
+        let own = kernel(2);
+        put_kernel(&mut writer, &own);
+        let mut window = window(1, &own, 9);
+        (window.begin, window.start) = (19_950, 19_990);
+        put(&mut writer, window, &[2; 9], 9);
+        put_kernel(
+            &mut writer,
+            &Kernel {
+                start: 19_000,
+                end: ended,
+                queue_id: 2,
+                ..kernel(9)
+            },
+        );
+        let expected = json!({ "dispatches": 2, "windows": 1, verdict: 1 });
+        assert_eq!(told(writer), expected, "{ended}");
+    }
+}
+
 #[test]
 fn a_dispatch_without_times_makes_later_windows_of_other_queues_doubtful() {
     let untimed = |queue_id, rung| {
