@@ -39,7 +39,7 @@ static void *work(void *argument) {
       pthread_cond_broadcast(&changed);
     }
     while ((int)order == seen && order == STOPPED) pthread_cond_wait(&changed, &lock);
-    bool run = order == RUNNING, end = order == ENDED && seen == ENDED;
+    bool run = order == RUNNING && seen == RUNNING, end = order == ENDED && seen == ENDED;
     pthread_mutex_unlock(&lock);
     if (end) break;
     if (!run) continue;

@@ -20,6 +20,11 @@ static atomic_ulong launched;
 static hsa_signal_t gate, last;
 static uint64_t taken;
 
+// A wait of the runtime's would keep a processor busy, of which the modelled device needs one.
+static void sleep_until_zero(hsa_signal_t signal) {
+  while (hsa_signal_load_scacquire(signal) > 0) usleep(50);
+}
+
 static hsa_kernel_dispatch_packet_t kernel(uint32_t grid, hsa_signal_t signal) {
   hsa_kernel_dispatch_packet_t packet = {
       .header = header(HSA_PACKET_TYPE_KERNEL_DISPATCH) | 1 << HSA_PACKET_HEADER_BARRIER,
@@ -55,7 +60,7 @@ static void *burst(void *argument) {
     if (waits) hsa_signal_store_screlease(mine, 1);
     hsa_kernel_dispatch_packet_t packet = kernel(64 * (me + 1), waits ? mine : none);
     publish(queue, take(queue), &packet);
-    if (waits) wait_for_zero(mine);
+    if (waits) sleep_until_zero(mine);
   }
   HSA(hsa_signal_destroy(mine));
   return NULL;
@@ -90,7 +95,7 @@ static void otherwise(enum how how, unsigned count) {
       publish(queue, index, &packet);
     }
   }
-  wait_for_zero(last);
+  sleep_until_zero(last);
 }
 
 static void step(const char *name) {
@@ -110,7 +115,7 @@ static void step(const char *name) {
   } else if (!strcmp(name, "open")) {
     hsa_signal_store_screlease(gate, 0);
   } else if (!strcmp(name, "end")) {
-    wait_for_zero(last);
+    sleep_until_zero(last);
   } else {
     fail("unknown command \"%s\"", name);
   }
@@ -123,6 +128,8 @@ int main(int argc, char **argv) {
   find_agents();
   load(argv[1]);
   HSA(hsa_queue_create(gpu, (uint32_t)atoi(argv[2]), HSA_QUEUE_TYPE_MULTI, NULL, NULL, UINT32_MAX, UINT32_MAX, &queue));
+  // As HIP does: packets have times.
+  HSA(hsa_amd_profiling_set_profiler_enabled(queue, 1));
   gate = new_signal(0);
   last = new_signal(0);
   say("ready");

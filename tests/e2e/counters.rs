@@ -125,7 +125,8 @@ fn streams(lab: &Lab, threads: u32) -> Result<LabTarget> {
     begin(program(lab, threads)?)
 }
 
-fn program(lab: &Lab, threads: u32) -> Result<LabCommand<'_>> {
+/// A program of so many streams.
+pub fn program(lab: &Lab, threads: u32) -> Result<LabCommand<'_>> {
     let program = lab.run(&lab.program("streams")?);
     Ok(program.arg(lab.kernels()?).arg(threads))
 }

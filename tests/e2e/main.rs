@@ -13,6 +13,7 @@ mod clients;
 mod compute;
 mod counter_graphs;
 mod counter_templates;
+mod counter_windows;
 mod counters;
 mod counters_launched;
 mod cuda;

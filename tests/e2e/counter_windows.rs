@@ -1,0 +1,462 @@
+//! Windows of counters on AMD's runtimes, compared with what the model's log says of each packet:
+//! the log alone tells which dispatches had windows, what ran beside these, and what they counted.
+
+use crate::counters::{attach, begin, files, program};
+use midair_tests::Result;
+use midair_tests::lab::{GpuModel, Lab, LabTarget};
+use midair_tests::modellog::{Dispatch, Event, ModelLog, Packet};
+use midair_tests::table::{Csv, json};
+use midair_tests::target::PATIENCE;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::time::Instant;
+
+/// Of the modelled device.
+const CLOCK_MHZ: u64 = 2100;
+
+/// Beginning and end of a dispatch, by which both sides know it.
+type Times = (u64, u64);
+
+/// A window, as the model's log has it.
+#[derive(Debug)]
+struct Window {
+    started: Packet,
+    /// None: there was another packet in it.
+    dispatch: Option<Dispatch>,
+    was_read: Packet,
+}
+
+impl Window {
+    /// When it uses the device's counters. They begin to count somewhere in the first packet, on one
+    /// XCC after the other, and are read somewhere in the second.
+    fn uses(&self) -> Times {
+        (self.started.start, self.was_read.end)
+    }
+}
+
+fn overlap(one: Times, other: Times) -> bool {
+    one.0 < other.1 && other.0 < one.1
+}
+
+/// Windows of the log, in its order. Packets that read counters are midair's: HIP has none.
+fn windows(log: &ModelLog) -> Vec<Window> {
+    let key = |packet: &Packet| (packet.ring, packet.index);
+    let packets: BTreeMap<_, _> = log.packets().map(|packet| (key(packet), *packet)).collect();
+    let dispatches: BTreeMap<_, _> = log.dispatches().map(|d| (key(&d.packet), *d)).collect();
+    let mut windows = Vec::new();
+    for record in &log.records {
+        let Event::Pm4(commands) = &record.event else {
+            continue;
+        };
+        if commands.reads == 0 {
+            continue;
+        }
+        let (ring, last) = (commands.ring, commands.index);
+        windows.push(Window {
+            started: packets[&(ring, last - 2)],
+            dispatch: dispatches.get(&(ring, last - 1)).copied(),
+            was_read: packets[&(ring, last)],
+        });
+    }
+    windows
+}
+
+/// Whether each window was shared: another dispatch ran while it counted, or another window used the
+/// counters. Each is compared with each.
+fn shared(windows: &[Window], log: &ModelLog) -> Vec<bool> {
+    let all: Vec<Packet> = log.dispatches().map(|d| d.packet).collect();
+    let is_shared = |window: &Window| {
+        let own = window.dispatch.map(|d| (d.packet.ring, d.packet.index));
+        let by_dispatch = all.iter().any(|other| {
+            Some((other.ring, other.index)) != own
+                && overlap(window.uses(), (other.start, other.end))
+        });
+        let by_window = windows
+            .iter()
+            .any(|other| !std::ptr::eq(other, window) && overlap(window.uses(), other.uses()));
+        by_dispatch || by_window
+    };
+    windows.iter().map(is_shared).collect()
+}
+
+/// What the model's rules make of a counter of a dispatch that ran alone. None: the rules depend on
+/// more than the dispatch.
+fn expected(counter: &str, dispatch: &Dispatch, xccs: u64) -> Option<u64> {
+    let groups = u64::from(dispatch.grid[0]) / u64::from(dispatch.workgroup[0]);
+    let waves = groups * u64::from(dispatch.workgroup[0]).div_ceil(64);
+    let f = |event: u64| 1 + event % 7;
+    Some(match counter {
+        "SQ_WAVES" => waves,
+        "SQ_INSTS_VALU" => f(26) * waves,
+        "SPI_CSN_WAVE" => waves,
+        "SPI_CSN_NUM_THREADGROUPS" => groups,
+        // Each XCC counts it.
+        "GRBM_GUI_ACTIVE" => {
+            xccs * ((dispatch.packet.end - dispatch.packet.start) * CLOCK_MHZ / 1000)
+        }
+        _ => return None,
+    })
+}
+
+/// What a session brought.
+struct Session {
+    values: BTreeMap<Times, BTreeMap<String, u64>>,
+    /// `metadata.midair.counters` of the json.
+    windows: Value,
+    said: String,
+}
+
+impl Session {
+    fn read(dir: &Path, said: String) -> Result<Session> {
+        let mut values: BTreeMap<Times, BTreeMap<String, u64>> = BTreeMap::new();
+        let mut windows = Value::Null;
+        for file in files(dir) {
+            let name = file.to_string_lossy();
+            if name.ends_with("counter_collection.csv") {
+                for row in Csv::read(&file)?.rows {
+                    let number = |column: &str| Csv::number(&row, column);
+                    let times = (number("Start_Timestamp")?, number("End_Timestamp")?);
+                    let value: f64 = row["Counter_Value"].parse()?;
+                    let of = values.entry(times).or_default();
+                    let before = of.insert(row["Counter_Name"].clone(), value as u64);
+                    assert_eq!(before, None, "twice: {row:?}");
+                }
+            } else if name.ends_with("results.json") {
+                let path = "/rocprofiler-sdk-tool/0/metadata/midair/counters";
+                windows = json(&file)?.pointer(path).cloned().unwrap_or_default();
+            }
+        }
+        Ok(Session {
+            values,
+            windows,
+            said,
+        })
+    }
+
+    fn count(&self, what: &str) -> u64 {
+        self.windows[what].as_u64().unwrap_or(0)
+    }
+
+    /// The verdicts are the log's, and so is each value. Returns how many windows were alone and how
+    /// many were shared.
+    fn check(&self, log: &ModelLog, xccs: u64) -> (usize, usize) {
+        let windows = windows(log);
+        let shared = shared(&windows, log);
+        let (mut alone, mut beside, mut empty) = (BTreeMap::new(), BTreeSet::new(), 0);
+        for (window, shared) in windows.iter().zip(shared) {
+            let Some(dispatch) = window.dispatch else {
+                empty += 1;
+                continue;
+            };
+            let times = (dispatch.packet.start, dispatch.packet.end);
+            if shared {
+                beside.insert(times);
+            } else {
+                alone.insert(times, dispatch);
+            }
+        }
+        for (times, values) in &self.values {
+            assert!(
+                !beside.contains(times),
+                "the log shows that {times:?} was shared"
+            );
+            let dispatch = alone
+                .get(times)
+                .unwrap_or_else(|| panic!("the log has no window of {times:?}"));
+            for (counter, value) in values {
+                if let Some(expected) = expected(counter, dispatch, xccs) {
+                    assert_eq!(*value, expected, "{counter} of {dispatch:?}");
+                }
+            }
+        }
+        for times in alone.keys() {
+            let has_values = self.values.contains_key(times);
+            assert!(
+                has_values,
+                "{times:?} ran alone: {}\n{}",
+                self.windows, self.said
+            );
+        }
+        let told =
+            ["windows", "alone", "shared", "without_a_dispatch"].map(|what| self.count(what));
+        let logged = [windows.len(), alone.len(), beside.len(), empty].map(|count| count as u64);
+        assert_eq!(told, logged, "{}\n{}", self.windows, self.said);
+        (alone.len(), beside.len())
+    }
+}
+
+/// A `midair attach` in the lab that stays until it is told to end.
+struct Attached {
+    attacher: LabTarget,
+    out: tempfile::TempDir,
+}
+
+impl Attached {
+    fn to(lab: &Lab, target: &LabTarget, words: &[&str]) -> Result<Attached> {
+        let out = tempfile::tempdir_in(lab.scratch())?;
+        let mut all = vec!["--output-format", "csv,json"];
+        all.extend(["--max-overhead", "100"]);
+        all.extend(words);
+        let mut attacher = attach(lab, target, out.path(), &all)?.spawn()?;
+        attacher.expect_error("attached to process")?;
+        Ok(Attached { attacher, out })
+    }
+
+    /// Ends the session: nothing was lost, the books balance (the exit code says so).
+    fn detach(mut self) -> Result<Session> {
+        self.attacher.send("")?;
+        let exit = self.attacher.target.wait(PATIENCE)?;
+        let said = exit.to_string();
+        exit.success()?;
+        Session::read(self.out.path(), said)
+    }
+
+    /// The same where the device holds work of ours for longer than a detach waits.
+    fn leave(mut self) -> Result<()> {
+        self.attacher.send("")?;
+        self.attacher.target.wait(PATIENCE)?;
+        Ok(())
+    }
+
+    fn kill(self) -> Result<()> {
+        self.attacher.target.signal(libc::SIGKILL)?;
+        self.attacher.target.wait(PATIENCE)?;
+        Ok(())
+    }
+}
+
+fn tell(target: &mut LabTarget, command: &str) -> Result<()> {
+    target.send(command)?;
+    target.expect(command.split(' ').next().unwrap_or_default())?;
+    Ok(())
+}
+
+fn quit(mut target: LabTarget) -> Result<ModelLog> {
+    target.send("quit")?;
+    let log = target.log.clone();
+    let exit = target.target.wait(PATIENCE)?;
+    let done = exit.stdout.last().is_some_and(|line| line == "done");
+    if !done || !(exit.status.success() || exit.is_abort_of_amds_model()) {
+        return Err(exit.to_string().into());
+    }
+    let log = ModelLog::read(&log)?;
+    log.check()?;
+    Ok(log)
+}
+
+/// More than one group holds, so that they take turns.
+const GROUPS: [&str; 6] = [
+    "--pmc",
+    "SQ_WAVES,GRBM_GUI_ACTIVE",
+    "--pmc",
+    "SQ_INSTS_VALU,SPI_CSN_WAVE",
+    "--pmc",
+    "SPI_CSN_NUM_THREADGROUPS,SQ_BUSY_CYCLES",
+];
+
+/// A thousand dispatches over four streams, with groups that take turns.
+#[test]
+fn of_a_thousand_dispatches_over_four_streams() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let mut target = program(&lab, 4)?.spawn()?;
+    target.expect("ready")?;
+    target.send("pause 400")?;
+    target.expect("pause")?;
+    // Every queue has been used, so it is known from the beginning on.
+    tell(&mut target, "rounds 2")?;
+    let before = target.model_log()?.dispatches().count();
+    let attached = Attached::to(&lab, &target, &GROUPS)?;
+    tell(&mut target, "rounds 125")?;
+    let session = attached.detach()?;
+    let log = quit(target)?;
+    assert_eq!(session.count("dispatches"), 1000, "{}", session.said);
+    assert_eq!(log.dispatches().count() - before, 1000);
+    let (alone, shared) = session.check(&log, 1);
+    eprintln!("{alone} windows alone, {shared} shared");
+    assert!(alone > 20 && shared > 20, "{}", session.windows);
+    // Each group had its turns, and no window counted two.
+    let names: BTreeSet<Vec<&String>> = session
+        .values
+        .values()
+        .map(|v| v.keys().collect())
+        .collect();
+    assert_eq!(names.len(), 3, "{names:?}");
+    Ok(())
+}
+
+/// The program without HIP whose queue holds this many packets.
+fn raw(lab: &Lab, size: u32, model: GpuModel) -> Result<LabTarget> {
+    let program = lab.run(&lab.program("windows")?).arg(lab.kernels()?);
+    let mut target = program
+        .arg(size)
+        .register(false)
+        .on(model)
+        .log_name(&format!("{model:?}"))
+        .env("MODEL_KERNEL_NS", 2_000)
+        .spawn()?;
+    target.expect("ready")?;
+    Ok(target)
+}
+
+const WAVES: [&str; 2] = ["--pmc", "SQ_WAVES,GRBM_GUI_ACTIVE"];
+
+/// The ring is full most of the time, and goes round dozens of times.
+#[test]
+fn of_a_ring_of_64_packets_and_two_producers() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    for model in [GpuModel::Doorbell, GpuModel::Eager(5)] {
+        let mut target = raw(&lab, 64, model)?;
+        tell(&mut target, "burst 16 1")?;
+        let attached = Attached::to(&lab, &target, &WAVES)?;
+        // The worker thread has met the queue before the second burst.
+        tell(&mut target, "burst 100 1")?;
+        tell(&mut target, "burst 1500 2")?;
+        let session = attached.detach()?;
+        let log = quit(target)?;
+        assert_eq!(session.count("dispatches"), 3100, "{}", session.said);
+        let (alone, shared) = session.check(&log, 1);
+        assert!(alone > 100, "{}", session.said);
+        assert_eq!(shared, 0, "one queue");
+        let last = log.packets().map(|packet| packet.index).max();
+        assert!(last > Some(50 * 64), "{last:?}");
+        assert!(
+            !session.said.contains(" 0 since the ring"),
+            "{}",
+            session.said
+        );
+    }
+    Ok(())
+}
+
+/// Producers that know their index before they ask, and those that take more than one packet, have
+/// no windows, and are told.
+#[test]
+fn of_other_ways_to_reserve() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let mut target = raw(&lab, 256, GpuModel::Doorbell)?;
+    tell(&mut target, "burst 16 1")?;
+    let attached = Attached::to(&lab, &target, &WAVES)?;
+    tell(&mut target, "burst 100 1")?;
+    for how in ["cas 40", "store 40", "many 40"] {
+        tell(&mut target, how)?;
+    }
+    let session = attached.detach()?;
+    let log = quit(target)?;
+    assert_eq!(session.count("dispatches"), 220, "{}", session.said);
+    session.check(&log, 1);
+    assert!(!session.values.is_empty(), "{}", session.said);
+    for window in windows(&log) {
+        let grid = window.dispatch.map(|dispatch| dispatch.grid[0]);
+        assert_eq!(grid, Some(64), "{window:?}");
+    }
+    Ok(())
+}
+
+/// How a session ends in the middle of a window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Detach,
+    Kill,
+}
+
+/// The steps of one launch; the session ends before each of them. The barrier at the front holds the
+/// device until "open", so nothing of ours has begun before that.
+const STEPS: [&str; 6] = ["bar", "take", "fill", "ring", "open", "end"];
+
+fn ends_at_each_step(how: End) -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let mut target = raw(&lab, 64, GpuModel::Doorbell)?;
+    tell(&mut target, "burst 16 1")?;
+    let mut rounds = 0;
+    for at in 0..=STEPS.len() {
+        let attached = again(&lab, &target)?;
+        // Until the queue is known there are no windows.
+        tell(&mut target, "burst 64 1")?;
+        let (before, behind) = STEPS.split_at(at);
+        for step in before {
+            tell(&mut target, step)?;
+        }
+        match how {
+            End::Detach => attached.leave()?,
+            End::Kill => attached.kill()?,
+        }
+        // The program does not notice: its kernel runs, and so do those behind it.
+        for step in behind {
+            tell(&mut target, step)?;
+        }
+        tell(&mut target, "burst 64 1")?;
+        rounds += 1;
+    }
+    // A whole session counts as if there had been none before.
+    let attached = again(&lab, &target)?;
+    tell(&mut target, "burst 64 1")?;
+    tell(&mut target, "burst 64 1")?;
+    let session = attached.detach()?;
+    let log = quit(target)?;
+    for (times, values) in &session.values {
+        let mut all = log.dispatches();
+        let found = all.find(|d| (d.packet.start, d.packet.end) == *times);
+        let dispatch = found.ok_or("a dispatch of the log")?;
+        for (counter, value) in values {
+            assert_eq!(Some(*value), expected(counter, dispatch, 1), "{counter}");
+        }
+    }
+    assert!(!session.values.is_empty(), "{}", session.said);
+    assert_eq!(log.dispatches().count(), 16 + rounds * (64 + 1 + 64) + 128);
+    Ok(())
+}
+
+/// Attaches as soon as the target lets: the lease of an attacher that was killed runs out first.
+fn again(lab: &Lab, target: &LabTarget) -> Result<Attached> {
+    let limit = Instant::now() + PATIENCE;
+    loop {
+        match Attached::to(lab, target, &WAVES) {
+            Err(error) if Instant::now() > limit => return Err(error),
+            Err(_) => {}
+            attached => return attached,
+        }
+    }
+}
+
+#[test]
+fn a_detach_at_each_step_of_a_launch_is_not_noticed() -> Result<()> {
+    ends_at_each_step(End::Detach)
+}
+
+#[test]
+fn an_attacher_killed_at_each_step_of_a_launch_is_not_noticed() -> Result<()> {
+    ends_at_each_step(End::Kill)
+}
+
+/// As on the first device, XCC by XCC: what the last two count is in the sums.
+#[test]
+fn of_eight_xccs_verdicts_and_sums_are_the_logs() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let mut target = begin(program(&lab, 2)?.gpu("8,32,304,1"))?;
+    tell(&mut target, "stop")?;
+    target.send("pause 400")?;
+    target.expect("pause")?;
+    let attached = Attached::to(&lab, &target, &WAVES)?;
+    tell(&mut target, "rounds 50")?;
+    let session = attached.detach()?;
+    let log = quit(target)?;
+    assert_eq!(session.count("dispatches"), 200, "{}", session.said);
+    let (alone, _) = session.check(&log, 8);
+    assert!(alone > 5, "{}", session.windows);
+    let of_last = log.records.iter().any(|record| {
+        matches!(&record.event, Event::Register(register) if !register.write && register.xcc == 7)
+    });
+    assert!(of_last, "nothing was read of the last XCC");
+    Ok(())
+}
