@@ -183,6 +183,36 @@ fn every_dispatch_of_a_started_program_is_counted_on_an_eager_device() -> Result
 /// What [`vadd`] launches: two kernels in each of 10 rounds, and HIP one that copies.
 const DISPATCHES: usize = 30;
 
+/// A program without HIP, whose threads share a small ring and wait for room in it, and whose backlog
+/// is many times what fits between barriers.
+#[test]
+fn every_dispatch_is_counted_where_threads_share_a_small_ring() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let out = tempfile::tempdir_in(lab.scratch())?;
+    let program = lab
+        .run(&lab.program("windows")?)
+        .arg(lab.kernels()?)
+        .arg(64);
+    let words = ["--pmc", "SQ_WAVES", "SQ_INSTS_VALU", "-f", "csv"];
+    let mut target = launched(&lab, program, out.path(), &words)?.spawn()?;
+    target.expect("ready")?;
+    target.send("burst 400 4")?;
+    target.expect("burst")?;
+    target.send("quit")?;
+    target.expect("launched 1600")?;
+    let log = target.log.clone();
+    target.target.wait(PATIENCE)?.success()?;
+    assert_eq!(one_at_a_time(&ModelLog::read(&log)?), 1600);
+    let counted = counted(&out.path().join("out_counter_collection.csv"))?;
+    assert_eq!(counted.len(), 1600);
+    for dispatch in counted.values() {
+        dispatch.check(&["SQ_WAVES", "SQ_INSTS_VALU"]);
+    }
+    Ok(())
+}
+
 /// Runs `vadd` to its end.
 fn vadd(lab: &Lab, out: &Path, words: &[&str], log: &str) -> Result<(Exit, PathBuf)> {
     let program = lab.run("/lab/vadd").arg(10).arg(0);

@@ -23,6 +23,14 @@ type Writer = unsafe extern "C" fn(*const c_void, u64);
 /// A packet.
 type Words = [u64; 8];
 
+/// Packets that a dispatch becomes, at most.
+const AROUND: usize = 5;
+
+/// Packets of an intercepted queue, at least. Where several threads write into one of 128 or fewer, each
+/// packet of which becomes five, the runtime (7.2.4) loses its count of those that wait for room, and
+/// ends the process (AMD-133).
+const LEAST: u32 = 1024;
+
 /// What the application passes to `hsa_queue_create` behind the agent.
 #[derive(Debug, Clone, Copy)]
 pub struct Arguments {
@@ -61,7 +69,7 @@ pub unsafe fn create_queue(agent: u64, arguments: Arguments) -> Option<u32> {
     let status = unsafe {
         original::hsa_amd_queue_intercept_create(
             agent,
-            arguments.size,
+            arguments.size.max(LEAST),
             arguments.kind,
             arguments.callback,
             arguments.data,
@@ -111,24 +119,31 @@ unsafe extern "C" fn intercept(
     let gate: &'static Gate = unsafe { &*data.cast::<Gate>() };
     let gate = gate.current();
     gate.inside.fetch_add(1, SeqCst);
+    // All in one call: where the ring is full the runtime keeps what one call brings, and no more.
+    let mut out: Vec<Words> = Vec::with_capacity(count as usize * AROUND);
     for number in 0..count {
         let at = packets.cast::<Words>().wrapping_add(number as usize);
+        let before = out.len();
         let put = catch_unwind(AssertUnwindSafe(|| {
             // SAFETY: one of the packets that the runtime passes.
-            unsafe { handle(gate, at, first.wrapping_add(number), writer) };
+            unsafe { put(gate, at, first.wrapping_add(number), &mut out) };
         }));
-        // A panic comes before anything was written: the device gets the packet as it is.
-        if put.is_err() {
-            // SAFETY: the runtime's function, during its own call; one of its packets.
-            unsafe { writer(at.cast(), 1) };
+        if put.is_err() && out.len() == before {
+            // SAFETY: as above. The device gets the packet as it is.
+            out.push(unsafe { at.read_volatile() });
         }
     }
+    // SAFETY: the runtime's function, during its own call; so many packets.
+    unsafe { writer(out.as_ptr().cast(), out.len() as u64) };
+    turns::wake();
     gate.inside.fetch_sub(1, SeqCst);
 }
 
+/// Puts a packet there, with what belongs around it.
+///
 /// # Safety
-/// `at` is a packet that the runtime hands over, and `writer` what it hands over with it.
-unsafe fn handle(gate: &'static Gate, at: *const Words, index: u64, writer: Writer) {
+/// `at` is a packet that the runtime hands over.
+unsafe fn put(gate: &'static Gate, at: *const Words, index: u64, out: &mut Vec<Words>) {
     // SAFETY: the caller's promise. The packet may be in the application's ring, where a thread of
     // ours may still put a completion signal in: one word, before this call.
     let image = Image::of(unsafe { at.read_volatile() });
@@ -145,7 +160,7 @@ unsafe fn handle(gate: &'static Gate, at: *const Words, index: u64, writer: Writ
             STATE.alone.passed.fetch_add(1, Relaxed);
         }
         // SAFETY: the caller's promise.
-        unsafe { writer(at.cast(), 1) };
+        out.push(unsafe { at.read_volatile() });
         return;
     };
     let dispatch = Dispatch {
@@ -173,9 +188,7 @@ unsafe fn handle(gate: &'static Gate, at: *const Words, index: u64, writer: Writ
     let (packets, count) = around(gate, turn, words, chosen.as_ref());
     gate.pending().push_back(Pending { dispatch, chosen });
     gate.open.fetch_add(1, SeqCst);
-    // SAFETY: the caller's promise; so many packets.
-    unsafe { writer(packets.as_ptr().cast(), count) };
-    turns::wake();
+    out.extend(packets.into_iter().take(count));
 }
 
 /// What is known of a dispatch; none where no session takes it.
@@ -201,7 +214,12 @@ fn noted(
 }
 
 /// The packets around a dispatch that has this turn on its queue, with it, and how many they are.
-fn around(gate: &Gate, turn: u64, mut kernel: Words, chosen: Option<&Chosen>) -> ([Words; 5], u64) {
+fn around(
+    gate: &Gate,
+    turn: u64,
+    mut kernel: Words,
+    chosen: Option<&Chosen>,
+) -> ([Words; AROUND], usize) {
     let signals = &gate.signals;
     let open = signals.open[(turn % 2) as usize];
     kernel[0] |= u64::from(PACKET_BARRIER);
