@@ -1,6 +1,14 @@
 //! `rocprof-compute` on a process that runs: what `analyze` shows is what the model counted
 //! (`sim/gpu-model/src/pmu/rules.rs`: 1 + event mod 7 for each wave, or for each kernel).
 
+use midair_compute::architecture::{CHANNEL, Source};
+use midair_compute::evaluate::Evaluator;
+use midair_compute::frame::{Column, Frame, field};
+use midair_compute::read::Workload;
+use midair_compute::report::{Options, setting};
+use midair_compute::sample::Rows;
+use midair_compute::{Architecture, Form, Row};
+use midair_counters::Definition;
 use midair_tests::Result;
 use midair_tests::lab::{Lab, LabTarget};
 use midair_tests::target::PATIENCE;
@@ -110,6 +118,158 @@ fn groups_take_turns_in_one_attach() -> Result<()> {
     // Hits are event 17, misses 19: 4 of 4 + 6.
     assert!((number(&text, "17.1.2", 2)? - 40.0).abs() < 0.01, "{text}");
     Ok(())
+}
+
+#[test]
+fn each_set_is_one_pass_with_the_models_values() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let target = streams(&lab)?;
+    let out = tempfile::tempdir_in(lab.scratch())?;
+    for set in Architecture::named("gfx942").ok_or("no gfx942")?.sets {
+        let dir = out.path().join(set.name);
+        let inside = lab.inside(&dir)?;
+        let said = profile(&lab, &target, &inside, &["--set", set.name])?;
+        let groups = files(&dir.join("perfmon"), "pmc_perf_")?;
+        assert_eq!(groups, 1, "{}: {said}", set.name);
+        let (compared, wrong) = compare(&dir)?;
+        assert!(wrong.is_empty(), "{}: {wrong:?}", set.name);
+        assert!(compared > 0, "{}: {said}", set.name);
+    }
+    end(target)
+}
+
+#[test]
+fn the_whole_panel_in_one_attach_has_the_models_values() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let target = streams(&lab)?;
+    let out = tempfile::tempdir_in(lab.scratch())?;
+    let inside = lab.inside(out.path())?;
+    let pid = target.target.pid().to_string();
+    let words = [
+        "profile",
+        "-n",
+        "all",
+        "--attach-pid",
+        &pid,
+        "-d",
+        &inside,
+        "--max-overhead",
+        "100",
+    ];
+    let said = compute(
+        &lab,
+        &[&words[..], &["--attach-duration-msec", "12000"]].concat(),
+    )?;
+    end(target)?;
+    assert_eq!(
+        files(&out.path().join("perfmon"), "pmc_perf_")?,
+        12,
+        "{said}"
+    );
+    let (compared, wrong) = compare(out.path())?;
+    println!(
+        "{compared} values compared, {} not in their intervals: {wrong:?}",
+        wrong.len()
+    );
+    assert!(compared > 250, "{compared} values: {said}");
+    assert!(
+        wrong.len() * 100 <= compared * 7,
+        "{} of {compared}: {wrong:?}",
+        wrong.len()
+    );
+    Ok(())
+}
+
+/// Compares a directory's metrics with those of what the model's rules say of every dispatch, counted
+/// or not. How many there are, and those whose interval does not have the truth.
+fn compare(directory: &Path) -> Result<(usize, Vec<String>)> {
+    let workload = Workload::read(directory, &[])?;
+    let truth = by_the_rules(&workload.frame)?;
+    let options = Options::default();
+    let rows = Rows::All(workload.frame.rows);
+    let setting = setting(&workload, Form::Sums, &options);
+    let mut measured = Evaluator::new(setting, &workload.frame, rows.clone());
+    let mut exact = Evaluator::new(setting, &truth, rows);
+    let (mut compared, mut wrong) = (0, Vec::new());
+    for (_, table) in workload.architecture.tables() {
+        if table.source(Form::Means) != Source::Metrics {
+            continue;
+        }
+        for (id, metric) in table.rows(Form::Means) {
+            // Channels are dealt in turns: only their sums have a rule.
+            if metric.name == CHANNEL || id.starts_with("18.") {
+                continue;
+            }
+            for cell in metric.cells {
+                // Least and greatest values are those of the windows.
+                let (Some(text), true) = (
+                    cell.content.formula(Form::Sums),
+                    ["avg", "value"].contains(&cell.column),
+                ) else {
+                    continue;
+                };
+                let row = Row {
+                    level: metric.level,
+                    channel: None,
+                };
+                let value = measured.value(text, row);
+                let (Some(number), Some(truth)) = (value.number(), exact.value(text, row).number())
+                else {
+                    continue;
+                };
+                compared += 1;
+                let room = value.half_width.unwrap_or(0.0) + 1e-9 * truth.abs();
+                if (number - truth).abs() > room {
+                    wrong.push(format!("{id} is {number} ± {room}, not {truth}"));
+                }
+            }
+        }
+    }
+    Ok((compared, wrong))
+}
+
+/// The dispatches with what the rules say; counters that depend on times have no values.
+fn by_the_rules(frame: &Frame) -> Result<Frame> {
+    let counters = midair_counters::Architecture::find("gfx942").ok_or("no gfx942")?;
+    let names: Vec<String> = frame.column_names().map(str::to_owned).collect();
+    let (grid, workgroup) = (frame.named(field::GRID), frame.named(field::WORKGROUP));
+    let (grid, workgroup) = (grid.ok_or("no grid")?, workgroup.ok_or("no workgroup")?);
+    let mut truth = frame.clone();
+    for name in names {
+        let (plain, level) = match name.strip_suffix("_ACCUM") {
+            Some(level) => (level, 16.0),
+            None => (name.strip_suffix("_sum").unwrap_or(&name), 1.0),
+        };
+        let Some(counter) = counters.counter(plain).or_else(|| counters.counter(&name)) else {
+            continue;
+        };
+        let Definition::Basic { block, event } = counter.definition else {
+            truth.put(&name, Column::Same(f64::NAN));
+            continue;
+        };
+        let rate = f64::from(1 + event % 7);
+        let value = |row: usize| {
+            let (grid, size) = (grid.get(row), workgroup.get(row));
+            let groups = (grid / size).ceil();
+            let waves = groups * (size / 64.0).ceil();
+            level
+                * match (block, event) {
+                    ("GRBM", _) | ("SQ", 3) | ("SPI", 47 | 48) => f64::NAN,
+                    ("SQ", 4) | ("SPI", 52) => waves,
+                    ("SPI", 49) => groups,
+                    ("SPI", _) => rate * groups,
+                    ("CPC" | "CPF", _) => rate,
+                    ("SQ" | "TA" | "TD" | "TCP" | "TCC" | "TCA", _) => rate * waves,
+                    _ => f64::NAN,
+                }
+        };
+        truth.put(&name, Column::Wide((0..frame.rows).map(value).collect()));
+    }
+    Ok(truth)
 }
 
 fn files(directory: &Path, begin: &str) -> Result<usize> {

@@ -177,6 +177,11 @@ impl Strata {
         self.groups.max(1)
     }
 
+    /// Chosen dispatches of all classes that have a row here.
+    pub(crate) fn all(&self) -> usize {
+        self.all.iter().sum::<f64>() as usize
+    }
+
     /// How many classes.
     pub(crate) fn classes(&self) -> usize {
         self.all.len()

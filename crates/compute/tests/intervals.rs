@@ -133,3 +133,35 @@ fn intervals_have_the_truth_in_95_of_100_cases() {
         assert!(bias.abs() < 0.01, "{formula}: {bias}");
     }
 }
+
+#[test]
+fn times_are_those_of_all_dispatches() {
+    let architecture = Architecture::named("gfx942").unwrap();
+    let properties = HashMap::new();
+    let setting = Setting {
+        architecture,
+        form: Form::Sums,
+        unit: "per_second",
+        properties: &properties,
+    };
+    // Every dispatch counts the same; those with a window take twice as long.
+    let rows: Vec<(u32, [f64; 4])> = (0..100).map(|_| (0, [500.0; 4])).collect();
+    let mut frame = frame(&rows, |row| (row % 4 == 0).then_some(0));
+    let start: Vec<f64> = (0..100).map(|row| f64::from(row) * 5000.0).collect();
+    let end = start
+        .iter()
+        .enumerate()
+        .map(|(row, start)| start + if row % 4 == 0 { 2000.0 } else { 1000.0 });
+    frame.put(field::END, Column::Wide(end.collect()));
+    frame.put(field::START, Column::Wide(start));
+    let mut evaluator = Evaluator::new(setting, &frame, Rows::All(100));
+    let value = evaluator.value(
+        "SUM(SQ_WAVES) / SUM(End_Timestamp - Start_Timestamp)",
+        Row::default(),
+    );
+    // 50000 in 125000 ns, not 12500 in 50000.
+    assert_eq!(value.number(), Some(0.4));
+    assert_eq!((value.n, value.coverage), (25, 0.4));
+    let value = evaluator.value("SUM(SQ_WAVES) / SUM($denom)", Row::default());
+    assert!((value.number().unwrap() - 4e8).abs() < 1.0);
+}
