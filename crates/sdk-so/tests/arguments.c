@@ -222,7 +222,8 @@ static void *configure(uint32_t version, const char *text, uint32_t priority, vo
     return &tool;
 }
 
-/* Attaches and detaches until nobody calls any more. */
+/* Attaches and detaches until nobody calls any more. One attach succeeds at least, unless the tool refuses: the others may have
+ * destroyed its buffer before its first one. */
 static void *sessions(void *library) {
     static char tool[4096];
     int (*load)(const char *) = dlsym(library, "rocprofiler_load_attachment_tool");
@@ -230,8 +231,8 @@ static void *sessions(void *library) {
     Dl_info here;
     if (!load || !attach || !detach || !dladdr((void *)load, &here)) tell("no attach\n"), _exit(5);
     snprintf(tool, sizeof tool, "%.*slibtool.so", (int)(strrchr(here.dli_fname, '/') + 1 - here.dli_fname), here.dli_fname);
-    unsigned made = 0;
-    while (__atomic_load_n(&calling, __ATOMIC_SEQ_CST) || !made) {
+    unsigned made = 0, more = 100;
+    while (__atomic_load_n(&calling, __ATOMIC_SEQ_CST) || (!made && more--)) {
         int status = load(tool);
         if (status) printf("load %d\n", status);
         status = attach();
@@ -239,6 +240,9 @@ static void *sessions(void *library) {
         else status = detach(), made++;
         if (status) printf("detach %d\n", status);
     }
+    void *loaded = dlopen(tool, RTLD_NOW | RTLD_NOLOAD);
+    int *refused = loaded ? dlsym(loaded, "refused") : 0;
+    if (!made && !(refused && *refused)) tell("no session\n"), _exit(5);
     return (void *)(uintptr_t)made;
 }
 

@@ -3,6 +3,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* It could not start its context: somebody had destroyed its buffer, whose number anybody may guess. */
+int refused;
+
 static uint64_t context, buffer;
 static int (*start)(uint64_t);
 
@@ -22,7 +25,9 @@ static int initialize(void *finalize, void *data) {
 
 static int attached(void *finalize, uint64_t *contexts, uint64_t count, void *data) {
     (void)finalize, (void)contexts, (void)count, (void)data;
-    return start(context);
+    int status = start(context);
+    if (status) refused = 1;
+    return status;
 }
 static void detached(void *data) { (void)data; }
 
