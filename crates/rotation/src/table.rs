@@ -179,8 +179,9 @@ impl Rotation {
         let probability = known.map_or(&self.probability, |schedule| &schedule.probability);
         let draw = at.draws.fetch_add(1, Relaxed);
         let seed = self.seed.load(Relaxed);
-        let random = mix(mix(seed ^ u64::from(queue)) ^ draw);
-        if !chance(random, probability.load(Relaxed)) {
+        let probability = probability.load(Relaxed);
+        let random = || mix(mix(seed ^ u64::from(queue)) ^ draw);
+        if probability != u32::MAX && !chance(random(), probability) {
             return None;
         }
         let cost = self.cost.load(Relaxed);

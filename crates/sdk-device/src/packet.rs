@@ -5,7 +5,7 @@
 //! whole ([`Packet::read`]), what was read is kept in an [`Image`], and the only write is one store
 //! of eight bytes ([`Packet::set_completion`]). Nothing is read back.
 //!
-//! Decisions: AMD-062 (`docs/deviations/amd.md`).
+//! Decisions: AMD-062, AMD-128 (`docs/deviations/amd.md`).
 
 use crate::layout::Signal;
 use std::sync::atomic::AtomicU64;

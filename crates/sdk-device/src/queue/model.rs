@@ -225,11 +225,28 @@ mod runtime {
         assert_eq!((count, unsafe { *agents.cast::<u64>() }), (1, 7));
         0
     }
+    /// Rings are memory of the processor's, which the runtime has allocated.
+    pub(super) unsafe extern "C-unwind" fn pointer_info(
+        _at: *mut c_void,
+        out: *mut c_void,
+        _allocate: *mut c_void,
+        _count: *mut c_void,
+        _agents: *mut c_void,
+    ) -> u32 {
+        const ALLOCATED: u32 = 1;
+        // SAFETY: the caller's structure.
+        unsafe {
+            out.cast::<u32>().add(1).write(ALLOCATED);
+            out.cast::<u64>().add(5).write(6);
+        }
+        0
+    }
     pub(super) unsafe extern "C-unwind" fn no_table(_: u16, _: u16, _: u64, _: *mut c_void) -> u32 {
         1
     }
 
-    pub(super) const FUNCTIONS: [(&str, *const ()); 19] = [
+    pub(super) const FUNCTIONS: [(&str, *const ()); 20] = [
+        ("hsa_amd_pointer_info", pointer_info as *const ()),
         (
             "hsa_queue_load_write_index_scacquire",
             write_index as *const (),

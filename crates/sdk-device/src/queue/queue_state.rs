@@ -176,6 +176,8 @@ pub struct QueueState {
     pub has_switches: AtomicU32,
     /// 1: the application looks whether there is room in its ring.
     pub watches_room: AtomicU32,
+    /// 1: its ring is known to be in the host's memory, which takes stores in order.
+    pub host_ring: AtomicU32,
     /// Number of its gate, where each of its dispatches has a turn ([`super::alone`]); 0 = it has none.
     pub alone: AtomicU32,
     /// Agent handle, 0 = not asked yet.

@@ -88,7 +88,9 @@ pub fn are_taken() -> bool {
 /// The application looks whether there is room in this queue's ring. One that never does keeps its
 /// own books, in which packets of ours have no place.
 pub(crate) fn watches_room(queue: u64) {
+    // Nearly always it is known: a look without more.
     if (are_taken() || STATE.windows.switches.load(Relaxed))
+        && super::state::find(queue).is_none_or(|state| state.watches_room.load(Relaxed) == 0)
         && let Some(_busy) = Busy::enter()
         && let Some(state) = super::state::find(queue)
         && state.watches_room.load(Relaxed) == 0
@@ -244,13 +246,19 @@ fn place(
         unsafe { Packet::at(ring, size, index).set_body(address, words, signal) };
     }
     reached(Point::Written);
-    // Device memory may take stores in another order.
-    packet::flush();
+    // Device memory may take stores in another order. The host's does not take a packet's first
+    // word, which is released, before the others; and nobody waits until it has left this processor.
+    let is_ordered = state.host_ring.load(Relaxed) != 0;
+    if !is_ordered {
+        packet::flush();
+    }
     for (index, ..) in packets {
         // SAFETY: as above; its body is written.
         unsafe { Packet::at(ring, size, index).set_commands_header() };
     }
-    packet::flush();
+    if !is_ordered {
+        packet::flush();
+    }
     reached(Point::Valid);
 }
 

@@ -1,7 +1,7 @@
 //! The worker thread's side of windows: makes them ready, reads what the device has counted, and
 //! takes everything back at the end.
 
-use super::memory::Memory;
+use super::memory::{Memory, is_of_the_host};
 use super::{class_of, enqueued, guard, plan};
 use crate::layout::Signal;
 use crate::queue::queue_state::{Life, QueueState};
@@ -233,6 +233,10 @@ impl Keeper {
         }
         let found = self.agents.iter().position(|agent| agent.handle == handle);
         if let Some(agent) = found {
+            // SAFETY: a live queue (visit).
+            let ring = queue.visit(|pointer| unsafe { pointer.ring() });
+            let is_host = ring.is_some_and(is_of_the_host);
+            queue.host_ring.store(u32::from(is_host), Relaxed);
             queue.windows_of.store(agent as u32 + 1, Release);
         }
     }

@@ -19,6 +19,49 @@ const EXECUTABLE: u32 = 4;
 /// `hsa_device_type_t` plus one, as [`symbols::agents`] has it.
 const CPU: u32 = 1;
 
+/// Whether the runtime has allocated this memory on the host. Not where it does not know.
+pub(super) fn is_of_the_host(at: u64) -> bool {
+    /// `hsa_amd_pointer_info_t` (source: `docs/sources.md#hsa`), with room behind it for what newer
+    /// runtimes add.
+    #[repr(C)]
+    struct Info {
+        size: u32,
+        kind: u32,
+        addresses: [u64; 2],
+        bytes: u64,
+        user_data: u64,
+        owner: u64,
+        flags: [u32; 2],
+    }
+    /// `HSA_EXT_POINTER_TYPE_HSA`: memory that the runtime has allocated.
+    const ALLOCATED: u32 = 1;
+    let mut info = Info {
+        size: size_of::<Info>() as u32,
+        kind: 0,
+        addresses: [0; 2],
+        bytes: 0,
+        user_data: 0,
+        owner: 0,
+        flags: [0; 2],
+    };
+    // SAFETY: the runtime's own query with a valid out pointer, of the size that is in it; no list of
+    // agents is asked for.
+    let status = unsafe {
+        original::hsa_amd_pointer_info(
+            std::ptr::with_exposed_provenance_mut(at as usize),
+            (&raw mut info).cast(),
+            std::ptr::null_mut(),
+            std::ptr::null_mut(),
+            std::ptr::null_mut(),
+        )
+    };
+    let processors = symbols::agents()
+        .into_iter()
+        .filter(|(_, kind)| *kind == CPU);
+    let is_one = |owner: u64| processors.into_iter().any(|(agent, _)| agent == owner);
+    status == 0 && info.kind == ALLOCATED && is_one(info.owner)
+}
+
 /// Memory of the host's that a GPU may read, write and take commands from. It is given back with
 /// [`Memory::free`] only: whoever drops it leaves it to the device for good.
 #[derive(Debug)]
