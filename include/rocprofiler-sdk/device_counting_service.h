@@ -1,4 +1,4 @@
-/* rocprofiler-sdk: counters of a whole device. */
+/* rocprofiler-sdk: counters of a whole device. Not yet: readings answer ROCPROFILER_STATUS_ERROR. */
 #ifndef ROCPROFILER_SDK_DEVICE_COUNTING_SERVICE_H_
 #define ROCPROFILER_SDK_DEVICE_COUNTING_SERVICE_H_
 
