@@ -161,9 +161,11 @@ impl Session {
                 !beside.contains(times),
                 "the log shows that {times:?} was shared"
             );
-            let dispatch = alone
-                .get(times)
-                .unwrap_or_else(|| panic!("the log has no window of {times:?}"));
+            assert!(
+                alone.contains_key(times),
+                "the log has no window of {times:?}"
+            );
+            let dispatch = &alone[times];
             for (counter, value) in values {
                 if let Some(expected) = expected(counter, dispatch, xccs) {
                     assert_eq!(*value, expected, "{counter} of {dispatch:?}");

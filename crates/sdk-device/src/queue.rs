@@ -26,6 +26,7 @@ pub mod scan;
 pub mod service;
 pub mod settle;
 pub mod state;
+pub mod subscriber;
 #[cfg(test)]
 mod tests;
 pub mod timing;

@@ -97,7 +97,7 @@ fn in_path(text: &str, depth: usize) -> Option<String> {
             let number = part.rsplit_once('#').map_or(part, |(_, number)| number);
             lambdas.push('#');
             lambdas.push_str(number.split_once('}').map_or(number, |(number, _)| number));
-        } else if !(part.starts_with("operator()") && !lambdas.is_empty()) {
+        } else if lambdas.is_empty() || !part.starts_with("operator()") {
             shown.push(part_of_path(part, depth)?);
         }
     }

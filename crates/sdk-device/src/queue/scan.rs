@@ -3,8 +3,9 @@
 
 use super::flight::Launch;
 use super::queue_state::{Inner, Locked, QueueState};
-use super::service::{Enqueued, Subscriber, Subscribers};
+use super::service::Subscribers;
 use super::state::next_dispatch;
+use super::subscriber::{Enqueued, Subscriber};
 use super::told::Seen;
 use super::window::{Inside, OURS};
 use super::windows::{self, guard};

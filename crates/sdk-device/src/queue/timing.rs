@@ -6,8 +6,8 @@
 
 use super::flight::{Facts, Flight, Stage};
 use super::queue_state::{Life, QueueState};
-use super::service::{Answer, Completed, Enqueued, Subscriber};
 use super::settle::{read_flight, settle};
+use super::subscriber::{Answer, Completed, Enqueued, Subscriber};
 use super::watch::Watcher;
 use crate::layout::Signal;
 use crate::sink::Sink;
@@ -353,7 +353,7 @@ mod tests {
     use super::super::flight::{FLIGHTS, Launch};
     use super::*;
     use crate::packet::Dispatch;
-    use crate::queue::service::Slots;
+    use crate::queue::subscriber::Slots;
 
     #[test]
     fn a_consumed_packet_is_untimed_and_a_full_ring_says_so() {

@@ -30,7 +30,7 @@ mod tests;
 
 use super::flight::Launch;
 use super::queue_state::{Life, QueueState, RESERVATIONS};
-use super::service::Enqueued;
+use super::subscriber::Enqueued;
 use super::window::{Inside, MOST_PACKETS, OURS, Stage, Window};
 use crate::layout::{QueuePointer, Signal};
 use crate::packet::{self, Dispatch, Packet};

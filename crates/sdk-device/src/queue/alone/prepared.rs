@@ -34,7 +34,7 @@ impl Prepared {
         self.node
     }
 
-    /// [`Group::number`].
+    /// `Group::number`.
     pub fn number(&self) -> u32 {
         self.number
     }

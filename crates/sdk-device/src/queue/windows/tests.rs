@@ -6,7 +6,7 @@ use crate::packet::Dispatch;
 use crate::queue::model::{ALLOCATED, DISPATCH, ModelQueue, SIZE, Session, UserSignal};
 use crate::queue::queue_state::Life;
 use crate::queue::scan::Ring;
-use crate::queue::service::Enqueued;
+use crate::queue::subscriber::Enqueued;
 use crate::queue::window::NO_DISPATCH;
 use crate::state::STATE;
 use midair_record::counter_plan::{Form, Group, Place, Plan};
