@@ -24,7 +24,7 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// The first of these that can be loaded will be used ([`crate::libraries`]).
+    /// The first of these that can be loaded will be used ([`fn@crate::libraries`]).
     pub fn new(names: Vec<OsString>) -> Loaded {
         Loaded {
             names,

@@ -1,8 +1,8 @@
 //! Hardware counters for tools: which there are, and lists of those that are to be counted together.
 //!
 //! * [`table`]: counters of all architectures by their ids, and [`ids`] of records,
-//! * [`info`]: what is known of one, in AMD's layout,
-//! * [`config`]: a list that was checked, from which values are computed,
+//! * [`mod@info`]: what is known of one, in AMD's layout,
+//! * [`mod@config`]: a list that was checked, from which values are computed,
 //! * [`device`]: an agent's shape and properties,
 //! * [`dispatch`], [`devices`]: the services that count.
 //!
@@ -131,7 +131,7 @@ pub(crate) fn places(counter: u64) -> Result<&'static places::Places, Status> {
 /// The dimensions of a counter.
 ///
 /// # Errors
-/// As [`places`].
+/// As [`fn@places`].
 pub(crate) fn dimensions(counter: u64) -> Result<&'static [RecordDimensionInfo], Status> {
     Ok(places(counter)?.dimensions)
 }

@@ -1,4 +1,4 @@
-//! Where counters have values, as tools are told: made once ([`super::info`]), and kept for ever.
+//! Where counters have values, as tools are told: made once ([`mod@super::info`]), and kept for ever.
 
 use midair_abi::counting::{DimensionInfo, DimensionInstanceInfo, RecordDimensionInfo};
 use midair_counters::{Dimension, Position};
