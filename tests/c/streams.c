@@ -34,6 +34,8 @@ static void *work(void *argument) {
       if (order != RUNNING && seen == RUNNING) HIP(hipStreamSynchronize(w.stream));
       seen = order;
       left = limit;
+      // The first round of each run makes a copy, however short the run is.
+      round = 0;
       worker[n].work = w;
       following++;
       pthread_cond_broadcast(&changed);

@@ -37,7 +37,13 @@ fn any_arguments_while_midair_attaches_and_detaches() -> Result<()> {
     ];
     let sdk = api("rocprofiler_sdk.json");
     let statuses = values(&sdk, "rocprofiler_status_t", "ROCPROFILER_STATUS_LAST");
-    let all = functions(&sdk, "rocprofiler_", "rocprofiler_status_t");
+    let mut all = functions(&sdk, "rocprofiler_", "rocprofiler_status_t");
+    // Whoever guesses their numbers destroys the buffer of midair's tool, or has its context count
+    // beside one that counts, as under AMD's library. A tool then refuses each attach, which the
+    // library's own tests have.
+    all.retain(|(name, ..)| {
+        name != "rocprofiler_destroy_buffer" && !name.contains("counting_service")
+    });
     let program = compile_with(kit.scratch(), &all, statuses, &more);
     let library = stage()?.join("lib/librocprofiler-sdk.so.1");
     let mut command = Command::new(program);

@@ -263,7 +263,7 @@ fn midair_attach_and_doctor() -> Result<()> {
                 .collect::<Vec<u64>>()
         })
     };
-    for (name, count) in [("vadd(", 7), ("scale(", 7), ("hipModuleLaunchKernel", 14)] {
+    for (name, count) in [("vadd ", 7), ("scale ", 7), ("hipModuleLaunchKernel", 14)] {
         let numbers = row(name).ok_or_else(|| format!("no {name} in the table: {exit}"))?;
         assert!(numbers.contains(&count), "{name}: {exit}");
     }

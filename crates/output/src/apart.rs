@@ -49,7 +49,7 @@ struct Cut {
 impl Cut {
     /// Characters of the beginning that are always shown.
     fn head(&self) -> usize {
-        self.width * 2 / 5
+        self.width / 5 * 2
     }
 
     /// Characters that an ellipsis takes.
@@ -124,7 +124,8 @@ impl Cut {
             let mut start = place.saturating_sub(lead);
             if number + 1 == places.len() {
                 // Where all end within the room, it is filled.
-                start = start.min(longest.saturating_sub(self.width - cut.len() - dots));
+                start =
+                    start.min(longest.saturating_sub(self.width.saturating_sub(cut.len() + dots)));
             }
             if start > end + dots {
                 cut.extend(self.ellipsis.chars().take(dots));
@@ -138,7 +139,7 @@ impl Cut {
             cut.extend(&text[start.min(end)..end]);
         }
         if cut.len() > self.width {
-            cut.truncate(self.width - dots);
+            cut.truncate(self.width.saturating_sub(dots));
             cut.extend(self.ellipsis.chars().take(dots));
         }
         cut.into_iter().collect()

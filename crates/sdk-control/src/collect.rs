@@ -592,6 +592,7 @@ impl Collection {
         let Some(mut running) = self.running.take() else {
             return Leftover::Nothing;
         };
+        windows::recording_ends();
         probe::close(QUIESCE_LIMIT);
         if running.hsa_ready {
             let mut device = Device {

@@ -240,7 +240,7 @@ fn headers_document_which_functions_are_not_served() -> Result<()> {
         .map(str::to_owned)
         .collect();
     assert_eq!(exit.stdout.len(), called.len());
-    assert!(called.len() > 50 && answered.len() > 15, "{exit}");
+    assert!(called.len() > 50 && !answered.is_empty(), "{exit}");
     let said: BTreeSet<String> = missing.intersection(&called).cloned().collect();
     assert_eq!(answered, said);
     Ok(())

@@ -204,6 +204,9 @@ pub(crate) struct Counted {
 pub(crate) struct Windows {
     /// Whether windows are taken at all.
     pub on: AtomicBool,
+    /// When recording began to end, on the records' clock (ns); 0 while it goes on. What is launched
+    /// later has no record, so nobody knows what ran beside a window that was still open.
+    pub until: AtomicU64,
     /// Whether queues of the application are to count for the whole device: only those get packets
     /// of ours whose application looks whether there is room.
     pub switches: AtomicBool,
@@ -234,6 +237,7 @@ impl Windows {
     pub(crate) const fn new() -> Windows {
         Windows {
             on: AtomicBool::new(false),
+            until: AtomicU64::new(0),
             switches: AtomicBool::new(false),
             exclusive: AtomicBool::new(false),
             not_alone: AtomicU64::new(0),

@@ -79,6 +79,11 @@ pub fn has_plan() -> bool {
     plan().is_some()
 }
 
+/// Recording is about to end: call it before anything is launched that has no record.
+pub fn recording_ends() {
+    STATE.windows.until.store(now(), Release);
+}
+
 /// Whether windows are taken. One load: all that a session without counters costs.
 #[inline]
 pub fn are_taken() -> bool {

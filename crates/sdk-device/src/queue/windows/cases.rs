@@ -445,7 +445,7 @@ fn two_producers_on(size: usize, each: u64) {
     assert!(counted > 0);
     let counts = counting.session.finish();
     let others = others.into_inner();
-    assert_eq!(counts.dispatches, 2 * each - others);
+    assert_eq!(counts.dispatches, 2 * each - others, "{counts:?}");
     assert_eq!(counts.other_packets, others);
     assert_eq!(counts.ours, 2 * windows.len() as u64);
     assert_eq!(counts.timed, counts.dispatches);

@@ -27,6 +27,8 @@ const OF_AN_AGENT: usize = 64;
 pub(in crate::queue) const ALIGNMENT: usize = 256;
 /// `HSA_AMD_SIGNAL_AMD_GPU_ONLY`: no interrupt, no event.
 const GPU_ONLY: u64 = 1;
+/// How much times of the device may differ on the records' clock, in ns, with a margin.
+const CLOCKS: u64 = 20_000;
 /// Words of one record.
 pub(in crate::queue) const RECORD_WORDS: usize = (MAX_RECORD - size_of::<CounterWindow>()) / 8;
 
@@ -100,6 +102,7 @@ impl Keeper {
         STATE.windows.moved.store(0, Relaxed);
         let guards = plan.as_deref().is_some_and(|plan| plan.graph_kernels);
         STATE.windows.guards.store(guards, Relaxed);
+        STATE.windows.until.store(0, Relaxed);
         STATE.windows.on.store(!keeper.agents.is_empty(), Release);
         keeper
     }
@@ -347,6 +350,7 @@ impl Keeper {
             Some(why) => why,
             None if dispatch == NO_DISPATCH => WindowResult::NoDispatch,
             None if !plausible => WindowResult::BadTimes,
+            None if was_open_at_the_end(read_end) => WindowResult::Open,
             None => WindowResult::Counted,
         };
         let words = match result {
@@ -500,6 +504,13 @@ fn has_fired(window: &Window) -> bool {
         // SAFETY: a signal of ours, alive as long as its runtime.
         unsafe { Signal(signal.load(Relaxed)).value() < 1 }
     })
+}
+
+/// Whether it was read after recording had begun to end, or so near to that that the device's clock
+/// cannot tell.
+fn was_open_at_the_end(read_end: u64) -> bool {
+    let until = STATE.windows.until.load(Acquire);
+    until != 0 && read_end.saturating_add(CLOCKS) > until
 }
 
 /// Writes commands into memory of ours.

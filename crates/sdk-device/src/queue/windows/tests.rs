@@ -170,6 +170,32 @@ fn a_reservation_of_one_packet_becomes_one_of_three() {
     counting.end();
 }
 
+/// What is launched when recording ends has no record, and may run beside a window.
+#[test]
+fn a_window_that_is_open_when_recording_ends_has_no_values() {
+    let mut counting = Counting::begin();
+    let queue = counting.queue;
+    let until = 1_000_000;
+    for (at, read, wanted) in [
+        (0, until - 100_000, WindowResult::Counted),
+        (1, until - 1_000, WindowResult::Open),
+        (2, until + 1_000_000, WindowResult::Open),
+    ] {
+        let index = queue.reserve_one();
+        assert_eq!(index, 3 * at + 1);
+        queue.write(index, DISPATCH, 0);
+        assert_eq!(queue.ring(index as i64), Ring::Value(index as i64 + 1));
+        counting.count(index, 100, read - 5, 7);
+        queue.signal(index).fire(110, 140);
+        queue.take(index + 2);
+        STATE.windows.until.store(until, SeqCst);
+        counting.pass();
+        let windows = counting.windows();
+        assert_eq!(windows[0].0.result, wanted as u32, "read at {read}");
+    }
+    counting.end();
+}
+
 #[test]
 fn groups_take_turns_and_windows_are_used_again() {
     let mut counting = Counting::begin();
