@@ -49,7 +49,7 @@ struct Cut {
 impl Cut {
     /// Characters of the beginning that are always shown.
     fn head(&self) -> usize {
-        self.width / 5 * 2
+        self.width.saturating_mul(2) / 5
     }
 
     /// Characters that an ellipsis takes.
