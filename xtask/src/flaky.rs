@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::run::{Outcome, failed, target_directory};
 
@@ -17,6 +17,8 @@ use crate::run::{Outcome, failed, target_directory};
 const RUNS: usize = 10;
 /// How often a test that needed a second try is run once more.
 const AGAIN: usize = 5;
+/// No run begins later: some tests take a minute, and the suite has half an hour.
+const TIME: Duration = Duration::from_secs(150);
 /// In so many of them a test may be on the list, and so often may it fail when it is run once more:
 /// AMD's runtimes end in an abort by themselves in one exit of dozens.
 const ALLOWED: usize = 1;
@@ -53,9 +55,11 @@ pub fn end(run: &mut dyn FnMut(&str, &str) -> Outcome<()>) -> Outcome<()> {
 /// Runs the tests again. All are run before the answer.
 fn once_more(tests: &[String], run: &mut dyn FnMut(&str, &str) -> Outcome<()>) -> Outcome<()> {
     let mut failures = Vec::new();
+    let limit = Instant::now() + TIME;
     for (binary, test) in tests.iter().filter_map(|line| line.split_once(' ')) {
         println!("== once more, alone: {binary} {test}");
-        let lost = (0..AGAIN).filter(|_| run(binary, test).is_err()).count();
+        let rounds = (0..AGAIN).take_while(|_| Instant::now() < limit);
+        let lost = rounds.filter(|_| run(binary, test).is_err()).count();
         if lost > ALLOWED {
             failures.push(format!("  {binary} {test} ({lost} of {AGAIN} times)"));
         }
