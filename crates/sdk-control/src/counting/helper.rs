@@ -11,6 +11,7 @@ use midair_counters::template::Template;
 use midair_counters::wire::{Answer, Listener, Question};
 use midair_sdk_api::setting;
 use std::ffi::{CString, OsStr, OsString, c_char, c_int, c_void};
+use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -90,20 +91,8 @@ pub(super) fn ask(state: &mut State, question: &Question) -> Result<Template, St
 
 impl Helper {
     fn ask(&mut self, question: &Question) -> Result<Answer, String> {
-        let text = question.to_string();
-        let mut rest = text.as_bytes();
-        while !rest.is_empty() {
-            // SAFETY: our own descriptor and bytes; a pipe whose reader is gone is an error here,
-            // since the signal of it is blocked meanwhile.
-            let written = without_sigpipe(|| unsafe {
-                libc::write(self.to.as_raw_fd(), rest.as_ptr().cast(), rest.len())
-            });
-            match usize::try_from(written) {
-                Ok(count) if count > 0 => rest = rest.get(count..).unwrap_or_default(),
-                _ => return Err("the helper for AMD's packet library has ended".to_owned()),
-            }
-        }
         let until = Instant::now() + LIMIT;
+        self.say(question.to_string().as_bytes(), until)?;
         let mut listener = Listener::default();
         let mut total = 0;
         loop {
@@ -124,41 +113,79 @@ impl Helper {
         }
     }
 
-    fn more(&mut self, until: Instant) -> Result<usize, String> {
-        let left = until.saturating_duration_since(Instant::now());
-        let mut poll = libc::pollfd {
-            fd: self.from.as_raw_fd(),
-            events: libc::POLLIN,
-            revents: 0,
-        };
-        // SAFETY: one valid entry.
-        let ready = unsafe { libc::poll(&mut poll, 1, left.as_millis() as c_int) };
-        if ready == 0 {
-            return Err("AMD's packet library did not answer".to_owned());
+    /// Writes all of it. The pipe does not block: a helper that does not read is met by the deadline.
+    fn say(&self, mut rest: &[u8], until: Instant) -> Result<(), String> {
+        while !rest.is_empty() {
+            if !is_ready(&self.to, libc::POLLOUT, until)? {
+                continue;
+            }
+            let written = without_sigpipe(|| {
+                let bytes = rest.as_ptr().cast();
+                // SAFETY: our own descriptor and bytes; a pipe whose reader is gone is an error
+                // here, since the signal of it is blocked meanwhile.
+                counted(unsafe { libc::write(self.to.as_raw_fd(), bytes, rest.len()) })
+            });
+            match written {
+                Ok(count) => rest = rest.get(count..).unwrap_or_default(),
+                Err(error) if may_go_on(&error) => {}
+                Err(_) => return Err("the helper for AMD's packet library has ended".to_owned()),
+            }
         }
-        if ready < 0 {
-            // A signal's handler ran: the time that is left is looked at again.
+        Ok(())
+    }
+
+    fn more(&mut self, until: Instant) -> Result<usize, String> {
+        if !is_ready(&self.from, libc::POLLIN, until)? {
             return Ok(0);
         }
         let mut bytes = vec![0_u8; 1 << 16];
         // SAFETY: our own descriptor and memory.
-        let read = unsafe {
+        let read = counted(unsafe {
             libc::read(
                 self.from.as_raw_fd(),
                 bytes.as_mut_ptr().cast(),
                 bytes.len(),
             )
-        };
-        match usize::try_from(read) {
+        });
+        match read {
             Ok(0) => Err("AMD's packet library ended its process".to_owned()),
             Ok(count) => {
                 self.read
                     .extend_from_slice(bytes.get(..count).unwrap_or_default());
                 Ok(count)
             }
-            Err(_) => Ok(0),
+            Err(error) if may_go_on(&error) => Ok(0),
+            Err(_) => Err("AMD's packet library cannot be heard".to_owned()),
         }
     }
+}
+
+/// Whether a pipe can be read or written; false after a signal's handler ran.
+fn is_ready(pipe: &OwnedFd, events: libc::c_short, until: Instant) -> Result<bool, String> {
+    let left = until.saturating_duration_since(Instant::now());
+    let mut poll = libc::pollfd {
+        fd: pipe.as_raw_fd(),
+        events,
+        revents: 0,
+    };
+    // SAFETY: one valid entry.
+    match unsafe { libc::poll(&mut poll, 1, left.as_millis() as c_int) } {
+        0 => Err("AMD's packet library did not answer".to_owned()),
+        ready => Ok(ready > 0),
+    }
+}
+
+/// What a system call returned, with its error while that is known.
+fn counted(result: isize) -> io::Result<usize> {
+    usize::try_from(result).map_err(|_| io::Error::last_os_error())
+}
+
+/// Whether a call failed for the moment only.
+fn may_go_on(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock
+    )
 }
 
 /// Runs with SIGPIPE blocked in this thread, and takes one that came.
@@ -243,6 +270,8 @@ struct Start {
     stack: *mut c_void,
     stdin: c_int,
     stdout: c_int,
+    /// One past the last descriptor that there can be.
+    descriptors: c_int,
     program: *const c_char,
     arguments: *const *const c_char,
     environment: *const *const c_char,
@@ -273,10 +302,23 @@ extern "C" fn second(data: *mut c_void) -> c_int {
         {
             libc::_exit(127);
         }
-        libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, 0_u32);
+        // Linux has that since 5.9.
+        if libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, 0_u32) != 0 {
+            for descriptor in 3..start.descriptors {
+                libc::close(descriptor);
+            }
+        }
         libc::execve(start.program, start.arguments, start.environment);
         libc::_exit(127)
     }
+}
+
+/// Beyond the highest descriptor that is open: no more than these are to be closed.
+fn descriptors() -> c_int {
+    let open = std::fs::read_dir("/proc/self/fd").into_iter().flatten();
+    let numbers = open.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    // Other threads may open a few more meanwhile.
+    numbers.max().map_or(1 << 16, |last: c_int| last + 1024)
 }
 
 fn text(text: &OsStr) -> Option<CString> {
@@ -324,6 +366,7 @@ fn spawn(program: &Path, libraries: &[OsString]) -> Result<Helper, String> {
         stack: other,
         stdin: stdin.as_raw_fd(),
         stdout: stdout.as_raw_fd(),
+        descriptors: descriptors(),
         program: program_text.unwrap_or(std::ptr::null()),
         arguments: argument_pointers.as_ptr(),
         environment: environment_pointers.as_ptr(),
@@ -350,7 +393,9 @@ fn spawn(program: &Path, libraries: &[OsString]) -> Result<Helper, String> {
         pid > 0 && libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
     };
     drop(stacks);
-    if !started {
+    // SAFETY: our own descriptor.
+    let flags = unsafe { libc::fcntl(to.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) };
+    if !started || flags != 0 {
         return Err("the helper for AMD's packet library cannot be started".to_owned());
     }
     Ok(Helper {
@@ -363,6 +408,16 @@ fn spawn(program: &Path, libraries: &[OsString]) -> Result<Helper, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// More than a pipe takes, for a helper that does not read.
+    #[test]
+    fn a_child_that_does_not_read_is_met_by_the_deadline() {
+        let program = Path::new("/bin/sh");
+        let helper = spawn(program, &["-c".into(), "exec sleep 2 <&0".into()]).unwrap();
+        let until = Instant::now() + Duration::from_millis(50);
+        let said = helper.say(&vec![b'x'; 1 << 20], until).unwrap_err();
+        assert!(said.contains("did not answer"), "{said}");
+    }
 
     /// A helper that answers with what it was started with.
     fn told(script: &str) -> Result<Answer, String> {

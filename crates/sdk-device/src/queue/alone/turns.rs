@@ -16,7 +16,7 @@ use midair_sdk_hot::wrappers::original;
 use std::collections::{HashMap, VecDeque};
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::SeqCst;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Its name.
 const NAME: &str = "midair-turns";
@@ -24,8 +24,11 @@ const NAME: &str = "midair-turns";
 const STACK: usize = 256 << 10;
 /// How often it looks without a nap where nothing has changed.
 const LOOKS: u32 = 20;
-/// A nap. With the slack below, the latency of a turn.
+/// The first nap. With the slack below, the latency of a turn.
 const NAP: Duration = Duration::from_micros(15);
+/// Naps grow to a sixteenth of the time in which nothing has happened, and no further than this: a
+/// kernel of a minute is no reason to look 60,000 times a second.
+const LONGEST_NAP: Duration = Duration::from_millis(1);
 /// Nanoseconds by which its naps may be longer.
 const SLACK: libc::c_ulong = 1000;
 
@@ -108,15 +111,18 @@ fn serve() {
     let alone = &STATE.alone;
     let mut turns = Turns::default();
     let mut looks = 0;
+    let mut since = Instant::now();
     loop {
         let seen = alone.wanted.load(SeqCst);
         match turns.look() {
             Look::Changed => looks = 0,
             Look::Same if looks < LOOKS => {
                 looks += 1;
+                since = Instant::now();
                 std::thread::yield_now();
             }
-            Look::Same => std::thread::sleep(NAP),
+            // Signals that only the device changes: there is nothing to be woken by.
+            Look::Same => std::thread::sleep((since.elapsed() / 16).clamp(NAP, LONGEST_NAP)),
             Look::Idle => {
                 alone.sleeps.store(1, SeqCst);
                 if turns.look() == Look::Idle {
