@@ -157,11 +157,9 @@ impl AqlQueue {
                 if now < until {
                     return Step::Busy(until - now);
                 }
-                dispatch.packet.end = now;
-                if let Some(pmu) = machine.pmu() {
-                    pmu.end(self.place.number, now);
-                }
-                machine.firmware_log(self.place.number, dispatch.packet.index, true, now);
+                let end = self.end_kernel(machine);
+                dispatch.packet.end = end;
+                machine.firmware_log(self.place.number, dispatch.packet.index, true, end);
                 self.finish(machine, dispatch.packet, Event::Dispatch(dispatch));
                 if dispatch.private_size != 0 && self.properties(machine) & USE_SCRATCH_ONCE != 0 {
                     let (index, need) = (dispatch.packet.index, dispatch.private_size);
@@ -183,15 +181,21 @@ impl AqlQueue {
 
     pub(super) fn end(&mut self, machine: &impl Machine) {
         if let State::Kernel { mut dispatch, .. } = self.state {
-            dispatch.packet.end = machine.now();
-            if let Some(pmu) = machine.pmu() {
-                pmu.end(self.place.number, dispatch.packet.end);
-            }
+            dispatch.packet.end = self.end_kernel(machine);
             dispatch.packet.times_written = false;
             machine.log(self.place.number, &Event::Cut(dispatch));
         }
         self.state = State::Halted;
         machine.log(self.place.number, &Event::QueueEnd { index: self.read });
+    }
+
+    /// The kernel ends now; returns when.
+    fn end_kernel(&self, machine: &impl Machine) -> u64 {
+        let clock = || machine.now();
+        match machine.pmu() {
+            Some(pmu) => pmu.end(self.place.number, clock),
+            None => clock(),
+        }
     }
 
     /// Finds the doorbell, which the runtime makes just after the queue. A doorbell holds the index

@@ -101,11 +101,16 @@ impl Pmu {
         });
     }
 
-    /// The kernel of `queue` has ended. A queue runs one at a time in this model.
-    pub fn end(&self, queue: u32, end: u64) {
+    /// The kernel of `queue` ends now, by `clock`; returns when. A queue runs one at a time in this
+    /// model.
+    ///
+    /// The time is taken while nobody else reaches the counters: with a time of before, commands of
+    /// another queue could come in between, and count a kernel that had ended when they began.
+    pub fn end(&self, queue: u32, clock: impl FnOnce() -> u64) -> u64 {
         let mut device = self.lock();
+        let end = clock();
         let Some(at) = device.running.iter().position(|r| r.queue == queue) else {
-            return;
+            return end;
         };
         let ended = device.running.swap_remove(at);
         let takes = end.saturating_sub(ended.start).max(1);
@@ -117,6 +122,7 @@ impl Pmu {
                 xcc.tally.busy(ended.start.max(since), end, &others);
             }
         }
+        end
     }
 }
 

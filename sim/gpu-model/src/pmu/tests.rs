@@ -82,7 +82,7 @@ fn kernel(bench: &Bench, queue: u32, work: Work, ns: u64) {
     let begin = bench.now.get();
     bench.pmu.begin(queue, work, begin, ns);
     bench.now.set(begin + ns);
-    bench.pmu.end(queue, begin + ns);
+    bench.pmu.end(queue, || begin + ns);
 }
 
 fn output(bench: &Bench, words: usize) -> Vec<u32> {
@@ -150,7 +150,7 @@ fn a_kernel_counts_evenly_over_its_time() {
     // A quarter of 6 waves and of 36 instructions, whole ones only.
     assert_eq!(output(&bench, 4), [1, 0, 9, 525]);
     bench.now.set(11_000);
-    bench.pmu.end(3, 11_000);
+    bench.pmu.end(3, || 11_000);
     bench.now.set(12_000);
     execute(&bench, 1, &sample(0, &READS));
     assert_eq!(output(&bench, 4), [3, 0, 18, 1050]);
@@ -165,11 +165,33 @@ fn the_time_of_kernels_that_overlap_counts_once() {
         bench.pmu.begin(queue, work(), begin, 1000);
     }
     for (queue, end) in [(2, 500), (1, 1100), (3, 2200)] {
-        bench.pmu.end(queue, end);
+        bench.pmu.end(queue, || end);
     }
     bench.now.set(9000);
     execute(&bench, 1, &sample(0, &READS));
     assert_eq!(output(&bench, 4)[3], 2000 * 21 / 10);
+}
+
+/// Commands of another queue come before a kernel's end or after it, never between the time of the
+/// end and the counters' knowledge of it: they would count a kernel that had ended before they began.
+#[test]
+fn a_kernel_ends_at_one_moment() {
+    let bench = Bench::new();
+    bench.pmu.begin(3, work(), 0, 1000);
+    let end = bench.pmu.end(3, || {
+        let others = bench.pmu.0.try_lock();
+        assert!(
+            others.is_err(),
+            "another queue reaches the counters meanwhile"
+        );
+        1000
+    });
+    assert_eq!(end, 1000);
+    bench.now.set(1001);
+    execute(&bench, 1, &start(&SELECTS));
+    bench.now.set(2000);
+    execute(&bench, 1, &sample(0, &READS));
+    assert_eq!(output(&bench, 4), [0, 0, 0, 0]);
 }
 
 #[test]
