@@ -18,8 +18,14 @@ use midair_sdk_hot::wrappers::original;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-/// A doorbell held back by a gap is rung by us after this.
-const HOLD_LIMIT: u64 = 2_000_000;
+/// A gap that holds back a doorbell is looked at by us after this, in nanoseconds: whoever fills it
+/// rings, as a rule.
+const LOOK_AFTER: u64 = 2_000_000;
+/// A doorbell held back by a gap for so long is rung by us as it was asked for. Until then nothing is
+/// lost by waiting: no device goes past a packet that is not valid. Rung earlier, the device would
+/// take the packet in the gap before anybody had looked at it, since its producer may be without a
+/// processor for longer than a few rounds on a busy machine.
+const HOLD_LIMIT: u64 = 1_000_000_000;
 /// Unfinished flights that one pass looks at per queue: the device works in order, so those behind
 /// them have not ended either.
 const LOOK_AHEAD: usize = 512;
@@ -211,23 +217,41 @@ impl Harvester {
         }
     }
 
-    /// A producer left a gap and does not come back: ring for the others.
+    /// A gap holds back a doorbell: rings as far as it is closed by now. A gap whose producer does not
+    /// come back is rung past in the end.
     fn release_held(&self, queue: &'static QueueState) {
         let Some(mut inner) = queue.lock() else {
             return;
         };
-        if inner.held_since == 0 || now() - inner.held_since < HOLD_LIMIT {
+        let held = match inner.held_since {
+            0 => return,
+            since => now().saturating_sub(since),
+        };
+        if held < LOOK_AFTER {
             return;
         }
-        let value = inner.asked.wrapping_sub(1);
-        inner.rung = inner.asked;
-        inner.held_since = 0;
+        let asked = inner.asked;
+        queue.visit(|_| scan::look(queue, &mut inner, None, asked));
+        let upto = match held < HOLD_LIMIT {
+            true => asked.min(inner.next),
+            false => asked,
+        };
+        if upto >= asked {
+            inner.held_since = 0;
+        } else if upto > inner.rung {
+            // This gap is closed: the next one has its own time.
+            inner.held_since = now();
+        }
+        if upto <= inner.rung {
+            return;
+        }
+        inner.rung = upto;
         drop(inner);
         queue.visit(|_| {
-            // SAFETY: the doorbell of a live queue (visit); the application asked for this value.
-            unsafe {
-                original::hsa_signal_store_screlease(queue.doorbell.load(Relaxed), value as i64)
-            };
+            let value = upto.wrapping_sub(1) as i64;
+            // SAFETY: the doorbell of a live queue (visit); the application asked for this value, or
+            // for one behind it.
+            unsafe { original::hsa_signal_store_screlease(queue.doorbell.load(Relaxed), value) };
         });
     }
 

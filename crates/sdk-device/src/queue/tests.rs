@@ -1,6 +1,6 @@
 //! Doorbells, gaps and times on a modelled queue.
 
-use super::model::{DISPATCH, ORDERED_DISPATCH, Session, UserSignal};
+use super::model::{DISPATCH, ModelQueue, ORDERED_DISPATCH, SIZE, Session, UserSignal};
 use super::scan::Ring;
 use super::settle::settle;
 use midair_record::event::Untimed;
@@ -32,6 +32,66 @@ fn a_doorbell_that_a_gap_holds_back_is_rung_by_us() {
     queue.signal(1).fire(20, 30);
     session.pass();
     assert_eq!(session.kernels(), [(0, 10, 20, 0), (1, 20, 30, 0)]);
+}
+
+/// The device carries out what was rung, in order, as far as packets are valid.
+fn carry_out(session: &Session, queue: ModelQueue, rung: i64) {
+    let by_us = session.rung().into_iter().map(|(_, value)| value);
+    let rung = by_us.max().unwrap_or(-1).max(rung);
+    while queue.read() as i64 <= rung && queue.words(queue.read())[0] as u8 != 1 {
+        let signal = queue.signal(queue.read());
+        if signal.0 != 0 {
+            signal.fire(10, 20);
+        }
+        queue.take(queue.read() + 1);
+    }
+}
+
+/// A producer has reserved packet 0 and has no processor for many rounds of the worker thread, and
+/// again before it rings. Others launch meanwhile, until the ring has gone round. The device can do
+/// nothing before packet 0 is there, so nothing is gained by a ring for what is behind it.
+#[test]
+fn a_packet_that_others_waited_for_is_not_lost() {
+    let mut session = Session::begin();
+    let queue = session.queue();
+    let mut rung = -1;
+    let mut ring = |index: u64| {
+        if let Ring::Value(value) = queue.ring(index as i64) {
+            rung = rung.max(value);
+        }
+        rung
+    };
+    queue.reserve(2);
+    queue.write(1, DISPATCH, 0);
+    let mut upto = ring(1);
+    assert_eq!(upto, -1);
+    let since = Instant::now();
+    while since.elapsed() < Duration::from_millis(20) {
+        session.pass();
+        carry_out(&session, queue, upto);
+    }
+    assert_eq!(queue.read(), 0);
+    queue.write(0, DISPATCH, 0);
+    carry_out(&session, queue, upto);
+    let all = 3 * SIZE as u64;
+    let limit = Instant::now() + Duration::from_secs(10);
+    for index in 2..all {
+        while index - queue.read() >= SIZE as u64 {
+            assert!(Instant::now() < limit, "nobody rings");
+            session.pass();
+            carry_out(&session, queue, upto);
+        }
+        queue.reserve(index + 1);
+        queue.write(index, DISPATCH, 0);
+        upto = ring(index);
+        carry_out(&session, queue, upto);
+    }
+    upto = ring(0);
+    carry_out(&session, queue, upto);
+    session.pass();
+    let counts = session.finish();
+    assert_eq!((counts.dispatches, counts.lost), (all, 0));
+    assert_eq!(counts.timed, all);
 }
 
 #[test]
