@@ -33,6 +33,7 @@ pub mod timing;
 pub mod told;
 pub mod watch;
 pub(crate) mod window;
+mod window_records;
 pub mod windows;
 
 pub use counters::Counters;

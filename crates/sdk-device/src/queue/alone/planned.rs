@@ -3,17 +3,15 @@
 use super::prepared::Prepared;
 use super::user::{Choice, Counted, Dispatch, User};
 use super::users::add_user;
+use crate::queue::window_records::{Writer, is_plausible};
 use crate::sink::Sink;
 use crate::symbols;
 use midair_record::counter_plan::Plan;
-use midair_record::event::{CounterWindow, Header, MAX_RECORD, Plain, WindowResult, kind};
+use midair_record::event::{CounterWindow, WindowResult};
 use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
-
-/// Words of one record.
-const RECORD_WORDS: usize = (MAX_RECORD - size_of::<CounterWindow>()) / 8;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 /// An agent's groups, which take turns.
 #[derive(Debug)]
@@ -31,15 +29,15 @@ struct Planned {
     groups: RwLock<Option<HashMap<u64, Groups>>>,
     /// Dispatches that a group counts before the next has its turn.
     interval: AtomicU64,
-    /// Windows whose records are written.
-    written: AtomicU64,
+    /// The worker thread's.
+    records: Mutex<Writer>,
 }
 
 static PLANNED: Planned = Planned {
     plan: Mutex::new(None),
     groups: RwLock::new(None),
     interval: AtomicU64::new(1),
-    written: AtomicU64::new(0),
+    records: Mutex::new(Writer::new()),
 };
 
 /// Every dispatch is to be counted by this plan, from the next session on; one that is on must not
@@ -76,7 +74,7 @@ pub(super) fn open() -> Vec<String> {
             }
         }
     }
-    PLANNED.written.store(0, Relaxed);
+    *PLANNED.records() = Writer::new();
     let mut place = PLANNED
         .groups
         .write()
@@ -94,6 +92,12 @@ pub(super) fn close() {
     *place = None;
 }
 
+impl Planned {
+    fn records(&self) -> MutexGuard<'_, Writer> {
+        self.records.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl User for Planned {
     fn choose(&self, dispatch: &Dispatch) -> Choice {
         let groups = self.groups.read().unwrap_or_else(PoisonError::into_inner);
@@ -107,50 +111,24 @@ impl User for Planned {
     }
 
     fn deliver(&self, counted: &Counted<'_>, sink: &mut Sink) {
-        let number = self.written.fetch_add(1, Relaxed) + 1;
         let [begin, start, end, read_end] = counted.window;
-        let words = counted.words.len();
-        let plausible = begin != 0 && start >= begin && end >= start && read_end >= end;
         let result = match counted.result {
-            WindowResult::Counted if !plausible => WindowResult::BadTimes,
+            WindowResult::Counted if !is_plausible(counted.window) => WindowResult::BadTimes,
             result => result,
         };
-        let mut record = CounterWindow {
-            header: Header {
-                size: 0,
-                kind: kind::COUNTER_COLLECTION,
-                ..Header::default()
-            },
+        let record = CounterWindow {
             begin,
             start,
             end,
             read_end,
-            window: number,
             dispatch_id: counted.dispatch.dispatch_id,
             queue_id: counted.dispatch.queue_id,
             node: counted.counters.node(),
             group: counted.counters.number(),
             result: result as u32,
-            total: words as u32,
             ..CounterWindow::default()
         };
-        let mut bytes = Vec::with_capacity(size_of::<CounterWindow>() + 8 * words);
-        let mut first = 0;
-        loop {
-            let count = (words - first).min(RECORD_WORDS);
-            record.first = first as u32;
-            record.words = count as u32;
-            record.header.size = (size_of::<CounterWindow>() + 8 * count) as u16;
-            bytes.clear();
-            bytes.extend_from_slice(record.bytes());
-            for word in counted.words.iter().skip(first).take(count) {
-                bytes.extend_from_slice(&word.to_ne_bytes());
-            }
-            sink.put(kind::COUNTER_COLLECTION, &bytes);
-            first += count;
-            if first >= words {
-                break;
-            }
-        }
+        let words = counted.words.iter().copied();
+        self.records().put(sink, record, words);
     }
 }

@@ -6,13 +6,13 @@
 
 use super::counter::{DeviceCounter, Step, Taken};
 use super::switch::Switches;
+use crate::queue::window_records::Writer;
 use crate::queue::windows;
-use crate::queue::windows::keeper::RECORD_WORDS;
 use crate::sink::Sink;
 use crate::state::STATE;
 use crate::symbols;
 use midair_record::counter_plan::{Group, Plan};
-use midair_record::event::{CounterWindow, Header, Plain, WindowResult, kind, note};
+use midair_record::event::{CounterWindow, WindowResult, kind, note};
 use midair_rotation::permuted;
 use midair_sdk_hot::clock::now;
 use std::sync::atomic::Ordering::Relaxed;
@@ -63,10 +63,8 @@ pub struct Sampler {
     interval: u64,
     /// Percent of the time that steps may take.
     max_overhead: u64,
-    /// Numbers of readings that were written.
-    written: u64,
-    /// The bytes of a record.
-    record: Vec<u8>,
+    /// Writes readings.
+    records: Writer,
     complaints: Vec<String>,
 }
 
@@ -79,8 +77,7 @@ impl Sampler {
             devices: Vec::new(),
             interval: plan.interval,
             max_overhead: u64::from(plan.max_overhead.clamp(1, 100)),
-            written: 0,
-            record: Vec::new(),
+            records: Writer::new(),
             complaints: Vec::new(),
         };
         for (agent, _) in symbols::agents() {
@@ -145,7 +142,7 @@ impl Sampler {
         for text in self.complaints.drain(..) {
             sink.put(kind::NOTE, &note(&text));
         }
-        let before = self.written;
+        let before = self.records.written();
         for device in &mut self.devices {
             if let Some(switches) = &mut device.switches {
                 switches.follow();
@@ -153,8 +150,7 @@ impl Sampler {
             if let Some(taken) = device.counter.poll() {
                 let pace = (self.interval, self.max_overhead);
                 if device.took(&taken, pace) {
-                    self.written += 1;
-                    device.write(taken.times, self.written, &mut self.record, sink);
+                    device.write(taken.times, &mut self.records, sink);
                 }
             }
             device.go_on(now());
@@ -164,7 +160,7 @@ impl Sampler {
                 switches.end();
             }
         }
-        self.written > before
+        self.records.written() > before
     }
 
     /// No new turn begins: what counts is read once more.
@@ -304,13 +300,7 @@ impl Device {
     }
 
     /// Writes what was counted since the reading before this one.
-    fn write(
-        &mut self,
-        (begin, end): (u64, u64),
-        number: u64,
-        bytes: &mut Vec<u8>,
-        sink: &mut Sink,
-    ) {
+    fn write(&mut self, (begin, end): (u64, u64), records: &mut Writer, sink: &mut Sink) {
         let Some(&group) = self.groups.get(self.group) else {
             return;
         };
@@ -331,39 +321,17 @@ impl Device {
             WindowResult::Sampled => self.before.len(),
             _ => 0,
         };
-        let mut record = CounterWindow {
-            header: Header {
-                kind: kind::COUNTER_COLLECTION,
-                ..Header::default()
-            },
+        let record = CounterWindow {
             begin: since,
             start: since,
             end: begin,
             read_end: end,
-            window: number,
             node: self.node,
             group,
             result: result as u32,
-            total: counted as u32,
             ..CounterWindow::default()
         };
-        let mut first = 0;
-        loop {
-            let count = (counted - first).min(RECORD_WORDS);
-            record.first = first as u32;
-            record.words = count as u32;
-            record.header.size = (size_of::<CounterWindow>() + 8 * count) as u16;
-            bytes.clear();
-            bytes.extend_from_slice(record.bytes());
-            let both = self.before.iter().zip(&before).skip(first).take(count);
-            for (now, then) in both {
-                bytes.extend_from_slice(&(now - then).to_ne_bytes());
-            }
-            sink.put(kind::COUNTER_COLLECTION, bytes);
-            first += count;
-            if first >= counted {
-                break;
-            }
-        }
+        let both = self.before.iter().zip(&before).take(counted);
+        records.put(sink, record, both.map(|(now, then)| now - then));
     }
 }

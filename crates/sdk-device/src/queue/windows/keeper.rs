@@ -9,11 +9,12 @@ use crate::queue::state;
 use crate::queue::subscriber::{Answer, Completed, Enqueued, Subscriber};
 use crate::queue::timing::to_clock;
 use crate::queue::window::{AGENTS, MOST, NO_DISPATCH, OF_A_GROUP, POOLS, Stage, Window};
+use crate::queue::window_records::{Writer, is_plausible};
 use crate::sink::Sink;
 use crate::state::STATE;
 use crate::symbols;
 use midair_record::counter_plan::{Group, Plan};
-use midair_record::event::{CounterWindow, Header, MAX_RECORD, Plain, WindowResult, kind, note};
+use midair_record::event::{CounterWindow, WindowResult, kind, note};
 use midair_rotation::{ClassKey, Rotation, Scheduler};
 use midair_sdk_hot::clock::now;
 use midair_sdk_hot::wrappers::original;
@@ -29,8 +30,6 @@ pub(in crate::queue) const ALIGNMENT: usize = 256;
 const GPU_ONLY: u64 = 1;
 /// How much times of the device may differ on the records' clock, in ns, with a margin.
 const CLOCKS: u64 = 20_000;
-/// Words of one record.
-pub(in crate::queue) const RECORD_WORDS: usize = (MAX_RECORD - size_of::<CounterWindow>()) / 8;
 
 /// An agent with counters.
 #[derive(Debug)]
@@ -66,10 +65,7 @@ pub struct Keeper {
     kept: Vec<Kept>,
     /// Pools that groups have.
     pools: usize,
-    /// Windows whose records are written.
-    written: u64,
-    /// The words of a record, as they are read.
-    record: Vec<u8>,
+    records: Writer,
     /// What to tell the user.
     complaints: Vec<String>,
 }
@@ -323,7 +319,6 @@ impl Keeper {
         let Some(&(group, output_words)) = agent.groups.get(kept.group as usize) else {
             return;
         };
-        self.written += 1;
         let dispatch = window.dispatch.load(Acquire);
         let dispatches = window.looked.1.load(Relaxed);
         let [started, was_read] = window.signals.each_ref().map(|s| Signal(s.load(Relaxed)));
@@ -344,8 +339,9 @@ impl Keeper {
                 0
             }
         };
-        let [begin, start, end, read_end] = ticks.map(clock);
-        let plausible = begin != 0 && start >= begin && end >= start && read_end >= end;
+        let times = ticks.map(clock);
+        let [begin, start, end, read_end] = times;
+        let plausible = is_plausible(times);
         let result = match why {
             Some(why) => why,
             None if dispatch == NO_DISPATCH => WindowResult::NoDispatch,
@@ -357,17 +353,16 @@ impl Keeper {
             WindowResult::Counted | WindowResult::BadTimes => output_words,
             _ => 0,
         };
-        let mut record = CounterWindow {
-            header: Header {
-                size: 0,
-                kind: kind::COUNTER_COLLECTION,
-                ..Header::default()
-            },
+        let value = |word: usize| {
+            let at = kept.output as usize + 8 * word;
+            // SAFETY: inside the window's output, an aligned word that the device has written.
+            unsafe { (*std::ptr::with_exposed_provenance::<AtomicU64>(at)).load(Relaxed) }
+        };
+        let record = CounterWindow {
             begin,
             start,
             end,
             read_end,
-            window: self.written,
             dispatch_id: if dispatch == NO_DISPATCH { 0 } else { dispatch },
             first_index: window.packets.0.load(Relaxed),
             packets: window.packets.1.load(Relaxed),
@@ -376,31 +371,9 @@ impl Keeper {
             node: agent.node,
             group,
             result: result as u32,
-            total: words as u32,
             ..CounterWindow::default()
         };
-        let value = |word: usize| {
-            let at = kept.output as usize + 8 * word;
-            // SAFETY: inside the window's output, an aligned word that the device has written.
-            unsafe { (*std::ptr::with_exposed_provenance::<AtomicU64>(at)).load(Relaxed) }
-        };
-        let mut first = 0;
-        loop {
-            let count = (words - first).min(RECORD_WORDS);
-            record.first = first as u32;
-            record.words = count as u32;
-            record.header.size = (size_of::<CounterWindow>() + 8 * count) as u16;
-            self.record.clear();
-            self.record.extend_from_slice(record.bytes());
-            for word in first..first + count {
-                self.record.extend_from_slice(&value(word).to_ne_bytes());
-            }
-            sink.put(kind::COUNTER_COLLECTION, &self.record);
-            first += count;
-            if first >= words {
-                break;
-            }
-        }
+        self.records.put(sink, record, (0..words).map(value));
         let cost = (start - begin.min(start)) + (read_end - end.min(read_end));
         match (result, ClassKey::of(window.class.load(Relaxed))) {
             // What a batch counted says nothing of one class.
@@ -422,7 +395,7 @@ impl Keeper {
         let refused: u64 = self.agents.iter().map(|a| a.rotation.counts().2).sum();
         let text = format!(
             "counters: {} launches had a window around them; {refused} had none because of --max-overhead, {} since none was ready, {} since the ring was more than half full",
-            self.written,
+            self.records.written(),
             count(&STATE.windows.none_ready),
             count(&STATE.windows.no_room)
         );
