@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use midair_cli::engine::{
-    Attached, Check, End, Engine, Entry, Event, Request, Style, Trace, Written,
+    Attached, Check, End, Engine, Entry, Event, Request, Screen, Style, Trace, Written,
 };
 use midair_failure::{Failure, Kind};
 use midair_session::Listing;
@@ -176,6 +176,7 @@ impl Trace for FakeTrace {
                 .map(|format| format!("{directory}/out.{format}").into())
                 .collect(),
             table: traces.join("\n"),
+            screen: Screen::default(),
             summary: None,
             warnings: vec!["a warning".into()],
             incomplete,

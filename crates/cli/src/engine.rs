@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use midair_session::{
-    Check, End, Entry, Event, GroupRequest, Notice, NoticeKind, Request, Requested, Selection,
-    Style, Verdict, Written,
+    Check, End, Entry, Event, GroupRequest, Notice, NoticeKind, Request, Requested, Screen,
+    Selection, Style, Verdict, Written,
 };
 
 use midair_failure::{Failure, Kind};

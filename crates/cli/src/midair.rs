@@ -18,7 +18,7 @@ use crate::command::{self, Parsed, argument, given, options_of, refused, with_op
 use crate::engine::{End, Engine, GroupRequest, Request, Requested, Selection, Written};
 use crate::input;
 use crate::launch::{self, Launch};
-use crate::report::Report;
+use crate::report::{OnScreen, Report};
 use crate::wait::Ended;
 use crate::{counters, doctor, man, ps, rocprofv3};
 
@@ -244,6 +244,14 @@ fn run_attach(matches: &ArgMatches, engine: &dyn Engine, report: Report) -> Resu
     let target = target_of(matches, &given)?;
     // Before defaults are switched on.
     let by_name = given.traces_by_name();
+    let report = report.showing(OnScreen {
+        rows: given
+            .number("top")
+            .and_then(|rows| usize::try_from(rows).ok()),
+        wide: given.is_on("wide"),
+        json: given.is_on("json"),
+        quiet: given.is_on("quiet"),
+    });
     let (resolved, report, nothing) = resolve_with_defaults(&mut given, report)?;
     let mut request = Request::new(target.pid().unwrap_or_else(Pid::own), resolved.settings);
     request.asked = Requested { nothing, by_name };
@@ -394,7 +402,13 @@ impl Messages for MidairMessages {
     fn detach_failed(&self, _failure: &Failure) {}
 
     fn written(&self, written: &Written) {
-        if !written.table.is_empty() {
+        let screen = self.report.on_screen();
+        if screen.json {
+            let rows = screen.rows.unwrap_or(usize::MAX);
+            self.report.json(&written.screen.json(rows));
+            return;
+        }
+        if !written.table.is_empty() && !screen.quiet {
             let table = written.table.trim_end();
             self.report.table(&format!("{table}\n\n"));
         }

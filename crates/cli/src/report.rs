@@ -17,6 +17,20 @@ pub struct Report {
     verbosity: Verbosity,
     colour: bool,
     terminal: bool,
+    screen: OnScreen,
+}
+
+/// How much of a result is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct OnScreen {
+    /// Rows of each table; None for the usual number.
+    pub rows: Option<usize>,
+    /// Names are never cut.
+    pub wide: bool,
+    /// One document instead of tables.
+    pub json: bool,
+    /// Nothing but names of files, warnings and errors.
+    pub quiet: bool,
 }
 
 impl Report {
@@ -28,6 +42,7 @@ impl Report {
             verbosity: Verbosity::default(),
             colour: terminal && !plain(),
             terminal,
+            screen: OnScreen::default(),
         }
     }
 
@@ -39,6 +54,18 @@ impl Report {
             .and_then(Verbosity::from_word);
         self.verbosity = word.unwrap_or_default();
         self
+    }
+
+    /// Shows so much of results.
+    #[must_use]
+    pub fn showing(mut self, screen: OnScreen) -> Report {
+        self.screen = screen;
+        self
+    }
+
+    /// How much of results is shown.
+    pub fn on_screen(&self) -> OnScreen {
+        self.screen
     }
 
     /// Prints information, too.
@@ -108,7 +135,7 @@ impl Report {
 
     /// A note on standard error without a mark, at every level above errors.
     pub fn note(&self, text: &str) {
-        if self.verbosity >= Verbosity::Warning {
+        if self.verbosity >= Verbosity::Warning && !self.screen.quiet {
             self.print_line(text);
         }
     }
@@ -126,9 +153,12 @@ impl Report {
         let mut style = Style {
             colour: terminal && !plain(),
             unicode: is_utf8(),
-            whole_names: !terminal,
+            whole_names: !terminal || self.screen.wide,
             ..Style::default()
         };
+        if let Some(rows) = self.screen.rows {
+            style.rows = rows;
+        }
         if let Some(columns) = columns.filter(|_| terminal) {
             style.columns = columns;
         }

@@ -9,6 +9,7 @@
 
 mod cuda;
 
+use crate::activity::Activity;
 use crate::api::has_message;
 use crate::cuda as names;
 use crate::limits::{self, Budget};
@@ -218,6 +219,8 @@ pub struct Index {
     pub names_refused: u64,
     /// What only a CUDA process has.
     pub cuda: Cuda,
+    /// What each GPU did, and when the host waited for it.
+    pub activity: Activity,
 }
 
 impl Index {
@@ -364,6 +367,7 @@ impl Index {
     fn add_call(&mut self, api: &Api) {
         self.cuda.seen |= sets::CUDA_CALLS.contains(api.header.kind);
         self.add_stream(api.stream);
+        self.activity.add_call(api);
         self.open_at_detach += u64::from(api.header.flags & flag::OPEN_AT_DETACH != 0);
         self.add_operation(api.header.kind, api.header.operation, api.start, api.end);
     }
@@ -381,6 +385,7 @@ impl Index {
         self.add_flags(kernel.header.flags);
         if !self.add_untimed(kernel.header.flags, kernel.untimed) {
             self.add_kernel_time(kernel);
+            self.activity.add_kernel(kernel);
         }
     }
 
@@ -433,6 +438,7 @@ impl Index {
         self.copy_count += 1;
         self.add_flags(copy.header.flags);
         if !self.add_untimed(copy.header.flags, copy.untimed) {
+            self.activity.add_copy(copy);
             let direction = names::copy_operation(copy, extra);
             // Directions that do not exist share an entry.
             let direction = if names::is_further_copy(direction) {

@@ -3,7 +3,7 @@
 //! A session collects records into a [`RecordWriter`], which keeps an [`Index`] of them from the
 //! first one on, finishes it into a [`RecordFile`], puts a [`Trace`] together, and calls
 //! [`write()`]. [`names::expand`] makes directory and prefix from what the user asked for;
-//! [`table::summary`] is what `midair attach` prints at its end.
+//! [`Screen`] is what `midair attach` prints at its end.
 //!
 //! Writers stream: memory depends on how many different kernels, streams and calls there are, not
 //! on how many records. They know records and names ([`Names`]), not runtimes. Each format is one
@@ -11,6 +11,7 @@
 //! not at all.
 #![forbid(unsafe_code)]
 
+mod activity;
 mod amd;
 mod apart;
 mod api;
@@ -36,11 +37,13 @@ mod notes;
 mod pftrace;
 mod record_file;
 mod rocpd;
+pub mod screen;
 mod sink;
 mod stats;
 mod summary;
 pub mod table;
 
+pub use activity::{Activity, Shares};
 pub use api::{Field, Kind, Names, Parameter, Shape, Text};
 pub use choice::KernelFilter;
 pub use counter_table::counter_table;
@@ -53,6 +56,7 @@ pub use model::{
 };
 pub use record_file::{RecordFile, RecordWriter, WalkError};
 pub use rocpd::{SchemaPart, rocpd_schema};
+pub use screen::Screen;
 pub use summary::check_group;
 
 use job::Job;

@@ -310,6 +310,14 @@ impl Keys {
         out
     }
 
+    /// When collecting began, as people write it.
+    pub fn began(&self) -> String {
+        match self.launched {
+            0 => String::new(),
+            _ => format!("{} UTC", self.launch("%F %H:%M:%S")),
+        }
+    }
+
     /// The launch in the given format: the parts of strftime(3) that make sense in a file name.
     fn launch(&self, format: &str) -> String {
         let local = self.launched.saturating_add(self.utc_offset);

@@ -3,6 +3,7 @@
 //! Plain functions from the index's sums to text. Names come from the target, so nothing that a
 //! terminal would obey gets through.
 
+use crate::activity::is_wait;
 use crate::apart::told_apart;
 use crate::api::Names;
 use crate::index::{Index, Stat};
@@ -51,15 +52,67 @@ const MEAN: usize = 11;
 const SHARE: usize = 8;
 const BAR: usize = 14;
 
+#[derive(Debug, Clone)]
 struct Line {
     name: String,
     stat: Stat,
 }
 
-/// Kernels, calls, copies and markers, each with what took longest first; an empty text when
-/// nothing was recorded.
-pub fn summary(index: &Index, names: &Names, kernel_names: KernelNames, style: Style) -> String {
-    joined(parts(&[index], names, kernel_names, style))
+/// One table: what took longest first.
+#[derive(Debug, Clone, Default)]
+pub struct Section {
+    title: String,
+    lines: Vec<Line>,
+    /// Said below it.
+    note: Option<String>,
+}
+
+impl Section {
+    pub(crate) fn new(title: &str, stats: HashMap<String, Stat>) -> Section {
+        let lines = stats.into_iter().map(|(name, stat)| Line { name, stat });
+        let mut lines: Vec<Line> = lines.collect();
+        lines.sort_by(|a, b| {
+            (Reverse(a.stat.total), &a.name).cmp(&(Reverse(b.stat.total), &b.name))
+        });
+        Section {
+            title: title.to_owned(),
+            lines,
+            note: None,
+        }
+    }
+
+    /// What it is of.
+    pub fn title(&self) -> &str {
+        &self.title
+    }
+
+    /// Whether there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        self.lines.is_empty() && self.note.is_none()
+    }
+
+    /// Its rows, with names as long as they are.
+    pub fn rows(&self) -> impl Iterator<Item = (&str, &Stat)> {
+        self.lines
+            .iter()
+            .map(|line| (line.name.as_str(), &line.stat))
+    }
+
+    /// Nanoseconds of all its rows.
+    pub fn total(&self) -> u64 {
+        let totals = self.lines.iter().map(|line| line.stat.total);
+        totals.fold(0, u64::saturating_add)
+    }
+
+    /// As text; empty where there is nothing in it.
+    pub fn text(&self, style: Style) -> String {
+        let mut out = text(&self.title, &self.lines, style);
+        if let Some(note) = &self.note {
+            out.push_str(note);
+            out.push('\n');
+        }
+        out
+    }
 }
 
 /// One session among several: whose it is, and what was found in it.
@@ -70,33 +123,41 @@ pub struct Of<'a> {
     pub index: &'a Index,
 }
 
-/// As [`summary`], over several sessions, and a line for each of them.
+/// Kernels, calls, copies, waits and markers of these sessions. Where there are several, the first
+/// table has a row for each process.
+pub fn sections(sessions: &[Of<'_>], names: &Names, kernel_names: KernelNames) -> Vec<Section> {
+    let indexes: Vec<&Index> = sessions.iter().map(|session| session.index).collect();
+    let mut all = parts(&indexes, names, kernel_names);
+    if sessions.len() > 1 {
+        all.insert(0, processes(sessions));
+    }
+    all
+}
+
+/// As [`sections`] of one session, as text; empty when nothing was recorded.
+pub fn summary(index: &Index, names: &Names, kernel_names: KernelNames, style: Style) -> String {
+    let label = String::new();
+    summary_together(&[Of { label, index }], names, kernel_names, style)
+}
+
+/// As [`sections`], as text.
 pub fn summary_together(
     sessions: &[Of<'_>],
     names: &Names,
     kernel_names: KernelNames,
     style: Style,
 ) -> String {
-    let indexes: Vec<&Index> = sessions.iter().map(|session| session.index).collect();
-    let mut all = parts(&indexes, names, kernel_names, style);
-    all.insert(0, processes(sessions, style));
-    joined(all)
+    let all = sections(sessions, names, kernel_names);
+    let all: Vec<String> = all.iter().map(|section| section.text(style)).collect();
+    let all: Vec<&str> = all
+        .iter()
+        .map(String::as_str)
+        .filter(|text| !text.is_empty())
+        .collect();
+    all.join("\n")
 }
 
-fn joined(parts: Vec<String>) -> String {
-    parts
-        .into_iter()
-        .filter(|part| !part.is_empty())
-        .collect::<Vec<_>>()
-        .join("\n")
-}
-
-fn parts(
-    indexes: &[&Index],
-    names: &Names,
-    kernel_names: KernelNames,
-    style: Style,
-) -> Vec<String> {
+fn parts(indexes: &[&Index], names: &Names, kernel_names: KernelNames) -> Vec<Section> {
     let mut markers: HashMap<String, Stat> = HashMap::new();
     for (message, stat) in indexes.iter().flat_map(|index| &index.markers) {
         markers.entry(message.clone()).or_default().merge(stat);
@@ -108,18 +169,35 @@ fn parts(
     // Domains that share a table are summed up by the first of them.
     headings.dedup_by_key(|(heading, _)| heading.rank);
     let part = |(heading, first): (Ranked, u8)| match first {
-        kind::KERNEL_DISPATCH => kernels(indexes, heading.name, kernel_names, style),
+        kind::KERNEL_DISPATCH => kernels(indexes, heading.name, kernel_names),
         first if sets::MARKERS.contains(first) => {
-            table(heading.name, std::mem::take(&mut markers), style)
+            Section::new(heading.name, std::mem::take(&mut markers))
         }
-        first if sets::HOOKED_CALLS.contains(first) => calls(indexes, names, heading.name, style),
-        first => work(indexes, names, first, heading.name, style),
+        first if sets::HOOKED_CALLS.contains(first) => calls(indexes, names, heading.name),
+        kind::SYNCHRONIZATION => waits(indexes, names, heading.name),
+        first => Section::new(heading.name, work(indexes, names, first)),
     };
     headings.into_iter().map(part).collect()
 }
 
+/// Waits of the host: CUPTI's records of them, or where there are none the calls that waited.
+fn waits(indexes: &[&Index], names: &Names, title: &str) -> Section {
+    let recorded = work(indexes, names, kind::SYNCHRONIZATION);
+    if !recorded.is_empty() {
+        return Section::new(title, recorded);
+    }
+    let mut by_name: HashMap<String, Stat> = HashMap::new();
+    for ((kind, operation), stat) in indexes.iter().flat_map(|index| &index.calls) {
+        if is_wait(*kind, *operation) {
+            let name = names.operation(*kind, *operation).into_owned();
+            by_name.entry(name).or_default().merge(stat);
+        }
+    }
+    Section::new(title, by_name)
+}
+
 /// Each process with its kernels, or with its calls where none has any kernel.
-fn processes(sessions: &[Of<'_>], style: Style) -> String {
+fn processes(sessions: &[Of<'_>]) -> Section {
     fn sum<'a>(stats: impl Iterator<Item = &'a Stat>) -> Stat {
         stats.fold(Stat::default(), |mut sum, stat| {
             sum.merge(stat);
@@ -147,11 +225,11 @@ fn processes(sessions: &[Of<'_>], style: Style) -> String {
     } else {
         "CALLS OF PROCESS"
     };
-    table(title, by_process, style)
+    Section::new(title, by_process)
 }
 
 /// Kernels by time on the device. Dispatches without times are not in it; a line below says how many there are.
-fn kernels(indexes: &[&Index], title: &str, kernel_names: KernelNames, style: Style) -> String {
+fn kernels(indexes: &[&Index], title: &str, kernel_names: KernelNames) -> Section {
     // Several code objects can have one kernel (a library loaded for each device): one line for a name.
     let mut namer = Namer::new(kernel_names);
     let mut by_name: HashMap<String, Stat> = HashMap::new();
@@ -165,7 +243,7 @@ fn kernels(indexes: &[&Index], title: &str, kernel_names: KernelNames, style: St
         };
         by_name.entry(name).or_default().merge(stat);
     }
-    let mut out = table(title, in_short(by_name, kernel_names), style);
+    let mut section = Section::new(title, in_short(by_name, kernel_names));
     let timed: u64 = indexes
         .iter()
         .flat_map(|index| index.kernels.values())
@@ -174,12 +252,11 @@ fn kernels(indexes: &[&Index], title: &str, kernel_names: KernelNames, style: St
     let dispatches: u64 = indexes.iter().map(|index| index.dispatches).sum();
     let untimed = dispatches.saturating_sub(timed);
     if untimed > 0 {
-        let _ = writeln!(
-            out,
+        section.note = Some(format!(
             "{untimed} of {dispatches} dispatches were seen without times"
-        );
+        ));
     }
-    out
+    section
 }
 
 /// Demangled names without what does not help to recognise a kernel, where that leaves them different.
@@ -192,17 +269,17 @@ fn in_short(by_name: HashMap<String, Stat>, kernel_names: KernelNames) -> HashMa
 }
 
 /// Calls of HIP, HSA and CUDA by time between entry and return. Calls within calls count in both.
-fn calls(indexes: &[&Index], names: &Names, title: &str, style: Style) -> String {
+fn calls(indexes: &[&Index], names: &Names, title: &str) -> Section {
     let mut by_name: HashMap<String, Stat> = HashMap::new();
     for (key, stat) in indexes.iter().flat_map(|index| &index.calls) {
         let name = names.operation(key.0, key.1).into_owned();
         by_name.entry(name).or_default().merge(stat);
     }
-    table(title, by_name, style)
+    Section::new(title, by_name)
 }
 
 /// Work of one domain by time: copies on their engine, fills, moves of unified memory, waits.
-fn work(indexes: &[&Index], names: &Names, kind: u8, title: &str, style: Style) -> String {
+fn work(indexes: &[&Index], names: &Names, kind: u8) -> HashMap<String, Stat> {
     let prefix = format!("{}_", names.kind(kind));
     let mut by_name: HashMap<String, Stat> = HashMap::new();
     for ((of, operation), stat) in indexes.iter().flat_map(|index| &index.work) {
@@ -212,21 +289,17 @@ fn work(indexes: &[&Index], names: &Names, kind: u8, title: &str, style: Style) 
             by_name.entry(name).or_default().merge(stat);
         }
     }
-    table(title, by_name, style)
+    by_name
 }
 
-fn table(title: &str, stats: HashMap<String, Stat>, style: Style) -> String {
-    if stats.is_empty() {
+fn text(title: &str, lines: &[Line], style: Style) -> String {
+    if lines.is_empty() {
         return String::new();
     }
-    let all: u64 = stats
-        .values()
-        .fold(0, |sum, stat| sum.saturating_add(stat.total));
-    let mut lines: Vec<Line> = stats
-        .into_iter()
-        .map(|(name, stat)| Line { name, stat })
-        .collect();
-    lines.sort_by(|a, b| (Reverse(a.stat.total), &a.name).cmp(&(Reverse(b.stat.total), &b.name)));
+    let all: u64 = lines
+        .iter()
+        .fold(0, |sum, line| sum.saturating_add(line.stat.total));
+    let mut lines = lines.to_vec();
     fold_rest(&mut lines, style);
 
     let columns = style.columns.clamp(40, 160);
@@ -373,6 +446,10 @@ pub fn duration(nanoseconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn table(title: &str, stats: HashMap<String, Stat>, style: Style) -> String {
+        Section::new(title, stats).text(style)
+    }
 
     fn stats(entries: &[(&str, u64, u64)]) -> HashMap<String, Stat> {
         let stat = |(name, calls, total): &(&str, u64, u64)| {

@@ -4,8 +4,9 @@ use crate::identity::Identity;
 use crate::plan::plan;
 use midair_counters::CounterPlan;
 use midair_failure::{Failure, Kind};
+use midair_output::screen::{Cost, Head};
 use midair_output::{
-    Console, Format, Names, Outcome, Plan, RecordFile, Trace, WriteError, console_summary,
+    Console, Format, Names, Outcome, Plan, RecordFile, Screen, Trace, WriteError, console_summary,
     counter_table, table,
 };
 use midair_record::spool::{DROP_SLOTS, outcome};
@@ -47,8 +48,10 @@ pub fn describe(end: End) -> String {
 pub struct Written {
     /// Complete files, in the order in which they were written.
     pub files: Vec<PathBuf>,
-    /// The top kernels and calls, ready to print.
+    /// What was found, ready to print, in the style that was asked for.
     pub table: String,
+    /// The same for other styles, and as a document.
+    pub screen: Screen,
     /// The tables of `--summary` and where they go, when that is a console.
     pub summary: Option<(Console, String)>,
     /// What the user should know about the results.
@@ -86,6 +89,8 @@ pub struct Finished {
     pub notes: Vec<String>,
     /// What was counted: by what the words of windows of counters are read.
     pub counters: CounterPlan,
+    /// What it cost, as far as it was measured.
+    pub cost: Cost,
     /// Only tools of the caller's were attached: what they were told is theirs, and comes in no file of
     /// ours.
     pub only_others: bool,
@@ -113,16 +118,20 @@ impl Finished {
         let (files, saved_elsewhere) = ready.write_files(&names)?;
         let summary = console_summary(&ready.trace, &names, &ready.plan);
         let (warnings, incomplete) = ready.conclusion(saved_elsewhere);
-        let index = ready.trace.records.index();
-        let mut table = table::summary(index, &names, ready.plan.kernel_names, style);
         let counters = counter_table(&ready.trace, &names, &ready.plan, style);
-        if !table.is_empty() && !counters.is_empty() {
-            table.push('\n');
-        }
-        table.push_str(&counters);
+        let session = midair_output::screen::Session {
+            label: String::new(),
+            head: ready.head(),
+            index: ready.trace.records.index(),
+        };
+        let why = incomplete.as_ref().map(|failure| failure.what.as_str());
+        let screen = Screen::new(vec![session], &names, ready.plan.kernel_names, &files)
+            .with_counters(counters)
+            .with_warnings(&warnings, why);
         Ok(Written {
             files,
-            table,
+            table: screen.text(style),
+            screen,
             summary,
             warnings,
             incomplete,
@@ -184,6 +193,9 @@ impl Finished {
             counters: self.counters,
         };
         Ready {
+            pid: self.identity.seen_as,
+            began: self.identity.keys.began(),
+            cost: self.cost,
             trace,
             plan,
             selects: self.settings.is_on("ROCPROF_SELECTED_REGIONS"),
@@ -199,6 +211,10 @@ impl Finished {
 /// A trace that is ready to be written.
 #[derive(Debug)]
 pub(crate) struct Ready {
+    /// The process as the user knows it.
+    pid: u32,
+    began: String,
+    cost: Cost,
     pub(crate) trace: Trace,
     pub(crate) plan: Plan,
     system_backend: bool,
@@ -211,6 +227,11 @@ pub(crate) struct Ready {
 }
 
 impl Ready {
+    /// What stands above the tables.
+    pub(crate) fn head(&self) -> Head {
+        Head::of(&self.trace, self.pid, self.began.clone(), self.cost)
+    }
+
     /// Writes the files where the plan says, or else into a temporary directory, which is the failure
     /// returned then.
     pub(crate) fn write_files(

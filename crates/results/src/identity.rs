@@ -12,6 +12,8 @@ use std::path::Path;
 pub struct Identity {
     /// For the headers of outputs.
     pub process: Process,
+    /// The process's number where it was read from outside, which is what the user knows it by.
+    pub seen_as: u32,
     /// For file names.
     pub keys: Keys,
     /// The CPUs of its machine, and the GPUs that AMD's driver knows.
@@ -127,6 +129,7 @@ impl Identity {
             utc_offset: 0,
         };
         Identity {
+            seen_as: pid.get(),
             process: Process {
                 pid: inner,
                 ppid,

@@ -13,6 +13,7 @@ mod together;
 pub use finished::{End, Finished, Written, check, describe, record_limit};
 pub use identity::{Identity, Itself, Source};
 pub use midair_output::Console;
+pub use midair_output::screen::Cost;
 pub use midair_output::table::Style;
 pub use midair_output::{RecordFile, RecordWriter};
 pub use together::Together;

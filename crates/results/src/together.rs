@@ -5,8 +5,8 @@ use crate::identity::Identity;
 use crate::plan::plan;
 use midair_failure::{Failure, Kind};
 use midair_ids::Pid;
-use midair_output::table::{self, Of};
-use midair_output::{Index, MOST_TOGETHER, Names, Plan, Trace, counter_table};
+use midair_output::screen::{Head, Session};
+use midair_output::{Index, MOST_TOGETHER, Names, Plan, Screen, Trace, counter_table, table};
 use midair_settings::Settings;
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -82,6 +82,10 @@ impl Together {
                 ),
             )),
         };
+        let why = written.incomplete.as_ref();
+        let screen = std::mem::take(&mut written.screen);
+        written.screen = screen.with_warnings(&written.warnings, why.map(|why| why.what.as_str()));
+        written.table = written.screen.text(style);
         Ok(written)
     }
 
@@ -98,7 +102,7 @@ impl Together {
         // The lead keeps the requested name, whatever its number.
         self.parts
             .sort_by_key(|(pid, _, finished)| (lead != Some(finished.identity.keys.pid), *pid));
-        let mut done: Vec<(String, Index)> = Vec::new();
+        let mut done: Vec<(String, Head, Index)> = Vec::new();
         let mut kernel_names = None;
         let mut without_files = 0;
         let mut counters = String::new();
@@ -141,18 +145,19 @@ impl Together {
             failures.extend(failure.map(|failure| (label.clone(), failure)));
             let table = counter_table(&ready.trace, &names, &ready.plan, style);
             add_counters(&mut counters, &label, &table);
-            done.push((label, ready.trace.records.into_index()));
+            done.push((label, ready.head(), ready.trace.records.into_index()));
         }
-        let sessions: Vec<Of<'_>> = done
+        let sessions: Vec<Session<'_>> = done
             .iter()
-            .map(|(label, index)| Of {
+            .map(|(label, head, index)| Session {
                 label: label.clone(),
+                head: head.clone(),
                 index,
             })
             .collect();
-        written.table =
-            table::summary_together(&sessions, &names, kernel_names.unwrap_or_default(), style);
-        written.table.push_str(&counters);
+        let kernel_names = kernel_names.unwrap_or_default();
+        written.screen =
+            Screen::new(sessions, &names, kernel_names, &written.files).with_counters(counters);
         Ok(done.len() + without_files)
     }
 
@@ -174,6 +179,7 @@ impl Together {
         };
         let plan = plan(settings, &lead)?;
         let mut labels = Vec::new();
+        let mut heads = Vec::new();
         let mut parts: Vec<Trace> = Vec::new();
         let all = self.parts.len();
         for (pid, name, finished) in self.parts.drain(..) {
@@ -190,6 +196,7 @@ impl Together {
             failures.extend(failure.map(|failure| (label.clone(), failure)));
             if has_files {
                 labels.push(label);
+                heads.push(ready.head());
                 parts.push(ready.trace);
             }
         }
@@ -203,16 +210,18 @@ impl Together {
             let table = counter_table(trace, &names, &plan, style);
             add_counters(&mut counters, label, &table);
         }
-        let sessions: Vec<Of<'_>> = labels
+        let sessions: Vec<Session<'_>> = labels
             .into_iter()
+            .zip(heads)
             .zip(&parts)
-            .map(|(label, trace)| Of {
+            .map(|((label, head), trace)| Session {
                 label,
+                head,
                 index: trace.records.index(),
             })
             .collect();
-        written.table = table::summary_together(&sessions, &names, plan.kernel_names, style);
-        written.table.push_str(&counters);
+        written.screen = Screen::new(sessions, &names, plan.kernel_names, &written.files)
+            .with_counters(counters);
         Ok(all)
     }
 }

@@ -25,6 +25,7 @@ mod identity;
 )]
 mod install;
 mod list;
+mod meter;
 mod no_entry;
 mod process;
 mod profiler_lock;
@@ -47,6 +48,7 @@ pub use counters::check_launch;
 pub use find::{Found, Runtime, RuntimeKind, gpu_processes};
 pub use install::{Install, Tools};
 pub use list::{Listed, Listing, list};
+pub use midair_output::Screen;
 pub use midair_output::table::Style;
 pub use midair_procinfo::{InvalidId, Pid};
 pub use midair_results::{Console, End, Written};

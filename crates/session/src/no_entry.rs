@@ -9,6 +9,7 @@ mod pairs;
 mod ring;
 
 use crate::collected::Collected;
+use crate::meter::Meter;
 use crate::request::{Entry, Event, Request};
 use crate::rights;
 use crate::session::boottime;
@@ -20,7 +21,7 @@ use midair_procinfo::{Pid, Tid};
 use midair_ptrace::kfd::{Clocks, Kfd, Mapping, PROFILER_VERSION, Stream, StreamInfo};
 use midair_record::event::{Header, Kernel, Plain, Queue, Untimed, flag, kind};
 use midair_record::spool::{DROP_SLOTS, drop_slot};
-use midair_results::{End, Finished, Identity, record_limit};
+use midair_results::{Cost, End, Finished, Identity, record_limit};
 use midair_settings::Settings;
 use pairs::{Dispatch, Pairs, Ran};
 use ring::{Cursors, Layout};
@@ -50,6 +51,7 @@ pub struct NoEntry {
     entry: Entry,
     notes: Vec<String>,
     ended: Option<End>,
+    meter: Meter,
 }
 
 /// A log as a driver describes it, its memory at several looks, and readings of its clock (ticks and
@@ -151,6 +153,7 @@ impl NoEntry {
             ..Entry::default()
         };
         Ok(NoEntry {
+            meter: Meter::begin(&target),
             target,
             identity,
             settings: request.settings.clone(),
@@ -273,6 +276,11 @@ impl NoEntry {
         })?;
         Ok(Collected {
             finished: Finished {
+                cost: Cost {
+                    // Nothing of ours runs there.
+                    in_process: Some(Duration::ZERO),
+                    ..self.meter.cost(&self.target, Duration::ZERO)
+                },
                 identity: self.identity,
                 settings: self.settings,
                 records,

@@ -95,3 +95,12 @@ pub struct Entry {
     /// Further information.
     pub notes: Vec<String>,
 }
+
+impl Entry {
+    /// The longest time for which a thread of the process stood still. Of stops at points that were
+    /// not safe only the sum is known, which is no less.
+    pub fn longest_stop(&self) -> Duration {
+        let borrowed = self.seize + self.stub + self.release;
+        borrowed.max(self.unusable_stop_time)
+    }
+}

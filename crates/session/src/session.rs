@@ -4,6 +4,7 @@ use crate::collected::Collected;
 use crate::counters::Counters;
 use crate::cuda::{NO_CUPTI, OTHER_PROFILER};
 use crate::install::{Install, Tools, unreadable};
+use crate::meter::Meter;
 use crate::profiler_lock::ProfilerLock;
 use crate::request::{Entry, Event, Request};
 use crate::rights;
@@ -170,6 +171,7 @@ pub struct Session {
     records: RecordWriter,
     drain: Duration,
     entry: Entry,
+    meter: Meter,
     notes: Vec<String>,
     /// See [`Finished::counters`].
     counters: CounterPlan,
@@ -213,6 +215,7 @@ impl Session {
         offer(channel, &target, &reader, &tools, plan.as_ref())?;
         let notes = identity.without_driver.take().into_iter().collect();
         let mut session = Session {
+            meter: Meter::begin(&target),
             target,
             identity,
             settings: request.settings.clone(),
@@ -451,6 +454,7 @@ impl Session {
         })?;
         Ok(Collected {
             finished: Finished {
+                cost: self.meter.cost(&self.target, self.entry.longest_stop()),
                 identity: self.identity,
                 settings: self.settings,
                 records,

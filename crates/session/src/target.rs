@@ -106,6 +106,15 @@ impl Target {
             .then_some("frozen by its cgroup")
     }
 
+    /// Processor time of the worker thread since its start (source: proc_pid_schedstat(5), in
+    /// nanoseconds). `None` where it is not known, as after its end.
+    pub fn worker_time(&self) -> Option<Duration> {
+        let worker = self.worker?;
+        let text = kernel_words(format!("{}/task/{worker}/schedstat", self.pid)).ok()?;
+        let first = text.split_ascii_whitespace().next()?;
+        Some(Duration::from_nanos(first.parse().ok()?))
+    }
+
     /// Whether job control has stopped it.
     fn is_stopped(&self) -> bool {
         let Some(worker) = self.worker else {

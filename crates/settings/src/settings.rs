@@ -53,10 +53,13 @@ pub const MAX_OVERHEAD: &str = "MIDAIR_MAX_OVERHEAD";
 pub const GRAPH_KERNELS: &str = "MIDAIR_PMC_GRAPH_KERNELS";
 /// The most bytes where nothing is said: some forty million records.
 pub const DEFAULT_MAX_BYTES: u64 = 4 << 30;
+/// Results get a name that no others have, instead of taking the place of those of an earlier
+/// recording (a switch).
+pub const KEEP_RESULTS: &str = "MIDAIR_KEEP_RESULTS";
 /// Other settings than those of the last attach to a process are refused (a switch).
 pub const STRICT_REATTACH: &str = "MIDAIR_STRICT_REATTACH";
 /// Settings without a name of AMD's.
-pub const OURS: [&str; 10] = [
+pub const OURS: [&str; 11] = [
     DEVICE_COUNTERS,
     DEVICE_INTERVAL,
     EXCLUSIVE,
@@ -64,6 +67,7 @@ pub const OURS: [&str; 10] = [
     CUDA_DRIVER_API_TRACE,
     CUPTI,
     GRAPH_KERNELS,
+    KEEP_RESULTS,
     MAX_BYTES,
     MAX_OVERHEAD,
     STRICT_REATTACH,

@@ -14,7 +14,7 @@ use midair_ids::{Pid, Tid};
 use midair_record::event;
 use midair_record::spool::{DEFAULT_SIZE, DROP_SLOTS, Reader, ReaderOptions, outcome};
 use midair_results::{
-    Console, Finished, Identity, Itself, RecordWriter, Style, Written, record_limit,
+    Console, Cost, Finished, Identity, Itself, RecordWriter, Style, Written, record_limit,
 };
 use midair_settings::{ALIASES, Settings, Verbosity, options};
 use std::ffi::CString;
@@ -275,6 +275,7 @@ pub fn finish() {
         .map_err(|error| Failure::new(Kind::Output, format!("records cannot be kept: {error}")))
         .and_then(|records| {
             Finished {
+                cost: Cost::default(),
                 notes: identity.without_driver.take().into_iter().collect(),
                 identity,
                 settings: with_summary_file(kind, &settings),

@@ -47,6 +47,7 @@ impl Index {
 
     pub(super) fn add_set(&mut self, set: &MemorySet) {
         self.add_stream(set.stream);
+        self.activity.add_set(set);
         self.add_work(&set.header, set.start, set.end);
     }
 
@@ -54,6 +55,7 @@ impl Index {
         if names_stream(wait.stream) {
             self.add_stream(wait.stream);
         }
+        self.activity.add_synchronization(wait);
         self.add_work(&wait.header, wait.start, wait.end);
     }
 

@@ -67,6 +67,24 @@ pub(super) const OPTIONS: &[Opt] = &[
     )
     .more("When it is full, records are dropped and counted; the application is never made to wait.")
     .front(Front::Midair),
+    Opt::new(
+        "top",
+        Attach,
+        Shape::Number { name: "ROWS", min: 1, max: 1 << 20 },
+        Sets::Nothing,
+        "Rows of each table on the screen (default 10)",
+    )
+    .more("What took less time is summed up in one more row. --json has all rows unless this option says how many.")
+    .front(Front::Midair),
+    Opt::new("wide", Attach, Shape::Flag, Sets::Nothing, "Never cut the names of kernels and calls on the screen")
+        .more("Where standard output is no terminal they are whole in any case.")
+        .front(Front::Midair),
+    Opt::new("json", Attach, Shape::Flag, Sets::Nothing, "Print everything that is on the screen as one JSON document instead")
+        .more("On standard output, in one line; docs/results.md describes its members.")
+        .front(Front::Midair),
+    Opt::new("quiet", Attach, Shape::Flag, Sets::Nothing, "Print only the names of the files, warnings and errors")
+        .short('q')
+        .front(Front::Midair),
     Opt::new("verbose", Attach, Shape::Flag, Sets::Nothing, "Print by which thread the process was entered, and why the other threads were not used")
         .more("Prints what --log-level info prints about this side, and leaves the process's own level as it is.")
         .short('v')

@@ -1,0 +1,210 @@
+//! What `midair attach` shows at its end: who was recorded and for how long, what each GPU did, what
+//! was lost, what the recording cost, where the results are, and tables of where the time went. As
+//! text ([`Screen::text`]), or as one JSON document with the same ([`Screen::json`]).
+//!
+//! All of it comes from the index, so no further pass over the records is needed; the tables of
+//! counters are the caller's.
+
+mod heading;
+mod json;
+mod open;
+
+use crate::activity::Shares;
+use crate::api::Names;
+use crate::cuda::devices::{Agents, ordinal};
+use crate::index::Index;
+use crate::model::{KernelNames, Trace};
+use crate::table::{Of, Section, Style, sections};
+use midair_agents::AgentType;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What a session cost the process and the machine, as far as it was measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Cost {
+    /// The longest time for which a thread of the process was stopped, to enter it; zero where none
+    /// was. `None` where that is not known: the process recorded itself.
+    pub longest_stop: Option<Duration>,
+    /// Processor time of our thread in the process during the session.
+    pub in_process: Option<Duration>,
+    /// Processor time of the attaching program during the session.
+    pub beside: Option<Duration>,
+}
+
+/// A GPU of one session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gpu {
+    /// "GPU 0", by its number among the machine's GPUs.
+    pub name: String,
+    /// What it is: "gfx942", "NVIDIA H100".
+    pub model: String,
+    /// How it spent the session.
+    pub shares: Shares,
+    /// Whether `shares.waited` was seen at all: no call was recorded otherwise.
+    pub sees_waits: bool,
+}
+
+/// One session: what stands above the tables.
+#[derive(Debug, Clone, Default)]
+pub struct Head {
+    /// The process as the user knows it.
+    pub pid: u32,
+    /// Command line.
+    pub command: Vec<String>,
+    /// Name of the machine.
+    pub host: String,
+    /// When it began, as local people write it; empty where that is not known.
+    pub began: String,
+    /// Nanoseconds of the recording.
+    pub time: u64,
+    /// How it ended, where that was out of the ordinary.
+    pub outcome: Option<String>,
+    /// Records that are kept.
+    pub records: u64,
+    /// Records that were lost: what, and how many.
+    pub lost: Vec<(String, u64)>,
+    /// Dispatches and copies without times, which are in no share of a GPU.
+    pub untimed: u64,
+    /// What it cost.
+    pub cost: Cost,
+    /// GPUs that did something in it.
+    pub gpus: Vec<Gpu>,
+    /// GPUs of the machine that did nothing in it.
+    pub idle_gpus: usize,
+}
+
+impl Head {
+    /// Of a session of the process `pid` that began at `began`.
+    pub fn of(trace: &Trace, pid: u32, began: String, cost: Cost) -> Head {
+        let index = trace.records.index();
+        let process = &trace.process;
+        let (from, to) = (process.init_time, process.fini_time);
+        let agents = match index.is_cuda() {
+            true => Agents::of_cuda(&trace.agents, &index.cuda.devices),
+            false => Agents::of_machine(&trace.agents),
+        };
+        let mut lost = trace.lost.clone();
+        if index.unseen() > 0 {
+            lost.push(("packets of queues".to_owned(), index.unseen()));
+        }
+        let mut gpus = Vec::new();
+        for node in index.activity.nodes() {
+            let agent = agents.get(node);
+            let is_gpu = match agent {
+                Some(agent) => agent.agent_type == AgentType::Gpu,
+                None => ordinal(node).is_some() || index.activity.has_kernels(node),
+            };
+            if !is_gpu {
+                continue;
+            }
+            let number = agent.map_or_else(
+                || i64::from(ordinal(node).unwrap_or(node)),
+                |agent| i64::from(agent.logical_node_type_id),
+            );
+            let model = agent.map_or("", |agent| match agent.name.as_str() {
+                "" => agent.product_name.as_str(),
+                name => name,
+            });
+            gpus.push(Gpu {
+                name: format!("GPU {number}"),
+                model: model.to_owned(),
+                shares: index.activity.shares(node, from, to),
+                sees_waits: index.activity.sees_waits(),
+            });
+        }
+        let all = agents.all().iter();
+        let all = all
+            .filter(|agent| agent.agent_type == AgentType::Gpu)
+            .count();
+        Head {
+            pid,
+            command: process.command.clone(),
+            host: process.node.hostname.clone(),
+            began,
+            time: to.saturating_sub(from),
+            outcome: (!trace.outcome.ordinary).then(|| trace.outcome.text.clone()),
+            records: trace.records.records(),
+            lost,
+            untimed: index.untimed.values().sum(),
+            cost,
+            idle_gpus: all.saturating_sub(gpus.len()),
+            gpus,
+        }
+    }
+}
+
+/// A session among those of a screen.
+#[derive(Debug)]
+pub struct Session<'a> {
+    /// Which process, in words.
+    pub label: String,
+    /// What stands above the tables.
+    pub head: Head,
+    /// What is in them.
+    pub index: &'a Index,
+}
+
+/// Everything that is shown.
+#[derive(Debug, Clone, Default)]
+pub struct Screen {
+    heads: Vec<Head>,
+    sections: Vec<Section>,
+    /// Tables of counters, as text.
+    counters: String,
+    files: Vec<PathBuf>,
+    warnings: Vec<String>,
+}
+
+impl Screen {
+    /// Of these sessions, one or more, whose results are in these files.
+    pub fn new(
+        sessions: Vec<Session<'_>>,
+        names: &Names,
+        kernel_names: KernelNames,
+        files: &[PathBuf],
+    ) -> Screen {
+        let of: Vec<Of<'_>> = sessions
+            .iter()
+            .map(|session| Of {
+                label: session.label.clone(),
+                index: session.index,
+            })
+            .collect();
+        Screen {
+            sections: sections(&of, names, kernel_names),
+            heads: sessions.into_iter().map(|session| session.head).collect(),
+            counters: String::new(),
+            files: files.to_vec(),
+            warnings: Vec::new(),
+        }
+    }
+
+    /// With tables of counters, which have their own line ends.
+    #[must_use]
+    pub fn with_counters(mut self, tables: String) -> Screen {
+        self.counters = tables;
+        self
+    }
+
+    /// With what the user should know, and why the results are incomplete, if they are: the JSON
+    /// document has it.
+    #[must_use]
+    pub fn with_warnings(mut self, warnings: &[String], incomplete: Option<&str>) -> Screen {
+        self.warnings = warnings.to_vec();
+        self.warnings.extend(incomplete.map(str::to_owned));
+        self
+    }
+
+    /// As text for a terminal or a file; empty where there was no session.
+    pub fn text(&self, style: Style) -> String {
+        let heading = heading::heading(&self.heads, &self.files, style);
+        let tables = self.sections.iter().map(|section| section.text(style));
+        let all = std::iter::once(heading).chain(tables);
+        let all = all.chain(std::iter::once(self.counters.clone()));
+        let all: Vec<String> = all.filter(|part| !part.is_empty()).collect();
+        all.join("\n")
+    }
+}
+
+#[cfg(test)]
+mod tests;

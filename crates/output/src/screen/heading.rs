@@ -1,0 +1,293 @@
+//! The lines above the tables.
+
+use super::{Gpu, Head, open};
+use crate::table::{Style, duration, fit};
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Width of the words at the beginning of lines.
+const KEY: usize = 10;
+/// Sessions beyond this many have no lines of their own for GPUs.
+const MOST_SESSIONS: usize = 64;
+/// The columns of GPUs behind the name: heading and width.
+const COLUMNS: [(&str, usize); 5] = [
+    ("BUSY", 8),
+    ("COPIES", 8),
+    ("STARTING", 10),
+    ("HOST WAITS", 12),
+    ("NOTHING QUEUED", 16),
+];
+
+pub(super) fn heading(heads: &[Head], files: &[PathBuf], style: Style) -> String {
+    let Some(first) = heads.first() else {
+        return String::new();
+    };
+    let mut lines = Lines {
+        style,
+        columns: style.columns.clamp(40, 160),
+        out: String::new(),
+    };
+    if heads.len() == 1 {
+        let command = first.command.join(" ");
+        lines.cut("PROCESS", &format!("{}  {command}", first.pid));
+    } else {
+        lines.cut("PROCESSES", &heads.len().to_string());
+    }
+    lines.wrapped("TIME", &time(heads));
+    for head in heads {
+        if let Some(outcome) = &head.outcome {
+            let of = of_process(heads, head);
+            lines.wrapped("ENDED", &format!("{of}{outcome}"));
+        }
+    }
+    lines.wrapped("RECORDS", &records(heads));
+    lines.wrapped("PAUSE", &pause(heads));
+    lines.wrapped("OVERHEAD", &overhead(heads));
+    if let Some(place) = open::place(files) {
+        lines.whole("RESULTS", &place);
+    }
+    for way in open::ways(files) {
+        lines.whole("OPEN", &way);
+    }
+    lines.gpus(heads);
+    lines.out
+}
+
+/// Words before what is said of one process among several.
+fn of_process(heads: &[Head], head: &Head) -> String {
+    match heads.len() {
+        1 => String::new(),
+        _ => format!("process {}: ", head.pid),
+    }
+}
+
+fn time(heads: &[Head]) -> String {
+    let longest = heads.iter().map(|head| head.time).max().unwrap_or(0);
+    let mut text = duration(longest as f64);
+    let first = heads.first();
+    if let Some(began) = first
+        .map(|head| &head.began)
+        .filter(|began| !began.is_empty())
+    {
+        let _ = write!(text, " from {began}");
+    }
+    if let Some(host) = first.map(|head| &head.host).filter(|host| !host.is_empty()) {
+        let _ = write!(text, " on {host}");
+    }
+    text
+}
+
+fn records(heads: &[Head]) -> String {
+    let sum = |of: fn(&Head) -> u64| heads.iter().map(of).fold(0, u64::saturating_add);
+    let mut lost: Vec<(&str, u64)> = Vec::new();
+    for (what, count) in heads.iter().flat_map(|head| &head.lost) {
+        match lost.iter_mut().find(|(known, _)| known == what) {
+            Some((_, all)) => *all += count,
+            None => lost.push((what, *count)),
+        }
+    }
+    let mut text = sum(|head| head.records).to_string();
+    match lost.is_empty() {
+        true => text.push_str(", none lost"),
+        false => {
+            let lost: Vec<String> = lost
+                .iter()
+                .map(|(what, count)| format!("{count} {what}"))
+                .collect();
+            let _ = write!(text, "; LOST: {}", lost.join(", "));
+        }
+    }
+    match sum(|head| head.untimed) {
+        0 => {}
+        untimed => {
+            let _ = write!(text, "; {untimed} dispatches or copies have no times");
+        }
+    }
+    text
+}
+
+/// The longest of the times for which the process stood still for us.
+fn pause(heads: &[Head]) -> String {
+    let longest = heads
+        .iter()
+        .filter_map(|head| Some((head.cost.longest_stop?, head)));
+    match longest.max_by_key(|(time, _)| *time) {
+        None => String::new(),
+        Some((Duration::ZERO, _)) => "none: no thread of the application was stopped".to_owned(),
+        Some((time, head)) => format!(
+            "{}one thread of the application stood still for {} at most",
+            of_process(heads, head),
+            duration(time.as_nanos() as f64)
+        ),
+    }
+}
+
+fn overhead(heads: &[Head]) -> String {
+    let time = heads.iter().map(|head| head.time).max().unwrap_or(0);
+    let sum = |of: fn(&Head) -> Option<Duration>| -> Option<Duration> {
+        let each: Vec<Duration> = heads.iter().filter_map(of).collect();
+        (!each.is_empty()).then(|| each.iter().sum())
+    };
+    let share = |used: Duration| {
+        let share = used.as_nanos() as f64 * 100.0 / time.max(1) as f64;
+        format!("{share:.1} % of a core")
+    };
+    let within =
+        sum(|head| head.cost.in_process).map(|used| format!("{} in the process", share(used)));
+    // Sessions of one command share the program beside them.
+    let beside = heads.iter().filter_map(|head| head.cost.beside).max();
+    let beside = beside.map(|used| format!("{} beside it", share(used)));
+    let parts: Vec<String> = within.into_iter().chain(beside).collect();
+    match parts.is_empty() {
+        true => String::new(),
+        false => format!("midair took {}", parts.join(", ")),
+    }
+}
+
+struct Lines {
+    style: Style,
+    columns: usize,
+    out: String,
+}
+
+impl Lines {
+    fn key(&self, key: &str) -> String {
+        match self.style.colour {
+            true => format!("\x1b[1m{key:<KEY$}\x1b[0m"),
+            false => format!("{key:<KEY$}"),
+        }
+    }
+
+    /// A line that is cut where it is too long, unless nobody counts columns.
+    fn cut(&mut self, key: &str, text: &str) {
+        let width = match self.style.whole_names {
+            true => usize::MAX,
+            false => self.columns - KEY,
+        };
+        let text = fit(text, width, self.style.unicode);
+        self.line(key, text.trim_end());
+    }
+
+    /// A line that is never cut: it is there to be copied.
+    fn whole(&mut self, key: &str, text: &str) {
+        let text = fit(text, usize::MAX, self.style.unicode);
+        self.line(key, &text);
+    }
+
+    fn line(&mut self, key: &str, text: &str) {
+        let key = self.key(key);
+        let _ = writeln!(self.out, "{key}{text}");
+    }
+
+    /// A text that goes on in the next line; nothing where it is empty.
+    fn wrapped(&mut self, key: &str, text: &str) {
+        let text = fit(text, usize::MAX, self.style.unicode);
+        let width = self.columns - KEY;
+        let (mut line, mut key) = (String::new(), key);
+        for word in text.split(' ').filter(|word| !word.is_empty()) {
+            let long = line.chars().count() + 1 + word.chars().count() > width;
+            if long && !line.is_empty() && !self.style.whole_names {
+                self.line(key, &line);
+                line.clear();
+                key = "";
+            }
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+        if !line.is_empty() {
+            self.line(key, &line);
+        }
+    }
+
+    /// A row for each GPU: how it spent the time.
+    fn gpus(&mut self, heads: &[Head]) {
+        let mut rows: Vec<(String, &Gpu, u64)> = Vec::new();
+        for head in heads.iter().take(MOST_SESSIONS) {
+            for gpu in &head.gpus {
+                let of = match heads.len() {
+                    1 => String::new(),
+                    _ => format!(" of {}", head.pid),
+                };
+                let name = format!("{}{of} {}", gpu.name, gpu.model);
+                rows.push((name.trim_end().to_owned(), gpu, head.time));
+            }
+        }
+        if rows.is_empty() {
+            return;
+        }
+        self.out.push('\n');
+        let fixed: usize = COLUMNS.iter().map(|(_, width)| width).sum();
+        let longest = rows.iter().map(|(name, ..)| name.chars().count()).max();
+        let longest = longest.unwrap_or(0);
+        match self.columns.checked_sub(fixed).filter(|room| *room >= 12) {
+            Some(room) => self.table_of_gpus(&rows, longest.min(room)),
+            None => {
+                for (name, gpu, time) in &rows {
+                    let text = fit(name, self.columns, self.style.unicode);
+                    self.line("", "");
+                    self.out.truncate(self.out.len() - KEY - 1);
+                    let _ = writeln!(self.out, "{text}");
+                    for ((word, _), value) in COLUMNS.iter().zip(values(gpu, *time)) {
+                        let _ = writeln!(self.out, "  {word:<16}{value:>7}");
+                    }
+                }
+            }
+        }
+        if let (1, Some(head)) = (heads.len(), heads.first()) {
+            match head.idle_gpus {
+                0 => {}
+                1 => self
+                    .out
+                    .push_str("1 other GPU did nothing for this process\n"),
+                more => {
+                    let _ = writeln!(self.out, "{more} other GPUs did nothing for this process");
+                }
+            }
+        }
+        if let more @ 1.. = heads.len().saturating_sub(MOST_SESSIONS) {
+            let _ = writeln!(self.out, "(GPUs of {more} other processes)");
+        }
+    }
+
+    fn table_of_gpus(&mut self, rows: &[(String, &Gpu, u64)], width: usize) {
+        let (bold, plain) = match self.style.colour {
+            true => ("\x1b[1m", "\x1b[0m"),
+            false => ("", ""),
+        };
+        let width = width.max(3);
+        let _ = write!(self.out, "{bold}{:<width$}", "GPU");
+        for (word, columns) in COLUMNS {
+            let _ = write!(self.out, "{word:>columns$}");
+        }
+        let _ = writeln!(self.out, "{plain}");
+        for (name, gpu, time) in rows {
+            let name = fit(name, width, self.style.unicode);
+            let _ = write!(self.out, "{name:<width$}");
+            for ((_, columns), value) in COLUMNS.iter().zip(values(gpu, *time)) {
+                let _ = write!(self.out, "{value:>columns$}");
+            }
+            self.out.push('\n');
+        }
+    }
+}
+
+/// Shares in percent, in the order of [`COLUMNS`].
+fn values(gpu: &Gpu, time: u64) -> [String; 5] {
+    let shares = &gpu.shares;
+    let percent = |part: u64| format!("{:.1}%", part as f64 * 100.0 / time.max(1) as f64);
+    // Without calls nobody knows what the host did: both together are one number.
+    let waited = match gpu.sees_waits {
+        true => percent(shares.waited),
+        false => "-".to_owned(),
+    };
+    [
+        percent(shares.busy),
+        percent(shares.copies),
+        percent(shares.starting),
+        waited,
+        percent(shares.nothing),
+    ]
+}

@@ -1,0 +1,85 @@
+//! The screen as one JSON document. `docs/results.md` describes its members.
+
+use super::{Gpu, Head, Screen};
+use crate::index::Stat;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// Version of the document's schema: raised when a member is removed or changes its meaning.
+const SCHEMA: u32 = 1;
+
+impl Screen {
+    /// Everything that is shown as one document. Of each table it has `rows` rows at most, and how
+    /// many there are besides.
+    pub fn json(&self, rows: usize) -> Value {
+        let tables = self.sections.iter().filter(|section| !section.is_empty());
+        let tables = tables.map(|section| {
+            let shown = section.rows().take(rows);
+            let shown = shown.map(|(name, stat)| row(name, stat, section.total()));
+            json!({
+                "title": section.title(),
+                "rows": shown.collect::<Vec<_>>(),
+                "rows_left_out": section.rows().count().saturating_sub(rows),
+            })
+        });
+        json!({
+            "schema": SCHEMA,
+            "midair": env!("CARGO_PKG_VERSION"),
+            "processes": self.heads.iter().map(head).collect::<Vec<_>>(),
+            "tables": tables.collect::<Vec<_>>(),
+            "counters": self.counters.lines().collect::<Vec<_>>(),
+            "files": self.files,
+            "warnings": self.warnings,
+        })
+    }
+}
+
+fn row(name: &str, stat: &Stat, all: u64) -> Value {
+    json!({
+        "name": name,
+        "calls": stat.calls,
+        "total_ns": stat.total,
+        "mean_ns": stat.mean(),
+        "min_ns": stat.min.min(stat.max),
+        "max_ns": stat.max,
+        "deviation_ns": stat.deviation(),
+        "share": stat.total as f64 / all.max(1) as f64,
+    })
+}
+
+fn head(head: &Head) -> Value {
+    let nanoseconds = |time: Option<Duration>| time.map(|time| time.as_nanos() as u64);
+    let lost = head
+        .lost
+        .iter()
+        .map(|(what, count)| (what.clone(), json!(count)));
+    json!({
+        "pid": head.pid,
+        "command": head.command,
+        "host": head.host,
+        "began": head.began,
+        "duration_ns": head.time,
+        "outcome": head.outcome.as_deref().unwrap_or("complete"),
+        "records": head.records,
+        "lost": lost.collect::<serde_json::Map<_, _>>(),
+        "without_times": head.untimed,
+        "longest_stop_ns": nanoseconds(head.cost.longest_stop),
+        "cpu_in_process_ns": nanoseconds(head.cost.in_process),
+        "cpu_beside_ns": nanoseconds(head.cost.beside),
+        "gpus": head.gpus.iter().map(gpu).collect::<Vec<_>>(),
+        "gpus_without_work": head.idle_gpus,
+    })
+}
+
+fn gpu(gpu: &Gpu) -> Value {
+    let shares = &gpu.shares;
+    json!({
+        "name": gpu.name,
+        "model": gpu.model,
+        "busy_ns": shares.busy,
+        "copies_ns": shares.copies,
+        "starting_ns": shares.starting,
+        "host_waits_ns": gpu.sees_waits.then_some(shares.waited),
+        "nothing_queued_ns": shares.nothing,
+    })
+}

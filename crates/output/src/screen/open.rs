@@ -1,0 +1,86 @@
+//! How a person opens the results.
+
+use std::path::{Path, PathBuf};
+
+/// What files of these ends are opened with. `FILE` stands for the file.
+const WAYS: [(&str, &str); 6] = [
+    (
+        "pftrace",
+        "FILE at https://ui.perfetto.dev (Open trace file)",
+    ),
+    ("html", "FILE in any browser"),
+    ("db", "sqlite3 FILE 'SELECT * FROM top_kernels'"),
+    ("parquet", "duckdb -c \"SELECT * FROM 'FILE'\""),
+    (
+        "csv",
+        "FILE in a spreadsheet, or: column -t -s, FILE | less -S",
+    ),
+    ("json", "FILE with jq or any JSON reader"),
+];
+
+/// For each sort of file among these the way for one of them, which is named in full.
+pub(super) fn ways(files: &[PathBuf]) -> Vec<String> {
+    let extension = |file: &Path| {
+        file.extension()
+            .map(|end| end.to_string_lossy().into_owned())
+    };
+    let way = |(end, way): (&str, &str)| {
+        let mut of_this = files
+            .iter()
+            .filter(|file| extension(file).as_deref() == Some(end));
+        // Of csv the trace of kernels is what people look at first.
+        let first = of_this.clone().find(|file| {
+            let name = file.file_name().unwrap_or_default().to_string_lossy();
+            name.ends_with("_kernel_trace.csv")
+        });
+        let file = first.or_else(|| of_this.next())?;
+        Some(way.replace("FILE", &file.display().to_string()))
+    };
+    WAYS.into_iter().filter_map(way).collect()
+}
+
+/// Where the files are: the file, or how many and their directory.
+pub(super) fn place(files: &[PathBuf]) -> Option<String> {
+    let (first, rest) = files.split_first()?;
+    if rest.is_empty() {
+        return Some(first.display().to_string());
+    }
+    let directory = first.parent()?;
+    let together = rest.iter().all(|file| file.parent() == Some(directory));
+    Some(match together {
+        true => format!("{} files in {}", files.len(), directory.display()),
+        false => format!("{} files, {} and others", files.len(), first.display()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_sort_of_file_is_opened_once() {
+        let files: Vec<PathBuf> = [
+            "a_agent_info.csv",
+            "a_kernel_trace.csv",
+            "a_results.db",
+            "a.other",
+        ]
+        .map(|name| Path::new("/d").join(name))
+        .to_vec();
+        assert_eq!(
+            ways(&files),
+            [
+                "sqlite3 /d/a_results.db 'SELECT * FROM top_kernels'",
+                "/d/a_kernel_trace.csv in a spreadsheet, or: column -t -s, /d/a_kernel_trace.csv | less -S",
+            ]
+        );
+        assert_eq!(place(&files).as_deref(), Some("4 files in /d"));
+        assert_eq!(place(&files[..1]).as_deref(), Some("/d/a_agent_info.csv"));
+        let apart = ["/d/a.csv".into(), "/e/a.csv".into()];
+        assert_eq!(
+            place(&apart).as_deref(),
+            Some("2 files, /d/a.csv and others")
+        );
+        assert_eq!(place(&[]), None);
+    }
+}
