@@ -19,6 +19,7 @@ pub mod harvest;
 mod kernels;
 #[cfg(test)]
 pub(crate) mod model;
+mod points;
 pub mod pool;
 pub mod queue_state;
 pub mod remap;

@@ -51,9 +51,11 @@ impl Subscriber for Subscribers {
     #[inline]
     fn enqueue(queue: &'static QueueState, dispatch: &Enqueued) -> Answer {
         Keeper::enqueue(queue, dispatch);
+        let answer = KernelTiming::enqueue(queue, dispatch);
+        // Last: who finds this note, on another thread maybe, hands the packet over as it is then.
         let id = (dispatch.index, dispatch.dispatch_id);
         gates::enqueued(queue, id, dispatch.launch);
-        KernelTiming::enqueue(queue, dispatch)
+        answer
     }
 
     #[inline]

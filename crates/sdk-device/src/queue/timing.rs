@@ -5,6 +5,7 @@
 //! has ended, its record is written.
 
 use super::flight::{Facts, Flight, Stage};
+use super::points::{Point, reached};
 use super::queue_state::{Life, QueueState};
 use super::settle::{read_flight, settle};
 use super::subscriber::{Answer, Completed, Enqueued, Subscriber};
@@ -198,6 +199,7 @@ impl Subscriber for KernelTiming {
                 Some(signal) => {
                     facts.signal = signal.0;
                     facts.ours = true;
+                    reached(Point::Timing);
                     // SAFETY: the packet is valid and not rung; one aligned store. If the packet
                     // processor has taken it already (a queue that is mapped again takes packets
                     // without a doorbell), the signal never fires and is never used again.

@@ -24,11 +24,11 @@ pub(crate) mod exclusive;
 pub mod guard;
 pub mod keeper;
 pub(super) mod memory;
-mod points;
 #[cfg(test)]
 mod tests;
 
 use super::flight::Launch;
+use super::points::{Point, reached};
 use super::queue_state::{Life, QueueState, RESERVATIONS};
 use super::subscriber::Enqueued;
 use super::window::{Inside, MOST_PACKETS, OURS, Stage, Window};
@@ -42,7 +42,6 @@ use midair_rotation::{Class, ClassKey};
 use midair_sdk_hot::clock::now;
 use midair_sdk_hot::probe::Busy;
 use midair_sdk_hot::wrappers::original;
-use points::{Point, reached};
 use std::ffi::c_void;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};

@@ -206,7 +206,9 @@ fn noted(
     let queue = state::find(gate.queue.load(Relaxed))?;
     if gate.noted(index).is_none() {
         // The runtime takes what is valid, whether or not its producer has rung.
-        let mut inner = queue.lock()?;
+        // Without a turn the dispatch would not be counted: its holder, which may be without a
+        // processor, is waited for. It waits for nothing of the runtime's.
+        let mut inner = queue.lock_patiently()?;
         scan::look(queue, &mut inner, Some(&mut busy), index.wrapping_add(1));
     }
     let (dispatch_id, launch) = gate.noted(index)?;

@@ -5,11 +5,14 @@ use super::turns::{Look, Turns};
 use super::{Choice, Counted, Dispatch, User, add_user, is_asked};
 use crate::layout::Signal;
 use crate::packet::{PACKET_BARRIER, PACKET_BARRIER_AND, barrier, commands};
-use crate::queue::model::{Session, rung};
+use crate::queue::model::{DISPATCH, Session, rung};
+use crate::queue::points::{Point, at};
+use crate::queue::scan::Ring;
 use crate::sink::Sink;
 use crate::state::STATE;
-use std::sync::atomic::AtomicI64;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicBool, AtomicI64};
 
 /// Counts a signal down, as the device does.
 fn count_down(signal: Signal) {
@@ -123,6 +126,27 @@ fn nothing_is_intercepted_until_somebody_asks() {
     assert_eq!(super::gates::gate_of(4096), 0);
     assert!(add_user(&NOBODY) && add_user(&NOBODY), "once is enough");
     assert!(is_asked());
+}
+
+/// Who finds a dispatch's note hands its packet over to the device, on another thread maybe: the signal
+/// for its times has to be in it by then.
+#[test]
+fn a_dispatch_is_noted_when_its_packet_is_whole() {
+    let session = Session::begin();
+    let gate = gate(7, 0);
+    let queue = session.queue();
+    queue.state.alone.store(gate.number, SeqCst);
+    queue.reserve(1);
+    queue.write(0, DISPATCH, 0);
+    let too_early = Arc::new(AtomicBool::new(true));
+    let seen = Arc::clone(&too_early);
+    at(Point::Timing, move || {
+        seen.store(gate.noted(0).is_some(), SeqCst);
+    });
+    assert_eq!(queue.ring(0), Ring::Value(0));
+    assert!(!too_early.load(SeqCst), "it had no signal yet");
+    assert!(gate.noted(0).is_some());
+    assert_ne!(queue.signal(0).0, 0);
 }
 
 #[test]

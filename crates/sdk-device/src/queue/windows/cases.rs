@@ -1,9 +1,9 @@
 //! What else happens on a queue, and at which moment a session may end: each case by itself.
 
 use super::keeper::Keeper;
-use super::points::{Point, at};
 use super::tests::{BARRIER_AND, Counting, OURS};
 use crate::queue::model::{ALLOCATED, DISPATCH, ModelQueue, SIZE};
+use crate::queue::points::{Point, at};
 use crate::queue::queue_state::Life;
 use crate::queue::scan::Ring;
 use crate::state::STATE;

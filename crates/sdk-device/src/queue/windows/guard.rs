@@ -21,11 +21,11 @@
 mod tests;
 
 use super::place;
-use super::points::{Point, reached};
 use crate::layout::QueuePointer;
 use crate::packet::{self, Image, Packet, VendorFormat};
 use crate::packet::{PACKET_BARRIER_AND, PACKET_DISPATCH, PACKET_INVALID, PACKET_VENDOR};
 use crate::queue::flight::Launch;
+use crate::queue::points::{Point, reached};
 use crate::queue::queue_state::{Life, QueueState};
 use crate::queue::window::{self, GUARDED, GuardStage as Stage, MOST_GUARDED, OF_A_GROUP, OURS};
 use crate::state::STATE;

@@ -137,7 +137,7 @@ fn all_guards_are_open_when_recording_ends() {
     assert_eq!((queue.words(3)[0], queue.words(8)[0]), (NOTHING, NOTHING));
     // One that a thread was about to shut meanwhile.
     STATE.windows.on.store(true, SeqCst);
-    super::super::points::at(super::super::points::Point::Reserved, Keeper::close);
+    crate::queue::points::at(crate::queue::points::Point::Reserved, Keeper::close);
     assert_eq!(queue.reserve_batch(2), 10);
     assert_eq!((queue.words(9)[0], queue.words(17)[0]), (NOTHING, NOTHING));
     for index in [1, 2, 10, 11] {

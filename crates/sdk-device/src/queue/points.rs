@@ -1,9 +1,9 @@
-//! Named points on a window's way into a ring. Tests let something happen there: a detach, or the
-//! end of the attacher, which is the same to this process.
+//! Named points on the way of a packet through the hooks. Tests let something happen there: a detach,
+//! the end of the attacher, which is the same to this process, or another thread's part.
 
 /// Where a thread of the application stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Point {
+pub(in crate::queue) enum Point {
     /// It is about to choose a group.
     Choosing,
     /// It has taken a window, and no packets yet.
@@ -16,15 +16,17 @@ pub(super) enum Point {
     Written,
     /// Ours are valid.
     Valid,
+    /// A dispatch was looked at, and is about to get a completion signal of ours.
+    Timing,
 }
 
 /// The calling thread has come to a point.
 #[cfg(not(test))]
 #[inline(always)]
-pub(super) fn reached(_: Point) {}
+pub(in crate::queue) fn reached(_: Point) {}
 
 #[cfg(test)]
-pub(super) use under_test::{at, reached};
+pub(in crate::queue) use under_test::{at, reached};
 
 #[cfg(test)]
 mod under_test {
@@ -38,12 +40,12 @@ mod under_test {
     }
 
     /// When the calling thread comes to this point next, it does this.
-    pub(in super::super) fn at(point: Point, what: impl FnOnce() + 'static) {
+    pub(in crate::queue) fn at(point: Point, what: impl FnOnce() + 'static) {
         NEXT.with(|next| *next.borrow_mut() = Some((point, Box::new(what))));
     }
 
     /// See above.
-    pub(in super::super) fn reached(point: Point) {
+    pub(in crate::queue) fn reached(point: Point) {
         let what = NEXT.with(|next| {
             let mut next = next.borrow_mut();
             let is_here = next.as_ref().is_some_and(|(wanted, _)| *wanted == point);
