@@ -9,6 +9,7 @@ mod circles;
 mod demo;
 mod dependencies;
 mod disk;
+mod dist;
 mod docs;
 mod documents;
 mod flaky;
@@ -50,6 +51,12 @@ const TASKS: &[Task] = &[
         words: "--prefix DIR [--dev]",
         help: "Build with optimisation and copy what is staged below DIR",
         run: stage::install_task,
+    },
+    Task {
+        name: "dist",
+        words: "[--staged PREFIX] [one-file | tarball | deb | sbom ...]",
+        help: "Make what others install, into dist/: midair as one file, an archive, packages, sums; of what is staged below PREFIX, or built anew",
+        run: dist::dist_task,
     },
     Task {
         name: "test",

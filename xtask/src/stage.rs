@@ -114,18 +114,23 @@ pub fn stage_built(build: Build) -> Outcome<PathBuf> {
         Build::Release => target_directory().join("release"),
         Build::Unchecked => target_directory().join(TARGET).join("debug"),
     };
-    let mut staged = lay_out(&root(), &built, &prefix)?;
-    generate(&prefix, &mut staged)?;
-    remove_others(&prefix, &staged.kept)?;
+    stage_from(&built, &prefix)?;
+    Ok(prefix)
+}
+
+/// Stages what was built into this directory below this prefix.
+pub fn stage_from(built: &Path, prefix: &Path) -> Outcome<()> {
+    let mut staged = lay_out(&root(), built, prefix)?;
+    generate(prefix, &mut staged)?;
+    remove_others(prefix, &staged.kept)?;
     if staged.missing.is_empty() {
-        Ok(prefix)
-    } else {
-        failed(format!(
-            "{} is staged, but for {}",
-            prefix.display(),
-            staged.missing.join(", ")
-        ))
+        return Ok(());
     }
+    failed(format!(
+        "{} is staged, but for {}",
+        prefix.display(),
+        staged.missing.join(", ")
+    ))
 }
 
 /// What a layout came to.

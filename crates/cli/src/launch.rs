@@ -49,7 +49,7 @@ pub fn run(launch: &Launch<'_>, report: &Report) -> Result<u8, Failure> {
     let Some((program, arguments)) = launch.words.split_first() else {
         return Err(no_program());
     };
-    let install = Install::find()?;
+    let install = Install::find()?.on_disk()?;
     check_launch(launch.settings, &counters::agents(), &install)?;
     if let Some(why) = unprofilable(program) {
         report.warning(&why);
@@ -71,7 +71,7 @@ pub fn run_passes(
     let Some((program, arguments)) = launch.words.split_first() else {
         return Err(no_program());
     };
-    let install = Install::find()?;
+    let install = Install::find()?.on_disk()?;
     let agents = counters::agents();
     for settings in passes {
         check_launch(settings, &agents, &install)?;

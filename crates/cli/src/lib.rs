@@ -26,6 +26,7 @@ pub mod input;
 mod launch;
 pub mod man;
 pub mod midair;
+pub mod program;
 mod ps;
 pub mod report;
 pub mod rocprofv3;

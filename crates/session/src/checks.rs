@@ -238,8 +238,7 @@ fn libraries(request: &Request, platform: Platform, lines: &mut Lines) -> Option
         );
         return None;
     }
-    let place = install.sdk.parent().unwrap_or(&install.sdk);
-    lines.pass("libraries", format!("ours are in {}", place.display()));
+    lines.pass("libraries", format!("ours are in {}", install.place()));
     if let Some(weakness) = install::weakness() {
         lines.note("installation", weakness);
     }

@@ -1,5 +1,7 @@
-//! Where our own libraries are: next to the program or library that contains this code.
+//! Where our own libraries are: in the program itself, or next to the program or library that contains
+//! this code.
 
+use crate::carried::Carried;
 use crate::rights;
 use midair_failure::{Failure, Kind};
 use midair_procinfo::Tid;
@@ -34,14 +36,24 @@ pub struct Install {
     pub sdk: PathBuf,
     /// The default tool.
     pub tool: PathBuf,
-    /// What was checked, for a program that has more rights than its user: these very files are sent,
-    /// whatever their paths lead to by then. None for others, who open by path.
-    checked: Option<Arc<Checked>>,
+    files: Files,
 }
 
-/// Our libraries as they were opened when they were checked, each with its path.
-#[derive(Debug)]
-struct Checked(Vec<(PathBuf, Arc<File>)>);
+/// What our libraries are read from.
+#[derive(Debug, Clone)]
+enum Files {
+    /// Their paths.
+    Paths,
+    /// What was opened when it was checked, each with its path, for a program that has more rights than
+    /// its user: these very files are sent, whatever their paths lead to by then.
+    Checked(Arc<Vec<(PathBuf, Arc<File>)>>),
+    /// The program itself, `midair` as one file: their paths are names below that of the program, where
+    /// nothing can lie.
+    Carried {
+        program: PathBuf,
+        files: Arc<Carried>,
+    },
+}
 
 impl Install {
     /// The installation with these libraries, for a caller who knows where they are. They are opened
@@ -50,7 +62,7 @@ impl Install {
         Install {
             sdk: sdk.into(),
             tool: tool.into(),
-            checked: None,
+            files: Files::Paths,
         }
     }
 
@@ -59,22 +71,73 @@ impl Install {
     /// # Errors
     /// [`Kind::Installation`] when there is none.
     pub fn find() -> Result<Install, Failure> {
-        let beside_program = std::env::current_exe()
-            .ok()
+        let program = std::env::current_exe().ok();
+        let beside_program = program
+            .as_deref()
             .and_then(|exe| Some(exe.parent()?.parent()?.join("lib")));
         let beside_library =
             mapped_library(ROCATTACH).and_then(|library| Some(library.parent()?.to_owned()));
+        // Where that library is loaded, the program is somebody else's.
+        if beside_library.is_none()
+            && let Some(carried) = Carried::find()?
+        {
+            return Ok(Install::carried(carried, program.unwrap_or_default()));
+        }
         let tried: Vec<PathBuf> = beside_library.into_iter().chain(beside_program).collect();
         let found = tried.iter().find_map(|directory| Install::below(directory)).ok_or_else(|| {
             let places: Vec<String> = tried.iter().map(|place| place.display().to_string()).collect();
             Failure::new(Kind::Installation, format!("{SDK} and {TOOL} are not in {}", places.join(" or ")))
-                .hint("run the program from a complete installation (cargo xtask stage, or cargo xtask install --prefix DIR)")
+                .hint("run the program from a complete installation (cargo xtask stage, or cargo xtask install --prefix DIR), or use midair as one file (cargo xtask dist)")
         })?;
         if rights::is_privileged() {
             // Whoever may hard-link this program into another directory could otherwise choose our libraries.
             return found.checked_by(rights::trusted);
         }
         Ok(found)
+    }
+
+    fn carried(files: Carried, program: PathBuf) -> Install {
+        let lib = program.join("lib");
+        Install {
+            sdk: lib.join(SDK),
+            tool: lib.join(TOOL),
+            files: Files::Carried {
+                program,
+                files: Arc::new(files),
+            },
+        }
+    }
+
+    /// The same libraries with paths that another program's loader can open.
+    ///
+    /// # Errors
+    /// [`Kind::Installation`] where they have to be unpacked and cannot be.
+    pub fn on_disk(self) -> Result<Install, Failure> {
+        let Files::Carried { files, .. } = &self.files else {
+            return Ok(self);
+        };
+        let lib = files.unpack()?.join("lib");
+        Ok(Install::at(lib.join(SDK), lib.join(TOOL)))
+    }
+
+    /// The program of that name beside the default tool. The path holds as long as `self` does.
+    ///
+    /// # Errors
+    /// Not found, or damaged, for one that the program itself carries; the kernel's.
+    pub(crate) fn helper(&self, name: &str) -> io::Result<PathBuf> {
+        let path = self.tool.with_file_name(name);
+        match &self.files {
+            Files::Carried { program, files } => files.runnable(below(&path, program)?),
+            _ => Ok(path),
+        }
+    }
+
+    /// Where the libraries are, for a person.
+    pub(crate) fn place(&self) -> String {
+        match &self.files {
+            Files::Carried { program, .. } => format!("{} itself", program.display()),
+            _ => self.sdk.parent().unwrap_or(&self.sdk).display().to_string(),
+        }
     }
 
     /// The library that records CUDA, which the worker thread of a CUDA process loads. It may be missing.
@@ -106,8 +169,8 @@ impl Install {
             })?;
             Ok((path, Arc::new(file)))
         });
-        let checked = Some(Arc::new(Checked(opened.collect::<Result<_, _>>()?)));
-        Ok(Install { checked, ..self })
+        let files = Files::Checked(Arc::new(opened.collect::<Result<_, _>>()?));
+        Ok(Install { files, ..self })
     }
 
     /// One of our own libraries, open for reading; read it from a position of your own
@@ -116,13 +179,25 @@ impl Install {
     /// # Errors
     /// The kernel's; not found for a file that was not there when the others were checked.
     pub(crate) fn open(&self, path: &Path) -> io::Result<Arc<File>> {
-        let Some(Checked(files)) = self.checked.as_deref() else {
-            return File::open(path).map(Arc::new);
-        };
-        let found = files.iter().find(|(known, _)| known == path);
-        found
-            .map(|(_, file)| Arc::clone(file))
-            .ok_or_else(|| io::ErrorKind::NotFound.into())
+        match &self.files {
+            Files::Paths => File::open(path).map(Arc::new),
+            Files::Checked(files) => {
+                let found = files.iter().find(|(known, _)| known == path);
+                found
+                    .map(|(_, file)| Arc::clone(file))
+                    .ok_or_else(|| io::ErrorKind::NotFound.into())
+            }
+            Files::Carried { program, files } => files.open(below(path, program)?),
+        }
+    }
+
+    fn has(&self, path: &Path) -> bool {
+        match &self.files {
+            Files::Carried { program, files } => {
+                below(path, program).is_ok_and(|name| files.has(name))
+            }
+            _ => path.is_file(),
+        }
     }
 
     fn below(directory: &Path) -> Option<Install> {
@@ -190,7 +265,7 @@ impl Install {
                 .into_iter()
                 .flatten()
                 .map(|folder| folder.join(name))
-                .find(|path| path.is_file());
+                .find(|path| self.has(path));
             if let Some(ours) = ours {
                 return Ok(Ok(ours));
             }
@@ -220,6 +295,12 @@ impl Install {
         )
         .hint("give its path as this process sees it: it is sent to the target"))
     }
+}
+
+/// The name of a file that the program carries.
+fn below<'a>(path: &'a Path, program: &Path) -> io::Result<&'a str> {
+    let name = path.strip_prefix(program).ok().and_then(Path::to_str);
+    name.ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
 /// What is unsafe about the file of a program that has more rights than its user, in words: who else
@@ -314,7 +395,9 @@ impl Tools {
     /// # Errors
     /// The kernel's; permission denied where [`Tools::only_trusted`] is violated.
     pub(crate) fn open(&self, path: &Path, install: &Install) -> io::Result<Arc<File>> {
-        if path == install.tool {
+        if path == install.tool
+            || matches!(install.files, Files::Carried { .. }) && install.has(path)
+        {
             return install.open(path);
         }
         // Otherwise whoever may run this program could have any file sent to a process of theirs.

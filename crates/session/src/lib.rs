@@ -9,6 +9,7 @@
 
 mod answer;
 mod attach;
+mod carried;
 mod checks;
 mod collected;
 mod counters;

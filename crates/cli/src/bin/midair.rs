@@ -1,4 +1,4 @@
-//! See `midair_cli::midair`.
+//! See `midair_cli::program`.
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let words = std::env::args_os().collect();
-    ExitCode::from(midair_cli::midair::main(
+    ExitCode::from(midair_cli::program::main(
         words,
         &midair_cli::connect::SessionEngine,
     ))

@@ -5,6 +5,7 @@ use midair_failure::{Failure, Kind};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::Pid;
 use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -33,20 +34,30 @@ pub struct Collection {
     pub verbose: bool,
 }
 
-/// The program that collects: `ROCPROF`, or the one beside ours, or the one on the path.
-fn rocprofv3() -> PathBuf {
+/// The program that collects: `ROCPROF`, or the one beside ours, or this one where it is all of them in
+/// one file, or the one on the path.
+fn rocprofv3() -> Command {
     if let Some(named) = std::env::var_os("ROCPROF")
         && !named.is_empty()
         && named != "rocprofiler-sdk"
     {
-        return named.into();
+        return Command::new(named);
     }
-    let own = std::env::current_exe().ok();
-    let beside = own.and_then(|own| Some(own.parent()?.join("rocprofv3")));
-    match beside {
-        Some(beside) if beside.is_file() => beside,
-        _ => PathBuf::from("rocprofv3"),
+    let own = std::env::current_exe().unwrap_or_default();
+    let beside = own.with_file_name("rocprofv3");
+    if beside.is_file() {
+        return Command::new(beside);
     }
+    if own
+        .file_name()
+        .is_some_and(|name| name != "rocprof-compute")
+    {
+        // `midair` is what the name says that it is called by.
+        let mut command = Command::new(own);
+        command.arg0("rocprofv3");
+        return command;
+    }
+    Command::new("rocprofv3")
 }
 
 impl Collection {
@@ -100,7 +111,8 @@ impl Collection {
     /// # Errors
     /// When it cannot be started.
     pub fn run(&self, console: &Console) -> Result<u8, Failure> {
-        let program = rocprofv3();
+        let mut command = rocprofv3();
+        let program = PathBuf::from(command.get_program());
         let words = self.words();
         console.info(&format!(
             "{} {}",
@@ -111,7 +123,7 @@ impl Collection {
                 .collect::<Vec<_>>()
                 .join(" ")
         ));
-        let mut child = Command::new(&program)
+        let mut child = command
             .args(&words)
             // Enter detaches: it is read there.
             .stdin(Stdio::inherit())

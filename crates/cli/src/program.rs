@@ -1,0 +1,16 @@
+//! Which command line a program is: one file can be all of them, by the name that it is called by.
+
+use crate::engine::Engine;
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+/// Runs the command line that the first word names: `rocprofv3` and `rocprof-compute` where a link to
+/// `midair` has that name, and `midair` for every other name. Returns the exit code.
+pub fn main(words: Vec<OsString>, engine: &dyn Engine) -> u8 {
+    let name = words.first().map(Path::new).and_then(Path::file_name);
+    match name.and_then(OsStr::to_str) {
+        Some("rocprofv3") => crate::rocprofv3::main(words, engine),
+        Some("rocprof-compute") => midair_compute::main(words),
+        _ => crate::midair::main(words, engine),
+    }
+}

@@ -1,0 +1,163 @@
+//! `cargo xtask dist`: what others install, made from the same staged tree.
+//!
+//! Two runs on the same commit give equal bytes: paths of this machine are mapped away, every time is the
+//! commit's, and every list is sorted.
+
+mod deb;
+mod glibc;
+mod one_file;
+mod package;
+mod sbom;
+mod sums;
+mod tree;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::run::{At, Outcome, cargo, failed, output, root, run, target_directory};
+use crate::{layout, stage};
+
+/// What every product is made from.
+#[derive(Debug)]
+pub struct Release {
+    /// An installation, without debug information.
+    pub prefix: PathBuf,
+    /// Where products go.
+    pub to: PathBuf,
+    /// Where products may put together what they pack.
+    pub work: PathBuf,
+    /// As in `0.2.0`.
+    pub version: String,
+    /// The commit's time, in seconds since 1970.
+    pub time: u64,
+    /// The machine, by the kernel's name: `x86_64` or `aarch64`.
+    pub machine: &'static str,
+}
+
+/// One thing that can be installed.
+struct Product {
+    name: &'static str,
+    make: fn(&Release) -> Outcome<Vec<PathBuf>>,
+}
+
+const PRODUCTS: &[Product] = &[
+    Product {
+        name: "one-file",
+        make: one_file::make,
+    },
+    Product {
+        name: "tarball",
+        make: tree::tarball,
+    },
+    Product {
+        name: "deb",
+        make: deb::make,
+    },
+    Product {
+        name: "sbom",
+        make: sbom::make,
+    },
+];
+
+/// `cargo xtask dist`.
+pub fn dist_task(words: &[String]) -> Outcome<()> {
+    let mut staged = None;
+    let mut wanted: Vec<&Product> = Vec::new();
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        if word == "--staged" {
+            staged = words.next().map(PathBuf::from);
+            continue;
+        }
+        match PRODUCTS.iter().find(|product| product.name == word) {
+            Some(product) => wanted.push(product),
+            None => {
+                let names: Vec<&str> = PRODUCTS.iter().map(|product| product.name).collect();
+                return failed(format!(
+                    "takes --staged PREFIX and any of {}, not {word}",
+                    names.join(", ")
+                ));
+            }
+        }
+    }
+    if wanted.is_empty() {
+        wanted = PRODUCTS.iter().collect();
+    }
+    let work = target_directory().join("dist");
+    let built = match staged {
+        Some(prefix) => prefix,
+        None => build(&work)?,
+    };
+    let release = release(&built, &work, &root().join("dist"))?;
+    let mut made = Vec::new();
+    for product in wanted {
+        println!("{}", product.name);
+        made.extend((product.make)(&release)?);
+    }
+    made.push(sums::write(&release.to)?);
+    for file in made {
+        let bytes = std::fs::metadata(&file).at("looking at", &file)?.len();
+        println!("{:>9.2} MB  {}", bytes as f64 / 1e6, file.display());
+    }
+    Ok(())
+}
+
+/// Builds what is shipped, with this machine's paths mapped away, and lays it out.
+fn build(work: &Path) -> Outcome<PathBuf> {
+    let target = work.join("build");
+    let home = cargo_home();
+    let mapped = [(root(), "/midair"), (home, "/cargo")].map(|(from, to)| {
+        let from = from.display();
+        format!("--remap-path-prefix={from}={to}")
+    });
+    let revision = output(git(&["rev-parse", "HEAD"]))?;
+    let mut command = cargo(&["build", "--release", "--locked"]);
+    for package in layout::PACKAGES {
+        command.args(["--package", package]);
+    }
+    command
+        .arg("--target-dir")
+        .arg(&target)
+        .env("CARGO_ENCODED_RUSTFLAGS", mapped.join("\u{1f}"))
+        .env("CARGO_INCREMENTAL", "0")
+        .env(
+            "MIDAIR_GIT_REVISION",
+            String::from_utf8_lossy(&revision).trim(),
+        );
+    run(&mut command)?;
+    let prefix = work.join("stage");
+    stage::stage_from(&target.join("release"), &prefix)?;
+    Ok(prefix)
+}
+
+fn cargo_home() -> PathBuf {
+    let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo"));
+    std::env::var_os("CARGO_HOME")
+        .map(PathBuf::from)
+        .or_else(home)
+        .unwrap_or_default()
+}
+
+fn git(words: &[&str]) -> &'static mut Command {
+    // A task runs a handful of these and ends.
+    let command = Box::leak(Box::new(Command::new("git")));
+    command.args(words).current_dir(root())
+}
+
+/// What products are made from: the staged files without debug information.
+fn release(staged: &Path, work: &Path, to: &Path) -> Outcome<Release> {
+    let time = output(git(&["log", "-1", "--format=%ct"]))?;
+    let time = String::from_utf8_lossy(&time).trim().parse().unwrap_or(0);
+    let prefix = work.join("prefix");
+    tree::anew(&prefix)?;
+    tree::copy_stripped(staged, &prefix)?;
+    std::fs::create_dir_all(to).at("making", to)?;
+    Ok(Release {
+        prefix,
+        to: to.to_path_buf(),
+        work: work.to_path_buf(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        time,
+        machine: std::env::consts::ARCH,
+    })
+}
