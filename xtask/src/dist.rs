@@ -5,11 +5,14 @@
 
 mod deb;
 mod glibc;
+mod image;
 mod one_file;
 mod package;
+mod rpm;
 mod sbom;
 mod sums;
 mod tree;
+mod wheel;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -52,6 +55,18 @@ const PRODUCTS: &[Product] = &[
     Product {
         name: "deb",
         make: deb::make,
+    },
+    Product {
+        name: "rpm",
+        make: rpm::make,
+    },
+    Product {
+        name: "wheel",
+        make: wheel::make,
+    },
+    Product {
+        name: "image",
+        make: image::make,
     },
     Product {
         name: "sbom",

@@ -54,7 +54,7 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "dist",
-        words: "[--staged PREFIX] [one-file | tarball | deb | sbom ...]",
+        words: "[--staged PREFIX] [one-file | tarball | deb | rpm | wheel | image | sbom ...]",
         help: "Make what others install, into dist/: midair as one file, an archive, packages, sums; of what is staged below PREFIX, or built anew",
         run: dist::dist_task,
     },

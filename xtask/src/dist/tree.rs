@@ -19,12 +19,22 @@ pub fn tarball(release: &Release) -> Outcome<Vec<PathBuf>> {
     Ok(vec![to])
 }
 
-/// Makes an archive of what is below the directory, with nothing of this machine in it.
+/// Makes a compressed archive of what is below the directory, with nothing of this machine in it.
 pub fn pack(directory: &Path, to: &Path, time: u64) -> Outcome<()> {
+    archive(directory, to, time, &["--use-compress-program=gzip -n -9"])
+}
+
+/// As [`pack`], not compressed.
+pub fn pack_plain(directory: &Path, to: &Path, time: u64) -> Outcome<()> {
+    archive(directory, to, time, &[])
+}
+
+fn archive(directory: &Path, to: &Path, time: u64, words: &[&str]) -> Outcome<()> {
     let mut tar = Command::new("tar");
     tar.args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner"])
+        .args(["--mode=go=rX,u+rw,a-s", "--format=gnu"])
         .arg(format!("--mtime=@{time}"))
-        .args(["--format=gnu", "--use-compress-program=gzip -n -9"])
+        .args(words)
         .arg("--directory")
         .arg(directory)
         .arg("--create")
