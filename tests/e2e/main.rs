@@ -29,6 +29,7 @@ mod formats;
 mod headers;
 mod hooks;
 mod idle;
+mod installed;
 mod kernels;
 mod kit;
 mod lab_programs;

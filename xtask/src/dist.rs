@@ -74,22 +74,43 @@ const PRODUCTS: &[Product] = &[
     },
 ];
 
+/// What the suite installs and uses, made of what is staged.
+pub fn of_stage(to: &Path) -> Outcome<()> {
+    let prefix = target_directory().join("stage");
+    let release = release(&prefix, &target_directory().join("dist"), to)?;
+    for name in ["one-file", "wheel", "deb"] {
+        let product = PRODUCTS.iter().find(|product| product.name == name);
+        if let Some(product) = product {
+            (product.make)(&release)?;
+        }
+    }
+    Ok(())
+}
+
 /// `cargo xtask dist`.
 pub fn dist_task(words: &[String]) -> Outcome<()> {
     let mut staged = None;
+    let mut to = root().join("dist");
     let mut wanted: Vec<&Product> = Vec::new();
     let mut words = words.iter();
     while let Some(word) = words.next() {
-        if word == "--staged" {
-            staged = words.next().map(PathBuf::from);
-            continue;
+        match word.as_str() {
+            "--staged" => {
+                staged = words.next().map(PathBuf::from);
+                continue;
+            }
+            "--to" => {
+                to = words.next().map(PathBuf::from).unwrap_or(to);
+                continue;
+            }
+            _ => {}
         }
         match PRODUCTS.iter().find(|product| product.name == word) {
             Some(product) => wanted.push(product),
             None => {
                 let names: Vec<&str> = PRODUCTS.iter().map(|product| product.name).collect();
                 return failed(format!(
-                    "takes --staged PREFIX and any of {}, not {word}",
+                    "takes --staged PREFIX, --to DIR and any of {}, not {word}",
                     names.join(", ")
                 ));
             }
@@ -103,7 +124,7 @@ pub fn dist_task(words: &[String]) -> Outcome<()> {
         Some(prefix) => prefix,
         None => build(&work)?,
     };
-    let release = release(&built, &work, &root().join("dist"))?;
+    let release = release(&built, &work, &to)?;
     let mut made = Vec::new();
     for product in wanted {
         println!("{}", product.name);

@@ -54,8 +54,8 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "dist",
-        words: "[--staged PREFIX] [one-file | tarball | deb | rpm | wheel | image | sbom ...]",
-        help: "Make what others install, into dist/: midair as one file, an archive, packages, sums; of what is staged below PREFIX, or built anew",
+        words: "[--staged PREFIX] [--to DIR] [one-file | tarball | deb | rpm | wheel | image | sbom ...]",
+        help: "Make what others install, into dist/ or DIR: midair as one file, an archive, packages, sums; of what is staged below PREFIX, or built anew",
         run: dist::dist_task,
     },
     Task {

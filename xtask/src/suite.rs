@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use crate::run::{Outcome, cargo, failed, is_root, root, run, target_directory};
 use crate::stage::Build;
 use crate::{
-    aarch64, amd_headers, asan, circles, dependencies, disk, docs, flaky, lab, miri, python, stage,
+    aarch64, amd_headers, asan, circles, dependencies, disk, dist, docs, flaky, lab, miri, python,
+    stage,
 };
 
 /// How long the tests may take together, for timeout(1).
@@ -118,6 +119,12 @@ const STEPS: &[Step] = &[
         name: "stage",
         run: |_| stage::stage_built(Build::Debug).map(|_| Done::Passed),
         needed: true,
+    },
+    Step {
+        name: "what others install",
+        run: |_| dist::of_stage(&dist_directory()).map(|()| Done::Passed),
+        // Tests that use it fail by name; the others can still show something.
+        needed: false,
     },
     Step {
         name: "python",
@@ -380,10 +387,16 @@ fn tests() -> Outcome<Done> {
 fn what_tests_need(command: &mut Command) {
     command
         .env("MIDAIR_STAGE", target_directory().join("stage"))
+        .env("MIDAIR_DIST", dist_directory())
         .env("MIDAIR_PYTHON", python::directory())
         .env("MIDAIR_AMD_HEADERS_DIR", amd_headers::directory())
         .env("MIDAIR_TRITON", amd_headers::package_directory())
         .env("MIDAIR_LAB", lab::lab_root());
+}
+
+/// Where the suite has what others install.
+fn dist_directory() -> PathBuf {
+    target_directory().join("dist/suite")
 }
 
 fn has_subcommand(name: &str) -> bool {

@@ -41,8 +41,16 @@ fn one(package: &Package, release: &Release, machine: &str) -> Outcome<PathBuf> 
     if !needs.is_empty() {
         let _ = writeln!(control, "Depends: {}", needs.join(", "));
     }
+    if top
+        .join(package::PREFIX)
+        .join("bin/rocprof-attach")
+        .exists()
+    {
+        // For one of four programs.
+        control.push_str("Recommends: python3\n");
+    }
     let _ = writeln!(control, "Description: {}", package.summary);
-    for line in folded(package.description, 76) {
+    for line in package::folded(package.description, 76) {
         let _ = writeln!(control, " {line}");
     }
     package::write(&top.join("DEBIAN/control"), control.as_bytes(), 0o644)?;
@@ -51,7 +59,7 @@ fn one(package: &Package, release: &Release, machine: &str) -> Outcome<PathBuf> 
     let name = format!("{}_{}_{machine}.deb", package.name, release.version);
     let to = release.to.join(name);
     run(Command::new("dpkg-deb")
-        .args(["--root-owner-group", "-Zxz", "--build"])
+        .args(["--root-owner-group", "-Zxz", "-z3", "--build"])
         .arg(&top)
         .arg(&to)
         .env("SOURCE_DATE_EPOCH", release.time.to_string())
@@ -70,13 +78,6 @@ fn needs(package: &Package, release: &Release, top: &Path) -> Outcome<Vec<String
     if minor > 0 {
         needs.push(format!("libc6 (>= {major}.{minor})"));
         needs.push("libgcc-s1".to_owned());
-    }
-    if top
-        .join(package::PREFIX)
-        .join("bin/rocprof-attach")
-        .exists()
-    {
-        needs.push("python3:any".to_owned());
     }
     Ok(needs)
 }
@@ -158,40 +159,4 @@ fn kilobytes(directory: &Path) -> Outcome<u64> {
         };
     }
     Ok(all)
-}
-
-/// Lines of at most so many bytes.
-fn folded(text: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        let last = lines.last().map_or(0, String::len);
-        if last > 0 && last + 1 + word.len() > width {
-            lines.push(String::new());
-        }
-        if let Some(line) = lines.last_mut() {
-            if !line.is_empty() {
-                line.push(' ');
-            }
-            line.push_str(word);
-        }
-    }
-    lines
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn descriptions_fit_a_terminal() {
-        for package in PACKAGES {
-            let lines = folded(package.description, 76);
-            assert!(
-                lines
-                    .iter()
-                    .all(|line| line.len() <= 76 && !line.is_empty())
-            );
-            assert_eq!(lines.join(" "), package.description);
-        }
-    }
 }

@@ -100,13 +100,15 @@ pub fn lay_out(package: &Package, release: &Release, root: &Path) -> Outcome<()>
             to.as_mut_os_string().push(".gz");
             write(&to, &zipped, 0o644)?;
         } else {
-            let bytes = std::fs::read(&from).at("reading", &from)?;
-            let mode = if tree::is_executable(&from)? && !file.starts_with("lib/lib") {
-                0o755
-            } else {
-                // Libraries are loaded, not run.
-                0o644
-            };
+            let mut bytes = std::fs::read(&from).at("reading", &from)?;
+            // Distributions want their own Python, by its path.
+            const ANY: &[u8] = b"#!/usr/bin/env python3\n";
+            if bytes.starts_with(ANY) {
+                bytes.splice(..ANY.len(), *b"#!/usr/bin/python3\n");
+            }
+            // Libraries are loaded, not run.
+            let runs = tree::is_executable(&from)? && !file.contains(".so");
+            let mode = if runs { 0o755 } else { 0o644 };
             write(&to, &bytes, mode)?;
         }
     }
@@ -127,4 +129,40 @@ pub fn write(to: &Path, bytes: &[u8], mode: u32) -> Outcome<()> {
     tree::make_parent(to)?;
     std::fs::write(to, bytes).at("writing", to)?;
     std::fs::set_permissions(to, std::fs::Permissions::from_mode(mode)).at("writing", to)
+}
+
+/// Lines of at most so many bytes.
+pub fn folded(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let last = lines.last().map_or(0, String::len);
+        if last > 0 && last + 1 + word.len() > width {
+            lines.push(String::new());
+        }
+        if let Some(line) = lines.last_mut() {
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptions_fit_a_terminal() {
+        for package in PACKAGES {
+            let lines = folded(package.description, 76);
+            assert!(
+                lines
+                    .iter()
+                    .all(|line| line.len() <= 76 && !line.is_empty())
+            );
+            assert_eq!(lines.join(" "), package.description);
+        }
+    }
 }

@@ -67,7 +67,8 @@ fn spec_of(package: &Package, release: &Release, root: &Path) -> Outcome<String>
         // A string takes everything.
         let _ = writeln!(spec, "Requires: {} = {}", rpm_name(name), release.version);
     }
-    let _ = write!(spec, "\n%description\n{}\n\n%files\n", package.description);
+    let description = package::folded(package.description, 76).join("\n");
+    let _ = write!(spec, "\n%description\n{description}\n\n%files\n");
     let mut files = Vec::new();
     list(root, root, &mut files)?;
     files.sort();

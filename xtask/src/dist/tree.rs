@@ -107,7 +107,7 @@ pub fn is_executable(file: &Path) -> Outcome<bool> {
     Ok(found.permissions().mode() & 0o111 != 0)
 }
 
-/// Copies all, without the debug information of programs and libraries.
+/// Copies all, without what programs and libraries have for debuggers.
 pub fn copy_stripped(from: &Path, to: &Path) -> Outcome<()> {
     let mut objects = Vec::new();
     copy(from, to, &mut |name| {
@@ -120,8 +120,7 @@ pub fn copy_stripped(from: &Path, to: &Path) -> Outcome<()> {
         let kind = fs::symlink_metadata(&object).at("looking at", &object)?;
         let bytes = fs::read(&object).at("reading", &object)?;
         if kind.is_file() && bytes.starts_with(b"\x7fELF") {
-            // Names of functions stay: backtraces of a crash report need them.
-            run(Command::new("strip").arg("--strip-debug").arg(&object))?;
+            run(Command::new("strip").arg("--strip-unneeded").arg(&object))?;
         }
     }
     Ok(())
