@@ -44,8 +44,9 @@ fn attaches(kit: &Kit, mut command: Command, seen: &str, results: &Path) -> Resu
     target.send(&format!("work {ROUNDS}"))?;
     target.expect("work")?;
     attacher.send("")?;
-    attacher.wait(PATIENCE)?.success()?;
-    let kernels = Csv::read(&results.join("out_kernel_trace.csv"))?;
+    let exit = attacher.wait(PATIENCE)?.success()?;
+    let kernels = Csv::read(&results.join("out_kernel_trace.csv"));
+    let kernels = kernels.map_err(|error| format!("{error}: {exit}"))?;
     assert_eq!(kernels.rows.len(), ROUNDS * 4);
     target.send("quit")?;
     target.target.wait(PATIENCE)?.success()?;
