@@ -135,7 +135,6 @@ fn cache() -> PathBuf {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the user's own directory")]
 fn create_all(directory: &Path) -> io::Result<()> {
     std::fs::DirBuilder::new()
         .recursive(true)
