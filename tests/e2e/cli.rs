@@ -286,6 +286,54 @@ fn midair_attach_and_doctor() -> Result<()> {
     }
     assert_eq!(rows(&dir.path().join("m_kernel_trace.csv"))?, 14);
     json(&dir.path().join("m_results.json"))?;
+    for begin in [
+        &format!("PROCESS   {pid}  "),
+        "RECORDS ",
+        "PAUSE ",
+        "OVERHEAD ",
+        "GPU 0 ",
+    ] {
+        let stands = exit.stdout.iter().any(|line| line.starts_with(begin));
+        assert!(stands, "{begin}: {exit}");
+    }
+
+    // A second recording leaves the first one's files as they are; everything as one document.
+    let first = std::fs::read(dir.path().join("m_results.json"))?;
+    let mut again = command("midair")?;
+    again
+        .args([&pid, "-f", "csv", "json", "--json", "-o", "m", "-d", "."])
+        .current_dir(dir.path());
+    let mut process = Target::spawn(again)?;
+    process.expect_error("attached to process")?;
+    caller.tell("calls 3")?;
+    process.send("")?;
+    let exit = process.wait(PATIENCE)?;
+    code(&exit, 0);
+    assert_eq!(std::fs::read(dir.path().join("m_results.json"))?, first);
+    let all = files(dir.path())?;
+    assert!(all.contains("m-2_results.json"), "{all:?}");
+    assert_eq!(rows(&dir.path().join("m-2_kernel_trace.csv"))?, 6);
+    assert_eq!(exit.stdout.len(), 1, "{exit}");
+    let document: serde_json::Value = serde_json::from_str(&exit.stdout[0])?;
+    let process = &document["processes"][0];
+    assert_eq!(process["pid"].to_string(), pid);
+    let number = |value: &serde_json::Value| value.as_u64().unwrap_or(u64::MAX);
+    let gpu = &process["gpus"][0];
+    let parts = [
+        "busy_ns",
+        "copies_ns",
+        "starting_ns",
+        "host_waits_ns",
+        "nothing_queued_ns",
+    ];
+    let sum: u64 = parts.iter().map(|part| number(&gpu[part])).sum();
+    assert_eq!(sum, number(&process["duration_ns"]), "{document}");
+    assert!(number(&gpu["busy_ns"]) > 0, "{document}");
+    let kernels = &document["tables"][0];
+    assert_eq!(
+        (&kernels["title"], &kernels["rows"][0]["calls"]),
+        (&"KERNEL".into(), &3.into())
+    );
 
     // Where nothing can be written the exit code says so, and the target is detached from all the same.
     let words = [

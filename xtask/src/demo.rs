@@ -29,12 +29,17 @@ exec "$MIDAIR" attach $! --duration 2s --output-format rocpd,pftrace,csv --outpu
 struct Show {
     child: Child,
     id: PathBuf,
+    /// Leave the program running.
+    keep: bool,
 }
 
 impl Drop for Show {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+        if self.keep {
+            return;
+        }
         // Not our child: it is the attaching process's, and does not end with that.
         if let Ok(id) = std::fs::read_to_string(&self.id) {
             let mut kill = Command::new("sh");
@@ -46,9 +51,11 @@ impl Drop for Show {
 
 /// `cargo xtask demo`.
 pub fn demo_task(words: &[String]) -> Outcome<()> {
-    if !words.is_empty() {
-        return failed("takes no arguments");
-    }
+    let keep = match words {
+        [] => false,
+        [word] if word == "--keep" => true,
+        _ => return failed("takes --keep (leave the program running), or nothing"),
+    };
     println!("building midair and the stand-in runtimes; the first time this takes a few minutes");
     let prefix = stage::stage(stage::Build::Debug)?;
     let stand_in = stand_in()?;
@@ -68,7 +75,7 @@ pub fn demo_task(words: &[String]) -> Outcome<()> {
             "16384:410000,2048:38000,1024:14000,3072:61000,1536:22000",
         )
         .env("MODEL_JITTER", "12");
-    show(&command, &prefix, "demo")
+    show(&command, &prefix, "demo", keep)
 }
 
 /// Builds the stand-in runtimes and lays them out below the target directory.
@@ -93,11 +100,11 @@ pub fn on_amds_runtimes() -> Outcome<()> {
     command
         .env("REGISTER", "0")
         .args(["/lab/vadd", "20000", "500"]);
-    show(&command, &prefix, "demo-lab")
+    show(&command, &prefix, "demo-lab", false)
 }
 
-/// Starts the program, attaches to it for two seconds, and ends it.
-fn show(command: &Command, prefix: &Path, results: &str) -> Outcome<()> {
+/// Starts the program, attaches to it for two seconds, and ends it, or leaves it running.
+fn show(command: &Command, prefix: &Path, results: &str, keep: bool) -> Outcome<()> {
     let results = target_directory().join(results);
     std::fs::create_dir_all(&results).at("making", &results)?;
     let (out, id) = (results.join("program.out"), results.join("program.pid"));
@@ -121,7 +128,11 @@ fn show(command: &Command, prefix: &Path, results: &str) -> Outcome<()> {
         .stdin(Stdio::piped());
     let child = shell.spawn();
     let child = child.map_err(|error| Failure(format!("the program did not start: {error}")))?;
-    let mut show = Show { child, id };
+    let mut show = Show {
+        child,
+        id,
+        keep: false,
+    };
     wait_until_it_works(&mut show, &out)?;
     let pid = std::fs::read_to_string(&show.id).at("reading", &show.id)?;
     println!("attaching to process {} for two seconds", pid.trim());
@@ -132,9 +143,35 @@ fn show(command: &Command, prefix: &Path, results: &str) -> Outcome<()> {
     told.map_err(|error| Failure(format!("the attaching process is gone: {error}")))?;
     let ended = show.child.wait();
     match ended.map_err(|error| Failure(error.to_string()))? {
-        status if status.success() => Ok(()),
+        status if status.success() => {
+            show.keep = keep;
+            try_next(prefix, &results, keep.then(|| pid.trim()))
+        }
         status => failed(format!("midair attach: {status}")),
     }
+}
+
+/// Three commands for those who have seen the first.
+fn try_next(prefix: &Path, results: &Path, kept: Option<&str>) -> Outcome<()> {
+    let midair = stage::staged_program(prefix, "midair")?;
+    let (midair, results) = (midair.display(), results.display());
+    println!("\nthree commands to try next:");
+    match kept {
+        Some(pid) => {
+            // It was a child of the attach that has ended, so the kernel may want root now.
+            println!("  {midair} doctor {pid}");
+            println!("  {midair} attach {pid} --duration 2s -d {results}");
+            println!("  kill {pid}");
+        }
+        None => {
+            println!(
+                "  cargo xtask demo --keep    # leaves the program running, to attach to it again"
+            );
+            println!("  {midair} ps");
+            println!("  {midair} attach --help");
+        }
+    }
+    Ok(())
 }
 
 /// The program says what it does in a file, since it is not our child and a pipe would have to be read all the time.

@@ -66,7 +66,7 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "demo",
-        words: "",
+        words: "[--keep]",
         help: "Attach to a running HIP program for two seconds and show what it did; needs cargo and gcc",
         run: demo::demo_task,
     },

@@ -21,7 +21,7 @@ pub trait Messages {
     /// Before the attach.
     fn attaching(&self);
     /// Records are being made.
-    fn attached(&self, took: Duration, duration: Option<Duration>);
+    fn attached(&self, took: Duration, until: Until);
     /// The process is recorded as a CUDA process.
     fn cuda(&self, _pid: Pid) {}
     /// The wait is over.
@@ -34,6 +34,23 @@ pub trait Messages {
     fn detach_failed(&self, failure: &Failure);
     /// The results are written.
     fn written(&self, written: &Written);
+}
+
+/// What ends a recording, besides the end of the process and a signal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Until {
+    /// This time is over.
+    pub duration: Option<Duration>,
+    /// Nothing else: standard input is not read, as for a service, which has none.
+    pub signals_alone: bool,
+}
+
+/// A process with its name, where it has one.
+pub fn process(engine: &dyn Engine, pid: Pid) -> String {
+    match engine.name_of(pid) {
+        Some(name) => format!("process {pid} ({name})"),
+        None => format!("process {pid}"),
+    }
 }
 
 /// What to attach to.
@@ -49,10 +66,12 @@ pub enum Job {
 pub fn run(
     engine: &dyn Engine,
     job: Job,
-    duration: Option<Duration>,
+    until: Until,
     messages: &dyn Messages,
     report: &Report,
 ) -> u8 {
+    // Before the process can be gone.
+    let whose = Whose::of(engine, &job);
     let signals = match Signals::block() {
         Ok(signals) => signals,
         Err(failure) => return report.failure(&failure),
@@ -70,9 +89,9 @@ pub fn run(
         Ok(attached) => attached,
         Err(failure) => return report.failure(&failure),
     };
-    messages.attached(began.elapsed(), duration);
+    messages.attached(began.elapsed(), until);
     if let Some(entry) = attached.entry() {
-        report_entry(entry, report);
+        report_entry(entry, &whose, report);
         if entry.cuda {
             messages.cuda(match &job {
                 Job::One(request) => request.pid,
@@ -98,7 +117,7 @@ pub fn run(
     };
     show_notices(&attached.news());
 
-    let waited = wait_for_end(attached.as_mut(), &signals, duration, &show_notices, report);
+    let waited = wait_for_end(attached.as_mut(), &signals, until, &show_notices, report);
     // A failed wait is followed by a detach: the target must be free before anything is reported.
     let (ended, mut code) = match waited {
         Ok(ended) => (Some(ended), 0),
@@ -114,7 +133,7 @@ pub fn run(
     };
     signals.release();
     let written = {
-        let _progress = report.progress("writing results");
+        let _progress = report.progress_of("writing results", midair_session::written);
         trace.write(report.table_style())
     };
     match written {
@@ -122,35 +141,78 @@ pub fn run(
             written
                 .warnings
                 .iter()
-                .for_each(|warning| report.warning(warning));
+                .for_each(|warning| report.warning(&whose.names(warning)));
             messages.written(&written);
             report.summary(written.summary.as_ref());
             if let Some(failure) = &written.incomplete {
-                code = first_failure(code, report.failure(failure));
+                let failure = whose.named_in(failure.clone());
+                code = first_failure(code, report.failure(&failure));
             }
         }
-        Err(failure) => code = first_failure(code, report.failure(&failure)),
+        Err(failure) => {
+            code = first_failure(code, report.failure(&whose.named_in(failure)));
+        }
     }
     match ended {
         // Not repeated where the results have reported it.
-        Some(Ended::Target(end)) if code == 0 => target_code(end, report),
+        Some(Ended::Target(end)) if code == 0 => target_code(end, &whose, report),
         _ => code,
     }
+}
+
+/// Whose messages are: where one process was named, each of them names it.
+struct Whose(Option<(Pid, String)>);
+
+impl Whose {
+    fn of(engine: &dyn Engine, job: &Job) -> Whose {
+        match job {
+            Job::One(request) => Whose(Some((request.pid, process(engine, request.pid)))),
+            Job::Many(_) => Whose(None),
+        }
+    }
+
+    fn one(pid: Pid, label: &str) -> Whose {
+        Whose(Some((pid, label.to_owned())))
+    }
+
+    /// The message, with the process before it unless it names the process itself.
+    fn names(&self, text: &str) -> String {
+        match &self.0 {
+            Some((pid, label)) if !mentions(text, &pid.to_string()) => format!("{label}: {text}"),
+            _ => text.to_owned(),
+        }
+    }
+
+    fn named_in(&self, mut failure: Failure) -> Failure {
+        failure.what = self.names(&failure.what);
+        failure
+    }
+}
+
+/// Whether a number stands in a text by itself.
+fn mentions(text: &str, number: &str) -> bool {
+    let digit = |c: Option<char>| c.is_some_and(|c| c.is_ascii_digit());
+    text.match_indices(number).any(|(at, _)| {
+        let (before, from) = text.split_at(at);
+        let after = from.get(number.len()..).unwrap_or_default();
+        !digit(before.chars().next_back()) && !digit(after.chars().next())
+    })
 }
 
 /// How many of the threads that were not borrowed get a line of their own.
 const REJECTED_SHOWN: usize = 20;
 
 /// Reports how the target was entered, for how long it was stopped, and why the other threads were not used.
-fn report_entry(entry: &Entry, report: &Report) {
+fn report_entry(entry: &Entry, whose: &Whose, report: &Report) {
+    let info = |text: &str| report.info(&whose.names(text));
     let stopped = entry.seize + entry.stub + entry.release;
     if stopped.is_zero() {
-        report.info(&format!(
+        info(&format!(
             "entered by {}; no thread of it was stopped",
             entry.via
         ));
     } else {
-        report.info(&format!(
+        info(&format!(
             "entered by {}; that thread was stopped for {} us (stop {}, stub {}, release {})",
             entry.via,
             stopped.as_micros(),
@@ -159,21 +221,24 @@ fn report_entry(entry: &Entry, report: &Report) {
             entry.release.as_micros()
         ));
     }
-    entry.warnings.iter().for_each(|text| report.warning(text));
-    entry.notes.iter().for_each(|text| report.info(text));
+    entry
+        .warnings
+        .iter()
+        .for_each(|text| report.warning(&whose.names(text)));
+    entry.notes.iter().for_each(|text| info(text));
     if entry.unusable_stops > 0 {
-        report.info(&format!(
+        info(&format!(
             "before that, running threads were stopped {} times to find out where they were, for {} us together",
             entry.unusable_stops,
             entry.unusable_stop_time.as_micros()
         ));
     }
     for thread in entry.rejected.iter().take(REJECTED_SHOWN) {
-        report.info(&format!("not used: {thread}"));
+        info(&format!("not used: {thread}"));
     }
     match entry.rejected.len().saturating_sub(REJECTED_SHOWN) {
         0 => {}
-        more => report.info(&format!("not used: {more} more")),
+        more => info(&format!("not used: {more} more")),
     }
 }
 
@@ -188,7 +253,7 @@ fn report_notice(news: &Notice, named: Option<Pid>, report: &Report) {
             } else {
                 report.note(&text);
             }
-            report_entry(entry, report);
+            report_entry(entry, &Whose::one(news.pid, &label), report);
         }
         NoticeKind::Refused(failure) => {
             report.error(&format!(
@@ -226,7 +291,7 @@ fn first_failure(code: u8, next: u8) -> u8 {
 }
 
 /// The exit code for a target that ended while attached, with the reason where it is not 0.
-fn target_code(end: End, report: &Report) -> u8 {
+fn target_code(end: End, whose: &Whose, report: &Report) -> u8 {
     let why = match end {
         // The trace is as complete as it can be; the warnings of the results say the rest.
         End::Exited(_) | End::Yielded | End::Lapsed | End::Full => return 0,
@@ -242,19 +307,20 @@ fn target_code(end: End, report: &Report) -> u8 {
                 .to_owned()
         }
     };
-    report.failure(&Failure::new(Kind::TargetKilled, why))
+    report.failure(&whose.named_in(Failure::new(Kind::TargetKilled, why)))
 }
 
 fn wait_for_end(
     attached: &mut dyn Attached,
     signals: &Signals,
-    duration: Option<Duration>,
+    until: Until,
     show_notices: &dyn Fn(&[Notice]),
     report: &Report,
 ) -> Result<Ended, Failure> {
     let stdin = std::io::stdin();
     // With a duration, standard input belongs to the caller: it may be a pipe that others read.
-    let input = if duration.is_some() {
+    let duration = until.duration;
+    let input = if duration.is_some() || until.signals_alone {
         Input::ignored()
     } else {
         Input::watched(stdin.as_fd())
@@ -283,7 +349,7 @@ fn wait_for_end(
         && !stdin.is_terminal()
         && began.elapsed() < Duration::from_secs(1)
     {
-        report.warning("standard input was at its end, which detaches; a duration or an open input would profile longer");
+        report.warning("standard input was at its end, which detaches; --until-signal, a duration or an open input would profile longer");
     }
     ended
 }
@@ -357,5 +423,24 @@ pub fn report_settings(resolved: &Resolved, log_word: Option<&str>, report: &Rep
         for (name, value) in resolved.settings.iter() {
             report.note(&format!("{name}={value}"));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_message_names_its_process_once() {
+        let pid = Pid::new(42).expect("a pid");
+        let whose = Whose::one(pid, "process 42 (app)");
+        for (text, wanted) in [
+            ("records were lost", "process 42 (app): records were lost"),
+            ("process 42 is busy", "process 42 is busy"),
+            ("142 records of 420", "process 42 (app): 142 records of 420"),
+        ] {
+            assert_eq!(whose.names(text), wanted);
+        }
+        assert_eq!(Whose(None).names("x"), "x");
     }
 }

@@ -48,7 +48,9 @@ pub fn argument(option: &'static Opt, front: Front) -> Arg {
         .long_help(long_help)
         .help_heading(option.category.heading())
         .hide(option.hidden)
-        .hide_short_help(!built);
+        .hide_short_help(!built)
+        // There `--help-all` shows them; in rocprofv3 `--help` does.
+        .hide_long_help(!built && front == Front::Midair);
     let arg = match option.short {
         Some(short) => arg.short(short),
         None => arg,
@@ -221,6 +223,13 @@ fn usage(error: &clap::Error) -> Failure {
         && error.kind() == ErrorKind::MissingRequiredArgument
     {
         what = format!("missing: {}", missing.join(" "));
+    }
+    // The words that an option takes are a remedy, too.
+    if error.kind() == ErrorKind::InvalidValue
+        && let Some(ContextValue::Strings(known)) = error.get(ContextKind::ValidValue)
+        && !known.is_empty()
+    {
+        return Failure::new(Kind::Usage, what).hint(format!("one of: {}", known.join(", ")));
     }
     let tip = message
         .lines()

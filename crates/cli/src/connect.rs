@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use midair_failure::Failure;
-use midair_session::{Collected, Group, GroupCollected, Listing, NoEntry, Session};
+use midair_session::{Collected, Group, GroupCollected, Listing, NoEntry, Pid, Session};
 
 use crate::engine::{
     Attached, Check, Engine, Entry, Event, GroupRequest, Notice, Request, Style, Trace, Written,
@@ -37,6 +37,11 @@ impl Engine for SessionEngine {
 
     fn list(&self, all: bool) -> Listing {
         midair_session::list(all)
+    }
+
+    fn name_of(&self, pid: Pid) -> Option<String> {
+        let found = midair_session::find::process(pid)?;
+        Some(found.name).filter(|name| !name.is_empty())
     }
 
     fn attach(&self, request: &Request) -> Result<Box<dyn Attached>, Failure> {

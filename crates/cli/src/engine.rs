@@ -10,7 +10,7 @@ pub use midair_session::{
 };
 
 use midair_failure::{Failure, Kind};
-use midair_session::Listing;
+use midair_session::{Listing, Pid};
 
 /// Attaches to processes.
 pub trait Engine {
@@ -20,6 +20,10 @@ pub trait Engine {
     fn inspect(&self, request: &Request) -> Result<Vec<Check>, Failure>;
     /// The processes that use a GPU runtime; with `all` also those that cannot be inspected.
     fn list(&self, all: bool) -> Listing;
+    /// The name of a process, where it has one.
+    fn name_of(&self, _pid: Pid) -> Option<String> {
+        None
+    }
     /// Attaches. When it returns, the target records.
     fn attach(&self, request: &Request) -> Result<Box<dyn Attached>, Failure>;
     /// Attaches to many. An engine without trees attaches to the root.

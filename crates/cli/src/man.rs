@@ -5,7 +5,7 @@ use std::path::Path;
 
 use clap::Command;
 
-use crate::{midair, rocprofv3};
+use crate::{help, midair, rocprofv3};
 
 /// The names of the pages.
 pub const PAGES: [&str; 7] = [
@@ -42,7 +42,47 @@ pub fn page(name: &str) -> io::Result<Vec<u8>> {
         .source(concat!("midair ", env!("CARGO_PKG_VERSION")))
         .manual("midair")
         .render(&mut page)?;
+    page.extend_from_slice(sections(name).as_bytes());
     Ok(page)
+}
+
+/// Sections behind those that the options make.
+fn sections(name: &str) -> String {
+    let mut out = String::new();
+    let mut section = |title: &str, entries: &[(&str, &str)]| {
+        out.push_str(&format!(".SH \"{title}\"\n"));
+        for (term, words) in entries {
+            out.push_str(&format!(
+                ".TP\n\\fB{}\\fR\n{}\n",
+                escaped(term),
+                escaped(words)
+            ));
+        }
+    };
+    let records = matches!(name, "midair" | "midair-attach" | "rocprofv3");
+    if records || name == "midair-doctor" {
+        section("EXIT STATUS", &help::EXIT);
+    }
+    if records || name == "midair-run" {
+        section("FILES", &help::FILES);
+    }
+    if let Some(examples) = help::examples(name) {
+        out.push_str(".SH \"EXAMPLES\"\n.nf\n");
+        for line in examples.lines() {
+            out.push_str(&format!("{}\n", escaped(line)));
+        }
+        out.push_str(".fi\n");
+    }
+    out
+}
+
+/// Text in which troff finds nothing to obey.
+fn escaped(text: &str) -> String {
+    let text = text.replace('\\', "\\e").replace('-', "\\-");
+    match text.starts_with(['.', '\'']) {
+        true => format!("\\&{text}"),
+        false => text,
+    }
 }
 
 /// Writes every page into a directory, as `NAME.1`.
@@ -88,6 +128,22 @@ mod tests {
                 seen += 1;
             }
             assert!(seen > 80, "{name}: only {seen} options");
+        }
+    }
+
+    #[test]
+    fn pages_have_examples_codes_and_files() {
+        for (name, wanted) in [
+            ("midair", ["EXIT STATUS", "FILES", "EXAMPLES"]),
+            ("midair-attach", ["EXIT STATUS", "FILES", "EXAMPLES"]),
+            ("midair-run", ["FILES", "EXAMPLES", "midair run"]),
+            ("rocprofv3", ["EXIT STATUS", "FILES", "results.pftrace"]),
+            ("midair-doctor", ["EXIT STATUS", "36", "10-29"]),
+        ] {
+            let page = text(name);
+            for word in wanted {
+                assert!(page.contains(word), "{name}: {word}");
+            }
         }
     }
 

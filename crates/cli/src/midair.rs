@@ -11,16 +11,16 @@ use clap_complete::Shell;
 use midair_failure::{Failure, Kind};
 use midair_session::as_real_user;
 use midair_settings::options::option;
-use midair_settings::{Category, Front, Given, Resolved};
+use midair_settings::{Category, Front, Given, KEEP_RESULTS, Resolved, SCREEN};
 
-use crate::attach::{self, Job, Messages};
+use crate::attach::{self, Job, Messages, Until};
 use crate::command::{self, Parsed, argument, given, options_of, refused, with_options};
 use crate::engine::{End, Engine, GroupRequest, Request, Requested, Selection, Written};
 use crate::input;
 use crate::launch::{self, Launch};
 use crate::report::{OnScreen, Report};
 use crate::wait::Ended;
-use crate::{counters, doctor, man, ps, rocprofv3};
+use crate::{counters, doctor, help, man, ps, rocprofv3, words};
 
 /// Subcommands that are known but not built yet, with what they will do.
 const PLANNED: &[(&str, &str)] = &[
@@ -31,9 +31,18 @@ const PLANNED: &[(&str, &str)] = &[
 
 fn pid_argument() -> Arg {
     Arg::new("PID")
-        .required(true)
-        .value_parser(clap::value_parser!(u32).range(1..))
-        .help("Process to inspect")
+        .value_name("PROCESS")
+        .help("Process to inspect: its PID, or the name of the one GPU process that has it")
+}
+
+/// The same as an option, for those who are used to it.
+fn pid_option() -> Arg {
+    Arg::new("pid")
+        .short('p')
+        .long("pid")
+        .value_name("PROCESS")
+        .conflicts_with("PID")
+        .help("The same as PROCESS")
 }
 
 /// `midair run`: options that say what to record and where to write it, and the program.
@@ -46,6 +55,7 @@ fn run_command() -> Command {
              Without an option that says what to record, HIP calls, kernels and memory copies are recorded.",
         )
         .args_override_self(true)
+        .after_help(help::RUN)
         .arg(
             Arg::new("application")
                 .num_args(1..)
@@ -71,21 +81,25 @@ pub fn command() -> Command {
              copies.",
         )
         .args_override_self(true)
+        .after_help(help::ATTACH)
         .arg(
             pid_argument()
-                .required(false)
-                .help("Process to attach to; or --tree, --all, --name"),
-        );
+                .help("Process to attach to: its PID, or the name of the one GPU process that has it; or --tree, --all, --name"),
+        )
+        .arg(pid_option());
     let commands = Command::new("midair")
         .about("Attach a GPU profiler to a running process")
         .version(env!("CARGO_PKG_VERSION"))
         .subcommand_required(true)
         .arg_required_else_help(true)
         .disable_help_subcommand(true)
+        .after_help(help::MIDAIR)
         .subcommand(with_options(attach, Front::Midair))
         .subcommand(run_command())
         .subcommand(ps::command())
-        .subcommand(doctor::command(pid_argument()))
+        .subcommand(
+            doctor::command(pid_argument().required_unless_present("pid")).arg(pid_option()),
+        )
         .subcommand(counters::command())
         .subcommand(
             Command::new("compute")
@@ -157,7 +171,12 @@ pub fn main(words: Vec<OsString>, engine: &dyn Engine) -> u8 {
 }
 
 fn run(words: &[OsString], engine: &dyn Engine, report: Report) -> Result<u8, Failure> {
-    let matches = match command::parse(command(), words)? {
+    let words = words::tidied(words);
+    if let Some(text) = help::all(&words) {
+        report.text(text.as_bytes());
+        return Ok(0);
+    }
+    let matches = match command::parse(command(), &words)? {
         Parsed::Matches(matches) => matches,
         Parsed::Text(text) => {
             report.text(text.as_bytes());
@@ -191,8 +210,17 @@ fn run(words: &[OsString], engine: &dyn Engine, report: Report) -> Result<u8, Fa
 }
 
 fn pid_of(matches: &ArgMatches) -> Result<Pid, Failure> {
-    // clap has checked that it is there and above zero. Every engine refuses zero.
-    named(matches.get_one::<u32>("PID").copied().unwrap_or_default())
+    match named_process(matches) {
+        Some(word) => words::process(word),
+        None => Err(Failure::new(Kind::Usage, "no process is named")
+            .hint("midair ps lists those that use a GPU")),
+    }
+}
+
+/// The word for the one process, in whichever way it was given.
+fn named_process(matches: &ArgMatches) -> Option<&str> {
+    let word = |id| matches.try_get_one::<String>(id).ok().flatten();
+    word("PID").or_else(|| word("pid")).map(String::as_str)
 }
 
 /// The settings. Where the user did not say what to record: HIP calls, kernels and copies. (A CUDA process
@@ -225,13 +253,19 @@ fn start(matches: &ArgMatches, report: Report) -> Result<u8, Failure> {
     let mut given = given(matches, Front::Midair)?;
     input::take(&mut given)?;
     let (resolved, report, _) = resolve_with_defaults(&mut given, report)?;
+    let mut settings = resolved.settings;
+    // The program's standard output is its own: the screen is shown beside its messages.
+    settings.set(SCREEN, report.error_columns().to_string());
+    if settings.get(KEEP_RESULTS).is_none() {
+        settings.set(KEEP_RESULTS, "1");
+    }
     let words: Vec<OsString> = matches
         .get_many("application")
         .map(|words| words.cloned().collect())
         .unwrap_or_default();
     let launch = Launch {
         words: &words,
-        settings: &resolved.settings,
+        settings: &settings,
         preload: &[],
         suppress_markers: false,
     };
@@ -255,6 +289,10 @@ fn run_attach(matches: &ArgMatches, engine: &dyn Engine, report: Report) -> Resu
     let (resolved, report, nothing) = resolve_with_defaults(&mut given, report)?;
     let mut request = Request::new(target.pid().unwrap_or_else(Pid::own), resolved.settings);
     request.asked = Requested { nothing, by_name };
+    // Another command's results are not ours to replace. An explicit word of the environment counts.
+    if request.settings.get(KEEP_RESULTS).is_none() {
+        request.settings.set(KEEP_RESULTS, "1");
+    }
     if let Some(mib) = given.number("spool-size") {
         request.spool_bytes = mib << 20;
     }
@@ -279,8 +317,12 @@ fn run_attach(matches: &ArgMatches, engine: &dyn Engine, report: Report) -> Resu
         return doctor::check(&request, false, engine, report);
     }
     let words = MidairMessages {
-        whom: target.words(),
+        whom: target.words(engine),
         report,
+    };
+    let until = attach::Until {
+        duration: given.duration("duration"),
+        signals_alone: given.is_on("until-signal"),
     };
     let merge = given.is_on("merge");
     let job = match target {
@@ -292,13 +334,7 @@ fn run_attach(matches: &ArgMatches, engine: &dyn Engine, report: Report) -> Resu
             merge,
         }),
     };
-    Ok(attach::run(
-        engine,
-        job,
-        given.duration("duration"),
-        &words,
-        &report,
-    ))
+    Ok(attach::run(engine, job, until, &words, &report))
 }
 
 /// What `midair attach` attaches to.
@@ -316,11 +352,14 @@ impl Target {
         }
     }
 
-    fn words(&self) -> String {
+    fn words(&self, engine: &dyn Engine) -> String {
         match self {
-            Target::One(pid) => format!("process {pid}"),
+            Target::One(pid) => attach::process(engine, *pid),
             Target::Many(Selection::Tree(pid)) => {
-                format!("process {pid} and all that descend from it")
+                format!(
+                    "{} and all that descend from it",
+                    attach::process(engine, *pid)
+                )
             }
             Target::Many(Selection::All) => "every process with a GPU runtime".to_owned(),
             Target::Many(Selection::Named(wanted)) => format!("every process named '{wanted}'"),
@@ -330,7 +369,7 @@ impl Target {
 
 /// The one way of naming processes that was used.
 fn target_of(matches: &ArgMatches, given: &Given) -> Result<Target, Failure> {
-    let alone = matches.get_one::<u32>("PID").copied().map(named);
+    let alone = named_process(matches).map(words::process);
     let alone = alone.transpose()?.map(Target::One);
     let tree = given.number("tree").and_then(|pid| u32::try_from(pid).ok());
     let tree = tree.map(named).transpose()?;
@@ -367,9 +406,10 @@ impl Messages for MidairMessages {
         self.report.info(&format!("attaching to {}", self.whom));
     }
 
-    fn attached(&self, took: Duration, duration: Option<Duration>) {
-        let end = match duration {
+    fn attached(&self, took: Duration, until: Until) {
+        let end = match until.duration {
             Some(duration) => format!("for {} s", duration.as_secs_f64()),
+            None if until.signals_alone => "until a signal comes".to_owned(),
             None => "until Enter or Ctrl-C".to_owned(),
         };
         self.report.note(&format!(
@@ -395,8 +435,11 @@ impl Messages for MidairMessages {
     fn detaching(&self) {}
 
     fn detached(&self, took: Duration) {
-        self.report
-            .note(&format!("detached in {}", milliseconds(took)));
+        self.report.note(&format!(
+            "detached from {} in {}",
+            self.whom,
+            milliseconds(took)
+        ));
     }
 
     fn detach_failed(&self, _failure: &Failure) {}
@@ -432,8 +475,49 @@ fn completions(matches: &ArgMatches, report: Report) -> Result<u8, Failure> {
     };
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut command, name, &mut script);
+    if name == "midair" {
+        script.extend_from_slice(pids_for(shell).as_bytes());
+    }
     report.text(&script);
     Ok(0)
+}
+
+/// What adds the processes of `midair ps` to a shell's completions. Its first column are pids.
+fn pids_for(shell: Shell) -> &'static str {
+    match shell {
+        Shell::Bash => {
+            r#"
+_midair_with_pids() {
+    _midair "$@"
+    case "${COMP_WORDS[1]}" in
+        attach|doctor|top|why)
+            COMPREPLY+=($(compgen -W "$(midair ps 2>/dev/null | awk '$1 ~ /^[0-9]+$/ {print $1}')" -- "${COMP_WORDS[COMP_CWORD]}"))
+            ;;
+    esac
+}
+complete -F _midair_with_pids -o nosort -o bashdefault -o default midair
+"#
+        }
+        Shell::Zsh => {
+            r#"
+_midair_with_pids() {
+    _midair "$@"
+    case "$words[2]" in
+        (attach|doctor|top|why)
+            compadd -- ${(f)"$(midair ps 2>/dev/null | awk '$1 ~ /^[0-9]+$/ {print $1}')"}
+            ;;
+    esac
+}
+compdef _midair_with_pids midair
+"#
+        }
+        Shell::Fish => {
+            r#"
+complete -c midair -n "__fish_seen_subcommand_from attach doctor top why" -f -a "(midair ps 2>/dev/null | string match -rg '^\s*([0-9]+)\s')"
+"#
+        }
+        _ => "",
+    }
 }
 
 fn print_man(matches: &ArgMatches, report: Report) -> Result<u8, Failure> {

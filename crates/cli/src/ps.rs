@@ -56,9 +56,13 @@ pub(crate) fn run(matches: &ArgMatches, engine: &dyn Engine, report: Report) -> 
 }
 
 fn unreadable(count: usize) -> String {
+    let remedy = match Uid::effective().is_root() {
+        true => "",
+        false => ": run this as root",
+    };
     match count {
-        1 => "1 process cannot be inspected: run this as root".to_owned(),
-        _ => format!("{count} processes cannot be inspected: run this as root"),
+        1 => format!("1 process cannot be inspected{remedy}"),
+        _ => format!("{count} processes cannot be inspected{remedy}"),
     }
 }
 

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use midair_failure::Failure;
 use midair_session::{Console, Style};
 use midair_settings::{Settings, Verbosity};
+use nix::unistd::Uid;
 
 /// Where the lines of one command go, and which of them are printed.
 #[derive(Debug, Clone, Copy)]
@@ -107,9 +108,13 @@ impl Report {
     /// Prints a failure, and on a second line its remedy. Returns its exit code.
     pub fn failure(&self, failure: &Failure) -> u8 {
         self.marked("error:", "31", &failure.what);
-        if !failure.hint.is_empty() {
+        let hint = match Uid::effective().is_root() {
+            true => without_root(&failure.hint),
+            false => failure.hint.clone(),
+        };
+        if !hint.is_empty() {
             self.clear_status();
-            Stream::Err.marked("", "hint:", self.colour("36"), &failure.hint);
+            Stream::Err.marked("", "hint:", self.colour("36"), &hint);
         }
         failure.kind.exit_code()
     }
@@ -143,7 +148,12 @@ impl Report {
     /// Shows on a terminal, once a second after the first, that `what` is still under way, until the result
     /// is dropped.
     pub fn progress(&self, what: &'static str) -> Progress {
-        Progress::start(self.terminal.then_some(what))
+        self.progress_of(what, || None)
+    }
+
+    /// As [`Report::progress`], with how much is done of how much.
+    pub fn progress_of(&self, what: &'static str, share: fn() -> Option<(u64, u64)>) -> Progress {
+        Progress::start(self.terminal.then_some(what), share)
     }
 
     /// How a table on standard output should look.
@@ -168,6 +178,11 @@ impl Report {
     /// Columns of the terminal that standard output is; None where it is none.
     pub fn columns(&self) -> Option<usize> {
         Stream::Out.columns()
+    }
+
+    /// Columns of the terminal that standard error is; 0 where it is none.
+    pub fn error_columns(&self) -> usize {
+        Stream::Err.columns().unwrap_or(0)
     }
 
     /// A line on the terminal that the next one replaces.
@@ -202,6 +217,17 @@ impl Report {
     }
 }
 
+/// A hint without the parts, between semicolons, that tell the reader to become root.
+fn without_root(hint: &str) -> String {
+    let tells = |part: &&str| {
+        !["as root", "by root", "sudo "]
+            .iter()
+            .any(|word| part.contains(word))
+    };
+    let parts: Vec<&str> = hint.split("; ").filter(tells).collect();
+    parts.join("; ")
+}
+
 fn variable(name: &str) -> Option<std::ffi::OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
 }
@@ -228,7 +254,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    fn start(what: Option<&'static str>) -> Progress {
+    fn start(what: Option<&'static str>, share: fn() -> Option<(u64, u64)>) -> Progress {
         let thread = what.and_then(|what| {
             let (stop, stopped) = channel::<()>();
             let began = Instant::now();
@@ -237,7 +263,7 @@ impl Progress {
                 while stopped.recv_timeout(Duration::from_secs(1)) == Err(RecvTimeoutError::Timeout)
                 {
                     let seconds = began.elapsed().as_secs();
-                    Stream::Err.replace_line(&format!("{what} ... {seconds} s"));
+                    Stream::Err.replace_line(&under_way(what, seconds, share()));
                     shown = true;
                 }
                 if shown {
@@ -252,6 +278,17 @@ impl Progress {
             Some((stop, thread))
         });
         Progress { thread }
+    }
+}
+
+/// A line about something that is under way.
+fn under_way(what: &str, seconds: u64, share: Option<(u64, u64)>) -> String {
+    match share {
+        Some((done, total)) if total > 0 => {
+            let percent = done as f64 * 100.0 / total as f64;
+            format!("{what} ... {percent:.0} % of {total} records, {seconds} s")
+        }
+        _ => format!("{what} ... {seconds} s"),
     }
 }
 
@@ -283,6 +320,28 @@ pub fn bytes(count: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn root_is_not_told_to_become_root() {
+        for (hint, wanted) in [
+            ("run this as root", ""),
+            (
+                "omit --cupti: the process's own is found; or run this as root",
+                "omit --cupti: the process's own is found",
+            ),
+            ("kill -CONT 5", "kill -CONT 5"),
+        ] {
+            assert_eq!(without_root(hint), wanted);
+        }
+    }
+
+    #[test]
+    fn what_is_under_way_tells_how_far_it_is() {
+        assert_eq!(under_way("detaching", 2, None), "detaching ... 2 s");
+        let share = Some((250, 1000));
+        let line = "writing results ... 25 % of 1000 records, 9 s";
+        assert_eq!(under_way("writing results", 9, share), line);
+    }
 
     #[test]
     fn sizes_for_people() {

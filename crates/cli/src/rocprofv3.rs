@@ -10,7 +10,7 @@ use clap::{Arg, ArgAction, Command};
 use midair_failure::{Failure, Kind};
 use midair_settings::{COUNTER_GROUPS, COUNTERS, Front, Given, Settings, Value};
 
-use crate::attach::{self, Job, Messages};
+use crate::attach::{self, Job, Messages, Until};
 use crate::command::{self, Parsed, given, with_options};
 use crate::counters;
 use crate::engine::{End, Engine, GroupRequest, Request, Selection, Written};
@@ -114,6 +114,10 @@ fn run(words: &[OsString], engine: &dyn Engine, report: Report) -> Result<u8, Fa
     let duration = given
         .number("attach-duration-msec")
         .map(Duration::from_millis);
+    let until = Until {
+        duration,
+        signals_alone: given.is_on("until-signal"),
+    };
     let words = Lines {
         pid,
         library: engine.library().display().to_string(),
@@ -139,7 +143,7 @@ fn run(words: &[OsString], engine: &dyn Engine, report: Report) -> Result<u8, Fa
             merge,
         })
     };
-    Ok(attach::run(engine, job, duration, &words, &report))
+    Ok(attach::run(engine, job, until, &words, &report))
 }
 
 /// Becomes the program, or runs it once for each group of counters.
@@ -227,12 +231,15 @@ impl Messages for Lines {
         ));
     }
 
-    fn attached(&self, _took: Duration, duration: Option<Duration>) {
+    fn attached(&self, _took: Duration, until: Until) {
         self.report.line(&format!(
             "Attaching to PID {} using library {} :: success",
             self.pid, self.library
         ));
-        match duration {
+        match until.duration {
+            None if until.signals_alone => {
+                self.report.line("Send SIGINT or SIGTERM to detach...");
+            }
             None => self.report.line("Press Enter to detach..."),
             Some(duration) => {
                 let msec = duration.as_millis();

@@ -276,6 +276,30 @@ fn beside<T>(
     Err(io::ErrorKind::AlreadyExists.into())
 }
 
+/// Whether results of this name are there: a file whose name goes on behind it as those of results do.
+pub(crate) fn is_taken(directory: &Path, prefix: &str) -> bool {
+    let path = directory.join(prefix);
+    let (Some(directory), Some(stem)) = (path.parent(), path.file_name()) else {
+        return false;
+    };
+    let stem = format!("{}_", stem.to_string_lossy());
+    let Ok(entries) = fs::read_dir(directory) else {
+        return false;
+    };
+    entries.flatten().any(|entry| {
+        let name = entry.file_name();
+        name.to_string_lossy().starts_with(&stem)
+    })
+}
+
+/// The prefix, or where results have it already, the first of `PREFIX-2`, `PREFIX-3`, ... that none has.
+pub fn free_prefix(directory: &Path, prefix: &str) -> String {
+    let numbered = (2..).map(|number: u64| format!("{prefix}-{number}"));
+    let mut all = std::iter::once(prefix.to_owned()).chain(numbered);
+    let free = all.find(|prefix| !is_taken(directory, prefix));
+    free.unwrap_or_else(|| prefix.to_owned())
+}
+
 impl FileSet {
     /// Makes the directories that `directory`/`prefix` needs.
     pub(crate) fn new(directory: &Path, prefix: &str) -> Result<FileSet, WriteError> {
@@ -438,6 +462,23 @@ impl Write for OutputFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_that_results_have_is_not_taken_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = directory.path();
+        let free = |prefix: &str| free_prefix(at, prefix);
+        assert_eq!(free("host/42"), "host/42");
+        fs::create_dir(at.join("host")).unwrap();
+        // Of another process, and no results.
+        fs::write(at.join("host/421_results.db"), "").unwrap();
+        fs::write(at.join("host/42"), "").unwrap();
+        assert_eq!(free("host/42"), "host/42");
+        fs::write(at.join("host/42_kernel_trace.csv"), "").unwrap();
+        assert_eq!(free("host/42"), "host/42-2");
+        fs::write(at.join("host/42-2_results.db"), "").unwrap();
+        assert_eq!(free("host/42"), "host/42-3");
+    }
     use std::os::unix::fs::PermissionsExt;
 
     fn entries(path: &Path) -> Vec<String> {

@@ -5,6 +5,7 @@ use crate::counters::Reader;
 use crate::files::{FileSet, WriteError};
 use crate::job::Job;
 use crate::model::{Format, Plan};
+use crate::progress::{self, Walked};
 use crate::sink::{Opened, Writer};
 use crate::{csv, json, pftrace, rocpd, summary};
 use midair_record::event::kind;
@@ -86,6 +87,10 @@ pub(crate) fn write(jobs: &[Job<'_>], plan: &Plan) -> Result<Vec<PathBuf>, Write
         writers.push((row.open)(jobs, &files)?);
     }
     for job in jobs {
+        progress::expect(job.trace.records.records());
+    }
+    for job in jobs {
+        let mut walked = Walked::default();
         let mut sinks = Vec::with_capacity(writers.len());
         for writer in &mut writers {
             sinks.push(writer.begin(job)?);
@@ -94,7 +99,10 @@ pub(crate) fn write(jobs: &[Job<'_>], plan: &Plan) -> Result<Vec<PathBuf>, Write
         if !sinks.is_empty() {
             job.trace.records.walk(
                 |kind| kind < kind::FIRST_DESCRIPTION,
-                |record| counters.give(record, &mut sinks),
+                |record| {
+                    walked.add();
+                    counters.give(record, &mut sinks)
+                },
             )?;
         }
         for sink in sinks {

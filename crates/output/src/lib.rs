@@ -35,6 +35,7 @@ mod model;
 pub mod names;
 mod notes;
 mod pftrace;
+mod progress;
 mod record_file;
 mod rocpd;
 pub mod screen;
@@ -48,12 +49,13 @@ pub use api::{Field, Kind, Names, Parameter, Shape, Text};
 pub use choice::KernelFilter;
 pub use counter_table::counter_table;
 pub use cuda::devices::Device;
-pub use files::WriteError;
+pub use files::{WriteError, free_prefix};
 pub use index::{Cuda, Index, Object, Snapshot, Stat, Symbol};
 pub use model::{
     AgentIndex, Console, Format, KernelNames, Node, Outcome, PerfettoBuffers, Plan, Process,
     SummaryTo, Trace, Unit,
 };
+pub use progress::written;
 pub use record_file::{RecordFile, RecordWriter, WalkError};
 pub use rocpd::{SchemaPart, rocpd_schema};
 pub use screen::Screen;

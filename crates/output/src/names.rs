@@ -314,7 +314,8 @@ impl Keys {
     pub fn began(&self) -> String {
         match self.launched {
             0 => String::new(),
-            _ => format!("{} UTC", self.launch("%F %H:%M:%S")),
+            // A space in a format becomes a character for file names.
+            _ => format!("{} {} UTC", self.launch("%F"), self.launch("%T")),
         }
     }
 

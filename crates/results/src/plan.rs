@@ -5,9 +5,9 @@ use midair_failure::{Failure, Kind};
 use midair_output::names::output_name;
 use midair_output::{
     AgentIndex, Console, Format, KernelFilter, KernelNames, PerfettoBuffers, Plan, SummaryTo, Unit,
-    check_group,
+    check_group, free_prefix,
 };
-use midair_settings::Settings;
+use midair_settings::{KEEP_RESULTS, Settings};
 
 fn formats(settings: &Settings) -> Result<Vec<Format>, Failure> {
     let mut formats = Vec::new();
@@ -98,10 +98,14 @@ pub(crate) fn plan(settings: &Settings, identity: &Identity) -> Result<Plan, Fai
         Some("type-relative") => AgentIndex::TypeRelative,
         _ => AgentIndex::Relative,
     };
+    let mut prefix = name.prefix;
+    if settings.is_on(KEEP_RESULTS) {
+        prefix = free_prefix(&name.directory, &prefix);
+    }
     let summary_unit = settings.text("ROCPROF_STATS_SUMMARY_UNITS");
     Ok(Plan {
         directory: name.directory,
-        prefix: name.prefix,
+        prefix,
         raw_directory: raw_directory.unwrap_or_default().to_owned(),
         raw_prefix: raw_prefix.unwrap_or_default().to_owned(),
         formats,

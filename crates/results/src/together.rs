@@ -6,8 +6,10 @@ use crate::plan::plan;
 use midair_failure::{Failure, Kind};
 use midair_ids::Pid;
 use midair_output::screen::{Head, Session};
-use midair_output::{Index, MOST_TOGETHER, Names, Plan, Screen, Trace, counter_table, table};
-use midair_settings::Settings;
+use midair_output::{
+    Index, MOST_TOGETHER, Names, Plan, Screen, Trace, counter_table, free_prefix, table,
+};
+use midair_settings::{KEEP_RESULTS, Settings};
 use std::collections::HashSet;
 use std::path::PathBuf;
 
@@ -111,6 +113,9 @@ impl Together {
             let mut plan = plan(&finished.settings, &finished.identity)?;
             let inner = finished.identity.keys.pid;
             make_unique(&mut plan, (pid, inner), lead == Some(inner), &mut used);
+            if finished.settings.is_on(KEEP_RESULTS) {
+                plan.prefix = free_prefix(&plan.directory, &plan.prefix);
+            }
             kernel_names.get_or_insert(plan.kernel_names);
             let has_files = finished.has_files();
             let ready = finished.ready(plan);

@@ -12,7 +12,7 @@ use midair_record::spool::{Area, outcome};
 use midair_sdk_api::{changes, notes, registration, setting};
 use midair_sdk_device::queue::windows;
 use midair_sdk_hot::pause;
-use midair_settings::{MAX_BYTES, STRICT_REATTACH, Settings, TOOLS_BY_NAME};
+use midair_settings::{KEEP_RESULTS, MAX_BYTES, STRICT_REATTACH, Settings, TOOLS_BY_NAME};
 use std::collections::HashMap;
 use std::ffi::{CStr, c_void};
 
@@ -28,11 +28,12 @@ struct Worker {
 /// The settings by which a session differs from another one in what it records. Where and how
 /// results are written is the attacher's own affair.
 fn recorded(settings: &Settings) -> Vec<(String, String)> {
-    const ELSEWHERE: [&str; 4] = [
+    const ELSEWHERE: [&str; 5] = [
         "ROCPROF_OUTPUT_",
         "ROCPROF_ATTACH_",
         STRICT_REATTACH,
         MAX_BYTES,
+        KEEP_RESULTS,
     ];
     let kept = settings
         .iter()

@@ -224,6 +224,7 @@ impl Looked {
         let mut remarks = Remarks::from_warning(other);
         let request = match platform {
             Platform::Amd => {
+                cuda::refuse_cuda_alone(&request)?;
                 tools.for_process(approach.tid, install)?;
                 if let Ok(look) = &approach.inspection {
                     runtime::refuse_two_copies(look.pid, &look.modules)?;

@@ -162,6 +162,35 @@ fn settings(request: &Request) -> Result<Adapted, Failure> {
     Ok((settings, warnings, notes))
 }
 
+/// Refuses a request for what only CUDA processes have, for one without CUDA: nothing would be recorded.
+///
+/// # Errors
+/// [`Kind::Usage`].
+pub(crate) fn refuse_cuda_alone(request: &Request) -> Result<(), Failure> {
+    let settings = &request.settings;
+    let of_amd = |domain: &&Domain| domain.runtimes.amd && !domain.asks().is_empty();
+    let asked: Vec<&Domain> = there()
+        .filter(|domain| {
+            let mut asks = domain.asks().iter();
+            let shared = asks.any(|ask| of_setting(ask.name()).any(|other| other.runtimes.amd));
+            !shared && is_on(settings, domain)
+        })
+        .collect();
+    let others = built().filter(of_amd).any(|domain| is_on(settings, domain));
+    if asked.is_empty() || others || settings.asks_for_counters() {
+        return Ok(());
+    }
+    Err(Failure::new(
+        Kind::Usage,
+        format!(
+            "process {} is a HIP or HSA process, and only {} of CUDA were asked for",
+            request.pid,
+            words(&asked)
+        ),
+    )
+    .hint("--hip-trace records calls of HIP, --kernel-trace kernels, --memory-copy-trace copies"))
+}
+
 /// Whether an option of this name asks for a domain, by itself or by what it switches on.
 fn reaches(long: &str, domain: &Domain) -> bool {
     option(long).is_some_and(|option| domain.asks().iter().any(|ask| option.reaches(ask.option)))
@@ -207,6 +236,23 @@ mod tests {
 
     fn settings_of(request: Request) -> Result<Adapted, Failure> {
         settings(&request)
+    }
+
+    #[test]
+    fn what_only_cuda_has_is_refused_alone_in_a_hip_process() {
+        let refused = |on: &[&str]| {
+            let settings: Settings = on.iter().map(|variable| (*variable, "1")).collect();
+            refuse_cuda_alone(&Request::new(midair_procinfo::Pid::own(), settings))
+        };
+        let failure = refused(&[CUDA_RUNTIME_API_TRACE, CUDA_DRIVER_API_TRACE]).unwrap_err();
+        assert_eq!(failure.kind, Kind::Usage);
+        assert!(
+            failure.what.contains("is a HIP or HSA process"),
+            "{failure}"
+        );
+        refused(&[CUDA_RUNTIME_API_TRACE, "ROCPROF_KERNEL_TRACE"]).unwrap();
+        refused(&["ROCPROF_HIP_RUNTIME_API_TRACE"]).unwrap();
+        refused(&[]).unwrap();
     }
 
     fn on(told: &Settings) -> Vec<&str> {

@@ -53,13 +53,15 @@ pub const MAX_OVERHEAD: &str = "MIDAIR_MAX_OVERHEAD";
 pub const GRAPH_KERNELS: &str = "MIDAIR_PMC_GRAPH_KERNELS";
 /// The most bytes where nothing is said: some forty million records.
 pub const DEFAULT_MAX_BYTES: u64 = 4 << 30;
+/// Columns of the terminal on which a launched program's screen is shown at its end; 0 where it is none.
+pub const SCREEN: &str = "MIDAIR_SCREEN";
 /// Results get a name that no others have, instead of taking the place of those of an earlier
 /// recording (a switch).
 pub const KEEP_RESULTS: &str = "MIDAIR_KEEP_RESULTS";
 /// Other settings than those of the last attach to a process are refused (a switch).
 pub const STRICT_REATTACH: &str = "MIDAIR_STRICT_REATTACH";
 /// Settings without a name of AMD's.
-pub const OURS: [&str; 11] = [
+pub const OURS: [&str; 12] = [
     DEVICE_COUNTERS,
     DEVICE_INTERVAL,
     EXCLUSIVE,
@@ -70,6 +72,7 @@ pub const OURS: [&str; 11] = [
     KEEP_RESULTS,
     MAX_BYTES,
     MAX_OVERHEAD,
+    SCREEN,
     STRICT_REATTACH,
 ];
 

@@ -16,7 +16,7 @@ use midair_record::spool::{DEFAULT_SIZE, DROP_SLOTS, Reader, ReaderOptions, outc
 use midair_results::{
     Console, Cost, Finished, Identity, Itself, RecordWriter, Style, Written, record_limit,
 };
-use midair_settings::{ALIASES, Settings, Verbosity, options};
+use midair_settings::{ALIASES, KEEP_RESULTS, SCREEN, Settings, Verbosity, options};
 use std::ffi::CString;
 use std::io::Write;
 use std::path::PathBuf;
@@ -64,6 +64,12 @@ struct Followed {
 static WROTE: AtomicBool = AtomicBool::new(false);
 const NOTHING: &str = "rocprofv3: nothing was recorded, no file is written: the process made no call and launched no kernel that was asked for";
 
+/// The same where there was nothing that could have been recorded.
+const NO_RUNTIME: &str = "rocprofv3: nothing was recorded, no file is written: the program used no GPU runtime (HIP, HSA or CUDA)";
+
+/// What the names of GPU runtimes' files begin with.
+const RUNTIMES: [&str; 3] = ["/libamdhip64.so", "/libhsa-runtime64.so", "/libcuda.so"];
+
 static RECORDING: Mutex<Option<Recording>> = Mutex::new(None);
 
 fn recording() -> std::sync::MutexGuard<'static, Option<Recording>> {
@@ -77,7 +83,9 @@ fn settings(sdk: Sdk) -> Settings {
             .iter()
             .flat_map(|(_, current)| current.iter().copied()),
     );
+    let ours = [SCREEN, KEEP_RESULTS];
     names
+        .chain(ours)
         .filter_map(|name| {
             let value = sdk.setting(&CString::new(name).ok()?)?;
             Some((name, value))
@@ -287,7 +295,7 @@ pub fn finish() {
                 counters,
                 only_others: false,
             }
-            .write(Style::default())
+            .write(screen_style(&settings))
         });
     match written {
         Ok(written) => announce(kind, &settings, &written),
@@ -300,8 +308,41 @@ pub fn finish() {
 pub fn report_if_empty(sdk: Sdk) {
     if is_launched_process() && !WROTE.load(Relaxed) && sdk.session_kind() != SessionKind::Becoming
     {
-        print_line(NOTHING);
+        match has_runtime() {
+            true => print_line(NOTHING),
+            false => print_line(NO_RUNTIME),
+        }
     }
+}
+
+/// How the screen looks on standard error of a program that midair started.
+fn screen_style(settings: &Settings) -> Style {
+    let columns = settings.number(SCREEN).ok().flatten().unwrap_or(0);
+    match usize::try_from(columns) {
+        Ok(columns @ 1..) => Style {
+            columns,
+            unicode: false,
+            ..Style::default()
+        },
+        _ => Style {
+            whole_names: true,
+            unicode: false,
+            ..Style::default()
+        },
+    }
+}
+
+/// Whether a GPU runtime is loaded here; true where that cannot be found out.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the kernel's file of this process"
+)]
+fn has_runtime() -> bool {
+    let Ok(maps) = std::fs::read("/proc/self/maps") else {
+        return true;
+    };
+    let maps = String::from_utf8_lossy(&maps);
+    RUNTIMES.iter().any(|runtime| maps.contains(runtime))
 }
 
 /// Whether this is the process that the command line became.
@@ -350,6 +391,11 @@ fn announce(kind: SessionKind, settings: &Settings, written: &Written) {
     };
     // A summary that cannot be printed is not a failure.
     drop(printed);
+    if kind == SessionKind::Launched && settings.get(SCREEN).is_some() {
+        let screen = midair_failure::plain::lines(&written.table);
+        // As for the summary.
+        drop(std::io::stderr().write_all(screen.as_bytes()));
+    }
     for file in &written.files {
         // AMD's words, which scripts look for (`docs/sources.md#rocprofv3`).
         print_line(&format!("Opened result file: {}", file.display()));

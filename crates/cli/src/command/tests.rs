@@ -23,7 +23,10 @@ fn ours(words: &[&str]) -> Result<(u32, Given), Failure> {
             let (_, matches) = matches.subcommand().unwrap();
             Ok((
                 // Optional beside --tree, --all and --name.
-                matches.get_one::<u32>("PID").copied().unwrap_or(0),
+                matches
+                    .get_one::<String>("PID")
+                    .and_then(|pid| pid.parse().ok())
+                    .unwrap_or(0),
                 given(matches, Front::Midair)?,
             ))
         }
@@ -220,15 +223,17 @@ fn midair_takes_the_pid_anywhere() {
     let (_, given) = ours(&["--kernel-trace=no", "42"]).unwrap();
     assert_eq!(given.get("kernel-trace"), Some(&Value::Switch(false)));
     for words in [
-        &["0"][..],
-        &["x"],
-        &["1", "2"],
+        &["1", "2"][..],
         &["--tree", "0"],
         &["1", "--duration", "soon"],
         &["1", "--pid", "3"],
     ] {
         assert_eq!(ours(words).unwrap_err().kind, Kind::Usage, "{words:?}");
     }
+    // A name, too: whether a process has it is found out later.
+    assert!(crate::words::process("0").is_err());
+    let nobody = crate::words::process("no program has this name");
+    assert_eq!(nobody.unwrap_err().kind, Kind::NoProcess);
 }
 
 #[test]

@@ -39,6 +39,17 @@ pub(super) const OPTIONS: &[Opt] = &[
         )
         .front(Front::Midair),
     Opt::new(
+        "until-signal",
+        Attach,
+        Shape::Flag,
+        Sets::Nothing,
+        "Record until SIGINT, SIGTERM or SIGHUP comes, and do not read standard input",
+    )
+    .more(
+        "For services and scripts, whose standard input may be closed: its end would end the recording. The end of the process \
+         and a duration end it as well.",
+    ),
+    Opt::new(
         "wait",
         Attach,
         Shape::Duration,

@@ -1,0 +1,177 @@
+//! What help shows beyond the options: examples, exit codes, files. And `--help-all`.
+
+use clap::Command;
+use std::ffi::OsString;
+
+use crate::midair;
+
+/// The word that shows everything, also what is known and not built.
+const ALL: &str = "--help-all";
+
+/// Below `midair --help`.
+pub(crate) const MIDAIR: &str = "\
+Examples:
+  midair ps                      which processes use a GPU
+  midair 4242 --duration 5s      profile process 4242 for five seconds (midair attach 4242 ...)
+  midair attach --tree 4242      a launcher and all its ranks
+  midair run -f csv,pftrace APP  start a program under the profiler
+  midair doctor 4242             why an attach is refused, before it is tried
+
+midair COMMAND --help shows a command's options.";
+
+/// Below `midair attach --help`.
+pub(crate) const ATTACH: &str = "\
+Examples:
+  midair attach 4242                              until Enter or Ctrl-C
+  midair attach train.py --duration 5s            by name, for five seconds
+  midair attach 4242 -f csv pftrace -d results    files for a spreadsheet and for ui.perfetto.dev
+  midair attach 4242 --duration 2s --json         the screen as one JSON document
+  midair attach --tree 4242 --merge               all ranks of a launcher, in one result
+  midair attach 4242 --until-signal </dev/null    in a service: until SIGTERM
+
+--help-all also lists options that are known and not built yet.";
+
+/// Below `midair run --help`.
+pub(crate) const RUN: &str = "\
+Examples:
+  midair run ./app input.bin                      HIP calls, kernels and copies
+  midair run -f pftrace -d results -- ./app -v    what follows -- is the program's
+
+--help-all also lists options that are known and not built yet.";
+
+/// The exit codes of an attach, for manual pages: numbers and words.
+pub(crate) const EXIT: [(&str, &str); 10] = [
+    (
+        "0",
+        "Done; also after Enter, Ctrl-C, the end of standard input, or the end of the process.",
+    ),
+    ("2", "A mistake in the options."),
+    (
+        "10-29, 37, 38",
+        "The process was not attached to, or not fully; it runs on as before. Standard error says why, and what to do.",
+    ),
+    ("30", "The detach did not complete in time."),
+    (
+        "31",
+        "The process was killed, or executed another program. What was recorded is written.",
+    ),
+    ("32", "Results are written, but records were lost."),
+    ("33", "Results could not be written where they were wanted."),
+    ("34", "A known option that is not built yet."),
+    ("35", "Of several processes some failed; each is named."),
+    (
+        "36",
+        "The records reached --max-size. What was recorded until then is written.",
+    ),
+];
+
+/// Files that an attach writes, for manual pages.
+pub(crate) const FILES: [(&str, &str); 5] = [
+    (
+        "HOST/PID_results.db",
+        "The default: rocpd, an SQLite database. A second recording of the same process is named PID-2, and so on: none takes the place of another.",
+    ),
+    (
+        "HOST/PID_results.pftrace",
+        "-f pftrace: a trace for https://ui.perfetto.dev.",
+    ),
+    (
+        "HOST/PID_kernel_trace.csv",
+        "-f csv: one file for each kind of record.",
+    ),
+    (
+        "HOST/PID_results.json",
+        "-f json: the keys are those of AMD's tool.",
+    ),
+    (
+        "HOST/PID_notes.txt",
+        "What there is to know about the results, if anything.",
+    ),
+];
+
+/// The examples of a manual page.
+pub(crate) fn examples(page: &str) -> Option<&'static str> {
+    let text = match page {
+        "midair" => MIDAIR,
+        "midair-attach" => ATTACH,
+        "midair-run" => RUN,
+        _ => return None,
+    };
+    text.strip_prefix("Examples:\n")?.split("\n\n").next()
+}
+
+/// The help with everything in it, where that was asked for before any program to start.
+pub(crate) fn all(words: &[OsString]) -> Option<String> {
+    let own = words.iter().take_while(|word| *word != "--");
+    if !own.clone().any(|word| word == ALL) {
+        return None;
+    }
+    let mut command = midair::command();
+    let named = own.skip(1).find_map(|word| {
+        let found = command.find_subcommand(word)?;
+        Some(found.get_name().to_owned())
+    });
+    let shown = match named {
+        Some(name) => {
+            let found = command.find_subcommand(&name)?.clone();
+            found.bin_name(format!("midair {name}"))
+        }
+        None => {
+            // Commands that are not built are known all the same.
+            let names: Vec<String> = command
+                .get_subcommands()
+                .map(|known| known.get_name().to_owned())
+                .collect();
+            for name in names {
+                command = command.mut_subcommand(name, |known| known.hide(false));
+            }
+            command
+        }
+    };
+    Some(revealed(shown).render_long_help().to_string())
+}
+
+/// With the options that help leaves out otherwise.
+fn revealed(command: Command) -> Command {
+    command.mut_args(|arg| arg.hide_long_help(false).hide_short_help(false))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::{Parsed, parse};
+
+    fn words(line: &str) -> Vec<OsString> {
+        line.split(' ').map(OsString::from).collect()
+    }
+
+    fn help(line: &str) -> String {
+        match parse(midair::command(), &words(line)) {
+            Ok(Parsed::Text(text)) => text,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn help_shows_what_is_built_and_help_all_the_rest() {
+        let built = help("midair attach --help");
+        assert!(!built.contains("[not built yet]"), "{built}");
+        for wanted in [
+            "Examples:",
+            "Attaching:",
+            "Output:",
+            "--top <ROWS>",
+            "--until-signal",
+        ] {
+            assert!(built.contains(wanted), "{wanted}: {built}");
+        }
+        let everything = all(&words("midair attach --help-all")).unwrap();
+        assert!(everything.contains("[not built yet]"), "{everything}");
+        assert!(everything.len() > built.len());
+        assert!(all(&words("midair run -- app --help-all")).is_none());
+        assert!(all(&words("midair attach 5")).is_none());
+        let top = all(&words("midair --help-all")).unwrap();
+        assert!(top.contains("convert"), "{top}");
+        assert!(help("midair --help").contains("midair ps  "));
+    }
+}
