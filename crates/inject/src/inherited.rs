@@ -9,7 +9,7 @@ use std::ffi::CString;
 use std::fs::File;
 
 use midair_procinfo::elf::ElfFile;
-use midair_ptrace::{RemoteAddr, memfd_with};
+use midair_ptrace::RemoteAddr;
 use midair_record::boot::ENTRY;
 
 use crate::error::{During, EnterError};
@@ -54,7 +54,7 @@ pub(crate) fn entry(
     library: Option<&Payload>,
 ) -> Result<Option<RemoteAddr>, EnterError> {
     const PHASE: &str = "looking for a copy of our library";
-    let Some(Payload { bytes, .. }) = library else {
+    let Some(library) = library else {
         return Ok(None);
     };
     let mut copies = look
@@ -67,7 +67,7 @@ pub(crate) fn entry(
         return Ok(None);
     }
     let name = CString::new("midair-look").unwrap_or_default();
-    let file = memfd_with(&name, bytes).during(PHASE)?;
+    let file = library.memory_file(&name).during(PHASE)?;
     let ours = ElfFile::open(File::from(file)).during(PHASE)?;
     let [entry] = ours.exported([ENTRY]).during(PHASE)?;
     let Some(entry) = entry.filter(|_| !ours.build_id.is_empty()) else {

@@ -1,45 +1,86 @@
 //! The library that the worker thread loads: read on this side, sent as a memory file.
+//!
+//! It is copied piece by piece and never held in memory: this process may have little of that
+//! (`RLIMIT_AS`), and the library has tens of MiB.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 
-use midair_ptrace::{memfd_with, send_bytes, send_with_descriptor};
+use midair_ptrace::{memfd_filled, send_bytes, send_with_descriptor};
 
 use crate::error::{During, EnterError};
 use crate::mappings::memfd_name;
 use crate::options::Library;
 
-/// A library in memory.
+/// Bytes that are copied at a time.
+const PIECE: usize = 64 << 10;
+
+/// Where a library's bytes are.
+enum Content {
+    File(Arc<File>),
+    Bytes(Vec<u8>),
+}
+
+/// A library.
 pub(crate) struct Payload {
-    pub(crate) bytes: Vec<u8>,
+    content: Content,
     /// See [`Library::Opened`]; empty for the usual one.
     word: &'static str,
 }
 
+impl Payload {
+    /// A memory file with its bytes.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(crate) fn memory_file(&self, name: &CStr) -> io::Result<OwnedFd> {
+        memfd_filled(name, |to| match &self.content {
+            Content::File(from) => copy(from, to),
+            Content::Bytes(bytes) => to.write_all(bytes),
+        })
+    }
+}
+
+/// Opens the library, and shows that it can be read.
 #[expect(
     clippy::disallowed_methods,
     reason = "our own library, which the caller names"
 )]
 pub(crate) fn read(library: &Library) -> Result<Option<Payload>, EnterError> {
     const PHASE: &str = "reading the library";
-    let (bytes, word) = match library {
-        Library::File(path) => (std::fs::read(path).during(PHASE)?, ""),
-        Library::Opened { file, word } => (whole(file).during(PHASE)?, *word),
-        Library::Bytes(bytes) => (bytes.clone(), ""),
+    let (content, word) = match library {
+        Library::File(path) => {
+            let file = File::open(path).during(PHASE)?;
+            (Content::File(Arc::new(file)), "")
+        }
+        Library::Opened { file, word } => (Content::File(Arc::clone(file)), *word),
+        Library::Bytes(bytes) => (Content::Bytes(bytes.clone()), ""),
         Library::Nothing => return Ok(None),
     };
-    Ok(Some(Payload { bytes, word }))
+    if let Content::File(file) = &content {
+        file.read_at(&mut [0], 0).during(PHASE)?;
+    }
+    Ok(Some(Payload { content, word }))
 }
 
-/// All bytes of an open file.
-fn whole(file: &File) -> io::Result<Vec<u8>> {
-    let length = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
-    let mut bytes = vec![0; length];
-    file.read_exact_at(&mut bytes, 0)?;
-    Ok(bytes)
+/// Copies a file from its beginning; its position is left alone.
+fn copy(from: &File, to: &mut File) -> io::Result<()> {
+    let mut piece = vec![0; PIECE];
+    let mut at = 0;
+    loop {
+        let count = match from.read_at(&mut piece, at) {
+            Ok(0) => return Ok(()),
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        to.write_all(piece.get(..count).unwrap_or_default())?;
+        at += count as u64;
+    }
 }
 
 /// Sends the library, or word that there is none.
@@ -49,10 +90,47 @@ pub(crate) fn send(
     fd: i32,
 ) -> Result<(), EnterError> {
     const PHASE: &str = "sending the library";
-    let Some(Payload { bytes, word }) = library else {
+    let Some(library) = library else {
         return send_bytes(channel.as_fd(), b"none").during(PHASE);
     };
-    let name = CString::new(memfd_name(word, fd)).unwrap_or_default();
-    let file = memfd_with(&name, bytes).during(PHASE)?;
+    let name = CString::new(memfd_name(library.word, fd)).unwrap_or_default();
+    let file = library.memory_file(&name).during(PHASE)?;
     send_with_descriptor(channel.as_fd(), b"library", file.as_fd()).during(PHASE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Seek, SeekFrom};
+
+    #[test]
+    fn a_memory_file_has_all_bytes_and_the_position_stays() {
+        for length in [0, 1, PIECE, 2 * PIECE + 7] {
+            let bytes: Vec<u8> = (0..length).map(|n| (n % 251) as u8).collect();
+            let mut file = tempfile::tempfile().unwrap();
+            file.write_all(&bytes).unwrap();
+            let position = file.stream_position().unwrap();
+            let file = Arc::new(file);
+            let opened = Library::Opened {
+                file: Arc::clone(&file),
+                word: "",
+            };
+            for library in [opened, Library::Bytes(bytes.clone())] {
+                let payload = read(&library).unwrap().unwrap();
+                let mut copy = File::from(payload.memory_file(c"copy").unwrap());
+                copy.seek(SeekFrom::Start(0)).unwrap();
+                let mut copied = Vec::new();
+                copy.read_to_end(&mut copied).unwrap();
+                assert!(copied == bytes, "{length} bytes");
+            }
+            assert_eq!((&*file).stream_position().unwrap(), position);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_said_at_once() {
+        for path in ["/", "/no/such/library"] {
+            assert!(read(&Library::File(path.into())).is_err(), "{path}");
+        }
+    }
 }

@@ -215,7 +215,8 @@ fn the_attaching_side() -> Result<()> {
         "files of 70 MiB",
     )?;
     // Whatever fails, it is reported, and the program goes on.
-    for (resource, limit) in [(libc::RLIMIT_AS, 100 * MIB), (libc::RLIMIT_NOFILE, 8)] {
+    let address_space = [60, 80, 90, 100, 120, 160].map(|mib| (libc::RLIMIT_AS, mib * MIB));
+    for (resource, limit) in [&address_space[..], &[(libc::RLIMIT_NOFILE, 8)]].concat() {
         let mut code = 15;
         // The thread that the one before has brought may be busy loading still.
         until("an answer of its own", || {
