@@ -153,7 +153,7 @@ fn lacking(room: &Headroom, need: &Need) -> Option<(String, &'static str)> {
 }
 
 /// Bytes of address space that this process takes for an attach, besides the spool: stacks of its
-/// threads (2 MiB each) and what it allocates. Measured: an attach of a program with a GPU needs 9 MiB.
+/// threads (2 MiB each) and what it allocates, with a margin.
 const OWN_ADDRESS_SPACE: u64 = 16 * MIB;
 
 /// Refuses the attach where this process lacks the headroom: what it sends are files in memory, to which the
