@@ -21,11 +21,12 @@ import part_b
 import part_c
 import part_d
 import part_e
+import part_g
 import part_m
 import part_t
 from kit import WITHIN, Problem, Results
 
-PARTS = {"a": part_a, "b": part_b, "c": part_c, "d": part_d, "e": part_e, "m": part_m, "t": part_t}
+PARTS = {"a": part_a, "b": part_b, "c": part_c, "d": part_d, "e": part_e, "g": part_g, "m": part_m, "t": part_t}
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -38,6 +39,7 @@ class Check:
         self.quick = words.quick
         self.cycles = 5 if words.quick else part_b.CYCLES
         self.pin = words.pin
+        self.cuptis = words.cupti
         self.pairs = 10 if words.quick else words.pairs
         self.results, self.raw = Results(), []
 
@@ -132,9 +134,10 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--stage", required=True, help="the staged product: DIR/bin/midair, DIR/lib/*.so")
     parser.add_argument("--out", required=True, help="where the results go")
-    parser.add_argument("--parts", default="abcdemt")
+    parser.add_argument("--parts", default="abcdegmt")
     parser.add_argument("--pairs", type=int, default=40)
     parser.add_argument("--pin", type=int, help="part d: measured threads stay on this processor")
+    parser.add_argument("--cupti", action="append", default=[], help="part g: also by this libcupti.so.N")
     parser.add_argument("--quick", action="store_true", help="less of everything: to see whether it works at all")
     words = parser.parse_args()
     began = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")

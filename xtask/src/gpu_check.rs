@@ -8,7 +8,11 @@ use crate::run::{At, Outcome, failed, root, run};
 use crate::stage;
 
 /// What of the staged product the check uses, below the prefix.
-const STAGED: &[&str] = &["bin/midair", "bin/rocprofv3"];
+const STAGED: &[&str] = &[
+    "bin/midair",
+    "bin/rocprofv3",
+    "lib/rocprofiler-sdk/midair-nvmetrics",
+];
 /// Where results go, below the project.
 const RESULTS: &str = "bench-results";
 

@@ -47,6 +47,7 @@ const fn program(artefact: &'static str, to: &'static str) -> Item {
 /// The packages that make the built files.
 pub const PACKAGES: &[&str] = &[
     "midair-aqlprofile",
+    "midair-nvmetrics",
     "midair-cli",
     "midair-compute",
     "midair-sdk-so",
@@ -138,6 +139,8 @@ pub const ITEMS: &[Item] = &[
     ),
     // Loads AMD's packet library for the attacher, in a process of its own.
     program("midair-aqlprofile", "lib/rocprofiler-sdk/midair-aqlprofile"),
+    // The same for NVIDIA's: GPUs are sampled from a process of ours.
+    program("midair-nvmetrics", "lib/rocprofiler-sdk/midair-nvmetrics"),
     Item {
         source: Source::Tree("include"),
         to: "include",

@@ -26,6 +26,7 @@ mod help;
 pub mod input;
 mod launch;
 pub mod man;
+mod metrics;
 pub mod midair;
 pub mod program;
 mod ps;

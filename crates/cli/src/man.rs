@@ -8,13 +8,14 @@ use clap::Command;
 use crate::{help, midair, rocprofv3};
 
 /// The names of the pages.
-pub const PAGES: [&str; 7] = [
+pub const PAGES: [&str; 8] = [
     "midair",
     "midair-attach",
     "midair-run",
     "midair-ps",
     "midair-doctor",
     "midair-counters",
+    "midair-metrics",
     "rocprofv3",
 ];
 

@@ -20,7 +20,7 @@ use crate::input;
 use crate::launch::{self, Launch};
 use crate::report::{OnScreen, Report};
 use crate::wait::Ended;
-use crate::{counters, doctor, help, man, ps, rocprofv3, words};
+use crate::{counters, doctor, help, man, metrics, ps, rocprofv3, words};
 
 /// Subcommands that are known but not built yet, with what they will do.
 const PLANNED: &[(&str, &str)] = &[
@@ -101,6 +101,7 @@ pub fn command() -> Command {
             doctor::command(pid_argument().required_unless_present("pid")).arg(pid_option()),
         )
         .subcommand(counters::command())
+        .subcommand(metrics::command())
         .subcommand(
             Command::new("compute")
                 .about("Panels of hardware counters: the same as rocprof-compute")
@@ -194,6 +195,7 @@ fn run(words: &[OsString], engine: &dyn Engine, report: Report) -> Result<u8, Fa
             doctor::run(matches, &request, engine, report)
         }
         Some(("counters", matches)) => counters::run(matches, report),
+        Some(("metrics", matches)) => metrics::run(matches, report),
         Some(("compute", matches)) => {
             let words = matches.get_many("words").into_iter().flatten().cloned();
             let all = std::iter::once("midair compute".into()).chain(words);
@@ -308,6 +310,13 @@ fn run_attach(matches: &ArgMatches, engine: &dyn Engine, report: Report) -> Resu
             "--no-entry records one process, and is not with --tree, --all, --name and --dry-run",
         )
         .hint("midair attach --no-entry PID"));
+    }
+    if given.text("gpu-metrics").is_some() && !alone && !given.is_on("dry-run") {
+        return Err(Failure::new(
+            Kind::Usage,
+            "--gpu-metrics is for one process: a GPU is sampled by one profiler at a time",
+        )
+        .hint("midair metrics samples a GPU without a process"));
     }
     if given.is_on("dry-run") {
         if target.pid().is_none() {

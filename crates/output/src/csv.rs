@@ -10,6 +10,7 @@
 mod agents;
 mod batches;
 mod cuda;
+mod gpu;
 
 use crate::counters::values::sum;
 use crate::counters::{Counts, Reading};
@@ -228,6 +229,7 @@ struct Csv<'a> {
     jobs: &'a [Job<'a>],
     tables: Vec<Table>,
     batches: Option<OutputFile>,
+    gpu: Option<gpu::Gpu>,
     agents: OutputFile,
     row: Row,
     /// Names that were written short.
@@ -270,6 +272,7 @@ pub(crate) fn open<'a>(jobs: &'a [Job<'a>], files: &FileSet) -> Opened<'a> {
         jobs,
         tables,
         batches: batches::begin(files, jobs)?,
+        gpu: gpu::begin(files, jobs)?,
         agents: agents::begin(files, together)?,
         row: Row::default(),
         shortened: 0,
@@ -280,18 +283,25 @@ impl Writer for Csv<'_> {
     fn begin<'s>(&'s mut self, job: &'s Job<'s>) -> Result<Box<dyn Sink + 's>, WriteError> {
         let bytes = job.trace.records.bytes();
         self.row.names = LONG_NAMES.saturating_add(NAME_SHARE.saturating_mul(bytes));
+        if let (Some(gpu), Some(samples)) = (&mut self.gpu, &job.trace.gpu) {
+            gpu.samples(&mut self.row, samples)?;
+        }
         Ok(Box::new(Rows {
             job,
             tables: &mut self.tables,
             batches: &mut self.batches,
+            gpu: &mut self.gpu,
             row: &mut self.row,
             shortened: &mut self.shortened,
         }))
     }
 
-    fn finish(self: Box<Self>, files: &mut FileSet) -> Result<(), WriteError> {
+    fn finish(mut self: Box<Self>, files: &mut FileSet) -> Result<(), WriteError> {
         for table in self.tables {
             files.add(table.file)?;
+        }
+        if let Some(gpu) = self.gpu {
+            gpu.finish(&mut self.row, files)?;
         }
         if let Some(file) = self.batches {
             files.add(file)?;
@@ -309,6 +319,7 @@ struct Rows<'s> {
     job: &'s Job<'s>,
     tables: &'s mut [Table],
     batches: &'s mut Option<OutputFile>,
+    gpu: &'s mut Option<gpu::Gpu>,
     row: &'s mut Row,
     shortened: &'s mut u64,
 }
@@ -318,6 +329,9 @@ impl Sink for Rows<'_> {
         let Some(kind) = record.header().map(|header| header.kind) else {
             return Ok(());
         };
+        if let (Some(gpu), Record::Kernel(kernel, _)) = (&mut *self.gpu, record) {
+            gpu.kernel(self.row, self.job, kernel)?;
+        }
         let mut tables = self.tables.iter_mut();
         let Some(table) = tables.find(|table| table.kinds.contains(kind)) else {
             return Ok(());

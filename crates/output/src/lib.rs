@@ -26,6 +26,7 @@ mod device_table;
 mod digits;
 mod files;
 mod formats;
+mod gpu;
 mod index;
 mod job;
 mod json;
@@ -50,6 +51,7 @@ pub use choice::KernelFilter;
 pub use counter_table::counter_table;
 pub use cuda::devices::Device;
 pub use files::{WriteError, free_prefix};
+pub use gpu::{GpuMetric, GpuSample, GpuSamples, Inside, gpu_table};
 pub use index::{Cuda, Index, Object, Snapshot, Stat, Symbol};
 pub use model::{
     AgentIndex, Console, Format, KernelNames, Node, Outcome, PerfettoBuffers, Plan, Process,

@@ -1,6 +1,7 @@
 //! What the writers are given.
 
 use crate::choice::KernelFilter;
+use crate::gpu::GpuSamples;
 use crate::record_file::RecordFile;
 use midair_agents::Agent;
 use midair_counters::CounterPlan;
@@ -96,6 +97,8 @@ pub struct Trace {
     pub outcome: Outcome,
     /// The counters that were asked for, by which windows of counters are read.
     pub counters: CounterPlan,
+    /// Samples of a whole GPU that were taken meanwhile.
+    pub gpu: Option<GpuSamples>,
 }
 
 /// How kernels are named (rocprofv3's `-M` and `-T`).

@@ -11,6 +11,7 @@
 
 mod counters;
 mod cuda;
+mod gpu;
 mod lanes;
 mod levels;
 mod packets;
@@ -87,7 +88,7 @@ impl Writer for Pftrace<'_> {
     }
 }
 
-type Annotations<'a> = Vec<(&'static str, Value<'a>)>;
+type Annotations<'a> = Vec<(&'a str, Value<'a>)>;
 
 /// A trace under construction.
 struct Scene<'a> {
@@ -122,7 +123,11 @@ impl Sink for Scene<'_> {
             {
                 Ok(())
             }
-            Record::Kernel(kernel, extra) => self.kernel(kernel, extra.as_ref(), &[]),
+            Record::Kernel(kernel, extra) => {
+                let job = self.job;
+                let sampled = gpu::annotations(job.trace.gpu.as_ref(), kernel, job.index);
+                self.kernel(kernel, extra.as_ref(), &sampled)
+            }
             Record::Copy(copy, extra) => self.copy(copy, extra.as_ref()),
             Record::MemorySet(set) => self.memory_set(set),
             Record::Synchronization(wait) => self.wait(wait),
@@ -152,6 +157,9 @@ impl Sink for Scene<'_> {
 
     fn finish(mut self: Box<Self>) -> Result<(), WriteError> {
         self.end_readings()?;
+        if let Some(samples) = &self.job.trace.gpu {
+            self.gpu_samples(samples)?;
+        }
         self.levels.finish(self.job, &mut self.out)
     }
 }
@@ -270,11 +278,11 @@ impl Scene<'_> {
     }
 
     /// A dispatch, with what it counted.
-    fn kernel(
+    fn kernel<'a>(
         &mut self,
         kernel: &Kernel,
         extra: Option<&CudaLaunch>,
-        counted: &[(&'static str, Value<'_>)],
+        counted: &[(&'a str, Value<'a>)],
     ) -> Result<(), WriteError> {
         let job = self.job;
         let symbol = job.index.symbols.get(&kernel.kernel_id);

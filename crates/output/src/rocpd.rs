@@ -14,6 +14,7 @@
 mod counters;
 mod cuda;
 mod database;
+mod gpu;
 mod guid;
 mod info;
 mod rows;
@@ -197,6 +198,7 @@ fn rows<'s>(database: &Database<'s>, job: &'s Job<'s>) -> Step<Rows<'s, 's>> {
     let strings = Strings::new(database, known_strings(job))?;
     let mut info = Info::new(database, job)?;
     counters::describe(database, job, &mut info)?;
+    gpu::describe(database, job, &mut info)?;
     let mut rows = Rows::new(database, job, info, strings)?;
     for (tag, value) in SCHEMA_VERSION {
         rows.put_metadata(tag, value)?;
@@ -205,6 +207,9 @@ fn rows<'s>(database: &Database<'s>, job: &'s Job<'s>) -> Step<Rows<'s, 's>> {
     rows.put_metadata("guid", &database.guid().to_string())?;
     for (key, value) in pieces::midair(job)? {
         rows.put_metadata(&format!("midair_{key}"), &value)?;
+    }
+    if let Some(samples) = &job.trace.gpu {
+        rows.gpu_samples(database, samples)?;
     }
     Ok(rows)
 }

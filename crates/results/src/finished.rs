@@ -6,8 +6,8 @@ use midair_counters::CounterPlan;
 use midair_failure::{Failure, Kind};
 use midair_output::screen::{Cost, Head};
 use midair_output::{
-    Console, Format, Names, Outcome, Plan, RecordFile, Screen, Trace, WriteError, console_summary,
-    counter_table, table,
+    Console, Format, GpuSamples, Names, Outcome, Plan, RecordFile, Screen, Trace, WriteError,
+    console_summary, counter_table, gpu_table, table,
 };
 use midair_record::spool::{DROP_SLOTS, outcome};
 use midair_settings::{DEFAULT_MAX_BYTES, MAX_BYTES, Settings};
@@ -91,6 +91,8 @@ pub struct Finished {
     pub counters: CounterPlan,
     /// What it cost, as far as it was measured.
     pub cost: Cost,
+    /// Samples of the whole GPU that were taken meanwhile.
+    pub gpu: Option<GpuSamples>,
     /// Only tools of the caller's were attached: what they were told is theirs, and comes in no file of
     /// ours.
     pub only_others: bool,
@@ -119,6 +121,12 @@ impl Finished {
         let summary = console_summary(&ready.trace, &names, &ready.plan);
         let (warnings, incomplete) = ready.conclusion(saved_elsewhere);
         let counters = counter_table(&ready.trace, &names, &ready.plan, style);
+        let mut counters = counters;
+        let gpu = gpu_table(ready.trace.gpu.as_ref(), style);
+        if !counters.is_empty() && !gpu.is_empty() {
+            counters.push('\n');
+        }
+        counters.push_str(&gpu);
         let session = midair_output::screen::Session {
             label: String::new(),
             head: ready.head(),
@@ -191,6 +199,7 @@ impl Finished {
             notes,
             outcome: Outcome { text, ordinary },
             counters: self.counters,
+            gpu: self.gpu,
         };
         Ready {
             pid: self.identity.seen_as,

@@ -6,6 +6,7 @@ use crate::cuda::{self, CudaRequest};
 use crate::cupti;
 use crate::entry_lock::EntryLock;
 use crate::explain;
+use crate::gpu_metrics;
 use crate::headroom;
 use crate::identity;
 use crate::install::{Install, Tools};
@@ -94,6 +95,13 @@ impl Session {
             Platform::Amd => counters::prepare(&request.settings, &identity, install)?,
             Platform::Cuda => None,
         };
+        let gpu = match platform {
+            Platform::Cuda => gpu_metrics::start(request.pid, &request.settings, install)?,
+            Platform::Amd if gpu_metrics::is_asked(&request.settings) => {
+                return Err(gpu_metrics::not_here().into());
+            }
+            Platform::Amd => None,
+        };
         let (pid, request) = (approach.pid, &request);
         let library = platform.library(install)?;
         // The spool and the tools are prepared while the engine enters: neither depends on the other.
@@ -153,6 +161,7 @@ impl Session {
         match Session::over(target, &entered.channel, prepared?, request, entry) {
             Ok(mut session) => {
                 session.attached_after(began.elapsed());
+                session.gpu = gpu;
                 Ok(session)
             }
             Err(start) => {

@@ -18,6 +18,7 @@ mod cupti;
 mod entry_lock;
 mod explain;
 pub mod find;
+mod gpu_metrics;
 mod headroom;
 mod identity;
 #[expect(

@@ -290,6 +290,7 @@ impl NoEntry {
                 failure,
                 notes: self.notes,
                 counters: midair_counters::CounterPlan::default(),
+                gpu: None,
                 only_others: false,
             },
             entry: self.entry,

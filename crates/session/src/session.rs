@@ -3,6 +3,7 @@
 use crate::collected::Collected;
 use crate::counters::Counters;
 use crate::cuda::{NO_CUPTI, OTHER_PROFILER};
+use crate::gpu_metrics::{self, GpuMetrics};
 use crate::install::{Install, Tools, unreadable};
 use crate::meter::Meter;
 use crate::profiler_lock::ProfilerLock;
@@ -86,6 +87,7 @@ impl Prepared {
         let mut settings = request.settings.clone();
         settings.remove(TOOLS_BY_NAME);
         settings.remove(EXTRA_COUNTERS);
+        gpu_metrics::remove(&mut settings);
         if !tools.names.is_empty() {
             settings.set(TOOLS_BY_NAME, tools.names.join(":"));
         }
@@ -179,6 +181,8 @@ pub struct Session {
     _profiler_lock: Option<ProfilerLock>,
     /// See [`Finished::only_others`].
     only_others: bool,
+    /// The GPU that is sampled meanwhile.
+    pub(crate) gpu: Option<GpuMetrics>,
     ended: Option<End>,
     last_tick: (u64, Instant),
     polled: bool,
@@ -228,6 +232,7 @@ impl Session {
             _profiler_lock: profiler_lock,
             only_others,
             ended: None,
+            gpu: None,
             last_tick: (0, Instant::now()),
             polled: false,
         };
@@ -305,6 +310,9 @@ impl Session {
         self.renew_lease();
         self.reader.fault_in(PREFAULT_BYTES);
         self.collect()?;
+        if let Some(gpu) = &mut self.gpu {
+            gpu.poll();
+        }
         if !self.polled {
             self.polled = true;
             fault::step("first poll");
@@ -448,6 +456,12 @@ impl Session {
         if !last_words.is_empty() {
             self.notes.push(last_words);
         }
+        let process = &self.identity.process;
+        let gpu = self.gpu.take().map(|gpu| {
+            let (samples, notes) = gpu.finish(process.init_time, process.fini_time);
+            self.notes.extend(notes);
+            samples
+        });
         let full = self.records.is_full().then_some(End::Full);
         let records = self.records.finish().map_err(|error| {
             Failure::new(Kind::Output, format!("records cannot be kept: {error}"))
@@ -464,6 +478,7 @@ impl Session {
                 failure,
                 notes: self.notes,
                 counters: self.counters,
+                gpu,
                 only_others: self.only_others,
             },
             entry: self.entry,

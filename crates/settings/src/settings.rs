@@ -60,14 +60,23 @@ pub const SCREEN: &str = "MIDAIR_SCREEN";
 pub const KEEP_RESULTS: &str = "MIDAIR_KEEP_RESULTS";
 /// Other settings than those of the last attach to a process are refused (a switch).
 pub const STRICT_REATTACH: &str = "MIDAIR_STRICT_REATTACH";
+/// What of the whole GPU is sampled beside a CUDA process: sets and metrics.
+pub const GPU_METRICS: &str = "MIDAIR_GPU_METRICS";
+/// Samples a second.
+pub const GPU_METRICS_RATE: &str = "MIDAIR_GPU_METRICS_RATE";
+/// The number of the GPU.
+pub const GPU_METRICS_DEVICE: &str = "MIDAIR_GPU_METRICS_DEVICE";
 /// Settings without a name of AMD's.
-pub const OURS: [&str; 12] = [
+pub const OURS: [&str; 15] = [
     DEVICE_COUNTERS,
     DEVICE_INTERVAL,
     EXCLUSIVE,
     CUDA_RUNTIME_API_TRACE,
     CUDA_DRIVER_API_TRACE,
     CUPTI,
+    GPU_METRICS,
+    GPU_METRICS_DEVICE,
+    GPU_METRICS_RATE,
     GRAPH_KERNELS,
     KEEP_RESULTS,
     MAX_BYTES,

@@ -293,6 +293,7 @@ pub fn finish() {
                 ended: None,
                 failure,
                 counters,
+                gpu: None,
                 only_others: false,
             }
             .write(screen_style(&settings))

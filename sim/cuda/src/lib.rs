@@ -110,6 +110,43 @@ impl StandIn {
         self.cupti_with(major, &folder, &["-DMODEL_WITHOUT_FINALIZE".to_owned()])
     }
 
+    /// One with its companion, which computes metrics, beside it; with `wrong` the companion's values are
+    /// others than CUPTI's own.
+    ///
+    /// # Errors
+    /// As [`StandIn::lay_out`].
+    pub fn cupti_with_companion(&self, major: u32, wrong: bool) -> io::Result<PathBuf> {
+        let folder = format!("{major}-{}", if wrong { "wrong" } else { "companion" });
+        let cupti = self.cupti_with(major, &folder, &[])?;
+        let flags: &[String] = if wrong {
+            &["-DMODEL_WRONG".to_owned()]
+        } else {
+            &[]
+        };
+        let soname = "libnvperf_host.so";
+        self.library(
+            &self.dir.join(&folder).join(soname),
+            soname,
+            &["perf.c"],
+            flags,
+        )?;
+        Ok(cupti)
+    }
+
+    /// One that cannot sample devices, as before CUDA 12.6.
+    ///
+    /// # Errors
+    /// As [`StandIn::lay_out`].
+    pub fn cupti_without_sampling(&self, major: u32) -> io::Result<PathBuf> {
+        let folder = format!("{major}-without-sampling");
+        self.cupti_with(major, &folder, &["-DMODEL_WITHOUT_PM".to_owned()])
+    }
+
+    /// Where the driver is: for `LD_LIBRARY_PATH` of what is not linked to it.
+    pub fn driver(&self) -> PathBuf {
+        self.dir.join("driver")
+    }
+
     fn cupti_with(&self, major: u32, folder: &str, more: &[String]) -> io::Result<PathBuf> {
         let version = MAJORS
             .iter()
@@ -119,7 +156,12 @@ impl StandIn {
         let to = self.dir.join(folder).join(&soname);
         let mut flags = vec![format!("-DMODEL_VERSION={version}")];
         flags.extend_from_slice(more);
-        self.library(&to, &soname, &["cupti.c", "records.c", "marks.c"], &flags)?;
+        self.library(
+            &to,
+            &soname,
+            &["cupti.c", "records.c", "marks.c", "pm.c"],
+            &flags,
+        )?;
         Ok(to)
     }
 
@@ -147,9 +189,9 @@ impl StandIn {
     fn library(&self, to: &Path, soname: &str, files: &[&str], flags: &[String]) -> io::Result<()> {
         let mut hasher = DefaultHasher::new();
         // The flags below.
-        const FORM: u32 = 3;
+        const FORM: u32 = 4;
         (soname, files, flags, FORM).hash(&mut hasher);
-        for header in ["cuda.h", "model.h", "cupti.h"] {
+        for header in ["cuda.h", "model.h", "cupti.h", "pm.h"] {
             std::fs::read(sources().join(header))?.hash(&mut hasher);
         }
         std::fs::read(generated().join("records.h"))?.hash(&mut hasher);
@@ -176,7 +218,7 @@ impl StandIn {
             .arg(&fresh)
             .args(files.iter().map(|file| sources().join(file)))
             .args(flags)
-            .arg("-ldl")
+            .args(["-ldl", "-lm"])
             .output()
             .map_err(|error| io::Error::new(error.kind(), format!("gcc: {error}")))?;
         if !output.status.success() {

@@ -5,5 +5,6 @@ mod capture;
 mod cycles;
 mod ends;
 mod fronts;
+mod gpu_metrics;
 mod kit;
 mod refusals;

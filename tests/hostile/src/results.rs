@@ -35,6 +35,7 @@ pub fn results(bytes: &[u8]) {
         notes: Vec::new(),
         outcome: Outcome::default(),
         counters: counters(),
+        gpu: None,
     };
     let plan = Plan {
         directory: place.path().join("files"),

@@ -44,7 +44,7 @@ pub(super) struct Event<'a> {
     pub(super) name: &'a str,
     pub(super) track: u64,
     pub(super) flow: Option<u64>,
-    pub(super) annotations: &'a [(&'static str, Value<'a>)],
+    pub(super) annotations: &'a [(&'a str, Value<'a>)],
 }
 
 /// The file, and what was already defined in it.
@@ -53,8 +53,8 @@ pub(super) struct Packets<'f> {
     /// The sequence that all packets of this process are of.
     sequence: u32,
     buffer: Vec<u8>,
-    categories: HashMap<&'static str, u64>,
-    annotations: HashMap<&'static str, u64>,
+    categories: HashMap<String, u64>,
+    annotations: HashMap<String, u64>,
     names: HashMap<String, u64>,
     name_bytes: usize,
     /// Tracks that were described.
@@ -284,16 +284,14 @@ fn packet(sequence: u32, time: u64) -> TracePacket {
     }
 }
 
-fn intern(
-    known: &mut HashMap<&'static str, u64>,
-    new: &mut Vec<InternedString>,
-    name: &'static str,
-) -> u64 {
+fn intern(known: &mut HashMap<String, u64>, new: &mut Vec<InternedString>, name: &str) -> u64 {
+    if let Some(number) = known.get(name) {
+        return *number;
+    }
     let next = known.len() as u64 + 1;
-    *known.entry(name).or_insert_with(|| {
-        new.push(interned(next, name));
-        next
-    })
+    known.insert(name.to_owned(), next);
+    new.push(interned(next, name));
+    next
 }
 
 fn interned(number: u64, name: &str) -> InternedString {

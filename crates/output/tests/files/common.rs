@@ -341,6 +341,7 @@ pub fn trace_of(writer: RecordWriter, golden: &Value) -> Trace {
         notes: Vec::new(),
         outcome: Outcome::default(),
         counters: Default::default(),
+        gpu: None,
     }
 }
 

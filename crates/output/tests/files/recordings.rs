@@ -123,6 +123,7 @@ fn trace((name, pid, lossy): (&str, u32, bool)) -> Trace {
         notes: Vec::new(),
         outcome: Outcome::default(),
         counters: Default::default(),
+        gpu: None,
     };
     if lossy {
         trace.lost = vec![

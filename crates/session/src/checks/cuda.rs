@@ -4,6 +4,7 @@ use super::Lines;
 use crate::cupti;
 use crate::request::Request;
 use midair_failure::Failure;
+use midair_nvmetrics::{Access, access, is_divided, other_profiler};
 use midair_procinfo::files::{MOST_WORDS, kernel_text_up_to};
 use midair_procinfo::module::Modules;
 use midair_procinfo::{Pid, Tid};
@@ -28,6 +29,7 @@ pub(super) fn lines(
         other.map_or(Ok(none.to_owned()), Err),
         lines,
     );
+    gpu_counters(lines);
     debugger(modules, lines);
     sharing(tid, lines);
 }
@@ -48,6 +50,31 @@ fn asked_for(request: &Request, tid: Tid, lines: &mut Lines) {
             lines.pass(NAME, [vec![on], warnings].concat().join("; "));
         }
         Err(failure) => lines.fail(NAME, failure),
+    }
+}
+
+/// Whether the GPU can be sampled as a whole (`--gpu-metrics`), as far as it can be told without trying. It decides no
+/// attach.
+fn gpu_counters(lines: &mut Lines) {
+    const NAME: &str = "GPU counters";
+    if is_divided() {
+        let found = "a GPU is divided (MIG), and --gpu-metrics needs the undivided GPU";
+        return lines.note(NAME, found);
+    }
+    if let Some((name, whose)) = other_profiler() {
+        let found = format!(
+            "{whose} runs here ({name}): while it has the GPU's counters, --gpu-metrics cannot"
+        );
+        return lines.note(NAME, found);
+    }
+    match access() {
+        Access::NoDriver => lines.note(NAME, "there is no /proc/driver/nvidia/params here, so who may have them is not known"),
+        Access::All => lines.pass(NAME, "all users may sample them (--gpu-metrics)"),
+        Access::Admin => lines.pass(NAME, "administrators may sample them (--gpu-metrics), and this is one"),
+        Access::Refused => lines.note(
+            NAME,
+            "--gpu-metrics is for administrators only (RmProfilingAdminOnly is 1): root, CAP_SYS_ADMIN, or NVreg_RestrictProfilingToAdminUsers=0",
+        ),
     }
 }
 

@@ -1,7 +1,8 @@
 //! Hardware counters, counter streams and samples.
 
-use super::{Category::Counters, Opt, Sets, Shape};
+use super::{Category::Counters, Front, Opt, Sets, Shape};
 use crate::counters::{DEVICE_COUNTERS, DEVICE_INTERVAL, EXCLUSIVE};
+use crate::settings::{GPU_METRICS, GPU_METRICS_DEVICE, GPU_METRICS_RATE};
 use midair_domain::kind;
 
 const INTERVAL: Shape = Shape::Number {
@@ -46,6 +47,42 @@ pub(super) const OPTIONS: &[Opt] = &[
         Sets::Words(&[DEVICE_INTERVAL], ""),
         "Read counters of the whole GPU this often, in ms (default 10)",
     ),
+    Opt::new(
+        "gpu-metrics",
+        Counters,
+        Shape::Text("LIST"),
+        Sets::Words(&[GPU_METRICS], ""),
+        "Sample the whole NVIDIA GPU meanwhile: default, or sets and metrics, with commas between",
+    )
+    .more(
+        "Whoever uses the GPU is counted. CUPTI does it in a helper of midair's; nothing of it is in the process. Each kernel gets the mean of \
+         the samples that lie within it. midair metrics --list names sets and metrics.",
+    )
+    .front(Front::Midair),
+    Opt::new(
+        "gpu-metrics-rate",
+        Counters,
+        Shape::Number {
+            name: "HZ",
+            min: 1_000,
+            max: 20_000,
+        },
+        Sets::Words(&[GPU_METRICS_RATE], ""),
+        "Samples of the whole GPU a second (default 5000)",
+    )
+    .front(Front::Midair),
+    Opt::new(
+        "gpu-metrics-device",
+        Counters,
+        Shape::Number {
+            name: "N",
+            min: 0,
+            max: 1023,
+        },
+        Sets::Words(&[GPU_METRICS_DEVICE], ""),
+        "Which GPU is sampled, as nvidia-smi counts them (default 0)",
+    )
+    .front(Front::Midair),
     Opt::new(
         "exclusive",
         Counters,

@@ -1,0 +1,114 @@
+//! What the kernel's driver says of who may count, without loading anything.
+
+use std::path::Path;
+
+/// Who may read counters of GPUs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// There is no NVIDIA driver here.
+    NoDriver,
+    /// Anybody.
+    All,
+    /// Whoever has CAP_SYS_ADMIN, which this process has.
+    Admin,
+    /// Whoever has CAP_SYS_ADMIN, which this process has not.
+    Refused,
+}
+
+/// Looks the driver's parameter up (source: NVIDIA's page on ERR_NVGPUCTRPERM: `RmProfilingAdminOnly`).
+pub fn access() -> Access {
+    of(Path::new("/proc/driver/nvidia/params"), may_administrate())
+}
+
+fn of(params: &Path, admin: bool) -> Access {
+    let Ok(text) = std::fs::read_to_string(params) else {
+        return Access::NoDriver;
+    };
+    let value = text
+        .lines()
+        .find_map(|line| line.strip_prefix("RmProfilingAdminOnly:"));
+    match value.map(str::trim) {
+        // Without a word of it: the default of drivers since 418.43.
+        Some("0") => Access::All,
+        _ if admin => Access::Admin,
+        _ => Access::Refused,
+    }
+}
+
+/// Whether a GPU of this machine is divided into parts (source: NVIDIA's guide to MIG: such a part has a directory below
+/// `/proc/driver/nvidia/capabilities/gpuN/mig`).
+pub fn is_divided() -> bool {
+    divided(Path::new("/proc/driver/nvidia/capabilities"))
+}
+
+fn divided(capabilities: &Path) -> bool {
+    let below = |directory: &Path| std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let is_part = |name: &str| name.starts_with("gi");
+    below(capabilities).any(|gpu| {
+        below(&gpu.path().join("mig")).any(|part| part.file_name().to_str().is_some_and(is_part))
+    })
+}
+
+/// Programs that use the counters of GPUs themselves, and whose they are.
+const PROFILERS: [(&str, &str); 4] = [
+    ("nv-hostengine", "DCGM"),
+    ("dcgm-exporter", "DCGM"),
+    ("ncu", "Nsight Compute"),
+    ("nsys", "Nsight Systems"),
+];
+
+/// One of them that runs here: its name and whose it is. Whether it has the counters is not known.
+pub fn other_profiler() -> Option<(&'static str, &'static str)> {
+    let processes = || std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let runs = |wanted: &str| {
+        processes().any(|entry| {
+            let comm = std::fs::read_to_string(entry.path().join("comm"));
+            // The kernel cuts names at 15 bytes.
+            comm.is_ok_and(|comm| comm.trim_end() == wanted.get(..15).unwrap_or(wanted))
+        })
+    };
+    PROFILERS.into_iter().find(|(name, _)| runs(name))
+}
+
+/// Whether this process has CAP_SYS_ADMIN.
+fn may_administrate() -> bool {
+    const SYS_ADMIN: u32 = 21;
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let effective = effective.and_then(|text| u64::from_str_radix(text.trim(), 16).ok());
+    effective.is_some_and(|bits| bits >> SYS_ADMIN & 1 == 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_of_a_gpu_is_seen() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(!divided(dir.path()));
+        std::fs::create_dir_all(dir.path().join("gpu0/mig")).unwrap();
+        std::fs::create_dir_all(dir.path().join("mig")).unwrap();
+        assert!(!divided(dir.path()));
+        std::fs::create_dir(dir.path().join("gpu0/mig/gi1")).unwrap();
+        assert!(divided(dir.path()));
+    }
+
+    #[test]
+    fn the_driver_s_parameter_decides() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("params");
+        assert_eq!(of(&file, true), Access::NoDriver);
+        std::fs::write(
+            &file,
+            "ResmanDebugLevel: 4294967295\nRmProfilingAdminOnly: 1\n",
+        )
+        .unwrap();
+        assert_eq!(
+            (of(&file, true), of(&file, false)),
+            (Access::Admin, Access::Refused)
+        );
+        std::fs::write(&file, "RmProfilingAdminOnly: 0\n").unwrap();
+        assert_eq!(of(&file, false), Access::All);
+    }
+}

@@ -1,0 +1,371 @@
+//! PM sampling of a device: configured, started, decoded, stopped.
+
+use super::Refusal;
+use super::host::{Group, Names};
+use super::library::{Cupti, Function, Params, params, refused};
+use std::ffi::{CStr, CString, c_char, c_void};
+
+params!(
+    /// Of `cuptiDeviceGetChipName`.
+    GetChipName, c"cuptiDeviceGetChipName", { gpu: usize, }, chip: *const c_char
+);
+params!(
+    /// Of `cuptiPmSamplingGetCounterAvailability`.
+    GetCounterAvailability, c"cuptiPmSamplingGetCounterAvailability", { gpu: usize, bytes: usize, }, image: *mut u8
+);
+params!(
+    /// Of `cuptiPmSamplingEnable`.
+    Enable, c"cuptiPmSamplingEnable", { gpu: usize, }, object: *mut c_void
+);
+params!(
+    /// Of `cuptiPmSamplingDisable`.
+    Disable, c"cuptiPmSamplingDisable", {}, object: *mut c_void
+);
+params!(
+    /// Of `cuptiPmSamplingSetConfig`.
+    SetConfig, c"cuptiPmSamplingSetConfig",
+    { object: *mut c_void, bytes: usize, config: *const u8, buffer: usize, interval: u64, trigger: i32, }, append: i32
+);
+params!(
+    /// Of `cuptiPmSamplingStart`.
+    Start, c"cuptiPmSamplingStart", {}, object: *mut c_void
+);
+params!(
+    /// Of `cuptiPmSamplingStop`.
+    Stop, c"cuptiPmSamplingStop", {}, object: *mut c_void
+);
+params!(
+    /// Of `cuptiPmSamplingGetCounterDataSize`.
+    GetCounterDataSize, c"cuptiPmSamplingGetCounterDataSize",
+    { object: *mut c_void, names: *const *const c_char, count: usize, samples: u32, }, bytes: usize
+);
+params!(
+    /// Of `cuptiPmSamplingCounterDataImageInitialize`.
+    ImageInitialize, c"cuptiPmSamplingCounterDataImageInitialize", { object: *mut c_void, bytes: usize, }, image: *mut u8
+);
+params!(
+    /// Of `cuptiPmSamplingDecodeData`.
+    DecodeData, c"cuptiPmSamplingDecodeData",
+    { object: *mut c_void, image: *mut u8, bytes: usize, reason: i32, }, overflow: u8
+);
+params!(
+    /// Of `cuptiPmSamplingGetCounterDataInfo`.
+    GetCounterDataInfo, c"cuptiPmSamplingGetCounterDataInfo",
+    { image: *const u8, bytes: usize, total: usize, populated: usize, }, completed: usize
+);
+params!(
+    /// Of `cuptiPmSamplingCounterDataGetSampleInfo`.
+    GetSampleInfo, c"cuptiPmSamplingCounterDataGetSampleInfo",
+    { object: *mut c_void, image: *const u8, bytes: usize, index: usize, start: u64, }, end: u64
+);
+
+/// `CUPTI_PM_SAMPLING_TRIGGER_MODE_GPU_TIME_INTERVAL`: the interval is in nanoseconds.
+const BY_TIME: i32 = 1;
+/// `CUPTI_PM_SAMPLING_TRIGGER_MODE_GPU_SYSCLK_INTERVAL`: in cycles of a clock that varies. What Turing
+/// and GA100 have.
+const BY_CLOCK: i32 = 0;
+/// `CUPTI_PM_SAMPLING_DECODE_STOP_REASON_COUNTER_DATA_FULL`.
+const IMAGE_FULL: i32 = 1;
+/// Bytes of the buffer that the hardware writes to, the first that CUPTI starts with: some hundred milliseconds and more.
+const BUFFERS: [usize; 4] = [64 << 20, 256 << 20, 512 << 20, 16 << 20];
+
+/// What the chip calls itself to CUPTI, such as `GH100`.
+///
+/// # Errors
+/// CUPTI's status.
+pub fn chip(cupti: &Cupti, gpu: u32) -> Result<CString, Refusal> {
+    let mut params = GetChipName {
+        gpu: gpu as usize,
+        ..GetChipName::default()
+    };
+    // SAFETY: CUPTI writes a pointer to a text of its own.
+    unsafe { cupti.library.call(&mut params) }.map_err(refused::<GetChipName>)?;
+    if params.chip.is_null() {
+        return Err(refused::<GetChipName>(-1));
+    }
+    // SAFETY: not null, so a string of CUPTI's.
+    Ok(unsafe { CStr::from_ptr(params.chip) }.to_owned())
+}
+
+/// The image that tells what can be counted on this very device.
+///
+/// # Errors
+/// CUPTI's status; this is the first call that needs rights.
+pub fn availability(cupti: &Cupti, gpu: u32) -> Result<Vec<u64>, Refusal> {
+    let mut params = GetCounterAvailability {
+        gpu: gpu as usize,
+        ..GetCounterAvailability::default()
+    };
+    // SAFETY: without an image only the size is written.
+    unsafe { cupti.library.call(&mut params) }.map_err(refused::<GetCounterAvailability>)?;
+    let mut image = vec![0_u64; params.bytes.div_ceil(8)];
+    params.image = image.as_mut_ptr().cast();
+    // SAFETY: the buffer has so many bytes.
+    unsafe { cupti.library.call(&mut params) }.map_err(refused::<GetCounterAvailability>)?;
+    Ok(image)
+}
+
+/// A device that is being sampled; it is given back with this value.
+#[derive(Debug)]
+pub struct Device<'a> {
+    cupti: &'a Cupti,
+    object: *mut c_void,
+    on: bool,
+    decode: Function,
+    sample_info: Function,
+}
+
+impl Drop for Device<'_> {
+    fn drop(&mut self) {
+        let _ = self.stop();
+        let mut params = Disable {
+            object: self.object,
+            ..Disable::default()
+        };
+        // SAFETY: the object is CUPTI's and is given back once.
+        let _ = unsafe { self.cupti.library.call(&mut params) };
+    }
+}
+
+/// Decoded counters of samples.
+#[derive(Debug)]
+pub struct Image {
+    words: Vec<u64>,
+    bytes: usize,
+    /// Samples that it holds.
+    pub room: usize,
+    /// Samples in it that were taken already.
+    pub taken: usize,
+}
+
+impl Image {
+    /// Where it is.
+    pub fn as_ptr(&self) -> *const u8 {
+        self.words.as_ptr().cast()
+    }
+
+    /// Its bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+/// What a decoding came to.
+#[derive(Debug, Clone, Copy)]
+pub struct Decoded {
+    /// Samples in the image that are complete.
+    pub samples: usize,
+    /// The image was full, so there may be more.
+    pub more: bool,
+    /// The hardware's buffer was full.
+    pub overflow: bool,
+}
+
+impl<'a> Device<'a> {
+    /// Enables sampling of a device.
+    ///
+    /// # Errors
+    /// CUPTI's status.
+    pub fn enable(cupti: &'a Cupti, gpu: u32) -> Result<Device<'a>, Refusal> {
+        let missing = |name: &CStr| Refusal::new(name.to_string_lossy(), "the function is missing");
+        let decode = cupti
+            .library
+            .function::<DecodeData>()
+            .ok_or_else(|| missing(DecodeData::NAME))?;
+        let sample_info = cupti
+            .library
+            .function::<GetSampleInfo>()
+            .ok_or_else(|| missing(GetSampleInfo::NAME))?;
+        let mut params = Enable {
+            gpu: gpu as usize,
+            ..Enable::default()
+        };
+        // SAFETY: CUPTI writes the object.
+        unsafe { cupti.library.call(&mut params) }.map_err(refused::<Enable>)?;
+        Ok(Device {
+            cupti,
+            object: params.object,
+            on: false,
+            decode,
+            sample_info,
+        })
+    }
+
+    /// Configures a group and makes the image that its samples are decoded to, unless there is one of an earlier turn.
+    ///
+    /// # Errors
+    /// CUPTI's status.
+    fn configure(
+        &mut self,
+        group: &Group,
+        interval: u64,
+        buffer: usize,
+        room: u32,
+        known: Option<Image>,
+    ) -> Result<Image, Refusal> {
+        let mut params = SetConfig {
+            object: self.object,
+            bytes: group.bytes,
+            config: group.config.as_ptr().cast(),
+            buffer,
+            interval,
+            trigger: BY_TIME,
+            ..SetConfig::default()
+        };
+        // SAFETY: the object is alive, and the configuration has so many bytes.
+        let mut set = unsafe { self.cupti.library.call(&mut params) };
+        if set.is_err() {
+            params.trigger = BY_CLOCK;
+            // SAFETY: as above.
+            set = unsafe { self.cupti.library.call(&mut params) }.or(set);
+        }
+        set.map_err(refused::<SetConfig>)?;
+        let names = Names::of(
+            group
+                .metrics
+                .iter()
+                .map(|metric| metric.expression.as_str()),
+        );
+        let mut size = GetCounterDataSize {
+            object: self.object,
+            names: names.as_ptr(),
+            count: names.len(),
+            samples: room,
+            ..GetCounterDataSize::default()
+        };
+        // SAFETY: the object is alive; names and pointers live during the call.
+        unsafe { self.cupti.library.call(&mut size) }.map_err(refused::<GetCounterDataSize>)?;
+        let mut image = match known {
+            Some(known) if known.bytes == size.bytes => known,
+            _ => Image {
+                words: vec![0; size.bytes.div_ceil(8)],
+                bytes: size.bytes,
+                room: room as usize,
+                taken: 0,
+            },
+        };
+        self.clear(&mut image)?;
+        Ok(image)
+    }
+
+    /// Makes an image empty.
+    ///
+    /// # Errors
+    /// CUPTI's status.
+    pub fn clear(&self, image: &mut Image) -> Result<(), Refusal> {
+        image.taken = 0;
+        let mut params = ImageInitialize {
+            object: self.object,
+            bytes: image.bytes,
+            image: image.words.as_mut_ptr().cast(),
+            ..ImageInitialize::default()
+        };
+        // SAFETY: the object is alive, and the image has so many bytes.
+        unsafe { self.cupti.library.call(&mut params) }.map_err(refused::<ImageInitialize>)
+    }
+
+    /// Configures a group and starts sampling, with the first size of the hardware's buffer that CUPTI takes.
+    ///
+    /// # Errors
+    /// CUPTI's status.
+    pub fn start_with(
+        &mut self,
+        group: &Group,
+        interval: u64,
+        room: u32,
+        mut known: Option<Image>,
+    ) -> Result<(Image, usize), Refusal> {
+        let mut last = None;
+        for buffer in BUFFERS {
+            let image = self.configure(group, interval, buffer, room, known.take())?;
+            match self.start() {
+                Ok(()) => return Ok((image, buffer)),
+                Err(refusal) => last = last.or(Some(refusal)),
+            }
+            known = Some(image);
+        }
+        Err(last.unwrap_or_else(|| refused::<Start>(-1)))
+    }
+
+    /// Starts sampling.
+    ///
+    /// # Errors
+    /// CUPTI's status.
+    fn start(&mut self) -> Result<(), Refusal> {
+        let mut params = Start {
+            object: self.object,
+            ..Start::default()
+        };
+        // SAFETY: the object is alive.
+        unsafe { self.cupti.library.call(&mut params) }.map_err(refused::<Start>)?;
+        self.on = true;
+        Ok(())
+    }
+
+    /// Stops sampling. What was sampled can still be decoded.
+    ///
+    /// # Errors
+    /// CUPTI's status.
+    pub fn stop(&mut self) -> Result<(), Refusal> {
+        if !std::mem::take(&mut self.on) {
+            return Ok(());
+        }
+        let mut params = Stop {
+            object: self.object,
+            ..Stop::default()
+        };
+        // SAFETY: the object is alive.
+        unsafe { self.cupti.library.call(&mut params) }.map_err(refused::<Stop>)
+    }
+
+    /// Decodes what the hardware has written, behind what is in the image.
+    ///
+    /// # Errors
+    /// CUPTI's status.
+    pub fn decode(&self, image: &mut Image) -> Result<Decoded, Refusal> {
+        let at: *mut u8 = image.words.as_mut_ptr().cast();
+        let mut params = DecodeData {
+            object: self.object,
+            image: at,
+            bytes: image.bytes,
+            ..DecodeData::default()
+        };
+        // SAFETY: the object is alive, and the image is one of its own.
+        let status = unsafe { (self.decode)((&raw mut params).cast()) };
+        // Source: the header: CUPTI_ERROR_OUT_OF_MEMORY where the hardware's buffer was full.
+        const FULL: i32 = 8;
+        if status != 0 && status != FULL {
+            return Err(refused::<DecodeData>(status));
+        }
+        let mut info = GetCounterDataInfo {
+            image: at,
+            bytes: image.bytes,
+            ..GetCounterDataInfo::default()
+        };
+        // SAFETY: the image has so many bytes.
+        unsafe { self.cupti.library.call(&mut info) }.map_err(refused::<GetCounterDataInfo>)?;
+        Ok(Decoded {
+            samples: info.completed,
+            more: params.reason == IMAGE_FULL,
+            overflow: params.overflow != 0 || status == FULL,
+        })
+    }
+
+    /// Begin and end of a sample, in the device's own nanoseconds.
+    ///
+    /// # Errors
+    /// CUPTI's status.
+    pub fn times(&self, image: &Image, index: usize) -> Result<(u64, u64), Refusal> {
+        let mut params = GetSampleInfo {
+            object: self.object,
+            image: image.as_ptr(),
+            bytes: image.bytes,
+            index,
+            ..GetSampleInfo::default()
+        };
+        // SAFETY: the object is alive, and the image is one of its own.
+        let status = unsafe { (self.sample_info)((&raw mut params).cast()) };
+        super::library::status(status).map_err(refused::<GetSampleInfo>)?;
+        Ok((params.start, params.end))
+    }
+}

@@ -1,0 +1,409 @@
+//! Samples of a whole GPU that were taken beside a session, whoever used the GPU: counters over time,
+//! and what a kernel's samples come to.
+//!
+//! Decisions: CUDA-030 to CUDA-033 (`docs/deviations/cuda.md`).
+
+use crate::cuda::devices;
+use crate::index::Index;
+use crate::table::{Style, fit};
+use midair_record::event::Kernel;
+use std::fmt::Write;
+
+/// Bytes that samples may take; what comes then is counted, and not kept.
+const MOST_BYTES: usize = 512 << 20;
+
+/// A metric that is sampled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GpuMetric {
+    /// Its name.
+    pub name: String,
+    /// Its unit.
+    pub unit: String,
+    /// What CUPTI calls it.
+    pub expression: String,
+    /// The group that it is sampled with; several groups take turns.
+    pub group: u32,
+}
+
+/// Samples of one group, in the order of their times.
+#[derive(Debug, Clone, Default)]
+struct Group {
+    /// Numbers of its metrics.
+    metrics: Vec<usize>,
+    times: Vec<(u64, u64)>,
+    /// For each sample a value of each metric.
+    values: Vec<f32>,
+}
+
+/// Samples of a GPU.
+#[derive(Debug, Clone, Default)]
+pub struct GpuSamples {
+    /// The GPU's number on the machine, in the order of places on the bus.
+    pub index: u32,
+    /// Its product name.
+    pub name: String,
+    /// Its place: `0000:17:00.0`.
+    pub bus: String,
+    /// Samples a second that were asked for.
+    pub rate: u32,
+    /// What is sampled.
+    pub metrics: Vec<GpuMetric>,
+    /// Samples that are missing between others.
+    pub lost: u64,
+    /// Samples that were not kept, since there were too many.
+    pub left_out: u64,
+    groups: Vec<Group>,
+    bytes: usize,
+}
+
+/// One sample.
+#[derive(Debug, Clone, Copy)]
+pub struct GpuSample<'a> {
+    /// The group.
+    pub group: usize,
+    /// When it began, CLOCK_BOOTTIME ns.
+    pub start: u64,
+    /// When it ended.
+    pub end: u64,
+    /// Numbers of its metrics.
+    pub metrics: &'a [usize],
+    /// A value of each; not a number where there was none.
+    pub values: &'a [f32],
+}
+
+/// Means of the samples that lie within a kernel.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Inside {
+    /// How many samples; of the group that has most.
+    pub samples: u64,
+    /// For each metric the sum of its values and their number.
+    pub sums: Vec<(f64, u64)>,
+}
+
+impl Inside {
+    /// The mean of a metric; none where no sample had a value.
+    pub fn mean(&self, metric: usize) -> Option<f64> {
+        let (sum, count) = self.sums.get(metric)?;
+        (*count > 0).then(|| sum / *count as f64)
+    }
+
+    /// Takes what lies within another kernel as well.
+    pub fn add(&mut self, other: &Inside) {
+        self.samples += other.samples;
+        self.sums
+            .resize(other.sums.len().max(self.sums.len()), (0.0, 0));
+        for (sum, more) in self.sums.iter_mut().zip(&other.sums) {
+            sum.0 += more.0;
+            sum.1 += more.1;
+        }
+    }
+}
+
+impl GpuSamples {
+    /// Of a GPU, with these metrics.
+    pub fn new(index: u32, rate: u32, metrics: Vec<GpuMetric>) -> GpuSamples {
+        let count = metrics
+            .iter()
+            .map(|metric| metric.group + 1)
+            .max()
+            .unwrap_or(0);
+        let mut groups = vec![Group::default(); count as usize];
+        for (number, metric) in metrics.iter().enumerate() {
+            if let Some(group) = groups.get_mut(metric.group as usize) {
+                group.metrics.push(number);
+            }
+        }
+        GpuSamples {
+            index,
+            rate,
+            metrics,
+            groups,
+            ..GpuSamples::default()
+        }
+    }
+
+    /// Takes samples of a group, which are later than those before.
+    pub fn push(&mut self, group: u32, times: &[(u64, u64)], values: &[f64]) {
+        let Some(group) = self.groups.get_mut(group as usize) else {
+            return;
+        };
+        let width = group.metrics.len();
+        if width == 0 || values.len() != width * times.len() {
+            return;
+        }
+        for (time, values) in times.iter().zip(values.chunks_exact(width)) {
+            let late = group.times.last().is_none_or(|last| last.1 <= time.1);
+            if self.bytes >= MOST_BYTES || !late || time.1 < time.0 {
+                self.left_out += 1;
+                continue;
+            }
+            self.bytes += 16 + 4 * width;
+            group.times.push(*time);
+            group
+                .values
+                .extend(values.iter().map(|value| *value as f32));
+        }
+    }
+
+    /// Keeps what was sampled between two times.
+    pub fn keep(&mut self, from: u64, to: u64) {
+        for group in &mut self.groups {
+            let width = group.metrics.len();
+            let first = group.times.partition_point(|time| time.0 < from);
+            let last = group.times.partition_point(|time| time.1 <= to).max(first);
+            group.times.truncate(last);
+            group.values.truncate(last * width);
+            group.times.drain(..first);
+            group.values.drain(..first * width);
+        }
+    }
+
+    /// How many groups take turns.
+    pub fn groups(&self) -> usize {
+        self.groups.len()
+    }
+
+    /// Samples that are kept.
+    pub fn count(&self) -> usize {
+        self.groups.iter().map(|group| group.times.len()).sum()
+    }
+
+    /// All samples, by their begin.
+    pub fn samples(&self) -> impl Iterator<Item = GpuSample<'_>> {
+        let mut at = vec![0; self.groups.len()];
+        std::iter::from_fn(move || {
+            let next = |(number, group): (usize, &Group)| {
+                Some((group.times.get(*at.get(number)?)?.0, number))
+            };
+            let (_, number) = self.groups.iter().enumerate().filter_map(next).min()?;
+            let place = at.get_mut(number)?;
+            let sample = self.sample(number, *place);
+            *place += 1;
+            sample
+        })
+    }
+
+    fn sample(&self, number: usize, at: usize) -> Option<GpuSample<'_>> {
+        let group = self.groups.get(number)?;
+        let (start, end) = *group.times.get(at)?;
+        let width = group.metrics.len();
+        let values = group.values.get(at * width..(at + 1) * width)?;
+        Some(GpuSample {
+            group: number,
+            start,
+            end,
+            metrics: &group.metrics,
+            values,
+        })
+    }
+
+    /// Means of the samples that lie within `[start, end]` as a whole; none where no sample does.
+    pub fn inside(&self, start: u64, end: u64) -> Option<Inside> {
+        let mut inside = Inside {
+            samples: 0,
+            sums: vec![(0.0, 0); self.metrics.len()],
+        };
+        for (number, group) in self.groups.iter().enumerate() {
+            let first = group.times.partition_point(|time| time.0 < start);
+            let mut count = 0;
+            for at in first..group.times.len() {
+                let Some(sample) = self.sample(number, at).filter(|sample| sample.end <= end)
+                else {
+                    break;
+                };
+                count += 1;
+                for (metric, value) in sample.metrics.iter().zip(sample.values) {
+                    if let Some(sum) = inside.sums.get_mut(*metric).filter(|_| value.is_finite()) {
+                        sum.0 += f64::from(*value);
+                        sum.1 += 1;
+                    }
+                }
+            }
+            inside.samples = inside.samples.max(count);
+        }
+        (inside.samples > 0).then_some(inside)
+    }
+
+    /// Whether records that name this node are of the GPU: by its place on the bus. Where the process
+    /// saw one device only, whose place is not known, it is that one.
+    pub(crate) fn is_node(&self, node: u32, index: &Index) -> bool {
+        let Some(ordinal) = devices::ordinal(node) else {
+            return false;
+        };
+        let Some(device) = index.cuda.devices.get(&ordinal) else {
+            return index.cuda.devices.len() <= 1;
+        };
+        let record = &device.record;
+        let place = format!(
+            "{:04x}:{:02x}:{:02x}.0",
+            record.pci_domain, record.pci_bus, record.pci_device
+        );
+        // Domains have four digits or eight.
+        self.bus.to_ascii_lowercase().ends_with(&place)
+            || (index.cuda.devices.len() == 1 && self.bus.is_empty())
+    }
+
+    /// Means of a kernel's samples, if it is of this GPU.
+    pub(crate) fn of_kernel(&self, kernel: &Kernel, index: &Index) -> Option<Inside> {
+        if kernel.start == 0 || !self.is_node(kernel.node, index) {
+            return None;
+        }
+        self.inside(kernel.start, kernel.end)
+    }
+}
+
+const COUNT: usize = 10;
+const VALUE: usize = 12;
+const UNIT: usize = 8;
+
+/// The table at the end of `midair attach`: of each metric mean, least and most over the session; empty
+/// where no GPU was sampled.
+pub fn gpu_table(samples: Option<&GpuSamples>, style: Style) -> String {
+    let Some(samples) = samples.filter(|samples| samples.count() > 0) else {
+        return String::new();
+    };
+    let mut lines = vec![(0_u64, 0.0_f64, f64::INFINITY, f64::NEG_INFINITY); samples.metrics.len()];
+    for sample in samples.samples() {
+        for (metric, value) in sample.metrics.iter().zip(sample.values) {
+            let value = f64::from(*value);
+            if let Some(line) = lines.get_mut(*metric).filter(|_| value.is_finite()) {
+                *line = (
+                    line.0 + 1,
+                    line.1 + value,
+                    line.2.min(value),
+                    line.3.max(value),
+                );
+            }
+        }
+    }
+    let (bold, plain) = if style.colour {
+        ("\x1b[1m", "\x1b[0m")
+    } else {
+        ("", "")
+    };
+    let width = style.columns.clamp(70, 160) - COUNT - 3 * VALUE - UNIT;
+    // Writing to a String cannot fail.
+    let mut out = String::new();
+    let head = fit(
+        &format!("GPU {} {}", samples.index, samples.name),
+        width,
+        style.unicode,
+    );
+    let _ = writeln!(
+        out,
+        "{bold}{head:<width$}{:>COUNT$}{:>VALUE$}{:>VALUE$}{:>VALUE$}  UNIT{plain}",
+        "SAMPLES", "MEAN", "LEAST", "MOST"
+    );
+    for (metric, (count, sum, least, most)) in samples.metrics.iter().zip(lines) {
+        let [mean, least, most] = match count {
+            0 => ["-", "-", "-"].map(str::to_owned),
+            _ => [sum / count as f64, least, most].map(|value| format!("{value:.2}")),
+        };
+        let name = fit(&format!("  {}", metric.name), width, style.unicode);
+        let _ = writeln!(
+            out,
+            "{name:<width$}{count:>COUNT$}{mean:>VALUE$}{least:>VALUE$}{most:>VALUE$}  {}",
+            metric.unit
+        );
+    }
+    if samples.groups() > 1 {
+        let _ = writeln!(
+            out,
+            "({} groups took turns, so each metric was sampled in a part of the time only)",
+            samples.groups()
+        );
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn metric(name: &str, group: u32) -> GpuMetric {
+        GpuMetric {
+            name: name.into(),
+            unit: "%".into(),
+            expression: name.into(),
+            group,
+        }
+    }
+
+    fn two_groups() -> GpuSamples {
+        let mut samples = GpuSamples::new(
+            0,
+            1000,
+            vec![metric("a", 0), metric("b", 1), metric("c", 0)],
+        );
+        samples.push(0, &[(100, 200), (200, 300)], &[1.0, 10.0, 3.0, f64::NAN]);
+        samples.push(1, &[(400, 500), (500, 600)], &[7.0, 9.0]);
+        samples.push(0, &[(700, 800)], &[5.0, 20.0]);
+        samples
+    }
+
+    #[test]
+    fn samples_come_in_the_order_of_their_times() {
+        let samples = two_groups();
+        let all: Vec<(usize, u64)> = samples
+            .samples()
+            .map(|sample| (sample.group, sample.start))
+            .collect();
+        assert_eq!(all, [(0, 100), (0, 200), (1, 400), (1, 500), (0, 700)]);
+        assert_eq!((samples.count(), samples.groups()), (5, 2));
+    }
+
+    #[test]
+    fn a_kernel_has_the_samples_that_lie_within_it_as_a_whole() {
+        let samples = two_groups();
+        assert_eq!(samples.inside(101, 299), None);
+        let inside = samples.inside(100, 300).unwrap();
+        assert_eq!(
+            (
+                inside.samples,
+                inside.mean(0),
+                inside.mean(1),
+                inside.mean(2)
+            ),
+            (2, Some(2.0), None, Some(10.0))
+        );
+        let mut all = samples.inside(450, 800).unwrap();
+        assert_eq!(
+            (all.samples, all.mean(0), all.mean(1)),
+            (1, Some(5.0), Some(9.0))
+        );
+        all.add(&inside);
+        assert_eq!(
+            (all.samples, all.mean(0), all.mean(2)),
+            (3, Some(3.0), Some(15.0))
+        );
+    }
+
+    #[test]
+    fn what_is_beside_the_session_is_left_out() {
+        let mut samples = two_groups();
+        samples.keep(200, 600);
+        let all: Vec<(u64, f32)> = samples
+            .samples()
+            .map(|sample| (sample.start, sample.values[0]))
+            .collect();
+        assert_eq!(all, [(200, 3.0), (400, 7.0), (500, 9.0)]);
+        samples.keep(1000, 1);
+        assert_eq!(samples.count(), 0);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_not_kept() {
+        let mut samples = two_groups();
+        samples.push(9, &[(1, 2)], &[1.0]);
+        samples.push(0, &[(1, 2)], &[1.0]);
+        // Earlier than what is there, and an end before the begin.
+        samples.push(0, &[(1, 2), (900, 850)], &[1.0, 2.0, 3.0, 4.0]);
+        assert_eq!((samples.count(), samples.left_out), (5, 2));
+        assert!(gpu_table(None, Style::default()).is_empty());
+        let table = gpu_table(Some(&samples), Style::default());
+        assert!(
+            table.contains("took turns") && table.contains("  a  "),
+            "{table}"
+        );
+    }
+}

@@ -1,0 +1,202 @@
+//! Samples of the whole GPU beside a session with a CUDA process (`--gpu-metrics`): taken by a helper of this side,
+//! which needs nothing of the process. The helper works before the process is entered, so that what it refuses
+//! is refused before that; if it fails later, the session goes on without it, and a note says so.
+//!
+//! Decisions: CUDA-030 to CUDA-033 (`docs/deviations/cuda.md`).
+
+use crate::install::Install;
+use crate::rights;
+use midair_failure::{Failure, Kind};
+use midair_nvmetrics::{
+    Event, FASTEST, HELPER, RATE, Request, SLOWEST, Sampler, Series, candidates, failure, sets,
+};
+use midair_output::{GpuMetric, GpuSamples};
+use midair_procinfo::module::Modules;
+use midair_procinfo::{Pid, show, task};
+use midair_settings::{GPU_METRICS, GPU_METRICS_DEVICE, GPU_METRICS_RATE, Settings};
+use nix::unistd::Uid;
+use std::time::Duration;
+
+/// Libraries of the process by whose places a CUPTI is looked for, at most.
+const MOST_MAPPED: usize = 4096;
+
+/// A GPU that is being sampled.
+#[derive(Debug)]
+pub(crate) struct GpuMetrics {
+    sampler: Option<Sampler>,
+    samples: GpuSamples,
+    series: Series,
+    overflows: u64,
+    notes: Vec<String>,
+}
+
+/// Whether the settings ask for it.
+pub(crate) fn is_asked(settings: &Settings) -> bool {
+    settings.text(GPU_METRICS).is_some()
+}
+
+/// Takes out of settings what is for this side alone.
+pub(crate) fn remove(settings: &mut Settings) {
+    for name in [GPU_METRICS, GPU_METRICS_DEVICE, GPU_METRICS_RATE] {
+        settings.remove(name);
+    }
+}
+
+/// Refused where there is no GPU of NVIDIA's to sample for.
+pub(crate) fn not_here() -> Failure {
+    Failure::new(
+        Kind::Usage,
+        "--gpu-metrics samples NVIDIA GPUs, and this is no CUDA process",
+    )
+    .hint("--pmc-device counts on AMD's")
+}
+
+/// Starts sampling, if the settings ask for it.
+///
+/// # Errors
+/// What cannot be sampled, and why.
+pub(crate) fn start(
+    pid: Pid,
+    settings: &Settings,
+    install: &Install,
+) -> Result<Option<GpuMetrics>, Failure> {
+    let Some(list) = settings.text(GPU_METRICS) else {
+        return Ok(None);
+    };
+    let wrong = |what: String| Failure::new(Kind::Usage, what).hint("midair metrics --list");
+    let metrics = sets::parse(list).map_err(|sets::Unknown(word)| {
+        wrong(format!("'{word}' is no set and no metric of GPUs"))
+    })?;
+    let number = |name: &str, otherwise: u32| match settings.text(name) {
+        None => Ok(otherwise),
+        Some(text) => text
+            .parse::<u32>()
+            .map_err(|_| wrong(format!("{name} is no number: {text}"))),
+    };
+    let rate = number(GPU_METRICS_RATE, RATE)?;
+    if !(SLOWEST..=FASTEST).contains(&rate) {
+        return Err(wrong(format!(
+            "{GPU_METRICS_RATE} is from {SLOWEST} to {FASTEST}, and not {rate}"
+        )));
+    }
+    let request = Request {
+        program: install.tool.with_file_name(HELPER),
+        libraries: candidates(None, &mapped(pid), rights::is_privileged()),
+        gpu: number(GPU_METRICS_DEVICE, 0)?,
+        rate,
+        metrics,
+        list: false,
+    };
+    let sampler = Sampler::start(&request).map_err(|error| failure(&error))?;
+    let named: Vec<GpuMetric> = sampler.metrics.iter().map(described).collect();
+    if named.is_empty() {
+        return Err(Failure::new(
+            Kind::NoCounters,
+            "nothing of --gpu-metrics can be sampled on this GPU",
+        )
+        .hint("midair metrics --list"));
+    }
+    let mut samples = GpuSamples::new(request.gpu, rate, named);
+    samples.name = sampler.fact("name").to_owned();
+    samples.bus = sampler.fact("bus").to_owned();
+    let notes = sampler
+        .without
+        .iter()
+        .map(|(name, why)| format!("{name} of the GPU is not sampled: {why}"));
+    Ok(Some(GpuMetrics {
+        notes: notes.collect(),
+        series: Series::new(sampler.metrics.clone(), 1_000_000_000 / u64::from(rate)),
+        sampler: Some(sampler),
+        samples,
+        overflows: 0,
+    }))
+}
+
+fn described(metric: &midair_nvmetrics::Metric) -> GpuMetric {
+    GpuMetric {
+        name: metric.name.clone(),
+        unit: metric.unit.clone(),
+        expression: metric.expression.clone(),
+        group: metric.group,
+    }
+}
+
+/// Libraries of the process, beside which there may be a CUPTI: only of a process with our own user, since what
+/// is found there is loaded with our rights.
+fn mapped(pid: Pid) -> Vec<String> {
+    let us = Uid::effective().as_raw();
+    let ours = task::status(pid).is_ok_and(|status| status.uid.iter().all(|uid| *uid == us));
+    if !ours {
+        return Vec::new();
+    }
+    let Ok(modules) = Modules::of(pid) else {
+        return Vec::new();
+    };
+    let live = modules.list.iter().filter(|module| !module.deleted);
+    live.take(MOST_MAPPED)
+        .map(|module| show(&module.path))
+        .collect()
+}
+
+impl GpuMetrics {
+    fn take(&mut self, event: Event) {
+        match event {
+            Event::Samples(samples) => {
+                self.series.add(&samples);
+                self.samples
+                    .push(samples.group, &samples.times, &samples.values);
+            }
+            Event::Overflow => self.overflows += 1,
+            _ => {}
+        }
+    }
+
+    /// Takes what came. Does not wait.
+    pub(crate) fn poll(&mut self) {
+        while let Some(sampler) = &mut self.sampler {
+            match sampler.next(Duration::ZERO) {
+                Ok(Some(event)) => self.take(event),
+                Ok(None) => return,
+                Err(error) => {
+                    self.notes
+                        .push(format!("sampling of the GPU ended early: {error}"));
+                    self.sampler = None;
+                }
+            }
+        }
+    }
+
+    /// Ends sampling; the samples of the time in which was recorded, and what is to be said of them.
+    pub(crate) fn finish(mut self, from: u64, to: u64) -> (GpuSamples, Vec<String>) {
+        self.poll();
+        if let Some(sampler) = self.sampler.take() {
+            let mut last = Vec::new();
+            if let Err(error) = sampler.finish(|event| last.push(event)) {
+                self.notes
+                    .push(format!("sampling of the GPU ended early: {error}"));
+            }
+            last.into_iter().for_each(|event| self.take(event));
+        }
+        self.samples.lost = self.series.lost;
+        self.samples.keep(from, to);
+        if self.series.lost > 0 || self.overflows > 0 {
+            self.notes.push(format!(
+                "{} samples of the GPU are missing, and its buffer was full {} times: a lower --gpu-metrics-rate loses none",
+                self.series.lost, self.overflows
+            ));
+        }
+        if self.samples.groups() > 1 {
+            self.notes.push(format!(
+                "{} groups of the GPU's metrics took turns: each was sampled in a part of the time only",
+                self.samples.groups()
+            ));
+        }
+        if self.samples.left_out > 0 {
+            self.notes.push(format!(
+                "{} samples of the GPU were too many to be kept",
+                self.samples.left_out
+            ));
+        }
+        (self.samples, self.notes)
+    }
+}
