@@ -1,12 +1,15 @@
 // The calls of PAPI's component rocp_sdk (src/components/rocp_sdk/sdk_class.cpp), in its order: every function is looked up
 // in a library that is loaded by name, and a missing one puts the component out; forced; one context, one buffer, device
-// counters for each GPU. Counters that the machine does not give are refused with a status, which PAPI tells its user.
+// counters for each GPU, which it reads between a start and a stop. For its first event it asks for all counters and where each
+// has values. "flush" reads: kernels = the sum over SQ_WAVES' places, copies = how many places, named = counters that there are.
 #include "client.h"
 
 static rocprofiler_context_id_t context;
 static rocprofiler_buffer_id_t buffer;
 static rocprofiler_agent_id_t gpu;
-static int counting = -1;
+static rocprofiler_counter_id_t waves;
+static rocprofiler_counter_config_id_t config;
+static size_t room;
 
 #define FUNCTIONS(f)                                                                                                          \
   f(flush_buffer) f(sample_device_counting_service) f(configure_callback_dispatch_counting_service)                           \
@@ -25,7 +28,28 @@ static rocprofiler_status_t find_gpu(rocprofiler_agent_version_t version, const 
 }
 
 static void set_config(rocprofiler_context_id_t id, rocprofiler_agent_id_t agent, rocprofiler_device_counting_agent_cb_t set, void *data) {
-  (void)id, (void)agent, (void)set, (void)data;
+  (void)data;
+  if (agent.handle == gpu.handle && config.handle) CHECK(set(id, config));
+}
+
+static rocprofiler_status_t places(rocprofiler_counter_id_t id, const rocprofiler_counter_record_dimension_info_t *dims, size_t count, void *data) {
+  (void)id, (void)dims;
+  wrong += count == 0;
+  *(size_t *)data += count;
+  return ROCPROFILER_STATUS_SUCCESS;
+}
+
+static rocprofiler_status_t counters(rocprofiler_agent_id_t agent, rocprofiler_counter_id_t *list, size_t count, void *data) {
+  for (size_t i = 0; i < count; i++) {
+    rocprofiler_counter_info_v0_t info;
+    CHECK(p_query_counter_info(list[i], ROCPROFILER_COUNTER_INFO_VERSION_0, &info));
+    CHECK(p_iterate_counter_dimensions(info.id, places, data));
+    if (strcmp(info.name, "SQ_WAVES")) continue;
+    waves = info.id;
+    CHECK(p_query_counter_instance_count(agent, info.id, &room));
+  }
+  named = count;
+  return ROCPROFILER_STATUS_SUCCESS;
 }
 
 static int initialize(rocprofiler_client_finalize_t finalize, void *data) {
@@ -34,9 +58,7 @@ static int initialize(rocprofiler_client_finalize_t finalize, void *data) {
   CHECK(p_query_available_agents(ROCPROFILER_AGENT_INFO_VERSION_0, find_gpu, sizeof(rocprofiler_agent_t), &gpus));
   CHECK(p_create_context(&context));
   CHECK(p_create_buffer(context, 32 << 10, 16 << 10, ROCPROFILER_BUFFER_POLICY_LOSSLESS, records, data, &buffer));
-  counting = p_configure_device_counting_service(context, buffer, gpu, set_config, NULL);
-  // PAPI throws here.
-  if (counting) return -1;
+  CHECK(p_configure_device_counting_service(context, buffer, gpu, set_config, NULL));
   int valid = 0;
   CHECK(p_context_is_valid(context, &valid));
   return valid ? 0 : -1;
@@ -66,14 +88,35 @@ void client_begin(const char *directory) {
   FUNCTIONS(FIND)
 }
 
-// What the component does in its first use: the status that PAPI makes its reason of.
+// PAPI_start: the component's first use comes before it.
 static rocprofiler_status_t client_start(void) {
   int initialized = 0;
   CHECK(p_is_initialized(&initialized));
-  rocprofiler_status_t status = p_force_configure(configure);
-  const char *text = p_get_status_string(counting);
-  if (status && counting > 0 && text && *text) return ROCPROFILER_STATUS_SUCCESS;
-  return status ? ROCPROFILER_STATUS_ERROR : ROCPROFILER_STATUS_SUCCESS;
+  if (!context.handle && CHECK(p_force_configure(configure))) return ROCPROFILER_STATUS_ERROR;
+  size_t dimensions = 0;
+  if (!config.handle) {
+    CHECK(p_iterate_agent_supported_counters(gpu, counters, &dimensions));
+    CHECK(p_create_profile_config(gpu, &waves, 1, &config));
+  }
+  return CHECK(p_start_context(context));
 }
-static rocprofiler_status_t client_stop(void) { return ROCPROFILER_STATUS_SUCCESS; }
-static rocprofiler_status_t client_flush(void) { return CHECK(p_flush_buffer(buffer)); }
+static rocprofiler_status_t client_stop(void) { return CHECK(p_stop_context(context)); }
+// PAPI_read.
+static rocprofiler_status_t client_flush(void) {
+  rocprofiler_counter_record_t values[64];
+  size_t count = sizeof values / sizeof *values;
+  rocprofiler_user_data_t none = {0};
+  rocprofiler_status_t status = CHECK(p_sample_device_counting_service(context, none, ROCPROFILER_COUNTER_FLAG_NONE, values, &count));
+  if (status) return status;
+  double sum = 0;
+  for (size_t i = 0; i < count; i++) {
+    rocprofiler_counter_id_t of = {0};
+    CHECK(p_query_record_counter_id(values[i].id, &of));
+    wrong += of.handle != waves.handle || values[i].agent_id.handle != gpu.handle;
+    sum += values[i].counter_value;
+  }
+  kernels = (unsigned long)sum;
+  copies = count;
+  wrong += count != room;
+  return CHECK(p_flush_buffer(buffer));
+}

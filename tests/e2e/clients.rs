@@ -1,6 +1,7 @@
 //! Clients of the SDK that none of us wrote. Where a library can be had it runs unchanged; of the
 //! others a client of ours makes the same calls in the same order (`tests/c/client_*.c`).
 
+use crate::sample_counters::waves;
 use midair_tests::Result;
 use midair_tests::attacher::Attacher;
 use midair_tests::client::ClientHost;
@@ -125,8 +126,8 @@ fn the_calls_of_taus_layer() -> Result<()> {
     Ok(())
 }
 
-/// PAPI wants counters, which the modelled GPU does not have: every function is there, it is told
-/// why by a status, and the process can be attached to afterwards.
+/// PAPI counts for the device between a start and a stop, and reads in between; what it reads is what
+/// the kernels were. The process can be attached to afterwards.
 #[test]
 fn the_calls_of_papis_component() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -134,9 +135,28 @@ fn the_calls_of_papis_component() -> Result<()> {
     };
     let mut host = ClientHost::start(&lab, ClientHost::command(&lab)?)?;
     host.load(&lab, "papi")?;
-    assert_eq!(host.client("start")?, 0);
+    host.round(2)?;
+    for rounds in [3, 5] {
+        assert_eq!(host.client("start")?, 0);
+        let waves = |host: &ClientHost| -> Result<u64> { Ok(waves(&host.model_log()?)) };
+        // The queue is switched on when it is seen that the program looks at its room.
+        host.round(1)?;
+        assert_eq!(host.client("flush")?, 0);
+        let (before, counted) = (waves(&host)?, host.count()?["kernels"]);
+        host.round(rounds)?;
+        assert_eq!(host.client("flush")?, 0);
+        let count = host.count()?;
+        assert_eq!(
+            count["kernels"] - counted,
+            waves(&host)? - before,
+            "{count:?}"
+        );
+        assert_eq!(count["copies"], 8, "{count:?}");
+        assert!(count["named"] > 300, "{count:?}");
+        assert_eq!(host.client("stop")?, 0);
+    }
     let count = host.count()?;
-    assert_eq!(count["failed"], 0, "{count:?}");
+    assert_eq!((count["failed"], count["wrong"]), (0, 0), "{count:?}");
     let attacher = Attacher::start(host.pid(), &["--kernel-trace"])?;
     host.round(3)?;
     let traced = attacher.detach()?.code(0)?;

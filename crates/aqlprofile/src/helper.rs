@@ -39,6 +39,8 @@ pub enum Error {
     Silent(Duration),
     /// It said something else than an answer.
     Odd(String),
+    /// There is none, or it did not answer, in a program that counts by itself: why.
+    None(String),
 }
 
 impl fmt::Display for Error {
@@ -60,6 +62,7 @@ impl fmt::Display for Error {
                     limit.as_secs()
                 )
             }
+            Error::None(why) => f.write_str(why),
             Error::Odd(line) => write!(f, "the helper for AMD's packet library said: {line}"),
         }
     }

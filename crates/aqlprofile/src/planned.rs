@@ -120,7 +120,7 @@ const PERFCOUNT_ENABLE: u32 = 0x2e0b - 0x2c00;
 /// The commands that read and stop, and behind them what switches the queue's counting off again:
 /// the commands that start switch it on, and AMD's leave it on. So other windows count no kernels
 /// of this queue, and nothing is left behind (AMD-122).
-fn disabled_after(start: &[u32], read_stop: &[u32]) -> Vec<u32> {
+pub fn disabled_after(start: &[u32], read_stop: &[u32]) -> Vec<u32> {
     let mut words = read_stop.to_vec();
     if let [header, register, _] = enabling(start) {
         words.extend([*header, *register, 0]);
@@ -130,7 +130,7 @@ fn disabled_after(start: &[u32], read_stop: &[u32]) -> Vec<u32> {
 
 /// The command that switches a queue's counting on, among those that start counters; nothing where a
 /// library has none.
-fn enabling(start: &[u32]) -> &[u32] {
+pub fn enabling(start: &[u32]) -> &[u32] {
     let on = start.windows(3).find(|words| {
         matches!(words, [header, register, 1]
             if header & !2 == SET_ONE_SH_REG && *register == PERFCOUNT_ENABLE)

@@ -114,7 +114,7 @@ pub fn failure(error: &Error) -> Failure {
         Error::Died(_) | Error::Silent(_) => {
             failure.hint("the process was not touched; another ROCm or fewer counters may do")
         }
-        Error::Odd(_) => failure,
+        Error::Odd(_) | Error::None(_) => failure,
     }
 }
 

@@ -50,6 +50,8 @@ impl Status {
         Status(c::ROCPROFILER_STATUS_ERROR_AGENT_ARCH_NOT_SUPPORTED);
     /// No such configuration of counters.
     pub const PROFILE_NOT_FOUND: Status = Status(c::ROCPROFILER_STATUS_ERROR_PROFILE_NOT_FOUND);
+    /// There is no runtime of HSA yet, or no session in which it is used.
+    pub const HSA_NOT_LOADED: Status = Status(c::ROCPROFILER_STATUS_ERROR_HSA_NOT_LOADED);
     /// Another context that runs counts in dispatches.
     pub const CONTEXT_CONFLICT: Status = Status(c::ROCPROFILER_STATUS_ERROR_CONTEXT_CONFLICT);
     /// The context cannot do this now.

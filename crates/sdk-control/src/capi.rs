@@ -6,6 +6,7 @@ use midair_abi::registration::Configure;
 use midair_capi_build::{c_api, edge};
 use midair_sdk_api::c_api_calling;
 use midair_sdk_api::capi::{context as api, list};
+use midair_sdk_api::counting::devices;
 use midair_sdk_api::intercept;
 use midair_sdk_api::registration::{self, discover};
 use midair_sdk_api::status::Status;
@@ -21,7 +22,8 @@ c_api! {
         context::start(context_id)?;
         local::context_started().inspect_err(|_| {
             let _ = context::stop(context_id);
-        })
+        })?;
+        devices::start(context_id)
     }
 
     /// Attaches the tools that are loaded. Called by a registration library; settings that no

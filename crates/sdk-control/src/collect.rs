@@ -513,6 +513,7 @@ impl Collection {
                 domain.open(&mut device);
             }
         }
+        counting::devices::opened(running.need.counts_devices);
     }
 
     /// One round of the worker while a session is on. Returns whether there was anything to do.
@@ -554,6 +555,7 @@ impl Collection {
         for domain in off_device(&mut self.domains) {
             busy |= domain.pass(&mut device);
         }
+        counting::devices::pass();
         let ids = retirement::is_followed().then(|| self.harvester.ids_under_way());
         if let Some(Some(ids)) = &ids {
             retirement::looked(ids);
@@ -593,6 +595,7 @@ impl Collection {
             return Leftover::Nothing;
         };
         windows::recording_ends();
+        counting::devices::closes();
         probe::close(QUIESCE_LIMIT);
         if running.hsa_ready {
             let mut device = Device {
@@ -679,7 +682,7 @@ impl Collection {
             domain.books(&mut device);
             domain.release(&mut device);
         }
-        if let Some(text) = counting::close() {
+        for text in counting::close() {
             running.sink.put(kind::NOTE, &note(&text));
         }
         if running.live.is_empty() {
@@ -738,15 +741,19 @@ fn why_never_selected(running: &Running, has_old_library: bool) -> Option<&'stat
 }
 
 fn need_of(wanted: &Wanted) -> Need {
-    if wanted.counts_dispatches && local::kind() == Kind::Launched {
+    let is_launched = local::kind() == Kind::Launched;
+    if wanted.counts_dispatches && is_launched {
         counting::take_dispatches();
     }
+    counting::chosen::serve(wanted.counts_dispatches && !is_launched);
     let mut kinds = wanted.kinds();
     if kinds.intersects(markers::KINDS) && !markers::prepare() {
         kinds = kinds - markers::KINDS;
     }
     let work = (kinds & sets::NEEDS_RUNTIME).with_if(kind::KERNEL_DISPATCH, wanted.code_objects);
-    let counts = work.contains(kind::KERNEL_DISPATCH) && (windows::has_plan() || alone::is_asked());
+    let counts = wanted.counts_devices
+        || work.contains(kind::KERNEL_DISPATCH)
+            && (windows::has_plan() || alone::is_asked() || windows::chosen::is_wanted());
     let work = work.with_if(kind::COUNTER_COLLECTION, counts);
     let mut recorded = kinds & sets::HOOKED_CALLS;
     if wanted.retirement {
@@ -760,6 +767,7 @@ fn need_of(wanted: &Wanted) -> Need {
         recorded,
         called: KindSet::EMPTY,
         work,
+        counts_devices: wanted.counts_devices,
         pauses: pause::is_honoured(),
     }
 }

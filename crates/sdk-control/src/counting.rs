@@ -2,8 +2,11 @@
 //! and what devices are told (`midair_sdk_device`).
 //!
 //! In a process that was started with its tools each dispatch is a tool's to choose
-//! ([`alone::User`]).
+//! ([`alone::User`]). In one that tools were attached to, windows are taken for what they choose
+//! ([`mod@chosen`]). Whole devices are counted in both ([`devices`]).
 
+pub(crate) mod chosen;
+pub(crate) mod devices;
 mod helper;
 pub(crate) mod kept;
 mod packets;
@@ -65,6 +68,23 @@ fn packets_of(config: &Config) -> Result<Arc<Packets>, String> {
     Ok(made)
 }
 
+/// A dispatch as tools are told of it.
+fn dispatch_of(dispatch: &Dispatch) -> dispatch::Dispatch {
+    let packet = &dispatch.packet;
+    dispatch::Dispatch {
+        agent: work::agent_id(symbols::agent_node(dispatch.agent)),
+        queue: u64::from(dispatch.queue_id),
+        kernel: symbols::kernel_id_within(packet.kernel_object, NAME_LIMIT),
+        number: dispatch.dispatch_id,
+        correlation: dispatch.launch.correlation,
+        tid: dispatch.launch.tid,
+        private_segment: packet.private_segment,
+        group_segment: packet.group_segment,
+        workgroup: packet.workgroup,
+        grid: packet.grid,
+    }
+}
+
 impl Counting {
     /// The counters of a list on an agent, made ready where they are not.
     fn ready(&self, chosen: &Chosen, agent: u64) -> Result<Ready, String> {
@@ -97,13 +117,16 @@ pub(crate) fn take_dispatches() {
 }
 
 /// The session is over, and all values are delivered. What there is to tell.
-pub(crate) fn close() -> Option<String> {
+pub(crate) fn close() -> Vec<String> {
+    let chosen = chosen::close();
     let counting = &STATE.counting;
     locked(&counting.waiting).clear();
     locked(&counting.ready).clear();
     locked(&counting.helper).end();
     let void = counting.void.swap(0, Relaxed);
-    (void > 0).then(|| format!("{void} dispatches that a tool chose counters for have no values"))
+    let void = (void > 0)
+        .then(|| format!("{void} dispatches that a tool chose counters for have no values"));
+    chosen.into_iter().chain(void).collect()
 }
 
 impl User for Counting {
@@ -111,20 +134,7 @@ impl User for Counting {
         if !dispatch::is_on() {
             return Choice::default();
         }
-        let packet = &dispatch.packet;
-        let chosen = dispatch::choose(&dispatch::Dispatch {
-            agent: work::agent_id(symbols::agent_node(dispatch.agent)),
-            queue: u64::from(dispatch.queue_id),
-            kernel: symbols::kernel_id_within(packet.kernel_object, NAME_LIMIT),
-            number: dispatch.dispatch_id,
-            correlation: dispatch.launch.correlation,
-            tid: dispatch.launch.tid,
-            private_segment: packet.private_segment,
-            group_segment: packet.group_segment,
-            workgroup: packet.workgroup,
-            grid: packet.grid,
-        });
-        let Some(chosen) = chosen else {
+        let Some(chosen) = dispatch::choose(&dispatch_of(dispatch)) else {
             return Choice::default();
         };
         match self.ready(&chosen, dispatch.agent) {

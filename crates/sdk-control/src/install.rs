@@ -18,6 +18,8 @@ pub struct Need {
     pub called: KindSet,
     /// Kinds of the device's work and of memory.
     pub work: KindSet,
+    /// Tools count for whole devices.
+    pub counts_devices: bool,
     /// The program's calls that pause and resume are followed.
     pub pauses: bool,
 }

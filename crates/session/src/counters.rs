@@ -19,7 +19,7 @@ use std::fs::File;
 use std::io::Write;
 
 /// The helper's file, beside the default tool.
-const HELPER: &str = "midair-aqlprofile";
+pub(crate) const HELPER: &str = "midair-aqlprofile";
 
 /// Percent of the time that windows may take where the user says nothing.
 const DEFAULT_OVERHEAD: u32 = 2;

@@ -2,6 +2,7 @@
 
 use crate::collected::Collected;
 use crate::counters::Counters;
+use crate::counters::HELPER;
 use crate::cuda::{NO_CUPTI, OTHER_PROFILER};
 use crate::gpu_metrics::{self, GpuMetrics};
 use crate::install::{Install, Tools, unreadable};
@@ -10,6 +11,7 @@ use crate::profiler_lock::ProfilerLock;
 use crate::request::{Entry, Event, Request};
 use crate::rights;
 use crate::target::Target;
+use midair_aqlprofile::PACKET_HELPER;
 use midair_counters::CounterPlan;
 use midair_failure::{Failure, Kind};
 use midair_output::RecordWriter;
@@ -88,6 +90,20 @@ impl Prepared {
         settings.remove(TOOLS_BY_NAME);
         settings.remove(EXTRA_COUNTERS);
         gpu_metrics::remove(&mut settings);
+        settings.remove(PACKET_HELPER);
+        let has_others = tools.files.iter().any(|file| *file != install.tool);
+        if (has_others || !tools.names.is_empty())
+            && let Ok(helper) = install.helper(HELPER)
+            && let Some(helper) = helper.to_str()
+        {
+            // Only they choose counters in the process. Its root may be another one than ours.
+            let us = format!("/proc/{}/", std::process::id());
+            let there = match helper.strip_prefix("/proc/self/") {
+                Some(rest) => format!("{us}{rest}"),
+                None => format!("{helper}:{us}root{helper}"),
+            };
+            settings.set(PACKET_HELPER, there);
+        }
         if !tools.names.is_empty() {
             settings.set(TOOLS_BY_NAME, tools.names.join(":"));
         }

@@ -1,15 +1,11 @@
 //! Hardware counters in a process that was started for them.
 //!
-//! AMD's packet library is loaded into the process, as AMD's tool loads it: a helper cannot be had
-//! here. A process that executes a program signals its end with SIGCHLD, whatever it was cloned with,
-//! and whoever waits for any child meets it: the application, or where it is handed on to, a program
-//! that is the first of its container. One that ran before the program, beside our command line,
-//! cannot answer tools that choose counters later. So the command line has the same packets made in a
-//! helper before the program starts, where a crash of the library's is a message; and here it is asked
-//! for what it has done once (AMD-131).
+//! AMD's packet library makes the packets in a helper that the program does not see (AMD-131): the
+//! library is C++, and does not enter the program. The command line has had the same packets made
+//! before the program starts, so that counters that cannot be counted are a message of its own.
 
 use crate::sdk::Sdk;
-use midair_aqlprofile::{libraries, making::Loaded, planned, prepare_each};
+use midair_aqlprofile::{Unseen, planned, prepare_each};
 use midair_counters::CounterPlan;
 use midair_failure::{Failure, Kind};
 use midair_record::counter_plan::{self, Plan};
@@ -34,9 +30,9 @@ pub fn begin(sdk: Sdk, settings: &Settings, identity: &Identity) -> Result<Count
         return Ok(CounterPlan::default());
     }
     let added = planned::definitions(settings)?;
-    let mut library = Loaded::new(libraries(midair_secure::variable));
+    let mut helper = Unseen::new();
     let plan = planned::of_agents(&groups, &identity.agents, |gpu, names| {
-        prepare_each(&mut library, gpu, &added, names)
+        prepare_each(&mut helper, gpu, &added, names)
     })?;
     if plan.agents.is_empty() {
         return Err(Failure::new(

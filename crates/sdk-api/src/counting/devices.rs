@@ -16,6 +16,13 @@ use midair_capi_build::edge;
 use midair_sdk_hot::callbacks;
 use std::ffi::c_int;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long a tool's start waits for the worker thread's, for which packets may have to be made first.
+const STARTED_WITHIN: Duration = Duration::from_secs(30);
+/// How long a stop waits for another thread that reads.
+const STOPPED_WITHIN: Duration = Duration::from_millis(500);
 
 /// From now on counters can be had.
 pub fn set_engine(engine: &'static dyn Engine) {
@@ -69,6 +76,7 @@ pub(crate) fn configure(
                 context,
                 inner: Mutex::new(Inner {
                     stage: Stage::Stopped,
+                    by: None,
                     agents: Vec::new(),
                 }),
             })
@@ -125,8 +133,12 @@ fn of(context: u64) -> Result<Option<Arc<Devices>>, Status> {
 /// # Errors
 /// What the engine says.
 pub fn start(context: u64) -> Result<(), Status> {
+    start_within(context, STARTED_WITHIN)
+}
+
+fn start_within(context: u64, limit: Duration) -> Result<(), Status> {
     match (of(context)?, engine()) {
-        (Some(devices), Some(engine)) => devices.start(engine),
+        (Some(devices), Some(engine)) => devices.start(engine, limit),
         _ => Ok(()),
     }
 }
@@ -155,7 +167,7 @@ fn running() -> Vec<u64> {
 pub fn runtime_is_open() {
     for context in running() {
         // What cannot be started is told where it is read.
-        let _ = start(context);
+        let _ = start_within(context, Duration::ZERO);
     }
 }
 
@@ -168,11 +180,11 @@ pub fn runtime_closes() {
 /// Reads a context's counters now. The values go into the buffers of their agents, and are returned.
 ///
 /// # Errors
-/// [`Status::CONTEXT_INVALID`] for a context that counts for no device, [`Status::ERROR`] without a
-/// runtime, [`Status::CONTEXT_ERROR`] while another thread starts, stops or reads.
+/// [`Status::CONTEXT_INVALID`] for a context that counts for no device, [`Status::HSA_NOT_LOADED`]
+/// without a runtime, [`Status::CONTEXT_ERROR`] while another thread starts, stops or reads.
 pub(crate) fn sample(context: u64, user_data: u64) -> Result<Vec<CounterRecord>, Status> {
     let devices = of(context)?.ok_or(Status::CONTEXT_INVALID)?;
-    let engine = engine().ok_or(Status::ERROR)?;
+    let engine = engine().ok_or(Status::HSA_NOT_LOADED)?;
     devices.sample(engine, user_data)
 }
 
@@ -206,17 +218,40 @@ impl Devices {
         let is_free = inner.stage == stage;
         if is_free {
             inner.stage = Stage::Locked;
+            inner.by = Some(thread::current().id());
         }
         is_free
+    }
+
+    /// The same, once another thread that starts, stops or reads is done with that.
+    fn take_soon(&self, stage: Stage, limit: Duration) -> bool {
+        let until = Instant::now() + limit;
+        while !self.take(stage) {
+            let (now, by) = {
+                let inner = self.lock();
+                (inner.stage, inner.by)
+            };
+            // It may be this thread, in a function of the tool's.
+            let is_own = by == Some(thread::current().id());
+            if now != Stage::Locked || is_own || Instant::now() >= until {
+                return false;
+            }
+            thread::sleep(Duration::from_micros(100));
+        }
+        true
     }
 
     fn set(&self, stage: Stage) {
         self.lock().stage = stage;
     }
 
-    fn start(&self, engine: &'static dyn Engine) -> Result<(), Status> {
-        if !self.take(Stage::Stopped) {
-            return Err(Status::SERVICE_ALREADY_CONFIGURED);
+    fn start(&self, engine: &'static dyn Engine, limit: Duration) -> Result<(), Status> {
+        if !self.take_soon(Stage::Stopped, limit) {
+            // The worker thread may have been faster.
+            return match self.lock().stage {
+                Stage::Started => Ok(()),
+                _ => Err(Status::SERVICE_ALREADY_CONFIGURED),
+            };
         }
         let count = self.lock().agents.len();
         let started = (0..count).try_for_each(|number| self.start_one(engine, number));
@@ -258,7 +293,7 @@ impl Devices {
     }
 
     fn stop(&self, engine: &'static dyn Engine) {
-        if !self.take(Stage::Started) {
+        if !self.take_soon(Stage::Started, STOPPED_WITHIN) {
             return;
         }
         let started: Vec<u64> = {

@@ -84,6 +84,8 @@ pub(crate) struct Agent {
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub stage: Stage,
+    /// Which thread has made it [`Stage::Locked`], the last time.
+    pub by: Option<std::thread::ThreadId>,
     pub agents: Vec<Agent>,
 }
 

@@ -2,10 +2,12 @@
 
 use super::helper;
 use super::packets::Packets;
+use midair_sdk_api::counting::config::Config;
 use midair_sdk_api::counting::dispatch::Chosen;
 use midair_sdk_device::queue::alone::Prepared;
+use midair_sdk_device::queue::device::served::Served;
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A list of counters that is ready on an agent.
@@ -17,6 +19,18 @@ pub(super) struct Ready {
     pub(super) packets: Arc<Packets>,
 }
 
+/// Counters of a device that count for a tool.
+#[derive(Debug)]
+pub(super) struct Running {
+    pub(super) served: Served,
+    pub(super) packets: Arc<Packets>,
+    pub(super) config: Arc<Config>,
+}
+
+/// A number of dispatches without values.
+#[derive(Debug)]
+pub(super) struct Void(pub(super) AtomicU64);
+
 /// What is kept.
 #[derive(Debug)]
 pub(crate) struct Counting {
@@ -24,6 +38,15 @@ pub(crate) struct Counting {
     pub(super) ready: Mutex<Vec<Ready>>,
     /// Dispatches that were chosen, by the number that the device's side knows them by.
     pub(super) waiting: Mutex<BTreeMap<u64, (Chosen, Arc<Packets>)>>,
+    /// Dispatches that tools have chosen where windows are taken, by their numbers.
+    pub(super) chosen: Mutex<BTreeMap<u64, Chosen>>,
+    /// How many of these had no window, and how many were not alone in theirs.
+    pub(super) without: Void,
+    pub(super) not_alone: Void,
+    /// Counters of whole devices, by the numbers that contexts know them by.
+    pub(super) running: Mutex<BTreeMap<u64, Running>>,
+    /// There is a runtime, and a session.
+    pub(super) is_open: AtomicBool,
     pub(super) next: AtomicU64,
     /// Dispatches that were chosen and not counted.
     pub(super) void: AtomicU64,
@@ -39,6 +62,11 @@ impl Counting {
             helper: Mutex::new(helper::State::new()),
             ready: Mutex::new(Vec::new()),
             waiting: Mutex::new(BTreeMap::new()),
+            chosen: Mutex::new(BTreeMap::new()),
+            without: Void(AtomicU64::new(0)),
+            not_alone: Void(AtomicU64::new(0)),
+            running: Mutex::new(BTreeMap::new()),
+            is_open: AtomicBool::new(false),
             next: AtomicU64::new(0),
             void: AtomicU64::new(0),
         }

@@ -1,5 +1,6 @@
 //! The packets of a list of counters, as words.
 
+use midair_aqlprofile::planned::enabling;
 use midair_counters::template::{self, Template};
 use midair_counters::wire::{Gpu, RawEvent};
 use midair_record::counter_plan::{Form, Group, Place};
@@ -15,10 +16,6 @@ pub(super) struct Packets {
 
 impl Packets {
     /// The same for an agent of this node.
-    #[allow(
-        clippy::needless_update,
-        reason = "what else a group has is not needed here"
-    )]
     pub fn group(&self, node: u32) -> Group {
         let template = &self.template;
         let place = |place: &template::Place| Place {
@@ -35,8 +32,9 @@ impl Packets {
             output_bytes: template.output_bytes.next_multiple_of(8) as u32,
             start: template.start.clone(),
             read_stop: template.read_stop.clone(),
+            read_words: template.read_words,
+            enable: enabling(&template.start).to_vec(),
             places: template.places.iter().map(place).collect(),
-            ..Group::default()
         }
     }
 }

@@ -29,7 +29,7 @@ impl Domain for Counters {
             if self.sampler.is_none() {
                 self.sampler = Sampler::open();
             }
-        } else if windows::has_plan() {
+        } else if windows::has_plan() || windows::chosen::is_wanted() {
             device.harvester.counters().get_or_insert_with(Keeper::open);
         }
         if alone::is_asked() {

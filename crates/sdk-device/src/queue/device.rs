@@ -3,7 +3,7 @@
 //! A queue of ours ([`own`]) carries the commands: they start a group of counters once, read it at an
 //! interval, and stop it ([`counter`]). The worker thread makes the queue when a session is set up
 //! and destroys it at its end, by the runtime's own functions, so that no hook sees it. Several
-//! groups take turns ([`sampler`]).
+//! groups take turns ([`sampler`]); or a tool says when ([`served`]).
 //!
 //! Nothing is put around dispatches, and nothing waits. But counters of shader engines count kernels
 //! of those queues only that are switched on for it, so each queue of the application gets one packet
@@ -14,4 +14,5 @@
 pub mod counter;
 pub mod own;
 pub mod sampler;
+pub mod served;
 mod switch;

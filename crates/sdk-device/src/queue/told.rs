@@ -3,6 +3,7 @@
 
 use super::flight::Facts;
 use super::queue_state::QueueState;
+use super::windows::chosen;
 use crate::symbols;
 use midair_abi::constants as c;
 use midair_abi::layout::rocprofiler_callback_tracing_kernel_dispatch_data_t as theirs;
@@ -54,11 +55,17 @@ impl Seen {
         let Some((queue, begin, end)) = self.of else {
             return;
         };
-        if begin == end || !busy.tells(kind::KERNEL_DISPATCH) {
+        let (is_told, is_asked) = (busy.tells(kind::KERNEL_DISPATCH), chosen::is_on());
+        if begin == end || !is_told && !is_asked {
             return;
         }
         drop(busy);
-        tell(queue, begin, end);
+        if is_told {
+            tell(queue, begin, end);
+        }
+        if is_asked {
+            chosen::ask(queue, begin, end);
+        }
     }
 }
 

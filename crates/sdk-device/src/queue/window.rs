@@ -1,5 +1,6 @@
 //! What the application's threads and the worker thread share of [`super::windows`].
 
+use super::windows::chosen::Choosing;
 use midair_lockfree::{AtomicEnum, Cell, WordQueue, word_enum};
 use midair_record::counter_plan::Plan;
 use midair_rotation::Rotation;
@@ -231,6 +232,8 @@ pub(crate) struct Windows {
     pub moved: AtomicU64,
     /// The session's plan.
     pub plan: Mutex<Option<Box<Plan>>>,
+    /// Tools in the process that choose dispatches.
+    pub choosing: Choosing,
 }
 
 impl Windows {
@@ -256,6 +259,7 @@ impl Windows {
             shut: AtomicU64::new(0),
             moved: AtomicU64::new(0),
             plan: Mutex::new(None),
+            choosing: Choosing::new(),
         }
     }
 

@@ -18,8 +18,10 @@
 //!
 //! Decisions: AMD-120 to AMD-122 (`docs/deviations/amd.md`).
 
+mod beside;
 #[cfg(test)]
 mod cases;
+pub mod chosen;
 pub(crate) mod exclusive;
 pub mod guard;
 pub mod keeper;

@@ -56,10 +56,14 @@ impl Switches {
         }
         for queue in state::all() {
             let is_ours = queue.agent.load(Acquire) == self.agent;
-            if is_ours && queue.has_switches.load(Relaxed) == 0 && may_have_one(queue) {
+            if is_ours && !self.is_on(queue) && may_have_one(queue) {
                 self.put(queue, self.on, true);
             }
         }
+    }
+
+    fn is_on(&self, queue: &QueueState) -> bool {
+        self.all.iter().any(|on| std::ptr::eq(on.queue, queue))
     }
 
     /// Switches all off. Nothing new is taken on from here on.
@@ -106,9 +110,7 @@ impl Switches {
     /// Queues of the agent that were not switched on.
     pub(super) fn left_out(&self) -> usize {
         let queues = state::all().filter(|queue| queue.agent.load(Acquire) == self.agent);
-        queues
-            .filter(|queue| queue.has_switches.load(Relaxed) == 0)
-            .count()
+        queues.filter(|queue| !self.is_on(queue)).count()
     }
 
     /// Gives signals back, but for those of packets that the device may still come to. Returns how
@@ -142,7 +144,8 @@ fn insert(
     let Some(mut inner) = queue.lock() else {
         return false;
     };
-    queue.has_switches.store(1, Relaxed);
+    // It may have had some before, for another reader's counters.
+    let had = queue.has_switches.swap(1, Relaxed);
     let put = queue.visit(|pointer| {
         let raw = std::ptr::with_exposed_provenance_mut(pointer.0 as usize);
         // SAFETY: a live queue (visit) in which any thread may reserve packets. The packet is ours,
@@ -178,7 +181,7 @@ fn insert(
     });
     let Some(index) = put.flatten() else {
         if is_observed {
-            queue.has_switches.store(0, Relaxed);
+            queue.has_switches.store(had, Relaxed);
         }
         return false;
     };

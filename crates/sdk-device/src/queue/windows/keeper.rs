@@ -1,6 +1,10 @@
 //! The worker thread's side of windows: makes them ready, reads what the device has counted, and
 //! takes everything back at the end.
 
+mod serving;
+
+use super::beside::{Beside, Read, Span};
+use super::chosen::{self, Chooser, Fate, LISTS};
 use super::memory::{Memory, is_of_the_host};
 use super::{class_of, enqueued, guard, plan};
 use crate::layout::Signal;
@@ -8,7 +12,7 @@ use crate::queue::queue_state::{Life, QueueState};
 use crate::queue::state;
 use crate::queue::subscriber::{Answer, Completed, Enqueued, Subscriber};
 use crate::queue::timing::to_clock;
-use crate::queue::window::{AGENTS, MOST, NO_DISPATCH, OF_A_GROUP, POOLS, Stage, Window};
+use crate::queue::window::{MOST, NO_DISPATCH, OF_A_GROUP, POOLS, Stage, Window};
 use crate::queue::window_records::{Writer, is_plausible};
 use crate::sink::Sink;
 use crate::state::STATE;
@@ -18,6 +22,7 @@ use midair_record::event::{CounterWindow, WindowResult, kind, note};
 use midair_rotation::{ClassKey, Rotation, Scheduler};
 use midair_sdk_hot::clock::now;
 use midair_sdk_hot::wrappers::original;
+use serving::span_of;
 use std::collections::HashSet;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU64, fence};
@@ -38,9 +43,14 @@ struct Agent {
     node: u32,
     /// Of each group: the plan's number, and the words of an output.
     groups: Vec<(u32, usize)>,
-    memory: Memory,
+    memory: Vec<Memory>,
+    /// Where a tool chooses: by group, the list, and what ran beside its windows.
+    lists: Vec<u64>,
+    beside: Beside,
     /// What decides which group comes next.
     scheduler: Scheduler,
+    /// Percent of the time that its windows may take.
+    percent: f64,
     rotation: &'static Rotation,
 }
 
@@ -68,6 +78,8 @@ pub struct Keeper {
     records: Writer,
     /// What to tell the user.
     complaints: Vec<String>,
+    /// A tool in the process chooses: values go to it, and not into the records.
+    chooser: Option<&'static dyn Chooser>,
 }
 
 impl Keeper {
@@ -76,9 +88,29 @@ impl Keeper {
     pub fn open() -> Keeper {
         let mut keeper = Keeper::default();
         let plan = plan().clone();
+        if plan.is_none() {
+            keeper.chooser = chosen::open();
+        } else if chosen::is_wanted() {
+            keeper.complaints.push(
+                "tools in the process have no counters of dispatches beside those that the session counts"
+                    .to_owned(),
+            );
+        }
         for (handle, _) in symbols::agents() {
             let node = symbols::agent_node(handle);
-            let Some(plan) = plan.as_deref() else { break };
+            if keeper.chooser.is_some() && symbols::agent_is_gpu(handle) {
+                // Its lists come when they are chosen.
+                let first_pool = LISTS * keeper.agents.len();
+                if let Err(why) = keeper.add_agent((handle, node), 100.0, first_pool) {
+                    keeper
+                        .complaints
+                        .push(format!("no counters on the agent of node {node}: {why}"));
+                }
+                continue;
+            }
+            let Some(plan) = plan.as_deref() else {
+                continue;
+            };
             let groups: Vec<&Group> = plan.groups.iter().filter(|g| g.node == node).collect();
             if groups.is_empty() || !symbols::agent_is_gpu(handle) {
                 continue;
@@ -111,15 +143,61 @@ impl Keeper {
         groups: &[&Group],
     ) -> Result<(), &'static str> {
         let each = (OF_AN_AGENT / groups.len()).clamp(2, OF_A_GROUP);
-        let room = MOST - self.kept.len();
-        if each * groups.len() > room || self.pools + groups.len() > POOLS {
+        if each * groups.len() > MOST - self.kept.len() || self.pools + groups.len() > POOLS {
             return Err("there are too many groups of counters");
         }
-        let agent = self.agents.len();
-        if agent >= AGENTS {
-            return Err("there are too many agents");
+        self.add_agent((handle, node), f64::from(plan.max_overhead), self.pools)?;
+        let added = self.add_groups(self.agents.len() - 1, groups, each);
+        if added.is_err() {
+            self.agents.pop();
+        } else {
+            self.pools += groups.len();
         }
+        added
+    }
+
+    /// Adds an agent without groups, whose windows may take so much of the time. Its pools follow on
+    /// `first_pool`.
+    fn add_agent(
+        &mut self,
+        (handle, node): (u64, u32),
+        percent: f64,
+        first_pool: usize,
+    ) -> Result<(), &'static str> {
+        let agent = self.agents.len();
+        let Some(known) = STATE.windows.agents.get(agent) else {
+            return Err("there are too many agents");
+        };
         let rotation = rotation(agent).ok_or("no memory for the choice of groups")?;
+        known.first_pool.store(first_pool as u32, Relaxed);
+        rotation.begin(0, 0.0, 0, 0);
+        self.agents.push(Agent {
+            handle,
+            node,
+            groups: Vec::new(),
+            memory: Vec::new(),
+            lists: Vec::new(),
+            beside: Beside::default(),
+            scheduler: Scheduler::new(0, percent, now()),
+            percent,
+            rotation,
+        });
+        Ok(())
+    }
+
+    /// Adds groups to an agent, with so many windows each, and has windows of all its groups taken.
+    fn add_groups(
+        &mut self,
+        agent: usize,
+        groups: &[&Group],
+        each: usize,
+    ) -> Result<(), &'static str> {
+        let Some(of) = self.agents.get_mut(agent) else {
+            return Err("there is no such agent");
+        };
+        if each * groups.len() > MOST - self.kept.len() {
+            return Err("there are too many groups of counters");
+        }
         let size = |bytes: usize| bytes.next_multiple_of(ALIGNMENT);
         let of_window =
             |group: &Group| size(4 * group.read_stop.len()) + size(group.output_bytes as usize);
@@ -140,22 +218,19 @@ impl Keeper {
             give_back(signals);
             return Err("the runtime gives no signals");
         }
-        let Some(memory) = Memory::allocate(handle, bytes.next_multiple_of(4096)) else {
+        let Some(memory) = Memory::allocate(of.handle, bytes.next_multiple_of(4096)) else {
             give_back(signals);
             return Err("the runtime gives no memory that the device can take commands from");
         };
-        let first_pool = self.pools;
-        if let Some(known) = STATE.windows.agents.get(agent) {
-            known.first_pool.store(first_pool as u32, Relaxed);
-        }
         let mut next = memory.at;
+        of.memory.push(memory);
         let mut take = |bytes: usize| {
             let at = next;
             next += size(bytes) as u64;
             at
         };
         let mut pairs = signals.chunks_exact(2);
-        for (index, group) in (0..).zip(groups) {
+        for (index, group) in (of.groups.len() as u32..).zip(groups) {
             let start = take(4 * group.start.len());
             write(start, &group.start);
             for _ in 0..each {
@@ -188,21 +263,12 @@ impl Keeper {
                 // The pool has room for all of a group's.
                 let _ = pool.put(u64::from(number));
             }
+            of.groups
+                .push((group.number, group.output_bytes as usize / 8));
         }
-        self.pools += groups.len();
-        let (count, percent, time) = (groups.len() as u32, f64::from(plan.max_overhead), now());
-        rotation.begin(count, percent, time, time);
-        self.agents.push(Agent {
-            handle,
-            node,
-            groups: groups
-                .iter()
-                .map(|group| (group.number, group.output_bytes as usize / 8))
-                .collect(),
-            memory,
-            scheduler: Scheduler::new(count, percent, time),
-            rotation,
-        });
+        let (count, time) = (of.groups.len() as u32, now());
+        of.scheduler = Scheduler::new(count, of.percent, time);
+        of.rotation.begin(count, of.percent, time, time);
         Ok(())
     }
 
@@ -215,6 +281,11 @@ impl Keeper {
         for queue in state::all() {
             self.assign(queue);
             guard::watch(queue, time, false);
+        }
+        if let Some(chooser) = self.chooser {
+            self.make_ready(chooser);
+            self.judge(chooser, false);
+            return self.harvest(sink, false);
         }
         let read = self.harvest(sink, false);
         let time = now();
@@ -258,6 +329,7 @@ impl Keeper {
     pub fn close() {
         STATE.windows.on.store(false, SeqCst);
         STATE.windows.exclusive.store(false, Release);
+        chosen::close();
         fence(SeqCst);
         for queue in state::all() {
             guard::watch(queue, now(), true);
@@ -358,6 +430,33 @@ impl Keeper {
             // SAFETY: inside the window's output, an aligned word that the device has written.
             unsafe { (*std::ptr::with_exposed_provenance::<AtomicU64>(at)).load(Relaxed) }
         };
+        if let Some(chooser) = self.chooser {
+            let queue = window.queue.load(Relaxed);
+            // One that was not read may have begun.
+            let end = if read_end == 0 { u64::MAX } else { read_end };
+            let span = Span {
+                queue,
+                dispatch,
+                start: begin,
+                end,
+            };
+            if was_used && (begin != 0 || result == WindowResult::BadTimes) {
+                agent.beside.ended(Span {
+                    dispatch: 0,
+                    ..span
+                });
+            }
+            let list = agent.lists.get(kept.group as usize);
+            match list {
+                Some(&list) if result == WindowResult::Counted && dispatches == 1 => {
+                    let words = (0..words).map(value).collect();
+                    agent.beside.read(Read { span, list, words });
+                }
+                _ if dispatch != NO_DISPATCH => chooser.ended(dispatch, Fate::NotAlone),
+                _ => {}
+            }
+            return;
+        }
         let record = CounterWindow {
             begin,
             start,
@@ -391,6 +490,10 @@ impl Keeper {
     /// The hooks are out, and nobody is inside: writes what the device has not read as such.
     pub fn finish(&mut self, sink: &mut Sink) {
         self.harvest(sink, true);
+        if let Some(chooser) = self.chooser {
+            self.judge(chooser, true);
+            return;
+        }
         let count = |counter: &AtomicU64| counter.load(Relaxed);
         let refused: u64 = self.agents.iter().map(|a| a.rotation.counts().2).sum();
         let text = format!(
@@ -440,7 +543,7 @@ impl Keeper {
             agent.rotation.begin(0, 0.0, 0, 0);
             let mut windows = self.kept.iter().zip(&free);
             if windows.all(|(kept, free)| kept.agent != index || *free) {
-                agent.memory.free();
+                agent.memory.into_iter().for_each(Memory::free);
             } else {
                 left += 1;
             }
@@ -462,6 +565,19 @@ impl Subscriber for Keeper {
     }
 
     fn complete(&mut self, queue: &QueueState, dispatch: &Completed<'_>, _sink: &mut Sink) {
+        if let Some(chooser) = self.chooser {
+            let handle = queue.agent.load(Acquire);
+            let mut agents = self.agents.iter_mut();
+            if let Some(agent) = agents.find(|agent| agent.handle == handle) {
+                agent.beside.ended(span_of(queue, dispatch));
+            }
+            let number = dispatch.facts.launch.window;
+            let window = STATE.windows.numbered(number);
+            if window.is_none_or(|window| window.packets.1.load(Relaxed) > 1) {
+                chooser.ended(dispatch.facts.dispatch_id, Fate::NoWindow);
+            }
+            return;
+        }
         let agent = (queue.windows_of.load(Relaxed) as usize).checked_sub(1);
         let agent = agent.and_then(|agent| self.agents.get_mut(agent));
         if let (Some(agent), Ok((start, end))) = (agent, dispatch.outcome) {

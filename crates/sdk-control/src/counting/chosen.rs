@@ -1,0 +1,101 @@
+//! Counters around dispatches for tools that are attached ([`Chooser`]): windows are taken for the lists
+//! that a tool chooses, and what is known to be a dispatch's own goes to the tool.
+
+use super::kept::{Counting, Void, locked};
+use super::{dispatch_of, packets_of};
+use crate::state::STATE;
+use midair_aqlprofile::planned::disabled_after;
+use midair_record::counter_plan::Group;
+use midair_sdk_api::counting;
+use midair_sdk_api::counting::dispatch;
+use midair_sdk_api::notes;
+use midair_sdk_device::queue::alone::{self, Dispatch};
+use midair_sdk_device::queue::windows::chosen::{Chooser, Fate, set_chooser};
+use midair_sdk_device::symbols;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Chosen dispatches that have not ended, at most: further ones have no values.
+const MOST: usize = 1 << 16;
+
+/// Whether tools in this process choose dispatches whose queues may be older than them. Where all
+/// queues were made for counting, they count as in a program that was started with them.
+pub(crate) fn serve(is_wanted: bool) {
+    set_chooser((is_wanted && !alone::is_asked()).then_some(&STATE.counting));
+}
+
+/// The session is over. What there is to tell.
+pub(super) fn close() -> Option<String> {
+    set_chooser(None);
+    let counting = &STATE.counting;
+    let open = std::mem::take(&mut *locked(&counting.chosen)).len() as u64;
+    let of = |void: &Void| void.take();
+    let (none, shared) = (of(&counting.without), of(&counting.not_alone) + open);
+    (none + shared > 0).then(|| {
+        format!(
+            "of the dispatches that a tool chose counters for, {none} had no window, and {shared} were not alone in theirs or were not read: these have no values"
+        )
+    })
+}
+
+impl Chooser for Counting {
+    fn choose(&self, dispatch: &Dispatch) -> Option<u64> {
+        if !dispatch::is_on() {
+            return None;
+        }
+        let chosen = dispatch::choose(&dispatch_of(dispatch))?;
+        let list = chosen.config.0;
+        let mut all = locked(&self.chosen);
+        if all.len() >= MOST {
+            self.without.add();
+            return None;
+        }
+        all.insert(dispatch.dispatch_id, chosen);
+        Some(list)
+    }
+
+    fn group(&self, list: u64, agent: u64) -> Option<Group> {
+        let config = counting::config(list)?;
+        match packets_of(&config) {
+            Ok(packets) => {
+                let mut group = packets.group(symbols::agent_node(agent));
+                // Nothing is left switched on in a queue of the application's.
+                group.read_stop = disabled_after(&group.start, &group.read_stop);
+                Some(group)
+            }
+            Err(why) => {
+                notes::post_from_anywhere(&format!("counters cannot be counted: {why}"));
+                None
+            }
+        }
+    }
+
+    fn ended(&self, dispatch: u64, fate: Fate<'_>) {
+        let Some(chosen) = locked(&self.chosen).remove(&dispatch) else {
+            return;
+        };
+        let (list, words, times) = match fate {
+            Fate::Counted(list, words, times) => (list, words, times),
+            Fate::NoWindow => return self.without.add(),
+            Fate::NotAlone => return self.not_alone.add(),
+        };
+        // Another list was counted than the one that was wanted; or it is forgotten.
+        let (wanted, config) = &chosen.config;
+        match packets_of(config) {
+            Ok(packets) if *wanted == list => {
+                let values = config.values(&packets.template, words, dispatch);
+                chosen.deliver(values, times);
+            }
+            _ => self.without.add(),
+        }
+    }
+}
+
+impl Void {
+    fn add(&self) {
+        self.0.fetch_add(1, Relaxed);
+    }
+
+    fn take(&self) -> u64 {
+        self.0.swap(0, Relaxed)
+    }
+}

@@ -1,0 +1,176 @@
+//! Windows around dispatches that a tool in the process chooses, where queues are older than the tool.
+//!
+//! The tool is asked at the doorbell, when the dispatch is known; its window was taken before, when
+//! the packet was reserved. So a window counts one of the lists of counters that the tool has chosen on
+//! that agent so far, and its values are the dispatch's where the tool then chooses the same list. The
+//! worker thread makes a list ready when it is chosen for the first time. Dispatches without a window
+//! have no values, and neither have those beside which something else ran ([`super::beside`]).
+//!
+//! Decisions: AMD-153 (`docs/deviations/amd.md`).
+
+use crate::packet;
+use crate::queue::alone::Dispatch;
+use crate::queue::queue_state::QueueState;
+use crate::state::STATE;
+use crate::symbols;
+use midair_record::counter_plan::Group;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Lists of an agent at most.
+pub(crate) const LISTS: usize = 16;
+
+/// A list of counters on an agent, by their handles.
+pub(crate) type ListOn = (u64, u64);
+
+/// What became of a dispatch that was chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate<'a> {
+    /// It was counted, and nothing else was: with which list, the output, and start and end of the
+    /// kernel on the records' clock.
+    Counted(u64, &'a [u64], (u64, u64)),
+    /// It had no window.
+    NoWindow,
+    /// Something else ran beside it, or may have, or its window was not read.
+    NotAlone,
+}
+
+/// Who chooses dispatches and receives values. Lives as long as the process.
+pub trait Chooser: std::fmt::Debug + Sync {
+    /// A dispatch is about to be rung, on the thread that rings: outside of anything that a session's
+    /// end waits for, so it may call a tool. Returns the list of counters that are wanted.
+    fn choose(&self, dispatch: &Dispatch) -> Option<u64>;
+
+    /// What the device is told to count a list on an agent. On the worker thread, once for each.
+    /// None: it cannot be counted.
+    fn group(&self, list: u64, agent: u64) -> Option<Group>;
+
+    /// A dispatch has ended. On the worker thread, for all of them, whether chosen or not.
+    fn ended(&self, dispatch: u64, fate: Fate<'_>);
+}
+
+/// What the application's threads and the worker thread share.
+#[derive(Debug)]
+pub(crate) struct Choosing {
+    /// A session serves it.
+    is_on: AtomicBool,
+    user: Mutex<Option<&'static dyn Chooser>>,
+    /// None before the first.
+    wishes: Mutex<Option<Box<Wishes>>>,
+}
+
+/// Lists that tools have chosen.
+#[derive(Debug, Default)]
+struct Wishes {
+    /// All of the session.
+    known: Vec<ListOn>,
+    /// Those that are not looked at yet.
+    fresh: Vec<ListOn>,
+}
+
+impl Choosing {
+    pub(crate) const fn new() -> Choosing {
+        Choosing {
+            is_on: AtomicBool::new(false),
+            user: Mutex::new(None),
+            wishes: Mutex::new(None),
+        }
+    }
+
+    fn user(&self) -> Option<&'static dyn Chooser> {
+        *self.user.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wishes(&self) -> MutexGuard<'_, Option<Box<Wishes>>> {
+        self.wishes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Who chooses in the session, if anybody does. On the worker thread.
+pub fn set_chooser(user: Option<&'static dyn Chooser>) {
+    let mut known = STATE
+        .windows
+        .choosing
+        .user
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    *known = user;
+}
+
+/// Whether somebody wants to choose.
+pub fn is_wanted() -> bool {
+    STATE.windows.choosing.user().is_some()
+}
+
+/// The session takes windows for whoever chooses.
+pub(super) fn open() -> Option<&'static dyn Chooser> {
+    let choosing = &STATE.windows.choosing;
+    let user = choosing.user()?;
+    *choosing.wishes() = None;
+    choosing.is_on.store(true, Release);
+    Some(user)
+}
+
+/// Nobody is asked any more.
+pub(super) fn close() {
+    STATE.windows.choosing.is_on.store(false, Release);
+}
+
+/// Whether dispatches are to be told of. One load.
+#[inline]
+pub(in crate::queue) fn is_on() -> bool {
+    STATE.windows.choosing.is_on.load(Acquire)
+}
+
+/// What was chosen and is to be made ready.
+pub(super) fn wishes() -> Vec<ListOn> {
+    let mut wishes = STATE.windows.choosing.wishes();
+    let fresh = wishes
+        .as_mut()
+        .map(|wishes| std::mem::take(&mut wishes.fresh));
+    fresh.unwrap_or_default()
+}
+
+/// These dispatches of a queue were seen, and are not rung yet. Nothing is held, and the thread is not
+/// busy while a tool's function runs.
+#[cold]
+pub(in crate::queue) fn ask(queue: &'static QueueState, begin: u64, end: u64) {
+    let choosing = &STATE.windows.choosing;
+    let Some(user) = choosing.user() else {
+        return;
+    };
+    let agent = match queue.agent.load(Acquire) {
+        0 => {
+            // The worker thread has not asked yet.
+            // SAFETY: the application is ringing this queue's doorbell, so it is there.
+            let agent = queue.visit(|pointer| unsafe { symbols::queue_agent(pointer.0) });
+            agent.unwrap_or(0)
+        }
+        agent => agent,
+    };
+    for facts in (begin..end).filter_map(|position| queue.flights.still(position)) {
+        if facts.dispatch_id == 0 {
+            continue;
+        }
+        let dispatch: packet::Dispatch = facts.dispatch;
+        let list = user.choose(&Dispatch {
+            dispatch_id: facts.dispatch_id,
+            queue_id: queue.id.load(Relaxed),
+            queue: queue.queue.load(Relaxed),
+            agent,
+            index: facts.index,
+            launch: facts.launch,
+            packet: dispatch,
+        });
+        let Some(list) = list else {
+            continue;
+        };
+        let mut wishes = choosing.wishes();
+        let wishes = wishes.get_or_insert_default();
+        if !wishes.known.contains(&(list, agent)) {
+            wishes.known.push((list, agent));
+            wishes.fresh.push((list, agent));
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! The keeper where a tool in the process chooses ([`chosen`]): its lists, and what is handed to it.
+
+use super::{Agent, Keeper};
+use crate::queue::queue_state::QueueState;
+use crate::queue::state;
+use crate::queue::subscriber::Completed;
+use crate::queue::windows::beside::{Before, Span};
+use crate::queue::windows::chosen::{self, Chooser, Fate, LISTS};
+use midair_record::event::Untimed;
+use midair_sdk_hot::clock::now;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+
+/// Windows of a list that a tool has chosen.
+const OF_A_LIST: usize = 16;
+
+impl Keeper {
+    /// Makes lists ready that a tool has chosen for the first time.
+    pub(super) fn make_ready(&mut self, chooser: &'static dyn Chooser) {
+        for (list, handle) in chosen::wishes() {
+            let found = self.agents.iter().position(|agent| agent.handle == handle);
+            let Some(agent) = found else {
+                continue;
+            };
+            let Some(group) = chooser.group(list, handle) else {
+                continue;
+            };
+            let has_room = |agent: &Agent| agent.lists.len() < LISTS;
+            let added = match self.agents.get(agent).is_some_and(has_room) {
+                true => self.add_groups(agent, &[&group], OF_A_LIST),
+                false => Err("there are too many lists of counters"),
+            };
+            match (added, self.agents.get_mut(agent)) {
+                (Ok(()), Some(agent)) => agent.lists.push(list),
+                (Ok(()), None) => {}
+                (Err(why), _) => self
+                    .complaints
+                    .push(format!("a list of counters cannot be counted: {why}")),
+            }
+        }
+    }
+
+    /// Hands over what is known by now of dispatches that a tool has chosen.
+    pub(super) fn judge(&mut self, chooser: &'static dyn Chooser, all: bool) {
+        let open: Vec<(usize, usize, u64)> = self
+            .reserved()
+            .map(|(index, window, kept)| (index, kept.agent, window.packets.0.load(Relaxed)))
+            .collect();
+        for (number, agent) in self.agents.iter_mut().enumerate() {
+            let handle = agent.handle;
+            let of_agent = || state::all().filter(|q| q.agent.load(Acquire) == handle);
+            let judged = if all {
+                agent.beside.last()
+            } else {
+                let before = || Before {
+                    queues: of_agent()
+                        .map(|queue| (queue.id.load(Relaxed), queue.flights.range().end))
+                        .collect(),
+                    windows: open
+                        .iter()
+                        .filter(|(_, of, _)| *of == number)
+                        .map(|(index, _, packet)| (*index, *packet))
+                        .collect(),
+                };
+                let is_over = |before: &Before| {
+                    let mut windows = before.windows.iter();
+                    let is_open =
+                        |&(index, packet): &(usize, u64)| open.contains(&(index, number, packet));
+                    let has_passed = |&(id, end): &(u32, u64)| {
+                        let mut queues = of_agent().filter(|queue| queue.id.load(Relaxed) == id);
+                        queues.all(|queue| queue.flights.range().start >= end)
+                    };
+                    before.queues.iter().all(has_passed) && !windows.any(is_open)
+                };
+                let earlier = agent.beside.fresh();
+                agent.beside.round(before, is_over, earlier)
+            };
+            let is_unsure = !judged.is_empty() && of_agent().any(has_lost);
+            for (read, times) in judged {
+                let fate = match times {
+                    Some(times) if !is_unsure => Fate::Counted(read.list, &read.words, times),
+                    _ => Fate::NotAlone,
+                };
+                chooser.ended(read.span.dispatch, fate);
+            }
+            if !open.iter().any(|(_, of, _)| *of == number) {
+                agent.beside.forget();
+            }
+        }
+    }
+}
+
+/// When a dispatch used its agent.
+pub(super) fn span_of(queue: &QueueState, dispatch: &Completed<'_>) -> Span {
+    let rung = dispatch.facts.rung;
+    let (start, end) = match dispatch.outcome {
+        Ok(times) => times,
+        // It has ended by now.
+        Err(Untimed::BadTimes | Untimed::NotProfiled) => (rung, now()),
+        Err(_) => (rung, u64::MAX),
+    };
+    Span {
+        queue: queue.id.load(Relaxed),
+        dispatch: dispatch.facts.dispatch_id,
+        start,
+        end,
+    }
+}
+
+/// Whether there are packets on a queue that nobody has seen, or may be.
+fn has_lost(queue: &QueueState) -> bool {
+    queue.lock().is_none_or(|inner| inner.lost > 0)
+}
