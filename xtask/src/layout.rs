@@ -166,6 +166,7 @@ pub const GENERATED: &[(&[&str], &str)] = &[
     (&["man", "midair"], "share/man/man1/midair.1"),
     (&["man", "midair-attach"], "share/man/man1/midair-attach.1"),
     (&["man", "midair-run"], "share/man/man1/midair-run.1"),
+    (&["man", "midair-top"], "share/man/man1/midair-top.1"),
     (&["man", "midair-ps"], "share/man/man1/midair-ps.1"),
     (&["man", "midair-doctor"], "share/man/man1/midair-doctor.1"),
     (

@@ -3,7 +3,7 @@
 use midair_session::Pid;
 use std::io::IsTerminal;
 use std::os::fd::AsFd;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use midair_failure::{Failure, Kind};
 use midair_settings::{Resolved, Settings};
@@ -13,6 +13,7 @@ use crate::engine::{
     Attached, End, Engine, Entry, Event, GroupRequest, Notice, NoticeKind, Request, Selection,
     Trace, Written,
 };
+use crate::keep::{At, Keeping};
 use crate::report::{Report, bytes};
 use crate::wait::{Ended, Input, Signals, wait};
 
@@ -70,12 +71,50 @@ pub fn run(
     messages: &dyn Messages,
     report: &Report,
 ) -> u8 {
+    run_with(engine, job, until, Special::default(), messages, report)
+}
+
+/// What few attaches have.
+#[derive(Debug, Default)]
+pub(crate) struct Special {
+    /// The flight recorder.
+    pub(crate) keeping: Option<Keeping>,
+    /// When to begin.
+    pub(crate) at: Option<At>,
+}
+
+/// As [`run`].
+pub(crate) fn run_with(
+    engine: &dyn Engine,
+    job: Job,
+    until: Until,
+    special: Special,
+    messages: &dyn Messages,
+    report: &Report,
+) -> u8 {
+    let Special { keeping, at } = special;
     // Before the process can be gone.
     let whose = Whose::of(engine, &job);
-    let signals = match Signals::block() {
+    let signals = match keeping {
+        Some(_) => Signals::block_with_marks(),
+        None => Signals::block(),
+    };
+    let signals = match signals {
         Ok(signals) => signals,
         Err(failure) => return report.failure(&failure),
     };
+    if let Some(at) = at {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let wait = at.after(now.unwrap_or_default(), midair_session::utc_offset());
+        report.note(&format!("waiting for {:.1} s", wait.as_secs_f64()));
+        if let Some(signal) = signals.sleep(wait) {
+            report.note(&format!(
+                "{} came, and nothing was attached to",
+                signal.as_str()
+            ));
+            return 0;
+        }
+    }
     messages.attaching();
     let began = Instant::now();
     let attached = {
@@ -117,6 +156,12 @@ pub fn run(
     };
     show_notices(&attached.news());
 
+    let show_notices = |news: &[Notice]| {
+        show_notices(news);
+        if let Some(keeping) = &keeping {
+            keeping.turn(&signals, report);
+        }
+    };
     let waited = wait_for_end(attached.as_mut(), &signals, until, &show_notices, report);
     // A failed wait is followed by a detach: the target must be free before anything is reported.
     let (ended, mut code) = match waited {
@@ -131,7 +176,17 @@ pub fn run(
         Ok(trace) => trace,
         Err(failure) => return first_failure(code, report.failure(&failure)),
     };
+    if let Some(keeping) = &keeping {
+        // Those that were written at the end.
+        keeping.turn(&signals, report);
+    }
     signals.release();
+    if keeping.is_some_and(|keeping| keeping.only_windows) {
+        return match ended {
+            Some(Ended::Target(end)) if code == 0 => target_code(end, &whose, report),
+            _ => code,
+        };
+    }
     let written = {
         let _progress = report.progress_of("writing results", midair_session::written);
         trace.write(report.table_style())
@@ -161,10 +216,10 @@ pub fn run(
 }
 
 /// Whose messages are: where one process was named, each of them names it.
-struct Whose(Option<(Pid, String)>);
+pub(crate) struct Whose(Option<(Pid, String)>);
 
 impl Whose {
-    fn of(engine: &dyn Engine, job: &Job) -> Whose {
+    pub(crate) fn of(engine: &dyn Engine, job: &Job) -> Whose {
         match job {
             Job::One(request) => Whose(Some((request.pid, process(engine, request.pid)))),
             Job::Many(_) => Whose(None),
@@ -243,7 +298,7 @@ fn report_entry(entry: &Entry, whose: &Whose, report: &Report) {
 }
 
 /// Reports what happened to one of several processes.
-fn report_notice(news: &Notice, named: Option<Pid>, report: &Report) {
+pub(crate) fn report_notice(news: &Notice, named: Option<Pid>, report: &Report) {
     let label = format!("process {} ({})", news.pid, news.name);
     match &news.what {
         NoticeKind::Attached(entry, took) => {
@@ -291,7 +346,7 @@ fn first_failure(code: u8, next: u8) -> u8 {
 }
 
 /// The exit code for a target that ended while attached, with the reason where it is not 0.
-fn target_code(end: End, whose: &Whose, report: &Report) -> u8 {
+pub(crate) fn target_code(end: End, whose: &Whose, report: &Report) -> u8 {
     let why = match end {
         // The trace is as complete as it can be; the warnings of the results say the rest.
         End::Exited(_) | End::Yielded | End::Lapsed | End::Full => return 0,

@@ -73,6 +73,7 @@ pub fn argument(option: &'static Opt, front: Front) -> Arg {
             .value_name("WORD")
             .value_parser(choices(option, words)),
         Shape::Texts(name) => arg.num_args(1..).value_name(name),
+        Shape::Each(name) => arg.num_args(1).action(ArgAction::Append).value_name(name),
         // Each time that it is given is a group.
         Shape::Groups(name) if amd => arg.num_args(1..).action(ArgAction::Append).value_name(name),
         Shape::Groups(name) => arg.num_args(1).action(ArgAction::Append).value_name(name),

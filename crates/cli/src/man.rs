@@ -8,10 +8,11 @@ use clap::Command;
 use crate::{help, midair, rocprofv3};
 
 /// The names of the pages.
-pub const PAGES: [&str; 8] = [
+pub const PAGES: [&str; 9] = [
     "midair",
     "midair-attach",
     "midair-run",
+    "midair-top",
     "midair-ps",
     "midair-doctor",
     "midair-counters",

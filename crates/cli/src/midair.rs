@@ -13,18 +13,18 @@ use midair_session::as_real_user;
 use midair_settings::options::option;
 use midair_settings::{Category, Front, Given, KEEP_RESULTS, Resolved, SCREEN};
 
-use crate::attach::{self, Job, Messages, Until};
+use crate::attach::{self, Job, Messages, Special, Until};
 use crate::command::{self, Parsed, argument, given, options_of, refused, with_options};
 use crate::engine::{End, Engine, GroupRequest, Request, Requested, Selection, Written};
 use crate::input;
+use crate::keep::{self, At};
 use crate::launch::{self, Launch};
 use crate::report::{OnScreen, Report};
 use crate::wait::Ended;
-use crate::{counters, doctor, help, man, metrics, ps, rocprofv3, words};
+use crate::{counters, doctor, help, man, metrics, ps, rocprofv3, top, words};
 
 /// Subcommands that are known but not built yet, with what they will do.
 const PLANNED: &[(&str, &str)] = &[
-    ("top", "Watch kernels live"),
     ("convert", "Convert results to another format"),
     ("demo", "Profile a built-in workload"),
 ];
@@ -96,6 +96,7 @@ pub fn command() -> Command {
         .after_help(help::MIDAIR)
         .subcommand(with_options(attach, Front::Midair))
         .subcommand(run_command())
+        .subcommand(top::command(pid_argument()))
         .subcommand(ps::command())
         .subcommand(
             doctor::command(pid_argument().required_unless_present("pid")).arg(pid_option()),
@@ -187,6 +188,7 @@ fn run(words: &[OsString], engine: &dyn Engine, report: Report) -> Result<u8, Fa
     match matches.subcommand() {
         Some(("attach", matches)) => run_attach(matches, engine, report),
         Some(("run", matches)) => start(matches, report),
+        Some(("top", matches)) => watch(matches, engine, report),
         Some(("ps", matches)) => Ok(ps::run(matches, engine, report)),
         Some(("doctor", matches)) => {
             let (resolved, report, nothing) = resolve_with_defaults(&mut Given::new(), report)?;
@@ -274,7 +276,15 @@ fn start(matches: &ArgMatches, report: Report) -> Result<u8, Failure> {
     launch::run(&launch, &report)
 }
 
-fn run_attach(matches: &ArgMatches, engine: &dyn Engine, report: Report) -> Result<u8, Failure> {
+/// What the words of `midair attach` and `midair top` ask for.
+struct Asked {
+    given: Given,
+    target: Target,
+    request: Request,
+    report: Report,
+}
+
+fn asked(matches: &ArgMatches, report: Report) -> Result<Asked, Failure> {
     let mut given = given(matches, Front::Midair)?;
     input::take(&mut given)?;
     let target = target_of(matches, &given)?;
@@ -303,6 +313,46 @@ fn run_attach(matches: &ArgMatches, engine: &dyn Engine, report: Report) -> Resu
     }
     request.wait = given.duration("wait");
     request.no_entry = given.is_on("no-entry");
+    Ok(Asked {
+        given,
+        target,
+        request,
+        report,
+    })
+}
+
+/// `midair top`.
+fn watch(matches: &ArgMatches, engine: &dyn Engine, report: Report) -> Result<u8, Failure> {
+    let Asked {
+        given,
+        target,
+        request,
+        report,
+    } = asked(matches, report)?;
+    let options = top::Options::of(matches, given.duration("duration"))?;
+    let whom = target.words(engine);
+    top::run(
+        engine,
+        |request| target.job(request, false),
+        request,
+        &whom,
+        &options,
+        &report,
+    )
+}
+
+fn run_attach(matches: &ArgMatches, engine: &dyn Engine, report: Report) -> Result<u8, Failure> {
+    let Asked {
+        given,
+        target,
+        mut request,
+        report,
+    } = asked(matches, report)?;
+    let at = given.text("at").map(At::parse).transpose()?;
+    let special = Special {
+        keeping: keep::of(&given, &mut request)?,
+        at,
+    };
     let alone = matches!(target, Target::One(_)) && !given.is_on("dry-run");
     if request.no_entry && !alone {
         return Err(Failure::new(
@@ -329,21 +379,14 @@ fn run_attach(matches: &ArgMatches, engine: &dyn Engine, report: Report) -> Resu
         whom: target.words(engine),
         report,
     };
-    let until = attach::Until {
-        duration: given.duration("duration"),
+    let until = Until {
+        duration: given.duration("duration").or(at.and_then(|at| at.duration)),
         signals_alone: given.is_on("until-signal"),
     };
-    let merge = given.is_on("merge");
-    let job = match target {
-        Target::One(_) => Job::One(request),
-        Target::Many(selection) => Job::Many(GroupRequest {
-            selection,
-            each: request,
-            patient: true,
-            merge,
-        }),
-    };
-    Ok(attach::run(engine, job, until, &words, &report))
+    let job = target.job(request, given.is_on("merge"));
+    Ok(attach::run_with(
+        engine, job, until, special, &words, &report,
+    ))
 }
 
 /// What `midair attach` attaches to.
@@ -358,6 +401,19 @@ impl Target {
         match self {
             Target::One(pid) | Target::Many(Selection::Tree(pid)) => Some(*pid),
             Target::Many(_) => None,
+        }
+    }
+
+    /// The job of attaching there.
+    fn job(self, request: Request, merge: bool) -> Job {
+        match self {
+            Target::One(_) => Job::One(request),
+            Target::Many(selection) => Job::Many(GroupRequest {
+                selection,
+                each: request,
+                patient: true,
+                merge,
+            }),
         }
     }
 

@@ -5,6 +5,8 @@
 //! when the wait begins.
 
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use midair_failure::{Failure, Kind};
@@ -40,15 +42,29 @@ pub enum Ended {
 pub struct Signals {
     set: SigSet,
     fd: SignalFd,
+    /// SIGUSR1 came, see [`Signals::take_mark`].
+    marked: AtomicBool,
 }
 
 impl Signals {
     /// Blocks them. Call it before any other thread exists: a thread that does not block them would get the
     /// signal.
     pub fn block() -> Result<Signals, Failure> {
+        Signals::blocked(false)
+    }
+
+    /// The same, and SIGUSR1, which ends nothing: see [`Signals::take_mark`].
+    pub fn block_with_marks() -> Result<Signals, Failure> {
+        Signals::blocked(true)
+    }
+
+    fn blocked(marks: bool) -> Result<Signals, Failure> {
         let mut set = SigSet::empty();
         for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
             set.add(signal);
+        }
+        if marks {
+            set.add(Signal::SIGUSR1);
         }
         let failed = |what: &str, errno: Errno| {
             Failure::new(Kind::Enter, format!("{what}: {}", errno.desc()))
@@ -64,13 +80,50 @@ impl Signals {
             .map_err(|errno| failed("signals could not be blocked", errno))?;
         let fd = SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
             .map_err(|errno| failed("no descriptor for signals could be made", errno))?;
-        Ok(Signals { set, fd })
+        Ok(Signals {
+            set,
+            fd,
+            marked: AtomicBool::new(false),
+        })
     }
 
     /// The next pending signal, if there is one.
     pub fn next(&self) -> Option<Signal> {
-        let info = self.fd.read_signal().ok().flatten()?;
-        Signal::try_from(info.ssi_signo as i32).ok()
+        loop {
+            let info = self.fd.read_signal().ok().flatten()?;
+            match Signal::try_from(info.ssi_signo as i32).ok()? {
+                Signal::SIGUSR1 => self.marked.store(true, Relaxed),
+                signal => return Some(signal),
+            }
+        }
+    }
+
+    /// Whether SIGUSR1 came since the last call.
+    pub fn take_mark(&self) -> bool {
+        self.marked.swap(false, Relaxed)
+    }
+
+    /// Waits so long, or until one of the signals comes that end an attach.
+    pub fn sleep(&self, time: Duration) -> Option<Signal> {
+        let until = Instant::now().checked_add(time);
+        loop {
+            if let Some(signal) = self.next() {
+                return Some(signal);
+            }
+            let left = until.map_or(time, |until| {
+                until.saturating_duration_since(Instant::now())
+            });
+            if left.is_zero() {
+                return None;
+            }
+            // A timeout of poll(2) is an int of milliseconds.
+            let left = left.min(Duration::from_secs(3600)) + Duration::from_micros(999);
+            let limit = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
+            let _ = poll(
+                &mut [PollFd::new(self.fd.as_fd(), PollFlags::POLLIN)],
+                limit,
+            );
+        }
     }
 
     /// Does `work`, an attach. It is not interrupted: a signal ends what follows. But a process may hold up

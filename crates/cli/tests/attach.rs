@@ -727,7 +727,7 @@ fn midair_ps_tells_what_it_could_not_look_at() {
 
 #[test]
 fn midair_names_what_is_to_come() {
-    for name in ["top", "convert", "demo"] {
+    for name in ["convert", "demo"] {
         let end = Run::start(
             &["midair", name, "--whatever", "x"],
             "",

@@ -13,7 +13,7 @@ const ROUNDS: usize = 8;
 /// Each text in at most `width` characters, with no control characters. What is too long is cut in
 /// the middle, and shows its beginning and where it differs first from the others that begin so.
 /// Different texts stay different, unless the width leaves no room for that (under 12).
-pub(crate) fn told_apart<S: AsRef<str>>(texts: &[S], width: usize, unicode: bool) -> Vec<String> {
+pub fn told_apart<S: AsRef<str>>(texts: &[S], width: usize, unicode: bool) -> Vec<String> {
     let whole: Vec<Vec<char>> = texts.iter().map(|text| clean(text.as_ref())).collect();
     let cut = Cut {
         width,

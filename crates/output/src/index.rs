@@ -8,6 +8,7 @@
 //! reported.
 
 mod cuda;
+mod descriptions;
 
 use crate::activity::Activity;
 use crate::api::has_message;
@@ -72,7 +73,11 @@ impl Default for Stat {
 
 impl Stat {
     fn add(&mut self, start: u64, end: u64) {
-        let duration = end.saturating_sub(start);
+        self.count(end.saturating_sub(start));
+    }
+
+    /// Counts a call that took so many nanoseconds.
+    pub fn count(&mut self, duration: u64) {
         self.calls += 1;
         self.total = self.total.saturating_add(duration);
         self.min = self.min.min(duration);
@@ -82,7 +87,7 @@ impl Stat {
     }
 
     /// Adds another's calls.
-    pub(crate) fn merge(&mut self, other: &Stat) {
+    pub fn merge(&mut self, other: &Stat) {
         self.calls += other.calls;
         self.total = self.total.saturating_add(other.total);
         self.min = self.min.min(other.min);

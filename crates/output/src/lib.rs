@@ -39,6 +39,7 @@ mod pftrace;
 mod progress;
 mod record_file;
 mod rocpd;
+mod rolling;
 pub mod screen;
 mod sink;
 mod stats;
@@ -46,6 +47,7 @@ mod summary;
 pub mod table;
 
 pub use activity::{Activity, Shares};
+pub use apart::told_apart;
 pub use api::{Field, Kind, Names, Parameter, Shape, Text};
 pub use choice::KernelFilter;
 pub use counter_table::counter_table;
@@ -58,8 +60,9 @@ pub use model::{
     SummaryTo, Trace, Unit,
 };
 pub use progress::written;
-pub use record_file::{RecordFile, RecordWriter, WalkError};
+pub use record_file::{Observed, Observer, RecordFile, RecordWriter, WalkError};
 pub use rocpd::{SchemaPart, rocpd_schema};
+pub use rolling::{Keep, Window};
 pub use screen::Screen;
 pub use summary::check_group;
 

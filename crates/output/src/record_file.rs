@@ -13,13 +13,16 @@ use crate::choice::{Chosen, KernelFilter};
 use crate::files::WriteError;
 use crate::index::Index;
 use crate::model::KernelNames;
+use crate::rolling::{Keep, Rolling, Window};
 use midair_record::event::{self, Header, Kernel, MAX_RECORD, Plain, Record, kind};
 use midair_record::spool::{DROP_SLOTS, drop_slot};
 use std::convert::Infallible;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 /// Bytes gathered before a write, and bytes of one read.
 const BLOCK: usize = 256 * 1024;
@@ -33,6 +36,15 @@ pub enum WalkError<E> {
     Visit(E),
 }
 
+/// Is told of every record when it is appended: a view of the running session.
+pub trait Observer: Send + std::fmt::Debug {
+    /// The next record. It may be one that is not kept, because of the limit of bytes.
+    fn record(&mut self, record: &Record<'_>);
+}
+
+/// An observer that its view reads meanwhile.
+pub type Observed = Arc<Mutex<dyn Observer>>;
+
 /// The appending half.
 #[derive(Debug)]
 pub struct RecordWriter {
@@ -44,6 +56,10 @@ pub struct RecordWriter {
     limit: u64,
     beyond: [u64; DROP_SLOTS],
     index: Index,
+    observer: Option<Observed>,
+    directory: PathBuf,
+    /// In the place of the file, where only the latest are kept.
+    rolling: Option<Rolling>,
 }
 
 impl RecordWriter {
@@ -62,7 +78,40 @@ impl RecordWriter {
             limit: u64::MAX,
             beyond: [0; DROP_SLOTS],
             index: Index::default(),
+            observer: None,
+            directory: directory.to_owned(),
+            rolling: None,
         })
+    }
+
+    /// Keeps this from now on. The index is of all records all the same.
+    pub fn keep(&mut self, keep: Keep) {
+        match (keep, &mut self.rolling) {
+            (Keep::All, rolling) => *rolling = None,
+            (Keep::Latest { time, bytes }, Some(rolling)) => rolling.keep(time, bytes),
+            (Keep::Latest { time, bytes }, none) => {
+                *none = Some(Rolling::new(&self.directory, time, bytes));
+            }
+        }
+    }
+
+    /// The latest records, where only they are kept. The session goes on.
+    ///
+    /// # Errors
+    /// When they cannot be written, or all are kept.
+    pub fn window(&mut self) -> io::Result<Window> {
+        match &mut self.rolling {
+            Some(rolling) => rolling.window(&self.index, Instant::now()),
+            None => Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "all records are kept",
+            )),
+        }
+    }
+
+    /// Tells this observer of all records from now on. It is locked while a piece is appended.
+    pub fn observed(&mut self, observer: Observed) {
+        self.observer = Some(observer);
     }
 
     /// With at most so many bytes of records.
@@ -90,14 +139,22 @@ impl RecordWriter {
         }
         let (mut at, mut kept, mut kept_bytes) = (0, 0, 0);
         let (before, mut full) = (self.bytes(), self.is_full());
+        let limited = self.rolling.is_none();
+        let mut observer = self
+            .observer
+            .as_ref()
+            .map(|observer| observer.lock().unwrap_or_else(PoisonError::into_inner));
         while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
             match event::decode(rest) {
                 Ok((record, size)) => {
                     at += size;
+                    if let Some(observer) = &mut observer {
+                        observer.record(&record);
+                    }
                     // A note has no header, and is a description.
                     let kind = record.header().map_or(kind::NOTE, |header| header.kind);
                     let describes = kind >= kind::FIRST_DESCRIPTION;
-                    full |= before.saturating_add(at as u64) > self.limit && !describes;
+                    full |= limited && before.saturating_add(at as u64) > self.limit && !describes;
                     if !full {
                         kept_bytes = at;
                         kept += 1;
@@ -115,8 +172,12 @@ impl RecordWriter {
                 }
             }
         }
-        self.pending
-            .extend_from_slice(bytes.get(..kept_bytes).unwrap_or_default());
+        drop(observer);
+        let kept_bytes = bytes.get(..kept_bytes).unwrap_or_default();
+        match &mut self.rolling {
+            Some(rolling) => rolling.push(kept_bytes, Instant::now())?,
+            None => self.pending.extend_from_slice(kept_bytes),
+        }
         self.records += kept;
         Ok(kept)
     }
@@ -134,7 +195,8 @@ impl RecordWriter {
 
     /// Bytes kept so far.
     pub fn bytes(&self) -> u64 {
-        self.written + self.pending.len() as u64
+        let rolling = self.rolling.as_ref().map_or(0, Rolling::bytes);
+        self.written + self.pending.len() as u64 + rolling
     }
 
     /// Bytes that were no records.
@@ -156,6 +218,13 @@ impl RecordWriter {
     /// # Errors
     /// When the last block cannot be written.
     pub fn finish(mut self) -> io::Result<RecordFile> {
+        if self.rolling.is_some() {
+            let window = self.window()?.between(0, u64::MAX)?;
+            return Ok(RecordFile {
+                malformed_bytes: self.malformed_bytes,
+                ..window
+            });
+        }
         self.flush()?;
         Ok(RecordFile {
             file: self.file,

@@ -259,6 +259,17 @@ fn kernels(indexes: &[&Index], title: &str, kernel_names: KernelNames) -> Sectio
     section
 }
 
+/// The names of kernels by their mangled ones, demangled and without what does not help to
+/// recognise them, as far as that leaves them different.
+pub fn kernel_labels(symbols: &[&[u8]]) -> Vec<String> {
+    let mut namer = Namer::new(KernelNames::Demangled);
+    let names: Vec<String> = symbols
+        .iter()
+        .map(|symbol| namer.name_or_symbol(symbol))
+        .collect();
+    shortened(&names)
+}
+
 /// Demangled names without what does not help to recognise a kernel, where that leaves them different.
 fn in_short(by_name: HashMap<String, Stat>, kernel_names: KernelNames) -> HashMap<String, Stat> {
     if kernel_names == KernelNames::Mangled {

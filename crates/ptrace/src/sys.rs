@@ -310,6 +310,19 @@ pub fn futex_wait(word: &AtomicU32, unwanted: u32, limit: Duration) {
     };
 }
 
+/// Seconds that local time is ahead of UTC now; 0 where the C library cannot tell.
+pub fn utc_offset() -> i64 {
+    // SAFETY: time takes a null pointer; a tm of zeroes is valid, and localtime_r writes into it.
+    unsafe {
+        let now = libc::time(std::ptr::null_mut());
+        let mut local: libc::tm = std::mem::zeroed();
+        match libc::localtime_r(&raw const now, &raw mut local).is_null() {
+            true => 0,
+            false => local.tm_gmtoff,
+        }
+    }
+}
+
 /// Wakes all threads, of any process, that wait on `word`.
 pub fn futex_wake(word: &AtomicU32) {
     // SAFETY: a live futex word; waking does not change it.

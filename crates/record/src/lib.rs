@@ -17,4 +17,4 @@ pub mod offer;
 pub mod spool;
 
 /// Version of every layout in this crate. Both sides must agree exactly.
-pub const VERSION: u32 = 8;
+pub const VERSION: u32 = 9;

@@ -113,6 +113,29 @@ pub const fn drop_slot(kind: u8) -> usize {
 /// Bytes of [`Head::message`].
 pub const MESSAGE: usize = 1024;
 
+/// Queues of which [`Head::flights`] tells.
+pub const FLIGHTS: usize = 48;
+
+/// The dispatch at the head of a queue.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Flight {
+    /// Queue number of ours; 0: this entry tells of none.
+    pub queue: AtomicU32,
+    /// KFD node id of its agent.
+    pub node: AtomicU32,
+    /// Number of the dispatch in this session.
+    pub dispatch: AtomicU64,
+    /// Its packet's kernel object.
+    pub kernel_object: AtomicU64,
+    /// When the doorbell was rung for it, CLOCK_BOOTTIME ns.
+    pub rung: AtomicU64,
+    /// Dispatches of this queue that have not ended, with this one.
+    pub under_way: AtomicU32,
+    /// Padding, 0.
+    pub reserved: AtomicU32,
+}
+
 /// Page 0 of a spool. Either side may write any of it at any moment.
 #[repr(C)]
 #[derive(Debug)]
@@ -165,6 +188,9 @@ pub struct Head {
     pub slots: AtomicU32,
     /// Message about a failure, UTF-8.
     pub message: [AtomicU8; MESSAGE],
+    /// What runs at the head of each queue, for a view of the running session. Written by the worker
+    /// thread at each of its rounds, without regard for readers: one may see parts of two.
+    pub flights: [Flight; FLIGHTS],
 }
 
 const _: () = assert!(size_of::<Head>() <= HEAD);

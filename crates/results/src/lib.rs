@@ -16,4 +16,5 @@ pub use midair_output::Console;
 pub use midair_output::screen::Cost;
 pub use midair_output::table::Style;
 pub use midair_output::{RecordFile, RecordWriter};
+pub use plan::window_directory;
 pub use together::Together;

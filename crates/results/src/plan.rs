@@ -124,6 +124,19 @@ pub(crate) fn plan(settings: &Settings, identity: &Identity) -> Result<Plan, Fai
     })
 }
 
+/// The directory of the files of a window of a session that goes on: below that of its results, by
+/// the process and the window's end, CLOCK_BOOTTIME ms, so that none is overwritten.
+///
+/// # Errors
+/// As [`plan`].
+pub fn window_directory(settings: &Settings, identity: &Identity) -> Result<String, Failure> {
+    let plan = plan(settings, identity)?;
+    let process = &identity.process;
+    let name = format!("window-{}-{}", process.pid, process.fini_time / 1_000_000);
+    let below = plan.directory.join(name).into_os_string().into_string();
+    below.map_err(|_| Failure::new(Kind::Usage, "the path of the results is not UTF-8"))
+}
+
 /// Copied into json's list of settings.
 fn perfetto(settings: &Settings) -> PerfettoBuffers {
     let amds = PerfettoBuffers::default();

@@ -16,6 +16,7 @@ pub mod device;
 mod direct;
 pub mod flight;
 pub mod harvest;
+mod heads;
 mod kernels;
 #[cfg(test)]
 pub(crate) mod model;

@@ -27,10 +27,12 @@ mod identity;
 )]
 mod install;
 mod list;
+mod live;
 mod meter;
 mod no_entry;
 mod process;
 mod profiler_lock;
+mod recorder;
 mod request;
 #[expect(
     clippy::disallowed_methods,
@@ -50,13 +52,17 @@ pub use counters::check_launch;
 pub use find::{Found, Runtime, RuntimeKind, gpu_processes};
 pub use install::{Install, Tools};
 pub use list::{Listed, Listing, list};
+pub use midair_live::{Model, Process, Snapshot, Watched};
+pub use midair_output::Keep;
 pub use midair_output::table::Style;
 pub use midair_output::{Screen, written};
 pub use midair_procinfo::{InvalidId, Pid};
+pub use midair_ptrace::sys::utc_offset;
 pub use midair_results::{Console, End, Written};
 pub use no_entry::NoEntry;
 #[doc(hidden)]
 pub use no_entry::read_dispatch_log;
+pub use recorder::Recorder;
 pub use request::{Entry, Event, Request, Requested};
 pub use rights::as_real_user;
 pub use session::Session;

@@ -1,5 +1,8 @@
 //! What a caller asks for, and what it is told.
 
+use crate::recorder::Recorder;
+use midair_live::Watched;
+use midair_output::Keep;
 use midair_procinfo::Pid;
 use midair_results::End;
 use midair_settings::Settings;
@@ -25,6 +28,12 @@ pub struct Request {
     /// How long to wait for a process that has no runtime yet, or cannot be entered because it is about to
     /// start. `None`: until it is five seconds old.
     pub wait: Option<Duration>,
+    /// Where a view of the running session finds its model.
+    pub live: Option<Watched>,
+    /// What is kept of the records.
+    pub keep: Keep,
+    /// What becomes files while the session goes on; with [`Request::live`].
+    pub recorder: Option<Recorder>,
 }
 
 impl Request {
@@ -39,6 +48,9 @@ impl Request {
             lease: Duration::from_secs(5),
             no_entry: false,
             wait: None,
+            live: None,
+            keep: Keep::All,
+            recorder: None,
         }
     }
 }

@@ -6,26 +6,32 @@ use crate::counters::HELPER;
 use crate::cuda::{NO_CUPTI, OTHER_PROFILER};
 use crate::gpu_metrics::{self, GpuMetrics};
 use crate::install::{Install, Tools, unreadable};
+use crate::live::Live;
 use crate::meter::Meter;
 use crate::profiler_lock::ProfilerLock;
+use crate::recorder::Disk;
 use crate::request::{Entry, Event, Request};
 use crate::rights;
 use crate::target::Target;
 use midair_aqlprofile::PACKET_HELPER;
 use midair_counters::CounterPlan;
 use midair_failure::{Failure, Kind};
-use midair_output::RecordWriter;
+use midair_live::Cut;
+use midair_output::table::Style;
+use midair_output::{Keep, Observed, RecordWriter, Window};
 use midair_procinfo::Pid;
 use midair_ptrace::{fault, sys};
 use midair_record::offer::{MAX_TOOLS, Offer, Reply};
-use midair_record::spool::{Reader, ReaderOptions, command, outcome, state, status};
-use midair_results::{End, Finished, Identity, describe, record_limit};
+use midair_record::spool::{DROP_SLOTS, Reader, ReaderOptions, command, outcome, state, status};
+use midair_results::{Cost, End, Finished, Identity, Written, describe, record_limit};
 use midair_settings::{EXTRA_COUNTERS, Settings, TOOLS_BY_NAME};
 use nix::sys::socket::{ControlMessage, MsgFlags, recv, sendmsg};
 use std::fs::File;
 use std::io::{IoSlice, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
 
@@ -128,7 +134,8 @@ impl Prepared {
                 format!("no temporary file for records: {error}"),
             )
         })?;
-        let records = records.limited(record_limit(&request.settings)?);
+        let mut records = records.limited(record_limit(&request.settings)?);
+        records.keep(request.keep);
         // None is sent where CUDA is recorded: there it is ours that records.
         let none = tools.files.is_empty() && tools.names.is_empty();
         let is_ours = tools.files.contains(&install.tool);
@@ -202,6 +209,75 @@ pub struct Session {
     ended: Option<End>,
     last_tick: (u64, Instant),
     polled: bool,
+    live: Option<Live>,
+    /// What is kept while no view asks for more.
+    keep: Keep,
+}
+
+/// See [`Session::parts_of`].
+#[derive(Debug)]
+struct Parts {
+    identity: Identity,
+    settings: Settings,
+    notes: Vec<String>,
+    counters: CounterPlan,
+    disk: Option<Disk>,
+}
+
+impl Parts {
+    /// Writes the files of a window, in a directory of their own.
+    fn write(mut self, window: Window, from: u64, to: u64) -> Result<Written, Failure> {
+        let cannot = |error: std::io::Error| {
+            Failure::new(Kind::Output, format!("records cannot be kept: {error}"))
+        };
+        let write = move || {
+            let records = window.between(from, to).map_err(cannot)?;
+            let directory = midair_results::window_directory(&self.settings, &self.identity)?;
+            self.settings.set("ROCPROF_OUTPUT_PATH", directory);
+            let finished = Finished {
+                identity: self.identity,
+                settings: self.settings,
+                records,
+                dropped: [0; DROP_SLOTS],
+                outcome: 0,
+                ended: None,
+                failure: None,
+                notes: self.notes,
+                counters: self.counters,
+                cost: Cost::default(),
+                only_others: false,
+            };
+            let written = finished.write(Style::default())?;
+            match &self.disk {
+                Some(disk) => within(disk, written),
+                None => Ok(written),
+            }
+        };
+        rights::as_real_user(write).unwrap_or_else(|error| Err(rights::cannot_drop(&error)))
+    }
+}
+
+/// The files, if they fit into what the windows may take of the disk; otherwise they are removed.
+#[expect(clippy::disallowed_methods, reason = "files that were written here")]
+fn within(disk: &Disk, written: Written) -> Result<Written, Failure> {
+    let size = |file: &PathBuf| file.metadata().map_or(0, |file| file.len());
+    let bytes: u64 = written.files.iter().map(size).sum();
+    let taken = disk.taken.fetch_add(bytes, Relaxed);
+    if taken.saturating_add(bytes) <= disk.most {
+        return Ok(written);
+    }
+    disk.taken.fetch_sub(bytes, Relaxed);
+    for file in &written.files {
+        let _ = std::fs::remove_file(file);
+    }
+    if let Some(directory) = written.files.first().and_then(|file| file.parent()) {
+        // Another's files keep it.
+        let _ = std::fs::remove_dir(directory);
+    }
+    Err(Failure::new(
+        Kind::Output,
+        format!("the window of {bytes} bytes would exceed --keep-disk"),
+    ))
 }
 
 impl Session {
@@ -219,7 +295,7 @@ impl Session {
         let Prepared {
             mut identity,
             reader,
-            records,
+            mut records,
             tools,
             counters,
             only_others,
@@ -233,6 +309,16 @@ impl Session {
             None => (CounterPlan::default(), None),
         };
         offer(channel, &target, &reader, &tools, plan.as_ref())?;
+        let live = request.live.as_ref().map(|watched| {
+            let pid = target.pid();
+            let model = watched.join(pid.get(), &name(pid, &identity), boottime());
+            records.observed(Arc::clone(&model) as Observed);
+            let agents = identity.agents.iter();
+            let gpus = agents
+                .map(|agent| agent.drm_render_minor)
+                .filter(|minor| *minor > 0);
+            Live::new(model, request.recorder.clone(), gpus)
+        });
         let notes = identity.without_driver.take().into_iter().collect();
         let mut session = Session {
             meter: Meter::begin(&target),
@@ -251,6 +337,8 @@ impl Session {
             gpu: None,
             last_tick: (0, Instant::now()),
             polled: false,
+            live,
+            keep: request.keep,
         };
         session.wait_for_setup()?;
         Ok(session)
@@ -339,6 +427,13 @@ impl Session {
                 self.collect()?;
             }
         }
+        if let Some(live) = &mut self.live {
+            live.pulse(self.reader.head(), &self.target, self.records.bytes());
+            if let Some(end) = self.ended {
+                live.end(&describe(end));
+            }
+        }
+        self.fulfil(false);
         Ok(match self.ended {
             Some(end) => Event::TargetExited(end),
             None if self.records.is_full() => Event::TargetExited(End::Full),
@@ -347,6 +442,46 @@ impl Session {
                 bytes: self.records.bytes(),
             },
         })
+    }
+
+    /// Does what the view asked for.
+    fn fulfil(&mut self, last: bool) {
+        let Some(mut live) = self.live.take() else {
+            return;
+        };
+        let (keep, cuts) = live.wishes(last);
+        if let Some(keep) = keep {
+            self.records.keep(keep);
+        }
+        let some = !cuts.is_empty();
+        for cut in cuts {
+            match self.records.window() {
+                Ok(window) => {
+                    let mut parts = self.parts_of(&cut);
+                    parts.disk = live.disk();
+                    let (from, to) = (cut.from, cut.to);
+                    live.write(cut, move || parts.write(window, from, to));
+                }
+                Err(error) => live.fail(cut, format!("records cannot be kept: {error}")),
+            }
+        }
+        if some && !live.has_cuts() {
+            self.records.keep(self.keep);
+        }
+        self.live = Some(live);
+    }
+
+    /// What the files of a window tell besides its records.
+    fn parts_of(&self, cut: &Cut) -> Parts {
+        let mut identity = self.identity.clone();
+        (identity.process.init_time, identity.process.fini_time) = (cut.from, cut.to);
+        Parts {
+            identity,
+            settings: self.settings.clone(),
+            notes: vec![format!("a window of a session that went on: {}", cut.why)],
+            counters: self.counters.clone(),
+            disk: None,
+        }
     }
 
     fn collect(&mut self) -> Result<usize, Failure> {
@@ -437,6 +572,9 @@ impl Session {
             }
         }
         fault::step("detach over");
+        if let Some(live) = &self.live {
+            live.end(&self.ended.map_or_else(|| "detached".to_owned(), describe));
+        }
         // A process that exits runs its own clean-up after its side is complete: wait for its exit code.
         let reason = self.reader.head().outcome.load(Acquire);
         if reason & outcome::PROCESS_EXIT != 0 {
@@ -456,6 +594,11 @@ impl Session {
             }
         }
         fault::step("last records taken");
+        self.fulfil(true);
+        if let Some(mut live) = self.live.take() {
+            live.finish();
+            self.notes.extend(live.note());
+        }
         // A target that was killed, or became another program, is a failure anyway.
         if matches!(self.ended, Some(End::Exited(_)))
             && self.reader.head().state.load(Acquire) != state::COMPLETE
@@ -524,6 +667,17 @@ fn failed_setup(pid: Pid, status: u32, why: &str) -> Failure {
             Kind::Setup,
             format!("the target's side could not be set up: {why}"),
         ),
+    }
+}
+
+/// What a view calls a process.
+fn name(pid: Pid, identity: &Identity) -> String {
+    let comm = midair_procinfo::task::comm(pid).unwrap_or_default();
+    let program = identity.process.command.first();
+    let program = program.and_then(|path| path.rsplit('/').next());
+    match (comm.is_empty(), program) {
+        (true, Some(program)) => program.to_owned(),
+        _ => midair_procinfo::show(&comm),
     }
 }
 

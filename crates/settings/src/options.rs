@@ -108,6 +108,8 @@ pub enum Shape {
     OneOf(&'static [&'static str]),
     /// One or more texts.
     Texts(&'static str),
+    /// A text each time that the option is given.
+    Each(&'static str),
     /// One or more texts that belong together; each time that the option is given makes a group.
     Groups(&'static str),
     /// One or more of these words.

@@ -18,6 +18,7 @@ pub fn spelling(option: &Opt) -> String {
         Shape::Text(name) | Shape::Number { name, .. } => text.push_str(&format!(" {name}")),
         Shape::Duration => text.push_str(" TIME"),
         Shape::OneOf(words) => text.push_str(&format!(" {}", words.join("|"))),
+        Shape::Each(name) => text.push_str(&format!(" {name}")),
         Shape::Texts(name) | Shape::Groups(name) => text.push_str(&format!(" {name}...")),
         Shape::SomeOf(words) => text.push_str(&format!(" {}...", words.join("|"))),
     }

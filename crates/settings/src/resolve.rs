@@ -115,10 +115,12 @@ impl Opt {
                 self.check_choice(one()?)?;
                 Value::Text(one()?.to_owned())
             }
-            Shape::Texts(_) | Shape::Groups(_) | Shape::SomeOf(_) if words.is_empty() => {
+            Shape::Texts(_) | Shape::Each(_) | Shape::Groups(_) | Shape::SomeOf(_)
+                if words.is_empty() =>
+            {
                 return usage(format!("--{long} needs a value"));
             }
-            Shape::Texts(_) => Value::Texts(words.to_vec()),
+            Shape::Texts(_) | Shape::Each(_) => Value::Texts(words.to_vec()),
             Shape::Groups(_) => {
                 for word in words {
                     match names_of(word) {
@@ -197,6 +199,14 @@ impl Given {
         match self.get(long) {
             Some(Value::Duration(duration)) => Some(*duration),
             _ => None,
+        }
+    }
+
+    /// The texts of an option that has several; none where it was not given.
+    pub fn texts(&self, long: &str) -> &[String] {
+        match self.get(long) {
+            Some(Value::Texts(texts)) => texts,
+            _ => &[],
         }
     }
 

@@ -46,7 +46,7 @@ fn every_built_option_is_parsed_and_every_other_is_refused_by_name() {
     for option in options_of(Front::Rocprofv3) {
         let word = match option.shape {
             Shape::Flag | Shape::Boolean => None,
-            Shape::Text(_) | Shape::Texts(_) | Shape::Groups(_) => Some("x"),
+            Shape::Text(_) | Shape::Texts(_) | Shape::Each(_) | Shape::Groups(_) => Some("x"),
             Shape::Number { .. } => Some("7"),
             Shape::Duration => Some("7s"),
             Shape::OneOf(words) | Shape::SomeOf(words) => Some(words[0]),

@@ -4,6 +4,7 @@
 use super::alone::collector::Collector;
 use super::direct;
 use super::flight::Stage;
+use super::heads::Heads;
 use super::queue_state::{Life, Locked, QueueState};
 use super::remap::{Remap, Whose};
 use super::scan;
@@ -69,13 +70,16 @@ impl Harvester {
         self.subscribers.timing.refill();
         state::provide();
         let mut ended = 0;
+        let mut heads = Heads::new(sink.area);
         for queue in state::all() {
             self.announce(queue, sink);
             self.look_at_passed(queue);
             direct::watch(queue);
             self.release_held(queue);
             ended += self.follow(queue, sink, None);
+            heads.tell(queue);
         }
+        heads.end();
         self.map_anew();
         ended
     }

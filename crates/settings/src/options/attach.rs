@@ -167,6 +167,54 @@ pub(super) const OPTIONS: &[Opt] = &[
             "It is named by the process that was asked for, or else by the first. rocpd and json keep processes apart as they do \
              in their own files, Perfetto by process tracks; csv has a column Process_Id in every table.",
         ),
+    Opt::new("keep", Attach, Shape::Duration, Sets::Nothing, "Keep only what was recorded in the last so much time: 30s, 5m")
+        .more(
+            "A flight recorder: it may be attached for hours, and its disk does not grow. At the detach what is kept is written. SIGUSR1 to \
+             midair writes it at any time and goes on, into a directory of its own below that of the results; see also --trigger.",
+        )
+        .front(Front::Midair),
+    Opt::new(
+        "trigger",
+        Attach,
+        Shape::Each("WHEN"),
+        Sets::Nothing,
+        "With --keep: write the window around each such event, and go on",
+    )
+    .more(
+        "'kernel(REGEX) > 3*median', 'kernel(REGEX) > 5ms', 'gap > 50ms' (a GPU runs nothing), 'queue stuck > 10s', 'memory > 90%' (of a \
+         GPU), 'message(REGEX)' (a ROCTx or NVTX mark or range). It may be given several times. A window has three quarters of --keep before \
+         its event and a quarter after it. Then nothing else is written at the detach.",
+    )
+    .front(Front::Midair),
+    Opt::new(
+        "keep-windows",
+        Attach,
+        Shape::Number { name: "COUNT", min: 1, max: 100_000 },
+        Sets::Nothing,
+        "With --keep: windows of one process at most (default 10)",
+    )
+    .front(Front::Midair),
+    Opt::new(
+        "keep-disk",
+        Attach,
+        Shape::Number { name: "MIB", min: 1, max: 16 * 1024 * 1024 },
+        Sets::Nothing,
+        "With --keep: MiB at most for what is kept (default 1024)",
+    )
+    .more("All windows of one process may have as many. A window that would be too large is not left on the disk. Of what is kept the oldest goes first.")
+    .front(Front::Midair),
+    Opt::new(
+        "at",
+        Attach,
+        Shape::Text("TIME"),
+        Sets::Nothing,
+        "Attach at this time of day: 14:00:00, or 14:00:00/10s to record for 10 seconds",
+    )
+    .more(
+        "By this machine's clock and its time zone; a time that has passed today is tomorrow's. On many hosts whose clocks agree, all begin \
+         at once.",
+    )
+    .front(Front::Midair),
     Opt::new(
         "cupti",
         Attach,

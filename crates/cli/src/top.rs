@@ -1,0 +1,374 @@
+//! `midair top`: what processes do on the GPU now.
+
+mod screen;
+
+use crate::attach::{Job, Whose, report_notice};
+use crate::command::{argument, options_of};
+use crate::engine::{Attached, End, Engine, Event, Notice, NoticeKind, Request};
+use crate::report::Report;
+use crate::wait::{Ended, Input, Signals, wait};
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use midair_failure::{Failure, Kind};
+use midair_live::{Answer, Cut, Model, Process, Snapshot, Watched};
+use midair_session::Keep;
+use midair_settings::{Category, Front, duration_word};
+use midair_top::{Action, Look, View};
+use screen::Screen;
+use std::sync::{MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Options of `midair attach` that say nothing here.
+const NOT_HERE: [&str; 13] = [
+    "dry-run",
+    "no-entry",
+    "merge",
+    "json",
+    "wide",
+    "quiet",
+    "top",
+    "interval",
+    "keep",
+    "trigger",
+    "keep-windows",
+    "keep-disk",
+    "at",
+];
+/// How often the screen is drawn, unless asked otherwise.
+const INTERVAL: Duration = Duration::from_millis(500);
+/// The same where lines are written, and how long `--once` looks.
+const LINES: Duration = Duration::from_secs(1);
+/// Columns where there is no terminal.
+const COLUMNS: usize = 100;
+/// The longest time between two polls of the session.
+const TURN: Duration = Duration::from_millis(100);
+/// What `r` keeps, and of how many bytes at most.
+const KEPT: Duration = Duration::from_secs(10);
+const MOST_KEPT: u64 = 1 << 30;
+/// The shortest and the longest that may be asked for.
+const SHORTEST: Duration = Duration::from_millis(250);
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// The clap command.
+pub(crate) fn command(pid: Arg) -> Command {
+    let top = Command::new("top")
+        .about("Watch what processes do on the GPU now")
+        .long_about(
+            "Watch what processes do on the GPU now: how busy each GPU is and what the rest of the time was, kernels by their share of the \
+             last two seconds, copies, calls that wait, and what runs at the head of each queue. Attaches as midair attach does, keeps no \
+             records, and detaches at the end.\n\
+             Without a terminal it writes a text, or with --json a line for each process, at each interval.",
+        )
+        .args_override_self(true)
+        .arg(
+            pid.required(false)
+                .help("Process to attach to; or --tree, --all, --name"),
+        )
+        .arg(
+            Arg::new("once")
+                .long("once")
+                .action(ArgAction::SetTrue)
+                .help("Look for one interval, write what was seen, and detach"),
+        )
+        .arg(
+            Arg::new("json")
+                .long("json")
+                .action(ArgAction::SetTrue)
+                .help("Write JSON: a document of one line for each process at each interval"),
+        )
+        .arg(
+            Arg::new("interval")
+                .long("interval")
+                .value_name("TIME")
+                .help("Time between two looks, 250ms to 60s (default 500ms on a terminal, 1s elsewhere)"),
+        );
+    options_of(Front::Midair)
+        .filter(|option| !NOT_HERE.contains(&option.long))
+        .filter(|option| option.category != Category::ThreadTrace)
+        .fold(top, |top, option| top.arg(argument(option, Front::Midair)))
+}
+
+/// What is particular to `midair top`.
+#[derive(Debug)]
+pub(crate) struct Options {
+    once: bool,
+    json: bool,
+    interval: Option<Duration>,
+    duration: Option<Duration>,
+}
+
+impl Options {
+    /// As the words say.
+    pub(crate) fn of(matches: &ArgMatches, duration: Option<Duration>) -> Result<Options, Failure> {
+        let interval = match matches.get_one::<String>("interval") {
+            None => None,
+            Some(word) => Some(
+                duration_word(word)
+                    .filter(|time| (SHORTEST..=LONGEST).contains(time))
+                    .ok_or_else(|| {
+                        Failure::new(
+                            Kind::Usage,
+                            format!("--interval {word} is no time between 250ms and 60s"),
+                        )
+                    })?,
+            ),
+        };
+        Ok(Options {
+            once: matches.get_flag("once"),
+            json: matches.get_flag("json"),
+            interval,
+            duration,
+        })
+    }
+}
+
+/// Attaches, shows, detaches. Returns the exit code.
+pub(crate) fn run(
+    engine: &dyn Engine,
+    job: impl FnOnce(Request) -> Job,
+    mut request: Request,
+    whom: &str,
+    options: &Options,
+    report: &Report,
+) -> Result<u8, Failure> {
+    let watched = Watched::default();
+    request.live = Some(watched.clone());
+    request.keep = Keep::Latest {
+        time: Duration::ZERO,
+        bytes: 0,
+    };
+    let signals = Signals::block()?;
+    let job = job(request);
+    let whose = Whose::of(engine, &job);
+    let mut attached = {
+        let _progress = report.progress("attaching");
+        signals.end_what_hangs(report, || match &job {
+            Job::One(request) => engine.attach(request),
+            Job::Many(request) => engine.attach_group(request.clone()),
+        })?
+    };
+    report.info(&format!("attached to {whom}"));
+    let mut watch = Watch {
+        attached: attached.as_mut(),
+        signals: &signals,
+        watched: &watched,
+        options,
+        report,
+        cpu: Cpu::new(),
+    };
+    let ended = match options.once || options.json || !screen::is_there() {
+        true => watch.lines(),
+        false => watch.screen(),
+    };
+    // Whatever happened, the target is freed before anything is reported.
+    let trace = attached.detach();
+    let ended = ended?;
+    let trace = trace?;
+    if let Some(failure) = trace.detach_failure() {
+        return Ok(report.failure(failure));
+    }
+    Ok(match ended {
+        Ended::Target(end) => over(end, whom, &whose, report),
+        _ => 0,
+    })
+}
+
+/// The exit code where the target ended.
+fn over(end: End, whom: &str, whose: &Whose, report: &Report) -> u8 {
+    match end {
+        End::Signal(_) | End::Exec => crate::attach::target_code(end, whose, report),
+        _ => {
+            report.note(&format!("{whom} has ended or shut its GPU runtime down"));
+            0
+        }
+    }
+}
+
+/// An attached top.
+struct Watch<'a> {
+    attached: &'a mut dyn Attached,
+    signals: &'a Signals,
+    watched: &'a Watched,
+    options: &'a Options,
+    report: &'a Report,
+    cpu: Cpu,
+}
+
+impl Watch<'_> {
+    fn view(&self) -> View {
+        let style = self.report.table_style();
+        View::new(Look {
+            colour: style.colour,
+            unicode: style.unicode,
+        })
+    }
+
+    /// Writes what is seen at each interval, until something ends it.
+    fn lines(&mut self) -> Result<Ended, Failure> {
+        let (options, report) = (self.options, self.report);
+        let interval = options.interval.unwrap_or(LINES);
+        let mut view = self.view();
+        let columns = report.columns().unwrap_or(COLUMNS);
+        let began = Instant::now();
+        loop {
+            let left = options
+                .duration
+                .map(|duration| duration.saturating_sub(began.elapsed()));
+            let pause = interval.min(left.unwrap_or(Duration::MAX));
+            let mut seen = |_: Event, news: &[Notice]| {
+                news.iter()
+                    .for_each(|notice| report_notice(notice, None, report));
+            };
+            let input = Input::ignored();
+            let ended = wait(self.attached, self.signals, input, Some(pause), &mut seen)?;
+            let snapshots = snapshots(self.watched);
+            if options.json {
+                for snapshot in &snapshots {
+                    let mut document = snapshot.to_json();
+                    document["attacher_share"] = self.cpu.share().into();
+                    report.json(&document);
+                }
+            } else {
+                view.show(snapshots, self.cpu.share());
+                report.text(format!("{}\n", view.text(columns)).as_bytes());
+            }
+            let over = left.is_some_and(|left| left <= interval);
+            if ended != Ended::Duration || options.once || over {
+                return Ok(ended);
+            }
+        }
+    }
+
+    /// Draws what is seen, until something ends it.
+    fn screen(&mut self) -> Result<Ended, Failure> {
+        let interval = self.options.interval.unwrap_or(INTERVAL);
+        let mut view = self.view();
+        let mut screen = Screen::open()?;
+        let began = Instant::now();
+        let mut next = began;
+        loop {
+            let event = self.attached.poll()?;
+            for notice in self.attached.news() {
+                view.tell(words(&notice));
+            }
+            for answer in self.answers() {
+                view.tell(told(&answer));
+            }
+            if let Event::TargetExited(end) = event {
+                return Ok(Ended::Target(end));
+            }
+            if let Some(signal) = self.signals.next() {
+                return Ok(Ended::Signal(signal));
+            }
+            let over = |duration| began.elapsed() >= duration;
+            if self.options.duration.is_some_and(over) {
+                return Ok(Ended::Duration);
+            }
+            if Instant::now() >= next {
+                next = Instant::now() + interval;
+                view.show(snapshots(self.watched), self.cpu.share());
+                screen.draw(&view)?;
+            }
+            let pause = next.saturating_duration_since(Instant::now());
+            let Some(key) = screen.key(pause.min(TURN))? else {
+                continue;
+            };
+            match view.key(key) {
+                Action::Draw => {}
+                Action::Quit => return Ok(Ended::Enter),
+                Action::Keep => {
+                    keep(self.watched);
+                    let seconds = KEPT.as_secs();
+                    view.tell(format!("keeping the next {seconds} s as files"));
+                }
+            }
+            screen.draw(&view)?;
+        }
+    }
+
+    /// What became of what was to be kept.
+    fn answers(&self) -> Vec<Answer> {
+        let processes = self.watched.processes();
+        let answers = processes.iter().map(|process| held(process).answers());
+        answers.flatten().collect()
+    }
+}
+
+/// The next seconds of all processes become files.
+fn keep(watched: &Watched) {
+    for process in watched.processes() {
+        let mut model = held(&process);
+        let now = model.now();
+        model.wish_to_keep(Keep::Latest {
+            time: 2 * KEPT,
+            bytes: MOST_KEPT,
+        });
+        model.wish_for(Cut {
+            from: now,
+            to: now.saturating_add(KEPT.as_nanos() as u64),
+            why: "asked for in midair top".to_owned(),
+        });
+    }
+}
+
+/// An answer as one line.
+pub(crate) fn told(answer: &Answer) -> String {
+    match &answer.files {
+        Ok(files) => format!("written: {}", files.join(" ")),
+        Err(why) => format!("not written: {why}"),
+    }
+}
+
+fn words(notice: &Notice) -> String {
+    let who = format!("process {} ({})", notice.pid, notice.name);
+    match &notice.what {
+        NoticeKind::Attached(_, took) => {
+            format!("attached to {who} in {:.1} ms", took.as_secs_f64() * 1e3)
+        }
+        NoticeKind::Refused(failure) => format!("{who} is not attached: {}", failure.what),
+        NoticeKind::Ended(_) => format!("{who} has ended"),
+        NoticeKind::Watched => format!("{who} has no GPU runtime yet, and is watched"),
+    }
+}
+
+/// Processor time of this process.
+#[derive(Debug)]
+struct Cpu {
+    wall: Instant,
+    spent: Duration,
+}
+
+impl Cpu {
+    fn new() -> Cpu {
+        Cpu {
+            wall: Instant::now(),
+            spent: spent(),
+        }
+    }
+
+    /// Share of one processor since the last call, or since the attach.
+    fn share(&mut self) -> f64 {
+        let (wall, now) = (Instant::now(), spent());
+        let time = wall.duration_since(self.wall).as_secs_f64();
+        let share = now.saturating_sub(self.spent).as_secs_f64() / time.max(1e-3);
+        (self.wall, self.spent) = (wall, now);
+        share
+    }
+}
+
+fn spent() -> Duration {
+    nix::time::clock_gettime(nix::time::ClockId::CLOCK_PROCESS_CPUTIME_ID)
+        .map(Duration::from)
+        .unwrap_or_default()
+}
+
+/// The model of a process. What a thread that panicked left is shown all the same.
+pub(crate) fn held(process: &Process) -> MutexGuard<'_, Model> {
+    process.model.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What all processes do now.
+fn snapshots(watched: &Watched) -> Vec<Snapshot> {
+    let processes = watched.processes();
+    let snapshot = |process: &Process| Snapshot::of(process.pid, &process.name, &held(process));
+    processes.iter().map(snapshot).collect()
+}

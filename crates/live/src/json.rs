@@ -1,0 +1,101 @@
+//! A snapshot as a JSON document.
+
+use crate::snapshot::{Call, Copies, Device, Kernel, Queue, Snapshot};
+use midair_output::Stat;
+use serde_json::{Value, json};
+
+/// The name and version of the document: a field may be added, and everything else changes it.
+pub const SCHEMA: &str = "midair.top/1";
+
+impl Snapshot {
+    /// As a document. Names that end in `_ns` are nanoseconds, times are CLOCK_BOOTTIME, shares lie
+    /// between 0 and 1, rates are by the second.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "schema": SCHEMA,
+            "pid": self.pid,
+            "name": self.name,
+            "since_ns": self.since,
+            "now_ns": self.now,
+            "window_ns": self.window,
+            "records": self.records,
+            "records_rate": self.records_rate,
+            "lost": self.lost,
+            "untimed": self.untimed,
+            "kept_bytes": self.kept_bytes,
+            "worker_share": self.worker,
+            "ended": self.ended,
+            "devices": self.devices.iter().map(device).collect::<Vec<_>>(),
+            "kernels": self.kernels.iter().map(kernel).collect::<Vec<_>>(),
+            "calls": self.calls.iter().map(call).collect::<Vec<_>>(),
+            "copies": self.copies.iter().map(copies).collect::<Vec<_>>(),
+            "queues": self.queues.iter().map(queue).collect::<Vec<_>>(),
+        })
+    }
+}
+
+fn device(device: &Device) -> Value {
+    let idle = device.idle;
+    json!({
+        "node": device.node,
+        "window_ns": device.window,
+        "busy": device.busy,
+        "idle": {
+            "copies": idle.copies,
+            "launching": idle.launching,
+            "waiting": idle.waiting,
+            "nothing_queued": idle.nothing,
+        },
+    })
+}
+
+fn total(stat: &Stat) -> Value {
+    let (min, max) = match stat.calls {
+        0 => (0, 0),
+        _ => (stat.min, stat.max),
+    };
+    json!({ "count": stat.calls, "total_ns": stat.total, "min_ns": min, "max_ns": max })
+}
+
+fn kernel(kernel: &Kernel) -> Value {
+    json!({
+        "name": kernel.name,
+        "symbol": kernel.symbol,
+        "share": kernel.share,
+        "share_before": kernel.before,
+        "rate": kernel.rate,
+        "all": total(&kernel.total),
+        "median_ns": kernel.histogram.quantile(0.5),
+    })
+}
+
+fn call(call: &Call) -> Value {
+    json!({
+        "name": call.name,
+        "waits": call.waits,
+        "rate": call.rate,
+        "threads": call.threads,
+        "all": total(&call.total),
+    })
+}
+
+fn copies(copies: &Copies) -> Value {
+    json!({
+        "direction": copies.name,
+        "bytes_rate": copies.rate,
+        "bytes": copies.bytes,
+        "all": total(&copies.total),
+    })
+}
+
+fn queue(queue: &Queue) -> Value {
+    let head = queue.head.as_ref().map(|head| {
+        json!({
+            "kernel": head.name,
+            "dispatch": head.dispatch,
+            "age_ns": head.age,
+            "under_way": head.under_way,
+        })
+    });
+    json!({ "queue": queue.id, "node": queue.node, "ended": queue.ended, "in_flight": head })
+}

@@ -1,0 +1,29 @@
+//! What a running session does now.
+//!
+//! A [`Model`] is fed with the records of one process while they are collected, and keeps bounded
+//! windows of them: when each device was busy and why it was not, kernels and calls by recent time,
+//! copies, the dispatch at the head of each queue. A [`Snapshot`] is a copy of what it says at one
+//! moment, with names; views show snapshots and know no records. [`Watched`] is where sessions put
+//! their models and views find them.
+//!
+//! Nothing here grows with the time or with the number of records: every table has a limit, and what
+//! exceeds it is summed up under one name.
+#![forbid(unsafe_code)]
+
+mod histogram;
+mod json;
+mod lane;
+mod model;
+mod recent;
+mod snapshot;
+mod trigger;
+mod watched;
+mod wishes;
+
+pub use histogram::{Histogram, WIDTH as HISTOGRAM_WIDTH};
+pub use json::SCHEMA;
+pub use model::{Flight, Model, Pulse};
+pub use snapshot::{Call, Copies, Device, Head, Idle, Kernel, Queue, Snapshot, stragglers};
+pub use trigger::{FORMS, Happened, Trigger};
+pub use watched::{Process, Watched};
+pub use wishes::{Answer, Cut};

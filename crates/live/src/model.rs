@@ -1,0 +1,442 @@
+//! The model of one process: what its records say of the last seconds.
+
+use crate::histogram::Histogram;
+use crate::lane::Lane;
+use crate::recent::{Recent, SLOT, WINDOW};
+use crate::trigger::Triggers;
+use crate::wishes::Wishes;
+use midair_output::{Names, Observer, Stat};
+use midair_record::event::{self, Api, Copy, KernelSymbol, Marker, Record};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
+
+/// Kernels that have a line of their own: the others are one.
+const MOST_KERNELS: usize = 4096;
+/// The same for functions, and for directions of copies.
+const MOST_CALLS: usize = 8192;
+/// Names of kernels that are kept, and their bytes.
+const MOST_SYMBOLS: usize = 1 << 17;
+const MOST_NAME_BYTES: usize = 32 << 20;
+/// Devices and queues.
+const MOST_DEVICES: usize = 64;
+const MOST_QUEUES: usize = 4096;
+/// Messages of markers that are kept until somebody asks for them.
+const MOST_MESSAGES: usize = 256;
+/// Bytes of such a message.
+const LONGEST_MESSAGE: usize = 256;
+/// Stands for the kernels beyond the limit.
+pub(crate) const FURTHER: u64 = u64::MAX;
+/// Longer windows are not asked for.
+const KEPT: u64 = 2 * WINDOW * SLOT + SLOT;
+
+/// The dispatch at the head of a queue, as the target's side saw it last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Flight {
+    /// Queue number of ours.
+    pub queue: u32,
+    /// KFD node id of its agent.
+    pub node: u32,
+    /// Number of the dispatch in this session.
+    pub dispatch: u64,
+    /// Its packet's kernel object.
+    pub kernel_object: u64,
+    /// When the doorbell was rung for it, CLOCK_BOOTTIME ns.
+    pub rung: u64,
+    /// Dispatches of this queue that have not ended, with this one.
+    pub under_way: u32,
+}
+
+/// What a session knows besides its records, once for each time that it is polled.
+#[derive(Debug, Clone, Default)]
+pub struct Pulse {
+    /// CLOCK_BOOTTIME ns.
+    pub now: u64,
+    /// Heads of queues.
+    pub flights: Vec<Flight>,
+    /// Records that were lost, since the attach.
+    pub lost: u64,
+    /// Processor time of the worker thread in the target so far, ns; None where it is not known.
+    pub worker_ns: Option<u64>,
+    /// Bytes that are kept for results.
+    pub kept_bytes: u64,
+    /// Share of the fullest device's memory that is in use; None where it is not known.
+    pub memory: Option<f64>,
+}
+
+/// What one kernel did.
+#[derive(Debug, Default)]
+pub(crate) struct Ran {
+    pub(crate) total: Stat,
+    pub(crate) recent: Recent,
+    pub(crate) histogram: Histogram,
+}
+
+/// What one function, or one direction of copies, did.
+#[derive(Debug, Default)]
+pub(crate) struct Called {
+    pub(crate) total: Stat,
+    pub(crate) recent: Recent,
+    pub(crate) bytes: u64,
+    /// Whoever calls it waits in it.
+    pub(crate) waits: bool,
+}
+
+/// One device.
+#[derive(Debug, Default)]
+pub(crate) struct Lanes {
+    /// Kernels ran.
+    pub(crate) busy: Lane,
+    /// Copies from it or to it ran.
+    pub(crate) copying: Lane,
+    /// A dispatch was rung and had not begun.
+    pub(crate) queued: Lane,
+}
+
+/// A queue.
+#[derive(Debug, Default)]
+pub(crate) struct Known {
+    pub(crate) node: u32,
+    /// When its last dispatch that is known to have ended did.
+    pub(crate) last_end: u64,
+    pub(crate) dispatches: u64,
+}
+
+/// What its records say of one process.
+#[derive(Debug)]
+pub struct Model {
+    pub(crate) names: Arc<Names>,
+    pub(crate) since: u64,
+    pub(crate) pulse: Pulse,
+    /// Of the first pulse that had it, and its time.
+    pub(crate) worker_began: Option<(u64, u64)>,
+    pub(crate) records: u64,
+    /// Of them in `all`, whose bytes they are.
+    counted: u64,
+    pub(crate) all: Recent,
+    pub(crate) kernels: HashMap<u64, Ran, Fast>,
+    pub(crate) calls: HashMap<(u8, u32), Called, Fast>,
+    pub(crate) copies: BTreeMap<u32, Called>,
+    pub(crate) devices: BTreeMap<u32, Lanes>,
+    pub(crate) queues: BTreeMap<u32, Known>,
+    /// Threads of the host were in a call that waits.
+    pub(crate) waiting: Lane,
+    pub(crate) untimed: u64,
+    symbols: HashMap<u64, Vec<u8>, Fast>,
+    objects: HashMap<u64, u64, Fast>,
+    name_bytes: usize,
+    messages: Option<VecDeque<(u64, String)>>,
+    pub(crate) wishes: Wishes,
+    pub(crate) triggers: Triggers,
+    /// How the session ended, in words.
+    pub(crate) ended: Option<String>,
+}
+
+impl Model {
+    /// An empty model; `now` is CLOCK_BOOTTIME ns.
+    pub fn new(names: Arc<Names>, now: u64) -> Model {
+        Model {
+            names,
+            since: now,
+            pulse: Pulse {
+                now,
+                ..Pulse::default()
+            },
+            worker_began: None,
+            records: 0,
+            counted: 0,
+            all: Recent::default(),
+            kernels: HashMap::default(),
+            calls: HashMap::default(),
+            copies: BTreeMap::new(),
+            devices: BTreeMap::new(),
+            queues: BTreeMap::new(),
+            waiting: Lane::default(),
+            untimed: 0,
+            symbols: HashMap::default(),
+            objects: HashMap::default(),
+            name_bytes: 0,
+            messages: None,
+            wishes: Wishes::default(),
+            triggers: Triggers::default(),
+            ended: None,
+        }
+    }
+
+    /// Takes what the session knows besides its records. Call it after the records of a poll.
+    pub fn pulse(&mut self, pulse: Pulse) {
+        if self.worker_began.is_none() {
+            self.worker_began = pulse.worker_ns.map(|ns| (pulse.now, ns));
+        }
+        let now = pulse.now;
+        self.all.add(now, now, self.records - self.counted);
+        self.counted = self.records;
+        self.pulse = pulse;
+        let horizon = self.pulse.now.saturating_sub(KEPT);
+        self.waiting.forget_before(horizon);
+        for lanes in self.devices.values_mut() {
+            lanes.busy.forget_before(horizon);
+            lanes.copying.forget_before(horizon);
+            lanes.queued.forget_before(horizon);
+        }
+        if !self.triggers.is_empty() {
+            self.look_for_events();
+        }
+    }
+
+    /// What triggers wait for and no record tells.
+    fn look_for_events(&mut self) {
+        let now = self.pulse.now;
+        for (node, lanes) in &self.devices {
+            let flying = self.pulse.flights.iter().any(|flight| flight.node == *node);
+            let spans = lanes.busy.within(0, now);
+            self.triggers.gaps(*node, &spans, flying, now);
+        }
+        for flight in &self.pulse.flights {
+            let began = crate::snapshot::began(self, flight);
+            self.triggers.head(flight, began, now);
+        }
+        if let Some(share) = self.pulse.memory {
+            self.triggers.memory(share, now);
+        }
+    }
+
+    /// The time of the last pulse, CLOCK_BOOTTIME ns.
+    pub fn now(&self) -> u64 {
+        self.pulse.now
+    }
+
+    /// The session is over.
+    pub fn end(&mut self, how: &str) {
+        self.ended = Some(how.to_owned());
+        self.pulse.flights.clear();
+    }
+
+    /// Keeps messages of markers from now on, for [`Model::messages`].
+    pub fn keep_messages(&mut self) {
+        self.messages.get_or_insert_default();
+    }
+
+    /// The messages of markers since the last call, with their times.
+    pub fn messages(&mut self) -> Vec<(u64, String)> {
+        self.messages
+            .as_mut()
+            .map(|messages| messages.drain(..).collect())
+            .unwrap_or_default()
+    }
+
+    /// The mangled name of a kernel, where it is known.
+    pub(crate) fn symbol(&self, kernel_id: u64) -> Option<&[u8]> {
+        self.symbols.get(&kernel_id).map(Vec::as_slice)
+    }
+
+    /// The kernel that a packet's kernel object belongs to; 0 where it is not known.
+    pub(crate) fn kernel_of(&self, object: u64) -> u64 {
+        self.objects.get(&object).copied().unwrap_or(0)
+    }
+
+    /// A time of the target's: no later than now, so that a false one does no harm.
+    fn time(&self, time: u64) -> u64 {
+        // Records may be some milliseconds younger than the last pulse.
+        time.min(self.pulse.now.saturating_add(4 * SLOT))
+    }
+
+    fn add_kernel(&mut self, kernel: &event::Kernel) {
+        let queue_known =
+            self.queues.len() < MOST_QUEUES || self.queues.contains_key(&kernel.queue_id);
+        let timed = kernel.untimed == 0
+            && kernel.header.flags & event::flag::UNTIMED == 0
+            && kernel.end >= kernel.start
+            && kernel.start > 0;
+        let (start, end) = (self.time(kernel.start), self.time(kernel.end));
+        if queue_known {
+            let queue = self.queues.entry(kernel.queue_id).or_default();
+            queue.node = kernel.node;
+            queue.dispatches += 1;
+            if timed {
+                queue.last_end = queue.last_end.max(end);
+            }
+        }
+        if !timed {
+            self.untimed += 1;
+            return;
+        }
+        let known = self.kernels.contains_key(&kernel.kernel_id);
+        let ran = if self.kernels.len() < MOST_KERNELS || known {
+            self.kernels.entry(kernel.kernel_id).or_default()
+        } else {
+            self.kernels.entry(FURTHER).or_default()
+        };
+        if !self.triggers.is_empty() {
+            let before = (ran.total.calls, ran.histogram.quantile(0.5));
+            let symbol = self.symbols.get(&kernel.kernel_id);
+            let symbol = symbol.map(Vec::as_slice).unwrap_or_default();
+            let id = kernel.kernel_id;
+            self.triggers.kernel(id, symbol, (start, end), before);
+        }
+        ran.total.count(end - start);
+        ran.recent.add(start, end, 0);
+        ran.histogram.add(end - start);
+        if let Some(lanes) = self.lanes(kernel.node) {
+            lanes.busy.add(start, end);
+            if kernel.rung > 0 {
+                lanes.queued.add(kernel.rung, start);
+            }
+        }
+    }
+
+    fn lanes(&mut self, node: u32) -> Option<&mut Lanes> {
+        let fits = self.devices.len() < MOST_DEVICES || self.devices.contains_key(&node);
+        fits.then(|| self.devices.entry(node).or_default())
+    }
+
+    fn add_copy(&mut self, copy: &Copy) {
+        let timed = copy.untimed == 0
+            && copy.header.flags & event::flag::UNTIMED == 0
+            && copy.end >= copy.start
+            && copy.start > 0;
+        if !timed {
+            self.untimed += 1;
+            return;
+        }
+        let (start, end) = (self.time(copy.start), self.time(copy.end));
+        // Directions that do not exist share an entry.
+        let called = self
+            .copies
+            .entry(copy.header.operation.min(64))
+            .or_default();
+        called.total.count(end - start);
+        called.recent.add(start, end, copy.bytes);
+        called.bytes = called.bytes.saturating_add(copy.bytes);
+        for node in [copy.src_node, copy.dst_node] {
+            // Of the ends of a copy those count that have run kernels: the others are the host's.
+            if let Some(lanes) = self.devices.get_mut(&node) {
+                lanes.copying.add(start, end);
+            }
+        }
+    }
+
+    fn add_call(&mut self, api: &Api) {
+        let key = (api.header.kind, api.header.operation);
+        let (start, end) = (self.time(api.start), self.time(api.end));
+        if !self.calls.contains_key(&key) && self.calls.len() >= MOST_CALLS {
+            return;
+        }
+        let names = &self.names;
+        let called = self.calls.entry(key).or_insert_with(|| Called {
+            waits: waits(&names.operation(key.0, key.1)),
+            ..Called::default()
+        });
+        let waits = called.count(start, end);
+        if waits {
+            self.waiting.add(start, end);
+        }
+    }
+
+    fn add_marker(&mut self, marker: &Marker, message: &[u8]) {
+        if !self.triggers.is_empty() {
+            self.triggers.message(marker.start, message);
+        }
+        let Some(messages) = &mut self.messages else {
+            return;
+        };
+        let text = message.get(..message.len().min(LONGEST_MESSAGE));
+        let text = String::from_utf8_lossy(text.unwrap_or_default());
+        if messages.len() >= MOST_MESSAGES {
+            messages.pop_front();
+        }
+        messages.push_back((marker.start, text.into_owned()));
+    }
+
+    fn add_symbol(&mut self, symbol: &KernelSymbol, name: &[u8]) {
+        let known = self.symbols.get(&symbol.kernel_id).map_or(0, Vec::len);
+        let bytes = self.name_bytes - known + name.len();
+        if self.objects.len() >= MOST_SYMBOLS || bytes > MOST_NAME_BYTES {
+            return;
+        }
+        self.name_bytes = bytes;
+        self.symbols.insert(symbol.kernel_id, name.to_vec());
+        self.objects.insert(symbol.kernel_object, symbol.kernel_id);
+    }
+}
+
+impl Called {
+    /// Counts a call, and says whether it waits.
+    fn count(&mut self, start: u64, end: u64) -> bool {
+        self.total.count(end.saturating_sub(start));
+        self.recent.add(start, end, 0);
+        self.waits
+    }
+}
+
+impl Observer for Model {
+    fn record(&mut self, record: &Record<'_>) {
+        if let Some(header) = record.header()
+            && header.kind < event::kind::FIRST_DESCRIPTION
+        {
+            self.records += 1;
+        }
+        match record {
+            Record::Api(api, _) => self.add_call(api),
+            Record::Kernel(kernel, _) => self.add_kernel(kernel),
+            Record::Copy(copy, _) => self.add_copy(copy),
+            Record::Marker(marker, message) => self.add_marker(marker, message),
+            // 2: a stream waits for an event, and no thread of the host does.
+            Record::Synchronization(wait) if wait.header.operation != 2 => {
+                let (start, end) = (self.time(wait.start), self.time(wait.end));
+                self.waiting.add(start, end);
+            }
+            Record::KernelSymbol(symbol, name) => self.add_symbol(symbol, name),
+            Record::Queue(queue) => {
+                if self.queues.len() < MOST_QUEUES {
+                    self.queues.entry(queue.queue_id).or_default().node = queue.node;
+                }
+                if queue.node != 0 {
+                    self.lanes(queue.node);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Whether a function is one that waits for the device: a synchronization, the wait for a signal, or
+/// a copy that returns when it is done.
+fn waits(name: &str) -> bool {
+    let copies = name.contains("Memcpy") && !name.contains("Async") && !name.contains("Node");
+    name.contains("Synchronize") || name.starts_with("hsa_signal_wait") || copies
+}
+
+/// A hasher for small numbers, which come from our own counters, or whose tables are limited.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Mix(u64);
+
+pub(crate) type Fast = BuildHasherDefault<Mix>;
+
+impl Hasher for Mix {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes
+            .iter()
+            .for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+
+    fn write_u8(&mut self, number: u8) {
+        self.write_u64(u64::from(number));
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        self.write_u64(u64::from(number));
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = (self.0.rotate_left(26) ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 ^= self.0 >> 32;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,194 @@
+use super::*;
+use crate::Snapshot;
+use midair_record::event::{Header, Queue, encode, kind};
+
+const SECOND: u64 = 1_000_000_000;
+/// Any time, on the border of a slot.
+const T: u64 = 1_000 * SECOND;
+
+fn header(kind: u8, operation: u32) -> Header {
+    Header {
+        kind,
+        operation,
+        ..Header::default()
+    }
+}
+
+fn model() -> Model {
+    Model::new(Arc::new(Names::amd()), T)
+}
+
+fn tell(model: &mut Model, bytes: &[u8]) {
+    let (record, _) = event::decode(bytes).unwrap();
+    model.record(&record);
+}
+
+fn kernel(rung: u64, start: u64, end: u64) -> Vec<u8> {
+    let kernel = event::Kernel {
+        header: header(kind::KERNEL_DISPATCH, 0),
+        rung,
+        start,
+        end,
+        kernel_id: 7,
+        queue_id: 1,
+        node: 2,
+        ..event::Kernel::default()
+    };
+    encode(&kernel, &[])
+}
+
+fn pulse(model: &mut Model, now: u64, flights: Vec<Flight>) {
+    model.pulse(Pulse {
+        now,
+        flights,
+        ..Pulse::default()
+    });
+}
+
+fn near(value: f64, wanted: f64) {
+    assert!((value - wanted).abs() < 1e-6, "{value}, not {wanted}");
+}
+
+#[test]
+fn idle_time_has_one_cause_each() {
+    let mut model = model();
+    let ms = SECOND / 1_000;
+    // Of one second: 400 ms of kernels on two queues that overlap, launched 100 ms before the first.
+    tell(
+        &mut model,
+        &kernel(T + 100 * ms, T + 200 * ms, T + 500 * ms),
+    );
+    tell(
+        &mut model,
+        &kernel(T + 190 * ms, T + 300 * ms, T + 600 * ms),
+    );
+    // A copy of 100 ms, half of it beside a kernel.
+    let copy = Copy {
+        header: header(kind::MEMORY_COPY, 2),
+        start: T + 550 * ms,
+        end: T + 650 * ms,
+        bytes: 1 << 20,
+        dst_node: 2,
+        ..Copy::default()
+    };
+    tell(&mut model, &encode(&copy, &[]));
+    // A thread waited from 50 to 700 ms.
+    let names = Names::amd();
+    let wait = (0..600)
+        .find(|operation| {
+            names.operation(kind::HIP_RUNTIME_API_EXT, *operation) == "hipDeviceSynchronize"
+        })
+        .unwrap();
+    let api = Api {
+        header: header(kind::HIP_RUNTIME_API_EXT, wait),
+        start: T + 50 * ms,
+        end: T + 700 * ms,
+        ..Api::default()
+    };
+    tell(&mut model, &encode(&api, &[]));
+    pulse(&mut model, T + SECOND, Vec::new());
+    let snapshot = Snapshot::of(1, "x", &model);
+    assert_eq!(snapshot.window, SECOND);
+    let device = &snapshot.devices[0];
+    near(device.busy, 0.4);
+    near(device.idle.copies, 0.05);
+    near(device.idle.launching, 0.1);
+    near(device.idle.waiting, 0.1);
+    near(device.idle.nothing, 0.35);
+    near(snapshot.kernel_rate(), 2.0);
+    near(snapshot.copy_rate(), f64::from(1 << 20));
+    let call = &snapshot.calls[0];
+    assert!(call.waits && call.name == "hipDeviceSynchronize");
+    near(call.threads, 0.65);
+}
+
+#[test]
+fn what_runs_counts_as_busy_and_has_an_age() {
+    let mut model = model();
+    let symbol = KernelSymbol {
+        header: header(kind::KERNEL_SYMBOL, 0),
+        kernel_id: 7,
+        kernel_object: 0x1000,
+        name_len: 7,
+        ..KernelSymbol::default()
+    };
+    tell(&mut model, &encode(&symbol, b"gemm.kd"));
+    let queue = Queue {
+        header: header(kind::QUEUE, 0),
+        queue_id: 1,
+        node: 2,
+        ..Queue::default()
+    };
+    tell(&mut model, &encode(&queue, &[]));
+    tell(&mut model, &kernel(T, T + 1, T + SECOND / 2));
+    let flight = Flight {
+        queue: 1,
+        node: 2,
+        dispatch: 9,
+        kernel_object: 0x1000,
+        rung: T + 5,
+        under_way: 2,
+    };
+    pulse(&mut model, T + SECOND, vec![flight]);
+    let snapshot = Snapshot::of(1, "x", &model);
+    near(snapshot.busy(), 1.0 - 1e-9);
+    let head = snapshot.queues[0].head.clone().unwrap();
+    assert_eq!(
+        (head.name.as_str(), head.dispatch, head.under_way),
+        ("gemm", 9, 2)
+    );
+    // The one before it had to end first.
+    assert_eq!(head.age, SECOND / 2);
+}
+
+#[test]
+fn nothing_grows_with_the_time() {
+    let mut model = model();
+    let mut now = T;
+    for id in 0..20_000_u64 {
+        let kernel = event::Kernel {
+            header: header(kind::KERNEL_DISPATCH, 0),
+            start: now,
+            end: now + 10,
+            kernel_id: id,
+            queue_id: id as u32,
+            node: id as u32,
+            ..event::Kernel::default()
+        };
+        tell(&mut model, &encode(&kernel, &[]));
+        let api = Api {
+            header: header(kind::HIP_RUNTIME_API_EXT, id as u32),
+            start: now,
+            end: now + 10,
+            ..Api::default()
+        };
+        tell(&mut model, &encode(&api, &[]));
+        now += SECOND;
+        pulse(&mut model, now, Vec::new());
+    }
+    assert!(model.kernels.len() <= MOST_KERNELS + 1);
+    assert!(model.calls.len() <= MOST_CALLS && model.queues.len() <= MOST_QUEUES);
+    assert!(model.devices.len() <= MOST_DEVICES);
+    let spans: usize = model.devices.values().map(|lanes| lanes.busy.len()).sum();
+    assert!(spans <= 8 * MOST_DEVICES, "{spans}");
+    let counted: u64 = model.kernels.values().map(|ran| ran.total.calls).sum();
+    assert_eq!(counted, 20_000, "what has no line of its own is summed up");
+}
+
+#[test]
+fn times_that_cannot_be_do_no_harm() {
+    let mut model = model();
+    for (start, end) in [
+        (u64::MAX - 5, u64::MAX),
+        (1, u64::MAX),
+        (u64::MAX, 1),
+        (0, 0),
+    ] {
+        tell(&mut model, &kernel(u64::MAX, start, end));
+    }
+    tell(&mut model, &kernel(T, T + 1, T + 1_000));
+    pulse(&mut model, T + SECOND, Vec::new());
+    let snapshot = Snapshot::of(1, "x", &model);
+    assert!(snapshot.busy() <= 1.0 && snapshot.kernels.len() == 1);
+    assert!(snapshot.to_json()["kernels"][0]["share"].as_f64().unwrap() <= 1.0);
+}

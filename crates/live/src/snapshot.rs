@@ -1,0 +1,419 @@
+//! What a model says at one moment, with names.
+
+use crate::histogram::Histogram;
+use crate::lane::{self, Lane, Span};
+use crate::model::{Called, FURTHER, Lanes, Model};
+use crate::recent::{SLOT, windows};
+use midair_output::{Stat, table};
+use std::collections::BTreeMap;
+
+/// Rows of each table: those with the most time now, and of the rest those with the most so far.
+const MOST_ROWS: usize = 512;
+
+/// A kernel whose description was not seen.
+const UNSEEN: &str = "(kernel loaded before the attach, not described)";
+/// Kernels beyond the limit.
+const FURTHER_KERNELS: &str = "(further kernels)";
+
+/// One process at one moment. Times are CLOCK_BOOTTIME ns, durations ns, shares from 0 to 1.
+#[derive(Debug, Clone, Default)]
+pub struct Snapshot {
+    /// As the attacher numbers it.
+    pub pid: u32,
+    /// Its name.
+    pub name: String,
+    /// When the session began.
+    pub since: u64,
+    /// When this was taken.
+    pub now: u64,
+    /// What "now" means in rates and shares: so much time before `now`.
+    pub window: u64,
+    /// Records since the attach.
+    pub records: u64,
+    /// Records in a second, now.
+    pub records_rate: f64,
+    /// Records that were lost since the attach.
+    pub lost: u64,
+    /// Dispatches and copies without times.
+    pub untimed: u64,
+    /// Bytes on the disk.
+    pub kept_bytes: u64,
+    /// Share of one processor that our worker thread takes in the target, on the average since the
+    /// attach; None where it is not known.
+    pub worker: Option<f64>,
+    /// By node.
+    pub devices: Vec<Device>,
+    /// By time now, then by time so far.
+    pub kernels: Vec<Kernel>,
+    /// Calls by time now.
+    pub calls: Vec<Call>,
+    /// Copies by direction.
+    pub copies: Vec<Copies>,
+    /// Queues that were used, by number.
+    pub queues: Vec<Queue>,
+    /// How its session ended, if it did.
+    pub ended: Option<String>,
+}
+
+/// A GPU in the window.
+#[derive(Debug, Clone, Default)]
+pub struct Device {
+    /// KFD node id.
+    pub node: u32,
+    /// The window; shorter than the snapshot's where more happened than is kept.
+    pub window: u64,
+    /// Share of the window in which a kernel ran.
+    pub busy: f64,
+    /// What the rest of the window was.
+    pub idle: Idle,
+}
+
+/// Shares of a window in which no kernel ran, each moment under the first that holds.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Idle {
+    /// Copies from this device or to it ran.
+    pub copies: f64,
+    /// A dispatch was launched and had not begun.
+    pub launching: f64,
+    /// A thread of the host waited for a device.
+    pub waiting: f64,
+    /// Nothing was queued.
+    pub nothing: f64,
+}
+
+/// A kernel.
+#[derive(Debug, Clone, Default)]
+pub struct Kernel {
+    /// Our number for it; 0 stands for those that were not described.
+    pub id: u64,
+    /// Its short name.
+    pub name: String,
+    /// Its name as the code object has it.
+    pub symbol: String,
+    /// Share of the time of all kernels, now.
+    pub share: f64,
+    /// The share in the window before, for the change.
+    pub before: f64,
+    /// Dispatches that ended in a second, now.
+    pub rate: f64,
+    /// Since the attach.
+    pub total: Stat,
+    /// Its times since the attach.
+    pub histogram: Histogram,
+}
+
+/// A function.
+#[derive(Debug, Clone, Default)]
+pub struct Call {
+    /// Its name.
+    pub name: String,
+    /// Whether it waits for the device.
+    pub waits: bool,
+    /// Calls that returned in a second, now.
+    pub rate: f64,
+    /// Threads in it on the average, now: 1 where one thread was in it all the time.
+    pub threads: f64,
+    /// Since the attach.
+    pub total: Stat,
+}
+
+/// Copies of one direction.
+#[derive(Debug, Clone, Default)]
+pub struct Copies {
+    /// The direction.
+    pub name: String,
+    /// Bytes in a second, now.
+    pub rate: f64,
+    /// Bytes since the attach.
+    pub bytes: u64,
+    /// Since the attach.
+    pub total: Stat,
+}
+
+/// A queue.
+#[derive(Debug, Clone, Default)]
+pub struct Queue {
+    /// Our number.
+    pub id: u32,
+    /// The node of its agent.
+    pub node: u32,
+    /// Dispatches that have ended since the attach.
+    pub ended: u64,
+    /// What is at its head.
+    pub head: Option<Head>,
+}
+
+/// The dispatch at the head of a queue.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Head {
+    /// Number of the dispatch.
+    pub dispatch: u64,
+    /// The kernel's short name.
+    pub name: String,
+    /// Since it was launched, or the one before it ended, whichever is later; ns.
+    pub age: u64,
+    /// Dispatches under way with it.
+    pub under_way: u32,
+}
+
+impl Snapshot {
+    /// Of one process.
+    pub fn of(pid: u32, name: &str, model: &Model) -> Snapshot {
+        let pulse = &model.pulse;
+        let now = pulse.now;
+        let (recent, before) = windows(now);
+        let window = now
+            .saturating_sub(model.since)
+            .min(now.saturating_sub(recent.start * SLOT))
+            .max(1);
+        let seconds = window as f64 / 1e9;
+        let per_second = |count: u64| count as f64 / seconds;
+        let (kernels, labels) = kernels(model, &recent, &before, per_second);
+        Snapshot {
+            pid,
+            name: name.to_owned(),
+            since: model.since,
+            now,
+            window,
+            records: model.records,
+            records_rate: per_second(model.all.sum(&recent).bytes),
+            lost: pulse.lost,
+            untimed: model.untimed,
+            kept_bytes: pulse.kept_bytes,
+            worker: worker(model),
+            devices: devices(model, now.saturating_sub(window)),
+            kernels,
+            calls: calls(model, &recent, window, per_second),
+            copies: copies(model, &recent, per_second),
+            queues: queues(model, &labels),
+            ended: model.ended.clone(),
+        }
+    }
+
+    /// Share of the window in which the busiest device ran a kernel.
+    pub fn busy(&self) -> f64 {
+        self.devices
+            .iter()
+            .map(|device| device.busy)
+            .fold(0.0, f64::max)
+    }
+
+    /// Dispatches that ended in a second, now.
+    pub fn kernel_rate(&self) -> f64 {
+        self.kernels.iter().map(|kernel| kernel.rate).sum()
+    }
+
+    /// Bytes that were copied in a second, now.
+    pub fn copy_rate(&self) -> f64 {
+        self.copies.iter().map(|copies| copies.rate).sum()
+    }
+}
+
+fn worker(model: &Model) -> Option<f64> {
+    let (began, first) = model.worker_began?;
+    let spent = model.pulse.worker_ns?.saturating_sub(first);
+    let time = model.pulse.now.saturating_sub(began);
+    (time > 0).then(|| spent as f64 / time as f64)
+}
+
+/// When the dispatch at the head of a queue may have begun.
+pub(crate) fn began(model: &Model, flight: &crate::Flight) -> u64 {
+    let last = model.queues.get(&flight.queue);
+    let last = last.map_or(0, |queue| queue.last_end);
+    // Before the attach it was not seen.
+    flight.rung.max(last).max(model.since).min(model.pulse.now)
+}
+
+fn devices(model: &Model, from: u64) -> Vec<Device> {
+    let now = model.pulse.now;
+    let device = |(node, lanes): (&u32, &Lanes)| {
+        let of = [&lanes.busy, &lanes.copying, &lanes.queued, &model.waiting];
+        let known = of.map(Lane::known_since).into_iter().fold(from, u64::max);
+        let from = known.min(now.saturating_sub(1));
+        let window = now - from;
+        let heads: Vec<Span> = model
+            .pulse
+            .flights
+            .iter()
+            .filter(|flight| flight.node == *node)
+            .map(|flight| (began(model, flight).max(from), now))
+            .filter(|span| span.0 < span.1)
+            .collect();
+        let busy = lane::united(lanes.busy.within(from, now), &heads);
+        let share = |spans: &[Span]| lane::total(spans) as f64 / window as f64;
+        let mut left = lane::without(&[(from, now)], &busy);
+        let mut take = |of: &Lane| {
+            let before = lane::total(&left);
+            left = lane::without(&left, &of.within(from, now));
+            (before - lane::total(&left)) as f64 / window as f64
+        };
+        let copies = take(&lanes.copying);
+        let launching = take(&lanes.queued);
+        let waiting = take(&model.waiting);
+        Device {
+            node: *node,
+            window,
+            busy: share(&busy),
+            idle: Idle {
+                copies,
+                launching,
+                waiting,
+                nothing: share(&left),
+            },
+        }
+    };
+    model.devices.iter().map(device).collect()
+}
+
+/// The rows, and the short names by our numbers of kernels.
+fn kernels(
+    model: &Model,
+    recent: &std::ops::Range<u64>,
+    before: &std::ops::Range<u64>,
+    per_second: impl Fn(u64) -> f64,
+) -> (Vec<Kernel>, BTreeMap<u64, String>) {
+    let all = |of: &std::ops::Range<u64>| {
+        let ns: u64 = model
+            .kernels
+            .values()
+            .map(|ran| ran.recent.sum(of).ns)
+            .sum();
+        ns.max(1) as f64
+    };
+    let (all_now, all_before) = (all(recent), all(before));
+    let mut rows: Vec<Kernel> = model
+        .kernels
+        .iter()
+        .map(|(id, ran)| {
+            let now = ran.recent.sum(recent);
+            Kernel {
+                id: *id,
+                share: now.ns as f64 / all_now,
+                before: ran.recent.sum(before).ns as f64 / all_before,
+                rate: per_second(now.calls),
+                total: ran.total,
+                ..Kernel::default()
+            }
+        })
+        .collect();
+    rows.sort_by(|a, b| {
+        let by_share = b.share.total_cmp(&a.share);
+        by_share.then_with(|| (b.total.total, a.id).cmp(&(a.total.total, b.id)))
+    });
+    rows.truncate(MOST_ROWS);
+    let mut ids: Vec<u64> = rows.iter().map(|row| row.id).collect();
+    let heads = model.pulse.flights.iter();
+    ids.extend(heads.map(|flight| model.kernel_of(flight.kernel_object)));
+    ids.sort_unstable();
+    ids.dedup();
+    let named: Vec<(u64, &[u8])> = ids
+        .iter()
+        .filter_map(|id| Some((*id, model.symbol(*id)?)))
+        .collect();
+    let symbols: Vec<&[u8]> = named.iter().map(|(_, symbol)| *symbol).collect();
+    let labels = table::kernel_labels(&symbols);
+    let labels: BTreeMap<u64, String> = named.iter().map(|(id, _)| *id).zip(labels).collect();
+    for row in &mut rows {
+        row.name = name_of(row.id, &labels);
+        row.symbol = model.symbol(row.id).map_or_else(String::new, |symbol| {
+            String::from_utf8_lossy(symbol).into_owned()
+        });
+        if let Some(ran) = model.kernels.get(&row.id) {
+            row.histogram = ran.histogram.clone();
+        }
+    }
+    (rows, labels)
+}
+
+fn name_of(id: u64, labels: &BTreeMap<u64, String>) -> String {
+    match labels.get(&id) {
+        Some(label) => label.clone(),
+        None if id == FURTHER => FURTHER_KERNELS.to_owned(),
+        None => UNSEEN.to_owned(),
+    }
+}
+
+fn calls(
+    model: &Model,
+    recent: &std::ops::Range<u64>,
+    window: u64,
+    per_second: impl Fn(u64) -> f64,
+) -> Vec<Call> {
+    let row = |(key, called): (&(u8, u32), &Called)| {
+        let now = called.recent.sum(recent);
+        Call {
+            name: model.names.operation(key.0, key.1).into_owned(),
+            waits: called.waits,
+            rate: per_second(now.calls),
+            threads: now.ns as f64 / window as f64,
+            total: called.total,
+        }
+    };
+    let mut rows: Vec<Call> = model.calls.iter().map(row).collect();
+    rows.sort_by(|a, b| {
+        let by_time = b.threads.total_cmp(&a.threads);
+        by_time.then_with(|| (b.total.total, &a.name).cmp(&(a.total.total, &b.name)))
+    });
+    rows.truncate(MOST_ROWS);
+    rows
+}
+
+fn copies(
+    model: &Model,
+    recent: &std::ops::Range<u64>,
+    per_second: impl Fn(u64) -> f64,
+) -> Vec<Copies> {
+    let copy = midair_domain::kind::MEMORY_COPY;
+    let prefix = format!("{}_", model.names.kind(copy));
+    let row = |(direction, called): (&u32, &Called)| {
+        let name = model.names.operation(copy, *direction);
+        Copies {
+            name: name.replace(&prefix, "").to_lowercase().replace('_', " "),
+            rate: per_second(called.recent.sum(recent).bytes),
+            bytes: called.bytes,
+            total: called.total,
+        }
+    };
+    model.copies.iter().map(row).collect()
+}
+
+fn queues(model: &Model, labels: &BTreeMap<u64, String>) -> Vec<Queue> {
+    let head = |id: u32| {
+        let flight = model
+            .pulse
+            .flights
+            .iter()
+            .find(|flight| flight.queue == id)?;
+        Some(Head {
+            dispatch: flight.dispatch,
+            name: name_of(model.kernel_of(flight.kernel_object), labels),
+            age: model.pulse.now - began(model, flight),
+            under_way: flight.under_way,
+        })
+    };
+    let known = model.queues.iter();
+    let rows = known.map(|(id, queue)| Queue {
+        id: *id,
+        node: queue.node,
+        ended: queue.dispatches,
+        head: head(*id),
+    });
+    rows.take(MOST_ROWS).collect()
+}
+
+/// Which of several processes the others probably wait for: those that end kernels at less than
+/// four fifths of the usual rate, which is the median of all that run.
+pub fn stragglers(snapshots: &[Snapshot]) -> Vec<bool> {
+    let rate = |it: &Snapshot| it.ended.is_none().then(|| it.kernel_rate());
+    let mut rates: Vec<f64> = snapshots.iter().filter_map(rate).collect();
+    rates.sort_by(f64::total_cmp);
+    let usual = match rates.len() {
+        0 | 1 => 0.0,
+        count => rates.get(count / 2).copied().unwrap_or_default(),
+    };
+    let is_late = |rate: f64| rate < 0.8 * usual;
+    snapshots
+        .iter()
+        .map(|it| rate(it).is_some_and(is_late))
+        .collect()
+}

@@ -1,0 +1,348 @@
+//! Records of the latest seconds alone: files one after the other, of which the oldest go.
+//!
+//! What other records refer to (names of kernels, queues) is not in them but in the [`Index`], which
+//! puts it in front of the records of a [`Window`].
+
+use crate::index::Index;
+use crate::record_file::{RecordFile, RecordWriter};
+use midair_record::event::{self, MAX_RECORD, Record};
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Bytes gathered before a write, and bytes of one read.
+const BLOCK: usize = 256 * 1024;
+/// Files that hold the time that is kept: so large a part more is kept than was asked for.
+const PARTS: u32 = 8;
+
+/// What a session keeps of its records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keep {
+    /// All, up to the limit of bytes.
+    All,
+    /// What was recorded within so much time, and of that what fits. None at all where the time is 0.
+    Latest {
+        /// How long.
+        time: Duration,
+        /// Bytes on the disk at most.
+        bytes: u64,
+    },
+}
+
+/// A file of records.
+#[derive(Debug)]
+struct Segment {
+    file: Arc<File>,
+    len: u64,
+    began: Instant,
+    /// When its last record came.
+    ended: Instant,
+}
+
+/// The files.
+#[derive(Debug)]
+pub(crate) struct Rolling {
+    directory: PathBuf,
+    time: Duration,
+    limit: u64,
+    segments: VecDeque<Segment>,
+    pending: Vec<u8>,
+    bytes: u64,
+}
+
+impl Rolling {
+    pub(crate) fn new(directory: &Path, time: Duration, bytes: u64) -> Rolling {
+        Rolling {
+            directory: directory.to_owned(),
+            time,
+            limit: bytes,
+            segments: VecDeque::new(),
+            pending: Vec::new(),
+            bytes: 0,
+        }
+    }
+
+    /// Bytes that are kept.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes + self.pending.len() as u64
+    }
+
+    /// Keeps for so long from now on. What is there stays for as long.
+    pub(crate) fn keep(&mut self, time: Duration, bytes: u64) {
+        (self.time, self.limit) = (time, bytes);
+    }
+
+    /// Appends whole records.
+    pub(crate) fn push(&mut self, bytes: &[u8], now: Instant) -> io::Result<()> {
+        if self.time.is_zero() {
+            self.segments.clear();
+            self.pending.clear();
+            self.bytes = 0;
+            return Ok(());
+        }
+        self.expire(now);
+        self.pending.extend_from_slice(bytes);
+        if self.pending.len() >= BLOCK || self.is_due(now) {
+            self.flush(now)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the newest file is to be followed by another one.
+    fn is_due(&self, now: Instant) -> bool {
+        let Some(last) = self.segments.back() else {
+            return false;
+        };
+        now.duration_since(last.began) >= self.time / PARTS
+            || last.len >= self.limit / u64::from(PARTS)
+    }
+
+    fn flush(&mut self, now: Instant) -> io::Result<()> {
+        if self.pending.is_empty() {
+            return Ok(());
+        }
+        if self.segments.is_empty() || self.is_due(now) {
+            self.segments.push_back(Segment {
+                file: Arc::new(tempfile::tempfile_in(&self.directory)?),
+                len: 0,
+                began: now,
+                ended: now,
+            });
+        }
+        let Some(last) = self.segments.back_mut() else {
+            return Ok(());
+        };
+        last.file.write_all_at(&self.pending, last.len)?;
+        last.len += self.pending.len() as u64;
+        last.ended = now;
+        self.bytes += self.pending.len() as u64;
+        self.pending.clear();
+        self.expire(now);
+        Ok(())
+    }
+
+    /// Lets go of what is too old or too much.
+    fn expire(&mut self, now: Instant) {
+        while let Some(first) = self.segments.front() {
+            let old = now.duration_since(first.ended) > self.time;
+            if !old && self.bytes <= self.limit {
+                break;
+            }
+            self.bytes = self.bytes.saturating_sub(first.len);
+            self.segments.pop_front();
+        }
+    }
+
+    /// What is there now. `index` has what the records refer to.
+    pub(crate) fn window(&mut self, index: &Index, now: Instant) -> io::Result<Window> {
+        self.flush(now)?;
+        let segment = |segment: &Segment| (Arc::clone(&segment.file), segment.len);
+        Ok(Window {
+            directory: self.directory.clone(),
+            descriptions: index.descriptions(),
+            segments: self.segments.iter().map(segment).collect(),
+        })
+    }
+}
+
+/// The latest records of a session that goes on. They can be taken to another thread.
+#[derive(Debug)]
+pub struct Window {
+    directory: PathBuf,
+    descriptions: Vec<u8>,
+    segments: Vec<(Arc<File>, u64)>,
+}
+
+impl Window {
+    /// Those that overlap a span of time, CLOCK_BOOTTIME ns, as if nothing else had been recorded.
+    ///
+    /// # Errors
+    /// When a file cannot be read or written.
+    pub fn between(self, from: u64, to: u64) -> io::Result<RecordFile> {
+        let mut writer = RecordWriter::create_in(&self.directory)?;
+        let mut rest = self.descriptions.as_slice();
+        while let Ok((_, size)) = event::decode(rest) {
+            let (record, more) = rest.split_at(size);
+            writer.append(record)?;
+            rest = more;
+        }
+        let mut block = vec![0; BLOCK.max(MAX_RECORD)];
+        for (file, len) in self.segments {
+            let mut at = 0;
+            while at < len {
+                let size = block
+                    .len()
+                    .min(usize::try_from(len - at).unwrap_or(usize::MAX));
+                let bytes = block.get_mut(..size).unwrap_or_default();
+                file.read_exact_at(bytes, at)?;
+                let used = copy(bytes, from, to, &mut writer)?;
+                if used == 0 {
+                    let changed = "the file of records changed";
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, changed));
+                }
+                at += used as u64;
+            }
+        }
+        writer.finish()
+    }
+}
+
+/// Copies the whole records of a block that overlap the span, in runs. Returns the bytes of all.
+fn copy(block: &[u8], from: u64, to: u64, writer: &mut RecordWriter) -> io::Result<usize> {
+    let (mut run, mut used) = (0, 0);
+    while let Some(rest) = block.get(used..).filter(|rest| !rest.is_empty()) {
+        let Ok((record, size)) = event::decode(rest) else {
+            break;
+        };
+        let wanted = times(&record).is_some_and(|(start, end)| start <= to && end >= from);
+        if !wanted {
+            writer.append(block.get(run..used).unwrap_or_default())?;
+            run = used + size;
+        }
+        used += size;
+    }
+    writer.append(block.get(run..used).unwrap_or_default())?;
+    Ok(used)
+}
+
+/// When a record's thing happened. None of descriptions, and of work that has no times.
+pub(crate) fn times(record: &Record<'_>) -> Option<(u64, u64)> {
+    let (start, end) = match record {
+        Record::Api(it, _) => (it.start, it.end),
+        Record::Kernel(it, _) if it.end == 0 => (it.rung, it.rung),
+        Record::Kernel(it, _) => (it.start, it.end),
+        Record::Copy(it, _) => (it.start, it.end),
+        Record::Marker(it, _) => (it.start, it.end),
+        Record::Allocation(it) => (it.start, it.end),
+        Record::Scratch(it) => (it.start, it.end),
+        Record::Kfd(it) => (it.start, it.end),
+        Record::MemorySet(it) => (it.start, it.end),
+        Record::Synchronization(it) => (it.start, it.end),
+        Record::UnifiedMemory(it) => (it.start, it.end),
+        Record::CounterWindow(it, _) => (it.start, it.read_end.max(it.end)),
+        Record::RuntimeInit(it) => (it.time, it.time),
+        Record::Agent(_)
+        | Record::CodeObject(..)
+        | Record::KernelSymbol(..)
+        | Record::Queue(_)
+        | Record::QueueCounts(_)
+        | Record::Note(_)
+        | Record::CudaDevice(..) => return None,
+    };
+    Some((start, end.max(start)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record_file::WalkError;
+    use midair_record::event::{Header, Kernel, KernelSymbol, encode, kind};
+
+    fn kernel(id: u64, start: u64) -> Vec<u8> {
+        let header = Header {
+            kind: kind::KERNEL_DISPATCH,
+            ..Header::default()
+        };
+        let kernel = Kernel {
+            header,
+            start,
+            end: start + 5,
+            dispatch_id: id,
+            kernel_id: 7,
+            ..Kernel::default()
+        };
+        encode(&kernel, &[])
+    }
+
+    fn symbol() -> Vec<u8> {
+        let header = Header {
+            kind: kind::KERNEL_SYMBOL,
+            ..Header::default()
+        };
+        let symbol = KernelSymbol {
+            header,
+            kernel_id: 7,
+            name_len: 4,
+            ..KernelSymbol::default()
+        };
+        encode(&symbol, b"gemm")
+    }
+
+    fn ids(file: &RecordFile) -> Vec<u64> {
+        let mut ids = Vec::new();
+        let walked: Result<(), WalkError<()>> = file.walk(
+            |_| true,
+            |record| {
+                if let Record::Kernel(kernel, _) = record {
+                    ids.push(kernel.dispatch_id);
+                }
+                Ok(())
+            },
+        );
+        walked.unwrap();
+        ids
+    }
+
+    #[test]
+    fn a_window_is_a_recording_of_its_own() {
+        let mut writer = RecordWriter::create_in(&std::env::temp_dir()).unwrap();
+        writer.keep(Keep::Latest {
+            time: Duration::from_secs(3_600),
+            bytes: 1 << 30,
+        });
+        writer.append(&symbol()).unwrap();
+        let many = (2 * BLOCK / kernel(0, 0).len()) as u64;
+        for id in 0..many {
+            writer.append(&kernel(id, 100 * id)).unwrap();
+        }
+        let cut = writer
+            .window()
+            .unwrap()
+            .between(100 * 10, 100 * 20)
+            .unwrap();
+        assert_eq!(ids(&cut), (10..=20).collect::<Vec<_>>());
+        assert_eq!(cut.index().symbols[&7].name, b"gemm");
+        assert_eq!(cut.index().kernels[&7].calls, 11);
+        // The session goes on, and what it knows is of all.
+        writer.append(&kernel(many, 100 * many)).unwrap();
+        assert_eq!(writer.index().kernels[&7].calls, many + 1);
+        let last = writer
+            .window()
+            .unwrap()
+            .between(100 * many, u64::MAX)
+            .unwrap();
+        assert_eq!(ids(&last), [many]);
+    }
+
+    #[test]
+    fn the_oldest_go_by_time_and_by_bytes() {
+        let start = Instant::now();
+        let mut rolling = Rolling::new(&std::env::temp_dir(), Duration::from_secs(8), 1 << 20);
+        let piece = kernel(1, 1).repeat(100);
+        for second in 0..60 {
+            rolling
+                .push(&piece, start + Duration::from_secs(second))
+                .unwrap();
+        }
+        // Those of eight seconds, and what shares a file with them.
+        let kept = rolling.bytes() / piece.len() as u64;
+        assert!((8..=11).contains(&kept), "{kept}");
+        let large = kernel(1, 1).repeat(1 << 10);
+        for _ in 0..60 {
+            rolling
+                .push(&large, start + Duration::from_secs(60))
+                .unwrap();
+            let most = (1 << 20) + (BLOCK + large.len()) as u64;
+            assert!(rolling.bytes() <= most, "{}", rolling.bytes());
+        }
+        rolling.keep(Duration::ZERO, 0);
+        rolling
+            .push(&large, start + Duration::from_secs(61))
+            .unwrap();
+        assert_eq!((rolling.bytes(), rolling.segments.len()), (0, 0));
+    }
+}

@@ -1,0 +1,79 @@
+//! Kernels of all processes that are shown, by name.
+
+use crate::view::{Sort, View};
+use midair_live::{Histogram, Snapshot};
+use midair_output::Stat;
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+/// One line of the table.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Row {
+    pub(crate) name: String,
+    pub(crate) symbol: String,
+    pub(crate) share: f64,
+    pub(crate) change: f64,
+    pub(crate) rate: f64,
+    pub(crate) total: Stat,
+    pub(crate) histogram: Histogram,
+    /// How many queues have it at their heads.
+    pub(crate) in_flight: usize,
+}
+
+impl View {
+    /// The kernels that the filter lets through, in the order that was chosen.
+    pub(crate) fn rows(&self) -> Vec<Row> {
+        let mut rows = rows(&self.snapshots);
+        rows.retain(|row| self.filter.is_empty() || row.name.to_lowercase().contains(&self.filter));
+        rows.sort_by(|a, b| by(self.sort, a, b).then_with(|| a.name.cmp(&b.name)));
+        rows
+    }
+}
+
+fn by(sort: Sort, a: &Row, b: &Row) -> Ordering {
+    match sort {
+        Sort::Share => b
+            .share
+            .total_cmp(&a.share)
+            .then(b.total.total.cmp(&a.total.total)),
+        Sort::Change => b.change.abs().total_cmp(&a.change.abs()),
+        Sort::Rate => b.rate.total_cmp(&a.rate),
+        Sort::Mean => b.total.mean().total_cmp(&a.total.mean()),
+        Sort::Total => b.total.total.cmp(&a.total.total),
+        Sort::Name => Ordering::Equal,
+    }
+}
+
+/// Kernels of one name are one line, whichever process and code object they are of. Shares are those
+/// of all processes together, each of which counts alike.
+fn rows(snapshots: &[Snapshot]) -> Vec<Row> {
+    let running: Vec<&Snapshot> = snapshots.iter().filter(|it| it.ended.is_none()).collect();
+    let shown: Vec<&Snapshot> = match running.is_empty() {
+        true => snapshots.iter().collect(),
+        false => running,
+    };
+    let processes = shown.len().max(1) as f64;
+    let mut by_name: BTreeMap<&str, Row> = BTreeMap::new();
+    for snapshot in &shown {
+        for kernel in &snapshot.kernels {
+            let row = by_name.entry(&kernel.name).or_default();
+            row.name.clone_from(&kernel.name);
+            row.symbol.clone_from(&kernel.symbol);
+            row.share += kernel.share / processes;
+            row.change += (kernel.share - kernel.before) / processes;
+            row.rate += kernel.rate;
+            row.total.merge(&kernel.total);
+            row.histogram.merge(&kernel.histogram);
+        }
+        for head in snapshot
+            .queues
+            .iter()
+            .filter_map(|queue| queue.head.as_ref())
+        {
+            let row = by_name.entry(&head.name).or_default();
+            row.name.clone_from(&head.name);
+            row.in_flight += 1;
+        }
+    }
+    by_name.into_values().collect()
+}

@@ -1,0 +1,301 @@
+//! The lines of the screen, from the header to the line of keys.
+
+use crate::draw::{Line, Tone, bar};
+use crate::rows::Row;
+use crate::view::View;
+use crate::words::{bytes_rate, change, clock, percent, rate};
+use crate::{details, processes};
+use midair_live::{Device, Snapshot};
+use midair_output::table::duration;
+use midair_output::told_apart;
+
+/// Heads of queues, and calls, at most.
+const HEADS: usize = 6;
+const WAITS: usize = 4;
+/// Rows of kernels where the screen has no end.
+const ROWS_OF_TEXT: usize = 20;
+
+/// Keys and what they do.
+const HELP: [&str; 9] = [
+    "q            detach and end",
+    "s, S         sort by the next column, by share again",
+    "/            show only kernels whose names contain what is typed; Esc shows all",
+    "space, p     stop the screen, and go on",
+    "up, down     mark a kernel (also j and k)",
+    "Enter        its whole name and how long it took; Esc leaves",
+    "r            keep the next seconds as files",
+    "?, h         this help",
+    "Shares are those of the last two seconds, changes against the two before.",
+];
+
+impl View {
+    /// The screen.
+    pub(crate) fn lines(&self, columns: usize, rows: usize) -> Vec<Line> {
+        let room = rows.saturating_sub(1);
+        let mut lines = self.body(columns, room);
+        lines.truncate(room);
+        lines.resize(room, Line::empty());
+        if rows > 0 {
+            lines.push(self.last_line(columns));
+        }
+        lines
+    }
+
+    /// All but the line of keys.
+    pub(crate) fn body(&self, columns: usize, rows: usize) -> Vec<Line> {
+        let mut lines = vec![self.header(columns)];
+        if self.snapshots.is_empty() {
+            lines.push(Line::empty());
+            let waits = "Waiting for a process with a GPU runtime.";
+            lines.push(Line::new(Tone::Plain, waits.to_owned()));
+            return lines;
+        }
+        if self.help {
+            lines.push(Line::empty());
+            lines.extend(HELP.map(|text| Line::new(Tone::Plain, text.to_owned())));
+            return lines;
+        }
+        let kernels = self.rows();
+        if self.open
+            && let Some(row) = self.marked(&kernels).and_then(|at| kernels.get(at))
+        {
+            lines.push(Line::empty());
+            let room = rows.saturating_sub(lines.len());
+            lines.extend(details::lines(self, row, columns, room.min(40)));
+            return lines;
+        }
+        lines.extend(processes::lines(self, columns));
+        let several = self.snapshots.len() > 1;
+        if !several {
+            for device in self.snapshots.iter().flat_map(|it| &it.devices) {
+                lines.extend(self.device(device, columns));
+            }
+            lines.extend(self.snapshots.iter().flat_map(copies));
+            lines.extend(self.snapshots.iter().flat_map(waits));
+        }
+        lines.extend(self.heads(columns, several));
+        lines.push(Line::empty());
+        let room = rows.saturating_sub(lines.len() + 1).min(match rows {
+            usize::MAX => ROWS_OF_TEXT,
+            rows => rows,
+        });
+        lines.extend(self.kernels(&kernels, columns, room));
+        lines
+    }
+
+    fn header(&self, columns: usize) -> Line {
+        let all = &self.snapshots;
+        let who = match all.as_slice() {
+            [] => String::new(),
+            [one] => format!("{} ({})", one.name, one.pid),
+            many => format!(
+                "{} processes",
+                many.iter().filter(|it| it.ended.is_none()).count()
+            ),
+        };
+        let since = all.iter().map(|it| it.now.saturating_sub(it.since)).max();
+        let records: f64 = all.iter().map(|it| it.records_rate).sum();
+        let lost: u64 = all.iter().map(|it| it.lost).sum();
+        let worker: Vec<f64> = all.iter().filter_map(|it| it.worker).collect();
+        let there = worker.iter().sum::<f64>() / worker.len().max(1) as f64;
+        let mut parts = vec![format!("midair top  {who}")];
+        if let Some(since) = since {
+            parts.push(clock(since));
+            parts.push(format!("{} records/s", rate(records)));
+            parts.push(format!(
+                "own {} here, {} there",
+                percent(self.own),
+                percent(there)
+            ));
+        }
+        if lost > 0 {
+            parts.insert(2, format!("{lost} LOST"));
+        }
+        if let [one] = all.as_slice()
+            && let Some(how) = &one.ended
+        {
+            parts.insert(1, format!("ENDED: {how}"));
+        }
+        if self.paused {
+            parts.insert(1, "PAUSED".to_owned());
+        }
+        // What matters least goes first when the terminal is narrow.
+        while parts.len() > 1 && parts.join("  ").chars().count() > columns {
+            parts.pop();
+        }
+        let tone = if lost > 0 { Tone::Bad } else { Tone::Head };
+        Line::new(tone, parts.join("  "))
+    }
+
+    fn device(&self, device: &Device, columns: usize) -> Vec<Line> {
+        let idle = device.idle;
+        let causes = [
+            ("copies", idle.copies),
+            ("launching", idle.launching),
+            ("host waits", idle.waiting),
+            ("nothing queued", idle.nothing),
+        ];
+        let causes: Vec<String> = causes
+            .iter()
+            .filter(|cause| cause.1 >= 0.0005)
+            .map(|(word, share)| format!("{word} {}", percent(*share)))
+            .collect();
+        let width = if columns >= 100 { 30 } else { 12 };
+        let drawn = bar(device.busy, width, self.look.unicode);
+        let busy = format!(
+            "GPU {:<3} busy [{drawn:<width$}] {:>6}",
+            device.node,
+            percent(device.busy)
+        );
+        let idle = match causes.is_empty() {
+            true => String::new(),
+            false => format!("  idle: {}", causes.join(", ")),
+        };
+        if busy.chars().count() + idle.len() <= columns {
+            return vec![Line::new(Tone::Good, busy + &idle)];
+        }
+        let mut lines = vec![Line::new(Tone::Good, busy)];
+        let mut line = "       idle:".to_owned();
+        for (at, cause) in causes.iter().enumerate() {
+            let comma = if at + 1 < causes.len() { "," } else { "" };
+            if line.len() + cause.len() + 2 > columns {
+                lines.push(Line::new(Tone::Plain, line));
+                line = "            ".to_owned();
+            }
+            line.push_str(&format!(" {cause}{comma}"));
+        }
+        lines.push(Line::new(Tone::Plain, line));
+        lines
+    }
+
+    /// What runs at the heads of queues, longest first.
+    fn heads(&self, columns: usize, several: bool) -> Vec<Line> {
+        let mut heads: Vec<(String, &midair_live::Head)> = Vec::new();
+        for snapshot in &self.snapshots {
+            for queue in &snapshot.queues {
+                if let Some(head) = &queue.head {
+                    let place = match several {
+                        true => format!("{} queue {}", snapshot.pid, queue.id),
+                        false => format!("queue {} GPU {}", queue.id, queue.node),
+                    };
+                    heads.push((place, head));
+                }
+            }
+        }
+        heads.sort_by(|a, b| b.1.age.cmp(&a.1.age).then_with(|| a.0.cmp(&b.0)));
+        let names: Vec<&str> = heads.iter().map(|(_, head)| head.name.as_str()).collect();
+        let names = told_apart(
+            &names,
+            columns.saturating_sub(44).max(12),
+            self.look.unicode,
+        );
+        let line = |((place, head), name): (&(String, &midair_live::Head), String)| {
+            let more = match head.under_way {
+                0 | 1 => String::new(),
+                more => format!(", {} behind it", more - 1),
+            };
+            let age = duration(head.age as f64);
+            Line::new(Tone::Plain, format!("{place:<14} {age:>8} in {name}{more}"))
+        };
+        let mut lines: Vec<Line> = heads.iter().zip(names).take(HEADS).map(line).collect();
+        if heads.len() > HEADS {
+            let more = format!("({} more queues)", heads.len() - HEADS);
+            lines.push(Line::new(Tone::Dim, more));
+        }
+        lines
+    }
+
+    fn kernels(&self, kernels: &[Row], columns: usize, room: usize) -> Vec<Line> {
+        let narrow = columns < 72;
+        let fixed = if narrow { 27 } else { 47 };
+        let width = columns.saturating_sub(fixed).max(12);
+        let head = match narrow {
+            true => format!(
+                "{:<width$}{:>8}{:>8}{:>10}",
+                "KERNEL", "SHARE", "CHANGE", "MEAN"
+            ),
+            false => format!(
+                "{:<width$}{:>8}{:>8}{:>10}{:>10}{:>10}",
+                "KERNEL", "SHARE", "CHANGE", "PER S", "MEAN", "TOTAL"
+            ),
+        };
+        let mut lines = vec![Line::new(Tone::Head, head)];
+        let marked = self.marked(kernels);
+        // The marked line is on the screen.
+        let first = marked.map_or(0, |at| (at + 1).saturating_sub(room.max(1)));
+        let names: Vec<&str> = kernels.iter().map(|row| row.name.as_str()).collect();
+        let names = told_apart(&names, width.saturating_sub(2), self.look.unicode);
+        for (at, (row, name)) in kernels.iter().zip(names).enumerate().skip(first).take(room) {
+            let sign = if row.in_flight > 0 { '>' } else { ' ' };
+            let mut text = format!("{sign}{name}");
+            let shown = text.chars().count();
+            text.extend(std::iter::repeat_n(' ', width.saturating_sub(shown)));
+            text.push_str(&format!(
+                "{:>8}{:>8}",
+                percent(row.share),
+                change(row.change)
+            ));
+            let mean = duration(row.total.mean());
+            text.push_str(&match narrow {
+                true => format!("{mean:>10}"),
+                false => format!(
+                    "{:>10}{mean:>10}{:>10}",
+                    rate(row.rate),
+                    duration(row.total.total as f64)
+                ),
+            });
+            let tone = match marked == Some(at) {
+                true => Tone::Marked,
+                false => Tone::Plain,
+            };
+            lines.push(Line::new(tone, text));
+        }
+        lines
+    }
+
+    fn last_line(&self, columns: usize) -> Line {
+        if let Some(typed) = &self.typed {
+            return Line::new(Tone::Head, format!("/{typed}_"));
+        }
+        if !self.message.is_empty() {
+            return Line::new(Tone::Head, self.message.clone());
+        }
+        let filter = match self.filter.is_empty() {
+            true => String::new(),
+            false => format!("  only '{}'", self.filter),
+        };
+        let long = format!(
+            "q quit  s sort ({})  / filter  space pause  Enter details  r record  ? help{filter}",
+            self.sort.word()
+        );
+        let text = match long.chars().count() > columns {
+            true => format!("q s:{} / space Enter r ?{filter}", self.sort.word()),
+            false => long,
+        };
+        Line::new(Tone::Dim, text)
+    }
+}
+
+fn copies(snapshot: &Snapshot) -> Option<Line> {
+    let parts: Vec<String> = snapshot
+        .copies
+        .iter()
+        .map(|copies| format!("{} {}", copies.name, bytes_rate(copies.rate)))
+        .collect();
+    let text = format!("copies  {}", parts.join("  "));
+    (!parts.is_empty()).then(|| Line::new(Tone::Plain, text))
+}
+
+/// The calls that wait, by time now.
+fn waits(snapshot: &Snapshot) -> Option<Line> {
+    let waits = snapshot
+        .calls
+        .iter()
+        .filter(|call| call.waits && call.threads > 0.0005);
+    let parts: Vec<String> = waits
+        .take(WAITS)
+        .map(|call| format!("{} {} of a thread", call.name, percent(call.threads)))
+        .collect();
+    let text = format!("waits   {}", parts.join("  "));
+    (!parts.is_empty()).then(|| Line::new(Tone::Plain, text))
+}
