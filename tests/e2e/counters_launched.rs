@@ -3,7 +3,7 @@
 //! ran beside another.
 
 use midair_tests::lab::{GpuModel, Lab, LabCommand, LabTarget};
-use midair_tests::modellog::ModelLog;
+use midair_tests::modellog::{Event, ModelLog};
 use midair_tests::stage::command;
 use midair_tests::table::Csv;
 use midair_tests::target::{Exit, PATIENCE, run, until};
@@ -12,17 +12,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Counters that do not depend on times.
-const EXACT: [&str; 3] = ["SQ_WAVES", "SQ_INSTS_VALU", "SPI_CSN_WAVE"];
+pub const EXACT: [&str; 3] = ["SQ_WAVES", "SQ_INSTS_VALU", "SPI_CSN_WAVE"];
 
 /// A dispatch with counters in the results.
 #[derive(Debug, Default)]
-struct Counted {
+pub struct Counted {
     kernel: String,
     grid: u64,
     workgroup: u64,
     start: u64,
     end: u64,
-    values: BTreeMap<String, u64>,
+    pub values: BTreeMap<String, u64>,
 }
 
 impl Counted {
@@ -36,7 +36,7 @@ impl Counted {
     }
 
     /// It has these counters and no others, with the values of the rules.
-    fn check(&self, counters: &[&str]) {
+    pub fn check(&self, counters: &[&str]) {
         let names: BTreeSet<&str> = self.values.keys().map(String::as_str).collect();
         assert_eq!(names, counters.iter().copied().collect(), "{self:?}");
         for counter in counters.iter().filter(|counter| EXACT.contains(counter)) {
@@ -50,7 +50,7 @@ impl Counted {
 }
 
 /// The dispatches in a file of values.
-fn counted(file: &Path) -> Result<BTreeMap<u64, Counted>> {
+pub fn counted(file: &Path) -> Result<BTreeMap<u64, Counted>> {
     let mut counted: BTreeMap<u64, Counted> = BTreeMap::new();
     for row in Csv::read(file)?.rows {
         let number = |column: &str| Csv::number(&row, column);
@@ -69,7 +69,7 @@ fn counted(file: &Path) -> Result<BTreeMap<u64, Counted>> {
 }
 
 /// A program under `rocprofv3` with these words, whose results go to `out`.
-fn launched<'a>(
+pub fn launched<'a>(
     lab: &Lab,
     program: LabCommand<'a>,
     out: &Path,
@@ -345,6 +345,64 @@ fn chosen_kernels_and_own_counters_are_in_all_formats() -> Result<()> {
     let tool = &json["rocprofiler-sdk-tool"][0];
     let records = tool["callback_records"]["counter_collection"].as_array();
     assert_eq!(records.map(Vec::len), Some(10));
+    Ok(())
+}
+
+/// Packets of a log that read counters: one for each dispatch that was counted.
+fn readings(log: &ModelLog) -> usize {
+    let mut events = log.records.iter().map(|record| &record.event);
+    let is_reading = |event: &&Event| matches!(event, Event::Pm4(commands) if commands.reads > 0);
+    events.by_ref().filter(is_reading).count()
+}
+
+/// What is not chosen gets no packets of counters, and takes its turn all the same.
+#[test]
+fn kernels_and_dispatches_that_are_not_chosen_are_not_counted() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    // Of three kernels each is launched in each of 10 rounds.
+    let cases: [(&[&str], usize); 5] = [
+        (&["--kernel-include-regex", "vadd"], 10),
+        (&["--kernel-exclude-regex", "vadd"], 20),
+        (&["--kernel-iteration-range", "[2-3],[9]"], 9),
+        (
+            &[
+                "--kernel-exclude-regex",
+                "^vadd",
+                "--kernel-iteration-range",
+                "[1]",
+            ],
+            2,
+        ),
+        (&["--kernel-include-regex", "no such kernel"], 0),
+    ];
+    for (number, (choice, expected)) in cases.into_iter().enumerate() {
+        let out = lab.scratch().join(format!("chosen-{number}"));
+        std::fs::create_dir(&out)?;
+        let mut words = choice.to_vec();
+        words.extend(["--pmc", "SQ_WAVES", "SPI_CSN_WAVE", "-f", "csv"]);
+        let (exit, log) = vadd(&lab, &out, &words, &format!("chosen-{number}.log"))?;
+        let exit = exit.success()?;
+        let log = ModelLog::read(&log)?;
+        assert_eq!(one_at_a_time(&log), DISPATCHES, "{choice:?}: {exit}");
+        assert_eq!(readings(&log), expected, "{choice:?}: {exit}");
+        let file = out.join("out_counter_collection.csv");
+        let counted = match expected {
+            0 if !file.exists() => BTreeMap::new(),
+            _ => counted(&file)?,
+        };
+        assert_eq!(counted.len(), expected, "{choice:?}: {exit}");
+        let mut kernels: BTreeMap<&str, usize> = BTreeMap::new();
+        for dispatch in counted.values() {
+            dispatch.check(&["SQ_WAVES", "SPI_CSN_WAVE"]);
+            *kernels.entry(&dispatch.kernel).or_default() += 1;
+        }
+        let of_vadd = kernels.iter().filter(|(name, _)| name.contains("vadd"));
+        let of_vadd: usize = of_vadd.map(|(_, count)| count).sum();
+        let expected = [10, 0, 3, 0, 0][number];
+        assert_eq!(of_vadd, expected, "{choice:?}: {kernels:?}\n{exit}");
+    }
     Ok(())
 }
 

@@ -11,6 +11,7 @@ mod capi;
 mod cli;
 mod clients;
 mod compute;
+mod counter_choice;
 mod counter_graphs;
 mod counter_templates;
 mod counter_windows;

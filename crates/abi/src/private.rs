@@ -4,7 +4,7 @@
 use std::ffi::{c_char, c_int};
 
 /// Changes with every change of [`SdkTable`].
-pub const SDK_TABLE_VERSION: u32 = 4;
+pub const SDK_TABLE_VERSION: u32 = 5;
 /// Name of the function of a tool that takes the table: [`ToolBind`].
 pub const TOOL_BIND: &str = "midair_tool_bind";
 /// 0: bound; anything else: the tool cannot work with this table and must not be configured.
@@ -67,7 +67,16 @@ pub struct SdkTable {
     /// agent, as many dispatches as the last argument says have the same one. During `tool_attach`,
     /// in a process that was started with the tool.
     pub count_every: unsafe extern "C" fn(*const u8, usize, u64) -> c_int,
+    /// Which dispatches are counted in this session; during `tool_attach`, before the contexts are
+    /// started. The function says of a kernel, by the bytes of its symbol and their number, whether it
+    /// is (0 = no; none: every kernel is); it is called on the worker thread until the session is
+    /// over. The words are pairs, first and last number, of dispatches of each such kernel from 1 on,
+    /// sorted and without overlaps; the last argument says how many words there are (0: all).
+    pub choose_kernels: unsafe extern "C" fn(Option<ChoosesKernel>, *const u64, usize),
 }
+
+/// See [`SdkTable::choose_kernels`].
+pub type ChoosesKernel = unsafe extern "C" fn(*const u8, usize) -> c_int;
 
 /// Bits for [`SdkTable::set_pauses`]; none: the calls change nothing.
 pub mod pauses {

@@ -3,7 +3,7 @@
 //! Decision: FMT-025 (`docs/deviations/formats.md`).
 
 use crate::index::Index;
-use crate::kernel_name::Namer;
+use crate::kernel_name::{Namer, formatted};
 use crate::limits;
 use crate::model::KernelNames;
 use midair_record::event::Kernel;
@@ -44,6 +44,16 @@ impl KernelFilter {
     /// Whether it leaves nothing out.
     pub fn is_all(&self) -> bool {
         self.include.is_none() && self.exclude.is_none() && self.iterations.is_empty()
+    }
+
+    /// Whether a kernel is chosen by the name that its symbol gets (bytes of the target: any).
+    pub fn takes_symbol(&self, symbol: &[u8], names: KernelNames) -> bool {
+        self.takes(&formatted(&limits::text(symbol), names))
+    }
+
+    /// Which dispatches of each kernel; none: all.
+    pub fn iterations(&self) -> &[RangeInclusive<u64>] {
+        &self.iterations
     }
 
     fn takes(&self, name: &str) -> bool {
@@ -103,7 +113,8 @@ impl Chosen {
         }
     }
 
-    fn takes(&self, kernel_id: u64) -> bool {
+    /// Whether a kernel is chosen.
+    pub(crate) fn takes(&self, kernel_id: u64) -> bool {
         self.named.get(&kernel_id).copied().unwrap_or(self.unknown)
     }
 

@@ -348,6 +348,12 @@ impl RecordFile {
         self.chosen.as_ref().is_none_or(|chosen| chosen.has(kernel))
     }
 
+    /// Whether a kernel is among the chosen ones, whichever its dispatch.
+    pub(crate) fn is_chosen_kernel(&self, kernel: &Kernel) -> bool {
+        let chosen = self.chosen.as_ref();
+        chosen.is_none_or(|chosen| chosen.takes(kernel.kernel_id))
+    }
+
     /// Visits the records whose kind is wanted, in the order in which they were appended, without the
     /// dispatches that are left out ([`RecordFile::choose`]).
     ///

@@ -5,11 +5,13 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+mod chosen;
 mod finished;
 mod identity;
 mod plan;
 mod together;
 
+pub use chosen::{ChosenKernels, chosen_kernels};
 pub use finished::{End, Finished, Written, check, describe, record_limit};
 pub use identity::{Identity, Itself, Source};
 pub use midair_output::Console;

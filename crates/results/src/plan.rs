@@ -44,8 +44,19 @@ fn summary_groups(settings: &Settings) -> Result<Vec<String>, Failure> {
     groups.map(checked).collect()
 }
 
+/// How kernels are named.
+pub(crate) fn kernel_names(settings: &Settings) -> KernelNames {
+    if settings.boolean("ROCPROF_DEMANGLE_KERNELS").ok().flatten() == Some(false) {
+        KernelNames::Mangled
+    } else if settings.is_on("ROCPROF_TRUNCATE_KERNELS") {
+        KernelNames::Truncated
+    } else {
+        KernelNames::Demangled
+    }
+}
+
 /// Which dispatches are in the results.
-fn kernel_filter(settings: &Settings) -> Result<KernelFilter, Failure> {
+pub(crate) fn kernel_filter(settings: &Settings) -> Result<KernelFilter, Failure> {
     let choice = settings.kernel_choice();
     let choice = choice.map_err(|bad| Failure::new(Kind::Usage, bad.to_string()))?;
     let (include, exclude) = (choice.include.as_deref(), choice.exclude.as_deref());
@@ -85,14 +96,6 @@ pub(crate) fn plan(settings: &Settings, identity: &Identity) -> Result<Plan, Fai
     if formats.is_empty() {
         formats.push(Format::Rocpd);
     }
-    let kernel_names = if settings.boolean("ROCPROF_DEMANGLE_KERNELS").ok().flatten() == Some(false)
-    {
-        KernelNames::Mangled
-    } else if settings.is_on("ROCPROF_TRUNCATE_KERNELS") {
-        KernelNames::Truncated
-    } else {
-        KernelNames::Demangled
-    };
     let agent_index = match settings.text("ROCPROF_AGENT_INDEX") {
         Some("absolute") => AgentIndex::Absolute,
         Some("type-relative") => AgentIndex::TypeRelative,
@@ -109,7 +112,7 @@ pub(crate) fn plan(settings: &Settings, identity: &Identity) -> Result<Plan, Fai
         raw_directory: raw_directory.unwrap_or_default().to_owned(),
         raw_prefix: raw_prefix.unwrap_or_default().to_owned(),
         formats,
-        kernel_names,
+        kernel_names: kernel_names(settings),
         kernel_filter: kernel_filter(settings)?,
         hide_kernels: settings.asks_for_counters() && !settings.is_on("ROCPROF_KERNEL_TRACE"),
         agent_index,

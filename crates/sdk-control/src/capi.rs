@@ -1,7 +1,7 @@
 //! C functions that begin and end sessions: what attachers, registration libraries and tools call that hooks something.
 
 use crate::local;
-use midair_abi::private::{SDK_TABLE_VERSION, SdkTable};
+use midair_abi::private::{ChoosesKernel, SDK_TABLE_VERSION, SdkTable};
 use midair_abi::registration::Configure;
 use midair_capi_build::{c_api, edge};
 use midair_sdk_api::c_api_calling;
@@ -11,6 +11,7 @@ use midair_sdk_api::intercept;
 use midair_sdk_api::registration::{self, discover};
 use midair_sdk_api::status::Status;
 use midair_sdk_api::{context, notes, setting};
+use midair_sdk_device::symbols::choice::{KernelChoice, set_kernel_choice};
 use midair_sdk_hot::pause;
 use std::ffi::{CStr, c_char, c_int, c_void};
 
@@ -139,6 +140,7 @@ pub fn table() -> &'static SdkTable {
         give_spool,
         set_pauses,
         count_every,
+        choose_kernels,
     };
     &TABLE
 }
@@ -181,6 +183,25 @@ unsafe extern "C" fn count_every(plan: *const u8, len: usize, interval: u64) -> 
         let bytes = unsafe { std::slice::from_raw_parts(plan, len) };
         local::count_every(bytes, interval).map_or_else(c_int::from, |()| 0)
     })
+}
+
+unsafe extern "C" fn choose_kernels(
+    takes: Option<ChoosesKernel>,
+    ranges: *const u64,
+    words: usize,
+) {
+    edge((), || {
+        let ranges = match words {
+            0 => &[],
+            // SAFETY: our own tool passes so many words.
+            _ => unsafe { std::slice::from_raw_parts(ranges, words) },
+        };
+        let pairs = ranges.as_chunks::<2>().0.iter();
+        set_kernel_choice(takes.map(|takes| KernelChoice {
+            takes,
+            iterations: pairs.map(|&[first, last]| first..=last).collect(),
+        }));
+    });
 }
 
 unsafe extern "C" fn note(text: *const c_char) {

@@ -11,6 +11,7 @@
 //! its times on.
 
 pub mod alone;
+mod choices;
 mod counters;
 pub mod device;
 mod direct;

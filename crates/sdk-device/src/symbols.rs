@@ -5,6 +5,7 @@
 //! registers. The worker thread asks, at the attach and whenever an executable was frozen or
 //! destroyed since.
 
+pub mod choice;
 pub(crate) mod known;
 pub mod leaving;
 
@@ -417,6 +418,7 @@ pub fn retire(gone: impl Fn(&[u64])) {
             let mut guard = known();
             let Some(book) = guard.as_mut() else { return };
             for (_, kernel_object) in objects {
+                book.chosen.remove(&kernel_object);
                 if let Some(id) = book.kernels.remove(&kernel_object) {
                     book.retired.insert(kernel_object, id);
                 }
@@ -564,6 +566,7 @@ fn tell_kernels(executable: u64, ranges: &[Range], loader: &Loader, sink: &mut S
             )
         };
         name.truncate(name_len);
+        choice::judge(kernel_object, &name);
         let registers = descriptor(loader, kernel_object).unwrap_or_default();
         let record = KernelSymbol {
             header: Header {

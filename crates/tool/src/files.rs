@@ -77,7 +77,7 @@ fn recording() -> std::sync::MutexGuard<'static, Option<Recording>> {
 }
 
 /// The session's settings, as far as we know their names.
-fn settings(sdk: Sdk) -> Settings {
+pub(crate) fn settings(sdk: Sdk) -> Settings {
     let names = options().flat_map(|option| option.variables()).chain(
         ALIASES
             .iter()

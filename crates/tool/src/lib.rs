@@ -4,6 +4,7 @@
 //! * [`session`]: a context for each domain, made once, started and stopped as each attach asks,
 //! * [`sdk`]: the table of functions that our SDK binds it to,
 //! * [`files`]: following the spool and writing the files, where no attacher of ours does,
+//! * `choice`: which kernels are counted,
 //! * `counters`: the plan of counters in a process that was started for them,
 //! * [`preload`]: what it does when it is preloaded by itself,
 //! * [`capi`]: the functions that the SDK looks up in the library.
@@ -12,6 +13,7 @@
 //! SDK library; an SDK that does not bind it (AMD's) cannot configure it.
 
 pub mod capi;
+mod choice;
 mod counters;
 pub mod domain;
 pub mod files;

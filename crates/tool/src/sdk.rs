@@ -1,6 +1,6 @@
 //! The SDK as the tool sees it: safe calls through the table that it was bound to.
 
-use midair_abi::private::{SDK_TABLE_VERSION, SdkTable, pauses};
+use midair_abi::private::{ChoosesKernel, SDK_TABLE_VERSION, SdkTable, pauses};
 use std::ffi::{CStr, CString, c_int};
 use std::sync::OnceLock;
 
@@ -128,6 +128,13 @@ impl Sdk {
     pub fn count_every(&self, plan: &[u8], interval: u64) -> Result<(), SdkError> {
         // SAFETY: see above; the plan is read during the call.
         checked(unsafe { (self.table.count_every)(plan.as_ptr(), plan.len(), interval) })
+    }
+    /// Counts dispatches of kernels whose symbols `takes` says yes to (none: of all), and of each
+    /// those with these numbers, first and last of each range (none: all).
+    pub fn choose_kernels(&self, takes: Option<ChoosesKernel>, ranges: &[[u64; 2]]) {
+        let words = ranges.as_flattened();
+        // SAFETY: see above; the words are read during the call, the function lives for ever.
+        unsafe { (self.table.choose_kernels)(takes, words.as_ptr(), words.len()) };
     }
     /// How what we record takes the program's pauses: at all, beginning in one, counting pairs.
     pub fn set_pauses(&self, honoured: bool, selected: bool, counted: bool) {

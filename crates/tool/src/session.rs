@@ -1,6 +1,7 @@
 //! Contexts: one for each domain, made when the tool is initialised, since none can be made later. Each
 //! attach starts those that its settings ask for.
 
+use crate::choice;
 use crate::domain::{Collected, collected, not_built, with_all};
 use crate::files;
 use crate::sdk::{Sdk, SdkError};
@@ -78,6 +79,9 @@ pub fn attach(sdk: Sdk) -> Result<(), SdkError> {
         files::begin(sdk)?;
     }
     honour_pauses(sdk);
+    if counts.is_some() {
+        choice::begin(sdk);
+    }
     let mut any = false;
     for (domain, context) in &contexts {
         if let Some(setting) = asked_for(domain) {
@@ -126,5 +130,6 @@ pub fn detach(sdk: Sdk) {
         }
     }
     sdk.set_pauses(false, false, false);
+    choice::end(sdk);
     files::finish();
 }

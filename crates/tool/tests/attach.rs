@@ -8,7 +8,7 @@
 )]
 
 use midair_abi::private::pauses::{COUNTED, HONOURED, SELECTED};
-use midair_abi::private::{SDK_TABLE_VERSION, SdkTable};
+use midair_abi::private::{ChoosesKernel, SDK_TABLE_VERSION, SdkTable};
 use midair_abi::registration::{ClientId, ConfigureAttachResult, ConfigureResult};
 use midair_tool::capi::{midair_tool_bind, rocprofiler_configure, rocprofiler_configure_attach};
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,6 +23,7 @@ struct Fake {
     settings: BTreeMap<CString, CString>,
     notes: Vec<String>,
     pauses: Vec<u32>,
+    choice: Option<(ChoosesKernel, Vec<u64>)>,
     refuse_start: Option<c_int>,
 }
 static FAKE: Mutex<Option<Fake>> = Mutex::new(None);
@@ -104,6 +105,17 @@ unsafe extern "C" fn no_counters(_plan: *const u8, _len: usize, _interval: u64) 
     unreachable!("the process was not started with the tool")
 }
 
+unsafe extern "C" fn choose_kernels(
+    takes: Option<ChoosesKernel>,
+    ranges: *const u64,
+    words: usize,
+) {
+    // SAFETY: the tool passes so many words.
+    let ranges = (words > 0).then(|| unsafe { std::slice::from_raw_parts(ranges, words) });
+    let ranges = ranges.unwrap_or_default().to_vec();
+    with(|fake| fake.choice = takes.map(|takes| (takes, ranges)));
+}
+
 unsafe extern "C" fn set_pauses(bits: u32) {
     with(|fake| {
         // It is said before anything is recorded.
@@ -128,6 +140,7 @@ static TABLE: SdkTable = SdkTable {
     give_spool: no_spool,
     set_pauses,
     count_every: no_counters,
+    choose_kernels,
 };
 static OTHER_BUILD: SdkTable = SdkTable {
     version: SDK_TABLE_VERSION + 1,

@@ -454,7 +454,13 @@ impl Judge {
                     None => {
                         let timed = untimed(kernel.header.flags, kernel.untimed).is_none();
                         let own = timed && overlaps(open, (kernel.start, kernel.end));
-                        (u64::from(own), records.is_chosen(&kernel), Verdict::Alone)
+                        // Where every dispatch has its turn, which of a kernel's are counted was
+                        // decided when they had it, in that order.
+                        let is_chosen = match window.head.packets {
+                            0 => records.is_chosen_kernel(&kernel),
+                            _ => records.is_chosen(&kernel),
+                        };
+                        (u64::from(own), is_chosen, Verdict::Alone)
                     }
                 };
                 let beside = agent.untimed.beside(window.head.queue_id);

@@ -1,5 +1,6 @@
 //! What the application's threads and the worker thread share of [`super::windows`].
 
+use super::choices::Choices;
 use super::windows::chosen::Choosing;
 use midair_lockfree::{AtomicEnum, Cell, WordQueue, word_enum};
 use midair_record::counter_plan::Plan;
@@ -230,6 +231,8 @@ pub(crate) struct Windows {
     /// Guards that were shut, and those of them behind which kernels were moved.
     pub shut: AtomicU64,
     pub moved: AtomicU64,
+    /// Which kernels' launches are to have windows.
+    pub choices: Choices,
     /// The session's plan.
     pub plan: Mutex<Option<Box<Plan>>>,
     /// Tools in the process that choose dispatches.
@@ -258,6 +261,7 @@ impl Windows {
             guards: AtomicBool::new(false),
             shut: AtomicU64::new(0),
             moved: AtomicU64::new(0),
+            choices: Choices::new(),
             plan: Mutex::new(None),
             choosing: Choosing::new(),
         }

@@ -21,6 +21,7 @@
 mod beside;
 #[cfg(test)]
 mod cases;
+mod choice;
 pub mod chosen;
 pub(crate) mod exclusive;
 pub mod guard;
@@ -164,7 +165,12 @@ pub(crate) unsafe fn reserve(
         return None;
     }
     reached(Point::Choosing);
-    let group = rotation.next_group(state.id.load(Relaxed), now())?;
+    let id = state.id.load(Relaxed);
+    // A batch may have others behind the first one.
+    if count == 1 && !windows.choices.is_wanted(|| rotation.expected(id)) {
+        return None;
+    }
+    let group = rotation.next_group(id, now())?;
     let ready = windows.pool(agent, group)?;
     let mut turn = None;
     let mut written = written;
@@ -271,10 +277,12 @@ fn place(
 /// A dispatch was looked at: the next one of its queue is predicted by that.
 #[inline]
 pub(super) fn enqueued(state: &QueueState, dispatch: &Enqueued) {
+    let key = class_of(&dispatch.dispatch);
+    let (kernel, number) = (dispatch.dispatch.kernel_object, dispatch.dispatch_id);
+    STATE.windows.choices.saw(key, kernel, number != 0);
     let Some(agent) = (state.windows_of.load(Relaxed) as usize).checked_sub(1) else {
         return;
     };
-    let key = class_of(&dispatch.dispatch);
     if let Some(rotation) = STATE.windows.rotation(agent) {
         rotation.saw(state.id.load(Relaxed), key);
     }

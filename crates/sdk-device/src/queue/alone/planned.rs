@@ -6,12 +6,41 @@ use super::users::add_user;
 use crate::queue::window_records::{Writer, is_plausible};
 use crate::sink::Sink;
 use crate::symbols;
+use crate::symbols::choice::{self, KernelChoice};
 use midair_record::counter_plan::Plan;
 use midair_record::event::{CounterWindow, WindowResult};
 use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
+
+/// How long a dispatch waits for the name of a kernel that was loaded a moment ago.
+const NAME_LIMIT: Duration = Duration::from_millis(50);
+
+/// Which dispatches are counted, and how many each kernel had, by its number.
+#[derive(Debug)]
+struct Kernels {
+    choice: Arc<KernelChoice>,
+    seen: Mutex<HashMap<u64, u64>>,
+}
+
+impl Kernels {
+    /// Whether a dispatch is counted. Once for each: those of a kernel are numbered in this order, as
+    /// AMD's tool does. One of a kernel whose name does not come in time is counted; whether it is in
+    /// the files is decided once more when names are known.
+    fn has(&self, kernel_object: u64) -> bool {
+        let (id, is_chosen) =
+            choice::is_chosen_within(kernel_object, NAME_LIMIT).unwrap_or((0, true));
+        if !is_chosen || self.choice.iterations.is_empty() {
+            return is_chosen;
+        }
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = seen.entry(id).or_default();
+        *number += 1;
+        self.choice.has_iteration(*number)
+    }
+}
 
 /// An agent's groups, which take turns.
 #[derive(Debug)]
@@ -27,6 +56,8 @@ struct Planned {
     plan: Mutex<Option<Plan>>,
     /// By agent.
     groups: RwLock<Option<HashMap<u64, Groups>>>,
+    /// Which dispatches; none: every one.
+    kernels: RwLock<Option<Kernels>>,
     /// Dispatches that a group counts before the next has its turn.
     interval: AtomicU64,
     /// The worker thread's.
@@ -36,6 +67,7 @@ struct Planned {
 static PLANNED: Planned = Planned {
     plan: Mutex::new(None),
     groups: RwLock::new(None),
+    kernels: RwLock::new(None),
     interval: AtomicU64::new(1),
     records: Mutex::new(Writer::new()),
 };
@@ -75,6 +107,14 @@ pub(super) fn open() -> Vec<String> {
         }
     }
     *PLANNED.records() = Writer::new();
+    let kernels = choice::kernel_choice().map(|choice| Kernels {
+        choice,
+        seen: Mutex::default(),
+    });
+    *PLANNED
+        .kernels
+        .write()
+        .unwrap_or_else(PoisonError::into_inner) = kernels;
     let mut place = PLANNED
         .groups
         .write()
@@ -100,6 +140,13 @@ impl Planned {
 
 impl User for Planned {
     fn choose(&self, dispatch: &Dispatch) -> Choice {
+        let kernels = self.kernels.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(kernels) = &*kernels
+            && !kernels.has(dispatch.packet.kernel_object)
+        {
+            return Choice::default();
+        }
+        drop(kernels);
         let groups = self.groups.read().unwrap_or_else(PoisonError::into_inner);
         let groups = groups.as_ref().and_then(|all| all.get(&dispatch.agent));
         let counters = groups.and_then(|groups| {

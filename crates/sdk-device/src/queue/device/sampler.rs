@@ -3,6 +3,10 @@
 //! One group goes on counting from reading to reading: nothing is missed between them. Several
 //! take turns of one interval each, in a random order in each round. All of it happens in rounds of the
 //! worker thread; nothing is waited for.
+//!
+//! While the program has paused the recording nothing counts: the round that sees the pause reads and
+//! stops the counters, and the one that sees its end starts them anew, some 5 ms later than the calls
+//! at most. A reading says from when to when it counted.
 
 use super::counter::{DeviceCounter, Step, Taken};
 use super::switch::Switches;
@@ -15,6 +19,7 @@ use midair_record::counter_plan::{Group, Plan};
 use midair_record::event::{CounterWindow, WindowResult, kind, note};
 use midair_rotation::permuted;
 use midair_sdk_hot::clock::now;
+use midair_sdk_hot::pause;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Nanoseconds that a session's begin waits for the devices to start their counters.
@@ -53,6 +58,8 @@ struct Device {
     cost: u64,
     /// No new turn begins.
     is_closing: bool,
+    /// The recording is paused: none begins, and the one that is on ends.
+    is_paused: bool,
 }
 
 /// The devices of a session.
@@ -133,6 +140,7 @@ impl Sampler {
             before: Vec::new(),
             cost: 0,
             is_closing: false,
+            is_paused: !pause::is_recording_wanted(),
         });
         Ok(())
     }
@@ -153,6 +161,7 @@ impl Sampler {
                     device.write(taken.times, &mut self.records, sink);
                 }
             }
+            device.is_paused = !pause::is_recording_wanted();
             device.go_on(now());
             if device.phase == Phase::Ended
                 && let Some(switches) = &mut device.switches
@@ -247,6 +256,7 @@ impl Device {
                 self.phase = Phase::Ended;
                 return;
             }
+            Phase::Idle if self.is_paused => return,
             Phase::Idle => {
                 let count = self.groups.len() as u64;
                 let (round, at) = (self.turns / count, self.turns % count);
@@ -254,7 +264,9 @@ impl Device {
                 self.turns += 1;
                 (Step::Start, self.group)
             }
-            Phase::Counting(due) if self.is_closing || due <= time => (Step::Read, self.group),
+            Phase::Counting(due) if self.is_closing || self.is_paused || due <= time => {
+                (Step::Read, self.group)
+            }
             _ => return,
         };
         self.submit(step, group);
@@ -284,7 +296,7 @@ impl Device {
                 false
             }
             Step::Read => {
-                let is_over = self.is_closing || self.groups.len() > 1;
+                let is_over = self.is_closing || self.is_paused || self.groups.len() > 1;
                 self.phase = Phase::Counting(due());
                 self.cost = 0;
                 if is_over {

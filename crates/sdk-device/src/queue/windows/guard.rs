@@ -227,7 +227,7 @@ pub(in crate::queue) unsafe fn rung(state: &QueueState, asked: u64) -> Option<Mo
         if image.kind() == PACKET_INVALID {
             return None;
         }
-        kernels += u64::from(is_kernel(&image));
+        kernels += u64::from(is_counted(&image));
     }
     let to = Stage::Opening;
     let taken = guard
@@ -248,7 +248,7 @@ pub(in crate::queue) unsafe fn rung(state: &QueueState, asked: u64) -> Option<Mo
             ..state.reserver(index).unwrap_or_default()
         };
         let mut number = 0;
-        if is_kernel(&image) {
+        if is_counted(&image) {
             turn = (turn + all) % kernels;
             if turn < all {
                 number = windows.next().map_or(0, |(number, _)| number);
@@ -394,6 +394,15 @@ fn is_kernel(image: &Image) -> bool {
         PACKET_VENDOR => image.vendor_format() == VendorFormat::Dispatch,
         _ => false,
     }
+}
+
+/// Whether it is a kernel that may have a window.
+fn is_counted(image: &Image) -> bool {
+    let dispatch = match image.kind() {
+        PACKET_DISPATCH => image.dispatch(),
+        _ => image.vendor_dispatch(),
+    };
+    is_kernel(image) && !STATE.windows.choices.leaves_out(dispatch.kernel_object)
 }
 
 /// Windows of a group of the queue's agent.

@@ -6,7 +6,7 @@ mod serving;
 use super::beside::{Beside, Read, Span};
 use super::chosen::{self, Chooser, Fate, LISTS};
 use super::memory::{Memory, is_of_the_host};
-use super::{class_of, enqueued, guard, plan};
+use super::{choice, class_of, enqueued, guard, plan};
 use crate::layout::Signal;
 use crate::queue::queue_state::{Life, QueueState};
 use crate::queue::state;
@@ -131,6 +131,7 @@ impl Keeper {
         let guards = plan.as_deref().is_some_and(|plan| plan.graph_kernels);
         STATE.windows.guards.store(guards, Relaxed);
         STATE.windows.until.store(0, Relaxed);
+        choice::begin();
         STATE.windows.on.store(!keeper.agents.is_empty(), Release);
         keeper
     }
@@ -277,6 +278,7 @@ impl Keeper {
         for text in self.complaints.drain(..) {
             sink.put(kind::NOTE, &note(&text));
         }
+        choice::pass();
         let time = now();
         for queue in state::all() {
             self.assign(queue);
@@ -583,6 +585,10 @@ impl Subscriber for Keeper {
         if let (Some(agent), Ok((start, end))) = (agent, dispatch.outcome) {
             let class = class_of(&dispatch.facts.dispatch);
             agent.scheduler.dispatched(class, end - start);
+            let kernel = dispatch.facts.dispatch.kernel_object;
+            if let Some(may_come) = STATE.windows.choices.may_come(kernel) {
+                agent.scheduler.exclude(class, !may_come);
+            }
         }
     }
 }
