@@ -19,6 +19,8 @@ pub const MOST: usize = BLOCK * BLOCKS;
 pub(crate) const KEY_COUNT: usize = 1 << 12;
 /// Reservations that a queue remembers: who took which packet index. A power of two.
 pub const RESERVATIONS: usize = 1 << 14;
+/// Bit of [`Reservation`]'s flags: a packet of ours that is valid.
+const VALID: u32 = 1 << 8;
 /// How often a lock is tried before the thread yields, and how often it yields before it sleeps.
 const SPINS: (u32, u32) = (200, 50);
 /// How long it sleeps at a time, and how often before it gives up. The holder has microseconds of
@@ -36,7 +38,7 @@ pub struct Reservation {
     correlation: AtomicU64,
     stream: AtomicU64,
     tid: AtomicU32,
-    /// [`Launch::flags`], and [`Launch::window`] in the upper half.
+    /// [`Launch::flags`], [`VALID`], and [`Launch::window`] in the upper half.
     flags: AtomicU32,
 }
 
@@ -319,6 +321,28 @@ impl QueueState {
                 entry.index.store(index + 1, Release);
             }
         }
+    }
+
+    /// Packet `index`, which was reserved as one of ours, is valid from now on.
+    #[inline]
+    pub fn ours_is_valid(&self, index: u64) {
+        if let Some(entry) = self.reservations.get(index as usize % RESERVATIONS)
+            // In a ring of more packets than are remembered another one may have its place.
+            && entry.index.load(Relaxed) == index + 1
+        {
+            entry.flags.store(u32::from(OURS) << 16 | VALID, Release);
+        }
+    }
+
+    /// Whether packet `index` is known to be ours and valid: nobody has to read it, which is slow
+    /// where the ring is in device memory.
+    #[inline]
+    pub fn has_ours_at(&self, index: u64) -> bool {
+        let entry = self.reservations.get(index as usize % RESERVATIONS);
+        entry.is_some_and(|entry| {
+            entry.index.load(Acquire) == index + 1
+                && entry.flags.load(Acquire) == u32::from(OURS) << 16 | VALID
+        })
     }
 
     /// Who reserved packet `index`.

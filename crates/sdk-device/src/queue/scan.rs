@@ -125,6 +125,7 @@ pub fn look(
     let queue = state.pointer();
     let begin = inner.next;
     let is_rung_later = busy.is_some() && !state.is_direct();
+    let has_windows = state.has_windows();
     // SAFETY: the application is using the queue right now (a doorbell), or the worker thread is visiting it.
     let (written, mut read) = unsafe {
         (
@@ -143,6 +144,11 @@ pub fn look(
         if index >= read.wrapping_add(inner.size) {
             // The ring is full: the slot still belongs to an earlier packet.
             break;
+        }
+        if has_windows && state.has_ours_at(index) {
+            inner.ours += 1;
+            inner.next += 1;
+            continue;
         }
         let packet = Packet::at(inner.ring, inner.size, index);
         // SAFETY: an index between the read and write index of a live queue.
@@ -179,7 +185,7 @@ pub fn look(
                 busy.as_deref_mut(),
             );
         } else {
-            let launch = state.has_windows().then(|| state.reserver(index));
+            let launch = has_windows.then(|| state.reserver(index));
             no_dispatch(inner, launch.flatten());
         }
         inner.next += 1;

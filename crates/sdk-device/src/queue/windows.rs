@@ -272,6 +272,9 @@ fn place(
         packet::flush();
     }
     reached(Point::Valid);
+    for (index, ..) in packets {
+        state.ours_is_valid(index);
+    }
 }
 
 /// A dispatch was looked at: the next one of its queue is predicted by that.

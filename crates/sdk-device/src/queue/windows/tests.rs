@@ -170,6 +170,26 @@ fn a_reservation_of_one_packet_becomes_one_of_three() {
     counting.end();
 }
 
+/// They are valid when the reservation returns, and to read a ring in device memory is slow.
+#[test]
+fn packets_of_ours_are_counted_without_a_look() {
+    let mut counting = Counting::begin();
+    let queue = counting.queue;
+    assert_eq!(queue.reserve_one(), 1);
+    // Who looked at them would take them for packets that are not written yet, and stop.
+    for index in [0, 2] {
+        let [.., signal] = queue.words(index);
+        queue.write(index, 1, signal);
+    }
+    queue.write(1, DISPATCH, 0);
+    assert_eq!(queue.ring(1), Ring::Value(2));
+    counting.count(1, 100, 150, 7);
+    queue.signal(1).fire(110, 140);
+    counting.pass();
+    assert_eq!(counting.windows().len(), 1);
+    counting.end();
+}
+
 /// What is launched when recording ends has no record, and may run beside a window.
 #[test]
 fn a_window_that_is_open_when_recording_ends_has_no_values() {
