@@ -18,7 +18,7 @@ use std::process::Command;
 
 /// A trace as Perfetto's messages have it, with each slice paired as a viewer does; fails where a
 /// rule of the format is broken.
-fn pftrace(file: &Path) -> Result<Value> {
+pub fn pftrace(file: &Path) -> Result<Value> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("python/pftrace.py");
     let mut command = Command::new(python()?);
     command.arg("-B").arg(script).arg(file);

@@ -12,6 +12,8 @@ mod cli;
 mod clients;
 mod compute;
 mod counter_choice;
+mod counter_cycles;
+mod counter_formats;
 mod counter_graphs;
 mod counter_templates;
 mod counter_windows;

@@ -1,0 +1,187 @@
+//! Attach cycles with counters on and off, in one process on AMD's runtimes: every dispatch is in the
+//! records, values are right, and the process is as large at the end as after the first cycles.
+//!
+//! 20 cycles here; `MIDAIR_CYCLES=500` makes them so many, and the figures go to standard error.
+
+use crate::counters::{attach, files, program};
+use midair_tests::Result;
+use midair_tests::lab::{Lab, LabTarget};
+use midair_tests::modellog::ModelLog;
+use midair_tests::table::Csv;
+use midair_tests::target::PATIENCE;
+use std::fmt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Threads of the program, and rounds of each in a cycle: a round is two kernels.
+const THREADS: u32 = 2;
+const ROUNDS: usize = 20;
+/// Cycles until everything that is made once is there: two of each kind.
+const FIRST: usize = 4;
+/// kB that a process may have grown by since, in all: heaps of the runtime and of the C library come
+/// and go in pieces.
+const GROWN: u64 = 2048;
+
+/// How large a process is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Size {
+    descriptors: usize,
+    threads: usize,
+    mappings: usize,
+    /// Address space and resident memory, in kB.
+    mapped: u64,
+    resident: u64,
+}
+
+impl Size {
+    fn of(pid: i32) -> Result<Size> {
+        let count = |what: &str| -> Result<usize> {
+            Ok(std::fs::read_dir(format!("/proc/{pid}/{what}"))?.count())
+        };
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+        let number = |name: &str| -> Result<u64> {
+            let line = status.lines().find_map(|line| line.strip_prefix(name));
+            let line = line.ok_or_else(|| format!("no {name}"))?;
+            Ok(line.trim().trim_end_matches(" kB").parse()?)
+        };
+        let maps = std::fs::read_to_string(format!("/proc/{pid}/maps"))?;
+        Ok(Size {
+            descriptors: count("fd")?,
+            threads: count("task")?,
+            mappings: maps.lines().count(),
+            mapped: number("VmSize:")?,
+            resident: number("VmRSS:")?,
+        })
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} descriptors, {} threads, {} mappings, {} kB mapped, {} kB resident",
+            self.descriptors, self.threads, self.mappings, self.mapped, self.resident
+        )
+    }
+}
+
+/// What a cycle has brought.
+#[derive(Debug, Default, Clone, Copy)]
+struct Cycle {
+    /// Dispatches of the program's kernels in the trace.
+    dispatches: usize,
+    /// Those with values.
+    counted: usize,
+}
+
+fn read(out: &Path) -> Result<Cycle> {
+    let mut cycle = Cycle::default();
+    for file in files(out) {
+        let name = file.to_string_lossy();
+        if name.ends_with("kernel_trace.csv") {
+            let rows = Csv::read(&file)?.rows;
+            let own = |name: &str| name.contains("vadd") || name.contains("scale");
+            cycle.dispatches += rows.iter().filter(|row| own(&row["Kernel_Name"])).count();
+        } else if name.ends_with("counter_collection.csv") {
+            for row in Csv::read(&file)?.rows {
+                let number = |column: &str| Csv::number(&row, column);
+                let (grid, workgroup) = (number("Grid_Size")?, number("Workgroup_Size")?);
+                let waves = grid / workgroup * workgroup.div_ceil(64);
+                let value: f64 = row["Counter_Value"].parse()?;
+                assert_eq!(
+                    (&row["Counter_Name"][..], value),
+                    ("SQ_WAVES", waves as f64)
+                );
+                cycle.counted += 1;
+            }
+        }
+    }
+    Ok(cycle)
+}
+
+/// Attaches, has the program do its rounds, and detaches.
+fn cycle(lab: &Lab, target: &mut LabTarget, counts: bool) -> Result<Cycle> {
+    let out = tempfile::tempdir_in(lab.scratch())?;
+    let mut words = vec!["--kernel-trace", "--output-format", "csv"];
+    if counts {
+        words.extend(["--max-overhead", "100", "--pmc", "SQ_WAVES"]);
+    }
+    let mut attacher = attach(lab, target, out.path(), &words)?.spawn()?;
+    attacher.expect_error("attached to process")?;
+    rounds(target)?;
+    attacher.send("")?;
+    // An exit code other than 0 says that something was lost.
+    attacher.target.wait(PATIENCE)?.success()?;
+    read(out.path())
+}
+
+fn rounds(target: &mut LabTarget) -> Result<()> {
+    target.send(&format!("rounds {ROUNDS}"))?;
+    target.expect("rounds")?;
+    Ok(())
+}
+
+#[test]
+fn a_process_is_the_same_after_many_cycles_with_counters_and_without() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let cycles: usize = match std::env::var("MIDAIR_CYCLES") {
+        Ok(count) => count.parse()?,
+        Err(_) => 20,
+    };
+    let mut target = program(&lab, THREADS)?.spawn()?;
+    target.expect("ready")?;
+    rounds(&mut target)?;
+    let pid = target.target.pid();
+    let each = THREADS as usize * ROUNDS * 2;
+    let (mut first, mut counted) = (None, 0);
+    let (begin, mut slowest) = (Instant::now(), Duration::ZERO);
+    for number in 0..cycles {
+        let since = Instant::now();
+        let counts = number % 2 == 0;
+        let brought = cycle(&lab, &mut target, counts)?;
+        slowest = slowest.max(since.elapsed());
+        assert_eq!(brought.dispatches, each, "dispatches of cycle {number}");
+        assert!(
+            counts || brought.counted == 0,
+            "cycle {number}: {brought:?}"
+        );
+        counted += brought.counted;
+        if number + 1 == FIRST {
+            first = Some(Size::of(pid)?);
+        }
+        if (number + 1) % 50 == 0 {
+            eprintln!("after {}: {}", number + 1, Size::of(pid)?);
+        }
+    }
+    let (first, last) = (first.ok_or("too few cycles")?, Size::of(pid)?);
+    eprintln!(
+        "{cycles} cycles in {:?}, the slowest {slowest:?}; {} dispatches, {counted} with values\nafter {FIRST}: {first}\nat the end: {last}",
+        begin.elapsed(),
+        cycles * each
+    );
+    // Some of them ran beside others, and have none.
+    assert!(counted > cycles * each / 20, "{counted} with values");
+    assert_eq!(
+        (last.descriptors, last.threads),
+        (first.descriptors, first.threads),
+        "{first}\n{last}"
+    );
+    assert!(last.mappings <= first.mappings + 4, "{first}\n{last}");
+    assert!(last.mapped <= first.mapped + GROWN, "{first}\n{last}");
+    assert!(last.resident <= first.resident + GROWN, "{first}\n{last}");
+    target.send("quit")?;
+    let total = target.expect("total")?;
+    let launches: usize = total.split(' ').nth(1).unwrap_or_default().parse()?;
+    let log = target.log.clone();
+    target.target.wait(PATIENCE)?.success()?;
+    let log = ModelLog::read(&log)?;
+    log.check()?;
+    assert_eq!(launches, (cycles + 1) * each);
+    let own = |n: u32| [64 * (n + 1), 32 * (n + 1) + 65536];
+    let grids: Vec<u32> = (0..THREADS).flat_map(own).collect();
+    let ran = log.dispatches().filter(|d| grids.contains(&d.grid[0]));
+    assert_eq!(ran.count(), launches, "dispatches on the device");
+    Ok(())
+}
