@@ -100,7 +100,7 @@ fn ns_in_batches(caller: &mut Caller) -> Result<f64> {
 }
 
 /// The stage's tool with a helper beside it that runs in the lab, where AMD's packet library is.
-fn tool_for_counters(lab: &Lab) -> Result<PathBuf> {
+pub fn tool_for_counters(lab: &Lab) -> Result<PathBuf> {
     let ours = stage()?.join("lib/rocprofiler-sdk");
     let helper = lab.install(&ours.join("midair-aqlprofile"))?;
     let tool = lab.scratch().join("librocprofiler-sdk-tool.so.1");
@@ -155,7 +155,7 @@ fn counted(lab: &Lab, table: &mut Table) -> Result<()> {
 }
 
 /// Packets with commands that the model has carried out.
-fn commands(log: &ModelLog) -> usize {
+pub fn commands(log: &ModelLog) -> usize {
     let is_commands = |event: &Event| matches!(event, Event::Pm4(_));
     log.records
         .iter()

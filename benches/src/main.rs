@@ -1,7 +1,7 @@
 //! What an attach costs, measured on real processes, beside the budgets.
 //!
-//! `cargo run --release -p midair-benches [entry] [calls] [dispatches] [session]` after
-//! `cargo xtask stage --release`; all four without a word. With `compare DIR` in front, another checkout and this one
+//! `cargo run --release -p midair-benches [entry] [calls] [dispatches] [windows] [session]` after
+//! `cargo xtask stage --release`; all five without a word. With `compare DIR` in front, another checkout and this one
 //! are measured in turn. See `benches/README.md`. Needs the lab (see `tests`), and root where the
 //! kernel's settings ask for it. Times depend on the machine and its load, which is printed;
 //! nothing here fails because a number is large.
@@ -12,6 +12,7 @@ mod dispatches;
 mod entry;
 mod report;
 mod session;
+mod windows;
 
 use midair_tests::Result;
 use report::Table;
@@ -21,10 +22,11 @@ use std::process::ExitCode;
 /// A measurement: its word, what it does, and how.
 type Bench = (&'static str, fn(&mut Table) -> Result<()>);
 
-const BENCHES: [Bench; 4] = [
+const BENCHES: [Bench; 5] = [
     ("entry", entry::run),
     ("calls", calls::run),
     ("dispatches", dispatches::run),
+    ("windows", windows::run),
     ("session", session::run),
 ];
 
@@ -55,7 +57,7 @@ fn parse(arguments: impl IntoIterator<Item = String>) -> std::result::Result<Arg
             name if BENCHES.iter().any(|(known, _)| *known == name) => found.names.push(word),
             other => {
                 return Err(format!(
-                    "{other}: not a benchmark; there are entry, calls, dispatches and session"
+                    "{other}: not a benchmark; there are entry, calls, dispatches, windows and session"
                 ));
             }
         }
