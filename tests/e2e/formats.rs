@@ -250,7 +250,10 @@ fn perfetto(files: &Files, log: &ModelLog, pid: i32) -> Result<()> {
         let call = call.ok_or_else(|| format!("no call launched {work}"))?;
         assert_eq!(call["flow"], work["flow"]);
         assert_eq!(call["notes"]["tid"], work["notes"]["tid"]);
-        let track = format!("STREAM [\" {} \"] ", work["notes"]["stream_ID"]);
+        let track = format!(
+            "STREAM [\" {} \"] Agent [1] GPU",
+            work["notes"]["stream_ID"]
+        );
         assert_eq!(work["track"], track.as_str());
         assert!(times(call).0 < times(work).0, "{work} before {call}");
     }

@@ -102,6 +102,9 @@ def main(path):
         {
             "process": {"pid": processes[0].process.pid, "cmdline": list(processes[0].process.cmdline)},
             "threads": {track.name: track.thread.tid for track in tracks.values() if track.HasField("thread")},
+            "thread_names": {
+                track.thread.tid: track.thread.thread_name for track in tracks.values() if track.HasField("thread")
+            },
             # The process has no name of its own on its track.
             "tracks": sorted(track.name for track in tracks.values() if not track.HasField("process")),
             "slices": slices,

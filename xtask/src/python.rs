@@ -14,6 +14,8 @@ use crate::run::{At, Failure, Outcome, failed, output, root, run, target_directo
 
 /// The list of packages, each with its version.
 const REQUIREMENTS: &str = "tests/python/requirements.txt";
+/// Those that are installed without what they ask for: what of it is needed is in the other list.
+const ALONE: &str = "tests/python/requirements-alone.txt";
 /// Holds what the directory was made from. Written last: a directory without it is half made.
 const STAMP: &str = "made-from";
 /// Says which Python it is and whether it can make virtual environments.
@@ -39,6 +41,8 @@ pub fn ready() -> Outcome<PathBuf> {
     let requirements = root().join(REQUIREMENTS);
     let list = fs::read_to_string(&requirements).at("reading", &requirements)?;
     let interpreter = Interpreter::find()?;
+    let alone = root().join(ALONE);
+    let list = list + &fs::read_to_string(&alone).at("reading", &alone)?;
     let stamp = format!("{} {}\n{list}", interpreter.path, interpreter.version);
     let directory = directory();
     if is_ready(&directory, &stamp) {
@@ -53,7 +57,7 @@ pub fn ready() -> Outcome<PathBuf> {
     }
     fs::create_dir_all(&directory).at("making", &directory)?;
     interpreter
-        .install(&directory, &requirements)
+        .install(&directory, &requirements, &alone)
         .map_err(|failure| {
             Failure(format!(
                 "the tests' Python packages could not be installed: {failure}"
@@ -101,7 +105,7 @@ impl Interpreter {
         })
     }
 
-    fn install(&self, directory: &Path, requirements: &Path) -> Outcome<()> {
+    fn install(&self, directory: &Path, requirements: &Path, alone: &Path) -> Outcome<()> {
         const INSTALL: &[&str] = &[
             "-m",
             "pip",
@@ -111,10 +115,12 @@ impl Interpreter {
         ];
         if self.has_venv {
             run(Command::new(&self.path).args(["-m", "venv"]).arg(directory))?;
-            return run(Command::new(directory.join("bin/python"))
-                .args(INSTALL)
-                .arg("--requirement")
-                .arg(requirements));
+            let install = |list: &Path, more: &[&str]| {
+                let mut pip = Command::new(directory.join("bin/python"));
+                run(pip.args(INSTALL).args(more).arg("--requirement").arg(list))
+            };
+            install(requirements, &[])?;
+            return install(alone, &["--no-deps"]);
         }
         if !self.has_pip {
             return failed(format!(
@@ -129,6 +135,12 @@ impl Interpreter {
             .arg(&packages)
             .arg("--requirement")
             .arg(requirements))?;
+        run(Command::new(&self.path)
+            .args(INSTALL)
+            .args(["--no-deps", "--target"])
+            .arg(&packages)
+            .arg("--requirement")
+            .arg(alone))?;
         self.wrap(directory, &packages)
     }
 

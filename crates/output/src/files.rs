@@ -344,13 +344,16 @@ impl FileSet {
 
     /// Begins `PREFIX_suffix`.
     pub(crate) fn create(&self, suffix: &str) -> Result<OutputFile, WriteError> {
-        let pending = Pending::begin(self.path(suffix), self.named_later)?;
-        let file = pending.file.try_clone();
-        let file = file.map_err(|source| pending.failed(source))?;
-        Ok(OutputFile {
-            writer: BufWriter::with_capacity(128 * 1024, file),
-            pending,
-        })
+        OutputFile::begin(self.path(suffix), self.named_later)
+    }
+
+    /// Where a format begins further files later.
+    pub(crate) fn folder(&self) -> Folder {
+        Folder {
+            directory: self.directory.clone(),
+            stem: self.stem.clone(),
+            named_later: self.named_later,
+        }
     }
 
     /// Begins `PREFIX_suffix` as an empty file that something else opens by its temporary name.
@@ -404,7 +407,23 @@ impl FileSet {
     }
 }
 
-/// A file that something else writes.
+/// Where files of a trace go: for formats that do not begin all of theirs at once.
+#[derive(Debug)]
+pub(crate) struct Folder {
+    directory: PathBuf,
+    stem: String,
+    named_later: bool,
+}
+
+impl Folder {
+    /// Begins `PREFIX_suffix`.
+    pub(crate) fn create(&self, suffix: &str) -> Result<OutputFile, WriteError> {
+        let path = self.directory.join(format!("{}{suffix}", self.stem));
+        OutputFile::begin(path, self.named_later)
+    }
+}
+
+/// A complete file, or one that something else writes.
 #[derive(Debug)]
 pub(crate) struct ReservedFile(Pending);
 
@@ -428,6 +447,21 @@ pub(crate) struct OutputFile {
 }
 
 impl OutputFile {
+    fn begin(path: PathBuf, named_later: bool) -> Result<OutputFile, WriteError> {
+        let pending = Pending::begin(path, named_later)?;
+        let file = pending.file.try_clone();
+        let file = file.map_err(|source| pending.failed(source))?;
+        Ok(OutputFile {
+            writer: BufWriter::with_capacity(128 * 1024, file),
+            pending,
+        })
+    }
+
+    /// Ends the writing before the whole trace ends, and gives back what that needs.
+    pub(crate) fn close(self) -> Result<ReservedFile, WriteError> {
+        Ok(ReservedFile(self.finish()?))
+    }
+
     /// Appends bytes; the error names the file.
     pub(crate) fn put(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
         self.writer

@@ -7,7 +7,7 @@ use crate::job::Job;
 use crate::model::{Format, Plan};
 use crate::progress::{self, Walked};
 use crate::sink::{Opened, Writer};
-use crate::{csv, json, pftrace, rocpd, summary};
+use crate::{csv, json, kineto, pftrace, rocpd, summary};
 use midair_record::event::kind;
 use std::path::PathBuf;
 
@@ -23,7 +23,7 @@ struct Row {
 }
 
 /// All formats, in the order in which they are offered.
-static FORMATS: [Row; 4] = [
+static FORMATS: [Row; 5] = [
     Row {
         format: Format::Rocpd,
         name: "rocpd",
@@ -47,6 +47,12 @@ static FORMATS: [Row; 4] = [
         name: "pftrace",
         extension: "pftrace",
         open: pftrace::open,
+    },
+    Row {
+        format: Format::Kineto,
+        name: "kineto",
+        extension: "pt.trace.json",
+        open: kineto::open,
     },
 ];
 
@@ -126,6 +132,6 @@ mod tests {
             assert_eq!(Format::of(&format.name().to_uppercase()), Some(format));
             assert!(!format.extension().is_empty());
         }
-        assert_eq!((Format::all().count(), Format::of("otf2")), (4, None));
+        assert_eq!((Format::all().count(), Format::of("otf2")), (5, None));
     }
 }

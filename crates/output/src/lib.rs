@@ -31,6 +31,8 @@ mod index;
 mod job;
 mod json;
 mod kernel_name;
+mod kineto;
+mod lanes;
 mod limits;
 mod model;
 pub mod names;
@@ -56,7 +58,7 @@ pub use files::{WriteError, free_prefix};
 pub use gpu::{GpuMetric, GpuSample, GpuSamples, Inside, gpu_table};
 pub use index::{Cuda, Index, Object, Snapshot, Stat, Symbol};
 pub use model::{
-    AgentIndex, Console, Format, KernelNames, Node, Outcome, PerfettoBuffers, Plan, Process,
+    AgentIndex, Console, Format, KernelNames, Node, Outcome, PerfettoBuffers, Place, Plan, Process,
     SummaryTo, Trace, Unit,
 };
 pub use progress::written;

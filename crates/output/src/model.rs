@@ -5,6 +5,7 @@ use crate::gpu::GpuSamples;
 use crate::record_file::RecordFile;
 use midair_agents::Agent;
 use midair_counters::CounterPlan;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// The machine, as uname(2) and /etc/machine-id have it.
@@ -59,6 +60,22 @@ pub struct Process {
     pub fini_time: u64,
     /// The machine.
     pub node: Node,
+    /// Which part of a larger program it is.
+    pub place: Place,
+    /// What its threads are called, by their ids, as far as they are known. The first thread is called
+    /// as the program is.
+    pub threads: BTreeMap<u32, String>,
+}
+
+/// Which part of a program on several GPUs or machines a process is, as its launcher said.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Place {
+    /// What all parts have in common, such as the number of a job: fit for the name of a directory.
+    pub run: Option<String>,
+    /// Its rank.
+    pub rank: Option<u64>,
+    /// How many ranks there are.
+    pub ranks: Option<u64>,
 }
 
 /// How the session ended.
@@ -204,6 +221,8 @@ pub enum Format {
     Json,
     /// One SQLite file.
     Rocpd,
+    /// One trace per process in the form of PyTorch's profiler.
+    Kineto,
 }
 
 /// What to write and where.

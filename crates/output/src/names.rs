@@ -8,6 +8,7 @@
 //! Where AMD's tool does not do what its manual says, we do: `%q{NAME}` works, and `%nid%` is the
 //! pid where there is no rank.
 
+use crate::model::Place;
 use midair_failure::plain;
 use std::path::{Path, PathBuf};
 
@@ -47,6 +48,16 @@ const SIZES: &[&str] = &[
     "PMI_SIZE",
     "SLURM_NTASKS",
     "PBS_O_TASKNUM",
+];
+
+/// Variables that name what all parts of a program have in common; the first one that is set counts.
+const RUNS: &[&str] = &[
+    "SLURM_JOB_ID",
+    "PBS_JOBID",
+    "LSB_JOBID",
+    "FLUX_JOB_ID",
+    "TORCHELASTIC_RUN_ID",
+    "PMIX_NAMESPACE",
 ];
 
 /// What keys stand for. All of it is the target's but for `cwd`.
@@ -260,6 +271,19 @@ impl Keys {
             .iter()
             .rev()
             .find_map(|name| self.variable(name)?.trim().parse().ok())
+    }
+
+    /// Which part of a larger program the process is. PyTorch's launcher says so in variables that
+    /// AMD's keys do not know; where it does, these count.
+    pub fn place(&self) -> Place {
+        let run = RUNS.iter().find_map(|name| self.variable(name));
+        let run = run.map(harmless).filter(|run| !run.is_empty());
+        let torch = |name: &str| self.variable(name)?.trim().parse().ok();
+        Place {
+            run,
+            rank: torch("RANK").or_else(|| self.rank()?.parse().ok()),
+            ranks: torch("WORLD_SIZE").or_else(|| self.number(SIZES)),
+        }
     }
 
     fn rank(&self) -> Option<String> {

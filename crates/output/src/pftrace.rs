@@ -12,7 +12,6 @@
 mod counters;
 mod cuda;
 mod gpu;
-mod lanes;
 mod levels;
 mod packets;
 mod tracks;
@@ -27,12 +26,14 @@ use crate::model::Format;
 use crate::notes;
 use crate::sink::{Opened, Sink, Writer};
 use levels::{Change, Levels};
+use midair_agents::AgentType;
 use midair_domain::sets;
 use midair_record::event::{
     Allocation, Api, Copy, CudaLaunch, CudaTransfer, Header, Kernel, KfdEvent, Marker, NO_NODE,
     Record, RuntimeInit, Scratch, Untimed, flag, kind,
 };
 use packets::{Event, Packets, Value};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use tracks::{TrackKey, Tracks, queue_index};
 
@@ -42,6 +43,10 @@ const PROCESS_RANGE: u32 = 2;
 /// Releases among the operations of allocations (`rocprofiler_memory_allocation_operation_t`).
 const FREE: u32 = 3;
 const VMEM_FREE: u32 = 4;
+
+/// Calls and ranges that are kept until the end. No program has as many threads inside calls; those
+/// beyond, which a target invents, are written as they come.
+const MOST_OPEN: usize = 1 << 14;
 
 /// The writer.
 struct Pftrace<'a> {
@@ -70,6 +75,7 @@ impl Writer for Pftrace<'_> {
             out: Packets::begin(&mut self.file, &job.trace.process, self.sequences)?,
             tracks: Tracks::default(),
             levels: Levels::default(),
+            open: Vec::new(),
             read: BTreeMap::new(),
             by_queue: job.plan.group_by_queue || job.index.is_without_hip(),
         };
@@ -96,9 +102,28 @@ struct Scene<'a> {
     out: Packets<'a>,
     tracks: Tracks,
     levels: Levels,
+    /// Calls and ranges that had not ended at the detach: they are written at the end, inner ones first.
+    open: Vec<Open>,
     /// Until when the tracks of whole devices' counters have values.
     read: BTreeMap<u64, u64>,
     by_queue: bool,
+}
+
+/// A call, or a range with its message, that had not ended at the detach. The target writes outer
+/// ones before those inside them, others the other way round.
+enum Open {
+    Call(Api),
+    Range(Marker, Vec<u8>),
+}
+
+impl Open {
+    /// The order in which they are written: inner ones first.
+    fn order(&self) -> (u32, Reverse<u64>) {
+        match self {
+            Open::Call(api) => (api.tid, Reverse(api.start)),
+            Open::Range(marker, _) => (marker.tid, Reverse(marker.start)),
+        }
+    }
 }
 
 /// A slice before its track is chosen.
@@ -115,6 +140,14 @@ struct Slice<'a> {
 impl Sink for Scene<'_> {
     fn record(&mut self, record: &Record<'_>) -> Result<(), WriteError> {
         match record {
+            Record::Api(api, _) if self.waits(&api.header) => {
+                self.open.push(Open::Call(*api));
+                Ok(())
+            }
+            Record::Marker(marker, message) if self.waits(&marker.header) => {
+                self.open.push(Open::Range(*marker, message.to_vec()));
+                Ok(())
+            }
             Record::Api(api, _) => self.call(api),
             Record::Marker(marker, message) => self.marker(marker, message),
             // One with counters comes with these.
@@ -156,6 +189,14 @@ impl Sink for Scene<'_> {
     }
 
     fn finish(mut self: Box<Self>) -> Result<(), WriteError> {
+        let mut open = std::mem::take(&mut self.open);
+        open.sort_by_key(Open::order);
+        for one in open {
+            match one {
+                Open::Call(api) => self.call(&api)?,
+                Open::Range(marker, message) => self.marker(&marker, &message)?,
+            }
+        }
         self.end_readings()?;
         if let Some(samples) = &self.job.trace.gpu {
             self.gpu_samples(samples)?;
@@ -165,6 +206,11 @@ impl Sink for Scene<'_> {
 }
 
 impl Scene<'_> {
+    /// Whether a call or range is written at the end.
+    fn waits(&self, header: &Header) -> bool {
+        header.flags & flag::OPEN_AT_DETACH != 0 && self.open.len() < MOST_OPEN
+    }
+
     /// The flow that connects a call with its work. There is none where the caller is not known:
     /// CUDA counts calls from 1.
     fn flow(&self, correlation: u64) -> Option<u64> {
@@ -329,7 +375,7 @@ impl Scene<'_> {
                     queue: kernel.queue_id,
                 }
             } else {
-                TrackKey::Stream(stream)
+                TrackKey::Stream(stream, kernel.node)
             },
             start: kernel.start,
             end: kernel.end,
@@ -337,9 +383,28 @@ impl Scene<'_> {
             annotations,
         };
         if is_untimed(&kernel.header, kernel.untimed) {
-            self.untimed(slice, kernel.rung, kernel.untimed)
+            return self.untimed(slice, kernel.rung, kernel.untimed);
+        }
+        self.slice(&slice)?;
+        if kernel.rung == 0 {
+            return Ok(());
+        }
+        let (node, queue) = (kernel.node, kernel.queue_id);
+        self.change(kernel.rung, Change::Queued { node, queue })?;
+        let end = kernel.end.max(kernel.rung);
+        self.change(end, Change::Done { node, queue })
+    }
+
+    /// The GPU of a copy: the side that is one, or of two the one that is copied to.
+    fn device(&self, [to, from]: [u32; 2]) -> u32 {
+        let is_gpu = |node: u32| {
+            let agent = self.job.agent(node);
+            agent.is_some_and(|agent| agent.agent_type == AgentType::Gpu)
+        };
+        if !is_gpu(to) && is_gpu(from) {
+            from
         } else {
-            self.slice(&slice)
+            to
         }
     }
 
@@ -383,7 +448,7 @@ impl Scene<'_> {
                     tid: copy.tid,
                 }
             } else {
-                TrackKey::Stream(stream)
+                TrackKey::Stream(stream, self.device([copy.dst_node, copy.src_node]))
             },
             start: copy.start,
             end: copy.end,
@@ -394,8 +459,18 @@ impl Scene<'_> {
             return self.untimed(slice, 0, copy.untimed);
         }
         self.slice(&slice)?;
+        let end = copy.end.max(copy.start);
         self.change(copy.start, Change::Copying { node, bytes })?;
-        self.change(copy.end.max(copy.start), Change::Copied { node, bytes })
+        self.change(end, Change::Copied { node, bytes })?;
+        // Bytes in a nanosecond are gigabytes in a second. What took no time has no speed.
+        let Some(speed) = bytes
+            .checked_mul(1000)
+            .and_then(|bytes| bytes.checked_div(end - copy.start))
+        else {
+            return Ok(());
+        };
+        self.change(copy.start, Change::Faster { node, speed })?;
+        self.change(end, Change::Slower { node, speed })
     }
 
     fn allocation(&mut self, allocation: &Allocation) -> Result<(), WriteError> {
@@ -480,9 +555,8 @@ impl Scene<'_> {
     /// AMD's traces do not have these.
     fn runtime(&mut self, runtime: &RuntimeInit) -> Result<(), WriteError> {
         let job = self.job;
-        let track = self
-            .tracks
-            .first(job, &mut self.out, TrackKey::Thread(runtime.tid))?;
+        // The thread is our own worker, which found the runtime there: the program has no such thread.
+        let track = self.out.process();
         let header = runtime.header;
         let annotations = [
             ("version", Value::Uint(runtime.version)),

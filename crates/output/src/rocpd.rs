@@ -1,7 +1,7 @@
 //! AMD's rocpd: one SQLite file per process, or one of several, readable by SQLite 3.40 and later.
 //!
-//! One walk over the records, in one transaction; every row that refers to another finds it there,
-//! since foreign keys are on. The file grows under a temporary name without a journal: when
+//! One walk over the records, in one transaction; every row that refers to another finds it there.
+//! The file grows under a temporary name without a journal: when
 //! anything fails it is removed, so there is nothing to roll back, and no second file ever lies
 //! beside it. Memory is SQLite's page cache and what each kind of row remembers, which has limits.
 //!
@@ -106,9 +106,12 @@ impl Writer for Rocpd {
 
     fn finish(self: Box<Self>, files: &mut FileSet) -> Result<(), WriteError> {
         let Rocpd {
-            file, connection, ..
+            file,
+            connection,
+            guids,
+            ..
         } = *self;
-        if let Err(error) = commit(connection) {
+        if let Err(error) = commit(connection, &guids) {
             return Err(file.failed(error.into()));
         }
         // Left by a process that had an earlier file of this name open, they would be applied to this one.
@@ -164,15 +167,19 @@ fn connect(path: &Path, guids: &[Guid]) -> Step<Connection> {
     };
     let connection = Connection::open_with_flags_and_vfs(resolved, flags, "unix-none")?;
     connection.execute_batch(
-        "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA temp_store = MEMORY; PRAGMA cache_size = -8192;
-         PRAGMA foreign_keys = ON; BEGIN;",
+        "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA temp_store = MEMORY; PRAGMA cache_size = -8192;",
     )?;
+    // A row names only rows that were put in before it. To have SQLite look each of them up takes
+    // longer than to write them, so only builds for tests do.
+    connection.pragma_update(None, "foreign_keys", cfg!(debug_assertions))?;
+    connection.execute_batch("BEGIN;")?;
     // Each session has tables of its own; the views unite them.
     connection.execute_batch(&schema::definition(guids))?;
     Ok(connection)
 }
 
-fn commit(connection: Connection) -> Step<()> {
+fn commit(connection: Connection, guids: &[Guid]) -> Step<()> {
+    connection.execute_batch(&schema::complete(guids))?;
     connection.execute_batch("COMMIT;")?;
     Ok(connection.close().map_err(|(_, error)| error)?)
 }

@@ -4,6 +4,7 @@ use midair_agents::{Agent, Files, OwnFiles, Sources};
 use midair_ids::{Pid, Tid};
 use midair_output::names::Keys;
 use midair_output::{Node, Process};
+use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
@@ -137,6 +138,8 @@ impl Identity {
                 init_time: 0,
                 fini_time: 0,
                 node,
+                place: keys.place(),
+                threads: BTreeMap::new(),
             },
             keys,
             agents,

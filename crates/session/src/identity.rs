@@ -2,11 +2,12 @@
 
 use crate::rights;
 use midair_agents::Files;
+use midair_failure::plain;
 use midair_procinfo::files::{MOST_WORDS, Place, kernel_text_up_to};
-use midair_procinfo::{Pid, Tid};
+use midair_procinfo::{Pid, Tid, task};
 use midair_results::{Identity, Source};
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -17,6 +18,9 @@ const MOST_IN_ALL: usize = 64 << 20;
 /// The most files and directories. A node of a large machine has some hundreds.
 const MOST_FILES: usize = 65_536;
 
+/// Threads whose names are read.
+const MOST_THREADS: usize = 4096;
+
 /// Reads the identity; what cannot be read stays empty. `live` is a thread of the process that has not
 /// ended.
 pub(crate) fn read(pid: Pid, live: Tid) -> Identity {
@@ -24,7 +28,30 @@ pub(crate) fn read(pid: Pid, live: Tid) -> Identity {
         theirs: Place::root_of(live).ok().map(Reader::of),
         ours: Place::own_root().ok().map(Reader::of),
     };
-    Identity::read(pid, live, &from_outside)
+    let mut identity = Identity::read(pid, live, &from_outside);
+    identity.process.threads = threads(pid, live);
+    identity
+}
+
+/// What the threads of a process are called now, by the ids that they have in its own pid namespace.
+/// The first one is left out: it is called as the program is.
+pub(crate) fn threads(pid: Pid, live: Tid) -> BTreeMap<u32, String> {
+    let mut all = BTreeMap::new();
+    let tids = task::list(live).unwrap_or_default().into_iter();
+    for tid in tids.filter(|tid| *tid != pid.leader()).take(MOST_THREADS) {
+        let (Ok(name), Ok(status)) = (task::comm(tid), task::status(tid)) else {
+            continue;
+        };
+        // A thread gives itself its name.
+        let name = plain::line(&String::from_utf8_lossy(&name))
+            .trim()
+            .to_owned();
+        let own = status.own_tid().unwrap_or(tid);
+        if !name.is_empty() {
+            all.insert(own.get(), name);
+        }
+    }
+    all
 }
 
 /// Another process, of which nothing is believed.

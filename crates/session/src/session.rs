@@ -5,6 +5,7 @@ use crate::counters::Counters;
 use crate::counters::HELPER;
 use crate::cuda::{NO_CUPTI, OTHER_PROFILER};
 use crate::gpu_metrics::{self, GpuMetrics};
+use crate::identity;
 use crate::install::{Install, Tools, unreadable};
 use crate::live::Live;
 use crate::meter::Meter;
@@ -611,6 +612,12 @@ impl Session {
             0 => boottime(),
             time => time,
         };
+        // Threads that began since, and names that were given since.
+        if self.ended.is_none() {
+            let pid = self.target.pid();
+            let now = identity::threads(pid, pid.leader());
+            self.identity.process.threads.extend(now);
+        }
         let last_words = self.reader.message();
         if !last_words.is_empty() {
             self.notes.push(last_words);

@@ -93,7 +93,7 @@ impl Scene<'_> {
                     tid: set.tid,
                 }
             } else {
-                TrackKey::Stream(number_of_stream)
+                TrackKey::Stream(number_of_stream, set.node)
             },
             start: set.start,
             end: set.end,

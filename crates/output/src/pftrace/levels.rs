@@ -1,10 +1,12 @@
-//! Bytes being copied and bytes allocated, over time: the counter tracks.
+//! Bytes being copied and how fast, bytes allocated, and dispatches that wait or run, over time: the
+//! counter tracks.
 //!
 //! Records come nearly in the order of time, not quite: each thread's and each queue's are in
 //! order. A window of changes is sorted before it is summed up; one that is later than the whole
 //! window still counts, from its own time on.
 
 use super::packets::Packets;
+use super::tracks::queue_index;
 use crate::files::WriteError;
 use crate::job::Job;
 use std::cmp::Reverse;
@@ -20,7 +22,7 @@ const MOST_COUNTED: usize = 1 << 14;
 /// Keeps numbers of counter tracks apart from those of others.
 const COUNTERS: u64 = u64::MAX;
 
-/// What is counted, in bytes, on which node.
+/// What is counted, in bytes where nothing else is said, on which node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Level {
     /// Copies under way to it.
@@ -29,6 +31,10 @@ pub(super) enum Level {
     Allocated(u32),
     /// Scratch memory of its queues.
     Scratch(u32),
+    /// Thousandths of gigabytes in a second that are copied to it.
+    Speed(u32),
+    /// Dispatches of one of its queues that were launched and have not ended.
+    Depth(u32, u32),
 }
 
 /// What changes a level.
@@ -39,6 +45,10 @@ pub(super) enum Change {
     Allocated { node: u32, address: u64, bytes: u64 },
     Released { address: u64 },
     Scratch { node: u32, queue: u32, bytes: u64 },
+    Faster { node: u32, speed: u64 },
+    Slower { node: u32, speed: u64 },
+    Queued { node: u32, queue: u32 },
+    Done { node: u32, queue: u32 },
 }
 
 /// The counter tracks of a trace.
@@ -95,13 +105,29 @@ impl Levels {
         changed.dedup();
         for level in changed {
             let uuid = uuid(out, level);
+            let is_speed = matches!(level, Level::Speed(_));
+            let is_bytes = !matches!(level, Level::Speed(_) | Level::Depth(..));
             if out.describe(uuid) {
-                out.counter_track(uuid, &name(job, level))?;
+                let name = name(job, level);
+                let begin = job.trace.process.init_time.min(now);
                 // The level before the first change, so that the curve begins at 0.
-                out.counter(uuid, job.trace.process.init_time.min(now), 0)?;
+                if is_bytes {
+                    out.counter_track(uuid, &name)?;
+                    out.counter(uuid, begin, 0)?;
+                } else if is_speed {
+                    out.number_track(uuid, &name)?;
+                    out.number(uuid, begin, 0.0)?;
+                } else {
+                    out.number_track(uuid, &name)?;
+                    out.counter(uuid, begin, 0)?;
+                }
             }
             let value = self.values.get(&level).copied().unwrap_or(0);
-            out.counter(uuid, now, value)?;
+            if is_speed {
+                out.number(uuid, now, value as f64 / 1000.0)?;
+            } else {
+                out.counter(uuid, now, value)?;
+            }
         }
         Ok(())
     }
@@ -133,6 +159,10 @@ impl Levels {
                 let before = self.scratch.insert((node, queue), bytes).unwrap_or(0);
                 (Level::Scratch(node), bytes, before)
             }
+            Change::Faster { node, speed } => (Level::Speed(node), speed, 0),
+            Change::Slower { node, speed } => (Level::Speed(node), 0, speed),
+            Change::Queued { node, queue } => (Level::Depth(node, queue), 1, 0),
+            Change::Done { node, queue } => (Level::Depth(node, queue), 0, 1),
         };
         if !self.values.contains_key(&level) && self.values.len() >= MOST_COUNTED {
             return None;
@@ -148,6 +178,10 @@ fn uuid(out: &Packets<'_>, level: Level) -> u64 {
         Level::CopyTo(node) => (1, node),
         Level::Allocated(node) => (2, node),
         Level::Scratch(node) => (3, node),
+        Level::Speed(node) => (4, node),
+        Level::Depth(node, queue) => {
+            return out.uuid(&[COUNTERS, 5, u64::from(node), u64::from(queue)]);
+        }
     };
     out.uuid(&[COUNTERS, kind, u64::from(node)])
 }
@@ -157,8 +191,18 @@ fn name(job: &Job<'_>, level: Level) -> String {
         Level::CopyTo(node) => ("COPY BYTES to", node),
         Level::Allocated(node) => ("ALLOCATE BYTES on", node),
         Level::Scratch(node) => ("SCRATCH MEMORY on", node),
+        Level::Speed(node) => ("COPY GB/s to", node),
+        Level::Depth(node, _) => ("QUEUE DEPTH of", node),
     };
     let agent = job.agent_index(node);
+    if let Level::Depth(_, queue) = level {
+        return format!(
+            "{what} {} [{}] QUEUE [{}]",
+            agent.label,
+            agent.index,
+            queue_index(queue)
+        );
+    }
     format!(
         "{what} {} [{}] ({})",
         agent.label, agent.index, agent.of_type

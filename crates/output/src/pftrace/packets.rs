@@ -20,6 +20,8 @@ pub(super) mod proto {
 /// Flags of a sequence: what was interned before is forgotten; this packet needs what was interned.
 const CLEARED: u32 = 1;
 const NEEDS_INTERNED: u32 = 2;
+/// The sequence of the first session in a file.
+const FIRST: u32 = 1;
 /// CLOCK_BOOTTIME among Perfetto's clocks.
 const BOOTTIME: u32 = 6;
 /// Bytes among Perfetto's units of counters.
@@ -82,15 +84,17 @@ impl<'f> Packets<'f> {
             described: HashSet::new(),
             process: mix(process.node.hash(), &[u64::from(process.pid), time]),
         };
-        let clock = proto::clock_snapshot::Clock {
-            clock_id: Some(BOOTTIME),
-            timestamp: Some(time),
-        };
+        // One snapshot in a file: those of later sessions could run backwards, which readers take for a
+        // fault. All times are of one clock, so one is enough.
+        let snapshot = (sequence == FIRST).then(|| proto::ClockSnapshot {
+            clocks: vec![proto::clock_snapshot::Clock {
+                clock_id: Some(BOOTTIME),
+                timestamp: Some(time),
+            }],
+            primary_trace_clock: Some(BOOTTIME),
+        });
         packets.put(&TracePacket {
-            clock_snapshot: Some(proto::ClockSnapshot {
-                clocks: vec![clock],
-                primary_trace_clock: Some(BOOTTIME),
-            }),
+            clock_snapshot: snapshot,
             sequence_flags: Some(CLEARED),
             trace_packet_defaults: Some(proto::TracePacketDefaults {
                 timestamp_clock_id: Some(BOOTTIME),

@@ -1,11 +1,11 @@
 //! Tracks, and the lanes of each: where slices are shown.
 
-use super::lanes::{Lane, Rule};
 use super::packets::Packets;
 use super::packets::proto::{ProcessDescriptor, ThreadDescriptor, TrackDescriptor};
 use crate::cuda::stream_parts;
 use crate::files::WriteError;
-use crate::job::Job;
+use crate::job::{AgentName, Job};
+use crate::lanes::{Lane, Rule};
 use midair_domain::Track;
 use midair_record::event::kind;
 use std::collections::HashMap;
@@ -21,8 +21,8 @@ const MOST: usize = 1 << 15;
 pub(super) enum TrackKey {
     /// Calls and markers of a thread.
     Thread(u32),
-    /// Kernels and copies of a stream, by its number.
-    Stream(u64),
+    /// Kernels and copies of a stream on a node, by its number: the default stream is each GPU's.
+    Stream(u64, u32),
     /// Kernels of a queue on a node.
     Compute { node: u32, queue: u32 },
     /// Copies to a node that a thread asked for.
@@ -50,7 +50,7 @@ impl TrackKey {
     fn parts(self) -> [u64; 3] {
         match self {
             TrackKey::Thread(tid) => [1, u64::from(tid), 0],
-            TrackKey::Stream(number) => [2, number, 0],
+            TrackKey::Stream(number, node) => [2, number, u64::from(node)],
             TrackKey::Compute { node, queue } => [3, u64::from(node), u64::from(queue)],
             TrackKey::CopyTo { node, tid } => [4, u64::from(node), u64::from(tid)],
             TrackKey::Ranges => [5, 0, 0],
@@ -158,7 +158,7 @@ impl Tracks {
                 TrackKey::Thread(tid) if number == 0 => Some(ThreadDescriptor {
                     pid: i32::try_from(job.trace.process.pid).ok(),
                     tid: Some(i64::from(tid)),
-                    thread_name: Some(name.clone()),
+                    thread_name: Some(self.thread_name(job, tid, &name)),
                 }),
                 _ => None,
             };
@@ -171,6 +171,17 @@ impl Tracks {
             })?;
         }
         Ok(uuid)
+    }
+
+    /// What a viewer calls the thread, which puts its id behind: its own name, where it is known. `name`
+    /// is its track's.
+    fn thread_name(&mut self, job: &Job<'_>, tid: u32, name: &str) -> String {
+        let known = job.trace.process.threads.get(&tid);
+        match (self.thread(job, tid), known) {
+            (0, _) => name.to_owned(),
+            (_, Some(known)) => known.clone(),
+            (number, None) => format!("THREAD {number}"),
+        }
     }
 
     /// 0 is the main thread.
@@ -193,9 +204,18 @@ impl Tracks {
                 }
                 number => format!("THREAD {number} ({tid})"),
             },
-            TrackKey::Stream(number) => match job.index.stream_handle(number) {
+            TrackKey::Stream(number, node) => match job.index.stream_handle(number) {
                 Some(handle) if job.index.is_cuda() => cuda_stream(job, handle),
-                _ => format!("STREAM [\" {number} \"] "),
+                // AMD's name, and the GPU.
+                _ => {
+                    let agent = job.agent_index(node);
+                    let AgentName {
+                        label,
+                        index,
+                        of_type,
+                    } = agent;
+                    format!("STREAM [\" {number} \"] {label} [{index}] {of_type}")
+                }
             },
             TrackKey::Compute { node, queue } => {
                 let agent = job.agent_index(node);

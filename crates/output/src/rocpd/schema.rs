@@ -397,7 +397,7 @@ fn references(table: &Table) -> Vec<(&'static str, &'static str)> {
 pub enum SchemaPart {
     /// The tables of a session.
     Tables,
-    /// Indexes: there are none.
+    /// Indexes, for joins of calls with what they launched.
     Indexes,
     /// A view over each table.
     Views,
@@ -416,11 +416,12 @@ pub fn rocpd_schema(part: SchemaPart) -> String {
     const HERE: &str = "@guid@";
     let guid = Guid::named(HERE);
     let sql = match part {
-        SchemaPart::Tables => tables(&guid),
+        SchemaPart::Tables => tables(&guid, AUTOINCREMENT),
         SchemaPart::Views => views(std::slice::from_ref(&guid)),
         SchemaPart::DataViews => include_str!("views.sql").to_owned(),
         SchemaPart::Metadata => super::metadata(&guid),
-        SchemaPart::Indexes | SchemaPart::SummaryViews => "-- Nothing of this kind.\n".to_owned(),
+        SchemaPart::Indexes => indexes(&guid),
+        SchemaPart::SummaryViews => "-- Nothing of this kind.\n".to_owned(),
     };
     sql.replace(&guid.suffix(), "{{uuid}}")
         .replace(HERE, "{{guid}}")
@@ -428,7 +429,8 @@ pub fn rocpd_schema(part: SchemaPart) -> String {
 
 /// Statements that make the tables of each session, and the views over all.
 pub(super) fn definition(guids: &[Guid]) -> String {
-    let mut sql: String = guids.iter().map(tables).collect();
+    let of_each = |guid: &Guid| tables(guid, "") + &indexes(guid);
+    let mut sql: String = guids.iter().map(of_each).collect();
     sql.push_str(&views(guids));
     sql.push_str(include_str!("views.sql"));
     sql
@@ -450,8 +452,78 @@ fn views(guids: &[Guid]) -> String {
     sql
 }
 
-/// Statements that make the tables of a session.
-fn tables(guid: &Guid) -> String {
+/// What SQLite does for a column with this word costs as much as the row itself: it looks each new id
+/// up in a table of last ids, and writes it there. Only who inserts rows later has a use for it.
+const AUTOINCREMENT: &str = " AUTOINCREMENT";
+
+/// Tables with a row for each thing that happened. While they are written their ids have no
+/// [`AUTOINCREMENT`]; [`complete`] puts it into the schema. How rows are stored does not depend on it
+/// (source: sqlite.org/autoinc.html).
+const LONG: [&str; 8] = [
+    "arg",
+    "event",
+    "region",
+    "kernel_dispatch",
+    "memory_copy",
+    "memory_allocate",
+    "sample",
+    "pmc_event",
+];
+
+/// Columns by which calls and what they launched are joined: table and column.
+const INDEXES: [(&str, &str); 3] = [
+    ("event", "stack_id"),
+    ("region", "event_id"),
+    ("kernel_dispatch", "event_id"),
+];
+
+/// Statements that make a session's indexes: before its rows, since to sort these at the end takes
+/// memory for all of them.
+fn indexes(guid: &Guid) -> String {
+    let mut sql = String::new();
+    for (table, column) in INDEXES {
+        // Writing to a String cannot fail.
+        let _ = writeln!(
+            sql,
+            "CREATE INDEX \"rocpd_{table}_{column}{}\" ON {} (\"{column}\");",
+            guid.suffix(),
+            full_name(table, guid)
+        );
+    }
+    sql
+}
+
+/// Statements for when all rows of all sessions are there.
+pub(super) fn complete(guids: &[Guid]) -> String {
+    // Without figures about the tables SQLite takes a guid, which all rows share, for the best way to
+    // a row. Few of each are looked at.
+    let mut sql = "PRAGMA analysis_limit = 400;\n".to_owned();
+    for guid in guids {
+        for (table, _) in INDEXES {
+            // Writing to a String cannot fail.
+            let _ = writeln!(sql, "ANALYZE {};", full_name(table, guid));
+        }
+    }
+    sql.push_str("PRAGMA writable_schema = ON;\n");
+    for guid in guids {
+        for table in LONG {
+            let name = full_name(table, guid);
+            let text = name.replace('"', "'");
+            // Writing to a String cannot fail.
+            let _ = writeln!(
+                sql,
+                "UPDATE sqlite_sequence SET seq = (SELECT COALESCE(MAX(id), 0) FROM {name}) WHERE name = {text};
+                 UPDATE sqlite_schema SET sql = replace(sql, ' PRIMARY KEY, guid ', ' PRIMARY KEY{AUTOINCREMENT}, guid ')
+                 WHERE type = 'table' AND name = {text};"
+            );
+        }
+    }
+    sql.push_str("PRAGMA writable_schema = OFF;\n");
+    sql
+}
+
+/// Statements that make the tables of a session; `long` stands behind the ids of [`LONG`] ones.
+fn tables(guid: &Guid, long: &str) -> String {
     // Writing to a String cannot fail, hence the ignored results.
     let mut sql = format!(
         "CREATE TABLE {} (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, tag TEXT NOT NULL, value TEXT NOT NULL);\n",
@@ -460,8 +532,13 @@ fn tables(guid: &Guid) -> String {
     for table in TABLES {
         let _ = write!(
             sql,
-            "CREATE TABLE {} (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, guid TEXT NOT NULL DEFAULT \"{guid}\"",
-            full_name(table.name, guid)
+            "CREATE TABLE {} (id INTEGER NOT NULL PRIMARY KEY{}, guid TEXT NOT NULL DEFAULT \"{guid}\"",
+            full_name(table.name, guid),
+            if LONG.contains(&table.name) {
+                long
+            } else {
+                AUTOINCREMENT
+            }
         );
         for Column(name, declared, _) in table.columns {
             let _ = write!(sql, ", \"{name}\" {declared}");
@@ -476,7 +553,7 @@ fn tables(guid: &Guid) -> String {
         sql.push_str(");\n");
     }
     // Each insert searches the list of last ids from its begin, so those that are made most often stand first.
-    for table in ["arg", "event", "region", "kernel_dispatch", "memory_copy"] {
+    for table in LONG {
         let name = full_name(table, guid).replace('"', "'");
         let _ = writeln!(
             sql,

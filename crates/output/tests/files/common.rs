@@ -334,6 +334,7 @@ pub fn trace_of(writer: RecordWriter, golden: &Value) -> Trace {
                 hardware_name: text(&node["hardware_name"]),
                 domain_name: text(&node["domain_name"]),
             },
+            ..Process::default()
         },
         agents: agents(),
         records: writer.finish().unwrap(),

@@ -14,6 +14,7 @@ mod cuda_formats;
 mod cuda_hostile;
 mod golden;
 mod hostile;
+mod kineto;
 mod pftrace;
 mod readings;
 mod recordings;

@@ -6,9 +6,10 @@ use crate::common::{
     append, entries, golden, golden_json, list, names, text, trace, trace_of, writer,
 };
 use crate::rocpd_rows::{ALL, counts, every_domain, header, one_kernel, plan, put_marker};
-use midair_output::{Format, Plan, RecordWriter, write};
+use midair_output::{Format, Plan, RecordWriter, write, write_together};
 use midair_record::event::{
-    self, Allocation, Api, Copy, Kernel, KernelSymbol, Marker, NO_NODE, RuntimeInit, Scratch, kind,
+    self, Allocation, Api, Copy, Kernel, KernelSymbol, Marker, NO_NODE, RuntimeInit, Scratch, flag,
+    kind,
 };
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -59,11 +60,26 @@ fn without_suffix(name: &str) -> &str {
     name.strip_suffix(".kd").unwrap_or(name)
 }
 
+/// A stream's track with AMD's name.
+fn without_gpu(track: &Value) -> Value {
+    let name = text(track);
+    let name = name
+        .strip_suffix("Agent [1] GPU")
+        .filter(|_| name.starts_with("STREAM"));
+    name.map_or_else(|| track.clone(), Value::from)
+}
+
 #[test]
 fn slices_tracks_and_annotations_are_amds() {
     let ours = golden_trace(|_| ());
     let amds: Value = serde_json::from_str(&golden("pftrace.json")).unwrap();
-    assert_eq!(ours["tracks"], amds["tracks"]);
+    // Ours say which GPU a stream is on, and how fast copies are.
+    let tracks: Vec<Value> = list(&ours["tracks"])
+        .iter()
+        .filter(|track| !text(track).starts_with("COPY GB/s"))
+        .map(without_gpu)
+        .collect();
+    assert_eq!(Value::from(tracks), amds["tracks"]);
     let mut wanted = BTreeSet::new();
     for slice in list(&amds["slices"]) {
         let category = text(&slice[0]);
@@ -86,7 +102,7 @@ fn slices_tracks_and_annotations_are_amds() {
         found.insert((
             text(&slice["category"]),
             text(&slice["name"]),
-            text(&slice["track"]),
+            text(&without_gpu(&slice["track"])),
             notes.to_string(),
         ));
         let flow = slice["flow"].as_u64().unwrap();
@@ -274,7 +290,7 @@ fn a_process_without_hip_is_shown_by_queue() {
         ..KernelSymbol::default()
     };
     for hip in [event::encode(&runtime, &[]), event::encode(&symbol, name)] {
-        assert_eq!(tracks(&[hip]), "STREAM [\" 0 \"] ");
+        assert_eq!(tracks(&[hip]), "STREAM [\" 0 \"] Agent [1] GPU");
     }
 }
 
@@ -360,11 +376,11 @@ fn what_overlaps_keeps_its_times() {
             .filter(|track| *track == name)
             .count()
     };
-    assert_eq!(lanes("STREAM [\" 1 \"] "), 4);
+    assert_eq!(lanes("STREAM [\" 1 \"] Agent [1] GPU"), 4);
     assert_eq!(lanes("ROCTX PROCESS RANGES"), 2);
     assert_eq!(lanes("THREAD 1 (5)"), 2);
     assert_eq!(ours["depths"]["THREAD 1 (5)"], 2);
-    assert_eq!(ours["depths"]["STREAM [\" 1 \"] "], 1);
+    assert_eq!(ours["depths"]["STREAM [\" 1 \"] Agent [1] GPU"], 1);
 }
 
 #[test]
@@ -609,4 +625,132 @@ fn memory_does_not_grow_with_the_trace() {
         "{text}{}",
         String::from_utf8_lossy(&output.stderr)
     );
+}
+
+/// Calls that had not ended come outer ones first: the one inside stands below the other all the same.
+#[test]
+fn a_call_that_is_open_at_the_detach_is_under_its_outer_call() {
+    let mut writer = writer();
+    for (n, (start, end, open)) in [(100, 900, true), (200, 900, true), (300, 400, false)]
+        .into_iter()
+        .enumerate()
+    {
+        let mut call = Api {
+            header: header(kind::HSA_CORE_API, 3),
+            start,
+            end,
+            correlation: 200 + n as u64,
+            tid: 5,
+            ..Api::default()
+        };
+        if open {
+            call.header.flags = flag::OPEN_AT_DETACH;
+        }
+        append(&mut writer, &event::encode(&call, &[]));
+    }
+    let ours = traced(writer, |_| ());
+    assert_eq!(list(&ours["slices"]).len(), 3);
+    let lanes = list(&ours["tracks"]).iter();
+    assert_eq!(lanes.filter(|track| *track == "THREAD 1 (5)").count(), 1);
+    assert_eq!(ours["depths"]["THREAD 1 (5)"], 3);
+}
+
+/// Threads are called what they call themselves; the marks of runtimes, which our own thread found,
+/// are the process's.
+#[test]
+fn threads_have_their_names_and_runtimes_are_the_processs() {
+    let golden = golden_json();
+    let directory = tempfile::tempdir().unwrap();
+    let mut writer = writer();
+    for (correlation, tid) in [(1, 5), (2, 6)] {
+        let call = Api {
+            header: header(kind::HSA_CORE_API, 3),
+            start: 100,
+            end: 200,
+            correlation,
+            tid,
+            ..Api::default()
+        };
+        append(&mut writer, &event::encode(&call, &[]));
+    }
+    let runtime = RuntimeInit {
+        header: header(kind::RUNTIME_INITIALIZATION, 2),
+        tid: 77,
+        time: 50,
+        ..RuntimeInit::default()
+    };
+    append(&mut writer, &event::encode(&runtime, &[]));
+    let mut trace = trace_of(writer, &golden);
+    trace.process.threads.insert(5, "pt_autograd_0".to_owned());
+    let plan = plan(directory.path(), &[Format::Pftrace]);
+    write(&trace, &names(&golden), &plan).unwrap();
+    let ours = read(directory.path());
+    assert_eq!(
+        ours["thread_names"],
+        json!({"5": "pt_autograd_0", "6": "THREAD 2", "2371": "vadd"})
+    );
+    let mark = &list(&ours["instants"])[0];
+    assert_eq!(mark["track"], "", "the process's own track");
+}
+
+/// How many dispatches a queue holds, from when they were launched to when they end.
+#[test]
+fn a_queue_has_its_depth() {
+    let mut writer = writer();
+    for (id, (rung, start, end)) in [(10, 20, 40), (15, 40, 60), (70, 80, 90)]
+        .into_iter()
+        .enumerate()
+    {
+        let kernel = Kernel {
+            dispatch_id: id as u64 + 1,
+            rung,
+            start,
+            end,
+            queue_id: 1,
+            ..one_kernel()
+        };
+        append(&mut writer, &event::encode(&kernel, &[]));
+    }
+    let ours = traced(writer, |_| ());
+    let depth = list(&ours["counters"]["QUEUE DEPTH of Agent [1] QUEUE [0]"]);
+    let depth: Vec<(u64, u64)> = depth
+        .iter()
+        .map(|at| (at[0].as_u64().unwrap(), at[1].as_u64().unwrap()))
+        .collect();
+    assert_eq!(
+        depth[1..],
+        [(10, 1), (15, 2), (40, 1), (60, 0), (70, 1), (90, 0)]
+    );
+}
+
+/// Several sessions in one file: a later one may have begun before an earlier one.
+#[test]
+fn the_clock_of_a_merged_trace_never_runs_backwards() {
+    let golden = golden_json();
+    let directory = tempfile::tempdir().unwrap();
+    let session = |pid: u32, begin: u64| {
+        let mut trace = trace_of(every_domain(), &golden);
+        trace.process.pid = pid;
+        trace.process.init_time = begin;
+        trace
+    };
+    let parts = [session(41, 90), session(42, 50), session(43, 70)];
+    let plan = plan(directory.path(), &[Format::Pftrace]);
+    write_together(&parts, &names(&golden), &plan).unwrap();
+    let script = "
+import sys
+from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as messages
+trace = messages.Trace()
+trace.ParseFromString(open(sys.argv[1], 'rb').read())
+times = [clock.timestamp for packet in trace.packet for clock in packet.clock_snapshot.clocks]
+assert times and times == sorted(times), times
+assert len({packet.trusted_packet_sequence_id for packet in trace.packet}) == 3
+";
+    let output = Command::new(midair_tests::python().unwrap())
+        .args(["-c", script])
+        .arg(directory.path().join("r_results.pftrace"))
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
 }

@@ -79,6 +79,12 @@ fn machine() -> Vec<Agent> {
     all
 }
 
+/// A recording as a session.
+pub fn recorded(name: &str) -> Trace {
+    let known = RECORDINGS.iter().find(|known| known.0 == name);
+    trace(*known.unwrap())
+}
+
 fn trace((name, pid, lossy): (&str, u32, bool)) -> Trace {
     let mut bytes = fs::read(here().join(format!("{name}.bin"))).unwrap();
     let mut records = RecordWriter::create_in(&std::env::temp_dir()).unwrap();
@@ -116,6 +122,7 @@ fn trace((name, pid, lossy): (&str, u32, bool)) -> Trace {
                 hardware_name: "x86_64".to_owned(),
                 domain_name: "(none)".to_owned(),
             },
+            ..Process::default()
         },
         agents,
         records: records.finish().unwrap(),

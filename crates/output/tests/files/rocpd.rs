@@ -4,7 +4,8 @@
 use crate::common::{
     agents, entries, golden, golden_json, list, names, number, reader, text, trace,
 };
-use midair_output::{Format, Plan, write};
+use crate::recordings::recorded;
+use midair_output::{Format, Names, Plan, write};
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
@@ -100,7 +101,15 @@ fn tables_and_views_are_amds_and_a_few_later_ones() {
             assert!(list(&ours["tables"][table]["columns"]).contains(&wanted));
         }
     }
-    assert_eq!(ours["others"], serde_json::json!([]));
+    // The indexes that joins of calls with what they launched need.
+    let suffix = text(&ours["suffix"]);
+    let indexes = [
+        "event_stack_id",
+        "region_event_id",
+        "kernel_dispatch_event_id",
+    ];
+    let indexes = indexes.map(|name| format!("rocpd_{name}{suffix}"));
+    assert_eq!(ours["others"], serde_json::json!(indexes));
     assert_eq!(ours["integrity"], serde_json::json!([["ok"]]));
     assert_eq!(ours["foreign_keys"], serde_json::json!([]));
     assert_eq!(
@@ -478,4 +487,64 @@ except sqlite3.IntegrityError:
         []
     ]);
     assert_eq!(said, wanted);
+}
+
+/// The views are plain SQL: DuckDB, which reads SQLite's files, finds the same rows.
+#[test]
+fn duckdb_runs_all_views() {
+    let directory = tempfile::tempdir().unwrap();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/python/duckdb_views.py");
+    for name in ["hip", "cuda", "domains"] {
+        let at = directory.path().join(name);
+        let plan = Plan {
+            directory: at.clone(),
+            prefix: "r".to_owned(),
+            formats: vec![Format::Rocpd],
+            ..Plan::default()
+        };
+        write(&recorded(name), &Names::amd(), &plan).unwrap();
+        let output = Command::new(midair_tests::python().unwrap())
+            .arg("-B")
+            .arg(&script)
+            .arg(at.join("r_results.db"))
+            .output()
+            .unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{errors}");
+        let rows: Value = serde_json::from_slice(&output.stdout).unwrap();
+        for view in ["top", "top_kernels", "busy"] {
+            assert!(rows[view].as_u64() > Some(0), "{name} {view}: {rows}");
+        }
+        assert_eq!(rows["counters_collection"], 0);
+    }
+}
+
+/// Numbers of rows go on where they ended for whoever adds some, as in AMD's files; and a join of
+/// calls with what they launched looks rows up by an index.
+#[test]
+fn ids_go_on_and_joins_use_indexes() {
+    let directory = tempfile::tempdir().unwrap();
+    let plan = Plan {
+        directory: directory.path().to_owned(),
+        prefix: "r".to_owned(),
+        formats: vec![Format::Rocpd],
+        ..Plan::default()
+    };
+    write(&recorded("hip"), &Names::amd(), &plan).unwrap();
+    let file = directory.path().join("r_results.db");
+    let ours = reader(
+        &file,
+        &[
+            "SELECT (SELECT seq FROM sqlite_sequence WHERE name LIKE 'rocpd_event%') AS last, (SELECT MAX(id) FROM rocpd_event) AS most",
+            "SELECT COUNT(*) AS without FROM sqlite_master WHERE type = 'table' AND name LIKE 'rocpd%' AND sql NOT LIKE '%PRIMARY KEY AUTOINCREMENT%'",
+            "EXPLAIN QUERY PLAN SELECT r.name, k.name FROM regions AS r JOIN kernels AS k ON k.stack_id = r.stack_id AND k.guid = r.guid",
+        ],
+    );
+    let answers = &ours["answers"];
+    assert_eq!(answers[0][0]["last"], answers[0][0]["most"]);
+    assert_eq!(answers[1][0]["without"], 0);
+    let plan = answers[2].to_string();
+    assert!(plan.contains("INDEX rocpd_event_stack_id"), "{plan}");
+    assert_eq!(ours["integrity"], serde_json::json!([["ok"]]));
+    assert_eq!(ours["foreign_keys"], serde_json::json!([]));
 }

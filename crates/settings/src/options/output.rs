@@ -12,7 +12,7 @@ pub(super) const OPTIONS: &[Opt] = &[
     Opt::new(
         "output-format",
         Output,
-        Shape::SomeOf(&["csv", "json", "pftrace", "otf2", "rocpd"]),
+        Shape::SomeOf(&["csv", "json", "pftrace", "otf2", "rocpd", "kineto"]),
         Sets::Words(&["ROCPROF_OUTPUT_FORMAT"], ","),
         "Formats of the results (default rocpd)",
     )

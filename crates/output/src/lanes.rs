@@ -12,7 +12,7 @@ const REMEMBERED: usize = 512;
 
 /// What may share a lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Rule {
+pub(crate) enum Rule {
     /// Only what does not overlap: work on a device.
     Apart,
     /// One inside the other, too: calls of a thread, which are written when they return, inner ones first.
@@ -27,7 +27,7 @@ struct Span {
 
 /// The slices of one track so far: outermost ones only, apart, in the order of time.
 #[derive(Debug, Default)]
-pub(super) struct Lane {
+pub(crate) struct Lane {
     spans: VecDeque<Span>,
     /// Whether the first span stands for several, with gaps.
     rough: bool,
@@ -36,7 +36,7 @@ pub(super) struct Lane {
 impl Lane {
     /// Takes a slice if it crosses none that is there. Events of equal times keep the order in
     /// which they were written, so slices that only touch are compared in that order, too.
-    pub(super) fn take(&mut self, rule: Rule, start: u64, end: u64) -> bool {
+    pub(crate) fn take(&mut self, rule: Rule, start: u64, end: u64) -> bool {
         let taken = match rule {
             Rule::Apart => self.take_apart(start, end),
             Rule::Nested => self.take_nested(start, end),

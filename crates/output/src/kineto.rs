@@ -1,0 +1,426 @@
+//! `results.pt.trace.json`: Chrome's JSON as PyTorch's profiler (Kineto) writes it, one file for
+//! each process, for the tools that read such traces: HolisticTraceAnalysis, TensorBoard's plug-in,
+//! Perfetto.
+//!
+//! Categories and arguments are Kineto's: `kernel`, `gpu_memcpy` and `gpu_memset` with their
+//! device, stream and correlation, `cuda_runtime` and `cuda_driver` for calls of either vendor's
+//! runtime, `user_annotation` for ranges. Times are microseconds of the boot clock, to the
+//! nanosecond. What has no times is an instant: readers that sum up skip it.
+//!
+//! A stream's number is that of the other formats and 1: readers take 0 for no stream. What would
+//! cross on a stream's row (kernels of one stream may overlap) is on a further row of its name.
+//!
+//! Decision: FMT-031 (`docs/deviations/formats.md`).
+
+mod lines;
+mod rows;
+
+use crate::counters::values::sum;
+use crate::counters::{Counts, Reading};
+use crate::cuda::devices::ordinal;
+use crate::cuda::stream_parts;
+use crate::files::{FileSet, Folder, ReservedFile, WriteError};
+use crate::job::Job;
+use crate::json::pieces;
+use crate::lanes::{Lane, Rule};
+use crate::sink::{Opened, Sink, Writer};
+use lines::{Lines, Place, quoted};
+use midair_agents::AgentType;
+use midair_domain::sets;
+use midair_record::event::{Api, Record, kind};
+use serde_json::json;
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::rc::Rc;
+
+/// Ranks beyond this are no ranks: sessions are numbered instead.
+const MOST_RANKS: u64 = 100_000;
+/// Rows of GPUs stand below those of programs.
+const BELOW: u64 = 5_000_000;
+/// Names that are remembered as JSON, of calls and of kernels each.
+const MOST_NAMES: usize = 1 << 16;
+/// Rows with lanes that are kept; what is beyond shares one, in which slices may cross.
+const MOST_ROWS: usize = 1 << 14;
+/// Lanes of a row. What finds no place in them is in the last, where slices may cross.
+const MOST_LANES: usize = 64;
+/// Numbers of a row's further lanes are this far apart.
+const LANES_APART: u64 = 1_000_000;
+
+/// Numbers of the streams of further contexts are this far apart.
+const CONTEXTS_APART: u64 = 1_000_000_000;
+
+/// Rows that are no stream's, by their numbers.
+mod row {
+    /// ROCTx and NVTX ranges of the process.
+    pub(super) const RANGES: u64 = 4_000_000_000;
+    /// Waits that CUPTI reports.
+    pub(super) const WAITS: u64 = 4_000_000_001;
+    /// Work of unified memory.
+    pub(super) const UNIFIED: u64 = 4_000_000_002;
+    /// Allocations, by their kind.
+    pub(super) const OWN: u64 = 4_000_000_100;
+}
+
+/// The writer: one file at a time.
+struct Kineto {
+    folder: Folder,
+    ranks: Vec<u64>,
+    world: u64,
+    /// Sessions begun, and files that are complete.
+    begun: usize,
+    done: Vec<ReservedFile>,
+}
+
+/// Begins nothing: each session has its own file.
+pub(crate) fn open<'a>(jobs: &'a [Job<'a>], files: &FileSet) -> Opened<'a> {
+    let known = jobs.iter().filter_map(|job| job.trace.process.place.ranks);
+    let ranks = ranks(jobs);
+    let most = ranks.iter().max().map_or(1, |most| most + 1);
+    Ok(Box::new(Kineto {
+        folder: files.folder(),
+        world: known.max().unwrap_or(0).max(most),
+        ranks,
+        begun: 0,
+        done: Vec::new(),
+    }))
+}
+
+/// The rank of each session. Where two have the same, or one of several has none, they are numbered.
+fn ranks(jobs: &[Job<'_>]) -> Vec<u64> {
+    let told: Vec<Option<u64>> = jobs
+        .iter()
+        .map(|job| job.trace.process.place.rank)
+        .map(|rank| rank.filter(|rank| *rank < MOST_RANKS))
+        .collect();
+    let known: HashSet<u64> = told.iter().flatten().copied().collect();
+    if known.len() == jobs.len() {
+        return told.into_iter().flatten().collect();
+    }
+    (0..).take(jobs.len()).collect()
+}
+
+impl Writer for Kineto {
+    fn begin<'s>(&'s mut self, job: &'s Job<'s>) -> Result<Box<dyn Sink + 's>, WriteError> {
+        let rank = self.ranks.get(self.begun).copied().unwrap_or(0);
+        self.begun += 1;
+        let name = match self.ranks.len() {
+            1 => "results.pt.trace.json".to_owned(),
+            _ => format!("rank{rank}.pt.trace.json"),
+        };
+        let file = self.folder.create(&name)?;
+        let head = head(job, rank, self.world).map_err(|error| file.failed(error))?;
+        let mut session = Session {
+            job,
+            lines: Lines::begin(file, &head),
+            calls: HashMap::new(),
+            kernels: HashMap::new(),
+            devices: HashSet::new(),
+            threads: HashSet::new(),
+            lanes: HashMap::new(),
+            inner: HashMap::new(),
+            contexts: HashMap::new(),
+            done: &mut self.done,
+        };
+        session.describe_process()?;
+        Ok(Box::new(session))
+    }
+
+    fn finish(self: Box<Self>, files: &mut FileSet) -> Result<(), WriteError> {
+        for file in self.done {
+            files.add_reserved(file);
+        }
+        Ok(())
+    }
+}
+
+/// What comes before the events. HolisticTraceAnalysis looks for the rank with a space before it, in
+/// the first line that has one.
+fn head(job: &Job<'_>, rank: u64, world: u64) -> io::Result<String> {
+    let gpus = job.agents().iter();
+    let gpus = gpus.filter(|agent| agent.agent_type == AgentType::Gpu);
+    let devices: Vec<_> = gpus
+        .map(|agent| {
+            json!({
+                "id": agent.logical_node_type_id,
+                "name": agent.product_name,
+                "architecture": agent.name,
+                "numSms": agent.cu_count,
+                "warpSize": agent.wave_front_size,
+            })
+        })
+        .collect();
+    let notes: serde_json::Map<String, serde_json::Value> = pieces::midair(job)?
+        .into_iter()
+        .map(|(key, value)| (key, value.into()))
+        .collect();
+    let process = &job.trace.process;
+    Ok(format!(
+        "{{\"schemaVersion\": 1,\n\"distributedInfo\": {{\"rank\": {rank}, \"world_size\": {world}}},\n\
+         \"deviceProperties\": {},\n\"displayTimeUnit\": \"ms\", \"baseTimeNanoseconds\": 0,\n\
+         \"host_name\": {}, \"midair\": {},\n\"traceEvents\": [\n",
+        serde_json::Value::from(devices),
+        serde_json::Value::from(process.node.hostname.as_str()),
+        serde_json::Value::from(notes),
+    ))
+}
+
+/// What is known of a function.
+struct Call {
+    /// With its quotes.
+    name: Vec<u8>,
+    category: &'static str,
+    /// Whether it may launch work: an arrow begins there.
+    launches: bool,
+}
+
+/// One process's events.
+struct Session<'s> {
+    job: &'s Job<'s>,
+    lines: Lines,
+    calls: HashMap<(u8, u32), Rc<Call>>,
+    kernels: HashMap<u64, Rc<[u8]>>,
+    /// Devices and threads that were described.
+    devices: HashSet<u64>,
+    threads: HashSet<u32>,
+    lanes: HashMap<(u64, u64), Vec<Lane>>,
+    /// Driver calls by thread, until it is known whether a call of the runtime is around them: these
+    /// have one correlation id, which readers take for one call's.
+    inner: HashMap<u32, Vec<Api>>,
+    /// The first context that had a stream of this number.
+    contexts: HashMap<u32, u32>,
+    done: &'s mut Vec<ReservedFile>,
+}
+
+impl Sink for Session<'_> {
+    fn record(&mut self, record: &Record<'_>) -> Result<(), WriteError> {
+        match record {
+            Record::Api(api, _) => self.nested(api),
+            Record::Marker(marker, message) => self.marker(marker, message),
+            // One with counters comes with these.
+            Record::Kernel(kernel, _)
+                if self.job.counting.windows.has_values(kernel.dispatch_id) =>
+            {
+                Ok(())
+            }
+            Record::Kernel(kernel, extra) => self.kernel(kernel, extra.as_ref(), &[]),
+            Record::Copy(copy, extra) => self.copy(copy, extra.as_ref()),
+            Record::MemorySet(set) => self.memory_set(set),
+            Record::Synchronization(wait) => self.wait(wait),
+            Record::UnifiedMemory(moved) => self.unified(moved),
+            Record::Allocation(allocation) => self.allocation(allocation),
+            Record::Scratch(scratch) => self.scratch(scratch),
+            _ => Ok(()),
+        }
+    }
+
+    fn counted(&mut self, counts: &Counts<'_>) -> Result<(), WriteError> {
+        if self.job.plan.hide_kernels {
+            return Ok(());
+        }
+        let counters = counts.counters.iter();
+        let counters: Vec<(&str, f64)> = counters
+            .map(|(_, name, values)| (*name, sum(values)))
+            .collect();
+        // What a batch counted together belongs to none of its kernels.
+        let counters = match counts.batch {
+            None => counters,
+            Some(_) => Vec::new(),
+        };
+        self.kernel(counts.kernel, None, &counters)
+    }
+
+    fn read(&mut self, reading: &Reading) -> Result<(), WriteError> {
+        let device = self.device(reading.node)?;
+        for (_, name, values, is_sum) in &reading.counters {
+            let unit = if *is_sum { " /s" } else { "" };
+            let name = self.json(&format!("PMC {name}{unit}"))?;
+            let value = reading.shown(sum(values), *is_sum);
+            let place = Place {
+                pid: device,
+                tid: 0,
+            };
+            self.lines.counter(&name, place, reading.start, value)?;
+        }
+        Ok(())
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<(), WriteError> {
+        let mut inner: Vec<_> = std::mem::take(&mut self.inner).into_iter().collect();
+        inner.sort_unstable_by_key(|(tid, _)| *tid);
+        for (_, calls) in inner {
+            self.inner_calls(&calls, false)?;
+        }
+        let Session { lines, done, .. } = *self;
+        done.push(lines.end("\n]}\n")?.close()?);
+        Ok(())
+    }
+}
+
+impl Session<'_> {
+    fn json(&self, text: &str) -> Result<Vec<u8>, WriteError> {
+        quoted(text).map_err(|error| self.lines.failed(error))
+    }
+
+    fn pid(&self) -> u64 {
+        u64::from(self.job.trace.process.pid)
+    }
+
+    fn describe_process(&mut self) -> Result<(), WriteError> {
+        let process = &self.job.trace.process;
+        let place = Place {
+            pid: self.pid(),
+            tid: 0,
+        };
+        let name = process.command.first().map_or("", String::as_str);
+        let name = name.rsplit('/').next().unwrap_or(name);
+        self.lines
+            .meta("process_name", place, |args| args.text("name", name))?;
+        self.lines
+            .meta("process_labels", place, |args| args.text("labels", "CPU"))?;
+        self.lines.meta("process_sort_index", place, |args| {
+            args.number("sort_index", place.pid);
+            Ok(())
+        })
+    }
+
+    /// The process that stands for a device: its number, as Kineto has it, unless the program has it.
+    fn device(&mut self, node: u32) -> Result<u64, WriteError> {
+        let number = self.number(node);
+        let pid = match number {
+            number if number == self.pid() => number + BELOW,
+            number => number,
+        };
+        if self.devices.insert(number) {
+            let process = &self.job.trace.process;
+            let place = Place { pid, tid: 0 };
+            let name = process.command.first().map_or("", String::as_str);
+            let name = name.rsplit('/').next().unwrap_or(name);
+            self.lines
+                .meta("process_name", place, |args| args.text("name", name))?;
+            self.lines.meta("process_labels", place, |args| {
+                args.text("labels", &format!("GPU {number}"))
+            })?;
+            self.lines.meta("process_sort_index", place, |args| {
+                args.number("sort_index", BELOW + number);
+                Ok(())
+            })?;
+        }
+        Ok(pid)
+    }
+
+    /// A device's number among those of its kind.
+    fn number(&self, node: u32) -> u64 {
+        let cuda = ordinal(node).filter(|_| self.job.index.is_cuda());
+        let agent = self.job.agent(node);
+        let number = cuda.or_else(|| Some(agent?.logical_node_type_id.unsigned_abs()));
+        number.map_or(0, u64::from)
+    }
+
+    /// Whether records name a GPU by this.
+    fn is_gpu(&self, node: u32) -> bool {
+        match self.job.agent(node) {
+            Some(agent) => agent.agent_type == AgentType::Gpu,
+            None => ordinal(node).is_some(),
+        }
+    }
+
+    /// The number of a stream.
+    fn stream(&mut self, handle: u64) -> u64 {
+        if !self.job.index.is_cuda() {
+            return self.job.index.stream(handle) + 1;
+        }
+        let (context, stream) = stream_parts(handle);
+        if self.contexts.len() >= MOST_ROWS && !self.contexts.contains_key(&stream) {
+            return u64::from(stream);
+        }
+        // Each context counts its streams from the same number: readers take equal ones for one stream.
+        match *self.contexts.entry(stream).or_insert(context) {
+            first if first == context => u64::from(stream),
+            _ => u64::from(context) * CONTEXTS_APART + u64::from(stream),
+        }
+    }
+
+    /// The place on a row where a slice crosses no other.
+    fn lane(
+        &mut self,
+        (pid, row, name): (u64, u64, &str),
+        start: u64,
+        end: u64,
+    ) -> Result<Place, WriteError> {
+        if self.lanes.len() >= MOST_ROWS && !self.lanes.contains_key(&(pid, row)) {
+            return Ok(Place { pid, tid: row });
+        }
+        let lanes = self.lanes.entry((pid, row)).or_default();
+        let mut take = |lane: &mut Lane| lane.take(Rule::Apart, start, end.max(start));
+        let found = lanes.iter_mut().position(&mut take);
+        let is_new = found.is_none() && lanes.len() < MOST_LANES;
+        let lane = match found {
+            Some(lane) => lane,
+            None if is_new => {
+                let mut lane = Lane::default();
+                take(&mut lane);
+                lanes.push(lane);
+                lanes.len() - 1
+            }
+            None => MOST_LANES - 1,
+        };
+        let place = Place {
+            pid,
+            tid: row + lane as u64 * LANES_APART,
+        };
+        if is_new {
+            self.describe_row(place, name, row)?;
+        }
+        Ok(place)
+    }
+
+    fn describe_row(&mut self, place: Place, name: &str, sort: u64) -> Result<(), WriteError> {
+        self.lines
+            .meta("thread_name", place, |args| args.text("name", name))?;
+        self.lines.meta("thread_sort_index", place, |args| {
+            args.number("sort_index", sort);
+            Ok(())
+        })
+    }
+
+    /// The row of a thread.
+    fn thread(&mut self, tid: u32) -> Result<Place, WriteError> {
+        let place = Place {
+            pid: self.pid(),
+            tid: u64::from(tid),
+        };
+        if self.threads.len() < MOST_NAMES && self.threads.insert(tid) {
+            let known = self.job.trace.process.threads.get(&tid);
+            let name = match known {
+                Some(name) => format!("thread {tid} ({name})"),
+                None => format!("thread {tid}"),
+            };
+            self.describe_row(place, &name, place.tid)?;
+        }
+        Ok(place)
+    }
+
+    /// What is known of a function.
+    fn function(&mut self, kind: u8, operation: u32) -> Result<Rc<Call>, WriteError> {
+        if let Some(call) = self.calls.get(&(kind, operation)) {
+            return Ok(Rc::clone(call));
+        }
+        let name = self.job.names.operation(kind, operation);
+        let is_runtime = sets::HIP_CALLS.contains(kind) || kind == kind::CUDA_RUNTIME_API;
+        let is_driver = kind == kind::CUDA_DRIVER_API || sets::HSA_CALLS.contains(kind);
+        let launches = ["Launch", "Memcpy", "Memset"];
+        let call = Rc::new(Call {
+            category: match () {
+                () if is_runtime => "cuda_runtime",
+                () if is_driver => "cuda_driver",
+                () => "cpu_op",
+            },
+            launches: launches.iter().any(|part| name.contains(part)),
+            name: self.json(&name)?,
+        });
+        if self.calls.len() < MOST_NAMES {
+            self.calls.insert((kind, operation), Rc::clone(&call));
+        }
+        Ok(call)
+    }
+}
