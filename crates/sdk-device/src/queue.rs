@@ -12,6 +12,7 @@
 
 pub mod alone;
 mod choices;
+mod choosing;
 mod counters;
 pub mod device;
 mod direct;

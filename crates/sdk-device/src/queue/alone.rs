@@ -28,7 +28,7 @@ pub(crate) mod shared;
 #[cfg(test)]
 mod tests;
 mod turns;
-mod user;
+pub(in crate::queue) mod user;
 mod users;
 
 pub(crate) use gates::{destroys, is_made_otherwise};

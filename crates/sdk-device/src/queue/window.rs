@@ -1,7 +1,7 @@
 //! What the application's threads and the worker thread share of [`super::windows`].
 
 use super::choices::Choices;
-use super::windows::chosen::Choosing;
+use super::choosing::Choosing;
 use midair_lockfree::{AtomicEnum, Cell, WordQueue, word_enum};
 use midair_record::counter_plan::Plan;
 use midair_rotation::Rotation;

@@ -4,10 +4,11 @@
 mod serving;
 
 use super::beside::{Beside, Read, Span};
-use super::chosen::{self, Chooser, Fate, LISTS};
+use super::chosen::{self, Chooser, Fate};
 use super::memory::{Memory, is_of_the_host};
 use super::{choice, class_of, enqueued, guard, plan};
 use crate::layout::Signal;
+use crate::queue::choosing::LISTS;
 use crate::queue::queue_state::{Life, QueueState};
 use crate::queue::state;
 use crate::queue::subscriber::{Answer, Completed, Enqueued, Subscriber};

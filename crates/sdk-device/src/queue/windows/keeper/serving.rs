@@ -1,11 +1,12 @@
 //! The keeper where a tool in the process chooses ([`chosen`]): its lists, and what is handed to it.
 
 use super::{Agent, Keeper};
+use crate::queue::choosing::LISTS;
 use crate::queue::queue_state::QueueState;
 use crate::queue::state;
 use crate::queue::subscriber::Completed;
 use crate::queue::windows::beside::{Before, Span};
-use crate::queue::windows::chosen::{self, Chooser, Fate, LISTS};
+use crate::queue::windows::chosen::{self, Chooser, Fate};
 use midair_record::event::Untimed;
 use midair_sdk_hot::clock::now;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
