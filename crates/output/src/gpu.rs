@@ -224,14 +224,19 @@ impl GpuSamples {
         (inside.samples > 0).then_some(inside)
     }
 
-    /// Whether records that name this node are of the GPU: by its place on the bus. Where the process
-    /// saw one device only, whose place is not known, it is that one.
+    /// Whether records that name this node are of the GPU: by its place on the bus, or by its number where that place is not
+    /// known.
     pub(crate) fn is_node(&self, node: u32, index: &Index) -> bool {
         let Some(ordinal) = devices::ordinal(node) else {
             return false;
         };
-        let Some(device) = index.cuda.devices.get(&ordinal) else {
-            return index.cuda.devices.len() <= 1;
+        let Some(device) = index
+            .cuda
+            .devices
+            .get(&ordinal)
+            .filter(|_| !self.bus.is_empty())
+        else {
+            return ordinal == self.index;
         };
         let record = &device.record;
         let place = format!(
@@ -240,7 +245,6 @@ impl GpuSamples {
         );
         // Domains have four digits or eight.
         self.bus.to_ascii_lowercase().ends_with(&place)
-            || (index.cuda.devices.len() == 1 && self.bus.is_empty())
     }
 
     /// Means of a kernel's samples, if it is of this GPU.
