@@ -245,6 +245,7 @@ impl Parts {
                 failure: None,
                 notes: self.notes,
                 counters: self.counters,
+                gpu: None,
                 cost: Cost::default(),
                 only_others: false,
             };
