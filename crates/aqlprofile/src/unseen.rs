@@ -347,8 +347,18 @@ extern "C" fn second(data: *mut c_void) -> c_int {
         // mask: none of the application's runs here.
         let mut none: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&mut none);
-        for signal in 1..=libc::SIGRTMAX() {
-            libc::signal(signal, libc::SIG_DFL);
+        // The kernel's structure, all zero: what it does by default. The C library would not let the
+        // signals be that it has for itself.
+        let default = [0_u64; 4];
+        let nowhere = std::ptr::null_mut::<c_void>();
+        for signal in 1..=64_i32 {
+            libc::syscall(
+                libc::SYS_rt_sigaction,
+                signal,
+                default.as_ptr(),
+                nowhere,
+                8_usize,
+            );
         }
         libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
         libc::execve(start.program, start.arguments, start.environment);
