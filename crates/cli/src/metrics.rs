@@ -76,8 +76,10 @@ pub(crate) fn run(matches: &ArgMatches, report: Report) -> Result<u8, Failure> {
     let text = |name: &str| matches.get_one::<String>(name).map(String::as_str);
     let metrics = asked(text("set").unwrap_or_default())?;
     let list = matches.get_flag("list");
+    // Until the helper was started: its path may be a descriptor of ours.
+    let install = Install::find()?;
     let request = Request {
-        program: Install::find()?.tool.with_file_name(HELPER),
+        program: install.helper(HELPER)?,
         libraries: libraries(text("cupti"))?,
         gpu: matches.get_one::<u32>("gpu").copied().unwrap_or_default(),
         rate: matches.get_one::<u32>("rate").copied().unwrap_or(RATE),

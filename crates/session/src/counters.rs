@@ -191,12 +191,7 @@ pub fn check_launch(
 
 /// Starts the process that has AMD's library.
 fn helper(install: &Install) -> Result<Helper, Failure> {
-    let program = install.helper(HELPER).map_err(|error| {
-        Failure::new(
-            Kind::Installation,
-            format!("{HELPER} cannot be used: {error}"),
-        )
-    })?;
+    let program = install.helper(HELPER)?;
     let libraries = midair_aqlprofile::libraries(|name| {
         (!rights::is_privileged())
             .then(|| std::env::var_os(name))

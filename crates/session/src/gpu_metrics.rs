@@ -80,7 +80,7 @@ pub(crate) fn start(
         )));
     }
     let request = Request {
-        program: install.tool.with_file_name(HELPER),
+        program: install.helper(HELPER)?,
         libraries: candidates(None, &mapped(pid), rights::is_privileged()),
         gpu: number(GPU_METRICS_DEVICE, 0)?,
         rate,

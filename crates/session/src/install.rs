@@ -123,13 +123,21 @@ impl Install {
     /// The program of that name beside the default tool. The path holds as long as `self` does.
     ///
     /// # Errors
-    /// Not found, or damaged, for one that the program itself carries; the kernel's.
-    pub(crate) fn helper(&self, name: &str) -> io::Result<PathBuf> {
+    /// [`Kind::Installation`] for one that the program itself should carry and that is missing or
+    /// damaged.
+    pub fn helper(&self, name: &str) -> Result<PathBuf, Failure> {
         let path = self.tool.with_file_name(name);
-        match &self.files {
-            Files::Carried { program, files } => files.runnable(below(&path, program)?),
-            _ => Ok(path),
-        }
+        let Files::Carried { program, files } = &self.files else {
+            return Ok(path);
+        };
+        below(&path, program)
+            .and_then(|carried| files.runnable(carried))
+            .map_err(|error| {
+                Failure::new(
+                    Kind::Installation,
+                    format!("{name} cannot be used: {error}"),
+                )
+            })
     }
 
     /// Where the libraries are, for a person.

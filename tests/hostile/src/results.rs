@@ -4,8 +4,8 @@ use midair_agents::Agent;
 use midair_counters::template::{Slot, Template};
 use midair_counters::{Architecture, CounterPlan, Position, Prepared, group};
 use midair_output::{
-    Format, KernelFilter, KernelNames, Names, Node, Outcome, Plan, Process, RecordWriter, Trace,
-    counter_table, table::Style, write,
+    Format, KernelFilter, KernelNames, Names, Node, Outcome, Place, Plan, Process, RecordWriter,
+    Trace, counter_table, table::Style, write,
 };
 use std::collections::HashSet;
 use std::sync::OnceLock;
@@ -114,5 +114,7 @@ fn process() -> Process {
         init_time: 1,
         fini_time: 2,
         node: Node::default(),
+        place: Place::default(),
+        threads: [(7, "program".to_owned()), (u32::MAX, String::new())].into(),
     }
 }

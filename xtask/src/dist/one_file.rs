@@ -10,7 +10,7 @@ use crate::run::{At, Failure, Outcome};
 
 /// What it carries: everything that goes into a target or into a program that is started. The C API
 /// (`librocprofiler-sdk-rocattach`, rocpd) is for other programs to link, and is not in it.
-const CARRIED: [&str; 8] = [
+const CARRIED: [&str; 9] = [
     "lib/libmidair-cuda.so",
     "lib/librocprofiler-register.so.0",
     "lib/librocprofiler-sdk-attach.so.1",
@@ -19,6 +19,7 @@ const CARRIED: [&str; 8] = [
     "lib/rocprofiler-sdk/libmidair-launch.so.1",
     "lib/rocprofiler-sdk/librocprofiler-sdk-tool.so.1",
     "lib/rocprofiler-sdk/midair-aqlprofile",
+    "lib/rocprofiler-sdk/midair-nvmetrics",
 ];
 
 /// Makes it.

@@ -111,7 +111,10 @@ pub fn is_executable(file: &Path) -> Outcome<bool> {
 pub fn copy_stripped(from: &Path, to: &Path) -> Outcome<()> {
     let mut objects = Vec::new();
     copy(from, to, &mut |name| {
-        if name.starts_with("bin/") || name.contains(".so") || name.ends_with("aqlprofile") {
+        if name.starts_with("bin/")
+            || name.contains(".so")
+            || name.starts_with("lib/rocprofiler-sdk/")
+        {
             objects.push(to.join(name));
         }
         true
