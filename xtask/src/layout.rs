@@ -175,6 +175,26 @@ pub const GENERATED: &[(&[&str], &str)] = &[
     ),
     (&["man", "rocprofv3"], "share/man/man1/rocprofv3.1"),
     (
+        &["man", "midair-compute"],
+        "share/man/man1/midair-compute.1",
+    ),
+    (
+        &["man", "rocprof-compute"],
+        "share/man/man1/rocprof-compute.1",
+    ),
+    (
+        &["man", "rocprof-compute-profile"],
+        "share/man/man1/rocprof-compute-profile.1",
+    ),
+    (
+        &["man", "rocprof-compute-live"],
+        "share/man/man1/rocprof-compute-live.1",
+    ),
+    (
+        &["man", "rocprof-compute-analyze"],
+        "share/man/man1/rocprof-compute-analyze.1",
+    ),
+    (
         &["completions", "bash"],
         "share/bash-completion/completions/midair",
     ),
@@ -182,10 +202,18 @@ pub const GENERATED: &[(&[&str], &str)] = &[
         &["completions", "bash", "--command", "rocprofv3"],
         "share/bash-completion/completions/rocprofv3",
     ),
+    (
+        &["completions", "bash", "--command", "rocprof-compute"],
+        "share/bash-completion/completions/rocprof-compute",
+    ),
     (&["completions", "zsh"], "share/zsh/site-functions/_midair"),
     (
         &["completions", "zsh", "--command", "rocprofv3"],
         "share/zsh/site-functions/_rocprofv3",
+    ),
+    (
+        &["completions", "zsh", "--command", "rocprof-compute"],
+        "share/zsh/site-functions/_rocprof-compute",
     ),
     (
         &["completions", "fish"],
@@ -194,6 +222,10 @@ pub const GENERATED: &[(&[&str], &str)] = &[
     (
         &["completions", "fish", "--command", "rocprofv3"],
         "share/fish/vendor_completions.d/rocprofv3.fish",
+    ),
+    (
+        &["completions", "fish", "--command", "rocprof-compute"],
+        "share/fish/vendor_completions.d/rocprof-compute.fish",
     ),
 ];
 

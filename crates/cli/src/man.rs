@@ -8,7 +8,7 @@ use clap::Command;
 use crate::{help, midair, rocprofv3};
 
 /// The names of the pages.
-pub const PAGES: [&str; 9] = [
+pub const PAGES: [&str; 14] = [
     "midair",
     "midair-attach",
     "midair-run",
@@ -17,7 +17,12 @@ pub const PAGES: [&str; 9] = [
     "midair-doctor",
     "midair-counters",
     "midair-metrics",
+    "midair-compute",
     "rocprofv3",
+    "rocprof-compute",
+    "rocprof-compute-profile",
+    "rocprof-compute-live",
+    "rocprof-compute-analyze",
 ];
 
 /// One page, in troff.
@@ -26,6 +31,20 @@ pub fn page(name: &str) -> io::Result<Vec<u8>> {
     let command: Command = match name {
         "rocprofv3" => rocprofv3::command(),
         "midair" => midair::command(),
+        "rocprof-compute" => midair_compute::command::command(),
+        _ if name.starts_with("rocprof-compute-") => {
+            let subcommand = name.strip_prefix("rocprof-compute-").ok_or_else(unknown)?;
+            let mut command = midair_compute::command::command();
+            // Options of the program are the subcommand's, too.
+            command.build();
+            let command = command
+                .find_subcommand(subcommand)
+                .ok_or_else(unknown)?
+                .clone();
+            command
+                .bin_name(format!("rocprof-compute {subcommand}"))
+                .display_name(name.to_owned())
+        }
         _ => {
             let subcommand = name.strip_prefix("midair-").ok_or_else(unknown)?;
             let command = midair::command();
@@ -145,6 +164,47 @@ mod tests {
             let page = text(name);
             for word in wanted {
                 assert!(page.contains(word), "{name}: {word}");
+            }
+        }
+    }
+
+    #[test]
+    fn options_of_rocprof_compute_are_on_its_pages() {
+        for (name, options) in [
+            (
+                "rocprof-compute-profile",
+                &[
+                    "--attach-pid",
+                    "--target-error",
+                    "--set",
+                    "--roofline",
+                    "--overwrite",
+                ][..],
+            ),
+            (
+                "rocprof-compute-live",
+                &["--attach-pid", "--interval-msec", "--block"],
+            ),
+            (
+                "rocprof-compute-analyze",
+                &["--html", "--path", "--normal-unit", "--list-metrics"],
+            ),
+            (
+                "rocprof-compute",
+                &["profile", "live", "analyze", "--list-sets"],
+            ),
+        ] {
+            let page = text(name);
+            for option in options {
+                assert!(page.contains(option), "{name}: {option} is not in {page}");
+            }
+        }
+        let all = midair_compute::command::command();
+        for command in all.get_subcommands() {
+            let page = text(&format!("rocprof-compute-{}", command.get_name()));
+            let shown = command.get_arguments().filter(|it| !it.is_hide_set());
+            for long in shown.filter_map(clap::Arg::get_long) {
+                assert!(page.contains(&format!("--{long}")), "--{long}: {page}");
             }
         }
     }

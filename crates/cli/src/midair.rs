@@ -114,7 +114,7 @@ pub fn command() -> Command {
                         .trailing_var_arg(true)
                         .value_name("WORDS")
                         .value_parser(clap::value_parser!(OsString))
-                        .help("profile or analyze, with their options; --help lists them"),
+                        .help("profile, live or analyze, with their options; --help lists them"),
                 ),
         )
         .subcommand(
@@ -129,7 +129,7 @@ pub fn command() -> Command {
                     Arg::new("command")
                         .long("command")
                         .value_name("NAME")
-                        .value_parser(["midair", "rocprofv3"])
+                        .value_parser(["midair", "rocprofv3", "rocprof-compute"])
                         .default_value("midair")
                         .help("For which command"),
                 ),
@@ -533,10 +533,14 @@ fn completions(matches: &ArgMatches, report: Report) -> Result<u8, Failure> {
     let name = matches
         .get_one::<String>("command")
         .map_or("midair", String::as_str);
-    let mut command = if name == "rocprofv3" {
-        rocprofv3::command()
-    } else {
-        command()
+    let mut command = match name {
+        "rocprofv3" => rocprofv3::command(),
+        "rocprof-compute" => midair_compute::command::command(),
+        // What follows its `compute` is the other program's.
+        _ => command().mut_subcommand("compute", |_| {
+            let compute = midair_compute::command::command();
+            compute.name("compute").display_name("midair-compute")
+        }),
     };
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut command, name, &mut script);

@@ -755,7 +755,20 @@ fn midair_prints_completions_and_manual_pages() {
             &["midair", "completions", "zsh", "--command", "rocprofv3"],
             "#compdef rocprofv3",
         ),
+        (
+            &[
+                "midair",
+                "completions",
+                "bash",
+                "--command",
+                "rocprof-compute",
+            ],
+            "--target-error",
+        ),
+        // Options of what stands behind a word are completed, too.
+        (&["midair", "completions", "bash"], "--target-error"),
         (&["midair", "man"], ".TH MIDAIR"),
+        (&["midair", "man", "rocprof-compute-live"], "interval"),
         (&["midair", "man", "rocprofv3"], ".TH ROCPROFV3"),
     ] {
         let end = Run::start(words, "", Stdio::null(), None).end();

@@ -274,9 +274,17 @@ fn corrections(matches: &ArgMatches) -> Result<Vec<(String, String)>, Failure> {
         .collect()
 }
 
-fn options(matches: &ArgMatches) -> Result<Options, Failure> {
-    let text = |name: &str| matches.get_one::<String>(name).cloned().unwrap_or_default();
-    let columns: Result<Vec<usize>, Failure> = words(matches, "cols")
+pub(crate) fn options(matches: &ArgMatches) -> Result<Options, Failure> {
+    // `live` has some of them.
+    let text = |name: &str| {
+        let found = matches.try_get_one::<String>(name).ok().flatten();
+        found.cloned().unwrap_or_default()
+    };
+    let list = |name: &str| match matches.try_contains_id(name) {
+        Ok(true) => words(matches, name),
+        _ => Vec::new(),
+    };
+    let columns: Result<Vec<usize>, Failure> = list("cols")
         .iter()
         .flat_map(|word| word.split(','))
         .map(|word| {
@@ -292,14 +300,16 @@ fn options(matches: &ArgMatches) -> Result<Options, Failure> {
             .get_one::<u8>("decimal")
             .map_or(2, |digits| usize::from(*digits)),
         most: matches
-            .get_one::<u32>("max-stat-num")
+            .try_get_one::<u32>("max-stat-num")
+            .ok()
+            .flatten()
             .map_or(10, |most| *most as usize),
         form: match text("formulas").as_str() {
             "2025" => Some(Form::Means),
             "2026" => Some(Form::Sums),
             _ => None,
         },
-        include: words(matches, "include-cols"),
+        include: list("include-cols"),
         columns: columns?,
     })
 }

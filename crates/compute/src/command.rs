@@ -77,6 +77,26 @@ fn general(command: Command) -> Command {
     command.arg(flag("list-sets", "List sets of metrics that fit into one pass").global(true))
 }
 
+fn normal_unit() -> Arg {
+    word("normal-unit", "UNIT", "What counts are divided by")
+        .short('n')
+        .value_parser(["per_wave", "per_cycle", "per_second", "per_kernel"])
+        .default_value("per_kernel")
+}
+
+fn time_unit() -> Arg {
+    word("time-unit", "UNIT", "Unit of times")
+        .short('t')
+        .value_parser(["s", "ms", "us", "ns"])
+        .default_value("ns")
+}
+
+fn decimal() -> Arg {
+    word("decimal", "N", "Digits behind the point")
+        .value_parser(value_parser!(u8).range(0..=17))
+        .default_value("2")
+}
+
 /// `rocprof-compute analyze`.
 fn analyze() -> Command {
     Command::new("analyze")
@@ -123,23 +143,9 @@ fn analyze() -> Command {
                 .value_parser(value_parser!(PathBuf)),
         )
         .arg(word("output-name", "NAME", "Name of the file or directory, without its extension"))
-        .arg(
-            word("normal-unit", "UNIT", "What counts are divided by")
-                .short('n')
-                .value_parser(["per_wave", "per_cycle", "per_second", "per_kernel"])
-                .default_value("per_kernel"),
-        )
-        .arg(
-            word("time-unit", "UNIT", "Unit of times")
-                .short('t')
-                .value_parser(["s", "ms", "us", "ns"])
-                .default_value("ns"),
-        )
-        .arg(
-            word("decimal", "N", "Digits behind the point")
-                .value_parser(value_parser!(u8).range(0..=17))
-                .default_value("2"),
-        )
+        .arg(normal_unit())
+        .arg(time_unit())
+        .arg(decimal())
         .arg(
             word("max-stat-num", "N", "Kernels and dispatches in the tables of panel 0")
                 .value_parser(value_parser!(u32))
@@ -163,6 +169,27 @@ fn analyze() -> Command {
         .arg(word("pc-sampling-rows", "N", "").hide(true))
         .arg(word("gui", "PORT", "").num_args(0..=1).hide(true))
         .arg(flag("tui", "").hide(true))
+}
+
+/// `rocprof-compute live`.
+fn live() -> Command {
+    Command::new("live")
+        .about("Show tables of a running process, again and again while it runs")
+        .after_help("q, Enter or Ctrl-C detaches. Without a terminal each table is printed below the last. Nothing is kept: profile writes files.")
+        .args_override_self(true)
+        .arg(word("attach-pid", "PID", "Attach to this running process"))
+        .arg(word("attach-duration-msec", "MSEC", "Detach after so many milliseconds"))
+        .arg(word("interval-msec", "MSEC", "From one picture to the next, at least [default: 1000]"))
+        .arg(
+            list("block", "ID", "Panels, tables and metrics by number, or by the names of --list-blocks [default: 2]")
+                .short('b'),
+        )
+        .arg(word("set", "NAME", "Metrics that fit into one pass; --list-sets"))
+        .arg(list("kernel", "REGEX", "Count only kernels with such names").short('k'))
+        .arg(word("max-overhead", "PERCENT", "How much of the time counting may take"))
+        .arg(normal_unit())
+        .arg(time_unit())
+        .arg(decimal())
 }
 
 /// `rocprof-compute profile`.
@@ -197,15 +224,15 @@ fn profile() -> Command {
         .arg(word("set", "NAME", "Metrics that fit into one pass; --list-sets"))
         .arg(flag("list-available-metrics", "List the metrics of this machine's GPU"))
         .arg(word("max-overhead", "PERCENT", "How much of the time counting may take"))
-        .arg(word("target-error", "PERCENT", "").hide(true))
+        .arg(word("target-error", "PERCENT", "Detach when each metric is known within so many percent of itself, with 95 % confidence"))
         .arg(
             word("format-rocprof-output", "FORMAT", "Form of what is collected")
                 .value_parser(["rocpd", "csv"]),
         )
-        .arg(flag("no-roof", "Measure no peaks of the GPU; there is no other way yet"))
-        .arg(flag("roof-only", "").visible_alias("roofline").hide(true))
-        .arg(flag("roofline-bench-only", "").hide(true))
-        .arg(word("device", "N", "").alias("roofline-device").hide(true))
+        .arg(flag("no-roof", "Measure no peaks of the GPU, as without --roofline"))
+        .arg(flag("roof-only", "Measure the GPU's peaks by AMD's benchmark (ROOFLINE_BIN), and count what the roofline needs").visible_alias("roofline"))
+        .arg(flag("roofline-bench-only", "Measure the GPU's peaks alone"))
+        .arg(word("device", "N", "GPU whose peaks are measured [default: 0]").alias("roofline-device"))
         .arg(word("iteration-multiplexing", "KIND", "").num_args(0..=1).hide(true))
         .arg(flag("no-native-tool", "").hide(true))
         .arg(word("rocprofiler-sdk-tool-path", "FILE", "").hide(true))
@@ -244,6 +271,7 @@ pub fn command() -> Command {
         .disable_help_subcommand(true)
         .args_override_self(true)
         .subcommand(profile())
+        .subcommand(live())
         .subcommand(analyze());
     general(command)
 }

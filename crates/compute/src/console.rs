@@ -2,7 +2,7 @@
 //! programs: what a terminal would obey in it is replaced.
 
 use midair_failure::{Failure, plain};
-use std::io::{Write, stderr, stdout};
+use std::io::{IsTerminal, Write, stderr, stdout};
 
 /// Which lines are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -32,6 +32,46 @@ impl Console {
 
     fn line(&self, mark: &str, text: &str) {
         let _ = writeln!(stderr(), "{mark}{}", plain::line(text));
+    }
+
+    /// The terminal's current line, which is left open and replaced by the next; empty: closed. Elsewhere
+    /// nothing.
+    pub fn status(&self, text: &str) {
+        if self.level < Level::Normal || !stderr().is_terminal() {
+            return;
+        }
+        let width =
+            terminal_size::terminal_size_of(stderr()).map_or(80, |(width, _)| usize::from(width.0));
+        let text: String = text.chars().take(width.saturating_sub(1)).collect();
+        let _ = write!(stderr(), "\r\x1b[K{}", plain::line(&text));
+        let _ = stderr().flush();
+    }
+
+    /// A line of the program that collects.
+    pub fn passed_on(&self, text: &str) {
+        self.line("", text);
+    }
+
+    /// A sequence of ours that the terminal obeys.
+    pub(crate) fn control(sequence: &'static str) {
+        let _ = stdout().write_all(sequence.as_bytes());
+        let _ = stdout().flush();
+    }
+
+    /// Replaces what the terminal shows by these lines, cut to its width.
+    pub(crate) fn screen(lines: &[String], width: usize) {
+        let mut out = String::from("\x1b[H");
+        for (place, line) in lines.iter().enumerate() {
+            if place > 0 {
+                out.push_str("\r\n");
+            }
+            let line: String = line.chars().take(width).collect();
+            out.push_str(&plain::line(&line));
+            out.push_str("\x1b[K");
+        }
+        out.push_str("\x1b[J");
+        let _ = stdout().write_all(out.as_bytes());
+        let _ = stdout().flush();
     }
 
     /// A line without a mark.

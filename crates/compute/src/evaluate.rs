@@ -104,6 +104,8 @@ pub struct Evaluator<'a> {
     program: Program<'a>,
     form: Form,
     rows: Rows,
+    /// Dispatches that the rows stand for.
+    of: usize,
     samples: Vec<Rc<Sample>>,
     sample_of: HashMap<Vec<u32>, usize>,
     stats: HashMap<(Id, usize), Rc<Stats>>,
@@ -116,6 +118,7 @@ impl<'a> Evaluator<'a> {
         Evaluator {
             form: setting.form,
             program: Program::new(setting, frame),
+            of: rows.dispatches(frame),
             rows,
             samples: Vec::new(),
             sample_of: HashMap::new(),
@@ -126,6 +129,7 @@ impl<'a> Evaluator<'a> {
 
     /// The same formulas for other dispatches.
     pub fn choose(&mut self, rows: Rows) {
+        self.of = rows.dispatches(self.program.frame());
         self.rows = rows;
         self.samples.clear();
         self.sample_of.clear();
@@ -163,7 +167,7 @@ impl<'a> Evaluator<'a> {
     }
 
     fn finish(&mut self, id: Result<Id, Malformed>, lacks: &Lacks) -> Value {
-        let of = self.rows.len();
+        let of = self.of;
         let id = match id {
             Ok(id) => id,
             Err(malformed) => return Value::unknown(Why::Malformed(malformed.to_string()), of),
@@ -212,7 +216,7 @@ impl<'a> Evaluator<'a> {
                 true => Ok(value),
                 false => Err(Why::ByZero),
             },
-            n: sample.rows.len(),
+            n: sample.rows.dispatches(self.program.frame()),
             of,
             coverage: sample.coverage,
             half_width: half_width(&replicates),
@@ -295,7 +299,7 @@ impl<'a> Evaluator<'a> {
     fn widest(&mut self, of: Id, sample: usize) -> usize {
         let partial = match &self.samples[sample].strata {
             None => return sample,
-            Some(strata) => strata.all() < self.rows.len(),
+            Some(strata) => strata.all() < self.of,
         };
         let mut columns = BTreeSet::new();
         self.program.columns(of, &mut columns);
@@ -384,8 +388,23 @@ impl<'a> Evaluator<'a> {
         let stats = match &shared.strata {
             None => {
                 let (mut sum, mut rest, mut count) = (0.0, 0.0, 0_usize);
-                walk.blocks(of, &shared.rows, |_, values| {
+                let frame = self.program.frame();
+                let weighed = frame.is_weighed();
+                walk.blocks(of, &shared.rows, |first, values| {
                     let mut block = 0.0;
+                    if weighed {
+                        for (place, value) in (first..).zip(values) {
+                            if !value.is_nan() {
+                                let weight = frame.weight(shared.rows.at(place));
+                                block += value * weight;
+                                count += weight as usize;
+                                least = value.min(least);
+                                greatest = value.max(greatest);
+                            }
+                        }
+                        add(&mut sum, &mut rest, block);
+                        return;
+                    }
                     for value in values {
                         if !value.is_nan() {
                             block += value;

@@ -137,6 +137,21 @@ impl Filling {
         self.rows
     }
 
+    /// Makes room for so many values at once: where it grows, it has up to twice of what it needs.
+    pub fn reserve(&mut self, rows: usize) {
+        let more = rows.saturating_sub(self.rows);
+        match &mut self.column {
+            Column::Same(value) if value.is_nan() => {
+                let mut values = Vec::with_capacity(rows);
+                values.resize(self.rows, NONE);
+                self.column = Column::Narrow(values);
+            }
+            Column::Same(_) => {}
+            Column::Narrow(values) => values.reserve_exact(more),
+            Column::Wide(values) => values.reserve_exact(more),
+        }
+    }
+
     /// Leaves values out up to this row.
     pub fn skip_to(&mut self, row: usize) {
         while self.rows < row {
@@ -247,6 +262,8 @@ pub struct Frame {
     pub class: Vec<u32>,
     /// The earliest begin, in nanoseconds: times in `columns` are counted from it.
     pub origin: i64,
+    /// How many dispatches each row stands for; empty: one.
+    weights: Vec<f64>,
     columns: Vec<Column>,
     by_name: HashMap<String, usize>,
 }
@@ -297,6 +314,29 @@ impl Frame {
     pub fn duration(&self, row: usize) -> f64 {
         let at = |name| self.named(name).map_or(f64::NAN, |column| column.get(row));
         at(field::END) - at(field::START)
+    }
+
+    /// Takes a column of numbers of dispatches: from now on a row stands for so many, which all took as
+    /// long as it says. Quantiles and deviations still take each row for one.
+    pub fn weigh(&mut self, name: &str) {
+        let Some(column) = self.named(name) else {
+            return;
+        };
+        let weight = |row| {
+            let count = column.get(row);
+            if count >= 1.0 { count } else { 1.0 }
+        };
+        self.weights = (0..self.rows).map(weight).collect();
+    }
+
+    /// Whether some row stands for several dispatches.
+    pub fn is_weighed(&self) -> bool {
+        !self.weights.is_empty()
+    }
+
+    /// How many dispatches a row stands for.
+    pub fn weight(&self, row: usize) -> f64 {
+        self.weights.get(row).copied().unwrap_or(1.0)
     }
 
     /// Fills `class`.

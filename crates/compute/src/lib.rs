@@ -4,7 +4,8 @@
 //! * [`expression`]: the language in which metrics are written; `program` and [`evaluate`] compute
 //!   them over the dispatches of a [`frame`]; [`sample`] has the errors where counters took turns.
 //! * [`read`]: workload directories. [`select`]: what of them is wanted.
-//! * [`report`]: tables, filled, and their formats. [`analyze`] and [`profile`]: the commands.
+//! * [`report`]: tables, filled, and their formats. [`analyze`], [`profile`] and
+//!   [`live`]: the commands.
 //!
 //! Nothing here attaches to a process.
 #![forbid(unsafe_code)]
@@ -16,6 +17,7 @@ pub mod console;
 pub mod evaluate;
 pub mod expression;
 pub mod frame;
+pub mod live;
 pub mod profile;
 mod program;
 pub mod read;
@@ -104,6 +106,7 @@ fn run(matches: &ArgMatches, console: &Console) -> Result<u8, Failure> {
     match mode {
         Some(("analyze", matches)) => analyze::run(matches, console).map(|()| 0),
         Some(("profile", matches)) => profile::run(matches, console),
+        Some(("live", matches)) => live::run(matches, console),
         _ => Err(Failure::new(Kind::Usage, "no command").hint("see --help")),
     }
 }

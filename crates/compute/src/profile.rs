@@ -5,13 +5,16 @@
 
 pub mod collect;
 pub mod machine;
+mod peaks;
 pub mod plan;
+pub mod watch;
 mod write;
 
 use crate::analyze::words;
 use crate::architecture::Form;
 use crate::console::Console;
 use crate::read::Workload;
+use crate::report::Options;
 use crate::select::Blocks;
 use clap::ArgMatches;
 use clap::parser::ValueSource;
@@ -23,9 +26,10 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
+use watch::{Progress, Watch};
 
 /// Metrics have the numbers of 2025, as in the users' pages.
-const NUMBERS: Form = Form::Means;
+pub(crate) const NUMBERS: Form = Form::Means;
 
 fn usage(what: impl Into<String>) -> Failure {
     Failure::new(Kind::Usage, what)
@@ -46,7 +50,7 @@ fn given(matches: &ArgMatches, name: &str) -> bool {
 /// What cannot go together, and what is not built: before anything else is looked at.
 fn check(matches: &ArgMatches, program: &[OsString]) -> Result<(), Failure> {
     let attaches = given(matches, "attach-pid");
-    let ways = ["block", "set", "roof-only"]
+    let ways = ["block", "set", "roof-only", "roofline-bench-only"]
         .into_iter()
         .filter(|name| given(matches, name));
     if ways.count() > 1 {
@@ -57,7 +61,12 @@ fn check(matches: &ArgMatches, program: &[OsString]) -> Result<(), Failure> {
     if !given(matches, "name") && !given(matches, "output-directory") {
         return Err(usage("the workload has no name").hint("-n NAME, or --output-directory DIR"));
     }
-    if !attaches && program.is_empty() {
+    let only = given(matches, "roofline-bench-only");
+    if only && (attaches || !program.is_empty()) {
+        return Err(usage("--roofline-bench-only measures the GPU alone")
+            .hint("--roofline counts a process as well"));
+    }
+    if !attaches && program.is_empty() && !only {
         return Err(usage(
             "Profiling command required: pass application executable after -- at the end of options",
         )
@@ -84,13 +93,8 @@ fn check(matches: &ArgMatches, program: &[OsString]) -> Result<(), Failure> {
         )
         .hint("leave it out; any number of blocks fits into one attach"));
     }
-    for name in ["roof-only", "roofline-bench-only"] {
-        if given(matches, name) {
-            return Err(not_built(format!(
-                "--{name} is not built: there is no benchmark of peaks"
-            ))
-            .hint("--no-roof, and -b"));
-        }
+    if given(matches, "no-roof") && measures(matches) {
+        return Err(usage("--no-roof and --roofline exclude each other"));
     }
     for name in ["pc-sampling", "pc-sampling-method", "pc-sampling-interval"] {
         if given(matches, name) {
@@ -98,8 +102,11 @@ fn check(matches: &ArgMatches, program: &[OsString]) -> Result<(), Failure> {
         }
     }
     if given(matches, "target-error") {
-        return Err(not_built("--target-error is not built")
-            .hint("--attach-duration-msec ends after a time; analyze shows the errors"));
+        target_error(matches)?;
+        if !attaches {
+            return Err(usage("--target-error is for --attach-pid")
+                .hint("in a program that is started, every dispatch is counted"));
+        }
     }
     for name in ["config-dir", "spatial-multiplexing"] {
         if given(matches, name) {
@@ -107,6 +114,37 @@ fn check(matches: &ArgMatches, program: &[OsString]) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// Whether peaks are measured.
+fn measures(matches: &ArgMatches) -> bool {
+    given(matches, "roof-only") || given(matches, "roofline-bench-only")
+}
+
+/// The value of `--target-error`, in percent.
+fn target_error(matches: &ArgMatches) -> Result<Option<f64>, Failure> {
+    let Some(word) = text(matches, "target-error") else {
+        return Ok(None);
+    };
+    let percent = word.trim_end_matches('%').parse::<f64>().ok();
+    match percent.filter(|percent| percent.is_finite() && *percent > 0.0) {
+        Some(percent) => Ok(Some(percent)),
+        None => Err(usage(format!("--target-error {word} is no number above 0"))),
+    }
+}
+
+/// The expression that names of kernels match.
+pub(crate) fn kernels(matches: &ArgMatches) -> Option<String> {
+    let all: Vec<String> = words(matches, "kernel")
+        .iter()
+        .map(|name| format!("({name})"))
+        .collect();
+    (!all.is_empty()).then(|| all.join("|"))
+}
+
+/// Writes definitions of counters that AMD's tables lack; gives the file.
+pub(crate) fn definitions(directory: &Path, plan: &Plan) -> Result<Option<PathBuf>, Failure> {
+    write::perfmon(directory, plan)
 }
 
 /// Runs the command. Gives the exit code.
@@ -124,6 +162,11 @@ pub fn run(matches: &ArgMatches, console: &Console) -> Result<u8, Failure> {
         return Ok(0);
     }
     check(matches, &program)?;
+    let attaches = given(matches, "attach-pid");
+    let benchmark = match measures(matches) {
+        true => Some(peaks::program()?),
+        false => None,
+    };
     for name in [
         "hip-trace",
         "kokkos-trace",
@@ -158,12 +201,21 @@ pub fn run(matches: &ArgMatches, console: &Console) -> Result<u8, Failure> {
         .iter()
         .map(|word| word.to_string_lossy().into_owned())
         .collect();
-    write::system(&directory, &machine.system(&name, &command.join(" ")))?;
+    let system = machine.system(&name, &command.join(" "));
+    write::system(&directory, &system)?;
     write::configuration(
         &directory,
         &configuration(matches, &name, &directory, &blocks, &command),
     )?;
 
+    if let Some(benchmark) = benchmark {
+        let device = text(matches, "device").unwrap_or_else(|| "0".to_owned());
+        peaks::measure(&benchmark, &directory, &device, console)?;
+        if given(matches, "roofline-bench-only") {
+            console.note(&format!("Results in {}", directory.display()));
+            return Ok(0);
+        }
+    }
     let counters: usize = plan.groups.iter().map(Vec::len).sum();
     console.note(&match plan.groups.len() {
         1 => format!("{counters} counters in one group"),
@@ -171,10 +223,10 @@ pub fn run(matches: &ArgMatches, console: &Console) -> Result<u8, Failure> {
     });
     let out = directory.join("out/pmc_1");
     fs::create_dir_all(&out).map_err(|error| write::failed(&out, &error))?;
-    let kernels: Vec<String> = words(matches, "kernel")
-        .iter()
-        .map(|k| format!("({k})"))
-        .collect();
+    let live = directory.join("out/live");
+    if attaches {
+        fs::create_dir_all(&live).map_err(|error| write::failed(&live, &error))?;
+    }
     let launches = words(matches, "kernel-iteration-range");
     let collection = Collection {
         pid: text(matches, "attach-pid"),
@@ -182,21 +234,22 @@ pub fn run(matches: &ArgMatches, console: &Console) -> Result<u8, Failure> {
         program,
         groups: plan.groups.clone(),
         definitions,
-        kernels: (!kernels.is_empty()).then(|| kernels.join("|")),
+        kernels: kernels(matches),
         launches: (!launches.is_empty())
             .then(|| format!("[{}]", launches.join(",").replace(':', "-"))),
         overhead: text(matches, "max-overhead"),
         directory: out,
+        live: Some(live.clone()),
+        keys: false,
         verbose: console.level >= crate::console::Level::Info,
     };
-    let code = collection.run(console)?;
+    let workload = Workload::begun(&directory, &name, system)?;
+    let watch = Watch::new(live, workload, blocks, Options::default());
+    let mut progress = Progress::new(console, watch, &plan.groups, target_error(matches)?);
+    let code = collection.run(console, &mut progress)?;
+    drop(progress);
     let found = collect::databases(&directory.join("out"));
-    for (place, from) in found.iter().enumerate() {
-        // One process's results are one pass; those of several are not passes of one another.
-        let name = match found.len() {
-            1 => "pmc_perf_0.db".to_owned(),
-            _ => format!("process_{place}.db"),
-        };
+    for (from, name) in found.iter().zip(collect::names(&found)) {
         let to = directory.join(name);
         fs::rename(from, &to).map_err(|error| write::failed(&to, &error))?;
     }
@@ -212,10 +265,31 @@ pub fn run(matches: &ArgMatches, console: &Console) -> Result<u8, Failure> {
     Ok(code)
 }
 
+/// As [`chosen`], with this block where none was chosen.
+pub(crate) fn chosen_or(
+    matches: &ArgMatches,
+    machine: &Machine,
+    otherwise: &str,
+    console: &Console,
+) -> Result<Blocks, Failure> {
+    if given(matches, "block") && given(matches, "set") {
+        return Err(usage("--block and --set are mutually exclusive options"));
+    }
+    if !given(matches, "block") && !given(matches, "set") {
+        let words = [otherwise.to_owned()];
+        return Blocks::read(&words, machine.architecture, NUMBERS, &mut |_| {});
+    }
+    chosen(matches, machine, console)
+}
+
 /// The tables and metrics of `-b`, or of `--set`.
 fn chosen(matches: &ArgMatches, machine: &Machine, console: &Console) -> Result<Blocks, Failure> {
     let mut warn = |text: String| console.warning(&text);
     let mut chosen = words(matches, "block");
+    // The roofline's places need operations and bytes, and times.
+    if matches!(matches.try_get_one::<bool>("roof-only"), Ok(Some(true))) {
+        return Ok(Blocks::roofline());
+    }
     if let Some(name) = text(matches, "set") {
         let sets = machine.architecture.sets;
         let Some(set) = sets.iter().find(|set| set.name == name) else {
@@ -335,12 +409,13 @@ fn configuration(
     put(crate::read::OWN, Text(env!("CARGO_PKG_VERSION").to_owned()));
     put("mode", Text("profile".to_owned()));
     put("name", Text(name.to_owned()));
-    put("no_roof", Flag(true));
+    put("no_roof", Flag(!measures(matches)));
     put("output_directory", Text(directory.display().to_string()));
     put("path", Text(directory.display().to_string()));
     put("remaining", Text(command.join(" ")));
-    put("roof_only", Flag(false));
+    put("roof_only", Flag(given(matches, "roof-only")));
     put("set_selected", word("set"));
+    put("target_error", word("target-error"));
     put("verbose", Text(matches.get_count("verbose").to_string()));
     all
 }

@@ -3,6 +3,7 @@
 pub(crate) mod csv;
 mod passes;
 pub(crate) mod rocpd;
+mod scan;
 
 use crate::architecture::{Architecture, Form};
 use crate::frame::Frame;
@@ -50,6 +51,9 @@ pub(crate) const PEAK: &str = "_empirical_peak";
 
 /// The key of `profiling_config.yaml` by which a directory of ours is known.
 pub(crate) const OWN: &str = "midair_version";
+
+/// The column of `--live-counters` that says for how many dispatches a line stands.
+const LIVE_WEIGHT: &str = "Dispatches";
 
 /// Something is wrong with the files.
 pub(crate) fn unusable(what: impl Into<String>) -> Failure {
@@ -120,35 +124,7 @@ impl Workload {
                 None => system.push((name.clone(), value.clone())),
             }
         }
-        let text = |name: &str| {
-            system
-                .iter()
-                .find(|(known, _)| known == name)
-                .map(|(_, v)| v.as_str())
-        };
-        let gpu = text("gpu_arch").or(text("arch")).unwrap_or_default();
-        let Some(architecture) = Architecture::named(gpu) else {
-            let known: Vec<&str> = Architecture::all().iter().map(|it| it.name).collect();
-            return Err(unusable(match gpu {
-                "" => format!(
-                    "{}: sysinfo.csv does not name the architecture",
-                    path.display()
-                ),
-                gpu => format!(
-                    "{}: there are no tables for the architecture {gpu}",
-                    path.display()
-                ),
-            })
-            .hint(format!("known are {}", known.join(", "))));
-        };
-        let mut properties = HashMap::new();
-        for (name, value) in &system {
-            if let Ok(number) = value.trim().parse::<f64>()
-                && number.is_finite()
-            {
-                properties.insert(name.clone(), number);
-            }
-        }
+        let (architecture, mut properties) = gpu(path, &system)?;
         if let Some(file) = named("roofline.csv") {
             for (name, value) in csv::single(file)? {
                 if let Ok(peak) = value.parse::<f64>()
@@ -168,7 +144,7 @@ impl Workload {
         let numbers = if own { Form::Means } else { form };
         let form = if own { Form::Sums } else { form };
         let directory = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        let name = match text("workload_name") {
+        let name = match text(&system, "workload_name") {
             Some(name) if !name.is_empty() => name.to_owned(),
             _ => directory
                 .file_name()
@@ -187,6 +163,77 @@ impl Workload {
             notes,
         })
     }
+
+    /// A directory of ours that is still being collected, without a dispatch yet.
+    ///
+    /// # Errors
+    /// When there are no tables for the GPU.
+    pub fn begun(
+        path: &Path,
+        name: &str,
+        system: Vec<(String, String)>,
+    ) -> Result<Workload, Failure> {
+        let (architecture, properties) = gpu(path, &system)?;
+        Ok(Workload {
+            path: path.to_owned(),
+            name: name.to_owned(),
+            system,
+            properties,
+            architecture,
+            profiling: Profiling::default(),
+            form: Form::Sums,
+            numbers: Form::Means,
+            frame: Frame::default(),
+            notes: Vec::new(),
+        })
+    }
+
+    /// Replaces the dispatches by those of files that `rocprofv3 --live-counters` wrote.
+    ///
+    /// # Errors
+    /// When they cannot be read, or have no dispatch.
+    pub fn refresh(&mut self, files: &[PathBuf]) -> Result<(), Failure> {
+        self.frame = csv::wide(&files.iter().collect::<Vec<_>>())?;
+        self.frame.weigh(LIVE_WEIGHT);
+        self.frame.classify();
+        Ok(())
+    }
+}
+
+fn text<'s>(system: &'s [(String, String)], name: &str) -> Option<&'s str> {
+    let found = system.iter().find(|(known, _)| known == name);
+    found.map(|(_, value)| value.as_str())
+}
+
+/// The tables of the GPU's architecture, and numbers among what is known about it.
+fn gpu(
+    path: &Path,
+    system: &[(String, String)],
+) -> Result<(&'static Architecture, HashMap<String, f64>), Failure> {
+    let named = text(system, "gpu_arch").or(text(system, "arch"));
+    let Some(architecture) = Architecture::named(named.unwrap_or_default()) else {
+        let known: Vec<&str> = Architecture::all().iter().map(|it| it.name).collect();
+        return Err(unusable(match named.unwrap_or_default() {
+            "" => format!(
+                "{}: sysinfo.csv does not name the architecture",
+                path.display()
+            ),
+            gpu => format!(
+                "{}: there are no tables for the architecture {gpu}",
+                path.display()
+            ),
+        })
+        .hint(format!("known are {}", known.join(", "))));
+    };
+    let mut properties = HashMap::new();
+    for (name, value) in system {
+        if let Ok(number) = value.trim().parse::<f64>()
+            && number.is_finite()
+        {
+            properties.insert(name.clone(), number);
+        }
+    }
+    Ok((architecture, properties))
 }
 
 fn has_end(file: &Path, end: &str) -> bool {
@@ -218,7 +265,33 @@ fn is_long(file: &Path) -> bool {
         && (name.starts_with("results_") || name.ends_with("counter_collection.csv"))
 }
 
+/// What there is instead of panels, for a process that used CUDA.
+fn of_cuda(path: &Path, gpu: &str) -> Failure {
+    unusable(format!(
+        "{} is of a CUDA process on {gpu}: panels are made of AMD's counters",
+        path.display()
+    ))
+    .hint("`midair attach` shows such a process's kernels, copies and waits; their times are in its files")
+}
+
+/// Files of a CUDA process's results that have no counters: the list of its GPUs names the vendor.
+fn cuda_gpu(files: &[PathBuf]) -> Option<String> {
+    let mut lists = files.iter().filter(|file| has_end(file, "agent_info.csv"));
+    lists.find_map(|file| {
+        let text = fs::read_to_string(file).ok()?;
+        let mut lines = text.lines().map(|line| csv::words(line.as_bytes()));
+        let headings = lines.next()?;
+        let column = |name: &str| headings.iter().position(|heading| heading == name);
+        let (vendor, product) = (column("Vendor_Name")?, column("Product_Name")?);
+        let mut gpus = lines.filter(|line| line.get(vendor).is_some_and(|v| v == "NVIDIA"));
+        Some(gpus.next()?.get(product)?.clone())
+    })
+}
+
 fn nothing_in(path: &Path, files: &[PathBuf]) -> Failure {
+    if let Some(gpu) = cuda_gpu(files) {
+        return of_cuda(path, &gpu);
+    }
     let packed = files.iter().find(|file| has_end(file, ".csv.gz"));
     if let Some(file) = packed {
         return unusable(format!("{} is compressed", file.display())).hint("gunzip it first");

@@ -162,6 +162,8 @@ pub struct Report {
     pub rows: Rows,
     /// The formulas.
     pub form: Form,
+    /// Peaks of the GPU and places of the kernels below them, where panel 4 is wanted.
+    pub roofline: Option<(roofline::Peaks, Vec<roofline::Point>)>,
 }
 
 /// Fills the tables that are wanted.
@@ -216,7 +218,16 @@ pub fn report(
         }
         sheets.push(sheet);
     }
+    let mut all = workload.architecture.tables();
+    let wanted =
+        all.any(|(panel, table)| panel.id == crate::select::ROOFLINE && blocks.has_table(table));
+    let peaks = roofline::peaks(workload).filter(|_| wanted);
+    let roofline = peaks.map(|peaks| {
+        let points = roofline::points(workload, &kernels, &rows, options);
+        (peaks, points)
+    });
     Ok(Report {
+        roofline,
         sheets,
         kernels,
         rows,

@@ -37,6 +37,22 @@ impl Rows {
         self.len() == 0
     }
 
+    /// How many dispatches they stand for.
+    pub fn dispatches(&self, frame: &Frame) -> usize {
+        match frame.is_weighed() {
+            true => self.iter().map(|row| frame.weight(row)).sum::<f64>() as usize,
+            false => self.len(),
+        }
+    }
+
+    /// The number of the row at a place.
+    pub(crate) fn at(&self, place: usize) -> usize {
+        match self {
+            Rows::All(_) => place,
+            Rows::Some(rows) => rows.get(place).map_or(0, |row| *row as usize),
+        }
+    }
+
     /// The numbers of the rows.
     pub fn iter(&self) -> Box<dyn Iterator<Item = usize> + '_> {
         match self {
@@ -93,7 +109,7 @@ impl Sample {
         let time = |row: usize| {
             let duration = frame.duration(row);
             if duration.is_finite() {
-                duration.max(0.0)
+                duration.max(0.0) * frame.weight(row)
             } else {
                 0.0
             }
@@ -103,7 +119,7 @@ impl Sample {
         Sample {
             coverage: match whole > 0.0 {
                 true => counted / whole,
-                false => rows.len() as f64 / total.max(1) as f64,
+                false => rows.len() as f64 / chosen.dispatches(frame).max(1) as f64,
             },
             strata: Some(Strata::of(frame, chosen, &rows)),
             rows: Rows::Some(rows),
@@ -131,7 +147,7 @@ impl Strata {
         let mut all = vec![0.0; count];
         for row in chosen.iter() {
             if let Some(all) = all.get_mut(number[class_of(row) as usize] as usize) {
-                *all += 1.0;
+                *all += frame.weight(row);
             }
         }
         let groups = match rows.len() {

@@ -51,6 +51,9 @@ fn parts(word: &str) -> Option<Vec<u32>> {
     parts.filter(|parts| parts.len() <= 3)
 }
 
+/// The panel of the roofline.
+pub(crate) const ROOFLINE: u32 = 4;
+
 impl Blocks {
     /// Of words of a command line. What the architecture does not have is left out, and named.
     ///
@@ -106,6 +109,19 @@ impl Blocks {
             );
         }
         Ok(Blocks { ids })
+    }
+
+    /// Those of the roofline.
+    pub fn roofline() -> Blocks {
+        Blocks {
+            ids: vec![vec![ROOFLINE]],
+        }
+    }
+
+    /// Whether the whole panel of the roofline was chosen by itself: then its places are wanted as well,
+    /// which no metric of 2025 needs.
+    pub fn has_roofline(&self) -> bool {
+        self.ids.iter().any(|id| id.as_slice() == [ROOFLINE])
     }
 
     /// Whether nothing was chosen, so that everything is wanted.
@@ -192,35 +208,34 @@ pub struct KernelTime {
 /// The kernels of the chosen dispatches, by their time, the longest first.
 pub fn kernel_times(frame: &Frame, rows: &Rows) -> Vec<KernelTime> {
     let mut times: Vec<Vec<f64>> = vec![Vec::new(); frame.names.all().len()];
+    let mut sums = vec![(0_usize, 0.0); times.len()];
     let (start, end) = (frame.named(field::START), frame.named(field::END));
     for row in rows.iter() {
         let at = |column: Option<&crate::frame::Column>| column.map_or(f64::NAN, |c| c.get(row));
         let time = at(end) - at(start);
-        if let Some(times) = frame
-            .kernel
-            .get(row)
-            .and_then(|kernel| times.get_mut(*kernel as usize))
-        {
-            times.push(if time.is_nan() { 0.0 } else { time });
+        let kernel = frame.kernel.get(row).map_or(usize::MAX, |k| *k as usize);
+        if let (Some(times), Some((count, sum))) = (times.get_mut(kernel), sums.get_mut(kernel)) {
+            let (time, weight) = (if time.is_nan() { 0.0 } else { time }, frame.weight(row));
+            times.push(time);
+            *count += weight as usize;
+            *sum += time * weight;
         }
     }
-    let total: f64 = times.iter().flatten().sum();
+    let total: f64 = sums.iter().map(|(_, sum)| sum).sum();
     let mut all: Vec<KernelTime> = (0_u32..)
         .zip(&mut times)
-        .filter(|(_, times)| !times.is_empty())
-        .map(|(kernel, times)| {
-            let sum: f64 = times.iter().sum();
-            KernelTime {
-                kernel,
-                count: times.len(),
-                sum,
-                median: crate::evaluate::quantile(times, 0.5),
-                percent: if total > 0.0 {
-                    100.0 * sum / total
-                } else {
-                    0.0
-                },
-            }
+        .zip(sums)
+        .filter(|((_, times), _)| !times.is_empty())
+        .map(|((kernel, times), (count, sum))| KernelTime {
+            kernel,
+            count,
+            sum,
+            median: crate::evaluate::quantile(times, 0.5),
+            percent: if total > 0.0 {
+                100.0 * sum / total
+            } else {
+                0.0
+            },
         })
         .collect();
     all.sort_by(|a, b| b.sum.total_cmp(&a.sum).then(a.kernel.cmp(&b.kernel)));

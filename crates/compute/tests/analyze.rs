@@ -532,6 +532,86 @@ fn amds_rocpd_database_is_read() {
 }
 
 #[test]
+fn results_of_a_cuda_process_are_told_as_such() {
+    let temporary = tempfile::tempdir().unwrap();
+    let database = Connection::open(temporary.path().join("results.db")).unwrap();
+    database
+        .execute_batch(
+            "CREATE TABLE rocpd_kernel_dispatch_x (id INTEGER);
+             CREATE TABLE rocpd_info_agent_x (id INTEGER, name TEXT, product_name TEXT, vendor_name TEXT, type TEXT, absolute_index INTEGER, extdata TEXT);
+             INSERT INTO rocpd_info_agent_x VALUES (1, 'NVIDIA H200', 'NVIDIA H200', 'NVIDIA', 'GPU', 1, '{}');",
+        )
+        .unwrap();
+    drop(database);
+    let csv = temporary.path().join("csv");
+    fs::create_dir(&csv).unwrap();
+    fs::write(
+        csv.join("7_agent_info.csv"),
+        "\"Node_Id\",\"Agent_Type\",\"Vendor_Name\",\"Product_Name\"\n0,\"CPU\",\"CPU\",\"Xeon\"\n1,\"GPU\",\"NVIDIA\",\"NVIDIA H200\"\n",
+    )
+    .unwrap();
+    for dir in [temporary.path(), &csv] {
+        let (code, errors) = refused(&["analyze", "-p", text(dir)]);
+        assert_eq!(code, 40, "{errors}");
+        assert!(
+            errors
+                .contains("is of a CUDA process on NVIDIA H200: panels are made of AMD's counters"),
+            "{errors}"
+        );
+        assert!(errors.contains("`midair attach` shows"), "{errors}");
+    }
+}
+
+#[test]
+fn passes_of_several_processes_lie_beside_each_other() {
+    let temporary = tempfile::tempdir().unwrap();
+    let write = |name: &str, kernel: &str, values: &[(i64, i64)]| {
+        let database = Connection::open(temporary.path().join(name)).unwrap();
+        database
+            .execute_batch(&format!(
+                "CREATE TABLE rocpd_info_agent_x (id INTEGER, name TEXT, product_name TEXT, type TEXT, absolute_index INTEGER, extdata TEXT);
+                 CREATE TABLE rocpd_info_kernel_symbol_x (id INTEGER, kernel_name TEXT, display_name TEXT, arch_vgpr_count INTEGER, accum_vgpr_count INTEGER, sgpr_count INTEGER);
+                 CREATE TABLE rocpd_info_pmc_x (id INTEGER, name TEXT, symbol TEXT);
+                 CREATE TABLE rocpd_kernel_dispatch_x (id INTEGER PRIMARY KEY, event_id INTEGER, agent_id INTEGER, kernel_id INTEGER, dispatch_id INTEGER, start BIGINT, \"end\" BIGINT,
+                     grid_size_x INTEGER, grid_size_y INTEGER, grid_size_z INTEGER, workgroup_size_x INTEGER, workgroup_size_y INTEGER, workgroup_size_z INTEGER,
+                     group_segment_size INTEGER, private_segment_size INTEGER);
+                 CREATE TABLE rocpd_pmc_event_x (id INTEGER PRIMARY KEY, event_id INTEGER, pmc_id INTEGER, value REAL);
+                 INSERT INTO rocpd_info_agent_x VALUES (7, 'gfx942', 'MI300X', 'GPU', 4, '{{\"cu_count\": 304, \"num_xcc\": 8, \"num_shader_banks\": 32}}');
+                 INSERT INTO rocpd_info_kernel_symbol_x VALUES (1, '{kernel}', '{kernel}', 8, 4, 16);
+                 INSERT INTO rocpd_info_pmc_x VALUES (1, 'SQ_WAVES', 'SQ_WAVES'), (2, 'SQ_INSTS', 'SQ_INSTS');
+                 INSERT INTO rocpd_kernel_dispatch_x VALUES (1, 11, 7, 1, 1, 2000, 2500, 64, 1, 1, 64, 1, 1, 0, 0), (2, 12, 7, 1, 2, 1000, 1700, 64, 1, 1, 64, 1, 1, 0, 0);",
+            ))
+            .unwrap();
+        for (event, (pmc, value)) in [11, 12]
+            .iter()
+            .flat_map(|e| values.iter().map(move |v| (e, v)))
+        {
+            database
+                .execute(
+                    "INSERT INTO rocpd_pmc_event_x (event_id, pmc_id, value) VALUES (?1, ?2, ?3)",
+                    (event, pmc, value * (event - 10)),
+                )
+                .unwrap();
+        }
+    };
+    // Both passes count waves: they are counted once.
+    write("pmc_perf_0.process_0.db", "same", &[(1, 4)]);
+    write("pmc_perf_0.process_1.db", "same", &[(1, 6)]);
+    write("pmc_perf_1.process_0.db", "same", &[(1, 4), (2, 40)]);
+    write("pmc_perf_1.process_1.db", "same", &[(1, 6), (2, 60)]);
+    let workload = midair_compute::read::Workload::read(temporary.path(), &[]).unwrap();
+    let frame = &workload.frame;
+    assert_eq!(frame.rows, 4);
+    let column = |name: &str| -> Vec<f64> {
+        let column = frame.named(name).unwrap();
+        (0..frame.rows).map(|row| column.get(row)).collect()
+    };
+    // In the order of their begin.
+    assert_eq!(column("SQ_WAVES"), [8.0, 4.0, 12.0, 6.0]);
+    assert_eq!(column("SQ_INSTS"), [80.0, 40.0, 120.0, 60.0]);
+}
+
+#[test]
 fn bad_input_gets_a_sentence_and_a_code() {
     let temporary = tempfile::tempdir().unwrap();
     let at = |name: &str| temporary.path().join(name);

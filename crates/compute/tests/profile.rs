@@ -291,8 +291,18 @@ fn what_cannot_be_is_refused_by_name() {
         ),
         (
             &["-n", "x", "--attach-pid", "1", "--roofline"],
-            34,
-            "--roof-only",
+            20,
+            "AMD's benchmark is not installed",
+        ),
+        (
+            &["-n", "x", "--attach-pid", "1", "--roofline", "--no-roof"],
+            2,
+            "exclude each other",
+        ),
+        (
+            &["-n", "x", "--attach-pid", "1", "--roofline-bench-only"],
+            2,
+            "measures the GPU alone",
         ),
         (
             &["-n", "x", "--attach-pid", "1", "--pc-sampling"],
@@ -300,9 +310,14 @@ fn what_cannot_be_is_refused_by_name() {
             "--pc-sampling",
         ),
         (
-            &["-n", "x", "--attach-pid", "1", "--target-error", "1"],
-            34,
-            "--target-error",
+            &["-n", "x", "--attach-pid", "1", "--target-error", "much"],
+            2,
+            "--target-error much is no number",
+        ),
+        (
+            &["-n", "x", "--target-error", "1", "--", "app"],
+            2,
+            "--target-error is for --attach-pid",
         ),
     ] {
         let output = profile(temporary.path(), "exit 0", words);
@@ -310,5 +325,80 @@ fn what_cannot_be_is_refused_by_name() {
         assert_eq!(output.status.code(), Some(code), "{words:?}: {said}");
         assert!(said.contains(what), "{words:?}: {said}");
         assert!(!temporary.path().join("workloads").exists(), "{words:?}");
+    }
+}
+
+#[test]
+fn peaks_are_measured_by_amds_benchmark_and_said_to_be() {
+    let temporary = tempfile::tempdir().unwrap();
+    let here = temporary.path();
+    let benchmark = here.join("roofline");
+    let script = "#!/bin/sh\n[ \"$1 $3 $4\" = \"-o -d 2\" ] || exit 3\n\
+                  printf 'device,HBMBw,FP32Flops,MFMAF16Flops\\n2,4000,100000,700000\\n' > \"$2\"\n";
+    fs::write(&benchmark, script).unwrap();
+    fs::set_permissions(&benchmark, fs::Permissions::from_mode(0o755)).unwrap();
+    topology(&here.join("topology"));
+    let run = |words: &[&str], device: &str| {
+        let output = Command::new(env!("CARGO_BIN_EXE_rocprof-compute"))
+            .args(words)
+            .args(["--device", device])
+            .current_dir(here)
+            .env("AMD_KFD_TOPOLOGY", here.join("topology"))
+            .env("ROOFLINE_BIN", &benchmark)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), said)
+    };
+    let (code, said) = run(&["profile", "-n", "x", "--roofline-bench-only"], "2");
+    assert_eq!(code, Some(0), "{said}");
+    let dir = here.join("workloads/x/MI300X_A1");
+    assert!(dir.join("roofline.csv").is_file(), "{said}");
+    // It fails: so do we, and say which program it was.
+    let (code, said) = run(&["profile", "-n", "y", "--roofline-bench-only"], "1");
+    assert_eq!(code, Some(20), "{said}");
+    assert!(said.contains("roofline: exit status: 3"), "{said}");
+
+    fs::write(
+        dir.join("pmc_perf.csv"),
+        "Dispatch_ID,GPU_ID,Grid_Size,Workgroup_Size,LDS_Per_Workgroup,Kernel_Name,SQ_WAVES,Start_Timestamp,\
+         End_Timestamp\n0,0,64,64,0,vadd,1,1000,2000\n",
+    )
+    .unwrap();
+    let shown = |dir: &Path| {
+        let output = Command::new(env!("CARGO_BIN_EXE_rocprof-compute"))
+            .args(["analyze", "-b", "4", "-p"])
+            .arg(dir)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let text = shown(&dir);
+    assert!(text.contains("Peak, as measured"), "{text}");
+    assert!(text.contains("4000.00 │ GB/s"), "{text}");
+    fs::remove_file(dir.join("roofline.csv")).unwrap();
+    let text = shown(&dir);
+    assert!(
+        text.contains("Peak, by the specification, not measured"),
+        "{text}"
+    );
+    // 1300 MHz, 32 bytes and 128 channels.
+    assert!(text.contains("5324.80 │ GB/s"), "{text}");
+}
+
+#[test]
+fn the_roofline_has_what_it_needs() {
+    for (name, most) in [("gfx90a", 3), ("gfx942", 4), ("gfx950", 4)] {
+        let architecture = Architecture::named(name).unwrap();
+        let plan = plan(architecture, &blocks(architecture, &["4"]), Form::Means).unwrap();
+        let all = sorted(&plan.groups);
+        assert!(all.contains(&"SQ_INSTS_VALU_FMA_F32"), "{name}: {all:?}");
+        assert!(
+            all.iter().any(|counter| counter.contains("RDREQ")),
+            "{all:?}"
+        );
+        assert!(plan.groups.len() <= most, "{name}: {:?}", plan.groups);
+        assert!(plan.unknown.is_empty(), "{name}: {:?}", plan.unknown);
     }
 }

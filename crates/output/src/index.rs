@@ -146,7 +146,7 @@ pub struct Object {
 }
 
 /// How many records there were of each kind that a domain has.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Counts([u64; KindSet::LIMIT as usize]);
 
 impl Default for Counts {
@@ -172,7 +172,7 @@ pub struct Snapshot {
 }
 
 /// What the records say.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Index {
     /// By kernel id.
     pub symbols: BTreeMap<u64, Symbol>,

@@ -213,6 +213,25 @@ impl RecordWriter {
         Ok(())
     }
 
+    /// What was appended so far, to be read while more is appended.
+    ///
+    /// # Errors
+    /// When the last block cannot be written.
+    pub fn so_far(&mut self) -> io::Result<RecordFile> {
+        self.flush()?;
+        Ok(RecordFile {
+            file: self.file.try_clone()?,
+            len: self.written,
+            records: self.records,
+            malformed_bytes: self.malformed_bytes,
+            limit: self.limit,
+            beyond: self.beyond,
+            index: self.index.clone(),
+            chosen: None,
+            hidden: false,
+        })
+    }
+
     /// Ends the appending.
     ///
     /// # Errors
@@ -547,6 +566,20 @@ mod tests {
         assert_eq!(file.beyond().iter().sum::<u64>(), 2);
         assert!(file.index().symbols.contains_key(&7) && file.index().symbols.contains_key(&8));
         assert_eq!((file.index().dispatches, file.malformed_bytes()), (2, 0));
+    }
+
+    #[test]
+    fn what_was_appended_so_far_is_read_while_more_comes() {
+        let mut writer = RecordWriter::create_in(&std::env::temp_dir()).unwrap();
+        writer.append(&kernel(1)).unwrap();
+        let first = writer.so_far().unwrap();
+        writer.append(&kernel(2)).unwrap();
+        let second = writer.so_far().unwrap();
+        writer.append(&kernel(3)).unwrap();
+        assert_eq!((ids(&first), first.index().dispatches), (vec![1], 1));
+        assert_eq!((ids(&second), second.index().dispatches), (vec![1, 2], 2));
+        assert_eq!(ids(&writer.finish().unwrap()), [1, 2, 3]);
+        assert_eq!(ids(&first), [1]);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use midair_output::{
 };
 use midair_record::spool::{DROP_SLOTS, outcome};
 use midair_settings::{DEFAULT_MAX_BYTES, MAX_BYTES, Settings};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// How the target ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -144,6 +144,18 @@ impl Finished {
             warnings,
             incomplete,
         })
+    }
+
+    /// Writes what was counted so far to this file, as long as the session is on.
+    ///
+    /// # Errors
+    /// [`Kind::Output`] where that cannot be.
+    pub fn write_counted_so_far(self, to: &Path) -> Result<(), Failure> {
+        let plan = plan(&self.settings, &self.identity)?;
+        let ready = self.ready(plan);
+        let names = Names::amd();
+        midair_output::write_counted_so_far(&ready.trace, &names, &ready.plan, to)
+            .map_err(|error| Failure::new(Kind::Output, format!("{}: {error}", to.display())))
     }
 
     /// Whether files are written.

@@ -12,6 +12,7 @@ mod attach;
 mod carried;
 mod checks;
 mod collected;
+mod counted;
 mod counters;
 mod cuda;
 mod cupti;

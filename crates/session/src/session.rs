@@ -1,6 +1,7 @@
 //! One attach to one process, from the offer to the end of collecting.
 
 use crate::collected::Collected;
+use crate::counted::Counted;
 use crate::counters::Counters;
 use crate::counters::HELPER;
 use crate::cuda::{NO_CUPTI, OTHER_PROFILER};
@@ -211,6 +212,8 @@ pub struct Session {
     last_tick: (u64, Instant),
     polled: bool,
     live: Option<Live>,
+    /// What was counted so far, for others to see.
+    counted: Option<Counted>,
     /// What is kept while no view asks for more.
     keep: Keep,
 }
@@ -322,6 +325,7 @@ impl Session {
             Live::new(model, request.recorder.clone(), gpus)
         });
         let notes = identity.without_driver.take().into_iter().collect();
+        let counted = Counted::of(&request.settings, target.pid());
         let mut session = Session {
             meter: Meter::begin(&target),
             target,
@@ -340,6 +344,7 @@ impl Session {
             last_tick: (0, Instant::now()),
             polled: false,
             live,
+            counted,
             keep: request.keep,
         };
         session.wait_for_setup()?;
@@ -436,6 +441,10 @@ impl Session {
             }
         }
         self.fulfil(false);
+        if let Some(mut counted) = self.counted.take() {
+            counted.poll(|| self.so_far());
+            self.counted = Some(counted);
+        }
         Ok(match self.ended {
             Some(end) => Event::TargetExited(end),
             None if self.records.is_full() => Event::TargetExited(End::Full),
@@ -499,6 +508,23 @@ impl Session {
             fault::step("first records taken");
         }
         Ok(taken)
+    }
+
+    /// The session until now, as if it were over.
+    fn so_far(&mut self) -> std::io::Result<Finished> {
+        Ok(Finished {
+            identity: self.identity.clone(),
+            settings: self.settings.clone(),
+            records: self.records.so_far()?,
+            dropped: self.reader.dropped(),
+            outcome: 0,
+            ended: None,
+            failure: None,
+            notes: Vec::new(),
+            counters: self.counters.clone(),
+            cost: self.meter.cost(&self.target, self.entry.longest_stop()),
+            only_others: self.only_others,
+        })
     }
 
     fn detect_end(&mut self) -> Option<End> {
@@ -629,6 +655,8 @@ impl Session {
             self.notes.extend(notes);
             samples
         });
+        // Nothing of ours is at work any more when the results are written.
+        self.notes.extend(self.counted.take().and_then(Counted::end));
         let full = self.records.is_full().then_some(End::Full);
         let records = self.records.finish().map_err(|error| {
             Failure::new(Kind::Output, format!("records cannot be kept: {error}"))

@@ -3,11 +3,15 @@
 use crate::console::Console;
 use midair_failure::{Failure, Kind};
 use nix::sys::signal::{SigSet, Signal, kill};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
 use std::ffi::OsString;
+use std::io::{BufRead, BufReader, IsTerminal, Read};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
 
 /// What is collected.
 #[derive(Debug, Clone, Default)]
@@ -30,6 +34,10 @@ pub struct Collection {
     pub overhead: Option<String>,
     /// Where its files go.
     pub directory: PathBuf,
+    /// Where it writes what was counted so far, while it is attached.
+    pub live: Option<PathBuf>,
+    /// Keys of the terminal are read here, and what it prints on standard output is not shown.
+    pub keys: bool,
     /// Say more.
     pub verbose: bool,
 }
@@ -75,7 +83,8 @@ impl Collection {
         put(&[
             "--kernel-trace",
             "--output-format",
-            "rocpd",
+            // Where nobody keeps the files: what is written fastest.
+            if self.keys { "csv" } else { "rocpd" },
             "--output-file",
             "pmc",
         ]);
@@ -98,6 +107,9 @@ impl Collection {
         if let Some(file) = &self.definitions {
             words.extend(["--extra-counters".into(), file.into()]);
         }
+        if let (Some(live), Some(_)) = (&self.live, &self.pid) {
+            words.extend(["--live-counters".into(), live.into()]);
+        }
         words.extend(["--output-directory".into(), self.directory.clone().into()]);
         if self.pid.is_none() {
             words.push("--".into());
@@ -105,12 +117,69 @@ impl Collection {
         }
         words
     }
+}
 
-    /// Collects. Gives the exit code of the program that did it.
-    ///
-    /// # Errors
-    /// When it cannot be started.
-    pub fn run(&self, console: &Console) -> Result<u8, Failure> {
+/// What is done while a process is attached.
+pub trait Follow {
+    /// Called a few times a second. Whether to detach now.
+    fn tick(&mut self) -> bool;
+    /// A line that the collecting program printed on standard error.
+    fn line(&mut self, text: &str);
+    /// A key was pressed, where keys are read ([`Collection::keys`]). Whether to detach now.
+    fn key(&mut self, _key: u8) -> bool {
+        false
+    }
+}
+
+/// From one call of [`Follow::tick`] to the next.
+const TICK: Duration = Duration::from_millis(200);
+
+/// What happens to whoever waits for the collecting program.
+enum Event {
+    Line(String),
+    Key(u8),
+    /// A signal, and whether the terminal sent it to all of us.
+    Signal(Signal, bool),
+    Ended(std::io::Result<ExitStatus>),
+    /// Standard error of the program is closed.
+    Silent,
+}
+
+/// The kernel sent it (source: siginfo's `SI_KERNEL`): as of a terminal's keys.
+const BY_KERNEL: i32 = 0x80;
+
+/// Blocks the signals that end a profile, and tells of them.
+fn tell_signals(sender: &Sender<Event>) {
+    let mut signals = SigSet::empty();
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+        signals.add(signal);
+    }
+    let Ok(descriptor) = SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC) else {
+        return;
+    };
+    if signals.thread_block().is_err() {
+        return;
+    }
+    let sender = sender.clone();
+    // Ends with this process, as the others do that wait for something.
+    std::thread::spawn(move || {
+        while let Ok(Some(info)) = descriptor.read_signal() {
+            let Ok(signal) = Signal::try_from(info.ssi_signo as i32) else {
+                continue;
+            };
+            if sender
+                .send(Event::Signal(signal, info.ssi_code == BY_KERNEL))
+                .is_err()
+            {
+                break;
+            }
+        }
+    });
+}
+
+impl Collection {
+    /// Starts the program that collects.
+    fn start(&self, console: &Console) -> Result<(PathBuf, Child), Failure> {
         let mut command = rocprofv3();
         let program = PathBuf::from(command.get_program());
         let words = self.words();
@@ -123,44 +192,140 @@ impl Collection {
                 .collect::<Vec<_>>()
                 .join(" ")
         ));
-        let mut child = command
-            .args(&words)
-            // Enter detaches: it is read there.
-            .stdin(Stdio::inherit())
-            .spawn()
-            .map_err(|error| {
-                Failure::new(
-                    Kind::Installation,
-                    format!("{}: {error}", program.display()),
-                )
-                .hint("rocprof-compute needs rocprofv3 beside it, or on PATH, or in ROCPROF")
-            })?;
-        // A signal of the terminal reaches both of us: there it means to detach and to write what
-        // was recorded, and here to wait for that. Others are passed on.
-        let mut signals = SigSet::empty();
-        for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
-            signals.add(signal);
+        // Enter detaches: it is read there.
+        command.args(&words).stdin(Stdio::inherit());
+        if self.pid.is_some() {
+            // Its lines and our progress take turns. What a program prints that is started is its own.
+            command.stderr(Stdio::piped());
         }
-        let blocked = signals.thread_block().is_ok();
+        if self.keys {
+            // Keys are ours, and so is the screen.
+            command.stdin(Stdio::piped()).stdout(Stdio::null());
+            command.process_group(0);
+        }
+        let child = command.spawn().map_err(|error| {
+            Failure::new(
+                Kind::Installation,
+                format!("{}: {error}", program.display()),
+            )
+            .hint("rocprof-compute needs rocprofv3 beside it, or on PATH, or in ROCPROF")
+        })?;
+        Ok((program, child))
+    }
+
+    /// Collects. Gives the exit code of the program that did it.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn run(&self, console: &Console, follow: &mut dyn Follow) -> Result<u8, Failure> {
+        let (program, mut child) = self.start(console)?;
         let pid = i32::try_from(child.id()).map(Pid::from_raw);
-        if blocked && let Ok(pid) = pid {
-            // Ends with this process, which has nothing else to do by then.
+        let (sender, events) = channel();
+        tell_signals(&sender);
+        // Held open: its end would detach.
+        let _input = child.stdin.take();
+        let mut silent = true;
+        if let Some(stderr) = child.stderr.take() {
+            silent = false;
+            let sender = sender.clone();
             std::thread::spawn(move || {
-                while let Ok(signal) = signals.wait() {
-                    if signal != Signal::SIGINT {
-                        let _ = kill(pid, signal);
+                for line in BufReader::new(stderr).split(b'\n').map_while(Result::ok) {
+                    let line = String::from_utf8_lossy(&line).into_owned();
+                    if sender.send(Event::Line(line)).is_err() {
+                        return;
+                    }
+                }
+                let _ = sender.send(Event::Silent);
+            });
+        }
+        if self.keys && std::io::stdin().is_terminal() {
+            let sender = sender.clone();
+            std::thread::spawn(move || {
+                for key in BufReader::new(std::io::stdin())
+                    .bytes()
+                    .map_while(Result::ok)
+                {
+                    if sender.send(Event::Key(key)).is_err() {
+                        return;
                     }
                 }
             });
         }
-        let status = child.wait().map_err(|error| {
-            Failure::new(Kind::Output, format!("{}: {error}", program.display()))
-        })?;
+        std::thread::spawn(move || sender.send(Event::Ended(child.wait())));
+
+        let mut ended = None;
+        let mut detached = false;
+        let mut ticked = Instant::now();
+        let tell = |signal| {
+            if let Ok(pid) = pid {
+                let _ = kill(pid, signal);
+            }
+        };
+        let last_lines = Duration::from_millis(500);
+        while ended.is_none() || !silent {
+            let patience = if ended.is_some() { last_lines } else { TICK };
+            let mut detach = false;
+            match events.recv_timeout(patience) {
+                Ok(Event::Line(line)) => follow.line(&line),
+                Ok(Event::Key(key)) => detach = follow.key(key),
+                // What the terminal sends reaches both of us: there it means to detach and to write what
+                // was recorded, and here to wait for that.
+                Ok(Event::Signal(Signal::SIGINT, true)) if !self.keys => {}
+                Ok(Event::Signal(signal, _)) if ended.is_none() => tell(signal),
+                Ok(Event::Signal(..)) => {}
+                Ok(Event::Ended(status)) => ended = Some(status),
+                Ok(Event::Silent) => silent = true,
+                Err(RecvTimeoutError::Timeout) if ended.is_some() => break,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            if ended.is_none() && self.pid.is_some() && ticked.elapsed() >= TICK {
+                detach |= follow.tick();
+                ticked = Instant::now();
+            }
+            if detach && !detached && ended.is_none() {
+                detached = true;
+                tell(Signal::SIGINT);
+            }
+        }
+        let status = match ended {
+            Some(Ok(status)) => status,
+            Some(Err(error)) => {
+                let what = format!("{}: {error}", program.display());
+                return Err(Failure::new(Kind::Output, what));
+            }
+            None => return Ok(1),
+        };
         Ok(status
             .code()
             .and_then(|code| u8::try_from(code).ok())
             .unwrap_or(1))
     }
+}
+
+/// What databases are called in the workload directory. A pass is a run of the whole program; of one with
+/// several processes it has a file for each. Processes of one attach are no passes of one another.
+pub(super) fn names(found: &[PathBuf]) -> Vec<String> {
+    let pass = |file: &PathBuf| {
+        let mut above = file.iter().rev().filter_map(|part| part.to_str());
+        above.find_map(|part| part.strip_prefix("pass_")?.parse::<usize>().ok())
+    };
+    let passes: Vec<Option<usize>> = found.iter().map(pass).collect();
+    let of = |wanted: Option<usize>| passes.iter().filter(|pass| **pass == wanted).count();
+    let mut processes = std::collections::HashMap::new();
+    let name = |pass: &Option<usize>| {
+        let process: &mut usize = processes.entry(*pass).or_default();
+        *process += 1;
+        match (pass, of(*pass), *process - 1) {
+            (None, 1, _) => "pmc_perf_0.db".to_owned(),
+            (None, _, process) => format!("process_{process}.db"),
+            (Some(pass), 1, _) => format!("pmc_perf_{}.db", pass.saturating_sub(1)),
+            (Some(pass), _, process) => {
+                format!("pmc_perf_{}.process_{process}.db", pass.saturating_sub(1))
+            }
+        }
+    };
+    passes.iter().map(name).collect()
 }
 
 /// The databases below a directory.
@@ -183,4 +348,34 @@ pub fn databases(below: &Path) -> Vec<PathBuf> {
     }
     all.sort();
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passes_and_processes_have_names_of_their_own() {
+        let named = |files: &[&str]| {
+            let files: Vec<PathBuf> = files.iter().map(PathBuf::from).collect();
+            names(&files)
+        };
+        assert_eq!(named(&["o/pmc.db"]), ["pmc_perf_0.db"]);
+        assert_eq!(
+            named(&["o/1.db", "o/2.db"]),
+            ["process_0.db", "process_1.db"]
+        );
+        assert_eq!(
+            named(&["o/pass_1/a.db", "o/pass_10/a.db", "o/pass_2/a.db"]),
+            ["pmc_perf_0.db", "pmc_perf_9.db", "pmc_perf_1.db"]
+        );
+        assert_eq!(
+            named(&["o/pass_1/1.db", "o/pass_1/2.db", "o/pass_2/3.db"]),
+            [
+                "pmc_perf_0.process_0.db",
+                "pmc_perf_0.process_1.db",
+                "pmc_perf_1.db"
+            ]
+        );
+    }
 }

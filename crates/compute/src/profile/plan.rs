@@ -5,6 +5,7 @@ use crate::architecture::{Architecture, CHANNEL, Form};
 use crate::expression::Expression;
 use crate::program::LEVEL_SUM;
 use crate::read::unusable;
+use crate::report::roofline;
 use crate::select::Blocks;
 use midair_counters::plan::Event;
 use midair_counters::{Definitions, group};
@@ -116,6 +117,15 @@ pub fn plan(
         if metric.name == CHANNEL || !counters.is_empty() {
             wanted.push(counters);
         }
+    }
+    if blocks.has_roofline()
+        && let Some((intensity, performance)) = roofline::formulas(architecture)
+    {
+        let mut counters = BTreeSet::new();
+        for text in [intensity, performance] {
+            counters_of(text, "", architecture, &mut counters);
+        }
+        wanted.push(counters);
     }
     // What every unit of normalization needs, as in AMD's tool.
     wanted.push(["SQ_WAVES", "GRBM_GUI_ACTIVE"].map(str::to_owned).into());

@@ -4,12 +4,13 @@
 //! The tables are read, not their views: a view joins and groups again for each question.
 
 use super::csv::Dispatches;
+use super::scan::{self, Trouble};
 use super::{file_name, unreadable, unusable};
 use crate::architecture::Architecture;
 use crate::frame::{Column, Filling, Frame, field};
 use midair_failure::Failure;
 use rusqlite::types::ValueRef;
-use rusqlite::{Connection, OpenFlags, Row};
+use rusqlite::{Connection, OpenFlags, OptionalExtension, Row};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::path::Path;
@@ -39,6 +40,45 @@ pub(crate) struct Reader {
     /// The GPU that dispatches ran on: its columns in the database.
     agent: Option<(String, String, Value)>,
     files: usize,
+    /// The pass that is read, and how many were begun.
+    pass: Option<String>,
+    passes: usize,
+    /// Dispatches of this pass, and the rows of those of the first, by how often there was such a one.
+    seen: HashMap<Key, usize>,
+    same: HashMap<(Key, usize), usize>,
+    /// The pass that counted each counter.
+    counted_in: HashMap<String, usize>,
+}
+
+/// What is the same in each run of a program: kernel, GPU, grid, workgroup and LDS.
+type Key = (u32, [u64; 4]);
+
+/// Columns of a dispatch.
+const DISPATCH: [&str; 15] = [
+    "id",
+    "event_id",
+    "agent_id",
+    "kernel_id",
+    "start",
+    "end",
+    "grid_size_x",
+    "grid_size_y",
+    "grid_size_z",
+    "workgroup_size_x",
+    "workgroup_size_y",
+    "workgroup_size_z",
+    "group_segment_size",
+    "private_segment_size",
+    "dispatch_id",
+];
+/// Numbers of a dispatch, in the order by which they are sorted.
+const FOUND: usize = 11;
+/// Numbers of counters below which they are kept in a table.
+const MOST_DENSE: usize = 1 << 20;
+
+/// Whether a counter has a value for each channel of the L2 cache.
+fn has_channels(name: &str) -> bool {
+    name.starts_with("TCC_") && !name.contains('[') && !name.ends_with("_sum")
 }
 
 /// A dispatch as it is in a file.
@@ -70,26 +110,51 @@ impl Reader {
         if suffixes.is_empty() {
             return Err(unusable(format!("{} is no rocpd database", path.display())));
         }
-        let pass = file_name(path).starts_with("pmc_perf") && self.files > 0;
+        // A pass may have a file for each process: what is before the first point is the pass.
+        let name = file_name(path);
+        let pass = name
+            .split('.')
+            .next()
+            .filter(|_| name.starts_with("pmc_perf"));
+        if pass.is_none() || pass != self.pass.as_deref() {
+            self.passes += usize::from(pass.is_some());
+            self.pass = pass.map(str::to_owned);
+            self.seen.clear();
+            self.same.clear();
+            if self.is_again() {
+                self.note_rows();
+            }
+        }
         for suffix in suffixes {
-            self.tables(&database, &suffix, pass, path)?;
+            self.tables(&database, &suffix, path)?;
         }
         self.files += 1;
         Ok(())
     }
 
-    fn tables(
-        &mut self,
-        database: &Connection,
-        suffix: &str,
-        pass: bool,
-        path: &Path,
-    ) -> Result<(), Failure> {
+    /// Whether what is read now is another run of what was read before.
+    fn is_again(&self) -> bool {
+        self.pass.is_some() && self.passes > 1
+    }
+
+    /// Notes which dispatches there are: those of another pass lie beside them.
+    fn note_rows(&mut self) {
+        let mut seen: HashMap<Key, usize> = HashMap::new();
+        for row in 0..self.dispatches.kernel.len() {
+            let key = self.key(row);
+            let times = seen.entry(key).or_default();
+            self.same.insert((key, *times), row);
+            *times += 1;
+        }
+    }
+
+    fn tables(&mut self, database: &Connection, suffix: &str, path: &Path) -> Result<(), Failure> {
         let wrong = |error: rusqlite::Error| wrong(path, &error);
         // The suffix is a part of a table's name, and is quoted as such.
-        let suffix = suffix.replace('"', "\"\"");
-        let table = |name: &str| format!("\"rocpd_{name}{suffix}\"");
+        let quoted = suffix.replace('"', "\"\"");
+        let table = |name: &str| format!("\"rocpd_{name}{quoted}\"");
 
+        self.refuse_cuda(database, &table("info_agent"), path)?;
         // GPUs, numbered from 0.
         let mut gpus: HashMap<i64, f64> = HashMap::new();
         let mut statement = database
@@ -121,45 +186,68 @@ impl Reader {
             symbols.insert(id, (number, real(row, 2), real(row, 3), real(row, 4)));
         }
 
-        // Rows of passes lie beside those of the first file: the same dispatch in another run.
-        let mut same: HashMap<(u32, [u64; 4], usize), usize> = HashMap::new();
-        if pass {
-            let mut seen: HashMap<(u32, [u64; 4]), usize> = HashMap::new();
-            for row in 0..self.dispatches.kernel.len() {
-                let key = self.key(row);
-                let times = seen.entry(key).or_default();
-                same.insert((key.0, key.1, *times), row);
-                *times += 1;
-            }
-        }
-        let mut seen: HashMap<(u32, [u64; 4]), usize> = HashMap::new();
-        let mut dispatches = Vec::new();
-        let mut statement = database
-            .prepare(&format!(
-                "SELECT event_id, agent_id, kernel_id, start, \"end\", \
-                 grid_size_x * grid_size_y * grid_size_z, \
-                 workgroup_size_x * workgroup_size_y * workgroup_size_z, \
-                 group_segment_size, private_segment_size, dispatch_id FROM {} ORDER BY start, id",
-                table("kernel_dispatch")
-            ))
-            .map_err(wrong)?;
-        let mut rows = statement.query([]).map_err(wrong)?;
-        while let Some(row) = rows.next().map_err(wrong)? {
-            let agent: i64 = row.get(1).map_err(wrong)?;
-            let kernel: i64 = row.get(2).map_err(wrong)?;
-            let (start, end) = (whole(row, 3), whole(row, 4));
+        let pass = self.is_again();
+        let mut found: Vec<[i64; FOUND]> = Vec::new();
+        scan::each(
+            database,
+            path,
+            &format!("rocpd_kernel_dispatch{suffix}"),
+            &DISPATCH,
+            |cells| {
+                let whole = |at: usize| cells[at].whole().unwrap_or(i64::MIN);
+                let product = |from: usize| {
+                    let all = cells[from..from + 3].iter().map(|cell| cell.whole());
+                    let product = all.reduce(|a, b| a?.checked_mul(b?)).flatten();
+                    product.unwrap_or(i64::MIN)
+                };
+                found.push([
+                    whole(4),
+                    whole(0),
+                    whole(1),
+                    whole(2),
+                    whole(3),
+                    whole(5),
+                    product(6),
+                    product(9),
+                    whole(12),
+                    whole(13),
+                    whole(14),
+                ]);
+            },
+        )
+        .map_err(|trouble| damaged(path, trouble))?;
+        found.sort_unstable();
+        let mut dispatches = Vec::with_capacity(found.len());
+        for [
+            start,
+            _,
+            event,
+            agent,
+            kernel,
+            end,
+            grid,
+            workgroup,
+            group,
+            private,
+            number,
+        ] in found
+        {
             let Some((name, arch, accum, sgpr)) = symbols.get(&kernel).copied() else {
                 return Err(unusable(format!(
                     "{}: the kernel of a dispatch is missing",
                     path.display()
                 )));
             };
+            let real = |number: i64| match number {
+                i64::MIN => f64::NAN,
+                number => number as f64,
+            };
             let gpu = gpus.get(&agent).copied().unwrap_or(0.0);
             let fields = [
-                real(row, 5),
-                real(row, 6),
-                real(row, 7),
-                real(row, 8),
+                real(grid),
+                real(workgroup),
+                real(group),
+                real(private),
                 arch,
                 accum,
                 sgpr,
@@ -169,9 +257,15 @@ impl Reader {
                 name,
                 [gpu, fields[0], fields[1], fields[2]].map(f64::to_bits),
             );
-            let times = seen.entry(key).or_default();
-            let known = same.get(&(key.0, key.1, *times)).copied();
-            *times += 1;
+            let known = match self.pass.is_some() {
+                true => {
+                    let times = self.seen.entry(key).or_default();
+                    let known = self.same.get(&(key, *times)).copied();
+                    *times += 1;
+                    known
+                }
+                false => None,
+            };
             let at = match known {
                 Some(at) => at,
                 None => {
@@ -183,7 +277,7 @@ impl Reader {
                     self.numbers.push(if pass || self.files > 0 {
                         at as f64
                     } else {
-                        real(row, 9)
+                        real(number)
                     });
                     for (filling, value) in self.fields.iter_mut().zip(fields) {
                         filling.push(value);
@@ -197,7 +291,7 @@ impl Reader {
                 }
                 self.durations[at].push(end.saturating_sub(start) as f64);
             }
-            if let Ok(event) = row.get::<_, i64>(0) {
+            if event != i64::MIN {
                 dispatches.push(Dispatch { event, row: at });
             }
             if self.agent.is_none()
@@ -207,13 +301,30 @@ impl Reader {
             }
         }
         dispatches.sort_unstable_by_key(|dispatch| dispatch.event);
-        self.values(database, &table, &dispatches, path)
+        self.values(database, suffix, &table, &dispatches, path)
+    }
+
+    /// Panels are of AMD's GPUs.
+    fn refuse_cuda(&self, database: &Connection, agents: &str, path: &Path) -> Result<(), Failure> {
+        let question = format!(
+            "SELECT product_name FROM {agents} WHERE type = 'GPU' AND vendor_name = 'NVIDIA' LIMIT 1"
+        );
+        // AMD's older files do not name the vendor.
+        let Ok(mut statement) = database.prepare(&question) else {
+            return Ok(());
+        };
+        let product = statement
+            .query_row([], |row| Ok(text(row, 0)))
+            .optional()
+            .map_err(|error| wrong(path, &error))?;
+        product.map_or(Ok(()), |product| Err(super::of_cuda(path, &product)))
     }
 
     /// What was counted: values of one counter at several places of the GPU are one value.
     fn values(
         &mut self,
         database: &Connection,
+        suffix: &str,
         table: &dyn Fn(&str) -> String,
         dispatches: &[Dispatch],
         path: &Path,
@@ -240,35 +351,71 @@ impl Reader {
             });
             counters.insert(id, at);
         }
+        let rows = self.dispatches.kernel.len();
+        // What an earlier pass counted as well is not counted twice.
+        let is_twice: Vec<bool> = names
+            .iter()
+            .map(|(name, _)| {
+                let pass = self.counted_in.get(name);
+                pass.is_some_and(|pass| *pass != self.passes)
+            })
+            .collect();
+        let mut is_counted = vec![false; names.len()];
+        let is_channel: Vec<bool> = names.iter().map(|(name, _)| has_channels(name)).collect();
+        // Numbers of counters are small: a table is faster than a map.
+        let most = counters.keys().copied().max().unwrap_or(0);
+        let dense: Vec<usize> = match usize::try_from(most) {
+            Ok(most) if most < MOST_DENSE => (0..=most as i64)
+                .map(|id| counters.get(&id).copied().unwrap_or(usize::MAX))
+                .collect(),
+            _ => Vec::new(),
+        };
+        let of = |id: i64| match usize::try_from(id).ok().and_then(|id| dense.get(id)) {
+            Some(at) => Some(*at).filter(|at| *at != usize::MAX),
+            None => counters.get(&id).copied(),
+        };
         let events = table("pmc_event");
         let has_places = database
             .prepare(&format!("SELECT xcc, instance FROM {events} LIMIT 0"))
             .is_ok();
-        let places = if has_places {
-            "xcc, instance"
-        } else {
-            "NULL, NULL"
-        };
-        let mut statement = database
-            .prepare(&format!(
-                "SELECT event_id, pmc_id, value, {places} FROM {events}"
-            ))
-            .map_err(wrong)?;
-        let mut rows = statement.query([]).map_err(wrong)?;
-        let mut last = (i64::MIN, None);
+        let mut columns = vec!["event_id", "pmc_id", "value"];
+        if has_places {
+            columns.extend(["xcc", "instance"]);
+        }
+        let mut last = (i64::MIN, None, 0);
         let mut channels: HashMap<(usize, u32), Filling> = HashMap::new();
         let per_xcc = 16;
-        while let Some(row) = rows.next().map_err(wrong)? {
-            let event = whole(row, 0);
+        let name = format!("rocpd_pmc_event{suffix}");
+        scan::each(database, path, &name, &columns, |cells| {
+            let event = cells[0].whole().unwrap_or(i64::MIN);
             if event != last.0 {
-                let at = dispatches.binary_search_by_key(&event, |dispatch| dispatch.event);
-                last = (event, at.ok().map(|at| dispatches[at].row));
+                // As a rule it is the next dispatch's.
+                let next = dispatches.get(last.2).filter(|next| next.event == event);
+                let at = match next {
+                    Some(_) => Some(last.2),
+                    None => dispatches
+                        .binary_search_by_key(&event, |dispatch| dispatch.event)
+                        .ok(),
+                };
+                last = (
+                    event,
+                    at.map(|at| dispatches[at].row),
+                    at.map_or(last.2, |at| at + 1),
+                );
             }
-            let (Some(at), Some(counter)) = (last.1, counters.get(&whole(row, 1))) else {
-                continue;
+            let counter = cells[1].whole().and_then(of);
+            let (Some(at), Some(counter)) = (last.1, counter) else {
+                return;
             };
-            let value = real(row, 2);
-            let (name, filling) = &mut names[*counter];
+            if is_twice[counter] {
+                return;
+            }
+            is_counted[counter] = true;
+            let value = cells[2].real();
+            let (_, filling) = &mut names[counter];
+            if filling.rows() == 0 {
+                filling.reserve(rows);
+            }
             let before = filling.get(at);
             filling.set(
                 at,
@@ -278,18 +425,25 @@ impl Reader {
                     before + value
                 },
             );
-            // A channel of the L2 cache.
-            if name.starts_with("TCC_")
-                && !name.contains('[')
-                && !name.ends_with("_sum")
-                && let (Ok(xcc), Ok(instance)) = (row.get::<_, u32>(3), row.get::<_, u32>(4))
+            if is_channel[counter]
+                && let (Some(xcc), Some(instance)) = (
+                    cells.get(3).and_then(|cell| cell.whole()),
+                    cells.get(4).and_then(|cell| cell.whole()),
+                )
+                && let (Ok(xcc), Ok(instance)) = (u32::try_from(xcc), u32::try_from(instance))
+                && instance < per_xcc
+                && xcc < 1024
             {
                 let channel = xcc * per_xcc + instance;
                 channels
-                    .entry((*counter, channel))
+                    .entry((counter, channel))
                     .or_default()
                     .set(at, value);
             }
+        })
+        .map_err(|trouble| damaged(path, trouble))?;
+        for ((name, _), _) in names.iter().zip(is_counted).filter(|(_, counted)| *counted) {
+            self.counted_in.insert(name.clone(), self.passes);
         }
         for ((counter, channel), filling) in channels {
             let name = format!("{}[{channel}]", names[counter].0);
@@ -299,7 +453,7 @@ impl Reader {
         Ok(())
     }
 
-    fn key(&self, row: usize) -> (u32, [u64; 4]) {
+    fn key(&self, row: usize) -> Key {
         let parts = [
             self.gpu.get(row),
             self.fields[0].get(row),
@@ -407,6 +561,18 @@ fn wrong(path: &Path, error: &rusqlite::Error) -> Failure {
     }
 }
 
+fn damaged(path: &Path, trouble: Trouble) -> Failure {
+    match trouble {
+        Trouble::Damaged => unusable(format!(
+            "{} is damaged, or only half written",
+            path.display()
+        ))
+        .hint("profile again"),
+        Trouble::Io(error) => unreadable(path, &error),
+        Trouble::Database(error) => wrong(path, &error),
+    }
+}
+
 fn text(row: &Row<'_>, column: usize) -> String {
     match row.get_ref(column) {
         Ok(ValueRef::Text(text) | ValueRef::Blob(text)) => {
@@ -421,13 +587,5 @@ fn real(row: &Row<'_>, column: usize) -> f64 {
         Ok(ValueRef::Integer(number)) => number as f64,
         Ok(ValueRef::Real(number)) => number,
         _ => f64::NAN,
-    }
-}
-
-fn whole(row: &Row<'_>, column: usize) -> i64 {
-    match row.get_ref(column) {
-        Ok(ValueRef::Integer(number)) => number,
-        Ok(ValueRef::Real(number)) => number as i64,
-        _ => i64::MIN,
     }
 }

@@ -83,7 +83,7 @@ fn one(out: &mut String, workload: &Workload, report: &Report, options: &Options
     }
     kernels(out, workload, report, options);
     if let Some(peaks) = roofline::peaks(workload) {
-        let points = roofline::points(workload, report, options);
+        let points = roofline::points(workload, &report.kernels, &report.rows, options);
         out.push_str("<details open><summary>Roofline</summary>\n");
         if points.is_empty() {
             out.push_str("<p class=\"note\">No kernel has its place: operations or bytes were not counted.</p>\n");

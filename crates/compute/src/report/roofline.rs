@@ -1,7 +1,8 @@
 //! The roofline: operations per second of each kernel over its operations per byte of memory, below
 //! what the GPU can do at most.
 
-use super::{Options, Report, setting};
+use super::grid::{Side::Left, Side::Right, draw as draw_grid};
+use super::{KernelTime, Options, setting};
 use crate::architecture::{Architecture, Form, Newer};
 use crate::evaluate::Evaluator;
 use crate::program::Row;
@@ -64,12 +65,68 @@ pub fn peaks(workload: &Workload) -> Option<Peaks> {
     }
     // As the shorthands and peaks of the tables have it.
     let channels = get("num_hbm_channels").or_else(|| get("num_memory_channels"))?;
+    let mfma = match workload.architecture.name {
+        "gfx908" | "gfx90a" => 1024.0,
+        "gfx942" => 2048.0,
+        "gfx950" => 4096.0,
+        _ => return None,
+    };
     let clock = get("max_sclk")? * get("cu_per_gpu")? / 1000.0;
     Some(Peaks {
         measured: false,
         bandwidth: get("max_mclk")? / 1000.0 * 32.0 * channels,
-        compute: vec![("VALU FP32", clock * 128.0), ("MFMA F16", clock * 2048.0)],
+        compute: vec![
+            ("VALU FP32", clock * 128.0),
+            ("MFMA F32", clock * 256.0),
+            ("MFMA F16", clock * mfma),
+        ],
     })
+}
+
+/// Operations of vectors and matrices.
+macro_rules! operations {
+    () => {
+        "64 * (SQ_INSTS_VALU_ADD_F16 + SQ_INSTS_VALU_MUL_F16 + SQ_INSTS_VALU_TRANS_F16 + 2 * SQ_INSTS_VALU_FMA_F16 \
+         + SQ_INSTS_VALU_ADD_F32 + SQ_INSTS_VALU_MUL_F32 + SQ_INSTS_VALU_TRANS_F32 + 2 * SQ_INSTS_VALU_FMA_F32 \
+         + SQ_INSTS_VALU_ADD_F64 + SQ_INSTS_VALU_MUL_F64 + SQ_INSTS_VALU_TRANS_F64 + 2 * SQ_INSTS_VALU_FMA_F64) \
+         + 512 * (SQ_INSTS_VALU_MFMA_MOPS_F16 + SQ_INSTS_VALU_MFMA_MOPS_BF16 + SQ_INSTS_VALU_MFMA_MOPS_F32 \
+         + SQ_INSTS_VALU_MFMA_MOPS_F64)"
+    };
+}
+
+/// A point of an architecture whose tables have none: from these bytes of memory.
+macro_rules! point {
+    ($bytes:literal) => {
+        (
+            concat!("SUM(", operations!(), ") / SUM(", $bytes, ")"),
+            concat!(
+                "SUM(",
+                operations!(),
+                ") / SUM(End_Timestamp - Start_Timestamp)"
+            ),
+        )
+    };
+}
+
+/// Expressions of a point: intensity and performance. Those of the tables where they have them; else of
+/// their operations and of what they count as memory's bytes. Those of gfx908 tell no operations apart.
+pub(crate) fn formulas(
+    architecture: &'static Architecture,
+) -> Option<(&'static str, &'static str)> {
+    match architecture.name {
+        "gfx90a" => Some(point!(
+            "TCC_EA_RDREQ_32B_sum * 32 + (TCC_EA_RDREQ_sum - TCC_EA_RDREQ_32B_sum) * 64 \
+             + TCC_EA_WRREQ_64B_sum * 64 + (TCC_EA_WRREQ_sum - TCC_EA_WRREQ_64B_sum) * 32"
+        )),
+        "gfx950" => Some(point!(
+            "TCC_EA0_RDREQ_32B_sum * 32 + TCC_EA0_RDREQ_64B_sum * 64 + TCC_EA0_RDREQ_128B_sum * 128 \
+             + TCC_EA0_WRREQ_64B_sum * 64 + (TCC_EA0_WRREQ_sum - TCC_EA0_WRREQ_64B_sum) * 32"
+        )),
+        _ => Some((
+            formula(architecture, INTENSITY)?,
+            formula(architecture, PERFORMANCE)?,
+        )),
+    }
 }
 
 fn formula(architecture: &'static Architecture, id: &str) -> Option<&'static str> {
@@ -87,20 +144,20 @@ fn formula(architecture: &'static Architecture, id: &str) -> Option<&'static str
 }
 
 /// Each kernel's place, the longest first, where its counters are there.
-pub fn points(workload: &Workload, report: &Report, options: &Options) -> Vec<Point> {
-    let formulas = (
-        formula(workload.architecture, INTENSITY),
-        formula(workload.architecture, PERFORMANCE),
-    );
-    let (Some(intensity), Some(performance)) = formulas else {
+pub fn points(
+    workload: &Workload,
+    kernels: &[KernelTime],
+    chosen: &Rows,
+    options: &Options,
+) -> Vec<Point> {
+    let Some((intensity, performance)) = formulas(workload.architecture) else {
         return Vec::new();
     };
     let setting = setting(workload, Form::Sums, options);
     let mut evaluator = Evaluator::new(setting, &workload.frame, Rows::All(0));
     let mut points = Vec::new();
-    for kernel in report.kernels.iter().take(options.most) {
-        let rows = report
-            .rows
+    for kernel in kernels.iter().take(options.most) {
+        let rows = chosen
             .iter()
             .filter(|row| workload.frame.kernel[*row] == kernel.kernel);
         evaluator.choose(Rows::Some(
@@ -121,6 +178,76 @@ pub fn points(workload: &Workload, report: &Report, options: &Options) -> Vec<Po
         }
     }
     points
+}
+
+impl Peaks {
+    /// Where the peaks come from.
+    pub fn origin(&self) -> &'static str {
+        match self.measured {
+            true => "as measured",
+            false => "by the specification, not measured",
+        }
+    }
+
+    /// What a kernel with such an intensity can reach at most, in 10⁹ operations a second, and whether
+    /// the memory is what limits it.
+    pub fn limit(&self, intensity: f64) -> (f64, bool) {
+        let compute = self.compute.iter().map(|(_, peak)| *peak);
+        let compute = compute.fold(0.0, f64::max);
+        let memory = intensity * self.bandwidth;
+        match memory < compute {
+            true => (memory, true),
+            false => (compute, false),
+        }
+    }
+}
+
+/// Peaks and kernels as tables.
+pub fn tables(peaks: &Peaks, points: &[Point], decimals: usize) -> String {
+    let number = |value: f64| format!("{value:.decimals$}");
+    let mut rows = vec![vec![
+        "Memory".to_owned(),
+        number(peaks.bandwidth),
+        "GB/s".to_owned(),
+    ]];
+    for (name, peak) in &peaks.compute {
+        rows.push(vec![
+            (*name).to_owned(),
+            number(*peak),
+            "GFLOP/s".to_owned(),
+        ]);
+    }
+    let heading = format!("Peak, {}", peaks.origin());
+    let headings = [heading.as_str(), "Value", "Unit"].map(str::to_owned);
+    let mut out = String::from("Roofline\n");
+    out.push_str(&draw_grid(&headings, &rows, &[Left, Right, Left]));
+    if points.is_empty() {
+        out.push_str("No kernel has its place: operations or bytes were not counted.\n");
+        return out;
+    }
+    let rows: Vec<Vec<String>> = points
+        .iter()
+        .map(|point| {
+            let (limit, by_memory) = peaks.limit(point.intensity);
+            vec![
+                point.name.clone(),
+                number(point.intensity),
+                number(point.performance),
+                number(100.0 * point.performance / limit),
+                if by_memory { "memory" } else { "operations" }.to_owned(),
+            ]
+        })
+        .collect();
+    let headings = [
+        "Kernel",
+        "Operations per byte",
+        "GFLOP/s",
+        "Percent of the roof",
+        "Limited by",
+    ];
+    let sides = [Left, Right, Right, Right, Left];
+    out.push_str(&draw_grid(&headings.map(str::to_owned), &rows, &sides));
+    out
 }
 
 /// The drawing, both axes by powers of ten.
@@ -184,11 +311,7 @@ pub fn draw(peaks: &Peaks, points: &[Point], safe: impl Fn(&str) -> String) -> S
         "<text x=\"0\" y=\"{}\">{left} to {right} operations per byte of memory; up to {top:.0} GFLOP/s; memory {:.0} GB/s; peaks {}</text>\n</svg>",
         height + 30.0,
         peaks.bandwidth,
-        if peaks.measured {
-            "as measured"
-        } else {
-            "by the specification, not measured"
-        }
+        peaks.origin()
     );
     out
 }

@@ -1,8 +1,9 @@
 //! Reports as text for a terminal or a file.
 
 use super::grid::{Side, draw};
-use super::{Entry, Line, Options, Report, Sheet, chart};
+use super::{Entry, Line, Options, Report, Sheet, chart, roofline};
 use crate::architecture::{Source, Style};
+use crate::select::ROOFLINE;
 use std::collections::BTreeMap;
 
 /// Longest name of a kernel that is shown whole.
@@ -18,7 +19,13 @@ pub fn render(reports: &[(&str, &Report)], options: &Options) -> String {
         return out;
     };
     let mut panel = None;
+    let mut roofline = first.roofline.as_ref().filter(|_| reports.len() == 1);
     for sheet in &first.sheets {
+        if sheet.panel > ROOFLINE
+            && let Some(places) = roofline.take()
+        {
+            roof(&mut out, places, panel, options);
+        }
         let others: Vec<&Sheet> = reports[1..]
             .iter()
             .filter_map(|(_, report)| report.sheets.iter().find(|other| other.id == sheet.id))
@@ -51,7 +58,23 @@ pub fn render(reports: &[(&str, &Report)], options: &Options) -> String {
             compared(&mut out, sheet, &others, &names, options);
         }
     }
+    if let Some(places) = roofline {
+        roof(&mut out, places, panel, options);
+    }
     out
+}
+
+/// The roofline below the other tables of its panel, or as the only one.
+fn roof(
+    out: &mut String,
+    (peaks, points): &(roofline::Peaks, Vec<roofline::Point>),
+    before: Option<u32>,
+    options: &Options,
+) {
+    if before != Some(ROOFLINE) {
+        out.push_str(&format!("\n{}\n{}. Roofline\n", "-".repeat(80), ROOFLINE));
+    }
+    out.push_str(&roofline::tables(peaks, points, options.decimals));
 }
 
 /// A field as text.

@@ -14,7 +14,7 @@ const MOST_DEVICES: usize = 1024;
 const MOST_OPERATIONS: u32 = 64;
 
 /// What a CUDA process's records told.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Cuda {
     /// Whether there was anything of CUDA.
     pub(super) seen: bool,

@@ -121,6 +121,17 @@ pub(super) const OPTIONS: &[Opt] = &[
          complete, at most 50 ms, and then runs its kernels one after another.",
     ),
     Opt::new(
+        "live-counters",
+        Counters,
+        Shape::Text("DIR"),
+        Sets::Words(&["MIDAIR_LIVE_COUNTERS"], ""),
+        "Write what was counted so far to DIR while attached",
+    )
+    .more(
+        "DIR/PID.csv is replaced about every half second, less often the longer that takes: a line for each dispatch with values, and one for \
+         all others of the same kernel, grid and workgroup. Which windows were shared with other work is known for good at the end.",
+    ),
+    Opt::new(
         "extra-counters",
         Counters,
         Shape::Text("FILE"),

@@ -1,0 +1,328 @@
+//! What was counted so far, while a process is attached: how sure each metric is by now.
+
+use crate::console::Console;
+use crate::evaluate::{Value, Why};
+use crate::profile::collect::Follow;
+use crate::read::Workload;
+use crate::report::{Entry, Options, Report, report};
+use crate::select::{Blocks, Dispatches};
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, Instant, SystemTime};
+
+/// Windows below which nothing is said to be sure enough.
+const FEW: usize = 10;
+/// How much longer nothing is looked at than looking takes.
+const REST: u32 = 9;
+
+/// The files that `rocprofv3 --live-counters` replaces.
+#[derive(Debug)]
+pub struct Watch {
+    directory: PathBuf,
+    workload: Workload,
+    blocks: Blocks,
+    options: Options,
+    seen: Vec<(PathBuf, u64, Option<SystemTime>)>,
+    next: Instant,
+}
+
+impl Watch {
+    /// Of files in this directory, for metrics of these tables.
+    pub fn new(directory: PathBuf, workload: Workload, blocks: Blocks, options: Options) -> Watch {
+        Watch {
+            directory,
+            workload,
+            blocks,
+            options,
+            seen: Vec::new(),
+            next: Instant::now(),
+        }
+    }
+
+    /// The tables, where there is news. What cannot be read is tried again when it is replaced.
+    pub fn look(&mut self) -> Option<Report> {
+        let began = Instant::now();
+        if began < self.next {
+            return None;
+        }
+        let mut files = Vec::new();
+        for entry in fs::read_dir(&self.directory).ok()?.flatten() {
+            let path = entry.path();
+            if path.extension().is_some_and(|end| end == "csv")
+                && let Ok(metadata) = entry.metadata()
+            {
+                files.push((path, metadata.len(), metadata.modified().ok()));
+            }
+        }
+        files.sort();
+        if files.is_empty() || files == self.seen {
+            return None;
+        }
+        self.seen = files;
+        let paths: Vec<PathBuf> = self.seen.iter().map(|(path, ..)| path.clone()).collect();
+        let read = self.workload.refresh(&paths);
+        let filled = read.and_then(|()| {
+            report(
+                &self.workload,
+                &self.blocks,
+                &Dispatches::default(),
+                &self.options,
+            )
+        });
+        self.next = Instant::now() + began.elapsed() * REST;
+        filled.ok()
+    }
+
+    /// The dispatches so far.
+    pub fn workload(&self) -> &Workload {
+        &self.workload
+    }
+
+    /// How many dispatches have values of each of these groups of counters, and how many there are.
+    pub fn windows(&self, groups: &[Vec<String>]) -> (Vec<usize>, usize) {
+        let frame = &self.workload.frame;
+        let counted = |group: &Vec<String>| {
+            let columns: Vec<_> = group.iter().filter_map(|name| frame.named(name)).collect();
+            let complete = |row: &usize| columns.iter().all(|column| !column.get(*row).is_nan());
+            match columns.is_empty() {
+                true => 0,
+                false => (0..frame.rows).filter(complete).count(),
+            }
+        };
+        let all = crate::sample::Rows::All(frame.rows).dispatches(frame);
+        (groups.iter().map(counted).collect(), all)
+    }
+}
+
+/// How sure the metrics of some tables are.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Sureness {
+    /// Half widths of intervals in percent of the values, in ascending order; 0: every dispatch was
+    /// counted.
+    pub errors: Vec<f64>,
+    /// Metrics that have too few windows for an interval, or none.
+    pub open: usize,
+    /// Number of the metric that is the least sure.
+    pub worst: String,
+    /// Greatest part of the time that windows of a metric took, from 0 to 1.
+    pub coverage: f64,
+}
+
+impl Sureness {
+    /// Of the values of a report. What can have no interval, such as a greatest value, does not count.
+    pub fn of(report: &Report) -> Sureness {
+        let mut sureness = Sureness::default();
+        let mut worst = -1.0;
+        for line in report.sheets.iter().flat_map(|sheet| &sheet.lines) {
+            for entry in &line.entries {
+                let Entry::Value(value) = entry else {
+                    continue;
+                };
+                match error(value) {
+                    Some(Some(error)) => {
+                        if error > worst {
+                            worst = error;
+                            sureness.worst.clone_from(&line.id);
+                        }
+                        sureness.errors.push(error);
+                        sureness.coverage = sureness.coverage.max(value.coverage);
+                    }
+                    Some(None) => sureness.open += 1,
+                    None => {}
+                }
+            }
+        }
+        sureness.errors.sort_by(f64::total_cmp);
+        sureness
+    }
+
+    /// Whether every metric is known up to so many percent.
+    pub fn is_within(&self, percent: f64) -> bool {
+        self.open == 0 && self.errors.last().is_some_and(|worst| *worst <= percent)
+    }
+
+    fn text(&self, target: Option<f64>) -> String {
+        let mut text = match (self.errors.get(self.errors.len() / 2), self.errors.last()) {
+            (Some(median), Some(worst)) => format!(
+                "{} metrics ± {median:.1} % (worst {} ± {worst:.1} %)",
+                self.errors.len(),
+                self.worst
+            ),
+            _ => "no metric yet".to_owned(),
+        };
+        if self.open > 0 {
+            text.push_str(&format!(", {} with too few windows", self.open));
+        }
+        if let Some(target) = target {
+            let within = self.errors.iter().filter(|error| **error <= target).count();
+            text.push_str(&format!(
+                ", {within} of {} within {target} %",
+                self.errors.len() + self.open
+            ));
+        }
+        text
+    }
+}
+
+/// The error of a value in percent; Some(None): not known yet; None: it will never have one.
+fn error(value: &Value) -> Option<Option<f64>> {
+    match &value.result {
+        Err(Why::Uncounted | Why::Apart | Why::NoDispatch) => Some(None),
+        Err(_) => None,
+        Ok(_) if value.is_exact() => Some(Some(0.0)),
+        Ok(_) if value.n < FEW => Some(None),
+        Ok(number) => value.half_width.map(|half| {
+            Some(match half == 0.0 {
+                true => 0.0,
+                false => 100.0 * half / number.abs(),
+            })
+        }),
+    }
+}
+
+/// The progress of `profile`: one line that is replaced on a terminal.
+#[derive(Debug)]
+pub struct Progress<'a> {
+    console: &'a Console,
+    watch: Watch,
+    groups: &'a [Vec<String>],
+    target: Option<f64>,
+    began: Instant,
+    shown: Duration,
+    /// What is shown, without the time.
+    line: String,
+    reached: bool,
+}
+
+impl<'a> Progress<'a> {
+    /// With this error as the end, if there is one.
+    pub fn new(
+        console: &'a Console,
+        watch: Watch,
+        groups: &'a [Vec<String>],
+        target: Option<f64>,
+    ) -> Progress<'a> {
+        Progress {
+            console,
+            watch,
+            groups,
+            target,
+            began: Instant::now(),
+            shown: Duration::ZERO,
+            line: String::new(),
+            reached: false,
+        }
+    }
+
+    fn describe(&mut self, report: &Report) {
+        let sureness = Sureness::of(report);
+        let (windows, dispatches) = self.watch.windows(self.groups);
+        let counted: usize = windows.iter().sum();
+        let least = windows.iter().min().copied().unwrap_or(0);
+        self.line = format!(
+            "{dispatches} dispatches, {counted} windows, {} groups with {least} or more, coverage {:.1} %, {}",
+            windows.len(),
+            100.0 * sureness.coverage,
+            sureness.text(self.target)
+        );
+        self.console.info(&format!(
+            "{:.1} s: {}; windows of each group: {}",
+            self.began.elapsed().as_secs_f64(),
+            self.line,
+            windows
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join(" ")
+        ));
+        self.reached = self.target.is_some_and(|target| sureness.is_within(target));
+    }
+}
+
+impl Follow for Progress<'_> {
+    fn tick(&mut self) -> bool {
+        let before = self.reached;
+        if let Some(report) = self.watch.look() {
+            self.describe(&report);
+        }
+        let elapsed = self.began.elapsed();
+        if elapsed.saturating_sub(self.shown) >= Duration::from_secs(1) && !self.line.is_empty() {
+            self.shown = elapsed;
+            self.console
+                .status(&format!("{} s  {}", elapsed.as_secs(), self.line));
+        }
+        if self.reached && !before {
+            self.console.status("");
+            self.console.note(&format!(
+                "every metric is within {} % after {:.1} s: detaching",
+                self.target.unwrap_or_default(),
+                elapsed.as_secs_f64()
+            ));
+        }
+        self.reached
+    }
+
+    fn line(&mut self, text: &str) {
+        self.console.status("");
+        self.console.passed_on(text);
+    }
+}
+
+impl Drop for Progress<'_> {
+    fn drop(&mut self) {
+        self.console.status("");
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn value(result: Result<f64, Why>, n: usize, half_width: Option<f64>) -> Value {
+        Value {
+            result,
+            n,
+            of: 1000,
+            coverage: 0.1,
+            half_width,
+        }
+    }
+
+    #[test]
+    fn an_error_is_relative_and_needs_some_windows() {
+        let percent = |value: &Value| error(value);
+        assert_eq!(percent(&value(Ok(50.0), 20, Some(1.0))), Some(Some(2.0)));
+        assert_eq!(percent(&value(Ok(-50.0), 20, Some(1.0))), Some(Some(2.0)));
+        assert_eq!(percent(&value(Ok(0.0), 20, Some(0.0))), Some(Some(0.0)));
+        assert_eq!(
+            percent(&value(Ok(0.0), 20, Some(1.0))),
+            Some(Some(f64::INFINITY))
+        );
+        // Every dispatch was counted.
+        assert_eq!(percent(&value(Ok(3.0), 1000, None)), Some(Some(0.0)));
+        // Too few, or none yet.
+        assert_eq!(percent(&value(Ok(3.0), FEW - 1, Some(0.0))), Some(None));
+        assert_eq!(percent(&value(Err(Why::Uncounted), 0, None)), Some(None));
+        // A greatest value, and what no window brings.
+        assert_eq!(percent(&value(Ok(3.0), 20, None)), None);
+        assert_eq!(percent(&value(Err(Why::NoFormula), 0, None)), None);
+        assert_eq!(
+            percent(&value(Err(Why::Lacks(String::new())), 0, None)),
+            None
+        );
+    }
+
+    #[test]
+    fn all_must_be_within_the_target() {
+        let mut sureness = Sureness {
+            errors: vec![0.0, 1.0, 4.0],
+            ..Sureness::default()
+        };
+        assert!(sureness.is_within(4.0) && !sureness.is_within(3.9));
+        assert!(sureness.text(Some(2.0)).contains("2 of 3 within 2 %"));
+        sureness.open = 1;
+        assert!(!sureness.is_within(100.0));
+        assert!(!Sureness::default().is_within(100.0));
+    }
+}

@@ -1,0 +1,93 @@
+//! What was counted so far, written while the session is on (`--live-counters`).
+//!
+//! A thread reads the records that were collected until then and writes the file; meanwhile the session
+//! collects on. It works a tenth of the time at most: the longer it takes, the longer it waits.
+
+use crate::rights;
+use midair_failure::Failure;
+use midair_procinfo::Pid;
+use midair_results::Finished;
+use midair_settings::Settings;
+use std::io;
+use std::path::PathBuf;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// The directory for such files.
+const DIRECTORY: &str = "MIDAIR_LIVE_COUNTERS";
+/// From the end of one to the beginning of the next, at least.
+const PAUSE: Duration = Duration::from_millis(500);
+/// How much longer the pause is than the work.
+const REST: u32 = 9;
+
+/// How long it took, or why it failed.
+type Work = Result<Duration, Failure>;
+
+/// The file, and the thread that writes it.
+#[derive(Debug)]
+pub(crate) struct Counted {
+    file: PathBuf,
+    next: Instant,
+    work: Option<JoinHandle<Work>>,
+    failed: Option<String>,
+}
+
+impl Counted {
+    /// Where the settings ask for it.
+    pub(crate) fn of(settings: &Settings, pid: Pid) -> Option<Counted> {
+        let directory = settings.text(DIRECTORY).filter(|text| !text.is_empty())?;
+        settings.asks_for_counters().then(|| Counted {
+            file: PathBuf::from(directory).join(format!("{pid}.csv")),
+            next: Instant::now() + PAUSE,
+            work: None,
+            failed: None,
+        })
+    }
+
+    /// Begins to write what `so_far` gives, if it is time. Does not wait.
+    pub(crate) fn poll(&mut self, so_far: impl FnOnce() -> io::Result<Finished>) {
+        if self.work.as_ref().is_some_and(JoinHandle::is_finished) {
+            self.take();
+        }
+        if self.work.is_some() || self.failed.is_some() || Instant::now() < self.next {
+            return;
+        }
+        let file = self.file.clone();
+        let begun = so_far().and_then(|finished| {
+            std::thread::Builder::new()
+                .name("live counters".to_owned())
+                .spawn(move || write(finished, file))
+        });
+        match begun {
+            Ok(work) => self.work = Some(work),
+            Err(error) => self.failed = Some(error.to_string()),
+        }
+    }
+
+    /// Waits until nothing is written any more; why nothing was, if so.
+    pub(crate) fn end(mut self) -> Option<String> {
+        self.take();
+        let failed = self.failed?;
+        Some(format!(
+            "what was counted could not be written while attached: {failed}"
+        ))
+    }
+
+    fn take(&mut self) {
+        let Some(work) = self.work.take() else {
+            return;
+        };
+        match work.join() {
+            Ok(Ok(took)) => self.next = Instant::now() + PAUSE.max(took * REST),
+            Ok(Err(failure)) => self.failed = Some(failure.what),
+            Err(_) => self.failed = Some("an error of midair's own".to_owned()),
+        }
+    }
+}
+
+fn write(finished: Finished, file: PathBuf) -> Work {
+    let began = Instant::now();
+    rights::as_real_user(|| finished.write_counted_so_far(&file))
+        .unwrap_or_else(|error| Err(rights::cannot_drop(&error)))?;
+    Ok(began.elapsed())
+}
