@@ -1,5 +1,15 @@
 //! One attach to one process, from the offer to the end of collecting.
 
+mod offering;
+mod tool;
+mod window;
+
+pub(crate) use offering::StartError;
+
+use offering::offer;
+use tool::{Tool, has_copy_of_ours, memory_copy};
+use window::Parts;
+
 use crate::collected::Collected;
 use crate::counted::Counted;
 use crate::counters::Counters;
@@ -11,7 +21,6 @@ use crate::install::{Install, Tools, unreadable};
 use crate::live::Live;
 use crate::meter::Meter;
 use crate::profiler_lock::ProfilerLock;
-use crate::recorder::Disk;
 use crate::request::{Entry, Event, Request};
 use crate::rights;
 use crate::target::Target;
@@ -19,20 +28,14 @@ use midair_aqlprofile::PACKET_HELPER;
 use midair_counters::CounterPlan;
 use midair_failure::{Failure, Kind};
 use midair_live::Cut;
-use midair_output::table::Style;
-use midair_output::{Keep, Observed, RecordWriter, Window};
+use midair_output::{Keep, Observed, RecordWriter};
 use midair_procinfo::Pid;
 use midair_ptrace::{fault, sys};
-use midair_record::offer::{MAX_TOOLS, Offer, Reply};
-use midair_record::spool::{DROP_SLOTS, Reader, ReaderOptions, command, outcome, state, status};
-use midair_results::{Cost, End, Finished, Identity, Written, describe, record_limit};
+use midair_record::offer::MAX_TOOLS;
+use midair_record::spool::{Reader, ReaderOptions, command, outcome, state, status};
+use midair_results::{End, Finished, Identity, describe, record_limit};
 use midair_settings::{EXTRA_COUNTERS, Settings, TOOLS_BY_NAME};
-use nix::sys::socket::{ControlMessage, MsgFlags, recv, sendmsg};
-use std::fs::File;
-use std::io::{IoSlice, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
@@ -44,8 +47,6 @@ const DETACH_LIMIT: Duration = Duration::from_secs(5);
 /// The same for a CUDA process: CUPTI is finalized once every thread has left it and the GPU is idle, each of
 /// which may take seconds.
 const CUDA_DETACH_LIMIT: Duration = Duration::from_secs(15);
-/// How long the target may take to answer the offer.
-const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 /// The worker thread counts up at least every few ms. When it has not for so long, its thread is looked for.
 const SILENCE: Duration = Duration::from_millis(250);
 
@@ -67,13 +68,6 @@ pub(crate) struct Prepared {
     tools: Vec<Tool>,
     counters: Option<Counters>,
     only_others: bool,
-}
-
-/// A tool in memory.
-#[derive(Debug)]
-struct Tool {
-    file: File,
-    identity: u64,
 }
 
 impl Prepared {
@@ -164,30 +158,6 @@ impl Prepared {
     }
 }
 
-/// Why a session did not start.
-#[derive(Debug)]
-pub(crate) enum StartError {
-    /// The worker thread no longer waited for the offer, so that nothing was begun.
-    OfferNotTaken(Failure),
-    /// Anything else. What was begun is undone.
-    Failed(Failure),
-}
-
-impl StartError {
-    /// What to report.
-    pub(crate) fn failure(&self) -> &Failure {
-        match self {
-            StartError::OfferNotTaken(failure) | StartError::Failed(failure) => failure,
-        }
-    }
-}
-
-impl From<Failure> for StartError {
-    fn from(failure: Failure) -> StartError {
-        StartError::Failed(failure)
-    }
-}
-
 /// An attached process.
 #[derive(Debug)]
 pub struct Session {
@@ -216,73 +186,6 @@ pub struct Session {
     counted: Option<Counted>,
     /// What is kept while no view asks for more.
     keep: Keep,
-}
-
-/// See [`Session::parts_of`].
-#[derive(Debug)]
-struct Parts {
-    identity: Identity,
-    settings: Settings,
-    notes: Vec<String>,
-    counters: CounterPlan,
-    disk: Option<Disk>,
-}
-
-impl Parts {
-    /// Writes the files of a window, in a directory of their own.
-    fn write(mut self, window: Window, from: u64, to: u64) -> Result<Written, Failure> {
-        let cannot = |error: std::io::Error| {
-            Failure::new(Kind::Output, format!("records cannot be kept: {error}"))
-        };
-        let write = move || {
-            let records = window.between(from, to).map_err(cannot)?;
-            let directory = midair_results::window_directory(&self.settings, &self.identity)?;
-            self.settings.set("ROCPROF_OUTPUT_PATH", directory);
-            let finished = Finished {
-                identity: self.identity,
-                settings: self.settings,
-                records,
-                dropped: [0; DROP_SLOTS],
-                outcome: 0,
-                ended: None,
-                failure: None,
-                notes: self.notes,
-                counters: self.counters,
-                gpu: None,
-                cost: Cost::default(),
-                only_others: false,
-            };
-            let written = finished.write(Style::default())?;
-            match &self.disk {
-                Some(disk) => within(disk, written),
-                None => Ok(written),
-            }
-        };
-        rights::as_real_user(write).unwrap_or_else(|error| Err(rights::cannot_drop(&error)))
-    }
-}
-
-/// The files, if they fit into what the windows may take of the disk; otherwise they are removed.
-#[expect(clippy::disallowed_methods, reason = "files that were written here")]
-fn within(disk: &Disk, written: Written) -> Result<Written, Failure> {
-    let size = |file: &PathBuf| file.metadata().map_or(0, |file| file.len());
-    let bytes: u64 = written.files.iter().map(size).sum();
-    let taken = disk.taken.fetch_add(bytes, Relaxed);
-    if taken.saturating_add(bytes) <= disk.most {
-        return Ok(written);
-    }
-    disk.taken.fetch_sub(bytes, Relaxed);
-    for file in &written.files {
-        let _ = std::fs::remove_file(file);
-    }
-    if let Some(directory) = written.files.first().and_then(|file| file.parent()) {
-        // Another's files keep it.
-        let _ = std::fs::remove_dir(directory);
-    }
-    Err(Failure::new(
-        Kind::Output,
-        format!("the window of {bytes} bytes would exceed --keep-disk"),
-    ))
 }
 
 impl Session {
@@ -522,6 +425,7 @@ impl Session {
             failure: None,
             notes: Vec::new(),
             counters: self.counters.clone(),
+            gpu: None,
             cost: self.meter.cost(&self.target, self.entry.longest_stop()),
             only_others: self.only_others,
         })
@@ -656,7 +560,8 @@ impl Session {
             samples
         });
         // Nothing of ours is at work any more when the results are written.
-        self.notes.extend(self.counted.take().and_then(Counted::end));
+        self.notes
+            .extend(self.counted.take().and_then(Counted::end));
         let full = self.records.is_full().then_some(End::Full);
         let records = self.records.finish().map_err(|error| {
             Failure::new(Kind::Output, format!("records cannot be kept: {error}"))
@@ -727,83 +632,6 @@ pub(crate) fn boottime() -> u64 {
         .unwrap_or(0)
 }
 
-/// Sends the spool, the tools and the plan of counters, and waits for the answer.
-fn offer(
-    channel: &OwnedFd,
-    target: &Target,
-    reader: &Reader,
-    tools: &[Tool],
-    plan: Option<&(File, u64)>,
-) -> Result<(), StartError> {
-    let setup = |what: String| Failure::new(Kind::Setup, what);
-    let mut identity = [0; MAX_TOOLS];
-    for (tool, identity) in tools.iter().zip(&mut identity) {
-        *identity = tool.identity;
-    }
-    let plan_bytes = plan.map_or(0, |(_, bytes)| *bytes);
-    let offer = Offer::new(
-        reader.size() as u64,
-        tools.len() as u32,
-        identity,
-        plan_bytes,
-    );
-    let fds: Vec<RawFd> = std::iter::once(reader.fd().as_raw_fd())
-        .chain(tools.iter().map(|tool| tool.file.as_raw_fd()))
-        .chain(plan.map(|(file, _)| file.as_raw_fd()))
-        .collect();
-    let parts = [IoSlice::new(offer.bytes())];
-    let control = [ControlMessage::ScmRights(&fds)];
-    sendmsg::<()>(
-        channel.as_raw_fd(),
-        &parts,
-        &control,
-        MsgFlags::MSG_NOSIGNAL,
-        None,
-    )
-    .map_err(|error| {
-        let why = crate::explain::offer_not_taken(target.pid(), error.desc());
-        StartError::OfferNotTaken(setup(why).hint(crate::attach::OFFER_HINT))
-    })?;
-    fault::step("offer sent");
-    wait_for_answer(channel, target)?;
-    let mut answer = [0; 16];
-    // A message that is no answer to the offer is left in the socket: the worker thread may report there what
-    // it failed at.
-    let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_PEEK;
-    let got = recv(channel.as_raw_fd(), &mut answer, flags).unwrap_or(0);
-    fault::step("answer received");
-    match answer.get(..got).and_then(Reply::read) {
-        Some(true) => Ok(()),
-        Some(false) => Err(setup("the target's side could not map the spool".to_owned())
-            .hint("its limit of address space (RLIMIT_AS) or its memory cgroup may be too tight: try a smaller spool").into()),
-        None => Err(setup("the target's side did not answer".to_owned()).into()),
-    }
-}
-
-/// Waits until the channel is readable or at its end. The end of a process closes its channel.
-fn wait_for_answer(channel: &OwnedFd, target: &Target) -> Result<(), Failure> {
-    let limit = Instant::now() + ANSWER_LIMIT;
-    let readable = nix::poll::PollFlags::POLLIN;
-    loop {
-        let mut polled = [nix::poll::PollFd::new(channel.as_fd(), readable)];
-        match nix::poll::poll(&mut polled, 100_u8) {
-            Ok(0) | Err(nix::errno::Errno::EINTR) => {}
-            Ok(_) => return Ok(()),
-            Err(error) => {
-                let what = format!("waiting for the target's side: {error}");
-                return Err(Failure::new(Kind::Setup, what));
-            }
-        }
-        if let Some(how) = target.kept() {
-            return Err(stopped(Phase::SetUp, how));
-        }
-        // The caller reports that there was no answer.
-        if Instant::now() >= limit || target.ended().is_some() {
-            return Ok(());
-        }
-    }
-}
-
 /// What was under way when the process was stopped.
 #[derive(Debug, Clone, Copy)]
 enum Phase {
@@ -819,66 +647,6 @@ fn stopped(during: Phase, how: &str) -> Failure {
     };
     Failure::new(kind, format!("the process was {how} during {phase}"))
         .hint("its side undoes what was begun when it runs again (kill -CONT, or thaw its cgroup)")
-}
-
-/// A copy of a library in memory, so that the target needs neither our path nor our file system, and a hash
-/// of its contents.
-fn memory_copy(from: &File) -> std::io::Result<Tool> {
-    let mut identity = 0xcbf2_9ce4_8422_2325;
-    let mut piece = vec![0; PIECE];
-    let mut at = 0;
-    let file = midair_ptrace::memfd_filled(c"midair-tool", |file| {
-        loop {
-            let got = fill(from, &mut piece, at)?;
-            if got == 0 {
-                return Ok(());
-            }
-            at += got as u64;
-            let part = piece.get(..got).unwrap_or_default();
-            identity = mixed(identity, part);
-            file.write_all(part)?;
-        }
-    })?;
-    let file = File::from(file);
-    Ok(Tool { file, identity })
-}
-
-/// Whether one of the tools is ours by its bytes: somebody may have put it into another place.
-fn has_copy_of_ours(tools: &[Tool], install: &Install) -> bool {
-    let ours = install.open(&install.tool);
-    let ours = ours.and_then(|file| memory_copy(&file));
-    ours.is_ok_and(|ours| tools.iter().any(|tool| tool.identity == ours.identity))
-}
-
-/// Reads from `offset` on until `piece` is full or the file ends. The file's own position is others', too.
-fn fill(file: &File, piece: &mut [u8], offset: u64) -> std::io::Result<usize> {
-    let mut got = 0;
-    while let Some(rest) = piece.get_mut(got..).filter(|rest| !rest.is_empty()) {
-        match file.read_at(rest, offset + got as u64) {
-            Ok(0) => break,
-            Ok(more) => got += more,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(got)
-}
-
-/// Bytes that are copied at a time. An allocator that once held a whole tool would keep that memory for each
-/// thread that attaches.
-const PIECE: usize = 64 << 10;
-
-/// FNV-1a over words: fast, and only equality matters.
-fn mixed(hash: u64, bytes: &[u8]) -> u64 {
-    bytes.chunks(8).fold(hash, |hash, chunk| {
-        let mut word = [0; 8];
-        word.iter_mut()
-            .zip(chunk)
-            .for_each(|(to, from)| *to = *from);
-        (hash ^ u64::from_le_bytes(word))
-            .wrapping_mul(0x100_0000_01b3)
-            .rotate_left(23)
-    })
 }
 
 #[cfg(test)]

@@ -1,0 +1,118 @@
+//! The offer of a session to the worker thread, and its answer.
+
+use super::tool::Tool;
+use super::{Phase, stopped};
+use crate::target::Target;
+use midair_failure::{Failure, Kind};
+use midair_ptrace::fault;
+use midair_record::offer::{MAX_TOOLS, Offer, Reply};
+use midair_record::spool::Reader;
+use nix::sys::socket::{ControlMessage, MsgFlags, recv, sendmsg};
+use std::fs::File;
+use std::io::IoSlice;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::time::{Duration, Instant};
+
+/// How long the target may take to answer the offer.
+const ANSWER_LIMIT: Duration = Duration::from_secs(20);
+
+/// Why a session did not start.
+#[derive(Debug)]
+pub(crate) enum StartError {
+    /// The worker thread no longer waited for the offer, so that nothing was begun.
+    OfferNotTaken(Failure),
+    /// Anything else. What was begun is undone.
+    Failed(Failure),
+}
+
+impl StartError {
+    /// What to report.
+    pub(crate) fn failure(&self) -> &Failure {
+        match self {
+            StartError::OfferNotTaken(failure) | StartError::Failed(failure) => failure,
+        }
+    }
+}
+
+impl From<Failure> for StartError {
+    fn from(failure: Failure) -> StartError {
+        StartError::Failed(failure)
+    }
+}
+
+/// Sends the spool, the tools and the plan of counters, and waits for the answer.
+pub(super) fn offer(
+    channel: &OwnedFd,
+    target: &Target,
+    reader: &Reader,
+    tools: &[Tool],
+    plan: Option<&(File, u64)>,
+) -> Result<(), StartError> {
+    let setup = |what: String| Failure::new(Kind::Setup, what);
+    let mut identity = [0; MAX_TOOLS];
+    for (tool, identity) in tools.iter().zip(&mut identity) {
+        *identity = tool.identity;
+    }
+    let plan_bytes = plan.map_or(0, |(_, bytes)| *bytes);
+    let offer = Offer::new(
+        reader.size() as u64,
+        tools.len() as u32,
+        identity,
+        plan_bytes,
+    );
+    let fds: Vec<RawFd> = std::iter::once(reader.fd().as_raw_fd())
+        .chain(tools.iter().map(|tool| tool.file.as_raw_fd()))
+        .chain(plan.map(|(file, _)| file.as_raw_fd()))
+        .collect();
+    let parts = [IoSlice::new(offer.bytes())];
+    let control = [ControlMessage::ScmRights(&fds)];
+    sendmsg::<()>(
+        channel.as_raw_fd(),
+        &parts,
+        &control,
+        MsgFlags::MSG_NOSIGNAL,
+        None,
+    )
+    .map_err(|error| {
+        let why = crate::explain::offer_not_taken(target.pid(), error.desc());
+        StartError::OfferNotTaken(setup(why).hint(crate::attach::OFFER_HINT))
+    })?;
+    fault::step("offer sent");
+    wait_for_answer(channel, target)?;
+    let mut answer = [0; 16];
+    // A message that is no answer to the offer is left in the socket: the worker thread may report there what
+    // it failed at.
+    let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_PEEK;
+    let got = recv(channel.as_raw_fd(), &mut answer, flags).unwrap_or(0);
+    fault::step("answer received");
+    match answer.get(..got).and_then(Reply::read) {
+        Some(true) => Ok(()),
+        Some(false) => Err(setup("the target's side could not map the spool".to_owned())
+            .hint("its limit of address space (RLIMIT_AS) or its memory cgroup may be too tight: try a smaller spool").into()),
+        None => Err(setup("the target's side did not answer".to_owned()).into()),
+    }
+}
+
+/// Waits until the channel is readable or at its end. The end of a process closes its channel.
+fn wait_for_answer(channel: &OwnedFd, target: &Target) -> Result<(), Failure> {
+    let limit = Instant::now() + ANSWER_LIMIT;
+    let readable = nix::poll::PollFlags::POLLIN;
+    loop {
+        let mut polled = [nix::poll::PollFd::new(channel.as_fd(), readable)];
+        match nix::poll::poll(&mut polled, 100_u8) {
+            Ok(0) | Err(nix::errno::Errno::EINTR) => {}
+            Ok(_) => return Ok(()),
+            Err(error) => {
+                let what = format!("waiting for the target's side: {error}");
+                return Err(Failure::new(Kind::Setup, what));
+            }
+        }
+        if let Some(how) = target.kept() {
+            return Err(stopped(Phase::SetUp, how));
+        }
+        // The caller reports that there was no answer.
+        if Instant::now() >= limit || target.ended().is_some() {
+            return Ok(());
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! The tools of a session, as they are sent: copies in memory.
+
+use crate::install::Install;
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+
+/// A tool in memory.
+#[derive(Debug)]
+pub(super) struct Tool {
+    pub(super) file: File,
+    pub(super) identity: u64,
+}
+
+/// A copy of a library in memory, so that the target needs neither our path nor our file system, and a hash
+/// of its contents.
+pub(super) fn memory_copy(from: &File) -> std::io::Result<Tool> {
+    let mut identity = 0xcbf2_9ce4_8422_2325;
+    let mut piece = vec![0; PIECE];
+    let mut at = 0;
+    let file = midair_ptrace::memfd_filled(c"midair-tool", |file| {
+        loop {
+            let got = fill(from, &mut piece, at)?;
+            if got == 0 {
+                return Ok(());
+            }
+            at += got as u64;
+            let part = piece.get(..got).unwrap_or_default();
+            identity = mixed(identity, part);
+            file.write_all(part)?;
+        }
+    })?;
+    let file = File::from(file);
+    Ok(Tool { file, identity })
+}
+
+/// Whether one of the tools is ours by its bytes: somebody may have put it into another place.
+pub(super) fn has_copy_of_ours(tools: &[Tool], install: &Install) -> bool {
+    let ours = install.open(&install.tool);
+    let ours = ours.and_then(|file| memory_copy(&file));
+    ours.is_ok_and(|ours| tools.iter().any(|tool| tool.identity == ours.identity))
+}
+
+/// Reads from `offset` on until `piece` is full or the file ends. The file's own position is others', too.
+fn fill(file: &File, piece: &mut [u8], offset: u64) -> std::io::Result<usize> {
+    let mut got = 0;
+    while let Some(rest) = piece.get_mut(got..).filter(|rest| !rest.is_empty()) {
+        match file.read_at(rest, offset + got as u64) {
+            Ok(0) => break,
+            Ok(more) => got += more,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(got)
+}
+
+/// Bytes that are copied at a time. An allocator that once held a whole tool would keep that memory for each
+/// thread that attaches.
+const PIECE: usize = 64 << 10;
+
+/// FNV-1a over words: fast, and only equality matters.
+fn mixed(hash: u64, bytes: &[u8]) -> u64 {
+    bytes.chunks(8).fold(hash, |hash, chunk| {
+        let mut word = [0; 8];
+        word.iter_mut()
+            .zip(chunk)
+            .for_each(|(to, from)| *to = *from);
+        (hash ^ u64::from_le_bytes(word))
+            .wrapping_mul(0x100_0000_01b3)
+            .rotate_left(23)
+    })
+}
