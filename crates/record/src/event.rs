@@ -5,12 +5,22 @@
 //! ([`midair_domain`]), and `kind` + `operation` name the record; AMD's numbers appear only in its
 //! C interfaces and in files. Kinds from 128 describe things that records refer to.
 
+mod counters;
 mod cuda;
+mod driver;
+mod plain;
+mod queue;
 
+pub use counters::{CounterWindow, WindowResult};
 pub use cuda::{
     CUDA_NODE, CudaDevice, CudaLaunch, CudaTransfer, MemorySet, Synchronization, UnifiedMemory,
     cuda_node, cuda_stream,
 };
+pub use driver::KfdEvent;
+pub use plain::Plain;
+pub use queue::{Queue, QueueCounts};
+
+use plain::Words;
 
 /// Bytes of the largest record.
 pub const MAX_RECORD: usize = 4096;
@@ -298,45 +308,6 @@ pub struct Scratch {
     pub flags: u32,
 }
 
-/// An event of the kernel driver, or a begin and its end.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct KfdEvent {
-    /// Common header; `operation` is AMD's of `tracing_kind`.
-    pub header: Header,
-    /// When it happened, or began.
-    pub start: u64,
-    /// When it ended; `start` of what takes no time.
-    pub end: u64,
-    /// First address, in bytes; 0 where it has none.
-    pub address: u64,
-    /// The address behind the last one; 0 where it has none.
-    pub end_address: u64,
-    /// AMD's `rocprofiler_buffer_tracing_kind_t`, of which a domain has several.
-    pub tracing_kind: u32,
-    /// The process.
-    pub pid: u32,
-    /// The driver's id of the GPU, or of where pages come from; 0 is the host.
-    pub from: u32,
-    /// Where pages go.
-    pub to: u32,
-    /// Where pages were to be prefetched to.
-    pub prefetch: u32,
-    /// Where pages are best.
-    pub preferred: u32,
-    /// Why pages did not move: a negative error number, or 0.
-    pub error: i32,
-    /// How many events were dropped.
-    pub count: u32,
-}
-
-impl KfdEvent {
-    /// Whether files have it: a begin and an end by themselves they have not, only both as one.
-    pub fn is_in_files(&self) -> bool {
-        self.tracing_kind >= 27
-    }
-}
-
 /// A runtime whose API tables were found.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -427,141 +398,6 @@ pub struct KernelSymbol {
     pub name_len: u32,
 }
 
-/// A queue as first seen.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Queue {
-    /// Common header.
-    pub header: Header,
-    /// Address of the `hsa_queue_t`.
-    pub handle: u64,
-    /// Number of ours, from 1 in order of first use.
-    pub queue_id: u32,
-    /// KFD node id of its agent.
-    pub node: u32,
-    /// Packets that it holds.
-    pub size: u32,
-    /// Non-zero: an intercept queue.
-    pub intercept: u32,
-}
-
-/// What happened to the packets of a queue. The counts are complete when
-/// `last_index - first_index == dispatches + paused + other_packets + ours + lost` and `dispatches == timed + sum(untimed)`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct QueueCounts {
-    /// Common header.
-    pub header: Header,
-    /// The queue.
-    pub queue_id: u32,
-    /// Padding, 0.
-    pub reserved: u32,
-    /// Index of the first packet of the session.
-    pub first_index: u64,
-    /// One past the last packet that was rung before the detach.
-    pub last_index: u64,
-    /// Kernel dispatches among them.
-    pub dispatches: u64,
-    /// Packets of other types.
-    pub other_packets: u64,
-    /// Dispatches with times.
-    pub timed: u64,
-    /// Dispatches without, by [`Untimed`].
-    pub untimed: [u64; 8],
-    /// Packets that were never seen.
-    pub lost: u64,
-    /// Packets of ours ([`CounterWindow`]).
-    pub ours: u64,
-    /// Dispatches that were launched while the program had paused the recording: they have no records.
-    pub paused: u64,
-}
-
-/// A window of hardware counters: what they counted from the end of one packet of ours to the
-/// beginning of another, with one reservation of the application between them: usually one packet, or
-/// a batch of them, as HIP reserves for graphs. Followed by `words` u64 of the memory that the counters were read into; a window with much memory has
-/// several records, which differ in `first` and `words`. What the words mean is in the template of
-/// the group (`counters::Template::slots`), which the attacher has.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct CounterWindow {
-    /// Common header.
-    pub header: Header,
-    /// When the packet that starts the counters began, on the device (0: not known). It resets them,
-    /// whoever they count for.
-    pub begin: u64,
-    /// When it ended (0: not known).
-    pub start: u64,
-    /// When the packet that reads them began, on the device (0: not known).
-    pub end: u64,
-    /// When it ended: reading took so long.
-    pub read_end: u64,
-    /// Number of the window in this session, from 1.
-    pub window: u64,
-    /// [`Kernel::dispatch_id`] of the first dispatch in it; 0 = none.
-    pub dispatch_id: u64,
-    /// Index of the first packet of the application's in it. Where it holds a batch, its dispatches
-    /// are those of this queue whose [`Kernel::packet_index`] is among its packets.
-    pub first_index: u64,
-    /// Queue number of ours ([`Queue::queue_id`]).
-    pub queue_id: u32,
-    /// KFD node id of the agent.
-    pub node: u32,
-    /// Which of the agent's groups of counters, from 0, in the plan's order.
-    pub group: u32,
-    /// See [`WindowResult`].
-    pub result: u32,
-    /// Words of the whole memory.
-    pub total: u32,
-    /// Index of the first word that follows.
-    pub first: u32,
-    /// Words that follow.
-    pub words: u32,
-    /// Packets of the application's in it.
-    pub packets: u32,
-    /// Dispatches among them, and packets that were not seen and may have been some.
-    pub dispatches: u32,
-    /// Padding, 0.
-    pub reserved: u32,
-}
-
-/// What became of a window ([`CounterWindow::result`]).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u32)]
-pub enum WindowResult {
-    /// It holds at least one dispatch, and the counters were read.
-    Counted = 0,
-    /// No packet in it was a dispatch.
-    NoDispatch = 1,
-    /// The device had not read the counters when collection stopped.
-    Open = 2,
-    /// The queue was destroyed first.
-    QueueDestroyed = 3,
-    /// The device wrote no plausible times, so nobody knows what else ran meanwhile.
-    BadTimes = 4,
-    /// It was not put into the ring: the application had reserved a batch of packets whose kernels
-    /// were to be counted one by one, and did not ring for them in time.
-    TooLate = 5,
-    /// It is no window around a dispatch: it holds what the whole device counted since the reading
-    /// before it, or since the counters were started ([`CounterWindow::start`]).
-    Sampled = 8,
-    /// The same, but a counter shows less than before: somebody else has started the counters anew.
-    Disturbed = 9,
-}
-
-impl WindowResult {
-    /// All, by number.
-    pub const ALL: [WindowResult; 8] = [
-        WindowResult::Counted,
-        WindowResult::NoDispatch,
-        WindowResult::Open,
-        WindowResult::QueueDestroyed,
-        WindowResult::BadTimes,
-        WindowResult::TooLate,
-        WindowResult::Sampled,
-        WindowResult::Disturbed,
-    ];
-}
-
 /// A message about something that went wrong without stopping the session. Followed by `len` bytes of text.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -573,83 +409,6 @@ pub struct Note {
     /// Padding, 0.
     pub reserved: u32,
 }
-
-/// A plain record: `repr(C)`, no padding with meaning, any bit pattern is a value.
-///
-/// # Safety
-/// Implement it only for `repr(C)` structs of integers without padding bytes that begin with a [`Header`].
-pub unsafe trait Plain: core::marker::Copy {
-    /// The struct's own bytes.
-    fn bytes(&self) -> &[u8] {
-        // SAFETY: Plain types are repr(C) integers without padding, so every byte is initialised.
-        unsafe { std::slice::from_raw_parts(std::ptr::from_ref(self).cast(), size_of::<Self>()) }
-    }
-    /// Reads one from the front of `bytes` (any alignment).
-    fn read(bytes: &[u8]) -> Option<Self> {
-        if bytes.len() < size_of::<Self>() {
-            return None;
-        }
-        // SAFETY: the length was checked, the read is unaligned, and any bit pattern is a value of a Plain type.
-        Some(unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast()) })
-    }
-}
-
-macro_rules! plain {
-    ($($t:ty),*) => { $(
-        // SAFETY: repr(C), integers only, sizes add up without padding (the assertion below), begins with Header.
-        unsafe impl Plain for $t {}
-        const _: () = assert!(size_of::<$t>() % 8 == 0);
-    )* };
-}
-plain!(
-    Header,
-    Api,
-    Kernel,
-    Copy,
-    Marker,
-    Allocation,
-    Scratch,
-    RuntimeInit,
-    KfdEvent,
-    Agent,
-    CodeObject,
-    KernelSymbol,
-    Queue,
-    QueueCounts,
-    CounterWindow,
-    Note,
-    MemorySet,
-    Synchronization,
-    UnifiedMemory,
-    CudaDevice
-);
-
-/// What follows a record of fixed size and has no header of its own: `repr(C)`, integers only, no padding.
-trait Words: Sized {
-    /// Reads one from the front of `bytes` (any alignment).
-    fn of_bytes(bytes: &[u8]) -> Option<Self>;
-}
-
-macro_rules! words {
-    ($($t:ty),*) => { $(
-        impl Words for $t {
-            fn of_bytes(bytes: &[u8]) -> Option<$t> {
-                let bytes = bytes.get(..size_of::<$t>())?;
-                // SAFETY: the length was checked, the read is unaligned, and any bit pattern is a value of integers.
-                Some(unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast()) })
-            }
-        }
-        impl $t {
-            /// Its bytes.
-            pub fn bytes(&self) -> &[u8] {
-                // SAFETY: repr(C), integers only, no padding (the sizes are asserted), so every byte is initialised.
-                unsafe { std::slice::from_raw_parts(std::ptr::from_ref(self).cast(), size_of::<$t>()) }
-            }
-        }
-    )* };
-}
-words!(CudaLaunch, CudaTransfer);
-const _: () = assert!(size_of::<CudaLaunch>() == 32 && size_of::<CudaTransfer>() == 24);
 
 /// A decoded record. Text and arguments borrow from the bytes it was read from.
 #[derive(Debug, Clone, Copy, PartialEq)]

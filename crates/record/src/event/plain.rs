@@ -1,0 +1,84 @@
+//! Records as bytes, and bytes as records: the only unsafe code of records.
+
+use super::{
+    Agent, Allocation, Api, CodeObject, Copy, CounterWindow, CudaDevice, CudaLaunch, CudaTransfer,
+    Header, Kernel, KernelSymbol, KfdEvent, Marker, MemorySet, Note, Queue, QueueCounts,
+    RuntimeInit, Scratch, Synchronization, UnifiedMemory,
+};
+
+/// A plain record: `repr(C)`, no padding with meaning, any bit pattern is a value.
+///
+/// # Safety
+/// Implement it only for `repr(C)` structs of integers without padding bytes that begin with a [`Header`].
+pub unsafe trait Plain: core::marker::Copy {
+    /// The struct's own bytes.
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: Plain types are repr(C) integers without padding, so every byte is initialised.
+        unsafe { std::slice::from_raw_parts(std::ptr::from_ref(self).cast(), size_of::<Self>()) }
+    }
+    /// Reads one from the front of `bytes` (any alignment).
+    fn read(bytes: &[u8]) -> Option<Self> {
+        if bytes.len() < size_of::<Self>() {
+            return None;
+        }
+        // SAFETY: the length was checked, the read is unaligned, and any bit pattern is a value of a Plain type.
+        Some(unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast()) })
+    }
+}
+
+macro_rules! plain {
+    ($($t:ty),*) => { $(
+        // SAFETY: repr(C), integers only, sizes add up without padding (the assertion below), begins with Header.
+        unsafe impl Plain for $t {}
+        const _: () = assert!(size_of::<$t>() % 8 == 0);
+    )* };
+}
+plain!(
+    Header,
+    Api,
+    Kernel,
+    Copy,
+    Marker,
+    Allocation,
+    Scratch,
+    RuntimeInit,
+    KfdEvent,
+    Agent,
+    CodeObject,
+    KernelSymbol,
+    Queue,
+    QueueCounts,
+    CounterWindow,
+    Note,
+    MemorySet,
+    Synchronization,
+    UnifiedMemory,
+    CudaDevice
+);
+
+/// What follows a record of fixed size and has no header of its own: `repr(C)`, integers only, no padding.
+pub(super) trait Words: Sized {
+    /// Reads one from the front of `bytes` (any alignment).
+    fn of_bytes(bytes: &[u8]) -> Option<Self>;
+}
+
+macro_rules! words {
+    ($($t:ty),*) => { $(
+        impl Words for $t {
+            fn of_bytes(bytes: &[u8]) -> Option<$t> {
+                let bytes = bytes.get(..size_of::<$t>())?;
+                // SAFETY: the length was checked, the read is unaligned, and any bit pattern is a value of integers.
+                Some(unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast()) })
+            }
+        }
+        impl $t {
+            /// Its bytes.
+            pub fn bytes(&self) -> &[u8] {
+                // SAFETY: repr(C), integers only, no padding (the sizes are asserted), so every byte is initialised.
+                unsafe { std::slice::from_raw_parts(std::ptr::from_ref(self).cast(), size_of::<$t>()) }
+            }
+        }
+    )* };
+}
+words!(CudaLaunch, CudaTransfer);
+const _: () = assert!(size_of::<CudaLaunch>() == 32 && size_of::<CudaTransfer>() == 24);
