@@ -255,13 +255,12 @@ fn a_program_that_is_started_runs_once_for_each_group() -> Result<()> {
     };
     let out = tempfile::tempdir_in(lab.scratch())?;
     let inside = lab.inside(out.path())?;
-    let (program, kernels) = (lab.program("vadd")?, lab.kernels()?);
     let words = [
         "profile", "-n", "vadd", "-d", &inside, "-b", "5.1", "10.1", "17.1",
     ];
     let said = compute(
         &lab,
-        &[&words[..], &["--", &program, &kernels, "20"]].concat(),
+        &[&words[..], &["--", "/lab/vadd", "20", "500"]].concat(),
     )?;
     let groups = files(&out.path().join("perfmon"), "pmc_perf_")?;
     assert!(groups > 1, "{said}");

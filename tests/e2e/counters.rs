@@ -252,7 +252,8 @@ fn of_an_eager_device_and_of_shared_queues() -> Result<()> {
         let words = ["--max-overhead", "100", "--pmc", "SQ_WAVES,GRBM_COUNT"];
         let session = Session::of(&lab, &target, "700ms", &words)?;
         session.check();
-        assert!(!session.said.contains("lost"), "{}", session.said);
+        let losses = session.said.replace(", none lost", "");
+        assert!(!losses.contains("lost"), "{}", session.said);
         assert!(had_windows(&end(target)?), "{}", session.said);
     }
     Ok(())

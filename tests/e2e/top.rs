@@ -342,10 +342,13 @@ fn on_a_terminal() -> Result<()> {
     terminal.until("its end", |it| it.contains("ended with 0"))?;
     let windows: Vec<_> = std::fs::read_dir(results.path())?.collect::<std::io::Result<_>>()?;
     assert_eq!(windows.len(), 1, "{windows:?}");
-    let files = std::fs::read_dir(windows[0].path())?;
-    let names: Vec<String> = files
-        .map(|file| Ok(file?.file_name().to_string_lossy().into_owned()))
-        .collect::<Result<_>>()?;
+    // As everywhere: below the host's name.
+    let mut names = Vec::new();
+    for host in std::fs::read_dir(windows[0].path())? {
+        for file in std::fs::read_dir(host?.path())? {
+            names.push(file?.file_name().to_string_lossy().into_owned());
+        }
+    }
     assert!(
         names.iter().any(|name| name.ends_with("kernel_trace.csv")),
         "{names:?}"

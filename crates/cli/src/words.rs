@@ -71,12 +71,14 @@ fn join_formats(words: &mut Vec<OsString>) {
 /// has it.
 ///
 /// # Errors
-/// [`Kind::NoProcess`] where no such process has the name, [`Kind::Usage`] where several have.
+/// [`Kind::NoProcess`] where no such process has the name, [`Kind::Usage`] where several have, and for 0.
 pub(crate) fn process(word: &str) -> Result<Pid, Failure> {
-    if let Ok(number) = word.parse() {
-        return named(number);
+    match word.parse() {
+        Ok(0) => Err(Failure::new(Kind::Usage, "0 is no process")
+            .hint("midair ps lists the processes that use a GPU")),
+        Ok(number) => named(number),
+        Err(_) => one_of(word, &gpu_processes()),
     }
-    one_of(word, &gpu_processes())
 }
 
 fn one_of(word: &str, all: &[Found]) -> Result<Pid, Failure> {

@@ -7,14 +7,12 @@ use crate::rights;
 use midair_failure::Failure;
 use midair_procinfo::Pid;
 use midair_results::Finished;
-use midair_settings::Settings;
+use midair_settings::{LIVE_COUNTERS, Settings};
 use std::io;
 use std::path::PathBuf;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// The directory for such files.
-const DIRECTORY: &str = "MIDAIR_LIVE_COUNTERS";
 /// From the end of one to the beginning of the next, at least.
 const PAUSE: Duration = Duration::from_millis(500);
 /// How much longer the pause is than the work.
@@ -35,7 +33,7 @@ pub(crate) struct Counted {
 impl Counted {
     /// Where the settings ask for it.
     pub(crate) fn of(settings: &Settings, pid: Pid) -> Option<Counted> {
-        let directory = settings.text(DIRECTORY).filter(|text| !text.is_empty())?;
+        let directory = settings.text(LIVE_COUNTERS).filter(|text| !text.is_empty())?;
         settings.asks_for_counters().then(|| Counted {
             file: PathBuf::from(directory).join(format!("{pid}.csv")),
             next: Instant::now() + PAUSE,

@@ -58,6 +58,8 @@ pub const SCREEN: &str = "MIDAIR_SCREEN";
 /// Results get a name that no others have, instead of taking the place of those of an earlier
 /// recording (a switch).
 pub const KEEP_RESULTS: &str = "MIDAIR_KEEP_RESULTS";
+/// Directory into which the attaching side writes what was counted so far, while attached.
+pub const LIVE_COUNTERS: &str = "MIDAIR_LIVE_COUNTERS";
 /// Other settings than those of the last attach to a process are refused (a switch).
 pub const STRICT_REATTACH: &str = "MIDAIR_STRICT_REATTACH";
 /// What of the whole GPU is sampled beside a CUDA process: sets and metrics.
@@ -67,7 +69,7 @@ pub const GPU_METRICS_RATE: &str = "MIDAIR_GPU_METRICS_RATE";
 /// The number of the GPU.
 pub const GPU_METRICS_DEVICE: &str = "MIDAIR_GPU_METRICS_DEVICE";
 /// Settings without a name of AMD's.
-pub const OURS: [&str; 15] = [
+pub const OURS: [&str; 16] = [
     DEVICE_COUNTERS,
     DEVICE_INTERVAL,
     EXCLUSIVE,
@@ -79,6 +81,7 @@ pub const OURS: [&str; 15] = [
     GPU_METRICS_RATE,
     GRAPH_KERNELS,
     KEEP_RESULTS,
+    LIVE_COUNTERS,
     MAX_BYTES,
     MAX_OVERHEAD,
     SCREEN,
@@ -97,7 +100,7 @@ pub fn names_a_file(name: &str) -> bool {
     const PARTS: [&str; 6] = ["PATH", "FILE", "DIR", "LIBRAR", "CUPTI", "TOPOLOGY"];
     // `ROCPROF_HIPFILE_API_TRACE` is a switch.
     (PARTS.iter().any(|part| name.contains(part)) && !name.ends_with("_TRACE"))
-        || name == TOOLS_BY_NAME
+        || [TOOLS_BY_NAME, LIVE_COUNTERS].contains(&name)
         || name == "ROCPROF_STATS_SUMMARY_OUTPUT"
 }
 

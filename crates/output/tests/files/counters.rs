@@ -69,6 +69,7 @@ pub fn window(number: u64, kernel: &Kernel, total: u32) -> CounterWindow {
         dispatch_id: kernel.dispatch_id,
         queue_id: kernel.queue_id,
         node: kernel.node,
+        packets: 1,
         total,
         ..CounterWindow::default()
     }

@@ -2,7 +2,7 @@
 
 use super::{Category::Counters, Front, Opt, Sets, Shape};
 use crate::counters::{DEVICE_COUNTERS, DEVICE_INTERVAL, EXCLUSIVE};
-use crate::settings::{GPU_METRICS, GPU_METRICS_DEVICE, GPU_METRICS_RATE};
+use crate::settings::{GPU_METRICS, GPU_METRICS_DEVICE, GPU_METRICS_RATE, LIVE_COUNTERS};
 use midair_domain::kind;
 
 const INTERVAL: Shape = Shape::Number {
@@ -124,7 +124,7 @@ pub(super) const OPTIONS: &[Opt] = &[
         "live-counters",
         Counters,
         Shape::Text("DIR"),
-        Sets::Words(&["MIDAIR_LIVE_COUNTERS"], ""),
+        Sets::Words(&[LIVE_COUNTERS], ""),
         "Write what was counted so far to DIR while attached",
     )
     .more(
