@@ -84,11 +84,24 @@ fn summary_to(settings: &Settings) -> Result<SummaryTo, Failure> {
     }
 }
 
-/// What to write and where, from the settings.
+/// What to write and where, from the settings; beside earlier results under a name of its own, where
+/// the settings ask for that.
 ///
 /// # Errors
 /// [`Kind::NotBuilt`] for a format that is not built, [`Kind::Usage`] for meaningless values.
 pub(crate) fn plan(settings: &Settings, identity: &Identity) -> Result<Plan, Failure> {
+    let mut plan = plan_as_named(settings, identity)?;
+    if settings.is_on(KEEP_RESULTS) {
+        plan.prefix = free_prefix(&plan.directory, &plan.prefix);
+    }
+    Ok(plan)
+}
+
+/// The same, under the name that the settings give. Members of a group have a common one.
+///
+/// # Errors
+/// As [`plan`].
+pub(crate) fn plan_as_named(settings: &Settings, identity: &Identity) -> Result<Plan, Failure> {
     let raw_directory = settings.text("ROCPROF_OUTPUT_PATH");
     let raw_prefix = settings.text("ROCPROF_OUTPUT_FILE_NAME");
     let name = output_name(raw_directory, raw_prefix, &identity.keys);
@@ -101,14 +114,10 @@ pub(crate) fn plan(settings: &Settings, identity: &Identity) -> Result<Plan, Fai
         Some("type-relative") => AgentIndex::TypeRelative,
         _ => AgentIndex::Relative,
     };
-    let mut prefix = name.prefix;
-    if settings.is_on(KEEP_RESULTS) {
-        prefix = free_prefix(&name.directory, &prefix);
-    }
     let summary_unit = settings.text("ROCPROF_STATS_SUMMARY_UNITS");
     Ok(Plan {
         directory: name.directory,
-        prefix,
+        prefix: name.prefix,
         raw_directory: raw_directory.unwrap_or_default().to_owned(),
         raw_prefix: raw_prefix.unwrap_or_default().to_owned(),
         formats,

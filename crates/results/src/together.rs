@@ -2,7 +2,7 @@
 
 use crate::finished::{End, Finished, Written};
 use crate::identity::Identity;
-use crate::plan::plan;
+use crate::plan::{plan, plan_as_named};
 use midair_failure::{Failure, Kind};
 use midair_ids::Pid;
 use midair_output::screen::{Head, Session};
@@ -110,7 +110,7 @@ impl Together {
         let mut counters = String::new();
         for (pid, name, finished) in self.parts.drain(..) {
             let label = label(pid, &name);
-            let mut plan = plan(&finished.settings, &finished.identity)?;
+            let mut plan = plan_as_named(&finished.settings, &finished.identity)?;
             let inner = finished.identity.keys.pid;
             make_unique(&mut plan, (pid, inner), lead == Some(inner), &mut used);
             if finished.settings.is_on(KEEP_RESULTS) {

@@ -33,7 +33,9 @@ pub(crate) struct Counted {
 impl Counted {
     /// Where the settings ask for it.
     pub(crate) fn of(settings: &Settings, pid: Pid) -> Option<Counted> {
-        let directory = settings.text(LIVE_COUNTERS).filter(|text| !text.is_empty())?;
+        let directory = settings
+            .text(LIVE_COUNTERS)
+            .filter(|text| !text.is_empty())?;
         settings.asks_for_counters().then(|| Counted {
             file: PathBuf::from(directory).join(format!("{pid}.csv")),
             next: Instant::now() + PAUSE,

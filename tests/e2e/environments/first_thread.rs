@@ -27,7 +27,10 @@ fn sessions_without_a_first_thread() -> Result<()> {
     };
     let mut session = Target::spawn(attacher(&program, &attach, dir.path())?)?;
     session.expect_error("attached to process")?;
-    let entered = format!("midair: info: process {} (two_gpus): entered by ", program.pid);
+    let entered = format!(
+        "midair: info: process {} (two_gpus): entered by ",
+        program.pid
+    );
     session.expect_error(&entered)?;
     program.ask("work 1")?;
     session.send("")?;
