@@ -1,6 +1,6 @@
-//! What a HIP call costs (`hipGetLastError`, one of the cheapest): in a process that was never
-//! attached to, and in another one attached for something else, traced, and after the detach. The
-//! states take turns, so that all see the same machine.
+//! The cost of a HIP call (`hipGetLastError`, one of the cheapest): in a process that was never
+//! attached to, and in another one while it is attached for something else, while it is traced, and
+//! after the detach. The states take turns, so that all see the same machine.
 
 use crate::report::Table;
 use crate::session::{attach, settings};
@@ -8,12 +8,12 @@ use midair_tests::Result;
 use midair_tests::caller::Caller;
 use midair_tests::lab::Lab;
 
-/// Turns.
+/// How many turns there are.
 const ROUNDS: usize = 15;
-/// Calls per turn.
+/// Calls in a turn.
 const CALLS: u32 = 100_000;
 
-/// CPU time: other work on the machine does not count.
+/// Returns the CPU time of a call in ns, in which other work on the machine does not count.
 fn ns_per_call(caller: &mut Caller) -> Result<f64> {
     caller.send(&format!("tight {CALLS}"))?;
     let line = caller.expect("took ")?;
@@ -22,7 +22,7 @@ fn ns_per_call(caller: &mut Caller) -> Result<f64> {
     Ok(ns / f64::from(CALLS))
 }
 
-/// On AMD's HIP.
+/// Measures on AMD's HIP.
 pub fn run(table: &mut Table) -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
@@ -30,7 +30,8 @@ pub fn run(table: &mut Table) -> Result<()> {
     let mut caller = Caller::start(Caller::command(&lab)?)?;
     let mut untouched = Caller::start(Caller::command(&lab)?.log_name("untouched"))?;
     let mut columns: [Vec<f64>; 4] = Default::default();
-    // The first round faults pages in, and starts the worker thread that stays.
+    // The first round is not counted. In it pages are faulted in, and the worker thread is started,
+    // which stays.
     for turn in 0..=ROUNDS {
         let bare = ns_per_call(&mut untouched)?;
         let other = attached(&mut caller, "ROCPROF_HSA_CORE_API_TRACE")?;
@@ -64,7 +65,7 @@ pub fn run(table: &mut Table) -> Result<()> {
     untouched.quit()
 }
 
-/// ns per call while a session with this setting is on.
+/// Returns the time of a call in ns while a session with this setting is on.
 fn attached(caller: &mut Caller, setting: &str) -> Result<f64> {
     let mut session = attach(caller.pid(), settings(&[setting]))?;
     let ns = ns_per_call(caller)?;

@@ -1,15 +1,15 @@
-//! Two builds in one run: the benchmarks of another checkout and of this one, in turn.
+//! Compares two builds in one run: the benchmarks of another checkout and of this one, in turn.
 //!
-//! Each side is a process of its own with its own staged product, since the attaching side is
-//! measured, too, and is linked in. The sides alternate (before, after, after, before ...), so that
-//! both see the same machine, and figures are compared pair by pair.
+//! Each side is a process of its own with its own staged product, because the attacher is measured,
+//! too, and is linked into it. The sides alternate (before, after, after, before ...), so that both
+//! see the same machine. The figures are compared pair by pair.
 
 use midair_tests::{Result, workspace};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Pairs, when no number is given.
+/// The number of pairs when none is given.
 pub const PAIRS: usize = 10;
 
 /// The p50 of each row of a table.
@@ -45,7 +45,7 @@ fn cargo(side: &Path, words: &[&str]) -> Result<()> {
     }
 }
 
-/// One run of a side's benchmarks.
+/// Runs a side's benchmarks once.
 fn measure(side: &Path, names: &[String]) -> Result<Medians> {
     let output = Command::new(side.join("target/release/midair-benches"))
         .args(names)
@@ -60,7 +60,7 @@ fn measure(side: &Path, names: &[String]) -> Result<Medians> {
     Ok(medians(&text))
 }
 
-/// Reads a table as [`crate::report::Table`] prints it: cells have two spaces or more between them.
+/// Reads a table as [`crate::report::Table`] prints it, with two spaces or more between cells.
 fn medians(text: &str) -> Medians {
     let mut subject = String::new();
     let mut found = Medians::new();
@@ -76,7 +76,7 @@ fn medians(text: &str) -> Medians {
         let Some(nanoseconds) = nanoseconds(p50.trim()) else {
             continue;
         };
-        // A row that is a part of the one above it has that one's name in front.
+        // The name of an indented row gets the name of the row above it in front.
         let name = name.trim_end();
         if indented {
             found.insert(format!("{subject}, {name}"), nanoseconds);
@@ -103,15 +103,15 @@ fn nanoseconds(cell: &str) -> Option<f64> {
 #[derive(Debug, PartialEq)]
 struct Compared {
     name: String,
-    /// Median over the pairs, in ns.
+    /// The median over the pairs for the build before, in ns.
     before: f64,
-    /// Likewise.
+    /// The median over the pairs for the build after, in ns.
     after: f64,
-    /// After by before, pair by pair: a quarter of the pairs is below, the median, a quarter is above.
+    /// The ratio of after to before over the pairs: lower quartile, median and upper quartile.
     ratios: [f64; 3],
 }
 
-/// The rows that both sides have in every run.
+/// Compares the rows that both sides have in every run.
 fn compare([before, after]: &[Vec<Medians>; 2]) -> Vec<Compared> {
     let names = before.first().into_iter().flat_map(BTreeMap::keys);
     let row = |name: &String| {
@@ -134,7 +134,7 @@ fn compare([before, after]: &[Vec<Medians>; 2]) -> Vec<Compared> {
     names.filter_map(row).collect()
 }
 
-/// Between the two values around it where it falls between two.
+/// Returns a quantile. Between two values it interpolates.
 fn quantile(mut values: Vec<f64>, part: f64) -> f64 {
     values.sort_by(f64::total_cmp);
     let at = part * values.len().saturating_sub(1) as f64;

@@ -1,8 +1,8 @@
-//! What a kernel launch costs (`hipModuleLaunchKernel`), in a process that was never attached to and
-//! in another one whose kernels are traced; and with HIP's rings in device memory.
+//! The cost of a kernel launch (`hipModuleLaunchKernel`), in a process that was never attached to
+//! and in another one whose kernels are traced, and with HIP's rings in device memory.
 //!
-//! There is no such memory here. The model counts how often a launch reads its ring, and each read
-//! is taken to cost as much as one over the bus does.
+//! This machine has no such memory. The model counts how often a launch reads its ring, and each
+//! read is taken to cost as much as one over the bus.
 
 use crate::report::Table;
 use crate::session::{attach, attach_with_tool, settings};
@@ -14,16 +14,16 @@ use midair_tests::stage::stage;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-/// Turns.
+/// How many turns there are.
 const ROUNDS: usize = 15;
-/// Launches per turn: fewer than a ring holds.
+/// Launches in a turn, which are fewer than a ring holds.
 const LAUNCHES: u32 = 4_000;
-/// Launches whose reads are counted.
+/// How many launches have their reads counted.
 const COUNTED: u32 = 200;
-/// A read over PCI Express, in ns.
+/// The time of a read over PCI Express, in ns.
 const READ: f64 = 1_000.0;
 
-/// CPU time: other work on the machine does not count.
+/// Returns the CPU time of a launch in ns, in which other work on the machine does not count.
 fn ns_per_launch(caller: &mut Caller) -> Result<f64> {
     caller.send(&format!("launches {LAUNCHES}"))?;
     let line = caller.expect("took ")?;
@@ -40,7 +40,7 @@ fn command(lab: &Lab) -> Result<LabCommand<'_>> {
     Ok(Caller::command(lab)?.env("MODEL_KERNEL_NS", 500))
 }
 
-/// Does `act` while kernels are traced.
+/// Runs `act` while kernels are traced.
 fn traced<T>(caller: &mut Caller, act: impl FnOnce(&mut Caller) -> Result<T>) -> Result<T> {
     let mut session = attach(caller.pid(), settings(&["ROCPROF_KERNEL_TRACE"]))?;
     let result = act(caller)?;
@@ -52,7 +52,8 @@ fn traced<T>(caller: &mut Caller, act: impl FnOnce(&mut Caller) -> Result<T>) ->
     }
 }
 
-/// Reads of rings in device memory, up to the end of a log: queue by queue, the last count.
+/// Returns the reads of rings in device memory up to the end of a log, which is the sum of each
+/// ring's last count.
 fn reads(log: &ModelLog) -> u64 {
     let mut by_ring = std::collections::BTreeMap::new();
     for record in &log.records {
@@ -63,7 +64,8 @@ fn reads(log: &ModelLog) -> u64 {
     by_ring.values().sum()
 }
 
-/// Reads per launch, in a process of its own: one that is watched so closely is slow.
+/// Returns the reads per launch. They are counted in a process of its own, because counting makes
+/// it slow.
 fn reads_per_launch(lab: &Lab) -> Result<[f64; 2]> {
     let mut caller = Caller::start(
         command(lab)?
@@ -81,12 +83,12 @@ fn reads_per_launch(lab: &Lab) -> Result<[f64; 2]> {
     Ok([per_launch(first, bare), per_launch(bare, with)])
 }
 
-/// Launches at a time while windows of counters are measured: as many as there are windows ready.
+/// Launches in a batch while windows of counters are measured: as many as there are windows ready.
 const BATCH: u32 = 16;
-/// How often in a turn.
+/// Batches in a turn.
 const BATCHES: u32 = 50;
 
-/// CPU time of a launch, a few at a time.
+/// Returns the CPU time of a launch in ns, with a few launches at a time.
 fn ns_in_batches(caller: &mut Caller) -> Result<f64> {
     let mut all = 0.0;
     for _ in 0..BATCHES {
@@ -99,7 +101,8 @@ fn ns_in_batches(caller: &mut Caller) -> Result<f64> {
     Ok(all / f64::from(BATCHES * BATCH))
 }
 
-/// The stage's tool with a helper beside it that runs in the lab, where AMD's packet library is.
+/// Returns the stage's tool, with a helper beside it that runs in the lab, where AMD's packet
+/// library is.
 pub fn tool_for_counters(lab: &Lab) -> Result<PathBuf> {
     let ours = stage()?.join("lib/rocprofiler-sdk");
     let helper = lab.install(&ours.join("midair-aqlprofile"))?;
@@ -115,7 +118,7 @@ pub fn tool_for_counters(lab: &Lab) -> Result<PathBuf> {
     Ok(tool)
 }
 
-/// Kernels with a window of counters around each, beside kernels that are traced.
+/// Measures kernels with a window of counters around each, and traced kernels for comparison.
 fn counted(lab: &Lab, table: &mut Table) -> Result<()> {
     let tool = tool_for_counters(lab)?;
     let mut caller = start(lab, "counted")?;
@@ -127,7 +130,7 @@ fn counted(lab: &Lab, table: &mut Table) -> Result<()> {
         settings.set("ROCPROF_COUNTERS", "pmc: SQ_WAVES GRBM_COUNT");
         settings.set("MIDAIR_MAX_OVERHEAD", "100");
         let mut session = attach_with_tool(caller.pid(), settings, tool.clone())?;
-        // The queue has to be known before it gets windows.
+        // These launches make the queue known, since only then it gets windows.
         ns_in_batches(&mut caller)?;
         let before = commands(&caller.model_log()?);
         let with = ns_in_batches(&mut caller)?;
@@ -154,7 +157,7 @@ fn counted(lab: &Lab, table: &mut Table) -> Result<()> {
     Ok(())
 }
 
-/// Packets with commands that the model has carried out.
+/// Returns how many packets with commands the model has carried out.
 pub fn commands(log: &ModelLog) -> usize {
     let is_commands = |event: &Event| matches!(event, Event::Pm4(_));
     log.records
@@ -163,14 +166,15 @@ pub fn commands(log: &ModelLog) -> usize {
         .count()
 }
 
-/// On AMD's HIP.
+/// Measures on AMD's HIP.
 pub fn run(table: &mut Table) -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
     };
     let (mut caller, mut untouched) = (start(&lab, "launches")?, start(&lab, "never")?);
     let mut columns: [Vec<f64>; 2] = Default::default();
-    // The first round faults pages in, and starts the worker thread that stays.
+    // The first round is not counted. In it pages are faulted in, and the worker thread is started,
+    // which stays.
     for turn in 0..=ROUNDS {
         let bare = ns_per_launch(&mut untouched)?;
         let with = traced(&mut caller, ns_per_launch)?;

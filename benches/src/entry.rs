@@ -1,6 +1,5 @@
 //! How long the borrowed thread of the application is stopped, in three parts. Each entry starts a
-//! worker thread that ends again and removes everything, so that one process can be entered many
-//! times.
+//! worker thread that ends again and removes everything, so one process can be entered many times.
 
 use crate::report::Table;
 use midair_inject::{Library, Options, Times, enter, inspect};
@@ -13,13 +12,14 @@ use midair_tests::target::Target;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Entries of each process.
+/// Entries into each process.
 const ENTRIES: usize = 150;
-/// How long a reader of the clock looks for gaps each time, and the pause after it.
+/// How long one look for gaps in the clock lasts, and the pause after it.
 const LOOKS: Duration = Duration::from_micros(400);
 const APART: Duration = Duration::from_millis(10);
 
-/// One entry: its parts, how long it took until the worker thread answered, and until everything was removed again.
+/// One entry: its parts, the time until the worker thread answered, and the time until everything
+/// was removed again.
 type Entry = (Times, Duration, Duration);
 
 fn entries(pid: i32) -> Result<Vec<Entry>> {
@@ -52,9 +52,9 @@ fn report(table: &mut Table, who: &str, all: &[Entry]) {
     table.times(&format!("{who}: in and out again"), &whole, "");
 }
 
-/// What the machine itself takes from a thread: one that only looks at the clock, for about as long
-/// as one of an application's stands in an entry. The longest time between two of its looks, each
-/// time.
+/// Measures what the machine itself takes from a thread. A thread only looks at the clock, for
+/// about as long as an application's thread is stopped in an entry. Returns the longest time
+/// between two looks, for each time.
 fn gaps() -> Vec<Duration> {
     let gap = |_| {
         let began = Instant::now();
@@ -64,14 +64,14 @@ fn gaps() -> Vec<Duration> {
             longest = longest.max(now.duration_since(last));
             last = now;
         }
-        // As far apart as entries are.
+        // The pause is as long as the one between entries.
         std::thread::sleep(APART);
         longest
     };
     (0..ENTRIES).map(gap).collect()
 }
 
-/// On threads that keep the allocator busy, and on AMD's HIP.
+/// Measures on threads that keep the allocator busy, and on AMD's HIP.
 pub fn run(table: &mut Table) -> Result<()> {
     table.times("no program: gap of a clock's reader", &gaps(), "");
     for (who, busy) in [

@@ -1,15 +1,15 @@
-//! Numbers, and the table that they are shown in.
+//! The table in which the numbers are shown.
 
 use std::time::Duration;
 
-/// Rows: what was measured, p50, p99, greatest, how many, and the budget.
+/// Rows with what was measured, p50, p99, the greatest value, the number of values, and the budget.
 #[derive(Debug, Default)]
 pub struct Table {
     rows: Vec<[String; 6]>,
 }
 
 impl Table {
-    /// With its head.
+    /// Makes a table with its head.
     pub fn new() -> Table {
         let head = ["measured", "p50", "p99", "max", "n", "budget"];
         Table {
@@ -70,7 +70,7 @@ impl Table {
         self.rows.push(row);
     }
 
-    /// Prints all, and what the machine was doing meanwhile.
+    /// Prints all rows, and the load of the machine meanwhile.
     pub fn print(&self) {
         print!("{}", self.text());
         let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
@@ -81,7 +81,7 @@ impl Table {
         );
     }
 
-    /// All rows, a line each, with two spaces or more between cells.
+    /// Returns all rows, a line each, with two spaces or more between cells.
     pub fn text(&self) -> String {
         let width = |column: usize| {
             let widths = self
@@ -115,7 +115,8 @@ fn sorted(times: &[Duration]) -> Vec<Duration> {
     sorted
 }
 
-/// The smallest index that at least this part of `count` values does not exceed.
+/// Returns the index of a percentile in `count` sorted values: the smallest one at which at least
+/// this part of the values is not greater.
 fn index(count: usize, part: f64) -> usize {
     ((count as f64 * part).ceil() as usize).clamp(1, count.max(1)) - 1
 }

@@ -1,4 +1,5 @@
-//! From the start of an attach to the first record, and how long a detach takes, on a HIP program at work.
+//! The time from the start of an attach to the first record, and the time of a detach, on a HIP
+//! program at work.
 
 use crate::report::Table;
 use midair_inject::Options;
@@ -11,12 +12,12 @@ use midair_tests::stage::stage;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Attaches of one process after the first.
+/// Attaches to one process after the first one.
 const WARM: usize = 30;
 /// Processes that are attached to for the first time.
 const COLD: usize = 5;
 
-/// Settings that switch these on.
+/// Returns settings in which these are on.
 pub fn settings(names: &[&str]) -> Settings {
     let mut settings = Settings::new();
     for name in names {
@@ -40,7 +41,7 @@ pub fn attach_with_tool(pid: i32, settings: Settings, tool: PathBuf) -> Result<S
     Ok(session.map_err(|failure| failure.to_string())?)
 }
 
-/// What one session took.
+/// The times of one session.
 struct Times {
     attached: Duration,
     first_record: Duration,
@@ -57,7 +58,7 @@ fn session(pid: i32) -> Result<Times> {
     let mut session = attach(pid, settings(&words))?;
     let attached = began.elapsed();
     let limit = began + Duration::from_secs(10);
-    // The program is never idle for long, so this measures us.
+    // The program is never idle for long, so this time is ours.
     loop {
         match session.poll().map_err(|failure| failure.to_string())? {
             Event::Running { records, .. } if records > 0 => break,
@@ -76,8 +77,8 @@ fn session(pid: i32) -> Result<Times> {
     })
 }
 
-/// On `vadd`, which launches all the time, with short pauses: on two cores a program that never
-/// sleeps has no parked thread.
+/// Measures on `vadd`, which launches all the time with short pauses. On two cores, a program that
+/// never sleeps has no parked thread.
 pub fn run(table: &mut Table) -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());

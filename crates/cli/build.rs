@@ -1,4 +1,4 @@
-//! Notes the compiler's version, which `rocprofv3 --version` prints.
+//! Records the compiler's version, which `rocprofv3 --version` prints.
 
 use std::process::Command;
 

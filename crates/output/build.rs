@@ -1,4 +1,5 @@
-//! Compiles the messages of Perfetto's format (`proto/`): without protoc, which a machine may not have.
+//! Compiles the messages of Perfetto's format (`proto/`). This needs no protoc, which a machine may
+//! not have.
 
 use std::error::Error;
 

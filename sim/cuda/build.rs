@@ -1,6 +1,6 @@
-//! CUPTI's records, kinds and call numbers as C, from the JSON of its headers. The code that reads
-//! records in a target has a generator of its own (`crates/abi`): an error in either makes the
-//! tests fail.
+//! Generates CUPTI's records, kinds and call numbers as C, from the JSON of its headers. The code
+//! that reads the records in a target has a generator of its own (`crates/abi`), so that an error
+//! in either makes the tests fail.
 
 use serde_json::Value;
 use std::error::Error;
@@ -9,7 +9,7 @@ use std::path::Path;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-/// Enumerations, by the newer header: it only adds to the older one.
+/// Enumerations, as the newer header has them: it only adds to the older one.
 const ENUMS: [&str; 9] = [
     "CUptiResult",
     "CUpti_ActivityKind",
@@ -22,7 +22,7 @@ const ENUMS: [&str; 9] = [
     "CUpti_runtime_api_trace_cbid_enum",
 ];
 
-/// Records that the stand-in writes, by header.
+/// Records that the stand-in writes, by the major version of the header that has them.
 const RECORDS: [(&str, &[&str]); 2] = [
     (
         "12",
@@ -48,7 +48,8 @@ const RECORDS: [(&str, &[&str]); 2] = [
     ),
 ];
 
-/// Records of headers newer than the two, by `cupti_versions.json`, which tells places and sizes only.
+/// Records of headers newer than the two, from `cupti_versions.json`, which has only places and
+/// sizes.
 const NEWER: [&str; 5] = ["Kernel11", "Kernel12", "Kernel13", "Memcpy7", "Memset5"];
 
 fn main() -> Outcome<()> {
@@ -151,7 +152,8 @@ fn newer(out: &mut String, versions: &Value, name: &str) -> Outcome<()> {
     )
 }
 
-/// `struct v12_Kernel9`, every byte of it a member, with the places checked by the compiler.
+/// Writes a struct such as `struct v12_Kernel9`. Every byte of it belongs to a member, and the
+/// compiler checks the members' places.
 fn write_structure(out: &mut String, name: &str, whole: u64, members: &[Member]) -> Outcome<()> {
     let (mut at, mut checks) = (0, String::new());
     writeln!(out, "struct {name} {{")?;

@@ -1,4 +1,4 @@
-//! Tables and stubs of libhsa-runtime64.so.1.
+//! Generates the tables and stubs of libhsa-runtime64.so.1.
 
 #[path = "../build/tables.rs"]
 mod tables;
@@ -20,7 +20,7 @@ const TABLES: [Table; 5] = [
         name: "AMD_EXT",
         c_name: "AmdExtTable",
         size: 624,
-        // Those of ROCm 10 (760), and two that nobody knows.
+        // Room for the slots of ROCm 10 (760 bytes), and for two that no header knows.
         room: 776,
         version: [2, 8],
     },
@@ -38,7 +38,7 @@ const TABLES: [Table; 5] = [
         room: 128,
         version: [2, 1],
     },
-    // Its entries are tools' to fill: the stand-in never has anything to tell them.
+    // Tools fill the entries of this table. The stand-in never has anything to report to them.
     Table {
         name: "TOOLS",
         c_name: "ToolsApiTable",

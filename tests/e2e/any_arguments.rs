@@ -1,6 +1,6 @@
-//! Every exported function of the SDK's library with any arguments, on five threads, while midair
-//! attaches to the process and detaches: a documented status and never a crash; and an attach
-//! afterwards has everything (`crates/sdk-so/tests/arguments.c`).
+//! Calls every exported function of the SDK's library with any arguments, on five threads, while
+//! midair attaches to the process and detaches (`crates/sdk-so/tests/arguments.c`). Each call
+//! returns a documented status and never crashes. An attach afterwards records everything.
 
 #[allow(
     dead_code,
@@ -21,7 +21,7 @@ use midair_tests::table::Csv;
 use midair_tests::target::PATIENCE;
 use std::process::Command;
 
-/// Calls that the program makes of HIP in a round.
+/// The number of HIP calls that the program makes in a round.
 const CALLS: usize = 100;
 
 #[test]
@@ -38,21 +38,22 @@ fn any_arguments_while_midair_attaches_and_detaches() -> Result<()> {
     let sdk = api("rocprofiler_sdk.json");
     let statuses = values(&sdk, "rocprofiler_status_t", "ROCPROFILER_STATUS_LAST");
     let mut all = functions(&sdk, "rocprofiler_", "rocprofiler_status_t");
-    // Whoever guesses their numbers destroys the buffer of midair's tool, or has its context count
-    // beside one that counts, as under AMD's library. A tool then refuses each attach, which the
-    // library's own tests have.
+    // These functions are left out. A caller that guesses the right number destroys the buffer of
+    // midair's tool, or makes its context count beside another one that counts. AMD's library
+    // allows the same. A tool then refuses each attach. The library's own tests cover these
+    // functions.
     all.retain(|(name, ..)| {
         name != "rocprofiler_destroy_buffer" && !name.contains("counting_service")
     });
     let program = compile_with(kit.scratch(), &all, statuses, &more);
     let library = stage()?.join("lib/librocprofiler-sdk.so.1");
     let mut command = Command::new(program);
-    // More calls than there is time for.
+    // The last argument asks for more calls than there is time for.
     command.arg(library).args(["attached", "1", "4000000000"]);
     let mut target = kit.start_command(command, "model.log", &[])?;
     target.expect("ready")?;
     for session in 0..7 {
-        // The last one has nobody who stops contexts by their numbers, ours among them.
+        // In the last session nobody stops contexts by guessed numbers, which could hit ours.
         let is_last = session == 6;
         if is_last {
             target.send("still")?;

@@ -1,5 +1,5 @@
-//! What AMD's tests of attaching ask of 2026's ROCm (`tests/rocattach` of rocprofiler-sdk), in tests of
-//! our own: the C interface through ctypes, on AMD's runtimes in the lab.
+//! Tests of our own for what AMD's attach tests of 2026 check (`tests/rocattach` of
+//! rocprofiler-sdk). They call the C interface through ctypes, on AMD's runtimes in the lab.
 
 use super::capi::{User, rows};
 use super::trees;
@@ -17,8 +17,8 @@ use std::process::Command;
 /// Calls that one round of the program makes.
 const ROUND: usize = 13;
 
-/// Without `ROCP_TOOL_ATTACH` at its start AMD's attach fails, and must leave the process alone.
-/// Ours needs no such variable.
+/// Without `ROCP_TOOL_ATTACH` in the environment at the program's start, AMD's attach fails and
+/// must leave the process alone. Ours needs no such variable.
 #[test]
 fn without_the_variable_at_its_start() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -42,8 +42,8 @@ fn without_the_variable_at_its_start() -> Result<()> {
     Ok(())
 }
 
-/// A child without a listener and without a runtime, such as a loader of data, does not keep the
-/// tree from being attached, and is left as it is.
+/// A child without a listener and without a runtime, such as a data loader, does not keep the tree
+/// from being attached. The child is left as it is.
 #[test]
 fn a_child_of_the_tree_without_a_listener() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -74,13 +74,13 @@ fn a_child_of_the_tree_without_a_listener() -> Result<()> {
     caller.quit()
 }
 
-/// Where the root of a tree cannot be attached, nothing of it stays attached.
+/// Where the root of a tree cannot be attached, no process of the tree stays attached.
 #[test]
 fn the_root_of_a_tree_is_required() -> Result<()> {
     let kit = Kit::new()?;
     let (mut target, children) = trees::pool(&kit, 2)?;
     let root = target.target.pid();
-    // The root opens its runtime, too: it is one that would be recorded.
+    // The root opens its runtime, too, so it is a process that would be recorded.
     trees::work(&mut target, "both 1", 3)?;
     let mut user = User::start()?;
     target.target.signal(libc::SIGSTOP)?;
@@ -95,12 +95,13 @@ fn the_root_of_a_tree_is_required() -> Result<()> {
     for child in &children {
         let now = Snapshot::take(*child)?;
         assert_eq!(now.tracer, 0);
-        // A worker thread that was made before the root had failed is parked: it records nothing.
+        // The worker thread that was started in the child before the root failed is parked. It
+        // records nothing.
         assert_eq!(user.call(&format!("rocattach_detach {child}"))?, "2");
     }
     assert_eq!(user.call(&format!("rocattach_detach_tree {root}"))?, "2");
     target.target.signal(libc::SIGCONT)?;
-    // Nothing of the failure remains.
+    // Nothing is left of the failed attach.
     let dir = tempfile::tempdir()?;
     user.record(dir.path())?;
     assert_eq!(user.call(&format!("rocattach_attach_tree {root}"))?, "0");
@@ -109,8 +110,8 @@ fn the_root_of_a_tree_is_required() -> Result<()> {
     trees::quit(target)
 }
 
-/// A process that has the listener's name and nothing behind it: the attach fails, leaves no
-/// session, and the next attach begins anew.
+/// In a process with a thread of the listener's name, but without a listener behind it, the attach
+/// fails and leaves no session. The next attach begins anew.
 #[test]
 fn a_set_up_that_fails_is_rolled_back() -> Result<()> {
     let script = "import ctypes; ctypes.CDLL(None).prctl(15, b'rocp-bg-attach', 0, 0, 0); print('ready', flush=True); input()";
@@ -134,7 +135,8 @@ fn a_set_up_that_fails_is_rolled_back() -> Result<()> {
     Ok(())
 }
 
-/// A tool is configured and initialised once, attached and detached each time, and ended once.
+/// A tool is configured and initialised once, attached and detached in each session, and ended
+/// once.
 #[test]
 fn the_life_of_a_tool() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -167,8 +169,8 @@ fn the_life_of_a_tool() -> Result<()> {
     Ok(())
 }
 
-/// A tool that the process was started with records in every phase, also while an attach records,
-/// and the attach records its own phase only.
+/// A tool that the process was started with records in every phase, also while an attach records.
+/// The attach records its own phase only.
 #[test]
 fn records_of_a_startup_tool_beside_those_of_an_attach() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -210,8 +212,8 @@ fn records_of_a_startup_tool_beside_those_of_an_attach() -> Result<()> {
     host.quit()
 }
 
-/// AMD's tool keeps the settings of its first attach, and an attach with others fails. Ours records
-/// what each attach asks for; who wants the failure says so.
+/// AMD's tool keeps the settings of its first attach, and an attach with other settings fails. Ours
+/// records what each attach asks for, unless the user wants it to fail as AMD's does.
 #[test]
 fn other_settings_are_refused_for_who_asks_for_that() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -225,7 +227,7 @@ fn other_settings_are_refused_for_who_asks_for_that() -> Result<()> {
     user.set("ROCPROF_KERNEL_TRACE", 1)?;
     user.set("ROCPROF_OUTPUT_FORMAT", "csv")?;
     user.set("ROCPROF_OUTPUT_PATH", dir.path().display())?;
-    // Where results go may differ.
+    // Only the place of the results may differ.
     for name in ["initial", "second"] {
         user.set("ROCPROF_OUTPUT_FILE_NAME", name)?;
         assert_eq!(user.call(&format!("rocattach_attach {pid}"))?, "0");

@@ -1,5 +1,5 @@
-//! Directories that cannot be written, and unexpected arguments and names: one clear line, no
-//! partial file, the target unchanged.
+//! Directories that cannot be written, and unexpected arguments and names. Each gives one clear
+//! line and no partial file, and leaves the target unchanged.
 
 use midair_tests::Result;
 use midair_tests::caller::Caller;
@@ -15,7 +15,7 @@ use std::process::Command;
 /// Every format that is written.
 const FORMATS: [&str; 4] = ["csv", "json", "pftrace", "rocpd"];
 
-/// A short session with kernels and calls, into `dir`.
+/// Prepares a short session that records kernels and calls into `dir`.
 fn profiler(pid: i32, dir: &Path, formats: &[&str]) -> Result<Command> {
     let mut command = command("rocprofv3")?;
     command
@@ -27,7 +27,7 @@ fn profiler(pid: i32, dir: &Path, formats: &[&str]) -> Result<Command> {
     Ok(command)
 }
 
-/// The one line on standard error that says what went wrong; a hint may follow it.
+/// Returns the one line on standard error that says what went wrong. A hint may follow it.
 fn complaint(exit: &Exit) -> &str {
     let lines: Vec<&String> = exit
         .stderr
@@ -79,7 +79,7 @@ fn unwritable_directories_are_refused_before_the_target_is_touched() -> Result<(
     caller.quit()
 }
 
-/// A file system in a file, mounted; unmounted when dropped.
+/// A mounted file system in a file, unmounted when dropped.
 struct Loopback {
     at: PathBuf,
 }
@@ -106,8 +106,8 @@ impl Drop for Loopback {
     }
 }
 
-/// Every format by itself on a disk with a few pages left: no file, no part of one, and the records
-/// are saved elsewhere.
+/// Each format by itself, on a disk with a few pages left, leaves no file and no part of one. The
+/// records are saved elsewhere.
 #[test]
 fn a_full_disk() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -115,7 +115,7 @@ fn a_full_disk() -> Result<()> {
     };
     let mut caller = Caller::start(Caller::command(&lab)?)?;
     let pid = caller.pid();
-    // The first session leaves mappings behind, which must not count as a change below.
+    // The first session leaves mappings behind, which must not count as changes below.
     let dir = tempfile::tempdir()?;
     run(profiler(pid, dir.path(), &["csv"])?, PATIENCE)?.success()?;
     let tables = caller.tables()?;
@@ -124,7 +124,7 @@ fn a_full_disk() -> Result<()> {
     let mut zeroes = Command::new("dd");
     zeroes.args(["if=/dev/zero", "bs=1k", "status=none"]);
     zeroes.arg(format!("of={}", filler.display()));
-    // Ends when the disk is full, which is an error to it.
+    // `dd` ends with an error when the disk is full, so its exit code is not checked.
     let _ = run(zeroes, PATIENCE)?;
     let size = std::fs::metadata(&filler)?.len();
     std::fs::File::options()
@@ -145,7 +145,8 @@ fn a_full_disk() -> Result<()> {
             "{format}: {exit}"
         );
         assert_eq!(entries(&disk.at)?, [filler.as_path()], "{format}: {exit}");
-        // Nothing is lost: the files are in a directory with free space, and the output names it.
+        // Nothing is lost: the files are in a directory with free space, and the output names that
+        // directory.
         let places = entries(saved.path())?;
         let [place] = &places[..] else {
             return Err(format!("{format}: {places:?}: {exit}").into());
@@ -162,14 +163,14 @@ fn a_full_disk() -> Result<()> {
     caller.quit()
 }
 
-/// The target's root is read-only: nothing of ours has to be written there.
+/// The target's root is read-only, which does no harm, since nothing of ours is written there.
 #[test]
 fn a_target_with_a_read_only_root() -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
     };
-    // The scratch directory stays writable for the model's log, and AMD's model mode crashes
-    // without a directory for its memory.
+    // The scratch directory stays writable for the model's log. AMD's model mode also needs a
+    // writable directory for its memory, and crashes without one.
     let (root, scratch) = (lab.root().display(), lab.scratch().display());
     let script = format!(
         "mount --rbind {root} {root} && mount --bind {scratch} {scratch} && mount -t tmpfs -o noexec tmp {root}/tmp && mount -o remount,bind,ro {root} && exec \"$@\""
@@ -191,7 +192,7 @@ fn a_target_with_a_read_only_root() -> Result<()> {
     caller.quit()
 }
 
-/// Values that are too large, and bytes that are not UTF-8.
+/// Values that are too large and bytes that are not UTF-8 are refused.
 #[test]
 fn huge_values_and_bytes_that_are_not_utf8() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -251,7 +252,8 @@ fn huge_values_and_bytes_that_are_not_utf8() -> Result<()> {
     caller.quit()
 }
 
-/// A program whose name, words and thread names are not UTF-8 is attached to like any other, and its files are valid.
+/// A program whose name, arguments and thread names are not UTF-8 is attached to like any other,
+/// and its result files are valid.
 #[test]
 fn a_target_whose_names_are_not_utf8() -> Result<()> {
     let Some(lab) = Lab::find()? else {

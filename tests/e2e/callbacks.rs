@@ -1,6 +1,6 @@
 //! Callback tracing: a tool of another vendor receives callbacks on the threads that make the
-//! calls, with arguments and results, and is told of the end of everything whose beginning it was
-//! told of.
+//! calls, with arguments and results. Whenever it is told of the beginning of a call, it is also
+//! told of the end.
 
 use midair_tests::Result;
 use midair_tests::caller::{Caller, between};
@@ -48,7 +48,7 @@ fn detach(mut attacher: Target) -> Result<()> {
     Ok(())
 }
 
-/// The numbers of the last session's line.
+/// Returns the numbers in the last session's final line.
 fn last_end(log: &Path) -> Result<BTreeMap<String, u64>> {
     let text = std::fs::read_to_string(log)?;
     let line = text
@@ -92,7 +92,7 @@ fn arguments_and_results_are_those_of_the_program() -> Result<()> {
             .lines()
             .filter(|line| line.starts_with(&format!("call {tid} ")))
             .collect();
-        // The log goes on from session to session.
+        // The log holds the lines of earlier sessions, too.
         let told = told.get(session * made.len()..).unwrap_or_default();
         for (told, made) in told.iter().zip(&made) {
             assert_eq!(told, made);
@@ -131,8 +131,8 @@ fn arguments_and_results_are_those_of_the_program() -> Result<()> {
     Ok(())
 }
 
-/// A call that does not return before the detach, and a context that is stopped by a tool's
-/// function in the middle of a call.
+/// A call does not return before the detach, and a function of the tool stops a context in the
+/// middle of a call.
 #[test]
 fn the_exit_of_a_call_is_reported_after_a_detach_or_a_stop() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -152,7 +152,7 @@ fn the_exit_of_a_call_is_reported_after_a_detach_or_a_stop() -> Result<()> {
     target.send("stop")?;
     let made = target.expect("call ")?;
     target.expect("stop")?;
-    // Its context is stopped; the others go on. The worker thread carries out the stop.
+    // Only the context of this call is stopped, and the worker thread does that.
     let text = || std::fs::read_to_string(&log);
     until("no HIP call is told", || {
         let told = |text: &str| text.matches(" hipMalloc ").count();
@@ -201,8 +201,8 @@ fn every_enter_has_its_exit_over_twenty_attaches() -> Result<()> {
         assert_eq!(end["wrong"], 0, "cycle {cycle}: {end:?}");
         assert!(end["enters"] > 0, "cycle {cycle}: {end:?}");
         told += end["enters"];
-        // No code of the tool's runs now: its log, which it opens at an attach, is closed, and a
-        // line more would be seen.
+        // No code of the tool runs now. Its log, which it opens at an attach, is closed. If it ran,
+        // there would be one more line.
         let lines = || std::fs::read_to_string(&log).map(|text| text.lines().count());
         let now = lines()?;
         let before = target.model_log()?.dispatches().count();
@@ -216,7 +216,7 @@ fn every_enter_has_its_exit_over_twenty_attaches() -> Result<()> {
     Ok(())
 }
 
-/// Eight threads that only make calls, while the tool attaches and detaches.
+/// Eight threads do nothing but make calls, while the tool attaches and detaches.
 #[test]
 fn calls_of_busy_threads_are_reported_in_pairs() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -226,7 +226,8 @@ fn calls_of_busy_threads_are_reported_in_pairs() -> Result<()> {
     let tool = compile(lab.scratch(), &lab.inside(&log)?)?;
     let mut caller = Caller::start(Caller::command(&lab)?)?;
     for cycle in 0..3 {
-        // 8 x 10000 x 2 calls, most of them before the tool's file has its first block, or after the detach.
+        // The threads make 8 x 10000 x 2 calls. Most of these come before the first block of the
+        // tool's file is written, or after the detach.
         let before = caller.counts()?;
         let attacher = attach(caller.pid(), &tool, lab.scratch())?;
         caller.send("workers 8 10000")?;

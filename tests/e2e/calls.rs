@@ -1,5 +1,5 @@
-//! HIP and HSA calls: the trace is compared with the application's own counts, thread by thread and
-//! function by function.
+//! HIP and HSA calls: the trace is compared with the application's own counts, for each thread and
+//! each function.
 
 use midair_tests::Result;
 use midair_tests::attacher::{Attacher, Call, boottime, by_function, check_calls};
@@ -10,7 +10,7 @@ use midair_tests::table::json;
 use midair_tests::target::until;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// AMD's own output of the same runtimes.
+/// AMD's own output for the same runtimes.
 const HIP_GOLDEN: &str = include_str!("../../crates/output/tests/golden/r_hip_api_trace.csv");
 const HSA_GOLDEN: &str = include_str!("../../crates/output/tests/golden/r_hsa_api_trace.csv");
 const JSON_GOLDEN: &str = include_str!("../../crates/output/tests/golden/r_results.json");
@@ -23,7 +23,7 @@ fn header(csv: &str) -> &str {
     csv.split_inclusive('\n').next().unwrap_or_default()
 }
 
-/// Every key of a json value, as paths.
+/// Collects the path of every key in a JSON value.
 fn keys(value: &serde_json::Value, path: &str, into: &mut BTreeSet<String>) {
     match value {
         serde_json::Value::Object(map) => {
@@ -49,7 +49,7 @@ fn every_call_is_there_once() -> Result<()> {
     let mut caller = start(&lab)?;
     let pid = caller.pid();
 
-    // HIP, on the main thread and on threads that begin and end meanwhile.
+    // HIP calls come from the main thread and from threads that begin and end meanwhile.
     let began = boottime();
     let attacher = Attacher::start(pid, &["--hip-trace", "--output-format", "csv"])?;
     let before = caller.counts()?;
@@ -90,7 +90,8 @@ fn every_call_is_there_once() -> Result<()> {
         "nobody asked for HSA"
     );
 
-    // HSA: a thread that uses nothing else; the runtimes' own calls on other threads are there as well.
+    // HSA calls come from a thread that uses nothing else. The trace also has the calls that the
+    // runtimes make on other threads.
     let began = boottime();
     let attacher = Attacher::start(pid, &["--hsa-trace", "--output-format", "csv"])?;
     caller.send("hsa 120")?;
@@ -107,7 +108,8 @@ fn every_call_is_there_once() -> Result<()> {
     let text = std::fs::read_to_string(traced.file("hsa_api_trace.csv"))?;
     assert_eq!(header(&text), header(HSA_GOLDEN));
 
-    // Both, as csv and json: HSA calls lie inside the HIP calls that made them, and say so.
+    // With both domains, as csv and json: HSA calls lie inside the HIP calls that made them, and
+    // name these.
     let attacher = Attacher::start(
         pid,
         &[
@@ -204,7 +206,8 @@ fn ten_thousand_threads_come_and_go() -> Result<()> {
     };
     let mut caller = start(&lab)?;
     let pid = caller.pid();
-    // Once before, for what a first session leaves and for the allocator's own growth.
+    // A session before the measured one takes up what only a first session leaves behind, and the
+    // growth of the allocator.
     let attacher = Attacher::start(pid, &["--hip-trace"])?;
     caller.tell("short 2000")?;
     attacher.detach()?.code(0)?;
@@ -223,7 +226,8 @@ fn ten_thousand_threads_come_and_go() -> Result<()> {
     calls
         .iter()
         .for_each(|call| *threads.entry(call.tid).or_default() += 1);
-    // The kernel may give a number again; each thread made two calls.
+    // The kernel may use a thread id again. As each thread made two calls, each id has an even
+    // number of calls.
     assert!(threads.values().all(|count| count % 2 == 0));
     assert!(threads.len() > 8, "{} thread ids", threads.len());
 
@@ -251,8 +255,8 @@ fn calls_that_do_not_fit_into_the_spool_are_counted() -> Result<()> {
     let pid = caller.pid();
     let words = ["--hip-trace", "--spool-size", "1", "--output-format", "csv"];
     let mut attacher = Attacher::midair(pid, &words)?;
-    // The attacher does not read records for a while (less than the lease of 5 s): the spool of 1
-    // MiB is full after some thousand.
+    // The attacher is stopped, so for a while it does not read records. This lasts less than the
+    // lease of 5 s. The spool of 1 MiB is full after some thousand records.
     attacher.process().signal(libc::SIGSTOP)?;
     caller.tell("tight 100000")?;
     attacher.process().signal(libc::SIGCONT)?;
@@ -269,7 +273,7 @@ fn calls_that_do_not_fit_into_the_spool_are_counted() -> Result<()> {
     assert_eq!(calls.len() + lost, 100_000, "what is missing is counted");
     assert!(said.contains("HIP calls"), "{said}");
 
-    // The next session has the whole spool again.
+    // The next session has the whole spool for itself again.
     let attacher = Attacher::midair(pid, &words)?;
     caller.tell("tight 2000")?;
     let traced = attacher.detach()?.code(0)?;
@@ -313,7 +317,7 @@ fn each_option_records_its_domains_and_no_others() -> Result<()> {
         let words = [options, &["--output-format", "csv"]].concat();
         let attacher = Attacher::start(target.pid(), &words)?;
         let before = target.model_log()?.dispatches().count();
-        // Three rounds of the program, whichever of its kernels come first.
+        // Waits for three rounds of the program, at whichever of its kernels the first one begins.
         until("some rounds", || {
             Ok(target.model_log()?.dispatches().count() > before + 9)
         })?;

@@ -1,4 +1,5 @@
-//! The C interface of attaching on AMD's runtimes: called through ctypes, and by the attach tool of `examples/`.
+//! The C interface for attaching, on AMD's runtimes: called through ctypes, and used by the attach
+//! tool of `examples/`.
 
 use midair_tests::caller::Caller;
 use midair_tests::lab::Lab;
@@ -13,7 +14,8 @@ use std::process::Command;
 /// Calls that one round of the program makes.
 const ROUND: usize = 13;
 
-/// Does what its lines say: `set NAME VALUE`, or `FUNCTION [NUMBER]`, answered with what came back.
+/// A script that does what its input lines say. `set NAME VALUE` sets a variable.
+/// `FUNCTION [NUMBER]` calls a function, and the script prints what it returned.
 const SCRIPT: &str = r#"
 import ctypes, os, sys
 library = ctypes.CDLL(sys.argv[1])
@@ -36,7 +38,7 @@ for line in sys.stdin:
     print(words[0], "->", result, flush=True)
 "#;
 
-/// A process that uses the library.
+/// A process that uses the attach library.
 pub(super) struct User {
     process: Target,
 }
@@ -62,7 +64,7 @@ impl User {
         let line = self.process.expect(&format!("{name} "))?;
         Ok(line.rsplit("-> ").next().unwrap_or_default().to_owned())
     }
-    /// What to record, and into which directory.
+    /// Chooses what to record, and the directory for the results.
     pub(super) fn record(&mut self, dir: &Path) -> Result<()> {
         self.set("ROCPROF_HIP_RUNTIME_API_TRACE", 1)?;
         self.set("ROCPROF_KERNEL_TRACE", 1)?;
@@ -115,7 +117,7 @@ fn statuses_without_a_target() -> Result<()> {
         ("rocattach_attach 4194304".to_owned(), "6"),
         ("rocattach_attach 0".to_owned(), "2"),
         ("rocattach_attach -3".to_owned(), "2"),
-        // A kernel thread, and the program itself.
+        // Pid 2 is a kernel thread, and `me` is the program that calls.
         ("rocattach_attach 2".to_owned(), "1"),
         (format!("rocattach_attach {me}"), "2"),
         (format!("rocattach_attach_tree {me}"), "2"),
@@ -147,7 +149,8 @@ fn sessions_over_ctypes() -> Result<()> {
     let dir = tempfile::tempdir()?;
     user.record(dir.path())?;
 
-    // One session; a second one on the same process, from here or from elsewhere, is refused and harms neither.
+    // A second session on the same process is refused, both from this program and from another one.
+    // It harms neither.
     assert_eq!(user.call(&format!("rocattach_attach {first}"))?, "0");
     assert_eq!(user.call(&format!("rocattach_attach {first}"))?, "2");
     let other = [
@@ -162,7 +165,8 @@ fn sessions_over_ctypes() -> Result<()> {
     assert!(exit.stderr.join(" ").contains("attached already"), "{exit}");
     one.tell("calls 3")?;
     assert_eq!(user.call(&format!("rocattach_detach {first}"))?, "0");
-    // Complete when it returns: the process that wrote them is still there and has nothing left to do.
+    // The files are complete when the call returns: the process that wrote them is still there and
+    // has nothing left to do.
     let read = |pid| -> Result<_> {
         let file = |what: &str| std::fs::read(dir.path().join(format!("{pid}_{what}_trace.csv")));
         Ok((file("hip_api")?, file("kernel")?))
@@ -172,7 +176,7 @@ fn sessions_over_ctypes() -> Result<()> {
     assert_eq!(rows(dir.path(), first, "kernel")?, 6);
     assert_eq!(user.call(&format!("rocattach_detach {first}"))?, "2");
 
-    // Two processes side by side, ended together.
+    // Sessions on two processes run side by side and end together.
     for pid in [first, second] {
         user.set("ROCPROF_OUTPUT_FILE_NAME", format!("both-{pid}"))?;
         assert_eq!(user.call(&format!("rocattach_attach {pid}"))?, "0");
@@ -188,7 +192,8 @@ fn sessions_over_ctypes() -> Result<()> {
         );
     }
 
-    // The first generation, without statuses; other settings than before.
+    // The first generation of the interface, whose functions return no status, with other settings
+    // than before.
     user.set("ROCPROF_KERNEL_TRACE", 0)?;
     user.set("ROCPROF_OUTPUT_FILE_NAME", "old")?;
     assert_eq!(user.call(&format!("attach {second}"))?, "None");
@@ -205,7 +210,8 @@ fn sessions_over_ctypes() -> Result<()> {
         "kernels were switched off"
     );
 
-    // The target ends: an exit is a success, a signal is a failure; the files are written both times.
+    // When the target ends, an exit counts as a success and a signal as a failure. The files are
+    // written both times.
     user.set("ROCPROF_OUTPUT_FILE_NAME", "end-%pid%")?;
     for pid in [first, second] {
         assert_eq!(user.call(&format!("rocattach_attach {pid}"))?, "0");
@@ -234,7 +240,7 @@ fn the_example_attaches_records_and_detaches() -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
     };
-    // As its page says: make, in a copy of the folder, against the stage.
+    // Follows the tool's own page: runs make in a copy of the folder, against the stage.
     let dir = tempfile::tempdir()?;
     for file in ["main.cpp", "Makefile"] {
         std::fs::copy(
@@ -280,8 +286,8 @@ fn the_example_attaches_records_and_detaches() -> Result<()> {
             &dir.path()
                 .join("attachment-output/attached_profile_kernel_trace.csv"),
         )?;
-        // Each row is a dispatch of the log, none comes twice, and none of the log is missing
-        // between the first and the last.
+        // Each row is a dispatch of the log, and none occurs twice. No dispatch of the log is
+        // missing between the first row and the last.
         let times = trace
             .rows
             .iter()

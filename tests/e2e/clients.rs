@@ -1,5 +1,5 @@
-//! Clients of the SDK that none of us wrote. Where a library can be had it runs unchanged; of the
-//! others a client of ours makes the same calls in the same order (`tests/c/client_*.c`).
+//! Clients of the SDK that we did not write. Where a library can be had, it runs unchanged. For the
+//! others, a client of ours makes the same calls in the same order (`tests/c/client_*.c`).
 
 use crate::sample_counters::waves;
 use midair_tests::Result;
@@ -9,7 +9,8 @@ use midair_tests::lab::Lab;
 use midair_tests::table::Csv;
 use midair_tests::target::until;
 
-/// Waits until the client has the records of so many kernels; all its calls must have succeeded.
+/// Waits until the client has the records of this many kernels, and checks that all its calls
+/// succeeded.
 fn has(host: &mut ClientHost, expected: u64) -> Result<()> {
     until(&format!("{expected} kernels"), || {
         assert_eq!(host.client("flush")?, 0);
@@ -26,9 +27,9 @@ fn has(host: &mut ClientHost, expected: u64) -> Result<()> {
     Ok(())
 }
 
-/// Windows of records, and launches between them that belong to none. `calls`: whether the client
-/// is told of each launch. `module`: the kernels are loaded anew in each window, for a client that asks
-/// for code objects last.
+/// Records in windows, with launches between the windows that belong to none. `calls` says whether
+/// the client is told of each launch. `module` says whether each window loads the kernels anew, for
+/// a client that asks for code objects last.
 fn windows(name: &str, calls: bool, module: bool) -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
@@ -94,7 +95,7 @@ fn the_calls_of_proton() -> Result<()> {
         all += u64::from(number);
         has(&mut host, all)?;
     }
-    // A queue that was made meanwhile.
+    // The program makes another queue while the context is on.
     host.send("queue")?;
     host.expect("queue")?;
     host.round(4)?;
@@ -103,7 +104,7 @@ fn the_calls_of_proton() -> Result<()> {
     host.quit()
 }
 
-/// TAU is there from the start and never stops its context: found by the register library, as a
+/// TAU is there from the start and never stops its context. The register library finds it, as a
 /// tool that the process was started with.
 #[test]
 fn the_calls_of_taus_layer() -> Result<()> {
@@ -126,8 +127,8 @@ fn the_calls_of_taus_layer() -> Result<()> {
     Ok(())
 }
 
-/// PAPI counts for the device between a start and a stop, and reads in between; what it reads is what
-/// the kernels were. The process can be attached to afterwards.
+/// PAPI counts for the whole device between a start and a stop, and reads in between. The values it
+/// reads are those of the kernels. Afterwards the process can be attached to.
 #[test]
 fn the_calls_of_papis_component() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -139,7 +140,8 @@ fn the_calls_of_papis_component() -> Result<()> {
     for rounds in [3, 5] {
         assert_eq!(host.client("start")?, 0);
         let waves = |host: &ClientHost| -> Result<u64> { Ok(waves(&host.model_log()?)) };
-        // The queue is switched on when it is seen that the program looks at its room.
+        // A queue is enabled for counters only when the program has been seen checking for room in
+        // its ring. The first round brings that about.
         host.round(1)?;
         assert_eq!(host.client("flush")?, 0);
         let (before, counted) = (waves(&host)?, host.count()?["kernels"]);

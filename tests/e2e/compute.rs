@@ -1,5 +1,5 @@
-//! `rocprof-compute` on a process that runs: what `analyze` shows is what the model counted
-//! (`sim/gpu-model/src/pmu/rules.rs`: 1 + event mod 7 for each wave, or for each kernel).
+//! `rocprof-compute` on a running process: the values that `analyze` shows are those that the model
+//! counted (`sim/gpu-model/src/pmu/rules.rs`: 1 + event mod 7 for each wave, or for each kernel).
 
 use midair_compute::architecture::{CHANNEL, Source};
 use midair_compute::evaluate::Evaluator;
@@ -23,7 +23,7 @@ fn streams(lab: &Lab) -> Result<LabTarget> {
     Ok(target)
 }
 
-/// Runs `rocprof-compute` in the lab; what it printed.
+/// Runs `rocprof-compute` in the lab and returns what it printed.
 fn compute(lab: &Lab, words: &[&str]) -> Result<String> {
     let program = format!("{}/bin/rocprof-compute", lab.stage()?);
     let mut command = lab.run(&program).log_name("none").register(false);
@@ -53,7 +53,8 @@ fn profile(lab: &Lab, target: &LabTarget, out: &str, words: &[&str]) -> Result<S
     compute(lab, &all)
 }
 
-/// The number in a column of the line with this word, where columns have lines between them.
+/// Returns the number in a column of the line with this word. Columns are separated by vertical
+/// lines.
 fn number(text: &str, line: &str, column: usize) -> Result<f64> {
     let found = text.lines().find(|text| text.contains(line));
     let found = found.ok_or_else(|| format!("{line} is not in\n{text}"))?;
@@ -92,11 +93,11 @@ fn the_users_blocks_have_the_models_values() -> Result<()> {
     let config = std::fs::read_to_string(out.path().join("profiling_config.yaml"))?;
     assert!(config.contains("\n- 5.1.1\n"), "{config}");
     let text = compute(&lab, &["analyze", "-p", &inside, "-b", "5.1.1", "7.2.0"])?;
-    // Busy is event 23, stalled 25.
+    // Busy is event 23, stalled is event 25.
     let stall = number(&text, "CPF Stall", 2)?;
     assert!((stall - 166.67).abs() < 0.01, "{text}");
     assert!(number(&text, "Kernel Time ", 2)? > 0.0, "{text}");
-    // Cycles of waves are event 79, counted in fours.
+    // The cycles of waves are event 79, which counts in units of four.
     let chart = compute(&lab, &["analyze", "-p", &inside, "-b", "3.1.1"])?;
     assert!(chart.contains("Wave Life  12 "), "{chart}");
     Ok(())
@@ -115,7 +116,7 @@ fn groups_take_turns_in_one_attach() -> Result<()> {
     let groups = files(&out.path().join("perfmon"), "pmc_perf_")?;
     assert!(groups >= 4, "{groups} groups: {said}");
     let text = compute(&lab, &["analyze", "-p", &inside, "-b", "17.1.2"])?;
-    // Hits are event 17, misses 19: 4 of 4 + 6.
+    // Hits are event 17, misses are event 19: hits are 4 of 4 + 6.
     assert!((number(&text, "17.1.2", 2)? - 40.0).abs() < 0.01, "{text}");
     Ok(())
 }
@@ -175,8 +176,9 @@ fn the_whole_panel_in_one_attach_has_the_models_values() -> Result<()> {
         "{compared} values compared, {} not in their intervals: {wrong:?}",
         wrong.len()
     );
-    // Those of one attach depend on each other: what is in the interval of one is in another's. How often
-    // intervals have the truth over many attaches: `crates/compute/tests/intervals.rs`.
+    // The metrics of one attach depend on each other: if the truth lies in one interval, it lies in
+    // the intervals of related metrics, too. `crates/compute/tests/intervals.rs` checks over many
+    // attaches how often intervals hold the truth.
     assert!(compared > 250, "{compared} values: {said}");
     assert!(
         wrong.len() * 100 <= compared * 7,
@@ -200,7 +202,7 @@ fn a_profile_ends_when_each_metric_is_sure_enough() -> Result<()> {
     let said = profile(&lab, &target, &inside, &[&words[..], &longer].concat())?;
     assert!(began.elapsed().as_secs() < 100, "{said}");
     assert!(said.contains("every metric is within 5 %"), "{said}");
-    // What was seen on the way.
+    // The output also tells what was observed during the run.
     assert!(said.contains("windows of each group: "), "{said}");
     assert!(said.contains("coverage"), "{said}");
     end(target)?;
@@ -240,7 +242,7 @@ fn tables_are_shown_while_the_program_runs() -> Result<()> {
     let pictures: Vec<&str> = text.split("=== process ").skip(1).collect();
     assert!(pictures.len() >= 2, "{text}");
     let last = pictures.last().copied().unwrap_or_default();
-    // Stalled is event 25, busy 23: as in the results of a profile.
+    // Stalled is event 25 and busy is event 23, as in the results of a profile.
     let stall = number(last, "CPF Stall", 2)?;
     assert!((stall - 166.67).abs() < 0.01, "{last}");
     assert!(last.contains("vadd") && last.contains("coverage"), "{last}");
@@ -284,8 +286,8 @@ fn a_program_that_is_started_runs_once_for_each_group() -> Result<()> {
     Ok(())
 }
 
-/// Compares a directory's metrics with those of what the model's rules say of every dispatch, counted
-/// or not. How many there are, and those whose interval does not have the truth.
+/// Compares a directory's metrics with what the model's rules say of every dispatch, counted or
+/// not. Returns how many metrics were compared, and those whose interval does not hold the truth.
 fn compare(directory: &Path) -> Result<(usize, Vec<String>)> {
     let workload = Workload::read(directory, &[])?;
     let truth = by_the_rules(&workload.frame)?;
@@ -300,12 +302,14 @@ fn compare(directory: &Path) -> Result<(usize, Vec<String>)> {
             continue;
         }
         for (id, metric) in table.rows(Form::Means) {
-            // Channels are dealt in turns: only their sums have a rule.
+            // Events are dealt to the channels in turns, so the rules tell only the sums over
+            // channels.
             if metric.name == CHANNEL || id.starts_with("18.") {
                 continue;
             }
             for cell in metric.cells {
-                // Least and greatest values are those of the windows.
+                // The least and the greatest values are left out, since they are only those of the
+                // windows.
                 let (Some(text), true) = (
                     cell.content.formula(Form::Sums),
                     ["avg", "value"].contains(&cell.column),
@@ -332,7 +336,8 @@ fn compare(directory: &Path) -> Result<(usize, Vec<String>)> {
     Ok((compared, wrong))
 }
 
-/// The dispatches with what the rules say; counters that depend on times have no values.
+/// Returns the dispatches with the values of the model's rules. Counters that depend on times get
+/// no values.
 fn by_the_rules(frame: &Frame) -> Result<Frame> {
     let counters = midair_counters::Architecture::find("gfx942").ok_or("no gfx942")?;
     let names: Vec<String> = frame.column_names().map(str::to_owned).collect();

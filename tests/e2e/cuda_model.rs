@@ -1,5 +1,5 @@
-//! The stand-in for NVIDIA's libraries does what the tests of our own side rely on. No part of ours
-//! is in these processes: the program uses CUPTI itself.
+//! The stand-in for NVIDIA's libraries does what our tests rely on. None of our code is in these
+//! processes: the program uses CUPTI itself.
 
 use midair_sim_cuda::{MAJORS, Toolkit};
 use midair_tests::Result;
@@ -22,7 +22,7 @@ fn quit(mut target: CudaTarget) -> Result<()> {
     Ok(())
 }
 
-/// The log has what the program did, and the driver's two threads are there.
+/// The log has what the program did, and the driver's two threads exist.
 #[test]
 fn the_log_matches_the_programs_work() -> Result<()> {
     let kit = Kit::new()?;
@@ -49,7 +49,7 @@ fn the_log_matches_the_programs_work() -> Result<()> {
     Ok(())
 }
 
-/// CUPTI gives each kernel once, to one subscriber, and leaves nothing behind.
+/// CUPTI delivers each kernel once, to one subscriber, and leaves nothing behind.
 #[test]
 fn cupti_traces_and_is_finalized() -> Result<()> {
     let kit = Kit::new()?;
@@ -75,7 +75,7 @@ fn cupti_traces_and_is_finalized() -> Result<()> {
     Ok(())
 }
 
-/// A stand-in that is told to have a subscriber tells so to every program.
+/// A stand-in that is told to have a subscriber refuses every other one.
 #[test]
 fn a_subscriber_that_was_ordered() -> Result<()> {
     let kit = Kit::new()?;

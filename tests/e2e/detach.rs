@@ -20,7 +20,7 @@ fn ask(target: &mut LabTarget, command: &str) -> Result<()> {
     Ok(())
 }
 
-/// Dispatches with this grid.x that the log holds as ended.
+/// Returns how many ended dispatches with this grid.x the log has.
 fn ended(target: &LabTarget, grid: u32) -> Result<usize> {
     let log = target.model_log()?;
     Ok(log
@@ -29,7 +29,8 @@ fn ended(target: &LabTarget, grid: u32) -> Result<usize> {
         .count())
 }
 
-/// Every dispatch of the trace that has times is in the log, and none is there twice.
+/// Checks that every dispatch of the trace that has times is in the log, and that none is there
+/// twice.
 fn true_to(trace: &Trace, log: &ModelLog) {
     let logged: BTreeSet<Work> = log.dispatches().map(Work::logged).collect();
     let timed = trace.kernels.iter().filter(|kernel| kernel.work.start != 0);
@@ -55,7 +56,8 @@ fn twenty_sessions_leave_nothing_behind() -> Result<()> {
     let mut target = target.spawn()?;
     target.expect("ready")?;
     ask(&mut target, "pause 1000")?;
-    // HIP makes queues, signals and staging memory as it needs them: let it have them all before the first snapshot.
+    // HIP makes queues, signals and staging memory when it first needs them. The program uses them
+    // all before the first snapshot is taken.
     ask(&mut target, "start")?;
     let mut work = Counter::of(&target);
     work.wait_until(1000)?;
@@ -119,7 +121,7 @@ fn twenty_sessions_leave_nothing_behind() -> Result<()> {
             "cycle {cycle}: more than our library is there:\n{strange}"
         );
         match &settled {
-            // Each kind of session has been there once; from here on nothing may grow.
+            // Each kind of session has run by now. From here on nothing may grow.
             None if cycle + 1 == 2 * options.len() => settled = Some(now),
             None => {}
             Some(settled) => {
@@ -136,7 +138,8 @@ fn twenty_sessions_leave_nothing_behind() -> Result<()> {
     Ok(())
 }
 
-/// Descriptors, threads and mappings are the same but for what the application's allocator does.
+/// Checks that descriptors, threads and mappings are the same, apart from what the application's
+/// allocator does.
 fn no_growth(before: &Snapshot, now: &Snapshot) -> Result<()> {
     let diff = before.diff(now).without_heap();
     if !diff.is_empty() {
@@ -144,7 +147,8 @@ fn no_growth(before: &Snapshot, now: &Snapshot) -> Result<()> {
     }
     let size =
         |snapshot: &Snapshot| -> u64 { snapshot.maps.iter().map(|map| map.end - map.start).sum() };
-    // Arenas of the application's threads may come and go; a leak of ours would be a spool (64 MiB) or a pool.
+    // Arenas of the application's threads may come and go. A leak of ours would be larger: a spool
+    // (64 MiB) or a pool.
     let grown = size(now).saturating_sub(size(before));
     if grown > 8 << 20 {
         return Err(format!("{grown} bytes more are mapped:\n{}", before.diff(now)).into());
@@ -152,7 +156,7 @@ fn no_growth(before: &Snapshot, now: &Snapshot) -> Result<()> {
     Ok(())
 }
 
-/// What `streams` says that it launched and copied is in the log.
+/// Checks that what `streams` says it launched and copied is in the log.
 fn counts_are_right(exit: &Exit, log: &ModelLog) -> Result<()> {
     log.check()?;
     assert_eq!(
@@ -170,7 +174,8 @@ fn counts_are_right(exit: &Exit, log: &ModelLog) -> Result<()> {
     Ok(())
 }
 
-/// A thread stays in one hipStreamSynchronize during two sessions; the second one begins and ends within the kernel.
+/// A thread stays in one hipStreamSynchronize during two sessions. The second session begins and
+/// ends while the kernel runs.
 #[test]
 fn a_thread_blocked_across_two_sessions() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -233,14 +238,16 @@ fn a_thread_blocked_across_two_sessions() -> Result<()> {
         (0, 0, blocked)
     );
     assert_eq!(trace.kernels.len(), 4);
-    // The wait had begun or not when the detach came; if it had, it is there, and ends with the session.
+    // At the detach the wait may or may not have begun. If it has, the trace has it, and it ends
+    // with the session.
     assert!(
         sync(&trace) == 1 || sync(&trace) == 2,
         "{} synchronisations",
         sync(&trace)
     );
 
-    // The second sees only what is new: the thread inside the old call writes nothing into it.
+    // The second session sees only what is new. The thread inside the old call writes nothing into
+    // it.
     let second = Profiler::attach(target.pid(), &lab.scratch().join("second"), &USUAL)?;
     ask(&mut target, "go 3")?;
     let trace = second.detach()?;
@@ -262,7 +269,7 @@ fn a_thread_blocked_across_two_sessions() -> Result<()> {
         "a call of the blocked thread"
     );
 
-    // A third is on when the old kernel and the old call end.
+    // A third session is on when the old kernel and the old call end.
     let third = Profiler::attach(target.pid(), &lab.scratch().join("third"), &USUAL)?;
     target.expect("unblocked")?;
     ask(&mut target, "go 2")?;
@@ -284,7 +291,7 @@ fn a_thread_blocked_across_two_sessions() -> Result<()> {
     Ok(())
 }
 
-/// A kernel of 30 s does not hold the detach up, and what is attached next does not wait for it either.
+/// A kernel of 30 s does not delay the detach, and the next attach does not wait for it, either.
 #[test]
 fn a_long_kernel_at_detach() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -328,7 +335,8 @@ fn a_long_kernel_at_detach() -> Result<()> {
     Ok(())
 }
 
-/// Another tool's wrappers over ours and under ours, gone before the detach or after it.
+/// Another tool puts its wrappers over ours or under ours, and takes them out before the detach or
+/// after it.
 #[test]
 fn wrappers_of_another_tool() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -368,7 +376,8 @@ fn wrappers_of_another_tool() -> Result<()> {
         assert_eq!(trace.exit.status.code(), Some(0), "{}", trace.exit);
     };
 
-    // Over ours, and still there at the detach: ours stays below, and that is said.
+    // Its wrappers are over ours and still there at the detach. Ours stay below them, and a note
+    // says so.
     let profiler = Profiler::attach(pid, &dir(), &options)?;
     ask(&mut target, "go 3")?;
     ask(&mut target, "over")?;
@@ -386,7 +395,8 @@ fn wrappers_of_another_tool() -> Result<()> {
         "only the wrappers of the program are there"
     );
     ask(&mut target, "go 5")?;
-    // Attached again below it: every call is there once. It goes while we are attached.
+    // We attach again while its wrappers are over ours. Each call is recorded once. It takes its
+    // wrappers out during the session.
     let profiler = Profiler::attach(pid, &dir(), &options)?;
     ask(&mut target, "go 3")?;
     ask(&mut target, "off")?;
@@ -399,8 +409,8 @@ fn wrappers_of_another_tool() -> Result<()> {
         "ours goes with the last one over it"
     );
 
-    // Over ours, gone after the detach: it puts ours back, which passes calls on, records nothing,
-    // and goes with the next session.
+    // Its wrappers are over ours, and it takes them out after the detach. This puts our wrappers
+    // back, which pass calls on and record nothing. The next session removes them.
     let profiler = Profiler::attach(pid, &dir(), &options)?;
     ask(&mut target, "over")?;
     exactly(&profiler.detach()?, 0);
@@ -411,14 +421,15 @@ fn wrappers_of_another_tool() -> Result<()> {
         "ours, as a pass-through"
     );
     ask(&mut target, "go 4")?;
-    // Only copies are asked for: what is left of the earlier session must not record kernels.
+    // This session asks for copies only. The wrappers from the earlier session must not record
+    // kernels.
     let profiler = Profiler::attach(pid, &dir(), &["--memory-copy-trace"])?;
     ask(&mut target, "go 4")?;
     let trace = profiler.detach()?;
     exactly(&trace, 0);
     assert_eq!(changed(&native, &tables.read(pid)?), BTreeMap::new());
 
-    // Under ours, and still there at the detach.
+    // Its wrappers are under ours, and still there at the detach.
     ask(&mut target, "over")?;
     let profiler = Profiler::attach(pid, &dir(), &options)?;
     ask(&mut target, "go 3")?;
@@ -428,8 +439,8 @@ fn wrappers_of_another_tool() -> Result<()> {
         three,
         "the program's wrappers are as they were"
     );
-    // Under ours, and it puts back what was there before both while we are attached: ours is thrown
-    // out of these slots, and the next session has them again.
+    // Its wrappers are under ours. During the session it puts back what was there before both,
+    // which throws our wrappers out of these slots. The next session puts them in again.
     let profiler = Profiler::attach(pid, &dir(), &["--hip-trace"])?;
     ask(&mut target, "drop")?;
     ask(&mut target, "go 2")?;
@@ -457,19 +468,20 @@ fn wrappers_of_another_tool() -> Result<()> {
     Ok(())
 }
 
-/// A hundred children that use the API while their parent is attached, and one that stays for longer than the session.
+/// A hundred children use the API while their parent is attached, and one child lives longer than
+/// the session.
 #[test]
 fn forked_children() -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
     };
     let (program, kernels) = (lab.program("forker")?, lab.kernels()?);
-    // ROCr's model mode maps a random piece of memory, up to more than the machine has; a fork of
-    // that is refused. Where addresses are not random it is 4 GiB.
+    // ROCr's model mode maps a random amount of memory, up to more than the machine has, and then
+    // the kernel refuses a fork. Without address randomisation it is 4 GiB.
     let target = lab.run(&program).arg(&kernels).prefix(&["setarch", "-R"]);
     let mut target = target.spawn()?;
     target.expect("ready")?;
-    // The children are to be seen not being attached.
+    // This session is to show that the children are not attached.
     let options = [
         "--kernel-trace",
         "--hip-trace",
@@ -497,7 +509,7 @@ fn forked_children() -> Result<()> {
         .collect();
     let trace = profiler.detach()?;
     trace.whole_of_running()?;
-    // The child that outlives the session calls the API now.
+    // The child that outlives the session calls the API only now.
     ask(&mut target, "release")?;
     assert!(!trace.kernels.is_empty(), "the parent launched");
     for name in [
@@ -520,7 +532,7 @@ fn forked_children() -> Result<()> {
     let log = target.model_log()?;
     true_to(&trace, &log);
 
-    // And again, with another session on.
+    // Once more, with another session on.
     let profiler = Profiler::attach(target.pid(), &lab.scratch().join("again"), &options)?;
     ask(&mut target, "fork 5")?;
     profiler.detach()?.whole_of_running()?;
@@ -533,8 +545,8 @@ fn forked_children() -> Result<()> {
     Ok(())
 }
 
-/// The target ends while attached, in each way that there is: the profiler ends by itself, with the
-/// right code, and writes what was recorded.
+/// The target ends during the session, in each way that there is. The profiler then ends by itself,
+/// with the right exit code, and writes what was recorded.
 #[test]
 fn the_target_ends() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -585,8 +597,8 @@ fn one_end(lab: &Lab, program: &str, kernels: &str, way: &str) -> Result<()> {
         .iter()
         .filter(|kernel| kernel.work.start != 0)
         .count();
-    // What the target's side had not taken over from the device in its last milliseconds is lost
-    // with a killed process.
+    // When a process is killed, a few milliseconds of work are lost, which the session in it had
+    // not yet taken over from the device.
     assert!(
         timed >= 100,
         "{timed} kernels of {} in the log",
@@ -597,15 +609,16 @@ fn one_end(lab: &Lab, program: &str, kernels: &str, way: &str) -> Result<()> {
         .values()
         .filter(|call| call.name == "hipModuleLaunchKernel")
         .count();
-    // Calls from before the attach are not there; their kernels that had not run are, marked as
-    // such. The call that was under way at the attach is not there either.
+    // The trace has no calls from before the attach. It has those of their kernels that had not run
+    // yet, marked as such. The call that was under way at the attach is not in the trace, either.
     let orphans = trace.midair["without_traced_caller"].as_u64().unwrap_or(0) as usize;
     assert!(
         calls + orphans + 1 >= timed,
         "{calls} calls, {timed} kernels, {orphans} of them without a call"
     );
     if way == "quit" {
-        // It ended in good order, with nothing under way: everything after the attach is there.
+        // The program ended in good order with nothing under way, so everything after the attach is
+        // there.
         let first = trace
             .kernels
             .iter()
@@ -622,7 +635,8 @@ fn one_end(lab: &Lab, program: &str, kernels: &str, way: &str) -> Result<()> {
     Ok(())
 }
 
-/// The attaching side is killed: the target goes on, its side ends by the lease, and the next attach works.
+/// The attacher is killed. The target goes on, the session in it ends by the lease, and the next
+/// attach works.
 #[test]
 fn the_attacher_is_killed() -> Result<()> {
     let Some(lab) = Lab::find()? else {

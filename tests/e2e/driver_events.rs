@@ -1,6 +1,6 @@
-//! Events of the kernel driver: a stand-in for `/dev/kfd` is preloaded into the program, which says
-//! itself what happens (`tests/c/kfd_events.c`, `driver_events.c`). A sample client's view and the
-//! command line's files are compared with that.
+//! Events of the kernel driver. A stand-in for `/dev/kfd` is preloaded into the program, which
+//! itself says what happens (`tests/c/kfd_events.c`, `driver_events.c`). What a sample client sees
+//! and what the command line's files have is compared with that.
 
 use crate::headers::{include, stand_ins};
 use midair_tests::caller::Counts;
@@ -18,7 +18,7 @@ use std::time::Duration;
 
 /// The id of the first GPU of the stand-in's topology.
 const GPU: &str = "2";
-/// Lines that somebody reads of each round.
+/// The number of lines in each round that are read by somebody.
 const LINES: u64 = 9;
 
 struct Driver {
@@ -48,7 +48,7 @@ impl Driver {
         Ok(target)
     }
 
-    /// The sample client, which writes to the second path.
+    /// Compiles the sample client. Returns its path, and that of the file to which it writes.
     fn client(&self) -> Result<(PathBuf, PathBuf)> {
         let tool = self.kit.scratch().join("libclient.so");
         let log = self.kit.scratch().join("client.log");
@@ -70,7 +70,7 @@ impl Driver {
     }
 }
 
-/// The number behind the answer to a command.
+/// Sends a command and returns the number in the answer.
 fn ask(target: &mut LabTarget, command: &str) -> Result<u64> {
     target.send(command)?;
     let answer = target.expect(command.split(' ').next().unwrap_or_default())?;
@@ -85,7 +85,7 @@ fn quit(mut target: LabTarget) -> Result<()> {
     Ok(())
 }
 
-/// What the client counts of so many rounds.
+/// Returns what the client should count in this many rounds.
 fn told_of(rounds: u64) -> Counts {
     let each = [
         "EVENT_PAGE_MIGRATE_PAGEFAULT_GPU",
@@ -167,7 +167,7 @@ fn a_client_is_told_of_the_kernel_drivers_events() -> Result<()> {
     Ok(())
 }
 
-/// How many records of each kind the json has.
+/// Returns how many records of each kind the json has.
 fn kinds(dir: &Path) -> Result<BTreeMap<u64, u64>> {
     let whole = json(&dir.join("t_results.json"))?;
     let list = &whole["rocprofiler-sdk-tool"][0]["buffer_records"]["kfd"];
@@ -217,7 +217,7 @@ fn options_of_the_kernel_drivers_events_write_their_records() -> Result<()> {
         assert!(trace.windows(10).any(|part| part == b"kfd_events"));
     }
     quit(target)?;
-    // Without the driver the rest is recorded, and a note says why.
+    // Where the driver cannot be opened, the rest is recorded, and a note says why.
     let mut target = driver.start(&[("SIM_KFD_OPEN", "13")])?;
     let dir = driver.kit.scratch().join("refused");
     let mut profiler = command("rocprofv3")?;

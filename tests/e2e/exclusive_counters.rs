@@ -1,4 +1,4 @@
-//! Windows of counters that have the device for themselves (`--exclusive`).
+//! Windows of counters that have the device to themselves (`--exclusive`).
 
 use midair_tests::Result;
 use midair_tests::lab::{Lab, LabTarget};
@@ -20,7 +20,8 @@ fn files(dir: &Path) -> Vec<PathBuf> {
     all
 }
 
-/// How many windows there were, how many of them had the device for themselves, and how many did not.
+/// Returns how many windows there were, how many of them had the device to themselves, and how many
+/// were shared.
 fn windows(lab: &Lab, target: &LabTarget, further: &[&str]) -> Result<(u64, u64, u64)> {
     let out = tempfile::tempdir_in(lab.scratch())?;
     let program = format!("{}/bin/midair", lab.stage()?);
@@ -53,7 +54,7 @@ fn windows(lab: &Lab, target: &LabTarget, further: &[&str]) -> Result<(u64, u64,
     let tool = &read["rocprofiler-sdk-tool"][0];
     let counters = &tool["metadata"]["midair"]["counters"];
     let number = |key: &str| counters[key].as_u64().unwrap_or(0);
-    // Each value is that of its dispatch alone.
+    // Each value is that of the dispatch alone.
     for counted in tool["callback_records"]["counter_collection"]
         .as_array()
         .into_iter()
@@ -69,8 +70,8 @@ fn windows(lab: &Lab, target: &LabTarget, further: &[&str]) -> Result<(u64, u64,
     Ok((number("windows"), number("alone"), number("shared")))
 }
 
-/// Four streams whose kernels overlap: without it most windows are shared. With it few are, the
-/// program is what it was, and nothing waits for longer than its time.
+/// Four streams have kernels that overlap. Without the option most windows are shared. With it few
+/// are, the program runs as before, and nothing waits longer than its limit.
 #[test]
 fn with_it_windows_are_not_shared() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -92,7 +93,8 @@ fn with_it_windows_are_not_shared() -> Result<()> {
     let told = format!("{shared} of {all} were shared; with it {shared_with} of {all_with}");
     assert!(all > 20 && 4 * shared > all, "the kernels overlap: {told}");
     assert!(alone_with > 5, "{alone_with} had it for themselves; {told}");
-    // What is left is of threads that had no processor for longer than the others wait.
+    // The shared windows that remain come from threads that got no processor for longer than the
+    // others wait.
     assert!(3 * shared_with * all < shared * all_with, "{told}");
     Ok(())
 }

@@ -1,6 +1,6 @@
-//! All formats of one session with statistics and summaries, end to end: pftrace, read by
-//! Perfetto's own messages, against csv and against what the modelled GPU consumed; statistics and
-//! summaries against the rows that they sum up.
+//! All formats of one session with statistics and summaries, end to end. The pftrace is read with
+//! Perfetto's own messages and compared with the csv files and with what the modelled GPU consumed.
+//! Statistics and summaries are compared with the rows that they sum up.
 
 use crate::profiler::compare::logged_copies;
 use crate::profiler::{Counter, since};
@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A trace as Perfetto's messages have it, with each slice paired as a viewer does; fails where a
+/// Reads a trace by Perfetto's messages and pairs the slices as a viewer does. It fails where a
 /// rule of the format is broken.
 pub fn pftrace(file: &Path) -> Result<Value> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("python/pftrace.py");
@@ -34,7 +34,8 @@ fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or(u64::MAX)
 }
 
-/// Category in pftrace, name of the csv files, column of the name that is summed up, domain in summaries.
+/// For each domain: category in pftrace, name of the csv files, column with the name that is summed
+/// up, name in summaries.
 const DOMAINS: [(&str, &str, &str, &str); 6] = [
     ("hip_api", "hip_api", "Function", "HIP_API"),
     ("hsa_api", "hsa_api", "Function", "HSA_API"),
@@ -59,7 +60,7 @@ const DOMAINS: [(&str, &str, &str, &str); 6] = [
     ),
 ];
 
-/// Results of a session.
+/// The directory with the results of a session.
 struct Files(PathBuf);
 
 impl Files {
@@ -74,7 +75,7 @@ impl Files {
 /// Calls and nanoseconds by name.
 type Sums = BTreeMap<String, (u64, u64)>;
 
-/// What the rows of a csv file sum up to; those untimed are not summed up.
+/// Returns the sums of a csv file's rows by name. Untimed rows are left out.
 fn sums(files: &Files, csv: &str, column: &str) -> Result<Sums> {
     let mut sums = Sums::new();
     let path = files.file(&format!("{csv}_trace.csv"));
@@ -93,7 +94,7 @@ fn sums(files: &Files, csv: &str, column: &str) -> Result<Sums> {
     Ok(sums)
 }
 
-/// The statistics say what the rows sum up to.
+/// Checks that the statistics are the sums of the rows.
 fn statistics(files: &Files) -> Result<()> {
     let mut domains = Sums::new();
     for (_, csv, column, domain) in DOMAINS {
@@ -127,14 +128,14 @@ fn statistics(files: &Files) -> Result<()> {
     }
     assert_eq!(found, domains);
     let whole = json(&files.file("results.json"))?;
-    // The runtimes of the process are listed whatever was asked for.
+    // The runtimes of the process are listed whatever options were given.
     let runtimes = whole
         .pointer("/rocprofiler-sdk-tool/0/metadata/midair/runtimes")
         .and_then(Value::as_array)
         .ok_or("the runtimes")?;
     let mut names: Vec<_> = runtimes.iter().map(|runtime| &runtime["name"]).collect();
     names.sort_by_key(|name| name.to_string());
-    // A program that is started with marker tracing has our ROCTx library, too.
+    // A program that is launched with marker tracing also has our ROCTx library.
     names.retain(|name| *name != "MARKER");
     assert_eq!(names, ["HIP", "HSA"], "{runtimes:?}");
     let summary = &whole["rocprofiler-sdk-tool"][0]["summary"];
@@ -153,7 +154,7 @@ fn statistics(files: &Files) -> Result<()> {
     Ok(())
 }
 
-/// Rows of the tables with this title among lines, by domain and name.
+/// Returns the rows of the printed tables with this title, by domain and name.
 fn table(lines: &[String], title: &str) -> BTreeMap<(String, String), (u64, u64)> {
     let title = format!("ROCPROFV3 {title}:");
     let after = lines.iter().skip_while(|line| line.trim() != title).skip(2);
@@ -173,7 +174,7 @@ fn table(lines: &[String], title: &str) -> BTreeMap<(String, String), (u64, u64)
     .collect()
 }
 
-/// The printed tables say what the rows sum up to.
+/// Checks that the printed tables are the sums of the rows.
 fn summaries(files: &Files, printed: &[String]) -> Result<()> {
     let mut all = BTreeMap::new();
     let mut of_gpu = BTreeMap::new();
@@ -198,7 +199,8 @@ fn summaries(files: &Files, printed: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// The trace has what csv has, where it belongs, with the times that the device wrote.
+/// Checks that the trace has all that csv has, on the right tracks, with the times that the device
+/// wrote.
 fn perfetto(files: &Files, log: &ModelLog, pid: i32) -> Result<()> {
     let trace = pftrace(&files.file("results.pftrace"))?;
     assert_eq!(trace["process"]["pid"], pid);
@@ -241,7 +243,7 @@ fn perfetto(files: &Files, log: &ModelLog, pid: i32) -> Result<()> {
     copies.sort_unstable();
     assert_eq!(copies, logged_copies(log));
 
-    // The flow of a call is that of what it launched; work of a stream is on the stream's track.
+    // The flow of a call leads to what it launched. The work of a stream is on the stream's track.
     let flows: BTreeMap<u64, &Value> = of("hip_api")
         .map(|call| (number(&call["notes"]["corr_id"]), call))
         .collect();
@@ -257,13 +259,13 @@ fn perfetto(files: &Files, log: &ModelLog, pid: i32) -> Result<()> {
         assert_eq!(work["track"], track.as_str());
         assert!(times(call).0 < times(work).0, "{work} before {call}");
     }
-    // Calls are on the tracks of their threads, those of the main one on its own.
+    // Calls are on the tracks of their threads, and those of the main thread on its own track.
     for call in of("hip_api").chain(of("hsa_api")) {
         assert_eq!(call["tid"], call["notes"]["tid"], "{call}");
     }
     for (name, tid) in trace["threads"].as_object().into_iter().flatten() {
         assert_eq!(tid == pid, !name.starts_with("THREAD "), "{name} {tid}");
-        // Calls of a thread nest: none had to go to a further track.
+        // The calls of a thread nest, so none had to go to an extra track.
         let tracks = list(&trace["tracks"]).iter();
         assert_eq!(tracks.filter(|track| *track == name).count(), 1, "{name}");
     }
@@ -273,7 +275,7 @@ fn perfetto(files: &Files, log: &ModelLog, pid: i32) -> Result<()> {
     Ok(())
 }
 
-/// What is written of a session that is looked at whole.
+/// The options for what a complete session writes.
 const WRITTEN: [&str; 10] = [
     "--output-format",
     "csv",
@@ -343,7 +345,7 @@ fn all_formats_statistics_and_summaries_agree_with_an_eager_device() -> Result<(
     session(&lab, GpuModel::Eager(7))
 }
 
-/// The same of a program that is started: its own standard output has the summary.
+/// The same for a program that is launched. The summary is on its own standard output.
 #[test]
 fn a_started_program_has_all_formats_and_prints_its_summary() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -365,7 +367,7 @@ fn a_started_program_has_all_formats_and_prints_its_summary() -> Result<()> {
     perfetto(&files, &ModelLog::read(&log)?, pid)
 }
 
-/// Messages of any kind are the same in every format, and in the statistics.
+/// Marker messages of any kind are the same in every format, and in the statistics.
 #[test]
 fn markers_are_the_same_in_every_format() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -442,8 +444,8 @@ fn markers_are_the_same_in_every_format() -> Result<()> {
     Ok(())
 }
 
-/// A summary alone, into a file, in another unit; kernels by queue; and what is said where there is
-/// nothing to write statistics with.
+/// A summary alone goes to a file, in another unit. Kernels go to a track for each queue. A message
+/// says when there is nothing from which statistics could be made.
 #[test]
 fn a_summary_goes_to_a_file_and_tracks_to_queues() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -497,7 +499,7 @@ fn a_summary_goes_to_a_file_and_tracks_to_queues() -> Result<()> {
     Ok(())
 }
 
-/// Words that cannot be carried out are refused before the process is touched.
+/// Arguments that cannot be carried out are refused before the process is touched.
 #[test]
 fn expressions_and_paths_of_summaries_are_checked_first() -> Result<()> {
     let Some(lab) = Lab::find()? else {

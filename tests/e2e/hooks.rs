@@ -1,5 +1,6 @@
-//! When each of a tool's hooks is called: tools of every generation, several at once, at the first
-//! attach, at later ones, when they are not named, and at the end of the process.
+//! The times at which each of a tool's hooks is called: for tools of every generation, for several
+//! at once, at the first attach, at later ones, for tools that a later attach does not name, and at
+//! the end of the process.
 
 use midair_tests::Result;
 use midair_tests::caller::{Caller, between};
@@ -10,7 +11,8 @@ use midair_tests::workspace;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Compiles a tool of a kind (see its source) that writes to `log`, a path as the target sees it.
+/// Compiles a tool of a kind (see its source) that writes to `log`, which is a path as the target
+/// sees it.
 fn compile(lab: &Lab, log: &Path, name: &str, kind: u32) -> Result<PathBuf> {
     let out = lab.scratch().join(format!("{name}.so"));
     let status = Command::new("cc")
@@ -35,7 +37,8 @@ struct Sessions {
 }
 
 impl Sessions {
-    /// One session with these tools; the lines that it brought, and how many HIP calls there were in it.
+    /// Runs one session with these tools. Returns the lines that the tools wrote, and how many HIP
+    /// calls were made meanwhile.
     fn session(&mut self, lab: &Lab, tools: &str) -> Result<(Vec<String>, u64)> {
         let mut rocprof_attach = command("rocprof-attach")?;
         rocprof_attach
@@ -50,7 +53,7 @@ impl Sessions {
         attacher.wait(PATIENCE)?.success()?;
         Ok((self.lines()?, made.values().sum()))
     }
-    /// The tools' lines since the last call.
+    /// Returns the tools' lines since the last call of this function.
     fn lines(&self) -> Result<Vec<String>> {
         let text = std::fs::read_to_string(&self.log).unwrap_or_default();
         std::fs::write(&self.log, "")?;
@@ -75,7 +78,7 @@ fn hooks_of_every_generation_are_called_in_order() -> Result<()> {
     let alone = compile(&lab, &log, "alone", 0)?;
     let modern = compile(&lab, &log, "modern", 1)?;
     let first = compile(&lab, &log, "first", 2)?;
-    // One is known to the target's own loader only, by its bare name.
+    // One tool is named by its bare name, which only the target's own loader finds.
     let dir = lab.scratch().join("there");
     std::fs::create_dir(&dir)?;
     compile(&lab, &log, "named", 1)?;
@@ -83,13 +86,14 @@ fn hooks_of_every_generation_are_called_in_order() -> Result<()> {
     let caller = Caller::start(Caller::command(&lab)?.libs(&lab.inside(&dir)?))?;
     let mut sessions = Sessions { caller, log };
 
-    // A list: every name counts, also the last one.
+    // Every name of a list counts, also the last one.
     let all = [&alone, &modern, &first].map(|path| path.display().to_string());
     let all = format!("{}:libnamed.so", all.join(":"));
     let (lines, calls) = sessions.session(&lab, &all)?;
     assert!(calls > 0);
     let detached = format!("detach calls={calls}");
-    // It has no hook that could tell: at its end it says what it has had, and that is this session alone.
+    // This tool has no hook for the detach. At its end it says how many calls it has seen, which
+    // are those of this session alone.
     let ended = format!("alone fini calls={calls}");
     assert_eq!(of(&lines, "alone"), ["configure", "init"]);
     let whole = ["configure", "configure_attach", "init", "attach", &detached];
@@ -99,11 +103,12 @@ fn hooks_of_every_generation_are_called_in_order() -> Result<()> {
         of(&lines, "first"),
         ["configure_experimental", "init", &detached]
     );
-    // All are initialised before the first is attached.
+    // All tools are initialised before the first of them is attached.
     let place = |line: &str| lines.iter().position(|it| it == line);
     assert!(place("named init") < place("modern attach"), "{lines:?}");
 
-    // Again, with a part of them: the others hear nothing. None is configured again.
+    // The next attach names only some of the tools. The others are not called, and none is
+    // configured again.
     let (lines, calls) = sessions.session(&lab, &first.display().to_string())?;
     assert_eq!(
         lines,
@@ -120,12 +125,13 @@ fn hooks_of_every_generation_are_called_in_order() -> Result<()> {
             format!("named detach calls={calls}")
         ]
     );
-    // The default tool alone, by the attach library's own name: no tool of ours hears of it.
+    // The default tool is alone, under the attach library's own name. No tool of this test is told
+    // of the session.
     let rocattach = stage()?.join("lib/librocprofiler-sdk-rocattach.so.1");
     let (lines, _) = sessions.session(&lab, &rocattach.display().to_string())?;
     assert_eq!(lines, [""; 0]);
 
-    // The process exits: each tool is notified once, long after its detach.
+    // When the process exits, each tool is told so once, long after its detach.
     let log = sessions.log.clone();
     sessions.caller.quit()?;
     let text = std::fs::read_to_string(log)?;
@@ -169,7 +175,8 @@ fn an_attached_tool_is_notified_when_the_process_exits() -> Result<()> {
     Ok(())
 }
 
-/// A program that uses no HIP, with our register library and SDK installed beside one another.
+/// Installs our register library and SDK beside one another. Returns the directory as the target
+/// sees it.
 fn installed(lab: &Lab) -> Result<String> {
     let dir = lab.scratch().join("installed");
     std::fs::create_dir(&dir)?;
@@ -227,7 +234,7 @@ fn each_attach_by_a_register_library_names_its_tools() -> Result<()> {
         "detach 0",
         &["modern detach calls=0", "first detach calls=0"],
     )?;
-    // The first generation's names: with the tools of last time.
+    // The functions of the interface's first generation use the tools of the last attach.
     tell(
         "reattach",
         "reattach 0",
@@ -238,14 +245,14 @@ fn each_attach_by_a_register_library_names_its_tools() -> Result<()> {
         "tell-detach 0",
         &["modern detach calls=0", "first detach calls=0"],
     )?;
-    // Other tools than last time: only those.
+    // Other tools are named than last time, and only those are attached.
     tell(&format!("attach {first}"), "attach 0", &["first reattach"])?;
-    // An attach within an attach is refused, and changes nothing.
+    // An attach during a session is refused and changes nothing.
     tell(&format!("attach {modern}"), "attach 6", &[])?;
     tell("detach", "detach 0", &["first detach calls=0"])?;
     tell("tell-reattach", "tell-reattach 0", &["first reattach"])?;
     tell("detach", "detach 0", &["first detach calls=0"])?;
-    // A tool that is none, in a list: refused, and the next attach is not hindered.
+    // A list with a file that is not a tool is refused, and does not hinder the next attach.
     tell(&format!("attach {modern}:/lab/topo"), "attach 6", &[])?;
     tell(&format!("attach {modern}"), "attach 0", &["modern attach"])?;
     tell("detach", "detach 0", &["modern detach calls=0"])?;
@@ -299,7 +306,8 @@ fn a_process_that_is_started_with_tools_configures_each_of_them_and_attaches_non
     let text = std::fs::read_to_string(&log)?;
     let mut ends: Vec<&str> = text.lines().skip(whole.len()).collect();
     ends.sort_unstable();
-    // Those that started their contexts had every call from the first on, also those that the program does not count.
+    // The tools that started their contexts had every call from the first on, including calls that
+    // the program does not count.
     for (end, name) in ends.iter().zip(["alone", "mine"]) {
         let calls = end.strip_prefix(&format!("{name} fini calls="));
         let calls: u64 = calls.and_then(|word| word.parse().ok()).unwrap_or(0);

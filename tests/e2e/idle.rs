@@ -1,4 +1,5 @@
-//! Attached to a program that does nothing: what waiting costs on both sides. Needs no root.
+//! The processor time that both sides need while they wait, attached to a program that does
+//! nothing. Needs no root.
 
 use midair_tests::Result;
 use midair_tests::attacher::Attacher;
@@ -6,21 +7,22 @@ use midair_tests::stand_in::Kit;
 use midair_tests::target::PATIENCE;
 use std::time::{Duration, Instant};
 
-/// How long it is watched.
+/// How long the processes are watched.
 const WATCHED: Duration = Duration::from_secs(5);
 /// Share of a CPU that the attaching process may use.
 const ATTACHER: f64 = 0.005;
-/// The worker thread in the target may, which looks for work of the device again and again.
+/// Share of a CPU that the worker thread in the target may use, as it looks for work of the device
+/// again and again.
 const WORKER: f64 = 0.01;
 
-/// Time on a processor so far, of one thread.
+/// Returns the processor time that one thread has used so far.
 fn used_by(pid: i32, tid: i32) -> Result<Duration> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat"))?;
     let first = text.split_whitespace().next().ok_or("schedstat is empty")?;
     Ok(Duration::from_nanos(first.parse()?))
 }
 
-/// Threads of a process with what each has used.
+/// Returns the threads of a process with the processor time that each has used.
 fn used(pid: i32) -> Result<Vec<(i32, String, Duration)>> {
     let mut all = Vec::new();
     for entry in std::fs::read_dir(format!("/proc/{pid}/task"))? {
@@ -39,13 +41,14 @@ fn waiting_uses_almost_no_cpu_time() -> Result<()> {
     let pid = target.target.pid();
     let mut attacher = Attacher::start(pid, &["--hip-trace", "--hsa-trace", "--kernel-trace"])?;
     let attacher_pid = attacher.process().pid();
-    // At first the memory for records is prepared, step by step.
+    // At first the attacher prepares the memory for records, step by step.
     let limit = Instant::now() + PATIENCE;
     loop {
         let before: Duration = used(attacher_pid)?.iter().map(|(_, _, used)| *used).sum();
         std::thread::sleep(Duration::from_millis(500));
         let now: Duration = used(attacher_pid)?.iter().map(|(_, _, used)| *used).sum();
-        // As little as is allowed afterwards: a limit above that would take its last steps for rest.
+        // The attacher must use clearly less than the limit for the measurement. With a higher
+        // bound its last steps would be taken for rest.
         if now.saturating_sub(before).as_secs_f64() < ATTACHER * 0.5 {
             break;
         }
@@ -82,7 +85,7 @@ fn waiting_uses_almost_no_cpu_time() -> Result<()> {
     assert!(attaching < ATTACHER, "the attacher used {attaching}");
     assert!(agent < WORKER, "our thread used {agent}");
     attacher.detach()?;
-    // Parked, it does not run at all.
+    // A parked worker thread does not run at all.
     let parked = |all: Vec<(i32, String, Duration)>| {
         all.into_iter()
             .find(|(_, name, _)| name == "midair-worker")
@@ -91,7 +94,7 @@ fn waiting_uses_almost_no_cpu_time() -> Result<()> {
     };
     let mut last = parked(used(pid)?)?;
     let limit = Instant::now() + PATIENCE;
-    // It may still have a last step to do after its last message.
+    // The worker thread may have a last step to do after its last message.
     loop {
         std::thread::sleep(Duration::from_millis(300));
         let now = parked(used(pid)?)?;

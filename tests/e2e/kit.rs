@@ -1,4 +1,5 @@
-//! The kit on plain processes: a kit that overlooks things would make every other test worthless.
+//! The test kit on plain processes. A kit that overlooks things would make every other test
+//! worthless.
 
 use midair_tests::compile::host_program;
 use midair_tests::snapshot::{Snapshot, What, memory};
@@ -118,7 +119,7 @@ fn a_dropped_target_leaves_nothing_behind() -> Result<()> {
     let parent = target.pid();
     drop(target);
     for pid in [parent, child] {
-        // A killed orphan may have to wait until its new parent reaps it.
+        // A killed orphan is there until its new parent reaps it.
         until("the end of a process", || {
             let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
             Ok(!status.contains("State:") || status.contains("State:\tZ"))

@@ -1,6 +1,6 @@
-//! The test programs run right with no profiler at all, on the lab's model and on ours in both
-//! modes; and our model's log says what the programs say. Without this, a failure of a profiled run
-//! would prove nothing.
+//! The test programs run correctly without a profiler, on the lab's model and on ours in both
+//! modes, and our model's log agrees with what the programs say. Without this check, a failure of a
+//! profiled run would prove nothing.
 
 use midair_tests::Result;
 use midair_tests::lab::{GpuModel, Lab, LabTarget};
@@ -10,13 +10,13 @@ use std::collections::BTreeMap;
 
 const MODELS: [GpuModel; 3] = [GpuModel::Lab, GpuModel::Doorbell, GpuModel::Eager(7)];
 
-/// Waits for the end of a program, which must be a good one, and reads the log that the model left
-/// (empty on the lab's).
+/// Waits for the end of a program, which must be successful, and reads the log that the model left.
+/// On the lab's model the log is empty.
 fn end(target: LabTarget, model: GpuModel) -> Result<(Exit, ModelLog)> {
     let log = target.log.clone();
     let exit = target.target.wait(PATIENCE)?;
-    // On the lab's own model, ROCr aborts in some exits, after all that the program did (our model has a remedy, see
-    // `last_ring` in its plugin).
+    // On the lab's own model, ROCr aborts during some exits, after the program has done everything.
+    // Our model has a remedy (see `last_ring` in its plugin).
     let late_event = exit.signal() == Some(libc::SIGABRT)
         && exit.stdout.last().is_some_and(|line| line == "done")
         && exit
@@ -38,8 +38,8 @@ fn end(target: LabTarget, model: GpuModel) -> Result<(Exit, ModelLog)> {
     Ok((exit, log))
 }
 
-/// Words of a line as numbers by the word before them: `vadd 3 grid 64` is {vadd: 3, grid: 64}; a
-/// repeated word gets the word before it in front.
+/// Returns the numbers of a line by the word before each: `vadd 3 grid 64` is {vadd: 3, grid: 64}.
+/// A word that occurs again gets the word before it as a prefix.
 fn numbers(line: &str) -> BTreeMap<String, u64> {
     let words: Vec<&str> = line.split(' ').collect();
     let mut out = BTreeMap::new();
@@ -58,7 +58,8 @@ fn numbers(line: &str) -> BTreeMap<String, u64> {
     out
 }
 
-/// Compares the lines of a program (`NAME N vadd V grid G scale S grid H copies C bytes B`) with the log.
+/// Compares the lines of a program (`NAME N vadd V grid G scale S grid H copies C bytes B`) with
+/// the log.
 fn compare(lines: &[String], start: &str, log: &ModelLog) -> Result<u64> {
     let grids = log.grids();
     let (mut launches, mut copies, mut bytes) = (0, 0, 0);
@@ -99,7 +100,8 @@ fn vadd() -> Result<()> {
                 end(target.log_name(&name).spawn()?, model)
             };
             let mut result = run();
-            // The lab's own model (not ours) crashes in one run of twenty, in a copy thread at the program's end.
+            // The lab's own model, not ours, crashes in one run of twenty, in a copy thread at the
+            // program's end.
             for _ in 0..2 {
                 if model == GpuModel::Lab
                     && result
@@ -114,7 +116,8 @@ fn vadd() -> Result<()> {
             if model == GpuModel::Lab {
                 continue;
             }
-            // Per iteration: vadd, scale and the kernel that fills for hipMemset; three copies of 65536 floats.
+            // Each iteration has vadd, scale and the kernel that fills for hipMemset, and three
+            // copies of 65536 floats.
             let bytes = 65_536 * 4;
             assert_eq!(log.dispatches().count(), 60);
             let of = |workgroup: u16, group: u32| {
@@ -122,7 +125,7 @@ fn vadd() -> Result<()> {
                     .filter(|d| d.workgroup[0] == workgroup && d.group_size == group)
                     .count()
             };
-            // vadd and the fill kernel both come in groups of 256.
+            // Both vadd and the fill kernel have workgroups of 256.
             assert_eq!((of(256, 0), of(64, 128)), (40, 20));
             assert_eq!(
                 log.grids(),
@@ -158,8 +161,8 @@ fn streams() -> Result<()> {
     };
     let (program, kernels) = (lab.program("streams")?, lab.kernels()?);
     for model in MODELS {
-        // The lab's model hangs where threads share a queue (HIP has four): a doorbell that a lower
-        // one overwrites is lost.
+        // The lab's model hangs where threads share a queue (HIP has four queues): when a doorbell
+        // write is overwritten by a lower one, it is lost.
         let (threads, more) = if model == GpuModel::Lab {
             (2, 1)
         } else {
@@ -322,8 +325,8 @@ fn forker() -> Result<()> {
     };
     let (program, kernels) = (lab.program("forker")?, lab.kernels()?);
     for model in MODELS {
-        // ROCr's model mode maps a random piece of memory, up to more than the machine has; a fork
-        // of that is refused. Where addresses are not random it is 4 GiB.
+        // ROCr's model mode maps a random amount of memory, up to more than the machine has, and
+        // then the kernel refuses a fork. Without address randomisation it is 4 GiB.
         let mut target = lab
             .run(&program)
             .arg(&kernels)
@@ -332,7 +335,8 @@ fn forker() -> Result<()> {
             .log_name(&format!("{model:?}"))
             .spawn()?;
         target.expect("ready")?;
-        // A hundred children, in portions that a busy machine can do in the time that an answer may take.
+        // A hundred children are made in portions that even a busy machine finishes within the time
+        // limit of an answer.
         let portions = [["spare"].as_slice(), &["fork 20"; 5], &["release", "quit"]].concat();
         for command in portions {
             target.send(command)?;
@@ -378,7 +382,7 @@ fn exiter() -> Result<()> {
             let exit = target.target.wait(PATIENCE)?;
             match way {
                 "abort" => assert_eq!(exit.signal(), Some(libc::SIGABRT), "{name}: {exit}"),
-                // After the program's own last word, with exit handlers run.
+                // This may happen after the program's own last word and its exit handlers.
                 "quit" | "exit" if exit.is_abort_of_amds_model() => {}
                 _ => assert_eq!(exit.status.code(), Some(0), "{name}: {exit}"),
             }
@@ -409,7 +413,7 @@ fn raw_hsa() -> Result<()> {
         return Ok(());
     };
     let (program, kernels) = (lab.program("raw_hsa")?, lab.kernels()?);
-    // Not on the lab's model: four producers on one queue, see streams().
+    // The lab's model is left out because of the four producers on one queue, see streams().
     for model in [GpuModel::Doorbell, GpuModel::Eager(1), GpuModel::Eager(2)] {
         let target = lab
             .run(&program)

@@ -1,6 +1,6 @@
-//! Libraries above HIP (RCCL, rocDecode, rocJPEG), on stand-ins that are made from the facts
-//! (`tests/src/libraries.rs`): a sample client's view, and the command line's files, against what
-//! the libraries themselves wrote of their calls.
+//! Libraries above HIP (RCCL, rocDecode, rocJPEG), on stand-ins that are made from the recorded
+//! facts (`tests/src/libraries.rs`). The view of a sample client and the command line's files are
+//! compared with what the libraries themselves wrote of their calls.
 
 use crate::headers::{include, stand_ins};
 use midair_tests::attacher::Attacher;
@@ -20,7 +20,8 @@ use std::time::Duration;
 
 /// The options that ask for them.
 const OPTIONS: [&str; 3] = ["--rccl-trace", "--rocdecode-trace", "--rocjpeg-trace"];
-/// File, list in json, name of the kind, and how functions begin.
+/// For each library: the name of its csv file, its list in json, the name of its kind, and the
+/// prefixes of its functions.
 const FILES: [(&str, &str, &str, &[&str]); 3] = [
     ("rccl_api", "rccl_api", "RCCL_API", &["nccl", "mscl"]),
     (
@@ -32,7 +33,7 @@ const FILES: [(&str, &str, &str, &[&str]); 3] = [
     ("rocjpeg_api", "rocjpeg_api", "ROCJPEG_API", &["rocJpeg"]),
 ];
 
-/// Program and libraries, and where these write.
+/// The program and the file to which the libraries write their calls.
 struct Libraries {
     kit: Kit,
     program: PathBuf,
@@ -71,7 +72,7 @@ impl Libraries {
         libraries::calls(&self.log)
     }
 
-    /// The sample client, which writes to the second path.
+    /// Compiles the sample client. Returns its path, and that of the file to which it writes.
     fn client(&self) -> Result<(PathBuf, PathBuf)> {
         let tool = self.kit.scratch().join("libclient.so");
         let log = self.kit.scratch().join("client.log");
@@ -106,7 +107,7 @@ fn quit(mut target: LabTarget) -> Result<()> {
     Ok(())
 }
 
-/// What the client is to have counted of these calls.
+/// Returns what the client must have counted of these calls.
 fn told_of(calls: &Counts) -> Counts {
     let mut told = Counts::new();
     for (name, count) in calls {
@@ -152,7 +153,7 @@ fn a_client_is_told_of_calls_of_libraries_above_hip() -> Result<()> {
         let made = between(&before, &libraries.calls()?, "");
         assert_eq!(made.len(), 13, "{made:?}");
         assert_eq!(report(&log)?, told_of(&made));
-        // Not the client's to see.
+        // The client must not see this work, which comes after the detach.
         work(&mut target, 1)?;
     }
     quit(target)?;
@@ -171,8 +172,8 @@ fn a_client_is_told_of_calls_of_libraries_above_hip() -> Result<()> {
     Ok(())
 }
 
-/// The worker thread asks the HSA runtime again and again whether it is open. A library that hands
-/// its table over meanwhile has it hooked before its first call.
+/// The worker thread asks the HSA runtime again and again whether it is open. A library that
+/// registers its table meanwhile is hooked before its first call.
 #[test]
 fn libraries_are_hooked_however_long_a_closed_runtime_takes_to_answer() -> Result<()> {
     let libraries = Libraries::new()?;
@@ -191,7 +192,7 @@ fn libraries_are_hooked_however_long_a_closed_runtime_takes_to_answer() -> Resul
     Ok(())
 }
 
-/// The calls of each file, and nothing else, in every format.
+/// Checks that each file has these calls and nothing else, in every format.
 fn check_files(dir: &Path, made: &Counts) -> Result<()> {
     let whole = json(&dir.join("t_results.json"))?;
     let records = &whole["rocprofiler-sdk-tool"][0]["buffer_records"];

@@ -1,4 +1,4 @@
-//! A whole session over the socket of the process's own listener: nothing is stopped or traced.
+//! A whole session over the socket of the process's own listener. Nothing is stopped or traced.
 
 use crate::profiler::compare::same;
 use crate::profiler::{Trace, USUAL, since};
@@ -14,14 +14,14 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// How the attacher names its entry path.
+/// The attacher's name for this entry path.
 const OVER_THE_SOCKET: &str = "the listener of the process, over its socket";
 
 fn text(path: &Path) -> Result<String> {
     Ok(path.to_str().ok_or("a path is text")?.to_owned())
 }
 
-/// A library of ours that makes the program register, in a place where any user can load it.
+/// Builds a library that makes the program register, in a place from which any user can load it.
 fn preloaded(kit: &Kit) -> Result<PathBuf> {
     let library = kit.scratch().join("libregisters.so");
     let lib = stage()?.join("lib");
@@ -70,7 +70,7 @@ fn quit(mut target: LabTarget) -> Result<()> {
     ModelLog::read(&log)?.check()
 }
 
-/// One exact window by `command`, which is `rocprofv3` or runs it.
+/// Records one exact window by `command`, which is `rocprofv3` or runs it.
 fn window(target: &mut LabTarget, mut command: Command, dir: &Path) -> Result<()> {
     let before = target.model_log()?;
     command.args(["--pid", &target.pid().to_string(), "--log-level", "info"]);
@@ -112,8 +112,9 @@ fn sessions_over_the_socket_are_whole_and_leave_nothing() -> Result<()> {
     quit(target)
 }
 
-/// The attacher is a user without any capability, and another process traces the target all the
-/// time, so that nobody else can. In a sandbox that the target is not in, the same user is refused.
+/// The attacher is a user without any capability. Another process traces the target all the time,
+/// so that nobody else can trace it. From a sandbox in which the target is not, the same user is
+/// refused.
 #[test]
 fn a_plain_user_attaches_to_a_process_that_is_being_traced() -> Result<()> {
     if !is_root_for("becomes another user")? {
@@ -126,7 +127,8 @@ fn a_plain_user_attaches_to_a_process_that_is_being_traced() -> Result<()> {
     }
     let mut target = start(&kit, &[("REGISTERS_UID", "1000")])?;
     ask(&mut target, "work 2")?;
-    // SAFETY: takes numbers; the thread is let go by the end of this process, at the latest.
+    // SAFETY: this request takes numbers only and writes no memory of ours. The target is let go
+    // when this process ends, at the latest.
     let traced = unsafe { libc::ptrace(libc::PTRACE_SEIZE, target.pid(), 0, 0) };
     assert_eq!(traced, 0, "{}", std::io::Error::last_os_error());
 

@@ -1,4 +1,5 @@
-//! ROCTx: marks and ranges of a program that is attached to, compared with what the program did.
+//! ROCTx: the marks and ranges of a program that is attached to, compared with what the program
+//! did.
 
 use midair_tests::Result;
 use midair_tests::attacher::{Attacher, Call, Traced, by_function, check_calls};
@@ -55,7 +56,7 @@ fn inside(inner: &Call, outer: &Call) -> bool {
     outer.start <= inner.start && inner.end <= outer.end
 }
 
-/// The rounds of the command `nest` are all there, each as it was nested.
+/// Checks that the rounds of the command `nest` are all there, each with the right nesting.
 fn check_nest(markers: &[Call], rounds: u64, main: i32, hip: &[Call]) -> Result<()> {
     for round in 0..rounds {
         let (outer, inner) = (
@@ -125,7 +126,7 @@ fn ranges_are_nested_as_in_the_program() -> Result<()> {
         of.dedup();
         assert_eq!(of.len(), 1, "{name} on one thread");
     }
-    // Thread ranges and marks of a thread lie inside each other or apart.
+    // The ranges and marks of one thread lie inside each other, or do not overlap.
     let nested: Vec<Call> = markers
         .iter()
         .chain(&hip)
@@ -134,7 +135,8 @@ fn ranges_are_nested_as_in_the_program() -> Result<()> {
         .collect();
     check_calls(&nested, pid, (0, u64::MAX))?;
 
-    // Nothing is recorded once detached, nor without the option; and the next attach is as the first.
+    // Nothing is recorded after the detach, nor without the option. The next attach records as the
+    // first one did.
     tell(&mut target, "nest 5")?;
     let attacher = Attacher::start(pid, &["--hip-runtime-trace", "--output-format", "csv"])?;
     tell(&mut target, "nest 5")?;
@@ -169,7 +171,7 @@ fn ranges_that_cross_the_edge_of_a_recording_are_marked() -> Result<()> {
         "they end with the recording"
     );
 
-    // They end in the next recording, which has not seen them begin.
+    // The ranges end in the next recording, which has not seen them begin.
     let attacher = Attacher::start(pid, &words)?;
     tell(&mut target, "shut")?;
     tell(&mut target, "nest 1")?;
@@ -234,8 +236,8 @@ fn lost_ranges_and_truncated_messages_are_reported() -> Result<()> {
     end(target)
 }
 
-/// A program of this machine, started under the profiler: its first range is seen, though the
-/// library registers only then.
+/// A program of this machine is launched under the profiler. Its first range is recorded, though
+/// the ROCTx library registers only then.
 #[test]
 fn a_program_that_is_started_is_recorded_from_its_first_range() -> Result<()> {
     let dir = tempfile::tempdir()?;
@@ -267,7 +269,8 @@ fn a_program_that_is_started_is_recorded_from_its_first_range() -> Result<()> {
     Ok(())
 }
 
-/// The library of the old roctracer has no tables, only a callback that others may have taken.
+/// The library of the old roctracer has no tables, only a callback that another tool may have
+/// taken.
 #[test]
 fn the_old_library_is_recorded_through_its_callback() -> Result<()> {
     let Some(lab) = Lab::find()? else {

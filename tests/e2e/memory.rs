@@ -1,5 +1,5 @@
-//! Allocations and scratch memory, against what the program itself says that it did and what the
-//! GPU's log says that it asked for.
+//! Allocations and scratch memory, compared with what the program itself says it did and with what
+//! the GPU asked for by its log.
 
 use crate::profiler::{Profiler, Trace, since};
 use midair_tests::Result;
@@ -15,7 +15,7 @@ use std::path::Path;
 /// The program `memory`, at work.
 struct Memory {
     target: LabTarget,
-    /// Address and bytes of the runtime's tables, the root's and all that it names.
+    /// Address and size in bytes of the runtime's tables: the root table and all that it names.
     tables: (u64, usize),
 }
 
@@ -42,7 +42,7 @@ impl Memory {
         self.target.pid()
     }
 
-    /// Has a command done; returns what it said before its answer.
+    /// Sends a command and returns what the program said before its answer.
     fn tell(&mut self, command: &str) -> Result<Vec<String>> {
         let answer = command.split(' ').next().unwrap_or_default();
         self.target.send(command)?;
@@ -55,7 +55,7 @@ impl Memory {
         }
     }
 
-    /// The bytes of all tables now.
+    /// Returns the current bytes of all tables.
     fn tables(&self) -> Result<Vec<u8>> {
         memory(self.pid(), self.tables.0, self.tables.1)
     }
@@ -67,13 +67,13 @@ impl Memory {
     }
 }
 
-/// An allocation or release, as the program and as a trace tells it.
+/// An allocation or a release, as the program or a trace tells it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Did {
     operation: u64,
     address: u64,
     bytes: u64,
-    /// -1 for a release.
+    /// The node, or -1 for a release.
     node: i64,
 }
 
@@ -81,7 +81,7 @@ fn hexadecimal(text: &str) -> Result<u64> {
     Ok(u64::from_str_radix(text.trim_start_matches("0x"), 16)?)
 }
 
-/// "did OPERATION ADDRESS BYTES NODE".
+/// Parses lines of the form "did OPERATION ADDRESS BYTES NODE".
 fn said(lines: &[String]) -> Result<Vec<Did>> {
     let did = |line: &String| -> Result<Did> {
         let words: Vec<&str> = line.split(' ').collect();
@@ -98,10 +98,10 @@ fn said(lines: &[String]) -> Result<Vec<Did>> {
     lines.iter().map(did).collect()
 }
 
-/// A record of a trace's json.
+/// A record in the json of a trace.
 struct Told {
     record: Value,
-    /// Of its agent; -1 for none.
+    /// The node of its agent, or -1 without one.
     node: i64,
 }
 
@@ -129,7 +129,7 @@ impl Told {
     }
 }
 
-/// The records of a kind, by their start.
+/// Returns the records of a kind, ordered by their start.
 fn told(trace: &Trace, kind: &str) -> Result<Vec<Told>> {
     let whole = json(&trace.dir.join("t_results.json"))?;
     let tool = &whole["rocprofiler-sdk-tool"][0];
@@ -159,7 +159,7 @@ fn allocations(trace: &Trace) -> Result<Vec<Did>> {
         .collect()
 }
 
-/// The csv says the same as the json.
+/// Checks that the csv says the same as the json.
 fn csv_agrees(dir: &Path, json: &[Told]) -> Result<()> {
     const NAMES: [&str; 4] = ["ALLOCATE", "VMEM_ALLOCATE", "FREE", "VMEM_FREE"];
     let mut rows = Csv::read(&dir.join("t_memory_allocation_trace.csv"))?.rows;
@@ -220,7 +220,7 @@ fn allocations_are_those_that_the_program_made() -> Result<()> {
         for told in &told {
             let (start, end) = told.times();
             assert!(start < end);
-            // A call that is traced itself has the same correlation id.
+            // A record has the same correlation id as the call, where that is traced.
             match (n, trace.hsa.get(&id(told))) {
                 (0, None) => {}
                 (1 | 2, Some(call)) => {
@@ -247,7 +247,7 @@ fn allocations_are_those_that_the_program_made() -> Result<()> {
             }
         }
     }
-    // Not requested: no record.
+    // What is not asked for has no record.
     let dir = lab.scratch().join("nothing");
     let profiler = Profiler::attach(program.pid(), &dir, &["--kernel-trace", "--hsa-trace"])?;
     program.tell("go 3")?;
@@ -293,13 +293,14 @@ const ALLOC: u64 = 1;
 const FREE: u64 = 2;
 const USE_ONCE: u64 = 1;
 
-/// The dispatches that `scratch_of` does: what the queue must ask for, and what the runtime does then.
+/// Launches the dispatches of `scratch_of`, which differ in what the queue must ask for and in what
+/// the runtime then does.
 fn scratch_of(program: &mut Memory) -> Result<()> {
     program.tell("scratch 64 64")?;
-    program.tell("scratch 32 4096")?; // has enough
-    program.tell("scratch 256 64")?; // needs more: the old goes
-    program.tell("scratch 100000 1024")?; // so much that it is for this dispatch only
-    program.tell("scratch 64 128")?; // so the queue has none again, and must have taken it back before
+    program.tell("scratch 32 4096")?; // the queue has enough
+    program.tell("scratch 256 64")?; // it needs more, so the old memory is released
+    program.tell("scratch 100000 1024")?; // so much that the memory is for this dispatch only
+    program.tell("scratch 64 128")?; // the queue has none again, since that was taken back
     program.tell("queue")?;
     program.tell("scratch 16 64")?;
     program.tell("queue")?; // its memory goes with the queue
@@ -313,7 +314,7 @@ fn scratch_memory_is_what_the_gpu_asked_for() -> Result<()> {
     };
     let mut program = Memory::start(&lab)?;
     let native = program.tables()?;
-    // A queue that has some from before.
+    // A queue already has scratch memory from before the attach.
     program.tell("scratch 128 64")?;
     program.tell("queue")?;
     let sets: [&[&str]; 3] = [
@@ -332,7 +333,7 @@ fn scratch_memory_is_what_the_gpu_asked_for() -> Result<()> {
         assert!(program.tables()? == native, "an entry is not what it was");
         trace.whole()?;
         log.check().or_else(|error| {
-            // The log of a queue that was there before begins in the middle.
+            // The log of a queue from before the attach begins in the middle.
             if error.to_string().starts_with("expected index 0") {
                 Ok(())
             } else {
@@ -358,7 +359,7 @@ fn scratch_memory_is_what_the_gpu_asked_for() -> Result<()> {
             told.iter()
                 .filter(move |told| told.number("/operation") == operation)
         };
-        // One allocation per dispatch that was held up.
+        // There is one allocation for each dispatch that was held up.
         let held: Vec<&Asked> = asked.iter().filter(|asked| asked.code == 1).collect();
         let allocated: Vec<&Told> = of(ALLOC).collect();
         assert_eq!(allocated.len(), held.len(), "{options:?}");
@@ -368,7 +369,7 @@ fn scratch_memory_is_what_the_gpu_asked_for() -> Result<()> {
                 .find(|ran| ran.private_size == asked.need && ran.packet.start > asked.time);
             let ran = ran.ok_or("no dispatch after that")?;
             let (start, end) = told.times();
-            // The runtime lets the queue go on, and then says that the allocation has ended.
+            // The runtime lets the queue go on first, and then reports the end of the allocation.
             assert!(
                 asked.time < start && start < end && start < ran.packet.start,
                 "{asked:?}: allocated from {start} to {end}, ran from {}",
@@ -378,12 +379,13 @@ fn scratch_memory_is_what_the_gpu_asked_for() -> Result<()> {
             let once = u64::from(asked.need == 100_000) * USE_ONCE;
             assert_eq!((told.number("/flags"), told.node), (once, 1));
         }
-        // What the queue had goes when it needs more, when it was for one dispatch, and with the queue.
+        // A queue's scratch memory is released when the queue needs more, when the memory was for
+        // one dispatch only, and when the queue is destroyed.
         let freed: Vec<u64> = of(FREE).map(|told| told.number("/flags")).collect();
         assert_eq!(freed, [0, 0, USE_ONCE, 0, 0], "{options:?}");
         assert!(of(FREE).all(|told| told.number("/allocation_size") == 0 && told.node == 1));
         assert_eq!(told.len(), allocated.len() + freed.len());
-        // Two queues of the GPU's, by our numbers and by its own.
+        // There are two queues of the GPU, by our numbers and by its own.
         let pairs: BTreeMap<u64, u32> = allocated
             .iter()
             .zip(&held)
@@ -431,7 +433,7 @@ fn twenty_sessions_on_memory() -> Result<()> {
         );
         trace.whole()?;
         assert_eq!(allocations(&trace)?, did, "cycle {n}");
-        // An allocation for each stop, and a release with the queue.
+        // There is one allocation for each stop, and one release with the queue.
         assert_eq!(
             (stops, told(&trace, "scratch_memory")?.len()),
             (1, 2),
@@ -442,7 +444,8 @@ fn twenty_sessions_on_memory() -> Result<()> {
     program.quit()
 }
 
-/// Started by us: allocations from the first on, by a runtime whose agents are not known yet when they are made.
+/// A launched program has its allocations recorded from the first on, though the runtime makes some
+/// before its agents are known.
 #[test]
 fn a_started_program_has_all_of_its_allocations_recorded() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -490,13 +493,13 @@ fn a_started_program_has_all_of_its_allocations_recorded() -> Result<()> {
     }
     told.sort_unstable();
     let told: Vec<Did> = told.into_iter().map(|(_, did)| did).collect();
-    // Before those, the memory for kernel arguments.
+    // The first record, before those, is the memory for kernel arguments.
     let [first, rest @ ..] = &told[..] else {
         return Err("nothing was told".into());
     };
     assert_eq!((first.operation, first.bytes, first.node), (1, 4096, 0));
     assert_eq!(rest, did);
-    // The dispatch's, and its queue's end.
+    // One is for the dispatch, the other for the end of its queue.
     let mut rows = Csv::read(&dir.join("t_scratch_memory_trace.csv"))?.rows;
     rows.sort_by_key(|row| Csv::number(row, "Start_Timestamp").unwrap_or(0));
     let operations: Vec<&str> = rows.iter().map(|row| row["Operation"].as_str()).collect();

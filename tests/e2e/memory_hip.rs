@@ -1,4 +1,5 @@
-//! Memory and runtimes of HIP programs, and as a tool with buffers of its own gets them.
+//! Memory and runtimes of HIP programs: in files, and as a tool with buffers of its own receives
+//! them.
 
 use crate::profiler::{Profiler, Trace};
 use midair_tests::Result;
@@ -13,7 +14,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Has a command done; returns what the program said before its answer.
+/// Sends a command and returns what the program said before its answer.
 fn tell(target: &mut LabTarget, command: &str) -> Result<Vec<String>> {
     let answer = command.split(' ').next().unwrap_or_default();
     target.send(command)?;
@@ -43,7 +44,8 @@ fn records(trace: &Trace) -> Result<Vec<Value>> {
     Ok(records.ok_or("no allocations")?.clone())
 }
 
-/// "did WHAT ADDRESS BYTES": the HIP call, operation, address as the json has it, bytes.
+/// Parses "did WHAT ADDRESS BYTES" into the HIP call, the operation, the address as the json has
+/// it, and the bytes.
 fn said(line: &str) -> Result<(&'static str, u64, String, u64)> {
     let words: Vec<&str> = line.split(' ').collect();
     let ["did", what, address, bytes] = words[..] else {
@@ -70,7 +72,8 @@ fn hips_memory_belongs_to_its_calls() -> Result<()> {
         let command = lab.run(&program).register(register);
         let mut target = command.log_name(&format!("log-{register}")).spawn()?;
         target.expect("ready")?;
-        // From before the runtime is there: its own allocations at start-up are seen, with their agents.
+        // The session begins before the runtime is there, so the runtime's own allocations at
+        // start-up are recorded, with their agents.
         let dir = lab.scratch().join(format!("hip-{register}"));
         let options = ["--memory-allocation-trace", "--hip-trace"];
         let profiler = Profiler::attach(target.pid(), &dir, &options)?;
@@ -88,7 +91,7 @@ fn hips_memory_belongs_to_its_calls() -> Result<()> {
         let mut used = BTreeSet::new();
         for line in &did {
             let (call, operation, address, bytes) = said(line)?;
-            // Of this address, the next one in order.
+            // The next record in order that has this address.
             let found = records.iter().enumerate().find(|(n, record)| {
                 record["operation"] == operation
                     && record["address"] == address.as_str()
@@ -100,7 +103,7 @@ fn hips_memory_belongs_to_its_calls() -> Result<()> {
                 record["allocation_size"].as_u64() >= Some(bytes),
                 "{line}: {record}"
             );
-            // HSA's calls are not traced, so that the HIP call's is its correlation id.
+            // HSA's calls are not traced, so the correlation id is that of the HIP call.
             let id = record["correlation_id"]["internal"].as_u64().unwrap_or(0);
             let around = trace
                 .hip
@@ -132,7 +135,7 @@ fn compile(dir: &Path, log: &str) -> Result<PathBuf> {
     Ok(out)
 }
 
-/// A session of the tool, with what is done meanwhile; returns its lines.
+/// Runs a session of the tool, in which `act` is done, and returns the tool's lines.
 fn session(
     lab: &Lab,
     pid: i32,
@@ -157,7 +160,7 @@ fn session(
     Ok(lines)
 }
 
-/// Lines that begin so, without that word.
+/// Returns the lines that begin with this word, without the word.
 fn of<'a>(lines: &'a [String], kind: &str) -> Vec<&'a str> {
     let words = lines.iter().filter_map(|line| line.split_once(' '));
     words
@@ -185,10 +188,12 @@ fn a_tool_gets_memory_and_runtimes_in_amds_layout() -> Result<()> {
             tell(&mut target, "queue")?;
             Ok(())
         })?;
-        // The library's version is its file's, libhsa-runtime64.so.1.18.0; there is no HIP in this program.
+        // The version is that in the name of the library's file, libhsa-runtime64.so.1.18.0. This
+        // program has no HIP.
         assert_eq!(of(&lines, "runtime"), ["1 11800 0"]);
         assert_eq!(of(&lines, "allocation"), of(&did, "did"));
-        // One on a thread of the runtime's, one on the program's: a buffer has them in no order.
+        // One record comes from a thread of the runtime, the other from one of the program. A
+        // buffer keeps no order between threads.
         let mut scratch = of(&lines, "scratch");
         scratch.sort_unstable();
         let [allocated, released] = scratch[..] else {
@@ -230,14 +235,14 @@ fn runtimes_opened_while_attached_are_reported() -> Result<()> {
         (runtimes(&lines), of(&lines, "runtime").len()),
         (both.clone(), 2)
     );
-    // They exist already: reported at the attach, once each.
+    // The runtimes exist already, so each is reported once at the attach.
     let lines = session(&lab, pid, &tool, &log, || Ok(()))?;
     assert_eq!((runtimes(&lines), lines.len()), (both, 2));
     quit(target)
 }
 
-/// On two GPUs, without root: each allocation is its GPU's; the runtime's table for tools is found,
-/// though it never tells anything.
+/// On two GPUs, without root: each allocation belongs to its GPU. The runtime's table for tools is
+/// found, although the stand-in never reports anything through it.
 #[test]
 fn memory_of_two_gpus() -> Result<()> {
     let kit = Kit::new()?;

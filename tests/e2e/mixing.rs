@@ -1,11 +1,11 @@
-//! Our parts beside AMD's and beside foreign ones: each mixture works, or is refused with a status
+//! Our parts beside AMD's and beside foreign ones. Each mixture works, or is refused with a status
 //! of its own and leaves the process as it was.
 //!
-//! The register library is ours or AMD's 0.6.0; who attaches is our engine or a program that speaks
-//! AMD's protocol on the listener thread (`amd_injector.c`); the SDK is ours or a foreign one
-//! (`mixing_sdk.c`); the tool is our default one or a foreign one (`mixing_tool.c`). The attach
-//! helper in the target is always ours, and the runtimes are AMD's real ones. What the program
-//! counted itself says whether the records are right.
+//! The register library is ours or AMD's 0.6.0. The attaching side is our engine, or a program that
+//! speaks AMD's protocol on the listener thread (`amd_injector.c`). The SDK is ours or a foreign
+//! one (`mixing_sdk.c`), and so is the tool (`mixing_tool.c`). The attach helper in the target is
+//! always ours, and the runtimes are AMD's real ones. The counts of the program itself say whether
+//! the records are right.
 
 use midair_tests::Result;
 use midair_tests::caller::{Caller, between};
@@ -17,23 +17,23 @@ use midair_tests::target::{PATIENCE, Target};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Whose a part is.
+/// Who made a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Whose {
     Ours,
-    /// AMD's register library; for the others a stand-in that is not ours.
+    /// AMD's register library. The other foreign parts are stand-ins.
     Foreign,
 }
 use Whose::{Foreign, Ours};
 
-/// What comes of a mixture.
+/// The outcome that is expected of a mixture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     /// The calls of the session are in a file, exactly.
     Records,
     /// The foreign tool is configured, attached and detached.
     Hooks,
-    /// `rocprofiler_register_attach` gives this number.
+    /// `rocprofiler_register_attach` returns this number.
     Refused(u32),
 }
 use Outcome::{Hooks, Records, Refused};
@@ -41,18 +41,18 @@ use Outcome::{Hooks, Records, Refused};
 /// `ROCP_REG_ROCPROFILER_ERROR`: the SDK has no tool that it can attach.
 const SDK_REFUSES: u32 = 6;
 
-/// Register, attaching side, SDK, tool.
+/// Register library, attaching side, SDK, tool, and the expected outcome.
 type Mixture = (Whose, Whose, Whose, Whose, Outcome);
 
 const MIXTURES: [Mixture; 16] = [
     (Ours, Ours, Ours, Ours, Records),
     (Ours, Ours, Ours, Foreign, Hooks),
-    // The engine brings our SDK whatever is there, and leaves that alone.
+    // The engine brings our SDK whatever is there, and leaves an SDK that is there alone.
     (Ours, Ours, Foreign, Ours, Records),
     (Ours, Ours, Foreign, Foreign, Hooks),
     (Ours, Foreign, Ours, Ours, Records),
     (Ours, Foreign, Ours, Foreign, Hooks),
-    // Our tool needs our SDK, and says so to any other.
+    // Our tool needs our SDK, and refuses to work with any other.
     (Ours, Foreign, Foreign, Ours, Refused(SDK_REFUSES)),
     (Ours, Foreign, Foreign, Foreign, Hooks),
     (Foreign, Ours, Ours, Ours, Records),
@@ -67,7 +67,7 @@ const MIXTURES: [Mixture; 16] = [
 
 const OUR_TOOL: &str = "rocprofiler-sdk/librocprofiler-sdk-tool.so.1";
 
-/// The parts of a mixture in a directory of the lab.
+/// The parts of a mixture, in a directory of the lab.
 struct Parts<'a> {
     lab: &'a Lab,
     dir: PathBuf,
@@ -122,7 +122,7 @@ impl<'a> Parts<'a> {
         })
     }
 
-    /// A tool, as the target sees it.
+    /// Returns the path of a tool, as the target sees it.
     fn tool(&self, tool: Whose) -> Result<String> {
         self.lab.inside(&self.dir.join(match tool {
             Ours => OUR_TOOL,
@@ -130,14 +130,14 @@ impl<'a> Parts<'a> {
         }))
     }
 
-    /// The probes' notes.
+    /// Returns the lines that a part has noted.
     fn notes(&self, whose: &str) -> Result<Vec<String>> {
         let text = std::fs::read_to_string(&self.log)?;
         let lines = text.lines().filter(|line| line.starts_with(whose));
         Ok(lines.map(str::to_owned).collect())
     }
 
-    /// Rows of the file of HIP calls, wherever it is below the directory of files.
+    /// Returns how many rows the file of HIP calls has.
     fn rows(&self, pid: i32) -> Result<u64> {
         let path = self.files.join(format!("{pid}_hip_api_trace.csv"));
         Ok(Csv::read(&path)?.rows.len() as u64)
@@ -151,7 +151,7 @@ struct Attacher {
 }
 
 impl Attacher {
-    /// `Err`: the number of the refusal.
+    /// Starts an attacher. `Err` is the number of the refusal.
     fn start(
         parts: &Parts<'_>,
         pid: i32,
@@ -219,7 +219,7 @@ fn try_out(mixture: &Mixture) -> Result<()> {
         .env("ROCP_TOOL_ATTACH", 1)
         .env("PROBE_LOG", lab.inside(&parts.log)?);
     if by == Ours && sdk == Foreign {
-        // There from the start, as another profiler would be.
+        // The foreign SDK is there from the start, as another profiler would be.
         command = command.preload(&format!("{libs}/librocprofiler-sdk.so.1"));
     }
     let mut caller = Caller::start(command)?;
@@ -231,7 +231,7 @@ fn try_out(mixture: &Mixture) -> Result<()> {
         "the register library in use is another one"
     );
 
-    // Twice: a process can be attached to again.
+    // Two sessions, since a process can be attached to again.
     for session in 1..=2 {
         let pid = caller.pid();
         let attacher = match Attacher::start(&parts, pid, by, tool)? {
@@ -269,7 +269,7 @@ fn try_out(mixture: &Mixture) -> Result<()> {
             );
         }
     }
-    // It works on, and ends as it would have.
+    // The program works on, and ends as it would have without us.
     caller.tell("calls 1")?;
     caller.quit()
 }
@@ -341,7 +341,7 @@ fn our_engine_and_amds_protocol_exclude_each_other() -> Result<()> {
             let exit = run_staged("rocprofv3", &words, PATIENCE)?;
             assert_eq!(exit.status.code(), Some(15), "{exit}");
         }
-        // The first one's session is whole.
+        // The session of the first attacher is complete.
         let before = caller.counts()?;
         caller.tell("calls 2")?;
         let made: u64 = between(&before, &caller.counts()?, "hip").values().sum();

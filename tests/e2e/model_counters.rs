@@ -1,6 +1,6 @@
-//! The model's counters, asked by AMD's own packet library: it makes the commands and reads the
-//! memory, with nothing of ours between. What is expected are the rules of the model
-//! (`sim/gpu-model/src/pmu/rules.rs`), worked out here once more.
+//! The model's counters, read by AMD's own packet library. That library makes the commands and
+//! reads the memory, with nothing of ours in between. The expected values follow from the model's
+//! rules (`sim/gpu-model/src/pmu/rules.rs`), computed here a second time.
 
 use midair_tests::Result;
 use midair_tests::lab::{Lab, LabTarget};
@@ -8,7 +8,8 @@ use midair_tests::modellog::{Event, ModelLog};
 use midair_tests::target::PATIENCE;
 use std::collections::BTreeMap;
 
-/// A value that AMD's library read: of which argument, where, how much.
+/// A value that AMD's library read: the index of the event among the program's arguments, the place
+/// where it was counted, and the count.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Value {
     pub(crate) argument: usize,
@@ -22,11 +23,12 @@ impl Value {
     }
 }
 
-/// `tests/c/counters.c` in the lab.
+/// The running program `tests/c/counters.c` in the lab.
 pub(crate) struct Program(pub(crate) LabTarget);
 
 impl Program {
-    /// `gpu` as `MODEL_GPU` has it: the model and the library are told the same.
+    /// Starts the program. `gpu` has the form of `MODEL_GPU`, and is given both to the model and to
+    /// the library.
     pub(crate) fn start(lab: &Lab, gpu: &str, events: &[&str]) -> Result<Program> {
         let mut command = lab
             .run(&lab.program("counters")?)
@@ -48,7 +50,7 @@ impl Program {
         Ok(())
     }
 
-    /// A window on queue 0 around one kernel, and what was read.
+    /// Runs one kernel in a window on queue 0, and returns what was read.
     fn window(&mut self, grid: u32, workgroup: u32) -> Result<Vec<Value>> {
         self.act("start 0")?;
         self.act(&format!("go 0 {grid} {workgroup}"))?;
@@ -91,7 +93,7 @@ impl Program {
     }
 }
 
-/// Reads `value 0 INSTANCE=0 SE=3 17`.
+/// Parses a line such as `value 0 INSTANCE=0 SE=3 17`.
 fn read(line: &str) -> Result<Value> {
     let mut words: Vec<&str> = line.split(' ').skip(1).collect();
     let value = words.pop().ok_or("no value")?.parse()?;
@@ -109,7 +111,8 @@ fn read(line: &str) -> Result<Value> {
     })
 }
 
-/// How many of `all` things that are dealt one by one to `among` the one with number `at` gets.
+/// Returns how many of `all` things go to the place number `at` when they are dealt one by one to
+/// `among` places.
 fn dealt(all: u64, among: u64, at: u64) -> u64 {
     all / among + u64::from(at < all % among)
 }
@@ -127,8 +130,8 @@ fn amds_library_reads_what_the_rules_say() -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
     };
-    // SQ_WAVES, SQ_INSTS_VALU, SQ_LEVEL_WAVES accumulated, GRBM_GUI_ACTIVE, a TCP and a TCC event,
-    // SPI_CSN_NUM_THREADGROUPS, a CPC event, GRBM_COUNT.
+    // SQ_WAVES, SQ_INSTS_VALU, an accumulated SQ_LEVEL_WAVES, GRBM_GUI_ACTIVE, a TCP and a TCC
+    // event, SPI_CSN_NUM_THREADGROUPS, a CPC event, GRBM_COUNT.
     let events = [
         "SQ:4", "SQ:26", "SQ:5:2", "GRBM:2", "TCP:1", "TCC:1", "SPI:49", "CPC:25", "GRBM:0",
     ];
@@ -170,7 +173,7 @@ fn amds_library_reads_what_the_rules_say() -> Result<()> {
         );
         let sums = [0, 1, 4, 5, 6].map(|argument| sum(&values, argument));
         assert_eq!(sums, [all, 6 * all, 2 * all, 2 * all, groups]);
-        // Cycles: of the kernel as the log has it, and of the window around it.
+        // The cycles of the kernel as the log has it, and those of the window around it.
         let log = program.0.model_log()?;
         let kernel = log
             .dispatches()
@@ -262,7 +265,7 @@ fn another_queues_start_destroys_a_window() -> Result<()> {
     program.act("read 1")?;
     assert_eq!(sum(&program.values()?, 0), 10);
     program.act("stop 1")?;
-    // Stopped: what follows does not count, what was counted stays.
+    // After the stop, further work is not counted, and the values stay.
     program.act("go 1 640 64")?;
     program.act("read 1")?;
     assert_eq!(sum(&program.values()?, 0), 10);

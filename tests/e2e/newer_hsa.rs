@@ -1,6 +1,6 @@
-//! A runtime whose table of AMD's extensions is longer, queues that are made by descriptor, and
-//! dispatches as vendor packets, as ROCm 10 and gfx1250 have them. On the stand-in runtimes; the packets
-//! on AMD's own runtime, too.
+//! Runtimes like ROCm 10 on gfx1250: the table of AMD's extensions is longer, queues are made by
+//! descriptor, and dispatches are vendor packets. The tests run on the stand-in runtimes, and those
+//! of the packets also on AMD's own runtime.
 
 use crate::profiler::compare::same;
 use crate::profiler::{Counter, Profiler, Trace, since};
@@ -12,12 +12,13 @@ use midair_tests::target::PATIENCE;
 use std::collections::BTreeSet;
 
 const VADD: &str = "vadd(float const*, float const*, float*, int)";
-/// What is asked for here.
+/// The options of these tests.
 const KERNELS: [&str; 2] = ["--kernel-trace", "--hsa-trace"];
-/// A size of the table, and what names the runtime that has it.
+/// The sizes of the table, each with the name that selects a runtime with it.
 const TABLES: [(u64, Option<&str>); 3] = [(624, None), (760, Some("rocm10")), (776, Some("later"))];
 
-/// Profiling that comes late is taken up: what becomes of it otherwise is `unkind.rs`'s subject.
+/// Starts the program on a model whose queues take up profiling that is enabled late. `unkind.rs`
+/// tests what happens otherwise.
 fn start(kit: &Kit, tables: Option<&str>, more: &[(&str, &str)]) -> Result<LabTarget> {
     let tables = tables.map(|tables| ("SIM_HSA_TABLES", tables));
     let mut variables = vec![("MODEL_KERNEL_NS", "20000"), ("MODEL_LATCH", "0")];
@@ -41,7 +42,7 @@ fn quit(mut target: LabTarget) -> Result<()> {
     ModelLog::read(&log)?.check()
 }
 
-/// As [`Trace::whole`], but for these notes.
+/// Checks as [`Trace::whole`] does, but expects exactly these notes.
 fn whole_but(trace: &mut Trace, notes: &[&str]) -> Result<()> {
     let there = std::mem::take(&mut trace.midair["notes"]);
     trace.midair["notes"] = serde_json::json!([]);
@@ -58,7 +59,7 @@ fn whole_but(trace: &mut Trace, notes: &[&str]) -> Result<()> {
     trace.whole()
 }
 
-/// Queues from before the attach and from after it, with both kinds of dispatches.
+/// Records queues from before the attach and from after it, with both kinds of dispatches.
 fn window(size: u64, tables: Option<&str>, more: &[(&str, &str)]) -> Result<()> {
     let kit = Kit::new()?;
     let mut target = start(&kit, tables, more)?;
@@ -82,7 +83,7 @@ fn window(size: u64, tables: Option<&str>, more: &[(&str, &str)]) -> Result<()> 
         ext,
         "entries that nobody knows were touched"
     );
-    // Four dispatches a round: three rounds with one queue, five with two.
+    // Each round has four vendor dispatches: three rounds ran with one queue, five with two.
     let vendor = log.dispatches().filter(|ran| ran.format == 3).count();
     assert_eq!((vendor, log.dispatches().count()), (26, 52));
     let by_descriptor = tables.is_some();
@@ -116,7 +117,8 @@ fn tables_as_long_as_ours_shorter_and_longer() -> Result<()> {
     Ok(())
 }
 
-/// The packet processor takes some before anybody could put a signal in: those are untimed, none is missing.
+/// The packet processor takes some packets before a completion signal could be put in. Those are
+/// untimed, and none is missing.
 #[test]
 fn vendor_packets_that_are_taken_early() -> Result<()> {
     let kit = Kit::new()?;
@@ -174,7 +176,8 @@ fn vendor_packets_of_an_unknown_format_are_counted_and_told() -> Result<()> {
     quit(target)
 }
 
-/// On AMD's own runtime, with a code object that names its kernel; the queues are older than the attach.
+/// On AMD's own runtime, with a code object that names its kernel. The queues are older than the
+/// attach.
 #[test]
 fn vendor_packets_on_amds_runtime() -> Result<()> {
     let Some(lab) = Lab::find()? else {

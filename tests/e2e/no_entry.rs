@@ -1,6 +1,6 @@
-//! `midair attach --no-entry`: times of kernels from the log of the kernel's driver. The driver is a
-//! stand-in that is preloaded into the attaching side (`tests/c/kfd_device.c`), the log is written by the
-//! modelled GPUs. No kernel that has the real one was ever seen.
+//! `midair attach --no-entry`: times of kernels from the log that the kernel driver offers. The
+//! driver is a stand-in that is preloaded into the attacher (`tests/c/kfd_device.c`), and the
+//! modelled GPUs write the log. We have never seen a Linux kernel with the real log.
 
 use midair_tests::compile;
 use midair_tests::lab::LabTarget;
@@ -14,10 +14,11 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What the log's clock of 100 MHz and the two readings of both clocks may add to a time, ns.
+/// The error in ns that a time may have because the log's clock runs at 100 MHz and both clocks are
+/// read twice.
 const SLACK: u64 = 20_000;
 
-/// The stand-in for the driver's device.
+/// Compiles the stand-in for the driver's device.
 fn device() -> Result<PathBuf> {
     let dir = workspace().join("target/test-programs");
     std::fs::create_dir_all(&dir)?;
@@ -30,7 +31,7 @@ fn device() -> Result<PathBuf> {
     Ok(library)
 }
 
-/// `two_gpus`, ready, whose GPUs keep the firmware's log.
+/// Starts `two_gpus` with GPUs that keep the firmware's log, and waits until it is ready.
 fn start(kit: &Kit, more: &[(&str, &str)]) -> Result<LabTarget> {
     let dir = kit.scratch().to_str().ok_or("a path is text")?.to_owned();
     let mut variables = vec![
@@ -50,7 +51,7 @@ fn ask(target: &mut LabTarget, command: &str) -> Result<()> {
     Ok(())
 }
 
-/// `midair attach --no-entry` with these variables for the stand-in, and more words.
+/// Prepares `midair attach --no-entry` with these variables for the stand-in, and more arguments.
 fn attach(kit: &Kit, pid: i32, variables: &[(&str, &str)], words: &[&str]) -> Result<Command> {
     let mut command = command("midair")?;
     command
@@ -64,7 +65,7 @@ fn attach(kit: &Kit, pid: i32, variables: &[(&str, &str)], words: &[&str]) -> Re
     Ok(command)
 }
 
-/// A recording that is under way.
+/// Starts a recording and waits until it is under way.
 fn begin(kit: &Kit, pid: i32, variables: &[(&str, &str)]) -> Result<Target> {
     let mut midair = Target::spawn(attach(kit, pid, variables, &[])?)?;
     midair.expect_error("attached to process")?;
@@ -78,10 +79,10 @@ fn end(mut midair: Target, code: i32) -> Result<Exit> {
     Ok(exit)
 }
 
-/// A kernel: its GPU's node, begin and end.
+/// A kernel: the node of its GPU, its begin and its end.
 type Times = (u64, u64, u64);
 
-/// The kernels of the csv file.
+/// Returns the kernels of the csv file.
 fn recorded(kit: &Kit) -> Result<Vec<Times>> {
     let rows = Csv::read(&kit.scratch().join("out/t_kernel_trace.csv"))?.rows;
     let mut all = Vec::new();
@@ -98,7 +99,7 @@ fn recorded(kit: &Kit) -> Result<Vec<Times>> {
     Ok(all)
 }
 
-/// The kernels of the model's log since then.
+/// Returns the kernels that the model's log has had since `since`.
 fn logged(log: &ModelLog, since: usize) -> Vec<Times> {
     let mut all: Vec<Times> = log.records[since..]
         .iter()
@@ -122,8 +123,9 @@ fn same(recorded: &[Times], logged: &[Times]) {
     }
 }
 
-/// Times, queues and packets are those of the device; the process is not touched: no thread of it came
-/// or went, nothing was mapped, no table has changed.
+/// Records one window and checks that times, queues and packets are those of the device. The
+/// process is not touched: no thread of it came or went, nothing was mapped, and no table has
+/// changed.
 fn window(midair: &[(&str, &str)], model: &[(&str, &str)]) -> Result<()> {
     let kit = Kit::new()?;
     let mut target = start(&kit, model)?;
@@ -196,7 +198,7 @@ fn kernels_without_entering() -> Result<()> {
     window(&[], &[])
 }
 
-/// Layouts of both versions, and both kinds of indices.
+/// Tests the layouts of both versions, and both kinds of indices.
 #[test]
 fn streams_of_both_versions() -> Result<()> {
     let counts = [("MODEL_FIRMWARE_COUNTS", "1")];
@@ -205,8 +207,8 @@ fn streams_of_both_versions() -> Result<()> {
     window(&[("SIM_KFD_STREAM", "4")], &counts)
 }
 
-/// A ring of 16 records, which the kernels of 120 packets overrun while this side is stopped: what is
-/// gone is counted, and the exit code says so.
+/// The kernels of 120 packets overrun a ring of 16 records while the attacher is stopped. The lost
+/// records are counted, and the exit code shows the loss.
 #[test]
 fn overwritten_records_are_counted() -> Result<()> {
     let kit = Kit::new()?;
@@ -236,7 +238,7 @@ fn overwritten_records_are_counted() -> Result<()> {
     let exit = end(recording, 32)?;
     let whole = json(&kit.scratch().join("out/t_results.json"))?;
     let lost = &whole["rocprofiler-sdk-tool"][0]["metadata"]["midair"]["lost"];
-    // Of 120 records of each GPU the ring keeps 16.
+    // The ring of each GPU keeps 16 of 120 records.
     let counted: u64 = lost
         .as_object()
         .into_iter()
@@ -249,7 +251,8 @@ fn overwritten_records_are_counted() -> Result<()> {
     Ok(())
 }
 
-/// A GPU without a log beside one that has one: its kernels are left out by name.
+/// One GPU has a log and another one has none. The kernels of the latter are left out, and a
+/// message names that GPU.
 #[test]
 fn a_gpu_without_a_log_is_named() -> Result<()> {
     let kit = Kit::new()?;
@@ -270,7 +273,8 @@ fn a_gpu_without_a_log_is_named() -> Result<()> {
     Ok(())
 }
 
-/// A kernel that runs at the detach is there without times, and one that began before the recording is told.
+/// A kernel that still runs at the detach is in the results without times. A message tells of one
+/// that began before the recording.
 #[test]
 fn kernels_across_the_edges() -> Result<()> {
     let kit = Kit::new()?;
@@ -285,10 +289,11 @@ fn kernels_across_the_edges() -> Result<()> {
             |at: usize| -> Result<u64> { Ok(u64::from_le_bytes(bytes[at..at + 8].try_into()?)) };
         Ok(index(at)? + index(at + 8)?)
     };
-    // The first round has written four records; the fifth is the begin of a long kernel.
+    // The first round has written four records. The fifth record is the begin of a long kernel.
     until("a kernel has begun", || Ok(begun()? >= 5))?;
     let recording = begin(&kit, target.pid(), &[])?;
-    // Its end, the short one's two, and the begin of the second long one.
+    // Then come its end, the two records of the short kernel, and the begin of the second long
+    // kernel.
     until("the second has begun", || Ok(begun()? >= 9))?;
     let exit = end(recording, 0)?;
     let rows = Csv::read(&kit.scratch().join("out/t_kernel_trace.csv"))?.rows;
@@ -303,10 +308,10 @@ fn kernels_across_the_edges() -> Result<()> {
     Ok(())
 }
 
-/// What the stand-in's driver is told to do, the exit code, and a part of the message.
+/// A setting of the stand-in's driver, the exit code, and a part of the message.
 type Refusal<'a> = (&'a [(&'a str, &'a str)], i32, &'a str);
 
-/// What forbids it, each with its own sentence and exit code.
+/// Each obstacle has its own sentence and exit code.
 #[test]
 fn refusals() -> Result<()> {
     let kit = Kit::new()?;
@@ -357,7 +362,7 @@ fn refusals() -> Result<()> {
     Ok(())
 }
 
-/// Without the stand-in this machine's own driver answers: it has no such device, or not this log.
+/// Without the stand-in, this machine's own driver answers: it has no such device, or not this log.
 #[test]
 fn the_driver_of_this_machine() -> Result<()> {
     if Path::new("/dev/kfd").exists() {

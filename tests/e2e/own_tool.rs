@@ -1,12 +1,12 @@
-//! A program that brings a tool of its own (`rocprofiler_force_configure`), as frameworks do: its
-//! windows are whole when it flushes, on runtimes that register their tables and on those that
-//! never do, with the service for code objects and without.
+//! A program brings a tool of its own (`rocprofiler_force_configure`), as frameworks do. Its
+//! windows are complete when it flushes, on runtimes that register their tables and on those that
+//! never do, with the service for code objects and without it.
 
 use midair_tests::Result;
 use midair_tests::lab::{Lab, LabTarget};
 use midair_tests::target::PATIENCE;
 
-/// `window` after the words that are the same in all of them.
+/// Returns the numbers of a line, such as the tool's answer to `window`.
 fn numbers(line: &str) -> Result<Vec<u64>> {
     let words = line.split(' ').filter_map(|word| word.parse().ok());
     Ok(words.collect())
@@ -29,8 +29,8 @@ fn start(lab: &Lab, register: bool, options: &[&str]) -> Result<LabTarget> {
     Ok(target)
 }
 
-/// Ends it; AMD's model mode may abort by itself at an exit. The tool's last line, where it came
-/// that far.
+/// Ends the program and returns the tool's last line, if it came that far. AMD's model mode may
+/// abort at an exit.
 fn end(mut target: LabTarget) -> Result<String> {
     target.send("quit")?;
     let exit = target.target.wait(PATIENCE)?;
@@ -72,8 +72,8 @@ fn a_flush_hands_over_every_kernel_of_its_window() -> Result<()> {
     Ok(())
 }
 
-/// The start of the context made the session, on the thread that flushes: the session's own thread
-/// has not had the processor yet.
+/// The start of the context began the session. The tool flushes on that same thread before the
+/// session's own thread has had the processor.
 #[test]
 fn a_flush_waits_for_a_session_that_has_just_begun() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -95,8 +95,8 @@ fn a_flush_waits_for_a_session_that_has_just_begun() -> Result<()> {
     Ok(())
 }
 
-/// The session begins with the context of one of them; the other's calls are seen as well. Each
-/// process has one such moment.
+/// The session begins with the context of one of the threads. The other context is told of calls as
+/// well. There is only one such moment in each process, so several processes are tried.
 #[test]
 fn two_threads_may_start_the_first_contexts_at_once() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -142,7 +142,7 @@ fn no_function_is_entered_after_its_context_was_stopped() -> Result<()> {
     Ok(())
 }
 
-/// Tools keep the structs; and what was loaded is unloaded, each thing once.
+/// Tools keep the structs that they were given. Whatever was loaded is unloaded, each thing once.
 #[test]
 fn texts_outlive_the_callback_and_what_is_loaded_is_unloaded() -> Result<()> {
     let Some(lab) = Lab::find()? else {

@@ -1,4 +1,4 @@
-//! CMake packages: every target and function that projects for AMD's packages name.
+//! CMake packages have every target and function that projects for AMD's packages name.
 
 use midair_tests::stage::{plain_environment, stage};
 use midair_tests::target::{Exit, PATIENCE, run};
@@ -12,7 +12,7 @@ fn tool(name: &str, words: &[&str]) -> Result<Exit> {
     run(command, PATIENCE)
 }
 
-/// A machine as the driver describes it: a CPU, and GPUs by their version.
+/// Writes a machine as the driver describes it: a CPU, and GPUs by their version.
 fn machine(dir: &Path, gpus: &[u32]) -> Result<()> {
     for (node, version) in std::iter::once(&0).chain(gpus).enumerate() {
         let node = dir.join(node.to_string());
@@ -75,7 +75,7 @@ fn targets_and_functions_of_the_cmake_packages() -> Result<()> {
             .any(|line| line.contains("100% tests passed")),
         "{exit}"
     );
-    // The schema that the program was handed is one that SQLite takes, twice with other guids.
+    // SQLite accepts the schema that the program was handed, even twice with different guids.
     let script = "import sqlite3, sys\n\
         database = sqlite3.connect(':memory:')\n\
         database.executescript(open(sys.argv[1]).read())\n\
@@ -95,7 +95,7 @@ fn targets_and_functions_of_the_cmake_packages() -> Result<()> {
         ],
         "{exit}"
     );
-    // A part that there is not is said.
+    // A component that does not exist is reported.
     let other = dir.path().join("other");
     std::fs::create_dir(&other)?;
     std::fs::write(

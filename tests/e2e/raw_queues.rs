@@ -1,4 +1,4 @@
-//! Queues as programs without HIP use them, in the ways that a profiler finds hardest.
+//! Queues as programs without HIP use them, in the ways that are hardest for a profiler.
 
 use crate::profiler::compare::{mostly, only_in, same};
 use crate::profiler::{Counter, Profiler, Work, since};
@@ -18,8 +18,9 @@ fn ask(target: &mut LabTarget, command: &str) -> Result<()> {
     Ok(())
 }
 
-/// `raw_hsa`, fifty rounds in each `go`, ready. Its queues are made without profiling; what becomes
-/// of that on a device that takes it up once is `unkind.rs`'s subject.
+/// Starts `raw_hsa` with fifty rounds in each `go`, and waits until it is ready. Its queues are
+/// made without profiling. `unkind.rs` tests what becomes of that on a device that takes the
+/// profiling bit up only once.
 fn raw_hsa(lab: &Lab) -> Result<LabTarget> {
     let (program, kernels) = (lab.program("raw_hsa")?, lab.kernels()?);
     let target = lab.run(&program).arg(&kernels).arg(50).register(false);
@@ -32,7 +33,8 @@ fn raw_hsa(lab: &Lab) -> Result<LabTarget> {
     Ok(target)
 }
 
-/// The counts that `raw_hsa` says at its end are those of the log: the program is right, whatever was attached.
+/// Checks that the counts which `raw_hsa` prints at its end are those of the log: the program is
+/// right, whatever was attached.
 fn raw_hsa_counts(target: LabTarget) -> Result<ModelLog> {
     let log = target.log.clone();
     let exit = target.target.wait(PATIENCE)?.success()?;
@@ -50,10 +52,11 @@ fn raw_hsa_counts(target: LabTarget) -> Result<ModelLog> {
     Ok(log)
 }
 
-/// All dispatches of a finished `go` of `raw_hsa` are in the log: those without a signal may run a
-/// little longer than the program waits.
+/// Waits until all dispatches of a finished `go` of `raw_hsa` are in the log. Those without a
+/// signal may run a little longer than the program waits.
 fn settle(target: &LabTarget, before: &ModelLog, gos: usize, rounds: usize) -> Result<ModelLog> {
-    // Per round: 4 producers x 3, 2 + 1 dependent, 1 + 1 in the handler, 2 on the intercept queue.
+    // Each round has 4 producers x 3 dispatches, 2 + 1 dependent ones, 1 + 1 in the handler and 2
+    // on the intercept queue.
     Counter::of(target).wait_until(before.dispatches().count() + gos * rounds * 19)?;
     Ok(since(&target.model_log()?, before))
 }
@@ -123,7 +126,8 @@ fn raw_queues() -> Result<()> {
             assert_eq!(producers[&grid].len(), 2, "a thread per producer and go");
         }
     }
-    // The program shuts the runtime down while attached: its side ends first, with everything in the trace.
+    // The program shuts the runtime down during the session. The session in the target ends first,
+    // with everything in the trace.
     let before = target.model_log()?;
     let profiler = Profiler::attach(
         target.pid(),
@@ -144,8 +148,8 @@ fn raw_queues() -> Result<()> {
     same(&trace, &since(&raw_hsa_counts(target)?, &before))
 }
 
-/// The same while the worker thread is not scheduled for some seconds: the runtime is not shut down
-/// under it. (After 1.5 s it was.)
+/// The same, but the worker thread is not scheduled for some seconds. The runtime is not shut down
+/// while the worker thread still uses it. (Once it was, after 1.5 s.)
 #[test]
 fn a_runtime_is_not_shut_down_while_the_worker_thread_is_starved() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -158,7 +162,7 @@ fn a_runtime_is_not_shut_down_while_the_worker_thread_is_starved() -> Result<()>
     ask(&mut target, "go")?;
     let held = Held::anywhere(thread_named(pid, "midair-worker")?)?;
     target.send("quit")?;
-    // This does not wait for an event: it is how long nothing may happen.
+    // This sleep does not wait for an event: it is the time in which nothing may happen.
     let end = Instant::now() + Duration::from_secs(3);
     while Instant::now() < end {
         assert!(!target.lines().iter().any(|line| line == "done"));
@@ -171,8 +175,8 @@ fn a_runtime_is_not_shut_down_while_the_worker_thread_is_starved() -> Result<()>
     same(&trace, &since(&raw_hsa_counts(target)?, &before))
 }
 
-/// The packet processor takes packets as soon as they are valid: dispatches may be untimed, with
-/// the reason, and nothing may be missing, double, or harmed.
+/// The packet processor takes packets as soon as they are valid. So dispatches may be untimed, with
+/// the reason. None may be missing, doubled or harmed.
 #[test]
 fn raw_queues_on_an_eager_device() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -199,7 +203,7 @@ fn raw_queues_on_an_eager_device() -> Result<()> {
         let log = settle(&target, &before, 2, 50)?;
         let trace = profiler.detach()?;
         mostly(&trace, &log)?;
-        // And once more without: what was left behind does no harm.
+        // Once more without a session: what the session left behind does no harm.
         ask(&mut target, "go")?;
         target.send("quit")?;
         raw_hsa_counts(target)?;
@@ -207,7 +211,7 @@ fn raw_queues_on_an_eager_device() -> Result<()> {
     Ok(())
 }
 
-/// Queues that are made and destroyed while attached, some with work on them.
+/// Queues are made and destroyed during the session, some of them with work on them.
 #[test]
 fn short_lived_queues() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -222,7 +226,8 @@ fn short_lived_queues() -> Result<()> {
     let before = target.model_log()?;
     let dir = lab.scratch().join("churn");
     let profiler = Profiler::attach(target.pid(), &dir, &["--kernel-trace"])?;
-    // Each queue has a state of its own for the session; some hundreds must fit.
+    // Each queue has its own state until the end of the session, and there must be room for some
+    // hundreds of them.
     ask(&mut target, "go 150")?;
     let log = since(&target.model_log()?, &before);
     let trace = profiler.detach()?;
@@ -245,7 +250,8 @@ fn short_lived_queues() -> Result<()> {
         "only in the log: {}",
         only_in(&logged, &traced)
     );
-    // What was left on a queue ran to its end (then the log has it), or went with the queue.
+    // The work left on a queue either ran to its end, and then the log has it, or it went with the
+    // queue.
     let ended: BTreeSet<Work> = log.dispatches().map(Work::logged).collect();
     let mut untimed = left;
     untimed.retain(|kernel| !ended.contains(&kernel.work));
@@ -260,8 +266,8 @@ fn short_lived_queues() -> Result<()> {
     Ok(())
 }
 
-/// Kernels whose code is gone when the worker thread comes to them, and whose addresses are another
-/// kernel's then: each has its own name.
+/// Kernels are unloaded before the worker thread comes to them, and their addresses then belong to
+/// other kernels. Each kernel still has its own name.
 #[test]
 fn short_lived_code_objects() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -276,7 +282,7 @@ fn short_lived_code_objects() -> Result<()> {
     target.send(&format!("reload 60 {}", lab.renamed_kernels()?))?;
     let said = target.expect("reload ")?;
     let again: u32 = said.trim_start_matches("reload ").parse()?;
-    // Else it shows nothing.
+    // With fewer reused addresses the test would show nothing.
     assert!(again > 20, "only {again} lay where another one had been");
     let trace = profiler.detach()?;
     let mut names: BTreeMap<(String, u64), usize> = BTreeMap::new();

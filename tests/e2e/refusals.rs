@@ -1,4 +1,5 @@
-//! Processes that are refused: the exit code, the message, and that the process is unchanged.
+//! Processes to which an attach is refused: the exit code, the message, and that the process is
+//! unchanged.
 
 use midair_tests::attacher::{Attacher, by_function};
 use midair_tests::caller::{Caller, between};
@@ -29,7 +30,8 @@ fn try_attach(pid: i32) -> Result<Exit> {
     run_staged("rocprofv3", &words, PATIENCE)
 }
 
-/// Both command lines refuse `pid` with this code and these words, and in the same words as `midair doctor`.
+/// Checks that both command lines refuse `pid` with this code and these words, and that
+/// `midair doctor` uses the same words.
 fn refused(pid: i32, code: i32, words: &str) -> Result<()> {
     let exit = try_attach(pid)?;
     assert_eq!(exit.status.code(), Some(code), "{words}: {exit}");
@@ -43,7 +45,7 @@ fn refused(pid: i32, code: i32, words: &str) -> Result<()> {
         "{exit}"
     );
     let exit = run_staged("midair", &["doctor", &pid.to_string()], PATIENCE)?;
-    // That no thread is parked is only known after an attempt.
+    // Only an attempt can show that no thread is parked, so the doctor does not tell it.
     if code != 17 {
         assert_eq!(exit.status.code(), Some(code), "doctor, {words}: {exit}");
         let line = exit.stdout.iter().find(|line| line.starts_with("NO"));
@@ -55,7 +57,7 @@ fn refused(pid: i32, code: i32, words: &str) -> Result<()> {
     Ok(())
 }
 
-/// [`refused`], and the process is as it was.
+/// Checks as [`refused`] does, and that the process is as it was.
 fn refused_untouched(pid: i32, code: i32, words: &str) -> Result<()> {
     let before = Snapshot::take(pid)?;
     refused(pid, code, words)?;
@@ -96,10 +98,10 @@ fn start(program: &Path, words: &[&str]) -> Result<Target> {
     Ok(target)
 }
 
-/// Traces a process while `body` runs.
+/// Runs `body` while a process is traced.
 fn traced(pid: i32, body: impl FnOnce() -> Result<()>) -> Result<()> {
     let ptrace = |request: libc::c_uint, data: libc::c_long| -> Result<()> {
-        // SAFETY: these requests take numbers only and touch no memory of ours.
+        // SAFETY: these requests take numbers only, so no memory of ours is read or written.
         match unsafe { libc::ptrace(request, pid, 0_usize, data) } {
             0 => Ok(()),
             _ => Err(std::io::Error::last_os_error().into()),
@@ -109,7 +111,7 @@ fn traced(pid: i32, body: impl FnOnce() -> Result<()>) -> Result<()> {
     let result = body();
     ptrace(libc::PTRACE_INTERRUPT, 0)?;
     let mut status = 0;
-    // SAFETY: a valid out pointer.
+    // SAFETY: `status` is a valid place for the result, and lives until the call has returned.
     if unsafe { libc::waitpid(pid, &mut status, libc::__WALL) } != pid {
         return Err("the traced process did not stop".into());
     }
@@ -142,7 +144,7 @@ fn no_process_to_attach_to() -> Result<()> {
 fn processes_that_cannot_be_attached_to() -> Result<()> {
     let mut target = start(&host_program("plain_threads")?, &["1", "3"])?;
     let pid = target.pid();
-    // The C library starts a thread with all signals blocked.
+    // This waits because the C library starts each thread with all signals blocked.
     until("its threads have begun", || {
         Ok(Snapshot::take(pid)?
             .threads
@@ -157,8 +159,8 @@ fn processes_that_cannot_be_attached_to() -> Result<()> {
     assert_eq!(state(pid)?, 'T', "it was let go on");
     target.signal(libc::SIGCONT)?;
 
-    // The kernel names the thread that traces.
-    // SAFETY: a system call without arguments.
+    // The kernel names the thread that traces, not its process.
+    // SAFETY: gettid takes no arguments and cannot fail.
     let us = unsafe { libc::gettid() };
     traced(pid, || {
         refused_untouched(pid, 15, &format!("is traced by {us} "))
@@ -185,7 +187,8 @@ fn another_c_library() -> Result<()> {
     target.close_stdin();
     target.wait(PATIENCE)?.success()?;
 
-    // What maps a C library that defines nothing newer than 2.31 runs on that one, as far as can be seen from outside.
+    // A process that maps a C library which defines nothing newer than 2.31 runs on that version,
+    // as far as can be seen from outside.
     let map = dir.path().join("old.map");
     std::fs::write(
         &map,
@@ -214,10 +217,10 @@ fn another_c_library() -> Result<()> {
 #[test]
 fn no_thread_is_parked() -> Result<()> {
     let dir = tempfile::tempdir()?;
-    // A runtime by its name alone: enough to be worth a try.
+    // This library has only the name of a runtime, which is enough for an attach to be tried.
     let name = "libhsa-runtime64.so.1";
     compile(dir.path(), name, "int nothing;\n", &["-shared", "-fPIC"])?;
-    // It spins on a stack that begins nowhere: no instant of it can be known to be safe.
+    // The program spins on a stack without a beginning, so no moment of it can be known to be safe.
     let spin = r#"#include <stdio.h>
 extern int nothing;
 static char stack[4096] __attribute__((aligned(64)));
@@ -246,8 +249,8 @@ int main(void) {
     Ok(())
 }
 
-/// Two attachers at once on `caller`: one wins and records the calls, the other is refused.
-/// `apart`: each in a mount namespace with a /proc of its own, as in two containers.
+/// Starts two attachers at once on `caller`. One wins and records the calls, the other is refused.
+/// `apart` puts each into a mount namespace with a /proc of its own, as in two containers.
 fn rivals(caller: &mut Caller, apart: bool) -> Result<()> {
     let pid = caller.pid();
     let dirs = [tempfile::tempdir()?, tempfile::tempdir()?];
@@ -307,7 +310,8 @@ fn one_session_at_a_time_also_from_two_containers() -> Result<()> {
         let mut caller = Caller::start(command)?;
         rivals(&mut caller, true)?;
         rivals(&mut caller, true)?;
-        // What the loser may have left is there once; being refused was its only effect.
+        // What the loser may have left behind exists only once. The refusal itself changed nothing
+        // else.
         let agents = Snapshot::take(caller.pid())?;
         assert_eq!(agents.named("midair-worker").count(), 1);
         caller.quit()?;
@@ -322,11 +326,12 @@ fn one_session_at_a_time() -> Result<()> {
     };
     let mut caller = Caller::start(Caller::command(&lab)?)?;
     let pid = caller.pid();
-    // The first time, and again when the worker thread is there already.
+    // The attachers compete for a process without a worker thread, and again when the worker thread
+    // is there already.
     rivals(&mut caller, false)?;
     rivals(&mut caller, false)?;
 
-    // While it is stopped or traced it is left alone, though it is a good target otherwise.
+    // A stopped or traced process is left alone, even if it is otherwise a good target.
     caller.signal(libc::SIGSTOP)?;
     until("its stop", || Ok(state(pid)? == 'T'))?;
     refused_untouched(pid, 19, "is stopped")?;
@@ -338,7 +343,7 @@ fn one_session_at_a_time() -> Result<()> {
     caller.quit()
 }
 
-/// The program and the libraries where everybody may read them.
+/// Copies the program and the libraries to a place where everybody may read them.
 fn public_stage(dir: &Path) -> Result<PathBuf> {
     let stage = stage()?;
     for file in [
@@ -382,7 +387,7 @@ fn other_users() -> Result<()> {
         command
     };
 
-    // Root's process is not theirs.
+    // A process of root's does not belong to this user.
     let rooted = Caller::start(Caller::command(&lab)?)?;
     let before = Snapshot::take(rooted.pid())?;
     let exit = run(
@@ -400,7 +405,7 @@ fn other_users() -> Result<()> {
     assert!(diff.is_empty(), "{diff}");
     rooted.quit()?;
 
-    // Theirs is root's to profile, and their own where the kernel's settings let them.
+    // Root may profile the user's process. The user may do so where the kernel's settings allow it.
     let mut caller = Caller::start(Caller::command(&lab)?.user(SOMEBODY).log_name("theirs"))?;
     let pid = caller.pid();
     let attacher = Attacher::start(pid, &["--hip-trace", "--hsa-trace"])?;

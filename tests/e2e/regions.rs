@@ -1,5 +1,5 @@
-//! `roctxProfilerPause` and `roctxProfilerResume`, against what a program did inside and outside of
-//! its regions (`tests/c/regions.c`: the kernel vadd inside, scale outside).
+//! `roctxProfilerPause` and `roctxProfilerResume`, compared with what a program did inside and
+//! outside of its regions (`tests/c/regions.c` launches the kernel vadd inside and scale outside).
 
 use midair_tests::Result;
 use midair_tests::attacher::{Attacher, Traced, by_function};
@@ -10,7 +10,7 @@ use midair_tests::table::{Csv, json};
 use midair_tests::target::{PATIENCE, until};
 use std::path::Path;
 
-/// The domains whose records a program's own counts are compared with.
+/// The options for the domains whose records are compared with the program's own counts.
 const ALL: [&str; 8] = [
     "--hip-runtime-trace",
     "--hsa-core-trace",
@@ -35,13 +35,13 @@ impl<'a> Program<'a> {
         Ok(Program { lab, target })
     }
 
-    /// With our ROCTx library.
+    /// Starts the program with our ROCTx library.
     fn start(lab: &'a Lab) -> Result<Program<'a>> {
         let library = lab.install(&stage()?.join("lib/librocprofiler-sdk-roctx.so.1"))?;
         Program::start_with(lab, &library)
     }
 
-    /// Has several commands done, one after the other.
+    /// Sends several commands, one after the other.
     fn tell(&mut self, commands: &[&str]) -> Result<()> {
         for command in commands {
             self.target.send(command)?;
@@ -71,7 +71,7 @@ impl<'a> Program<'a> {
     }
 }
 
-/// Kernels by their names, as a file has them.
+/// Returns how many kernels of each name a file has.
 fn kernels_of(path: &Path) -> Result<[usize; 2]> {
     if !path.exists() {
         return Ok([0, 0]);
@@ -100,7 +100,7 @@ fn said(traced: &Traced) -> String {
     std::fs::read_to_string(traced.file("notes.txt")).unwrap_or_default()
 }
 
-/// So many rounds inside are there, and nothing of those outside.
+/// Checks that this many rounds inside are recorded, and nothing of those outside.
 fn check_rounds(traced: &Traced, inside: usize, tid: i32) -> Result<()> {
     assert_eq!(kernels(traced)?, [inside, 0]);
     assert_eq!(rows(traced, "memory_copy_trace.csv")?, 2 * inside);
@@ -126,15 +126,15 @@ fn a_pause_holds_for_everything_that_is_recorded() -> Result<()> {
     let tid = program.tid()?;
     let words: Vec<&str> = ["--marker-trace"].into_iter().chain(ALL).collect();
     for round in 0..2 {
-        // What the program did before the attach does not count: a recording begins at once.
+        // A pause from before the attach does not count: a recording begins at once.
         program.tell(&["pause"])?;
         let attacher = program.attach(&words)?;
         program.tell(&["inside 3", "pause", "outside 5", "resume", "inside 4"])?;
-        // Calls of another thread hold for all threads, and whatever thread they name.
+        // Calls of another thread hold for all threads, whichever thread they name.
         program.tell(&["thread pause", "outside 2", "thread resume", "inside 1"])?;
         let traced = attacher.detach()?.code(0)?;
         check_rounds(&traced, 8, tid)?;
-        // An allocation of 1 MiB is one of HSA's, and so is its release.
+        // HIP's allocation of 1 MiB is one allocation of HSA, and the same is true of its release.
         let allocations = rows(&traced, "memory_allocation_trace.csv")?;
         assert!((16..24).contains(&allocations), "{allocations}");
         let markers = by_function(&traced.markers()?);
@@ -157,7 +157,7 @@ fn a_pause_holds_for_everything_that_is_recorded() -> Result<()> {
         }
         assert!(!notes.contains("do not balance"), "{notes}");
     }
-    // Without markers the calls mean nothing, as with AMD's tool.
+    // Without marker tracing the calls have no effect, as with AMD's tool.
     let attacher = program.attach(&ALL)?;
     program.tell(&["pause", "inside 2", "resume"])?;
     let traced = attacher.detach()?.code(0)?;
@@ -197,7 +197,7 @@ fn only_the_selected_regions_are_recorded() -> Result<()> {
         assert!(notes.contains(words), "{words}: {notes}");
     }
 
-    // Never resumed: nothing, and the reason.
+    // A program that never resumes has no records, and a note says why.
     let attacher = program.attach(&words)?;
     program.tell(&["outside 2"])?;
     let traced = attacher.detach()?.code(0)?;
@@ -207,7 +207,7 @@ fn only_the_selected_regions_are_recorded() -> Result<()> {
     program.quit()
 }
 
-/// In the shape of AMD's attachment test `roctx-pause-resume`, mode `selected-ref-count-reattach`.
+/// Follows AMD's attachment test `roctx-pause-resume` in the mode `selected-ref-count-reattach`.
 #[test]
 fn nested_pairs_are_counted_and_each_attach_counts_anew() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -219,11 +219,11 @@ fn nested_pairs_are_counted_and_each_attach_counts_anew() -> Result<()> {
         "--selected-regions-ref-count",
         "--kernel-trace",
     ];
-    // Two regions are left open by the first session.
+    // The first session leaves two regions open.
     let attacher = program.attach(&words)?;
     program.tell(&["resume", "resume", "inside 1"])?;
     assert_eq!(kernels(&attacher.detach()?.code(0)?)?, [1, 0]);
-    // The first pause is not counted; then one pair counts.
+    // The pause at the beginning is not counted. The pair after it is.
     let attacher = program.attach(&words)?;
     program.tell(&["pause", "resume", "inside 2", "pause", "outside 3"])?;
     assert_eq!(kernels(&attacher.detach()?.code(0)?)?, [2, 0]);
@@ -239,7 +239,8 @@ fn nested_pairs_are_counted_and_each_attach_counts_anew() -> Result<()> {
         "outside 1",
     ])?;
     assert_eq!(kernels(&attacher.detach()?.code(0)?)?, [3, 0]);
-    // Regions of several threads at once overlap: every launch is in one, and then none is open.
+    // Regions of several threads overlap. Every launch is inside one of them, and at the end none
+    // is open.
     let attacher = program.attach(&words)?;
     program.tell(&["pause", "parallel 8 40", "outside 2"])?;
     let traced = attacher.detach()?.code(0)?;
@@ -276,9 +277,10 @@ fn what_crosses_the_edge_of_a_pause_belongs_to_where_it_began() -> Result<()> {
         "stop",
     ])?;
     program.tell(&["push after", "pop"])?;
-    // A call in which the pause begins is recorded, what it calls then is not; and the other way round.
+    // A call during which the pause begins is recorded, but not the calls that it makes after that.
+    // With the resume it is the other way round.
     program.tell(&["into", "outside 1", "out", "inside 1"])?;
-    // The detach comes in a pause, with a range from before it and one from within.
+    // The session ends in a pause, with one range open from before the pause and one from within.
     program.tell(&[
         "push left open",
         "pause",
@@ -297,7 +299,7 @@ fn what_crosses_the_edge_of_a_pause_belongs_to_where_it_began() -> Result<()> {
     ] {
         assert_eq!(markers.get(name), Some(&1), "{name}: {markers:?}");
     }
-    // Six of them, and two functions that pause and resume.
+    // There are six of these markers, and two functions that pause and resume.
     assert_eq!(markers.len(), 8, "{markers:?}");
     assert!(
         !said(&traced).contains("had begun before"),
@@ -310,14 +312,14 @@ fn what_crosses_the_edge_of_a_pause_belongs_to_where_it_began() -> Result<()> {
         assert_eq!(counts.get(name), Some(&1), "{name}: {counts:?}");
     }
     assert_eq!(kernels(&traced)?, [1, 0]);
-    // The next session is not paused, though the program is.
+    // The next session is not paused, although the program paused the last one.
     let attacher = program.attach(&words)?;
     program.tell(&["inside 2", "pop", "pop"])?;
     assert_eq!(kernels(&attacher.detach()?.code(0)?)?, [2, 0]);
     program.quit()
 }
 
-/// The program is started under the profiler.
+/// The same for a program that is launched under the profiler.
 #[test]
 fn a_program_that_is_started_pauses_its_profiler() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -364,7 +366,7 @@ fn a_program_that_is_started_pauses_its_profiler() -> Result<()> {
     Ok(())
 }
 
-/// midair is paused; a profiler of the program's own is not, and gets all.
+/// The pause applies to midair. A profiler of the program's own is not paused and gets all records.
 #[test]
 fn another_profiler_is_not_paused() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -403,7 +405,7 @@ fn another_profiler_is_not_paused() -> Result<()> {
     host.quit()
 }
 
-/// In json the notes are in the file; the counts of what was left out are among them.
+/// A json file has the notes in it, with the counts of what was left out.
 #[test]
 fn what_was_left_out_is_in_the_file() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -433,7 +435,7 @@ fn what_was_left_out_is_in_the_file() -> Result<()> {
     program.quit()
 }
 
-/// The library of the old roctracer has neither call: its programs cannot select regions.
+/// The library of the old roctracer has neither call, so its programs cannot select regions.
 #[test]
 fn the_old_library_cannot_pause() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -454,7 +456,8 @@ fn the_old_library_cannot_pause() -> Result<()> {
     program.quit()
 }
 
-/// Libraries whose tables are parts of one object, which each function reaches as AMD's do.
+/// Tests ROCTx libraries whose tables are parts of one object, which each function reaches as in
+/// AMD's library.
 #[test]
 fn a_library_in_the_shape_of_amds() -> Result<()> {
     let Some(lab) = Lab::find()? else {

@@ -1,5 +1,6 @@
 //! The attach helper under AMD's register library and under ours, in a program on AMD's real
-//! runtime: a foreign SDK (ours, in C) comes late and learns from its table what was there before.
+//! runtime. A foreign SDK (written by us in C) comes late and learns from the helper's table what
+//! was there before.
 
 use midair_tests::Result;
 use midair_tests::lab::{Lab, LabTarget};
@@ -8,7 +9,8 @@ use midair_tests::stage::stage;
 use midair_tests::target::PATIENCE;
 use std::path::{Path, PathBuf};
 
-/// A directory of the lab with the helper and the SDK, and our register library or none (then AMD's is found).
+/// Makes a directory of the lab with the helper and the SDK. It also has our register library, or
+/// none so that AMD's is found.
 fn libraries(lab: &Lab, ours: bool) -> Result<String> {
     let dir = lab.scratch().join(if ours { "ours" } else { "amds" });
     std::fs::create_dir(&dir)?;
@@ -64,7 +66,7 @@ impl Program {
         self.target
             .expect(words.split(' ').next().unwrap_or_default())
     }
-    /// The SDK's notes since the last call.
+    /// Returns the SDK's notes since the last call.
     fn notes(&self) -> Result<Vec<String>> {
         let text = std::fs::read_to_string(&self.log)?;
         std::fs::write(&self.log, "")?;
@@ -80,7 +82,7 @@ impl Program {
     }
 }
 
-/// Dispatches of a grid, and barriers, that the device has passed.
+/// Returns how many dispatches of a grid, and how many barriers, the device has processed.
 fn passed(log: &ModelLog, grid: u32) -> (usize, usize) {
     let barriers = log
         .records
@@ -92,13 +94,15 @@ fn passed(log: &ModelLog, grid: u32) -> (usize, usize) {
     )
 }
 
-/// Earlier queues are reported; queues made from then on can be intercepted, older ones are refused.
+/// Checks that earlier queues are reported. Queues made from then on can be intercepted, and older
+/// ones are refused.
 fn late(ours: bool) -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
     };
     let mut program = Program::start(&lab, ours, &[])?;
-    // One listener, which blocks every signal that can be blocked (the C library keeps two to itself).
+    // There is one listener, and it blocks every signal that can be blocked. The C library keeps
+    // two signals to itself.
     let mut listeners = Vec::new();
     for task in std::fs::read_dir(format!("/proc/{}/task", program.target.pid()))?.flatten() {
         let read = |name: &str| std::fs::read_to_string(task.path().join(name)).unwrap_or_default();
@@ -126,7 +130,8 @@ fn late(ours: bool) -> Result<()> {
         notes.contains(&"set_api_table rocattach 10201 0 1".to_owned()),
         "{notes:?}"
     );
-    // One queue of the program's own, one code object; the runtime's own ones are not made through the table.
+    // There is one queue of the program and one code object. The runtime makes its own without the
+    // table.
     let attached = "attach size=96 version=10201 active=1 failed=0 queues=1 told=1 refused=1 accepted=0 objects=1";
     let bytes = std::fs::metadata(lab.outside(&lab.kernels()?))?.len();
     assert_eq!(notes.last(), Some(&format!("{attached} bytes={bytes}")));
@@ -145,13 +150,14 @@ fn late(ours: bool) -> Result<()> {
             "detach failed=0 told=2 refused=1 accepted=1 objects=2 kernels=20 again=19"
         ]
     );
-    // No tool asks: a new queue is a plain one. The one that was intercepted passes packets on.
+    // When no tool asks for interception, a new queue is a plain one. The queue that was
+    // intercepted before passes packets on.
     program.tell("young 4")?;
     program.tell("drop")?;
     program.tell("new")?;
     program.tell("young 2")?;
     assert_eq!(program.notes()?, [""; 0]);
-    // Again: everything that exists is reported again.
+    // At another attach, everything that exists is reported again.
     assert_eq!(program.tell("attach")?, "attach 0");
     let both = attached.replace("queues=1 told=1 refused=1", "queues=2 told=2 refused=2");
     assert_eq!(program.notes()?, [format!("{both} bytes={bytes}")]);
@@ -162,7 +168,8 @@ fn late(ours: bool) -> Result<()> {
     assert_eq!(passed(&log, 1000).0, 8);
     let (kernels, barriers) = passed(&log, 2000);
     assert_eq!(kernels, 26, "every dispatch ran once");
-    // The SDK's interceptor stays on its queue after the detach, as it did not take it away.
+    // The SDK's interceptor stays on its queue after the detach, since the SDK did not take it
+    // away.
     assert_eq!(barriers, 24, "the SDK's own packets reached the device");
     Ok(())
 }

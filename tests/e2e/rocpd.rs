@@ -1,5 +1,5 @@
-//! The default format end to end: a rocpd file against csv and json of the same session and against
-//! what the modelled GPU consumed, read by Python's SQLite.
+//! The default format end to end: a rocpd file, read by Python's SQLite, is compared with csv and
+//! json of the same session and with what the modelled GPU consumed.
 
 use crate::profiler::compare::logged_copies;
 use crate::profiler::{Counter, since};
@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What Python's SQLite finds in a file, and its answers to queries.
+/// Returns what Python's SQLite finds in a file, and its answers to queries.
 pub fn reader(file: &Path, queries: &[&str]) -> Result<Value> {
     let script =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/output/tests/files/rocpd_reader.py");
@@ -25,7 +25,7 @@ pub fn reader(file: &Path, queries: &[&str]) -> Result<Value> {
     Ok(serde_json::from_str(&exit.stdout.join("\n"))?)
 }
 
-/// Rows of an answer as arrays of numbers, in the columns' alphabetical order.
+/// Returns the rows of an answer as arrays of numbers, with the columns in alphabetical order.
 fn numbers(answer: &Value) -> Vec<Vec<u64>> {
     let row = |row: &Value| {
         let row = row.as_object().into_iter().flatten();
@@ -35,7 +35,7 @@ fn numbers(answer: &Value) -> Vec<Vec<u64>> {
     answer.as_array().into_iter().flatten().map(row).collect()
 }
 
-/// Count by name.
+/// Returns an answer's counts by name.
 fn by_name(answer: &Value) -> BTreeMap<String, u64> {
     let row = |row: &Value| Some((row["name"].as_str()?.to_owned(), row["n"].as_u64()?));
     answer
@@ -46,7 +46,8 @@ fn by_name(answer: &Value) -> BTreeMap<String, u64> {
         .collect()
 }
 
-/// One domain: its list in json, its csv file, and the view with a condition that holds for it.
+/// For each domain: its list in json, its csv file, and its view with the condition that selects
+/// its rows.
 const DOMAINS: [(&str, &str, &str); 7] = [
     (
         "hip_api",
@@ -73,7 +74,8 @@ const DOMAINS: [(&str, &str, &str); 7] = [
     ("scratch_memory", "scratch_memory", "scratch_memory"),
 ];
 
-/// Rows of each domain by its name in json: as many in all formats. No row falls out of its view.
+/// Returns the number of rows of each domain, by its name in json. It checks that all formats have
+/// as many, and that each row of a table is in the table's view.
 fn counts(file_of: impl Fn(&str) -> PathBuf) -> Result<BTreeMap<&'static str, usize>> {
     let queries = DOMAINS.map(|(_, _, view)| format!("SELECT COUNT(*) AS n FROM {view}"));
     let queries: Vec<&str> = queries.iter().map(String::as_str).collect();
@@ -112,7 +114,8 @@ fn count(answer: &Value) -> usize {
     answer[0]["n"].as_u64().unwrap_or(u64::MAX) as usize
 }
 
-/// The three formats say the same, and that is what the log says. Returns how many dispatches have no times.
+/// Checks that the three formats say the same, and that it is what the log says. Returns how many
+/// dispatches have no times.
 fn compare(traced: &Traced, log: &ModelLog) -> Result<usize> {
     let counts = counts(|name| traced.file(name))?;
     for domain in ["hip_api", "hsa_api", "kernel_dispatch", "memory_copy"] {
@@ -134,7 +137,7 @@ fn compare(traced: &Traced, log: &ModelLog) -> Result<usize> {
     let file = reader(&traced.file("results.db"), &queries)?;
     let answer = |n: usize| &file["answers"][n];
 
-    // The log: every dispatch is a row; those with times have the device's own.
+    // Every dispatch of the log is a row, and the timed ones have the device's own times.
     let dispatches = counts["kernel_dispatch"];
     assert_eq!(dispatches, log.dispatches().count());
     let logged: BTreeSet<Vec<u64>> = log
@@ -158,7 +161,7 @@ fn compare(traced: &Traced, log: &ModelLog) -> Result<usize> {
     assert_eq!(numbers(answer(1)), copies);
     assert_eq!(count(answer(8)), copies.len(), "agents of the directions");
 
-    // Names, by csv and json.
+    // Names are compared with csv and json.
     let mut kernels: BTreeMap<String, u64> = BTreeMap::new();
     for row in Csv::read(&traced.file("kernel_trace.csv"))?.rows {
         *kernels.entry(row["Kernel_Name"].clone()).or_default() += 1;
@@ -200,7 +203,7 @@ fn ask(target: &mut LabTarget, words: &str) -> Result<()> {
     Ok(())
 }
 
-/// Two sessions on a program with streams, which is idle when they begin and end.
+/// Runs two sessions on a program with streams, which is idle when they begin and end.
 fn sessions(lab: &Lab, model: GpuModel) -> Result<[usize; 2]> {
     let (program, kernels) = (lab.program("streams")?, lab.kernels()?);
     let command = lab.run(&program).arg(&kernels).arg(4).on(model);
@@ -256,7 +259,8 @@ fn three_formats_and_an_eager_device_agree() -> Result<()> {
     Ok(())
 }
 
-/// What the program `markers` marks, and what `memory` allocates: as many rows in each format, and the same messages.
+/// The marks of the program `markers` and the allocations of `memory` give as many rows in each
+/// format, with the same messages.
 #[test]
 fn markers_allocations_and_scratch_agree() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -372,7 +376,8 @@ fn rocpd_is_the_default_format() -> Result<()> {
     Ok(())
 }
 
-/// A program that is started writes its files itself, at its end: the same, with SQLite inside it.
+/// A launched program writes its files itself at its end, with SQLite inside it. They have the same
+/// contents.
 #[test]
 fn a_started_program_writes_its_own_rocpd_file() -> Result<()> {
     let Some(lab) = Lab::find()? else {

@@ -1,7 +1,8 @@
-//! A sample client for each service (`tests/clients`), in the shape of AMD's: C++17, built by g++
-//! against the installed headers with AMD's runtimes' own beside them, every status checked by an
-//! exception. Each is attached to a program at work, and started with one; what it counted is what
-//! the program says and what the GPU's log has.
+//! A sample client for each service (`tests/clients`), in the shape of AMD's samples. Each is
+//! C++17, built by g++ against the installed headers with the headers of AMD's runtimes beside
+//! them, and checks every status with an exception. A client is attached to a program at work, and
+//! a program is launched with it. The client's counts are those of the program and of the GPU's
+//! log.
 
 use crate::headers::{include, linked_with_comgr, runtimes, stand_ins};
 use midair_tests::caller::{Caller, Counts, between};
@@ -18,7 +19,7 @@ use std::time::Duration;
 /// Elements of the arrays of `tests/c/hip_kit.h`.
 const ELEMENTS: u64 = 16384;
 
-/// A client, compiled.
+/// A compiled client.
 pub(crate) struct Client<'a> {
     lab: &'a Lab,
     tool: PathBuf,
@@ -50,7 +51,7 @@ impl<'a> Client<'a> {
         Ok(Client { lab, tool, log })
     }
 
-    /// One session; what the client counted in it.
+    /// Runs one session and returns what the client counted in it.
     pub(crate) fn attached(&self, pid: i32, work: impl FnOnce() -> Result<()>) -> Result<Counts> {
         let mut attach = command("rocprof-attach")?;
         attach
@@ -65,14 +66,15 @@ impl<'a> Client<'a> {
         self.counted()
     }
 
-    /// The program, to be started with the client.
+    /// Prepares the program so that it is launched with the client.
     pub(crate) fn launched(&self, program: LabCommand<'a>) -> Result<LabCommand<'a>> {
         let lib = format!("{}/lib", self.lab.stage()?);
         let tool = self.lab.inside(&self.tool)?;
         Ok(program.libs(&lib).env("ROCP_TOOL_LIBRARIES", tool))
     }
 
-    /// What it counted since the last call: one report, without anything wrong.
+    /// Returns what the client counted since the last call. It expects one report without any
+    /// error.
     pub(crate) fn counted(&self) -> Result<Counts> {
         let text = std::fs::read_to_string(&self.log)?;
         std::fs::remove_file(&self.log)?;
@@ -107,7 +109,7 @@ fn pairs(of: &[(&str, u64)]) -> Counts {
         .collect()
 }
 
-/// Dispatches by kernel and grid, as the client names them.
+/// Returns the dispatches by kernel and grid, named as the client names them.
 fn kernels(grids: &BTreeMap<[u32; 3], usize>) -> Counts {
     let name = |grid: &[u32; 3]| match grid[0] {
         320 => "vadd 320".to_owned(),
@@ -141,7 +143,7 @@ fn buffered_calls() -> Result<()> {
             caller.tell(&format!("calls {rounds}"))?;
             caller.tell("hsa 7")
         })?;
-        // HIP asks for values of signals, too.
+        // HIP itself reads values of signals, too.
         let loads = told.remove("hsa_signal_load_relaxed").unwrap_or(0);
         assert!(loads >= 7, "{loads}");
         assert_eq!(told, between(&before, &caller.counts()?, "hip"));
@@ -210,7 +212,7 @@ fn kernels_with_their_names() -> Result<()> {
     Ok(())
 }
 
-/// As AMD's tests ask for them (`test_internal_correlation_ids`).
+/// Correlation ids meet the demands of AMD's tests (`test_internal_correlation_ids`).
 #[test]
 fn correlation_ids_have_no_holes() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -273,7 +275,7 @@ fn copies_and_allocations() -> Result<()> {
     target.expect("calls")?;
     quit(target)?;
     let told = client.counted()?;
-    // One round before it is ready.
+    // The program makes one round before it is ready, so there are five.
     for name in COPIES {
         assert_eq!(told.get(name), Some(&5), "{told:?}");
         assert_eq!(
@@ -322,7 +324,7 @@ fn work_from_its_beginning_to_its_end() -> Result<()> {
     let mut caller = Caller::start(command)?;
     caller.tell("calls 4")?;
     caller.quit()?;
-    // One round before it is ready.
+    // The program makes one round before it is ready.
     let told = client.counted()?;
     for (what, count) in of(5) {
         assert_eq!(told.get(&what), Some(&count), "{what}: {told:?}");
@@ -384,7 +386,8 @@ fn code_objects_and_their_instructions() -> Result<()> {
     Ok(())
 }
 
-/// What the program registers while it is looked at; before that, nobody can know.
+/// The client learns what the program registers during the session. Nobody can know what was
+/// registered before.
 #[test]
 fn functions_by_which_kernels_are_launched() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -393,7 +396,7 @@ fn functions_by_which_kernels_are_launched() -> Result<()> {
     let client = Client::build(&lab, "host_functions")?;
     let (program, kernels) = (lab.program("host_functions")?, lab.kernels()?);
     let host = || lab.run(&program).arg(&kernels);
-    // As it says itself.
+    // Returns what the program itself says that it registered.
     let register = |target: &mut LabTarget| -> Result<Counts> {
         target.send("register")?;
         let line = target.expect("register")?;
@@ -428,7 +431,7 @@ fn functions_by_which_kernels_are_launched() -> Result<()> {
         launch(&mut target)
     })?;
     assert_eq!(told, registered);
-    // It is still known at the next attach.
+    // The kernels are still known at the next attach.
     let told = client.attached(target.pid(), || launch(&mut target))?;
     assert_eq!(told, registered);
     quit(target)?;
@@ -448,7 +451,7 @@ fn functions_by_which_kernels_are_launched() -> Result<()> {
     quit(target)?;
     assert_eq!(client.counted()?, registered);
 
-    // One that hipcc made: its start-up code registers in front of the tool.
+    // In a program that hipcc made, the start-up code registers before the tool does.
     let command = lab.run("/lab/vadd").arg(3).log_name("hipcc");
     let mut target = client.launched(command)?.spawn()?;
     target.expect("done")?;
@@ -523,8 +526,8 @@ fn arguments_and_external_correlation_ids() -> Result<()> {
     Ok(())
 }
 
-/// A process that is attached to has registered its tables before: the tool is lent them at each
-/// attach.
+/// A process that is attached to has registered its tables before, so each attach passes them to
+/// the tool.
 #[test]
 fn tables_and_threads() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -542,7 +545,7 @@ fn tables_and_threads() -> Result<()> {
     let mut both = threads.clone();
     both.extend(lent.clone());
     assert_eq!(told, both);
-    // It has been configured, and makes no threads anew.
+    // The tool has been configured already, and makes no new threads.
     let told = client.attached(caller.pid(), || caller.tell("calls 1"))?;
     assert_eq!(told, lent);
     caller.quit()?;
@@ -586,8 +589,9 @@ fn runtimes_that_are_there() -> Result<()> {
     Ok(())
 }
 
-/// Collecting stops while the HSA runtime is shut down, and starts again: a client knows what it was
-/// told before. So it is at the end of each program of HIP, which shuts HSA down by itself.
+/// While the HSA runtime is shut down, collecting stops, and starts again afterwards. The client is
+/// not told again what it was told before. The end of each HIP program is such a case, since HIP
+/// shuts HSA down by itself.
 #[test]
 fn a_runtime_that_is_shut_down_is_told_of_once() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -615,8 +619,9 @@ fn a_runtime_that_is_shut_down_is_told_of_once() -> Result<()> {
 /// Functions that the client `intercept` puts over those in HIP's table.
 const REPLACED: [&str; 2] = ["hipMemcpyAsync", "hipModuleLaunchKernel"];
 
-/// A tool gets the tables of a running process as AMD's SDK gives them: at the attach, with our
-/// functions in them where the tool has those calls traced, too. After the detach its own are out.
+/// Checks that a tool gets the tables of a running process as AMD's SDK gives them: at the attach,
+/// with our functions in them where the tool also has those calls traced. After the detach the
+/// tool's functions are out again.
 fn intercepted(name: &str, traced: bool) -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
@@ -644,7 +649,7 @@ fn intercepted(name: &str, traced: bool) -> Result<()> {
         }
         assert_eq!(told, made);
         assert_eq!(caller.tables()?, untouched);
-        // Not the tool's to see: the next session begins at nothing.
+        // The tool must not see these calls, so the next session counts from nothing.
         caller.tell("calls 2")?;
     }
     caller.quit()?;
@@ -672,8 +677,8 @@ fn tables_of_a_tool_that_has_calls_traced() -> Result<()> {
     intercepted("intercept_traced", true)
 }
 
-/// Each kind is accepted, but those that AMD's SDK refuses, too; kinds of what is not there have no
-/// events, and all others have some.
+/// Each kind is accepted, except those that AMD's SDK refuses, too. Kinds of things that do not
+/// exist here have no events. All others have some.
 #[test]
 fn every_kind() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -732,7 +737,7 @@ fn scratch_memory() -> Result<()> {
     };
     let client = Client::build(&lab, "scratch")?;
     let (program, kernels) = (lab.program("memory")?, lab.kernels()?);
-    // Twice it needs more than the queue has; then the queue goes.
+    // The queue needs more scratch memory than it has twice, and then it is destroyed.
     let work = |target: &mut LabTarget| -> Result<()> {
         for (command, answer) in [
             ("scratch 64 64", "scratch"),

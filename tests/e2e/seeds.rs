@@ -1,5 +1,6 @@
-//! What AMD's documents tell their readers to type (seeds), on AMD's runtimes: each command,
-//! variable and program as it stands there, on a process at work, and the files that come out.
+//! What AMD's documents (the seeds) tell their readers to type, on AMD's runtimes. Each command,
+//! variable and program is used as it stands there, on a process at work, and the files that come
+//! out are checked.
 
 use midair_tests::caller::Caller;
 use midair_tests::lab::Lab;
@@ -13,19 +14,21 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// HIP calls that one round of the program makes, and of them kernels and copies.
+/// The number of HIP calls in one round of the program, and how many of them launch kernels and
+/// copies.
 const ROUND: usize = 13;
 const KERNELS: usize = 2;
 const COPIES: usize = 2;
 
-/// How long the attachers profile that end by time: long enough for a few rounds.
+/// How long the attachers profile that end by themselves. It is long enough for a few rounds.
 const DURATION_MS: &str = "2000";
 
 fn rows(file: &Path) -> Result<usize> {
     Ok(Csv::read(file)?.rows.len())
 }
 
-/// Rows of a view of a rocpd file by the value of a column, read by Python's own SQLite.
+/// Returns how many rows of a rocpd file's view have each value of a column, read by Python's own
+/// SQLite.
 fn database(file: &Path, view: &str, column: &str) -> Result<BTreeMap<String, usize>> {
     const SCRIPT: &str = "import sqlite3, sys\n\
         file, view, column = sys.argv[1:]\n\
@@ -46,7 +49,7 @@ fn database(file: &Path, view: &str, column: &str) -> Result<BTreeMap<String, us
         .collect()
 }
 
-/// The only file below a directory whose name ends so.
+/// Returns the only file below a directory whose name ends so.
 fn the_file(dir: &Path, ending: &str) -> Result<PathBuf> {
     let (mut found, mut todo) = (Vec::new(), vec![dir.to_path_buf()]);
     while let Some(next) = todo.pop() {
@@ -65,14 +68,15 @@ fn the_file(dir: &Path, ending: &str) -> Result<PathBuf> {
     }
 }
 
-/// A command of the stage in this directory.
+/// Prepares a command of the stage in this directory, as a user types it.
 fn typed(dir: &Path, name: &str, words: &[&str]) -> Result<Command> {
     let mut command = command(name)?;
     command.args(words).current_dir(dir);
     Ok(command)
 }
 
-/// Starts an attacher, has the program make so many rounds once it says that it profiles, and waits for its end.
+/// Starts an attacher. When it says that it profiles, the program makes this many rounds. Then
+/// `end` ends the attacher.
 fn profiled(
     command: Command,
     says: &str,
@@ -91,7 +95,8 @@ fn by_itself(_: &mut Target) -> Result<()> {
     Ok(())
 }
 
-/// Seeds/002, "Basic dynamic process attachment": three spellings, and the two ways to detach.
+/// Seeds/002, "Basic dynamic process attachment": three ways to write the command, and the two ways
+/// to detach.
 #[test]
 fn rocprofv3_attaches_by_each_spelling_into_rocpd() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -163,7 +168,7 @@ fn rocprofv3_attaches_for_a_duration_and_traces_the_system_into_csv() -> Result<
     assert_eq!(rows(&file("hip_api_trace")?)?, 4 * ROUND);
     assert_eq!(rows(&file("kernel_trace")?)?, 4 * KERNELS);
     assert_eq!(rows(&file("memory_copy_trace")?)?, 4 * COPIES);
-    // HIP itself allocates with HSA, once per hipMalloc, and frees.
+    // HIP itself allocates memory through HSA, once for each hipMalloc, and releases it.
     let memory = Csv::read(&file("memory_allocation_trace")?)?;
     let operations = |name: &str| {
         memory
@@ -185,7 +190,8 @@ fn rocprofv3_attaches_for_a_duration_and_traces_the_system_into_csv() -> Result<
     caller.quit()
 }
 
-/// Seeds/002, "Dynamic process attachment with counter collection": not built, and said so before anything is touched.
+/// Seeds/002, "Dynamic process attachment with counter collection" is not built. The command says
+/// so before it touches anything.
 #[test]
 fn streamed_counters_are_refused_by_name() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -213,7 +219,8 @@ fn streamed_counters_are_refused_by_name() -> Result<()> {
     caller.quit()
 }
 
-/// The CMake project, built from scratch against a copy of the stage in another place.
+/// The CMake project of the documents, built from scratch against a copy of the stage in another
+/// place.
 struct Project {
     dir: tempfile::TempDir,
 }
@@ -221,14 +228,14 @@ struct Project {
 impl Project {
     fn build(tool_log: &str) -> Result<Project> {
         let dir = tempfile::tempdir()?;
-        // Moved: nothing in the package may know where it was made.
+        // The stage is copied elsewhere, because nothing in the package may know where it was made.
         let prefix = dir.path().join("moved/midair");
         std::fs::create_dir_all(dir.path().join("moved"))?;
         let mut copy = Command::new("cp");
         copy.arg("-a").arg(stage()?).arg(&prefix);
         run(copy, PATIENCE)?.success()?;
-        // The step that gives the tools a capability runs where it can: sudo is for others than
-        // root, so here it is a word.
+        // The step that gives the tools a capability runs where it can. The tests run as root, who
+        // needs no sudo, so here `sudo` only runs its arguments.
         let bin = dir.path().join("bin");
         std::fs::create_dir(&bin)?;
         std::os::unix::fs::symlink("/usr/bin/env", bin.join("sudo"))?;
@@ -240,7 +247,7 @@ impl Project {
             command.env("PATH", &path).args(words);
             run(command, PATIENCE)?.success()
         };
-        // SAFETY: a system call without arguments.
+        // SAFETY: geteuid takes no arguments and always succeeds.
         let is_root = unsafe { libc::geteuid() } == 0;
         cmake(&[
             "-S",
@@ -257,7 +264,8 @@ impl Project {
     fn program(&self, name: &str) -> PathBuf {
         self.dir.path().join("build").join(name)
     }
-    /// One of its programs, with nothing in its environment that helps it to find a library.
+    /// Prepares one of the project's programs. Nothing in its environment helps it to find a
+    /// library.
     fn command(&self, name: &str, words: &[&str], dir: &Path) -> Command {
         let mut command = Command::new(self.program(name));
         command.env_clear().envs(plain_environment());
@@ -266,8 +274,8 @@ impl Project {
     }
 }
 
-/// The first two documents that we implement: the CMake project, its tools on processes with and without
-/// ROCP_TOOL_ATTACH, and a tool of its own.
+/// The first two documents that we implement: the CMake project, its tools on processes with and
+/// without ROCP_TOOL_ATTACH, and the project's own tool.
 #[test]
 fn the_cmake_project_builds_and_its_tools_work() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -332,12 +340,13 @@ fn the_cmake_project_builds_and_its_tools_work() -> Result<()> {
         caller.quit()?;
     }
 
-    // A program with a capability is one that loaders and libraries trust less; it must still find
-    // its library and do the job. SAFETY: a system call without arguments.
+    // Loaders and libraries trust a program with a capability less than others. It must still find
+    // its library and do its work.
+    // SAFETY: geteuid takes no arguments and always succeeds.
     if unsafe { libc::geteuid() } == 0 {
         let mut caller = Caller::start(Caller::command(&lab)?.log_name("user").user(4321))?;
         let dir = tempfile::tempdir()?;
-        // It trusts its libraries only where nobody but root can change them.
+        // The program loads its libraries only from places that nobody but root can change.
         for (place, mode) in [(project.dir.path(), 0o755), (dir.path(), 0o777)] {
             std::fs::set_permissions(place, std::fs::Permissions::from_mode(mode))?;
         }
@@ -353,7 +362,7 @@ fn the_cmake_project_builds_and_its_tools_work() -> Result<()> {
         caller.quit()?;
     }
 
-    // The tool of its own, by the Python program.
+    // The project's own tool, attached by the Python program.
     let mut caller = Caller::start(Caller::command(&lab)?.log_name("own"))?;
     let tool = lab.scratch().join("libmy_sdk_tool.so");
     std::fs::copy(project.program("libmy_sdk_tool.so"), &tool)?;
@@ -378,8 +387,8 @@ fn the_cmake_project_builds_and_its_tools_work() -> Result<()> {
     caller.quit()
 }
 
-/// The package under versions that it is not, and where it is not whole; and the files of
-/// pkg-config. No process is needed.
+/// Versions that the package does not satisfy, a package with a missing part, and the files of
+/// pkg-config. No process is needed for this.
 #[test]
 fn packages_are_found_by_location_and_version() -> Result<()> {
     let dir = tempfile::tempdir()?;
@@ -454,7 +463,7 @@ fn packages_are_found_by_location_and_version() -> Result<()> {
         assert_eq!(run(program, PATIENCE)?.success()?.stdout, [said]);
     }
 
-    // The attach library under each name that the documents load.
+    // The attach library can be loaded under each name that the documents use.
     const LOAD: &str = "import ctypes, sys\nfor name in sys.argv[2:]:\n\
         \x20   library = ctypes.CDLL(sys.argv[1] + '/' + name)\n    print(name, library.attach and library.detach and library.rocattach_attach and 1)";
     let names = [
@@ -469,7 +478,7 @@ fn packages_are_found_by_location_and_version() -> Result<()> {
     let expected = names.map(|name| format!("{name} 1"));
     assert_eq!(run(load, PATIENCE)?.success()?.stdout, expected);
 
-    // A part is gone: that is said, and not found out by the linker.
+    // When a part is missing, CMake says so. The user does not have to find it out from the linker.
     std::fs::remove_file(prefix.join("lib/librocprofiler-sdk.so.1"))?;
     let exit = find("rocprofiler-sdk REQUIRED")?;
     assert!(!exit.status.success(), "{exit}");
@@ -483,8 +492,8 @@ fn packages_are_found_by_location_and_version() -> Result<()> {
     Ok(())
 }
 
-/// Seeds/001, "Python Functions": imported from its package, from its file, and run, each with the
-/// document's variables.
+/// Seeds/001, "Python Functions": the functions are imported from the package and from the file,
+/// and the file is run. Each time the variables are those of the document.
 #[test]
 fn python_attaches_by_main() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -496,7 +505,8 @@ fn python_attaches_by_main() -> Result<()> {
     let library = stage()?.join("lib/librocprofiler-sdk-rocattach.so.1");
     let file = stage()?.join("bin/rocprof-attach");
     let by_package = format!("from rocprof_attach import main; main(pid={pid}, duration=1000)");
-    // As the document has it: the default of `attach_library` spelled out, the rest from the environment.
+    // This follows the document: `attach_library` is given its default value explicitly, and all
+    // else comes from the environment.
     let by_default = format!(
         "import rocprof_attach; rocprof_attach.main(attach_library={:?})",
         library.display().to_string()
@@ -558,7 +568,7 @@ fn python_attaches_by_main() -> Result<()> {
     caller.quit()
 }
 
-/// Seeds/000, "Tracing Options": names of variables that newer tools of AMD's do not read.
+/// Seeds/000, "Tracing Options": the names of variables that AMD's newer tools do not read.
 #[test]
 fn variables_of_the_first_document_are_understood() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -610,7 +620,7 @@ fn variables_of_the_first_document_are_understood() -> Result<()> {
     caller.quit()
 }
 
-/// `rocprof-attach` with these switched on, into this directory.
+/// Prepares `rocprof-attach` with these variables set to 1, writing into this directory.
 fn with_variables(pid: &str, names: &[&str], dir: &Path) -> Result<Command> {
     let mut command = typed(dir, "rocprof-attach", &["-p", pid])?;
     command
@@ -624,7 +634,7 @@ fn with_variables(pid: &str, names: &[&str], dir: &Path) -> Result<Command> {
     Ok(command)
 }
 
-/// The same for marks and ranges, of a program that has some.
+/// The same for the marks and ranges of a program.
 #[test]
 fn the_first_documents_variable_for_markers_is_understood() -> Result<()> {
     let Some(lab) = Lab::find()? else {

@@ -1,6 +1,7 @@
-//! The services around work, as a tool of another vendor uses them: callbacks of dispatches, copies,
-//! allocations, scratch memory and streams; external ids on request; the retirement of ids; kinds of
-//! libraries that are not there. What the tool got is compared with the modelled GPU's log.
+//! The services for work on the device, as a tool of another vendor uses them: callbacks of
+//! dispatches, copies, allocations, scratch memory and streams, external ids on request, the
+//! retirement of ids, and kinds of libraries that are not there. What the tool got is compared with
+//! the modelled GPU's log.
 
 use midair_tests::Result;
 use midair_tests::lab::Lab;
@@ -11,7 +12,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Compiles the tool so that it writes to `log`; `always`: it starts its context by itself.
+/// Compiles the tool so that it writes to `log`. With `always` it starts its context by itself.
 fn compile(lab: &Lab, log: &Path, always: bool) -> Result<PathBuf> {
     let out = lab.scratch().join(format!("services_{always}.so"));
     let status = Command::new("cc")
@@ -31,7 +32,7 @@ fn compile(lab: &Lab, log: &Path, always: bool) -> Result<PathBuf> {
     Ok(out)
 }
 
-/// The numbers of the last session's line.
+/// Returns the numbers in the last session's final line.
 fn last_end(log: &Path) -> Result<BTreeMap<String, u64>> {
     let text = std::fs::read_to_string(log)?;
     let line = text
@@ -93,7 +94,7 @@ fn an_attached_tool_is_told_of_all_work_from_its_beginning_to_its_end() -> Resul
         assert!(end["bytes"] >= bytes, "{bytes}: {end:?}");
         assert_eq!(end["asked"], end["enqueued"] + end["begun"], "{end:?}");
         assert!(end["retired"] > 0 && end["set"] >= dispatches, "{end:?}");
-        // The new thread made its stream and its memory.
+        // The new thread made a stream and memory of its own.
         assert!(end["made"] >= 1 && end["allocated"] >= 1, "{end:?}");
     }
     target.send("quit")?;

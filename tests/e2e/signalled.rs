@@ -1,6 +1,6 @@
-//! SIGINT, SIGTERM and SIGHUP to the command line at times spread over an attach: either it ends
-//! before it has touched anything, or it attaches, detaches and writes; the target goes on, and the
-//! next attach works. Needs no root.
+//! Sends SIGINT, SIGTERM and SIGHUP to the command line at times spread over an attach. Either it
+//! ends before it has touched anything, or it attaches, detaches and writes. The target goes on,
+//! and the next attach works. Needs no root.
 
 use midair_tests::Result;
 use midair_tests::attacher::Attacher;
@@ -11,7 +11,7 @@ use midair_tests::target::{PATIENCE, Target, until};
 use std::time::{Duration, Instant};
 
 const SIGNALS: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
-/// Times after the start, for each signal.
+/// How many moments after the start are tried for each signal.
 const MOMENTS: u32 = 12;
 
 #[test]
@@ -22,7 +22,8 @@ fn signals_throughout_an_attach() -> Result<()> {
     target.send("start")?;
     target.expect("start")?;
     let pid = target.pid();
-    // What a first session leaves for good is there; and this is how long one takes.
+    // This session leaves behind what only a first session leaves, and shows how long a session
+    // takes.
     Attacher::midair(pid, &["--hip-trace"])?.detach()?.code(0)?;
     let began = Instant::now();
     let attacher = Attacher::midair(pid, &["--hip-trace"])?;

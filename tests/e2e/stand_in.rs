@@ -1,5 +1,5 @@
-//! Two GPUs, on the stand-in runtimes: counts and times are those of the models' log, every output
-//! names the right agent, and copies between the GPUs go from the one to the other. Needs no root.
+//! Two GPUs on the stand-in runtimes. Counts and times are those of the models' log, every output
+//! names the right agent, and copies between the GPUs have the right direction. Needs no root.
 
 use crate::profiler::compare::{contiguous, logged_copies, mostly, same};
 use crate::profiler::{Counter, Profiler, Tables, Trace, USUAL, changed, since};
@@ -16,12 +16,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
-/// Kernels take this long, in ns.
+/// The variable that sets how long a kernel takes, in ns.
 const KERNEL: (&str, &str) = ("MODEL_KERNEL_NS", "20000");
 /// The two kernels of the program.
 const STEP: &str = "step(float*, int)";
 const REDUCE: &str = "void test::reduce<float>(float const*, float*)";
-/// Bytes of the copies from GPU to GPU, by every function that can do it.
+/// Bytes of the copies between GPUs, one size for each function that can make such a copy.
 const PEERS: [u64; 6] = [4096, 8192, 12288, 1024, 2048, 3072];
 
 fn start(kit: &Kit, log: &str, variables: &[(&str, &str)]) -> Result<LabTarget> {
@@ -44,7 +44,7 @@ fn quit(mut target: LabTarget) -> Result<()> {
     ModelLog::read(&log)?.check()
 }
 
-/// Node of each dispatch of the log, by its times.
+/// Returns the node of each dispatch of the log, by its times.
 fn nodes_of_dispatches(log: &ModelLog) -> BTreeMap<(u64, u64), u32> {
     let dispatches = log.records.iter().filter_map(|record| match &record.event {
         Event::Dispatch(dispatch) => {
@@ -56,8 +56,8 @@ fn nodes_of_dispatches(log: &ModelLog) -> BTreeMap<(u64, u64), u32> {
     dispatches.collect()
 }
 
-/// Agents in csv and json: each dispatch ran where the log says. `Agent N` is the N-th node of the
-/// topology, and handles of the json are told by its list of agents.
+/// Checks the agents in csv and json: each dispatch ran where the log says. `Agent N` is the N-th
+/// node of the topology. The json has a list of agents, which tells what its handles are.
 fn agents_of_kernels(trace: &Trace, log: &ModelLog) -> Result<()> {
     let nodes = nodes_of_dispatches(log);
     let mut seen = BTreeMap::new();
@@ -106,7 +106,7 @@ fn agents_of_kernels(trace: &Trace, log: &ModelLog) -> Result<()> {
     Ok(())
 }
 
-/// Copies by their agents: source, destination, bytes; with how many there are of each.
+/// Returns how many copies there are with each source, destination and size.
 fn ways(dir: &Path) -> Result<BTreeMap<(String, String, u64), usize>> {
     let whole = json(&dir.join("t_results.json"))?;
     let mut bytes = BTreeMap::new();
@@ -139,11 +139,11 @@ fn same_copies(trace: &Trace, log: &ModelLog) {
     assert_eq!(traced.len(), trace.copies.len());
 }
 
-/// One exact window with work on both GPUs and copies between them.
+/// Records one exact window with work on both GPUs and copies between them.
 fn window(variables: &[(&str, &str)], eager: bool) -> Result<()> {
     let kit = Kit::new()?;
     let mut target = start(&kit, "model.log", variables)?;
-    // Work before the attach, which must not be in the trace, and loads the kernels.
+    // This work comes before the attach and must not be in the trace. It loads the kernels.
     ask(&mut target, "work 2")?;
     ask(&mut target, "peers 1")?;
 
@@ -236,7 +236,8 @@ fn two_gpus_at_work_through_five_sessions() -> Result<()> {
     quit(target)
 }
 
-/// What the stand-in does not have is refused in the function's own way, and the sizes of the tables are AMD's.
+/// A function that the stand-in does not have refuses with its own kind of result. The sizes of the
+/// tables are AMD's.
 #[test]
 fn functions_that_are_not_modelled_are_refused() -> Result<()> {
     let kit = Kit::new()?;
@@ -250,19 +251,19 @@ fn functions_that_are_not_modelled_are_refused() -> Result<()> {
         let size = line.rsplit(' ').next().unwrap_or_default();
         sizes.push(size.parse::<usize>()?);
     }
-    // source: `docs/sources.md#hip`, of ROCm 7.2.4
+    // Source: `docs/sources.md#hip`, for ROCm 7.2.4.
     assert_eq!(sizes, [1016, 624, 4056, 80]);
     target.expect("tables")?;
     quit(target)
 }
 
-/// As csv names it.
+/// Returns the name of an agent in csv.
 fn named(node: u64) -> String {
     format!("Agent {node}")
 }
 
-/// rocpd and pftrace, each read by another program than ours: kernels ran where the log says, peer
-/// copies go from the first GPU to the second.
+/// rocpd and pftrace are each read by a program that is not ours. Kernels ran where the log says,
+/// and peer copies go from the first GPU to the second.
 #[test]
 fn databases_and_perfetto_traces_name_both_gpus() -> Result<()> {
     let kit = Kit::new()?;
@@ -323,7 +324,7 @@ fn databases_and_perfetto_traces_name_both_gpus() -> Result<()> {
     perfetto.arg(traced.file("results.pftrace"));
     let said = run(perfetto, PATIENCE)?.success()?.stdout.join("\n");
     let trace: Value = serde_json::from_str(&said)?;
-    // There it is "Agent-1".
+    // In that trace the agent's name is "Agent-1".
     let agent = |notes: &Value, name: &str| notes[name].as_str().unwrap_or("").replace('-', " ");
     let (mut kernels, mut copies) = (BTreeMap::new(), BTreeMap::new());
     for slice in trace["slices"].as_array().into_iter().flatten() {

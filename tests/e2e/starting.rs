@@ -1,5 +1,5 @@
-//! A process that is still starting when the attach begins: it is waited for, and not refused for what
-//! it has not done yet.
+//! A process that is still starting when the attach begins. The attacher waits for it, and does not
+//! refuse it for what it has not done yet.
 
 use midair_tests::Result;
 use midair_tests::lab::LabTarget;
@@ -9,7 +9,7 @@ use midair_tests::target::{PATIENCE, Target, run};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// A shell that becomes the program when it is told to.
+/// Starts a shell that becomes the program on command.
 fn shell(kit: &Kit) -> Result<LabTarget> {
     let program = kit.program("two_gpus")?;
     let mut shell = Command::new("sh");

@@ -1,6 +1,6 @@
-//! Sides that are not scheduled for a while, as on a starved machine: what a process did meanwhile
-//! is in the results, or the command line says that it is not, and its exit code does, too. On the
-//! stand-in runtimes; needs no root.
+//! One side is not scheduled for a while, as on a starved machine. What a process did meanwhile is
+//! in the results, or the command line and its exit code say that it is not. The tests use the
+//! stand-in runtimes and need no root.
 
 use midair_ptrace::Tid;
 use midair_tests::Result;
@@ -19,10 +19,11 @@ use std::time::{Duration, Instant};
 
 /// The worker thread in a target.
 const WORKER: &str = "midair-worker";
-/// Longer than an application once waited for the worker thread before it ran on unrecorded; it waits longer now.
+/// Longer than an application once waited for the worker thread before it went on unrecorded. It
+/// waits longer now.
 const STARVED: Duration = Duration::from_millis(2500);
 
-/// A rank that has not opened its runtime yet.
+/// Starts a rank that has not opened its runtime yet.
 fn rank(kit: &Kit, variables: &[(&str, &str)]) -> Result<LabTarget> {
     let mut command = Command::new(kit.program("ranks")?);
     command.args(["rank", "0"]);
@@ -31,7 +32,7 @@ fn rank(kit: &Kit, variables: &[(&str, &str)]) -> Result<LabTarget> {
     Ok(target)
 }
 
-/// The launches that it reports, once it does.
+/// Waits for the rank's report and returns the number of launches in it.
 fn launched(target: &mut LabTarget) -> Result<usize> {
     let line = target.expect("rank")?;
     let count = line.rsplit(' ').next().ok_or("a count")?;
@@ -52,7 +53,7 @@ fn attached(target: &LabTarget) -> Result<(Attacher, Tid)> {
     Ok((attacher, thread_named(target.pid(), WORKER)?))
 }
 
-/// Whether a thread of the application sleeps: it waits for ours.
+/// Returns whether a thread of the application sleeps, that is, waits for our worker thread.
 fn somebody_waits(pid: i32) -> Result<bool> {
     Ok(threads(pid)?.into_iter().any(|tid| {
         call_of(pid, tid).is_some_and(|(number, _)| number == libc::SYS_clock_nanosleep)
@@ -63,7 +64,7 @@ fn quit(target: LabTarget) -> Result<()> {
     target.target.wait(PATIENCE)?.success().map(drop)
 }
 
-/// The worker thread is not scheduled for some seconds while the application opens its runtime: the
+/// The worker thread is not scheduled for some seconds while the application opens its runtime. The
 /// application waits for it, and nothing is missed.
 #[test]
 fn a_runtime_opened_while_the_worker_thread_is_starved_is_recorded_from_its_first_kernel()
@@ -74,7 +75,7 @@ fn a_runtime_opened_while_the_worker_thread_is_starved_is_recorded_from_its_firs
     let held = Held::anywhere(agent)?;
     target.send("work 5")?;
     until("the application waits", || somebody_waits(target.pid()))?;
-    // This does not wait for an event: it is how long nothing may happen.
+    // This sleep does not wait for an event: it is the time in which nothing may happen.
     let end = Instant::now() + STARVED;
     while Instant::now() < end {
         std::thread::sleep(Duration::from_millis(10));
@@ -86,7 +87,8 @@ fn a_runtime_opened_while_the_worker_thread_is_starved_is_recorded_from_its_firs
     quit(target)
 }
 
-/// The worker thread is not scheduled at all: the application goes on after a while, and what is missing is said.
+/// The worker thread is not scheduled at all. The application goes on after a while, and a message
+/// says what is missing.
 #[test]
 fn an_application_that_ran_on_unrecorded_is_not_a_success() -> Result<()> {
     let kit = Kit::new()?;
@@ -103,8 +105,8 @@ fn an_application_that_ran_on_unrecorded_is_not_a_success() -> Result<()> {
     quit(target)
 }
 
-/// The attacher is not scheduled for longer than its lease: the target ends the session and goes
-/// on, and what is missing is said.
+/// The attacher is not scheduled for longer than its lease. The session in the target ends, the
+/// program goes on, and a message says what is missing.
 #[test]
 fn a_session_ended_by_its_lease_is_not_a_success() -> Result<()> {
     let kit = Kit::new()?;
@@ -116,7 +118,7 @@ fn a_session_ended_by_its_lease_is_not_a_success() -> Result<()> {
     target.send("work 3")?;
     let seen = launched(&mut target)? - before;
     attacher.process().signal(libc::SIGSTOP)?;
-    // It parks, which is the one wait of it without a limit.
+    // The worker thread parks, which is the only wait of its own that has no limit.
     until("the end of the session", || {
         Ok(call_of(pid, agent)
             .is_some_and(|(number, words)| number == libc::SYS_futex && words.get(3) == Some(&0)))
@@ -136,12 +138,14 @@ fn a_session_ended_by_its_lease_is_not_a_success() -> Result<()> {
     quit(target)
 }
 
-/// Makes of a file of the topology one that is read in the middle of `hsa_init`, as soon as a test writes it.
+/// Turns a file of the topology into a FIFO. The runtime reads it in the middle of `hsa_init`,
+/// which goes on only when the test writes to it.
 fn gate(topology: &Path) -> Result<PathBuf> {
     let gate = topology.join("nodes/0/name");
     let _ = std::fs::remove_file(&gate);
     let name = CString::new(gate.as_os_str().as_bytes())?;
-    // SAFETY: a path that ends with a zero.
+    // SAFETY: mkfifo only reads the path, which ends with a NUL and lives until the call has
+    // returned.
     match unsafe { libc::mkfifo(name.as_ptr(), 0o600) } {
         0 => Ok(gate),
         _ => Err(std::io::Error::last_os_error().into()),
@@ -162,10 +166,10 @@ fn copy_all(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The worker thread sees the runtime open at the very moment when `hsa_init` has let go of its
-/// lock and has not returned, and then is not scheduled before it has hooked anything: the
-/// application waits for it all the same. (Because of this, ranks of a tree once had no kernels,
-/// without a message.)
+/// The worker thread sees the runtime open at the very moment when `hsa_init` has released its lock
+/// and has not returned. Then it is not scheduled, before it has hooked anything. The application
+/// waits for it all the same. (Because of this case, ranks of a tree once had no kernels, without a
+/// message.)
 #[test]
 fn an_application_waits_while_its_open_runtime_is_not_hooked_yet() -> Result<()> {
     let kit = Kit::new()?;
@@ -175,12 +179,12 @@ fn an_application_waits_while_its_open_runtime_is_not_hooked_yet() -> Result<()>
     let mut target = rank(&kit, &[("HSA_MODEL_TOPOLOGY", variable)])?;
     let pid = target.pid();
     let (attacher, agent) = attached(&target)?;
-    // Now that the attacher has read it.
+    // The FIFO is made only now, after the attacher has read the topology.
     let gate = gate(&topology)?;
     target.send("work 5")?;
 
-    // One thread is inside `hsa_init`, at the gate; ours waits for the lock that it has, without a
-    // limit as it never does otherwise.
+    // One thread of the application is inside `hsa_init`, at the FIFO. The worker thread waits for
+    // the lock that this thread holds. It waits without a limit, which it never does otherwise.
     let mut opener = None;
     until("hsa_init", || {
         let at_gate = |tid: &Tid| {
@@ -201,7 +205,8 @@ fn an_application_waits_while_its_open_runtime_is_not_hooked_yet() -> Result<()>
     })?;
 
     let opener = opener.ok_or("a thread that opens the runtime")?;
-    // Ours is held where it looks for tables, the opener at the end of the call that wakes ours.
+    // The worker thread is held where it looks for tables. The opener is held at the end of the
+    // call that wakes the worker thread.
     let (watched, is_watched) = channel();
     let at_tables = move || call_of(pid, agent).is_some_and(|(call, _)| call == libc::SYS_openat);
     let ours = std::thread::spawn(move || {
@@ -214,7 +219,7 @@ fn an_application_waits_while_its_open_runtime_is_not_hooked_yet() -> Result<()>
             number == libc::SYS_futex && words.first() == Some(&lock)
         })
     };
-    // Opening such a file for writing waits for its reader, which runs only when `ready` is over.
+    // Opening a FIFO for writing waits for its reader, which runs only after `ready` has returned.
     let open_gate = move || {
         std::thread::spawn(move || std::fs::write(&gate, "a GPU\n"));
         Ok(())

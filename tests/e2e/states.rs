@@ -9,10 +9,11 @@ use midair_tests::table::Csv;
 use midair_tests::target::{PATIENCE, Target, until};
 use midair_tests::{Result, compile, is_root_for};
 
-/// Calls of the program itself while it works.
+/// System calls that the program itself makes while it works.
 const ITS_OWN: [i64; 2] = [libc::SYS_exit_group, libc::SYS_unlink];
 
-/// The program with two GPUs, all its threads under a filter that kills it at every call but these.
+/// Starts the program on two GPUs. All its threads are under a filter that kills the process at
+/// every system call but these.
 fn filtered(kit: &Kit, calls: &[i64]) -> Result<LabTarget> {
     let mut filter = "80000000".to_owned();
     for call in calls {
@@ -39,8 +40,8 @@ fn work(target: &mut LabTarget) -> Result<()> {
     Ok(())
 }
 
-/// What the attaching side, our library and the tool need in the process is what is known to be
-/// needed: it is killed at anything else.
+/// The attaching side, our library and the tool need only the listed system calls in the process.
+/// At any other call it would be killed.
 #[test]
 fn a_session_under_a_filter_that_lets_pass_what_is_needed() -> Result<()> {
     if !is_root_for("to read filters")? {
@@ -50,7 +51,7 @@ fn a_session_under_a_filter_that_lets_pass_what_is_needed() -> Result<()> {
     let mut calls: Vec<i64> = needed().map(|need| need.number).collect();
     calls.extend(ITS_OWN);
     let mut target = filtered(&kit, &calls)?;
-    // The second one wakes the thread of the first.
+    // The second session wakes the worker thread of the first one.
     for _ in 0..2 {
         let words = [
             "--hip-trace",
@@ -98,7 +99,7 @@ fn the_system_call_that_a_filter_kills_is_named() -> Result<()> {
     Ok(())
 }
 
-/// Of six attachers at the same time one attaches, the others are told that the process is busy,
+/// Of six attachers at the same time one attaches. The others are told that the process is busy,
 /// and the session is complete.
 #[test]
 fn six_attachers_at_once() -> Result<()> {
@@ -117,7 +118,7 @@ fn six_attachers_at_once() -> Result<()> {
                 .arg(scratch.path().join(index.to_string()));
             all.push(Target::spawn(attach)?);
         }
-        // All but one end by themselves; that one is attached.
+        // Five of them end by themselves. The sixth is attached.
         until("five refusals", || {
             let mut running = 0;
             for one in &mut all {
@@ -131,7 +132,7 @@ fn six_attachers_at_once() -> Result<()> {
                 one.expect_error("attached to process")?;
                 work(&mut target)?;
                 won.push(index);
-                // The end of its input ends the session.
+                // The session ends at the end of the attacher's input.
                 one.wait(PATIENCE)?.success()?;
             } else {
                 let exit = one.wait(PATIENCE)?;

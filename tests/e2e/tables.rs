@@ -1,5 +1,5 @@
-//! Attach finds the live HIP and HSA tables and records calls, however the process was started, and
-//! puts every entry back.
+//! An attach finds the live tables of HIP and HSA and records calls, however the process was
+//! started, and puts every entry back.
 
 use midair_tests::Result;
 use midair_tests::attacher::{Attacher, Traced, by_function, check_calls};
@@ -11,7 +11,7 @@ use midair_tests::target::PATIENCE;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Lines of the probes' log.
+/// Returns the lines of the probes' log.
 fn noted(log: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(log).unwrap_or_default();
     text.lines().map(str::to_owned).collect()
@@ -25,8 +25,9 @@ fn entered_by(traced: &Traced) -> String {
         .to_owned()
 }
 
-/// Two sessions on a program that was started so: counts right, tables taken and put back, nothing
-/// else changed by the second. Returns the entry path of each.
+/// Runs two sessions on a program that was started in this way. It checks that the counts are
+/// right, that the tables are hooked and restored, and that the second session changes nothing
+/// else. Returns the entry path of each.
 fn sessions(command: LabCommand<'_>) -> Result<[String; 2]> {
     let mut caller = Caller::start(command)?;
     let pid = caller.pid();
@@ -124,12 +125,14 @@ fn amds_register_with_attaching_enabled() -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
     };
-    // Without the helper library AMD's register says so and goes on without a listener.
+    // Without the helper library, AMD's register library reports that and goes on without a
+    // listener.
     let told = || Ok::<_, midair_tests::Error>(Caller::command(&lab)?.env("ROCP_TOOL_ATTACH", 1));
     let [way, _] = sessions(told()?)?;
     assert!(way.starts_with("a parked thread"), "{way}");
 
-    // With it: the attach goes through its listener, and its own ways of attaching are not used.
+    // With the helper library, the attach goes through the listener, and AMD's own ways of
+    // attaching are not used.
     let helper = lab.library("probe_attach", "librocprofiler-sdk-attach.so")?;
     let log = lab.scratch().join("helper.log");
     let inside = lab.inside(&log)?;
@@ -177,7 +180,8 @@ fn foreign_sdk_and_tool_are_left_alone() -> Result<()> {
             .register(register)
             .log_name(&format!("model-{register}"));
         let mut caller = Caller::start(command)?;
-        // AMD's register gives its tables to an SDK that is there from the start: that is between those two.
+        // AMD's register library gives its tables to an SDK that is there from the start. That
+        // happens between those two alone.
         let before = noted(&log);
         assert_eq!(before.is_empty(), !register, "{before:?}");
         assert!(!before.contains(&"attach".to_owned()), "{before:?}");
@@ -216,7 +220,9 @@ fn before_the_first_call() -> Result<()> {
         let pid = target.pid();
         let words = ["--hip-trace", "--hsa-trace", "--kernel-trace"];
         let attacher = Attacher::start(pid, &words)?;
-        // The runtime opens the driver (here: the model, which writes its log's first line) when it is initialised.
+        // When the runtime is initialised, it opens the driver. Here this is the model, which then
+        // writes the first line of its log. So an empty log shows that the attach has not
+        // initialised it.
         assert!(
             target.model_log()?.records.is_empty(),
             "attaching initialised the runtime"
@@ -238,8 +244,8 @@ fn before_the_first_call() -> Result<()> {
             ("hipStreamCreate", 1),
             ("hipMalloc", 3),
         ]);
-        // Debian's HIP makes its table in its first call, which is therefore not seen; with AMD's
-        // way of registering the table is there from the start.
+        // Debian's HIP makes its table in its first call, which is therefore not recorded. Where
+        // the runtime registers as AMD's does, the table is there from the start.
         if register {
             expected.extend([("hipInit", 1), ("hipGetDeviceCount", 1)]);
         }
@@ -248,7 +254,8 @@ fn before_the_first_call() -> Result<()> {
             .map(|(name, n)| (name.to_owned(), n))
             .collect();
         assert_eq!(hip, expected);
-        // Its HSA table is made by hsa_init, after the attach: what comes then is recorded, too.
+        // `hsa_init` makes the HSA table after the attach, and calls from then on are recorded,
+        // too.
         let queues = calls
             .iter()
             .filter(|call| call.function == "hsa_queue_create")

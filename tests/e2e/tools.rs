@@ -1,6 +1,6 @@
 //! A tool of another vendor, linked with `librocprofiler-sdk.so.1` and named by
-//! `ROCPROF_ATTACH_TOOL_LIBRARY`, is loaded into a running process, gets buffers of records by
-//! AMD's interface, and again at the next attach.
+//! `ROCPROF_ATTACH_TOOL_LIBRARY`, is loaded into a running process. It gets buffers of records
+//! through AMD's interface, and again at the next attach.
 
 use midair_tests::Result;
 use midair_tests::caller::{Caller, between};

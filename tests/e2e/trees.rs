@@ -1,7 +1,7 @@
 //! Many processes at once, on the stand-in runtimes: ranks below a launcher, workers that are
-//! forked and exec nothing, children that are born while their parent is attached. What each
-//! process says that it launched is the truth; every dispatch of it must be in the results, under
-//! its own number, and of no other process. Only a pid namespace needs root.
+//! forked without an exec, children that are born while their parent is attached. What each process
+//! says that it launched is the truth. Every dispatch must be in the results under the pid of its
+//! own process, and under no other. Only the test with a pid namespace needs root.
 
 use midair_tests::compile::host_program;
 use midair_tests::lab::LabTarget;
@@ -16,10 +16,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Kernels by process.
+/// The number of kernels by process.
 type Counts = BTreeMap<u64, u64>;
 
-/// `sh`, a launcher, and so many ranks.
+/// Starts `sh`, below it a launcher, and below that this many ranks.
 fn ranks(kit: &Kit, count: usize) -> Result<(LabTarget, Vec<i32>)> {
     let program = kit.program("ranks")?;
     let launcher = host_program("launcher")?;
@@ -31,14 +31,14 @@ fn ranks(kit: &Kit, count: usize) -> Result<(LabTarget, Vec<i32>)> {
     Ok((target, pids))
 }
 
-/// A pool that forks so many workers.
+/// Starts a pool that forks this many workers.
 pub(super) fn pool(kit: &Kit, count: usize) -> Result<(LabTarget, Vec<i32>)> {
     let program = kit.program("ranks")?;
     let mut command = Command::new(program);
     command.args(["pool", &count.to_string()]);
     let mut target = kit.start_command(command, "model.log", &[])?;
     target.expect("pool")?;
-    // Workers say that they are ready in any order, before or after.
+    // Workers may report that they are ready in any order, also before the pool does.
     let mut pids = Vec::new();
     until("all workers", || {
         pids = children(target.target.pid())?;
@@ -55,7 +55,7 @@ fn children(pid: i32) -> Result<Vec<i32>> {
         .collect())
 }
 
-/// Waits until so many ranks are ready, and gives their numbers.
+/// Waits until this many ranks are ready, and returns their pids.
 fn ready(target: &mut LabTarget, count: usize) -> Result<Vec<i32>> {
     let mut pids = Vec::new();
     for _ in 0..count {
@@ -65,7 +65,8 @@ fn ready(target: &mut LabTarget, count: usize) -> Result<Vec<i32>> {
     Ok(pids)
 }
 
-/// Sends a command, and waits until so many processes have answered: what each has launched so far.
+/// Sends a command, waits until this many processes have answered, and returns what each has
+/// launched so far.
 pub(super) fn work(target: &mut LabTarget, command: &str, count: usize) -> Result<Counts> {
     target.send(command)?;
     let mut counts = Counts::new();
@@ -82,13 +83,13 @@ pub(super) fn work(target: &mut LabTarget, command: &str, count: usize) -> Resul
     Ok(counts)
 }
 
-/// What came since.
+/// Returns what was launched between two answers.
 fn since(before: &Counts, after: &Counts) -> Counts {
     let of = |(pid, count): (&u64, &u64)| (*pid, count - before.get(pid).unwrap_or(&0));
     after.iter().map(of).collect()
 }
 
-/// A command line of the stage that was told to attach, and has.
+/// A command line of the stage that has attached.
 struct Attach {
     process: Target,
     dir: tempfile::TempDir,
@@ -106,7 +107,7 @@ impl Attach {
         Ok(attach)
     }
 
-    /// With a directory for its files; has not attached yet.
+    /// Starts a command line that gets a directory for its files. It has not attached yet.
     fn spawn(mut command: Command) -> Result<Attach> {
         let dir = tempfile::tempdir()?;
         command.arg("-d").arg(dir.path());
@@ -114,7 +115,7 @@ impl Attach {
         Ok(Attach { process, dir })
     }
 
-    /// `rocprof-attach`, which is set by its environment.
+    /// Starts `rocprof-attach`, which gets its settings from the environment.
     fn by_library(pid: i32, words: &[&str]) -> Result<Attach> {
         let dir = tempfile::tempdir()?;
         let mut command = command("rocprof-attach")?;
@@ -155,7 +156,7 @@ fn with_code(exit: &Exit, code: i32) -> Result<()> {
     }
 }
 
-/// What Python's SQLite answers to a query.
+/// Returns what Python's SQLite answers to a query.
 fn ask(file: &Path, query: &str) -> Result<Vec<Value>> {
     let script =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/output/tests/files/rocpd_reader.py");
@@ -168,7 +169,7 @@ fn ask(file: &Path, query: &str) -> Result<Vec<Value>> {
         .ok_or_else(|| format!("no answer: {answer}").into())
 }
 
-/// Dispatches by process in a rocpd file.
+/// Counts the dispatches by process in a rocpd file.
 fn in_rocpd(file: &Path) -> Result<Counts> {
     let rows = ask(
         file,
@@ -178,7 +179,7 @@ fn in_rocpd(file: &Path) -> Result<Counts> {
     Ok(rows.iter().filter_map(pair).collect())
 }
 
-/// Dispatches by process in the rows of a csv file of many processes.
+/// Counts the dispatches by process in a csv file with the rows of many processes.
 fn in_csv(file: &Path) -> Result<Counts> {
     let mut counts = Counts::new();
     for row in Csv::read(file)?.rows {
@@ -187,7 +188,7 @@ fn in_csv(file: &Path) -> Result<Counts> {
     Ok(counts)
 }
 
-/// Dispatches in the csv files of each process.
+/// Counts the dispatches in the csv files of each process.
 fn in_files(dir: &Path) -> Result<Counts> {
     let mut counts = Counts::new();
     for entry in std::fs::read_dir(dir)? {
@@ -201,7 +202,7 @@ fn in_files(dir: &Path) -> Result<Counts> {
     Ok(counts)
 }
 
-/// Calls of `hipLaunchKernel` in the csv files of each process.
+/// Counts the calls of `hipLaunchKernel` in the csv files of each process.
 fn launches(dir: &Path) -> Result<Counts> {
     let mut counts = Counts::new();
     for entry in std::fs::read_dir(dir)? {
@@ -224,14 +225,16 @@ pub(super) fn quit(mut target: LabTarget) -> Result<()> {
     Ok(())
 }
 
-/// Eight ranks below a launcher below a shell, one of them stopped: the others are attached in
-/// parallel, the one is named, and one result in each format has what each of the seven launched.
+/// Eight ranks run below a launcher below a shell, and one of them is stopped. The others are
+/// attached in parallel, and a message names the stopped one. One result in each format has what
+/// each of the seven launched.
 #[test]
 fn one_result_of_all_ranks() -> Result<()> {
     let kit = Kit::new()?;
     let (mut target, pids) = ranks(&kit, 8)?;
     let stopped = pids[3];
-    // SAFETY: kill takes two numbers; the rank is a child of the launcher, which has not reaped it.
+    // SAFETY: kill takes numbers only. The pid is still the rank's, since the rank is a child of
+    // the launcher, which has not reaped it.
     let signal = |signal| unsafe { libc::kill(stopped, signal) };
     assert_eq!(signal(libc::SIGSTOP), 0);
     until("the stop", || {
@@ -266,25 +269,25 @@ fn one_result_of_all_ranks() -> Result<()> {
     }
     assert_eq!(in_json, launched, "json");
     assert!(path("results.pftrace").metadata()?.len() > 0);
-    // One table of all, with a line for each.
+    // There is one table for all processes, with a line for each.
     let of = |pid: &u64| format!("process {pid} (ranks)");
     for pid in launched.keys() {
         let line = exit.stdout.iter().find(|line| line.starts_with(&of(pid)));
         assert!(line.is_some(), "{exit}");
     }
-    // Guids keep sessions apart, and each process is there once.
+    // The guids keep the sessions apart, and each process is there once.
     let rows = ask(
         &path("results.db"),
         "SELECT COUNT(DISTINCT guid) AS n FROM processes",
     )?;
     assert_eq!(rows[0]["n"], 7);
     assert_eq!(signal(libc::SIGCONT), 0);
-    // Whatever its number: ranks are ready in any order.
+    // The rank may have any number, since ranks are ready in any order.
     target.expect("rank")?;
     quit(target)
 }
 
-/// A rank that is born while the tree is attached, and one that becomes another program: both are
+/// During the session, a rank is born and another one becomes a different program by exec. Both are
 /// followed, and each has files of its own.
 #[test]
 fn ranks_that_start_and_exec_are_followed() -> Result<()> {
@@ -300,7 +303,7 @@ fn ranks_that_start_and_exec_are_followed() -> Result<()> {
     assert_eq!(since(&first, &both).values().copied().min(), Some(6));
     target.send("exec")?;
     ready(&mut target, 2)?;
-    // Attached a second time: as many lines of each process as it had sessions.
+    // Both processes are attached a second time: each has as many lines as it had sessions.
     until("the second sessions", || {
         let again = |pid| {
             attach
@@ -319,14 +322,14 @@ fn ranks_that_start_and_exec_are_followed() -> Result<()> {
     }
     let (exit, dir) = attach.detach()?;
     with_code(&exit, 0)?;
-    // An exec takes with it the times of kernels that were not read yet, so calls are counted,
-    // which are written at once.
+    // An exec loses the times of kernels that were not read yet. So calls are counted, since they
+    // are written at once.
     assert_eq!(launches(dir.path())?, wanted, "{exit}");
     quit(target)
 }
 
-/// Workers that were forked before the first HIP call and exec nothing; one more is forked while
-/// all are attached. The second attach finds the worker threads parked in each.
+/// Workers were forked before the first HIP call and exec nothing. One more is forked while all are
+/// attached. The second attach finds a parked worker thread in each.
 #[test]
 fn forked_workers_are_attached_with_their_pool() -> Result<()> {
     let kit = Kit::new()?;
@@ -335,7 +338,7 @@ fn forked_workers_are_attached_with_their_pool() -> Result<()> {
     for pid in &workers {
         attach.has(*pid)?;
     }
-    // The workers' own runtimes are opened while they are attached.
+    // The workers open their own runtimes during the session.
     let counts = work(&mut target, "work 6", 4)?;
     target.send("grow")?;
     let grown = until_child(&target, &workers)?;
@@ -355,7 +358,7 @@ fn forked_workers_are_attached_with_their_pool() -> Result<()> {
     quit(target)
 }
 
-/// The child that is not among these.
+/// Waits for a child that is not among these, and returns its pid.
 fn until_child(target: &LabTarget, known: &[i32]) -> Result<i32> {
     let mut new = None;
     until("a further child", || {
@@ -366,8 +369,8 @@ fn until_child(target: &LabTarget, known: &[i32]) -> Result<i32> {
     new.ok_or_else(|| "a child".into())
 }
 
-/// `rocprofv3 --attach`: the tree, unless `--attach-children false` says otherwise; the root's
-/// lines on standard output, once.
+/// `rocprofv3 --attach` attaches the tree, unless `--attach-children false` says otherwise. The
+/// lines of the root appear on standard output, once.
 #[test]
 fn amds_command_line_attaches_to_the_tree() -> Result<()> {
     let kit = Kit::new()?;
@@ -418,9 +421,9 @@ fn amds_command_line_attaches_to_the_tree() -> Result<()> {
     quit(target)
 }
 
-/// `rocprof-attach` goes through `rocattach_attach_tree` and `rocattach_detach_tree` of the C
-/// library, unless `--attach-children false` says otherwise. The tree is what it is at the attach:
-/// all of it records by the time that this is said.
+/// `rocprof-attach` uses `rocattach_attach_tree` and `rocattach_detach_tree` of the C library,
+/// unless `--attach-children false` says otherwise. The tree is what exists at the attach. All of
+/// it records by the time that the command says so.
 #[test]
 fn the_c_library_attaches_to_the_tree() -> Result<()> {
     let kit = Kit::new()?;
@@ -442,7 +445,7 @@ fn the_c_library_attaches_to_the_tree() -> Result<()> {
     assert_eq!(in_files(dir.path())?, wanted, "{exit}");
     quit(target)?;
 
-    // A shell and a launcher have no runtime, and are passed over.
+    // The shell and the launcher have no runtime, and are passed over.
     let (mut target, _) = ranks(&kit, 2)?;
     let attach = Attach::by_library(target.target.pid(), &[])?;
     let all = work(&mut target, "work 2", 2)?;
@@ -452,7 +455,7 @@ fn the_c_library_attaches_to_the_tree() -> Result<()> {
     quit(target)
 }
 
-/// A command line in the namespaces of this process.
+/// Runs a command line in the namespaces of this process.
 fn beside(pid: i32, command: &Command) -> Command {
     let mut inside = Command::new("nsenter");
     inside.args(["-t", &pid.to_string(), "-p", "-m"]);
@@ -461,9 +464,9 @@ fn beside(pid: i32, command: &Command) -> Command {
     inside
 }
 
-/// `--all` means every process on the machine, other tests' as well: it is tried where only ours
-/// are seen, as in a container. Both ranks are attached; their launcher and a process beside them,
-/// which have no runtime, are left as they are.
+/// `--all` means every process on the machine, including those of other tests. So it is tried in a
+/// namespace where only our processes are seen, as in a container. Both ranks are attached. Their
+/// launcher and another process have no runtime, and are left as they are.
 #[test]
 fn all_gpu_processes_and_no_others() -> Result<()> {
     if !is_root_for("to make a pid namespace")? {
@@ -511,11 +514,12 @@ fn all_gpu_processes_and_no_others() -> Result<()> {
     quit(target)
 }
 
-/// By name; with nothing to find, and with two ways of naming.
+/// Processes are chosen by name. With no such process, or with two ways of naming, the command is
+/// refused.
 #[test]
 fn processes_are_found_by_name() -> Result<()> {
     let kit = Kit::new()?;
-    // A name of its own, so that no other test's ranks match.
+    // The program gets a name of its own, so that the ranks of other tests do not match.
     let name = format!("rk{}", std::process::id());
     let program = kit.scratch().join(&name);
     std::fs::copy(kit.program("ranks")?, &program)?;

@@ -1,4 +1,4 @@
-//! Triton itself and its profiler Proton, as they come from PyPI: kernels that Triton compiles for
+//! Triton itself and its profiler Proton, as they come from PyPI. Kernels that Triton compiles for
 //! gfx942 run on AMD's HIP and a modelled GPU, and Proton's files are compared with that GPU's log.
 
 use midair_tests::attacher::Attacher;
@@ -11,15 +11,16 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// How `add` and `scale` of `tests/python/triton_kernels.py` are told apart: work-items of the grid.
+/// The work-items of the grids, by which `add` and `scale` of `tests/python/triton_kernels.py` are
+/// told apart.
 const KERNELS: [(&str, u32); 2] = [("add", 4 * 4 * 64), ("scale", 3 * 2 * 64)];
 /// AMD's HIP in the lab.
 const HIP: &str = "/usr/lib/x86_64-linux-gnu/libamdhip64.so.7";
 
-/// How often each kernel ran, and for how long, in ns.
+/// How often each kernel ran, and how long it took, in ns.
 type Times = BTreeMap<String, (u64, u64)>;
 
-/// The directory that has Triton, as `cargo xtask amd-headers` makes it.
+/// Returns the directory with Triton, as `cargo xtask amd-headers` makes it.
 fn triton() -> Result<Option<PathBuf>> {
     let there = std::env::var_os("MIDAIR_TRITON")
         .map_or_else(|| workspace().join("target/triton"), PathBuf::from);
@@ -36,12 +37,13 @@ struct Program {
 }
 
 impl Program {
-    /// `None`: left out, and said.
+    /// Starts the program. `None` means that the test was left out.
     fn start(lab: &Lab) -> Result<Option<Program>> {
         let Some(triton) = triton()? else {
             return Ok(None);
         };
-        // Too big to be copied into the lab: mounted, for the program and whoever it starts.
+        // Triton is too big to be copied into the lab. So it is mounted for the program and its
+        // children.
         let inside = lab.scratch().join("triton");
         std::fs::create_dir(&inside)?;
         let (from, to) = (
@@ -88,7 +90,7 @@ impl Program {
         Ok(())
     }
 
-    /// What the device ran so far.
+    /// Returns what the device ran so far.
     fn ran(&self) -> Result<Times> {
         let log = self.target.model_log()?;
         let mut times = Times::new();
@@ -102,7 +104,7 @@ impl Program {
         Ok(times)
     }
 
-    /// A session of Proton's: its file is what the device ran in these rounds.
+    /// Runs a session of Proton, and checks that its file has what the device ran in these rounds.
     fn session(&mut self, lab: &Lab, name: &str, rounds: u64) -> Result<()> {
         let path = lab.scratch().join(name);
         self.tell(&format!("start {}", lab.inside(&path)?))?;
@@ -137,7 +139,8 @@ fn since(before: &Times, after: &Times) -> Times {
     after.iter().map(part).collect()
 }
 
-/// Kernels in a file of Proton's: the leaves of its tree. All are in the scope `step`, on the device 0.
+/// Reads the kernels in a file of Proton's, which are the leaves of its tree. All are in the scope
+/// `step`, on device 0.
 fn read(path: &std::path::Path) -> Result<Times> {
     fn collect(node: &Value, above: &[&str], times: &mut Times) -> Result<()> {
         let name = node["frame"]["name"].as_str().ok_or("a name")?;
@@ -162,7 +165,7 @@ fn read(path: &std::path::Path) -> Result<Times> {
     Ok(times)
 }
 
-/// Sessions with work before, between and behind them that belongs to none.
+/// Before, between and after the sessions there is work that belongs to none of them.
 #[test]
 fn proton_has_the_kernels_that_triton_compiled() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -179,7 +182,7 @@ fn proton_has_the_kernels_that_triton_compiled() -> Result<()> {
     program.quit()
 }
 
-/// An attach while Proton records, and Proton on its own before and after it.
+/// We attach while Proton records. Proton also records alone, before the session and after it.
 #[test]
 fn proton_and_an_attach_have_the_same_kernels() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -199,7 +202,7 @@ fn proton_and_an_attach_have_the_same_kernels() -> Result<()> {
     }
     let expected = [("add".to_owned(), 4), ("scale".to_owned(), 8)];
     assert_eq!(counts, expected.into());
-    // The session of its own begins when the attach is over (AMD-075).
+    // Proton's own session begins when ours is over (AMD-075).
     until("Proton's own session", || {
         let words = ["doctor", &pid.to_string(), "--json"];
         let told: Value =

@@ -1,7 +1,7 @@
 //! Two profilers in one process: midair attaches, and the program has a profiler of its own that
 //! uses our SDK (`tests/c/client_proton.c`, with Proton's calls). Both record what happens while
-//! both are on, in either order, and whichever ends first. Who keeps the process for itself is
-//! named, and the other one is refused with a status.
+//! both are on, whichever starts first and whichever ends first. Where one keeps the process for
+//! itself, the other one is refused with a status, and a message names who keeps it.
 
 use midair_tests::Result;
 use midair_tests::attacher::{Attacher, Traced};
@@ -17,7 +17,7 @@ fn attach(host: &ClientHost) -> Result<Attacher> {
     Attacher::start(host.pid(), &["--kernel-trace", "--hip-runtime-trace"])
 }
 
-/// Rows of the kernels' file, each with times and a name.
+/// Returns the rows of the kernels' file, and checks that each has times and a name.
 fn kernels(traced: &Traced) -> Result<u64> {
     let rows = Csv::read(&traced.file("kernel_trace.csv"))?.rows;
     for row in &rows {
@@ -31,7 +31,7 @@ fn kernels(traced: &Traced) -> Result<u64> {
     Ok(rows.len() as u64)
 }
 
-/// Waits until the client has the records of so many kernels and launches, and checks that it has
+/// Waits until the client has the records of this many kernels and launches, and checks that it has
 /// no others.
 fn client_has(host: &mut ClientHost, expected: u64) -> Result<()> {
     until(&format!("{expected} kernels of the client"), || {
@@ -46,7 +46,8 @@ fn client_has(host: &mut ClientHost, expected: u64) -> Result<()> {
     Ok(())
 }
 
-/// The doctor's check of a name, and whether it says that an attach would be possible.
+/// Returns the doctor's check of a name, and whether the doctor says that an attach would be
+/// possible.
 fn doctor(host: &ClientHost, name: &str) -> Result<(Value, bool)> {
     let exit = run_staged(
         "midair",
@@ -67,7 +68,7 @@ fn a_profiler_that_begins_while_midair_is_attached() -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
     };
-    // Midair leaves first, or the other profiler does.
+    // Either midair leaves first, or the other profiler does.
     for midair_first in [true, false] {
         let command = ClientHost::command(&lab)?.log_name(&format!("log-{midair_first}"));
         let mut host = ClientHost::start(&lab, command)?;
@@ -82,7 +83,8 @@ fn a_profiler_that_begins_while_midair_is_attached() -> Result<()> {
         if midair_first {
             let traced = attacher.detach()?.code(0)?;
             assert_eq!(kernels(&traced)?, all);
-            // Its own session begins when ours is over: launches from then on are its own to see.
+            // The client's own session begins when ours is over. From then on it is told of
+            // launches.
             until("the client's own session", || {
                 Ok(doctor(&host, "own session")?.0["status"] == "note")
             })?;
@@ -155,7 +157,7 @@ fn a_profiler_that_is_merely_loaded_keeps_nobody_out() -> Result<()> {
     };
     let mut host = ClientHost::start(&lab, ClientHost::command(&lab)?)?;
     host.load(&lab, "proton")?;
-    // All that the doctor says fits together: the attach works.
+    // What the doctor says is consistent: the attach works.
     assert!(doctor(&host, "worker thread")?.1);
     assert_eq!(doctor(&host, "worker thread")?.0["status"], "pass");
     for _ in 0..2 {
@@ -165,12 +167,12 @@ fn a_profiler_that_is_merely_loaded_keeps_nobody_out() -> Result<()> {
     }
     let count = host.count()?;
     assert_eq!((count["kernels"], count["failed"]), (0, 0), "{count:?}");
-    // The names that it keeps for later are there.
+    // The client has the names that it keeps for later.
     assert!(count["symbols"] > 0, "{count:?}");
     host.quit()
 }
 
-/// Our SDK with another build id, in a directory of the lab.
+/// Makes a directory of the lab with our SDK under another build id.
 fn another_build(lab: &Lab) -> Result<String> {
     let mut bytes = std::fs::read(stage()?.join("lib/librocprofiler-sdk.so.1"))?;
     let id = object::File::parse(bytes.as_slice())?
@@ -191,8 +193,8 @@ fn another_build(lab: &Lab) -> Result<String> {
 /// `ROCPROFILER_STATUS_ERROR_CONFIGURATION_LOCKED`.
 const LOCKED: i32 = 16;
 
-/// Two builds know nothing of each other: the later one is refused, by a status that the client
-/// sees, or by a failure that names the library.
+/// Two builds of the SDK know nothing of each other. The later one is refused, by a status that the
+/// client sees or by a failure that names the library.
 #[test]
 fn two_builds_refuse_each_other_by_name() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -216,7 +218,7 @@ fn two_builds_refuse_each_other_by_name() -> Result<()> {
         assert_eq!(host.client("flush")?, 0);
         Ok(host.count()?["kernels"] == 3)
     })?;
-    // Now it is the other way round.
+    // Now the other way round.
     let pid = host.pid().to_string();
     let exit = run_staged("rocprofv3", &["--pid", &pid, "--hip-trace"], PATIENCE)?;
     assert_eq!(exit.status.code(), Some(15), "{exit}");

@@ -1,5 +1,5 @@
-//! What hardware does and a friendly model does not: the profiling bit of a queue is taken up once,
-//! rings lie in device memory, doorbells are rung past the runtime.
+//! What hardware does and a friendly model does not: a queue's profiling bit is taken up only once,
+//! rings lie in device memory, and doorbells are rung without the runtime.
 
 use crate::profiler::{Profiler, Trace, Work, since};
 use midair_tests::Result;
@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const NOT_PROFILED: &str =
     "its queue was in use without profiling before the attach, and the device wrote no times";
 const TAKEN_FIRST: &str = "the packet processor had it before our signal";
-/// Grids of the program's dispatches; all others are the runtime's, for copies.
+/// Grids of the program's own dispatches. All others are the runtime's, for copies by kernels.
 const OURS: std::ops::Range<u32> = 6000..7000;
 
 fn ask(target: &mut LabTarget, command: &str) -> Result<()> {
@@ -20,7 +20,7 @@ fn ask(target: &mut LabTarget, command: &str) -> Result<()> {
     Ok(())
 }
 
-/// `late_queue`, ready.
+/// Starts `late_queue` and waits until it is ready.
 fn program(
     lab: &Lab,
     with: impl for<'a> FnOnce(LabCommand<'a>) -> LabCommand<'a>,
@@ -38,14 +38,14 @@ fn quit(mut target: LabTarget) -> Result<()> {
     ModelLog::read(&target.log)?.check()
 }
 
-/// The program's own dispatches.
+/// Returns the program's own dispatches.
 fn ours(log: &ModelLog) -> Vec<&Dispatch> {
     log.dispatches()
         .filter(|dispatch| OURS.contains(&dispatch.grid[0]))
         .collect()
 }
 
-/// What copies by kernels came to: the begin and end of each.
+/// Returns the begin and end of each copy that was made by kernels.
 fn copies_by_kernels(log: &ModelLog) -> Vec<(u64, u64)> {
     log.dispatches()
         .filter(|dispatch| !OURS.contains(&dispatch.grid[0]))
@@ -53,7 +53,8 @@ fn copies_by_kernels(log: &ModelLog) -> Vec<(u64, u64)> {
         .collect()
 }
 
-/// Waits until a queue was destroyed: what midair makes to have the others mapped anew.
+/// Waits until a queue was destroyed. midair makes and destroys it so that the driver maps the
+/// other queues anew.
 fn mapped_anew(target: &LabTarget, before: &ModelLog) -> Result<()> {
     until("a queue's end in the log", || {
         let log = since(&target.model_log()?, before);
@@ -70,8 +71,8 @@ fn reasons(trace: &Trace) -> BTreeMap<String, u64> {
         .collect()
 }
 
-/// Nothing is missing: each dispatch of the log is in the trace, those with times as the log has
-/// them. Returns how many have none.
+/// Checks that each dispatch of the log is in the trace, and that those with times have the log's
+/// times. Returns how many have none.
 fn all_there(trace: &Trace, log: &ModelLog) -> usize {
     assert_eq!(trace.exit.status.code(), Some(0), "{}", trace.exit);
     assert!(!trace.notes().contains("balance"), "{}", trace.notes());
@@ -90,8 +91,8 @@ fn all_there(trace: &Trace, log: &ModelLog) -> usize {
     untimed.len()
 }
 
-/// A queue that was used without profiling before the attach: times come as soon as the queues
-/// were mapped anew, and what ran before is without times for a reason.
+/// A queue was used without profiling before the attach. Dispatches have times as soon as the
+/// queues are mapped anew. Those that ran before have none, with a reason.
 #[test]
 fn a_queue_that_was_used_without_profiling() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -103,7 +104,8 @@ fn a_queue_that_was_used_without_profiling() -> Result<()> {
     let before = target.model_log()?;
     let dir = lab.scratch().join("latched");
     let profiler = Profiler::attach(target.pid(), &dir, &["--kernel-trace"])?;
-    // Signals of the program's own and of midair's.
+    // The dispatches of `own` have the program's completion signals, and those of `bell` get
+    // midair's.
     ask(&mut target, "own 2")?;
     ask(&mut target, "bell 2")?;
     mapped_anew(&target, &before)?;
@@ -118,12 +120,12 @@ fn a_queue_that_was_used_without_profiling() -> Result<()> {
     assert_eq!(reasons(&trace), expected, "{}", trace.exit);
     let note = std::fs::read_to_string(dir.join("t_notes.txt"))?;
     assert!(note.contains(NOT_PROFILED), "{note}");
-    // And once more without: midair's queue is gone, and does no harm.
+    // Once more without a session: midair's queue is gone and does no harm.
     ask(&mut target, "bell 5")?;
     quit(target)
 }
 
-/// The same for copies that the runtime does by kernels on a queue of its own.
+/// The same for copies that the runtime makes by kernels on a queue of its own.
 #[test]
 fn copies_on_a_queue_that_was_used_without_profiling() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -142,7 +144,7 @@ fn copies_on_a_queue_that_was_used_without_profiling() -> Result<()> {
     assert_eq!(trace.exit.status.code(), Some(0), "{}", trace.exit);
     assert_eq!(trace.copies.len(), 12, "{}", trace.exit);
     let logged = copies_by_kernels(&log);
-    // Else it shows nothing.
+    // Without such copies the test would show nothing.
     assert_eq!(logged.len(), 12, "the runtime does these copies by kernels");
     let traced: Vec<(u64, u64)> = (trace.copies.iter())
         .map(|copy| (copy.start, copy.end))
@@ -155,8 +157,8 @@ fn copies_on_a_queue_that_was_used_without_profiling() -> Result<()> {
     quit(target)
 }
 
-/// Where a new queue leaves the others mapped: everything is there, and says why it has no times.
-/// It is tried once for each, not again and again.
+/// Where a new queue leaves the others mapped, everything is recorded, with the reason why it has
+/// no times. Mapping anew is tried once for each queue, not again and again.
 #[test]
 fn queues_that_stay_mapped() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -194,7 +196,7 @@ fn queues_that_stay_mapped() -> Result<()> {
     quit(target)
 }
 
-/// Reads of a ring in device memory go over the bus: one for each dispatch, and no more.
+/// Reads of a ring in device memory go over the bus. There is one for each dispatch, and no more.
 #[test]
 fn a_ring_in_device_memory() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -221,7 +223,7 @@ fn a_ring_in_device_memory() -> Result<()> {
     quit(target)
 }
 
-/// Reads over the bus up to the end of a log.
+/// Returns the reads over the bus up to the end of a log.
 fn reads(log: &ModelLog) -> u64 {
     let counts = log.records.iter().filter_map(|record| match record.event {
         Event::Reads { count, .. } => Some(count),
@@ -230,7 +232,8 @@ fn reads(log: &ModelLog) -> u64 {
     counts.max().unwrap_or(0)
 }
 
-/// Doorbells rung by a store to their hardware address: nobody is told, and everything is counted.
+/// The program rings doorbells by storing to their hardware address, so no function of ours is
+/// called. All dispatches are counted all the same.
 #[test]
 fn doorbells_rung_past_the_runtime() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -260,7 +263,8 @@ fn doorbells_rung_past_the_runtime() -> Result<()> {
         let said: BTreeSet<String> = reasons(&trace).into_keys().collect();
         assert!(said.is_subset(&known), "{said:?}");
         if switch == "1" {
-            // All but those at the front of the queue when the next one came.
+            // Only the packets that were at the front of the queue when the next one came have no
+            // times.
             assert!(untimed < 20, "{untimed} without times");
         }
         quit(target)?;

@@ -1,5 +1,5 @@
-//! A target that names files and memory for its attacher to read: links to others' files, pipes and
-//! devices that block, pages that never arrive.
+//! A target that names files and memory for its attacher to read: links to the files of others,
+//! pipes and devices that block, pages that never arrive.
 
 use midair_tests::compile::attack_program;
 use midair_tests::lab::LabTarget;
@@ -14,15 +14,15 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A user who is nobody else on this machine.
+/// A user that no other process on this machine has.
 const SOMEBODY: u32 = 12345;
-/// What that user may not read.
+/// A text that this user may not read.
 const SECRET: &str = "5ec7e7f0a11";
-/// A process is held up for less than this even on a machine with too much to do: its own deadlines are
-/// some seconds.
+/// A process that is held up takes longer than this. Our own deadlines are some seconds, and this
+/// leaves room for an overloaded machine.
 const NOT_HELD_UP: std::time::Duration = PATIENCE;
 
-/// Words that run what follows as that user.
+/// Returns words that run the command after them as that user.
 fn as_somebody() -> Vec<String> {
     let user = SOMEBODY.to_string();
     [
@@ -48,7 +48,7 @@ fn succeeds(command: &mut Command) -> Result<()> {
     }
 }
 
-/// Directories of root's, and what is in them.
+/// Directories that belong to root, and what is in them.
 struct Place {
     dir: tempfile::TempDir,
 }
@@ -62,7 +62,7 @@ impl Place {
         Ok(Place { dir })
     }
 
-    /// A directory that everybody may write to.
+    /// Makes a directory that everybody may write to.
     fn open(&self, name: &str) -> Result<PathBuf> {
         let path = self.dir.path().join(name);
         fs::create_dir_all(&path)?;
@@ -70,7 +70,7 @@ impl Place {
         Ok(path)
     }
 
-    /// A file that root alone may read.
+    /// Makes a file that only root may read.
     fn secret(&self) -> Result<PathBuf> {
         let path = self.dir.path().join("secret");
         fs::write(&path, format!("{SECRET}\n"))?;
@@ -78,7 +78,7 @@ impl Place {
         Ok(path)
     }
 
-    /// A topology like the stand-in's, to be changed.
+    /// Copies the stand-in's topology, so that it can be changed.
     fn topology(&self, kit: &Kit, name: &str) -> Result<PathBuf> {
         let path = self.dir.path().join(name);
         let from = kit.dir().join("topology");
@@ -87,7 +87,7 @@ impl Place {
         Ok(path)
     }
 
-    /// A copy of the product, whose `midair` has more rights than its user.
+    /// Copies the product and gives its `midair` more rights than its user has.
     fn raised(&self, name: &str, how: &[&str]) -> Result<PathBuf> {
         let copy = self.dir.path().join(name);
         fs::create_dir(&copy)?;
@@ -104,7 +104,7 @@ impl Place {
     }
 }
 
-/// Replaces the name of a GPU's node by something else.
+/// Replaces the file with the name of a GPU's node by something else.
 fn instead_of_a_name(topology: &Path, put: impl Fn(&Path) -> Result<()>) -> Result<()> {
     for node in fs::read_dir(topology.join("nodes"))? {
         let name = node?.path().join("name");
@@ -118,7 +118,7 @@ fn pipe(at: &Path) -> Result<()> {
     succeeds(Command::new("mkfifo").args(["-m", "666"]).arg(at))
 }
 
-/// A program on the stand-in's GPUs, behind these words.
+/// Starts a program on the stand-in's GPUs through these words.
 fn program(kit: &Kit, before: &[String], variables: &[(&str, &str)]) -> Result<LabTarget> {
     let program = kit.program("two_gpus")?;
     mode(&program, 0o755)?;
@@ -130,7 +130,7 @@ fn program(kit: &Kit, before: &[String], variables: &[(&str, &str)]) -> Result<L
     Ok(started)
 }
 
-/// Records a program with all formats that tell of its machine, and gives all that was written.
+/// Records a program with all formats that tell of its machine, and returns all that was written.
 fn recorded(midair: &mut Command, target: &mut LabTarget, dir: &Path) -> Result<Vec<u8>> {
     midair
         .args(["attach", &target.target.pid().to_string(), "--kernel-trace"])
@@ -156,8 +156,9 @@ fn contains(all: &[u8], text: &str) -> bool {
     all.windows(text.len()).any(|part| part == text.as_bytes())
 }
 
-/// What a user's process calls the name of its GPU, or the id of its machine, may be a link. A program
-/// with file capabilities or a set-uid bit follows it to nothing that the user may not read.
+/// A user's process names a file with the name of its GPU or the id of its machine, and this file
+/// may be a link. A program with file capabilities or a set-uid bit must not follow it to anything
+/// that the user may not read.
 #[test]
 fn a_link_leads_to_nothing_that_the_user_may_not_read() -> Result<()> {
     if !is_root_for("to give a program file capabilities")? {
@@ -168,7 +169,8 @@ fn a_link_leads_to_nothing_that_the_user_may_not_read() -> Result<()> {
     let topology = place.topology(&kit, "topology")?;
     instead_of_a_name(&topology, |name| Ok(symlink(&secret, name)?))?;
     let topology = topology.to_str().ok_or("a path is text")?;
-    // By its environment, and by what it has mounted where everybody's topology and id are.
+    // The process names the files through its environment, or through mounts at the usual places of
+    // topology and id.
     let by_environment = ("environment", as_somebody());
     let mounts = format!(
         "mount -t tmpfs none /sys && mkdir -p /sys/class/kfd/kfd && cp -r {topology} /sys/class/kfd/kfd/topology \
@@ -202,7 +204,7 @@ fn a_link_leads_to_nothing_that_the_user_may_not_read() -> Result<()> {
     Ok(())
 }
 
-/// Root may read the file, but the process that names it has another root.
+/// Root may read the file, but the process that names it has another root directory.
 #[test]
 fn a_link_stays_beneath_the_root_of_its_process() -> Result<()> {
     if !is_root_for("to change a program's root")? {
@@ -211,7 +213,7 @@ fn a_link_stays_beneath_the_root_of_its_process() -> Result<()> {
     let (kit, place) = (Kit::new()?, Place::new()?);
     let secret = place.secret()?;
     let inside = place.open("inside")?;
-    // All of the machine is there but /opt.
+    // The root has all of the machine except /opt.
     let script = format!(
         "for name in /*; do [ -d $name ] || continue; mkdir -p {0}$name; [ $name = /opt ] || mount --rbind $name {0}$name; done; \
          mount -t tmpfs none {0}/mnt; cp -r {1}/topology {0}/mnt; \
@@ -229,7 +231,7 @@ fn a_link_stays_beneath_the_root_of_its_process() -> Result<()> {
     Ok(())
 }
 
-/// Opening a pipe waits for somebody who writes to it.
+/// Opening a pipe waits until somebody opens it to write.
 #[test]
 fn a_pipe_in_the_topology_holds_up_nobody() -> Result<()> {
     if !is_root_for("to start a program of another user's")? {
@@ -242,7 +244,7 @@ fn a_pipe_in_the_topology_holds_up_nobody() -> Result<()> {
         topology.to_str().ok_or("a path is text")?,
     )];
     let mut target = program(&kit, &as_somebody(), &variables)?;
-    // Its runtime has read it.
+    // The program's runtime has read the file by now.
     instead_of_a_name(&topology, pipe)?;
     let pid = target.target.pid();
     let told = doctor(pid)?;
@@ -264,7 +266,7 @@ fn doctor(pid: i32) -> Result<Value> {
     Ok(serde_json::from_str(&exit.stdout.concat())?)
 }
 
-/// What `midair ps` says of this process.
+/// Returns what `midair ps` says of this process.
 fn listed(pid: i32) -> Result<Value> {
     let exit = midair(&["ps", "--json"])?.success()?;
     let told: Value = serde_json::from_str(&exit.stdout.concat())?;
@@ -275,7 +277,7 @@ fn listed(pid: i32) -> Result<Value> {
         .clone())
 }
 
-/// What a process has at `/proc` is not always the kernel's.
+/// A process may have something else at `/proc` than the kernel's file system.
 #[test]
 fn a_proc_of_pipes_holds_up_nobody() -> Result<()> {
     if !is_root_for("to mount something over /proc")? {
@@ -304,7 +306,7 @@ fn a_proc_of_pipes_holds_up_nobody() -> Result<()> {
     Ok(())
 }
 
-/// A process that holds up whoever reads its memory: `tests/security/attacks/held_page.c`.
+/// A process that blocks everybody who reads its memory (`tests/security/attacks/held_page.c`).
 struct HeldPage {
     target: Target,
     _kit: Kit,
@@ -312,19 +314,19 @@ struct HeldPage {
 }
 
 impl HeldPage {
-    /// In the place of a program of this name. None where the kernel cannot do that.
+    /// Starts it under this program name. Returns `None` where the kernel does not allow it.
     fn start(how: &str, name: &str) -> Result<Option<HeldPage>> {
         if !is_root_for("to mount a file system and to serve page faults")? {
             return Ok(None);
         }
-        // SAFETY: takes a number; what it makes is closed below.
+        // SAFETY: this call takes flags only. The descriptor that it returns is closed below.
         let faults = unsafe { libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC) };
         let possible = match how {
             "fault" => faults >= 0,
             _ => fs::File::open("/dev/fuse").is_ok(),
         };
         if faults >= 0 {
-            // SAFETY: the descriptor made above, which nobody else knows.
+            // SAFETY: the descriptor was made above, and nobody else uses it.
             unsafe { libc::close(faults as i32) };
         }
         if !possible {
@@ -358,8 +360,8 @@ impl HeldPage {
     }
 }
 
-/// Pages of a file system that a user serves are not touched: the process is found to have a thread that
-/// works, and nothing is waited for.
+/// Pages of a file system that a user serves are not touched. The process is found to have a thread
+/// that works, and nothing waits for the pages.
 #[test]
 fn a_page_of_a_users_file_system_is_not_read() -> Result<()> {
     for how in ["fuse", "unmounted"] {
@@ -375,7 +377,8 @@ fn a_page_of_a_users_file_system_is_not_read() -> Result<()> {
     Ok(())
 }
 
-/// What cannot be foreseen is given up, by name, and the others are listed and recorded.
+/// Pages that block cannot always be foreseen. Such a process is given up by name, and the others
+/// are listed and recorded.
 #[test]
 fn a_process_that_does_not_answer_holds_up_nobody_else() -> Result<()> {
     let common = format!("together-{}-", std::process::id());
@@ -420,7 +423,7 @@ fn a_process_that_does_not_answer_holds_up_nobody_else() -> Result<()> {
     Ok(())
 }
 
-/// A signal ends an attach that a process holds up.
+/// A signal ends an attach that waits for a process.
 #[test]
 fn a_signal_ends_what_is_held_up() -> Result<()> {
     let Some(held) = HeldPage::start("fault", "held_page")? else {

@@ -1,4 +1,5 @@
-//! A target that makes its attacher store without end: names, symbols, ELF files, records, results.
+//! A target that makes its attacher store without end: names, symbols, ELF files, records and
+//! results.
 
 use midair_tests::lab::LabTarget;
 use midair_tests::stage::command;
@@ -10,7 +11,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The process that forges records (`attacks/forger.c`), under a name of its own.
+/// Starts the process that forges records (`attacks/forger.c`), under a name of its own.
 pub(crate) fn forger(kit: &Kit, words: &[&Path], env: &[(&str, &str)]) -> Result<LabTarget> {
     let mut command = Command::new(compile::attack_program("forger")?);
     command.arg(kit.dir()).args(words);
@@ -19,7 +20,7 @@ pub(crate) fn forger(kit: &Kit, words: &[&Path], env: &[(&str, &str)]) -> Result
     Ok(forger)
 }
 
-/// An attach to a forger, into a directory.
+/// An attach to a forger, which writes into a directory.
 struct Attach {
     process: Target,
     dir: tempfile::TempDir,
@@ -47,7 +48,7 @@ impl Attach {
     }
 }
 
-/// Lets a forger do something and waits until it has done it.
+/// Makes a forger do something and waits until it has done it.
 fn forge(forger: &mut LabTarget, what: &str) -> Result<()> {
     forger.target.send(what)?;
     let answer = what.split(' ').next().unwrap_or_default();
@@ -55,10 +56,11 @@ fn forge(forger: &mut LabTarget, what: &str) -> Result<()> {
     Ok(())
 }
 
-/// MiB of the largest of the processes that this one has waited for.
+/// Returns the peak memory in MiB of the largest process that this one has waited for.
 fn peak_of_children() -> Result<i64> {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: a place of the right size, which the call fills.
+    // SAFETY: `usage` has the size that the call fills. It is read only after the call has
+    // succeeded.
     let usage = unsafe {
         if libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr()) != 0 {
             return Err(std::io::Error::last_os_error().into());
@@ -79,7 +81,8 @@ fn rows(dir: &Path) -> Result<usize> {
     Ok(table.lines().count() - 1)
 }
 
-/// Each symbol has a hundred bytes and a name of 12 KB; each was dispatched once.
+/// There are 60 000 symbols with a hundred bytes and a name of 12 KB each, and each is dispatched
+/// once.
 #[test]
 fn names_of_kernels_have_a_total() -> Result<()> {
     let kit = Kit::new()?;
@@ -98,7 +101,8 @@ fn names_of_kernels_have_a_total() -> Result<()> {
     Ok(())
 }
 
-/// Five megabytes of records with a name of four kilobytes, each of whose characters takes two.
+/// The records take five megabytes. Their name has four kilobytes, and each of its characters takes
+/// two when written.
 #[test]
 fn a_long_name_does_not_make_a_large_table() -> Result<()> {
     let kit = Kit::new()?;
@@ -117,13 +121,13 @@ fn a_long_name_does_not_make_a_large_table() -> Result<()> {
         notes.contains("rows have only the beginning of a kernel's name"),
         "{notes}"
     );
-    // Numbers that nothing has are not listed up to the largest.
+    // The lists have only the numbers that occur, and not every number up to the largest.
     let document = size(dir.path(), "out_results.json")?;
     assert!(document < 64 << 20, "{document} bytes");
     Ok(())
 }
 
-/// What is recorded is kept up to a limit; then the session ends, and what was left out is counted.
+/// Records are kept up to a limit. Then the session ends, and what was left out is counted.
 #[test]
 fn records_have_a_limit_and_the_session_ends_there() -> Result<()> {
     let kit = Kit::new()?;
@@ -141,13 +145,13 @@ fn records_have_a_limit_and_the_session_ends_there() -> Result<()> {
         line.strip_suffix(" kernel dispatches beyond --max-size")
     });
     let lost: usize = lost.ok_or_else(|| notes.clone())?.parse()?;
-    // What is forged after the detach is nobody's.
+    // What is forged after the detach belongs to no session.
     assert!((1..=20_000 - kept).contains(&lost), "{notes}");
     assert!(
         notes.starts_with("the records reached --max-size (1 MiB)"),
         "{notes}"
     );
-    // The target is free: it can be attached to again.
+    // The session in the target has ended, so the target can be attached to again.
     let attach = Attach::start(&forger, &["-f", "csv"])?;
     forge(&mut forger, "kernels 10 1")?;
     let (exit, dir) = attach.detach()?;
@@ -156,7 +160,7 @@ fn records_have_a_limit_and_the_session_ends_there() -> Result<()> {
     Ok(())
 }
 
-/// Two processes in one command: the excess of one costs only its own session.
+/// One command attaches two processes. The excess of one costs only its own session.
 #[test]
 fn of_several_processes_one_is_full() -> Result<()> {
     let kit = Kit::new()?;
@@ -202,7 +206,8 @@ fn of_several_processes_one_is_full() -> Result<()> {
     Ok(())
 }
 
-/// A library whose sections are holes of a gigabyte each. What a loader needs of it is as it was.
+/// Builds a library whose sections are holes of a gigabyte each. What a loader needs of it is
+/// unchanged.
 fn with_holes(dir: &Path, number: usize) -> Result<PathBuf> {
     let path = dir.join(format!("holder{number}.so"));
     let source = midair_tests::workspace().join("tests/security/attacks/holder.c");
@@ -234,7 +239,7 @@ fn with_holes(dir: &Path, number: usize) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Threads in functions of libraries that take no room on the disk.
+/// Threads are in functions of libraries whose sections take no room on the disk.
 #[test]
 fn files_with_holes_do_not_fill_the_memory() -> Result<()> {
     let kit = Kit::new()?;
@@ -252,12 +257,13 @@ fn files_with_holes_do_not_fill_the_memory() -> Result<()> {
     Ok(())
 }
 
-/// Keys of file names stand for what the target chooses: its command line is two megabytes long.
+/// Keys in file names stand for texts that the target chooses. Its command line is two megabytes
+/// long.
 #[test]
 fn file_names_have_parts_of_the_target_that_fit() -> Result<()> {
     let kit = Kit::new()?;
     let long = "\u{1b}]0;x\u{7}\u{202e}ä/".repeat(8000);
-    // A shell ignores its further words.
+    // The shell ignores the further words.
     let mut shell = Command::new("sh");
     shell.args(["-c", "\"$0\" \"$1\"; :"]);
     shell.arg(compile::attack_program("forger")?).arg(kit.dir());

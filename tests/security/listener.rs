@@ -1,5 +1,5 @@
-//! A neighbour that connects to the listener of a process which it may not trace, or stands in its
-//! way.
+//! A neighbour that connects to the listener of a process which it may not trace, or that blocks
+//! the listener's name.
 
 use midair_record::VERSION;
 use midair_record::connect::{outcome, prefix, refusal};
@@ -15,12 +15,12 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-/// How the attacher names its entry path.
+/// The attacher's name for this entry path.
 const OVER_THE_SOCKET: &str = "the listener of the process, over its socket";
-/// What attack programs exit with where the kernel, or the user's rights, do not do.
+/// The exit code of attack programs where the kernel or the user's rights do not allow the attack.
 const CANNOT: i32 = 77;
 
-/// A program with a GPU runtime, and our register library, which gives it a listener.
+/// Starts a program with a GPU runtime and with our register library, which gives it a listener.
 fn start(kit: &Kit, variables: &[(&str, &str)]) -> Result<LabTarget> {
     let text = |path: &Path| Ok(path.to_str().ok_or("a path is text")?.to_owned());
     let library = kit.scratch().join("libregisters.so");
@@ -37,14 +37,14 @@ fn start(kit: &Kit, variables: &[(&str, &str)]) -> Result<LabTarget> {
     Ok(target)
 }
 
-/// The same, once it can be reached.
+/// Does the same, and waits until the listener can be reached.
 fn start_listening(kit: &Kit) -> Result<LabTarget> {
     let target = start(kit, &[])?;
     until("listening", || Ok(name_of(target.pid())?.is_some()))?;
     Ok(target)
 }
 
-/// What the name of a listener of this process begins with.
+/// Returns the beginning of the name of this process's listener.
 fn prefix_of(pid: i32) -> Result<String> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let after_name = stat.rsplit(") ").next().unwrap_or_default();
@@ -52,7 +52,7 @@ fn prefix_of(pid: i32) -> Result<String> {
     Ok(prefix(pid.cast_unsigned(), start))
 }
 
-/// The name of its listener's socket, where nobody else has one like it.
+/// Returns the name of the process's listener socket, where no other process has a similar one.
 fn name_of(pid: i32) -> Result<Option<String>> {
     let prefix = format!("@{}", prefix_of(pid)?);
     let sockets = std::fs::read_to_string("/proc/net/unix")?;
@@ -68,14 +68,14 @@ fn quit(mut target: LabTarget) -> Result<()> {
     Ok(())
 }
 
-/// Whether code of ours runs in the process.
+/// Returns whether code of ours runs in the process.
 fn is_entered(pid: i32) -> Result<bool> {
     let now = Snapshot::take(pid)?;
     let worker = now.named("midair-worker").next().is_some();
     Ok(worker || now.maps.iter().any(|map| map.path.contains("midair-")))
 }
 
-/// `midair attach` for a moment.
+/// Prepares a short `midair attach`.
 fn attach(pid: i32, out: &Path) -> Result<Command> {
     let mut command = Command::new(stage()?.join("bin/midair"));
     command.env_clear().envs(plain_environment());
@@ -84,7 +84,7 @@ fn attach(pid: i32, out: &Path) -> Result<Command> {
     Ok(command)
 }
 
-/// `command` in a sandbox of this kind.
+/// Runs `command` in a sandbox of this kind.
 fn sandboxed(kind: &str, command: &Command) -> Result<Exit> {
     let mut outer = Command::new(attack_program("sandboxed")?);
     outer.arg(kind).arg(command.get_program());
@@ -93,7 +93,7 @@ fn sandboxed(kind: &str, command: &Command) -> Result<Exit> {
     run(outer, PATIENCE)
 }
 
-/// A peer that speaks the listener's protocol by hand.
+/// Prepares a peer that speaks the listener's protocol by itself.
 fn peer(pid: i32, how: &[&str]) -> Result<Command> {
     let name = name_of(pid)?.ok_or("it has no listener")?;
     let mut command = Command::new(attack_program("peer")?);
@@ -102,7 +102,7 @@ fn peer(pid: i32, how: &[&str]) -> Result<Command> {
     Ok(command)
 }
 
-/// What it was told.
+/// Returns the answer that the peer got.
 fn told(exit: &Exit) -> Result<(u32, i32)> {
     let words: Vec<&str> = exit
         .stdout
@@ -125,7 +125,7 @@ fn a_sandboxed_neighbour_does_not_get_in() -> Result<()> {
         ("seccomp", "read", refusal::SANDBOX),
         ("seccomp", "guess", refusal::SANDBOX),
         ("landlock", "guess", refusal::SANDBOX),
-        // Here the kernel alone knows that it is one.
+        // Only the kernel knows that this is a sandbox.
         ("domain", "guess", refusal::PROOF),
     ] {
         let kit = Kit::new()?;
@@ -144,7 +144,7 @@ fn a_sandboxed_neighbour_does_not_get_in() -> Result<()> {
         let exit = sandboxed(kind, &peer(pid, &[how])?)?;
         assert_eq!(told(&exit)?, refused(why), "{kind}: {exit}");
         assert!(!is_entered(pid)?, "{kind}: {exit}");
-        // Outside of the sandbox the same user gets in, by the same command.
+        // Outside of the sandbox, the same command of the same user attaches.
         let exit = run(attach(pid, &out)?, PATIENCE)?.success()?;
         assert!(exit.stderr.join("\n").contains(OVER_THE_SOCKET), "{exit}");
         assert!(is_entered(pid)?, "{exit}");
@@ -153,8 +153,8 @@ fn a_sandboxed_neighbour_does_not_get_in() -> Result<()> {
     Ok(())
 }
 
-/// With scope 1 the kernel lets only ancestors trace, with 2 and 3 not even those. Neither our
-/// attacher nor a peer that speaks to the listener by hand gets further than a debugger.
+/// With scope 1 the kernel lets only ancestors trace, and with 2 and 3 not even those. Our
+/// attacher, and a peer that speaks to the listener by itself, get no further than a debugger.
 #[test]
 fn yamas_scope_counts_for_the_listener_too() -> Result<()> {
     let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
@@ -209,7 +209,7 @@ fn whoever_does_not_show_that_it_may_trace_gets_nothing() -> Result<()> {
         })?;
     }
     assert!(all.iter().all(|(_, got, wanted)| got == wanted), "{all:?}");
-    // The same program is served when it does as it should.
+    // The same program is served when it follows the protocol.
     let exit = run(peer(pid, &["read"])?, PATIENCE)?;
     assert_eq!(told(&exit)?, (outcome::SEND, 0), "{exit}");
     until("the end of a worker thread that nobody talks to", || {
@@ -233,7 +233,7 @@ fn a_stranger_costs_the_process_next_to_nothing() -> Result<()> {
     if !Path::new(&io).exists() {
         return leave_out("the kernel does not count a thread's reads");
     }
-    // Whatever it learns of a peer or of its own threads it reads from files.
+    // All that the listener learns of a peer or of its own threads, it reads from files.
     let reads = || -> Result<u64> {
         let text = std::fs::read_to_string(&io)?;
         let line = text.lines().find_map(|line| line.strip_prefix("syscr: "));
@@ -243,7 +243,7 @@ fn a_stranger_costs_the_process_next_to_nothing() -> Result<()> {
     let exit = run(peer(pid, &["stranger", "12345", "300"])?, PATIENCE)?;
     assert_eq!(told(&exit)?, refused(refusal::USER), "{exit}");
     assert_eq!(reads()?, before, "it reads nothing for a stranger");
-    // While strangers keep coming, whoever may attach gets in.
+    // While strangers keep connecting, an attacher that has the rights gets in.
     let mut flood = Target::spawn(peer(pid, &["stranger", "12345", "100000"])?)?;
     let out = kit.scratch().join("out");
     let exit = run(attach(pid, &out)?, PATIENCE)?.success()?;
@@ -254,7 +254,7 @@ fn a_stranger_costs_the_process_next_to_nothing() -> Result<()> {
     quit(target)
 }
 
-/// What `midair doctor` says about the endpoint.
+/// Returns what `midair doctor` says about the endpoint.
 fn doctor(pid: i32) -> Result<String> {
     let exit = run_staged("midair", &["doctor", &pid.to_string()], PATIENCE)?;
     let line = exit
@@ -278,7 +278,8 @@ fn names_like_a_listeners_hide_nothing_and_are_told() -> Result<()> {
         let mut squatter = Target::spawn(squatter)?;
         squatter.expect("squats")?;
         let said = doctor(pid)?;
-        // Those of the form that listeners have; the others nobody takes for one.
+        // Only the names that have the form of a listener's name are counted. The others are not
+        // taken for one.
         assert!(said.contains("not used: 120"), "{said}");
         assert_eq!(said.contains("it answers, and serves us"), !off, "{said}");
         assert_eq!(said.contains("none"), off, "{said}");

@@ -1,6 +1,7 @@
-//! Attacks on midair and through it: each test runs a hostile program, a hostile caller or a hostile
-//! neighbour, and shows that they do not get what `SECURITY.md` says they must not get. A file for
-//! each attacker; hostile programs are in `attacks/`. All are one program, which links once.
+//! Attacks on midair and through it. Each test runs a hostile program, a hostile caller or a
+//! hostile neighbour, and shows that they do not get what `SECURITY.md` says they must not get.
+//! There is a file for each attacker, and the hostile programs are in `attacks/`. The tests are all
+//! one program, so that it is linked only once.
 
 mod files;
 mod limits;

@@ -1,6 +1,7 @@
-//! A user of a midair with raised rights, and programs that raise their own between two looks.
+//! A user of a midair with raised rights, and programs that raise their own rights between two
+//! checks.
 //!
-//! The engine's part is in `crates/inject/tests/it`: `ends::raises_its_rights`,
+//! The engine's part of this is in `crates/inject/tests/it`: `ends::raises_its_rights`,
 //! `ends::becomes_another_user`, `watch::an_attacher_that_is_stopped_lets_go`.
 
 use midair_tests::compile::{attack_library, attack_program, host_program};
@@ -14,7 +15,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Somebody without rights.
+/// A user without rights.
 const USER: u32 = 12345;
 /// CAP_SYS_PTRACE, and CAP_DAC_OVERRIDE for the files in `/proc` of another user's process.
 const BOTH: u32 = 1 << 19 | 1 << 1;
@@ -23,19 +24,20 @@ fn mode(path: &Path, mode: u32) -> Result<()> {
     Ok(fs::set_permissions(path, PermissionsExt::from_mode(mode))?)
 }
 
-/// A directory that everybody may enter and only root may change.
+/// Makes a directory that everybody may enter and only root may change.
 fn roots_directory() -> Result<tempfile::TempDir> {
     let dir = tempfile::tempdir()?;
     mode(dir.path(), 0o755)?;
     Ok(dir)
 }
 
-/// Gives a program file capabilities (`struct vfs_cap_data`, revision 2, effective; source: linux/capability.h).
+/// Gives a program file capabilities (`struct vfs_cap_data`, revision 2, effective; source:
+/// linux/capability.h).
 fn give(path: &Path, capabilities: u32) -> Result<bool> {
     let words = [0x0200_0001_u32, capabilities, 0, 0, 0];
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     let path = std::ffi::CString::new(path.as_os_str().as_encoded_bytes())?;
-    // SAFETY: NUL-terminated names and a live buffer of the length given.
+    // SAFETY: both names end with a NUL, and the buffer is alive and has the length that is passed.
     let set = unsafe {
         libc::setxattr(
             path.as_ptr(),
@@ -48,7 +50,8 @@ fn give(path: &Path, capabilities: u32) -> Result<bool> {
     Ok(set == 0)
 }
 
-/// An installation of root's whose `midair` has file capabilities and may be run by everybody.
+/// An installation that belongs to root. Its `midair` has file capabilities, and everybody may run
+/// it.
 struct Installed {
     dir: tempfile::TempDir,
 }
@@ -82,7 +85,7 @@ impl Installed {
     }
 }
 
-/// A command as that user runs it.
+/// Prepares a command as that user runs it.
 fn as_user(program: &Path, uid: u32) -> Command {
     let mut command = Command::new(program);
     command
@@ -93,11 +96,12 @@ fn as_user(program: &Path, uid: u32) -> Command {
     command
 }
 
-/// A program of root's in the installation that waits, run by this user in that directory.
+/// Starts a program that waits. The file belongs to root and is in the installation, and this user
+/// runs it in that directory.
 fn waiting(installed: &Installed, uid: u32, at: &Path) -> Result<Target> {
     let program = installed.dir.path().join("waiting");
     if !program.exists() {
-        // Who may not read its file could not attach to it.
+        // Everybody may read the file, since a user who may not could not attach.
         fs::copy(host_program("plain_threads")?, &program)?;
         mode(&program, 0o755)?;
     }
@@ -108,7 +112,7 @@ fn waiting(installed: &Installed, uid: u32, at: &Path) -> Result<Target> {
     Ok(target)
 }
 
-/// B5: variables that name a library made it run in a set-uid program.
+/// B5: environment variables that name a library made a set-uid program run that library.
 #[test]
 fn a_set_uid_program_loads_no_library_of_its_user() -> Result<()> {
     if !is_root_for("to make a set-uid program")? {
@@ -159,7 +163,7 @@ fn a_set_uid_program_loads_no_library_of_its_user() -> Result<()> {
         let told = attempt(0o4755, attack, &format!("raised-{index}"))?;
         assert_eq!(told, "", "{attack:?}");
     }
-    // The same works in an ordinary program, whose user may load what they like.
+    // The same attacks succeed in an ordinary program, whose user may load any library.
     for (index, attack) in attacks[..3].iter().enumerate() {
         let told = attempt(0o755, attack, &format!("plain-{index}"))?;
         assert_eq!(told, format!("evil {USER} {USER}\n"), "{attack:?}");
@@ -194,7 +198,7 @@ fn the_links_of_proc_lead_nobody_into_closed_directories() -> Result<()> {
             "cwd" => format!("/proc/{}/cwd", roots.pid()),
             _ => format!("/proc/{}/root{}", roots.pid(), inside.display()),
         };
-        // Whether a file is there must not be told: both are refused in the same words.
+        // The answer must not tell whether a file is there, so both are refused in the same words.
         let [there, missing] = ["secret.so", "missing.so"].map(|file| {
             let exit = attach("ROCPROF_ATTACH_TOOL_LIBRARY", format!("{below}/{file}"))?;
             let said = exit.stderr.join("\n").replace(file, "FILE");
@@ -204,7 +208,7 @@ fn the_links_of_proc_lead_nobody_into_closed_directories() -> Result<()> {
         assert!(there.1.contains("is not a file"), "{there:?}");
         assert_eq!(there, missing, "{link}");
     }
-    // Nor may results be written there.
+    // Results must not be written there, either.
     let doctor = |path: String| -> Result<String> {
         let mut command = as_user(&installed.midair(), USER);
         command
@@ -218,25 +222,26 @@ fn the_links_of_proc_lead_nobody_into_closed_directories() -> Result<()> {
     Ok(())
 }
 
-/// Tells when a file is opened.
+/// A watch that tells when a file is opened.
 struct Opened(fs::File);
 
 impl Opened {
     fn watch(path: &Path) -> Result<Opened> {
         use std::os::fd::FromRawFd;
         let path = std::ffi::CString::new(path.as_os_str().as_encoded_bytes())?;
-        // SAFETY: a flag; the result is checked and owned by the file.
+        // SAFETY: this call takes a flag only. The result is checked, and the file below owns it.
         let fd = unsafe { libc::inotify_init1(libc::IN_CLOEXEC) };
         assert!(fd >= 0);
-        // SAFETY: the descriptor was just made.
+        // SAFETY: the descriptor was just made, so nothing else owns it.
         let file = unsafe { fs::File::from_raw_fd(fd) };
-        // SAFETY: a live descriptor and a C string.
+        // SAFETY: the descriptor is open, and `path` ends with a NUL and lives until the call has
+        // returned.
         let watch = unsafe { libc::inotify_add_watch(fd, path.as_ptr(), libc::IN_OPEN) };
         assert!(watch >= 0);
         Ok(Opened(file))
     }
 
-    /// Whether it was, within the limit.
+    /// Returns whether the file was opened within the limit.
     fn is(&mut self, milliseconds: i32) -> Result<bool> {
         use std::os::fd::AsRawFd;
         let mut entry = libc::pollfd {
@@ -244,7 +249,7 @@ impl Opened {
             events: libc::POLLIN,
             revents: 0,
         };
-        // SAFETY: one live pollfd.
+        // SAFETY: the pointer is to one pollfd, which lives until the call has returned.
         let there = unsafe { libc::poll(&raw mut entry, 1, milliseconds) } > 0;
         if there {
             std::io::Read::read(&mut self.0, &mut [0; 4096])?;
@@ -253,8 +258,8 @@ impl Opened {
     }
 }
 
-/// B7: who may run midair by a link of their own has its libraries beside that link. They are
-/// checked; then the user turns the link to others, while midair is stopped.
+/// B7: a user runs midair by a link of their own, so midair's libraries are those beside that link.
+/// They are checked. Then midair is stopped, and the user makes the link point to others.
 #[test]
 fn a_link_that_is_turned_after_the_check_leads_nowhere() -> Result<()> {
     let Some(installed) = Installed::new()? else {
@@ -267,7 +272,7 @@ fn a_link_that_is_turned_after_the_check_leads_nowhere() -> Result<()> {
         fs::create_dir(&place)?;
         chown(&place, Some(USER), Some(USER))?;
     }
-    // One file by two names, as a user makes it where hard links are not protected.
+    // One file has two names, as a user can make it where hard links are not protected.
     let midair = users.join("bin/midair");
     fs::hard_link(installed.midair(), &midair)?;
     let evil = users.join("evil");
@@ -286,11 +291,11 @@ fn a_link_that_is_turned_after_the_check_leads_nowhere() -> Result<()> {
         Ok(fs::rename(&fresh, &link)?)
     };
     let good = installed.dir.path().join("lib");
-    // The last one that is checked.
+    // This is the last library that is checked.
     let last = good.join("libmidair-cuda.so");
     let mut turned = 0;
     for round in 0..8 {
-        // Root's: the user could not load anything there.
+        // The target belongs to root, so the user could not load anything there.
         let mut target = kit.start(
             "two_gpus",
             &format!("log-{round}"),
@@ -316,7 +321,8 @@ fn a_link_that_is_turned_after_the_check_leads_nowhere() -> Result<()> {
         let exit = attacher.wait(PATIENCE)?;
         let loaded = fs::read_to_string(&mark).unwrap_or_default();
         assert_eq!(loaded, "", "round {round}: {exit}");
-        // Stopped while it holds a thread, it is killed; that may be so late.
+        // When midair is stopped while it holds a thread, it is killed. That may happen as late as
+        // this.
         let killed = exit.signal() == Some(libc::SIGKILL);
         assert!(exit.status.success() || killed, "round {round}: {exit}");
     }
@@ -324,7 +330,7 @@ fn a_link_that_is_turned_after_the_check_leads_nowhere() -> Result<()> {
     Ok(())
 }
 
-/// B8: a copy of `rocprof-attach` looked for a library in five directories above it.
+/// B8: a copy of `rocprof-attach` looked for a library in five directories above its own.
 #[test]
 fn rocprof_attach_takes_its_library_from_its_own_prefix_only() -> Result<()> {
     let dir = roots_directory()?;
@@ -351,7 +357,7 @@ fn rocprof_attach_takes_its_library_from_its_own_prefix_only() -> Result<()> {
     for name in ["rocprof-attach", "a/rocprof-attach", "a/b/c/rocprof-attach"] {
         assert_eq!(attempt(dir.path().join(name))?, "", "{name}");
     }
-    // In an installation it is the right one.
+    // In an installation it is the right library.
     assert_ne!(attempt(dir.path().join("bin/rocprof-attach"))?, "");
     Ok(())
 }
@@ -360,7 +366,7 @@ fn workspace_file(name: &str) -> PathBuf {
     midair_tests::workspace().join(name)
 }
 
-/// B9: a midair with capabilities that everybody may run, or replace, is reported.
+/// B9: a midair with capabilities is reported if everybody may run or replace it.
 #[test]
 fn doctor_reports_who_else_may_run_or_replace_a_midair_with_capabilities() -> Result<()> {
     let Some(installed) = Installed::new()? else {
@@ -374,10 +380,10 @@ fn doctor_reports_who_else_may_run_or_replace_a_midair_with_capabilities() -> Re
     };
     let said = doctor()?;
     assert!(said.contains("everybody may run it"), "{said}");
-    // For a group, as it is recommended.
+    // Only a group may run it, as we recommend.
     chown(installed.midair(), Some(0), Some(USER))?;
     mode(&installed.midair(), 0o750)?;
-    // Changing the owner has taken them away.
+    // Changing the owner has removed the capabilities.
     assert!(give(&installed.midair(), BOTH)?);
     let said = doctor()?;
     assert!(!said.contains("adds rights to yours"), "{said}");

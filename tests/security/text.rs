@@ -1,4 +1,4 @@
-//! A target whose names and messages reach terminals and spreadsheets.
+//! A target whose names and messages are shown in terminals and spreadsheets.
 
 use crate::limits::forger;
 use midair_tests::stage::command;
@@ -8,7 +8,7 @@ use midair_tests::{Result, obeyed};
 use std::fs;
 use std::path::Path;
 
-/// What moves a cursor, sets a title, turns the order of text around, and breaks a line.
+/// Characters that move a cursor, set a title, change the direction of text or break a line.
 const EVIL: &str = "\u{1b}[2Jx\u{7}\u{9b}31m\u{202e}gpj\u{2066}\u{2028}\u{7f}\nok";
 
 fn assert_harmless(exit: &Exit, what: &str) {
@@ -49,7 +49,7 @@ fn names_of_processes_and_libraries_do_not_control_a_terminal() -> Result<()> {
         .any(|line| line.contains("evil\u{fffd}[2Jx"));
     assert!(shown, "{doctor}");
     assert_harmless(&doctor, "doctor");
-    // For programs the names are whole.
+    // Output for programs has the complete names.
     for words in [&["ps", "--json"][..], &["doctor", &pid, "--json"]] {
         let json = midair(words)?;
         assert_harmless(&json, "json");
@@ -57,7 +57,7 @@ fn names_of_processes_and_libraries_do_not_control_a_terminal() -> Result<()> {
         let text = document.to_string();
         assert!(text.contains("\u{202e}gpj"), "{text}");
     }
-    // Names in messages of an attach: all of them, and one that fails.
+    // The names in all messages of an attach, and in those of an attach that fails.
     let results = tempfile::tempdir()?;
     let words = ["attach", &pid, "-v", "--duration", "100ms", "-d"];
     let into = results.path().to_str().ok_or("a path is text")?;
@@ -68,8 +68,8 @@ fn names_of_processes_and_libraries_do_not_control_a_terminal() -> Result<()> {
     Ok(())
 }
 
-/// Kernels are named by the target as well: in the table at the end, and in csv as AMD's tool
-/// has them.
+/// The target also names its kernels. Their names are in the table at the end, and in csv as AMD's
+/// tool writes them.
 #[test]
 fn names_of_kernels_do_not_control_a_terminal() -> Result<()> {
     let kit = Kit::new()?;
@@ -103,7 +103,7 @@ fn names_of_kernels_do_not_control_a_terminal() -> Result<()> {
         exit.stdout.iter().any(|line| line.contains("=1+1")),
         "{exit}"
     );
-    // A cell begins with what the kernel's name begins with: the bytes are AMD's.
+    // A cell begins with the unchanged beginning of the kernel's name, as AMD's tool writes it.
     let table = fs::read_to_string(Path::new(results.path()).join("r_kernel_trace.csv"))?;
     assert!(table.contains(",\"=1+1\u{1b}[2J"), "{table}");
     Ok(())

@@ -1,4 +1,4 @@
-//! A command line of the stage at work on a target, and the trace that it wrote.
+//! A command line of the stage that has attached to a target, and the trace that it wrote.
 
 use crate::stage::command;
 use crate::table::Csv;
@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 /// Prefix of the files that [`Attacher`] asks for.
 const PREFIX: &str = "out";
 
-/// `rocprofv3`, attached: it detaches when it is told to, not by time, so that a test decides what falls inside.
+/// An attached `rocprofv3`. It detaches on command and not after a time, so that a test decides
+/// what falls into the session.
 pub struct Attacher {
     process: Target,
     dir: tempfile::TempDir,
@@ -21,15 +22,15 @@ impl Attacher {
     /// the words it writes csv, which [`Traced`] reads.
     ///
     /// # Errors
-    /// When it refuses; with what it said.
+    /// Fails when the attach is refused, and returns what was said.
     pub fn start(pid: i32, words: &[&str]) -> Result<Attacher> {
         Self::start_with(pid, words, &[])
     }
 
-    /// [`Attacher::start`] with more variables in its environment.
+    /// Does the same as [`Attacher::start`], with more variables in the environment.
     ///
     /// # Errors
-    /// As [`Attacher::start`].
+    /// Fails as [`Attacher::start`] does.
     pub fn start_with(pid: i32, words: &[&str], env: &[(&str, &str)]) -> Result<Attacher> {
         let dir = tempfile::tempdir()?;
         let mut command = command("rocprofv3")?;
@@ -46,10 +47,10 @@ impl Attacher {
         Ok(Attacher { process, dir })
     }
 
-    /// `midair attach PID WORDS`, which has options that `rocprofv3` has not.
+    /// Runs `midair attach PID WORDS`, which has options that `rocprofv3` does not have.
     ///
     /// # Errors
-    /// As [`Attacher::start`].
+    /// Fails as [`Attacher::start`] does.
     pub fn midair(pid: i32, words: &[&str]) -> Result<Attacher> {
         let dir = tempfile::tempdir()?;
         let mut command = command("midair")?;
@@ -65,15 +66,15 @@ impl Attacher {
         Ok(Attacher { process, dir })
     }
 
-    /// The attaching process.
+    /// Returns the attaching process.
     pub fn process(&mut self) -> &mut Target {
         &mut self.process
     }
 
-    /// Presses Enter and waits for the end.
+    /// Presses Enter and waits for the end of the process.
     ///
     /// # Errors
-    /// When it does not end.
+    /// Fails when the process does not end.
     pub fn detach(mut self) -> Result<Traced> {
         self.process.send("")?;
         self.ended()
@@ -82,7 +83,7 @@ impl Attacher {
     /// Waits for an end that something else brings about.
     ///
     /// # Errors
-    /// When it does not end.
+    /// Fails when the process does not end.
     pub fn ended(self) -> Result<Traced> {
         let exit = self.process.wait(PATIENCE)?;
         Ok(Traced {
@@ -92,7 +93,7 @@ impl Attacher {
     }
 }
 
-/// Csv, where the words name no format.
+/// Returns the option for csv, unless the words name a format.
 fn default_format(words: &[&str]) -> &'static [&'static str] {
     let named = ["-f", "--output-format"];
     if words.iter().any(|word| named.contains(word)) {
@@ -102,7 +103,7 @@ fn default_format(words: &[&str]) -> &'static [&'static str] {
     }
 }
 
-/// What an [`Attacher`] left.
+/// The results that an [`Attacher`] left.
 pub struct Traced {
     /// How it ended.
     pub exit: Exit,
@@ -110,35 +111,37 @@ pub struct Traced {
 }
 
 impl Traced {
-    /// Itself, if the exit code is this one.
+    /// Returns itself if the exit code is this one.
     ///
     /// # Errors
-    /// With the code and all output.
+    /// Returns the actual code and all output.
     pub fn code(self, code: i32) -> Result<Traced> {
         match self.exit.status.code() == Some(code) {
             true => Ok(self),
             false => Err(format!("expected code {code}: {}", self.exit).into()),
         }
     }
-    /// Directory of the files.
+    /// Returns the directory of the files.
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
-    /// Path of the file `out_NAME`.
+    /// Returns the path of the file `out_NAME`.
     pub fn file(&self, name: &str) -> PathBuf {
         self.dir.path().join(format!("{PREFIX}_{name}"))
     }
-    /// HIP and HSA calls, in the order of the files. A file that was not written has none.
+    /// Returns the HIP and HSA calls, in the order of the files. A file that was not written has
+    /// none.
     ///
     /// # Errors
-    /// When a file is there and wrong.
+    /// Fails when a file is there and malformed.
     pub fn calls(&self) -> Result<Vec<Call>> {
         calls_of(&["hip_api_trace.csv", "hsa_api_trace.csv"].map(|name| self.file(name)))
     }
-    /// ROCTx marks, ranges and calls; functions are messages where they have one. None when the file was not written.
+    /// Returns the ROCTx marks, ranges and calls. The function is the message where there is one. A
+    /// file that was not written has none.
     ///
     /// # Errors
-    /// When the file is there and wrong.
+    /// Fails when the file is there and malformed.
     pub fn markers(&self) -> Result<Vec<Call>> {
         let path = self.file("marker_api_trace.csv");
         if !path.exists() {
@@ -148,10 +151,10 @@ impl Traced {
     }
 }
 
-/// The calls in these files, in their order. A file that was not written has none.
+/// Returns the calls in these files, in their order. A file that was not written has none.
 ///
 /// # Errors
-/// When a file is there and wrong.
+/// Fails when a file is there and malformed.
 pub fn calls_of(files: &[PathBuf]) -> Result<Vec<Call>> {
     let mut calls = Vec::new();
     for path in files.iter().filter(|path| path.exists()) {
@@ -199,7 +202,7 @@ impl Call {
     }
 }
 
-/// How many calls of each function there are.
+/// Returns how many calls of each function there are.
 pub fn by_function<'a>(calls: impl IntoIterator<Item = &'a Call>) -> BTreeMap<String, u64> {
     let mut counts = BTreeMap::new();
     for call in calls {
@@ -208,11 +211,11 @@ pub fn by_function<'a>(calls: impl IntoIterator<Item = &'a Call>) -> BTreeMap<St
     counts
 }
 
-/// Checks what must hold of any trace of calls: times inside `window`, correlation ids unique, and
-/// per thread each call inside another or apart from it.
+/// Checks what must hold for any trace of calls: times lie inside `window`, correlation ids are
+/// unique, and the calls of each thread lie inside each other or do not overlap.
 ///
 /// # Errors
-/// The first call that is wrong.
+/// Returns the first call that is wrong.
 pub fn check_calls(calls: &[Call], pid: i32, window: (u64, u64)) -> Result<()> {
     let mut ids = std::collections::HashMap::new();
     let mut threads: BTreeMap<i32, Vec<&Call>> = BTreeMap::new();
@@ -229,7 +232,8 @@ pub fn check_calls(calls: &[Call], pid: i32, window: (u64, u64)) -> Result<()> {
         threads.entry(call.tid).or_default().push(call);
     }
     for mut calls in threads.into_values() {
-        // The outer one first where two begin at the same tick: it has the smaller id.
+        // Where two calls begin at the same tick, the outer one comes first, since it has the
+        // smaller id.
         calls.sort_by_key(|call| (call.start, call.correlation));
         let mut open: Vec<&Call> = Vec::new();
         for call in calls {
@@ -247,13 +251,13 @@ pub fn check_calls(calls: &[Call], pid: i32, window: (u64, u64)) -> Result<()> {
     Ok(())
 }
 
-/// The clock of records, in ns.
+/// Returns the time in ns of the clock that records use.
 pub fn boottime() -> u64 {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: a valid out pointer.
+    // SAFETY: `time` is a valid place for the result, and lives until the call has returned.
     unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }

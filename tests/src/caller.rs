@@ -1,4 +1,4 @@
-//! The program `tests/c/calls.c`: makes API calls on command and counts them itself.
+//! The program `tests/c/calls.c`, which makes API calls on command and counts them itself.
 
 use crate::Result;
 use crate::lab::{Lab, LabCommand, LabTarget};
@@ -7,7 +7,7 @@ use crate::target::PATIENCE;
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 
-/// The program, at work.
+/// The running program.
 pub struct Caller {
     target: LabTarget,
 }
@@ -15,23 +15,23 @@ pub struct Caller {
 /// Calls by function.
 pub type Counts = BTreeMap<String, u64>;
 
-/// Names of the program's live tables and their bytes.
+/// The bytes of the program's live tables, by name.
 pub type Tables = BTreeMap<String, Vec<u8>>;
 
 impl Caller {
-    /// The program, not started yet.
+    /// Returns the program, not started yet.
     ///
     /// # Errors
-    /// When it does not compile.
+    /// Fails when the program does not compile.
     pub fn command(lab: &Lab) -> Result<LabCommand<'_>> {
         let (program, kernels) = (lab.program("calls")?, lab.kernels()?);
         Ok(lab.run(&program).arg(kernels))
     }
 
-    /// Starts it and waits until it is ready.
+    /// Starts the program and waits until it is ready.
     ///
     /// # Errors
-    /// When it does not come so far.
+    /// Fails when the program does not become ready.
     pub fn start(command: LabCommand<'_>) -> Result<Caller> {
         let mut target = command.spawn()?;
         target.expect("ready")?;
@@ -41,26 +41,27 @@ impl Caller {
     /// Sends a command and waits until it is done.
     ///
     /// # Errors
-    /// When the program ends instead.
+    /// Fails when the program ends instead.
     pub fn tell(&mut self, command: &str) -> Result<()> {
         self.send(command)?;
         self.expect(command.split(' ').next().unwrap_or_default())?;
         Ok(())
     }
 
-    /// What it called so far.
+    /// Returns what the program has called so far.
     ///
     /// # Errors
-    /// When the program ends instead.
+    /// Fails when the program ends instead.
     pub fn counts(&mut self) -> Result<Counts> {
         self.send("counts")?;
         Ok(assignments(&self.expect("counts")?))
     }
 
-    /// Its live tables as they are now, found by the program itself and read from outside.
+    /// Returns the live tables as they are now. The program itself finds them, and they are read
+    /// from outside.
     ///
     /// # Errors
-    /// When they cannot be found or read.
+    /// Fails when the tables cannot be found or read.
     pub fn tables(&mut self) -> Result<Tables> {
         self.send("tables")?;
         let mut tables = Tables::new();
@@ -75,14 +76,14 @@ impl Caller {
         }
     }
 
-    /// Ends it: it must end well.
+    /// Ends the program, which must end well.
     ///
-    /// AMD's model mode aborts by itself at some exits, attached to or not: the runtime frees an
-    /// event that a queue still raises. Only that, in these words and after the program's own last
-    /// line, is let pass.
+    /// AMD's model mode aborts by itself at some exits, whether we have attached or not: the
+    /// runtime frees an event that a queue still raises. Only that abort is accepted, with its own
+    /// message and after the program's last line.
     ///
     /// # Errors
-    /// How it ended otherwise.
+    /// Returns how the program ended otherwise.
     pub fn quit(mut self) -> Result<()> {
         self.send("quit")?;
         let exit = self.target.target.wait(PATIENCE)?;
@@ -108,7 +109,7 @@ impl DerefMut for Caller {
     }
 }
 
-/// What was called between two counts, of the functions that begin so.
+/// Returns what was called between two counts, of the functions whose names begin so.
 pub fn between(before: &Counts, after: &Counts, prefix: &str) -> Counts {
     after
         .iter()
@@ -118,7 +119,7 @@ pub fn between(before: &Counts, after: &Counts, prefix: &str) -> Counts {
         .collect()
 }
 
-/// How many slots of each table hold something else.
+/// Returns how many slots of each table have changed.
 pub fn changed(before: &Tables, after: &Tables) -> BTreeMap<String, usize> {
     let slots = |name: &str| {
         let old = before.get(name).map_or(&[][..], Vec::as_slice).chunks(8);

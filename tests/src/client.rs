@@ -1,5 +1,5 @@
-//! A HIP program (`tests/c/client_host.c`) with a client of the SDK in it that makes the calls of a
-//! known tool (`tests/c/client_*.c`).
+//! A HIP program (`tests/c/client_host.c`) with a client of the SDK that makes the calls of a known
+//! tool (`tests/c/client_*.c`).
 
 use crate::Result;
 use crate::caller::assignments;
@@ -10,27 +10,27 @@ use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
 
-/// The program, at work.
+/// The running program.
 pub struct ClientHost {
     target: LabTarget,
     stage: String,
 }
 
 impl ClientHost {
-    /// The program, not started yet. It finds our libraries.
+    /// Returns the program, not started yet. It finds our libraries.
     ///
     /// # Errors
-    /// When it does not compile, or there is no stage.
+    /// Fails when the program does not compile, or when there is no stage.
     pub fn command(lab: &Lab) -> Result<LabCommand<'_>> {
         let (program, kernels) = (lab.program("client_host")?, lab.kernels()?);
         let libs = format!("{}/lib", lab.stage()?);
         Ok(lab.run(&program).arg(kernels).libs(&libs))
     }
 
-    /// Starts it and waits until it is ready.
+    /// Starts the program and waits until it is ready.
     ///
     /// # Errors
-    /// When it does not come so far.
+    /// Fails when the program does not become ready.
     pub fn start(lab: &Lab, command: LabCommand<'_>) -> Result<ClientHost> {
         let mut target = command.spawn()?;
         target.expect("ready")?;
@@ -38,19 +38,19 @@ impl ClientHost {
         Ok(ClientHost { target, stage })
     }
 
-    /// Has it load the client `tests/c/client_NAME.c`, which configures itself.
+    /// Makes the program load the client `tests/c/client_NAME.c`, which configures itself.
     ///
     /// # Errors
-    /// When that does not compile or load.
+    /// Fails when the client does not compile or load.
     pub fn load(&mut self, lab: &Lab, name: &str) -> Result<()> {
         let directory = format!("{}/lib", self.stage);
         self.load_with(lab, name, &directory)
     }
 
-    /// The same with the SDK of another directory (as seen in the lab).
+    /// Does the same with the SDK of another directory (as seen in the lab).
     ///
     /// # Errors
-    /// As [`ClientHost::load`].
+    /// Fails as [`ClientHost::load`] does.
     pub fn load_with(&mut self, lab: &Lab, name: &str, directory: &str) -> Result<()> {
         let client = lab.install(&library(name)?)?;
         self.send(&format!("load {client} {directory}"))?;
@@ -58,20 +58,20 @@ impl ClientHost {
         Ok(())
     }
 
-    /// The status of the client's `start`, `stop` or `flush`.
+    /// Returns the status of the client's `start`, `stop` or `flush`.
     ///
     /// # Errors
-    /// When the program ends instead.
+    /// Fails when the program ends instead.
     pub fn client(&mut self, word: &str) -> Result<i32> {
         self.send(&format!("client {word}"))?;
         let line = self.expect(&format!("{word} "))?;
         Ok(line.split(' ').nth(1).unwrap_or_default().parse()?)
     }
 
-    /// What the client was given so far.
+    /// Returns what the client has been given so far.
     ///
     /// # Errors
-    /// When the program ends instead.
+    /// Fails when the program ends instead.
     pub fn count(&mut self) -> Result<BTreeMap<String, u64>> {
         self.send("client count")?;
         Ok(assignments(&self.expect("count ")?))
@@ -80,17 +80,17 @@ impl ClientHost {
     /// Launches `number` kernels and waits for their end.
     ///
     /// # Errors
-    /// When the program ends instead.
+    /// Fails when the program ends instead.
     pub fn round(&mut self, number: u32) -> Result<()> {
         self.send(&format!("round {number}"))?;
         self.expect("round")?;
         Ok(())
     }
 
-    /// Ends it: it must end well (see [`crate::caller::Caller::quit`]).
+    /// Ends the program, which must end well (see [`crate::caller::Caller::quit`]).
     ///
     /// # Errors
-    /// How it ended otherwise.
+    /// Returns how the program ended otherwise.
     pub fn quit(mut self) -> Result<()> {
         self.send("quit")?;
         self.expect("done")?;
@@ -118,7 +118,7 @@ impl DerefMut for ClientHost {
 /// Compiles a client against the staged headers.
 ///
 /// # Errors
-/// What the compiler said.
+/// Returns what the compiler said.
 pub fn library(name: &str) -> Result<PathBuf> {
     let source = compile::sources().join(format!("client_{name}.c"));
     let directory = crate::workspace().join("target/test-programs");
@@ -127,7 +127,7 @@ pub fn library(name: &str) -> Result<PathBuf> {
     let stage = stage()?;
     let include = stage.join("include").display().to_string();
     let lib = stage.join("lib").display().to_string();
-    // Proton and PAPI link nothing: they look the functions up.
+    // The clients for Proton and PAPI are not linked with the SDK. They look up its functions.
     let sdk: &[&str] = match name {
         "proton" | "papi" => &[],
         _ => &["-l:librocprofiler-sdk.so.1"],

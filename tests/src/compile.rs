@@ -1,4 +1,4 @@
-//! The C programs of `tests/c` and `tests/security/attacks`.
+//! Compiles the C programs of `tests/c` and `tests/security/attacks`.
 
 use crate::target::run;
 use crate::{Result, fingerprint, stage::plain_environment, workspace};
@@ -6,15 +6,16 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// Compiling takes no longer.
+/// A time limit that no compilation reaches.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Directory of the sources.
+/// Returns the directory of the sources.
 pub fn sources() -> PathBuf {
     workspace().join("tests/c")
 }
 
-/// All that a program may be made of, in one hash: its own source, the headers beside it, and how it is compiled.
+/// Returns one hash of all that a program is made from: its own source, the headers beside it, and
+/// the flags.
 fn stamp(source: &Path, flags: &[&str]) -> Result<String> {
     let mut parts =
         vec![std::fs::read(source).map_err(|error| format!("{}: {error}", source.display()))?];
@@ -32,12 +33,12 @@ fn stamp(source: &Path, flags: &[&str]) -> Result<String> {
     ))
 }
 
-/// Compiles with `compiler` (a command line up to the arguments) unless `target` is up to date;
-/// `seen` says how the compiler sees a path. Several processes may do so at once: each builds its
-/// own file and renames it.
+/// Compiles with `compiler` (a command line up to the arguments) unless `target` is up to date.
+/// `seen` returns a path as the compiler sees it. Several processes may do so at once, since each
+/// builds a file of its own and renames it.
 ///
 /// # Errors
-/// What the compiler said.
+/// Returns what the compiler said.
 pub fn build(
     compiler: &[&str],
     source: &Path,
@@ -77,26 +78,26 @@ pub fn build(
     Ok(())
 }
 
-/// Compiles `tests/c/NAME.c` for this machine; returns the program's path.
+/// Compiles `tests/c/NAME.c` for this machine and returns the program's path.
 ///
 /// # Errors
-/// What the compiler said.
+/// Returns what the compiler said.
 pub fn host_program(name: &str) -> Result<PathBuf> {
     program(&sources(), name)
 }
 
-/// Compiles `tests/security/attacks/NAME.c` for this machine; returns the program's path.
+/// Compiles `tests/security/attacks/NAME.c` for this machine and returns the program's path.
 ///
 /// # Errors
-/// What the compiler said.
+/// Returns what the compiler said.
 pub fn attack_program(name: &str) -> Result<PathBuf> {
     program(&workspace().join("tests/security/attacks"), name)
 }
 
-/// Compiles `tests/security/attacks/NAME.c` for this machine into a library; returns its path.
+/// Compiles `tests/security/attacks/NAME.c` for this machine into a library and returns its path.
 ///
 /// # Errors
-/// What the compiler said.
+/// Returns what the compiler said.
 pub fn attack_library(name: &str) -> Result<PathBuf> {
     library(&workspace().join("tests/security/attacks"), name)
 }
@@ -115,10 +116,10 @@ fn program(sources: &Path, name: &str) -> Result<PathBuf> {
     Ok(target.canonicalize()?)
 }
 
-/// Compiles `tests/c/NAME.c` for this machine into a library to preload; returns its path.
+/// Compiles `tests/c/NAME.c` for this machine into a library to preload and returns its path.
 ///
 /// # Errors
-/// What the compiler said.
+/// Returns what the compiler said.
 pub fn host_library(name: &str) -> Result<PathBuf> {
     library(&sources(), name)
 }

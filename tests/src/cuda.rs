@@ -1,4 +1,5 @@
-//! Programs on the stand-in for NVIDIA's libraries (`sim/cuda`), and the log of what its devices did.
+//! Programs on the stand-in for NVIDIA's libraries (`sim/cuda`), and the log of what its devices
+//! did.
 
 use crate::stage::plain_environment;
 use crate::target::{Target, until};
@@ -10,7 +11,7 @@ use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The libraries as a program finds them, and a scratch directory that goes with this value.
+/// The libraries as a program finds them, and a scratch directory that is removed with this value.
 pub struct Kit {
     /// The libraries.
     pub stand_in: StandIn,
@@ -18,10 +19,10 @@ pub struct Kit {
 }
 
 impl Kit {
-    /// Lays them out.
+    /// Puts the libraries into a directory.
     ///
     /// # Errors
-    /// When they cannot be compiled.
+    /// Fails when the libraries cannot be compiled.
     pub fn new() -> Result<Kit> {
         let dir = workspace().join("target/test-programs/cuda");
         Ok(Kit {
@@ -30,7 +31,7 @@ impl Kit {
         })
     }
 
-    /// A directory that is removed with this value.
+    /// Returns a directory that is removed with this value.
     pub fn scratch(&self) -> &Path {
         self.scratch.path()
     }
@@ -38,14 +39,14 @@ impl Kit {
     /// Compiles `tests/c/NAME.c` against a toolkit.
     ///
     /// # Errors
-    /// What the compiler said.
+    /// Returns what the compiler said.
     pub fn program(&self, name: &str, toolkit: Toolkit) -> Result<PathBuf> {
         let program = self.stand_in.dir().join(match toolkit {
             Toolkit::Major(major) => format!("{name}-{major}"),
             Toolkit::Bare => format!("{name}-bare"),
         });
         let mut flags = self.stand_in.link_arguments(toolkit);
-        // What else it is made of: a change of these headers makes it anew.
+        // The program is also made from these headers, so a change of them must compile it anew.
         let mut headers = Vec::new();
         for name in ["cuda.h", "nvtx.h"] {
             headers.push(std::fs::read(midair_sim_cuda::sources().join(name))?);
@@ -63,7 +64,7 @@ impl Kit {
     /// Compiles `tests/c/NAME.c` and starts it with `variables` in its environment.
     ///
     /// # Errors
-    /// What the compiler said, or why it cannot be started.
+    /// Returns what the compiler said, or why the program cannot be started.
     pub fn start(
         &self,
         name: &str,
@@ -73,10 +74,10 @@ impl Kit {
         self.start_command(Command::new(self.program(name, toolkit)?), variables)
     }
 
-    /// Starts a command that leads to such programs.
+    /// Starts a command that starts such programs.
     ///
     /// # Errors
-    /// Why it cannot be started.
+    /// Returns why the command cannot be started.
     pub fn start_command(
         &self,
         mut command: Command,
@@ -98,7 +99,7 @@ impl Kit {
     }
 }
 
-/// A running program, and its devices' log.
+/// A running program, with the log of its devices.
 pub struct CudaTarget {
     /// The process.
     pub target: Target,
@@ -120,49 +121,50 @@ impl DerefMut for CudaTarget {
 }
 
 impl CudaTarget {
-    /// Sends a command and waits for the answer, which begins with its first word.
+    /// Sends a command and waits for the answer, which begins with the command's first word.
     ///
     /// # Errors
-    /// When it ends instead.
+    /// Fails when the program ends instead.
     pub fn ask(&mut self, command: &str) -> Result<String> {
         self.target.send(command)?;
         let word = command.split(' ').next().unwrap_or_default();
         self.target.expect(word)
     }
 
-    /// What its devices did so far.
+    /// Returns what the program's devices have done so far.
     ///
     /// # Errors
-    /// When the log cannot be read, or has a line that is none.
+    /// Fails when the log cannot be read, or when a line of it is malformed.
     pub fn model_log(&self) -> Result<CudaLog> {
         CudaLog::read(&self.log)
     }
 
-    /// How long the log is now: a place for [`CudaTarget::log_from`].
+    /// Returns the current length of the log, for [`CudaTarget::log_from`].
     ///
     /// # Errors
-    /// When the log cannot be looked at.
+    /// Fails when the log's length cannot be read.
     pub fn log_length(&self) -> Result<u64> {
         Ok(std::fs::metadata(&self.log)?.len())
     }
 
-    /// What its devices did since the log had this length.
+    /// Returns what the program's devices did after the log had this length.
     ///
     /// # Errors
-    /// As [`CudaTarget::model_log`].
+    /// Fails as [`CudaTarget::model_log`] does.
     pub fn log_from(&self, length: u64) -> Result<CudaLog> {
         CudaLog::read_from(&self.log, length)
     }
 
-    /// Waits until so many kernels more have run. A log that grows is read once, and not parsed.
+    /// Waits until this many more kernels have run. It reads each byte of the growing log once, and
+    /// does not parse it.
     ///
     /// # Errors
-    /// When they do not come.
+    /// Fails when the kernels do not come.
     pub fn await_kernels(&self, more: usize) -> Result<()> {
         let mut file = std::fs::File::open(&self.log)?;
         file.seek(SeekFrom::End(0))?;
         let (mut count, mut piece) = (0, vec![0; 1 << 16]);
-        // Lines of kernels, also those whose beginning is at the end of a piece.
+        // Counts the lines of kernels, also those whose beginning is split between two pieces.
         let (word, mut matched) = (b"\nkernel ", 0);
         until("kernels", || {
             loop {
@@ -184,7 +186,7 @@ impl CudaTarget {
     }
 }
 
-/// One line of the log: what it is of, and its words by name (`sim/cuda/c` writes them).
+/// One line of the log: its sort, and its words by name (`sim/cuda/c` writes them).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line {
     /// `kernel`, `copy`, `peer`, `set`, `call`, `wait`, `memory`, or `finalize` (CUPTI was finalized).
@@ -193,25 +195,25 @@ pub struct Line {
 }
 
 impl Line {
-    /// A word; empty where there is none.
+    /// Returns a word, or an empty text where there is none.
     pub fn text(&self, name: &str) -> &str {
         self.words.get(name).map_or("", String::as_str)
     }
 
-    /// A word as a number.
+    /// Returns a word as a number.
     ///
     /// # Errors
-    /// When there is none.
+    /// Fails when there is no such word, or when it is not a number.
     pub fn number(&self, name: &str) -> Result<u64> {
         let text = self.text(name);
         let wrong = |_| -> Error { format!("{} has {name}={text}", self.what).into() };
         text.parse().map_err(wrong)
     }
 
-    /// Three numbers with commas between them.
+    /// Returns three numbers that are separated by commas.
     ///
     /// # Errors
-    /// When there are not three.
+    /// Fails when there are not three numbers.
     pub fn three(&self, name: &str) -> Result<[u64; 3]> {
         let numbers: Vec<u64> = self
             .text(name)
@@ -232,15 +234,17 @@ pub struct CudaLog {
 }
 
 impl CudaLog {
-    /// Reads it. A last line without an end is of a process that was killed while it wrote, and left out.
+    /// Reads the log. If its last line has no end, the process was killed while it wrote, and the
+    /// line is left out.
     ///
     /// # Errors
-    /// When it cannot be read or has a line that is none.
+    /// Fails when the log cannot be read or has a malformed line.
     pub fn read(path: &Path) -> Result<CudaLog> {
         CudaLog::read_from(path, 0)
     }
 
-    /// Reads it from this byte on. Each line is written at once, so it is the beginning of one.
+    /// Reads the log from this byte on. Since each line is written at once, this byte is the
+    /// beginning of one.
     fn read_from(path: &Path, from: u64) -> Result<CudaLog> {
         let failed = |error| format!("{}: {error}", path.display());
         let mut file = std::fs::File::open(path).map_err(failed)?;
@@ -272,7 +276,7 @@ impl CudaLog {
         Ok(CudaLog { lines })
     }
 
-    /// What came after `before`, an earlier state of the same log.
+    /// Returns the lines after `before`, an earlier state of the same log.
     #[must_use]
     pub fn since(&self, before: &CudaLog) -> CudaLog {
         CudaLog {
@@ -280,7 +284,7 @@ impl CudaLog {
         }
     }
 
-    /// Lines of one sort.
+    /// Returns the lines of one sort.
     pub fn of(&self, what: &str) -> impl Iterator<Item = &Line> {
         self.lines.iter().filter(move |line| line.what == what)
     }

@@ -1,18 +1,18 @@
 //! GPU code objects inside a HIP program.
 //!
 //! A HIP program carries its device code in the section `.hip_fatbin` as a bundle: the magic
-//! `__CLANG_OFFLOAD_BUNDLE__`, a count, then per entry offset, size, length of name and name
-//! (source: the layout of clang's offload bundler).
+//! `__CLANG_OFFLOAD_BUNDLE__`, a count, and for each entry offset, size, length of the name and
+//! name (source: the layout of clang's offload bundler).
 
 use crate::Result;
 use object::{Object, ObjectSection};
 
 const MAGIC: &[u8] = b"__CLANG_OFFLOAD_BUNDLE__";
 
-/// The code object for `arch` (such as "gfx942") in an ELF program.
+/// Returns the code object for `arch` (such as "gfx942") in an ELF program.
 ///
 /// # Errors
-/// When the program is not ELF, has no (uncompressed) bundle, or none for that architecture.
+/// Fails when the program is not ELF, or has no uncompressed bundle, or none for that architecture.
 pub fn code_object<'a>(program: &'a [u8], arch: &str) -> Result<&'a [u8]> {
     let file = object::File::parse(program)?;
     let section = file

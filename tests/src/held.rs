@@ -1,5 +1,5 @@
-//! A single thread of a process that is not scheduled, for as long as a test likes: what a starved
-//! machine does by chance.
+//! Holds a single thread of a process for as long as a test needs, so that it is not scheduled. On
+//! a starved machine this happens by chance.
 
 use crate::Result;
 use midair_ptrace::{Deadline, Seized, Stopped, Tid, Waited};
@@ -7,13 +7,13 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// A stop takes no longer.
+/// A time limit that no stop of a thread reaches.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The thread of process `pid` that has this name.
+/// Returns the thread of process `pid` that has this name.
 ///
 /// # Errors
-/// When there is none.
+/// Fails when there is none.
 pub fn thread_named(pid: i32, name: &str) -> Result<Tid> {
     threads(pid)?
         .into_iter()
@@ -24,10 +24,10 @@ pub fn thread_named(pid: i32, name: &str) -> Result<Tid> {
         .ok_or_else(|| format!("process {pid} has no thread {name}").into())
 }
 
-/// All threads of a process.
+/// Returns all threads of a process.
 ///
 /// # Errors
-/// When it is gone.
+/// Fails when the process is gone.
 pub fn threads(pid: impl Into<i32>) -> Result<Vec<Tid>> {
     let pid = pid.into();
     let mut all = Vec::new();
@@ -42,7 +42,8 @@ pub fn threads(pid: impl Into<i32>) -> Result<Vec<Tid>> {
     Ok(all)
 }
 
-/// The system call that a thread is in, with its arguments; none where it is in no call, runs or is gone.
+/// Returns the system call that a thread is in, with its arguments, or `None` where the thread is
+/// in no call, runs or is gone.
 pub fn call_of(pid: i32, tid: Tid) -> Option<(i64, Vec<u64>)> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")).ok()?;
     let mut words = text.split_ascii_whitespace();
@@ -51,7 +52,7 @@ pub fn call_of(pid: i32, tid: Tid) -> Option<(i64, Vec<u64>)> {
     Some((number, words.map_while(hexadecimal).collect()))
 }
 
-/// A thread that stands still until this is dropped.
+/// A thread that is stopped until this value is dropped.
 #[derive(Debug)]
 pub struct Held {
     release: Option<Sender<()>>,
@@ -59,20 +60,21 @@ pub struct Held {
 }
 
 impl Held {
-    /// Holds it where it is now.
+    /// Holds the thread where it is now.
     ///
     /// # Errors
-    /// When it cannot be traced or does not stop.
+    /// Fails when the thread cannot be traced or does not stop.
     pub fn anywhere(tid: Tid) -> Result<Held> {
         Held::by(move || stop(tid))
     }
 
-    /// Lets it run until it has come by so many begins and ends of system calls that `here` wants,
-    /// and holds it at the last. `ready` is run once the thread is watched: what comes later is
-    /// seen.
+    /// Lets the thread run until `here` has accepted `count` of its entries into system calls and
+    /// returns from them, and holds it at the last one. `ready` is called once the thread is
+    /// watched, so that nothing after it is missed.
     ///
     /// # Errors
-    /// As [`Held::anywhere`], or it did not come there; what `ready` says.
+    /// Fails as [`Held::anywhere`] does, or when the thread does not come there, or with the error
+    /// of `ready`.
     pub fn at_call(
         tid: Tid,
         ready: impl FnOnce() -> Result<()> + Send + 'static,
@@ -93,14 +95,15 @@ impl Held {
         })
     }
 
-    /// The kernel knows a tracer by its thread, so each has one of its own.
+    /// Starts a tracer thread that stops the thread by `bring`. The kernel ties a tracee to the
+    /// thread that traces it, so each has a tracer of its own.
     fn by(bring: impl FnOnce() -> Result<Stopped> + Send + 'static) -> Result<Held> {
         let (release, released) = channel::<()>();
         let (tell, told) = channel();
         let tracer = std::thread::spawn(move || match bring() {
             Ok(stopped) => {
                 let _ = tell.send(Ok(()));
-                // An error says that it is dropped.
+                // An error here means that the value was dropped.
                 let _ = released.recv();
                 drop(stopped);
             }

@@ -1,9 +1,10 @@
-//! Stand-ins for libraries above HIP: RCCL, rocDecode, rocJPEG, made from `api/library_tables.json`.
+//! Stand-ins for libraries above HIP (RCCL, rocDecode, rocJPEG), made from
+//! `api/library_tables.json`.
 //!
-//! Each is compiled from C++ in the shape of the real one: exported functions call through a table
-//! that a function-local static holds, and that is handed to a registration library, where one is
-//! there, when it is made. What the functions are asked to do, they write to a log, with their
-//! arguments, and do nothing else.
+//! Each is compiled from C++ in the shape of the real library: exported functions call through a
+//! table that a function-local static holds. When the table is made, it is passed to a registration
+//! library if there is one. The functions only write to a log what they are asked to do, with their
+//! arguments.
 
 use crate::{Result, compile, stage::plain_environment, target::run, workspace};
 use serde_json::Value;
@@ -24,7 +25,7 @@ const LIBRARIES: [(&str, &str, &str, u32); 3] = [
     ("RocJpegDispatchTable", "librocjpeg.so.0", "rocjpeg", 600),
 ];
 
-/// Where the functions write: the variable that names the file.
+/// The variable that names the file to which the functions write.
 pub const LOG: &str = "LIBRARIES_LOG";
 
 const PRELUDE: &str = r#"#include <cstddef>
@@ -50,7 +51,7 @@ static void say(const char* line)
 [[maybe_unused]] static unsigned long word(const ncclUniqueId& id) { return id.internal[0] + 1000 * id.internal[127]; }
 "#;
 
-/// A type of C++'s own of the same size and class.
+/// Returns a plain C++ type of the same size and class.
 fn plain(ty: &Value) -> Result<String> {
     let class = ty["class"].as_str().ok_or("a type has a class")?;
     Ok(match (class, ty["size"].as_u64()) {
@@ -125,7 +126,7 @@ fn source(table: &Value, register_as: &str, version: u32) -> Result<String> {
 /// Compiles the stand-ins into `dir`.
 ///
 /// # Errors
-/// What the compiler said.
+/// Returns what the compiler said.
 pub fn lay_out(dir: &Path) -> Result<()> {
     let json = std::fs::read_to_string(workspace().join("api/library_tables.json"))?;
     let api: Value = serde_json::from_str(&json)?;
@@ -145,10 +146,10 @@ pub fn lay_out(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Compiles `tests/c/libraries.c` against the stand-ins in `dir`; returns the program's path.
+/// Compiles `tests/c/libraries.c` against the stand-ins in `dir` and returns the program's path.
 ///
 /// # Errors
-/// What the compiler said.
+/// Returns what the compiler said.
 pub fn program(dir: &Path, more: &[String]) -> Result<std::path::PathBuf> {
     let program = dir.join("libraries");
     let mut compiler = Command::new("gcc");
@@ -165,10 +166,10 @@ pub fn program(dir: &Path, more: &[String]) -> Result<std::path::PathBuf> {
     Ok(program)
 }
 
-/// Calls by function, as the libraries' log has them.
+/// Returns how often each function was called, by the libraries' log.
 ///
 /// # Errors
-/// When the log cannot be read.
+/// Fails when the log cannot be read.
 pub fn calls(log: &Path) -> Result<crate::caller::Counts> {
     let mut counts = crate::caller::Counts::new();
     let text = match std::fs::read_to_string(log) {

@@ -1,18 +1,19 @@
-//! A memory cgroup, to run a program at its limit. Version 1 only: that is what the machines at hand have.
+//! A memory cgroup, to run a program at its limit. Only version 1 is supported, which is what our
+//! machines have.
 
 use crate::Result;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A group below this process's own, gone when dropped.
+/// A cgroup below that of this process. It is removed when this value is dropped.
 #[derive(Debug)]
 pub struct MemoryGroup(PathBuf);
 
 impl MemoryGroup {
-    /// Makes one; its name begins with `midair-NAME`.
+    /// Makes a cgroup whose name begins with `midair-NAME`.
     ///
     /// # Errors
-    /// Why none can be had here: what needs one is then left out.
+    /// Returns why no cgroup can be made here. A test that needs one is then left out.
     pub fn make(name: &str) -> std::result::Result<MemoryGroup, String> {
         let cannot = |path: &Path, error: &dyn std::fmt::Display| {
             let path = path.display();
@@ -20,7 +21,8 @@ impl MemoryGroup {
         };
         let base = directory("self").unwrap_or_else(|| PathBuf::from("/nowhere"));
         let own = format!("midair-{name}-{}", std::process::id());
-        // One process may have several of a name, one after the other: the one before may not be gone yet.
+        // One process may make several cgroups of one name, one after the other, and the one before
+        // may still exist.
         for number in 0..1000 {
             let path = base.join(format!("{own}-{number}"));
             match std::fs::create_dir(&path) {
@@ -32,32 +34,32 @@ impl MemoryGroup {
         Err(cannot(&base, &"all names are taken"))
     }
 
-    /// A number of one of its files.
+    /// Returns the number in one of its files.
     ///
     /// # Errors
-    /// When there is no such file.
+    /// Fails when there is no such file.
     pub fn get(&self, file: &str) -> Result<u64> {
         Ok(std::fs::read_to_string(self.0.join(file))?.trim().parse()?)
     }
 
-    /// Bytes that its processes have.
+    /// Returns how many bytes its processes have.
     ///
     /// # Errors
-    /// When the group is gone.
+    /// Fails when the cgroup is gone.
     pub fn usage(&self) -> Result<u64> {
         self.get("memory.usage_in_bytes")
     }
 
-    /// Bytes that they may have; -1: no limit.
+    /// Sets how many bytes its processes may have. -1 means no limit.
     ///
     /// # Errors
-    /// When they have more, or the group is gone.
+    /// Fails when the processes have more than that, or when the cgroup is gone.
     pub fn limit(&self, bytes: i64) -> Result<()> {
         let file = self.0.join("memory.limit_in_bytes");
         Ok(std::fs::write(file, bytes.to_string())?)
     }
 
-    /// Words before a command that is to run in it.
+    /// Returns the words before a command that run it in this cgroup.
     pub fn enter(&self) -> Vec<String> {
         let script = format!("echo $$ > {}/cgroup.procs && exec \"$@\"", self.0.display());
         ["sh", "-c", &script, "sh"].map(str::to_owned).into()
@@ -66,7 +68,7 @@ impl MemoryGroup {
 
 impl Drop for MemoryGroup {
     fn drop(&mut self) {
-        // A process that has just ended may still count.
+        // A process that has just ended may still be counted.
         for _ in 0..200 {
             if std::fs::remove_dir(&self.0).is_ok() {
                 return;
@@ -76,10 +78,11 @@ impl Drop for MemoryGroup {
     }
 }
 
-/// Leaves a process's group, which must be one of [`MemoryGroup`], so many bytes more than it has now.
+/// Sets the limit of a process's cgroup, which must be a [`MemoryGroup`], to its current use and
+/// this many bytes more.
 ///
 /// # Errors
-/// When it is in no such group.
+/// Fails when the process is in no such cgroup.
 pub fn leave(pid: i32, bytes: u64) -> Result<()> {
     let path = directory(&pid.to_string()).filter(|path| {
         let name = path.file_name().unwrap_or_default();
@@ -94,7 +97,7 @@ pub fn leave(pid: i32, bytes: u64) -> Result<()> {
     )?)
 }
 
-/// Where a process's memory cgroup is.
+/// Returns the path of a process's memory cgroup.
 fn directory(process: &str) -> Option<PathBuf> {
     let groups = std::fs::read_to_string(format!("/proc/{process}/cgroup")).ok()?;
     let mut lines = groups.lines().filter(|line| line.contains(":memory:"));

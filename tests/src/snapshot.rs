@@ -1,4 +1,4 @@
-//! What of a process an attach might change.
+//! A snapshot of what an attach might change in a process.
 
 use crate::Result;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,11 +10,11 @@ use std::os::unix::fs::FileExt;
 pub struct Map {
     /// First address.
     pub start: u64,
-    /// One past the last.
+    /// One past the last address.
     pub end: u64,
-    /// Such as `r-xp`.
+    /// Permissions such as `r-xp`.
     pub perms: String,
-    /// Path or `[name]`, empty for anonymous memory.
+    /// Path or `[name]`. It is empty for anonymous memory.
     pub path: String,
 }
 
@@ -27,12 +27,13 @@ pub struct Thread {
     pub blocked: u64,
 }
 
-/// A process at one moment. Not atomic: take it of a process that is at rest where that matters.
+/// A process at one moment. The snapshot is not atomic, so take it of a process at rest where that
+/// matters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Snapshot {
     /// Mappings.
     pub maps: BTreeSet<Map>,
-    /// Open descriptors and what they are.
+    /// Open descriptors and what they refer to.
     pub fds: BTreeMap<i32, String>,
     /// Threads by id.
     pub threads: BTreeMap<i32, Thread>,
@@ -40,7 +41,7 @@ pub struct Snapshot {
     pub caught: u64,
     /// Ignored signals (`SigIgn`), as a mask.
     pub ignored: u64,
-    /// The tracer of any of its threads; 0 for none.
+    /// The tracer of any of its threads, or 0 for none.
     pub tracer: i32,
 }
 
@@ -52,15 +53,15 @@ fn field<'a>(status: &'a str, key: &str) -> Result<&'a str> {
 }
 
 impl Snapshot {
-    /// Looks at a process. A thread that ends meanwhile is left out.
+    /// Takes a snapshot of a process. A thread that ends meanwhile is left out.
     ///
     /// # Errors
-    /// When the process is gone or cannot be read.
+    /// Fails when the process is gone or cannot be read.
     pub fn take(pid: impl Into<i32>) -> Result<Snapshot> {
         let pid = pid.into();
         let read = |path: String| {
             let bytes = std::fs::read(&path).map_err(|error| format!("{path}: {error}"))?;
-            // Names of files and threads need not be text.
+            // The names of files and threads need not be valid UTF-8.
             Ok::<_, crate::Error>(String::from_utf8_lossy(&bytes).into_owned())
         };
         let mut snapshot = Snapshot {
@@ -81,7 +82,8 @@ impl Snapshot {
                 start: u64::from_str_radix(range.0, 16)?,
                 end: u64::from_str_radix(range.1, 16)?,
                 perms: words.next().unwrap_or_default().to_owned(),
-                // Replacing a file on the disk changes nothing in the process.
+                // Replacing a file on the disk changes nothing in the process, so the mark is
+                // removed.
                 path: words
                     .nth(3)
                     .unwrap_or_default()
@@ -92,7 +94,7 @@ impl Snapshot {
         }
         for entry in std::fs::read_dir(format!("/proc/{pid}/fd"))? {
             let entry = entry?;
-            // It may be closed meanwhile.
+            // The descriptor may be closed meanwhile.
             if let (Ok(number), Ok(what)) = (
                 entry.file_name().to_string_lossy().parse(),
                 std::fs::read_link(entry.path()),
@@ -126,7 +128,7 @@ impl Snapshot {
         Ok(snapshot)
     }
 
-    /// What is different in `later`.
+    /// Returns the differences to `later`.
     pub fn diff(&self, later: &Snapshot) -> Diff {
         let mut lines = Vec::new();
         let map = |map: &Map| format!("{:x}-{:x} {} {}", map.start, map.end, map.perms, map.path);
@@ -187,7 +189,7 @@ impl Snapshot {
         Diff { changes: lines }
     }
 
-    /// Threads of this name.
+    /// Returns the threads of this name.
     pub fn named(&self, name: &str) -> impl Iterator<Item = i32> {
         self.threads
             .iter()
@@ -196,7 +198,7 @@ impl Snapshot {
     }
 }
 
-/// What kind of thing changed.
+/// The kind of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum What {
     /// A mapping.
@@ -209,14 +211,14 @@ pub enum What {
     Process,
 }
 
-/// One thing that is there on one side only.
+/// One thing that only one of the two snapshots has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// Of what kind.
+    /// The kind of the thing.
     pub what: What,
-    /// There later, else there before.
+    /// Whether the later snapshot has it, and not the earlier one.
     pub new: bool,
-    /// It, in words.
+    /// A description of it.
     pub text: String,
     /// Path of the mapping or descriptor, name of the thread.
     pub name: String,
@@ -233,7 +235,7 @@ impl Change {
     }
 }
 
-/// All that changed. Shown, it is one line per change.
+/// All changes. As text, each is one line.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Diff {
     /// The changes.
@@ -241,8 +243,8 @@ pub struct Diff {
 }
 
 impl Diff {
-    /// Without the memory that the application's own allocator and threads grow by: the heap,
-    /// stacks and anonymous writable memory. Anonymous memory with code stays.
+    /// Returns the changes without the memory by which the application's own allocator and threads
+    /// grow: the heap, stacks and anonymous writable memory. Anonymous memory with code is kept.
     #[must_use]
     pub fn without_heap(mut self) -> Diff {
         self.changes.retain(|change| {
@@ -258,13 +260,13 @@ impl Diff {
         });
         self
     }
-    /// Without the changes that the test expects.
+    /// Returns the changes without those that the test expects.
     #[must_use]
     pub fn without(mut self, expected: impl Fn(&Change) -> bool) -> Diff {
         self.changes.retain(|change| !expected(change));
         self
     }
-    /// Whether nothing changed.
+    /// Returns whether nothing changed.
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty()
     }
@@ -288,7 +290,7 @@ impl fmt::Display for Diff {
 /// Reads a process's memory.
 ///
 /// # Errors
-/// When it may not be read or is not mapped.
+/// Fails when the memory may not be read or is not mapped.
 pub fn memory(pid: impl Into<i32>, at: u64, bytes: usize) -> Result<Vec<u8>> {
     let pid = pid.into();
     let mut out = vec![0; bytes];

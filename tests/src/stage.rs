@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-/// The stage directory that `cargo xtask stage` fills: `bin/`, `lib/`, `include/`.
+/// Returns the stage directory that `cargo xtask stage` fills: `bin/`, `lib/`, `include/`.
 ///
 /// # Errors
-/// When it has not been built.
+/// Fails when it has not been built.
 pub fn stage() -> Result<PathBuf> {
     let stage = std::env::var_os("MIDAIR_STAGE")
         .map_or_else(|| workspace().join("target/stage"), PathBuf::from);
@@ -24,10 +24,11 @@ pub fn stage() -> Result<PathBuf> {
     }
 }
 
-/// A command of the stage (`midair`, `rocprofv3`, `rocprof-attach`) with an environment that holds nothing of cargo's.
+/// Prepares a command of the stage (`midair`, `rocprofv3`, `rocprof-attach`) with an environment
+/// that has nothing of cargo's.
 ///
 /// # Errors
-/// When the stage or the command is missing.
+/// Fails when the stage or the command is missing.
 pub fn command(name: &str) -> Result<Command> {
     let path = stage()?.join("bin").join(name);
     if !path.is_file() {
@@ -45,14 +46,15 @@ pub fn command(name: &str) -> Result<Command> {
 /// Runs a command of the stage to its end.
 ///
 /// # Errors
-/// As [`command`], or when it does not end within `limit`. A code other than 0 is not an error here.
+/// Fails as [`command`] does, or when it does not end within `limit`. An exit code other than 0 is
+/// not an error here.
 pub fn run_staged(name: &str, args: &[&str], limit: Duration) -> Result<Exit> {
     let mut command = command(name)?;
     command.args(args);
     run(command, limit)
 }
 
-/// What programs under test get of our own environment.
+/// Returns the variables that programs under test get from our own environment.
 pub fn plain_environment() -> Vec<(&'static str, String)> {
     let path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".to_owned();
     vec![

@@ -1,4 +1,4 @@
-//! Programs on the stand-in runtimes with two modelled GPUs: no root, no lab.
+//! Programs on the stand-in runtimes with two modelled GPUs, without root and without the lab.
 
 use crate::compile;
 use crate::lab::LabTarget;
@@ -9,20 +9,21 @@ use midair_stand_in::StandIn;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A number of a queue in the log of the stand-in's devices, divided by this, is the number of its node.
+/// In the log of the stand-in's devices, the number of a queue divided by this is the number of its
+/// node.
 pub const QUEUES_PER_NODE: u32 = 1000;
 
-/// The runtimes as a program finds them, and a scratch directory that goes with this value.
+/// The runtimes as a program finds them, and a scratch directory that is removed with this value.
 pub struct Kit {
     stand_in: StandIn,
     scratch: tempfile::TempDir,
 }
 
 impl Kit {
-    /// Lays them out. They are built whenever this crate is.
+    /// Puts the runtimes into a directory. They are built whenever this crate is.
     ///
     /// # Errors
-    /// When they are not there or cannot be copied.
+    /// Fails when the runtimes are not there or cannot be copied.
     pub fn new() -> Result<Kit> {
         let dir = workspace().join("target/test-programs/stand-in");
         Ok(Kit {
@@ -31,12 +32,12 @@ impl Kit {
         })
     }
 
-    /// A directory that is removed with this value.
+    /// Returns a directory that is removed with this value.
     pub fn scratch(&self) -> &Path {
         self.scratch.path()
     }
 
-    /// Where the runtimes, the topology and programs are.
+    /// Returns the directory of the runtimes, the topology and the programs.
     pub fn dir(&self) -> &Path {
         self.stand_in.dir()
     }
@@ -44,7 +45,7 @@ impl Kit {
     /// Compiles `tests/c/NAME.c` against the stand-in.
     ///
     /// # Errors
-    /// What the compiler said.
+    /// Returns what the compiler said.
     pub fn program(&self, name: &str) -> Result<PathBuf> {
         let program = self.stand_in.dir().join(name);
         let include = workspace().join("sim/stand-in/c");
@@ -59,19 +60,19 @@ impl Kit {
         Ok(program)
     }
 
-    /// Compiles `tests/c/NAME.c` against the stand-in and starts it; the model writes its log to
+    /// Compiles `tests/c/NAME.c` against the stand-in and starts it. The model writes its log to
     /// `LOG` in the scratch directory.
     ///
     /// # Errors
-    /// What the compiler said, or why it cannot be started.
+    /// Returns what the compiler said, or why the program cannot be started.
     pub fn start(&self, name: &str, log: &str, variables: &[(&str, &str)]) -> Result<LabTarget> {
         self.start_command(Command::new(self.program(name)?), log, variables)
     }
 
-    /// Starts a command that leads to such programs; see [`Kit::start`].
+    /// Starts a command that starts such programs; see [`Kit::start`].
     ///
     /// # Errors
-    /// Why it cannot be started.
+    /// Returns why the command cannot be started.
     pub fn start_command(
         &self,
         mut command: Command,

@@ -1,4 +1,4 @@
-//! AppArmor: a confined target, a confined attacher.
+//! AppArmor, with a confined target or a confined attacher.
 
 use crate::subject::{Subject, attach, is_in, is_refused, kit, say, short};
 use midair_tests::Result;
@@ -11,7 +11,7 @@ const NOT_PERMITTED: i32 = 11;
 /// Exit code of a library that could not be set up.
 const SETUP: i32 = 22;
 
-/// Everything but tracing, which each adds by itself.
+/// Rules for everything but tracing. Each profile adds its own rules for that.
 const MOST: &str = "file, network, unix, capability, signal, mount, dbus,";
 
 /// Loads a profile of this name with these rules.
@@ -52,7 +52,7 @@ pub fn check() -> Result<()> {
     )?;
     plain.quit()?;
 
-    // An attacher without a profile may trace confined targets whatever their profiles say.
+    // An attacher without a profile may trace confined targets, whatever their profiles say.
     let confined = load(&kit, "target-most", MOST)?;
     let subject = Subject::start(&kit, &confined, &[])?;
     let exit = attach(&kit, &[], subject.pid())?;
@@ -75,7 +75,7 @@ pub fn check() -> Result<()> {
     )?;
     subject.quit()?;
 
-    // Its own files and libraries, but nothing else to execute: not a memfd, either.
+    // The target may execute its own files and libraries and nothing else, not even a memfd.
     let rules = "network, unix, capability, signal, / r, /** rw, /usr/** mr, /etc/** r, \
                  /**/target/** mrix, ptrace (readby, tracedby),";
     let narrow = load(&kit, "target-narrow", rules)?;

@@ -1,4 +1,4 @@
-//! Steps of the wall clock: no deadline, duration or time of a record hangs on it.
+//! Steps of the wall clock. No deadline, duration or time of a record depends on it.
 
 use crate::subject::{Subject, attach, attach_with, attacher, is_in, kit, say};
 use midair_tests::Result;
@@ -7,7 +7,7 @@ use midair_tests::target::{PATIENCE, run};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Sets the clock so many seconds on, or back.
+/// Sets the clock forward by this many seconds, or back.
 fn step(seconds: i64) -> Result<()> {
     let mut command = Command::new("date");
     command.arg(format!("--set={seconds:+} seconds"));
@@ -41,7 +41,7 @@ pub fn check() -> Result<()> {
         );
         say(&text);
     }
-    // A duration is one of the machine's time.
+    // `--duration` counts the machine's time, not the wall clock's.
     let stepping = std::sync::atomic::AtomicBool::new(true);
     let on = || stepping.load(std::sync::atomic::Ordering::Relaxed);
     std::thread::scope(|scope| {

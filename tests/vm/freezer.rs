@@ -1,5 +1,5 @@
-//! A process whose cgroup is frozen (`docker pause`): an attach says so before its deadline is over,
-//! and the process is unharmed when it goes on.
+//! A process whose cgroup is frozen (`docker pause`). An attach says so before its deadline is
+//! over. The process is unharmed when it goes on.
 
 use crate::subject::{Subject, attach, attacher, is_in, is_refused, kit, say, short};
 use midair_tests::Result;
@@ -43,7 +43,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // A check that failed: what is in there must be able to end.
+        // Where a check failed, the processes in the cgroup must be able to end.
         let _thawed = self.thaw();
     }
 }
@@ -113,8 +113,8 @@ fn check(name: &str, group: &Group) -> Result<()> {
     Ok(())
 }
 
-/// Frozen within a session: the detach tells that it did not complete, and the process goes on as
-/// ever once it is thawed.
+/// Freezes the process within a session. The detach says that it did not complete, and the process
+/// goes on as before once it is thawed.
 fn within(kit: &Kit, group: &Group, subject: &mut Subject, who: &str) -> Result<()> {
     let mut process = attacher(kit, &[], subject.pid())?;
     subject.work()?;

@@ -1,9 +1,9 @@
-//! What only another kernel can show: rights by security modules, frozen processes, steps of the
-//! wall clock. `cargo xtask vm` runs this in its guests, as root; it changes settings of the whole
-//! machine, so it does nothing elsewhere.
+//! Checks that need another kernel: rights by security modules, frozen processes, steps of the wall
+//! clock. `cargo xtask vm` runs this program in its guests as root. It changes settings of the
+//! whole machine, so it does nothing elsewhere.
 //!
-//! A check prints what it found, which becomes a line of the table; what it did not expect is an
-//! error.
+//! A check prints what it found, which becomes a line of the table. A result that it did not expect
+//! is an error.
 
 mod apparmor;
 mod clock;

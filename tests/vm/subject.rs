@@ -1,5 +1,5 @@
-//! What is attached to, and how: a program at work on the stand-in runtimes, `midair attach` as
-//! some user.
+//! The target of these checks and the attach to it: a program at work on the stand-in runtimes, and
+//! `midair attach` as some user.
 
 use midair_tests::Result;
 use midair_tests::compile::{self, sources};
@@ -15,18 +15,18 @@ use std::process::Command;
 /// The user that is not root.
 pub const SOMEBODY: u32 = 1000;
 
-/// A line of the table.
+/// Prints a line of the table.
 pub fn say(text: &str) {
     println!("said: {text}");
 }
 
-/// The beginning of what a process said, in one line.
+/// Returns the beginning of what a process wrote, in one line.
 pub fn short(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     line.chars().take(600).collect()
 }
 
-/// Words before a command that make it another user's.
+/// Returns the words before a command that run it as another user.
 pub fn as_user(uid: u32) -> Vec<String> {
     let words = [
         "setpriv",
@@ -37,7 +37,7 @@ pub fn as_user(uid: u32) -> Vec<String> {
     words.map(str::to_owned).into()
 }
 
-/// A command behind words that lead to it.
+/// Prepares a command that is run through these words.
 pub fn behind(words: &[String], program: &Path) -> Command {
     let mut command = match words.split_first() {
         Some((first, rest)) => {
@@ -51,14 +51,14 @@ pub fn behind(words: &[String], program: &Path) -> Command {
     command
 }
 
-/// The runtimes, and a directory that any user may write to.
+/// Makes the runtimes, and a directory that any user may write to.
 pub fn kit() -> Result<Kit> {
     let kit = Kit::new()?;
     std::fs::set_permissions(kit.scratch(), std::fs::Permissions::from_mode(0o777))?;
     Ok(kit)
 }
 
-/// The program, for any user to read: who attaches reads it.
+/// Returns the program, which any user may read, because an attacher reads it.
 pub fn program(kit: &Kit) -> Result<PathBuf> {
     let path = kit.program("two_gpus")?;
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755))?;
@@ -71,7 +71,7 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// Starts it behind these words, with these variables.
+    /// Starts the program through these words, with these variables.
     pub fn start(kit: &Kit, words: &[String], variables: &[(&str, &str)]) -> Result<Subject> {
         let program = program(kit)?;
         let command = behind(words, &program);
@@ -84,8 +84,9 @@ impl Subject {
         Ok(subject)
     }
 
-    /// The same with a listener in it, as this user if one is named. The library that registers changes the
-    /// user: within `setpriv`, which gives up its rights thread by thread, it may not start one.
+    /// Starts the same program with a listener in it, as this user if one is given. The library
+    /// that registers changes the user. It may not start a listener within `setpriv`, which gives
+    /// up its rights thread by thread.
     pub fn listening(kit: &Kit, user: Option<u32>) -> Result<Subject> {
         let library = preloaded(kit)?;
         let library = library.to_str().ok_or("a path is text")?;
@@ -95,24 +96,24 @@ impl Subject {
         Subject::start(kit, &[], &variables)
     }
 
-    /// Its process.
+    /// Returns the program's pid.
     pub fn pid(&self) -> i32 {
         self.target.pid()
     }
 
-    /// Has it work, which it checks itself.
+    /// Makes the program work, which checks its own results.
     pub fn work(&mut self) -> Result<()> {
         self.target.send("work 3")?;
         self.target.expect("work")?;
         Ok(())
     }
 
-    /// What its GPUs did so far.
+    /// Returns what its GPUs did so far.
     pub fn log(&self) -> Result<ModelLog> {
         self.target.model_log()
     }
 
-    /// Ends it: it must find that nothing went wrong.
+    /// Ends the program, and checks that it found nothing wrong.
     pub fn quit(mut self) -> Result<()> {
         self.work()?;
         self.target.send("quit")?;
@@ -122,7 +123,7 @@ impl Subject {
     }
 }
 
-/// A library of ours that makes a program register, in a place where any user can load it.
+/// Builds a library that makes a program register, in a place from which any user can load it.
 fn preloaded(kit: &Kit) -> Result<PathBuf> {
     let library = kit.dir().join("libregisters.so");
     let lib = stage()?.join("lib");
@@ -140,12 +141,12 @@ fn preloaded(kit: &Kit) -> Result<PathBuf> {
     Ok(library)
 }
 
-/// `midair attach PID` for a moment, behind these words.
+/// Runs a short `midair attach PID` through these words.
 pub fn attach(kit: &Kit, words: &[String], pid: i32) -> Result<Exit> {
     attach_with(kit, words, pid, &["--duration", "300ms"])
 }
 
-/// The same with more words of its own, among them its duration.
+/// Runs the same with further arguments, among them the duration.
 pub fn attach_with(kit: &Kit, words: &[String], pid: i32, own: &[&str]) -> Result<Exit> {
     let mut command = behind(words, &stage()?.join("bin/midair"));
     let to = kit.scratch().join("out");
@@ -159,7 +160,7 @@ pub fn attach_with(kit: &Kit, words: &[String], pid: i32, own: &[&str]) -> Resul
     run(command, PATIENCE)
 }
 
-/// `midair attach`, until it is told to end.
+/// Starts a `midair attach` that goes on until it is told to end.
 pub fn attacher(kit: &Kit, words: &[String], pid: i32) -> Result<Target> {
     let mut command = behind(words, &stage()?.join("bin/midair"));
     let to = kit.scratch().join("out");
@@ -173,7 +174,7 @@ pub fn attacher(kit: &Kit, words: &[String], pid: i32) -> Result<Target> {
     Ok(process)
 }
 
-/// It got in, and the files are there.
+/// Checks that the attach succeeded, and prints so.
 pub fn is_in(who: &str, exit: &Exit) -> Result<()> {
     match exit.status.code() {
         Some(0) => {
@@ -184,7 +185,7 @@ pub fn is_in(who: &str, exit: &Exit) -> Result<()> {
     }
 }
 
-/// It is refused with this code, and says so in these words.
+/// Checks that the attach was refused with this code and in these words.
 pub fn is_refused(who: &str, exit: &Exit, code: i32, words: &str) -> Result<()> {
     let said = exit.stderr.join(" ");
     match exit.status.code() == Some(code) && said.contains(words) {

@@ -1,4 +1,4 @@
-//! `kernel.yama.ptrace_scope`: who gets in, and what the others are told.
+//! `kernel.yama.ptrace_scope`: who may attach, and what the others are told.
 
 use crate::subject::{
     SOMEBODY, Subject, as_user, attach, is_in, is_refused, kit, program, say, short,
@@ -66,7 +66,7 @@ fn at(scope: u32) -> Result<()> {
     subject.quit()
 }
 
-/// A process of the user that starts the program and becomes its attacher.
+/// Runs a process of the user that starts the program and then becomes its attacher.
 fn parent(kit: &Kit) -> Result<Exit> {
     const SCRIPT: &str = r#"
 import os, subprocess, sys

@@ -1,4 +1,4 @@
-//! Cells of the matrix, and how one is run.
+//! The cells of the matrix, and how one is run.
 
 use crate::kit::Kit;
 use crate::methods::Method;
@@ -11,25 +11,25 @@ use std::time::{Duration, Instant};
 /// Makes the target of a cell, or says why it cannot be had here.
 pub type Make = Box<dyn Fn(&Kit) -> std::result::Result<Spec, String>>;
 
-/// Runs a cell of its own manner.
+/// Runs a special cell, which has its own way of doing it.
 pub type Manner = Box<dyn Fn(&Kit) -> Result<Tally>>;
 
 /// How a cell is run.
 pub enum Run {
-    /// The same cycles on a target, for every attach method.
+    /// The same cycles on a target, by every attach method.
     Target(Make),
-    /// On several targets in turn.
+    /// The same cycles on several targets in turn.
     Targets(Vec<Make>),
-    /// On a target, by an attacher in a process of its own under this command, `inside` the target's namespaces.
+    /// The same cycles on a target, by an attacher in a process of its own.
     Elsewhere {
         /// Makes the target.
         make: Make,
-        /// What the attacher runs under.
+        /// The command under which the attacher runs.
         under: Vec<String>,
         /// Whether it runs in the target's namespaces.
         inside: bool,
     },
-    /// In its own manner, only for ours.
+    /// A special cell, only for our own attach method.
     Special(Manner),
 }
 
@@ -37,23 +37,23 @@ pub enum Run {
 pub struct Cell {
     /// Row of the matrix.
     pub row: u8,
-    /// What the target is, or what is done.
+    /// The kind of target, or what is done to it.
     pub name: String,
-    /// What an attach must do.
+    /// The result that an attach must have.
     pub want: Want,
     /// Whether the other attach methods are tried as well.
     pub others: bool,
-    /// It has so many busy threads that each of them, and ours, waits long for a processor: fewer
-    /// cycles in the quick form, more time for each.
+    /// Whether the target has so many busy threads that each of them, and ours, waits long for a
+    /// processor. Such a cell has fewer cycles in the quick form, and more time for each.
     pub heavy: bool,
-    /// Each refusal of it takes its full time: it may take as long as a heavy one.
+    /// Whether each refusal takes its full time. Such a cell may take as long as a heavy one.
     pub slow: bool,
     /// How it is run.
     pub run: Run,
 }
 
 impl Cell {
-    /// A cell on a target.
+    /// Makes a cell with a target.
     pub fn on(
         row: u8,
         name: impl Into<String>,
@@ -70,7 +70,7 @@ impl Cell {
         }
     }
 
-    /// A cell whose attacher runs under a command.
+    /// Makes a cell whose attacher runs under a command.
     pub fn under(
         row: u8,
         name: impl Into<String>,
@@ -86,7 +86,7 @@ impl Cell {
         cell
     }
 
-    /// The attacher runs in the target's namespaces.
+    /// Makes the attacher run in the target's namespaces.
     #[must_use]
     pub fn inside(mut self) -> Cell {
         if let Run::Elsewhere { inside, .. } = &mut self.run {
@@ -95,7 +95,7 @@ impl Cell {
         self
     }
 
-    /// A cell of its own manner.
+    /// Makes a special cell.
     pub fn special(
         row: u8,
         name: impl Into<String>,
@@ -112,37 +112,38 @@ impl Cell {
         }
     }
 
-    /// What an attach must do.
+    /// Sets the result that an attach must have.
     #[must_use]
     pub fn want(mut self, want: Want) -> Cell {
         self.want = want;
         self
     }
 
-    /// With many busy threads.
+    /// Marks the cell as one with many busy threads.
     #[must_use]
     pub fn heavy(mut self) -> Cell {
         self.heavy = true;
         self
     }
 
-    /// With refusals that take long.
+    /// Marks the cell as one whose refusals take long.
     #[must_use]
     pub fn slow(mut self) -> Cell {
         self.slow = true;
         self
     }
 
-    /// How long its cycles by this attach method may take together.
+    /// Returns how long all cycles of the cell by this attach method may take together.
     pub fn budget(&self, method: &dyn Method) -> Duration {
-        // Only ours: the others have cycles enough in the time that all cells have.
+        // Only our own method gets more time: the others manage enough cycles in the time that
+        // every cell has.
         match (self.heavy || self.slow) && method.name() == "midair" {
             true => LONG,
             false => BUDGET,
         }
     }
 
-    /// What takes longer is a hang.
+    /// Returns the time after which a cycle counts as a hang.
     pub fn limit(&self) -> Duration {
         match self.heavy {
             true => STARVED,
@@ -150,14 +151,14 @@ impl Cell {
         }
     }
 
-    /// Not for the others.
+    /// Leaves the other attach methods out.
     #[must_use]
     pub fn ours_only(mut self) -> Cell {
         self.others = false;
         self
     }
 
-    /// Whether what came of it is right for ours.
+    /// Returns whether the results are right for our own attach method.
     pub fn passes(&self, tally: &Tally) -> bool {
         if tally.left_out.is_some() {
             return true;
@@ -176,24 +177,26 @@ impl Cell {
     }
 }
 
-/// What takes longer is a hang.
+/// The time after which a cycle counts as a hang.
 pub const LIMIT: Duration = Duration::from_secs(5);
-/// The same where hundreds of threads want the processors.
+/// The same time where hundreds of threads compete for the processors.
 const STARVED: Duration = Duration::from_secs(30);
-/// Cycles on one target: what is loaded stays, so it is renewed.
+/// Cycles on one target. It is then replaced by a new one, because libraries that were loaded stay
+/// in it.
 const PER_TARGET: u64 = 20;
-/// Targets that an attach method may ruin in one cell; then the picture is clear.
+/// How many targets an attach method may ruin in one cell before the cell ends, since more of them
+/// would show nothing new.
 const RUINED: u64 = 10;
 /// How long a cell may take by one attach method.
 const BUDGET: Duration = Duration::from_secs(75);
 /// The same for ours where a cycle takes a second or two: with hundreds of busy threads, or where
-/// each ends in a refusal.
+/// each cycle ends in a refusal.
 const LONG: Duration = Duration::from_secs(480);
 
 /// Runs the cycles of a cell by one attach method.
 ///
 /// # Errors
-/// What is wrong on our own side.
+/// Fails only for a reason on our own side.
 pub fn run(
     kit: &Kit,
     makes: &[&Make],
@@ -203,7 +206,7 @@ pub fn run(
 ) -> Result<Tally> {
     let mut tally = Tally::default();
     let end = Instant::now() + budget;
-    // Each kind of target gets its share.
+    // Each kind of target gets its share of the cycles.
     let share = PER_TARGET.min(cycles.div_ceil(makes.len() as u64)).max(1);
     for make in makes.iter().cycle() {
         let ruined = tally.hung + tally.crashed + tally.wrong;
@@ -225,7 +228,7 @@ pub fn run(
     Ok(tally)
 }
 
-/// A target's whole life; what harm it takes is in the tally.
+/// Runs a target's whole life and counts any harm to it in the tally.
 fn one_target(
     kit: &Kit,
     mut rig: Rig,
@@ -262,7 +265,7 @@ fn one_target(
             return Ok(());
         }
         if matches!(cycle, Cycle::Hung(_)) {
-            // What is left of it is dropped: the target is killed.
+            // The remains of the hanging cycle are left alone: the target is killed next.
             method.let_go(rig.pid);
             return Ok(());
         }
@@ -279,11 +282,11 @@ fn one_target(
     Ok(())
 }
 
-/// Counts a target that is not as it was. Where an attach was refused on its way out, what stayed
-/// is the next one's to take away: that is tried a few times first.
+/// Counts a target that is not as it was. Where an attach was refused on its way out, the next
+/// attach removes what stayed. So further attaches are tried a few times first.
 ///
 /// # Errors
-/// When the target is gone.
+/// Fails when the target is gone.
 pub fn count_residue(
     kit: &Kit,
     rig: &Rig,
@@ -321,7 +324,7 @@ pub fn suffered(tally: &mut Tally, harm: Harm) {
     }
 }
 
-/// As much of a text as fits a table's footnote.
+/// Shortens a text to what fits a table's footnote.
 pub fn short(text: &str) -> String {
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     match text.char_indices().nth(1200) {

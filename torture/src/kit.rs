@@ -1,4 +1,4 @@
-//! What all cells share: compiled programs, a scratch directory, and how much is asked for.
+//! What all cells share: compiled programs, a scratch directory, and the number of cycles.
 
 use midair_tests::Result;
 use midair_tests::stage::plain_environment;
@@ -6,40 +6,41 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// How much is done.
+/// How much work is asked for.
 #[derive(Debug, Clone)]
 pub struct Amount {
     /// Cycles per cell.
     pub cycles: u64,
     /// Cycles of row 13.
     pub many: u64,
-    /// Cycles of each of the others per cell.
+    /// Cycles of each of the other attach methods in a cell.
     pub others: u64,
-    /// Quick form: the other attach methods and the long drivers are not run.
+    /// Whether this is the quick form, in which the other attach methods and the long drivers are
+    /// not run.
     pub quick: bool,
 }
 
-/// Programs and directories.
+/// The compiled programs and the directories.
 pub struct Kit {
     programs: PathBuf,
     scratch: tempfile::TempDir,
     count: AtomicU32,
-    /// How much is done.
+    /// How much work is asked for.
     pub amount: Amount,
 }
 
 impl Kit {
-    /// Compiles what is needed, beside this program.
+    /// Compiles what is needed, into a directory beside this program.
     ///
     /// # Errors
-    /// What the compiler said.
+    /// Returns what the compiler said.
     pub fn new(amount: Amount) -> Result<Kit> {
         let own = std::env::current_exe()?;
         let programs = own.parent().ok_or("a program has a directory")?;
         let programs = programs.join("torture-programs");
         std::fs::create_dir_all(&programs)?;
         let scratch = tempfile::Builder::new().prefix("torture-").tempdir()?;
-        // Targets of other users write their state there, and load libraries from there.
+        // Targets of other users write their state there and load libraries from there.
         open_to_all(scratch.path())?;
         let kit = Kit {
             programs,
@@ -56,15 +57,15 @@ impl Kit {
     /// Compiles sources of `torture/c` to `name` in the directory of programs.
     ///
     /// # Errors
-    /// What the compiler said.
+    /// Returns what the compiler said.
     pub fn compile(&self, sources: &[&str], name: &str, flags: &[&str]) -> Result<PathBuf> {
         self.compile_by("cc", sources, name, flags)
     }
 
-    /// The same by another compiler.
+    /// Does the same with another compiler.
     ///
     /// # Errors
-    /// As [`Kit::compile`].
+    /// Fails as [`Kit::compile`] does.
     pub fn compile_by(
         &self,
         compiler: &str,
@@ -85,7 +86,8 @@ impl Kit {
         if out.exists() && changed(&out) > newest {
             return Ok(out);
         }
-        // Several of us may do so at once: each makes its own and renames it.
+        // Several of our processes may do so at once, so each makes a file of its own and renames
+        // it.
         let fresh = out.with_extension(format!("new{}", std::process::id()));
         let done = Command::new(compiler)
             .args(["-O1", "-g", "-Wall", "-Wextra", "-Werror", "-o"])
@@ -102,44 +104,44 @@ impl Kit {
         Ok(out)
     }
 
-    /// A compiled program or library.
+    /// Returns the path of a compiled program or library.
     pub fn program(&self, name: &str) -> PathBuf {
         self.programs.join(name)
     }
 
-    /// The probe library.
+    /// Returns the bytes of the probe library.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// Fails when the file cannot be read.
     pub fn probe(&self) -> Result<Vec<u8>> {
         Ok(std::fs::read(self.program("probe.so"))?)
     }
 
-    /// A path in the scratch directory that nobody has used yet.
+    /// Returns a path in the scratch directory that nobody has used yet.
     pub fn fresh(&self, name: &str) -> PathBuf {
         let number = self.count.fetch_add(1, Ordering::Relaxed);
         self.scratch.path().join(format!("{number}-{name}"))
     }
 
-    /// A file of `torture/targets`.
+    /// Returns the path of a file in `torture/targets`.
     pub fn script(&self, name: &str) -> PathBuf {
         Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("targets")
             .join(name)
     }
 
-    /// Directory of the compiled programs.
+    /// Returns the directory of the compiled programs.
     pub fn programs(&self) -> &Path {
         &self.programs
     }
 
-    /// The scratch directory.
+    /// Returns the scratch directory.
     pub fn scratch(&self) -> &Path {
         self.scratch.path()
     }
 
-    /// A program with nothing of our environment but where the small library is. What it leaves
-    /// behind when it crashes goes with the scratch directory.
+    /// Prepares a program that gets nothing of our environment except the place of the small
+    /// library. If it crashes, what it leaves behind is removed with the scratch directory.
     pub fn clean(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         command
@@ -154,28 +156,28 @@ impl Kit {
 /// Lets everybody into a directory of ours.
 ///
 /// # Errors
-/// When it is not ours.
+/// Fails when the directory is not ours.
 pub fn open_to_all(path: &Path) -> Result<()> {
     use std::os::unix::fs::PermissionsExt;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777))?;
     Ok(())
 }
 
-/// What the target is made of.
+/// The sources of the target.
 pub const TARGET_SOURCES: &[&str] = &["target.c", "busy.c", "calls.c", "ring.c", "disk.c", "amd.c"];
 const TARGET_FLAGS: &[&str] = &["-pthread", "-rdynamic", "-ldl"];
-/// How a library is linked that targets load. Without a Build-ID nobody takes a copy that is there
-/// already for this one: each cycle brings in a fresh library.
+/// Flags for linking a library that targets load. It has no Build-ID, because otherwise a copy that
+/// is already loaded could be taken for this one. Each cycle must bring in a fresh library.
 pub const LIBRARY_FLAGS: &[&str] = &["-shared", "-fPIC", "-Wl,--build-id=none"];
 
-/// A program on the path, if it is there.
+/// Returns the path of an installed program, if there is one.
 pub fn installed(name: &str) -> Option<PathBuf> {
     let dirs = ["/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin"];
     let found = dirs.iter().map(|dir| Path::new(dir).join(name));
     found.into_iter().find(|path| path.is_file())
 }
 
-/// The first of these files that is there.
+/// Returns the first of these files that exists.
 pub fn first_of(paths: &[&str]) -> Option<PathBuf> {
     paths.iter().map(PathBuf::from).find(|path| path.exists())
 }

@@ -1,4 +1,5 @@
-//! The table: on the terminal while it grows, then as json, as a page, and in the documentation.
+//! The table: on the terminal while it grows, and at the end as json, as a page and in the
+//! documentation.
 
 use crate::arguments::Arguments;
 use crate::cell::Cell;
@@ -10,7 +11,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// A cell by one attach method.
+/// The result of a cell by one attach method.
 pub struct Line {
     row: u8,
     cell: String,
@@ -20,7 +21,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// What came of a cell.
+    /// Makes the line of a cell.
     pub fn of(cell: &Cell, by: &'static str, tally: Tally) -> Line {
         let line = Line {
             row: cell.row,
@@ -64,10 +65,11 @@ impl Line {
     }
 }
 
-/// All of it.
+/// The whole report.
 pub struct Report {
     lines: Vec<Line>,
-    /// Of the moment when it began: while it runs somebody may commit.
+    /// The state of the machine and the sources at the start, since somebody may commit while this
+    /// runs.
     machine: Vec<(&'static str, String)>,
     about: Vec<String>,
     left_out: Vec<String>,
@@ -77,7 +79,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// An empty one.
+    /// Makes an empty report.
     pub fn new(_words: &Arguments) -> Report {
         Report {
             lines: Vec::new(),
@@ -90,44 +92,44 @@ impl Report {
         }
     }
 
-    /// A program that takes part.
+    /// Adds a program that takes part.
     pub fn about(&mut self, text: String) {
         self.about.push(text);
     }
 
-    /// One that does not.
+    /// Adds a program that does not take part.
     pub fn left_out(&mut self, why: &str) {
         eprintln!("LEFT OUT, NOT TESTED: {why}");
         self.left_out.push(why.to_owned());
     }
 
-    /// A cell is done.
+    /// Adds a finished cell.
     pub fn add(&mut self, line: Line) {
         self.lines.push(line);
     }
 
-    /// Whether nothing of ours went wrong.
+    /// Returns whether nothing of ours went wrong.
     pub fn is_good(&self) -> bool {
         self.lines.iter().all(|line| line.good)
     }
 
-    /// Writes the files that were asked for, and the sums on the terminal.
+    /// Writes the files that were asked for, and prints the sums on the terminal.
     ///
     /// # Errors
-    /// When they cannot be written.
+    /// Fails when the files cannot be written.
     pub fn write(&self, arguments: &Arguments) -> Result<()> {
         self.write_files(arguments)?;
         eprintln!("{}", self.sums());
         Ok(())
     }
 
-    /// Writes the files as they are so far: a run takes long, and may be cut short.
+    /// Writes the files as they are so far, because a run takes long and may be cut short.
     ///
     /// # Errors
-    /// When they cannot be written.
+    /// Fails when the files cannot be written.
     pub fn write_files(&self, arguments: &Arguments) -> Result<()> {
         let page = self.page();
-        // Without ours it is another table: it does not replace the one with ours.
+        // A table without our own method is another one, and does not replace the table with it.
         let (name, markers, short) = match arguments.only_others {
             true => ("torture-others", OTHERS, self.others_only()),
             false => ("torture", ALL, page.clone()),
@@ -191,7 +193,7 @@ impl Report {
         })
     }
 
-    /// Attach methods that have a line, in the order of their first.
+    /// Returns the attach methods that have a line, in the order of their first lines.
     fn methods(&self) -> Vec<&'static str> {
         let mut methods = Vec::new();
         for line in &self.lines {
@@ -202,7 +204,7 @@ impl Report {
         methods
     }
 
-    /// What the page says of the others: where and when, and their sums.
+    /// Returns what the page says of the other methods: where and when they ran, and their sums.
     fn others_only(&self) -> String {
         let mut text = self.head();
         for method in self.methods() {
@@ -211,7 +213,7 @@ impl Report {
         text
     }
 
-    /// Where, when and how, and who took part.
+    /// Returns where, when and how the matrix was run, and which programs took part.
     fn head(&self) -> String {
         let mut text = String::new();
         for (name, value) in &self.machine {
@@ -242,7 +244,7 @@ impl Report {
         )
     }
 
-    /// The sums of each attach method.
+    /// Returns the sums of each attach method.
     fn sums(&self) -> String {
         let sums = self
             .methods()
@@ -280,7 +282,7 @@ impl Report {
             sum.wrong,
             sum.residue,
             sum.eintr,
-            // What is right is said of ours only.
+            // Only the sums of our own method say how many cells are not right.
             match method {
                 "midair" => format!("{bad} cells are not right, "),
                 _ => String::new(),
@@ -288,7 +290,7 @@ impl Report {
         )
     }
 
-    /// The table, as Markdown.
+    /// Returns the table as Markdown.
     fn page(&self) -> String {
         let mut text = self.head();
         let _infallible = writeln!(text, "* {}\n", self.sums());
@@ -395,7 +397,7 @@ fn ms(time: Option<Duration>) -> String {
     }
 }
 
-/// Begin and end of a part of the page that is written here.
+/// The markers at the begin and the end of the part of a page that is generated here.
 type Markers = [&'static str; 2];
 const ALL: Markers = ["<!-- torture: begin -->", "<!-- torture: end -->"];
 const OTHERS: Markers = [
@@ -403,7 +405,7 @@ const OTHERS: Markers = [
     "<!-- torture, the others: end -->",
 ];
 
-/// Replaces what is between the markers of a page.
+/// Replaces the text between the markers of a page.
 fn put_between(path: &Path, [begin, end]: Markers, text: &str) -> Result<()> {
     let page = std::fs::read_to_string(path)?;
     let parts = page.split_once(begin).and_then(|(before, rest)| {

@@ -1,4 +1,4 @@
-//! A running target and what it looked like before anybody came.
+//! A running target, with a snapshot from before the first attach.
 
 use crate::kit::Kit;
 use crate::spec::{Program, Spec};
@@ -10,22 +10,23 @@ use midair_tests::target::Target;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// How long a target may take for what it does by itself, on a loaded machine.
+/// How long a target may take for its own work on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A running target.
 pub struct Rig {
-    // Before what it runs in: fields go in this order.
+    // This field comes before the one for what the target runs in, because fields are dropped in
+    // this order.
     target: Target,
     spec: Spec,
-    /// The process, as this process sees it.
+    /// The target's pid in our own pid namespace.
     pub pid: i32,
     state: Option<StateFile>,
     before: Snapshot,
     last: BTreeMap<i32, u64>,
     pings: u64,
     foreign_rounds: u64,
-    /// Probe libraries that must have come in.
+    /// The number of probe libraries that must have been loaded.
     marks: u32,
     epoch: u32,
     eintr: BTreeMap<i32, (String, u64)>,
@@ -36,7 +37,7 @@ pub struct Rig {
 pub enum Harm {
     /// It is gone.
     Crashed(String),
-    /// Its own checks failed, or it stands still.
+    /// Its own checks failed, or it makes no progress.
     Wrong(String),
 }
 
@@ -44,10 +45,10 @@ impl Rig {
     /// Starts the target and waits until it is at work.
     ///
     /// # Errors
-    /// When it does not start.
+    /// Fails when the target does not start.
     pub fn start(kit: &Kit, spec: &Spec) -> Result<Rig> {
         let path = kit.fresh("state");
-        // The target may be another user's.
+        // The target may belong to another user, who must be able to write the file.
         std::fs::write(&path, "")?;
         {
             use std::os::unix::fs::PermissionsExt;
@@ -100,7 +101,8 @@ impl Rig {
         Ok(rig)
     }
 
-    /// The loader goes on without a library that it cannot preload: then the cell would not be what it says.
+    /// Checks that each library was preloaded. The loader goes on without one that it cannot
+    /// preload, and then the cell would not be what it says.
     fn is_preloaded(&self) -> Result<()> {
         let preloads = self
             .spec
@@ -136,8 +138,8 @@ impl Rig {
         Ok(())
     }
 
-    /// Every thread has done its first round: until then it opens and maps what it needs, which
-    /// would count as left behind.
+    /// Waits until every thread has done its first round. Until then threads open and map what they
+    /// need, which would count as left behind.
     fn until_at_work(&self) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
         while let Some(state) = self.state()? {
@@ -163,19 +165,19 @@ impl Rig {
         }
     }
 
-    /// What the target says of itself; None for one that is not ours.
+    /// Returns what the target says of itself, or `None` for a target that is not ours.
     ///
     /// # Errors
-    /// When its file cannot be read.
+    /// Fails when the target's file cannot be read.
     pub fn state(&self) -> Result<Option<State>> {
         self.state.as_ref().map(StateFile::read).transpose()
     }
 
-    /// Whether the process lives.
+    /// Returns whether the process lives.
     pub fn is_alive(&mut self) -> bool {
         let there = std::fs::read_to_string(format!("/proc/{}/stat", self.pid));
         let ended = there.is_ok_and(|stat| {
-            // A zombie leader has live threads.
+            // The first thread may be a zombie while other threads live.
             let state = stat
                 .rsplit(") ")
                 .next()
@@ -190,34 +192,35 @@ impl Rig {
             && (self.spec.says_pid || self.target.is_running().unwrap_or(false))
     }
 
-    /// Whether it is stopped, as far as can be seen from outside.
+    /// Returns whether the target is stopped, as far as can be seen from outside.
     fn is_stopped(&self) -> bool {
         matches!(self.letter(), Some('T' | 't'))
     }
 
-    /// Whether a tracer holds its first thread.
+    /// Returns whether a tracer holds its first thread.
     fn is_held(&self) -> bool {
         self.letter() == Some('t')
     }
 
-    /// The state of its first thread.
+    /// Returns the state of its first thread.
     fn letter(&self) -> Option<char> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid)).ok()?;
         let rest = stat.rsplit(") ").next()?;
         rest.chars().next()
     }
 
-    /// A probe library must have come in.
+    /// Notes that one more probe library must have been loaded.
     pub fn expect_mark(&mut self) {
         self.marks += 1;
     }
 
-    /// A probe library is in. A listener of ours loads one once, and calls it again.
+    /// Notes that at least one probe library must have been loaded. Our listener loads one only
+    /// once, and calls it again each time.
     pub fn expect_one_mark(&mut self) {
         self.marks = self.marks.max(1);
     }
 
-    /// Lets the target measure gaps anew.
+    /// Makes the target measure gaps anew.
     pub fn begin_gaps(&mut self) {
         self.epoch += 1;
         if let Some(state) = &self.state {
@@ -225,7 +228,8 @@ impl Rig {
         }
     }
 
-    /// The longest gap of a busy thread since [`Rig::begin_gaps`], once each has gone on, or after a while.
+    /// Returns the longest gap of a busy thread since [`Rig::begin_gaps`]. It waits until each busy
+    /// thread has made progress, but no longer than `patience`.
     pub fn gap(&self, patience: Duration) -> Option<Duration> {
         let deadline = Instant::now() + patience;
         loop {
@@ -237,10 +241,11 @@ impl Rig {
         }
     }
 
-    /// Looks after a cycle: alive, nothing wrong, nobody disturbed but `chosen`.
+    /// Checks the target after a cycle: it is alive, nothing is wrong, and no thread but `chosen`
+    /// was disturbed.
     ///
     /// # Errors
-    /// The harm.
+    /// Returns the harm.
     pub fn check(
         &mut self,
         tally: &mut Tally,
@@ -310,7 +315,7 @@ impl Rig {
         self.eintr = now;
     }
 
-    /// Asks a program that is not ours whether it goes on.
+    /// Asks a program that is not ours whether it still works.
     fn ping(&mut self) -> std::result::Result<(), Harm> {
         if self.is_stopped() {
             return Ok(());
@@ -334,10 +339,10 @@ impl Rig {
         Ok(())
     }
 
-    /// Waits until every thread that works has gone on with its work since the last time.
+    /// Waits until every thread that works has made progress since the last time.
     ///
     /// # Errors
-    /// The thread that stands still.
+    /// Returns the thread that makes no progress.
     pub fn all_go_on(&mut self) -> std::result::Result<(), Harm> {
         if self.is_stopped() {
             return Ok(());
@@ -374,12 +379,12 @@ impl Rig {
         }
     }
 
-    /// What is different from before, but for libraries that were brought in (they stay) and what
-    /// the target does by itself. Looks again for a while: a thread of the target may be in the
-    /// middle of something.
+    /// Returns what is different from before, except for libraries that were brought in (they stay)
+    /// and for what the target does by itself. It looks again for a while, since a thread of the
+    /// target may be in the middle of something.
     ///
     /// # Errors
-    /// When the process is gone.
+    /// Fails when the process is gone.
     pub fn residue(&self) -> Result<Diff> {
         let deadline = Instant::now() + Duration::from_secs(3);
         loop {
@@ -388,7 +393,7 @@ impl Rig {
             let diff = diff.without(|change| {
                 let name = change.name.as_str();
                 let brought = name.contains("midair-agent-") || name.contains("probe");
-                // The C library looks there when it gives memory back.
+                // The C library opens this file when it gives memory back.
                 let heap = name == "/proc/sys/vm/overcommit_memory";
                 match change.what {
                     What::Map => brought || !steady,
@@ -404,17 +409,18 @@ impl Rig {
         }
     }
 
-    /// Ends the target by its own code.
+    /// Makes the target end by its own code.
     ///
     /// # Errors
-    /// What it says of itself, when that is not all well.
+    /// Returns what the target says of itself, if that is not all well.
     pub fn finish(mut self) -> std::result::Result<(), Harm> {
         if self.spec.killed {
             return Ok(());
         }
         if self.is_stopped() {
-            // It was so from the beginning; it goes on to end.
-            // SAFETY: two numbers; the process is a child of ours that was not reaped.
+            // The target was stopped from the beginning, and must go on to end.
+            // SAFETY: kill takes numbers only. The pid is that of a child of ours that is not
+            // reaped yet.
             unsafe { libc::kill(self.pid, libc::SIGCONT) };
         }
         if let Some(state) = &self.state {
@@ -422,7 +428,7 @@ impl Rig {
         }
         self.target.close_stdin();
         if self.spec.says_pid {
-            // Nobody of ours is its parent; the one that is waits for ever.
+            // The target is not our child, and its parent waits for ever.
             let deadline = Instant::now() + PATIENCE;
             while self.is_alive() {
                 if Instant::now() > deadline {
@@ -442,9 +448,9 @@ impl Rig {
     }
 }
 
-/// A snapshot by a thread that lives: of a first thread that has ended there are no mappings.
-/// Signals that the C library keeps for itself (32 and 33) are left out: it takes them when the
-/// first thread is made, whoever makes it.
+/// Takes a snapshot through a thread that lives, because a first thread that has ended shows no
+/// mappings. The signals that the C library keeps for itself (32 and 33) are left out: it installs
+/// their handlers when the first thread is created, whoever creates that.
 fn snapshot(pid: i32) -> Result<Snapshot> {
     let zombie = |tid: i32| {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat"));
@@ -472,8 +478,8 @@ fn snapshot(pid: i32) -> Result<Snapshot> {
     Ok(snapshot)
 }
 
-/// A snapshot with each thread's own mask: in the middle of `fork` and the like the C library
-/// blocks all signals for a moment.
+/// Takes a snapshot with the lasting signal mask of each thread. During `fork` and the like the C
+/// library blocks all signals for a moment.
 fn at_rest(pid: i32) -> Result<Snapshot> {
     let mut first = snapshot(pid)?;
     for _ in 0..5 {
@@ -487,7 +493,7 @@ fn at_rest(pid: i32) -> Result<Snapshot> {
     Ok(first)
 }
 
-/// A thread's id as its own process knows it.
+/// Returns the id that a thread has within its own process.
 fn inside(pid: i32, tid: i32) -> Option<i32> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).ok()?;
     let line = status

@@ -1,4 +1,4 @@
-//! What a cell's target is, and what may happen to it.
+//! The target of a cell, and the results that an attach to it may have.
 
 use crate::kit::Kit;
 use midair_tests::Result;
@@ -7,19 +7,19 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::rc::Rc;
 
-/// What is asked of an attach.
+/// The result that an attach must have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Want {
-    /// It gets in.
+    /// It must enter.
     In,
-    /// It gets in, or says by one of these names why not.
+    /// It must enter, or be refused by one of these names.
     InOr(&'static [&'static str]),
-    /// It says by one of these names why not.
+    /// It must be refused by one of these names.
     Refused(&'static [&'static str]),
 }
 
 impl Want {
-    /// Whether a refusal of this name is right.
+    /// Returns whether a refusal of this name is right.
     pub fn allows(self, name: &str) -> bool {
         match self {
             Want::In => false,
@@ -28,61 +28,64 @@ impl Want {
     }
 }
 
-/// A program that is not ours, told and asked over its standard streams: it answers `ping N` with
-/// `pong N ROUNDS`, and ends at the end of its input with code 0 if its own checks held.
+/// A program that is not ours, controlled over its standard streams. It answers `ping N` with
+/// `pong N ROUNDS`. At the end of its input it ends, with code 0 if its own checks succeeded.
 #[derive(Debug, Clone)]
 pub struct Foreign {
-    /// Its command line.
+    /// The program's command line.
     pub words: Vec<String>,
 }
 
-/// What a target runs.
+/// The program that a target runs.
 #[derive(Debug, Clone)]
 pub enum Program {
     /// `c/target.c`: what the first thread does, and the other words.
     Ours {
-        /// Where it is, if not in the usual place (another C library, statically linked).
+        /// The program's path, if it is not in the usual place (another C library, statically
+        /// linked).
         program: Option<PathBuf>,
-        /// See `c/target.c`.
+        /// The arguments of `c/target.c`.
         words: Vec<String>,
     },
-    /// Another one.
+    /// A program that is not ours.
     Foreign(Foreign),
 }
 
 /// The target of a cell.
 #[derive(Debug, Clone)]
 pub struct Spec {
-    /// What it runs.
+    /// The program that it runs.
     pub program: Program,
     /// Its environment.
     pub env: Vec<(String, String)>,
-    /// A command that ends in it (`prlimit ...`, `unshare ...`).
+    /// A command that ends by running the target (`prlimit ...`, `unshare ...`).
     pub under: Vec<String>,
-    /// That command forks it: the target is its only child.
+    /// Whether that command forks the target, which is then its only child.
     pub forked: bool,
-    /// Its mappings, descriptors and threads do not change by themselves.
+    /// Whether its mappings, descriptors and threads do not change by themselves.
     pub steady: bool,
-    /// It gets signals all the time: calls that end early are its own doing.
+    /// Whether it gets signals all the time. Calls that end early are then its own doing.
     pub storm: bool,
-    /// What is done to it once it runs.
+    /// A function that is applied to it once it runs.
     pub then: Option<fn(i32) -> Result<()>>,
-    /// Its process is not the one that was started: it says its own id. Only in our pid namespace.
+    /// Whether its process is not the one that was started. It then says its own pid, which is
+    /// right only in our pid namespace.
     pub says_pid: bool,
-    /// It is stopped by job control and must stay so.
+    /// Whether it is stopped by job control, and must stay so.
     pub stopped: bool,
-    /// All of its threads are in calls that end when their thread is stopped. Some are: one that is
-    /// borrowed for the attach, one for the detach, and those of which registers had to be asked;
-    /// only the first is told.
+    /// Whether all of its threads are in calls that end when their thread is stopped. Some threads
+    /// are stopped: one is borrowed for the attach, one for the detach, and others may be asked for
+    /// their registers. A cycle tells only the first of them.
     pub noticing: bool,
-    /// The memory cgroup that it runs in, which goes when nobody needs it any more.
+    /// The memory cgroup in which it runs. It is removed when nobody needs it any more.
     pub group: Option<Rc<MemoryGroup>>,
-    /// It cannot end by itself (it may not call exit): it is killed when the cycles are done.
+    /// Whether it cannot end by itself (it may not call exit). It is then killed when the cycles
+    /// are done.
     pub killed: bool,
 }
 
 impl Spec {
-    /// Our program: `leader` is what the first thread does.
+    /// Makes a target with our own program. `leader` is what the first thread does.
     pub fn ours(leader: &str, words: &[&str]) -> Spec {
         let words = std::iter::once(leader).chain(words.iter().copied());
         Spec::of(Program::Ours {
@@ -91,7 +94,7 @@ impl Spec {
         })
     }
 
-    /// Another program.
+    /// Makes a target with another program.
     pub fn foreign(words: &[&str]) -> Spec {
         Spec::of(Program::Foreign(Foreign {
             words: words.iter().map(|word| (*word).to_owned()).collect(),
@@ -115,21 +118,22 @@ impl Spec {
         }
     }
 
-    /// With a variable.
+    /// Adds a variable to its environment.
     #[must_use]
     pub fn env(mut self, name: &str, value: impl Into<String>) -> Spec {
         self.env.push((name.to_owned(), value.into()));
         self
     }
 
-    /// Under a command that becomes it.
+    /// Runs it under a command that becomes it.
     #[must_use]
     pub fn under(mut self, words: &[&str]) -> Spec {
         self.under = words.iter().map(|word| (*word).to_owned()).collect();
         self
     }
 
-    /// The command that it is under already starts this one, which becomes it.
+    /// Adds a command between the one that it is already under and the target. The former starts
+    /// this one, which becomes the target.
     #[must_use]
     pub fn then_under(mut self, words: &[&str]) -> Spec {
         self.under
@@ -137,63 +141,63 @@ impl Spec {
         self
     }
 
-    /// Under a command that forks it.
+    /// Runs it under a command that forks it.
     #[must_use]
     pub fn forked_by(mut self, words: &[&str]) -> Spec {
         self.forked = true;
         self.under(words)
     }
 
-    /// With mappings, threads or descriptors that come and go by its own doing.
+    /// Says that its mappings, threads or descriptors come and go by its own doing.
     #[must_use]
     pub fn unsteady(mut self) -> Spec {
         self.steady = false;
         self
     }
 
-    /// With signals of its own that end calls early.
+    /// Says that it has signals of its own that end calls early.
     #[must_use]
     pub fn storm(mut self) -> Spec {
         self.storm = true;
         self
     }
 
-    /// Something is done to it once it runs.
+    /// Sets what is done to it once it runs.
     #[must_use]
     pub fn then(mut self, then: fn(i32) -> Result<()>) -> Spec {
         self.then = Some(then);
         self
     }
 
-    /// It has left the process that was started.
+    /// Says that it has left the process that was started.
     #[must_use]
     pub fn says_pid(mut self) -> Spec {
         self.says_pid = true;
         self
     }
 
-    /// A signal stops it before anybody comes, and it must stay stopped.
+    /// Says that a signal stops it before any attach, and that it must stay stopped.
     #[must_use]
     pub fn stopped(mut self, then: fn(i32) -> Result<()>) -> Spec {
         self.stopped = true;
         self.then(then)
     }
 
-    /// A thread of it notices whatever is done.
+    /// Says that whatever is done to it, one of its threads notices.
     #[must_use]
     pub fn noticing(mut self) -> Spec {
         self.noticing = true;
         self
     }
 
-    /// It cannot end by itself.
+    /// Says that it cannot end by itself.
     #[must_use]
     pub fn killed(mut self) -> Spec {
         self.killed = true;
         self
     }
 
-    /// With one word more for our program.
+    /// Adds an argument for our own program.
     #[must_use]
     pub fn word(mut self, word: &str) -> Spec {
         if let Program::Ours { words, .. } = &mut self.program {
@@ -202,7 +206,7 @@ impl Spec {
         self
     }
 
-    /// In a memory cgroup of its own.
+    /// Runs it in a memory cgroup of its own.
     #[must_use]
     pub fn grouped(mut self, group: MemoryGroup) -> Spec {
         self.under = group.enter();
@@ -210,7 +214,7 @@ impl Spec {
         self
     }
 
-    /// Another build of our program.
+    /// Uses another build of our own program.
     #[must_use]
     pub fn build(mut self, path: PathBuf) -> Spec {
         if let Program::Ours { program, .. } = &mut self.program {
@@ -219,7 +223,7 @@ impl Spec {
         self
     }
 
-    /// The command line that starts it; `state` is its state file.
+    /// Returns the command line that starts it. `state` is its state file.
     pub fn command(&self, kit: &Kit, state: &std::path::Path) -> Command {
         let mut words: Vec<std::ffi::OsString> = self.under.iter().map(Into::into).collect();
         match &self.program {

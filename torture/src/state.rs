@@ -1,4 +1,5 @@
-//! What a target tells of itself: the file that `c/state.h` lays out. Reading it asks nothing of the target.
+//! What a target tells of itself, in the file that `c/state.h` lays out. Reading this file demands
+//! nothing of the target.
 
 use midair_tests::Result;
 use std::collections::BTreeMap;
@@ -15,25 +16,27 @@ const EPOCH_AT: u64 = 8;
 /// What one thread of a target says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Slot {
-    /// Its id as the target knows it; 0 when it is not watched (any more).
+    /// Its thread id as the target knows it. It is 0 when the thread is not watched, or not any
+    /// more.
     pub tid: i32,
     /// What it does.
     pub kind: String,
-    /// Rounds of its own work.
+    /// How many rounds of its own work it has done.
     pub rounds: u64,
-    /// Its own checks that failed.
+    /// How many of its own checks have failed.
     pub wrong: u64,
-    /// Calls that ended early though nobody sent it a signal.
+    /// How many calls ended early although nobody sent it a signal.
     pub eintr: u64,
-    /// Longest time between two rounds since the last [`StateFile::begin_gaps`], ns; None when it
-    /// has done no round since.
+    /// The longest time between two rounds since the last [`StateFile::begin_gaps`], in ns. It is
+    /// `None` when the thread has done no round since.
     pub gap: Option<u64>,
-    /// Signals that its handlers saw.
+    /// How many signals its handlers saw.
     pub signals: u64,
 }
 
 impl Slot {
-    /// Whether it works without ever waiting for long, so that its gap means something.
+    /// Returns whether the thread works without ever waiting for long, so that its gap has a
+    /// meaning.
     pub fn is_busy(&self) -> bool {
         matches!(
             self.kind.as_str(),
@@ -42,67 +45,67 @@ impl Slot {
     }
 }
 
-/// A moment of a target.
+/// The state of a target at one moment.
 #[derive(Debug, Clone)]
 pub struct State {
-    /// How many probe libraries came in.
+    /// How many probe libraries were loaded.
     pub mark: u32,
-    /// Its id as it knows itself.
+    /// Its pid as it knows itself.
     pub pid: i32,
-    /// Line of the first check that failed, in its sources.
+    /// The line in its sources of the first check that failed.
     pub line: i32,
     /// Its threads.
     pub slots: Vec<Slot>,
 }
 
 impl State {
-    /// Failed checks of all threads.
+    /// Returns the failed checks of all threads.
     pub fn wrong(&self) -> u64 {
         self.slots.iter().map(|slot| slot.wrong).sum()
     }
-    /// Calls that ended early, by thread.
+    /// Returns the calls that ended early, by thread.
     pub fn eintr(&self) -> BTreeMap<i32, (String, u64)> {
         let hit = self.slots.iter().filter(|slot| slot.eintr > 0);
         hit.map(|slot| (slot.tid, (slot.kind.clone(), slot.eintr)))
             .collect()
     }
-    /// The longest gap of its busy threads.
+    /// Returns the longest gap of its busy threads.
     pub fn gap(&self) -> Option<u64> {
         let busy = self.slots.iter().filter(|slot| slot.is_busy());
         busy.filter_map(|slot| slot.gap).max()
     }
-    /// Whether each busy thread has done a round since gaps began.
+    /// Returns whether each busy thread has done a round since gaps began.
     pub fn all_busy_seen(&self) -> bool {
         let mut busy = self.slots.iter().filter(|slot| slot.is_busy());
         busy.all(|slot| slot.gap.is_some())
     }
 }
 
-/// The file.
+/// The state file of a target.
 #[derive(Debug, Clone)]
 pub struct StateFile {
     path: PathBuf,
 }
 
 impl StateFile {
-    /// It need not be there yet.
+    /// Makes a state file at a path. The file need not exist yet.
     pub fn at(path: &Path) -> StateFile {
         StateFile {
             path: path.to_owned(),
         }
     }
 
-    /// Whether the target has begun all its work.
+    /// Returns whether the target has begun all its work.
     pub fn is_ready(&self) -> bool {
         let mut head = [0; HEADER];
         let read = File::open(&self.path).and_then(|file| file.read_exact_at(&mut head, 0));
         read.is_ok() && number32(&head, 0) == MAGIC && number32(&head, 16) == 1
     }
 
-    /// Reads it.
+    /// Reads the state.
     ///
     /// # Errors
-    /// When it is not there or not whole.
+    /// Fails when the file does not exist or is not complete.
     pub fn read(&self) -> Result<State> {
         let file = File::open(&self.path)?;
         let mut head = [0; HEADER];
@@ -123,15 +126,15 @@ impl StateFile {
     /// Tells the target to end.
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// Fails when the file cannot be written.
     pub fn stop(&self) -> Result<()> {
         self.write(STOP_AT, 1)
     }
 
-    /// Lets gaps begin anew.
+    /// Makes gaps begin anew.
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// Fails when the file cannot be written.
     pub fn begin_gaps(&self, epoch: u32) -> Result<()> {
         self.write(EPOCH_AT, epoch)
     }

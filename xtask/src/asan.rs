@@ -1,14 +1,14 @@
-//! `cargo xtask asan`: the tests of our C interfaces with AddressSanitizer on both sides of the
-//! edge.
+//! `cargo xtask asan`: runs the tests of our C interfaces with AddressSanitizer on both sides of
+//! the interface.
 //!
-//! Our libraries are built with the sanitizer (the compiler has it, behind a switch that stable
-//! compilers open by `RUSTC_BOOTSTRAP`), and so are the C programs that the tests compile: a `cc`
-//! in front of the real one adds the flag. Both use the C compiler's own runtime library. The
-//! programs of the tests themselves are the ordinary ones; they are put beside such libraries,
-//! which is where they look for them.
+//! Our libraries are built with the sanitizer. Stable compilers have it behind a switch that
+//! `RUSTC_BOOTSTRAP` opens. The C programs that the tests compile have it as well: a `cc` in front
+//! of the real one adds the flag. Both use the C compiler's own runtime library. The test programs
+//! themselves are the ordinary ones. They are copied beside such libraries, because that is where
+//! they look for them.
 //!
-//! Not covered: leaks (settings that are put into a process's environment stay there on purpose),
-//! Rust's standard library, and tests that look at the libraries' files or measure time.
+//! It does not cover leaks (settings that are put into a process's environment stay there on
+//! purpose), Rust's standard library, and tests that read the libraries' files or measure time.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -17,7 +17,7 @@ use std::process::{Command, Stdio};
 
 use crate::run::{At, Failure, Outcome, cargo, failed, output, root, run, target_directory};
 
-/// Why it was left out, if it was.
+/// The reason why the task was left out, if it was.
 pub type LeftOut = Option<&'static str>;
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
@@ -25,16 +25,16 @@ const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// The library that [`prove`] uses.
 const PROOF: &str = "midair-register-so";
 
-/// Tests of a library with a C interface.
+/// The tests of a library with a C interface.
 struct Edge {
-    /// Package of the library and its tests.
+    /// The package of the library and its tests.
     package: &'static str,
-    /// Its test program.
+    /// The test program.
     test: &'static str,
-    /// Parts of the names of tests that are left out: they look at the library's file, need AMD's
-    /// runtimes, or measure time.
+    /// Parts of the names of tests that are left out, because they read the library's file, need
+    /// AMD's runtimes or measure time.
     without: &'static [&'static str],
-    /// Whether the suite runs it, or only `--all`: the library of some is large.
+    /// Whether the suite runs it, or only `--all`. Some libraries are large.
     suite: bool,
 }
 
@@ -87,7 +87,7 @@ const EDGES: &[Edge] = &[
     },
 ];
 
-/// `cargo xtask asan [--all | PACKAGE ...]`.
+/// Runs `cargo xtask asan [--all | PACKAGE ...]`.
 pub fn asan_task(words: &[String]) -> Outcome<()> {
     if let Some(word) = words
         .iter()
@@ -106,7 +106,7 @@ pub fn asan_task(words: &[String]) -> Outcome<()> {
     }
 }
 
-/// What the suite runs.
+/// Runs what belongs to the suite.
 pub fn suite() -> Outcome<LeftOut> {
     check(|edge| edge.suite)
 }
@@ -156,20 +156,20 @@ fn check(is_chosen: impl Fn(&Edge) -> bool) -> Outcome<LeftOut> {
     Ok(None)
 }
 
-/// The C compiler's runtime library, if it has one.
+/// Returns the C compiler's runtime library for the sanitizer, if it has one.
 fn runtime() -> Option<PathBuf> {
     let mut command = Command::new("cc");
     command.arg("-print-file-name=libasan.so");
     let said = output(command.stderr(Stdio::null())).ok()?;
-    // Without one it prints the name as it was given.
+    // A compiler without one prints the name as it was given.
     let path = PathBuf::from(String::from_utf8(said).ok()?.trim());
     path.is_absolute().then(|| path.canonicalize().ok())?
 }
 
-/// Builds the libraries; returns the directory that they are in.
+/// Builds the libraries and returns the directory that they are in.
 fn libraries(edges: &[&Edge], runtime: &Path) -> Outcome<PathBuf> {
     let mut command = cargo(&["build", "--quiet", "--lib", "--target", TARGET]);
-    // That of the register library proves that mistakes are found.
+    // The register library is always built, because it shows that mistakes are found.
     let proof = EDGES.iter().filter(|edge| edge.package == PROOF).take(1);
     for edge in edges.iter().copied().chain(proof) {
         command.args(["--package", edge.package]);
@@ -196,14 +196,14 @@ fn shared_objects(directory: &Path) -> Outcome<Vec<PathBuf>> {
         .collect())
 }
 
-/// Makes a `cc` that adds the sanitizer, in front of the ones on the path; returns the path.
+/// Makes a `cc` that adds the sanitizer, in front of those in the path, and returns the new path.
 fn compiler(place: &Path) -> Outcome<String> {
     let programs = place.join("bin");
     fs::create_dir_all(&programs).at("making", &programs)?;
     let found = output(Command::new("sh").args(["-c", "command -v cc"]))?;
     let real = String::from_utf8_lossy(&found).trim().to_owned();
-    // The tests clear the environment of their programs, so options are compiled in. Only into
-    // programs: a library of a test is compiled by -shared.
+    // The tests clear the environment of their programs, so the options are compiled in. That is
+    // done only for programs. A library of a test is recognised by -shared.
     let (source, object) = (place.join("options.c"), place.join("options.o"));
     let options = "const char *__asan_default_options(void);\n\
         const char *__asan_default_options(void) { return \"detect_leaks=0:strict_string_checks=1\"; }\n";
@@ -223,8 +223,8 @@ fn compiler(place: &Path) -> Outcome<String> {
     Ok(format!("{}:{before}", programs.display()))
 }
 
-/// A program with a mistake that only our library can run into: a name without its end. Where that
-/// is not reported, nothing here would be.
+/// Runs a program with a mistake that only our library can run into: a name without an end. If that
+/// is not reported, no other mistake would be, either.
 fn prove(place: &Path, path: &str) -> Outcome<()> {
     let (source, program) = (place.join("mistake.c"), place.join("mistake"));
     let text = "#include <stdint.h>\n#include <stdlib.h>\n#include <string.h>\n\
@@ -238,7 +238,7 @@ fn prove(place: &Path, path: &str) -> Outcome<()> {
           return rocprofiler_register_library_api_table(name, import, 70000, tables, 1, &id);\n\
         }\n";
     fs::write(&source, text).at("writing", &source)?;
-    // It is looked for by the name that it has inside.
+    // The program looks for the library by the SONAME inside it.
     let library = place.join("librocprofiler-register.so.0");
     fs::copy(place.join("librocprofiler_register.so"), &library).at("copying", &library)?;
     let mut compile = Command::new("cc");
@@ -258,7 +258,7 @@ fn prove(place: &Path, path: &str) -> Outcome<()> {
     ))
 }
 
-/// The ordinary test program of a package, built if it is not there.
+/// Returns the ordinary test program of a package, and builds it if it is not there.
 fn test_program(edge: &Edge) -> Outcome<PathBuf> {
     let mut command = cargo(&["test", "--quiet", "--no-run", "--message-format", "json"]);
     command.args(["--package", edge.package, "--test", edge.test]);

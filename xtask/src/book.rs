@@ -5,13 +5,14 @@ use std::process::{Command, Stdio};
 
 use crate::run::{Failure, Outcome, cargo, output, root, run, target_directory};
 
-/// The version of mdBook that the book is written for. Another one that is installed is used as well, and named.
+/// The version of mdBook for which the book is written. If another one is installed, that one is
+/// used and its version is printed.
 const VERSION: &str = "0.5.4";
 
-/// `cargo xtask docs --book`: builds the book into `target/book`.
+/// Builds the book into `target/book`, for `cargo xtask docs --book`.
 ///
 /// # Errors
-/// mdBook cannot be had, or does not accept the book.
+/// Fails when mdBook cannot be had or does not accept the book.
 pub fn build() -> Outcome<()> {
     let mdbook = mdbook()?;
     let book = target_directory().join("book");
@@ -22,7 +23,8 @@ pub fn build() -> Outcome<()> {
     Ok(())
 }
 
-/// mdBook: the one below the target directory, the one in `PATH`, or, once, a new one from crates.io.
+/// Returns mdBook: the one below the target directory, or the one in `PATH`. Otherwise it is
+/// installed once from crates.io.
 fn mdbook() -> Outcome<PathBuf> {
     let tools = target_directory().join("tools");
     let own = tools.join("bin/mdbook");
@@ -45,7 +47,8 @@ fn mdbook() -> Outcome<PathBuf> {
         "--version",
         VERSION,
     ]);
-    // Without its server and watcher it is half the work; without optimisation it still takes a second for this book.
+    // Without its server and watcher, building it is half the work. Even without optimisation it
+    // needs only a second for this book.
     install.args(["--no-default-features", "--features", "search", "--root"]);
     run(install.arg(&tools)).map_err(|failure| {
         Failure(format!(
@@ -55,7 +58,7 @@ fn mdbook() -> Outcome<PathBuf> {
     Ok(own)
 }
 
-/// What a program answers to `--version`; None if there is no such program.
+/// Returns what a program answers to `--version`, or `None` if there is no such program.
 fn version(program: &PathBuf) -> Option<String> {
     let mut command = Command::new(program);
     let said = output(command.arg("--version").stdin(Stdio::null())).ok()?;

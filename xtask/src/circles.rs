@@ -1,13 +1,15 @@
-//! `cargo xtask circles`: import circles between the modules of a crate.
+//! `cargo xtask circles`: finds import circles between the modules of a crate.
 //!
-//! A module is a file. It has an edge to every other file of its crate that it uses: by a `use`, or
+//! A module is a file. It has an edge to every other file of its crate that it uses, by a `use` or
 //! by a path in its code that starts with `crate`, `self`, `super` or the name of one of its child
 //! modules. A name that a module re-exports counts as what it stands for. Comments, strings and
-//! code for tests count for nothing; neither does `mod child;`, nor a re-export whose name the
-//! re-exporting file does not use itself. Code that a build script generates is not seen.
+//! code for tests are not counted. `mod child;` is not counted, either, and neither is a re-export
+//! whose name the re-exporting file does not use itself. Code that a build script generates is not
+//! seen.
 //!
-//! Modules that all reach one another form a circle: none of them can be understood or tested without the others. Small
-//! ones are normal in Rust (a parent and its children); one of more than [`LIMIT`] modules fails.
+//! Modules that all reach one another form a circle, and none of them can be understood or tested
+//! without the others. Small circles are normal in Rust (a parent and its children). A circle of
+//! more than [`LIMIT`] modules is a failure.
 
 mod source;
 
@@ -18,19 +20,19 @@ use std::path::Path;
 use crate::run::{At, Outcome, failed, root};
 use source::Source;
 
-/// Most modules in one circle.
+/// The greatest number of modules in a circle.
 const LIMIT: usize = 4;
 
-/// Crates that are looked at, by directory.
+/// The crates that are checked, by directory.
 const CRATES: &[&str] = &["sdk-api", "sdk-hot", "sdk-device", "sdk-control"];
 
-/// Path of a module below its crate's root, which is the empty path.
+/// The path of a module below its crate's root. The root itself is the empty path.
 type Module = Vec<String>;
 
-/// What each module uses.
+/// The modules that each module uses.
 type Graph = BTreeMap<Module, BTreeSet<Module>>;
 
-/// `cargo xtask circles [CRATE ...]`.
+/// Runs `cargo xtask circles [CRATE ...]`.
 pub fn circles_task(words: &[String]) -> Outcome<()> {
     let named: Vec<&str> = words.iter().map(String::as_str).collect();
     let names = if named.is_empty() { CRATES } else { &named };
@@ -82,7 +84,7 @@ fn listed(modules: &[Module]) -> String {
     names.join(", ")
 }
 
-/// The sources below a crate's `src`, by module.
+/// Reads the sources below a crate's `src`, by module.
 fn sources(src: &Path) -> Outcome<BTreeMap<Module, Source>> {
     let mut found = BTreeMap::new();
     let mut directories = vec![(src.to_path_buf(), Module::new())];
@@ -110,7 +112,7 @@ fn sources(src: &Path) -> Outcome<BTreeMap<Module, Source>> {
     Ok(found)
 }
 
-/// The import graph of a crate's modules; those that only tests have are left out.
+/// Returns the import graph of a crate's modules, without those that only tests have.
 fn graph(sources: &BTreeMap<Module, Source>) -> Graph {
     let for_tests: Vec<Module> = sources
         .iter()
@@ -130,7 +132,8 @@ fn graph(sources: &BTreeMap<Module, Source>) -> Graph {
         let unused_names = source.reexports.iter().filter(|it| !it.used);
         let mut left_out: Vec<&Vec<String>> = unused_names.map(|it| &it.path).collect();
         for path in &source.paths {
-            // Each re-export is among the paths once.
+            // The paths contain each re-export once. That one is left out here if the file does not
+            // use the name itself.
             if let Some(at) = left_out.iter().position(|other| *other == path) {
                 left_out.swap_remove(at);
                 continue;
@@ -143,7 +146,8 @@ fn graph(sources: &BTreeMap<Module, Source>) -> Graph {
     graph
 }
 
-/// The module that a path in `module` leads to; `None` when it leads out of the crate. `steps`: re-exports to follow.
+/// Returns the module to which a path in `module` leads, or `None` when it leads out of the crate.
+/// `steps` is how many re-exports may be followed.
 fn resolve(
     sources: &BTreeMap<&Module, &Source>,
     module: &Module,
@@ -160,7 +164,7 @@ fn resolve(
         "self" => rest = &rest[1..],
         "super" => {}
         first => {
-            // A child module, or a name from elsewhere.
+            // It is a child module, or else a name from elsewhere.
             let child: Module = [module.as_slice(), &[first.to_owned()]].concat();
             if !sources.contains_key(&child) {
                 return None;
@@ -189,7 +193,7 @@ fn resolve(
     Some(at)
 }
 
-/// The circles: sets of at least two modules that all reach one another.
+/// Returns the circles: sets of at least two modules that all reach one another.
 fn circles(graph: &Graph) -> Vec<Vec<Module>> {
     let reached: BTreeMap<&Module, BTreeSet<&Module>> = graph
         .keys()
@@ -218,7 +222,7 @@ fn circles(graph: &Graph) -> Vec<Vec<Module>> {
     found
 }
 
-/// What a module reaches in one step or more.
+/// Returns what a module reaches in one step or more.
 fn reachable<'a>(graph: &'a Graph, from: &Module) -> BTreeSet<&'a Module> {
     let mut found = BTreeSet::new();
     let mut open: Vec<&Module> = graph.get(from).into_iter().flatten().collect();

@@ -1,10 +1,11 @@
-//! `cargo xtask dependencies`: what we take from others, by the rules in `deny.toml`: banned
-//! crates, licences, sources; and no version with a known weakness.
+//! `cargo xtask dependencies`: checks what we take from others against the rules in `deny.toml`,
+//! which are about banned crates, licences and sources. It also fails for a version with a known
+//! weakness.
 //!
-//! It is the part of cargo-deny that we use, over what cargo itself says, so that it is checked on
-//! every machine and by the same rules file. Known weaknesses are read from `advisories/`, facts of
-//! RustSec's database about crates in our lock files, with the day on which they were collected;
-//! and from a whole copy of that database besides, where `MIDAIR_ADVISORY_DB` names one.
+//! This does the part of cargo-deny that we use, on what cargo itself says. So it is checked on
+//! every machine, by the same rules file. Known weaknesses are read from `advisories/`, which has
+//! facts of RustSec's database about crates in our lock files, with the day on which they were
+//! collected. Where `MIDAIR_ADVISORY_DB` names a whole copy of that database, that is read as well.
 
 mod advisory;
 mod licence;
@@ -19,12 +20,12 @@ use crate::run::{At, Failure, Outcome, cargo, failed, output, root};
 use advisory::{Advisory, Locked};
 use toml::Document;
 
-/// The lock files: of the workspace, and of the fuzzers.
+/// The lock files of the workspace and of the fuzzers.
 const LOCKS: [&str; 2] = ["Cargo.lock", "fuzz/Cargo.lock"];
-/// A copy of RustSec's database.
+/// The variable that names a copy of RustSec's database.
 const DATABASE: &str = "MIDAIR_ADVISORY_DB";
 
-/// `cargo xtask dependencies`.
+/// Runs `cargo xtask dependencies`.
 pub fn dependencies_task(words: &[String]) -> Outcome<()> {
     if !words.is_empty() {
         return failed("takes no arguments");
@@ -32,7 +33,7 @@ pub fn dependencies_task(words: &[String]) -> Outcome<()> {
     check()
 }
 
-/// All of it.
+/// Checks everything.
 pub fn check() -> Outcome<()> {
     let rules = Document::parse(&read(&root().join("deny.toml"))?)
         .map_err(|why| Failure(format!("deny.toml: {why}")))?;
@@ -76,7 +77,7 @@ fn read(path: &Path) -> Outcome<String> {
     std::fs::read_to_string(path).at("reading", path)
 }
 
-/// Those in the repository, and those of a whole database where there is one.
+/// Returns the advisories in the repository, and those of a whole database where there is one.
 fn advisories() -> Outcome<Vec<Advisory>> {
     let ours = root().join("advisories");
     let mut known = advisory::below(&ours)?;
@@ -101,8 +102,8 @@ fn advisories() -> Outcome<Vec<Advisory>> {
     Ok(known)
 }
 
-/// Each advisory about a version that is locked. What only says that a crate is not maintained is
-/// shown.
+/// Returns each advisory about a locked version. One that only says that a crate is not maintained
+/// is printed instead.
 fn weak(known: &[Advisory], locked: &[Locked], ignored: &[String]) -> Vec<String> {
     let mut found = Vec::new();
     for advisory in known {
@@ -128,9 +129,9 @@ struct Package {
     name: String,
     version: String,
     licence: Option<String>,
-    /// Where it is from; `None`: from this workspace.
+    /// Where the package is from, or `None` if it is from this workspace.
     source: Option<String>,
-    /// Dependencies on registries that accept any version.
+    /// Dependencies from registries for which it accepts any version.
     wildcards: Vec<String>,
 }
 
@@ -140,7 +141,7 @@ fn metadata(target: &str) -> Outcome<Vec<Package>> {
     let said: Json = serde_json::from_slice(&said)
         .map_err(|error| Failure(format!("what cargo metadata says: {error}")))?;
     let packages = said["packages"].as_array().map(Vec::as_slice);
-    // The list has all packages; only those that are resolved belong to the platform.
+    // The list has all packages. Only those that are resolved belong to the platform.
     let nodes = said["resolve"]["nodes"].as_array().map(Vec::as_slice);
     let resolved: Vec<&str> = nodes
         .unwrap_or_default()
@@ -174,7 +175,7 @@ fn package(said: &Json) -> Package {
     }
 }
 
-/// What the rules say against a package.
+/// Returns what the rules say against a package.
 fn against(rules: &Document, package: &Package) -> Vec<String> {
     let mut found = Vec::new();
     let is = format!("{} {}", package.name, package.version);
@@ -182,7 +183,8 @@ fn against(rules: &Document, package: &Package) -> Vec<String> {
         found.push(format!("{is} is banned"));
     }
     let Some(source) = &package.source else {
-        // Of others, what they accept is their own affair: the lock file decides.
+        // This rule is only for our own packages. What others accept is their own affair, since the
+        // lock file decides.
         if rules.text("bans.wildcards").as_deref() == Some("deny") {
             let any = package.wildcards.iter();
             found.extend(any.map(|name| format!("{is} accepts any version of {name}")));
@@ -203,7 +205,7 @@ fn against(rules: &Document, package: &Package) -> Vec<String> {
     found
 }
 
-/// Packages with more than one version.
+/// Returns the packages with more than one version.
 fn several(packages: &[Package]) -> BTreeMap<&str, Vec<&str>> {
     let mut versions: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for package in packages {
@@ -285,7 +287,8 @@ allow-registry = ["https://github.com/rust-lang/crates.io-index"]
         assert!(weak(&known, &locked, &[]).is_empty());
     }
 
-    /// The list is about what we use: one that names a crate that went away is taken out.
+    /// The list is about what we use. An advisory about a crate that we no longer use must be
+    /// removed.
     #[test]
     fn every_advisory_is_about_a_crate_in_a_lock_file() {
         let mut names = Vec::new();

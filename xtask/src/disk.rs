@@ -1,18 +1,20 @@
-//! Whether the suite has room. Where it has not, dozens of tests fail, and none of them says why.
+//! Checks that there is room for the suite. Without it, dozens of tests fail, and none of them says
+//! why.
 
 use std::path::Path;
 use std::process::Command;
 
 use crate::run::{Outcome, failed, target_directory};
 
-/// What an empty target directory grows to, in MiB: measured on 2026-11-23 without incremental
-/// compilation, and a margin.
+/// The size of a target directory after a build from nothing, in MiB: measured on 2026-11-23
+/// without incremental compilation, plus a margin.
 const TARGET: u64 = 7 * 1024;
 
-/// What tests write into the directory for temporary files at a time, with a margin, in MiB.
+/// The most that tests have in the directory for temporary files at a time, in MiB, with a margin.
 const TEMPORARY: u64 = 1536;
 
-/// Room for a build from nothing, less what is built already, and for the tests.
+/// Checks that there is room for a build from nothing, less what is built already, and for the
+/// tests.
 pub fn before_the_suite() -> Outcome<()> {
     let target = target_directory();
     std::fs::create_dir_all(&target).or_else(|error| failed(format!("target: {error}")))?;
@@ -21,7 +23,7 @@ pub fn before_the_suite() -> Outcome<()> {
     before_the_tests()
 }
 
-/// Room for what the tests write.
+/// Checks that there is room for what the tests write.
 pub fn before_the_tests() -> Outcome<()> {
     has_room(&std::env::temp_dir(), TEMPORARY)
 }
@@ -43,7 +45,7 @@ fn has_room(directory: &Path, needed: u64) -> Outcome<()> {
     Ok(())
 }
 
-/// The first number in a program's output.
+/// Returns the first number in a program's output.
 fn megabytes(command: &mut Command) -> Outcome<u64> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = match command.output() {

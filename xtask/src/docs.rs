@@ -1,4 +1,5 @@
-//! The documents: the generated page of options, what can be checked of the others, and the book.
+//! The documents: generates the page of options, checks what can be checked of the others, and
+//! builds the book.
 
 use std::fs;
 
@@ -7,7 +8,7 @@ use midair_settings::reference;
 use crate::run::{At, Outcome, failed, root};
 use crate::{book, documents};
 
-/// `cargo xtask docs`.
+/// Runs `cargo xtask docs`.
 pub fn docs_task(words: &[String]) -> Outcome<()> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words.as_slice() {

@@ -1,4 +1,4 @@
-//! What can be checked of the documents: links, ids, sizes, options in examples.
+//! Checks what can be checked of the documents: links, ids, sizes, options in examples.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,7 +19,7 @@ const LOOSE: &[&str] = &[
     "lab/README.md",
     "examples/attach-tool/README.md",
 ];
-/// Prefixes of the ids of deviations, with their pages.
+/// Prefixes of the ids of deviations, each with its page.
 const DEVIATIONS: &[(&str, &str)] = &[
     ("AMD", "amd.md"),
     ("ENG", "engine.md"),
@@ -28,21 +28,21 @@ const DEVIATIONS: &[(&str, &str)] = &[
 ];
 /// Options of `midair` that are not in the table of settings.
 const OTHER_OPTIONS: &[&str] = &["help", "version", "json"];
-/// A line less than this many.
+/// The number of lines that the README must stay below.
 const README_LINES: usize = 120;
 const ARCHITECTURE_BYTES: usize = 8 * 1024;
 
 /// One document.
 struct Page {
-    /// From the root of the repository.
+    /// The path from the root of the repository.
     path: PathBuf,
     text: String,
 }
 
-/// Checks all documents; every mistake is printed.
+/// Checks all documents and prints every mistake.
 ///
 /// # Errors
-/// There was a mistake, or a document cannot be read.
+/// Fails when there was a mistake or when a document cannot be read.
 pub fn check() -> Outcome<()> {
     let mut paths: Vec<PathBuf> = LOOSE.iter().map(PathBuf::from).collect();
     collect(Path::new("docs"), "md", &mut paths)?;
@@ -71,7 +71,8 @@ pub fn check() -> Outcome<()> {
     }
 }
 
-/// Files below a directory with this ending, sorted; paths from the root of the repository.
+/// Collects the files below a directory with this ending, sorted, by their paths from the root of
+/// the repository.
 fn collect(directory: &Path, ending: &str, found: &mut Vec<PathBuf>) -> Outcome<()> {
     let at = root().join(directory);
     let mut entries = fs::read_dir(&at)
@@ -100,7 +101,8 @@ fn read(paths: &[PathBuf]) -> Outcome<Vec<Page>> {
     paths.iter().map(page).collect()
 }
 
-/// Each link to a file leads to one, and to a heading or an id in it. Links in the book stay in the book.
+/// Checks that each link to a file leads to one, and to a heading or an id in it. Links in the book
+/// must stay in the book.
 fn links(pages: &[Page], mistakes: &mut Vec<String>) {
     for page in pages {
         let in_book = page.path.starts_with("docs");
@@ -130,7 +132,7 @@ fn links(pages: &[Page], mistakes: &mut Vec<String>) {
     }
 }
 
-/// `a/b/../c` as `a/c`.
+/// Turns `a/b/../c` into `a/c`.
 fn normal(path: &Path) -> PathBuf {
     let mut out = PathBuf::new();
     for part in path.components() {
@@ -145,7 +147,7 @@ fn normal(path: &Path) -> PathBuf {
     out
 }
 
-/// Text without blocks of code.
+/// Returns the lines of a text outside of code blocks.
 fn prose(text: &str) -> impl Iterator<Item = &str> {
     let mut in_code = false;
     text.lines().filter(move |line| {
@@ -155,7 +157,7 @@ fn prose(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Where the inline links and images of a page lead.
+/// Returns the targets of a page's inline links and images.
 fn links_of(text: &str) -> Vec<&str> {
     let mut found = Vec::new();
     for line in prose(text) {
@@ -171,7 +173,8 @@ fn links_of(text: &str) -> Vec<&str> {
     found
 }
 
-/// What a link into a page may name: its headings, as GitHub and mdBook make ids of them, and ids that it sets itself.
+/// Returns what a link into a page may name: the ids that GitHub and mdBook make of its headings,
+/// and ids that the page sets itself.
 fn anchors_of(text: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for line in prose(text) {
@@ -197,7 +200,7 @@ fn slug(heading: &str) -> String {
     kept.collect()
 }
 
-/// Every page of the book is in its table of contents.
+/// Checks that every page of the book is in the table of contents.
 fn contents(pages: &[Page], mistakes: &mut Vec<String>) {
     let Some(summary) = pages.iter().find(|page| page.path.ends_with("SUMMARY.md")) else {
         return mistakes.push("docs/SUMMARY.md is missing".to_owned());
@@ -213,7 +216,8 @@ fn contents(pages: &[Page], mistakes: &mut Vec<String>) {
     }
 }
 
-/// Ids of deviations are unique and on the page of their prefix, and those that are cited exist.
+/// Checks that ids of deviations are unique and on the page of their prefix, and that those which
+/// are cited exist.
 fn deviations(pages: &[Page], sources: &[Page], mistakes: &mut Vec<String>) {
     let mut known = BTreeSet::new();
     for (prefix, file) in DEVIATIONS {
@@ -248,7 +252,7 @@ fn deviations(pages: &[Page], sources: &[Page], mistakes: &mut Vec<String>) {
     }
 }
 
-/// Words such as `AMD-012` in a text.
+/// Returns words such as `AMD-012` in a text.
 fn ids_in(text: &str) -> Vec<&str> {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');
     let is_id = |word: &&str| {
@@ -261,7 +265,7 @@ fn ids_in(text: &str) -> Vec<&str> {
     words.filter(is_id).collect()
 }
 
-/// Topics of `docs/sources.md` that code cites exist.
+/// Checks that the topics of `docs/sources.md` which code cites exist.
 fn cited_topics(pages: &[Page], sources: &[Page], mistakes: &mut Vec<String>) {
     const CITED: &str = concat!("docs/sources.md", "#");
     let page = pages.iter().find(|page| page.path.ends_with("sources.md"));
@@ -280,7 +284,7 @@ fn cited_topics(pages: &[Page], sources: &[Page], mistakes: &mut Vec<String>) {
     }
 }
 
-/// Files of the repository that a page names in code spans exist.
+/// Checks that the files of the repository which a page names in code spans exist.
 fn named_files(pages: &[Page], mistakes: &mut Vec<String>) {
     const TOPS: [&str; 11] = [
         "crates/",
@@ -323,7 +327,7 @@ fn sizes(pages: &[Page], mistakes: &mut Vec<String>) {
     }
 }
 
-/// Options of our command lines in examples are options that there are.
+/// Checks that the options of our command lines in examples exist.
 fn commands(pages: &[Page], mistakes: &mut Vec<String>) {
     for page in pages {
         for line in page.text.lines() {
@@ -336,7 +340,7 @@ fn commands(pages: &[Page], mistakes: &mut Vec<String>) {
                 Some("rocprofv3") => Front::Rocprofv3,
                 _ => continue,
             };
-            // What comes behind is a comment, or another program's.
+            // The rest of the line is a comment, or belongs to another program.
             let own = command.split(" #").next().unwrap_or(command);
             let own = own.split(" -- ").next().unwrap_or(own);
             let words = own.split(' ').filter_map(|word| word.strip_prefix("--"));
@@ -358,7 +362,7 @@ fn commands(pages: &[Page], mistakes: &mut Vec<String>) {
     }
 }
 
-/// The page of exit codes has those of the code, and no others but 0.
+/// Checks that the page of exit codes has those of the code, and no others but 0.
 fn exit_codes(pages: &[Page], sources: &[Page], mistakes: &mut Vec<String>) {
     let page = pages
         .iter()

@@ -1,10 +1,10 @@
-//! Tests that passed on a second try.
+//! Finds tests that passed only on a second try.
 //!
-//! A test may lose a race once; one that loses it often has a cause, and the run fails until that is
-//! found. Each such test is run [`AGAIN`] times more, alone, within the same run, and may fail once:
-//! that needs nothing from earlier runs, so it holds on machines that start empty, too. Each run also
-//! leaves a file with its list below `target/flaky` (or below the directory that `MIDAIR_FLAKY`
-//! names), and a test that is on more than one of the last ten fails the run as well.
+//! A test may lose a race once. One that loses it often has a cause, and the run fails until that
+//! is found. Each such test is run [`AGAIN`] times more in the same run, alone, and may fail once.
+//! This needs nothing from earlier runs, so it also works on machines that start empty. Each run
+//! also leaves a file with its list below `target/flaky`, or below the directory that
+//! `MIDAIR_FLAKY` names. The run also fails if a test is on more than one list of the last ten.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,17 +13,18 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::run::{Outcome, failed, target_directory};
 
-/// Runs that are looked back on, this one among them.
+/// How many runs are looked at, including this one.
 const RUNS: usize = 10;
-/// How often a test that needed a second try is run once more.
+/// How often a test that needed a second try is run again.
 const AGAIN: usize = 5;
-/// No run begins later: some tests take a minute, and the suite has half an hour.
+/// No further run begins after this time, because some tests take a minute and the suite has half
+/// an hour.
 const TIME: Duration = Duration::from_secs(150);
-/// In so many of them a test may be on the list, and so often may it fail when it is run once more:
-/// AMD's runtimes end in an abort by themselves in one exit of dozens.
+/// On how many lists a test may be, and how often it may fail when it is run again. It is not 0,
+/// because AMD's runtimes abort by themselves in one exit of dozens.
 const ALLOWED: usize = 1;
 
-/// Where nextest writes how each test went (.config/nextest.toml).
+/// Returns the path of nextest's report on each test (.config/nextest.toml).
 fn report() -> PathBuf {
     target_directory().join("nextest/default/junit.xml")
 }
@@ -32,15 +33,15 @@ fn directory() -> PathBuf {
     std::env::var_os("MIDAIR_FLAKY").map_or_else(|| target_directory().join("flaky"), PathBuf::from)
 }
 
-/// Before the tests: what an earlier run reported is not this one's.
+/// Prepares the tests: a report of an earlier run must not be taken for this one's.
 pub fn begin() {
-    // It may not be there.
+    // The report need not exist.
     let _ = fs::remove_file(report());
 }
 
-/// After the tests: keeps this run's list, and fails for tests that are on too many, and for those
-/// that fail once more. `run`: runs one test of a binary, alone, without a second try. Nothing where there
-/// is no report, as without nextest.
+/// Ends the tests: keeps this run's list, and fails for tests that are on too many lists and for
+/// those that fail again. `run` runs one test of a binary, alone and without a second try. Without
+/// a report, as without nextest, it does nothing.
 pub fn end(run: &mut dyn FnMut(&str, &str) -> Outcome<()>) -> Outcome<()> {
     let Ok(report) = fs::read_to_string(report()) else {
         return Ok(());
@@ -52,7 +53,7 @@ pub fn end(run: &mut dyn FnMut(&str, &str) -> Outcome<()>) -> Outcome<()> {
     listed.and(once_more(&tests, run))
 }
 
-/// Runs the tests again. All are run before the answer.
+/// Runs the tests again. All of them are run before the result is given.
 fn once_more(tests: &[String], run: &mut dyn FnMut(&str, &str) -> Outcome<()>) -> Outcome<()> {
     let mut failures = Vec::new();
     let limit = Instant::now() + TIME;
@@ -73,7 +74,7 @@ fn once_more(tests: &[String], run: &mut dyn FnMut(&str, &str) -> Outcome<()>) -
     ))
 }
 
-/// Keeps `tests` as the list of run `number`, the newest, and judges all.
+/// Keeps `tests` as the list of run `number`, which is the newest, and judges all lists.
 fn judge(directory: &Path, number: u128, tests: &[String]) -> Outcome<()> {
     let kept = keep(directory, number, tests);
     let lists = match kept {
@@ -98,7 +99,7 @@ fn judge(directory: &Path, number: u128, tests: &[String]) -> Outcome<()> {
     ))
 }
 
-/// Writes a list and gives those of the last runs; older ones are removed.
+/// Writes a list, returns those of the last runs, and removes older ones.
 fn keep(directory: &Path, number: u128, tests: &[String]) -> std::io::Result<Vec<String>> {
     fs::create_dir_all(directory)?;
     let text: String = tests.iter().map(|test| format!("{test}\n")).collect();
@@ -114,7 +115,7 @@ fn keep(directory: &Path, number: u128, tests: &[String]) -> std::io::Result<Vec
     runs.iter().map(fs::read_to_string).collect()
 }
 
-/// Tests on more lists than allowed, with their number.
+/// Returns the tests that are on more lists than allowed, with the number of lists.
 fn too_often(lists: &[String]) -> Vec<(&str, usize)> {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for test in lists.iter().flat_map(|list| list.lines()) {
@@ -124,13 +125,13 @@ fn too_often(lists: &[String]) -> Vec<(&str, usize)> {
     counts.into_iter().collect()
 }
 
-/// Tests of a report in JUnit's form that failed first and passed then: `BINARY TEST`.
+/// Returns the tests of a JUnit report that failed first and then passed, as `BINARY TEST`.
 fn flaky_tests(report: &str) -> Vec<String> {
     let mut found = Vec::new();
     for case in report.split("<testcase ").skip(1) {
         let case = case.split("</testcase>").next().unwrap_or(case);
         let head = case.split('>').next().unwrap_or(case);
-        // One without anything inside ends in `/>`; the next case is not its own.
+        // A case without contents ends in `/>`. What follows does not belong to it.
         if head.ends_with('/') || !case.contains("<flakyFailure") {
             continue;
         }
@@ -214,13 +215,13 @@ mod tests {
         for _ in 0..7 {
             assert_eq!(run(&[]), Ok(()));
         }
-        // The tenth run: the first still counts.
+        // This is the tenth run, and the first one still counts.
         let said = run(&["a"]).unwrap_err();
         assert!(
             said.contains("a (2 of 10)") && !said.contains("b ("),
             "{said}"
         );
-        // In the eleventh it does not, and the list of the tenth does.
+        // In the eleventh run the first one does not count any more, but the tenth does.
         assert_eq!(run(&[]), Ok(()));
         assert!(run(&["a"]).is_err());
         assert_eq!(fs::read_dir(&at).unwrap().count(), RUNS);

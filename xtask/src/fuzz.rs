@@ -1,11 +1,12 @@
-//! `cargo xtask fuzz`: the fuzzers of `fuzz/` with a stable compiler, at idle priority, and a
-//! ledger of the processor time that each was given.
+//! `cargo xtask fuzz`: runs the fuzzers of `fuzz/` with a stable compiler at idle priority, and
+//! keeps a ledger of the processor time that each was given.
 //!
-//! The compiler's coverage counters guide them (its own pass, behind a switch that stable compilers
-//! have); assertions and overflow checks are on. What they learn stays below `target/fuzz`, or where
-//! `MIDAIR_FUZZ` says, so that the next run goes on from there. They run in slices, the one with the
-//! least time first. A finding is a file there; it ends that fuzzer's runs, and the task fails. The
-//! next run tries findings again: when all are repaired, the fuzzer's count begins anew.
+//! The compiler's coverage counters guide them, which come from its own pass behind a switch that
+//! stable compilers have. Assertions and overflow checks are on. What they learn is kept below
+//! `target/fuzz`, or where `MIDAIR_FUZZ` says, so that the next run goes on from there. They run in
+//! slices, and the one with the least time comes first. A finding is a file there. It ends that
+//! fuzzer's runs, and the task fails. The next run tries the findings again. When all are repaired,
+//! the fuzzer's count begins anew.
 
 mod fuzzer;
 mod ledger;
@@ -26,21 +27,21 @@ const FLAGS: &str = "--cfg fuzzing -Cdebug-assertions -Coverflow-checks -Cpasses
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
     -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares";
 
-/// What is asked for.
+/// The contents of the command line.
 struct Wanted {
     names: Vec<String>,
-    /// Processor time of each in all.
+    /// The total processor time that each fuzzer should get.
     until: Duration,
-    /// How long one runs before the next one's turn.
+    /// How long one fuzzer runs before it is the next one's turn.
     slice: Duration,
-    /// How long all of it may take.
+    /// How long the whole task may take.
     longest: Option<Duration>,
     jobs: usize,
-    /// Forget what was done so far.
+    /// Whether to forget what was done so far.
     anew: bool,
 }
 
-/// `cargo xtask fuzz`.
+/// Runs `cargo xtask fuzz`.
 pub fn fuzz_task(words: &[String]) -> Outcome<()> {
     let wanted = parse(words, &fuzzers()?)?;
     let commit = commit()?;
@@ -74,7 +75,8 @@ pub fn fuzz_task(words: &[String]) -> Outcome<()> {
     Ok(())
 }
 
-/// Runs slices until each has had its time, or ours is over. The names of those that ended badly.
+/// Runs slices until each fuzzer has had its time, or the task's time is over. Returns the names of
+/// those that ended badly.
 fn fuzz(wanted: &Wanted, ledger: &mut Ledger, commit: &str) -> Outcome<Vec<String>> {
     let began = Instant::now();
     let until = wanted.until.as_secs_f64();
@@ -108,7 +110,7 @@ fn fuzz(wanted: &Wanted, ledger: &mut Ledger, commit: &str) -> Outcome<Vec<Strin
                 continue;
             }
             let slice = running.remove(at).report()?;
-            // The time of one that was killed shows nothing.
+            // The time of a fuzzer that was killed shows nothing.
             if slice.is_clean() || slice.findings > 0 {
                 ledger.add(&slice, commit)?;
             }
@@ -126,7 +128,7 @@ fn fuzz(wanted: &Wanted, ledger: &mut Ledger, commit: &str) -> Outcome<Vec<Strin
                 bad.push(slice.name);
             }
         }
-        // Each takes minutes: nothing is waited for that is closer.
+        // Each slice takes minutes, so a finer pause is not needed.
         std::thread::sleep(Duration::from_millis(200));
     }
 }
@@ -165,7 +167,7 @@ fn parse(words: &[String], all: &[String]) -> Outcome<Wanted> {
     Ok(wanted)
 }
 
-/// The names of all fuzzers.
+/// Returns the names of all fuzzers.
 fn fuzzers() -> Outcome<Vec<String>> {
     let directory = root().join("fuzz/fuzz_targets");
     let entries = fs::read_dir(&directory).at("listing", &directory)?;
@@ -178,7 +180,7 @@ fn fuzzers() -> Outcome<Vec<String>> {
     Ok(names)
 }
 
-/// The commit that is built; the ledger itself may differ from it.
+/// Returns the commit that is built. The ledger itself may differ from it.
 fn commit() -> Outcome<String> {
     let git = |words: &[&str]| {
         let said = output(Command::new("git").args(words).current_dir(root()))?;
@@ -192,7 +194,7 @@ fn commit() -> Outcome<String> {
     })
 }
 
-/// A directory of ours. What is built is always below the target directory.
+/// Returns a directory of ours. What is built is always below the target directory.
 fn place(name: &str) -> PathBuf {
     let kept = std::env::var_os("MIDAIR_FUZZ").filter(|path| !path.is_empty());
     match kept {

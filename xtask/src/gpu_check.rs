@@ -1,4 +1,5 @@
-//! The check on a GPU of NVIDIA's: `gpu/check.py` with the staged product, here or, packed, on another machine.
+//! The check on an NVIDIA GPU: runs `gpu/check.py` with the staged product here, or packs both for
+//! another machine.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,27 +8,27 @@ use std::process::Command;
 use crate::run::{At, Outcome, failed, root, run};
 use crate::stage;
 
-/// What of the staged product the check uses, below the prefix.
+/// The files of the staged product that the check uses, below the prefix.
 const STAGED: &[&str] = &[
     "bin/midair",
     "bin/rocprofv3",
     "lib/rocprofiler-sdk/midair-nvmetrics",
 ];
-/// Where results go, below the project.
+/// The directory for results, below the project.
 const RESULTS: &str = "bench-results";
 
-/// What was asked for.
+/// The contents of the command line.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Arguments {
-    /// Only pack, into this directory.
+    /// The directory into which everything is only packed.
     pack: Option<PathBuf>,
-    /// The product is staged there already.
+    /// The prefix where the product is staged already.
     stage: Option<PathBuf>,
-    /// For the script.
+    /// Arguments for the script.
     rest: Vec<String>,
 }
 
-/// `cargo xtask gpu-check`.
+/// Runs `cargo xtask gpu-check`.
 pub fn gpu_check_task(arguments: &[String]) -> Outcome<()> {
     let arguments = parse(arguments)?;
     let prefix = match arguments.stage {
@@ -71,7 +72,8 @@ fn parse(given: &[String]) -> Outcome<Arguments> {
     Ok(arguments)
 }
 
-/// Lays out what is carried to the machine with the GPU: the product without debugging information, and the scripts.
+/// Lays out what goes to the machine with the GPU: the product without debugging information, and
+/// the scripts.
 fn pack(prefix: &Path, directory: &Path) -> Outcome<()> {
     let (stage, scripts) = (directory.join("stage"), directory.join("gpu"));
     for wanted in STAGED {
@@ -95,7 +97,7 @@ fn pack(prefix: &Path, directory: &Path) -> Outcome<()> {
     Ok(())
 }
 
-/// The regular files of a directory whose names are wanted; links are left out.
+/// Returns the regular files of a directory whose names are wanted. Links are left out.
 fn files(directory: &Path, wanted: impl Fn(&str) -> bool) -> Outcome<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(directory).at("listing", directory)? {

@@ -1,6 +1,6 @@
-//! The long headers: operations of each API, and the arguments of each function. They say nothing
-//! that api/*.json and the tables of `midair-abi` do not, so they are made when the rest is laid
-//! out, and are not committed.
+//! Generates the long headers: the operations of each API, and the arguments of each function. They
+//! contain only what api/*.json and the tables of `midair-abi` have. So they are made when the rest
+//! is laid out, and are not committed.
 
 use std::fmt::Write;
 use std::fs;
@@ -11,7 +11,8 @@ use serde_json::Value;
 
 use crate::run::{At, Failure, Outcome, failed, root};
 
-/// A header of one enum: its place below include/, the enum in api/rocprofiler_sdk.json, and its first line.
+/// Headers with one enum each: the place below include/, the enum in api/rocprofiler_sdk.json, and
+/// the first line.
 const ENUMS: &[(&str, &str, &str)] = &[
     (
         "hip/runtime_api_id.h",
@@ -65,8 +66,8 @@ const ENUMS: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// AMD's newest SDK numbers these functions of HIP on from the last one of
-/// api/rocprofiler_sdk.json, in the order of the table (source:
+/// HIP's functions that are newer than api/rocprofiler_sdk.json. AMD's newest SDK numbers them
+/// onwards from the last one there, in the order of the table (source:
 /// rocprofiler-sdk/hip/runtime_api_id.h of 1.2.1, which the tests compare with).
 const GOES_ON: (&str, &Table, &str) = (
     "rocprofiler_hip_runtime_api_id_t",
@@ -76,23 +77,23 @@ const GOES_ON: (&str, &Table, &str) = (
 
 /// A library whose functions have arguments that tools read.
 struct Library {
-    /// In names of types and files.
+    /// Its name in names of types and files.
     name: &'static str,
-    /// In macros.
+    /// Its name in macros.
     upper: &'static str,
-    /// As people write it.
+    /// Its name as people write it.
     title: &'static str,
     tables: &'static [&'static Table],
-    /// The library's own headers: all of them or none.
+    /// The library's own headers, which are included all or not at all.
     headers: &'static [&'static str],
-    /// What must be said before they are included.
+    /// Lines that must come before these headers are included.
     before: &'static str,
-    /// The library's headers of its tables of functions, all of them or none, in C++ only: tools that
-    /// include AMD's headers have them.
+    /// The headers of the library's tables of functions, which are included all or not at all, and
+    /// only in C++. Tools that include AMD's headers get them.
     tables_headers: &'static [&'static str],
-    /// Members of the union of results: with the library's headers, and without.
+    /// The members of the union of results, with the library's headers and without them.
     results: &'static [(&'static str, &'static str)],
-    /// Types that are the name of a struct and nothing more, which C tells from a type.
+    /// Types that are only the name of a struct, which C distinguishes from a type.
     tags: &'static [&'static str],
     /// Types that those headers do not have, or not in each version.
     missing: &'static [&'static str],
@@ -147,7 +148,7 @@ const LIBRARIES: &[Library] = &[
             "hsa/hsa_ext_image.h",
         ],
         before: "",
-        // rocprofiler-sdk/hsa/api_trace_version.h has it.
+        // rocprofiler-sdk/hsa/api_trace_version.h includes them.
         tables_headers: &[],
         results: &[
             ("uint64_t uint64_t_retval", ""),
@@ -163,7 +164,7 @@ const LIBRARIES: &[Library] = &[
         ],
         tags: &[],
         missing: &[
-            // In a header for C++ only.
+            // These types are in a header for C++ only.
             "hsa_amd_queue_intercept_handler",
             "hsa_amd_runtime_queue_notifier",
         ],
@@ -220,7 +221,7 @@ const LIBRARIES: &[Library] = &[
     },
 ];
 
-/// All headers: place below the prefix, and text.
+/// Returns all headers, each with its place below the prefix and its text.
 pub fn generate() -> Outcome<Vec<(String, String)>> {
     let path = root().join("api/rocprofiler_sdk.json");
     let text = fs::read_to_string(&path).at("reading", &path)?;
@@ -266,7 +267,7 @@ fn header(name: &str, title: &str, includes: &str, body: &str) -> String {
     )
 }
 
-/// The constants of an enum, in the order of their values.
+/// Returns the constants of an enum, in the order of their values.
 fn constants(sdk: &Value, name: &str) -> Outcome<Vec<(i64, String)>> {
     let Some(values) = sdk
         .pointer(&format!("/enums/{name}/values"))
@@ -311,7 +312,7 @@ fn operations(sdk: &Value, name: &str) -> Outcome<String> {
     ))
 }
 
-/// Names of the constants of our enums, for C++.
+/// Returns the text with the names of our enums' constants, for C++.
 fn labels(sdk: &Value) -> Outcome<String> {
     let Some(enums) = sdk.pointer("/enums").and_then(Value::as_object) else {
         return failed("api/rocprofiler_sdk.json has no enums");
@@ -330,7 +331,8 @@ fn labels(sdk: &Value) -> Outcome<String> {
         ));
         let mut last = None;
         for (value, constant) in constants(sdk, name)? {
-            // Of two names of one value the first; ends and what says "none" by -1 are no values.
+            // Of two names for one value the first one is used. The end of an enum and a "none" of
+            // -1 are not values.
             if value < 0 || constant.ends_with("_LAST") || last == Some(value) {
                 continue;
             }
@@ -353,7 +355,7 @@ fn labels(sdk: &Value) -> Outcome<String> {
     ))
 }
 
-/// A condition of the preprocessor: these headers are all there.
+/// Returns a condition of the preprocessor that is true if all these headers exist.
 fn all_found(headers: &[&str]) -> String {
     let found: Vec<String> = headers
         .iter()
@@ -405,7 +407,8 @@ fn arguments(library: &Library, file: &str) -> String {
          typedef union rocprofiler_{name}_api_args_t\n{{\n"
     ));
     for table in library.tables {
-        // Of the functions that are newer than the facts, only those are members that AMD's SDK is known to have.
+        // Of the functions that are newer than the facts, only those become members that AMD's SDK
+        // is known to have.
         let newer = std::ptr::eq(*table, GOES_ON.1);
         for function in table
             .functions
@@ -465,10 +468,10 @@ fn member(body: &mut String, library: &Library, function: &Function) {
     body.push_str(&format!("    }} {};\n", function.name));
 }
 
-/// A member; `plain` is empty where the type is C's own.
+/// Writes a member. `plain` is empty where the type is C's own.
 fn line(body: &mut String, upper: &str, depth: usize, own: &str, plain: &str) {
     let indent = "    ".repeat(depth);
-    // Writing to a string does not fail.
+    // Writing to a string cannot fail.
     let _ = if plain.is_empty() {
         writeln!(body, "{indent}{own};")
     } else {
@@ -476,16 +479,17 @@ fn line(body: &mut String, upper: &str, depth: usize, own: &str, plain: &str) {
     };
 }
 
-/// A type's name without qualifiers and pointers.
+/// Returns a type's name without qualifiers and pointers.
 fn bare(c: &str) -> &str {
     c.trim_start_matches("const ")
         .trim_start_matches("struct ")
         .trim_end_matches(['*', ' '])
 }
 
-/// The type and the name, which stands inside of a type that is a function pointer.
+/// Returns the declaration of a name with a type. In a function pointer's type the name stands
+/// inside.
 fn declared(c: &str, name: &str) -> String {
-    // A member that is constant would make its union one that cannot be assigned.
+    // A constant member would make its union one that cannot be assigned.
     let c = match c.strip_prefix("const ") {
         Some(value) if !c.contains('*') => value,
         _ => c,
@@ -499,7 +503,7 @@ fn declared(c: &str, name: &str) -> String {
     }
 }
 
-/// A type of C's own of the same size, alignment and class.
+/// Returns a plain C type of the same size, alignment and class.
 fn plain(ty: &Type) -> String {
     let is_of_c = |c: &str| {
         [
@@ -522,7 +526,7 @@ fn plain(ty: &Type) -> String {
             format!("{sign}int{}_t", size * 8)
         }
         (Class::Struct, size) => match (ty.c.trim_start_matches("struct "), size) {
-            // What AMD's SDK has as well, whether HIP's headers are there or not.
+            // AMD's SDK also uses this type, whether HIP's headers are there or not.
             ("dim3", _) => "rocprofiler_dim3_t".to_owned(),
             ("hipMemLocation" | "hipChannelFormatDesc", size) => {
                 format!("uint32_t[{}]", size / 4)

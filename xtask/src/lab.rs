@@ -1,4 +1,5 @@
-//! AMD's own runtimes on a modelled GPU: a Debian root directory with AMD's unmodified packages (see lab/).
+//! Sets up AMD's own runtimes on a modelled GPU: a Debian root directory with AMD's unmodified
+//! packages (see lab/).
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,10 +7,10 @@ use std::process::Command;
 use crate::demo;
 use crate::run::{Outcome, failed, is_root, root, run};
 
-/// Where the root directory is looked for when MIDAIR_LAB does not say.
+/// The path of the root directory when MIDAIR_LAB does not give one.
 const DEFAULT_ROOT: &str = "/var/tmp/rocm-lab";
 
-/// `cargo xtask lab`.
+/// Runs `cargo xtask lab`.
 pub fn lab_task(words: &[String]) -> Outcome<()> {
     match words
         .split_first()
@@ -29,19 +30,19 @@ pub fn lab_task(words: &[String]) -> Outcome<()> {
     }
 }
 
-/// Whether the tests that need the lab are to be left out.
+/// Returns whether the tests that need the lab are to be left out.
 pub fn is_skipped() -> bool {
     std::env::var_os("MIDAIR_SKIP_LAB").is_some_and(|value| value == "1")
 }
 
-/// The root directory that is used, whether it is ready or not.
+/// Returns the root directory that is used, whether it is ready or not.
 pub fn lab_root() -> PathBuf {
     std::env::var_os("MIDAIR_LAB")
         .filter(|path| !path.is_empty())
         .map_or_else(|| DEFAULT_ROOT.into(), PathBuf::from)
 }
 
-/// A lab that is ready, made if it has to be.
+/// Returns a ready lab, and makes it if necessary.
 pub fn ready() -> Outcome<PathBuf> {
     let lab = lab_root();
     let hint = "MIDAIR_SKIP_LAB=1 leaves out the tests that need it";
@@ -75,8 +76,8 @@ pub fn ready() -> Outcome<PathBuf> {
     }
 }
 
-/// Whether the packages are those that are listed now, and the stand-ins are built from the sources
-/// that the project has now.
+/// Returns whether the lab has the packages that are listed now, and stand-ins that are built from
+/// the project's current sources.
 fn is_ready(lab: &Path, project: &Path) -> bool {
     let same = |ours: &Path, theirs: &str| {
         let ours = std::fs::read(project.join(ours));
@@ -100,7 +101,8 @@ fn is_ready(lab: &Path, project: &Path) -> bool {
         })
 }
 
-/// The command that runs a program in the lab; the program and its arguments are still to be added.
+/// Returns the command that runs a program in the lab. The program and its arguments are still to
+/// be added.
 pub fn command(lab: &Path) -> Command {
     let mut command = Command::new("bash");
     command.arg(root().join("lab/run.sh")).arg(lab);

@@ -1,38 +1,39 @@
-//! `cargo xtask miri`: tests of the pure parts under Miri, the interpreter that finds undefined
-//! behaviour: references to what another thread writes, data races, reads beyond an object or of
-//! nothing.
+//! `cargo xtask miri`: runs tests of the pure parts under Miri. This interpreter finds undefined
+//! behaviour: references to memory that another thread writes, data races, and reads beyond an
+//! object or through invalid pointers.
 //!
-//! It needs a nightly toolchain with the components miri and rust-src. They are added by rustup,
-//! once, where they can be had.
+//! It needs a nightly toolchain with the components miri and rust-src. rustup adds them once, where
+//! they can be had.
 //!
-//! What Miri cannot run is not in the table: system calls that it does not know (memory files,
-//! ptrace, futexes on shared memory), C code (SQLite), assembly.
+//! The table leaves out what Miri cannot run: system calls that it does not know (memory files,
+//! ptrace, futexes on shared memory), C code (SQLite), and assembly.
 
 use std::process::{Command, Stdio};
 
 use crate::run::{Outcome, failed, root, run, target_directory};
 
-/// Why it was left out, if it was.
+/// The reason why the task was left out, if it was.
 pub type LeftOut = Option<&'static str>;
 
-/// Tests of a package.
+/// The tests of a package.
 struct Part {
     package: &'static str,
-    /// Parts of the names of its tests; none: all of them.
+    /// Parts of the names of its tests. Without any, all tests are run.
     tests: &'static [&'static str],
-    /// Whether the suite runs it, or only `--all`. What the suite runs takes a minute together.
+    /// Whether the suite runs it, or only `--all`. All parts that the suite runs take a minute
+    /// together.
     suite: bool,
 }
 
 const PARTS: &[Part] = &[
-    // The spool between writer and reader, also under an attaching side that rewrites it; records
+    // The spool between writer and reader, also when the attaching side overwrites it. Also records
     // and messages.
     Part {
         package: "midair-record",
         tests: &[],
         suite: true,
     },
-    // The types themselves. Their interleavings are loom's.
+    // The types themselves. loom tests their interleavings.
     Part {
         package: "midair-lockfree",
         tests: &[],
@@ -43,7 +44,7 @@ const PARTS: &[Part] = &[
         tests: &[],
         suite: true,
     },
-    // What reads a target's words.
+    // Parsers for what the kernel and the target say.
     Part {
         package: "midair-procinfo",
         tests: &[
@@ -56,7 +57,7 @@ const PARTS: &[Part] = &[
         ],
         suite: true,
     },
-    // Long lists are walked, here and in the next ones: minutes.
+    // This part and the next ones walk long lists, which takes minutes.
     Part {
         package: "midair-procinfo",
         tests: &["link_map::"],
@@ -74,7 +75,7 @@ const PARTS: &[Part] = &[
     },
 ];
 
-/// `cargo xtask miri [--all]`.
+/// Runs `cargo xtask miri [--all]`.
 pub fn miri_task(words: &[String]) -> Outcome<()> {
     let all = match words {
         [] => false,
@@ -87,7 +88,7 @@ pub fn miri_task(words: &[String]) -> Outcome<()> {
     }
 }
 
-/// What the suite runs.
+/// Runs what belongs to the suite.
 pub fn suite() -> Outcome<LeftOut> {
     check(false)
 }
@@ -108,7 +109,7 @@ fn check(all: bool) -> Outcome<LeftOut> {
             .arg(target_directory().join("miri"))
             .arg("--")
             .args(part.tests)
-            // Clocks, files and the environment are the machine's.
+            // The tests see the machine's clocks, files and environment.
             .env("MIRIFLAGS", "-Zmiri-disable-isolation");
         run(&mut command)?;
     }
@@ -123,12 +124,12 @@ fn check(all: bool) -> Outcome<LeftOut> {
     Ok(None)
 }
 
-/// Whether Miri can be run; it is installed if it is not there.
+/// Returns whether Miri can be run, and installs it if it is not there.
 fn is_ready() -> bool {
     if works() {
         return true;
     }
-    // Where there is no network this fails, and nothing is changed.
+    // Without a network these commands fail and change nothing.
     for words in [
         &[
             "component",
@@ -164,7 +165,8 @@ fn works() -> bool {
     command.status().is_ok_and(|status| status.success())
 }
 
-/// A command of the nightly toolchain's cargo, without the settings of the cargo that runs us.
+/// Prepares a command of the nightly toolchain's cargo, without the settings of the cargo that runs
+/// us.
 fn nightly(words: &[&str]) -> Command {
     let mut command = rustup(&["run", "nightly", "cargo"]);
     command.args(words);

@@ -1,14 +1,15 @@
-//! `cargo xtask mutants`: cargo-mutants on the parts that decide much and are tested by themselves.
+//! `cargo xtask mutants`: runs cargo-mutants on the parts that decide much and have tests of their
+//! own.
 //!
-//! All of them would take days on two processors, so a random sample is taken: `--sample N` of each
-//! part that no earlier run took, by `--seed`. What came of each is added to
-//! `bench-results/mutants.json`, after every few mutants, and so the share that is caught is known
-//! within an interval that gets narrower. It is not in CI. `--again` takes those that were missed,
-//! after tests were added for them; these count in the second column only, since a sample that tests
-//! were made for is no sample any more. End-to-end tests do not count here: damage must show near where
-//! it is.
+//! All mutants would take days on two processors, so a random sample is taken. `--sample N` takes N
+//! mutants of each part that no earlier run took, chosen by `--seed`. The results are added to
+//! `bench-results/mutants.json` after every few mutants. So the share of caught mutants is known
+//! within an interval that becomes narrower. This is not in CI. `--again` takes those that were
+//! missed, after tests were added for them. These count in the second column only, because mutants
+//! for which tests were written are no longer a random sample. End-to-end tests do not count here:
+//! damage must show near where it is.
 //!
-//! Mutants are made in a copy of the tree below `target/mutants`, which is built in increments.
+//! Mutants are made in a copy of the tree below `target/mutants`, which is built incrementally.
 
 mod ledger;
 mod tree;
@@ -20,33 +21,34 @@ use std::time::{Duration, Instant};
 use crate::run::{At, Outcome, failed, output, root, target_directory};
 use ledger::{Ledger, Mutant, Outcome as Came};
 
-/// The share of mutants that a part's own tests must catch, of 100.
+/// The share of mutants that a part's own tests must catch, in percent.
 const WANTED: f64 = 90.0;
-/// The longest that the tests of one mutant may take, in seconds: one that hangs counts as caught.
+/// The longest time for the tests of one mutant, in seconds. A mutant whose tests hang counts as
+/// caught.
 const PATIENCE: &str = "180";
-/// The longest that the build of one may take, in seconds.
+/// The longest time for the build of one mutant, in seconds.
 const BUILD: &str = "900";
-/// How much everything else goes before them, for nice(1).
+/// The value for nice(1), by which everything else goes first.
 const NICE: &str = "5";
-/// After so many the ledger is written.
+/// The number of mutants after which the ledger is written.
 const BATCH: usize = 4;
-/// How many of each part, where nothing is said.
+/// The sample of each part when none is given.
 const SAMPLE: usize = 20;
 
-/// A part.
+/// A part of the product that is tested in this way.
 struct Part {
     name: &'static str,
     package: &'static str,
-    /// Another package that has tests of it: of what its library exports.
+    /// Another package with tests for what this part's library exports.
     beside: Option<&'static str>,
-    /// Files below its `src`, all where there is none.
+    /// Files below its `src`. Without any, all files are taken.
     files: &'static [&'static str],
-    /// Which of its tests.
+    /// The arguments that choose its tests.
     tests: &'static [&'static str],
 }
 
 const ALL: &[&str] = &["--lib", "--tests"];
-/// Tests beside the code: the others enter real processes and take minutes.
+/// Only the unit tests, because the others enter real processes and take minutes.
 const BESIDE: &[&str] = &["--lib"];
 
 const PARTS: &[Part] = &[
@@ -88,7 +90,7 @@ const PARTS: &[Part] = &[
             "--test",
             "records",
             "--",
-            // These need a process each.
+            // Each of these needs a process of its own.
             "--skip",
             "session::",
             "--skip",
@@ -113,7 +115,7 @@ const PARTS: &[Part] = &[
     },
 ];
 
-/// What is asked for.
+/// The contents of the command line.
 struct Wanted {
     parts: Vec<&'static Part>,
     sample: usize,
@@ -122,7 +124,7 @@ struct Wanted {
     again: bool,
 }
 
-/// `cargo xtask mutants [--sample N] [--seed N] [--for MINUTES] [--again] [PART ...]`.
+/// Runs `cargo xtask mutants [--sample N] [--seed N] [--for MINUTES] [--again] [PART ...]`.
 pub fn mutants_task(words: &[String]) -> Outcome<()> {
     let wanted = parse(words)?;
     let there = Command::new("cargo-mutants")
@@ -191,7 +193,7 @@ fn parse(words: &[String]) -> Outcome<Wanted> {
     Ok(wanted)
 }
 
-/// Takes this part's sample. Mutants that survive are no error of the program's: they are counted.
+/// Takes this part's sample. Mutants that survive are counted, and are not an error of this task.
 fn take(
     part: &Part,
     wanted: &Wanted,
@@ -210,7 +212,7 @@ fn take(
     if chosen.is_empty() || is_late() {
         return ledger.write(file);
     }
-    // What the tests say without a mutant; and most of the build.
+    // First the tests must pass without a mutant. This also does most of the build.
     let mut tests = Command::new("nice");
     tests
         .args([
@@ -248,7 +250,8 @@ fn take(
     Ok(())
 }
 
-/// A command in the copy, with builds of its own: without debug information, which nobody looks at.
+/// Makes a command run in the copy, with builds of its own and without debug information, which
+/// nobody needs.
 fn in_tree<'a>(command: &'a mut Command, tree: &Path) -> &'a mut Command {
     command
         .current_dir(tree)
@@ -276,7 +279,7 @@ fn of_part(part: &Part) -> Command {
     command
 }
 
-/// All mutants of a part.
+/// Returns all mutants of a part.
 fn list(part: &Part, tree: &Path) -> Outcome<Vec<Mutant>> {
     let mut command = of_part(part);
     command.args(["--list", "--json"]);
@@ -291,7 +294,7 @@ fn list(part: &Part, tree: &Path) -> Outcome<Vec<Mutant>> {
     ))
 }
 
-/// Makes these mutants one after the other, and says what came of each.
+/// Makes these mutants one after the other, and returns the outcome of each.
 fn mutate(part: &Part, batch: &[Mutant], tree: &Path) -> Outcome<Vec<(String, Came)>> {
     let results: PathBuf = target_directory().join("mutants").join(part.name);
     std::fs::create_dir_all(&results).at("making", &results)?;
@@ -317,7 +320,7 @@ fn mutate(part: &Part, batch: &[Mutant], tree: &Path) -> Outcome<Vec<(String, Ca
     command.arg("--").args(part.tests).stdout(Stdio::null());
     let ended = in_tree(&mut command, tree).status();
     let ended = ended.at("starting", Path::new("nice"))?;
-    // 2: some were missed; 3: some did not end.
+    // 2 means that some were missed, and 3 that some tests did not end.
     if !matches!(ended.code(), Some(0 | 2 | 3)) {
         return failed(format!(
             "cargo-mutants ended with {ended} for {}",

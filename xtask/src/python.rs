@@ -1,9 +1,9 @@
 //! A Python with the packages that tests use, below the target directory. The system's Python is
 //! never changed, and no root is needed.
 //!
-//! `bin/python` and the packages' programs lie in one directory, however the packages got there: in
-//! a virtual environment, or, where Python came without the module for those (Debian's
-//! python3-venv), in a plain directory with small scripts around it.
+//! `bin/python` and the packages' programs lie in one directory, however the packages got there.
+//! That is a virtual environment. Where Python came without the module for it (Debian's
+//! python3-venv), it is a plain directory with small scripts around it.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -14,15 +14,17 @@ use crate::run::{At, Failure, Outcome, failed, output, root, run, target_directo
 
 /// The list of packages, each with its version.
 const REQUIREMENTS: &str = "tests/python/requirements.txt";
-/// Those that are installed without what they ask for: what of it is needed is in the other list.
+/// The list of packages that are installed without their dependencies. The dependencies that are
+/// needed are in the other list.
 const ALONE: &str = "tests/python/requirements-alone.txt";
-/// Holds what the directory was made from. Written last: a directory without it is half made.
+/// The file that says what the directory was made from. It is written last, so a directory without
+/// it is incomplete.
 const STAMP: &str = "made-from";
-/// Says which Python it is and whether it can make virtual environments.
+/// A script that says which Python it is and whether it can make virtual environments.
 const PROBE: &str = "import importlib.util as u, sys; \
     print(sys.executable, sys.version.split()[0], bool(u.find_spec('venv') and u.find_spec('ensurepip')), bool(u.find_spec('pip')))";
 
-/// `cargo xtask python`.
+/// Runs `cargo xtask python`.
 pub fn python_task(words: &[String]) -> Outcome<()> {
     if !words.is_empty() {
         return failed("takes no arguments");
@@ -31,12 +33,12 @@ pub fn python_task(words: &[String]) -> Outcome<()> {
     Ok(())
 }
 
-/// The directory, whether it is ready or not.
+/// Returns the directory, whether it is ready or not.
 pub fn directory() -> PathBuf {
     target_directory().join("python")
 }
 
-/// The directory, made if it has to be.
+/// Returns the directory, and makes it if necessary.
 pub fn ready() -> Outcome<PathBuf> {
     let requirements = root().join(REQUIREMENTS);
     let list = fs::read_to_string(&requirements).at("reading", &requirements)?;
@@ -90,7 +92,7 @@ impl Interpreter {
     }
 
     fn read(said: &str) -> Outcome<Self> {
-        // From the end: a path may hold spaces.
+        // The words are taken from the end, because a path may contain spaces.
         let mut words = said.trim_end().rsplitn(4, ' ');
         let (Some(pip), Some(venv), Some(version), Some(path)) =
             (words.next(), words.next(), words.next(), words.next())
@@ -177,7 +179,7 @@ impl Interpreter {
     }
 }
 
-/// A word for the shell.
+/// Quotes a word for the shell.
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }

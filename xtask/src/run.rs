@@ -1,15 +1,15 @@
-//! Commands, and where things are.
+//! Helpers that run commands, and the project's directories.
 
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Why a task ended early: one sentence.
+/// The reason why a task ended early, in one sentence.
 #[derive(Debug)]
 pub struct Failure(pub String);
 
-/// What a task comes to.
+/// The result of a task.
 pub type Outcome<T> = Result<T, Failure>;
 
 impl fmt::Display for Failure {
@@ -18,14 +18,14 @@ impl fmt::Display for Failure {
     }
 }
 
-/// A failure with these words.
+/// Returns a failure with these words.
 pub fn failed<T>(what: impl Into<String>) -> Outcome<T> {
     Err(Failure(what.into()))
 }
 
 /// Names the file in an I/O error.
 pub trait At<T> {
-    /// Adds what was done to which file.
+    /// Adds to an error what was being done, and to which file.
     fn at(self, doing: &str, path: &Path) -> Outcome<T>;
 }
 
@@ -35,13 +35,13 @@ impl<T> At<T> for io::Result<T> {
     }
 }
 
-/// The project's root directory.
+/// Returns the project's root directory.
 pub fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().unwrap_or(here).to_path_buf()
 }
 
-/// cargo's target directory.
+/// Returns cargo's target directory.
 pub fn target_directory() -> PathBuf {
     match std::env::var_os("CARGO_TARGET_DIR") {
         Some(directory) => root().join(directory),
@@ -49,14 +49,14 @@ pub fn target_directory() -> PathBuf {
     }
 }
 
-/// cargo, in the project's root.
+/// Prepares cargo in the project's root.
 pub fn cargo(words: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(words).current_dir(root());
     command
 }
 
-/// Runs a command to its end; anything but success is a failure that names it.
+/// Runs a command to its end. Anything but success is a failure that names the command.
 pub fn run(command: &mut Command) -> Outcome<()> {
     let said = words_of(command);
     match command.status() {
@@ -66,7 +66,7 @@ pub fn run(command: &mut Command) -> Outcome<()> {
     }
 }
 
-/// The standard output of a command that must succeed.
+/// Returns the standard output of a command that must succeed.
 pub fn output(command: &mut Command) -> Outcome<Vec<u8>> {
     let said = words_of(command);
     match command.output() {
@@ -95,7 +95,7 @@ fn words_of(command: &Command) -> String {
         .join(" ")
 }
 
-/// Whether this process may do what only root may.
+/// Returns whether this process may do what only root may.
 pub fn is_root() -> bool {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata("/proc/self").is_ok_and(|metadata| metadata.uid() == 0)

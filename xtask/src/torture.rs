@@ -1,4 +1,4 @@
-//! The torture matrix: builds and runs `torture/`, and puts its table where it is read.
+//! Builds and runs `torture/`, the torture matrix, and puts its table where it is read.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,10 +8,10 @@ use crate::lab;
 use crate::run::{At, Outcome, cargo, root, run, target_directory};
 use crate::stage;
 
-/// What the others need from PyPI.
+/// The package from PyPI that the other attach methods need.
 const FRIDA: &str = "frida==17.*";
 
-/// `cargo xtask torture`.
+/// Runs `cargo xtask torture`.
 pub fn torture_task(words: &[String]) -> Outcome<()> {
     let said = |word: &str| words.iter().any(|given| given == word);
     let quick = said("--quick");
@@ -21,7 +21,8 @@ pub fn torture_task(words: &[String]) -> Outcome<()> {
         stage::Build::Release
     })?;
     if !quick && !lab::is_skipped() {
-        // For what runs on AMD's own library. Without it the table says what was left out.
+        // The lab is for what runs on AMD's own library. Without it the table says what was left
+        // out.
         if let Err(failure) = lab::ready() {
             eprintln!("the lab cannot be had: {failure}");
         }
@@ -36,11 +37,12 @@ pub fn torture_task(words: &[String]) -> Outcome<()> {
             Ok(python) => {
                 command.env("MIDAIR_FRIDA", python);
             }
-            // It is one of the others: the table says that it was left out.
+            // frida is one of the other attach methods, and the table says that it was left out.
             Err(failure) => eprintln!("frida cannot be had: {failure}"),
         }
     }
-    // A part of the matrix does not replace the table of all of it; that of the others by themselves is another one.
+    // A part of the matrix does not replace the table of the whole. The other attach methods by
+    // themselves have a table of their own.
     let part = ["--row", "--cell", "--by", "--out", "--quick", "--help"];
     if !part.iter().any(|word| said(word)) {
         command.arg("--out").arg(root().join("bench-results"));
@@ -51,7 +53,7 @@ pub fn torture_task(words: &[String]) -> Outcome<()> {
     run(&mut command)
 }
 
-/// A Python with frida, made once.
+/// Returns a Python with frida, which is made once.
 fn frida() -> Outcome<PathBuf> {
     let directory = target_directory().join("frida");
     let python = directory.join("bin/python");

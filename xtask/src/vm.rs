@@ -1,9 +1,10 @@
-//! Debian's kernels under qemu: the engine's tests, the quick form of the torture matrix, and what
-//! only another kernel can show (Yama, security modules, frozen cgroups, steps of the clock).
+//! Boots Debian's kernels under qemu for the engine's tests, for the quick form of the torture
+//! matrix, and for what needs another kernel (Yama, security modules, frozen cgroups, steps of the
+//! clock).
 //!
-//! Where `/dev/kvm` works, kernels for this machine's processor run on it; others are emulated,
-//! which is some twenty times slower. Each row boots a kernel of its own on two disks that it cannot
-//! change, and its results come back as a tar file on a third.
+//! Where `/dev/kvm` works, it runs the kernels for this machine's processor. Others are emulated,
+//! which is about twenty times slower. Each row boots a kernel of its own with two disks that it
+//! cannot change. Its results come back as a tar file on a third disk.
 
 mod arm64;
 mod boot;
@@ -27,10 +28,10 @@ use boot::Accelerator;
 use programs::Programs;
 use rows::{ROWS, Row};
 
-/// Where packages, kernels and root file systems are kept, when MIDAIR_VM does not say.
+/// The directory for packages, kernels and root file systems when MIDAIR_VM does not name one.
 const DEFAULT_CACHE: &str = "/var/tmp/midair-vm";
 
-/// Debian's packages that this needs: a program of each, and its name.
+/// Debian's packages that are needed: one program of each, and the package's name.
 const NEEDED: [(&str, &str); 6] = [
     ("qemu-system-x86_64", "qemu-system-x86"),
     ("qemu-system-aarch64", "qemu-system-arm"),
@@ -40,7 +41,7 @@ const NEEDED: [(&str, &str); 6] = [
     ("zstd", "zstd"),
 ];
 
-/// `cargo xtask vm`.
+/// Runs `cargo xtask vm`.
 pub fn vm_task(words: &[String]) -> Outcome<()> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words[..] {
@@ -55,7 +56,7 @@ pub fn vm_task(words: &[String]) -> Outcome<()> {
     }
 }
 
-/// What the command line asks for.
+/// Runs the rows for which the command line asks.
 fn rows_of(words: &[&str]) -> Outcome<()> {
     const USAGE: &str =
         "takes setup, list, or [--tcg] [--built] [--minutes N] [--test REGEX] [ROW ...]";
@@ -85,7 +86,7 @@ fn rows_of(words: &[&str]) -> Outcome<()> {
     }
     ready()?;
     let mut bad = Vec::new();
-    // By machine type: rows share them.
+    // Rows with the same machine type share the programs.
     let mut built: BTreeMap<&str, Programs> = BTreeMap::new();
     for row in asked {
         println!("== {}: {}", row.name, row.about);
@@ -110,7 +111,7 @@ fn rows_of(words: &[&str]) -> Outcome<()> {
     }
 }
 
-/// Runs a row, and puts it in the table. Whether all of it is right.
+/// Runs a row and puts it into the table. Returns whether all of it is right.
 fn one(row: &Row, options: &boot::Options, programs: &Programs) -> Outcome<bool> {
     let kernel = kernel::ready(row.kernel)?;
     let root = rootfs::ready(row.kernel.arch)?;
@@ -125,14 +126,14 @@ fn one(row: &Row, options: &boot::Options, programs: &Programs) -> Outcome<bool>
     )?;
     let results = results::read(&ran)?;
     println!("{}", results.summary());
-    // A part of a row does not replace all of it.
+    // A part of a row does not replace the whole row.
     if options.only.is_none() {
         report::put(row, &kernel, accelerator, &ran, &results)?;
     }
     Ok(results.is_right())
 }
 
-/// The directory where things are kept.
+/// Returns the directory in which downloads and images are kept.
 fn cache() -> PathBuf {
     std::env::var_os("MIDAIR_VM")
         .filter(|path| !path.is_empty())
@@ -182,7 +183,7 @@ fn missing() -> Vec<&'static str> {
     absent.map(|(_, package)| *package).collect()
 }
 
-/// Replaces a directory by an empty one.
+/// Replaces a directory by an empty one and returns it.
 fn emptied(directory: PathBuf) -> Outcome<PathBuf> {
     if directory.exists() {
         std::fs::remove_dir_all(&directory).at("removing", &directory)?;
@@ -191,7 +192,7 @@ fn emptied(directory: PathBuf) -> Outcome<PathBuf> {
     Ok(directory)
 }
 
-/// Runs a line of sh with `$1` and so on; anything but success is a failure.
+/// Runs a line of sh with the arguments as `$1` and so on. Anything but success is a failure.
 fn shell(line: &str, arguments: &[&std::ffi::OsStr]) -> Outcome<()> {
     let mut command = Command::new("bash");
     command.args(["-ec", line, "bash"]).args(arguments);

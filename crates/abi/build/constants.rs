@@ -1,21 +1,21 @@
-//! Enum constants, layouts of structs, and the list of functions.
+//! Generates the constants of enums, the layouts of structs and the list of the SDK's functions.
 
 use super::{Text, number, object, text};
 use serde_json::Value;
 use std::fmt::Write;
 
-/// Whether a header belongs to the SDK itself rather than to a library that it traces.
+/// Returns whether a header belongs to the SDK itself rather than to a library that it traces.
 fn is_sdk_header(header: &str) -> bool {
     header
         .strip_prefix("rocprofiler-sdk/")
         .is_some_and(|rest| !rest.contains("/details/") && !rest.starts_with("ompt/"))
 }
 
-/// `constants.rs`: every enumerator of the SDK's own enums, as i32 under its C name.
+/// Returns `constants.rs`: every enumerator of the SDK's own enums, as i32 under its C name.
 pub fn enums(sdk: &Value) -> Text {
     let mut out = String::new();
     for (name, value) in object(sdk, &["enums"])? {
-        // The operations of APIs are in the tables by name.
+        // The operations of the APIs are listed by name in the tables.
         if name.ends_with("_api_id_t") || name == "rocprofiler_ompt_operation_t" {
             continue;
         }
@@ -42,7 +42,8 @@ pub fn enums(sdk: &Value) -> Text {
     Ok(out)
 }
 
-/// `layout.rs`: a module per struct with `SIZE`, `ALIGN` and the offset of every named field.
+/// Returns `layout.rs`: a module for each struct, with `SIZE`, `ALIGN` and the offset of every
+/// named field.
 pub fn layouts(sdk: &Value) -> Text {
     let mut out = String::new();
     for (name, value) in object(sdk, &["structs"])? {
@@ -61,7 +62,8 @@ pub fn layouts(sdk: &Value) -> Text {
             let plain = field_name
                 .chars()
                 .all(|c| c.is_ascii_alphanumeric() || c == '_');
-            // Bit fields share an offset; the structs that have them are not filled through this.
+            // Bit fields share an offset, so they get no constant. Structs with bit fields are not
+            // filled through these constants.
             if plain && !field_name.is_empty() {
                 writeln!(
                     out,
@@ -75,7 +77,7 @@ pub fn layouts(sdk: &Value) -> Text {
     Ok(out)
 }
 
-/// `functions.rs`: the SDK's functions with the class of their result.
+/// Returns `functions.rs`: the SDK's functions with the class of their result.
 pub fn functions(sdk: &Value) -> Text {
     let mut out = String::from(
         "/// Functions of the SDK's headers.\npub static SDK_FUNCTIONS: &[SdkFunction] = &[\n",
@@ -85,7 +87,7 @@ pub fn functions(sdk: &Value) -> Text {
             .get("ret")
             .ok_or_else(|| format!("{name} has no result"))?;
         let header = text(value, "header")?;
-        // The operations of APIs are in the tables by name.
+        // The operations of the APIs are listed by name in the tables.
         if name.ends_with("_api_id_t") || name == "rocprofiler_ompt_operation_t" {
             continue;
         }

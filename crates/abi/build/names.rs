@@ -1,4 +1,4 @@
-//! Names of kinds, operations and statuses.
+//! Generates the names of kinds, operations and statuses.
 
 use super::tables::{Apis, SOURCES, slots};
 use super::{Text, enumerators};
@@ -6,10 +6,11 @@ use serde_json::Value;
 use std::error::Error;
 use std::fmt::Write;
 
-/// Which enum holds the operations of a kind (name without prefix), and how its enumerators become names.
-/// Source: the strings that AMD's tool writes (golden outputs, `strings.buffer_records`).
+/// Returns the enum of a kind's operations, and how names are made from its enumerators. `kind` is
+/// the kind's name without its prefix. Source: the strings that AMD's tool writes (golden outputs,
+/// `strings.buffer_records`).
 fn operations_of(kind: &str) -> Option<(&'static str, &'static str, &'static str)> {
-    // (enum, prefix that is cut off, prefix that is put in its place)
+    // (enum, prefix to remove, prefix that replaces it)
     Some(match kind {
         "HSA_CORE_API" => (
             "rocprofiler_hsa_core_api_id_t",
@@ -108,7 +109,7 @@ fn operations_of(kind: &str) -> Option<(&'static str, &'static str, &'static str
     })
 }
 
-/// `names.rs`: kinds with their operations, and status names.
+/// Returns `names.rs`: kinds with their operations, and names of statuses.
 pub fn generate(apis: &Apis, sdk: &Value) -> Text {
     let mut out = String::new();
     kinds(
@@ -138,7 +139,8 @@ pub fn generate(apis: &Apis, sdk: &Value) -> Text {
         }
         writeln!(out, "name(\"{status}\\0\"),")?;
     }
-    // The one constant that 1.2.1 has and the headers of the JSON have not (source: `docs/sources.md#register`).
+    // Version 1.2.1 has this one constant more than the headers from which the JSON was made
+    // (source: `docs/sources.md#register`).
     out.push_str("name(\"ROCPROFILER_STATUS_ERROR_INCOMPATIBLE_REGISTER_VERSION\\0\"),\n];\n");
     Ok(out)
 }

@@ -1,4 +1,4 @@
-//! The API tables whose slots we wrap.
+//! Generates the descriptions of the API tables whose slots we wrap.
 
 use super::{Text, enumerators, number, text};
 use serde_json::Value;
@@ -6,20 +6,20 @@ use std::collections::HashMap;
 use std::error::Error;
 use std::fmt::Write;
 
-/// A library's tables, in a JSON of their own.
+/// The JSON file that describes a library's tables.
 #[derive(Clone, Copy)]
 pub enum Api {
     /// hip_api_tables.json.
     Hip,
     /// hsa_api_tables.json.
     Hsa,
-    /// roctx.json, by way of [`roctx`].
+    /// roctx.json, converted by [`roctx`].
     Roctx,
     /// library_tables.json: libraries above HIP.
     Library,
 }
 
-/// The JSON of every library's tables.
+/// The contents of the JSON files of all libraries' tables.
 pub struct Apis {
     /// HIP.
     pub hip: Value,
@@ -32,7 +32,7 @@ pub struct Apis {
 }
 
 impl Apis {
-    /// The JSON of a table.
+    /// Returns the JSON of a table.
     pub fn of(&self, source: &Source) -> &Value {
         match source.api {
             Api::Hip => &self.hip,
@@ -43,7 +43,7 @@ impl Apis {
     }
 }
 
-/// roctx.json lists structs and function types; this gives it the shape of the other two.
+/// Converts roctx.json, which lists structs and function types, into the form of the other files.
 pub fn roctx(raw: &Value) -> Result<Value, Box<dyn Error>> {
     let mut tables = serde_json::Map::new();
     for (name, table) in super::object(raw, &["structs"])? {
@@ -74,7 +74,7 @@ pub fn roctx(raw: &Value) -> Result<Value, Box<dyn Error>> {
     Ok(serde_json::json!({ "tables": tables }))
 }
 
-/// One table: its C name, the enum of its operations, and how we call it.
+/// One table: its C name, the enum of its operations, and our names for both.
 pub struct Source {
     /// Name of the static in `tables.rs`.
     pub constant: &'static str,
@@ -82,7 +82,7 @@ pub struct Source {
     pub id: &'static str,
     /// C name of the struct.
     pub c_name: &'static str,
-    /// Which JSON it is in.
+    /// The JSON file that describes the table.
     pub api: Api,
     /// Enum of AMD's operation ids and the prefix of its enumerators.
     pub operations: (&'static str, &'static str),
@@ -90,7 +90,7 @@ pub struct Source {
     pub kind: u8,
 }
 
-/// In the order of `TableId`.
+/// All tables, in the order of `TableId`.
 pub const SOURCES: [Source; 12] = [
     Source {
         constant: "HIP_RUNTIME",
@@ -223,7 +223,8 @@ pub const SOURCES: [Source; 12] = [
     },
 ];
 
-/// A slot with its operation id; slots without an enumerator get ids past the known ones, in slot order.
+/// A slot with its operation id. Slots without an enumerator of AMD's get ids behind the known
+/// ones, in the order of their slots.
 pub struct Slot<'a> {
     /// Name of the function.
     pub name: &'a str,
@@ -235,7 +236,7 @@ pub struct Slot<'a> {
     pub entry: &'a Value,
 }
 
-/// The functions of a table in slot order.
+/// Returns the functions of a table in the order of their slots.
 pub fn slots<'a>(
     source: &Source,
     api: &'a Value,
@@ -271,7 +272,7 @@ pub fn slots<'a>(
     Ok(slots)
 }
 
-/// `tables.rs`: one static per table.
+/// Returns `tables.rs`: one static for each table.
 pub fn generate(apis: &Apis, sdk: &Value) -> Text {
     let mut out = String::new();
     for source in &SOURCES {
@@ -333,7 +334,7 @@ fn function(out: &mut String, slot: &Slot) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A C type as the JSON has it.
+/// A C type as the JSON describes it.
 struct CType {
     c: String,
     class: &'static str,
@@ -367,8 +368,8 @@ fn c_type(value: &Value) -> Result<CType, Box<dyn Error>> {
         "struct" => "Struct",
         other => return Err(format!("unknown class {other:?} of {c}").into()),
     };
-    // Alignment is not in the JSON: scalars are their own size; structs by name (source: their fields in hip_types.json and
-    // hsa_types.json).
+    // The JSON does not tell alignments. Scalars are aligned to their size. The alignments of
+    // structs are listed by name (source: their fields in hip_types.json and hsa_types.json).
     let align = match (class, c.as_str()) {
         ("Void", _) => 1,
         ("Struct", "dim3" | "hipMemLocation" | "hipChannelFormatDesc") => 4,

@@ -1,4 +1,4 @@
-//! Agents as `rocprofiler_query_available_agents` gives them (version 0).
+//! Agents as `rocprofiler_query_available_agents` returns them (version 0).
 
 use crate::c_struct;
 use crate::records::Dim3;
@@ -7,9 +7,9 @@ use std::ffi::c_char;
 c_struct! {
     /// A cache of an agent.
     AgentCache = rocprofiler_agent_cache_t {
-        /// First processor that has it.
+        /// The first processor that uses it.
         processor_id_low: u64,
-        /// Bytes.
+        /// Size in bytes.
         size: u64,
         /// Level.
         level: u32,
@@ -19,7 +19,7 @@ c_struct! {
         cache_lines_per_tag: u32,
         /// Ways.
         association: u32,
-        /// Latency as KFD gives it.
+        /// Latency that KFD reports.
         latency: u32,
         /// `HsaCacheType` bits.
         r#type: u32,
@@ -34,15 +34,15 @@ c_struct! {
         version_major: u32,
         /// Version.
         version_minor: u32,
-        /// From this node.
+        /// The node that it comes from.
         node_from: u32,
-        /// To that one.
+        /// The node that it leads to.
         node_to: u32,
         /// Cost.
         weight: u32,
-        /// As KFD gives it.
+        /// Minimum latency that KFD reports.
         min_latency: u32,
-        /// As KFD gives it.
+        /// Maximum latency that KFD reports.
         max_latency: u32,
         /// MB/s.
         min_bandwidth: u32,
@@ -94,9 +94,9 @@ c_struct! {
         simd_id_base: u32,
         /// Waves per SIMD.
         max_waves_per_simd: u32,
-        /// LDS KiB.
+        /// LDS in KiB.
         lds_size_in_kb: u32,
-        /// GDS KiB.
+        /// GDS in KiB.
         gds_size_in_kb: u32,
         /// Global wave sync entries.
         num_gws: u32,
@@ -118,7 +118,7 @@ c_struct! {
         simd_per_cu: u32,
         /// Scratch slots per compute unit.
         max_slots_scratch_cu: u32,
-        /// E.g. 90402 for gfx942.
+        /// Such as 90402 for gfx942.
         gfx_target_version: u32,
         /// PCI vendor.
         vendor_id: u16,
@@ -128,7 +128,7 @@ c_struct! {
         location_id: u32,
         /// PCI domain.
         domain: u32,
-        /// N of /dev/dri/renderDN.
+        /// The N of /dev/dri/renderDN.
         drm_render_minor: u32,
         /// SDMA engines.
         num_sdma_engines: u32,
@@ -174,9 +174,9 @@ c_struct! {
         caches: *const AgentCache,
         /// Links.
         io_links: *const AgentIoLink,
-        /// E.g. "gfx942".
+        /// Such as "gfx942".
         name: *const c_char,
-        /// E.g. "AMD".
+        /// Such as "AMD".
         vendor_name: *const c_char,
         /// Marketing name.
         product_name: *const c_char,

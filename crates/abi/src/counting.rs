@@ -11,7 +11,7 @@ c_struct! {
         name: *const c_char,
         /// How many numbers it has.
         instance_size: usize,
-        /// Its number, by which positions are asked for.
+        /// Its id, which queries of positions use.
         id: u64,
     }
 }
@@ -31,18 +31,18 @@ c_struct! {
     DimensionInstanceInfo = rocprofiler_counter_record_dimension_instance_info_t {
         /// Bytes of this struct.
         size: u64,
-        /// What the records of its values have.
+        /// The instance id in the records of its values.
         instance_id: u64,
         /// The counter.
         counter_id: u64,
-        /// How many dimensions.
+        /// How many dimensions it has.
         dimensions_count: u64,
-        /// The number in each.
+        /// Its number in each dimension.
         dimensions: *const *const DimensionInfo,
     }
 }
 c_struct! {
-    /// What a counter is.
+    /// Information about a counter.
     CounterInfoV0 = rocprofiler_counter_info_v0_t {
         /// Its id.
         id: u64,
@@ -50,16 +50,16 @@ c_struct! {
         name: *const c_char,
         /// What it counts.
         description: *const c_char,
-        /// The block of the hardware, empty for a derived one.
+        /// The block of the hardware; empty for a derived counter.
         block: *const c_char,
-        /// Of a derived one.
+        /// The expression of a derived counter.
         expression: *const c_char,
-        /// Bit 0: it is constant, bit 1 (`is_derived`): it is computed from others.
+        /// Bit 0: it is constant. Bit 1 (`is_derived`): it is computed from other counters.
         is_constant: u8,
     }
 }
 c_struct! {
-    /// The same, with the places at which it has values.
+    /// Information about a counter, with the places at which it has values.
     CounterInfoV1 = rocprofiler_counter_info_v1_t {
         /// Bytes of this struct.
         size: u64,
@@ -69,19 +69,19 @@ c_struct! {
         name: *const c_char,
         /// What it counts.
         description: *const c_char,
-        /// The block of the hardware, empty for a derived one.
+        /// The block of the hardware; empty for a derived counter.
         block: *const c_char,
-        /// Of a derived one.
+        /// The expression of a derived counter.
         expression: *const c_char,
-        /// Bit 0: it is constant, bit 1 (`is_derived`): it is computed from others.
+        /// Bit 0: it is constant. Bit 1 (`is_derived`): it is computed from other counters.
         is_constant: u8,
-        /// How many dimensions.
+        /// How many dimensions it has.
         dimensions_count: u64,
-        /// The dimensions; tools read them as one array, too.
+        /// The dimensions. Some tools read them as one array.
         dimensions: *const *const RecordDimensionInfo,
-        /// How many places.
+        /// How many places it has.
         dimensions_instances_count: u64,
-        /// The places; one array, too.
+        /// The places. Some tools read them as one array.
         dimensions_instances: *const *const DimensionInstanceInfo,
     }
 }
@@ -92,16 +92,16 @@ c_struct! {
         id: u64,
         /// The value.
         counter_value: f64,
-        /// Of which dispatch; 0 for a device's.
+        /// Its dispatch; 0 for a value of a whole device.
         dispatch_id: u64,
-        /// What a sample was asked for with.
+        /// The user data that was given when a sample was requested.
         user_data: u64,
-        /// On which agent.
+        /// Its agent.
         agent_id: u64,
     }
 }
 c_struct! {
-    /// A dispatch, as the functions of a tool get it.
+    /// Information about a dispatch, as a tool's functions get it.
     DispatchCountingData = rocprofiler_dispatch_counting_service_data_t {
         /// Bytes of this struct.
         size: u64,
@@ -111,16 +111,16 @@ c_struct! {
         start_timestamp: u64,
         /// End on the device, 0 before it has ended.
         end_timestamp: u64,
-        /// The rest.
+        /// The rest of the dispatch.
         dispatch_info: KernelDispatchInfo,
     }
 }
 c_struct! {
-    /// What is before a dispatch's values in a buffer.
+    /// The record in front of a dispatch's values in a buffer.
     DispatchCountingRecord = rocprofiler_dispatch_counting_service_record_t {
         /// Bytes of this struct.
         size: u64,
-        /// How many values.
+        /// How many values follow.
         num_records: u64,
         /// Correlation.
         correlation_id: AsyncCorrelationId,
@@ -128,7 +128,7 @@ c_struct! {
         start_timestamp: u64,
         /// End on the device.
         end_timestamp: u64,
-        /// The rest.
+        /// The rest of the dispatch.
         dispatch_info: KernelDispatchInfo,
     }
 }

@@ -1,9 +1,10 @@
-//! Names, numbers and layouts of AMD's C interfaces, and of NVIDIA's CUPTI. Generated from
-//! `api/*.json` at build time, or hand-written and checked against it by the compiler; no logic.
+//! Names, numbers and layouts of AMD's C interfaces and of NVIDIA's CUPTI. They are generated from
+//! `api/*.json` at build time, or hand-written and checked against it by the compiler. There is no
+//! logic here.
 //!
 //! * [`tables`]: the API tables whose slots we wrap, with parameters and operation ids,
 //! * [`names`]: kinds, operations and statuses, with the strings that AMD's tool prints,
-//! * [`members`]: parameters that the SDK names otherwise than the libraries do,
+//! * [`members`]: parameters that have other names in the SDK than in the libraries,
 //! * [`constants`]: the SDK's enumerators under their C names,
 //! * [`records`], [`counting`], [`agent`], [`registration`]: structs that we fill or read,
 //! * [`functions`]: every function of the SDK's headers,
@@ -24,7 +25,8 @@ pub mod tables;
 pub mod constants {
     #![allow(non_upper_case_globals, reason = "names are AMD's")]
     include!(concat!(env!("OUT_DIR"), "/constants.rs"));
-    /// Of `rocprofiler_status_t`; newer than the headers that the JSON was read from (1.2.1).
+    /// A value of `rocprofiler_status_t` that is newer than the headers that the JSON was made from
+    /// (1.2.1).
     pub const ROCPROFILER_STATUS_ERROR_INCOMPATIBLE_REGISTER_VERSION: i32 = 41;
 }
 
@@ -66,8 +68,8 @@ pub mod functions {
     include!(concat!(env!("OUT_DIR"), "/functions.rs"));
 }
 
-/// Defines a `repr(C)` struct and proves at compile time that its size, alignment and every field's
-/// offset are those of the C struct of the given name.
+/// Defines a `repr(C)` struct, and proves at compile time that its size, its alignment and the
+/// offset of every field are those of the C struct with the given name.
 macro_rules! c_struct {
     ($(#[$meta:meta])* $name:ident = $c:ident { $( $(#[$fmeta:meta])* $field:ident : $ty:ty, )* }) => {
         $(#[$meta])*

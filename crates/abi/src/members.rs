@@ -1,8 +1,8 @@
-//! Parameters as the SDK's own argument structs have them (`rocprofiler_hip_api_args_t`,
-//! `rocprofiler_hsa_api_args_t`), where that is not how the libraries' headers have them. AMD's
-//! outputs and argument callbacks show these names, and tools are compiled with them.
+//! Parameters whose names in the SDK's own argument structs (`rocprofiler_hip_api_args_t`,
+//! `rocprofiler_hsa_api_args_t`) differ from those in the libraries' headers. AMD's outputs and
+//! argument callbacks show the SDK's names, and tools are compiled with them.
 
-/// Functions, the name in the library's headers, the name in the SDK (source:
+/// Functions, the parameter's name in the library's headers, and its name in the SDK (source:
 /// rocprofiler-sdk/hip/api_args.h, hsa/api_args.h).
 pub const SDK_NAMES: &[(&[&str], &str, &str)] = &[
     (
@@ -68,8 +68,8 @@ pub const SDK_NAMES: &[(&[&str], &str, &str)] = &[
     ),
 ];
 
-/// Functions, parameters and types that the SDK has as another type: texts that a call fills, so
-/// that nobody prints them, and one that is constant there.
+/// Functions and parameters whose type in the SDK differs, with that type. They are texts that a
+/// call fills, which should not be printed, and one parameter that is const in the SDK.
 pub const SDK_TYPES: &[(&str, &str, &str)] = &[
     ("hipDeviceGetName", "name", "void *"),
     ("hipDeviceGetPCIBusId", "pciBusId", "void *"),
@@ -81,7 +81,7 @@ pub const SDK_TYPES: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// The name that the SDK gives to a parameter.
+/// Returns the name that the SDK gives to a parameter.
 pub fn sdk_name<'a>(function: &str, parameter: &'a str) -> &'a str {
     SDK_NAMES
         .iter()
@@ -89,7 +89,7 @@ pub fn sdk_name<'a>(function: &str, parameter: &'a str) -> &'a str {
         .map_or(parameter, |(_, _, to)| to)
 }
 
-/// The type that the SDK gives to a parameter, where it has its own.
+/// Returns the type that the SDK gives to a parameter, where it differs.
 pub fn sdk_type(function: &str, parameter: &str) -> Option<&'static str> {
     SDK_TYPES
         .iter()

@@ -3,12 +3,13 @@
 use std::ffi::c_char;
 use std::ops::Deref;
 
-/// A name that both Rust and C can read: the text with a NUL behind it.
+/// A name that both Rust and C can read: the text is followed by a NUL.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Name(&'static str);
 
 impl Name {
-    /// `text` must end with its only NUL; checked when it is a constant.
+    /// Makes a name from `text`, which must end with its only NUL. This is checked at compile time
+    /// for constants.
     pub(crate) const fn from_terminated(text: &'static str) -> Name {
         assert!(
             !text.is_empty() && text.as_bytes()[text.len() - 1] == 0,
@@ -16,11 +17,11 @@ impl Name {
         );
         Name(text)
     }
-    /// The text.
+    /// Returns the text.
     pub const fn as_str(self) -> &'static str {
         self.0.split_at(self.0.len() - 1).0
     }
-    /// The text for C; valid for ever.
+    /// Returns the text for C; it is valid forever.
     pub const fn as_ptr(self) -> *const c_char {
         self.0.as_ptr().cast()
     }
@@ -56,12 +57,12 @@ pub struct Kind {
     pub name: Name,
     /// AMD's operations by id.
     pub operations: &'static [Name],
-    /// Operations that AMD's enum does not know yet; their ids go on from `operations.len()`.
+    /// Operations that AMD's enum does not have yet; their ids follow `operations.len()`.
     pub added: &'static [Name],
 }
 
 impl Kind {
-    /// Name of an operation, with those that are ours.
+    /// Returns the name of an operation, of AMD's or of an added one.
     pub fn operation(&self, id: usize) -> Option<Name> {
         self.operations.iter().chain(self.added).nth(id).copied()
     }

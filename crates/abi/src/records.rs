@@ -1,4 +1,4 @@
-//! Records that tools get in their buffers and callbacks.
+//! Records that tools get in buffers and callbacks.
 
 use crate::c_struct;
 use std::ffi::{c_char, c_void};
@@ -143,15 +143,15 @@ c_struct! {
         start_timestamp: u64,
         /// End on the engine.
         end_timestamp: u64,
-        /// Agent that got the bytes.
+        /// Agent that received the bytes.
         dst_agent_id: u64,
-        /// Agent that had them.
+        /// Agent that the bytes came from.
         src_agent_id: u64,
-        /// How many.
+        /// Number of bytes.
         bytes: u64,
-        /// To where.
+        /// Destination address.
         dst_address: u64,
-        /// From where.
+        /// Source address.
         src_address: u64,
     }
 }
@@ -167,13 +167,13 @@ c_struct! {
     }
 }
 c_struct! {
-    /// What was dispatched where.
+    /// Information about a dispatch, and where it ran.
     KernelDispatchInfo = rocprofiler_kernel_dispatch_info_t {
         /// Bytes of this struct.
         size: u64,
-        /// Agent it ran on.
+        /// Agent that it ran on.
         agent_id: u64,
-        /// Queue it came through.
+        /// Queue that it was sent through.
         queue_id: u64,
         /// Kernel symbol.
         kernel_id: u64,
@@ -208,7 +208,7 @@ c_struct! {
         start_timestamp: u64,
         /// End on the device.
         end_timestamp: u64,
-        /// The rest.
+        /// The rest of the dispatch.
         dispatch_info: KernelDispatchInfo,
     }
 }
@@ -238,7 +238,7 @@ c_struct! {
     }
 }
 c_struct! {
-    /// A runtime that handed its tables over.
+    /// A runtime that passed its tables on.
     RuntimeInitialization = rocprofiler_buffer_tracing_runtime_initialization_record_t {
         /// Bytes of this struct.
         size: u64,
@@ -248,9 +248,9 @@ c_struct! {
         operation: i32,
         /// Correlation.
         correlation_id: CorrelationId,
-        /// Thread that handed them over.
+        /// Thread that passed them on.
         thread_id: u64,
-        /// When.
+        /// When it did.
         timestamp: u64,
         /// 10000 * major + 100 * minor + patch.
         version: u64,
@@ -259,8 +259,8 @@ c_struct! {
     }
 }
 
-/// A change of a queue's scratch memory (`rocprofiler_buffer_tracing_scratch_memory_record_t`; the
-/// bytes behind its `flags` are a field, so that all of it may be read).
+/// A change of a queue's scratch memory (`rocprofiler_buffer_tracing_scratch_memory_record_t`). The
+/// padding after its `flags` is a field here, so that all bytes may be read.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct ScratchMemory {
@@ -305,7 +305,7 @@ const _: () = {
 };
 
 c_struct! {
-    /// What a tracing callback gets of a dispatch.
+    /// The data of a tracing callback about a dispatch.
     KernelDispatchData = rocprofiler_callback_tracing_kernel_dispatch_data_t {
         /// Bytes of this struct.
         size: u64,
@@ -313,12 +313,12 @@ c_struct! {
         start_timestamp: u64,
         /// End on the device.
         end_timestamp: u64,
-        /// The rest.
+        /// The rest of the dispatch.
         dispatch_info: KernelDispatchInfo,
     }
 }
 c_struct! {
-    /// What a tracing callback gets of a runtime.
+    /// The data of a tracing callback about a runtime.
     RuntimeInitializationData = rocprofiler_callback_tracing_runtime_initialization_data_t {
         /// Bytes of this struct.
         size: u64,
@@ -329,7 +329,8 @@ c_struct! {
     }
 }
 
-/// What a buffer callback gets an array of pointers to. Category and kind are a union with their 64-bit hash.
+/// An element of the array that a buffer callback gets. Category and kind are a union with their
+/// 64-bit hash.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct RecordHeader {
@@ -349,9 +350,9 @@ const _: () = {
 };
 
 c_struct! {
-    /// What a tracing callback gets.
+    /// The argument of a tracing callback.
     CallbackRecord = rocprofiler_callback_tracing_record_t {
-        /// Context it is for.
+        /// Context that it is for.
         context_id: u64,
         /// Calling thread.
         thread_id: u64,
@@ -368,14 +369,14 @@ c_struct! {
     }
 }
 
-/// A loaded code object (`rocprofiler_callback_tracing_code_object_load_data_t`; its unions are
-/// written as one member each).
+/// A loaded code object (`rocprofiler_callback_tracing_code_object_load_data_t`; each of its unions
+/// is written as one member).
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct CodeObjectLoad {
     /// Bytes of this struct.
     pub size: u64,
-    /// Number of ours.
+    /// Our number of the code object.
     pub code_object_id: u64,
     /// Agent it is loaded on.
     pub agent_id: u64,
@@ -385,7 +386,7 @@ pub struct CodeObjectLoad {
     pub uri: *const c_char,
     /// Address on the device.
     pub load_base: u64,
-    /// Bytes there.
+    /// Size there in bytes.
     pub load_size: u64,
     /// load_base minus the lowest address in the file.
     pub load_delta: i64,
@@ -393,7 +394,7 @@ pub struct CodeObjectLoad {
     pub storage_type: i32,
     /// Address of the image in host memory.
     pub memory_base: u64,
-    /// Its bytes.
+    /// Its size in bytes.
     pub memory_size: u64,
 }
 const _: () = {
@@ -414,7 +415,7 @@ c_struct! {
     KernelSymbol = rocprofiler_callback_tracing_code_object_kernel_symbol_register_data_t {
         /// Bytes of this struct.
         size: u64,
-        /// Number of ours.
+        /// Our number of the kernel.
         kernel_id: u64,
         /// The code object.
         code_object_id: u64,
@@ -448,19 +449,19 @@ c_struct! {
     HostKernelSymbol = rocprofiler_callback_tracing_code_object_host_kernel_symbol_register_data_t {
         /// Bytes of this struct.
         size: u64,
-        /// Number of ours.
+        /// Our number of the function.
         host_function_id: u64,
         /// The kernel.
         kernel_id: u64,
         /// Its code object.
         code_object_id: u64,
-        /// Address that stands for the kernel in launches.
+        /// Address by which launches refer to the kernel.
         host_function: u64,
         /// Address of the program's handle of its device code.
         modules: u64,
         /// Mangled name.
         device_function: *const c_char,
-        /// Most threads of a block.
+        /// The most threads of a block.
         thread_limit: u32,
         /// Launch bounds, zeros where there are none.
         thread_ids: Dim3,

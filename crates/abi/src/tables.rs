@@ -6,7 +6,7 @@
 
 use crate::names::Name;
 
-/// Which table.
+/// The id of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum TableId {
@@ -36,7 +36,7 @@ pub enum TableId {
     Rocjpeg = 11,
 }
 
-/// Class of a C type in the sense of the calling convention.
+/// The class of a C type for the calling convention.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
     /// `void`: result only.
@@ -51,22 +51,22 @@ pub enum Class {
     Enum,
     /// 4 bytes.
     Float,
-    /// Pointer to data (opaque handles of HIP, too).
+    /// Pointer to data, including opaque handles of HIP.
     Pointer,
     /// Pointer to a function.
     Function,
-    /// By value. HSA handles are structs of 8 bytes.
+    /// A struct passed by value. HSA handles are structs of 8 bytes.
     Struct,
 }
 
 /// A C type.
 #[derive(Debug, Clone, Copy)]
 pub struct Type {
-    /// As C writes it.
+    /// Its text in C.
     pub c: &'static str,
     /// Its class.
     pub class: Class,
-    /// Bytes.
+    /// Its size in bytes.
     pub size: u16,
 }
 
@@ -77,10 +77,12 @@ pub struct Parameter {
     pub name: &'static str,
     /// Type.
     pub ty: Type,
-    /// Index of its first word among the argument words of a record; it has `size` bytes rounded up to words. Signed
-    /// integers are sign-extended, all else is zero-extended, a float is its bits.
+    /// Index of its first word among the argument words of a record. It takes `size` bytes, rounded
+    /// up to words. Signed integers are sign-extended, and everything else is zero-extended; a
+    /// float is stored as its bits.
     pub word: u8,
-    /// Byte offset of the argument in AMD's `rocprofiler_*_api_args_t` (parameters in order, C alignment).
+    /// Byte offset of the argument in AMD's `rocprofiler_*_api_args_t` (parameters in order, C
+    /// alignment).
     pub args_offset: u16,
 }
 
@@ -91,13 +93,14 @@ pub struct Function {
     pub name: Name,
     /// Byte offset of its pointer in the table.
     pub offset: u32,
-    /// AMD's operation id; ids from the first unknown one are ours, in slot order (see `known`).
+    /// AMD's operation id. Ids from the first unknown one on are ours, in the order of slots (see
+    /// `known`).
     pub operation: u32,
     /// Whether `operation` is one of AMD's.
     pub known: bool,
     /// What it returns.
     pub result: Type,
-    /// Argument words of a record of it.
+    /// How many argument words its record has.
     pub words: u8,
     /// Index of the first `hipStream_t` parameter.
     pub stream: Option<u8>,
@@ -108,13 +111,14 @@ pub struct Function {
 /// A table.
 #[derive(Debug, Clone, Copy)]
 pub struct Table {
-    /// Which.
+    /// Its id.
     pub id: TableId,
     /// Name of the C struct.
     pub c_name: &'static str,
     /// AMD's buffer-tracing kind of the records that we write for it.
     pub kind: u8,
-    /// `sizeof` of the newest table that we know; a running runtime's own size field may say less.
+    /// `sizeof` of the newest table that we know; the size field of a running runtime may be
+    /// smaller.
     pub size: u32,
     /// Slots in order, without the leading size or version.
     pub functions: &'static [Function],

@@ -1,6 +1,6 @@
 //! What is known about one agent.
 
-/// CPU or GPU; the discriminants are `rocprofiler_agent_type_t`.
+/// The type of an agent: CPU or GPU. The discriminants are those of `rocprofiler_agent_type_t`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u32)]
 pub enum AgentType {
@@ -9,12 +9,12 @@ pub enum AgentType {
     None = 0,
     /// Cores and no SIMDs.
     Cpu = 1,
-    /// SIMDs; an APU (both) counts as a GPU, as in AMD's tools.
+    /// SIMDs. An APU (which has both) counts as a GPU, as in AMD's tools.
     Gpu = 2,
 }
 
 impl AgentType {
-    /// "CPU", "GPU" or "UNK", as AMD's csv has it.
+    /// Returns "CPU", "GPU" or "UNK", as AMD's csv prints it.
     pub fn text(self) -> &'static str {
         match self {
             AgentType::None => "UNK",
@@ -42,11 +42,11 @@ pub struct MemBank {
     pub heap_type: u32,
     /// Bit 0 hot-pluggable, bit 1 non-volatile.
     pub flags: u32,
-    /// Bits of the bus.
+    /// Width of the bus in bits.
     pub width: u32,
-    /// MHz.
+    /// Highest memory clock in MHz.
     pub mem_clk_max: u32,
-    /// Bytes.
+    /// Size in bytes.
     pub size_in_bytes: u64,
 }
 
@@ -55,17 +55,17 @@ pub struct MemBank {
 pub struct Cache {
     /// First processor that it serves.
     pub processor_id_low: u64,
-    /// KiB.
+    /// Size in KiB.
     pub size: u64,
-    /// 1, 2, …
+    /// Level: 1, 2, …
     pub level: u32,
-    /// Bytes.
+    /// Size of a line in bytes.
     pub cache_line_size: u32,
     /// Lines per tag.
     pub cache_lines_per_tag: u32,
     /// Ways.
     pub association: u32,
-    /// Nanoseconds.
+    /// Latency in nanoseconds.
     pub latency: u32,
     /// `HsaCacheType`: bit 0 data, 1 instruction, 2 CPU, 3 HSA compute unit.
     pub cache_type: u32,
@@ -80,23 +80,24 @@ pub struct IoLink {
     pub version_major: u32,
     /// Minor version of the bus protocol.
     pub version_minor: u32,
-    /// Node id here.
+    /// Id of the node at this end.
     pub node_from: u32,
-    /// Node id there.
+    /// Id of the node at the other end.
     pub node_to: u32,
     /// NUMA distance.
     pub weight: u32,
-    /// Nanoseconds.
+    /// Lowest latency in nanoseconds.
     pub min_latency: u32,
-    /// Nanoseconds.
+    /// Highest latency in nanoseconds.
     pub max_latency: u32,
-    /// MB/s.
+    /// Lowest bandwidth in MB/s.
     pub min_bandwidth: u32,
-    /// MB/s.
+    /// Highest bandwidth in MB/s.
     pub max_bandwidth: u32,
-    /// Bytes.
+    /// Recommended size of a transfer in bytes.
     pub recommended_transfer_size: u32,
-    /// `HSA_LINKPROPERTY`: bit 0 override, 1 non-coherent, 2 no 32-bit atomics, 3 no 64-bit atomics, 4 no peer DMA.
+    /// `HSA_LINKPROPERTY`: bit 0 override, 1 non-coherent, 2 no 32-bit atomics, 3 no 64-bit
+    /// atomics, 4 no peer DMA.
     pub flags: u32,
 }
 
@@ -114,7 +115,7 @@ pub struct Visibility {
 }
 
 impl Visibility {
-    /// All of them.
+    /// Visible to all of them.
     pub const FULL: Visibility = Visibility {
         hsa: true,
         hip: true,
@@ -123,11 +124,12 @@ impl Visibility {
     };
 }
 
-/// One agent: the fields of `rocprofiler_agent_v0_t` by their names there. Fields without a unit are counts, ids or
-/// numbers of the hardware as the driver has them.
+/// One agent. It has the fields of `rocprofiler_agent_v0_t`, by their names there. Fields without a
+/// unit are counts, ids or numbers of the hardware, as the driver reports them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Agent {
-    /// `id.handle`: [`crate::HANDLE_BASE`] plus the logical node id. AMD adds a random number per process instead.
+    /// `id.handle`: [`crate::HANDLE_BASE`] plus the logical node id. AMD adds a random number per
+    /// process instead.
     pub handle: u64,
     /// `type`.
     pub agent_type: AgentType,
@@ -141,17 +143,17 @@ pub struct Agent {
     pub simd_id_base: u32,
     /// Waves that one SIMD holds.
     pub max_waves_per_simd: u32,
-    /// KiB.
+    /// Size of the LDS in KiB.
     pub lds_size_in_kb: u32,
-    /// KiB.
+    /// Size of the GDS in KiB.
     pub gds_size_in_kb: u32,
     /// Global wave sync entries.
     pub num_gws: u32,
     /// Lanes of a wave.
     pub wave_front_size: u32,
-    /// Accelerator complex dies (1 where the driver does not say).
+    /// Accelerator complex dies. 1 where the driver does not say.
     pub num_xcc: u32,
-    /// Compute units (cores of a CPU).
+    /// Compute units, or the cores of a CPU.
     pub cu_count: u32,
     /// Shader arrays.
     pub array_count: u32,
@@ -165,7 +167,7 @@ pub struct Agent {
     pub simd_per_cu: u32,
     /// Scratch slots per compute unit.
     pub max_slots_scratch_cu: u32,
-    /// major * 10000 + minor * 100 + stepping.
+    /// The target version: major * 10000 + minor * 100 + stepping.
     pub gfx_target_version: u32,
     /// PCI vendor.
     pub vendor_id: u16,
@@ -185,13 +187,13 @@ pub struct Agent {
     pub num_sdma_queues_per_engine: u32,
     /// Compute queues.
     pub num_cp_queues: u32,
-    /// MHz, of the CPU cores.
+    /// Highest clock of the CPU cores in MHz.
     pub max_engine_clk_ccompute: u32,
-    /// MHz, of the compute units.
+    /// Highest clock of the compute units in MHz.
     pub max_engine_clk_fcompute: u32,
-    /// `sdma_fw_version.Value`: microcode in bits 0-9.
+    /// `sdma_fw_version.Value`, with the microcode version in bits 0-9.
     pub sdma_fw_version: u32,
-    /// `fw_version.Value`: microcode in bits 0-9.
+    /// `fw_version.Value`, with the microcode version in bits 0-9.
     pub fw_version: u32,
     /// `capability.Value` (`HSA_CAPABILITY`).
     pub capability: u32,
@@ -201,19 +203,19 @@ pub struct Agent {
     pub max_waves_per_cu: u32,
     /// amdgpu's family number, or the CPU's family.
     pub family_id: u32,
-    /// Work items.
+    /// Largest work-group, in work items.
     pub workgroup_max_size: u32,
-    /// Work items.
+    /// Largest grid, in work items.
     pub grid_max_size: u32,
-    /// Bytes of memory of its own that others cannot see.
+    /// Bytes of its own memory that others cannot see.
     pub local_mem_size: u64,
     /// XGMI hive.
     pub hive_id: u64,
     /// KFD's number of the GPU.
     pub gpu_id: u64,
-    /// Work items.
+    /// Largest work-group in each dimension, in work items.
     pub workgroup_max_dim: Dim3,
-    /// Work items.
+    /// Largest grid in each dimension, in work items.
     pub grid_max_dim: Dim3,
     /// Memory banks.
     pub mem_banks: Vec<MemBank>,
@@ -221,7 +223,7 @@ pub struct Agent {
     pub caches: Vec<Cache>,
     /// Links.
     pub io_links: Vec<IoLink>,
-    /// "gfx942"; the model of a CPU.
+    /// The name: "gfx942" for a GPU, or the model of a CPU.
     pub name: String,
     /// "AMD" or "CPU".
     pub vendor_name: String,
@@ -231,18 +233,19 @@ pub struct Agent {
     pub model_name: String,
     /// Number of the KFD node.
     pub node_id: u32,
-    /// Its index among the nodes that can be read, from 0.
+    /// The agent's index among the nodes that can be read, from 0.
     pub logical_node_id: i32,
-    /// Its index among those of its type, from 0.
+    /// The agent's index among those of its type, from 0.
     pub logical_node_type_id: i32,
     /// Which runtimes see it.
     pub runtime_visibility: Visibility,
-    /// The unique id in the first eight bytes, least significant first.
+    /// The unique id in the first eight bytes, least significant byte first.
     pub uuid: [u8; 16],
 }
 
 impl Agent {
-    /// Position among the GPUs, from 0; -1 for a CPU. (AMD's json calls it `gpu_index`.)
+    /// Returns the position among the GPUs, from 0, or -1 for a CPU. (AMD's json calls it
+    /// `gpu_index`.)
     pub fn gpu_index(&self) -> i32 {
         if self.agent_type == AgentType::Gpu {
             self.logical_node_type_id

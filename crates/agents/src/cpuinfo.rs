@@ -1,24 +1,25 @@
-//! /proc/cpuinfo.
+//! The parser of /proc/cpuinfo.
 
 /// One logical processor.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Cpu {
-    /// What `cpu_core_id_base` of a topology node names.
+    /// The APIC id, which `cpu_core_id_base` of a topology node refers to.
     pub apicid: Option<u32>,
-    /// `cpu family`.
+    /// The field `cpu family`.
     pub family: u32,
-    /// `model name`.
+    /// The field `model name`.
     pub model_name: String,
 }
 
-/// Parses the text; unknown fields are skipped. Blocks without any of the fields are dropped.
+/// Parses the text. Unknown fields are skipped, and blocks without any of the known fields are
+/// dropped.
 pub(crate) fn parse(text: &str) -> Vec<Cpu> {
     text.split("\n\n")
         .filter_map(|block| {
             let mut cpu = Cpu::default();
             let mut known = false;
             for (key, value) in block.lines().filter_map(|line| line.split_once(':')) {
-                // Only the first colon separates: model names contain colons, too.
+                // Only the first colon separates, because model names contain colons, too.
                 let value = value.trim();
                 match key.trim() {
                     "apicid" => cpu.apicid = value.parse().ok(),
@@ -33,9 +34,9 @@ pub(crate) fn parse(text: &str) -> Vec<Cpu> {
         .collect()
 }
 
-/// The first processor of a node. AMD leaves the names empty when no APIC id matches (in a container or a
-/// virtual machine that hides processors). We take the first processor of the machine then, since the sockets
-/// of one machine do not differ.
+/// Returns the first processor of a node. AMD leaves the names empty when no APIC id matches (in a
+/// container or a virtual machine that hides processors). In that case we take the first processor
+/// of the machine, since the sockets of one machine do not differ.
 pub(crate) fn of_node(cpus: &[Cpu], cpu_core_id_base: u32) -> Option<&Cpu> {
     cpus.iter()
         .find(|cpu| cpu.apicid == Some(cpu_core_id_base))

@@ -1,10 +1,10 @@
-//! One node of the topology, from the text of its files.
+//! Builds one agent from the text of a topology node's files.
 
 use crate::agent::{Agent, AgentType, Cache, Dim3, IoLink, MemBank, Visibility};
 use crate::{cpuinfo, product};
 use std::collections::HashMap;
 
-/// `name value` per line, as sysfs has them.
+/// The properties of a file: `name value` on each line, as sysfs prints them.
 #[derive(Debug, Default)]
 pub(crate) struct Properties<'a>(HashMap<&'a str, u64>);
 
@@ -22,7 +22,7 @@ impl<'a> Properties<'a> {
     fn get64(&self, name: &str) -> u64 {
         self.0.get(name).copied().unwrap_or(0)
     }
-    /// A value that does not fit counts as absent (AMD's rule).
+    /// Returns a value. One that does not fit counts as absent (AMD's rule).
     fn get<T: TryFrom<u64> + Default>(&self, name: &str) -> T {
         T::try_from(self.get64(name)).unwrap_or_default()
     }
@@ -36,11 +36,11 @@ pub(crate) struct NodeFiles<'a> {
     pub(crate) mem_banks: Vec<String>,
     pub(crate) caches: Vec<String>,
     pub(crate) io_links: Vec<String>,
-    /// Marketing name, if any source has it.
+    /// The marketing name, if any source has one.
     pub(crate) product: Option<String>,
 }
 
-/// The agent's type, by its numbers of cores and SIMDs.
+/// Returns the agent's type, judged by its numbers of cores and SIMDs.
 pub(crate) fn agent_type(properties: &Properties<'_>) -> AgentType {
     match (
         properties.get64("cpu_cores_count"),
@@ -52,17 +52,17 @@ pub(crate) fn agent_type(properties: &Properties<'_>) -> AgentType {
     }
 }
 
-/// PCI device id.
+/// Returns the PCI device id.
 pub(crate) fn device_id(properties: &Properties<'_>) -> u16 {
     properties.get("device_id")
 }
 
-/// N of /dev/dri/renderDN.
+/// Returns the N of /dev/dri/renderDN.
 pub(crate) fn drm_render_minor(properties: &Properties<'_>) -> u32 {
     properties.get("drm_render_minor")
 }
 
-/// Builds an agent. The caller sets ids and counters that depend on other nodes.
+/// Builds an agent. The caller sets the ids and counters that depend on other nodes.
 pub(crate) fn agent(files: &NodeFiles<'_>, cpus: &[cpuinfo::Cpu]) -> Agent {
     let p = &files.properties;
     let kind = agent_type(p);
@@ -127,7 +127,7 @@ pub(crate) fn agent(files: &NodeFiles<'_>, cpus: &[cpuinfo::Cpu]) -> Agent {
 fn gpu(agent: &mut Agent, p: &Properties<'_>, product: Option<&str>) {
     agent.max_engine_clk_fcompute = p.get("max_engine_clk_fcompute");
     agent.local_mem_size = p.get64("local_mem_size");
-    // The driver puts feature bits above the microcode version.
+    // The driver puts feature bits above the microcode version, so they are cut off.
     agent.fw_version = p.get::<u32>("fw_version") & 0x3ff;
     agent.sdma_fw_version = p.get::<u32>("sdma_fw_version") & 0x3ff;
     agent.capability = p.get("capability");
@@ -140,7 +140,7 @@ fn gpu(agent: &mut Agent, p: &Properties<'_>, product: Option<&str>) {
         .cu_count
         .checked_div(agent.num_shader_banks)
         .unwrap_or(0);
-    // ROCr answers these limits with constants; no file has them.
+    // ROCr returns constants for these limits, and no file has them.
     agent.workgroup_max_size = 1024;
     agent.workgroup_max_dim = Dim3 {
         x: 1024,

@@ -1,4 +1,4 @@
-//! CPUs of a machine without the KFD driver, from files that every kernel has.
+//! The CPUs of a machine without the KFD driver, from files that every kernel provides.
 
 use crate::agent::{Agent, Visibility};
 use crate::cpuinfo::Cpu;
@@ -6,7 +6,7 @@ use crate::node::{NodeFiles, Properties, agent};
 use crate::topology::{Files, HANDLE_BASE, text};
 use std::path::Path;
 
-/// One agent for each NUMA node below `numa` that has processors.
+/// Returns one agent for each NUMA node below `numa` that has processors.
 pub(crate) fn agents(files: &dyn Files, numa: &Path, cpus: &[Cpu]) -> Vec<Agent> {
     let mut nodes: Vec<(u32, Vec<u32>)> = files
         .list(numa)
@@ -52,9 +52,10 @@ pub(crate) fn agents(files: &dyn Files, numa: &Path, cpus: &[Cpu]) -> Vec<Agent>
     agents
 }
 
-/// Numbers in the kernel's notation: `0-3,8`. Other text gives an empty list.
+/// Parses numbers in the kernel's notation: `0-3,8`. Other text gives an empty list.
 fn processors(text: &str) -> Vec<u32> {
-    /// More than any kernel is built for (NR_CPUS_RANGE_END), since the text is not trusted.
+    /// The limit is more than any kernel is built for (NR_CPUS_RANGE_END). There is one since the
+    /// text is not trusted.
     const MOST: u32 = 1 << 16;
     let range = |part: &str| -> Option<std::ops::RangeInclusive<u32>> {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -108,7 +109,7 @@ mod tests {
             ]
         );
         assert_ne!(found[0].handle, found[1].handle);
-        // Without nodes, one agent has all of them.
+        // Without nodes, one agent has all processors.
         let none = agents(&OwnFiles, &dir.path().join("nowhere"), &cpus);
         assert_eq!((none.len(), none[0].cpu_cores_count), (1, 6));
         assert!(agents(&OwnFiles, &dir.path().join("nowhere"), &[]).is_empty());

@@ -1,11 +1,12 @@
-//! Names and family of a GPU, without libdrm.
+//! The names and the family of a GPU, found without libdrm.
 //!
-//! AMD asks libdrm for the marketing name and the family. libdrm reads the name from its `amdgpu.ids` by PCI
-//! device and revision; we read the same file. The family is a number of the amdgpu driver for each
-//! generation. The driver reports it only through an ioctl on the render node, so we derive it from the
-//! target version.
+//! AMD asks libdrm for the marketing name and the family. libdrm reads the name from its
+//! `amdgpu.ids` by PCI device and revision; we read the same file. The family is a number of the
+//! amdgpu driver for each generation. The driver reports it only through an ioctl on the render
+//! node, so we derive it from the target version.
 
-/// "gfx942" for 90402; empty below gfx 1. The stepping is hexadecimal (gfx90a).
+/// Returns the name of a target version: "gfx942" for 90402. It is empty below gfx 1. The stepping
+/// is hexadecimal (gfx90a).
 pub fn gfx_name(gfx_target_version: u32) -> String {
     if gfx_target_version < 10_000 {
         return String::new();
@@ -18,11 +19,11 @@ pub fn gfx_name(gfx_target_version: u32) -> String {
     format!("gfx{major}{minor}{step:x}")
 }
 
-/// amdgpu's family number (`AMDGPU_FAMILY_*` of the kernel's uapi header amdgpu_drm.h) for a target version,
-/// 0 if unknown.
+/// Returns amdgpu's family number (`AMDGPU_FAMILY_*` of the kernel's uapi header amdgpu_drm.h) for
+/// a target version, or 0 if it is unknown.
 ///
-/// Differs from libdrm only where two generations share a target version: gfx1036 is 149 on GC 10.3.6
-/// (returned here) and 151 on GC 10.3.7.
+/// It differs from libdrm's only where two generations share a target version: gfx1036 is 149 on GC
+/// 10.3.6 (returned here) and 151 on GC 10.3.7.
 pub fn family_id(gfx_target_version: u32) -> u32 {
     let (major, minor, step) = (
         gfx_target_version / 10_000,
@@ -49,8 +50,8 @@ pub fn family_id(gfx_target_version: u32) -> u32 {
     }
 }
 
-/// The marketing name of a PCI device and revision in the text of an `amdgpu.ids` file (lines `DEVICE,
-/// REVISION, NAME` in hexadecimal; `#` begins a comment).
+/// Returns the marketing name of a PCI device and revision, from the text of an `amdgpu.ids` file.
+/// Its lines are `DEVICE, REVISION, NAME` with hexadecimal numbers, and `#` begins a comment.
 pub fn marketing_name(ids: &str, device: u16, revision: u8) -> Option<String> {
     ids.lines()
         .filter(|line| !line.starts_with('#'))

@@ -6,36 +6,37 @@ use crate::{cpuinfo, product};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Handle of the first agent. AMD picks a number between 255 and 65535 for each process; ours is fixed, so
-/// that two traces of one machine agree.
+/// The handle of the first agent. AMD picks a number between 255 and 65535 for each process. Ours
+/// is fixed, so that two traces of one machine agree.
 pub const HANDLE_BASE: u64 = 0x1000;
 
-/// The topology could not be read.
+/// The error that the topology could not be read.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot list the GPU driver's nodes in {}: {source}", path.display())]
 pub struct Error {
     /// The directory.
     pub path: PathBuf,
-    /// Why.
+    /// The reason.
     pub source: io::Error,
 }
 
-/// How the files of a process are read: in the process itself by [`OwnFiles`], from outside by a reader
-/// that takes no path of the process's for good.
+/// How the files of a process are read. In the process itself this is done by [`OwnFiles`]. From
+/// outside it is done by a reader that does not trust the paths that the process names.
 pub trait Files {
-    /// All of a file.
+    /// Reads all of a file.
     ///
     /// # Errors
-    /// The kernel's, and the reader's.
+    /// The kernel's error, or the reader's.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
-    /// Names of a directory's entries, in any order. One that is not text may be left out.
+    /// Returns the names of a directory's entries, in any order. A name that is not text may be
+    /// left out.
     ///
     /// # Errors
     /// As for [`Files::read`].
     fn list(&self, path: &Path) -> io::Result<Vec<String>>;
 }
 
-/// This process's own files.
+/// Reads this process's own files.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct OwnFiles;
 
@@ -60,7 +61,7 @@ impl Files for OwnFiles {
     }
 }
 
-/// The locations of the facts. Every file except the nodes' is optional.
+/// The locations of the files with the facts. Every file except the nodes' is optional.
 #[derive(Debug, Clone)]
 pub struct Sources {
     /// The directory that holds `nodes/` (or `nodes` itself).
@@ -71,12 +72,12 @@ pub struct Sources {
     pub numa: PathBuf,
     /// `/sys/class/drm`.
     pub drm: PathBuf,
-    /// Candidates for libdrm's `amdgpu.ids`, the first readable one is used.
+    /// Candidates for libdrm's `amdgpu.ids`, of which the first readable one is used.
     pub amdgpu_ids: Vec<PathBuf>,
 }
 
 impl Sources {
-    /// The usual locations below `root`, as the reader of the files understands it.
+    /// Returns the usual locations below `root`, as the reader of the files understands them.
     pub fn of_root(root: &Path) -> Sources {
         let ids = [
             "usr/share/libdrm/amdgpu.ids",
@@ -92,15 +93,17 @@ impl Sources {
         }
     }
 
-    /// Uses another topology than the driver's (the one that `HSA_MODEL_TOPOLOGY` names for a modelled GPU).
+    /// Uses another topology than the driver's (the one that `HSA_MODEL_TOPOLOGY` names for a
+    /// modelled GPU).
     #[must_use]
     pub fn with_topology(mut self, topology: impl Into<PathBuf>) -> Sources {
         self.topology = topology.into();
         self
     }
 
-    /// Uses the topology that the process's environment names, if it does: AMD's SDK and runtime read these
-    /// variables for a modelled GPU, in this order. One that `files` cannot list does not count.
+    /// Uses the topology that the process's environment names, if it names one. AMD's SDK and
+    /// runtime read these variables for a modelled GPU, in this order. A topology that `files`
+    /// cannot list does not count.
     #[must_use]
     pub fn with_environment(
         self,
@@ -131,8 +134,9 @@ impl Sources {
         self.read_through(&OwnFiles)
     }
 
-    /// Reads all agents in the order of their node ids. Nodes that this process may not read (device cgroups make their
-    /// files empty or unreadable) are left out and have no logical id, as AMD has it.
+    /// Reads all agents in the order of their node ids. Nodes that this process may not read are
+    /// left out and have no logical id, as in AMD's SDK (device cgroups make their files empty or
+    /// unreadable).
     ///
     /// # Errors
     /// [`Error`] when the directory of nodes cannot be listed.
@@ -173,9 +177,9 @@ impl Sources {
         Ok(agents)
     }
 
-    /// The CPUs alone, for a machine without the driver: one agent for each NUMA node that has some, in the
-    /// order of the nodes, or one for all where the kernel has no nodes. Empty when nothing at all can be
-    /// read.
+    /// Returns the CPUs alone, for a machine without the driver: one agent for each NUMA node that
+    /// has some, in the order of the nodes. There is one agent for all where the kernel has no
+    /// nodes, and none when nothing at all can be read.
     pub fn processors(&self, files: &dyn Files) -> Vec<Agent> {
         let cpus = cpuinfo::parse(&text(files, &self.cpuinfo));
         crate::processors::agents(files, &self.numa, &cpus)
@@ -208,7 +212,8 @@ impl Sources {
         Some(node::agent(&node, cpus))
     }
 
-    /// The name in `amdgpu.ids`, else the one in the board's own memory (sysfs `product_name`), else none.
+    /// Returns the name in `amdgpu.ids`, else the one in the board's own memory (sysfs
+    /// `product_name`), else none.
     fn product(&self, files: &dyn Files, properties: &Properties<'_>, ids: &str) -> Option<String> {
         let device = self
             .drm
@@ -224,7 +229,7 @@ impl Sources {
     }
 }
 
-/// Text of a file; empty when it cannot be read.
+/// Returns the text of a file, or an empty text when it cannot be read.
 pub(crate) fn text(files: &dyn Files, path: &Path) -> String {
     files
         .read(path)
@@ -232,7 +237,7 @@ pub(crate) fn text(files: &dyn Files, path: &Path) -> String {
         .unwrap_or_default()
 }
 
-/// Names of a directory's entries that are numbers, sorted.
+/// Returns the names of a directory's entries that are numbers, sorted.
 fn numbered(files: &dyn Files, path: &Path) -> io::Result<Vec<u32>> {
     let names = files.list(path)?;
     let mut ids: Vec<u32> = names.iter().filter_map(|name| name.parse().ok()).collect();
@@ -240,7 +245,7 @@ fn numbered(files: &dyn Files, path: &Path) -> io::Result<Vec<u32>> {
     Ok(ids)
 }
 
-/// `N/properties` of each numbered entry.
+/// Returns the contents of `N/properties` for each numbered entry.
 fn parts(files: &dyn Files, path: &Path) -> Vec<String> {
     let ids = numbered(files, path).unwrap_or_default();
     ids.iter()

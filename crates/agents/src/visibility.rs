@@ -1,4 +1,4 @@
-//! What the process's environment hides from its runtimes.
+//! Which agents the process's environment hides from its runtimes.
 
 use crate::agent::{Agent, AgentType, Visibility};
 
@@ -6,16 +6,16 @@ use crate::agent::{Agent, AgentType, Visibility};
 enum Listed {
     /// The variable is not set.
     Unset,
-    /// It is set and does not name the agent.
+    /// The variable is set and does not name the agent.
     Hidden,
-    /// It names the agent as its n-th entry.
+    /// The variable names the agent as its n-th entry.
     At(i32),
 }
 
-/// Sets [`Agent::runtime_visibility`] from ROCR_VISIBLE_DEVICES and HIP_VISIBLE_DEVICES (else
-/// CUDA_VISIBLE_DEVICES, else GPU_DEVICE_ORDINAL) in the process's environment. HIP counts among the agents
-/// that ROCr makes visible. Entries are GPU indices, or `GPU-` and the unique id in hexadecimal. CPUs are
-/// always visible.
+/// Sets [`Agent::runtime_visibility`] from ROCR_VISIBLE_DEVICES and HIP_VISIBLE_DEVICES in the
+/// process's environment. If the latter is not set, CUDA_VISIBLE_DEVICES takes its place, and then
+/// GPU_DEVICE_ORDINAL. HIP numbers only the agents that ROCr makes visible. Entries are GPU
+/// indices, or `GPU-` followed by the unique id in hexadecimal. CPUs are always visible.
 pub fn apply(agents: &mut [Agent], env: impl Fn(&str) -> Option<String>) {
     for agent in agents {
         agent.runtime_visibility = match agent.agent_type {
@@ -123,7 +123,7 @@ mod tests {
             seen(&[("ROCR_VISIBLE_DEVICES", "2,1")]),
             [(false, false), (true, true), (true, true)]
         );
-        // HIP's 0 is ROCr's first entry.
+        // HIP's index 0 is ROCr's first entry.
         let both = [
             ("ROCR_VISIBLE_DEVICES", "2,1"),
             ("HIP_VISIBLE_DEVICES", "0"),

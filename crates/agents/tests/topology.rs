@@ -1,5 +1,5 @@
-//! The lab's modelled machine (fixtures/topology, made by the lab's topology.sh) against what AMD's
-//! own tool wrote for it.
+//! Compares the lab's modelled machine (fixtures/topology, made by the lab's topology.sh) with what
+//! AMD's own tool wrote for it.
 #![expect(
     clippy::unwrap_used,
     reason = "helpers of tests, too, stop at the first surprise"
@@ -63,9 +63,9 @@ fn a_cpu_and_a_gpu_are_found_in_order() {
     );
 }
 
-/// Values that AMD's agent_info.csv and json have for the same topology
-/// (`docs/sources.md#rocprofv3`). The product's name is not among them: there, a stand-in for
-/// libdrm invented it.
+/// The values are those of AMD's agent_info.csv and json for the same topology
+/// (`docs/sources.md#rocprofv3`). The product's name is not among them, because a stand-in for
+/// libdrm invented it there.
 #[test]
 fn the_gpu_is_what_amd_says() {
     let agents = agents();

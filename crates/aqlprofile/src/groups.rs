@@ -6,15 +6,15 @@ use midair_counters::wire::Gpu;
 use midair_counters::{Accumulate, Architecture, Definitions, Prepared, group, plan};
 use midair_failure::Failure;
 
-/// What is counted in every group that has room for it, where there are several: windows of
-/// different groups are compared by them. A window that another profiler has disturbed shows in the
-/// second.
+/// Reference counters. Where there are several groups, these are counted in every group that has
+/// room for them, and windows of different groups are compared by them. The second one shows
+/// whether another profiler has disturbed a window.
 pub const REFERENCES: [&str; 3] = ["GRBM_GUI_ACTIVE", "GRBM_COUNT", "SQ_WAVES"];
 
-/// Prepares groups of counters as the user made them: each is counted as a whole, or not at all.
+/// Prepares counter groups as the user made them: each is counted as a whole, or not at all.
 ///
 /// # Errors
-/// As [`prepare`], also where a group does not fit.
+/// Those of [`prepare`], also when a group does not fit.
 pub fn prepare_each(
     maker: &mut dyn Maker,
     gpu: &Gpu,
@@ -25,12 +25,12 @@ pub fn prepare_each(
     groups.iter().map(one).collect()
 }
 
-/// Prepares any number of counters: groups as the user made them, and those that do not fit into one
-/// pass in as few as first fit finds. Reference counters are among a group's events, and not among
-/// its counters.
+/// Prepares any number of counters. Groups stay as the user made them; a group that does not fit
+/// into one pass is split into as few as first fit finds. Reference counters are among a group's
+/// events, but not among its counters.
 ///
 /// # Errors
-/// As [`prepare`]; too many counters only where one alone does not fit.
+/// Those of [`prepare`]. There are too many counters only if a single one does not fit.
 pub fn prepare_groups(
     maker: &mut dyn Maker,
     gpu: &Gpu,

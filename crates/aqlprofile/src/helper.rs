@@ -1,4 +1,4 @@
-//! The process that has AMD's library loaded, from the attacher's side.
+//! The helper process that has loaded AMD's library, from the attacher's side.
 
 use crate::maker::Maker;
 use midair_counters::Template;
@@ -12,11 +12,11 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-/// An answer takes no longer: a full pass of a device with eight XCCs takes 8 ms.
+/// How long an answer may take: a full pass of a device with eight XCCs takes 8 ms.
 const LIMIT: Duration = Duration::from_secs(20);
-/// The end of the process takes no longer.
+/// How long the process may take to end.
 const END: Duration = Duration::from_secs(2);
-/// An answer has at most so many lines: a full pass of a device with eight XCCs has 5,000.
+/// The most lines of an answer: a full pass of a device with eight XCCs has 5,000.
 const LINES: usize = 1 << 20;
 
 /// Why there is no template.
@@ -28,18 +28,18 @@ pub enum Error {
     Missing(String),
     /// The library refused: what it was asked to do, and its status.
     Refused {
-        /// What it would not do.
+        /// What it was asked to do.
         what: String,
         /// Its status.
         code: u32,
     },
-    /// The helper ended: how.
+    /// The helper ended, in this way.
     Died(String),
-    /// It did not answer within this time, and was ended.
+    /// The helper did not answer within this time, and was killed.
     Silent(Duration),
-    /// It said something else than an answer.
+    /// The helper printed something that is not an answer.
     Odd(String),
-    /// There is none, or it did not answer, in a program that counts by itself: why.
+    /// A program that counts by itself has no helper, or the helper did not answer: the reason.
     None(String),
 }
 
@@ -70,7 +70,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// A helper; it ends with this value.
+/// A running helper. Dropping this value ends it.
 pub struct Helper {
     child: Child,
     lines: Receiver<String>,
@@ -78,10 +78,10 @@ pub struct Helper {
 }
 
 impl Helper {
-    /// Starts `program` with these libraries to choose from.
+    /// Starts `program`, which chooses among these libraries.
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// When the program cannot be started.
     pub fn start(program: &Path, libraries: &[OsString]) -> Result<Helper, Error> {
         let mut command = Command::new(program);
         command
@@ -90,7 +90,8 @@ impl Helper {
             .stdout(Stdio::piped())
             .stderr(Stdio::null());
         if midair_secure::has_more_rights() {
-            // Whatever chooses libraries is not to be honoured, and the helper cannot tell.
+            // This process has more rights than its user, so variables that select libraries must
+            // not be obeyed. The helper itself cannot tell that it was started by such a process.
             command.env_clear();
         }
         let mut child = command.spawn().map_err(Error::Start)?;
@@ -111,12 +112,12 @@ impl Helper {
             lines,
             limit: LIMIT,
         };
-        // It ends with the helper's output.
+        // The thread ends when the helper closes its output.
         thread.spawn(reader).map_err(Error::Start)?;
         Ok(helper)
     }
 
-    /// Gives it another time to answer (default 20 s).
+    /// Sets how long the helper may take to answer (20 s by default).
     #[must_use]
     pub fn limit(mut self, limit: Duration) -> Helper {
         self.limit = limit;
@@ -154,7 +155,7 @@ impl Helper {
         Err(Error::Odd("no end of an answer".into()))
     }
 
-    /// How it ended, after its output has.
+    /// Returns how the helper ended, after its output has ended.
     fn died(&mut self) -> Error {
         drop(self.child.stdin.take());
         let until = Instant::now() + END;
@@ -174,14 +175,15 @@ impl Helper {
 
     fn end(&mut self) {
         drop(self.child.stdin.take());
-        // It is gone already, or it is killed; both are what is wanted.
+        // Errors do not matter: either the process is gone already, or it is killed now.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
 impl Maker for Helper {
-    /// After all errors but [`Error::Missing`] and [`Error::Refused`] it answers no more.
+    /// After any error except [`Error::Missing`] and [`Error::Refused`], the helper answers no more
+    /// questions.
     fn template(&mut self, question: &Question) -> Result<Template, Error> {
         self.ask(question)
     }

@@ -1,10 +1,12 @@
-//! Templates of counters' packets, made by AMD's own library in a process of its own.
+//! Templates of counter packets, made by AMD's own library in a separate process.
 //!
-//! * [`Helper`] starts that process and asks it. A crash there is an answer of its own here, and
-//!   nothing else ([`Error::Died`]). [`Unseen`] does it in a program that must not see a child.
+//! * [`Helper`] starts that process and asks it. If it crashes, this is reported as an error here
+//!   and has no other effect ([`Error::Died`]). [`Unseen`] does the same in a program that must not
+//!   see a child process.
 //! * [`libraries`](fn@libraries) names the files that the library may be.
-//! * [`prepare`](fn@prepare) does all that can be done about a group before a target is touched: counters that
-//!   there are, on a GPU that is known, that fit, with their template.
+//! * [`prepare`](fn@prepare) does everything that can be done about a group before a target is
+//!   touched: it checks that the counters exist, that the GPU is known and that the counters fit,
+//!   and makes the template.
 
 mod groups;
 mod helper;

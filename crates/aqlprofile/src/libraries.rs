@@ -1,25 +1,25 @@
-//! Where AMD's packet library may be.
+//! The places where AMD's packet library may be.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// The library's name, by which the loader finds it, too.
+/// The library's name, by which the loader finds it as well.
 pub const SONAME: &str = "libhsa-amd-aqlprofile64.so.1";
 /// Where ROCm is installed.
 const OPT: &str = "/opt";
 
-/// The files that the library may be, in the order in which they are tried: in the ROCm that
-/// `ROCM_PATH` names, in `/opt/rocm`, in the newest other ROCm below `/opt`, and where the loader
-/// finds it (Linux distributions have it among all libraries).
+/// Returns the files that the library may be, in the order in which they are tried: in the ROCm
+/// that `ROCM_PATH` names, in `/opt/rocm`, in the newest other ROCm below `/opt`, and where the
+/// loader finds it (Linux distributions have it among all libraries).
 ///
-/// `look` reads a variable; one that this process may not honour reads as none.
+/// `look` reads a variable. It returns None for a variable that this process must not obey.
 pub fn libraries(look: impl Fn(&str) -> Option<OsString>) -> Vec<OsString> {
     of(look, &installed(Path::new(OPT)))
 }
 
 fn of(look: impl Fn(&str) -> Option<OsString>, others: &[PathBuf]) -> Vec<OsString> {
     let named = look("ROCM_PATH").map(PathBuf::from);
-    // A relative path would be another one in the helper.
+    // The helper would look for a relative path in another directory.
     let named = named.filter(|path| path.is_absolute());
     let rocm = Path::new(OPT).join("rocm");
     let mut found: Vec<OsString> = Vec::new();
@@ -33,7 +33,7 @@ fn of(look: impl Fn(&str) -> Option<OsString>, others: &[PathBuf]) -> Vec<OsStri
     found
 }
 
-/// `rocm-7.2.4` and the like, the newest first.
+/// Returns `rocm-7.2.4` and the like, the newest first.
 fn installed(below: &Path) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(below) else {
         return Vec::new();

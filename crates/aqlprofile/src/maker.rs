@@ -1,12 +1,12 @@
-//! Who makes templates.
+//! The interface of what makes templates.
 
 use crate::helper::Error;
 use midair_counters::Template;
 use midair_counters::wire::Question;
 
-/// AMD's library, wherever it is loaded.
+/// Something that has AMD's library loaded, here or in another process.
 pub trait Maker {
-    /// Makes a group's template.
+    /// Makes the template of a counter group.
     ///
     /// # Errors
     /// See [`Error`].

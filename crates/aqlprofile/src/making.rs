@@ -1,5 +1,5 @@
-//! AMD's packet library in the calling process, and templates of what it makes: what the helper
-//! process does. No other process has it (AMD-101, AMD-131).
+//! Loads AMD's packet library into the calling process and makes templates with it. Only the helper
+//! process does this; no other process loads the library (AMD-101, AMD-131).
 
 mod arena;
 mod library;

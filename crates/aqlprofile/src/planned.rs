@@ -1,4 +1,4 @@
-//! From the user's groups of counters to the plan of a session.
+//! Turns the user's counter groups into the plan of a session.
 
 use crate::prepare::gpu;
 use midair_agents::{Agent, AgentType};
@@ -9,17 +9,17 @@ use midair_failure::{Failure, Kind};
 use midair_record::counter_plan::{Form, Group, Place};
 use midair_settings::{CounterGroups, EXTRA_COUNTERS, Settings};
 
-/// Groups of a kind of GPU: what was asked for, and what became of it.
+/// The groups for one kind of GPU: what was asked for, and what was prepared for it.
 struct Made<'a> {
     gpu: Gpu,
     names: Vec<Vec<&'a str>>,
     prepared: Vec<Prepared>,
 }
 
-/// Counters that the user has defined.
+/// Returns the counters that the user has defined.
 ///
 /// # Errors
-/// Definitions that cannot be read.
+/// When the definitions cannot be read.
 pub fn definitions(settings: &Settings) -> Result<Definitions, Failure> {
     match settings.text(EXTRA_COUNTERS) {
         Some(text) => Definitions::read(text)
@@ -28,7 +28,8 @@ pub fn definitions(settings: &Settings) -> Result<Definitions, Failure> {
     }
 }
 
-/// What is counted on each GPU: `prepare` makes the groups of names that are asked of one.
+/// Returns what is counted on each GPU. `prepare` makes the groups from the names that are wanted
+/// on one.
 ///
 /// # Errors
 /// Those of `prepare`.
@@ -59,7 +60,7 @@ pub fn of_agents(
         if here.is_empty() {
             continue;
         }
-        // GPUs of one kind in one place have the same packets.
+        // GPUs of one kind, at one place in the machine, have the same packets.
         let known = made
             .iter()
             .find(|made| made.gpu == gpu && made.names == here);
@@ -77,11 +78,11 @@ pub fn of_agents(
     Ok(plan)
 }
 
-/// The plan as the target reads it.
+/// Returns the plan in the form that the target reads.
 pub fn groups(plan: &CounterPlan) -> Vec<Group> {
     let mut groups = Vec::new();
     for (&node, prepared) in &plan.agents {
-        // The driver has switched all queues on.
+        // The driver has enabled the counters for all queues.
         let is_locked = plan.locks.get(&node).is_some_and(|lock| lock == HELD);
         for (number, Prepared { template, .. }) in (0..).zip(prepared) {
             let place = |place: &template::Place| Place {
@@ -110,16 +111,16 @@ pub fn groups(plan: &CounterPlan) -> Vec<Group> {
     groups
 }
 
-/// `SET_SH_REG` of one register of compute, as the packet processor's header has it: number of the
-/// command and length, without the bit that tells compute from graphics.
+/// `SET_SH_REG` for one compute register, as the header for the packet processor: number and length
+/// of the command, without the bit that tells compute from graphics.
 const SET_ONE_SH_REG: u32 = 0xc001_7600;
-/// `COMPUTE_PERFCOUNT_ENABLE` from the first register of `SET_SH_REG` (source:
+/// `PERFCOUNT_ENABLE` relative to the first register of `SET_SH_REG` (source:
 /// `docs/sources.md#counters`).
 const PERFCOUNT_ENABLE: u32 = 0x2e0b - 0x2c00;
 
-/// The commands that read and stop, and behind them what switches the queue's counting off again:
-/// the commands that start switch it on, and AMD's leave it on. So other windows count no kernels
-/// of this queue, and nothing is left behind (AMD-122).
+/// Returns the commands that read and stop, followed by a command that disables counting for the
+/// queue. The commands that start enable it, and AMD's leave it enabled. This way windows of other
+/// queues count no kernels of this queue, and nothing is left changed (AMD-122).
 pub fn disabled_after(start: &[u32], read_stop: &[u32]) -> Vec<u32> {
     let mut words = read_stop.to_vec();
     if let [header, register, _] = enabling(start) {
@@ -128,8 +129,8 @@ pub fn disabled_after(start: &[u32], read_stop: &[u32]) -> Vec<u32> {
     words
 }
 
-/// The command that switches a queue's counting on, among those that start counters; nothing where a
-/// library has none.
+/// Returns the command that enables counting for a queue, from among those that start the counters;
+/// empty where a library has none.
 pub fn enabling(start: &[u32]) -> &[u32] {
     let on = start.windows(3).find(|words| {
         matches!(words, [header, register, 1]
@@ -149,7 +150,7 @@ mod tests {
             disabled_after(&start, &[1, 2]),
             [1, 2, 0xc001_7602, 0x20b, 0]
         );
-        // A library that does not switch it on.
+        // The commands of a library that does not enable it stay as they are.
         assert_eq!(disabled_after(&[7, 0xc001_7602, 0x20c, 1], &[1, 2]), [1, 2]);
     }
 }

@@ -1,4 +1,4 @@
-//! What can be done about a group of counters before a target is touched.
+//! What can be done about a counter group before a target is touched.
 
 use crate::helper::Error;
 use crate::maker::Maker;
@@ -9,7 +9,7 @@ use midair_counters::wire::{Gpu, Question, RawEvent};
 use midair_counters::{Architecture, Definitions, Prepared, plan};
 use midair_failure::{Failure, Kind};
 
-/// The GPU that an agent is, as the library wants it described; none for a CPU.
+/// Describes an agent to the library; None for a CPU.
 pub fn gpu(agent: &Agent) -> Option<Gpu> {
     (agent.agent_type == AgentType::Gpu).then(|| Gpu {
         name: agent.name.clone(),
@@ -22,12 +22,12 @@ pub fn gpu(agent: &Agent) -> Option<Gpu> {
     })
 }
 
-/// Finds the counters, checks that they fit, and has their packets made. `added` are the user's
-/// own definitions.
+/// Finds the counters, checks that they fit, and has their packets made. `added` are the user's own
+/// definitions.
 ///
 /// # Errors
-/// A sentence for the user: an unknown GPU or counter, too many counters, no library, or a library
-/// that cannot do it.
+/// A sentence for the user: the GPU or a counter is unknown, there are too many counters, there is
+/// no library, or the library cannot do it.
 pub fn prepare(
     maker: &mut dyn Maker,
     gpu: &Gpu,
@@ -48,16 +48,17 @@ pub fn prepare(
     })
 }
 
-/// What the library is asked for some events, and which of its events each of them is; see
-/// [`for_each_name`].
+/// Returns the question to the library about some events, and for each of these events its index in
+/// the question; see [`for_each_name`].
 pub fn question(gpu: &Gpu, events: &[plan::Event]) -> (Question, Vec<u32>) {
     let (events, which) = distinct(events);
     let gpu = gpu.clone();
     (Question { gpu, events }, which)
 }
 
-/// The events in the library's terms, each once, and which of them each of a group's events is: an
-/// event may have two names (gfx950: `TCP_UTCL1_STALL_LFIFO_NO_RES` and `_NOT_RES`).
+/// Returns the events in the library's terms, each once, and for each event of the group its index
+/// among them: one event may have two names (gfx950: `TCP_UTCL1_STALL_LFIFO_NO_RES` and
+/// `_NOT_RES`).
 fn distinct(events: &[plan::Event]) -> (Vec<RawEvent>, Vec<u32>) {
     let mut all: Vec<RawEvent> = Vec::new();
     let mut which = Vec::new();
@@ -76,7 +77,8 @@ fn distinct(events: &[plan::Event]) -> (Vec<RawEvent>, Vec<u32>) {
     (all, which)
 }
 
-/// The slots with the group's events in place of the library's: one for each name of an event.
+/// Returns the slots with the group's events in place of the library's: one slot for each name of
+/// an event.
 pub fn for_each_name(slots: &[Slot], which: &[u32]) -> Vec<Slot> {
     let mut all = Vec::new();
     for slot in slots {
@@ -86,7 +88,7 @@ pub fn for_each_name(slots: &[Slot], which: &[u32]) -> Vec<Slot> {
     all
 }
 
-/// What is wrong with what was asked for.
+/// Returns the failure for a group that cannot be counted.
 pub(crate) fn planned(error: &plan::Error) -> Failure {
     match error {
         plan::Error::Gpu(_) => {
@@ -101,7 +103,7 @@ pub(crate) fn planned(error: &plan::Error) -> Failure {
     }
 }
 
-/// What to tell the user where the library did not do its part.
+/// Returns the failure to show when the library did not make a template.
 pub fn failure(error: &Error) -> Failure {
     let failure = Failure::new(Kind::NoCounters, error.to_string());
     match error {

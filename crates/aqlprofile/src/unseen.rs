@@ -1,12 +1,12 @@
-//! The process that has AMD's library loaded, for a process that must not be seen to have a child: a
-//! program that counts by itself.
+//! The helper process for a program that counts by itself and must not see a child process.
 //!
-//! The application cannot see it: it is the child of a child of ours that has ended, and that child
-//! had no signal for its end, so that no handler of the application's ran and no `wait` of the
-//! application's returned it. (A child that becomes another program gets the signal back; who is
-//! handed it on, the first process of a container or a subreaper, meets its end.) The helper inherits
-//! nothing but three descriptors, and ends when ours of them are closed. The library itself, C++ with
-//! threads and locks of its own, never enters this process.
+//! The application cannot see the helper, because the helper is a grandchild: its parent is a child
+//! of ours that ends at once. That child has no exit signal, so that no signal handler of the
+//! application runs for it, and no `wait` of the application returns it. (The helper itself gets an
+//! exit signal again when it executes its program. The process that adopts it, a container's first
+//! process or a subreaper, sees it end.) The helper inherits only three descriptors, and ends when
+//! we close our ends of them. The library itself, C++ with threads and locks of its own, never
+//! enters this process.
 
 use crate::helper::Error;
 use crate::libraries;
@@ -20,20 +20,20 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// The helper's file.
+/// The name of the helper's file.
 const HELPER: &str = "midair-aqlprofile";
-/// The directory of our tools, beside our library of the SDK.
+/// The directory of our tools, which is beside our SDK library.
 const TOOLS: &str = "rocprofiler-sdk";
-/// Where the helper is that has AMD's packet library, as an attacher tells a process that tools of
-/// others are attached to: paths with colons between them.
+/// The variable in which an attacher tells a process with other tools where the helper is: paths
+/// separated by colons.
 pub const PACKET_HELPER: &str = "ROCP_MIDAIR_PACKET_HELPER_PATH";
-/// An answer takes no longer.
+/// How long an answer may take.
 const LIMIT: Duration = Duration::from_secs(20);
-/// Bytes of an answer at most.
+/// The largest answer in bytes.
 const MOST: usize = 1 << 28;
-/// Bytes of the stack on which the child runs until it is another program.
+/// The size in bytes of the stack on which a child runs until it executes its program.
 const STACK: usize = 1 << 16;
-/// Variables that are ours and other profilers', which a helper must not obey.
+/// Beginnings of variables of ours and of other profilers, which the helper must not obey.
 const NOT_ITS: [&[u8]; 6] = [
     b"LD_PRELOAD=",
     b"LD_AUDIT=",
@@ -43,7 +43,8 @@ const NOT_ITS: [&[u8]; 6] = [
     b"CUDA_INJECTION",
 ];
 
-/// The helper, started with the first question and again after one that it did not answer.
+/// The helper. It is started with the first question, and again after a question that it did not
+/// answer.
 #[derive(Debug, Default)]
 pub struct Unseen {
     running: Option<Process>,
@@ -58,8 +59,8 @@ struct Process {
 }
 
 impl Unseen {
-    /// None is running. Its file is beside the library that this code is in, or else the first one
-    /// there is of those that are `named`.
+    /// Creates one without a running helper. The program is the file beside the library that
+    /// contains this code, or else the first existing one of those that [`Unseen::name`] gives.
     pub const fn new() -> Unseen {
         Unseen {
             running: None,
@@ -67,8 +68,8 @@ impl Unseen {
         }
     }
 
-    /// Where the helper is if it is not beside this library: an attacher says so, where it has our
-    /// library loaded from a descriptor.
+    /// Sets where else the helper may be. The attacher passes this when it had our library loaded
+    /// from a descriptor, so that nothing is beside it.
     pub fn name(&mut self, programs: Vec<PathBuf>) {
         self.named = programs;
     }
@@ -109,7 +110,7 @@ impl Maker for Unseen {
             Some(helper) => helper,
             None => self.start().map_err(Error::None)?,
         };
-        // One that failed is not asked again: whatever it says later is an answer to this question.
+        // A helper that failed is not used again: it might still send the answer to this question.
         let answer = helper.ask(question).map_err(Error::None)?;
         self.running = Some(helper);
         match answer {
@@ -120,10 +121,10 @@ impl Maker for Unseen {
     }
 }
 
-/// Where the library is that this code is in.
+/// Returns the directory of the library that contains this code.
 fn directory() -> Option<PathBuf> {
-    // SAFETY: zero is a value of this structure, and the address is one of this library; the name
-    // lives as long as that.
+    // SAFETY: all zero bytes are a valid Dl_info, and the address is inside this library. The name
+    // lives as long as the library.
     let name = unsafe {
         let mut info: libc::Dl_info = std::mem::zeroed();
         let found = libc::dladdr(directory as *const c_void, &mut info);
@@ -134,9 +135,9 @@ fn directory() -> Option<PathBuf> {
     Some(name.parent()?.to_owned())
 }
 
-/// Whether a process, by its status, has a filter of system calls that the first process has not: it
-/// may be killed for a call that is not in it. What all processes of a container have has let this
-/// program be started.
+/// Whether a process, by its status file, has a seccomp filter that the first process does not
+/// have. The process may be killed for a system call that the filter forbids. Filters that all
+/// processes of a container have are no problem: this program was started under them.
 fn has_own_filter(own: &str, first: &str) -> bool {
     let field = |status: &str, name: &str| {
         let mut lines = status.lines();
@@ -177,7 +178,8 @@ impl Process {
         }
     }
 
-    /// Writes all of it. The pipe does not block: a helper that does not read is met by the deadline.
+    /// Writes all bytes. The pipe does not block, so the deadline also holds for a helper that does
+    /// not read.
     fn say(&self, mut rest: &[u8], until: Instant) -> Result<(), String> {
         while !rest.is_empty() {
             if !is_ready(&self.to, libc::POLLOUT, until)? {
@@ -185,8 +187,8 @@ impl Process {
             }
             let written = without_sigpipe(|| {
                 let bytes = rest.as_ptr().cast();
-                // SAFETY: our own descriptor and bytes; a pipe whose reader is gone is an error
-                // here, since the signal of it is blocked meanwhile.
+                // SAFETY: the descriptor and the bytes are ours. If the pipe's reader is gone, the
+                // call returns an error, since SIGPIPE is blocked meanwhile.
                 counted(unsafe { libc::write(self.to.as_raw_fd(), bytes, rest.len()) })
             });
             match written {
@@ -203,7 +205,7 @@ impl Process {
             return Ok(0);
         }
         let mut bytes = vec![0_u8; 1 << 16];
-        // SAFETY: our own descriptor and memory.
+        // SAFETY: the descriptor and the memory are ours.
         let read = counted(unsafe {
             libc::read(
                 self.from.as_raw_fd(),
@@ -224,7 +226,7 @@ impl Process {
     }
 }
 
-/// Whether a pipe can be read or written; false after a signal's handler ran.
+/// Waits until a pipe can be read or written. Returns false after a signal handler ran.
 fn is_ready(pipe: &OwnedFd, events: libc::c_short, until: Instant) -> Result<bool, String> {
     let left = until.saturating_duration_since(Instant::now());
     let mut poll = libc::pollfd {
@@ -232,19 +234,19 @@ fn is_ready(pipe: &OwnedFd, events: libc::c_short, until: Instant) -> Result<boo
         events,
         revents: 0,
     };
-    // SAFETY: one valid entry.
+    // SAFETY: the pointer is to one valid entry.
     match unsafe { libc::poll(&mut poll, 1, left.as_millis() as c_int) } {
         0 => Err("AMD's packet library did not answer".to_owned()),
         ready => Ok(ready > 0),
     }
 }
 
-/// What a system call returned, with its error while that is known.
+/// Turns the result of a system call into a Result, while errno still has its error.
 fn counted(result: isize) -> io::Result<usize> {
     usize::try_from(result).map_err(|_| io::Error::last_os_error())
 }
 
-/// Whether a call failed for the moment only.
+/// Whether a call failed only for the moment.
 fn may_go_on(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -252,10 +254,10 @@ fn may_go_on(error: &io::Error) -> bool {
     )
 }
 
-/// Runs with SIGPIPE blocked in this thread, and takes one that came.
+/// Runs `act` with SIGPIPE blocked in this thread, and consumes a SIGPIPE that it caused.
 fn without_sigpipe<T>(act: impl FnOnce() -> T) -> T {
-    // SAFETY: sets on this stack, and this thread's own mask; `sigtimedwait` with no time takes what
-    // is pending, if it was not before.
+    // SAFETY: the sets are on this stack, and the mask is this thread's own. `sigtimedwait` without
+    // waiting consumes a pending signal, and only if it was not pending before.
     unsafe {
         let mut pipe: libc::sigset_t = std::mem::zeroed();
         let mut before: libc::sigset_t = std::mem::zeroed();
@@ -280,17 +282,17 @@ fn without_sigpipe<T>(act: impl FnOnce() -> T) -> T {
 
 fn pipe() -> Result<(OwnedFd, OwnedFd), String> {
     let mut ends = [0; 2];
-    // SAFETY: room for two descriptors.
+    // SAFETY: the array has room for two descriptors.
     if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
         return Err("there are no descriptors for a pipe".to_owned());
     }
-    // Not among the three that the child replaces.
+    // Descriptors 0 to 2 are replaced in the child, so the pipe must not use them.
     let moved = ends.map(|end| {
-        // SAFETY: a descriptor that was just made.
+        // SAFETY: pipe2 has just made the descriptor, and nothing else owns it.
         let end = unsafe { OwnedFd::from_raw_fd(end) };
-        // SAFETY: as above.
+        // SAFETY: fcntl only duplicates an open descriptor.
         let other = unsafe { libc::fcntl(end.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 3) };
-        // SAFETY: a descriptor that was just made.
+        // SAFETY: fcntl has just made the descriptor, and nothing else owns it.
         (other >= 0).then(|| unsafe { OwnedFd::from_raw_fd(other) })
     });
     match moved {
@@ -299,24 +301,24 @@ fn pipe() -> Result<(OwnedFd, OwnedFd), String> {
     }
 }
 
-/// What both children need: nothing of it is made there.
+/// What both children need. It is all prepared here, since they allocate nothing.
 struct Start {
-    /// The end of the second one's stack.
+    /// The end of the second child's stack.
     stack: *mut c_void,
     stdin: c_int,
     stdout: c_int,
-    /// One past the last descriptor that there can be.
+    /// One past the highest descriptor that may be open.
     descriptors: c_int,
     program: *const c_char,
     arguments: *const *const c_char,
     environment: *const *const c_char,
 }
 
-/// In the first child, which has this process's memory, and ends when the second one is another
-/// program. System calls only.
+/// Runs in the first child, which shares this process's memory and ends when the second child has
+/// executed its program. It makes system calls only.
 extern "C" fn first(data: *mut c_void) -> c_int {
-    // SAFETY: the structure of the parent, which waits meanwhile, and a stack in it that only the
-    // second child uses.
+    // SAFETY: `data` is the parent's structure, which stays valid because the parent waits. Only
+    // the second child uses the stack in it.
     unsafe {
         let start = &*data.cast::<Start>();
         let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
@@ -325,9 +327,9 @@ extern "C" fn first(data: *mut c_void) -> c_int {
     }
 }
 
-/// In the second, which has the same memory until it is another program.
+/// Runs in the second child, which shares the same memory until it executes the helper.
 extern "C" fn second(data: *mut c_void) -> c_int {
-    // SAFETY: as above; descriptors are the child's own.
+    // SAFETY: as above. Its descriptors are the child's own.
     unsafe {
         let start = &*data.cast::<Start>();
         let nothing = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR);
@@ -337,18 +339,18 @@ extern "C" fn second(data: *mut c_void) -> c_int {
         {
             libc::_exit(127);
         }
-        // Linux has that since 5.9.
+        // Linux has this call since 5.9.
         if libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, 0_u32) != 0 {
             for descriptor in 3..start.descriptors {
                 libc::close(descriptor);
             }
         }
-        // Whatever the application handles or has blocked is not the helper's. Handlers go before the
-        // mask: none of the application's runs here.
+        // The helper must not inherit the application's signal handlers or its signal mask.
+        // Handlers are reset before the mask, so that none of the application's runs here.
         let mut none: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&mut none);
-        // The kernel's structure, all zero: what it does by default. The C library would not let the
-        // signals be that it has for itself.
+        // The kernel's structure, all zero, selects the default action. The C library's function
+        // would refuse the signals that it reserves for itself.
         let default = [0_u64; 4];
         let nowhere = std::ptr::null_mut::<c_void>();
         for signal in 1..=64_i32 {
@@ -366,11 +368,11 @@ extern "C" fn second(data: *mut c_void) -> c_int {
     }
 }
 
-/// Beyond the highest descriptor that is open: no more than these are to be closed.
+/// Returns a number above the highest open descriptor: descriptors beyond it need not be closed.
 fn descriptors() -> c_int {
     let open = std::fs::read_dir("/proc/self/fd").into_iter().flatten();
     let numbers = open.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    // Other threads may open a few more meanwhile.
+    // Other threads may open a few more in the meantime.
     numbers.max().map_or(1 << 16, |last: c_int| last + 1024)
 }
 
@@ -415,11 +417,12 @@ fn spawn(program: &Path, libraries: &[OsString]) -> Result<Process, String> {
         arguments: argument_pointers.as_ptr(),
         environment: environment_pointers.as_ptr(),
     };
-    // SAFETY: sets on this stack and this thread's own mask: a handler of the application's must not
-    // run in the children, which have the memory of this process. This thread does not go on before
-    // the first has ended, which does not before the second is another program, so stacks, structure
-    // and texts live as long as they use them. `__WCLONE` names children without a signal for their
-    // end, of which this is ours alone by its number.
+    // SAFETY: the signal sets are on this stack, and the mask is this thread's own. It blocks all
+    // signals, because a handler of the application must not run in the children, which share this
+    // process's memory. This thread continues only when the first child has ended, and the first
+    // child ends only when the second one has executed its program. So stacks, structure and texts
+    // outlive their use. `__WCLONE` selects children without an exit signal; the pid selects ours
+    // among them.
     let started = unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();
         let mut before: libc::sigset_t = std::mem::zeroed();
@@ -437,7 +440,7 @@ fn spawn(program: &Path, libraries: &[OsString]) -> Result<Process, String> {
         pid > 0 && libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
     };
     drop(stacks);
-    // SAFETY: our own descriptor.
+    // SAFETY: the descriptor is ours.
     let flags = unsafe { libc::fcntl(to.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) };
     if !started || flags != 0 {
         return Err("the helper for AMD's packet library cannot be started".to_owned());
@@ -453,7 +456,7 @@ fn spawn(program: &Path, libraries: &[OsString]) -> Result<Process, String> {
 mod tests {
     use super::*;
 
-    /// More than a pipe takes, for a helper that does not read.
+    /// Writes more than a pipe holds to a helper that does not read.
     #[test]
     fn a_child_that_does_not_read_is_met_by_the_deadline() {
         let program = Path::new("/bin/sh");
@@ -463,7 +466,7 @@ mod tests {
         assert!(said.contains("did not answer"), "{said}");
     }
 
-    /// A helper that answers with what it was started with.
+    /// Returns the answer of a shell script that runs as the helper.
     fn told(script: &str) -> Result<Answer, String> {
         let libraries = ["-c".into(), script.into()];
         let mut helper = spawn(Path::new("/bin/sh"), &libraries)?;
@@ -476,14 +479,15 @@ mod tests {
         assert_eq!(answer, Ok(Answer::Missing("here".to_owned())));
         let refused = told("read line; read line; echo refused 1000 count");
         assert!(matches!(refused, Ok(Answer::Refused { code: 0x1000, .. })));
-        // SAFETY: no child's status is wanted.
+        // SAFETY: a null status pointer is allowed.
         let any = unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) };
         assert_eq!(any, -1, "the application has no child");
     }
 
     #[test]
     fn a_helper_has_no_signal_blocked_or_ignored() {
-        // SAFETY: what a test's own thread and process do with a signal that nobody sends.
+        // SAFETY: this only changes what the test's own thread and process do with a signal that
+        // nobody sends.
         unsafe {
             let mut one: libc::sigset_t = std::mem::zeroed();
             libc::sigemptyset(&mut one);
@@ -506,7 +510,7 @@ mod tests {
         assert!(has_own_filter(&status(2, 1), &status(0, 0)));
         assert!(!has_own_filter(&status(2, 1), &status(2, 1)));
         assert!(has_own_filter(&status(2, 2), &status(2, 1)));
-        // Before Linux 5.9 nobody tells how many there are.
+        // Before Linux 5.9 the status does not say how many filters there are.
         assert!(has_own_filter("Seccomp:\t2\n", "Seccomp:\t2\n"));
     }
 
@@ -523,7 +527,7 @@ mod tests {
     #[test]
     fn a_helper_has_no_descriptor_of_the_application_and_none_of_its_profilers() {
         let file = std::fs::File::open("/dev/null").unwrap();
-        // SAFETY: a descriptor of this test, which a child would inherit.
+        // SAFETY: it only makes a descriptor of this test inheritable.
         unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFD, 0) };
         let script = "set -- /proc/self/fd/*; for f; do case ${f##*/} in 0|1|2) ;; *) readlink $f; esac; done | grep -c /dev/null; true";
         let script = format!(

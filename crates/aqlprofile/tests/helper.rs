@@ -1,5 +1,5 @@
-//! The helper with libraries of the test's own, which misbehave in ways that AMD's could. (With
-//! AMD's itself: tests/e2e/counter_templates.rs.)
+//! The helper with test libraries that misbehave in ways in which AMD's library could. (For AMD's
+//! own library see tests/e2e/counter_templates.rs.)
 
 #![allow(clippy::unwrap_used)]
 
@@ -14,8 +14,8 @@ use std::time::Duration;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_midair-aqlprofile");
 
-/// A library whose packets are two words to start, one address to read and one word to stop; with
-/// its other behaviour put in by `-D`.
+/// A library whose packets are two words to start, one address to read and one word to stop. `-D`
+/// options select how it misbehaves.
 const LIBRARY: &str = r#"
 #include <stdint.h>
 #include <stdio.h>
@@ -127,7 +127,7 @@ fn a_template_has_the_words_and_the_places_of_addresses() {
             (&template.start[..], template.output_bytes),
             (&[0x11, 0x22][..], 64)
         );
-        // Read and stop behind each other, for the address 0.
+        // Read and stop follow each other, for the address 0.
         assert_eq!(template.read_stop, [0x33, 16, 0, 0x44]);
         let mut words = template.read_stop.clone();
         template.patch(&mut words, 0x7f12_3456_7800);
@@ -156,7 +156,7 @@ fn a_library_that_is_missing_is_said_with_what_to_install() {
         "{}",
         failure.hint
     );
-    // Whatever this machine has, a search ends with the loader.
+    // Whatever is installed on this machine, the search ends with the loader.
     assert_eq!(
         libraries(|_| None).last().unwrap(),
         midair_aqlprofile::SONAME
@@ -182,7 +182,7 @@ fn a_library_that_crashes_or_hangs_ends_the_helper_alone() {
         crash.what.ends_with("ended its process: signal 6"),
         "{crash}"
     );
-    // It answers no more, and says so.
+    // It answers no more questions, and each error says so.
     assert!(ask(&mut crashing).what.contains("signal 6"));
     let hanging = helper(&library(dir.path(), "HANG"));
     let hang = ask(&mut hanging.limit(Duration::from_millis(300)));
@@ -191,7 +191,7 @@ fn a_library_that_crashes_or_hangs_ends_the_helper_alone() {
 
 #[test]
 fn what_is_wrong_with_a_question_is_said_before_the_library_is_asked() {
-    // A library that would crash.
+    // This library would crash if it were asked.
     let dir = tempfile::tempdir().unwrap();
     let mut helper = helper(&library(dir.path(), "CRASH"));
     let mut ask = |name: &str, counters: &[&str]| {
@@ -229,7 +229,7 @@ fn what_the_library_refuses_is_said_with_its_status() {
         refused.what,
         "AMD's packet library would not find the block TCC (0x1001)"
     );
-    // It goes on answering.
+    // After a refusal it goes on answering.
     assert!(
         prepare(
             &mut good,
@@ -239,7 +239,7 @@ fn what_the_library_refuses_is_said_with_its_status() {
         )
         .is_ok()
     );
-    // Commands that depend on an address where none was expected are not guessed at.
+    // If commands depend on an address where none was expected, nothing is guessed.
     let mut odd = helper(&library(dir.path(), "ODD"));
     let refused = prepare(
         &mut odd,
@@ -259,7 +259,8 @@ fn several_groups_count_references_and_one_does_not() {
     let mut ask = |groups: &[Vec<&str>]| prepare_groups(&mut good, &gpu("gfx942"), &none, groups);
     let one = ask(&[vec!["SQ_WAVES"]]).unwrap();
     assert_eq!((one.len(), one[0].group.events.len()), (1, 1));
-    // Nine counters of SQ are two groups. The references are asked for, and this library has no GRBM.
+    // Nine counters of SQ need two groups. The reference counters are asked for, and this library
+    // has no GRBM.
     let many: Vec<&str> = Architecture::find("gfx942")
         .unwrap()
         .counters

@@ -17,13 +17,13 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::FileExt;
 
-/// What a trailer begins with; the number is the layout's.
+/// The beginning of a trailer. The number is the version of the layout.
 pub const MAGIC: [u8; 16] = *b"midair bundle 1\n";
 /// Bytes of a trailer.
 pub const TRAILER: usize = MAGIC.len() + 16;
-/// An index that is longer was not written by us.
+/// The longest index that we write; a longer one is not ours.
 const MAX_INDEX: u64 = 64 << 10;
-/// A file that is longer was not written by us.
+/// The longest file that we append; a longer one is not ours.
 const MAX_FILE: u64 = 256 << 20;
 
 /// One file that is carried.
@@ -39,8 +39,8 @@ pub struct Carried<'a> {
 
 /// A program with files behind its end.
 ///
-/// Everything comes out of one descriptor, so what was there when it was opened is what is read, even
-/// if another program lies at its path by then.
+/// Everything is read through one descriptor. So the content is that of the file which was opened,
+/// even if another program lies at its path by then.
 #[derive(Debug)]
 pub struct Bundle {
     file: File,
@@ -50,18 +50,20 @@ pub struct Bundle {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Entry {
     offset: u64,
-    /// In the program, compressed.
+    /// Its compressed length in the program.
     stored: u64,
-    /// Of the file itself.
+    /// The length of the file itself.
     length: u64,
     executable: bool,
     name: String,
 }
 
-/// The program with these files behind its end. The same files in the same order give the same bytes.
+/// Returns the program with these files behind its end. The same files in the same order give the
+/// same bytes.
 ///
 /// # Errors
-/// Invalid input for a name that is empty or has a line break, and for more than a bundle takes.
+/// Invalid input for a name that is empty or has a line break, and for files that exceed a bundle's
+/// limits.
 pub fn append(program: &[u8], files: &[Carried<'_>]) -> io::Result<Vec<u8>> {
     let mut whole = program.to_vec();
     let mut index = String::new();
@@ -78,7 +80,7 @@ pub fn append(program: &[u8], files: &[Carried<'_>]) -> io::Result<Vec<u8>> {
         encoder.finish().map_err(io::Error::other)?;
         let (stored, length) = (whole.len() - offset, file.bytes.len());
         let executable = u8::from(file.executable);
-        // A string takes everything.
+        // Writing to a String cannot fail.
         let _ = writeln!(
             index,
             "{offset} {stored} {length} {executable} {}",
@@ -97,19 +99,19 @@ pub fn append(program: &[u8], files: &[Carried<'_>]) -> io::Result<Vec<u8>> {
 }
 
 impl Bundle {
-    /// What the running program carries; none if it carries nothing.
+    /// Returns what the running program carries, or none if it carries nothing.
     ///
     /// # Errors
-    /// The kernel's; invalid data for what begins like a bundle and is none.
+    /// The kernel's; invalid data for something that begins like a bundle and is none.
     pub fn of_this_program() -> io::Result<Option<Bundle>> {
-        // Not its path, where another file may lie by now.
+        // Its path is not used, since another file may lie there by now.
         Bundle::open(File::open("/proc/self/exe")?)
     }
 
-    /// What this program carries; none if it carries nothing.
+    /// Returns what this program carries, or none if it carries nothing.
     ///
     /// # Errors
-    /// The kernel's; invalid data for what begins like a bundle and is none.
+    /// The kernel's; invalid data for something that begins like a bundle and is none.
     pub fn open(file: File) -> io::Result<Option<Bundle>> {
         let end = file.metadata()?.len();
         let Some(trailer_at) = end.checked_sub(TRAILER as u64) else {
@@ -135,25 +137,26 @@ impl Bundle {
         Ok(Some(Bundle { file, entries }))
     }
 
-    /// The names of the files, in the order in which they were appended, and whether each is a program.
+    /// Returns the names of the files, in the order in which they were appended, and whether each
+    /// is a program.
     pub fn files(&self) -> impl Iterator<Item = (&str, bool)> {
         self.entries
             .iter()
             .map(|entry| (entry.name.as_str(), entry.executable))
     }
 
-    /// What is in the file of that name.
+    /// Returns the contents of the file with that name.
     ///
     /// # Errors
-    /// Not found for a name that is not carried; invalid data where the bytes are not those that were
-    /// appended; the kernel's.
+    /// Not found for a name that is not carried; invalid data where the bytes are not those that
+    /// were appended; the kernel's.
     pub fn read(&self, name: &str) -> io::Result<Vec<u8>> {
         let entry = self.entries.iter().find(|entry| entry.name == name);
         let entry = entry.ok_or(io::ErrorKind::NotFound)?;
         let mut stored = vec![0; usize::try_from(entry.stored).unwrap_or(0)];
         self.file.read_exact_at(&mut stored, entry.offset)?;
         let mut bytes = Vec::new();
-        // One byte more than there should be, so that a longer one is seen.
+        // One byte more than there should be is read, so that a longer file is noticed.
         FrameDecoder::new(stored.as_slice())
             .take(entry.length + 1)
             .read_to_end(&mut bytes)
@@ -170,7 +173,7 @@ impl Bundle {
 }
 
 impl Entry {
-    /// A line of an index that begins at `end`.
+    /// Parses a line of an index that begins at `end`.
     fn parse(line: &str, end: u64) -> Option<Entry> {
         let mut words = line.splitn(5, ' ');
         let mut number = || words.next()?.parse::<u64>().ok();
@@ -256,7 +259,7 @@ mod tests {
     }
 
     proptest! {
-        /// Nothing that is changed on the way is taken for what was appended.
+        /// Changed bytes are never taken for what was appended.
         #[test]
         fn damage_is_found(at in 0_usize..4096, to in any::<u8>(), cut in 0_usize..64) {
             let program = [7; 100];

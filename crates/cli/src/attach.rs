@@ -19,34 +19,35 @@ use crate::wait::{Ended, Input, Signals, wait};
 
 /// What a command line prints at each step, through its [`Report`].
 pub trait Messages {
-    /// Before the attach.
+    /// Called before the attach.
     fn attaching(&self);
-    /// Records are being made.
+    /// Called when records are being made.
     fn attached(&self, took: Duration, until: Until);
-    /// The process is recorded as a CUDA process.
+    /// Called when the process is recorded as a CUDA process.
     fn cuda(&self, _pid: Pid) {}
-    /// The wait is over.
+    /// Called when the wait is over.
     fn ended(&self, ended: Ended);
-    /// Before the detach of a target that still runs.
+    /// Called before the detach of a target that still runs.
     fn detaching(&self);
-    /// The target is free.
+    /// Called when the target is free.
     fn detached(&self, took: Duration);
-    /// The detach failed.
+    /// Called when the detach failed.
     fn detach_failed(&self, failure: &Failure);
-    /// The results are written.
+    /// Called when the results are written.
     fn written(&self, written: &Written);
 }
 
-/// What ends a recording, besides the end of the process and a signal.
+/// What ends a recording, apart from the end of the process and a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Until {
-    /// This time is over.
+    /// The time after which the recording ends.
     pub duration: Option<Duration>,
-    /// Nothing else: standard input is not read, as for a service, which has none.
+    /// Whether nothing else ends it. Standard input is then not read, as for a service, which has
+    /// none.
     pub signals_alone: bool,
 }
 
-/// A process with its name, where it has one.
+/// Describes a process, with its name where it has one.
 pub fn process(engine: &dyn Engine, pid: Pid) -> String {
     match engine.name_of(pid) {
         Some(name) => format!("process {pid} ({name})"),
@@ -74,7 +75,7 @@ pub fn run(
     run_with(engine, job, until, Special::default(), messages, report)
 }
 
-/// What few attaches have.
+/// Options that only few attaches use.
 #[derive(Debug, Default)]
 pub(crate) struct Special {
     /// The flight recorder.
@@ -83,7 +84,7 @@ pub(crate) struct Special {
     pub(crate) at: Option<At>,
 }
 
-/// As [`run`].
+/// Does the same as [`run`], with these options.
 pub(crate) fn run_with(
     engine: &dyn Engine,
     job: Job,
@@ -93,7 +94,7 @@ pub(crate) fn run_with(
     report: &Report,
 ) -> u8 {
     let Special { keeping, at } = special;
-    // Before the process can be gone.
+    // Read here, before the process can be gone.
     let whose = Whose::of(engine, &job);
     let signals = match keeping {
         Some(_) => Signals::block_with_marks(),
@@ -138,7 +139,7 @@ pub(crate) fn run_with(
             });
         }
     }
-    // Some notices about the one process that was named would repeat other output.
+    // Some notices about a single named process would repeat other output.
     let named = match job {
         Job::Many(request) => match request.selection {
             Selection::Tree(root) => Some(root),
@@ -163,7 +164,8 @@ pub(crate) fn run_with(
         }
     };
     let waited = wait_for_end(attached.as_mut(), &signals, until, &show_notices, report);
-    // A failed wait is followed by a detach: the target must be free before anything is reported.
+    // A failed wait is followed by a detach, because the target must be free before anything is
+    // reported.
     let (ended, mut code) = match waited {
         Ok(ended) => (Some(ended), 0),
         Err(failure) => (None, report.failure(&failure)),
@@ -177,7 +179,7 @@ pub(crate) fn run_with(
         Err(failure) => return first_failure(code, report.failure(&failure)),
     };
     if let Some(keeping) = &keeping {
-        // Those that were written at the end.
+        // Reports the windows that were written at the end.
         keeping.turn(&signals, report);
     }
     signals.release();
@@ -209,13 +211,13 @@ pub(crate) fn run_with(
         }
     }
     match ended {
-        // Not repeated where the results have reported it.
+        // A failure that the results have reported is not repeated.
         Some(Ended::Target(end)) if code == 0 => target_code(end, &whose, report),
         _ => code,
     }
 }
 
-/// Whose messages are: where one process was named, each of them names it.
+/// The process to which messages refer. If a single process was named, each message names it.
 pub(crate) struct Whose(Option<(Pid, String)>);
 
 impl Whose {
@@ -230,7 +232,7 @@ impl Whose {
         Whose(Some((pid, label.to_owned())))
     }
 
-    /// The message, with the process before it unless it names the process itself.
+    /// Returns the message, with the process before it unless the message names the process itself.
     fn names(&self, text: &str) -> String {
         match &self.0 {
             Some((pid, label)) if !mentions(text, &pid.to_string()) => format!("{label}: {text}"),
@@ -244,7 +246,7 @@ impl Whose {
     }
 }
 
-/// Whether a number stands in a text by itself.
+/// Whether a text contains a number that is not part of a longer one.
 fn mentions(text: &str, number: &str) -> bool {
     let digit = |c: Option<char>| c.is_some_and(|c| c.is_ascii_digit());
     text.match_indices(number).any(|(at, _)| {
@@ -254,7 +256,7 @@ fn mentions(text: &str, number: &str) -> bool {
     })
 }
 
-/// How many of the threads that were not borrowed get a line of their own.
+/// The most threads that were not borrowed and get a line of their own.
 const REJECTED_SHOWN: usize = 20;
 
 /// Reports how the target was entered, for how long it was stopped, and why the other threads were not used.
@@ -340,15 +342,16 @@ pub(crate) fn report_notice(news: &Notice, named: Option<Pid>, report: &Report) 
     }
 }
 
-/// The earlier exit code, unless it is success.
+/// Returns the earlier exit code, unless it is success.
 fn first_failure(code: u8, next: u8) -> u8 {
     if code == 0 { next } else { code }
 }
 
-/// The exit code for a target that ended while attached, with the reason where it is not 0.
+/// Returns the exit code for a target that ended while attached. Reports the reason where the code
+/// is not 0.
 pub(crate) fn target_code(end: End, whose: &Whose, report: &Report) -> u8 {
     let why = match end {
-        // The trace is as complete as it can be; the warnings of the results say the rest.
+        // The trace is as complete as it can be. The warnings of the results tell the rest.
         End::Exited(_) | End::Yielded | End::Lapsed | End::Full => return 0,
         End::Signal(number) => {
             let name = Signal::try_from(number)
@@ -373,7 +376,7 @@ fn wait_for_end(
     report: &Report,
 ) -> Result<Ended, Failure> {
     let stdin = std::io::stdin();
-    // With a duration, standard input belongs to the caller: it may be a pipe that others read.
+    // With a duration, standard input belongs to the caller. It may be a pipe that others read.
     let duration = until.duration;
     let input = if duration.is_some() || until.signals_alone {
         Input::ignored()
@@ -435,7 +438,7 @@ fn detach(
     trace
 }
 
-/// The settings in the environment of this process, and its working directory.
+/// Returns the settings in the environment of this process, and its working directory.
 pub fn environment() -> Result<(Settings, String), Failure> {
     let inherited = Settings::from_environment(std::env::vars_os()).map_err(|bad| {
         Failure::new(

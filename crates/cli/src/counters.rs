@@ -1,4 +1,4 @@
-//! What there is to count: `midair counters`, and `rocprofv3 --list-avail` in AMD's words.
+//! Lists the counters that exist: `midair counters`, and `rocprofv3 --list-avail` in AMD's words.
 
 use clap::{Arg, ArgMatches, Command};
 use midair_agents::{Agent, AgentType, OwnFiles, Sources};
@@ -19,11 +19,11 @@ use crate::command::refused;
 use crate::doctor::json_argument;
 use crate::report::Report;
 
-/// Version of the json's schema: raised when a member is removed or changes its meaning.
+/// The version of the json's schema. It is raised when a member is removed or changes its meaning.
 const SCHEMA: u32 = 1;
-/// Bytes of a file of definitions that are read; more are refused by whoever parses them.
+/// The most bytes of a file of definitions that are read. The parser refuses a longer file.
 const MOST_BYTES: u64 = (4 << 20) + 1;
-/// What both lists say about samples of the program counter.
+/// The text of both lists about samples of the program counter.
 const NO_SAMPLES: &str = "not built yet";
 
 /// The clap command.
@@ -66,7 +66,7 @@ pub(crate) fn run(matches: &ArgMatches, report: Report) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// `rocprofv3 --list-avail`.
+/// Runs `rocprofv3 --list-avail`.
 pub(crate) fn list_avail(
     arch: Option<&str>,
     settings: &Settings,
@@ -76,8 +76,8 @@ pub(crate) fn list_avail(
     Ok(0)
 }
 
-/// The settings of a command line, with the contents of the file that `--extra-counters` names in
-/// place of its name, as AMD's tool has it.
+/// Returns the settings of a command line. The contents of the file that `--extra-counters` names
+/// replace its name, as in AMD's tool.
 pub(crate) fn resolved(
     given: &Given,
     inherited: &Settings,
@@ -86,7 +86,7 @@ pub(crate) fn resolved(
     let mut resolved = resolve(given, inherited, cwd).map_err(refused)?;
     if let Some(file) = given.text("extra-counters") {
         let text = contents(file, cwd)?;
-        // Before a target is touched, and with the name of the file.
+        // This happens before a target is touched, and the error has the name of the file.
         Definitions::read(&text)
             .map_err(|error| Failure::new(Kind::Usage, format!("{file}: {error}")))?;
         resolved.settings.set(EXTRA_COUNTERS, &text);
@@ -94,7 +94,7 @@ pub(crate) fn resolved(
     Ok(resolved)
 }
 
-/// What is in a user's file.
+/// Reads a file of the user's.
 #[expect(
     clippy::disallowed_methods,
     reason = "the user's own file, with the user's rights"
@@ -115,13 +115,13 @@ fn contents(file: &str, cwd: &str) -> Result<String, Failure> {
 
 /// A GPU, and what it counts.
 struct Listed {
-    /// Its number among the GPUs, and the driver's node; none for one that was named.
+    /// Its number among the GPUs and the driver's node, or none for a GPU that was named.
     place: Option<(i32, u32)>,
     /// "gfx942".
     name: String,
     product: String,
     shape: Shape,
-    /// None for a GPU whose counters are not known.
+    /// The architecture, or None for a GPU whose counters are not known.
     architecture: Option<&'static Architecture>,
     counters: Vec<Available>,
 }
@@ -180,10 +180,11 @@ fn gpus(arch: Option<&str>, settings: &Settings) -> Result<Vec<Listed>, Failure>
     Ok(listed)
 }
 
-/// The machine's agents; none where there is no driver.
+/// Returns the machine's agents, or none where there is no driver.
 pub(crate) fn agents() -> Vec<Agent> {
     let sources = Sources::of_root(Path::new("/"));
-    // Whoever runs us with more rights than his own names no files to us.
+    // If this program has more rights than its user, the user must not choose the files that it
+    // reads.
     let sources = as_real_user(|| {
         sources
             .with_environment(&OwnFiles, |name| std::env::var(name).ok())
@@ -209,7 +210,8 @@ fn shape(agent: &Agent) -> Shape {
     }
 }
 
-/// As AMD's list: a GPU's number and name, its counters, and what samples there are.
+/// Returns the lines of AMD's list: each GPU's number and name, its counters, and which samples it
+/// offers.
 fn lines(gpus: &[Listed]) -> String {
     let mut text = String::new();
     for gpu in gpus {
@@ -226,10 +228,11 @@ fn lines(gpus: &[Listed]) -> String {
     text
 }
 
-/// The schema: `version`; `gpus`, each with `gpu` and `node` (null for one that was named), `name`,
-/// `product`, `shape`, `known`, `blocks` (`name`, `counters`: how many at once for each instance),
-/// `counters` (`name`, `description`, `dimensions` as `name` and `instances`, and either `block` and
-/// `event` or `expression`), and `pc_sampling`, the list of its configurations.
+/// Returns the document. Its schema: `version`; `gpus`, each with `gpu` and `node` (null for one
+/// that was named), `name`, `product`, `shape`, `known`, `blocks` (`name`, `counters`: how many at
+/// once for each instance), `counters` (`name`, `description`, `dimensions` as `name` and
+/// `instances`, and either `block` and `event` or `expression`), and `pc_sampling`, the list of its
+/// configurations.
 fn document(gpus: &[Listed]) -> Value {
     let gpus: Vec<Value> = gpus.iter().map(gpu).collect();
     json!({"version": SCHEMA, "gpus": gpus})

@@ -1,9 +1,9 @@
-//! Options that stand in a file: `--input`.
+//! Options in a file: `--input`.
 //!
-//! As in AMD's tool (`docs/sources.md#rocprofv3`) an input file is a text with lines of counters, or
-//! YAML or JSON with jobs, whose keys are the long names of options with underscores. A program
-//! that is started runs once for each group of counters, as with AMD's tool; in one that is attached
-//! to, groups take turns within one session. Several jobs may differ in nothing but their counters.
+//! As in AMD's tool (`docs/sources.md#rocprofv3`), an input file is a text with lines of counters,
+//! or YAML or JSON with jobs, whose keys are the long names of options with underscores. A started
+//! program runs once for each group of counters, as with AMD's tool. In a process that is attached
+//! to, groups take turns within one session. Several jobs may differ only in their counters.
 
 #![cfg_attr(
     not(test),
@@ -22,14 +22,14 @@ use std::io::Read;
 
 use crate::command::refused;
 
-/// Bytes of such a file at most.
+/// The most bytes of such a file.
 const MOST: u64 = 4 << 20;
 
-/// Reads the file that `--input` names, and gives what it says.
+/// Reads the file that `--input` names, and gives its options to `given`.
 ///
 /// # Errors
-/// A file that cannot be read, or says what an option would not take, or something else than the
-/// command line.
+/// A file that cannot be read, that has values which an option would not take, or that contradicts
+/// the command line.
 pub fn take(given: &mut Given) -> Result<Taken, Failure> {
     let Some(path) = given.text("input").map(str::to_owned) else {
         return Ok(Taken::default());
@@ -50,15 +50,15 @@ pub fn take(given: &mut Given) -> Result<Taken, Failure> {
 /// What matters of an input file where a program is started for each group of counters.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Taken {
-    /// The last so many groups of counters are the file's.
+    /// How many groups of counters, at the end of the list, come from the file.
     pub groups: usize,
-    /// What the names of the directories of their results begin with; empty without a file.
+    /// The beginning of the names of the directories of their results, or empty without a file.
     pub directory: &'static str,
-    /// They take turns within one run.
+    /// Whether they take turns within one run.
     pub take_turns: bool,
-    /// Others do not.
+    /// Whether other groups do not take turns.
     pub mixed: bool,
-    /// After so many dispatches.
+    /// After how many dispatches the next group has its turn.
     pub interval: Option<String>,
 }
 
@@ -66,7 +66,8 @@ fn usage(text: String) -> Failure {
     Failure::new(Kind::Usage, text)
 }
 
-/// The file's text, as the user may read it who started us: our own rights may be more.
+/// Returns the file's text. It is read with the rights of the user who started us, since our own
+/// rights may be greater.
 fn read(path: &str) -> Result<String, Failure> {
     let read = || {
         let mut text = String::new();
@@ -82,7 +83,7 @@ fn read(path: &str) -> Result<String, Failure> {
     Ok(text)
 }
 
-/// What a file asks for: words of options by their long names.
+/// What a file asks for: the words of options, by their long names.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Jobs {
     /// A text for each group of counters.
@@ -92,7 +93,7 @@ struct Jobs {
     take_turns: bool,
     mixed: bool,
     interval: Option<String>,
-    /// Others.
+    /// The other options.
     options: Vec<(String, Vec<String>)>,
 }
 
@@ -110,7 +111,8 @@ fn jobs(path: &str, text: &str) -> Result<Jobs, Failure> {
     }
 }
 
-/// A line with `pmc:` is a group; whatever else stands in the file means nothing, as in AMD's tool.
+/// Reads a text in which a line with `pmc:` is a group. Everything else in the file is ignored, as
+/// in AMD's tool.
 fn lines(text: &str) -> Jobs {
     let group = |line: &str| {
         let line = line.split('#').next().unwrap_or_default();
@@ -197,7 +199,7 @@ fn apply(path: &str, jobs: Jobs, given: &mut Given) -> Result<(), Failure> {
             );
             return Err(usage(text));
         };
-        // A flag of AMD's is a key with true.
+        // AMD writes a flag as a key with the value true.
         let words = match known.shape {
             Shape::Flag => Vec::new(),
             _ => words,
@@ -249,7 +251,7 @@ mod tests {
         let text = "# pmc: X\npmc: SQ_WAVES GRBM_COUNT # both\ngpu: 0\n\npmc: TCC_HIT\npmc:\n";
         let given = given_by("in.txt", text, Given::new()).unwrap();
         assert_eq!(groups(&given), ["SQ_WAVES GRBM_COUNT", "TCC_HIT"]);
-        // Behind those of the command line.
+        // These follow those of the command line.
         let mut first = Given::new();
         first.give(option("pmc").unwrap(), &["A".into()]).unwrap();
         let given = given_by("in.text", text, first).unwrap();

@@ -1,4 +1,4 @@
-//! `midair attach --keep`: the flight recorder, and `--at`.
+//! The flight recorder (`midair attach --keep`), and `--at`.
 
 use crate::engine::Request;
 use crate::report::Report;
@@ -10,20 +10,20 @@ use midair_session::{Keep, Recorder};
 use midair_settings::{Given, duration_word};
 use std::time::Duration;
 
-/// Windows of one process, unless asked otherwise.
+/// The most windows of one process, unless the user says otherwise.
 const WINDOWS: u64 = 10;
-/// MiB of what is kept, and of all windows, unless asked otherwise.
+/// The MiB of the records that are kept, and of all windows, unless the user says otherwise.
 const DISK: u64 = 1024;
-/// Records come so much later than what they tell of, at most.
+/// The longest time between an event and its record.
 const LATE: Duration = Duration::from_secs(1);
-/// Seconds of a day.
+/// The seconds of a day.
 const DAY: u64 = 86_400;
 
-/// A flight recorder at work.
+/// A flight recorder in use.
 #[derive(Debug)]
 pub(crate) struct Keeping {
     watched: Watched,
-    /// Only windows are written.
+    /// Whether only windows are written.
     pub(crate) only_windows: bool,
 }
 
@@ -31,10 +31,10 @@ fn usage(what: String) -> Failure {
     Failure::new(Kind::Usage, what)
 }
 
-/// What the words ask for, put into the request; None without `--keep`.
+/// Puts what the words ask for into the request. Returns None without `--keep`.
 ///
 /// # Errors
-/// [`Kind::Usage`] for a condition that is none, and for options that need `--keep`.
+/// [`Kind::Usage`] for an invalid condition, and for options that need `--keep`.
 pub(crate) fn of(given: &Given, request: &mut Request) -> Result<Option<Keeping>, Failure> {
     let triggers: Result<Vec<Trigger>, String> = given
         .texts("trigger")
@@ -76,7 +76,7 @@ pub(crate) fn of(given: &Given, request: &mut Request) -> Result<Option<Keeping>
 }
 
 impl Keeping {
-    /// After a poll: tells of what was written, and of SIGUSR1.
+    /// Called after a poll. Reports what was written, and handles SIGUSR1.
     pub(crate) fn turn(&self, signals: &Signals, report: &Report) {
         let marked = signals.take_mark();
         for process in self.watched.processes() {
@@ -98,14 +98,14 @@ impl Keeping {
 /// When to begin, and for how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct At {
-    /// Second of the day, local time.
+    /// The second of the day, in local time.
     second: u64,
     /// How long to record.
     pub(crate) duration: Option<Duration>,
 }
 
 impl At {
-    /// Reads `14:00`, `14:00:00` and either with `/10s` behind it.
+    /// Reads `14:00`, `14:00:00`, and either followed by `/10s`.
     ///
     /// # Errors
     /// [`Kind::Usage`].
@@ -133,13 +133,14 @@ impl At {
         Ok(At { second, duration })
     }
 
-    /// How long until then, from a time since 1970 in a time zone that is so many seconds ahead of UTC.
+    /// Returns how long it is until then. `now` is a time since 1970, in a time zone that is this
+    /// many seconds ahead of UTC.
     pub(crate) fn after(self, now: Duration, utc_offset: i64) -> Duration {
         let local = (now.as_secs() as i64).wrapping_add(utc_offset);
         let passed = local.rem_euclid(DAY as i64) as u64;
         let seconds = (self.second + DAY - passed) % DAY;
         let whole = match seconds {
-            // This very second has begun already.
+            // This very second has already begun.
             0 if now.subsec_nanos() > 0 => DAY,
             seconds => seconds,
         };

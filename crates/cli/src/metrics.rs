@@ -1,4 +1,5 @@
-//! `midair metrics`: counters of a whole NVIDIA GPU over time. No process is attached to.
+//! The command `midair metrics`: counters of a whole NVIDIA GPU over time. It attaches to no
+//! process.
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use midair_failure::{Failure, Kind};
@@ -19,11 +20,11 @@ use crate::doctor::json_argument;
 use crate::report::Report;
 use crate::wait::Signals;
 
-/// Version of the json's schema: raised when a member is removed or changes its meaning.
+/// The version of the json's schema. It is raised when a member is removed or changes its meaning.
 const SCHEMA: u32 = 1;
 /// How long samples are taken where the user says nothing.
 const DURATION: Duration = Duration::from_secs(2);
-/// Between two looks for signals and the end.
+/// The time between two looks for signals and the end.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// The clap command.
@@ -76,7 +77,7 @@ pub(crate) fn run(matches: &ArgMatches, report: Report) -> Result<u8, Failure> {
     let text = |name: &str| matches.get_one::<String>(name).map(String::as_str);
     let metrics = asked(text("set").unwrap_or_default())?;
     let list = matches.get_flag("list");
-    // Until the helper was started: its path may be a descriptor of ours.
+    // Kept until the helper is started, since its path may be a descriptor of ours.
     let install = Install::find()?;
     let request = Request {
         program: install.helper(HELPER)?,
@@ -113,7 +114,8 @@ fn asked(list: &str) -> Result<Vec<sets::Asked>, Failure> {
     })
 }
 
-/// Files that CUPTI may be. Whoever runs us with more rights than his own names none.
+/// Returns the files that may be a CUPTI. If this program has more rights than its user, the user
+/// must not name one.
 fn libraries(named: Option<&str>) -> Result<Vec<String>, Failure> {
     let secure = midair_secure::has_more_rights();
     match named {
@@ -143,7 +145,7 @@ fn create(path: &str) -> Result<BufWriter<File>, Failure> {
         .map_err(|error| Failure::new(Kind::Output, format!("{path}: {error}")))
 }
 
-/// What was sampled.
+/// The samples that were taken.
 struct Taken {
     gpu: u32,
     rate: u32,
@@ -153,7 +155,7 @@ struct Taken {
     overflows: u64,
 }
 
-/// One row for each sample: begin, end, and the values of its group.
+/// Writes one row for each sample: begin, end, and the values of its group.
 fn rows(file: &mut BufWriter<File>, series: &Series, samples: &Samples) -> std::io::Result<()> {
     let numbers: Vec<usize> = series.of_group(samples.group).collect();
     for ((start, end), values) in samples
@@ -247,7 +249,7 @@ fn sample(
     }
 }
 
-/// At most four digits behind the point, and none that say nothing.
+/// Returns a number with at most two digits after the point, and fewer for large numbers.
 fn number(value: f64) -> String {
     match value.abs() {
         large if large >= 1000.0 => format!("{value:.0}"),
@@ -275,7 +277,7 @@ impl Taken {
             .map_or(0.0, |(start, end)| end.saturating_sub(start) as f64 / 1e9)
     }
 
-    /// Percent of the time that samples of a metric cover.
+    /// Returns the percentage of the time that samples of a metric cover.
     fn share(&self, number: usize) -> f64 {
         let samples = self.series.lines.get(number).map_or(0, |line| line.samples);
         let all = self.seconds() * f64::from(self.rate);
@@ -385,10 +387,11 @@ impl Taken {
         out
     }
 
-    /// The schema: `version`; `gpu` with `index`, `name`, `chip`, `bus`; `rate` in Hz; `seconds`;
-    /// `samples` and `lost` of all; `groups` that took turns; `metrics`, each with `name`, `unit`,
-    /// `mean`, `min`, `max` (null without samples), `samples`, `covered_percent`, `group` and `cupti`;
-    /// `without`, each with `name` and `why`; `helper`, facts on CUPTI and what sampling took.
+    /// Returns the document. Its schema: `version`; `gpu` with `index`, `name`, `chip`, `bus`;
+    /// `rate` in Hz; `seconds`; `samples` and `lost` of all; `groups` that took turns; `metrics`,
+    /// each with `name`, `unit`, `mean`, `min`, `max` (null without samples), `samples`,
+    /// `covered_percent`, `group` and `cupti`; `without`, each with `name` and `why`; `helper`,
+    /// facts on CUPTI and what sampling took.
     fn document(&self) -> Value {
         let metrics = self
             .series
@@ -425,7 +428,7 @@ impl Taken {
     }
 }
 
-/// Sets, metrics of ours, and CUPTI's names where there is a GPU; the exit code.
+/// Prints sets, our metrics and, where there is a GPU, CUPTI's names. Returns the exit code.
 fn print_list(request: &Request, as_json: bool, report: Report) -> u8 {
     let own = Sampler::start(request);
     if as_json {
@@ -466,7 +469,7 @@ fn print_list(request: &Request, as_json: bool, report: Report) -> u8 {
     }
     match own {
         Ok(_) => 0,
-        // What there is in general was printed; what the GPU has is not known.
+        // The general list was printed. What this GPU offers is not known.
         Err(error) => report.failure(&failure(&error)),
     }
 }

@@ -1,4 +1,5 @@
-//! Which command line a program is: one file can be all of them, by the name that it is called by.
+//! Chooses the command line of a program. One file can be all of them, depending on the name by
+//! which it is called.
 
 use crate::engine::Engine;
 use std::ffi::{OsStr, OsString};

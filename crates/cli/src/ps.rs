@@ -13,7 +13,7 @@ use crate::doctor::json_argument;
 use crate::engine::Engine;
 use crate::report::Report;
 
-/// Version of the json's schema: raised when a member is removed or changes its meaning.
+/// The version of the json's schema. It is raised when a member is removed or changes its meaning.
 const SCHEMA: u32 = 1;
 
 /// The clap command.
@@ -66,7 +66,7 @@ fn unreadable(count: usize) -> String {
     }
 }
 
-/// The name of a user, or the number.
+/// Returns the name of a user, or the number.
 fn user(uid: u32) -> String {
     match User::from_uid(Uid::from_raw(uid)) {
         Ok(Some(user)) => user.name,
@@ -74,7 +74,7 @@ fn user(uid: u32) -> String {
     }
 }
 
-/// The age of a process, in two units at most.
+/// Returns the age of a process, in at most two units.
 fn age(started: SystemTime, now: SystemTime) -> String {
     let seconds = now.duration_since(started).unwrap_or_default().as_secs();
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86400);
@@ -100,7 +100,7 @@ fn runtimes(listed: &Listed) -> String {
     all.join(", ")
 }
 
-/// The reason in a word or two; the whole reason is in doctor and json.
+/// Returns the reason in a word or two. The whole reason is in doctor and json.
 fn attach(listed: &Listed) -> String {
     match &listed.attachable {
         Some(Ok(way)) => (*way).to_owned(),
@@ -161,7 +161,7 @@ fn table(
             command,
         ]
     });
-    // Before their widths are measured: names may hold any bytes.
+    // Names may hold any bytes, so they are cleaned before their widths are measured.
     let rows = rows.map(|row| row.map(|text| plain::line(&text).into_owned()));
     let rows: Vec<[String; 8]> = std::iter::once(HEAD.map(str::to_owned))
         .chain(rows)
@@ -196,10 +196,11 @@ fn table(
     rows.iter().map(line).collect()
 }
 
-/// The schema: `version`; `unreadable`, how many processes could not be inspected; `processes`, by `pid`,
-/// each with `inner_pid` (null where it is the same), `uid`, `name`, `command`, `threads`, `started` (seconds
-/// since 1970), `runtimes` (each `kind`, `version`, `path`, `deleted`), `attached` (no, parked, or what the
-/// worker thread does), `attachable`, `way` (the entry path) or null, and `why`, `hint`, `exit_code` or null.
+/// Returns the document. Its schema: `version`; `unreadable`, how many processes could not be
+/// inspected; `processes`, by `pid`, each with `inner_pid` (null where it is the same), `uid`,
+/// `name`, `command`, `threads`, `started` (seconds since 1970), `runtimes` (each `kind`,
+/// `version`, `path`, `deleted`), `attached` (no, parked, or what the worker thread does),
+/// `attachable`, `way` (the entry path) or null, and `why`, `hint`, `exit_code` or null.
 fn document(listing: &Listing) -> Value {
     let processes: Vec<Value> = listing.processes.iter().map(process).collect();
     json!({"version": SCHEMA, "unreadable": listing.unreadable, "processes": processes})

@@ -26,16 +26,17 @@ pub struct Report {
 pub struct OnScreen {
     /// Rows of each table; None for the usual number.
     pub rows: Option<usize>,
-    /// Names are never cut.
+    /// Whether names are never cut.
     pub wide: bool,
-    /// One document instead of tables.
+    /// Whether one document is printed instead of tables.
     pub json: bool,
-    /// Nothing but names of files, warnings and errors.
+    /// Whether only names of files, warnings and errors are printed.
     pub quiet: bool,
 }
 
 impl Report {
-    /// For the program of this name, according to the environment and the terminal.
+    /// Makes a report for the program with this name, according to the environment and the
+    /// terminal.
     pub fn new(program: &'static str) -> Report {
         let terminal = Stream::Err.is_terminal();
         Report {
@@ -47,7 +48,7 @@ impl Report {
         }
     }
 
-    /// At the level that the settings ask for.
+    /// Sets the level that the settings ask for.
     #[must_use]
     pub fn at_level_of(mut self, settings: &Settings) -> Report {
         let word = settings
@@ -57,46 +58,46 @@ impl Report {
         self
     }
 
-    /// Shows so much of results.
+    /// Sets how much of results is shown.
     #[must_use]
     pub fn showing(mut self, screen: OnScreen) -> Report {
         self.screen = screen;
         self
     }
 
-    /// How much of results is shown.
+    /// Returns how much of results is shown.
     pub fn on_screen(&self) -> OnScreen {
         self.screen
     }
 
-    /// Prints information, too.
+    /// Makes the report print information, too.
     #[must_use]
     pub fn verbose(mut self) -> Report {
         self.verbosity = self.verbosity.max(Verbosity::Info);
         self
     }
 
-    /// A line of the result, on standard output, flushed.
+    /// Prints a line of the result on standard output, and flushes it.
     pub fn line(&self, text: &str) {
         Stream::Out.line(text);
     }
 
-    /// Text of the result that contains its own line ends.
+    /// Prints text of the result that contains its own line ends.
     pub fn text(&self, text: &[u8]) {
         Stream::Out.lines(&String::from_utf8_lossy(text));
     }
 
-    /// A JSON document, as one line.
+    /// Prints a JSON document as one line.
     pub fn json(&self, document: &serde_json::Value) {
         Stream::Out.json(&document.to_string());
     }
 
-    /// The table of a session, which has its own line ends and may have colours.
+    /// Prints the table of a session, which has its own line ends and may have colours.
     pub fn table(&self, table: &str) {
         Stream::Out.tables(table);
     }
 
-    /// The tables of a summary, on the console that the user chose.
+    /// Prints the tables of a summary, on the console that the user chose.
     pub fn summary(&self, summary: Option<&(Console, String)>) {
         match summary {
             Some((Console::Stdout, tables)) => Stream::Out.lines(tables),
@@ -105,7 +106,7 @@ impl Report {
         }
     }
 
-    /// Prints a failure, and on a second line its remedy. Returns its exit code.
+    /// Prints a failure, and its remedy on a second line. Returns the failure's exit code.
     pub fn failure(&self, failure: &Failure) -> u8 {
         self.marked("error:", "31", &failure.what);
         let hint = match Uid::effective().is_root() {
@@ -119,44 +120,44 @@ impl Report {
         failure.kind.exit_code()
     }
 
-    /// An error that has no exit code of its own.
+    /// Prints an error that has no exit code of its own.
     pub fn error(&self, text: &str) {
         self.marked("error:", "31", text);
     }
 
-    /// Something that the user should know.
+    /// Prints something that the user should know.
     pub fn warning(&self, text: &str) {
         if self.verbosity >= Verbosity::Warning {
             self.marked("warning:", "33", text);
         }
     }
 
-    /// Further information for the user.
+    /// Prints further information for the user.
     pub fn info(&self, text: &str) {
         if self.verbosity >= Verbosity::Info {
             self.marked("info:", "2", text);
         }
     }
 
-    /// A note on standard error without a mark, at every level above errors.
+    /// Prints a note without a mark on standard error, at every level above errors.
     pub fn note(&self, text: &str) {
         if self.verbosity >= Verbosity::Warning && !self.screen.quiet {
             self.print_line(text);
         }
     }
 
-    /// Shows on a terminal, once a second after the first, that `what` is still under way, until the result
-    /// is dropped.
+    /// Shows on a terminal, once a second after the first, that `what` is still in progress, until
+    /// the result is dropped.
     pub fn progress(&self, what: &'static str) -> Progress {
         self.progress_of(what, || None)
     }
 
-    /// As [`Report::progress`], with how much is done of how much.
+    /// Does the same as [`Report::progress`], and shows how much of the work is done.
     pub fn progress_of(&self, what: &'static str, share: fn() -> Option<(u64, u64)>) -> Progress {
         Progress::start(self.terminal.then_some(what), share)
     }
 
-    /// How a table on standard output should look.
+    /// Returns how a table on standard output should look.
     pub fn table_style(&self) -> Style {
         let terminal = Stream::Out.is_terminal();
         let columns = terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));
@@ -175,17 +176,17 @@ impl Report {
         style
     }
 
-    /// Columns of the terminal that standard output is; None where it is none.
+    /// Returns the columns of the terminal on standard output, or None where it is not a terminal.
     pub fn columns(&self) -> Option<usize> {
         Stream::Out.columns()
     }
 
-    /// Columns of the terminal that standard error is; 0 where it is none.
+    /// Returns the columns of the terminal on standard error, or 0 where it is not a terminal.
     pub fn error_columns(&self) -> usize {
         Stream::Err.columns().unwrap_or(0)
     }
 
-    /// A line on the terminal that the next one replaces.
+    /// Prints a line on the terminal that the next one replaces.
     pub fn status(&self, text: &str) {
         if self.terminal {
             Stream::Err.replace_line(text);
@@ -217,7 +218,7 @@ impl Report {
     }
 }
 
-/// A hint without the parts, between semicolons, that tell the reader to become root.
+/// Returns a hint without the parts, separated by semicolons, that tell the reader to become root.
 fn without_root(hint: &str) -> String {
     let tells = |part: &&str| {
         !["as root", "by root", "sudo "]
@@ -232,7 +233,7 @@ fn variable(name: &str) -> Option<std::ffi::OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
-/// Whether the user or the terminal does not want colours.
+/// Whether the user or the terminal wants no colours.
 fn plain() -> bool {
     variable("NO_COLOR").is_some() || variable("TERM").is_some_and(|term| term == "dumb")
 }
@@ -247,7 +248,7 @@ fn is_utf8() -> bool {
     locale.contains("utf-8") || locale.contains("utf8")
 }
 
-/// See [`Report::progress`].
+/// A display of progress, see [`Report::progress`].
 #[derive(Debug)]
 pub struct Progress {
     thread: Option<(Sender<()>, JoinHandle<()>)>,
@@ -270,7 +271,7 @@ impl Progress {
                     Stream::Err.replace_line("");
                 }
             };
-            // Without a thread no progress is shown, and nothing else is lost.
+            // If the thread cannot be started, no progress is shown, and nothing else is lost.
             let thread = std::thread::Builder::new()
                 .name("progress".into())
                 .spawn(show)
@@ -281,7 +282,7 @@ impl Progress {
     }
 }
 
-/// A line about something that is under way.
+/// Returns a line about something in progress.
 fn under_way(what: &str, seconds: u64, share: Option<(u64, u64)>) -> String {
     match share {
         Some((done, total)) if total > 0 => {
@@ -301,7 +302,7 @@ impl Drop for Progress {
     }
 }
 
-/// A number of bytes, in a readable unit.
+/// Returns a number of bytes in a readable unit.
 pub fn bytes(count: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut value = count as f64;

@@ -1,8 +1,8 @@
-//! The only way to standard output and standard error.
+//! The only access to standard output and standard error.
 //!
 //! What is printed comes in part from other processes: names, command lines, paths, messages. It
-//! passes [`plain`] here, so no caller can forget it, and no other module may open the two streams
-//! (`crates/cli/clippy.toml`). Sequences of our own, for colours, are constants of the program.
+//! passes [`plain`] here, so no caller can forget it. No other module may open the two streams
+//! (`crates/cli/clippy.toml`). Our own sequences, for colours, are constants of the program.
 //!
 //! Nothing here fails. When the reader of a pipe has gone, the text is lost and the program
 //! continues, since a target that stays attached would be worse than a lost line.
@@ -14,7 +14,7 @@
 use midair_failure::plain;
 use std::io::{IsTerminal, Write, stderr, stdout};
 
-/// Attributes that a table may have: what `midair_output::table` writes.
+/// The attributes that a table may have, which are those that `midair_output::table` writes.
 const ATTRIBUTES: [&str; 3] = ["[0m", "[1m", "[2m"];
 
 /// One of the two streams.
@@ -35,7 +35,7 @@ impl Stream {
         }
     }
 
-    /// Columns of the terminal that it is; None where it is none.
+    /// Returns the columns of the terminal, or None where it is not a terminal.
     pub(crate) fn columns(self) -> Option<usize> {
         let size = match self {
             Stream::Out => terminal_size::terminal_size_of(stdout()),
@@ -64,7 +64,7 @@ impl Stream {
         self.put(&attributed(text));
     }
 
-    /// Prints a line that begins with words of our own, in a colour where that is wanted.
+    /// Prints a line that begins with words of our own, in a colour if one is given.
     pub(crate) fn marked(self, before: &str, mark: &str, colour: Option<Colour>, text: &str) {
         let (before, text) = (plain::line(before), plain::line(text));
         self.put(&match colour {
@@ -73,7 +73,7 @@ impl Stream {
         });
     }
 
-    /// Replaces the terminal's current line, which is left open.
+    /// Replaces the terminal's current line, without ending it.
     pub(crate) fn replace_line(self, text: &str) {
         self.put(&format!("\r\x1b[K{}", plain::line(text)));
     }
@@ -94,7 +94,7 @@ impl Stream {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Colour(pub(crate) &'static str);
 
-/// The text without what a terminal obeys, except [`ATTRIBUTES`].
+/// Returns the text without anything that a terminal would interpret, except [`ATTRIBUTES`].
 fn attributed(text: &str) -> String {
     let mut pieces = text.split('\x1b');
     let mut out = plain::lines(pieces.next().unwrap_or_default()).into_owned();

@@ -1,4 +1,5 @@
-//! The words of `midair` before they are parsed: forms that people type and clap has no rule for.
+//! Tidies the words of `midair` before they are parsed: forms that people type and for which clap
+//! has no rule.
 
 use midair_failure::{Failure, Kind};
 use midair_session::Pid;
@@ -10,8 +11,8 @@ use std::ffi::OsString;
 /// Commands whose options are those of the table.
 const RECORDING: [&str; 2] = ["attach", "run"];
 
-/// `midair PID` and `midair -p PID` mean `midair attach`; formats may be separated by spaces, as
-/// in rocprofv3.
+/// Returns the words in the form that clap parses. `midair PID` and `midair -p PID` mean `midair
+/// attach`, and formats may be separated by spaces, as in rocprofv3.
 pub(crate) fn tidied(words: &[OsString]) -> Vec<OsString> {
     let mut words = words.to_vec();
     if words.get(1).is_some_and(names_a_process) {
@@ -36,7 +37,7 @@ fn names_a_process(word: &OsString) -> bool {
         || word.strip_prefix("--pid=").is_some_and(is_number)
 }
 
-/// `-f csv pftrace` becomes `-f csv,pftrace`.
+/// Turns `-f csv pftrace` into `-f csv,pftrace`.
 fn join_formats(words: &mut Vec<OsString>) {
     let Some(Shape::SomeOf(known)) = option("output-format").map(|option| option.shape) else {
         return;
@@ -67,11 +68,12 @@ fn join_formats(words: &mut Vec<OsString>) {
     }
 }
 
-/// The process that a word means: a number, or the name of the one process with a GPU runtime that
-/// has it.
+/// Returns the process that a word means: a number, or the name of the one process with a GPU
+/// runtime that has this name.
 ///
 /// # Errors
-/// [`Kind::NoProcess`] where no such process has the name, [`Kind::Usage`] where several have, and for 0.
+/// [`Kind::NoProcess`] where no such process has the name, [`Kind::Usage`] where several have it,
+/// and for 0.
 pub(crate) fn process(word: &str) -> Result<Pid, Failure> {
     match word.parse() {
         Ok(0) => Err(Failure::new(Kind::Usage, "0 is no process")

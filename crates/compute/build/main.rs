@@ -1,5 +1,6 @@
 //! Generates the panels, tables and metrics of each architecture from `api/compute/*.json` into
-//! `OUT_DIR`, as constants: a program that starts reads and parses nothing of it.
+//! `OUT_DIR`. They become constants, so that a program reads and parses none of this when it
+//! starts.
 
 use serde_json::Value;
 use std::error::Error;
@@ -123,7 +124,7 @@ fn architecture(
         for it in list(&panel["tables"])? {
             table(out, it, newer).map_err(|error| format!("table {}: {error}", it["id"]))?;
         }
-        // A table that came in 2026.
+        // This table was added in 2026.
         if panel["id"] == 400 && !newer["tables"]["402"].is_null() {
             let it =
                 serde_json::json!({"id": 402, "title": "Roofline Plot Points", "kind": "None"});
@@ -181,7 +182,8 @@ fn table(out: &mut String, it: &Value, newer: &Value) -> Outcome<()> {
         metric(out, row)?;
     }
     out.push_str("], newer: &[\n");
-    // Rows as of 2026: those of 2025 in another order and by another number, or rows of their own.
+    // The rows as of 2026. Each is either a row of 2025 at another place and under another number,
+    // or a new row.
     for row in newer["tables"][id.to_string()]
         .as_array()
         .into_iter()
@@ -219,7 +221,7 @@ fn metric(out: &mut String, row: &Value) -> Outcome<()> {
         if column == "unit" {
             continue;
         }
-        // Some columns are words about the metric, not expressions.
+        // Some columns hold a word about the metric, not an expression.
         let content = match value {
             Value::String(word) if WORDS.contains(&column.as_str()) => {
                 format!("Content::Word({word:?})")
@@ -244,7 +246,7 @@ fn metric(out: &mut String, row: &Value) -> Outcome<()> {
     Ok(())
 }
 
-/// Columns whose values are words.
+/// Columns whose values are words, not expressions.
 const WORDS: [&str; 4] = ["xfer", "coherency", "type", "transaction"];
 
 fn pairs(value: &Value) -> Outcome<String> {

@@ -4,8 +4,9 @@
 //! $ cargo run --release -p midair-compute --example big [DISPATCHES [csv|rocpd [DIR]]]
 //! ```
 //!
-//! Writes a directory of AMD's form of 2025 (csv) or of 2026 (rocpd), reads it and fills all tables. With
-//! DIR the directory is kept there, for another program to be measured on it.
+//! Writes a directory in the form of AMD's 2025 version (csv) or 2026 version (rocpd), reads it and
+//! fills all tables. With DIR, the directory is written there and kept, so that another program can
+//! be measured on it.
 #![allow(clippy::unwrap_used)]
 
 use midair_compute::read::Workload;
@@ -102,7 +103,7 @@ fn main() {
     );
 }
 
-/// Numbers that look like what is counted.
+/// Pseudo-random numbers that look like counter values.
 struct Random(u64);
 
 impl Random {
@@ -148,7 +149,7 @@ fn csv(directory: &Path, dispatches: u64) -> PathBuf {
     file
 }
 
-/// The tables that are read, with AMD's columns.
+/// Writes a rocpd database with the tables that are read, with AMD's columns.
 fn rocpd(directory: &Path, dispatches: u64) -> PathBuf {
     let file = directory.join("pmc_perf_0.db");
     let mut database = Connection::open(&file).unwrap();
@@ -216,7 +217,7 @@ fn rocpd(directory: &Path, dispatches: u64) -> PathBuf {
     file
 }
 
-/// Seconds of the processor so far.
+/// Returns the processor time used so far, in seconds.
 fn busy() -> f64 {
     let stat = fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
     let busy = stat

@@ -1,4 +1,4 @@
-//! What there is to know about an architecture's counters: panels, tables, metrics, sets, limits.
+//! What is known about the counters of an architecture: panels, tables, metrics, sets and limits.
 //!
 //! The facts are in `api/compute/*.json` (their sources: `docs/sources.md#compute`) and become
 //! constants at build time.
@@ -6,19 +6,19 @@
 /// An architecture, such as `gfx942`.
 #[derive(Debug)]
 pub struct Architecture {
-    /// Its name, as the compiler has it.
+    /// Its name, as the compiler spells it.
     pub name: &'static str,
     /// Names that expressions may use after `$`, and what they stand for.
     pub builtins: &'static [(&'static str, &'static str)],
     /// What `$denom` stands for, by the word of `--normal-unit`.
     pub denominators: &'static [(&'static str, &'static str)],
-    /// Counters that each block of the GPU can count at once.
+    /// How many counters each block of the GPU can count at once.
     pub limits: &'static [(&'static str, u32)],
-    /// GPUs that are sold under names of their own.
+    /// The GPU models that are sold under their own names.
     pub models: &'static [Model],
     /// Metrics that fit into one pass, in the numbers of 2025.
     pub sets: &'static [Set],
-    /// The same in the numbers of 2026, where these are known: name and metrics.
+    /// The same sets in the numbers of 2026, as far as these are known: name and metrics.
     pub newer_sets: &'static [(&'static str, &'static [&'static str])],
     /// The panels, by number.
     pub panels: &'static [Panel],
@@ -29,9 +29,9 @@ pub struct Architecture {
 pub struct Model {
     /// The name in small letters, such as `mi300x_a1`.
     pub name: &'static str,
-    /// Its PCI device ids: of the device, and of a virtual function.
+    /// Its PCI device ids: of the device itself, and of its virtual function.
     pub chips: &'static [u32],
-    /// XCDs of a device, by the word of its compute partition.
+    /// The number of XCDs of a device, by the name of its compute partition.
     pub partitions: &'static [(&'static str, u32)],
 }
 
@@ -70,23 +70,23 @@ pub struct Table {
     pub style: Style,
     /// Keys and headings of its columns.
     pub columns: &'static [(&'static str, &'static str)],
-    /// Its rows as of 2025.
+    /// Its rows in the version of 2025.
     pub metrics: &'static [Metric],
-    /// Its rows as of 2026; none where these are not known to differ.
+    /// Its rows in the version of 2026; empty where they are not known to differ.
     pub newer: &'static [Newer],
 }
 
-/// A row of a table as of 2026.
+/// A row of a table in the version of 2026.
 #[derive(Debug)]
 pub enum Newer {
-    /// One of 2025 by another number.
+    /// A row of 2025 under another number.
     Moved {
-        /// Its number now.
+        /// Its number in 2026.
         id: &'static str,
-        /// Its number then.
+        /// Its number in 2025.
         from: &'static str,
     },
-    /// One that was not there before.
+    /// A row that 2025 did not have.
     Own(Metric),
 }
 
@@ -103,20 +103,20 @@ pub enum Source {
     System,
     /// Samples of program counters.
     PcSampling,
-    /// Nowhere: there is the title alone.
+    /// Nowhere: the table has only a title.
     Nothing,
 }
 
 /// How a terminal shows a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Style {
-    /// As it is.
+    /// As a plain table.
     Plain,
-    /// As a drawing of the way to memory.
+    /// As a drawing of the path to memory.
     MemoryChart,
     /// With a bar in each row.
     Bar,
-    /// With least, greatest and quartiles in place of the expression.
+    /// With minimum, maximum and quartiles in place of the expression.
     Spread,
     /// With several values in each row.
     Bars,
@@ -149,31 +149,31 @@ pub struct Cell {
 /// What a value is.
 #[derive(Debug)]
 pub enum Content {
-    /// To be computed.
+    /// A formula to be computed.
     Formula {
-        /// As of 2025: means of what each dispatch has.
+        /// The formula of 2025: a mean of the values of each dispatch.
         means: &'static str,
-        /// As of 2026: sums over all dispatches. None: as of 2025.
+        /// The formula of 2026, from sums over all dispatches. None: the same as in 2025.
         sums: Option<&'static str>,
     },
     /// A word about the metric.
     Word(&'static str),
-    /// Nothing, in AMD's table as well.
+    /// No value; AMD's table has none either.
     Nothing,
 }
 
 /// Which of AMD's formulas are used, and which numbers metrics have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Form {
-    /// Those of August 2025 (versions up to 3.6): means of what each dispatch has.
+    /// The form of August 2025 (versions up to 3.6): means of the values of each dispatch.
     Means,
-    /// Those of 2026 (from 3.7 on): sums over all dispatches.
+    /// The form of 2026 (from 3.7 on): sums over all dispatches.
     #[default]
     Sums,
 }
 
 impl Content {
-    /// The expression of this form.
+    /// Returns the expression in this form.
     pub fn formula(&self, form: Form) -> Option<&'static str> {
         match (self, form) {
             (Content::Formula { means, .. }, Form::Means) => Some(means),
@@ -183,13 +183,13 @@ impl Content {
     }
 }
 
-/// The name of rows that stand for one row of each channel.
+/// The suffix of rows that stand for one row for each channel.
 pub const CHANNEL: &str = "::_1";
-/// The row that says how many channels there are.
+/// The name of the row that says how many channels there are.
 const CHANNELS: &str = "placeholder_range";
 
 impl Table {
-    /// The rows of this form, with their numbers.
+    /// Returns the rows in this form, with their numbers.
     pub fn rows(&self, form: Form) -> Vec<(&'static str, &'static Metric)>
     where
         Self: 'static,
@@ -215,7 +215,7 @@ impl Table {
         rows
     }
 
-    /// Where its rows come from in this form: some tables were empty once.
+    /// Returns where its rows come from in this form: some tables were empty in 2025.
     pub fn source(&self, form: Form) -> Source {
         match self.source {
             Source::Nothing if form == Form::Sums && !self.newer.is_empty() => Source::Metrics,
@@ -223,24 +223,24 @@ impl Table {
         }
     }
 
-    /// Its number with a dot, such as `11.2`.
+    /// Returns its number with a dot, such as `11.2`.
     pub fn number(&self) -> String {
         format!("{}.{}", self.id / 100, self.id % 100)
     }
 }
 
 impl Architecture {
-    /// Of this name.
+    /// Returns the architecture with this name.
     pub fn named(name: &str) -> Option<&'static Architecture> {
         ARCHITECTURES.iter().find(|it| it.name == name)
     }
 
-    /// All of them.
+    /// Returns all architectures.
     pub fn all() -> &'static [Architecture] {
         ARCHITECTURES
     }
 
-    /// Every table with its panel.
+    /// Returns every table with its panel.
     pub fn tables(&'static self) -> impl Iterator<Item = (&'static Panel, &'static Table)> {
         let panels = self.panels.iter();
         panels.flat_map(|panel| panel.tables.iter().map(move |table| (panel, table)))

@@ -1,5 +1,5 @@
-//! Lines on standard output and standard error. What the files say about kernels is text of other
-//! programs: what a terminal would obey in it is replaced.
+//! Lines on standard output and standard error. Names of kernels come from other programs, so
+//! control sequences in them are replaced before a terminal could obey them.
 
 use midair_failure::{Failure, plain};
 use std::io::{IsTerminal, Write, stderr, stdout};
@@ -16,7 +16,7 @@ pub enum Level {
     Info,
 }
 
-/// The two streams. A reader that has gone loses text, and nothing fails.
+/// The two output streams. When their reader is gone, the text is lost and nothing fails.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Console {
     /// Which lines are printed.
@@ -24,7 +24,7 @@ pub struct Console {
 }
 
 impl Console {
-    /// The result, on standard output.
+    /// Prints a result on standard output.
     pub fn text(&self, text: &str) {
         let _ = stdout().write_all(plain::lines(text).as_bytes());
         let _ = stdout().flush();
@@ -34,8 +34,9 @@ impl Console {
         let _ = writeln!(stderr(), "{mark}{}", plain::line(text));
     }
 
-    /// The terminal's current line, which is left open and replaced by the next; empty: closed. Elsewhere
-    /// nothing.
+    /// Replaces the current line of the terminal and leaves it open, so that the next status
+    /// replaces it. An empty text clears the line. Does nothing where standard error is no
+    /// terminal.
     pub fn status(&self, text: &str) {
         if self.level < Level::Normal || !stderr().is_terminal() {
             return;
@@ -47,18 +48,18 @@ impl Console {
         let _ = stderr().flush();
     }
 
-    /// A line of the program that collects.
+    /// Prints a line that the collecting program wrote.
     pub fn passed_on(&self, text: &str) {
         self.line("", text);
     }
 
-    /// A sequence of ours that the terminal obeys.
+    /// Sends a control sequence of ours to the terminal.
     pub(crate) fn control(sequence: &'static str) {
         let _ = stdout().write_all(sequence.as_bytes());
         let _ = stdout().flush();
     }
 
-    /// Replaces what the terminal shows by these lines, cut to its width.
+    /// Replaces the contents of the terminal by these lines, cut to its width.
     pub(crate) fn screen(lines: &[String], width: usize) {
         let mut out = String::from("\x1b[H");
         for (place, line) in lines.iter().enumerate() {
@@ -74,28 +75,28 @@ impl Console {
         let _ = stdout().flush();
     }
 
-    /// A line without a mark.
+    /// Prints a line without a mark.
     pub fn note(&self, text: &str) {
         if self.level >= Level::Normal {
             self.line("", text);
         }
     }
 
-    /// Something that the user should know.
+    /// Prints a warning: something that the user should know.
     pub fn warning(&self, text: &str) {
         if self.level >= Level::Normal {
             self.line("warning: ", text);
         }
     }
 
-    /// More for the user.
+    /// Prints further information for the user.
     pub fn info(&self, text: &str) {
         if self.level >= Level::Info {
             self.line("info: ", text);
         }
     }
 
-    /// A failure and its remedy; gives the exit code.
+    /// Prints a failure and its remedy. Returns the exit code.
     pub fn failure(&self, failure: &Failure) -> u8 {
         self.line("error: ", &failure.what);
         if !failure.hint.is_empty() {

@@ -1,12 +1,12 @@
-//! The language of metrics: a parser of AMD's expressions, and what may stand where.
+//! The language of metrics: a parser of AMD's expressions, and the rules of what may stand where.
 //!
-//! It is a part of Python's: numbers, names of counters and of a dispatch's fields, `NAME[3]` for the
-//! counter of one L2 channel, `$name` for a property of the GPU or a shorthand, `+ - * /`, one
+//! It is a subset of Python: numbers, names of counters and of a dispatch's fields, `NAME[3]` for
+//! the counter of one L2 channel, `$name` for a property of the GPU or a shorthand, `+ - * /`, one
 //! comparison, `X if condition else Y`, `None`, and functions ([`Function`]).
 
 use std::fmt;
 
-/// An expression, read.
+/// A parsed expression.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Expression {
     /// A number.
@@ -21,17 +21,17 @@ pub enum Expression {
     Variable(String),
     /// `-x`.
     Negative(Box<Expression>),
-    /// Two values.
+    /// An operation on two values.
     Both(Box<Expression>, Operator, Box<Expression>),
     /// A comparison.
     Compare(Box<Expression>, Comparison, Box<Expression>),
     /// `then if condition else otherwise`.
     If {
-        /// Where the condition holds.
+        /// The value where the condition holds.
         then: Box<Expression>,
         /// A comparison.
         condition: Box<Expression>,
-        /// Where it does not.
+        /// The value where it does not hold.
         otherwise: Box<Expression>,
     },
     /// A call.
@@ -73,9 +73,9 @@ pub enum Comparison {
 pub enum Function {
     /// The mean over the dispatches.
     Avg,
-    /// With one value the least over the dispatches, with two the lesser in each.
+    /// With one argument the minimum over the dispatches, with two the lesser in each dispatch.
     Min,
-    /// With one value the greatest over the dispatches, with two the greater in each.
+    /// With one argument the maximum over the dispatches, with two the greater in each dispatch.
     Max,
     /// The sum over the dispatches.
     Sum,
@@ -83,13 +83,13 @@ pub enum Function {
     Median,
     /// The standard deviation of a sample; 0 for one dispatch.
     Std,
-    /// `QUANTILE(x, q)` over the dispatches, between two of them in proportion.
+    /// `QUANTILE(x, q)` over the dispatches, interpolated between two values.
     Quantile,
-    /// Without its fraction.
+    /// The value without its fraction.
     ToInt,
     /// `ROUND(x, digits)`; halves go to the even neighbour.
     Round,
-    /// The rest of a division, with the sign of the divisor.
+    /// The remainder of a division, with the sign of the divisor.
     Mod,
     /// `NOISE_CLAMP(difference, reference)`: a negative difference of two counters is 0.
     NoiseClamp,
@@ -110,7 +110,7 @@ impl Function {
         ("NOISE_CLAMP", Function::NoiseClamp),
     ];
 
-    /// The numbers of values that it takes.
+    /// Returns the permitted numbers of arguments.
     fn takes(self) -> std::ops::RangeInclusive<usize> {
         match self {
             Function::Avg | Function::Sum | Function::Median | Function::Std => 1..=1,
@@ -121,10 +121,10 @@ impl Function {
     }
 }
 
-/// Why a text is no expression.
+/// Why a text is not an expression.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Malformed {
-    /// The byte at which it is not.
+    /// The byte at which the text stops being an expression.
     pub at: usize,
     /// What is wrong there.
     pub what: String,
@@ -145,7 +145,7 @@ impl Expression {
     /// Reads an expression.
     ///
     /// # Errors
-    /// Says what is wrong, and where.
+    /// When the text is not an expression: what is wrong, and where.
     pub fn parse(text: &str) -> Result<Expression, Malformed> {
         let mut parser = Parser {
             text: text.as_bytes(),
@@ -176,7 +176,7 @@ impl Parser<'_> {
         }
     }
 
-    /// The next byte that is not a space.
+    /// Returns the next byte that is not a space.
     fn peek(&mut self) -> Option<u8> {
         while self.text.get(self.at).is_some_and(u8::is_ascii_whitespace) {
             self.at += 1;
@@ -200,7 +200,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Takes a whole word, such as `if`.
+    /// Consumes a whole word, such as `if`.
     fn keyword(&mut self, word: &str) -> bool {
         let before = self.at;
         if self.take(word) && !self.text.get(self.at).is_some_and(|b| is_of_name(*b)) {
@@ -313,7 +313,7 @@ impl Parser<'_> {
                 self.at += 1;
                 let inner = self.conditional()?;
                 self.need(")")?;
-                // In brackets a comparison is a condition, which is no value.
+                // A comparison in brackets is a condition; a condition is not a value.
                 Ok(inner)
             }
             Some(b'$') => {

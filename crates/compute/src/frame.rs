@@ -1,10 +1,11 @@
-//! Dispatches as columns: what was counted, and the fields of each dispatch.
+//! Dispatches as columns: the counted values, and the fields of each dispatch.
 //!
-//! A column keeps its values as narrow as they are, since there are millions of dispatches.
+//! A column stores its values as narrowly as they permit, since there may be millions of
+//! dispatches.
 
 use std::collections::HashMap;
 
-/// Names of fields that every dispatch has, as AMD's files spell them.
+/// Names of the fields that every dispatch has, as AMD's files spell them.
 pub mod field {
     /// Number of the dispatch.
     pub const DISPATCH: &str = "Dispatch_ID";
@@ -24,21 +25,21 @@ pub mod field {
     pub const END: &str = "End_Timestamp";
 }
 
-/// The values of one field or counter. NaN: this dispatch has none.
+/// The values of one field or counter. NaN: the dispatch has no value.
 #[derive(Debug, Clone)]
 pub enum Column {
-    /// Every dispatch has the same.
+    /// Every dispatch has the same value.
     Same(f64),
     /// Whole numbers below 2³²−1, which itself stands for NaN.
     Narrow(Vec<u32>),
-    /// All others.
+    /// All other values.
     Wide(Vec<f64>),
 }
 
 const NONE: u32 = u32::MAX;
 
 impl Column {
-    /// The value of a row.
+    /// Returns the value of a row.
     pub fn get(&self, row: usize) -> f64 {
         match self {
             Column::Same(value) => *value,
@@ -60,12 +61,12 @@ impl Column {
     }
 }
 
-/// A column while it is read.
+/// A column that is still being read.
 #[derive(Debug, Clone)]
 pub struct Filling {
     column: Column,
     rows: usize,
-    /// Stays empty: what `widen` would give if its column were not the one that it just made.
+    /// Always empty. `widen` would return it if its column were not wide, which cannot happen.
     nowhere: Vec<f64>,
     words: bool,
 }
@@ -87,7 +88,7 @@ impl Filling {
     pub fn push(&mut self, value: f64) {
         match &mut self.column {
             Column::Narrow(values) => {
-                // A fraction, a negative or a great number does not come back from the conversion.
+                // A fraction, a negative number and a large number change in this conversion.
                 let narrow = value as u32;
                 if f64::from(narrow) == value && narrow != NONE {
                     values.push(narrow);
@@ -111,7 +112,7 @@ impl Filling {
         self.rows += 1;
     }
 
-    /// A value to be changed later, for columns that are not filled in order.
+    /// Sets the value of a row, for columns that are not filled in order.
     pub fn set(&mut self, row: usize, value: f64) {
         while self.rows <= row {
             self.push(f64::NAN);
@@ -132,12 +133,13 @@ impl Filling {
         }
     }
 
-    /// How many values there are so far.
+    /// Returns how many values there are so far.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Makes room for so many values at once: where it grows, it has up to twice of what it needs.
+    /// Reserves room for this many rows at once. Without this, a growing column occupies up to
+    /// twice the memory that it needs.
     pub fn reserve(&mut self, rows: usize) {
         let more = rows.saturating_sub(self.rows);
         match &mut self.column {
@@ -152,24 +154,24 @@ impl Filling {
         }
     }
 
-    /// Leaves values out up to this row.
+    /// Leaves the rows before this one without a value.
     pub fn skip_to(&mut self, row: usize) {
         while self.rows < row {
             self.push(f64::NAN);
         }
     }
 
-    /// Notes that the values are no numbers.
+    /// Notes that the values are not numbers.
     pub fn set_words(&mut self) {
         self.words = true;
     }
 
-    /// Whether they are no numbers.
+    /// Whether the values are not numbers.
     pub fn is_words(&self) -> bool {
         self.words
     }
 
-    /// The value of a row.
+    /// Returns the value of a row.
     pub fn get(&self, row: usize) -> f64 {
         match row < self.rows {
             true => self.column.get(row),
@@ -177,7 +179,7 @@ impl Filling {
         }
     }
 
-    /// From one value for all to one for each.
+    /// Turns one value for all rows into one value for each row.
     fn spread(&mut self) {
         if let Column::Same(value) = self.column {
             let narrow = value as u32;
@@ -191,7 +193,7 @@ impl Filling {
         }
     }
 
-    /// Makes room for any number; gives the values.
+    /// Makes room for any number, and returns the values.
     fn widen(&mut self) -> &mut Vec<f64> {
         let values = match &mut self.column {
             Column::Wide(values) => std::mem::take(values),
@@ -204,7 +206,7 @@ impl Filling {
         }
     }
 
-    /// The column of so many rows.
+    /// Returns the finished column with this many rows.
     pub fn finish(mut self, rows: usize) -> Column {
         while self.rows < rows {
             self.push(f64::NAN);
@@ -218,7 +220,7 @@ impl Filling {
     }
 }
 
-/// Texts by number.
+/// Texts, each with a number.
 #[derive(Debug, Clone, Default)]
 pub struct Names {
     all: Vec<String>,
@@ -226,7 +228,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// The number of a text.
+    /// Returns the number of a text; a new text gets the next one.
     pub fn number(&mut self, text: &str) -> u32 {
         if let Some(number) = self.numbers.get(text) {
             return *number;
@@ -237,12 +239,12 @@ impl Names {
         number
     }
 
-    /// The text of a number.
+    /// Returns the text with this number.
     pub fn text(&self, number: u32) -> &str {
         self.all.get(number as usize).map_or("", String::as_str)
     }
 
-    /// All texts by number.
+    /// Returns all texts, in the order of their numbers.
     pub fn all(&self) -> &[String] {
         &self.all
     }
@@ -251,25 +253,25 @@ impl Names {
 /// Dispatches as columns.
 #[derive(Debug, Clone, Default)]
 pub struct Frame {
-    /// How many there are.
+    /// The number of rows.
     pub rows: usize,
     /// Names of kernels.
     pub names: Names,
-    /// Number of each dispatch's kernel in `names`.
+    /// For each row, the number of its kernel in `names`.
     pub kernel: Vec<u32>,
-    /// Which dispatches may be compared: numbers, the same for the same kernel on the same GPU with
-    /// the same grid, workgroup and size of LDS.
+    /// For each row, the number of its class. Dispatches of one class may be compared: they ran the
+    /// same kernel on the same GPU with the same grid, workgroup and size of LDS.
     pub class: Vec<u32>,
-    /// The earliest begin, in nanoseconds: times in `columns` are counted from it.
+    /// The earliest begin in nanoseconds; times in `columns` count from it.
     pub origin: i64,
-    /// How many dispatches each row stands for; empty: one.
+    /// How many dispatches each row stands for. Empty: each row stands for one.
     weights: Vec<f64>,
     columns: Vec<Column>,
     by_name: HashMap<String, usize>,
 }
 
 impl Frame {
-    /// Of dispatches of these kernels, without a column yet.
+    /// Creates a frame with a row for each of these kernel numbers, and without columns.
     pub fn new(names: Names, kernel: Vec<u32>) -> Frame {
         Frame {
             rows: kernel.len(),
@@ -290,34 +292,34 @@ impl Frame {
         }
     }
 
-    /// The index of a column.
+    /// Returns the index of a column.
     pub fn index(&self, name: &str) -> Option<usize> {
         self.by_name.get(name).copied()
     }
 
-    /// A column by its index.
+    /// Returns a column by its index.
     pub fn column(&self, index: usize) -> &Column {
         &self.columns[index]
     }
 
-    /// A column by its name.
+    /// Returns a column by its name.
     pub fn named(&self, name: &str) -> Option<&Column> {
         self.index(name).map(|index| &self.columns[index])
     }
 
-    /// Names of all columns.
+    /// Returns the names of all columns.
     pub fn column_names(&self) -> impl Iterator<Item = &str> {
         self.by_name.keys().map(String::as_str)
     }
 
-    /// How long a dispatch took, in nanoseconds.
+    /// Returns how long a dispatch took, in nanoseconds.
     pub fn duration(&self, row: usize) -> f64 {
         let at = |name| self.named(name).map_or(f64::NAN, |column| column.get(row));
         at(field::END) - at(field::START)
     }
 
-    /// Takes a column of numbers of dispatches: from now on a row stands for so many, which all took as
-    /// long as it says. Quantiles and deviations still take each row for one.
+    /// Uses a column as weights: from now on a row stands for that many dispatches, all as long as
+    /// the row's own. Quantiles and deviations still count each row once.
     pub fn weigh(&mut self, name: &str) {
         let Some(column) = self.named(name) else {
             return;
@@ -334,12 +336,12 @@ impl Frame {
         !self.weights.is_empty()
     }
 
-    /// How many dispatches a row stands for.
+    /// Returns how many dispatches a row stands for.
     pub fn weight(&self, row: usize) -> f64 {
         self.weights.get(row).copied().unwrap_or(1.0)
     }
 
-    /// Fills `class`.
+    /// Computes `class`.
     pub fn classify(&mut self) {
         let fields = [field::GPU, field::GRID, field::WORKGROUP, field::LDS];
         let columns: Vec<Option<&Column>> = fields.iter().map(|name| self.named(name)).collect();
@@ -351,7 +353,7 @@ impl Frame {
             for (part, column) in key.1.iter_mut().zip(&columns) {
                 *part = column.map_or(0, |column| column.get(row).to_bits());
             }
-            // Most dispatches are like the one before.
+            // Most dispatches are like the previous one.
             let number = match last {
                 Some((same, number)) if same == key => number,
                 _ => {

@@ -1,7 +1,7 @@
-//! `rocprof-compute live`: the chosen tables, again and again while the program runs.
+//! `rocprof-compute live`: shows the chosen tables again and again while the program runs.
 //!
-//! On a terminal they replace each other, and keys scroll; elsewhere each is printed below the last.
-//! Nothing is kept.
+//! On a terminal each picture replaces the previous one, and keys scroll. Elsewhere each is printed
+//! below the previous one. No files are kept.
 
 use crate::analyze;
 use crate::architecture::Source;
@@ -20,13 +20,13 @@ use std::io::{IsTerminal, stdin, stdout};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// What is shown where nothing is chosen: the speed of light.
+/// The panel that is shown where none is chosen: the speed of light.
 const DEFAULT: &str = "2";
 
-/// Runs the command. Gives the exit code of the program that collects.
+/// Runs the command. Returns the exit code of the collecting program.
 ///
 /// # Errors
-/// For what is not there, and where the process cannot be counted.
+/// When something is missing, or when the process cannot be counted.
 pub fn run(matches: &ArgMatches, console: &Console) -> Result<u8, Failure> {
     let number = |name: &str| -> Result<Option<u64>, Failure> {
         let Some(word) = matches.get_one::<String>(name) else {
@@ -100,13 +100,13 @@ pub fn run(matches: &ArgMatches, console: &Console) -> Result<u8, Failure> {
     Ok(code)
 }
 
-/// The terminal without echo and lines; as it was again when this is dropped.
+/// A terminal without echo and line editing. Dropping it restores the previous settings.
 struct Screen {
     before: Termios,
 }
 
 impl Screen {
-    /// None where the two streams are no terminal.
+    /// Returns None where standard input or standard output is no terminal.
     fn open() -> Option<Screen> {
         if !stdin().is_terminal() || !stdout().is_terminal() {
             return None;
@@ -128,7 +128,7 @@ impl Drop for Screen {
     }
 }
 
-/// What is shown.
+/// What is shown, and how.
 struct View<'a> {
     console: &'a Console,
     watch: Watch,
@@ -139,9 +139,9 @@ struct View<'a> {
     shown: Option<Instant>,
     report: Option<Report>,
     name: String,
-    /// The first line that is seen.
+    /// The first visible line.
     top: usize,
-    /// Keys of a sequence that were read so far: an arrow is three.
+    /// How many bytes of an escape sequence were read so far: an arrow key sends three.
     escape: u8,
 }
 
@@ -211,14 +211,14 @@ impl Follow for View<'_> {
         if due {
             match self.watch.look() {
                 Some(mut report) => {
-                    // Of a program that runs, single dispatches say nothing.
+                    // Single dispatches tell nothing about a program that goes on running.
                     report
                         .sheets
                         .retain(|sheet| sheet.source != Source::Dispatches);
                     self.report = Some(report);
                     self.show();
                 }
-                // A screen shows that time goes by.
+                // Redraw the screen, so that the user sees the time advance.
                 None if self.is_screen => self.show(),
                 None => {}
             }

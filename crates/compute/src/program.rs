@@ -1,51 +1,51 @@
-//! Expressions made ready for evaluation: names resolved to columns and numbers, shorthands put in
-//! their places, the same parts shared by all expressions that have them.
+//! Expressions prepared for evaluation: names are resolved to columns and numbers, shorthands are
+//! expanded, and parts that several expressions contain are stored once.
 
 use crate::architecture::{Architecture, Form};
 use crate::expression::{Comparison, Expression, Function, Malformed, Operator};
 use crate::frame::Frame;
 use std::collections::{BTreeSet, HashMap};
 
-/// What the hardware calls the sum of a level over time.
+/// The hardware's name for the sum of a level over time.
 pub(crate) const LEVEL_SUM: &str = "SQ_ACCUM_PREV_HIRES";
 
 /// A part of a program.
 pub(crate) type Id = u32;
 
-/// What a part does. Numbers are kept as bits, so that parts can be compared.
+/// What a part computes. Numbers are stored as bits, so that parts can be compared and hashed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Node {
-    /// A number; NaN is no value.
+    /// A number; NaN stands for no value.
     Number(u64),
     /// A column of the frame.
     Column(u32),
-    /// One for each dispatch.
+    /// The number 1 for each dispatch.
     Ones,
     /// `-x`.
     Negative(Id),
-    /// Two values.
+    /// An operation on two values.
     Both(Operator, Id, Id),
-    /// 1 where it holds, 0 elsewhere.
+    /// 1 where the comparison holds, 0 elsewhere.
     Compare(Comparison, Id, Id),
-    /// Then and otherwise, by a comparison.
+    /// A condition, the value where it holds, and the value elsewhere.
     If(Id, Id, Id),
     /// The lesser of two in each dispatch.
     Lesser(Id, Id),
     /// The greater of two in each dispatch.
     Greater(Id, Id),
-    /// Without its fraction.
+    /// The value without its fraction.
     Whole(Id),
-    /// Rounded to so many digits, halves to the even neighbour.
+    /// Rounded to this many digits; halves go to the even neighbour.
     Round(Id, i32),
-    /// The rest of a division.
+    /// The remainder of a division.
     Rest(Id, Id),
-    /// A difference, not below zero.
+    /// A difference; a negative one becomes zero.
     Clamp(Id),
-    /// One value of all dispatches.
+    /// One value over all dispatches.
     Aggregate(Aggregate, Id),
 }
 
-/// How all dispatches' values become one.
+/// How the values of all dispatches become one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Aggregate {
     Sum,
@@ -53,7 +53,7 @@ pub(crate) enum Aggregate {
     Least,
     Greatest,
     Deviation,
-    /// Bits of the quantile.
+    /// The bits of the quantile.
     Quantile(u64),
 }
 
@@ -73,12 +73,12 @@ impl Lacks {
     }
 }
 
-/// What expressions are read with.
+/// What all expressions are read with.
 #[derive(Debug, Clone, Copy)]
 pub struct Setting<'a> {
     /// The architecture, for its shorthands.
     pub architecture: &'static Architecture,
-    /// Which formulas.
+    /// Which formulas are used.
     pub form: Form,
     /// The word of `--normal-unit`.
     pub unit: &'a str,
@@ -95,7 +95,7 @@ pub struct Row<'a> {
     pub channel: Option<u32>,
 }
 
-/// Expressions of one frame.
+/// The expressions over one frame.
 #[derive(Debug)]
 pub(crate) struct Program<'a> {
     setting: Setting<'a>,
@@ -159,7 +159,7 @@ impl<'a> Program<'a> {
         self.add(Node::Number(number.to_bits()))
     }
 
-    /// Takes one of the tables' expressions.
+    /// Adds one of the tables' expressions.
     pub(crate) fn take(
         &mut self,
         text: &'static str,
@@ -173,7 +173,7 @@ impl<'a> Program<'a> {
         self.compile(&expression, row, lacks)
     }
 
-    /// Takes an expression. What it lacks is added to `lacks`, and is no value in it.
+    /// Adds an expression. What it lacks is added to `lacks`, and has no value.
     pub(crate) fn compile(
         &mut self,
         expression: &Expression,
@@ -247,7 +247,8 @@ impl<'a> Program<'a> {
         Ok(self.add(node))
     }
 
-    /// Over all dispatches. What is the same for all stays as it is, as in AMD's functions.
+    /// Aggregates over all dispatches. A value that is the same for all stays as it is, as in AMD's
+    /// functions.
     pub(crate) fn aggregate(&mut self, how: Aggregate, of: Id) -> Id {
         match (self.is_wide(of), how) {
             (false, Aggregate::Deviation) => self.number(0.0),
@@ -264,12 +265,14 @@ impl<'a> Program<'a> {
     }
 
     fn column(&mut self, name: &str, row: Row<'_>, lacks: &mut Lacks) -> Id {
-        // The sum of a level over time has the name of its level in files (those of single passes get
-        // it when they are read): by the hardware's name it is the sum of no level in particular.
+        // In files, the sum of a level over time is named after the level (sums of single passes
+        // are renamed when they are read). Under the hardware's name it belongs to no level in
+        // particular.
         let found = if name == LEVEL_SUM && !row.level.is_empty() {
             self.frame.index(&format!("{}_ACCUM", row.level))
         } else {
-            // Values are sums over the places of the GPU, whatever the counter is called.
+            // Values are sums over all places of the GPU, with or without `_sum` in the counter's
+            // name.
             let frame = self.frame;
             let plain = || frame.index(name.strip_suffix("_sum")?);
             frame.index(name).or_else(plain)
@@ -284,7 +287,7 @@ impl<'a> Program<'a> {
                     name => name.to_owned(),
                 };
                 lacks.counters.insert(name);
-                // A value for each dispatch, all the same.
+                // No value for each dispatch.
                 let ones = self.add(Node::Ones);
                 let nothing = self.number(f64::NAN);
                 self.add(Node::Both(Operator::Multiply, ones, nothing))
@@ -320,7 +323,7 @@ impl<'a> Program<'a> {
         {
             return self.take(text, row, lacks);
         }
-        // The same thing by its name of 2025 and of 2026.
+        // The same property has one name in 2025 and another in 2026.
         let other = match name {
             "num_hbm_channels" => "num_memory_channels",
             "num_memory_channels" => "num_hbm_channels",
@@ -335,7 +338,7 @@ impl<'a> Program<'a> {
         }
     }
 
-    /// The columns that a part reads.
+    /// Collects the columns that a part reads.
     pub(crate) fn columns(&self, id: Id, into: &mut BTreeSet<u32>) {
         match self.node(id) {
             Node::Column(index) => {
@@ -371,7 +374,7 @@ fn wrong(what: &str) -> Malformed {
     }
 }
 
-/// One operation on two numbers.
+/// Returns the result of an operation on two numbers.
 pub(crate) fn both(how: Operator, a: f64, b: f64) -> f64 {
     match how {
         Operator::Add => a + b,
@@ -381,7 +384,7 @@ pub(crate) fn both(how: Operator, a: f64, b: f64) -> f64 {
     }
 }
 
-/// Whether a comparison holds. What has no value differs from everything.
+/// Whether a comparison holds. A missing value differs from everything.
 pub(crate) fn holds(how: Comparison, a: f64, b: f64) -> bool {
     match how {
         Comparison::Equal => a == b,
@@ -393,7 +396,7 @@ pub(crate) fn holds(how: Comparison, a: f64, b: f64) -> bool {
     }
 }
 
-/// Rounds to so many digits.
+/// Rounds to this many digits.
 pub(crate) fn round(value: f64, digits: i32) -> f64 {
     if digits == 0 {
         return value.round_ties_even();
@@ -402,7 +405,7 @@ pub(crate) fn round(value: f64, digits: i32) -> f64 {
     (value * scale).round_ties_even() / scale
 }
 
-/// The rest of a division, with the sign of the divisor.
+/// Returns the remainder of a division, with the sign of the divisor.
 pub(crate) fn rest(a: f64, b: f64) -> f64 {
     let rest = a % b;
     if rest != 0.0 && (rest < 0.0) != (b < 0.0) {
@@ -412,7 +415,7 @@ pub(crate) fn rest(a: f64, b: f64) -> f64 {
     }
 }
 
-/// The lesser of two; none where one has no value.
+/// Returns the lesser of two; no value where one has none.
 pub(crate) fn lesser(a: f64, b: f64) -> f64 {
     if a.is_nan() || b.is_nan() {
         f64::NAN
@@ -421,7 +424,7 @@ pub(crate) fn lesser(a: f64, b: f64) -> f64 {
     }
 }
 
-/// The greater of two; none where one has no value.
+/// Returns the greater of two; no value where one has none.
 pub(crate) fn greater(a: f64, b: f64) -> f64 {
     if a.is_nan() || b.is_nan() {
         f64::NAN

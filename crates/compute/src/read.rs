@@ -1,4 +1,4 @@
-//! Workload directories, read: AMD's of 2025 (csv) and of 2026 (rocpd), and ours.
+//! Reads workload directories: AMD's of 2025 (csv) and of 2026 (rocpd), and ours.
 
 pub(crate) mod csv;
 mod passes;
@@ -21,15 +21,15 @@ pub struct Workload {
     pub name: String,
     /// What is known about the machine, in the order of the file.
     pub system: Vec<(String, String)>,
-    /// Numbers among it.
+    /// The same values, as far as they are numbers.
     pub properties: HashMap<String, f64>,
     /// The GPU's architecture.
     pub architecture: &'static Architecture,
-    /// What was asked for when it was made, by option.
+    /// What was asked for when the directory was made, by option.
     pub profiling: Profiling,
-    /// The formulas that a version of AMD's which makes such directories uses.
+    /// The formulas of AMD's version that makes such directories.
     pub form: Form,
-    /// Which numbers its metrics have.
+    /// Which numbers the metrics have.
     pub numbers: Form,
     /// The dispatches.
     pub frame: Frame,
@@ -40,22 +40,22 @@ pub struct Workload {
 /// `profiling_config.yaml`, as far as it is used.
 #[derive(Debug, Clone, Default)]
 pub struct Profiling {
-    /// Options and their values, lists with commas.
+    /// Options and their values; lists are joined with commas.
     pub all: BTreeMap<String, String>,
-    /// What `-b` or `--set` chose; empty: everything.
+    /// The blocks that `-b` or `--set` chose; empty: everything.
     pub blocks: Vec<String>,
 }
 
-/// What follows the name of a measured peak, as expressions have it.
+/// The suffix of a measured peak's name in expressions.
 pub(crate) const PEAK: &str = "_empirical_peak";
 
-/// The key of `profiling_config.yaml` by which a directory of ours is known.
+/// The key of `profiling_config.yaml` that marks a directory of ours.
 pub(crate) const OWN: &str = "midair_version";
 
-/// The column of `--live-counters` that says for how many dispatches a line stands.
+/// The column of `--live-counters` that says how many dispatches a line stands for.
 const LIVE_WEIGHT: &str = "Dispatches";
 
-/// Something is wrong with the files.
+/// Returns the failure for files whose contents are wrong.
 pub(crate) fn unusable(what: impl Into<String>) -> Failure {
     Failure::new(Kind::Input, what)
 }
@@ -68,7 +68,7 @@ impl Workload {
     /// Reads a directory.
     ///
     /// # Errors
-    /// When files are missing, or are not what they should be: which one, and why.
+    /// When files are missing or wrong: names the file and the reason.
     pub fn read(path: &Path, corrections: &[(String, String)]) -> Result<Workload, Failure> {
         let entries = fs::read_dir(path).map_err(|error| unreadable(path, &error))?;
         let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
@@ -81,7 +81,7 @@ impl Workload {
             None => Vec::new(),
         };
         let (mut frame, form) = if let Some(file) = named("pmc_perf.csv") {
-            // Levels lie in files of their own, where they were not joined.
+            // Levels are in separate files where they were not joined.
             let mut all = vec![file];
             all.extend(files.iter().filter(|file| is_level(file)));
             match all.len() {
@@ -139,7 +139,8 @@ impl Workload {
             Some(file) => Profiling::read(file)?,
             None => Profiling::default(),
         };
-        // Ours: numbers as users' pages have them, and formulas for which counters may take turns.
+        // Our directory: metrics have the numbers that users know, and the formulas allow counters
+        // to take turns.
         let own = profiling.all.contains_key(OWN);
         let numbers = if own { Form::Means } else { form };
         let form = if own { Form::Sums } else { form };
@@ -164,7 +165,7 @@ impl Workload {
         })
     }
 
-    /// A directory of ours that is still being collected, without a dispatch yet.
+    /// Returns a directory of ours whose collection is still running, without any dispatch.
     ///
     /// # Errors
     /// When there are no tables for the GPU.
@@ -188,10 +189,10 @@ impl Workload {
         })
     }
 
-    /// Replaces the dispatches by those of files that `rocprofv3 --live-counters` wrote.
+    /// Replaces the dispatches by those in files that `rocprofv3 --live-counters` wrote.
     ///
     /// # Errors
-    /// When they cannot be read, or have no dispatch.
+    /// When the files cannot be read, or contain no dispatch.
     pub fn refresh(&mut self, files: &[PathBuf]) -> Result<(), Failure> {
         self.frame = csv::wide(&files.iter().collect::<Vec<_>>())?;
         self.frame.weigh(LIVE_WEIGHT);
@@ -205,7 +206,7 @@ fn text<'s>(system: &'s [(String, String)], name: &str) -> Option<&'s str> {
     found.map(|(_, value)| value.as_str())
 }
 
-/// The tables of the GPU's architecture, and numbers among what is known about it.
+/// Returns the tables of the GPU's architecture, and the known properties that are numbers.
 fn gpu(
     path: &Path,
     system: &[(String, String)],
@@ -246,26 +247,27 @@ fn file_name(file: &Path) -> String {
         .map_or_else(String::new, |name| name.to_string_lossy().into_owned())
 }
 
-/// One pass of 2025: `pmc_perf_3.csv`, or `SQ_LEVEL_WAVES.csv` for a level counter.
+/// Whether a file is one pass of 2025: `pmc_perf_3.csv`, or `SQ_LEVEL_WAVES.csv` for a level
+/// counter.
 fn is_pass(file: &Path) -> bool {
     let name = file_name(file);
     has_end(file, ".csv") && (name.starts_with("pmc_perf_") || is_level(file))
 }
 
-/// The pass of a level counter, such as `SQ_LEVEL_WAVES.csv`.
+/// Whether a file is the pass of a level counter, such as `SQ_LEVEL_WAVES.csv`.
 fn is_level(file: &Path) -> bool {
     let name = file_name(file);
     has_end(file, ".csv") && name.starts_with("SQ") && name.contains("LEVEL")
 }
 
-/// One pass in which each counter has a line of its own.
+/// Whether a file is one pass in which each counter has its own line.
 fn is_long(file: &Path) -> bool {
     let name = file_name(file);
     has_end(file, ".csv")
         && (name.starts_with("results_") || name.ends_with("counter_collection.csv"))
 }
 
-/// What there is instead of panels, for a process that used CUDA.
+/// Returns the refusal of a process that used CUDA, which has no panels.
 fn of_cuda(path: &Path, gpu: &str) -> Failure {
     unusable(format!(
         "{} is of a CUDA process on {gpu}: panels are made of AMD's counters",
@@ -274,7 +276,8 @@ fn of_cuda(path: &Path, gpu: &str) -> Failure {
     .hint("`midair attach` shows such a process's kernels, copies and waits; their times are in its files")
 }
 
-/// Files of a CUDA process's results that have no counters: the list of its GPUs names the vendor.
+/// Returns the GPU's name if the files are results of a CUDA process: the list of its GPUs names
+/// the vendor.
 fn cuda_gpu(files: &[PathBuf]) -> Option<String> {
     let mut lists = files.iter().filter(|file| has_end(file, "agent_info.csv"));
     lists.find_map(|file| {
@@ -313,7 +316,8 @@ fn nothing_in(path: &Path, files: &[PathBuf]) -> Failure {
 }
 
 impl Profiling {
-    /// Reads the part of YAML that the file uses: `key: value`, and lists with dashes or brackets.
+    /// Reads the subset of YAML that the file uses: `key: value`, and lists with dashes or
+    /// brackets.
     fn read(file: &Path) -> Result<Profiling, Failure> {
         let text = fs::read(file).map_err(|error| unreadable(file, &error))?;
         let text = String::from_utf8_lossy(&text);
@@ -346,7 +350,7 @@ impl Profiling {
             } else if let Some((name, value)) = inner.split_once(':') {
                 let nested = inner.len() != line.len();
                 if nested && key == "filter_blocks" {
-                    // Versions before 3.3 keep a kind for each block.
+                    // Versions before 3.3 store a kind for each block.
                     blocks.push(plain(name));
                     continue;
                 }

@@ -1,30 +1,30 @@
-//! Which dispatches tell about a metric, and for how many each stands.
+//! Which dispatches tell about a metric, and how many dispatches each of them stands for.
 //!
-//! Where counters take turns, a metric has values only in dispatches that had all of its counters in
-//! one window. Of each class of dispatches (`Frame::class`) those are a random sample, so each of them
-//! stands for as many as the class has per window; a class without one is left out, and the coverage
-//! says so. Errors come from the sample itself: it is cut into groups, each is left out once, and the
-//! spread of the results is that of the estimate (jackknife). The part of a class that was counted has
-//! no error: deviations shrink by √(1 − n/N).
+//! Where counters take turns, a metric has values only in dispatches that had all of its counters
+//! in one window. In each class of dispatches (`Frame::class`) these are a random sample. So each
+//! of them stands for as many dispatches as the class has per window. A class without a window is
+//! left out, which the coverage shows. Errors come from the sample itself: it is cut into groups,
+//! each group is left out once, and the spread of these results is that of the estimate
+//! (jackknife). The counted part of a class has no error: deviations shrink by √(1 − n/N).
 
 use crate::frame::{Column, Frame};
 
-/// Groups that are left out in turn.
+/// How many groups are left out in turn.
 pub(crate) const GROUPS: usize = 20;
-/// Windows below which there is no interval.
+/// With fewer windows than this there is no interval.
 pub(crate) const ENOUGH: usize = 3;
 
-/// Dispatches that were chosen, by `-k`, `-d` and `--gpu-id`.
+/// The dispatches that `-k`, `-d` and `--gpu-id` chose.
 #[derive(Debug, Clone)]
 pub enum Rows {
-    /// So many, from the first: all.
+    /// All rows, of which there are this many.
     All(usize),
-    /// These, in ascending order.
+    /// These rows, in ascending order.
     Some(Vec<u32>),
 }
 
 impl Rows {
-    /// How many.
+    /// Returns how many rows there are.
     pub fn len(&self) -> usize {
         match self {
             Rows::All(count) => *count,
@@ -37,7 +37,7 @@ impl Rows {
         self.len() == 0
     }
 
-    /// How many dispatches they stand for.
+    /// Returns how many dispatches the rows stand for.
     pub fn dispatches(&self, frame: &Frame) -> usize {
         match frame.is_weighed() {
             true => self.iter().map(|row| frame.weight(row)).sum::<f64>() as usize,
@@ -45,7 +45,7 @@ impl Rows {
         }
     }
 
-    /// The number of the row at a place.
+    /// Returns the number of the row at a place.
     pub(crate) fn at(&self, place: usize) -> usize {
         match self {
             Rows::All(_) => place,
@@ -53,7 +53,7 @@ impl Rows {
         }
     }
 
-    /// The numbers of the rows.
+    /// Returns the numbers of the rows.
     pub fn iter(&self) -> Box<dyn Iterator<Item = usize> + '_> {
         match self {
             Rows::All(count) => Box::new(0..*count),
@@ -62,14 +62,14 @@ impl Rows {
     }
 }
 
-/// The dispatches that tell about some columns.
+/// The dispatches that tell about certain columns.
 #[derive(Debug)]
 pub(crate) struct Sample {
-    /// Those that have a value in each of the columns.
+    /// The rows that have a value in each of the columns.
     pub(crate) rows: Rows,
-    /// Part of the chosen dispatches' time that these took.
+    /// The share of the chosen dispatches' time that these took.
     pub(crate) coverage: f64,
-    /// How each stands for others; None: every chosen dispatch is there.
+    /// How each row stands for others; None: every chosen dispatch is a row.
     pub(crate) strata: Option<Strata>,
 }
 
@@ -82,9 +82,9 @@ pub(crate) struct Strata {
     pub(crate) group: Vec<u8>,
     /// How many groups there are; 0: too few rows for an interval.
     pub(crate) groups: usize,
-    /// Chosen dispatches of each class.
+    /// The number of chosen dispatches of each class.
     all: Vec<f64>,
-    /// Those of them in the sample, by class and group.
+    /// The number of dispatches in the sample, by class and group.
     sampled: Vec<f64>,
 }
 
@@ -130,7 +130,7 @@ impl Sample {
 impl Strata {
     fn of(frame: &Frame, chosen: &Rows, rows: &[u32]) -> Strata {
         let class_of = |row: usize| frame.class.get(row).copied().unwrap_or(0);
-        // Classes of the sample get numbers without gaps.
+        // Number the classes of the sample without gaps.
         let greatest = frame.class.iter().max().map_or(0, |class| *class as usize);
         let mut number = vec![u32::MAX; greatest + 1];
         let mut count = 0;
@@ -155,8 +155,8 @@ impl Strata {
             rows => rows.min(GROUPS),
         };
         let mut sampled = vec![0.0; count * groups.max(1)];
-        // Each class deals its rows to the groups by turns, in an order that is shuffled first: what
-        // repeats or drifts in the program is then in every group by chance, as it is in the sample.
+        // Each class deals its rows to the groups in turn, after shuffling them. What repeats or
+        // drifts in the program is then spread over the groups at random, as it is in the sample.
         let width = groups.max(1);
         let mut of_class: Vec<Vec<usize>> = vec![Vec::new(); count];
         for (place, class) in class.iter().enumerate() {
@@ -164,7 +164,7 @@ impl Strata {
         }
         let mut group = vec![0_u8; rows.len()];
         let mut random = 0x9e37_79b9_7f4a_7c15_u64;
-        // Classes with few rows do not all begin with the same group.
+        // Classes with few rows should not all begin with the same group.
         let mut next = 0;
         for (class, places) in of_class.iter_mut().enumerate() {
             for last in (1..places.len()).rev() {
@@ -188,23 +188,23 @@ impl Strata {
         }
     }
 
-    /// Width of the tables by class and group.
+    /// Returns the width of the tables by class and group.
     pub(crate) fn width(&self) -> usize {
         self.groups.max(1)
     }
 
-    /// Chosen dispatches of all classes that have a row here.
+    /// Returns the number of chosen dispatches in all classes that have a row here.
     pub(crate) fn all(&self) -> usize {
         self.all.iter().sum::<f64>() as usize
     }
 
-    /// How many classes.
+    /// Returns the number of classes.
     pub(crate) fn classes(&self) -> usize {
         self.all.len()
     }
 
-    /// The total over all dispatches of sums by class and group: first the estimate, then that
-    /// without each group.
+    /// Extrapolates sums by class and group to totals over all dispatches: first the estimate, then
+    /// the totals with each group left out.
     pub(crate) fn totals(&self, sums: &[f64]) -> Vec<f64> {
         let width = self.width();
         let mut totals = vec![0.0; self.groups + 1];
@@ -231,8 +231,8 @@ impl Strata {
     }
 }
 
-/// The half width of the interval that has the value with 95 % confidence, from an estimate and those
-/// without each group.
+/// Returns the half width of the interval that contains the value with 95 % confidence. The first
+/// of `replicates` is the estimate; the others are the estimates with each group left out.
 pub(crate) fn half_width(replicates: &[f64]) -> Option<f64> {
     let (_, without) = replicates.split_first()?;
     let groups = without.len();
@@ -246,7 +246,7 @@ pub(crate) fn half_width(replicates: &[f64]) -> Option<f64> {
     STUDENT.get(groups - 2).map(|quantile| quantile * error)
 }
 
-/// Quantiles 0.975 of Student's distribution by degrees of freedom, from 1.
+/// The 0.975 quantiles of Student's distribution by degrees of freedom, from 1.
 const STUDENT: [f64; 19] = [
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
     2.145, 2.131, 2.120, 2.110, 2.101, 2.093,

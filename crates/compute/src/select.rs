@@ -1,4 +1,4 @@
-//! What of the tables and of the dispatches is wanted: `-b`, `--set`, `-k`, `-d`, `--gpu-id`.
+//! The chosen parts of the tables and the chosen dispatches: `-b`, `--set`, `-k`, `-d`, `--gpu-id`.
 
 use crate::architecture::{Architecture, Form, Metric, Panel, Table};
 use crate::frame::{Frame, field};
@@ -6,7 +6,7 @@ use crate::sample::Rows;
 use midair_failure::{Failure, Kind};
 use std::collections::BTreeSet;
 
-/// Words for blocks, beside their numbers.
+/// Names of blocks, besides their numbers.
 const ALIASES: [(&str, &str); 22] = [
     ("sol", "2"),
     ("speed-of-light", "2"),
@@ -39,7 +39,7 @@ pub struct Blocks {
     ids: Vec<Vec<u32>>,
 }
 
-/// A number of one to three parts, such as `11.2.4`.
+/// Parses a number of one to three parts, such as `11.2.4`.
 fn parts(word: &str) -> Option<Vec<u32>> {
     let parts: Option<Vec<u32>> = word
         .split('.')
@@ -55,10 +55,11 @@ fn parts(word: &str) -> Option<Vec<u32>> {
 pub(crate) const ROOFLINE: u32 = 4;
 
 impl Blocks {
-    /// Of words of a command line. What the architecture does not have is left out, and named.
+    /// Reads words of a command line. Numbers that the architecture does not have are left out with
+    /// a warning.
     ///
     /// # Errors
-    /// For words that are neither numbers nor names of blocks.
+    /// When a word is neither a number nor the name of a block.
     pub fn read(
         words: &[String],
         architecture: &'static Architecture,
@@ -111,15 +112,15 @@ impl Blocks {
         Ok(Blocks { ids })
     }
 
-    /// Those of the roofline.
+    /// Returns the blocks of the roofline.
     pub fn roofline() -> Blocks {
         Blocks {
             ids: vec![vec![ROOFLINE]],
         }
     }
 
-    /// Whether the whole panel of the roofline was chosen by itself: then its places are wanted as well,
-    /// which no metric of 2025 needs.
+    /// Whether the whole roofline panel was chosen. Then the points of the kernels are wanted as
+    /// well, which belong to no metric of 2025.
     pub fn has_roofline(&self) -> bool {
         self.ids.iter().any(|id| id.as_slice() == [ROOFLINE])
     }
@@ -129,12 +130,12 @@ impl Blocks {
         self.ids.is_empty()
     }
 
-    /// Whether something of a panel is wanted.
+    /// Whether any part of a panel is wanted.
     pub fn has_panel(&self, panel: &Panel) -> bool {
         self.is_all() || self.ids.iter().any(|id| id[0] == panel.id)
     }
 
-    /// Whether something of a table is wanted.
+    /// Whether any part of a table is wanted.
     pub fn has_table(&self, table: &Table) -> bool {
         let number = [table.id / 100, table.id % 100];
         self.is_all()
@@ -144,7 +145,7 @@ impl Blocks {
                 .any(|id| id.iter().zip(number).all(|(a, b)| *a == b))
     }
 
-    /// Whether a metric of this number is wanted.
+    /// Whether the metric with this number is wanted.
     pub fn has_metric(&self, number: &str) -> bool {
         self.is_all() || {
             let number = parts(number).unwrap_or_default();
@@ -152,7 +153,7 @@ impl Blocks {
         }
     }
 
-    /// Their numbers.
+    /// Returns the chosen numbers.
     pub fn numbers(&self) -> Vec<String> {
         let text = |id: &Vec<u32>| {
             let parts: Vec<String> = id.iter().map(u32::to_string).collect();
@@ -161,7 +162,7 @@ impl Blocks {
         self.ids.iter().map(text).collect()
     }
 
-    /// The metrics that are wanted.
+    /// Returns the wanted metrics.
     pub fn metrics(
         &self,
         architecture: &'static Architecture,
@@ -174,17 +175,17 @@ impl Blocks {
     }
 }
 
-/// The names of blocks and their numbers.
+/// Returns the names of blocks with their numbers.
 pub fn aliases() -> impl Iterator<Item = (&'static str, &'static str)> {
     ALIASES.into_iter()
 }
 
-/// Which dispatches.
+/// Which dispatches are chosen.
 #[derive(Debug, Clone, Default)]
 pub struct Dispatches {
     /// Kernels by their places in `--list-stats`; empty: all.
     pub kernels: Vec<u32>,
-    /// Dispatches: numbers, and `> N`; empty: all.
+    /// Dispatches as numbers or `> N`; empty: all.
     pub dispatches: Vec<String>,
     /// GPUs; empty: all.
     pub gpus: Vec<String>,
@@ -197,15 +198,15 @@ pub struct KernelTime {
     pub kernel: u32,
     /// How often it ran.
     pub count: usize,
-    /// Sum of its times in nanoseconds.
+    /// The sum of its times in nanoseconds.
     pub sum: f64,
-    /// Middle of its times in nanoseconds.
+    /// The median of its times in nanoseconds.
     pub median: f64,
-    /// Part of all kernels' time, in percent.
+    /// Its share of all kernels' time, in percent.
     pub percent: f64,
 }
 
-/// The kernels of the chosen dispatches, by their time, the longest first.
+/// Returns the kernels of the chosen dispatches, by time, the longest first.
 pub fn kernel_times(frame: &Frame, rows: &Rows) -> Vec<KernelTime> {
     let mut times: Vec<Vec<f64>> = vec![Vec::new(); frame.names.all().len()];
     let mut sums = vec![(0_usize, 0.0); times.len()];
@@ -243,10 +244,10 @@ pub fn kernel_times(frame: &Frame, rows: &Rows) -> Vec<KernelTime> {
 }
 
 impl Dispatches {
-    /// The rows of a frame.
+    /// Returns the chosen rows of a frame.
     ///
     /// # Errors
-    /// For kernels, dispatches and GPUs that are not there.
+    /// When a chosen kernel, dispatch or GPU does not exist.
     pub fn rows(&self, frame: &Frame) -> Result<Rows, Failure> {
         let everything = Rows::All(frame.rows);
         if self.kernels.is_empty() && self.dispatches.is_empty() && self.gpus.is_empty() {

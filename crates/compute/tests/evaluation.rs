@@ -1,5 +1,5 @@
-//! Every expression of every architecture: it parses, and its value is the one that Python and pandas
-//! compute (`evaluate.py`), in both forms and by all units.
+//! Every expression of every architecture can be parsed, and its value is the one that Python and
+//! pandas compute (`evaluate.py`), in both forms and all units.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use midair_compute::architecture::{CHANNEL, Content, Source};
@@ -16,7 +16,7 @@ use std::process::Command;
 const ROWS: usize = 23;
 const CHANNELS: u32 = 16;
 
-/// The interpreter of `cargo xtask python`.
+/// Returns the interpreter of `cargo xtask python`.
 fn python() -> PathBuf {
     let made = match std::env::var_os("MIDAIR_PYTHON") {
         Some(directory) if !directory.is_empty() => PathBuf::from(directory),
@@ -56,7 +56,7 @@ fn names(expression: &Expression, into: &mut BTreeSet<String>) {
     }
 }
 
-/// Each formula of the tables: number, column, row, text, name.
+/// Returns each formula of the tables: number, column, row, text, name.
 fn formulas(
     architecture: &'static Architecture,
     form: Form,
@@ -126,7 +126,8 @@ fn compare(architecture: &'static Architecture) {
     }
     columns.remove(field::START);
     columns.remove(field::END);
-    // Pseudo-random counts, a few of them zero, so that conditions are met and not met.
+    // Pseudo-random counts, a few of them zero, so that conditions are sometimes met and sometimes
+    // not.
     let mut random = 0x1234_5678_9abc_def1_u64;
     let mut next = move || {
         random ^= random << 13;
@@ -250,7 +251,7 @@ fn compare(architecture: &'static Architecture) {
                 .keys()
                 .filter(|key| !ours.contains_key(*key))
                 .collect();
-            // Tables of 2026 leave out some rows of 2025.
+            // The tables of 2026 lack some rows of 2025.
             assert!(
                 missing.len() < 20 && (form == Form::Sums || missing.is_empty()),
                 "{} {key} {unit}: without {missing:?}",

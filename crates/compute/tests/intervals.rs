@@ -1,4 +1,5 @@
-//! Where counters take turns, the interval has the value over all dispatches in 93 to 97 of 100 cases.
+//! Where counters take turns, the interval contains the value over all dispatches in 93 to 97 of
+//! 100 cases.
 #![allow(clippy::unwrap_used)]
 
 use midair_compute::evaluate::Evaluator;
@@ -24,13 +25,14 @@ impl Random {
         self.next() as f64 / (1_u64 << 53) as f64
     }
 
-    /// Nearly normal.
+    /// Returns a nearly normally distributed number.
     fn noise(&mut self) -> f64 {
         (0..12).map(|_| self.part()).sum::<f64>() - 6.0
     }
 }
 
-/// Two kernels, whose counts differ much and belong together, with a drift over time.
+/// Returns the counts of two kernels: they differ much between the kernels, are correlated, and
+/// drift over time.
 fn counts(random: &mut Random) -> Vec<(u32, [f64; 4])> {
     let base = [(1000.0, 300.0), (80.0, 64.0)];
     (0..ROWS)
@@ -85,7 +87,7 @@ fn intervals_have_the_truth_in_95_of_100_cases() {
         unit: "per_kernel",
         properties: &properties,
     };
-    // A mean, a sum by time, a ratio within a group, a ratio of two groups.
+    // A mean, a sum by time, a ratio within a counter group, a ratio of two groups.
     let formulas = [
         "AVG(SQ_WAVES)",
         "SUM(SQ_INSTS) / SUM(End_Timestamp - Start_Timestamp)",
@@ -98,7 +100,7 @@ fn intervals_have_the_truth_in_95_of_100_cases() {
     for _ in 0..TRIALS {
         let rows = counts(&mut random);
         let whole = frame(&rows, |_| Some(9));
-        // A third of the dispatches has a window, half of them of each group.
+        // A third of the dispatches have a window, half of these for each counter group.
         let groups: Vec<Option<usize>> = (0..ROWS)
             .map(|_| match random.next() % 6 {
                 0 => Some(0),
@@ -128,7 +130,7 @@ fn intervals_have_the_truth_in_95_of_100_cases() {
     for ((formula, hits), bias) in formulas.into_iter().zip(hits).zip(bias) {
         let percent = 100.0 * hits as f64 / TRIALS as f64;
         println!("{formula}: {percent:.1} %, bias {:.3} %", bias * 100.0);
-        // 600 cases tell a share of 95 % to within 1.8.
+        // 600 cases estimate a share of 95 % to within 1.8.
         assert!((92.5..=97.5).contains(&percent), "{formula}: {percent} %");
         assert!(bias.abs() < 0.01, "{formula}: {bias}");
     }
@@ -144,7 +146,7 @@ fn times_are_those_of_all_dispatches() {
         unit: "per_second",
         properties: &properties,
     };
-    // Every dispatch counts the same; those with a window take twice as long.
+    // Every dispatch has the same counts; those with a window take twice as long.
     let rows: Vec<(u32, [f64; 4])> = (0..100).map(|_| (0, [500.0; 4])).collect();
     let mut frame = frame(&rows, |row| (row % 4 == 0).then_some(0));
     let start: Vec<f64> = (0..100).map(|row| f64::from(row) * 5000.0).collect();
@@ -159,7 +161,7 @@ fn times_are_those_of_all_dispatches() {
         "SUM(SQ_WAVES) / SUM(End_Timestamp - Start_Timestamp)",
         Row::default(),
     );
-    // 50000 in 125000 ns, not 12500 in 50000.
+    // 50000 in 125000 ns, not 12500 in 50000: the time is that of all dispatches.
     assert_eq!(value.number(), Some(0.4));
     assert_eq!((value.n, value.coverage), (25, 0.4));
     let value = evaluator.value("SUM(SQ_WAVES) / SUM($denom)", Row::default());

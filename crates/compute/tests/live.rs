@@ -1,5 +1,6 @@
-//! What is shown while a process is attached: tables (`live`), progress and the early end (`profile`). A
-//! script stands in for `rocprofv3`; on a real process: `tests/e2e/compute.rs`.
+//! What is shown while a process is attached: tables (`live`), progress and the early end
+//! (`profile`). A script stands in for `rocprofv3`. The test on a real process is in
+//! `tests/e2e/compute.rs`.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use nix::sys::signal::{Signal, kill};
@@ -15,7 +16,7 @@ use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What `rocprofv3 --live-counters` writes: 60 windows of 10,060 dispatches.
+/// Returns what `rocprofv3 --live-counters` writes: 60 windows of 10,060 dispatches.
 fn counted() -> String {
     let mut text = String::from(
         "Dispatch_ID,GPU_ID,Grid_Size,Workgroup_Size,LDS_Per_Workgroup,Kernel_Name,Dispatches,CPF_CPF_STAT_BUSY,\
@@ -34,8 +35,8 @@ fn counted() -> String {
     text
 }
 
-/// A directory with a machine and a script that collects until it is told to stop, with these lines
-/// behind.
+/// Writes a directory with a machine, and with a script that collects until it is told to stop and
+/// then runs these lines.
 fn stage(here: &Path, behind: &str) -> PathBuf {
     let node = here.join("topology/nodes/0");
     fs::create_dir_all(&node).unwrap();
@@ -103,7 +104,7 @@ impl Drop for Running {
     }
 }
 
-/// What comes out of a stream, as it comes.
+/// Passes on the bytes of a stream as they arrive.
 fn follow(mut stream: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
     let (sender, receiver) = channel();
     std::thread::spawn(move || {
@@ -147,7 +148,7 @@ fn without_a_terminal_tables_are_printed_until_a_signal_comes() {
     kill(running.pid(), Signal::SIGINT).unwrap();
     assert_eq!(running.ended().code(), Some(0));
     assert!(seen.contains("=== process 7"), "{seen}");
-    // 60 windows stand for all dispatches.
+    // The 60 windows stand for all dispatches.
     assert!(seen.contains("10060 dispatches  coverage 0.6 %"), "{seen}");
     assert!(seen.contains("25.0"), "{seen}");
     assert!(!seen.contains('\x1b'), "{seen:?}");
@@ -184,11 +185,11 @@ fn on_a_terminal_a_key_detaches() {
     let mut seen = String::new();
     until(&out, &mut seen, "vadd");
     until(&out, &mut seen, "q: detach");
-    // The alternate screen, and no line beyond its width.
+    // The alternate screen is used, and no line exceeds its width.
     assert!(seen.contains("\x1b[?1049h"), "{seen:?}");
     let wide = seen.split("\r\n").map(|line| line.chars().count()).max();
     assert!(wide < Some(120), "{seen:?}");
-    // An arrow scrolls: it is no key that detaches.
+    // An arrow key scrolls and does not detach.
     nix::unistd::write(&master, b"\x1b[B").unwrap();
     until(&out, &mut seen, "lines 2 to");
     nix::unistd::write(&master, b" ").unwrap();
@@ -241,7 +242,7 @@ fn a_profile_ends_when_every_metric_is_within_its_target() {
 fn a_target_that_is_not_reached_does_not_end_it() {
     let temporary = tempfile::tempdir().unwrap();
     let here = temporary.path();
-    // It ends by itself, after the first picture was seen.
+    // The script ends by itself, after the first counts were seen.
     stage(here, "exit 0");
     let words = ["profile", "-n", "x", "--attach-pid", "7", "-b", "5.1.1"];
     let output = compute(here, &[&words[..], &["--target-error", "0.001"]].concat())

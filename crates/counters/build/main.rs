@@ -45,8 +45,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             out,
             "Packed {{ name: {name:?}, counters: {counters:?}, blocks: &["
         )?;
-        // The limits are those of a block's instance, whichever way the device is cut. The last
-        // shape is the whole device.
+        // The limits are those of one instance of a block, however the device is partitioned. The
+        // last shape in the list is the whole device.
         let whole = object(&architecture["blocks"], name)?.iter().next_back();
         let (shape, blocks) = whole.ok_or_else(|| format!("{name}: no blocks"))?;
         for (block, it) in object(blocks, name)? {
@@ -73,7 +73,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// `(Dimension::Xcc, 8), ` and so on.
+/// Returns the list as Rust text, such as `(Dimension::Xcc, 8), `.
 fn dimensions(list: &Value) -> Option<String> {
     let mut out = String::new();
     for pair in list.as_array()? {

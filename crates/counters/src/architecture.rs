@@ -12,11 +12,11 @@ pub struct Architecture {
     pub counters: &'static [Counter],
     /// Sorted by name.
     pub blocks: &'static [Block],
-    /// The GPU that [`Block::dimensions`] are of.
+    /// The GPU whose instances [`Block::dimensions`] numbers.
     pub shape: Shape,
 }
 
-/// How a GPU is cut. Totals are those of all XCCs.
+/// The numbers of a GPU's parts. Totals are those of all XCCs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
     /// Accelerator complex dies.
@@ -25,16 +25,16 @@ pub struct Shape {
     pub engines: u32,
     /// Compute units.
     pub units: u32,
-    /// Shader arrays of an engine.
+    /// Shader arrays of each engine.
     pub arrays: u32,
 }
 
-/// A counter, as AMD's definitions have it.
+/// A counter, as AMD's definitions describe it.
 #[derive(Debug, Clone, Copy)]
 pub struct Counter {
     /// Its name.
     pub name: &'static str,
-    /// What whoever added it says about it; empty for those that are built in.
+    /// What the author of an added counter says about it; empty for those that are built in.
     pub description: &'static str,
     /// What it is.
     pub definition: Definition,
@@ -50,7 +50,7 @@ pub enum Definition {
         /// The number of the event there.
         event: u32,
     },
-    /// Computed from others.
+    /// A value computed from other counters.
     Derived {
         /// See [`crate::expression`].
         expression: &'static str,
@@ -60,7 +60,7 @@ pub enum Definition {
 /// A block of the hardware.
 #[derive(Debug)]
 pub struct Block {
-    /// "SQ".
+    /// Its name, such as "SQ".
     pub name: &'static str,
     /// How many events each of its instances can count at once.
     pub counters: u32,
@@ -69,13 +69,13 @@ pub struct Block {
     pub dimensions: &'static [(Dimension, u32)],
 }
 
-/// Blocks of which each compute unit has one. On gfx9 their instances are numbered up to the most
-/// that an engine may have, and one more.
+/// Blocks that each compute unit has one of. On gfx9 their instances are numbered up to the
+/// greatest number that an engine may have, plus one.
 const OF_UNITS: [&str; 3] = ["TA", "TCP", "TD"];
 
-/// An architecture as it is generated. Its counters are lines of a text: name, block and event, or
-/// name and expression, with tabs between. A table of [`Counter`]s would have to be relocated in each
-/// process that has this library, and few ask.
+/// An architecture as the build generates it. Its counters are lines of a text with tabs between
+/// the words: name, block and event, or name and expression. A table of [`Counter`]s would have to
+/// be relocated in each process that has this library, while few processes ask for it.
 struct Packed {
     name: &'static str,
     counters: &'static str,
@@ -85,11 +85,11 @@ struct Packed {
 
 include!(concat!(env!("OUT_DIR"), "/counters.rs"));
 
-/// Made when somebody asks.
+/// All architectures, unpacked at the first use.
 static ARCHITECTURES: LazyLock<Vec<Architecture>> =
     LazyLock::new(|| PACKED.iter().map(Packed::unpack).collect());
 
-/// The same, without counters.
+/// The same architectures without counters.
 static BARE: LazyLock<Vec<Architecture>> = LazyLock::new(|| {
     let bare = |packed: &Packed| Architecture {
         counters: &[],
@@ -126,43 +126,44 @@ impl Packed {
 }
 
 impl Architecture {
-    /// The architecture of a GPU by its target ("gfx942"; features behind a colon do not matter).
+    /// Returns the architecture of a GPU by its target ("gfx942"; features after a colon are
+    /// ignored).
     pub fn find(target: &str) -> Option<&'static Architecture> {
         let name = target.split(':').next().unwrap_or(target);
         ARCHITECTURES.iter().find(|a| a.name == name)
     }
 
-    /// All that are known.
+    /// Returns all known architectures.
     pub fn all() -> &'static [Architecture] {
         &ARCHITECTURES
     }
 
-    /// The same architecture without counters: what somebody's own definitions replace all of.
+    /// Returns the same architecture without counters, for definitions that replace all of them.
     pub fn bare(&self) -> Option<&'static Architecture> {
         BARE.iter().find(|bare| bare.name == self.name)
     }
 
-    /// A counter by its name.
+    /// Returns a counter by its name.
     pub fn counter(&self, name: &str) -> Option<&'static Counter> {
         let at = self.counters.binary_search_by(|c| c.name.cmp(name)).ok()?;
         self.counters.get(at)
     }
 
-    /// How many events each instance of a block can count at once.
+    /// Returns how many events each instance of a block can count at once.
     pub fn limit(&self, block: &str) -> Option<u32> {
         Some(self.block(block)?.counters)
     }
 
-    /// A block by its name.
+    /// Returns a block by its name.
     pub fn block(&self, name: &str) -> Option<&'static Block> {
         self.blocks.iter().find(|b| b.name == name)
     }
 
-    /// In which dimensions a block's instances are numbered on a GPU of this shape, and how many
-    /// numbers each has. Empty for a block that there is not.
+    /// Returns the dimensions in which a block's instances are numbered on a GPU of this shape, and
+    /// how many numbers each has. Empty for an unknown block.
     ///
-    /// The numbers were asked of AMD's library for one shape; those that depend on the shape are
-    /// computed, by the rule that fits all the shapes that it was asked about.
+    /// AMD's library was asked for these numbers for one shape. Those that depend on the shape are
+    /// computed, by the rule that fits all the shapes that the library was asked about.
     pub fn extents(&self, block: &str, shape: Shape) -> Vec<(Dimension, u32)> {
         let Some(block) = self.block(block) else {
             return Vec::new();
@@ -183,7 +184,7 @@ impl Architecture {
             (dimension, extent.max(1))
         };
         let mut extents: Vec<(Dimension, u32)> = block.dimensions.iter().map(of).collect();
-        // A GPU of one XCC has no numbers for it, and one of several has.
+        // A GPU with a single XCC does not number it; a GPU with several does.
         extents.retain(|(dimension, _)| *dimension != Dimension::Xcc);
         if shape.xccs > 1 {
             extents.insert(0, (Dimension::Xcc, shape.xccs));
@@ -191,7 +192,7 @@ impl Architecture {
         extents
     }
 
-    /// At most three names that resemble one that there is not, the nearest first.
+    /// Returns at most three names that resemble an unknown name, the nearest first.
     pub fn nearest(&self, name: &str) -> Vec<&'static str> {
         let wanted = name.to_ascii_uppercase();
         let mut found: Vec<(usize, &'static str)> = self
@@ -205,7 +206,8 @@ impl Architecture {
     }
 }
 
-/// How many characters have to be put in, left out, replaced or swapped with their neighbour.
+/// Returns how many characters have to be inserted, removed, replaced or swapped with their
+/// neighbour.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b) = (a.as_bytes(), b.as_bytes());
     let mut before: Vec<usize> = Vec::new();
@@ -280,7 +282,7 @@ mod tests {
             }
         }
         let gfx942 = Architecture::find("gfx942").unwrap();
-        // One XCC of the eight, as in the mode CPX: AMD's library was asked about it, too.
+        // One XCC of the eight, as in CPX mode: AMD's library was asked about this shape, too.
         let one = Shape {
             xccs: 1,
             engines: 4,

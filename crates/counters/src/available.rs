@@ -1,4 +1,4 @@
-//! What there is to count, as a list for people.
+//! The counters that can be counted, as a list for people.
 
 use crate::architecture::{Architecture, Counter, Definition, Shape};
 use crate::descriptions::describe;
@@ -11,23 +11,23 @@ use std::fmt::{self, Write};
 pub struct Available {
     /// Its name.
     pub name: &'static str,
-    /// What is known about it: of an added counter what its file says.
+    /// A description; for an added counter, the one in its file.
     pub description: String,
     /// Where it comes from.
     pub definition: Definition,
-    /// In which dimensions it has a value for each number, and how many numbers; empty for a
-    /// counter of one value.
+    /// The dimensions in which it has a value for each number, and how many numbers there are;
+    /// empty for a counter with a single value.
     pub dimensions: Vec<(Dimension, u32)>,
 }
 
 impl Architecture {
-    /// All counters of a GPU of this shape, by name.
+    /// Returns all counters of a GPU of this shape, by name.
     pub fn available(&'static self, shape: Shape) -> Vec<Available> {
         let of = |counter| self.described(counter, shape);
         self.counters.iter().map(of).collect()
     }
 
-    /// One of its counters.
+    /// Returns the description of one of its counters.
     pub fn described(&'static self, counter: &'static Counter, shape: Shape) -> Available {
         Available {
             name: counter.name,
@@ -40,7 +40,8 @@ impl Architecture {
         }
     }
 
-    /// The dimensions of a counter's values; none for a property, or what is too deep.
+    /// Returns the dimensions of a counter's values; none for a property, and none when definitions
+    /// are nested too deeply.
     fn dimensions(&'static self, name: &str, shape: Shape, depth: u32) -> Vec<(Dimension, u32)> {
         let Some(counter) = self.counter(name).filter(|_| depth < 64) else {
             return Vec::new();
@@ -88,8 +89,8 @@ impl Architecture {
 }
 
 impl Available {
-    /// "DIMENSION_XCC\[0:7\]" and so on, as AMD's tools write it; a counter of one value has the
-    /// instance 0.
+    /// Returns "DIMENSION_XCC\[0:7\]" and so on, as AMD's tools write it. A counter with a single
+    /// value has the instance 0.
     pub fn places(&self) -> String {
         let one = [(Dimension::Instance, 1)];
         let dimensions = match &self.dimensions[..] {
@@ -99,14 +100,14 @@ impl Available {
         let mut text = String::new();
         for (n, (dimension, extent)) in dimensions.iter().enumerate() {
             let space = if n == 0 { "" } else { " " };
-            // Writing into a text does not fail.
+            // Writing into a String does not fail.
             let _ = write!(text, "{space}{}[0:{}]", dimension.name(), extent - 1);
         }
         text
     }
 }
 
-/// As `rocprofv3-avail info --pmc` writes it (source: `docs/sources.md#counters`).
+/// Writes it as `rocprofv3-avail info --pmc` does (source: `docs/sources.md#counters`).
 impl fmt::Display for Available {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut line = |key: &str, value: &str| writeln!(f, "{key:20}:\t{value}");
@@ -160,7 +161,7 @@ rocprofiler-sdk:
   - {name: D_ONE, definitions: [{architectures: [gfx90a], expression: 'select(SQ_WAVES,[DIMENSION_SHADER_ENGINE=[0]])'}]}
   - {name: D_BOTH, description: made up, definitions: [{architectures: [gfx90a], expression: '2*D_HALF'}]}
 ";
-        // Lists in brackets hold commas; texts with commas are quoted.
+        // Lists in brackets contain commas; texts with commas are quoted.
         let added = Definitions::read(text).unwrap();
         let gfx90a = Architecture::find("gfx90a").unwrap().with(&added).unwrap();
         let engines = vec![(Dimension::ShaderEngine, 8)];

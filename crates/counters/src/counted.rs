@@ -1,4 +1,4 @@
-//! From the memory that a group's counters were read into to values of counters.
+//! Turns the memory that a group's counters were read into into values of counters.
 
 use crate::architecture::{Architecture, Definition};
 use crate::expression::{Accumulate, Expression};
@@ -7,27 +7,27 @@ use crate::plan::Wanted;
 use crate::template::Template;
 use crate::value::{NoValue, Values};
 
-/// Definitions within definitions beyond this depth are not followed. AMD's have at most four.
+/// Definitions are followed to this depth of nesting. AMD's are nested four deep at most.
 const MOST_DEPTH: usize = 32;
 
-/// What definitions may name besides counters: properties of an agent, by AMD's names
+/// What definitions may name besides counters: properties of an agent, under AMD's names
 /// ([`crate::plan::is_property`]).
 pub trait Properties {
-    /// One of them; none if it is not known.
+    /// Returns a property; None if it is not known.
     fn get(&self, name: &str) -> Option<f64>;
 }
 
-/// Values that were read at one time.
+/// The values that were read at one time.
 pub struct Counted<'a> {
     architecture: &'static Architecture,
     group: &'a Group,
     properties: &'a dyn Properties,
-    /// Of each event, in the group's order.
+    /// The values of each event, in the group's order.
     events: Vec<Values>,
 }
 
 impl<'a> Counted<'a> {
-    /// Takes them from the memory that a template's commands have read into.
+    /// Takes the values from the memory that a template's commands have read into.
     pub fn read(
         architecture: &'static Architecture,
         group: &'a Group,
@@ -52,10 +52,10 @@ impl<'a> Counted<'a> {
         }
     }
 
-    /// A counter's values by their places.
+    /// Returns a counter's values by their places.
     ///
     /// # Errors
-    /// What was not counted, or is not counted at the same places.
+    /// When an event was not counted, or the operands are not counted at the same places.
     pub fn of(&self, counter: &Wanted) -> Result<Values, NoValue> {
         match &counter.expression {
             Some(expression) => self.compute(expression, 0),
@@ -67,10 +67,11 @@ impl<'a> Counted<'a> {
         expression.evaluate(&|name, how| self.look(name, how, depth + 1).ok())
     }
 
-    /// An event, a counter within a definition, or a property of the agent.
+    /// Returns the values of an event, of a counter within a definition, or of a property of the
+    /// agent.
     fn look(&self, name: &str, how: Accumulate, depth: usize) -> Result<Values, NoValue> {
         let missing = || NoValue::Missing(name.to_owned());
-        // AMD's names of counters in several forms mean one event.
+        // AMD names some counters in several ways; all names mean the same event.
         let counter = self.architecture.counter(name);
         let canonical = counter.map_or(name, |counter| counter.name);
         let events = &self.group.events;

@@ -1,5 +1,5 @@
-//! Counters that a user adds: the file of `rocprofv3 --extra-counters`, and the text that
-//! `rocprofiler_load_counter_definition` is given.
+//! Counters that a user adds: in the file of `rocprofv3 --extra-counters`, or in the text that is
+//! passed to `rocprofiler_load_counter_definition`.
 //!
 //! ```yaml
 //! rocprofiler-sdk:
@@ -12,9 +12,10 @@
 //!       expression: 100*reduce(GRBM_GUI_ACTIVE,max)/reduce(GRBM_COUNT,max)
 //! ```
 //!
-//! In place of `expression` an event of the hardware: `block` and `event`. The form of ROCm up to
-//! 6.4 is read as well: the name as a key, with `architectures` that have slashes between them. A
-//! counter that is there already is replaced. Source: `docs/sources.md#counters`.
+//! In place of `expression` there may be an event of the hardware: `block` and `event`. The form of
+//! ROCm up to 6.4 is read as well: the name is a key, and the names in `architectures` are
+//! separated by slashes. A definition replaces a counter that has the same name. Source:
+//! `docs/sources.md#counters`.
 
 pub mod yaml;
 
@@ -25,11 +26,11 @@ use std::fmt;
 use std::sync::{Mutex, PoisonError};
 use yaml::Node;
 
-/// Bytes of a file at most.
+/// The largest file in bytes.
 const MOST_BYTES: usize = 4 << 20;
-/// Counters in it at most: AMD's ids have 16 bits for them.
+/// The most counters in a file: AMD's ids have 16 bits for them.
 const MOST_COUNTERS: usize = 1 << 16;
-/// Architectures with added counters that a process keeps: each differs from the others.
+/// How many different architectures with added counters a process keeps.
 const MOST_KEPT: usize = 64;
 
 /// Counters that were read from a text.
@@ -38,7 +39,7 @@ pub struct Definitions {
     counters: Vec<Added>,
 }
 
-/// One of them.
+/// An added counter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Added {
     name: String,
@@ -65,7 +66,7 @@ pub enum Unreadable {
         /// What is wrong there.
         what: &'static str,
     },
-    /// It is YAML, but no definitions.
+    /// It is YAML, but does not contain definitions.
     Shape(String),
 }
 
@@ -86,11 +87,11 @@ fn shape<T>(what: impl Into<String>) -> Result<T, Unreadable> {
 }
 
 impl Definitions {
-    /// Reads a text. Whether the counters make sense is found out where they are added to an
+    /// Reads a text. Whether the counters make sense is checked when they are added to an
     /// architecture.
     ///
     /// # Errors
-    /// A text that is too long, not YAML, or holds no definitions.
+    /// When the text is too long, is not YAML, or contains no definitions.
     pub fn read(text: &str) -> Result<Definitions, Unreadable> {
         if text.len() > MOST_BYTES {
             return Err(Unreadable::Size);
@@ -138,11 +139,11 @@ impl Definitions {
         Ok(Definitions { counters })
     }
 
-    /// Adds a derived counter to those of an architecture. Whether it makes sense is found out by
-    /// [`Architecture::with`].
+    /// Adds a derived counter to those of an architecture. [`Architecture::with`] checks whether it
+    /// makes sense.
     ///
     /// # Errors
-    /// What is no name for a counter.
+    /// When the name is not a name for a counter.
     pub fn add(
         &mut self,
         architecture: &str,
@@ -164,7 +165,7 @@ impl Definitions {
         Ok(())
     }
 
-    /// Whether there is none.
+    /// Whether there are no counters.
     pub fn is_empty(&self) -> bool {
         self.counters.is_empty()
     }
@@ -184,7 +185,7 @@ fn added(
     if !is_name(name) {
         return shape(format!("'{name}' is no name for a counter"));
     }
-    // Older files describe a counter in each of its definitions.
+    // Older files have a description in each definition of a counter.
     let description = node.text("description").unwrap_or(description);
     let what = match (
         node.text("expression"),
@@ -221,26 +222,26 @@ fn added(
     })
 }
 
-/// An architecture that was made, and what it was made of.
+/// An architecture that was made, and from what.
 struct Kept {
-    /// Name, and whether it had no counters.
+    /// The name of the base, and whether it had no counters.
     base: (&'static str, bool),
     added: Definitions,
     made: &'static Architecture,
 }
 
-/// What was made so far.
+/// The architectures that were made so far.
 static KEPT: Mutex<Vec<Kept>> = Mutex::new(Vec::new());
 
 impl Architecture {
-    /// This architecture with those of the definitions that are for it, checked.
+    /// Returns this architecture with the definitions that are for it, after checking them.
     ///
-    /// It lives as long as the process. The same definitions give the same one again, and a process
-    /// keeps 64 of them at most: nothing grows with the number of sessions.
+    /// It lives as long as the process. The same definitions give the same architecture again, and
+    /// a process keeps at most 64 of them, so that nothing grows with the number of sessions.
     ///
     /// # Errors
-    /// An expression that cannot be read, names an unknown counter or itself; a block that the GPU
-    /// has not; or too many different definitions in one process.
+    /// When an expression cannot be read, names an unknown counter or needs itself; when the GPU
+    /// does not have a block; or when the process has too many different definitions.
     pub fn with(&'static self, added: &Definitions) -> Result<&'static Architecture, Error> {
         let here = |added: &&Added| added.architectures.iter().any(|a| a == self.name);
         let own = Definitions {
@@ -250,7 +251,8 @@ impl Architecture {
             return Ok(self);
         }
         let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-        // One that was added to before is no base of a second addition: the base is what AMD has.
+        // An architecture with additions is not the base of another addition: the base is always
+        // AMD's.
         let base = (self.name, self.counters.is_empty());
         let known = kept.iter().find(|k| k.base == base && k.added == own);
         if let Some(known) = known {
@@ -269,7 +271,7 @@ impl Architecture {
         Ok(made)
     }
 
-    /// Whether the definitions can be added, before anything is kept for ever.
+    /// Checks that the definitions can be added, before anything is kept for good.
     fn check(&self, own: &Definitions) -> Result<(), Error> {
         for one in &own.counters {
             match &one.what {
@@ -307,7 +309,7 @@ impl Architecture {
         parsed.names(&mut |name, _| needed.push(name.to_owned()));
         within.push(&one.name);
         for name in needed {
-            // The last of several wins.
+            // Where several definitions have the same name, the last one wins.
             if let Some(other) = own.counters.iter().rev().find(|added| added.name == name) {
                 self.check_needs(own, other, within)?;
             } else if !crate::plan::is_property(&name) && self.counter(&name).is_none() {
@@ -322,7 +324,7 @@ impl Architecture {
         Ok(())
     }
 
-    /// A copy with the definitions that lives for ever.
+    /// Returns a copy with the definitions, which is never freed.
     fn joined(&'static self, own: &Definitions) -> &'static Architecture {
         let keep = |text: &str| -> &'static str { Box::leak(text.to_owned().into_boxed_str()) };
         let mut counters: Vec<Counter> = self.counters.to_vec();
@@ -440,7 +442,7 @@ rocprofiler-sdk:
         let more = gfx942().with(&one).unwrap();
         assert_eq!(more.counter("MY_WAVES").unwrap().description, "mine");
         assert!(one.add("gfx942", "MY-WAVES", "", "1").is_err());
-        // Without the counters that it needs.
+        // Without the counters that it needs, it is refused.
         let bare = gfx942().bare().unwrap();
         assert!(matches!(bare.with(&one), Err(Error::Unknown { .. })));
         let text = NEW.replace("TEST_", "ONLY_");
@@ -513,13 +515,13 @@ rocprofiler-sdk:
 
     #[test]
     fn a_process_keeps_a_bounded_number() {
-        // In another architecture's name, so that other tests find room.
+        // Use another architecture's name, so that other tests find room.
         let gfx908 = Architecture::find("gfx908").unwrap();
         let add = |n: usize| {
             let text = one(&format!("expression: \"{n}\"")).replace("gfx942", "gfx908");
             gfx908.with(&Definitions::read(&text).unwrap())
         };
-        // Threads of the test share the table with other tests of this process.
+        // Other tests of this process use the same table at the same time.
         let refused = (0..2 * MOST_KEPT)
             .map(add)
             .any(|made| matches!(made, Err(Error::Full)));

@@ -1,5 +1,5 @@
-//! What counters count, in a sentence each: the best known ones by name, the others by what the table
-//! has of them. Words are ours; a name that says nothing is not explained further.
+//! What counters count, in a sentence each: the best known ones by name, the others by what the
+//! table says about them. The words are ours. A name that tells nothing is not explained further.
 
 use crate::architecture::Definition;
 
@@ -115,7 +115,7 @@ const KNOWN: [(&str, &str); 45] = [
     ("WRITE_SIZE", "KiB that were written to memory"),
 ];
 
-/// What is known of a counter.
+/// Returns a description of a counter.
 pub(crate) fn describe(name: &str, definition: Definition) -> String {
     if let Ok(at) = KNOWN.binary_search_by(|(known, _)| (*known).cmp(name)) {
         return KNOWN.get(at).map_or("", |(_, text)| text).to_owned();
@@ -134,7 +134,7 @@ pub(crate) fn describe(name: &str, definition: Definition) -> String {
     }
 }
 
-/// `reduce(NAME, HOW)` in words.
+/// Returns `reduce(NAME, HOW)` in words.
 fn reduced(expression: &str) -> Option<String> {
     let inner = expression
         .trim()

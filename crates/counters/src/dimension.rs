@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// A way in which the units of a device are numbered; the discriminants are
-/// `rocprofiler_counter_dimension_id_t`'s positions in AMD's record ids.
+/// A way in which the units of a device are numbered. The discriminants are the positions of
+/// `rocprofiler_counter_dimension_id_t` in AMD's record ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Dimension {
@@ -24,7 +24,7 @@ pub enum Dimension {
 }
 
 impl Dimension {
-    /// All, in the order of the discriminants.
+    /// All dimensions, in the order of the discriminants.
     pub const ALL: [Dimension; 7] = [
         Dimension::Xcc,
         Dimension::Aid,
@@ -35,7 +35,7 @@ impl Dimension {
         Dimension::Instance,
     ];
 
-    /// AMD's name, as it stands in results and in expressions.
+    /// Returns AMD's name, as it appears in results and in expressions.
     pub fn name(self) -> &'static str {
         match self {
             Dimension::Xcc => "DIMENSION_XCC",
@@ -48,12 +48,12 @@ impl Dimension {
         }
     }
 
-    /// By AMD's name.
+    /// Returns the dimension with this name of AMD's.
     pub fn named(name: &str) -> Option<Dimension> {
         Dimension::ALL.into_iter().find(|d| d.name() == name)
     }
 
-    /// By the number that AMD's packet library gives it.
+    /// Returns the dimension with this number in AMD's packet library.
     pub fn of_library(number: i32) -> Option<Dimension> {
         Some(match number {
             0 => Dimension::Xcc,
@@ -71,23 +71,24 @@ impl Dimension {
     }
 }
 
-/// A place: a number in each dimension, 0 in those that the block does not have. The value is the
-/// lower part of AMD's `rocprofiler_counter_instance_id_t`.
+/// A place: a number in each dimension, and 0 in those that the block does not have. The value is
+/// the lower part of AMD's `rocprofiler_counter_instance_id_t`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Position(pub u64);
 
 impl Position {
-    /// Bits of each dimension.
+    /// The number of bits of each dimension.
     const BITS: u32 = 6;
     /// The greatest number in a dimension.
     pub const MAX: u32 = (1 << Self::BITS) - 1;
 
-    /// The number in a dimension.
+    /// Returns the number in a dimension.
     pub fn get(self, dimension: Dimension) -> u32 {
         (self.0 >> dimension.shift()) as u32 & Self::MAX
     }
 
-    /// With another number in a dimension; more than [`Position::MAX`] does not fit and is cut.
+    /// Returns the position with another number in a dimension. A number above [`Position::MAX`] is
+    /// truncated.
     #[must_use]
     pub fn with(self, dimension: Dimension, number: u32) -> Position {
         let cleared = self.0 & !(u64::from(Self::MAX) << dimension.shift());
@@ -116,7 +117,7 @@ mod tests {
             assert_eq!(position.get(dimension), n as u32 + 57);
         }
         assert_eq!(position.with(Dimension::Aid, 0).get(Dimension::Aid), 0);
-        // As AMD has it: shader engine 5 is in bits 12-17.
+        // As in AMD's ids: shader engine 5 is in bits 12-17.
         assert_eq!(
             Position::default().with(Dimension::ShaderEngine, 5),
             Position(5 << 12)

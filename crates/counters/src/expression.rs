@@ -1,42 +1,42 @@
 //! The language of derived counters.
 //!
-//! Numbers, names of counters and of an agent's properties, `+ - * /`, parentheses, and three
-//! functions (source: `docs/sources.md#counters`):
+//! It has numbers, names of counters and of an agent's properties, `+ - * /`, parentheses, and
+//! three functions (source: `docs/sources.md#counters`):
 //!
-//! * `reduce(X, sum|avr|min|max)`: one value of all; with a third argument `[DIMENSION_A,
-//!   DIMENSION_B]` one for each place in the dimensions that are not named.
+//! * `reduce(X, sum|avr|min|max)`: one value made of all values; with a third argument
+//!   `[DIMENSION_A, DIMENSION_B]`, one for each place in the dimensions that are not named.
 //! * `select(X, [DIMENSION_A=[1], DIMENSION_B=[0]])`: the values at that place.
-//! * `accumulate(X, NONE|LOW_RES|HIGH_RES)`: the event X, summed up by the hardware at each cycle.
+//! * `accumulate(X, NONE|LOW_RES|HIGH_RES)`: the event X, which the hardware sums up at each cycle.
 
 use crate::dimension::{Dimension, Position};
 use std::fmt;
 
-/// A derived counter's definition, read.
+/// The parsed definition of a derived counter.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Expression {
     /// A number.
     Number(f64),
     /// A counter, or a property of the agent.
     Name(String),
-    /// Two values, added and so on at each place.
+    /// An operation on two values at each place.
     Both(Box<Expression>, Operator, Box<Expression>),
-    /// Several places' values as one.
+    /// The values of several places combined into one.
     Reduce {
-        /// Of what.
+        /// The operand.
         of: Box<Expression>,
-        /// How.
+        /// How they are combined.
         how: Reduction,
-        /// Over which dimensions; none are all.
+        /// The dimensions that are combined; empty: all.
         over: Vec<Dimension>,
     },
-    /// Some places' values.
+    /// The values of some places.
     Select {
-        /// Of what.
+        /// The operand.
         of: Box<Expression>,
         /// The number in each of these dimensions.
         at: Vec<(Dimension, u32)>,
     },
-    /// A counter that is summed up at each cycle.
+    /// A counter that the hardware sums up at each cycle.
     Accumulated(String, Accumulate),
 }
 
@@ -66,23 +66,23 @@ pub enum Reduction {
     Max,
 }
 
-/// How the hardware sums an event up; the discriminants are the flags of AMD's packet library.
+/// How the hardware sums up an event. The discriminants are the flags of AMD's packet library.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[repr(u32)]
 pub enum Accumulate {
-    /// Not: it counts.
+    /// It counts the event, and sums up nothing.
     #[default]
     None = 0,
-    /// Every few cycles.
+    /// It sums up every few cycles.
     LowRes = 1,
-    /// At each cycle.
+    /// It sums up at each cycle.
     HighRes = 2,
 }
 
 /// Why a definition could not be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unreadable {
-    /// Where, in bytes from the beginning.
+    /// The place, in bytes from the beginning.
     pub at: usize,
     /// What was expected there.
     pub expected: &'static str,
@@ -96,14 +96,14 @@ impl fmt::Display for Unreadable {
 
 impl std::error::Error for Unreadable {}
 
-/// Parentheses and functions may be so deep.
+/// How deep parentheses and functions may be nested.
 const DEPTH: u32 = 64;
 
 impl Expression {
     /// Reads a definition.
     ///
     /// # Errors
-    /// Where it stops to be one.
+    /// When the text stops being a definition: says where.
     pub fn parse(text: &str) -> Result<Expression, Unreadable> {
         let mut reader = Reader {
             text,
@@ -118,7 +118,7 @@ impl Expression {
         Ok(expression)
     }
 
-    /// Calls `see` with each name and how it is counted.
+    /// Calls `see` with each name, and with how it is counted.
     pub fn names(&self, see: &mut impl FnMut(&str, Accumulate)) {
         match self {
             Expression::Number(_) => {}
@@ -155,7 +155,7 @@ impl<'a> Reader<'a> {
         self.at = self.text.len() - self.rest().trim_start().len();
     }
 
-    /// Takes a character if it is the next one.
+    /// Consumes a character if it is the next one.
     fn takes(&mut self, c: char) -> bool {
         self.space();
         let there = self.rest().starts_with(c);
@@ -171,7 +171,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Takes a run of such characters.
+    /// Consumes the longest run of such characters.
     fn run(&mut self, of: impl Fn(char) -> bool) -> &'a str {
         self.space();
         let rest = self.rest();

@@ -1,19 +1,20 @@
-//! Which counters can be counted at once: groups that fit into the counters of each block.
+//! Which counters can be counted at once: counter groups that fit into the counters of each block.
 
 use crate::architecture::Architecture;
 use crate::plan::{Error, Event, Wanted};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Counters that are counted in one pass.
+/// The counters of one pass.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Group {
-    /// Those that somebody asked for.
+    /// The counters that were asked for.
     pub counters: Vec<Wanted>,
-    /// What is counted: what they need, and references where there was room. Sorted, none twice.
+    /// What is counted: the events that these need, and reference counters where there was room.
+    /// Sorted, without duplicates.
     pub events: Vec<Event>,
 }
 
-/// How many counters of each block the events take.
+/// Returns how many counters of each block the events occupy.
 fn use_of<'a>(events: impl IntoIterator<Item = &'a Event>) -> BTreeMap<&'static str, u32> {
     let mut used = BTreeMap::new();
     for event in events {
@@ -25,7 +26,7 @@ fn use_of<'a>(events: impl IntoIterator<Item = &'a Event>) -> BTreeMap<&'static 
 /// Checks that events can be counted at once.
 ///
 /// # Errors
-/// The first block that has too few counters.
+/// When a block has too few counters: the first such block.
 pub fn fits<'a>(
     architecture: &'static Architecture,
     events: impl IntoIterator<Item = &'a Event>,
@@ -43,10 +44,10 @@ pub fn fits<'a>(
     Ok(())
 }
 
-/// All of these counters in one pass, as where somebody named them in one group.
+/// Returns one group with all of these counters, for counters that the user named as one group.
 ///
 /// # Errors
-/// An unknown counter; or a block that has too few counters.
+/// When a counter is unknown, or a block has too few counters.
 pub fn one(architecture: &'static Architecture, names: &[&str]) -> Result<Group, Error> {
     let mut group = Group::default();
     let mut events = BTreeSet::new();
@@ -63,12 +64,12 @@ pub fn one(architecture: &'static Architecture, names: &[&str]) -> Result<Group,
     Ok(group)
 }
 
-/// As few groups as first fit finds: each counter goes into the first group with room for it. Each
-/// group gets those of `references` that it still has room for, by which windows of different
-/// groups are compared.
+/// Returns as few groups as first fit finds: each counter goes into the first group that has room
+/// for it. Each group also gets those of `references` that it still has room for; windows of
+/// different groups are compared by them.
 ///
 /// # Errors
-/// An unknown counter, or one that does not fit into a group of its own.
+/// When a counter is unknown, or does not fit into a group of its own.
 pub fn first_fit(
     architecture: &'static Architecture,
     names: &[&str],
@@ -105,7 +106,7 @@ pub fn first_fit(
     Ok(groups)
 }
 
-/// Adds each of the references to the groups that have room for it.
+/// Adds each reference counter to the groups that have room for it.
 fn refer(
     architecture: &'static Architecture,
     groups: &mut [Group],
@@ -124,12 +125,13 @@ fn refer(
     Ok(())
 }
 
-/// Groups that take turns: those that somebody made, where one fits into a pass, and as many as
-/// first fit finds where it does not. Where there are several, each gets those of `references` that
-/// it has room for; one the architecture does not have is left out.
+/// Returns groups that take turns. A given group that fits into a pass stays as it is; one that
+/// does not is split into as many as first fit finds. Where there are several groups, each gets
+/// those of `references` that it has room for. A reference that the architecture does not have is
+/// left out.
 ///
 /// # Errors
-/// An unknown counter, or one that does not fit into a group of its own.
+/// When a counter is unknown, or does not fit into a group of its own.
 pub fn in_turns(
     architecture: &'static Architecture,
     groups: &[Vec<&str>],
@@ -182,7 +184,8 @@ mod tests {
 
     #[test]
     fn an_accumulated_event_takes_two_counters() {
-        // Eight of SQ: six plain ones beside one that is accumulated, and no seventh.
+        // SQ has eight counters: six plain events fit beside one that is accumulated, and a seventh
+        // does not.
         let plain = [
             "SQ_WAVES",
             "SQ_INSTS_VALU",

@@ -1,18 +1,18 @@
-//! Hardware counters, as far as they need neither a GPU nor AMD's library.
+//! The parts of hardware counting that need neither a GPU nor AMD's library.
 //!
 //! * [`architecture`]: which counters a GPU has, and which name was probably meant.
-//! * [`expression`]: the language of derived counters, and [`value`], which computes them;
-//!   [`counted`]: from memory to values.
-//! * [`definitions`]: counters that a user adds, and [`available`]: a list of all.
+//! * [`expression`]: the language of derived counters. [`value`] computes them; [`counted`] turns
+//!   memory into values.
+//! * [`definitions`]: counters that a user adds. [`available`]: a list of all counters.
 //! * [`dimension`]: where on the device a value was counted.
-//! * [`plan`]: what must be counted for the counters that somebody asks for, and [`group`]: which
-//!   of it fits into one pass.
+//! * [`plan`]: what must be counted for the counters that were asked for. [`group`]: which of it
+//!   fits into one pass.
 //! * [`template`]: the packets of a pass as words, with the places of the addresses, so that a
-//!   target needs nothing of AMD's library; [`wire`]: their way between two processes as text.
+//!   target needs nothing of AMD's library. [`wire`]: these packets as text between two processes.
 //! * [`prepared`]: what a session counts, by agent.
 //! * [`statistics`]: what some windows tell about all dispatches.
 //!
-//! The facts are in `api/counters.json`; their sources: `docs/sources.md#counters`.
+//! The facts are in `api/counters.json`; for their sources see `docs/sources.md#counters`.
 #![forbid(unsafe_code)]
 
 pub mod architecture;

@@ -1,4 +1,4 @@
-//! What must be counted for the counters that somebody asks for.
+//! What must be counted for the counters that were asked for.
 
 use crate::architecture::{Architecture, Definition};
 use crate::expression::{Accumulate, Expression, Unreadable};
@@ -14,14 +14,14 @@ pub struct Event {
     pub block: &'static str,
     /// Its number in the block.
     pub event: u32,
-    /// Whether the hardware sums it up.
+    /// How the hardware sums it up.
     pub accumulate: Accumulate,
 }
 
 impl Event {
-    /// How many of the block's counters it takes.
+    /// Returns how many of the block's counters it occupies.
     pub fn slots(&self) -> u32 {
-        // The event itself, and the counter that sums it up.
+        // It takes one counter for the event itself, and one that sums it up.
         if self.accumulate == Accumulate::None {
             1
         } else {
@@ -30,14 +30,14 @@ impl Event {
     }
 }
 
-/// A counter that somebody asked for.
+/// A counter that was asked for.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Wanted {
     /// Its name.
     pub name: &'static str,
-    /// How it is computed; none for a basic counter.
+    /// How it is computed; None for a basic counter.
     pub expression: Option<Expression>,
-    /// What has to be counted for it, sorted.
+    /// The events that have to be counted for it, sorted.
     pub events: Vec<Event>,
 }
 
@@ -46,16 +46,16 @@ pub struct Wanted {
 pub enum Error {
     /// The GPU's counters are not known.
     Gpu(String),
-    /// There is no such counter on the GPU.
+    /// The GPU has no such counter.
     Unknown {
-        /// What was asked for.
+        /// The name that was asked for.
         name: String,
         /// The GPU.
         architecture: &'static str,
         /// Names that resemble it, the nearest first.
         nearest: Vec<&'static str>,
     },
-    /// More events of one block than it can count at once.
+    /// There are more events of one block than it can count at once.
     TooMany {
         /// The block.
         block: &'static str,
@@ -64,18 +64,18 @@ pub enum Error {
         /// How many it has.
         there: u32,
     },
-    /// A definition that cannot be read.
+    /// A definition cannot be read.
     Definition {
         /// The counter.
         name: String,
         /// What is wrong with it.
         what: Unreadable,
     },
-    /// A definition that needs itself.
+    /// A definition needs itself.
     Circle(String),
-    /// Only events of SQ can be summed up.
+    /// An event of another block than SQ cannot be summed up.
     Accumulated(String),
-    /// A block that the GPU does not have, in a definition that was added.
+    /// An added definition names a block that the GPU does not have.
     Block {
         /// The counter.
         name: String,
@@ -131,7 +131,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Properties of an agent that definitions may name: fields of `rocprofiler_agent_t`.
+/// The properties of an agent that definitions may name: fields of `rocprofiler_agent_t`.
 pub const PROPERTIES: [&str; 29] = [
     "array_count",
     "caches_count",
@@ -170,7 +170,7 @@ pub fn is_property(name: &str) -> bool {
 }
 
 impl Architecture {
-    /// What has to be counted for a counter.
+    /// Returns what has to be counted for a counter.
     ///
     /// # Errors
     /// When there is no such counter, or a definition is wrong.
@@ -195,7 +195,8 @@ impl Architecture {
         }
     }
 
-    /// Adds what a name needs; tells the counter that it is, or none for an agent's property.
+    /// Adds the events that a name needs. Returns the counter of that name; None for an agent's
+    /// property.
     fn collect(
         &'static self,
         name: &str,

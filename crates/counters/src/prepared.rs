@@ -17,17 +17,18 @@ pub struct Prepared {
     pub template: Template,
 }
 
-/// [`CounterPlan::locks`] where the lock is held.
+/// The value in [`CounterPlan::locks`] where the lock is held.
 pub const HELD: &str = "held";
 
-/// Groups by agent, as the attacher hands them to the target and as what comes back is read by.
+/// Groups by agent. The attacher passes them to the target, and interprets what comes back by them.
 #[derive(Debug, Clone, Default)]
 pub struct CounterPlan {
-    /// By KFD node id; a group's number is its index.
+    /// The groups by KFD node id; a group's number is its index.
     pub agents: BTreeMap<u32, Vec<Prepared>>,
-    /// How often the counters of whole devices are read, in nanoseconds; 0 = they are counted per
-    /// dispatch.
+    /// How often the counters of whole devices are read, in nanoseconds. 0: counters are counted
+    /// per dispatch.
     pub interval: u64,
-    /// By KFD node id, what became of the kernel driver's profiler lock: [`HELD`], or why it is not.
+    /// By KFD node id, the state of the kernel driver's profiler lock: [`HELD`], or why it is not
+    /// held.
     pub locks: BTreeMap<u32, String>,
 }

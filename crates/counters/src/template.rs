@@ -1,46 +1,46 @@
-//! The packets of one group as words.
+//! The packets of one counter group as words.
 //!
-//! AMD's library makes three buffers of commands: what starts the counters, what reads them into
-//! memory, and what stops them. Only the second depends on addresses, and only on that of the
-//! memory that it reads into. So they are made once, for an address at which nothing is, and each
-//! window gets a copy in which that address is replaced ([`Template::patch`]).
+//! AMD's library makes three buffers of commands: one starts the counters, one reads them into
+//! memory, and one stops them. Only the second depends on an address: that of the memory that it
+//! reads into. So the commands are made once, for an address that does not exist. Each window gets
+//! a copy in which that address is replaced ([`Template::patch`]).
 //!
-//! Where the address stands is found by making the packets twice, for two addresses, and comparing
-//! ([`places`], AMD-102). What the memory then means is found by filling it with numbers of its own
-//! slots and asking the library to read it ([`Slot`]).
+//! The places of the address are found by making the packets twice, for two addresses, and
+//! comparing them ([`places`], AMD-102). The meaning of the memory is found by filling it with the
+//! numbers of its own slots and asking the library to read it ([`Slot`]).
 
 use crate::dimension::Position;
 use std::fmt;
 
-/// Packets of a group, for a kind of GPU.
+/// The packets of a counter group, for one kind of GPU.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Template {
-    /// Commands that reset, select and start, for any address.
+    /// Commands that reset, select and start the counters, for any address.
     pub start: Vec<u32>,
-    /// Commands that sample, read and then stop, for the address 0.
+    /// Commands that sample, read and then stop the counters, for the address 0.
     pub read_stop: Vec<u32>,
-    /// How many of these only sample and read: the counters go on counting behind them.
+    /// How many of these words only sample and read: after them the counters go on counting.
     pub read_words: u32,
-    /// Where addresses stand in `read_stop`, in ascending order.
+    /// Where addresses are in `read_stop`, in ascending order.
     pub places: Vec<Place>,
-    /// Bytes of the memory that is read into.
+    /// The size of the memory that is read into, in bytes.
     pub output_bytes: u64,
-    /// What stands there, in ascending order.
+    /// The values in that memory, in ascending order.
     pub slots: Vec<Slot>,
 }
 
-/// An address in the commands: two words, low and high half.
+/// An address in the commands: two words, the low and the high half.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     /// The first of its words.
     pub word: u32,
-    /// What is added to the memory's address.
+    /// The offset that is added to the memory's address.
     pub offset: u64,
-    /// How it stands there.
+    /// How the address is written.
     pub form: Form,
 }
 
-/// How an address stands in commands.
+/// How an address is written in commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// In bytes.
@@ -52,18 +52,18 @@ pub enum Form {
 /// A value in the memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Slot {
-    /// Which of its 64-bit words.
+    /// The index of its 64-bit word.
     pub word: u32,
-    /// Which of the group's events.
+    /// The index of its event in the group.
     pub event: u32,
     /// Where it was counted.
     pub position: Position,
 }
 
-/// Why commands cannot be made into a template.
+/// Why commands cannot become a template.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unknown {
-    /// Their length depends on the address.
+    /// The length of the commands depends on the address.
     Length,
     /// This word depends on the address in a way that is not known.
     Word(usize),
@@ -94,9 +94,9 @@ impl Form {
     }
 }
 
-/// Finds the addresses in commands that were made twice, once for memory of `bytes` bytes at each
-/// of the two addresses. These must differ in the lower and in the upper half of both forms, so
-/// that each address shows in both of its words.
+/// Finds the addresses in commands that were made twice, for memory of `bytes` bytes at each of two
+/// addresses. In both forms, these addresses must differ in the lower and in the upper half, so
+/// that each place shows in both of its words.
 ///
 /// # Errors
 /// When the commands differ in another way.
@@ -136,7 +136,7 @@ impl Template {
     /// Writes the memory's address into a copy of [`Template::read_stop`]. The address must be a
     /// multiple of 256.
     ///
-    /// Words that are not there are left out: a copy that is too short stays one.
+    /// Places beyond the end of a copy that is too short are left out.
     pub fn patch(&self, commands: &mut [u32], memory: u64) {
         for place in &self.places {
             let value = place.form.of(memory.wrapping_add(place.offset));
@@ -147,7 +147,7 @@ impl Template {
         }
     }
 
-    /// The values that stand in the memory, one after another: event, place, value.
+    /// Returns the values in the memory, one after another: event, place, value.
     pub fn values<'a>(
         &'a self,
         memory: &'a [u64],
@@ -166,7 +166,7 @@ mod tests {
     const ONE: u64 = 0x1111_1000_0000;
     const OTHER: u64 = 0x2222_5000_0000;
 
-    /// Two addresses among other words, and one in pages.
+    /// Returns commands with two addresses among other words, one of them in pages.
     fn commands(base: u64) -> Vec<u32> {
         let halves = |value: u64| [value as u32, (value >> 32) as u32];
         let mut words = vec![0xc004_4000, 0xd1c0, 0];
@@ -201,7 +201,7 @@ mod tests {
         let mut copy = template.read_stop.clone();
         template.patch(&mut copy, 0x7fff_dead_be00);
         assert_eq!(copy, commands(0x7fff_dead_be00));
-        // One that ends in the middle of an address.
+        // A copy that ends in the middle of an address.
         let mut short = copy[..4].to_vec();
         template.patch(&mut short, 0);
         assert_eq!(short, &copy[..4]);
@@ -229,7 +229,7 @@ mod tests {
             places((&one, ONE), (&other, OTHER), 4096),
             Err(Unknown::Word(1))
         );
-        // Beyond the memory.
+        // An offset beyond the memory is refused.
         let other = commands(OTHER);
         assert_eq!(
             places((&one, ONE), (&other, OTHER), 10),

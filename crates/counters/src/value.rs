@@ -2,27 +2,28 @@
 //!
 //! A value has a place ([`Position`]): its number in each dimension of its block.
 //!
-//! * A counter of the hardware has a value for each instance of its block; a number, a property of
-//!   the agent, and what was reduced over everything have one, at no place in particular.
-//! * `reduce` over some dimensions keeps the others; `select` keeps the values with these numbers,
+//! * A counter of the hardware has a value for each instance of its block. A number, a property of
+//!   the agent, and a value that was reduced over everything are one value, at no place in
+//!   particular.
+//! * `reduce` over some dimensions keeps the others. `select` keeps the values with these numbers,
 //!   which then have no place in those dimensions.
-//! * An operator works place by place, and needs the same places on both sides; one value goes with
-//!   all. Values of blocks that are cut differently are reduced first.
+//! * An operator works place by place, and needs the same places on both sides; a single value goes
+//!   with all of them. Values of blocks with different dimensions are reduced first.
 //! * `accumulate` names another event: the hardware sums it up at each cycle.
-//! * A division by zero is zero, and what was not counted has no value.
+//! * A division by zero is zero, and a counter that was not counted has no value.
 
 use crate::dimension::{Dimension, Position};
 use crate::expression::{Accumulate, Expression, Operator, Reduction};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// A counter's values by their places, sorted. A number is one value at [`Position::default`].
+/// A counter's values with their places, sorted. A number is one value at [`Position::default`].
 pub type Values = Vec<(Position, f64)>;
 
 /// Why a derived counter has no value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoValue {
-    /// This was not counted.
+    /// This counter was not counted.
     Missing(String),
     /// Two counters are not counted at the same places.
     Places,
@@ -40,14 +41,14 @@ impl fmt::Display for NoValue {
 impl std::error::Error for NoValue {}
 
 impl Expression {
-    /// Computes it from what `look` knows: counters, and properties of the agent.
+    /// Computes the expression from what `look` returns: counters, and properties of the agent.
     ///
-    /// A value without places (a number, or what was reduced to one) goes with every place of the
-    /// other operand, on either side of the operator. AMD's tools swap the operands where the left
-    /// one has fewer places, which turns `1/X` into `X/1`; this does not (AMD-103).
+    /// A value without places (a number, or a value that was reduced to one) goes with every place
+    /// of the other operand, on either side of the operator. AMD's tools swap the operands where
+    /// the left one has fewer places, which turns `1/X` into `X/1`; we do not (AMD-103).
     ///
     /// # Errors
-    /// What was not counted, or operands whose places differ.
+    /// When a counter was not counted, or when the places of operands differ.
     pub fn evaluate(
         &self,
         look: &impl Fn(&str, Accumulate) -> Option<Values>,

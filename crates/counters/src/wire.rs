@@ -1,33 +1,34 @@
-//! Questions and answers between the attacher and the process that has AMD's library loaded: lines
-//! of words.
+//! Questions and answers between the attacher and the process that has loaded AMD's library, as
+//! lines of words.
 //!
 //! | line | words |
 //! |---|---|
 //! | `gpu` | name, XCCs, engines, units, arrays, PCI domain, PCI location |
 //! | `event` | block, event, flags: one for each event of the group |
-//! | `make` | ends a question |
+//! | `make` | end of a question |
 //! | `output` | bytes |
-//! | `start`, `read` | words of the commands, in hexadecimal, in as many lines as it takes |
+//! | `start`, `read` | words of the commands, in hexadecimal, on as many lines as it takes |
 //! | `place` | `bytes` or `pages`, word, offset |
 //! | `slot` | word, event, position in hexadecimal |
-//! | `made` | ends an answer |
-//! | `missing` | why the library could not be loaded: ends an answer, too |
-//! | `refused` | code of the library, in hexadecimal, and what it was asked: ends an answer, too |
+//! | `made` | end of an answer |
+//! | `missing` | why the library could not be loaded; also the end of an answer |
+//! | `refused` | the library's code in hexadecimal, and the request; also the end of an answer |
 
 use crate::dimension::Position;
 use crate::template::{Form, Place, Slot, Template};
 use std::fmt::{self, Write};
 
-/// What is asked for: a group's packets for a GPU.
+/// A question for a group's packets for a GPU.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Question {
     /// The GPU.
     pub gpu: Gpu,
-    /// The group's events. AMD's library orders them itself; [`Slot::event`] counts in this order.
+    /// The group's events. AMD's library orders them itself; [`Slot::event`] is an index into this
+    /// list.
     pub events: Vec<RawEvent>,
 }
 
-/// A GPU as AMD's packet library wants it described. Totals are those of all XCCs.
+/// The description of a GPU that AMD's packet library needs. Totals are those of all XCCs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Gpu {
     /// "gfx942".
@@ -51,20 +52,20 @@ pub struct Gpu {
 pub struct RawEvent {
     /// Name of its block.
     pub block: String,
-    /// Its number there.
+    /// Its number in the block.
     pub event: u32,
-    /// How it is summed up, see [`crate::Accumulate`].
+    /// How it is summed up; see [`crate::Accumulate`].
     pub flags: u32,
 }
 
-/// What the other side answers.
+/// The answer of the process with AMD's library.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
     /// The packets.
     Made(Template),
     /// The library could not be loaded.
     Missing(String),
-    /// The library would not.
+    /// The library returned an error.
     Refused {
         /// Its status.
         code: u32,
@@ -73,7 +74,7 @@ pub enum Answer {
     },
 }
 
-/// Words of a line of commands.
+/// How many words of the commands fit on a line.
 const WORDS: usize = 64;
 
 impl fmt::Display for Question {
@@ -140,14 +141,14 @@ impl fmt::Display for Answer {
     }
 }
 
-/// The words of a line behind its name.
+/// The words of a line after its first.
 struct Words<'a>(std::str::SplitAsciiWhitespace<'a>);
 
 impl Words<'_> {
     fn text(&mut self) -> Option<String> {
         self.0.next().map(str::to_owned)
     }
-    /// All that is left.
+    /// Returns all words that are left.
     fn rest(&mut self) -> String {
         self.0.by_ref().collect::<Vec<_>>().join(" ")
     }
@@ -165,10 +166,10 @@ fn split(line: &str) -> (&str, Words<'_>) {
 }
 
 impl Question {
-    /// Takes a line; true when the question is whole.
+    /// Takes a line. Returns true when the question is complete.
     ///
     /// # Errors
-    /// The line that is none of a question.
+    /// When the line does not belong to a question: that line.
     pub fn take(&mut self, line: &str) -> Result<bool, String> {
         let (name, mut words) = split(line);
         let mut take = || match name {
@@ -204,10 +205,11 @@ impl Question {
 pub struct Listener(Template);
 
 impl Listener {
-    /// Takes a line; gives the answer when it is whole.
+    /// Takes a line. Returns the answer when it is complete.
     ///
     /// # Errors
-    /// The line that is none of an answer, or a template that names what it does not have.
+    /// When the line does not belong to an answer, or when a template refers to something outside
+    /// itself.
     pub fn take(&mut self, line: &str) -> Result<Option<Answer>, String> {
         let (name, mut words) = split(line);
         let template = &mut self.0;
@@ -263,7 +265,7 @@ impl Listener {
     }
 }
 
-/// Whether what a template names is there.
+/// Whether everything that a template refers to is inside it.
 fn is_sound(template: &Template) -> bool {
     let words = template.read_stop.len() as u64;
     let places = template.places.iter();
@@ -375,7 +377,7 @@ mod tests {
             assert!(heard(&format!("{text}\n")).is_err(), "{text}");
             assert!(Question::default().take(text).is_err(), "{text}");
         }
-        // What it names is not there.
+        // The template refers to something outside itself.
         let answer = |change: fn(&mut Template)| {
             let mut template = template();
             change(&mut template);

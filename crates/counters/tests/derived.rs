@@ -1,5 +1,5 @@
 //! Every derived counter of four GPUs, compared with what Python computes from the same expressions
-//! (`derived.py`, which has the rule of values).
+//! (`derived.py`, which defines the values).
 
 use midair_counters::value::Values;
 use midair_counters::{Accumulate, Architecture, Definition, Expression, Position};
@@ -15,7 +15,7 @@ fn event(architecture: &Architecture, block: &str, name: &str, how: Accumulate) 
     let factor = if how == Accumulate::HighRes { 7 } else { 1 };
     let mut values: Values = (0..count)
         .map(|index| {
-            // The last dimension is the fastest.
+            // The last dimension changes fastest.
             let mut rest = index;
             let mut position = Position::default();
             for (dimension, extent) in extents.iter().rev() {
@@ -61,7 +61,7 @@ fn every_derived_counter_is_what_another_program_computes() {
             (values.iter().map(|(_, v)| v).sum(), total.parse().unwrap());
         let off = (sum - expected).abs();
         assert!(off <= 1e-9 * expected.abs().max(1.0), "{line}: {sum}");
-        // And the list tells how many values there are.
+        // The list of available counters has the right number of values.
         let all = architecture.available(architecture.shape);
         let available = all.iter().find(|a| a.name == name).unwrap();
         let told: u32 = available

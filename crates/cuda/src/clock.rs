@@ -2,18 +2,18 @@
 //! CLOCK_BOOTTIME.
 //!
 //! Both clocks are read at the begin of a session, at each flush, and at the end; each reading is a
-//! [`Pair`]. Between two pairs the offset is interpolated: where CUPTI's clock is the wall clock,
-//! which is slewed, it drifts by some ten ppm. Where the wall clock was set between two pairs,
-//! their offsets differ by much; a timestamp then gets the offset that places it between the two.
+//! [`Pair`]. Between two pairs the offset is interpolated, since CUPTI's clock drifts by some ten
+//! ppm if it is the wall clock, which is slewed. If the wall clock was set between two pairs, their
+//! offsets differ by much, and a timestamp gets the offset that places it between the two.
 //!
 //! Decisions: CUDA-016 (`docs/deviations/cuda.md`).
 
-/// Number of pairs kept: CUPTI holds records back for at most so many flushes, with one pair for
-/// each flush.
+/// The number of pairs kept. There is one pair for each flush, and CUPTI holds records back for at
+/// most this many flushes.
 const KEPT: usize = 256;
 /// A change of the offset beyond this was not caused by drift, in ns.
 const STEP: i64 = 1_000_000;
-/// Readings for one pair; the one with the narrowest bracket is used.
+/// The number of readings for one pair; the one with the narrowest bracket is used.
 const READINGS: usize = 5;
 
 /// One moment, on both clocks.
@@ -58,7 +58,7 @@ struct Interval {
 
 impl Interval {
     fn has(&self, time: u64) -> bool {
-        // Where the clock was set back, the later pair may have the smaller time.
+        // If the clock was set back, the later pair may have the smaller time.
         let (low, high) = (self.from.cupti, self.to.cupti);
         (low.min(high)..=low.max(high)).contains(&time)
     }
@@ -72,8 +72,8 @@ impl Interval {
         if change.abs() > STEP {
             let late = time.wrapping_add_signed(last);
             let early = time.wrapping_add_signed(first);
-            // The clock was set within this interval. Where it was set by more than the interval's
-            // length, only one of the two is possible.
+            // The clock was set within this interval. If it was set by more than the interval's
+            // length, only one of the two times is possible.
             let possible = (self.from.boot..=self.to.boot).contains(&early);
             return if possible { early } else { late };
         }
@@ -85,7 +85,7 @@ impl Interval {
     }
 }
 
-/// What a session knows of both clocks.
+/// What a session knows about both clocks.
 #[derive(Debug, Default)]
 pub struct Clock {
     pairs: Vec<Pair>,
@@ -122,8 +122,8 @@ impl Clock {
         }
         match (self.last, self.pairs.last()) {
             (Some(interval), _) if interval.has(time) => interval.convert(time),
-            // Later than the newest pair. Where the clock was set back, the time may also be from
-            // before that.
+            // The time is later than the newest pair. If the clock was set back, it may also be
+            // from before that, and is searched.
             (_, Some(newest)) if self.steps == 0 && time >= newest.cupti => {
                 time.wrapping_add_signed(newest.difference())
             }
@@ -232,7 +232,7 @@ mod tests {
         }
     }
 
-    /// Records of before the first flush may come last: what the clocks were then is kept.
+    /// Records from before the first flush may come last, so the first pair is kept.
     #[test]
     fn the_first_pair_is_kept_whatever_the_drift_since() {
         let mut clock = Clock::default();

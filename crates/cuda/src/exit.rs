@@ -1,5 +1,5 @@
-//! The process exits while it is recorded: an exit handler of ours lets the worker thread finish
-//! first.
+//! Handles the exit of a process while it is recorded: an exit handler of ours lets the worker
+//! thread finish first.
 //!
 //! The handler is registered after those of CUDA and CUPTI, so it runs before them, and CUPTI still
 //! works when the worker thread collects the remaining records.

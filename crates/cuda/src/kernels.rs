@@ -1,8 +1,8 @@
 //! Numbers of kernels by name; each kernel is described once.
 //!
-//! A record points to the name of its kernel. The pointer is looked up first, and what is known of
-//! it is compared with the text at that address: a module that was unloaded may have left its
-//! address to another name.
+//! A record points to the name of its kernel. The pointer is looked up first. Then the known name
+//! is compared with the text at that address, since after a module was unloaded there may be
+//! another name at the same address.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char};
@@ -30,8 +30,9 @@ pub struct Kernels {
 }
 
 impl Kernels {
-    /// The number of a kernel, from 1; 0 where it has no name. `describe` stores its description
-    /// and returns whether that was stored; if not, it is called again at the next launch.
+    /// Returns the number of a kernel, from 1; 0 if it has no name. `describe` stores its
+    /// description and returns whether that was stored; if not, it is called again at the next
+    /// launch.
     ///
     /// # Safety
     /// `name` is null or points to a terminated text that stays during the call.

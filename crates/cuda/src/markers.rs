@@ -1,11 +1,11 @@
 //! NVTX ranges: CUPTI delivers a begin and an end, and midair writes one record for both.
 //!
-//! A pushed range has the id 0 in both, and ends where its thread pops next in the same domain. A
-//! started range has an id of its own (seen with CUPTI 13.0; docs/sources.md#nvtx).
+//! A pushed range has the id 0 in both records, and ends when its thread next pops in the same
+//! domain. A started range has an id of its own (seen with CUPTI 13.0; docs/sources.md#nvtx).
 
 use std::collections::HashMap;
 
-/// Maximum number of open ranges. Further ones are counted.
+/// The maximum number of open ranges. Ranges beyond that are counted.
 const MOST_OPEN: usize = 65_536;
 /// Maximum length of a message, in bytes.
 const MOST_TEXT: usize = 1024;
@@ -73,9 +73,9 @@ pub struct Markers {
     /// By id.
     started: HashMap<u32, Range>,
     open: usize,
-    /// Ends whose begin was before the session.
+    /// The number of ends whose begin was before the session.
     pub unmatched_ends: u64,
-    /// Ranges beyond the maximum.
+    /// The number of ranges beyond the maximum.
     pub too_many: u64,
 }
 

@@ -3,7 +3,7 @@
 //! CUPTI requests a buffer on the thread that is about to record something, and returns it filled
 //! on that thread or on its own. Both callbacks are a few atomic operations here: no allocation, no
 //! lock, no system call. The worker thread takes the filled buffers, reads them, and frees them
-//! again. With no free buffer CUPTI gets none; it then drops records and counts them.
+//! again. If no buffer is free, CUPTI gets none; it then drops records and counts them.
 //!
 //! A buffer is in one of three states, represented by two bits: free, filled, or with CUPTI (neither bit).
 //! The bits of 64 buffers share a word, so that a search looks at two words; a table of slots with
@@ -115,12 +115,13 @@ impl Pool {
     }
 
     /// On the worker thread: maps the buffers if they are not mapped, and lets CUPTI take them.
-    /// Those that CUPTI has kept from an earlier session stay with it. Returns false when there is
-    /// no memory.
+    /// Buffers that CUPTI has kept from an earlier session stay with CUPTI. Returns false if there
+    /// is no memory.
     pub fn open(&self) -> bool {
         let mut all = [u64::MAX; WORDS];
         if self.base.load(Acquire) == 0 {
-            // SAFETY: fresh memory at an address of the kernel's choice.
+            // SAFETY: this makes a new mapping at an address that the kernel chooses, so it
+            // replaces nothing.
             let base = unsafe {
                 libc::mmap(
                     std::ptr::null_mut(),
@@ -136,7 +137,8 @@ impl Pool {
             }
             self.base.store(base.expose_provenance(), Release);
         } else {
-            // It was closed while CUPTI had some: those that came back since are in `full`.
+            // The pool was closed while CUPTI had some buffers. Those that came back since are in
+            // `full`.
             for (word, full) in all.iter_mut().zip(&self.full) {
                 *word = full.swap(0, AcqRel);
             }
@@ -156,8 +158,8 @@ impl Pool {
         true
     }
 
-    /// For CUPTI, on any thread: takes a buffer, if one is free. `owner` tells who requests it, and
-    /// is returned with the buffer.
+    /// For CUPTI, on any thread: takes a buffer, if one is free. `owner` identifies the requesting
+    /// thread, and is returned with the buffer.
     pub fn take(&self, owner: impl FnOnce() -> u64) -> Option<*mut u8> {
         if self.open.load(Acquire) {
             for (position, word) in self.free.iter().enumerate() {
@@ -181,7 +183,7 @@ impl Pool {
         None
     }
 
-    /// For CUPTI, on any thread: returns a buffer with so many valid bytes.
+    /// For CUPTI, on any thread: takes a buffer with `valid` bytes of records back.
     pub fn put_back(&self, buffer: *mut u8, valid: usize) {
         let offset = buffer.addr().wrapping_sub(self.base.load(Acquire));
         let index = offset / BUFFER;
@@ -245,7 +247,7 @@ impl Pool {
         }
     }
 
-    /// On the worker thread: CUPTI gets no more buffers. Those that it has may still come back.
+    /// On the worker thread: stops giving buffers to CUPTI. Those that it has may still come back.
     pub fn close(&self) {
         self.open.store(false, Release);
     }
@@ -262,7 +264,7 @@ impl Pool {
                 .sum::<usize>()
     }
 
-    /// How many are free.
+    /// How many buffers are free.
     pub fn free_count(&self) -> usize {
         let words = self.free.iter();
         words
@@ -284,7 +286,7 @@ impl Pool {
                 continue;
             }
             let at = std::ptr::with_exposed_provenance_mut(base + index * BUFFER);
-            // SAFETY: a part of our own mapping that nobody reads any more.
+            // SAFETY: this is a part of our own mapping that nothing reads any more.
             unsafe { libc::madvise(at, BUFFER, libc::MADV_DONTNEED) };
         }
     }
@@ -300,7 +302,7 @@ impl Pool {
     }
 
     /// Counts since the session began: requests that found no buffer, returned buffers of another
-    /// profiler, and further ones of those that could not be noted.
+    /// profiler, and such buffers beyond those that could be noted.
     pub fn counts(&self) -> (u64, usize, usize) {
         let foreign = self.foreign.load(Relaxed);
         (

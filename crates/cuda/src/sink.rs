@@ -38,8 +38,8 @@ impl Sink {
         }
     }
 
-    /// Stores a record whose header contains its size, `tail` included. Returns false where there
-    /// was no space: the loss is counted then.
+    /// Stores a record whose header contains its size, `tail` included. Returns false if there was
+    /// no space; then the loss is counted.
     #[inline]
     pub fn put<T: Plain>(&mut self, record: &T, tail: &[u8]) -> bool {
         let bytes = record.bytes();
@@ -59,21 +59,21 @@ impl Sink {
         self.store(kind::NOTE, [&event::note(text), &[]]);
     }
 
-    /// Counts so many records of a kind as lost.
+    /// Counts this many records of a kind as lost.
     pub fn lost(&mut self, kind: u8, count: u64) {
         if let Some(lost) = self.area.head().dropped.get(drop_slot(kind)) {
             lost.fetch_add(count, Relaxed);
         }
     }
 
-    /// Whether the reader has left space for so many bytes of records.
+    /// Returns whether the reader has left space for this many bytes of records.
     pub fn has_room(&self, bytes: usize) -> bool {
         self.area.has_capacity(bytes)
     }
 
-    /// Nothing more is stored.
+    /// Ends the writing: nothing more is stored after this.
     pub fn seal(&mut self) {
-        // SAFETY: the promise of `new`; nobody else uses this writer.
+        // SAFETY: the caller of `new` promised a mapped spool, and nothing else uses this writer.
         unsafe { self.writer.seal() };
     }
 

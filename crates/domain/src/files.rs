@@ -1,9 +1,9 @@
-//! How output names a domain.
+//! The names of a domain in the output formats.
 
 /// A domain's names in each format. Domains that share a file or a list have the same values here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Files {
-    /// Its csv file, behind the prefix.
+    /// The end of its csv file's name, after the prefix.
     pub csv: Option<&'static str>,
     /// Its list among json's `buffer_records`.
     pub json: Option<Ranked>,
@@ -11,19 +11,21 @@ pub struct Files {
     pub category: Option<&'static str>,
     /// Where pftrace shows it.
     pub track: Option<Track>,
-    /// The table of rocpd that its records become rows of. The category of their events is [`crate::Domain::name`].
+    /// The table of rocpd in which its records become rows. The category of their events is
+    /// [`crate::Domain::name`].
     pub rocpd: Option<Rocpd>,
     /// Its statistics.
     pub statistics: Option<&'static Statistics>,
     /// Heading and order of its table at the end of `midair attach`.
     pub table: Option<Ranked>,
-    /// What its records are, in the plural: in the account of those that were lost.
+    /// What its records are called, in the plural, in the account of lost records.
     pub records: &'static str,
-    /// What is recorded, in a line for people, and the order in such a line.
+    /// A phrase that tells people what is recorded, and its order among such phrases.
     pub phrase: Option<Ranked>,
 }
 
-/// A name and where it stands among its like: lower ranks come first. Names with the same rank are the same.
+/// A name and its rank among others of its sort: lower ranks come first. Equal ranks mean equal
+/// names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ranked {
     /// The name.
@@ -47,7 +49,7 @@ pub enum Track {
     Stream,
     /// On one track of its own, of this name.
     Own(&'static str),
-    /// On one track for each device, whose name begins so.
+    /// On one track for each device; this is the beginning of the track's name.
     PerDevice(&'static str),
 }
 
@@ -67,7 +69,7 @@ pub enum Rocpd {
 }
 
 impl Rocpd {
-    /// The table's name, without prefix and guid.
+    /// Returns the table's name, without prefix and guid.
     pub const fn table(self) -> &'static str {
         match self {
             Rocpd::Region => "region",
@@ -79,12 +81,12 @@ impl Rocpd {
     }
 }
 
-/// A domain in statistics (`--stats`, `--summary`). Several rows of the table may share one.
+/// A domain in statistics (`--stats`, `--summary`). Several domains may share one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Statistics {
     /// Its name in tables, `domain_stats.csv` and json's `summary`.
     pub name: &'static str,
-    /// Its csv file, behind the prefix.
+    /// The end of its csv file's name, after the prefix.
     pub csv: &'static str,
     /// Order in the summary tables.
     pub rank: u8,

@@ -5,8 +5,8 @@
 //! it, and whether it is built. Other crates hold no list of domains of their own: they iterate
 //! over [`DOMAINS`], or use a [`KindSet`] that was made from it.
 //!
-//! * [`kind`] has the dense numbers, one per row, which records carry. AMD's numbers appear at the edges only: in its C
-//!   interfaces, and in files ([`Domain::number`]).
+//! * [`kind`] has the dense numbers, one per row, which records carry. AMD's numbers appear only in
+//!   its C interfaces and in files ([`Domain::number`]).
 //! * [`KindSet`] is a set of such numbers in one word.
 //! * [`sets`] has the sets that several crates need.
 //!
@@ -28,7 +28,8 @@ pub use files::{Files, Ranked, Rocpd, Statistics, Track};
 pub use set::{AtomicKindSet, KindSet, Kinds};
 pub use table::{DOMAINS, kind};
 
-/// The domain of this record kind; `None` for a kind that only describes, and for a number that no row has.
+/// Returns the domain of this record kind; `None` for a kind of description, and for a number that
+/// no row has.
 pub const fn domain(kind: u8) -> Option<&'static Domain> {
     if kind == 0 || kind as usize > DOMAINS.len() {
         return None;
@@ -36,20 +37,21 @@ pub const fn domain(kind: u8) -> Option<&'static Domain> {
     Some(&DOMAINS[kind as usize - 1])
 }
 
-/// The domains that are built.
+/// Returns the domains that are built.
 pub fn built() -> impl Iterator<Item = &'static Domain> {
     DOMAINS.iter().filter(|domain| domain.built)
 }
 
-/// The domain that one of AMD's buffer-tracing kinds (`rocprofiler_buffer_tracing_kind_t`) is made from, built or not.
+/// Returns the domain of one of AMD's buffer-tracing kinds (`rocprofiler_buffer_tracing_kind_t`),
+/// built or not.
 pub fn of_buffer_kind(theirs: i32) -> Option<&'static Domain> {
     DOMAINS
         .iter()
         .find(|domain| domain.buffer_kinds.contains(&theirs))
 }
 
-/// The domain that one of AMD's callback-tracing kinds (`rocprofiler_callback_tracing_kind_t`) is
-/// made from, built or not.
+/// Returns the domain of one of AMD's callback-tracing kinds
+/// (`rocprofiler_callback_tracing_kind_t`), built or not.
 pub fn of_callback_kind(theirs: i32) -> Option<&'static Domain> {
     DOMAINS.iter().find(|domain| {
         domain
@@ -58,19 +60,19 @@ pub fn of_callback_kind(theirs: i32) -> Option<&'static Domain> {
     })
 }
 
-/// The domain that has this number in files (json's and pftrace's `kind`), built or not.
+/// Returns the domain that has this number in files (`kind` in json and pftrace), built or not.
 pub fn of_number(number: u8) -> Option<&'static Domain> {
     DOMAINS.iter().find(|domain| domain.number == Some(number))
 }
 
-/// The domains that an option asks for; `option` is its long name without dashes.
+/// Returns the domains that an option asks for; `option` is its long name without dashes.
 pub fn of_option(option: &str) -> impl Iterator<Item = &'static Domain> {
     DOMAINS
         .iter()
         .filter(move |domain| domain.asks().iter().any(|ask| ask.option == option))
 }
 
-/// The domains that a setting asks for.
+/// Returns the domains that a setting asks for.
 pub fn of_setting(setting: &str) -> impl Iterator<Item = &'static Domain> {
     DOMAINS
         .iter()

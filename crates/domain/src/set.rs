@@ -4,18 +4,19 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 /// A set of the kinds that domains have ([`crate::kind`]), in one word.
 ///
-/// Kinds that only describe (agents, kernels, queues) are never in a set.
+/// Kinds of descriptions (agents, kernels, queues) are never in a set.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Hash)]
 #[repr(transparent)]
 pub struct KindSet(u64);
 
 impl KindSet {
-    /// Kinds that a set has bits for: 1 to this, exclusive. Bit 0 is never set, since 0 is no kind.
+    /// The limit of the kinds that a set has bits for: from 1 to below this. Bit 0 is never set,
+    /// since 0 is no kind.
     pub const LIMIT: u8 = 64;
-    /// No kind.
+    /// The empty set.
     pub const EMPTY: KindSet = KindSet(0);
 
-    /// Exactly these kinds.
+    /// Returns the set of exactly these kinds.
     pub const fn of(kinds: &[u8]) -> KindSet {
         let mut set = KindSet::EMPTY;
         let mut at = 0;
@@ -26,7 +27,7 @@ impl KindSet {
         set
     }
 
-    /// This set and one kind more. A kind that is no domain's changes nothing.
+    /// Returns this set with one more kind. A kind that no domain has changes nothing.
     #[inline]
     #[must_use]
     pub const fn with(self, kind: u8) -> KindSet {
@@ -36,58 +37,58 @@ impl KindSet {
         KindSet(self.0 | 1 << kind)
     }
 
-    /// This set and, where `wanted`, one kind more.
+    /// Returns this set, with one more kind if `wanted`.
     #[inline]
     #[must_use]
     pub const fn with_if(self, kind: u8, wanted: bool) -> KindSet {
         if wanted { self.with(kind) } else { self }
     }
 
-    /// What is in either.
+    /// Returns the kinds that are in either set.
     #[inline]
     #[must_use]
     pub const fn union(self, other: KindSet) -> KindSet {
         KindSet(self.0 | other.0)
     }
 
-    /// What is in both.
+    /// Returns the kinds that are in both sets.
     #[inline]
     #[must_use]
     pub const fn intersection(self, other: KindSet) -> KindSet {
         KindSet(self.0 & other.0)
     }
 
-    /// What is in this set and not in the other.
+    /// Returns the kinds that are in this set and not in the other.
     #[inline]
     #[must_use]
     pub const fn without(self, other: KindSet) -> KindSet {
         KindSet(self.0 & !other.0)
     }
 
-    /// Whether a kind is in it: one shift and one mask where `kind` is a constant.
+    /// Whether a kind is in the set. Costs one shift and one mask where `kind` is a constant.
     #[inline(always)]
     pub const fn contains(self, kind: u8) -> bool {
         kind < KindSet::LIMIT && self.0 >> (kind & (KindSet::LIMIT - 1)) & 1 != 0
     }
 
-    /// Whether the two have a kind in common.
+    /// Whether the two sets have a kind in common.
     #[inline]
     pub const fn intersects(self, other: KindSet) -> bool {
         self.0 & other.0 != 0
     }
 
-    /// Whether no kind is in it.
+    /// Whether the set is empty.
     #[inline]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// How many kinds are in it.
+    /// Returns how many kinds are in the set.
     pub const fn len(self) -> usize {
         self.0.count_ones() as usize
     }
 
-    /// The kinds, from the lowest.
+    /// Returns the kinds in ascending order.
     pub const fn iter(self) -> Kinds {
         Kinds(self.0)
     }
@@ -145,7 +146,7 @@ impl IntoIterator for KindSet {
     }
 }
 
-/// The kinds of a set, from the lowest.
+/// The kinds of a set, in ascending order.
 #[derive(Debug, Clone)]
 pub struct Kinds(u64);
 
@@ -167,11 +168,11 @@ impl Iterator for Kinds {
 pub struct AtomicKindSet(AtomicU64);
 
 impl AtomicKindSet {
-    /// With these kinds.
+    /// Creates it with these kinds.
     pub const fn new(set: KindSet) -> AtomicKindSet {
         AtomicKindSet(AtomicU64::new(set.0))
     }
-    /// The set.
+    /// Returns the set.
     #[inline(always)]
     pub fn load(&self, order: Ordering) -> KindSet {
         KindSet(self.0.load(order))

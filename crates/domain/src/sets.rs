@@ -3,7 +3,7 @@
 use crate::table::{DOMAINS, kind};
 use crate::{Domain, KindSet, Rocpd};
 
-/// The kinds of the rows for which `$domain` makes `$condition` true.
+/// Returns the kinds of the rows for which `$condition` is true, with the row as `$domain`.
 macro_rules! kinds_where {
     (|$domain:ident| $condition:expr) => {{
         let mut set = KindSet::EMPTY;
@@ -17,7 +17,7 @@ macro_rules! kinds_where {
     }};
 }
 
-/// Whether two texts are equal; `==` is not for constants.
+/// Whether two texts are equal; `==` is not available in constants.
 const fn same(left: &str, right: &str) -> bool {
     let (left, right) = (left.as_bytes(), right.as_bytes());
     if left.len() != right.len() {
@@ -33,7 +33,7 @@ const fn same(left: &str, right: &str) -> bool {
     true
 }
 
-/// The kinds whose records stand in the same csv file as those of `kind`.
+/// Returns the kinds whose records are in the same csv file as those of `kind`.
 const fn file_of(kind: u8) -> KindSet {
     let Some(Domain { files, .. }) = crate::domain(kind) else {
         return KindSet::EMPTY;
@@ -47,17 +47,17 @@ const fn file_of(kind: u8) -> KindSet {
     })
 }
 
-/// Everything that is built.
+/// The domains that are built.
 pub const BUILT: KindSet = kinds_where!(|domain| domain.built);
-/// What a process with AMD's runtimes can be asked for.
+/// The domains that a process with AMD's runtimes can be asked for.
 pub const AMD: KindSet = kinds_where!(|domain| domain.built && domain.runtimes.amd);
-/// What a CUDA process can be asked for.
+/// The domains that a CUDA process can be asked for.
 pub const CUDA: KindSet = kinds_where!(|domain| domain.built && domain.runtimes.cuda);
-/// Calls that are hooked in the API tables of AMD's runtimes and of ROCTx.
+/// The domains whose calls are hooked in the API tables of AMD's runtimes and of ROCTx.
 pub const HOOKED_CALLS: KindSet = kinds_where!(|domain| domain.built && domain.needs.calls);
-/// What needs an open HSA runtime.
+/// The domains that need an open HSA runtime.
 pub const NEEDS_RUNTIME: KindSet = kinds_where!(|domain| domain.built && domain.needs.runtime);
-/// What needs the device side: queues, signals, and the collecting of completions.
+/// The domains that need the device side: queues, signals, and the harvest of completions.
 pub const NEEDS_DEVICE: KindSet = kinds_where!(|domain| domain.built && domain.needs.device);
 /// Calls of HIP.
 pub const HIP_CALLS: KindSet = file_of(kind::HIP_RUNTIME_API_EXT);
@@ -78,8 +78,8 @@ pub const DRIVER: KindSet = KindSet::of(&[
 pub const CUDA_CALLS: KindSet = file_of(kind::CUDA_RUNTIME_API);
 /// ROCTx and NVTX: marks, ranges, and other calls.
 pub const MARKERS: KindSet = file_of(kind::MARKER_CORE_RANGE_API);
-/// What becomes rows of rocpd.
+/// The domains that become rows of rocpd.
 pub const ROCPD: KindSet = kinds_where!(|domain| domain.files.rocpd.is_some());
-/// What rocpd has as regions.
+/// The domains that rocpd has as regions.
 pub const ROCPD_REGIONS: KindSet =
     kinds_where!(|domain| matches!(domain.files.rocpd, Some(Rocpd::Region)));

@@ -12,7 +12,7 @@ const NO_DOMAIN: [i32; 3] = [
     c::ROCPROFILER_BUFFER_TRACING_CORRELATION_ID_RETIREMENT,
     c::ROCPROFILER_BUFFER_TRACING_HIP_STREAM,
 ];
-/// AMD's callback-tracing kinds that are no domain: code objects are a service of their own.
+/// AMD's callback-tracing kinds that have no domain: code objects are a separate service.
 const NO_CALLBACK_DOMAIN: [i32; 3] = [
     c::ROCPROFILER_CALLBACK_TRACING_NONE,
     c::ROCPROFILER_CALLBACK_TRACING_CODE_OBJECT,
@@ -103,7 +103,7 @@ fn rows_are_complete() {
             );
         }
         if !row.built {
-            // Nothing can come of an unbuilt domain but a refusal by its option's name.
+            // An unbuilt domain can only be refused by its option's name.
             assert!(!row.asks().is_empty(), "{name}");
             assert!(
                 row.callback
@@ -118,8 +118,8 @@ fn rows_are_complete() {
         }
         let files = &row.files;
         if row.kind == kind::COUNTER_COLLECTION {
-            // AMD's counters are no buffer-tracing kind. Each counter has a track, json has them among
-            // what callbacks were told, and their statistics are no durations.
+            // AMD's counters are not a buffer-tracing kind. Each counter has its own track, json
+            // lists them among the records of callbacks, and their statistics are not durations.
             assert!(files.csv.is_some() && files.rocpd.is_some() && files.phrase.is_some());
             assert!(row.buffer_kind().is_none() && files.statistics.is_none());
             continue;
@@ -140,7 +140,7 @@ fn rows_are_complete() {
             continue;
         }
         if sets::DRIVER.contains(row.kind) {
-            // AMD's tool has no tables of them.
+            // AMD's tool has no tables for them.
             assert!(files.csv.is_none() && files.json.is_some() && files.rocpd.is_some());
             continue;
         }
@@ -166,7 +166,7 @@ fn table_needs_nothing() -> Needs {
     }
 }
 
-/// Ranks of one sort of names: the same rank if and only if the same name.
+/// Checks the ranks of one sort of names: ranks are equal if and only if names are.
 fn assert_ranks(what: &str, names: impl Iterator<Item = (u8, &'static str)>) {
     let (mut by_rank, mut by_name) = (BTreeMap::new(), BTreeMap::new());
     for (rank, name) in names {
@@ -214,7 +214,7 @@ fn activities_and_settings_lead_back() {
             assert!(of_setting(ask.name()).any(|found| found == row));
         }
     }
-    // What one option asks for is built, or is not, as a whole.
+    // All domains that one option asks for are built, or none of them is.
     for row in &DOMAINS {
         for ask in row.asks() {
             assert!(
@@ -272,7 +272,7 @@ fn a_set_has_what_was_put_in_and_nothing_else() {
     for kind in 0..=u8::MAX {
         assert_eq!(set.contains(kind), [1, 20, 63].contains(&kind), "{kind}");
     }
-    // No domain's: nothing happens.
+    // These numbers belong to no domain, so the set stays the same.
     assert_eq!(set.with(0).with(64).with(128).with(255), set);
     assert_eq!(set.with_if(2, false), set);
     assert_eq!(set - KindSet::of(&[20]), KindSet::of(&[1, 63]));

@@ -1,14 +1,15 @@
-//! What went wrong, in one sentence, with an exit code of its own and a remedy.
+//! A failure: what went wrong, in one sentence, with an exit code of its own and a remedy.
 //!
-//! This crate depends on nothing and knows neither attaching nor output formats, so that every program of the workspace
-//! (the command lines, the C interface, an analysis of results) reports failures in the same way.
+//! This crate depends on nothing and knows neither attaching nor output formats. So every program
+//! of the workspace (the command lines, the C interface, an analysis of results) reports failures
+//! in the same way.
 #![forbid(unsafe_code)]
 
 pub mod plain;
 
 use std::fmt;
 
-/// What went wrong. The discriminant is the exit code of the command lines.
+/// The kind of failure. The discriminant is the exit code of the command lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
@@ -20,25 +21,26 @@ pub enum Kind {
     NotPermitted = 11,
     /// A kernel thread.
     KernelThread = 12,
-    /// A zombie: it has ended and waits to be reaped.
+    /// The process is a zombie: it has ended and waits to be reaped.
     Zombie = 13,
-    /// No GPU runtime is loaded in it.
+    /// The process has loaded no GPU runtime.
     NotGpu = 14,
-    /// Another session is on, or another tracer holds the thread.
+    /// Another session exists, or another tracer holds the thread.
     Busy = 15,
-    /// Its C library is older than our libraries need, or of another kind.
+    /// The process's C library is older than our libraries need, or of another kind.
     Libc = 16,
-    /// No thread of it is parked where it is safe to enter.
+    /// No thread of the process is parked where it is safe to enter.
     NoParkedThread = 17,
-    /// Another machine type, or a 32-bit process.
+    /// The process is of another machine type, or a 32-bit process.
     Architecture = 18,
-    /// It is stopped (job control or a debugger).
+    /// The process is stopped (by job control or a debugger).
     Stopped = 19,
     /// Our own files are missing or unreadable.
     Installation = 20,
-    /// The engine could not enter, for a reason that it names; the target was left as it was.
+    /// The engine could not enter, for a reason that it names. The target was left as it was.
     Enter = 21,
-    /// The target refused the set-up or failed at it, for a reason that it names; the set-up was undone.
+    /// The target refused the set-up or failed at it, for a reason that it names. The set-up was
+    /// undone.
     Setup = 22,
     /// A limit of the process, of its memory cgroup or of the attacher leaves too little headroom.
     NoHeadroom = 23,
@@ -46,56 +48,59 @@ pub enum Kind {
     NoProc = 24,
     /// Something is loaded twice, and it cannot be determined which copy is in use.
     Ambiguous = 25,
-    /// Its system calls are filtered or dispatched, and a call that we need is not allowed, or that is not known.
+    /// The process's system calls are filtered or dispatched, and a call that we need is not
+    /// allowed, or it is not known whether it is.
     Filtered = 26,
     /// There is no suitable CUPTI for a CUDA process.
     NoCupti = 27,
-    /// Another profiler is active in the process: CUPTI serves one at a time.
+    /// Another profiler is active in the process, and CUPTI serves one at a time.
     OtherProfiler = 28,
-    /// The kernel's driver or the GPUs have no dispatch log, or none that is known.
+    /// The kernel's driver or the GPUs have no dispatch log, or none that we know.
     NoDispatchLog = 29,
     /// The detach did not complete in time.
     DetachFailed = 30,
-    /// The target ended by a signal or exec; what was recorded is written.
+    /// The target was ended by a signal or exec. What was recorded is written.
     TargetKilled = 31,
-    /// The trace is written but records were lost.
+    /// The trace is written, but records were lost.
     Incomplete = 32,
     /// Outputs could not be written.
     Output = 33,
-    /// A known option that is not built yet.
+    /// A known option that is not implemented yet.
     NotBuilt = 34,
-    /// Some of several processes succeeded and some failed; each that failed is named.
+    /// Some of several processes succeeded and some failed. Each that failed is named.
     Partial = 35,
-    /// The records reached their greatest size, and recording ended there; what was recorded until then is written.
+    /// The records reached their greatest size, and recording ended there. What was recorded until
+    /// then is written.
     Full = 36,
-    /// It did not answer: reading its state, its files or its memory did not come to an end in time.
+    /// The process did not answer: reading its state, its files or its memory did not end in time.
     NoAnswer = 37,
-    /// Hardware counters cannot be had: AMD's library for their packets is missing or refuses, or the GPU is not known.
+    /// Hardware counters are not available: AMD's library for their packets is missing or refuses,
+    /// or the GPU is not known.
     NoCounters = 38,
-    /// Files to read are missing, damaged, or not of a kind that is known.
+    /// Files to read are missing, damaged, or of an unknown kind.
     Input = 40,
 }
 
 impl Kind {
-    /// The exit code.
+    /// Returns the exit code.
     pub fn exit_code(self) -> u8 {
         self as u8
     }
 }
 
-/// A failure: what, in one sentence, and what to do about it.
+/// A failure: what went wrong, in one sentence, and what to do about it.
 #[derive(Debug, Clone)]
 pub struct Failure {
     /// The kind of failure, which is its exit code.
     pub kind: Kind,
-    /// One sentence without a full stop, lower case.
+    /// What went wrong: one sentence in lower case, without a full stop.
     pub what: String,
-    /// What the user can do, or empty.
+    /// What the user can do. May be empty.
     pub hint: String,
 }
 
 impl Failure {
-    /// A failure with no remedy to name.
+    /// Makes a failure that names no remedy.
     pub fn new(kind: Kind, what: impl Into<String>) -> Self {
         Failure {
             kind,

@@ -1,17 +1,17 @@
-//! Text that other processes wrote, made fit for a terminal.
+//! Makes text that other processes wrote safe for a terminal.
 //!
 //! A process chooses its name, its command line, the directories of its libraries and its messages.
-//! Some characters in them are not shown but obeyed: they move the cursor, change titles, or turn
-//! the order of what stands beside them around. Each is replaced by U+FFFD, so that its place can
-//! be seen.
+//! A terminal does not show some of the characters in them but obeys them: they move the cursor,
+//! change titles, or reverse the order of the text beside them. Each such character is replaced by
+//! U+FFFD, so that its place can be seen.
 
 use std::borrow::Cow;
 
-/// What is shown instead.
+/// The character that is shown instead.
 pub const REPLACEMENT: char = '\u{fffd}';
 
-/// Whether a terminal obeys the character and does not show it: control characters (C0, DEL, C1),
-/// line and paragraph separators, and what sets the direction of text.
+/// Whether a terminal obeys the character instead of showing it. Such are control characters (C0,
+/// DEL, C1), line and paragraph separators, and characters that set the direction of text.
 pub const fn is_obeyed(c: char) -> bool {
     matches!(
         c,
@@ -24,12 +24,12 @@ pub const fn is_obeyed(c: char) -> bool {
     )
 }
 
-/// One line of text: no line break stays in it either.
+/// Makes one line of text safe: line breaks are replaced as well.
 pub fn line(text: &str) -> Cow<'_, str> {
     without(text, is_obeyed)
 }
 
-/// Text of several lines: line feeds and tabs stay.
+/// Makes text of several lines safe: line feeds and tabs stay.
 pub fn lines(text: &str) -> Cow<'_, str> {
     without(text, |c| is_obeyed(c) && !matches!(c, '\n' | '\t'))
 }
@@ -42,8 +42,8 @@ fn without(text: &str, unwanted: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(text.chars().map(shown).collect())
 }
 
-/// JSON with the same meaning in which a terminal obeys nothing: such characters stand in texts
-/// only, where each has an escape.
+/// Returns JSON with the same meaning in which a terminal obeys nothing. Such characters occur only
+/// in strings, where each of them has an escape.
 pub fn json(json: &str) -> Cow<'_, str> {
     let unwanted = |c| is_obeyed(c) && !matches!(c, '\n' | '\t');
     if !json.contains(unwanted) {
@@ -52,7 +52,7 @@ pub fn json(json: &str) -> Cow<'_, str> {
     let mut out = String::with_capacity(json.len() + 16);
     for c in json.chars() {
         if unwanted(c) {
-            // All of them are in the basic plane: one escape each.
+            // All of them are in the basic plane, so each has one escape.
             out.push_str(&format!("\\u{:04x}", u32::from(c)));
         } else {
             out.push(c);

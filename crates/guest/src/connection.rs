@@ -1,4 +1,4 @@
-//! The begin of a session: a connection, the attacher's offer, and the reply.
+//! The beginning of a session: a connection, the attacher's offer, and the reply.
 
 use crate::{Sent, VerifiedFd};
 use midair_record::boot::{BootBlock, mailbox, step};
@@ -9,7 +9,7 @@ use std::os::fd::RawFd;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 
-/// Takes the connection that the process's listener handed over; -1 for none.
+/// Takes the connection that the process's listener handed over. Returns -1 if there is none.
 ///
 /// # Safety
 /// `boot` is the live boot block of the calling thread.
@@ -19,8 +19,8 @@ pub(crate) unsafe fn take_handed(boot: *mut BootBlock) -> RawFd {
     handed.cast_signed().wrapping_sub(1)
 }
 
-/// Closes the connection that the process's listener handed over: the process is taken (`refused` is
-/// the error that the attacher is told), or an attacher that traces was faster.
+/// Closes the connection that the process's listener handed over. Either the process is taken
+/// (`refused` is then the error that the attacher is told), or an attacher that traces was faster.
 ///
 /// # Safety
 /// As [`take_handed`].
@@ -30,7 +30,7 @@ pub(crate) unsafe fn hang_up(boot: *mut BootBlock, refused: Option<c_int>) {
     if near < 0 {
         return;
     }
-    // The listener made it, and whoever takes it out of the block owns it.
+    // The listener made the connection. Whoever takes it out of the block owns it.
     let Some(connection) = VerifiedFd::new(near) else {
         return;
     };
@@ -38,7 +38,7 @@ pub(crate) unsafe fn hang_up(boot: *mut BootBlock, refused: Option<c_int>) {
         let mut reply = ConnectReply::new(connect::outcome::FAILED);
         (reply.step, reply.error) = (step::ENTRY, errno);
         let bytes = reply.bytes();
-        // SAFETY: so many bytes of a live value.
+        // SAFETY: the pointer and the length are those of a live value.
         unsafe {
             libc::send(
                 connection.number(),
@@ -50,7 +50,8 @@ pub(crate) unsafe fn hang_up(boot: *mut BootBlock, refused: Option<c_int>) {
     }
 }
 
-/// Writes down what failed. The attacher reads it once the mailbox says that something did.
+/// Stores what failed in the boot block. The attacher reads it once the mailbox says that something
+/// failed.
 ///
 /// # Safety
 /// As [`take_handed`].
@@ -62,13 +63,13 @@ pub(crate) unsafe fn fail(boot: *mut BootBlock, step: u32, errno: c_int) {
 }
 
 /// Makes a socket pair and waits for the attacher to take the far end and to send something.
-/// Returns our end, if it did.
+/// Returns our end if it did.
 ///
 /// # Safety
 /// As [`take_handed`].
 pub(crate) unsafe fn open(boot: *mut BootBlock, word: &AtomicU32) -> Option<VerifiedFd> {
     let mut pair = [-1; 2];
-    // SAFETY: a valid out pointer.
+    // SAFETY: `pair` has room for the two numbers that the kernel writes.
     if unsafe {
         libc::socketpair(
             libc::AF_UNIX,
@@ -78,19 +79,19 @@ pub(crate) unsafe fn open(boot: *mut BootBlock, word: &AtomicU32) -> Option<Veri
         )
     } != 0
     {
-        // SAFETY: the caller's promise; this thread's own errno.
+        // SAFETY: `boot` is live, as the caller promises. errno is this thread's own.
         unsafe { fail(boot, step::SOCKET, *libc::__errno_location()) };
         word.store(mailbox::FAILED, Release);
         return None;
     }
     let [Some(near), Some(far)] = pair.map(VerifiedFd::new) else {
-        // The program has closed them meanwhile.
+        // The program has closed one of them meanwhile.
         // SAFETY: as above.
         unsafe { fail(boot, step::SOCKET, libc::EBADF) };
         word.store(mailbox::FAILED, Release);
         return None;
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: `boot` is live, as the caller promises.
     let patience = unsafe {
         (*boot).fd_near.store(near.number(), Relaxed);
         (*boot).fd_far.store(far.number(), Relaxed);
@@ -102,7 +103,7 @@ pub(crate) unsafe fn open(boot: *mut BootBlock, word: &AtomicU32) -> Option<Veri
         events: libc::POLLIN,
         revents: 0,
     };
-    // SAFETY: one valid pollfd.
+    // SAFETY: the pointer is to one valid pollfd.
     let spoke = unsafe { libc::poll(&mut poll, 1, patience as c_int) } == 1;
     // By now the attacher has a copy of the far end, or will never take it.
     drop(far);
@@ -122,7 +123,7 @@ pub(crate) struct Session {
     pub(crate) socket: VerifiedFd,
 }
 
-/// The whole plan of counters: it is small against what the device needs for it.
+/// Reads the whole plan of counters. It is small compared with what the device needs for it.
 fn read_plan(plan: &VerifiedFd, bytes: usize) -> Option<Vec<u8>> {
     let mut read = vec![0; bytes];
     let mut done = 0;
@@ -130,7 +131,7 @@ fn read_plan(plan: &VerifiedFd, bytes: usize) -> Option<Vec<u8>> {
         if !plan.is_ours() {
             return None;
         }
-        // SAFETY: writes at most so many bytes into an exclusive slice.
+        // SAFETY: the kernel writes at most as many bytes as the exclusive slice has.
         let got = unsafe {
             libc::pread(
                 plan.number(),
@@ -151,9 +152,9 @@ pub(crate) fn receive(socket: VerifiedFd) -> Option<Session> {
         events: libc::POLLIN,
         revents: 0,
     };
-    // A starved attacher takes long to make its spool; one that dies closes the socket, which ends
-    // the wait.
-    // SAFETY: one valid pollfd.
+    // A starved attacher takes long to make its spool. An attacher that dies closes the socket,
+    // which ends the wait.
+    // SAFETY: the pointer is to one valid pollfd.
     if unsafe { libc::poll(&mut poll, 1, 20_000) } != 1 {
         return None;
     }
@@ -163,16 +164,17 @@ pub(crate) fn receive(socket: VerifiedFd) -> Option<Session> {
         iov_base: (&raw mut offer).cast(),
         iov_len: size_of::<Offer>(),
     };
-    // SAFETY: msghdr is plain data; zero is a valid value of each field.
+    // SAFETY: msghdr is plain data, and zero is a valid value of each field.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = &mut part;
     message.msg_iovlen = 1;
     message.msg_control = control.as_mut_ptr().cast();
     message.msg_controllen = size_of_val(&control) as _;
-    // SAFETY: the buffers outlive the call; Offer is made of integers.
+    // SAFETY: the buffers outlive the call, and any bytes are a valid Offer, which is made of
+    // integers.
     let got = unsafe { libc::recvmsg(socket.number(), &mut message, libc::MSG_CMSG_CLOEXEC) };
     let mut fds = Vec::new();
-    // SAFETY: the kernel filled the control buffer; the macros walk it within msg_controllen.
+    // SAFETY: the kernel filled the control buffer, and the macros stay within msg_controllen.
     unsafe {
         let mut header = libc::CMSG_FIRSTHDR(&message);
         while !header.is_null() {
@@ -212,8 +214,8 @@ pub(crate) fn send_reply(socket: &VerifiedFd, accepted: bool) {
         return;
     }
     let reply = Reply::new(accepted);
-    // SAFETY: a plain struct of integers, sent whole; that the attacher is gone is noticed by the
-    // lease.
+    // SAFETY: the reply is a live struct of plain integers, sent whole. An attacher that is gone is
+    // detected later by its lease, so the result does not matter.
     unsafe {
         libc::send(
             socket.number(),

@@ -1,8 +1,9 @@
 //! Paths by which libraries are loaded from descriptors.
 //!
-//! The loader identifies libraries by the path that they were loaded from: a second load of
-//! `/proc/thread-self/fd/N` returns the first library, whatever N refers to now. So each library
-//! needs a number of its own, which no engine and no other copy of this library has used either.
+//! The loader identifies libraries by the path that they were loaded from. A second load of
+//! `/proc/thread-self/fd/N` returns the first library, no matter what N refers to now. So each
+//! library needs a number of its own, which no engine and no other copy of this library has used
+//! before.
 //!
 //! Decisions: ENG-012, ENG-013 (`docs/deviations/engine.md`).
 
@@ -10,22 +11,22 @@ use crate::VerifiedFd;
 use std::ffi::{CStr, c_int, c_void};
 use std::os::fd::RawFd;
 
-/// Prefix of such paths. Not `/proc/self`: that is the main thread, which may have ended, and then
-/// has no descriptors.
+/// The prefix of such paths. It is not `/proc/self`: that is the main thread, which may have ended,
+/// and then has no descriptors.
 pub const DIRECTORY: &str = "/proc/thread-self/fd/";
 
-/// Numbers that libraries of this process were loaded by.
+/// Returns the numbers by which libraries of this process were loaded.
 fn used() -> Vec<RawFd> {
     unsafe extern "C" fn each(
         info: *mut libc::dl_phdr_info,
         _size: usize,
         data: *mut c_void,
     ) -> c_int {
-        // SAFETY: `data` is the list below, used by nobody else during the call; `info` and its
+        // SAFETY: `data` is the list below, which nobody else uses during the call. `info` and its
         // name are valid during the callback (dl_iterate_phdr(3)).
         let (used, name) = unsafe { (&mut *data.cast::<Vec<RawFd>>(), (*info).dlpi_name) };
         if !name.is_null() {
-            // SAFETY: a NUL-terminated string of the loader's.
+            // SAFETY: the name is a NUL-terminated string of the loader's.
             let name = unsafe { CStr::from_ptr(name) }.to_bytes();
             let number = name.strip_prefix(DIRECTORY.as_bytes());
             let number =
@@ -35,14 +36,14 @@ fn used() -> Vec<RawFd> {
         0
     }
     let mut used: Vec<RawFd> = Vec::new();
-    // SAFETY: the callback gets back this pointer, and only during the call.
+    // SAFETY: the callback gets this pointer back, and only during the call.
     unsafe { libc::dl_iterate_phdr(Some(each), (&raw mut used).cast()) };
     used
 }
 
-/// Duplicates `fd` to a number by which no library was loaded so far. The engine counts down from
-/// the limit (or from 1023). This function begins half way up, so that the two do not meet soon,
-/// and tries all other numbers before it gives up.
+/// Duplicates `fd` to a number by which no library has been loaded so far. The engine counts down
+/// from the limit (or from 1023). This function begins half way up, so that the two do not meet
+/// soon. It tries all other numbers before it gives up.
 ///
 /// # Errors
 /// No number is free below the process's limit.
@@ -51,11 +52,11 @@ pub fn renumber(fd: VerifiedFd) -> Result<VerifiedFd, String> {
         rlim_cur: 0,
         rlim_max: 0,
     };
-    // SAFETY: a valid out pointer.
+    // SAFETY: the out pointer is valid.
     unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
     let limit = RawFd::try_from(limit.rlim_cur.min(1024)).unwrap_or(1024);
     let used = used();
-    // Low numbers are what programs expect to get next: they are tried last.
+    // Programs expect to get low numbers next, so those are tried last.
     let half = limit / 2;
     for number in (half..limit).chain((3..half).rev()) {
         if used.contains(&number) {

@@ -1,16 +1,16 @@
-//! Whether the attacher is alive, judged by a counter that it increments.
+//! The attacher's lease: whether the attacher is alive, judged by a counter that it increments.
 //!
 //! Decisions: ENG-020 (`docs/deviations/engine.md`).
 
 /// The most that one round can add to the attacher's silence, in ns. A round takes milliseconds. A
-/// longer one was no silence that was observed: this thread did not run, and the attacher may not
-/// have run either (a suspended machine, a frozen cgroup).
+/// longer round does not show that the attacher was silent: this thread did not run, and the
+/// attacher may not have run either (a suspended machine, a frozen cgroup).
 const ROUND: u64 = 250_000_000;
 
 /// The attacher's lease.
 #[derive(Debug)]
 pub(crate) struct Lease {
-    /// How long the attacher may be silent, in ns; 0: without a limit.
+    /// How long the attacher may be silent, in ns. 0 means no limit.
     lasts: u64,
     silent: u64,
     heard: u64,
@@ -18,7 +18,8 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
-    /// `heard` is the current value of the counter, `time` the current time in ns.
+    /// Begins a lease. `heard` is the current value of the counter, and `time` the current time in
+    /// ns.
     pub(crate) fn new(heard: u64, time: u64, lease_ms: u32) -> Lease {
         Lease {
             lasts: u64::from(lease_ms) * 1_000_000,
@@ -28,7 +29,7 @@ impl Lease {
         }
     }
 
-    /// Called in each round: whether the attacher has been silent for too long.
+    /// Returns whether the attacher has been silent for too long. Called in each round.
     pub(crate) fn has_run_out(&mut self, heard: u64, time: u64) -> bool {
         let round = time.saturating_sub(self.looked_at);
         self.looked_at = time;
@@ -60,7 +61,7 @@ mod tests {
     #[test]
     fn time_in_which_neither_side_runs_does_not_count() {
         let mut lease = Lease::new(0, 0, 5000);
-        // An hour in which neither side runs.
+        // For an hour, neither side runs.
         assert!(!lease.has_run_out(0, 3_600_000 * MS));
         assert!(!lease.has_run_out(1, 3_600_001 * MS));
         let mut silent = 0;

@@ -1,9 +1,9 @@
 //! The worker thread in a target, for every runtime that can be recorded.
 //!
-//! The engine, or the process's own listener, starts it, and it calls [`enter`] of the library that
-//! was sent. From then on an attacher's offer is received over a socket ([`connection`]), the spool
-//! is mapped and the session runs ([`session`]), and the thread parks on a futex word until the
-//! next one ([`life`]). What a session does is the [`Work`] of the library: AMD's runtimes
+//! The engine or the process's own listener starts the thread, which calls [`enter`] of the library
+//! that was sent. From then on it receives an attacher's offer over a socket ([`connection`]), maps
+//! the spool and runs the session ([`session`]). Then it parks on a futex word until the next
+//! session ([`life`]). What a session does is the [`Work`] of the library: AMD's runtimes
 //! (`midair-sdk-control`) or CUDA (`midair-cuda`).
 //!
 //! Nothing here runs on a thread of the application, prints, or keeps a descriptor open between

@@ -1,8 +1,8 @@
 //! The life of the worker thread: sessions, and parking between them.
 //!
-//! It is started with all signals blocked, by the engine's boot code or by the process's listener.
-//! It owns no descriptor between sessions: an attacher finds it by its name and the futex word that
-//! it waits on (see [`midair_record::boot`]).
+//! The worker thread is started with all signals blocked, by the engine's boot code or by the
+//! process's listener. It owns no descriptor between sessions. An attacher finds it by its name and
+//! by the futex word that it waits on (see [`midair_record::boot`]).
 
 use crate::connection::{fail, hang_up, open, receive, take_handed};
 use crate::session;
@@ -15,8 +15,8 @@ use std::time::Duration;
 /// How long a refusal stays in the boot block.
 const REFUSAL_SHOWN: Duration = Duration::from_millis(500);
 
-/// Entry function, called by the boot code on the worker thread. Returns only when the thread is to
-/// end.
+/// Runs the life of the worker thread. The boot code calls it on that thread. It returns only when
+/// the thread is to end.
 ///
 /// # Safety
 /// `boot` must be the live boot block of the calling thread, mapped for as long as the process
@@ -24,9 +24,10 @@ const REFUSAL_SHOWN: Duration = Duration::from_millis(500);
 pub unsafe fn enter(boot: *mut BootBlock, work: &mut dyn Work) {
     let mut has_parked = false;
     let lived = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        // A panic is caught here; nothing may be printed in a process that is not ours.
+        // The panic is caught here. Its message is suppressed, because nothing may be printed in a
+        // process that is not ours.
         std::panic::set_hook(Box::new(|_| {}));
-        // SAFETY: the caller's promise.
+        // SAFETY: `boot` is live, as the caller of this function promises.
         unsafe { live(boot, work, &mut has_parked) };
     }));
     if lived.is_err() && has_parked {
@@ -35,11 +36,11 @@ pub unsafe fn enter(boot: *mut BootBlock, work: &mut dyn Work) {
     }
 }
 
-/// After a panic of a thread that was parked once: it ends as a worker thread, but not as a thread.
-/// At its end the boot code would unmap the block, which the process's listener, or an attacher, may
-/// be about to write to.
+/// Waits for ever, after a panic of a thread that has been parked before. It is no worker thread
+/// any more, but must not end as a thread: the boot code would then unmap the block, while the
+/// process's listener or an attacher may be about to write to it.
 unsafe fn stay(boot: *mut BootBlock) -> ! {
-    // SAFETY: the caller's promise; a NUL-terminated name.
+    // SAFETY: the caller promises that `boot` is live. The name is NUL-terminated.
     let word = unsafe {
         libc::prctl(libc::PR_SET_NAME, c"midair-ended".as_ptr());
         &(*boot).mailbox
@@ -54,7 +55,7 @@ unsafe fn live(boot: *mut BootBlock, work: &mut dyn Work, has_parked: &mut bool)
     work.reset_after_fork();
     if let Err(errno) = take(work) {
         // The boot code closes the connection and ends this thread.
-        // SAFETY: the caller's promise.
+        // SAFETY: `boot` is live, as the caller of this function promises.
         unsafe {
             fail(boot, step::ENTRY, errno);
             (*boot).mailbox.store(mailbox::FAILED, Release);
@@ -62,16 +63,17 @@ unsafe fn live(boot: *mut BootBlock, work: &mut dyn Work, has_parked: &mut bool)
         return;
     }
     work.entered();
-    // SAFETY: the boot block stays mapped, and what is used of it here is atomic.
+    // SAFETY: the boot block stays mapped, and only its atomic fields are used here.
     let word = unsafe { &(*boot).mailbox };
-    // The boot code made it; later ones are made by `open`, or by the process's listener.
+    // The boot code made the first connection. Later ones are made by `open` or by the process's
+    // listener.
     // SAFETY: as above.
     let mut near = VerifiedFd::new(unsafe { (*boot).fd_near.swap(-1, Relaxed) });
     loop {
         if let Some(session) = near.take().and_then(receive) {
             session::run(work, session);
         }
-        // Until the next session, another copy of this library may run one.
+        // Until the next session of this copy, another copy of this library may run one.
         claim::release();
         work.go_on();
         *has_parked = true;
@@ -110,8 +112,8 @@ unsafe fn live(boot: *mut BootBlock, work: &mut dyn Work, has_parked: &mut bool)
     }
 }
 
-/// Takes the process for a session. The errors: EBUSY when another copy of this library has one, EALREADY when this copy
-/// has one without an attacher that does not make way.
+/// Takes the process for a session. The error is EBUSY when another copy of this library has it. It
+/// is EALREADY when this copy has a session without an attacher that does not make way.
 fn take(work: &mut dyn Work) -> Result<(), i32> {
     work.make_way().map_err(|Kept| libc::EALREADY)?;
     if claim::acquire() {
@@ -121,8 +123,9 @@ fn take(work: &mut dyn Work) -> Result<(), i32> {
     Err(libc::EBUSY)
 }
 
-/// Whoever woke this thread polls the word every few ms. The next attacher need not wait until the
-/// time is over: it may wake the thread as if it were parked.
+/// Waits while the refusal is shown, then parks. Whoever woke this thread polls the word every few
+/// ms. The next attacher need not wait until the time is over: it may wake the thread as if it were
+/// parked.
 fn show_refusal(word: &AtomicU32) {
     let end = std::time::Instant::now() + REFUSAL_SHOWN;
     loop {

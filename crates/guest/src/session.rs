@@ -1,4 +1,4 @@
-//! One session: the spool is mapped, the work is set up, runs, and is undone.
+//! One session: the spool is mapped, and the work is set up, run and undone.
 
 use crate::connection::{Session, send_reply};
 use crate::lease::Lease;
@@ -6,11 +6,11 @@ use crate::{BUSY_TICK, IDLE_TICK, Work, now, wait_on};
 use midair_record::spool::{Area, command, outcome, state};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-/// Runs the session that an attacher offers, to its end.
+/// Runs the session that an attacher offers, from beginning to end.
 pub(crate) fn run(work: &mut dyn Work, session: Session) {
     let len = session.sent.offer.spool_size as usize;
-    // SAFETY: a fresh shared mapping of a descriptor that was sent to us, at an address of the
-    // kernel's choice.
+    // SAFETY: this makes a new shared mapping of a descriptor that was sent to us, at an address of
+    // the kernel's choice.
     let base = unsafe {
         libc::mmap(
             std::ptr::null_mut(),
@@ -25,14 +25,14 @@ pub(crate) fn run(work: &mut dyn Work, session: Session) {
         send_reply(&session.socket, false);
         return;
     }
-    // A forked child must not even see it.
-    // SAFETY: our own mapping.
+    // A forked child must not have the mapping at all.
+    // SAFETY: the mapping is our own.
     unsafe { libc::madvise(base, len, libc::MADV_DONTFORK) };
-    // SAFETY: mapped above, and unmapped below only when nothing refers to it. The attacher sealed
-    // its size.
+    // SAFETY: the area was mapped above, and is unmapped below only when nothing refers to it. The
+    // attacher sealed its size.
     let Some(area) = (unsafe { Area::new(base.cast(), len) }) else {
         send_reply(&session.socket, false);
-        // SAFETY: our own mapping, not used by anyone.
+        // SAFETY: the mapping is our own, and nobody uses it.
         unsafe { libc::munmap(base, len) };
         return;
     };
@@ -42,8 +42,8 @@ pub(crate) fn run(work: &mut dyn Work, session: Session) {
         spool,
         socket,
     } = session;
-    // From here on the words of the spool are the only connection: no descriptor of ours stays
-    // open.
+    // From here on the attacher is reached only through the words of the spool. No descriptor of
+    // ours stays open.
     drop((spool, socket));
     match work.set_up(area, sent) {
         Ok(()) => serve(work, area),
@@ -55,7 +55,8 @@ pub(crate) fn run(work: &mut dyn Work, session: Session) {
         }
     }
     if !work.end() {
-        // SAFETY: our own mapping; the work says that nothing refers to it.
+        // SAFETY: the mapping is our own, and `Work::end` says that no thread writes into it any
+        // more.
         unsafe { libc::munmap(base, len) };
     }
 }
@@ -104,7 +105,7 @@ fn serve(work: &mut dyn Work, area: Area) {
 
 fn set_state(area: Area, value: u32) {
     area.head().state.store(value, Release);
-    // SAFETY: a futex word in a live shared mapping; waking has no effect on memory.
+    // SAFETY: the futex word is in a live shared mapping, and waking has no effect on memory.
     unsafe {
         libc::syscall(
             libc::SYS_futex,

@@ -3,8 +3,8 @@
 //!
 //! The descriptor numbers belong to the program. At any moment it may close all numbers that it
 //! does not know (`closefrom`) and open files of its own there. So a number is verified before it
-//! is closed or used. Between the check and the call there is no wait, but no lock either: Linux
-//! has no call that does both.
+//! is closed or used. There is no wait between the check and the call. There is no lock either:
+//! Linux has no call that does both.
 //!
 //! Decisions: ENG-014 (`docs/deviations/engine.md`).
 
@@ -17,28 +17,28 @@ pub struct VerifiedFd {
     file: Identity,
 }
 
-/// Device and inode number: those of a socket or a memory file belong to it for as long as it is
-/// open anywhere.
+/// Device and inode number. Those of a socket or a memory file belong to it alone for as long as it
+/// is open anywhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity(u64, u64);
 
-/// The file that a number refers to now.
+/// Returns the file that a number refers to now.
 fn identity(fd: RawFd) -> Option<Identity> {
-    // SAFETY: plain data; zero is a value of each field.
+    // SAFETY: the struct is plain data, and zero is a value of each field.
     let mut found: libc::stat = unsafe { std::mem::zeroed() };
-    // SAFETY: a valid out pointer; any number may be asked about.
+    // SAFETY: the out pointer is valid, and any number may be passed.
     let got = unsafe { libc::fstat(fd, &raw mut found) };
     (got == 0).then_some(Identity(found.st_dev, found.st_ino))
 }
 
 impl VerifiedFd {
-    /// Takes the result of a system call; `None` where the call failed.
+    /// Takes the result of a system call. `None` where the call failed.
     pub fn new(fd: RawFd) -> Option<VerifiedFd> {
-        // Where it is closed already, nobody may close it again.
+        // Where the program has closed the number already, we must not close it again.
         (fd >= 0).then(|| identity(fd).map(|file| VerifiedFd { fd, file }))?
     }
 
-    /// Takes what [`VerifiedFd::into_parts`] returned.
+    /// Restores a descriptor from what [`VerifiedFd::into_parts`] returned.
     pub fn from_parts((fd, file): (RawFd, Identity)) -> VerifiedFd {
         VerifiedFd { fd, file }
     }
@@ -48,24 +48,25 @@ impl VerifiedFd {
         identity(self.fd) == Some(self.file)
     }
 
-    /// Duplicates it to a number that is `least` or more.
+    /// Duplicates the descriptor to a number that is `least` or more.
     pub fn duplicate(&self, least: RawFd) -> Option<VerifiedFd> {
-        // SAFETY: takes numbers; what it makes is ours.
+        // SAFETY: the call takes numbers only, and the descriptor that it makes is ours.
         let copy = VerifiedFd::new(unsafe { libc::fcntl(self.fd, libc::F_DUPFD_CLOEXEC, least) })?;
         if copy.file == self.file {
             return Some(copy);
         }
-        // The number was the program's by then, and so is the copy's file; the copy itself is ours.
+        // By then the number referred to a file of the program's, and so does the copy. The copy
+        // itself is ours and is closed.
         drop(copy);
         None
     }
 
-    /// The number.
+    /// Returns the number.
     pub fn number(&self) -> RawFd {
         self.fd
     }
 
-    /// Gives up ownership without closing it.
+    /// Gives up ownership without closing the descriptor.
     pub fn into_parts(self) -> (RawFd, Identity) {
         let left = (self.fd, self.file);
         std::mem::forget(self);
@@ -75,8 +76,8 @@ impl VerifiedFd {
 
 impl AsFd for VerifiedFd {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: never -1. Whether it is open is for the kernel to say: the program may have
-        // closed it, and then a call fails.
+        // SAFETY: the number is never -1. It may be closed, since the program can do that at any
+        // time; then a call with it fails.
         unsafe { BorrowedFd::borrow_raw(self.fd) }
     }
 }
@@ -84,7 +85,7 @@ impl AsFd for VerifiedFd {
 impl Drop for VerifiedFd {
     fn drop(&mut self) {
         if self.is_ours() {
-            // SAFETY: verified just now to be ours.
+            // SAFETY: it was verified just now that the number refers to our file.
             unsafe { libc::close(self.fd) };
         }
     }
@@ -102,7 +103,7 @@ mod tests {
         let number = own.number();
         assert!(own.is_ours() && own.duplicate(100).is_some_and(|copy| copy.number() >= 100));
         let theirs = std::fs::File::open("/dev/null").unwrap();
-        // SAFETY: takes integers; the first is ours and is replaced.
+        // SAFETY: the call takes integers. The first descriptor is ours, and it is replaced.
         assert_eq!(unsafe { libc::dup2(theirs.as_raw_fd(), number) }, number);
         assert!(!own.is_ours());
         assert!(

@@ -1,8 +1,8 @@
 //! Ids of processes and threads, as the attaching side's pid namespace numbers them.
 //!
-//! A [`Pid`] and a [`Tid`] cannot be mixed up, and neither can be zero or negative: the kernel's
-//! "nobody" is [`None`] here. They become plain numbers only at a system call ([`Tid::raw`]), and
-//! in files and layouts that are shared with a target ([`Tid::get`]).
+//! A [`Pid`] and a [`Tid`] cannot be mixed up, and neither can be zero or negative. The kernel's
+//! "nobody" is [`None`] here. Ids become plain numbers only at a system call ([`Tid::raw`]), and in
+//! files and layouts that are shared with a target ([`Tid::get`]).
 #![forbid(unsafe_code)]
 
 use std::fmt;
@@ -10,7 +10,7 @@ use std::num::NonZeroU32;
 use std::process::Child;
 use std::str::FromStr;
 
-/// A number that no process or thread can have: ids are 1 to `i32::MAX`.
+/// The error for a number that no process or thread can have. Ids are 1 to `i32::MAX`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InvalidId;
 
@@ -22,7 +22,8 @@ impl fmt::Display for InvalidId {
 
 impl std::error::Error for InvalidId {}
 
-/// The id of a process: of its thread group, which is the id of its first thread.
+/// The id of a process, that is, of its thread group. It equals the id of the process's first
+/// thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pid(NonZeroU32);
 
@@ -33,13 +34,14 @@ pub struct Tid(NonZeroU32);
 macro_rules! id {
     ($id:ident) => {
         impl $id {
-            /// The largest id that can be written down. No kernel gives it to anybody: `pid_max` is at most 2^22.
+            /// The largest id that can be written down. No kernel assigns it, since `pid_max` is at
+            /// most 2^22.
             pub const MAX: $id = $id(match NonZeroU32::new(i32::MAX.cast_unsigned()) {
                 Some(most) => most,
                 None => NonZeroU32::MIN,
             });
 
-            /// The id of this number; none for 0 and above `i32::MAX`.
+            /// Returns the id of this number, or None for 0 and for numbers above `i32::MAX`.
             pub const fn new(number: u32) -> Option<$id> {
                 match NonZeroU32::new(number) {
                     Some(id) if number <= i32::MAX.cast_unsigned() => Some($id(id)),
@@ -47,12 +49,12 @@ macro_rules! id {
                 }
             }
 
-            /// The number, for files and for layouts that are shared with a target.
+            /// Returns the number, for files and for layouts that are shared with a target.
             pub const fn get(self) -> u32 {
                 self.0.get()
             }
 
-            /// The number as system calls take it (`pid_t`).
+            /// Returns the number as system calls take it (`pid_t`).
             pub const fn raw(self) -> i32 {
                 self.get().cast_signed()
             }
@@ -106,18 +108,19 @@ id!(Pid);
 id!(Tid);
 
 impl Pid {
-    /// This process.
+    /// Returns the id of this process.
     pub fn own() -> Pid {
         // The kernel gives no process the id 0.
         Pid::new(std::process::id()).unwrap_or(Pid::MAX)
     }
 
-    /// A child of this process.
+    /// Returns the id of a child of this process.
     pub fn of_child(child: &Child) -> Pid {
         Pid::new(child.id()).unwrap_or(Pid::MAX)
     }
 
-    /// Its first thread, which has the same number. That thread may have ended while others go on.
+    /// Returns the id of its first thread, which is the same number. That thread may have ended
+    /// while others continue.
     pub const fn leader(self) -> Tid {
         Tid(self.0)
     }

@@ -1,4 +1,4 @@
-//! The entry paths of a process: its listener's socket, the paths that trace, or both.
+//! Finds the entry paths of a process: its listener's socket, the paths that trace, or both.
 
 use midair_procinfo::bpf::Action;
 use midair_procinfo::status::Status;
@@ -12,24 +12,24 @@ use crate::listener::{Endpoint, FILTERED_LATER, NotServed};
 use crate::options::{Library, Options};
 use crate::payload::read;
 
-/// A process that can be entered in one way at least.
+/// A process that can be entered in at least one way.
 #[derive(Debug)]
 pub struct Approach {
     /// The process, as this process sees it.
     pub pid: Pid,
     /// A live thread of it, the leader if that lives.
     pub tid: Tid,
-    /// The socket of its listener, where one was seen.
+    /// The socket of its listener, if one was seen.
     pub endpoint: Option<Endpoint>,
-    /// How many listening sockets of other processes have the name that only its listener's should
-    /// have. They are not used.
+    /// The number of listening sockets of other processes under the name that only its listener
+    /// should have. They are not used.
     pub squatters: usize,
-    /// What the paths that trace need, or why they may not be used.
+    /// What the tracing paths need, or why they may not be used.
     pub inspection: Result<Inspection, Refusal>,
 }
 
-/// Inspects the process of `pid` (any thread id of it will do), changing nothing. What only tracing
-/// needs does not have to be there where the process has a listener.
+/// Inspects the process of `pid` (any thread id of it will do) and changes nothing. If the process
+/// has a listener, whatever only tracing needs may be missing.
 ///
 /// # Errors
 /// A [`Refusal`]: why it cannot be entered in any way.
@@ -68,9 +68,9 @@ impl Approach {
     }
 }
 
-/// What everybody may see of a process that cannot be traced now. None where a listener would not
-/// help either: there is no such process, nobody in it could answer, our libraries could not run
-/// there, or we may not trace it: its listener serves nobody who may not.
+/// Returns what everybody may see of a process that cannot be traced now. None if a listener would
+/// not help either. Then there is no such process, nothing in it could answer, our libraries could
+/// not run there, or we may not trace it: its listener only serves those who may.
 fn seen_without(pid: Pid, refusal: &Refusal) -> Option<(Tid, Status)> {
     match refusal {
         Refusal::Traced { .. } | Refusal::Unreadable { .. } => {
@@ -81,7 +81,8 @@ fn seen_without(pid: Pid, refusal: &Refusal) -> Option<(Tid, Status)> {
     }
 }
 
-/// Enters the process: over the socket of its listener; where that cannot be, as [`enter`] does.
+/// Enters the process over the socket of its listener. If that is not possible, enters it as
+/// [`enter`] does.
 ///
 /// # Errors
 /// As [`enter`]. [`EnterError::ListenerUnusable`] when the listener does not serve and tracing is
@@ -95,14 +96,14 @@ pub fn enter_by(
     let endpoint = approach.endpoint.as_ref().filter(|_| options.socket);
     let later = endpoint.is_some_and(Endpoint::is_filtered_later);
     if later && let Ok(look) = &approach.inspection {
-        // Tracing can find out what the filter does: it is the entry path, unless that filter only
-        // refuses.
+        // Tracing can find out what the filter does. So it is the entry path here, unless the
+        // filter merely refuses a call.
         match enter(look, library, options) {
             Err(EnterError::Refused(Refusal::Filtered {
                 action: Action::Errno(_),
                 ..
             })) => {}
-            // Our parked thread was woken and refused a call.
+            // The parked worker thread was woken, and the filter refused one of its calls.
             Err(
                 EnterError::Silent { .. } | EnterError::Boot { .. } | EnterError::PathUnseen { .. },
             ) if look.worker.is_some() => {}

@@ -1,4 +1,4 @@
-//! Choosing a thread of the target and holding it: parked ones first, then running ones at a safe
+//! Chooses a thread of the target and holds it: parked threads first, then running ones at a safe
 //! point.
 
 use std::collections::HashMap;
@@ -31,28 +31,29 @@ pub(crate) fn unmap(hold: &mut Hold, mappings: &Mappings) -> Result<(), EnterErr
         .map(|_zero| ())
 }
 
-/// Has the calling thread, which ends soon, stay off the processor where `tid` was last. Returns
-/// that one if we are elsewhere then.
+/// Keeps the calling thread, which ends soon, off the processor where `tid` last ran. Returns that
+/// processor if the calling thread runs elsewhere then.
 fn leave_processor_to(tid: Tid) -> Option<u64> {
     let processor = task::stat(tid).ok()?.processor;
     avoid_processor(processor).then_some(processor)
 }
 
-/// How long the stop of a thread took.
+/// When a thread was stopped, and how long that took.
 pub(crate) struct SeizeTime {
     pub(crate) began: Instant,
     pub(crate) took: Duration,
-    /// Stops of running threads before, and how long they took.
+    /// The earlier stops of running threads, and how long those took.
     pub(crate) looks: (u32, Duration),
 }
 
-/// Looks at all threads that there are at least, before it is said that none will do.
+/// The least number of surveys of all threads before none is said to be suitable.
 const ROUNDS: u32 = 5;
-/// How many times longer than wanted they may take.
+/// How many times longer than wanted these surveys may take.
 const STARVED: u32 = 4;
 
-/// Finds a parked thread, holds it and hands it to `then`, which must release it, with why the
-/// others were not used that were inspected. Looks again until the deadline.
+/// Finds a parked thread, holds it and hands it to `then`, which must release it. `then` also gets
+/// the threads that were inspected and not used, with the reasons. The search goes on until the
+/// deadline.
 ///
 /// Each try is made on a thread of its own, see [`on_own_thread`].
 pub(crate) fn borrow<T: Send>(
@@ -64,8 +65,8 @@ pub(crate) fn borrow<T: Send>(
 ) -> Result<T, EnterError> {
     let began = Instant::now();
     let deadline = Deadline::after(options.find);
-    // Where this process hardly gets processor time, one survey takes longer than that: it gets a few all the
-    // same.
+    // If this process hardly gets any processor time, one survey takes longer than `find`. It then
+    // gets a few surveys all the same.
     let last = Deadline::after(options.find.saturating_mul(STARVED));
     let mut rounds = 0_u32;
     let suspend = look.status.seccomp != 0 && look.access.admin_capability;
@@ -127,7 +128,8 @@ pub(crate) fn borrow<T: Send>(
                 }
             }
         }
-        // One thread at a time, one after the other; between two of them one may have parked.
+        // We try one moving thread in each round, in turn: between two rounds, another may have
+        // parked.
         let moving = std::mem::take(&mut judge.moving);
         if began.elapsed() >= options.parked_only && !budget.is_spent() && !moving.is_empty() {
             let tid = moving[turn % moving.len()];
@@ -163,7 +165,7 @@ pub(crate) fn borrow<T: Send>(
                     looked_at.insert(tid, reasons);
                 }
                 Err(NotHeld::Failed(error)) => return Err(error),
-                // It ended, or does not stop: others are tried.
+                // The thread ended or does not stop, so we try others.
                 Err(NotHeld::Unsuitable(_)) => {}
             }
             none_yet = false;
@@ -178,7 +180,8 @@ pub(crate) fn borrow<T: Send>(
             return Err(EnterError::NoneParked { threads: seen });
         }
         look.image.check("looking for a thread")?;
-        // Nothing tells when a thread goes to sleep; a running process does so at any time.
+        // Nothing tells us when a thread goes to sleep, and a running process may do so at any
+        // time.
         std::thread::sleep(if none_yet {
             Duration::from_millis(2)
         } else {
@@ -187,7 +190,7 @@ pub(crate) fn borrow<T: Send>(
     }
 }
 
-/// Holds a thread that stands, and hands it to `then`.
+/// Holds a thread that is stopped, and hands it to `then`.
 fn use_it<T>(
     look: &Inspection,
     options: &Options,
@@ -198,7 +201,8 @@ fn use_it<T>(
     then: &mut impl FnMut(&Candidate, &[RejectedThread], Hold, &SeizeTime) -> Result<T, EnterError>,
 ) -> Result<T, NotHeld> {
     FaultPoint::Proven.reached();
-    // It stands still, so this holds until it is let go. Nothing was written to it yet.
+    // The thread is stopped, so what is checked here stays true until it is let go. Nothing was
+    // written to it yet.
     match look.image.differs(candidate.tid) {
         None => {}
         Some(Differs::ThreadRights) => {

@@ -1,6 +1,6 @@
-//! Addresses in the target's own C library: the functions that the stub and the worker thread call,
-//! and two pieces of code that system calls are made with. Found in its file, then compared with
-//! its memory.
+//! Finds addresses in the target's own C library: the functions that the stub and the worker thread
+//! call, and two pieces of code with which system calls are made. They are found in the library's
+//! file and then compared with its memory.
 
 use std::io;
 
@@ -12,8 +12,8 @@ use midair_ptrace::{Memory, RemoteAddr};
 use crate::arch;
 use crate::error::Refusal;
 
-/// Oldest version that our libraries run on; since this one, threads and dlopen are in libc.so.6
-/// itself.
+/// The oldest version on which our libraries run. Since this version, threads and dlopen are in
+/// libc.so.6 itself.
 const OLDEST: (u32, u32) = (2, 34);
 
 /// Addresses in the target.
@@ -30,14 +30,14 @@ pub struct TargetCode {
     pub(crate) dlopen: RemoteAddr,
     pub(crate) dlsym: RemoteAddr,
     pub(crate) dlerror: RemoteAddr,
-    /// The instruction that makes a system call, and a return.
+    /// The address of an instruction that makes a system call, followed by a return.
     pub(crate) gadget: RemoteAddr,
-    /// What makes `rt_sigreturn`: signal handlers return to it.
+    /// The code that calls `rt_sigreturn`. Signal handlers return to it.
     pub(crate) restorer: RemoteAddr,
 }
 
 impl TargetCode {
-    /// Finds everything, or says why the C library will not do.
+    /// Finds all these addresses, or returns the reason why the C library will not do.
     pub(crate) fn find(
         pid: Pid,
         modules: &Modules,
@@ -114,7 +114,7 @@ impl TargetCode {
         let (Some(gadget), Some(restorer)) = (gadget, restorer) else {
             return Err(missing);
         };
-        // Somebody may have changed the code in memory; or the file is not what we took it for.
+        // Somebody may have changed the code in memory, or the file is not the one that was loaded.
         let same = |address: RemoteAddr, bytes: &[u8]| {
             let got = memory.read_vec(address, bytes.len());
             got.map(|got| got == bytes)
@@ -145,7 +145,8 @@ impl TargetCode {
         })
     }
 
-    /// True when `address` is the return into the restorer: the frame of a signal handler.
+    /// Returns true if `address` is a return address in the restorer, which marks the frame of a
+    /// signal handler.
     pub(crate) fn is_signal_return(&self, address: u64) -> bool {
         address.wrapping_sub(self.restorer.get().wrapping_sub(1)) <= arch::RESTORER.len() as u64
     }
@@ -161,7 +162,7 @@ fn search(pieces: &[elf::Piece], pattern: &[u8]) -> Option<u64> {
     })
 }
 
-/// The restorer in the kernel's own code page.
+/// Returns the address of the restorer in the kernel's own code page (vDSO).
 fn in_vdso(modules: &Modules, memory: &Memory) -> Option<RemoteAddr> {
     let vdso = modules
         .mappings

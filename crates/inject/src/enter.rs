@@ -1,4 +1,4 @@
-//! Entering a process by tracing it: from a parked thread to a worker thread that has its library.
+//! Enters a process by tracing it: from a parked thread to a worker thread that has its library.
 
 use std::mem::offset_of;
 use std::time::Instant;
@@ -26,15 +26,15 @@ use crate::removal;
 use crate::wake;
 use crate::worker::Block;
 
-/// Enters the process: wakes the worker thread if one is parked there, else makes one through a
-/// borrowed thread; then has it load `library`. When this returns, no thread of the target is
-/// stopped or traced.
+/// Enters the process. It wakes the worker thread if one is parked there, and otherwise makes one
+/// through a borrowed thread. Then it has the worker thread load `library`. When this returns, no
+/// thread of the target is stopped or traced.
 ///
 /// Tracing is done on threads of this process that end before this returns.
 ///
 /// # Errors
-/// [`EnterError`]; unless its variant says otherwise, the target is as it was, less what the C
-/// library keeps of a thread that came and went.
+/// [`EnterError`]. Unless its variant says otherwise, the target is as it was, except for what the
+/// C library keeps of a thread that came and went.
 pub fn enter(
     look: &Inspection,
     library: &Library,
@@ -55,7 +55,7 @@ fn enter_as_it_was(
     let fd = library_fd(look);
     let entry = inherited::entry(look, library.as_ref())?;
     let draft = Draft::new(look, options, fd, entry);
-    // What is there already is not sent again.
+    // A library that is there already is not sent again.
     let library = library.filter(|_| entry.is_none());
     let (mappings, via, times) = make_thread(look, draft, options)?;
     let block = Block {
@@ -78,8 +78,9 @@ fn enter_as_it_was(
             block: Some(block),
         }),
         Err(error) => {
-            // The worker thread gives up by itself when its patience is over; its memory goes with
-            // it. One that cannot be found but has told its number has ended already.
+            // The worker thread gives up by itself when it has waited long enough, and its memory
+            // is then unmapped. A worker thread that cannot be found but has stored its id has
+            // ended already.
             let worker = find_worker(look, &block).or(block.own_tid());
             if let Some(worker_tid) = worker {
                 let _undone =
@@ -90,7 +91,7 @@ fn enter_as_it_was(
     }
 }
 
-/// Borrows one parked thread and has it make ours.
+/// Borrows one parked thread and has it make the worker thread.
 fn make_thread(
     look: &Inspection,
     draft: Draft,
@@ -116,7 +117,7 @@ fn make_thread(
             let stub_began = Instant::now();
             for orphan in &orphans {
                 match unmap(&mut hold, orphan) {
-                    // It does no harm.
+                    // A mapping that could not be removed does no harm.
                     Ok(()) | Err(EnterError::SystemCall { .. }) => {}
                     Err(error) => return Err(error),
                 }
@@ -130,13 +131,13 @@ fn make_thread(
                 0,
             ];
             let base = hold.system_call("mmap", number::MMAP, args)?;
-            // The list of mappings was read before it.
+            // The list of mappings was read before this one was made, so the memory is told of it.
             look.memory()
                 .mapped(RemoteAddr::new(base), WHOLE_LEN as usize);
             let mappings = Mappings::at(RemoteAddr::new(base));
             let data = mappings.data;
             FaultPoint::Mapped.reached();
-            // Across pid namespaces its number is another one inside.
+            // In another pid namespace, the thread has another id than the one that we know.
             let borrowed = match look.access.same_pid_namespace {
                 true => Some(candidate.tid),
                 false => None,
@@ -227,7 +228,7 @@ fn fill(
     borrowed: Option<Tid>,
 ) -> Result<(), EnterError> {
     const PHASE: &str = "writing the boot block";
-    // Through /proc/TID/mem: neither part is writable yet.
+    // This writes through /proc/TID/mem, since neither mapping is writable yet.
     look.memory()
         .write_through(
             mappings.code,
@@ -236,9 +237,9 @@ fn fill(
         .during(PHASE)
 }
 
-/// True when the stub waits for a lock in the allocator, called by pthread_create: it has taken
-/// nothing yet, so the thread can be taken back. It may never get that lock, if the borrowed thread
-/// itself holds it.
+/// Returns true when the stub waits for a lock in the allocator, which pthread_create has called.
+/// The stub has taken no lock yet, so the thread can be taken back. It may never get that lock, if
+/// the borrowed thread itself holds it.
 fn waits_for_allocator(look: &Inspection, regs: &Registers) -> bool {
     let instruction = |at| {
         let mut bytes = [0; arch::SYSCALL_INSTRUCTION.len()];

@@ -15,7 +15,7 @@ use crate::removal;
 use crate::reply;
 use crate::worker::Block;
 
-/// By which way.
+/// How the process was entered: the entry path, and the thread that was used for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Via {
     /// Which entry path.
@@ -24,19 +24,19 @@ pub struct Via {
     pub tid: Tid,
     /// Its name.
     pub name: String,
-    /// What it was parked in.
+    /// What the thread was doing, as text.
     pub doing: String,
-    /// Threads that were inspected and not taken, each with the reason. Empty where no thread had
+    /// The threads that were inspected and not taken, each with the reason. Empty if no thread had
     /// to be chosen.
     pub rejected: Vec<RejectedThread>,
 }
 
-/// How the process was entered.
+/// The entry path by which a process was entered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EntryPath {
-    /// T0: the process's own listener answered on its socket; no thread was stopped or traced.
+    /// T0: the process's own listener answered on its socket. No thread was stopped or traced.
     Socket,
-    /// Our own thread of an earlier session was woken.
+    /// The parked worker thread of an earlier session was woken.
     OwnThread,
     /// T1: through the listener of a register library.
     Listener,
@@ -57,7 +57,8 @@ impl Via {
             tid: candidate.tid,
             name: candidate.name.clone(),
             doing: candidate.doing.clone(),
-            // One that was taken in the end may have been running before.
+            // The thread that was taken in the end may have been rejected before, while it was
+            // running.
             rejected: seen
                 .iter()
                 .filter(|thread| thread.tid != candidate.tid)
@@ -67,26 +68,26 @@ impl Via {
     }
 }
 
-/// Where the time went.
+/// How long each part of entering took.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Times {
-    /// Looking for a thread; nothing was stopped.
+    /// The time spent on looking for a thread. Nothing was stopped.
     pub find: Duration,
-    /// The borrowed thread stopped: until it stood and was proven.
+    /// How long it took to stop the borrowed thread and prove it.
     pub seize: Duration,
-    /// The borrowed thread stopped: mappings, writing, the stub.
+    /// How long it was then held for the mappings, for writing to them, and for the stub.
     pub stub: Duration,
-    /// The borrowed thread stopped: until it was let go.
+    /// How long it was then held until it was let go.
     pub release: Duration,
-    /// Stops of running threads that were not at a safe point, of the borrowed one or others,
-    /// before it was found.
+    /// The number of stops of running threads that were not at a safe point, before one was found.
+    /// The borrowed thread may be among them.
     pub looks: u32,
-    /// How long they stood for these, all together.
+    /// How long threads were stopped for these, all together.
     pub looked: Duration,
 }
 
 impl Times {
-    /// How long the borrowed thread stood still.
+    /// Returns how long the borrowed thread was stopped.
     pub fn stopped(&self) -> Duration {
         self.seize
             .saturating_add(self.stub)
@@ -94,30 +95,32 @@ impl Times {
     }
 }
 
-/// A process that was entered: the worker thread runs in it, and this is the way to talk to it.
+/// A process that was entered. The worker thread runs in it, and `channel` is the way to talk to
+/// it.
 #[derive(Debug)]
 pub struct Entered {
-    /// A sequenced-packet socket; the library in the target has the other end (`fd_near` of the
-    /// boot block). It is closed there when the worker thread parks or ends.
+    /// A sequenced-packet socket. The library in the target has the other end (`fd_near` of the
+    /// boot block), which is closed when the worker thread parks or ends.
     pub channel: OwnedFd,
     /// The process.
     pub pid: Pid,
-    /// The worker thread, by the id that this process knows it by.
+    /// The worker thread, by the id under which this process knows it.
     pub worker_tid: Tid,
-    /// By which way.
+    /// How it was entered.
     pub via: Via,
-    /// Where the time went.
+    /// How long each part of it took.
     pub times: Times,
-    /// What was mapped now; None when a parked thread was woken.
+    /// What was mapped for this attach. None when a parked thread was woken.
     pub mappings: Option<Mappings>,
     pub(crate) image: ProcessImage,
-    /// None when the process's listener let us in: nothing is read or written there then.
+    /// None when we entered through the process's listener. Nothing in the process is then read or
+    /// written.
     pub(crate) block: Option<Block>,
 }
 
 impl Entered {
-    /// Waits until the library has said its first word on the channel (which is left there to be
-    /// read).
+    /// Waits until the library has sent its first message on the channel. The message is left there
+    /// to be read.
     ///
     /// # Errors
     /// [`EnterError::Boot`] when it could not be loaded, [`EnterError::Silent`] at the deadline,
@@ -143,7 +146,7 @@ impl Entered {
     ///
     /// # Errors
     /// [`EnterError::RightsChanged`], [`EnterError::Replaced`], [`EnterError::Gone`]. Drop this
-    /// value then: the worker thread is hung up on and parks or ends.
+    /// value then. This hangs up on the worker thread, which then parks or ends.
     pub fn require_same_rights(&self) -> Result<(), EnterError> {
         FaultPoint::Offering.reached();
         match self.image.differs(self.worker_tid) {
@@ -152,16 +155,16 @@ impl Entered {
         }
     }
 
-    /// What has become of the process, if it is not as it was: it has ended, is another program, or
-    /// is stopped by job control.
+    /// Returns what has become of the process, if it is not as it was: it has ended, is another
+    /// program, or is stopped by job control.
     pub fn interrupted(&self) -> Option<EnterError> {
         const PHASE: &str = "the set-up";
-        // A process that is being ended has closed its descriptors, the channel among them, before
-        // its threads are seen to be gone.
+        // A process that is being killed closes its descriptors, the channel among them, before its
+        // threads can be seen to be gone.
         if task::is_alive(self.worker_tid) && !process_image::is_ending(self.image.pid()) {
             return self.image.check(PHASE).err();
         }
-        // It ends before its process does.
+        // The worker thread ends before its process does.
         match self.image.explain(EnterError::Gone { during: PHASE }) {
             // The worker thread may end by itself, for its own reasons.
             EnterError::Gone { .. } if self.image.check(PHASE).is_ok() => None,
@@ -169,7 +172,7 @@ impl Entered {
         }
     }
 
-    /// What the worker thread says that it failed at, if it did.
+    /// Returns the failure that the worker thread reports, if it failed.
     pub fn failure(&self) -> Option<EnterError> {
         match &self.block {
             Some(block) => block.failure(),
@@ -177,10 +180,10 @@ impl Entered {
         }
     }
 
-    /// Takes everything back, for a session that will not be: hangs up, and has the worker thread
-    /// unmap what was mapped as its last act. A library that was loaded stays. No thread of the
-    /// program is stopped, but where the worker thread has ended already, or stands under system
-    /// call filters.
+    /// Takes everything back, for a session that will not take place. It hangs up and has the
+    /// worker thread unmap what was mapped as its last act. A library that was loaded stays. No
+    /// thread of the program is stopped, unless the worker thread has ended already or is under
+    /// system call filters.
     ///
     /// # Errors
     /// [`EnterError::Silent`] when the worker thread does not end in time; then its mappings stay.

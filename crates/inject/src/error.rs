@@ -1,5 +1,5 @@
-//! Refusals and failures, each with its data and its sentence (lower case, no full stop). What to do
-//! about one is said where failures are made of them, by a match over all variants
+//! Refusals and failures, each with its data and its sentence (lower case, no full stop). The
+//! advice on each is given where failures are made of them, by a match over all variants
 //! (`midair-session`, `explain`).
 
 use std::fmt;
@@ -10,7 +10,7 @@ use midair_procinfo::bpf::Action;
 use midair_procinfo::{Pid, Tid};
 use midair_record::boot::step;
 
-/// Why a process cannot be entered, found by inspection alone: nothing was changed.
+/// Why a process cannot be entered. Inspection alone finds this out, so nothing was changed.
 #[derive(Debug)]
 pub enum Refusal {
     /// There is no such process.
@@ -30,7 +30,7 @@ pub enum Refusal {
         /// Its name.
         name: String,
     },
-    /// This user is not permitted to.
+    /// This user is not permitted to enter it.
     NotPermitted {
         /// The process.
         pid: Pid,
@@ -86,14 +86,14 @@ pub enum Refusal {
         /// The process.
         pid: Pid,
     },
-    /// It does not see itself in `/proc`, by which it would load a library that is sent to it.
+    /// It does not see itself in `/proc`, through which it would load a library that is sent to it.
     NoProc {
         /// The process.
         pid: Pid,
         /// What is there instead.
         what: &'static str,
     },
-    /// A seccomp filter does not let a system call through that is needed.
+    /// A seccomp filter does not let a needed system call through.
     Filtered {
         /// The process.
         pid: Pid,
@@ -102,14 +102,14 @@ pub enum Refusal {
         /// What the filter would do.
         action: Action,
     },
-    /// It has its system calls turned into signals (syscall user dispatch), and would take ours for
-    /// its own.
+    /// It has the kernel turn its system calls into signals (syscall user dispatch), and would take
+    /// ours for its own.
     Dispatches {
         /// The process.
         pid: Pid,
     },
-    /// Its first thread has ended, and the kernel (before Linux 6.9) gives copies of descriptors of
-    /// processes only, by their first threads.
+    /// Its first thread has ended. Before Linux 6.9, the kernel only copies descriptors out of a
+    /// process by its first thread.
     LeaderEnded {
         /// The process.
         pid: Pid,
@@ -127,14 +127,14 @@ pub enum Refusal {
         /// Its parent.
         with: Pid,
     },
-    /// It has seccomp filters that may not be read, so what they would do is not known.
+    /// It has seccomp filters that we may not read, so we do not know what they would do.
     FilterUnread {
         /// The process.
         pid: Pid,
         /// Why.
         why: String,
     },
-    /// Something that must be known of it could not be read.
+    /// Something that we must know about it could not be read.
     Unreadable {
         /// The process.
         pid: Pid,
@@ -256,12 +256,12 @@ impl fmt::Display for RejectedThread {
     }
 }
 
-/// Why entering failed. Unless it says otherwise the target is as it was.
+/// Why entering failed. Unless the variant says otherwise, the target is as it was.
 #[derive(Debug)]
 pub enum EnterError {
     /// It cannot be entered at all.
     Refused(Refusal),
-    /// No thread of it was parked where it is safe to borrow one, until the deadline.
+    /// No thread was parked where it is safe to borrow it, until the deadline.
     NoneParked {
         /// What each was doing when last seen.
         threads: Vec<RejectedThread>,
@@ -273,7 +273,7 @@ pub enum EnterError {
         /// What its boot block says.
         state: &'static str,
     },
-    /// The thread that is parked there belongs to another build of midair.
+    /// The worker thread that is parked there belongs to another build of midair.
     OtherVersion {
         /// The worker thread there.
         tid: Tid,
@@ -291,18 +291,18 @@ pub enum EnterError {
         /// During what.
         during: &'static str,
     },
-    /// The target became another program (`exec`) meanwhile: what was ours in it went with the old
-    /// one.
+    /// The target became another program (`exec`) meanwhile. Everything of ours in it went with the
+    /// old program.
     Replaced {
         /// During what.
         during: &'static str,
     },
-    /// The target has other rights than when it was inspected: it executed a program with the set-uid
-    /// bit or with file capabilities, or changed its user. It was let go.
+    /// The target has other rights than when it was inspected: it executed a program with the
+    /// set-uid bit or with file capabilities, or changed its user. It was let go.
     RightsChanged {
         /// The process.
         pid: Pid,
-        /// Seen at what.
+        /// When this was noticed.
         during: &'static str,
     },
     /// The target refused a system call that was made on the borrowed thread.
@@ -314,29 +314,29 @@ pub enum EnterError {
     },
     /// `pthread_create` failed in the target.
     ThreadRefused {
-        /// Its result, an errno.
+        /// The result, an errno.
         errno: i32,
     },
-    /// The stub got a signal: it was taken back.
+    /// The stub got a signal. The borrowed thread was taken back.
     StubCrashed {
         /// The signal.
         signal: i32,
         /// Where.
         at: u64,
     },
-    /// `pthread_create` did not return in time. The thread was let go and will go on by itself once
-    /// it does.
+    /// `pthread_create` did not return in time. The borrowed thread was let go, and restores itself
+    /// once the call returns.
     StubLeft {
         /// The thread.
         tid: Tid,
     },
-    /// `pthread_create` waited for a lock of the allocator that did not come free; the thread was
-    /// taken back.
+    /// `pthread_create` waited for a lock of the allocator that was not released. The borrowed
+    /// thread was taken back.
     StubBlocked {
         /// The thread.
         tid: Tid,
     },
-    /// The worker thread did not come to the point named, in time.
+    /// The worker thread did not reach the point named in time.
     Silent {
         /// Which point.
         at: &'static str,
@@ -347,16 +347,16 @@ pub enum EnterError {
         step: &'static str,
         /// An errno, or 0.
         errno: i32,
-        /// Words of the dynamic loader, if it is one that refused.
+        /// The message of the dynamic loader, if the loader refused.
         text: String,
     },
     /// The worker thread in the target could not open the path of the library, since the process
     /// does not see itself in `/proc`.
     PathUnseen {
-        /// Words of the dynamic loader.
+        /// The message of the dynamic loader.
         text: String,
     },
-    /// Its listener is there but cannot be used, and no other way in is.
+    /// Its listener is there but cannot be used, and no other entry path is open.
     ListenerUnusable {
         /// Why.
         why: String,
@@ -385,8 +385,8 @@ pub enum EnterError {
 }
 
 impl EnterError {
-    /// What the worker thread in the target failed at, by the [`step`] that it tells of. All are
-    /// the target's words and may be anything.
+    /// Returns the error for the [`step`] at which the worker thread says that it failed. All
+    /// values come from the target and may be anything.
     pub(crate) fn at_step(code: u32, errno: i32, text: String) -> EnterError {
         match code {
             step::THREAD => EnterError::ThreadRefused { errno },
@@ -509,7 +509,7 @@ impl From<Refusal> for EnterError {
     }
 }
 
-/// A step of the boot code, as text.
+/// Returns a step of the boot code as text.
 pub(crate) fn step_words(code: u32) -> &'static str {
     match code {
         step::SOCKET => "making a socket pair",
@@ -524,7 +524,7 @@ pub(crate) fn step_words(code: u32) -> &'static str {
 
 /// Names the phase in which an operation failed.
 pub(crate) trait During<T> {
-    /// The result, with `phase` in its error; the end of the target becomes [`EnterError::Gone`].
+    /// Puts `phase` into the error of a result. An end of the target becomes [`EnterError::Gone`].
     fn during(self, phase: &'static str) -> Result<T, EnterError>;
 }
 

@@ -1,10 +1,10 @@
-//! System call filters (seccomp): before anything is done, the filters of the thread that is borrowed are
-//! evaluated for every system call that entering needs. The worker thread inherits these filters. A call
-//! that a filter would not let through is named.
+//! Checks system call filters (seccomp). Before anything is done, the filters of the borrowed
+//! thread are evaluated for every system call that entering needs. The worker thread inherits these
+//! filters. A call that a filter would not let through is named in the refusal.
 //!
-//! The calls of the engine's own code, the loader and our libraries on the worker thread were recorded
-//! once by a filter that reports every call (`USER_NOTIF`). A test whose target is killed at any other
-//! call checks the list (`tests/it/seccomp.rs`).
+//! The calls of the engine's own code, the loader and our libraries on the worker thread were
+//! recorded once by a filter that reports every call (`USER_NOTIF`). A test checks the list: its
+//! target is killed at any other call (`tests/it/seccomp.rs`).
 //!
 //! Decisions: ENG-023, ENG-024 (`docs/deviations/engine.md`).
 
@@ -27,8 +27,8 @@ const PRIVATE: u64 = 2;
 const SHARED: u64 = 1;
 const ANONYMOUS: u64 = 0x4022;
 
-/// Calls that have one name everywhere. [`clone`](CLONE) is needed besides where `clone3` is not
-/// there.
+/// The calls that have the same name on every processor. [`clone`](CLONE) is needed besides, where
+/// there is no `clone3`.
 const COMMON: &[Need] = &[
     must(
         "mmap",
@@ -110,7 +110,8 @@ const COMMON: &[Need] = &[
         libc::SYS_set_robust_list,
         [LEN, 24, 0, 0, 0, 0],
     ),
-    // The C library ends the process where a new thread may not register what its first could.
+    // The C library ends the process if a new thread cannot register for restartable sequences
+    // although the first thread could.
     must("rseq", libc::SYS_rseq, [LEN, 32, 0, 0, 0, 0]),
     may("madvise", libc::SYS_madvise, [LEN, LEN, 4, 0, 0, 0]),
     may("brk", libc::SYS_brk, NONE),
@@ -150,12 +151,12 @@ const COMMON: &[Need] = &[
     may("sigaltstack", libc::SYS_sigaltstack, [0, LEN, 0, 0, 0, 0]),
 ];
 
-/// Makes a thread: tried first. Where it gives ENOSYS, the C library takes [`CLONE`].
+/// Makes a thread, and is tried first. If it returns ENOSYS, the C library uses [`CLONE`].
 const CLONE3: Need = must("clone3", libc::SYS_clone3, [LEN, 88, 0, 0, 0, 0]);
 /// Makes a thread, with the C library's flags.
 const CLONE: Need = must("clone", libc::SYS_clone, [0x3d_0f00, LEN, LEN, 0, 0, 0]);
 
-/// Every call, to be shown or tested.
+/// Returns every call that entering may make, to be shown or tested.
 pub fn needed() -> impl Iterator<Item = Need> {
     COMMON
         .iter()
@@ -164,8 +165,8 @@ pub fn needed() -> impl Iterator<Item = Need> {
         .copied()
 }
 
-/// The first call that the filters do not let through, and what they would do. `pc`: where calls
-/// come from.
+/// Returns the first call that the filters do not let through, and what they would do. `pc` is the
+/// address from which the calls are made.
 pub(crate) fn objection(filters: &[Vec<Instruction>], pc: u64) -> Option<(&'static str, Action)> {
     let answer = |need: &Need| {
         let call = Call {
@@ -180,7 +181,7 @@ pub(crate) fn objection(filters: &[Vec<Instruction>], pc: u64) -> Option<(&'stat
         let action = answer(need);
         let good = match need.without {
             Without::Nothing => action.lets_pass(),
-            // Nobody traces it, so what is for a tracer only fails.
+            // No tracer is there, so a call that the filter passes to a tracer just fails.
             Without::GoesOn => {
                 action.lets_pass() || matches!(action, Action::Errno(_) | Action::Trace)
             }
@@ -201,8 +202,8 @@ pub(crate) fn objection(filters: &[Vec<Instruction>], pc: u64) -> Option<(&'stat
 
 const ENOSYS: u16 = 38;
 
-/// True when this process is under as many filters as that thread: those of a container that both
-/// are in.
+/// Returns true if this process is under as many filters as that thread. They are then taken for
+/// those of a container that both are in.
 pub(crate) fn as_ours(status: &Status) -> bool {
     task::status(Pid::own()).is_ok_and(|ours| are_alike(&ours, status))
 }
@@ -211,7 +212,7 @@ fn are_alike(ours: &Status, theirs: &Status) -> bool {
     ours.seccomp == 2 && ours.seccomp_filters != 0 && ours.seccomp_filters == theirs.seccomp_filters
 }
 
-/// The refusal for an objection.
+/// Returns the refusal for an objection.
 pub(crate) fn refusal(pid: Pid, (call, action): (&'static str, Action)) -> Refusal {
     Refusal::Filtered { pid, call, action }
 }
@@ -222,7 +223,7 @@ mod tests {
 
     const ALLOW: u32 = 0x7fff_0000;
 
-    /// Gives each of these calls its result, and others `rest`.
+    /// Makes a filter that gives each of these calls its result, and all others `rest`.
     fn filter(results: &[(i64, u32)], rest: u32) -> Vec<Vec<Instruction>> {
         let one = |code, jump_true, jump_false, k| Instruction {
             code,
@@ -251,7 +252,7 @@ mod tests {
         let all: Vec<(i64, u32)> = needed().map(|need| (need.number, ALLOW)).collect();
         assert_eq!(objection(&filter(&all, 0x8000_0000), 0), None);
         for left_out in needed() {
-            // The C library does without clone where it has clone3.
+            // The C library does not need clone where it has clone3.
             if left_out.number == CLONE.number {
                 continue;
             }
@@ -262,7 +263,7 @@ mod tests {
                 .collect();
             let found = objection(&filter(&rest, 0x8000_0000), 0);
             assert_eq!(found, Some((left_out.name, Action::KillProcess)));
-            // Those that may fail may fail, and no worse.
+            // Optional calls may fail, but the filter may do nothing worse to them.
             let fails = objection(&filter(&rest, 0x0005_0001), 0);
             assert_eq!(fails.is_none(), left_out.without == Without::GoesOn);
             let asks = objection(&filter(&rest, 0x7fc0_0000), 0);

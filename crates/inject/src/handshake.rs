@@ -1,4 +1,4 @@
-//! The first contact with a worker thread: it opens a socket pair, and the attacher takes the far
+//! The first contact with a worker thread. It opens a socket pair, and the attacher takes the far
 //! end.
 
 use std::mem::offset_of;
@@ -14,10 +14,10 @@ use crate::inspection::Inspection;
 use crate::options::{FaultPoint, Options};
 use crate::worker::{Block, mailbox_words};
 
-/// How often a wait for the worker thread looks whether there still is a process that runs.
+/// How often a wait for the worker thread checks that the process still exists and runs.
 pub(crate) const DOUBT: Duration = Duration::from_millis(20);
 
-/// Waits until the worker thread has opened its socket, and takes the far end.
+/// Waits until the worker thread has opened its socket, and takes a copy of the far end.
 pub(crate) fn meet(
     look: &Inspection,
     block: &Block,
@@ -54,7 +54,7 @@ pub(crate) fn meet(
     let channel = pidfd_open_thread(worker, look.pid)
         .and_then(|pidfd| pidfd_getfd(pidfd.as_fd(), worker, far));
     let channel = match channel {
-        // It may have ended since it was inspected.
+        // The first thread may have ended since the inspection.
         Err(_) if !task::is_alive(look.pid.leader()) && !has_pidfds_of_threads() => {
             return Err(EnterError::Refused(Refusal::LeaderEnded { pid: look.pid }));
         }
@@ -64,12 +64,12 @@ pub(crate) fn meet(
     Ok((channel, worker))
 }
 
-/// The thread that the block names, by the id that this process knows it by: the block has the
-/// target's own.
+/// Returns the thread that the block names, by the id under which this process knows it. The block
+/// has the thread's id in the target's own pid namespace.
 pub(crate) fn find_worker(look: &Inspection, block: &Block) -> Option<Tid> {
     let inside = block.own_tid()?;
     let is_it = |&tid: &Tid| task::status(tid).is_ok_and(|status| status.own_tid() == Some(inside));
-    // In one pid namespace both are the same: no search.
+    // In the same pid namespace both ids are the same, so no search is needed.
     if look.access.same_pid_namespace {
         return Some(inside).filter(is_it);
     }

@@ -1,10 +1,11 @@
-//! A borrowed thread: stopped, able to restore itself, and given back as it was.
+//! A borrowed thread: it is stopped, able to restore itself, and given back as it was.
 //!
-//! The order of operations makes the engine safe. First a signal frame is written below the red zone of
-//! the thread's own stack. From then on the thread only runs code that ends in that frame: a
-//! `syscall; ret` of the C library, which returns to the C library's restorer, or the stub, which leaves
-//! through the frame. So if this process dies between any two operations, the kernel resumes the thread
-//! and it restores itself. No byte of existing code is changed.
+//! The order of operations makes the engine safe. First, a signal frame is written below the red
+//! zone of the thread's own stack. From then on the thread only runs code that ends in that frame.
+//! This code is either a `syscall; ret` of the C library, which returns to the C library's
+//! restorer, or the stub, which leaves through the frame. So if this process dies between any two
+//! operations, the kernel resumes the thread and the thread restores itself. No byte of existing
+//! code is changed.
 
 use std::time::{Duration, Instant};
 
@@ -32,7 +33,7 @@ const SIGSEGV: i32 = 11;
 
 /// Why a thread was not held.
 pub(crate) enum NotHeld {
-    /// It is not what it was taken for; it was let go.
+    /// The thread is not in the state that it was judged to be in. It was let go.
     Unsuitable(&'static str),
     Failed(EnterError),
 }
@@ -43,18 +44,18 @@ impl From<EnterError> for NotHeld {
     }
 }
 
-/// A thread that stands still, proven to be parked or at a safe point. Nothing of it is changed
-/// yet.
+/// A stopped thread, proven to be parked or at a safe point. Nothing of it has been changed yet.
 #[derive(Debug)]
 pub(crate) struct Proven {
     stopped: Stopped,
     regs: Registers,
-    /// The system call that it stands in; None for one that was stopped in its own code.
+    /// The system call that it is in. None for a thread that was stopped in its own code.
     call: Option<Blocking>,
 }
 
 impl Proven {
-    /// For a thread that was found at a safe point; `call` is what it waits in, if it does.
+    /// Wraps a thread that was found at a safe point. `call` is the system call in which it waits,
+    /// if it waits.
     pub(crate) fn at_safe_point(
         stopped: Stopped,
         regs: Registers,
@@ -79,8 +80,9 @@ pub(crate) fn stop(
     let seized = match Seized::seize(candidate.tid, suspend_seccomp) {
         Ok(seized) => seized,
         Err(error) if error.is_gone() => return Err(NotHeld::Unsuitable("it ended meanwhile")),
-        // Permission was inspected before. Another attacher has it briefly, or a debugger for
-        // longer: the next look tells.
+        // We have the permission: it was checked before. So somebody else traces the thread:
+        // another attacher, for a moment, or a debugger, for longer. The next inspection tells
+        // which.
         Err(error) if error.errno() == Some(EPERM) => {
             return Err(NotHeld::Unsuitable("another process traces it"));
         }
@@ -132,7 +134,8 @@ pub(crate) fn stop(
     })
 }
 
-/// The registers of a candidate whose stack depends on them: it is stopped briefly and goes on.
+/// Returns the registers of a candidate whose stack cannot be unwound without them. The thread is
+/// stopped briefly and then goes on.
 pub(crate) fn frame_registers(candidate: &Candidate, patience: Duration) -> Option<FrameRegisters> {
     let read = || {
         let seized = Seized::seize(candidate.tid, false).ok()?;
@@ -147,54 +150,55 @@ pub(crate) fn frame_registers(candidate: &Candidate, patience: Duration) -> Opti
 /// A borrowed thread with the frame on its stack.
 #[derive(Debug)]
 pub(crate) struct Hold {
-    /// None only while it runs, or when it is gone.
+    /// None only while the thread runs, or when it is gone.
     stopped: Option<Stopped>,
     memory: Memory,
     pid: Pid,
     original: Registers,
-    /// The system call that it was taken from.
+    /// The system call in which it was stopped, if it was in one.
     call: Option<Blocking>,
     mask: SignalMask,
     extended: Vec<u8>,
     layout: FrameLayout,
-    /// What lay where the frame is.
+    /// The stack's bytes at the place of the frame, before the frame was written.
     under_frame: Vec<u8>,
     gadget: RemoteAddr,
     restorer: RemoteAddr,
     masked: bool,
-    /// Nothing filters its system calls, as far as is known.
+    /// True when it is known that no seccomp filter applies to its system calls.
     unfiltered: bool,
-    /// It stands in the middle of the stub, perhaps with a lock: only the stub's own way leads
-    /// back.
+    /// True while it is in the middle of the stub. It may hold a lock there, so the only way back
+    /// is to let the stub finish.
     in_stub: bool,
     /// How long each stop may take.
     patience: Duration,
 }
 
-/// When the stub's result is inspected for the first time, and how far apart then. Each look takes
-/// the lock of the target's mappings, and the stub needs that, too.
+/// When the stub's result is read for the first time, and the interval after that. Each read takes
+/// the lock of the target's mappings, which the stub needs, too.
 const FIRST_LOOK: Duration = Duration::from_micros(30);
 const NEXT_LOOK: Duration = Duration::from_micros(10);
 
 /// What became of a stub.
 pub(crate) enum StubEnd {
-    /// It made the worker thread; the borrowed thread is held again.
+    /// It made the worker thread. The borrowed thread is held again.
     Made,
-    /// It was refused; the borrowed thread is held again.
+    /// It could not make a thread: a call of the C library refused. The borrowed thread is held
+    /// again.
     Refused,
-    /// It got a signal; the borrowed thread is held again, at that signal.
+    /// It was stopped by a signal. The borrowed thread is held again, at that signal.
     Crashed { signal: i32, at: u64 },
-    /// The program has its system calls turned into signals, and its first one was. The thread is
-    /// held again.
+    /// The program has the kernel turn its system calls into signals, and the stub's first call
+    /// became one. The thread is held again.
     Dispatched,
-    /// It did not come back in time; the borrowed thread is held, in the middle of it.
+    /// It did not finish in time. The borrowed thread is held, in the middle of the stub.
     Overdue,
-    /// The borrowed thread restored itself before it was taken back; it is free.
+    /// The borrowed thread restored itself before it could be stopped again. It is free.
     Freed { made: bool },
 }
 
 impl Hold {
-    /// Prepares the way back: reads the whole state, writes the frame.
+    /// Prepares the way back: reads the whole state of the thread and writes the signal frame.
     pub(crate) fn begin(
         proven: Proven,
         (memory, pid): (Memory, Pid),
@@ -261,9 +265,10 @@ impl Hold {
         self.stopped.take().ok_or(EnterError::Gone { during })
     }
 
-    /// Blocks signals once the thread stands in code of ours; before, the way back would not be the
-    /// frame's. Where the program has SIGTRAP or SIGSYS blocked they stay so: one that is pending
-    /// must not come now.
+    /// Blocks the thread's signals. This is only done once its registers point to our code: before,
+    /// a thread that was resumed would not leave through the frame, which restores the mask. If the
+    /// program has SIGTRAP or SIGSYS blocked, they stay blocked, since a pending one must not be
+    /// delivered now.
     fn block_signals(&mut self, during: &'static str) -> Result<(), EnterError> {
         if !self.masked {
             self.held(during)?
@@ -274,8 +279,8 @@ impl Hold {
         Ok(())
     }
 
-    /// Makes a system call on the thread and gives its result. The thread then stands at the end of
-    /// the call.
+    /// Makes a system call on the thread and returns its result. The thread is then stopped at the
+    /// end of the call.
     pub(crate) fn system_call(
         &mut self,
         during: &'static str,
@@ -292,7 +297,7 @@ impl Hold {
         );
         self.held(during)?.set_registers(&regs).during(during)?;
         self.block_signals(during)?;
-        // Its beginning, then its end.
+        // The first stop is at the beginning of the call, the second at its end.
         for _ in 0..2 {
             self.next_syscall_stop(during)?;
         }
@@ -313,8 +318,8 @@ impl Hold {
             let stopped = self.take(during)?;
             let running = match signal {
                 0 => stopped.resume_to_syscall(),
-                // SIGTRAP and SIGSYS are open; one that comes is somebody's, and its handler runs as
-                // ever.
+                // SIGTRAP and SIGSYS are not blocked. If one comes, it is meant for the program,
+                // and the program's handler runs as usual.
                 other => stopped.resume_to_syscall_with(other),
             }
             .during(during)?;
@@ -335,7 +340,7 @@ impl Hold {
                             return Err(EnterError::Refused(Refusal::Dispatches { pid }));
                         }
                         StopKind::Signal(other) => signal = other,
-                        // Job control waits until the thread is let go.
+                        // Job control has to wait until the thread is let go.
                         StopKind::Event | StopKind::Group(_) => signal = 0,
                     }
                 }
@@ -343,8 +348,8 @@ impl Hold {
         }
     }
 
-    /// Runs the stub until `result` tells that it is done, then stops the thread again. `started`
-    /// is called once it runs.
+    /// Runs the stub until its result word tells that it is done, then stops the thread again.
+    /// `started` is called as soon as the stub runs.
     pub(crate) fn run_stub(
         &mut self,
         stub: Stub,
@@ -367,7 +372,7 @@ impl Hold {
                 }
                 look = Instant::now() + NEXT_LOOK;
             }
-            // One look, no waiting: whether it was stopped by a signal.
+            // Checks without waiting whether a signal stopped the thread.
             running = match running
                 .wait(Deadline::after(Duration::ZERO))
                 .during(PHASE)?
@@ -400,7 +405,7 @@ impl Hold {
         let result = self.memory.read_u32(stub.result).during(PHASE)?;
         let inside = pc.wrapping_sub(stub.code.get()) < stub.code_len;
         if result != 0 && !inside {
-            // Its patience was over first.
+            // The thread waited as long as it may and restored itself before we stopped it.
             stopped.detach().during(PHASE)?;
             return Ok(StubEnd::Freed { made: result == 1 });
         }
@@ -421,13 +426,14 @@ impl Hold {
             .during("giving the thread back")
     }
 
-    /// Whether nothing filters its system calls: known once [`Hold::objection`] was asked for.
+    /// Returns true if no filter applies to its system calls. This is known once
+    /// [`Hold::objection`] was asked for.
     pub(crate) fn is_unfiltered(&self) -> bool {
         self.unfiltered
     }
 
-    /// What speaks against making system calls in its name, and on a thread that inherits its
-    /// filters: nothing, or a refusal.
+    /// Returns the reason why no system calls can be made on this thread, or on a thread that
+    /// inherits its filters. None if nothing forbids them.
     pub(crate) fn objection(
         &mut self,
         look: &Inspection,
@@ -456,8 +462,8 @@ impl Hold {
                 .map(|filter| filter.into_iter().map(Instruction::parse).collect())
                 .collect(),
             Err(error) if error.is_gone() => return Err(EnterError::Gone { during: PHASE }),
-            // In a container both are under its filters: nobody may read them there, and we work
-            // under them ourselves.
+            // In a container, both this process and the target are under the container's filters.
+            // Nobody may read filters there, and we work under the same ones ourselves.
             Err(_) if look.access.same_pid_namespace && filters::as_ours(&status) => {
                 return Ok(None);
             }
@@ -475,20 +481,20 @@ impl Hold {
         Ok(objection.map(|found| filters::refusal(pid, found)))
     }
 
-    /// Its registers in the middle of the stub.
+    /// Returns the registers of the thread, which is in the middle of the stub.
     pub(crate) fn registers(&self) -> Result<Registers, EnterError> {
         self.held("reading registers")?
             .registers()
             .during("reading registers")
     }
 
-    /// Gives up the stub in its middle, so that the thread can be given back. Only for one that
-    /// waits for a lock and holds none of its own.
+    /// Gives up the stub before its end, so that the thread can be given back. Only for a thread
+    /// that waits for a lock and holds no lock that the stub took.
     pub(crate) fn abandon_stub(&mut self) {
         self.in_stub = false;
     }
 
-    /// Lets it go on as it stands: in the middle of the stub, which brings it back by the frame.
+    /// Lets the thread go on in the middle of the stub, which brings it back through the frame.
     pub(crate) fn leave(mut self) -> Result<(), EnterError> {
         self.take("leaving the thread")?
             .detach_with(0)
@@ -504,8 +510,8 @@ impl Hold {
                 .during(PHASE)?;
         }
         if matches!(self.held(PHASE)?.kind(), StopKind::Syscall) {
-            // Registers that ask for a restart must not be set here: only on the way out of a stop
-            // for signals does the kernel look at them.
+            // Registers that ask for a restart of the system call must not be set at a system call
+            // stop. The kernel only looks at them on its way out of a stop for signals.
             let stopped = self.take(PHASE)?;
             stopped.interrupt_again().during(PHASE)?;
             let running = stopped.resume(0).during(PHASE)?;
@@ -526,11 +532,12 @@ impl Hold {
 }
 
 impl Drop for Hold {
-    /// On a failure half way: the thread is given back as it was, if it stands. If it runs, the
-    /// frame brings it back.
+    /// Gives the thread back as it was after a failure half way, if the thread is stopped. If it
+    /// runs, the frame brings it back.
     fn drop(&mut self) {
         if !self.in_stub && self.stopped.is_some() && self.restore().is_ok() {
-            // Detached by the drop of `Stopped`, delivering nothing.
+            // Not left to the drop of `Stopped`: that would deliver the signal at which the thread
+            // stopped.
             if let Some(stopped) = self.stopped.take() {
                 let _gone = stopped.detach_with(0);
             }
@@ -538,7 +545,7 @@ impl Drop for Hold {
     }
 }
 
-/// Where the stub and its words lie.
+/// The addresses of the stub, of its stack and of the words that it reads and writes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stub {
     pub(crate) code: RemoteAddr,
@@ -548,8 +555,8 @@ pub(crate) struct Stub {
     pub(crate) result: RemoteAddr,
 }
 
-/// Whether the thread stands at the signal that became of a system call of ours. The signal is then
-/// nobody's.
+/// Returns true if the thread is stopped by the signal into which one of our system calls was
+/// turned. Nobody else is to receive that signal.
 fn is_dispatched(stopped: &Stopped, during: &'static str) -> Result<bool, EnterError> {
     match stopped.kind() {
         StopKind::Signal(libc::SIGSYS) => stopped.call_was_dispatched().during(during),

@@ -1,9 +1,9 @@
-//! A copy of our library in a process without a worker thread: the process was forked from one that had
-//! been attached to.
+//! A copy of our library in a process without a worker thread, because the process was forked from
+//! one that had been attached to.
 //!
-//! Our hooks are in its tables and lead to that copy. A second copy would take the first one's hooks for
-//! the runtime's own functions, and its tools would find the first copy by name. So the copy that is
-//! there is used again, provided that it is of this very build.
+//! Our hooks are in its dispatch tables and lead to that copy. A second copy would take the first
+//! one's hooks for the runtime's own functions, and its tools would find the first copy by name. So
+//! the copy that is there is used again, provided that it comes from this very build.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -16,13 +16,13 @@ use crate::error::{During, EnterError};
 use crate::inspection::Inspection;
 use crate::payload::Payload;
 
-/// What the file names of such copies begin with.
+/// The beginning of the file names of such copies.
 const NAME: &[u8] = b"memfd:midair-agent-";
 
 impl Inspection {
-    /// The libraries of ours that are there, whether with a thread or not, each by its word
-    /// ([`crate::Library::Opened`]): empty for the usual one. The names are the target's to choose,
-    /// so they say what to expect and prove nothing.
+    /// Returns our libraries that are loaded there, with or without a worker thread. Each is given
+    /// by its word ([`crate::Library::Opened`]), which is empty for the usual one. The target can
+    /// choose these names, so they say what to expect and prove nothing.
     pub fn copies(&self) -> Vec<String> {
         let mut words: Vec<String> = self
             .modules
@@ -36,7 +36,7 @@ impl Inspection {
     }
 }
 
-/// The word in `memfd:midair-agent-WORD-N.so`; empty in `memfd:midair-agent-N.so`.
+/// Returns the word in `memfd:midair-agent-WORD-N.so`, which is empty in `memfd:midair-agent-N.so`.
 fn word_of(name: &[u8]) -> Option<String> {
     let rest = std::str::from_utf8(name.strip_prefix(NAME)?).ok()?;
     let word = rest.split_once('-').map_or("", |(word, _)| word);
@@ -45,10 +45,10 @@ fn word_of(name: &[u8]) -> Option<String> {
         .then(|| word.to_owned())
 }
 
-/// The address of the entry of the copy that is there, if there is one.
+/// Returns the address of the entry of the copy that is there, if there is one.
 ///
 /// # Errors
-/// [`EnterError::OtherBuild`] when what is there is another build.
+/// [`EnterError::OtherBuild`] when the copy that is there comes from another build.
 pub(crate) fn entry(
     look: &Inspection,
     library: Option<&Payload>,
@@ -71,7 +71,7 @@ pub(crate) fn entry(
     let ours = ElfFile::open(File::from(file)).during(PHASE)?;
     let [entry] = ours.exported([ENTRY]).during(PHASE)?;
     let Some(entry) = entry.filter(|_| !ours.build_id.is_empty()) else {
-        // Nothing to tell builds apart by.
+        // Without a build id, builds cannot be told apart.
         return Ok(None);
     };
     let memory = look.memory();

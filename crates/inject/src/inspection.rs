@@ -1,4 +1,4 @@
-//! The first step: look at a process, changing nothing.
+//! The first step of an attach: inspects a process and changes nothing.
 
 use std::io;
 
@@ -19,14 +19,14 @@ use crate::worker::{self, Worker};
 /// Name of the listener thread that a register library of AMD's scheme (or ours) keeps.
 pub const LISTENER_NAME: &str = "rocp-bg-attach";
 
-/// The thread of a session that the process has without an attacher. Its name says what it is, and
-/// is the process's to choose: it tells what to expect, and proves nothing.
+/// The thread of a session that the process has without an attacher. It is known by its name, which
+/// the process can choose. So it tells what to expect, and proves nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Recorder {
     /// The thread.
     pub tid: Tid,
-    /// Only tools in the process receive its records: an attach serves them as well, and goes
-    /// before it.
+    /// True if only tools in the process receive its records. An attach serves these tools as well,
+    /// so this session gives way to it.
     pub makes_way: bool,
 }
 
@@ -35,13 +35,13 @@ pub struct Recorder {
 pub struct Inspection {
     /// The process, as this process sees it.
     pub pid: Pid,
-    /// A live thread of it, the leader if that lives: what everything is keyed on.
+    /// A live thread of it, the leader if that lives. Everything is looked up by this thread.
     pub tid: Tid,
     /// Name of that thread.
     pub name: String,
     /// Status of that thread: users, namespaces, seccomp, capabilities.
     pub status: Status,
-    /// Permission.
+    /// Whether this process may trace it.
     pub access: Access,
     /// Mappings, programs and libraries.
     pub modules: Modules,
@@ -53,14 +53,14 @@ pub struct Inspection {
     pub recorder: Option<Recorder>,
     /// The listener thread, if it has one.
     pub listener: Option<Tid>,
-    /// Start time of the process since boot, clock ticks: with the pid it names one process for
-    /// good.
+    /// The start time of the process since boot, in clock ticks. Together with the pid, it
+    /// identifies one process for good.
     pub start_ticks: u64,
     /// Identifies the process later.
     pub(crate) image: ProcessImage,
 }
 
-/// How often a process is inspected anew that became another program meanwhile.
+/// How often a process is inspected anew if it became another program during the inspection.
 const EXECUTIONS: usize = 8;
 
 /// Inspects the process of `pid` (any thread id of it will do).
@@ -75,7 +75,7 @@ fn inspect_within(pid: Pid, executions: usize) -> Result<Inspection, Refusal> {
     let mut seen = 0;
     loop {
         let (looked, image) = inspect_once(pid);
-        // Whether what was read first belongs to another program than what was read last.
+        // True if what was read first belongs to another program than what was read last.
         let replaced = image.is_some_and(|image| image.was_replaced());
         match looked {
             Err(Refusal::Unreadable { .. } | Refusal::Architecture { .. })
@@ -83,7 +83,8 @@ fn inspect_within(pid: Pid, executions: usize) -> Result<Inspection, Refusal> {
             {
                 return Err(Refusal::Restless { pid });
             }
-            // A program that has only begun maps its libraries, and unmaps what it took too much.
+            // A program that has only just begun still maps its libraries, and unmaps the parts
+            // that they do not need.
             Err(Refusal::Unreadable { .. }) if seen < executions => seen += 1,
             Err(_) if replaced && seen < executions => seen += 1,
             looked => return looked,
@@ -91,7 +92,7 @@ fn inspect_within(pid: Pid, executions: usize) -> Result<Inspection, Refusal> {
     }
 }
 
-/// One inspection, and the program that was seen first, if one was.
+/// Inspects the process once. Also returns the program that was seen first, if one was.
 fn inspect_once(pid: Pid) -> (Result<Inspection, Refusal>, Option<ProcessImage>) {
     match First::of(pid) {
         Ok(first) => {
@@ -102,7 +103,7 @@ fn inspect_once(pid: Pid) -> (Result<Inspection, Refusal>, Option<ProcessImage>)
     }
 }
 
-/// What is known of a process before its program is looked at.
+/// What is known of a process before its program is inspected.
 struct First {
     pid: Pid,
     tid: Tid,
@@ -113,7 +114,7 @@ struct First {
 }
 
 impl First {
-    /// Refuses a process that is not to be entered whatever its program.
+    /// Inspects a process, and refuses one that must not be entered whatever its program is.
     fn of(pid: Pid) -> Result<First, Refusal> {
         let gone = gone(pid);
         let first = task::stat(pid).map_err(gone)?;
@@ -129,12 +130,12 @@ impl First {
         let mut tid = tid;
         let mut status = task::status(tid).map_err(gone)?;
         let pid = status.tgid.unwrap_or(pid);
-        // Any thread's number names its process: what matters is the first one.
+        // Any thread's id names its process here. What matters is whether the first thread lives.
         if tid != pid.leader() && !task::is_alive(pid.leader()) && !has_pidfds_of_threads() {
             if process_image::leader_ended_alone(pid) {
                 return Err(Refusal::LeaderEnded { pid });
             }
-            // The one that executed another program has the first one's number by now.
+            // A thread that executed another program has the first thread's id by now.
             tid = pid.leader();
             status = task::status(tid).map_err(gone)?;
             if !task::is_alive(tid) {
@@ -177,7 +178,7 @@ impl First {
         })
     }
 
-    /// Inspects the program, which may become another one meanwhile.
+    /// Inspects the program, which may be replaced by another one meanwhile.
     fn inspect(self) -> Result<Inspection, Refusal> {
         let First {
             pid,
@@ -237,7 +238,7 @@ impl First {
     }
 }
 
-/// What an error at a file of the process means.
+/// Returns a function that tells what an error at a file of the process means.
 fn gone(pid: Pid) -> impl Fn(io::Error) -> Refusal + Copy {
     move |error| match error.kind() {
         io::ErrorKind::NotFound => Refusal::NoProcess { pid },
@@ -252,10 +253,11 @@ fn gone(pid: Pid) -> impl Fn(io::Error) -> Refusal + Copy {
 
 const ESRCH: i32 = 3;
 
-/// What stands in the way of loading `/proc/self/fd/N`, if anything does: a root without /proc, or
-/// one with the /proc of another pid namespace (who was put into a container's mounts alone).
+/// Returns what prevents loading `/proc/self/fd/N`, if anything does: a root without /proc, or one
+/// with the /proc of another pid namespace, as in a process that joined only the mounts of a
+/// container.
 fn blind(tid: Tid, status: &Status, start_ticks: u64) -> Option<&'static str> {
-    // Where it cannot be inspected, the load itself has to tell.
+    // Where the root cannot be inspected, only the load itself can tell.
     let root = Place::root_of(tid).ok()?;
     let proc = match root.processes_at("proc") {
         Ok(proc) => proc,
@@ -283,7 +285,7 @@ fn blind(tid: Tid, status: &Status, start_ticks: u64) -> Option<&'static str> {
         .then_some("the one in its root is of another pid namespace")
 }
 
-/// The number of the thread of `status` in the pid namespace where its process has the number
+/// Returns the id of the thread of `status` in the pid namespace where its process has the id
 /// `process`.
 fn thread_in(status: &Status, process: Pid) -> Tid {
     let level = status.ns_tgid.iter().position(|&tgid| tgid == process);
@@ -318,7 +320,7 @@ mod tests {
         let mut tries = [1, EXECUTIONS].into_iter().cycle();
         let slept = loop {
             let sleeps = task::comm(pid.leader()).is_ok_and(|name| name == b"sleep");
-            // On a machine that is slow enough no try is in time, which is said.
+            // On a machine that is slow enough, no try is in time. The refusal then says so.
             let looked = inspect_within(pid, tries.next().unwrap());
             if let Err(refusal @ (Refusal::Unreadable { .. } | Refusal::Architecture { .. })) =
                 &looked

@@ -1,9 +1,9 @@
-//! T0: the listener in the process, reached over its socket. Nothing is stopped or traced; what is
-//! needed is the right to trace, which is shown by reading a token in the process's memory.
+//! T0: the listener in the process is reached over its socket. Nothing is stopped or traced. The
+//! right to trace is needed all the same; it is shown by reading a token in the process's memory.
 //!
 //! The listener belongs to our register library (`midair-register`), which decides who may use it.
-//! Here the peer is proven to be the process that was meant, since any process may bind any name:
-//! its socket is the one that is among the process's descriptors, and the kernel tells which
+//! Here we prove that the peer is the process that was meant, since any process may bind any name.
+//! Its socket is the one that is among the process's descriptors, and the kernel tells which
 //! process listens.
 
 use std::fs::File;
@@ -33,11 +33,11 @@ use crate::payload::{Payload, send};
 use crate::process_image::{ImageState, ProcessImage};
 use crate::reply::{LAST_WORDS, boot_failure};
 
-/// A listener's socket that was seen.
+/// The socket of a process's listener.
 #[derive(Debug, Clone)]
 pub struct Endpoint {
     pid: Pid,
-    /// A thread of the process that lives.
+    /// A live thread of the process.
     tid: Tid,
     /// The listener.
     listener: Option<Tid>,
@@ -45,7 +45,7 @@ pub struct Endpoint {
     name: String,
     /// How many system call filters the listener had when it began to listen.
     filters_then: u32,
-    /// How many it has now.
+    /// How many filters it has now.
     filters: u32,
     /// Users of the process.
     uids: [u32; 4],
@@ -53,19 +53,19 @@ pub struct Endpoint {
     image: ProcessImage,
 }
 
-/// What the listener said without a session being asked for.
+/// What the listener answered to a question, without being asked for a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Accepted {
     /// A HIP or HSA runtime is in the process.
     pub gpu: bool,
 }
 
-/// Why it did not work.
+/// Why the listener was not used, or why entering through it failed.
 #[derive(Debug)]
 pub(crate) enum NotServed {
-    /// There is no entry path here, for this reason; another path may be open.
+    /// This entry path is closed, for this reason. Another path may be open.
     Refused(String),
-    /// The listener served, and this came of it.
+    /// The listener served, and entering failed with this error.
     Failed(EnterError),
 }
 
@@ -80,11 +80,11 @@ fn closed(what: &str, error: &io::Error) -> NotServed {
 }
 
 impl Endpoint {
-    /// Looks for the process's listener; also returns how many sockets of others have such a name.
-    /// Nothing is changed.
+    /// Looks for the process's listener. Also returns the number of sockets of other processes that
+    /// have such a name. Nothing is changed.
     pub(crate) fn find(pid: Pid, tid: Tid, status: &Status) -> (Option<Endpoint>, usize) {
         let inside = *status.ns_tgid.last().unwrap_or(&pid);
-        // The process's own start, not that of the thread that stands for it.
+        // This is the start time of the process itself, not that of the thread `tid`.
         let Ok(stat) = task::stat(pid) else {
             return (None, 0);
         };
@@ -94,7 +94,8 @@ impl Endpoint {
             .split(|byte| *byte == b'\n')
             .filter_map(|line| listening(line, &prefix))
             .collect();
-        // Any process may bind as many as it likes; this one's own is among its descriptors.
+        // Any process may bind as many such names as it likes. The listener's socket is the one
+        // among this process's descriptors.
         let Some(own) = own_of(tid, &named) else {
             return (None, named.len());
         };
@@ -112,18 +113,18 @@ impl Endpoint {
         (Some(endpoint), named.len().saturating_sub(1))
     }
 
-    /// The listener has got a system call filter since it listens. Serving us may be what that
-    /// forbids, on pain of death.
+    /// Returns true if the listener has got a system call filter since it began to listen. That
+    /// filter may forbid what serving us needs, and may kill the process for it.
     pub(crate) fn is_filtered_later(&self) -> bool {
         self.filters_then != self.filters
     }
 
-    /// The listener's thread, when it could be found.
+    /// Returns the listener's thread, if it could be found.
     pub fn listener(&self) -> Option<Tid> {
         self.listener
     }
 
-    /// Asks the listener whether it would serve us, and what is there.
+    /// Asks the listener whether it would serve us, and what is in its process.
     ///
     /// # Errors
     /// [`EnterError::ListenerUnusable`] with the reason, or what the listener said.
@@ -145,7 +146,7 @@ impl Endpoint {
         asked().map_err(NotServed::into_error)
     }
 
-    /// Enters.
+    /// Enters the process through its listener.
     pub(crate) fn enter(
         &self,
         library: Option<&Payload>,
@@ -208,7 +209,7 @@ impl Endpoint {
         })
     }
 
-    /// Connects, and proves who listens.
+    /// Connects, and checks that the process that was meant is the one that listens.
     fn connect(&self, options: &Options) -> Result<OwnedFd, NotServed> {
         let namespace = self.other_namespace();
         let deadline = Deadline::after(options.boot);
@@ -220,7 +221,7 @@ impl Endpoint {
                 None => connect_abstract(&self.name, patience),
             };
             match tried {
-                // Others are before us: each has its time.
+                // Other connections are before us, and each takes its time.
                 Err(error) if is_passing(&error) && !deadline.passed() => pace.rest(),
                 Err(error) if is_passing(&error) => return Err(self.silent()),
                 tried => break tried,
@@ -233,7 +234,7 @@ impl Endpoint {
         })?;
         let peer = listening_peer(connection.as_fd())
             .map_err(|error| closed("its listener cannot be proven", &error))?;
-        // A daemon listens as root, and drops its rights later.
+        // A daemon may begin to listen as root, and drop its rights later.
         if peer.pid == Some(self.pid) && (peer.uid == 0 || self.uids.contains(&peer.uid)) {
             return Ok(connection);
         }
@@ -243,7 +244,7 @@ impl Endpoint {
         )))
     }
 
-    /// The process's network namespace, where it is another one that we may look at.
+    /// Returns the process's network namespace, if it is not ours and we may open it.
     fn other_namespace(&self) -> Option<File> {
         let path = format!("{}/ns/net", self.tid);
         let its = kernel_link(&path).ok()?;
@@ -272,7 +273,7 @@ impl Endpoint {
 
     fn say(&self, connection: &OwnedFd, words: &[u8]) -> Result<(), NotServed> {
         send_bytes(connection.as_fd(), words).or_else(|error| {
-            // Its answer may be there already: then it says why.
+            // The listener's answer may be there already and say why it hung up.
             match error.raw_os_error() {
                 Some(EPIPE | ECONNRESET) => Ok(()),
                 _ => Err(closed("its listener cannot be spoken to", &error)),
@@ -280,15 +281,15 @@ impl Endpoint {
         })
     }
 
-    /// Reads the token at an address that the process has told. Nothing else of its memory is sent
-    /// back to it: by then it might be another program, and who it was might still have the
-    /// connection.
+    /// Reads the token at an address that the process has told. Nothing else of its memory is ever
+    /// sent back, because by then the process might be another program, while the program that it
+    /// was before might still have the connection.
     fn token(&self, at: u64) -> Result<Token, NotServed> {
         let unread = |error: &io::Error| {
             let why = "its listener wants to see that we may read its memory, and we may not";
             closed(why, error)
         };
-        // Memory of a file may block whoever reads it.
+        // Reading memory that is mapped from a file may block. So only plain memory is read.
         let own = kernel_text(format!("{}/maps", self.tid)).map_err(|error| unread(&error))?;
         let end = at.saturating_add(TOKEN_LEN as u64);
         let plain = maps::parse(&own).iter().any(|mapping| {
@@ -317,8 +318,8 @@ impl Endpoint {
             if poll_readable(connection.as_fd(), slice).during("waiting for the listener")? {
                 break;
             }
-            // A process that stands still does not answer; whether it is job control or a tracer is
-            // told below.
+            // A process that is stopped does not answer. Whether job control or a tracer stopped it
+            // is found out below.
             if deadline.passed() || self.image.standing() != ImageState::Same {
                 return Err(self.silent());
             }
@@ -331,7 +332,7 @@ impl Endpoint {
             .ok_or_else(|| NotServed::Refused("its listener hung up".into()))
     }
 
-    /// Why nobody answers: a process that is stopped cannot.
+    /// Returns why the listener does not answer: perhaps it cannot, because its process is stopped.
     fn silent(&self) -> NotServed {
         let thread = self.listener.unwrap_or(self.tid);
         let Ok(status) = task::status(thread) else {
@@ -365,7 +366,7 @@ impl Endpoint {
                 "its listener refuses: {}",
                 refusal::text(answer.error)
             )),
-            // The parked thread's; the listener's own is in the answer's head.
+            // This is the parked thread's version. The listener's own is in the head of the answer.
             outcome::OTHER_VERSION => match tid {
                 Some(tid) => NotServed::Failed(EnterError::OtherVersion {
                     tid,
@@ -391,14 +392,14 @@ impl NotServed {
     }
 }
 
-/// Why it is left alone.
+/// Why such a listener is left alone.
 pub(crate) const FILTERED_LATER: &str =
     "it has got a system call filter since it listens, which may forbid what serving needs";
 
 const EPIPE: i32 = 32;
 const ECONNRESET: i32 = 104;
 
-/// Whether trying again may help.
+/// Returns true if trying again may help.
 fn is_passing(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -406,10 +407,10 @@ fn is_passing(error: &io::Error) -> bool {
     )
 }
 
-/// How long one try to connect waits behind others.
+/// How long one attempt to connect may wait behind other connections.
 const QUEUEING: Duration = Duration::from_millis(200);
 
-/// A socket that listens, with a name that a listener of this process would have.
+/// A listening socket whose name is one that a listener of this process would have.
 #[derive(Debug, PartialEq, Eq)]
 struct Listening {
     name: String,
@@ -418,7 +419,7 @@ struct Listening {
 }
 
 /// Reads a line of `/proc/net/unix`: number, uses, protocol, flags (`__SO_ACCEPTCON`), type, state,
-/// inode, path. A listener that has its name and is not ready yet does not count, nor do
+/// inode, path. A socket that has the name but does not listen yet does not count. Neither do
 /// connections, which have the name, too.
 fn listening(line: &[u8], prefix: &str) -> Option<Listening> {
     let line = std::str::from_utf8(line).ok()?;
@@ -427,7 +428,8 @@ fn listening(line: &[u8], prefix: &str) -> Option<Listening> {
     let inode = words.nth(2)?.parse().ok()?;
     let name = words.next()?.strip_prefix('@')?;
     let filters = connect::filters_in(name.strip_prefix(prefix)?)?;
-    // The kernel shows a newline or a space in a name as it is: what follows is not ours.
+    // The kernel shows a newline or a space in a name as it is. So a line with further words has a
+    // name that is not ours.
     (flags & 0x1_0000 != 0 && words.next().is_none()).then(|| Listening {
         name: name.into(),
         filters,
@@ -435,7 +437,7 @@ fn listening(line: &[u8], prefix: &str) -> Option<Listening> {
     })
 }
 
-/// The one of `named` that is among the descriptors of a process.
+/// Returns the one of `named` that is among the descriptors of a process.
 fn own_of(tid: Tid, named: &[Listening]) -> Option<&Listening> {
     if named.is_empty() {
         return None;
@@ -448,8 +450,8 @@ fn own_of(tid: Tid, named: &[Listening]) -> Option<&Listening> {
     })
 }
 
-/// Waits until the listener has closed its end of a connection that it has nothing more to say on:
-/// the process is as it was then.
+/// Waits until the listener has closed its end of a connection on which it has nothing more to say.
+/// The process is then as it was before the connection.
 fn until_hung_up(connection: &OwnedFd) {
     let _open_for_longer = poll_readable(connection.as_fd(), Deadline::after(LAST_WORDS));
 }

@@ -1,9 +1,9 @@
 //! The memory that the engine maps in a target, and what is written to it.
 //!
-//! One `mmap` makes all of it, readable and executable. The first thing that the code does is to make
-//! all but its own page readable and writable instead. So nothing is ever writable and executable at
-//! once, and the borrowed thread, which is stopped twice for each system call that it makes for us, makes
-//! only one.
+//! One `mmap` makes all of it, readable and executable. The first thing that the code does is to
+//! make everything but its own page readable and writable instead. So nothing is ever writable and
+//! executable at once. It also keeps the stops few: the borrowed thread is stopped twice for each
+//! system call that it makes for us, and this way it makes only one.
 //!
 //! Decisions: ENG-001, ENG-011 (`docs/deviations/engine.md`).
 
@@ -22,31 +22,31 @@ use crate::inspection::Inspection;
 use crate::options::Options;
 
 const PAGE: u64 = arch::PAGE;
-/// Stack of the stub: pthread_create and an allocator run on it.
+/// Length of the stub's stack, on which pthread_create and an allocator run.
 const STUB_STACK: u64 = 64 * 1024;
-/// Stack of the worker thread: dlopen, constructors, and what the library does.
+/// Length of the worker thread's stack, on which dlopen, constructors and the library run.
 const THREAD_STACK: u64 = 1024 * 1024;
-/// How long the stub keeps its processor while it waits to be taken back, which usually takes less;
-/// then it yields it, and again in each time slice that it gets. Not immediately: a thread that
-/// no priority is lent to (the attacher has no right to any) then waits for its next slice, 3 ms
-/// beside one other thread.
+/// How long the stub keeps its processor while it waits to be stopped again, which usually takes
+/// less. After that it yields the processor, and again in each time slice that it gets. It does not
+/// yield immediately, because a thread whose priority was not raised (the attacher may have no
+/// right to do so) then waits for its next slice: 3 ms beside one other thread.
 const STUB_TURN_US: u64 = 250;
 
 /// Length of the code mapping, bytes.
 pub(crate) const CODE_LEN: u64 = PAGE;
 /// Length of the data mapping, bytes: boot block, stub stack, a page without rights, thread stack.
 pub(crate) const DATA_LEN: u64 = PAGE + STUB_STACK + PAGE + THREAD_STACK;
-/// Length of both, bytes: the code comes first.
+/// Length of both together, bytes. The code comes first.
 pub(crate) const WHOLE_LEN: u64 = CODE_LEN + DATA_LEN;
 
-/// `PROT_*` and `MAP_*` for it (linux/mman.h).
+/// `PROT_*` and `MAP_*` for these mappings (linux/mman.h).
 pub(crate) mod protection {
     pub(crate) const READ_EXECUTE: u64 = 1 | 4;
     /// Private, anonymous, not counted against overcommit.
     pub(crate) const FLAGS: u64 = 0x2 | 0x20 | 0x4000;
 }
 
-/// Where code and data lie: next to each other.
+/// Where the code and the data lie. They are next to each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mappings {
     /// Base of the code mapping.
@@ -68,13 +68,13 @@ impl Mappings {
             data_len: DATA_LEN,
         }
     }
-    /// Stack pointer for the stub.
+    /// Returns the stack pointer for the stub.
     pub(crate) fn stub_stack(&self) -> RemoteAddr {
         self.data.plus(PAGE + STUB_STACK)
     }
 }
 
-/// The bytes of a boot block, ready but for the addresses of the mappings.
+/// The bytes of a boot block, complete except for the addresses of the mappings.
 #[derive(Debug)]
 pub(crate) struct Draft {
     bytes: Vec<u8>,
@@ -97,12 +97,13 @@ fn put(bytes: &mut [u8], offset: usize, value: &[u8]) {
     }
 }
 
-/// So many threads' processors are asked for at most.
+/// The greatest number of threads whose processors are read.
 const ASKED: usize = 64;
 
-/// Where the worker thread may run: wherever some thread of the process may. The borrowed one may
-/// be pinned, as may the first; ours, and the threads that CUPTI makes of it, would then take turns
-/// with the application's on that processor.
+/// Returns the processors on which the worker thread may run: all on which any thread of the
+/// process may. The mask of one thread is not enough, since the borrowed thread may be pinned to
+/// one processor, and so may the first thread. The worker thread, and the threads that CUPTI makes
+/// from it, would then take turns with the application's threads on that processor.
 fn processors(look: &Inspection) -> Vec<u8> {
     let mut all = cpu_mask(&look.status.cpus_allowed);
     let threads = task::list(look.tid).unwrap_or_default();
@@ -115,8 +116,8 @@ fn processors(look: &Inspection) -> Vec<u8> {
 }
 
 impl Draft {
-    /// Fills in all that does not depend on the mappings, so that no time goes into it while a
-    /// thread is held.
+    /// Fills in everything that does not depend on the mappings, so that no time goes into it while
+    /// a thread is held.
     pub(crate) fn new(
         look: &Inspection,
         options: &Options,
@@ -160,9 +161,10 @@ impl Draft {
         Draft { bytes }
     }
 
-    /// What is to be written at the base of the mappings: the page of code, then the block.
-    /// `borrowed` is the thread that makes ours, by the id that the target knows it by (0: not
-    /// known); `may_yield` tells that nothing filters its system calls.
+    /// Returns what is to be written at the base of the mappings: the page of code, then the block.
+    /// `borrowed` is the thread that makes the worker thread, by its id in the target. None, which
+    /// is written as 0, means that the id is not known. `may_yield` tells that no filter applies to
+    /// its system calls.
     pub(crate) fn finish(
         mut self,
         mappings: &Mappings,
@@ -193,10 +195,11 @@ impl Draft {
     }
 }
 
-/// A descriptor number for the library that no earlier load had: glibc knows libraries by the path
-/// they were loaded from, and each of ours tells its number in the name of its memory file, which
-/// `maps` shows as long as it is loaded. One of the highest that are free, by chance: of two
-/// attachers at the same time the second would else be given the library of the first.
+/// Returns a descriptor number for the library that no earlier load had. glibc tells libraries
+/// apart by the path from which they were loaded. Each library of ours has its number in the name
+/// of its memory file, which `maps` shows as long as it is loaded. The number is chosen at random
+/// among the highest that are free: if two attachers chose the same one at the same time, the
+/// second would be given the library of the first.
 pub(crate) fn library_fd(look: &Inspection) -> i32 {
     let limit = task::descriptor_limit(look.tid).unwrap_or(256).min(1024);
     let top = i32::try_from(limit).unwrap_or(256) - 1;
@@ -216,10 +219,10 @@ pub(crate) fn library_fd(look: &Inspection) -> i32 {
     chosen.copied().unwrap_or(top)
 }
 
-/// How many numbers are chosen among.
+/// How many free numbers the choice is made among.
 const CHOICES: usize = 64;
 
-/// The number that the path of a mapping tells, if it is a library of ours.
+/// Returns the number in the path of a mapping, if it is a library of ours.
 fn number_in(path: &[u8]) -> Option<i32> {
     let name = MEMFD.as_bytes();
     if !path.windows(name.len()).any(|window| window == name) {
@@ -231,11 +234,11 @@ fn number_in(path: &[u8]) -> Option<i32> {
     end.split_once(".so")?.0.parse().ok()
 }
 
-/// What the names of these memory files begin with.
+/// The beginning of the names of these memory files.
 const MEMFD: &str = "midair-agent";
 
-/// Name of the memory file for a library at this number; `word` tells which library, and is empty
-/// for the usual one.
+/// Returns the name of the memory file for a library with this number. `word` tells which library
+/// it is, and is empty for the usual one.
 pub(crate) fn memfd_name(word: &str, fd: i32) -> String {
     match word {
         "" => format!("{MEMFD}-{fd}.so"),

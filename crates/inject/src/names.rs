@@ -1,9 +1,9 @@
-//! Functions on a stack that say whether a thread may be borrowed.
+//! Tells from the functions on a stack whether a thread may be borrowed.
 //!
-//! The borrowed thread calls `pthread_create`, which allocates and takes the C library's list of
-//! threads. A thread that holds, or waits for, a lock of the allocator or of the loader must not do
-//! so; one in the middle of fork or exit, or of setting up what these call, must not, either. Locks
-//! of stdio do not matter: nothing that is called takes them.
+//! The borrowed thread calls `pthread_create`, which allocates memory and takes the lock of the C
+//! library's list of threads. A thread that holds, or waits for, a lock of the allocator or of the
+//! loader must not do so. Neither must a thread in the middle of fork or exit, or of setting up
+//! what these call. Locks of stdio do not matter: no function that is called takes them.
 
 /// Why a function on the stack rules a thread out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub enum Hazard {
 }
 
 impl Hazard {
-    /// The words for a message.
+    /// Returns the words for a message.
     pub fn words(self) -> &'static str {
         match self {
             Hazard::Allocator => "inside the memory allocator",
@@ -188,7 +188,7 @@ const THREAD: &[&str] = &["pthread_create", "__pthread_create_2_1", "thrd_create
 
 /// Judges a function by its name.
 pub fn function_hazard(name: &str) -> Option<Hazard> {
-    // Symbol versions are not part of the names here, compiler suffixes are.
+    // Symbol versions are not part of the names here, but the compiler's suffixes are.
     let name = name.split('.').next().unwrap_or(name);
     let is = |list: &[&str], prefixes: &[&str]| {
         list.contains(&name) || prefixes.iter().any(|prefix| name.starts_with(prefix))
@@ -223,12 +223,13 @@ pub fn file_hazard(file_name: &[u8]) -> Option<Hazard> {
     None
 }
 
-/// What a thread waits for, by the C library's function that it called.
+/// What a thread waits for, according to the function of the C library that it called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Wait {
-    /// A condition, semaphore, barrier or the end of a thread: the program's own doing.
+    /// A condition, a semaphore, a barrier or the end of a thread: something that the program
+    /// itself waits for.
     Condition,
-    /// A lock of the program: harmless as long as it is not an allocator's.
+    /// A lock of the program. It is harmless unless it is an allocator's.
     Lock,
     /// Time, descriptors or children.
     Call,
@@ -287,7 +288,7 @@ const CALLS: &[&str] = &[
     "sigsuspend",
 ];
 
-/// Names a wait, or None when the function is none of those that a parked thread may be in.
+/// Returns what a function waits for. None if it is not one in which a parked thread may be.
 pub fn wait_in(name: &str) -> Option<Wait> {
     let name = name.split('.').next().unwrap_or(name);
     let bare = name
@@ -308,8 +309,8 @@ pub fn wait_in(name: &str) -> Option<Wait> {
     }
 }
 
-/// The C library's own helpers around a futex or a cancellable call: they tell nothing, their
-/// caller does.
+/// Returns true for the C library's own helpers around a futex or a cancellable call. They tell
+/// nothing about the wait, but their callers do.
 pub fn is_helper(name: &str) -> bool {
     const HELPERS: &[&str] = &[
         "__futex_",

@@ -1,25 +1,25 @@
-//! System calls that entering makes in the target, as data: [`crate::filters`] asks a seccomp
-//! filter about each.
+//! The system calls that entering makes in the target, as data. [`crate::filters`] evaluates a
+//! seccomp filter for each.
 
 /// What a refused call means for us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Without {
-    /// Nothing works.
+    /// Entering cannot work.
     Nothing,
-    /// We go on without, as long as it only fails.
+    /// We can do without it, as long as the call only fails.
     GoesOn,
 }
 
-/// A system call that our way makes in the target.
+/// A system call that entering makes in the target.
 #[derive(Debug, Clone, Copy)]
 pub struct Need {
     /// Its name.
     pub name: &'static str,
     /// Its number.
     pub number: i64,
-    /// Arguments that a filter may well look at; others are 0.
+    /// The arguments that a filter may well check. The others are 0.
     pub args: [u64; 6],
-    /// What if it is refused.
+    /// What it means if the call is refused.
     pub without: Without,
 }
 

@@ -1,4 +1,4 @@
-//! What a caller may choose, and the named points for fault injection.
+//! The options that a caller may choose, and the named points for fault injection.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -7,49 +7,51 @@ use std::time::Duration;
 
 use midair_ptrace::fault;
 
-/// Environment variable of the attacher: beginnings of names of threads that are never borrowed,
-/// separated by commas.
+/// Environment variable of the attacher. It has the beginnings of names of threads that are never
+/// borrowed, separated by commas.
 pub const NEVER_BORROW: &str = "MIDAIR_NEVER_BORROW";
 
-/// Deadlines of the engine. Each wait has one.
+/// The options of the engine, most of which are deadlines. Each wait has one.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// How long to look for a parked thread.
     pub find: Duration,
-    /// How long of that only parked threads count, before running ones are stopped briefly to find
-    /// one at a safe point.
+    /// How much of that time is for parked threads alone. After it, running threads are stopped
+    /// briefly to find one at a safe point.
     pub parked_only: Duration,
     /// How many times running threads may be stopped for that, all together.
     pub looks: u32,
-    /// How long running threads may stand for that, all together.
+    /// How long running threads may be stopped for that, all together.
     pub looked: Duration,
-    /// How long a thread that nothing was done to may take to stop; then another is tried.
+    /// How long a thread to which nothing was done yet may take to stop. After that, another is
+    /// tried.
     pub stop: Duration,
-    /// How long each stop of a held thread may take. It is in the middle of our work then: on a
-    /// machine that gives it no processor time waiting longer is the only right thing to do.
+    /// How long each stop of a held thread may take. The thread is in the middle of our work then.
+    /// On a machine that gives it no processor time, waiting longer is the only right thing to do.
     pub held: Duration,
-    /// How long `pthread_create` may take: it may wait for a lock of the allocator that a running
-    /// thread holds.
+    /// How long `pthread_create` may take. It may have to wait for a lock of the allocator that a
+    /// running thread holds.
     pub stub: Duration,
-    /// How long the stub waits to be taken back before the thread restores itself.
+    /// How long the stub waits to be stopped again, before the thread restores itself.
     pub patience: Duration,
-    /// How long the new worker thread may take to open its socket, and it waits for our first
-    /// words.
+    /// How long the new worker thread may take to open its socket, and how long it then waits for
+    /// our first message.
     pub boot: Duration,
-    /// Whether a listener's socket is used where there is one.
+    /// Whether the socket of a listener is used, if there is one.
     pub socket: bool,
-    /// Beginnings of names of threads that are never borrowed. Preset from [`NEVER_BORROW`].
+    /// The beginnings of names of threads that are never borrowed. The default comes from
+    /// [`NEVER_BORROW`].
     pub never_borrow: Vec<String>,
 }
 
 impl Default for Options {
     fn default() -> Self {
         Options {
-            // A program that sleeps a millisecond at a time on a busy machine is caught after many
-            // tries; looking stops nothing.
+            // A program that sleeps for a millisecond at a time on a busy machine takes many tries.
+            // Examining its threads stops nothing.
             find: Duration::from_secs(2),
-            // Looking at a thread costs it nothing, stopping it does; but a program that is busy on
-            // all threads stays so.
+            // Examining a thread costs it nothing, but stopping it does. A program that is busy on
+            // all threads stays busy, however, so waiting longer does not help.
             parked_only: Duration::from_millis(10),
             looks: 400,
             looked: Duration::from_millis(100),
@@ -72,20 +74,21 @@ impl Default for Options {
 /// The library that the worker thread loads.
 #[derive(Debug, Clone)]
 pub enum Library {
-    /// A file of ours; its bytes are sent, its path means nothing to the target.
+    /// A file of ours. Its bytes are sent; its path means nothing to the target.
     File(PathBuf),
-    /// The same of a file that is open already: exactly that one is sent, whatever its path leads
-    /// to by now.
+    /// The same, from a file that is open already. Exactly this file is sent, whatever its path
+    /// leads to by now.
     Opened {
-        /// The file. It is read from its beginning; its position is left alone.
+        /// The file. It is read from its beginning, and its position does not change.
         file: Arc<File>,
-        /// By which the copy of a further library can be told in a process
-        /// ([`crate::Inspection::copies`]): letters and digits only. Empty for the usual one.
+        /// The word by which the copy of a further library is recognised in a process
+        /// ([`crate::Inspection::copies`]). It has letters and digits only, and is empty for the
+        /// usual one.
         word: &'static str,
     },
     /// These bytes.
     Bytes(Vec<u8>),
-    /// None: the worker thread ends again. Proves that entering works.
+    /// No library: the worker thread ends again. This proves that entering works.
     Nothing,
 }
 
@@ -93,19 +96,19 @@ pub enum Library {
 /// there ([`midair_ptrace::fault::arm_at`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FaultPoint {
-    /// A thread is chosen; nothing was touched.
+    /// A thread was chosen. Nothing was touched yet.
     Chosen,
-    /// It is stopped and proven.
+    /// The thread is stopped and proven.
     Proven,
-    /// The frame by which it can restore itself is on its stack.
+    /// The frame with which the thread can restore itself is on its stack.
     Framed,
-    /// Both mappings are made; the thread still stands in our call.
+    /// Both mappings are made. The thread is still stopped in our call.
     Mapped,
     /// Code and boot block are written.
     Written,
     /// The stub runs.
     Started,
-    /// The worker thread was made; the stub waits.
+    /// The worker thread was made. The stub waits to be stopped.
     Made,
     /// The borrowed thread was let go.
     Released,
@@ -115,9 +118,9 @@ pub enum FaultPoint {
     Taken,
     /// The library was sent.
     Sent,
-    /// The worker thread is about to be offered a session: its rights are checked once more.
+    /// The worker thread is about to be offered a session. Its rights are checked once more.
     Offering,
-    /// In [`crate::Entered::withdraw`]: the mappings are gone, the thread that unmapped them is
+    /// In [`crate::Entered::withdraw`]: the mappings are gone, and the thread that unmapped them is
     /// still held.
     Unmapped,
     /// Waking a parked worker thread: it is stopped.
@@ -155,7 +158,7 @@ impl FaultPoint {
         FaultPoint::Answered,
     ];
 
-    /// The name by which a fault is armed here.
+    /// Returns the name by which a fault is armed at this point.
     pub fn name(self) -> &'static str {
         match self {
             FaultPoint::Chosen => "Chosen",
@@ -179,7 +182,7 @@ impl FaultPoint {
         }
     }
 
-    /// The engine is here.
+    /// Tells the fault injection that the engine has reached this point.
     pub(crate) fn reached(self) {
         fault::point(self.name());
     }

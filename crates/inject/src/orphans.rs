@@ -1,10 +1,11 @@
-//! Orphaned mappings: memory of ours in a target that no thread uses, since an attacher died between
-//! mapping it and the end of the worker thread there. The next attacher that borrows a thread unmaps it.
+//! Orphaned mappings: memory of ours in a target that no thread uses. They are left behind when an
+//! attacher dies between mapping the memory and the end of the worker thread there. The next
+//! attacher that borrows a thread unmaps them.
 //!
-//! The mappings have addresses that are recognised later ([`hint`]), even before anything was written to
-//! them. What is unmapped is proven to be unused: no thread of the process is traced (so no attacher is
-//! at work), the worker thread in it never existed or has ended, and the thread that was borrowed for it
-//! does not run in it.
+//! The mappings lie at addresses that are recognised later ([`hint`]), even before anything was
+//! written to them. A mapping is only unmapped if it is proven to be unused. First, no thread of
+//! the process is traced, so no attacher is at work. Second, the mapping's worker thread never
+//! existed or has ended. Third, the thread that was borrowed to make it does not run in it.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::mem::offset_of;
@@ -20,25 +21,26 @@ use crate::inspection::Inspection;
 use crate::mappings::{CODE_LEN, Mappings, WHOLE_LEN};
 use crate::worker::Block;
 
-/// Where our mappings go, if there is space: "mi" in ASCII, far from where kernels put anything by
-/// themselves.
+/// The first address for our mappings, if there is space: "mi" in ASCII, far from where kernels
+/// place anything by themselves.
 const FIRST: u64 = 0x6d69_0000_0000;
-/// Distance of two addresses.
+/// The distance between two such addresses.
 const STRIDE: u64 = 2 << 20;
-/// How many there are: nobody shall know the address of executable memory beforehand.
+/// The number of such addresses. There are many, so that nobody knows the address of executable
+/// memory beforehand.
 const PLACES: u64 = 1 << 16;
-/// How many are taken away at one time: the borrowed thread waits meanwhile.
+/// How many mappings are unmapped at one time. The borrowed thread has to wait meanwhile.
 const MOST: usize = 4;
-/// How long the thread that was borrowed for it is waited for to be seen outside.
+/// How long we wait to see the thread that was borrowed for a mapping outside of it.
 const PATIENCE: Duration = Duration::from_millis(20);
 
-/// An address to ask for. The kernel takes another one where something is in the way.
+/// Returns an address to ask for. The kernel takes another one if something is in the way.
 pub(crate) fn hint() -> u64 {
     let chance = RandomState::new().build_hasher().finish();
     FIRST + chance % PLACES * STRIDE
 }
 
-/// What of ours is unused.
+/// Returns the mappings of ours that are unused.
 pub(crate) fn find(look: &Inspection) -> Vec<Mappings> {
     let mut ours = look
         .modules
@@ -48,8 +50,8 @@ pub(crate) fn find(look: &Inspection) -> Vec<Mappings> {
     let Some(first) = ours.next() else {
         return Vec::new();
     };
-    // What was mapped after this inspection is not in the list; who mapped it before and is at work
-    // traces a thread.
+    // Whatever was mapped after this inspection is not in the list. An attacher that mapped memory
+    // before it and is still at work traces a thread.
     let traced = |tid: Tid| task::status(tid).is_ok_and(|status| status.tracer.is_some());
     let Ok(tids) = task::list(look.tid) else {
         return Vec::new();
@@ -85,7 +87,7 @@ fn is_nobodys(look: &Inspection, tids: &[Tid], mapping: &Mapping) -> bool {
     let word = |offset: usize| block.word(offset).ok();
     match block.word64(offset_of!(BootBlock, magic)) {
         Ok(MAGIC) => {}
-        // Nothing was written, so nobody was ever sent there.
+        // Nothing was written, so no thread was ever sent there.
         Ok(0) => return mapping.end - mapping.start == WHOLE_LEN,
         _ => return false,
     }
@@ -104,7 +106,7 @@ fn is_nobodys(look: &Inspection, tids: &[Tid], mapping: &Mapping) -> bool {
     if inside(borrowed).is_some_and(|tid| !is_seen_outside(tid, mapping.start)) {
         return false;
     }
-    // Nobody can begin now, so what is read from here on stays true.
+    // No thread can start to run in it now, so what is read from here on stays true.
     let (Some(made), Some(state), Some(worker)) = (
         word(offset_of!(BootBlock, stub_result)),
         block.mailbox().ok(),
@@ -113,16 +115,17 @@ fn is_nobodys(look: &Inspection, tids: &[Tid], mapping: &Mapping) -> bool {
         return false;
     };
     match state {
-        // A thread that was made and has not come to run yet has no number.
+        // A thread that was made but has not run yet has not stored its id.
         mailbox::EMPTY => made != 1,
         mailbox::FAILED | mailbox::ENDED => worker != 0 && inside(worker).is_none(),
-        // A library was loaded here, or (in a forked child) is believed to be.
+        // A library was loaded by this worker thread, or, in a forked child, the block says that it
+        // was.
         _ => false,
     }
 }
 
-/// Whether a thread stands still outside of the mapping at `start`. It does not come back there by
-/// itself.
+/// Returns true if a thread is blocked outside of the mapping at `start`. It does not come back
+/// there by itself.
 fn is_seen_outside(tid: Tid, start: u64) -> bool {
     let within = |address: u64| address.wrapping_sub(start) < WHOLE_LEN;
     let deadline = Deadline::after(PATIENCE);

@@ -1,4 +1,4 @@
-//! Choosing the thread to borrow: only one that is proven to be parked.
+//! Chooses the thread to borrow: only one that is proven to be parked.
 //!
 //! Decisions: ENG-006 (`docs/deviations/engine.md`).
 
@@ -20,31 +20,31 @@ use crate::inspection::{Inspection, LISTENER_NAME};
 use crate::names::{self, Wait};
 use crate::options::{NEVER_BORROW, Options};
 
-/// Frames of which it is looked up which function was called in them: an allocator is never far
-/// from the innermost.
+/// The number of innermost frames whose call instruction is read, to see which function was called
+/// there: an allocator is never far from the innermost frame.
 const CALLS_CHECKED: usize = 12;
 
 /// How good a thread is to borrow, best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Grade {
-    /// The listener of a register library: made for this.
+    /// The listener of a register library, which was made for this.
     Listener,
-    /// In a system call that restarts unseen; its stack is known to the root.
+    /// In a system call that restarts without the program noticing. Its stack is known to the root.
     Call,
-    /// In a wait of the program's own (condition, semaphore, join), known to the root.
+    /// In a wait of the program's own (condition, semaphore, join). Its stack is known to the root.
     Condition,
-    /// In a system call that restarts unseen; some of the stack is not known.
+    /// In a system call that restarts without the program noticing. Part of the stack is not known.
     CallUnknown,
-    /// Waits for a lock of the program, by functions that all have names.
+    /// Waits for a lock of the program, and every function on its stack has a name.
     Lock,
     /// In a system call that our stop turns into EINTR.
     Disturbed,
-    /// It was running, and stopped by chance where it holds nothing.
+    /// It was running, and our stop happened to meet it where it holds nothing.
     SafePoint,
 }
 
 impl Grade {
-    /// Why a thread of this grade may be borrowed, for a message.
+    /// Returns why a thread of this grade may be borrowed, for a message.
     pub fn words(self) -> &'static str {
         match self {
             Grade::Listener => "made to be borrowed",
@@ -60,7 +60,7 @@ impl Grade {
     }
 }
 
-/// A thread that seems to be parked, and what has to be found again when it is stopped.
+/// A thread that seems to be parked, and what must still be true of it once it is stopped.
 #[derive(Debug, Clone)]
 pub struct Candidate {
     /// The thread.
@@ -69,39 +69,39 @@ pub struct Candidate {
     pub name: String,
     /// How good it is.
     pub grade: Grade,
-    /// What it is in, as text.
+    /// The function or system call in which it waits, as text.
     pub doing: String,
     pub(crate) blocking: Blocking,
-    /// The registers that the stack could not be unwound without.
+    /// The registers, where the stack could not be unwound without them.
     pub(crate) frame: Option<FrameRegisters>,
-    /// Stack bytes that the judgement rests on.
+    /// The stack bytes on which the judgement rests.
     pub(crate) stack: Vec<u8>,
-    /// The call returns EINTR once stopped.
+    /// The call returns EINTR once the thread was stopped.
     pub(crate) disturbed: bool,
     pub(crate) switches: u64,
 }
 
-/// What a look at one thread gave.
+/// The result of examining one thread.
 pub(crate) enum Verdict {
     Parked(Candidate),
-    /// Its stack depends on a register that only a stop can tell.
+    /// Its stack depends on a register that can only be read when the thread is stopped.
     AskRegisters(Candidate),
     Rejected(RejectedThread),
 }
 
-/// Examines threads of one process repeatedly; files are read once.
+/// Examines the threads of one process repeatedly. Files are read only once.
 #[derive(Debug)]
 pub(crate) struct Judge<'a> {
     pub(crate) look: &'a Inspection,
     options: &'a Options,
     pub(crate) modules: &'a Modules,
     pub(crate) walker: Walker<'a>,
-    /// Voluntary switches when last seen.
+    /// The voluntary context switches of each thread when it was last examined.
     switches: HashMap<Tid, u64>,
-    /// Threads that the last survey found running, or in a call that a stop does not disturb: these
-    /// may come to a safe point.
+    /// The threads that the last survey found running, or in a call that a stop does not disturb.
+    /// They may come to a safe point.
     pub(crate) moving: Vec<Tid>,
-    /// Which modules bring an allocator, as far as it was asked.
+    /// Which modules bring an allocator of their own, for those that were looked up so far.
     allocators: RefCell<HashMap<usize, bool>>,
 }
 
@@ -118,7 +118,9 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// All candidates, best first (of one grade, who slept longest), then why the others are none.
+    /// Returns all candidates and all rejected threads. The candidates come best first; within a
+    /// grade, those with the fewest voluntary context switches come first. Each rejected thread has
+    /// its reason.
     pub(crate) fn survey(&mut self) -> std::io::Result<(Vec<Verdict>, Vec<RejectedThread>)> {
         let mut good = Vec::new();
         let mut seen = Vec::new();
@@ -139,7 +141,8 @@ impl<'a> Judge<'a> {
         Ok((good, seen))
     }
 
-    /// Judges one thread, `frame` being the registers that unwinding needs, if they are known.
+    /// Judges one thread. `frame` has the registers that unwinding needs, if they are known.
+    /// Returns None if the thread has ended.
     pub(crate) fn judge(&mut self, tid: Tid, frame: Option<FrameRegisters>) -> Option<Verdict> {
         let stat = task::stat(tid).ok()?;
         let not = |doing: String| {
@@ -186,7 +189,7 @@ impl<'a> Judge<'a> {
         let Some((call, blocked)) = arch::blocked_in(blocking.number, &blocking.args) else {
             return not(format!("is in system call {}", blocking.number));
         };
-        // A socket with a time limit of its own: the kernel does not take such a call up again.
+        // The kernel does not restart such a call on a socket that has a time limit of its own.
         let blocked = match (call, blocked) {
             (
                 "recvfrom" | "recvmsg" | "sendto" | "sendmsg" | "accept" | "accept4" | "read"
@@ -202,7 +205,8 @@ impl<'a> Judge<'a> {
         if blocked != Blocked::Disturbed && !stat.is_real_time() {
             self.moving.push(tid);
         }
-        // A switch since the last look: it is not parked, it comes and goes.
+        // The thread was switched since the last look. So it is not parked but wakes and sleeps
+        // again.
         let moved = self
             .switches
             .insert(tid, status.voluntary_switches)
@@ -215,7 +219,8 @@ impl<'a> Judge<'a> {
         let walk = self.walker.walk(place);
         let (grade, what) = match self.grade(&walk, call, blocked) {
             Ok(found) => found,
-            // The frames that spoke against it may be wrong ones.
+            // Without the frame pointer, the frames that ruled the thread out may themselves be
+            // wrong.
             Err(why) if !walk.needs_frame_pointer => return not(why),
             Err(why) => (Grade::Disturbed, why),
         };
@@ -243,7 +248,7 @@ impl<'a> Judge<'a> {
         })
     }
 
-    /// What on the stack speaks against the thread, whatever it waits for.
+    /// Returns what on the stack rules the thread out, whatever it waits for.
     pub(crate) fn objection(&self, walk: &Walk) -> Option<String> {
         let in_words =
             |(what, ground): (String, names::Hazard)| format!("{} ({what})", ground.words());
@@ -257,7 +262,8 @@ impl<'a> Judge<'a> {
             if frame.names.is_empty() && self.is_own_allocator(frame.module) {
                 return Some("perhaps inside the program's own allocator".to_owned());
             }
-            // A function that jumped to its helper has no frame, but the call to it is there.
+            // A function that jumped to its helper has no frame of its own, but the call
+            // instruction that led to it is there.
             let outside = frame.module != Some(self.look.code.module);
             let called = (outside && (1..CALLS_CHECKED).contains(&depth))
                 .then(|| self.walker.called(frame.address))??;
@@ -269,8 +275,9 @@ impl<'a> Judge<'a> {
         })
     }
 
-    /// True for a file that brings the allocator which the C library then uses, too: a function of
-    /// it that has no name may be a part of that. The C library's own is known by its names.
+    /// Returns true for a file that brings its own allocator, which the C library then uses, too. A
+    /// function of that file that has no name may be a part of the allocator. The C library's own
+    /// allocator is known by its names.
     pub(crate) fn is_own_allocator(&self, module: Option<usize>) -> bool {
         let Some(index) = module.filter(|&index| index != self.look.code.module) else {
             return false;
@@ -284,7 +291,8 @@ impl<'a> Judge<'a> {
                     .modules
                     .load(index)
                     .and_then(|loaded| loaded.elf.exported(["malloc", "calloc", "free"]));
-                // A file that cannot be read is not known to be harmless.
+                // A file that cannot be read counts as having an allocator: it is not known to be
+                // harmless.
                 exported.map_or(true, |found| found.iter().any(Option::is_some))
             })
     }
@@ -316,7 +324,7 @@ impl<'a> Judge<'a> {
                 match wait {
                     Wait::Condition => Ok((Grade::Condition, waits(name))),
                     Wait::Call if blocked == Blocked::Restarted => Ok((Grade::Call, waits(name))),
-                    // An allocator without names may have its own locks.
+                    // An allocator whose functions have no names may have locks of its own.
                     Wait::Lock if walk.frames.iter().all(|frame| self.is_named(frame)) => {
                         Ok((Grade::Lock, waits(name)))
                     }
@@ -331,16 +339,16 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Whether descriptor `fd` of thread `tid` is a socket with SO_RCVTIMEO or SO_SNDTIMEO. False
-    /// where it cannot be had.
+    /// Returns true if descriptor `fd` of thread `tid` is a socket with SO_RCVTIMEO or SO_SNDTIMEO.
+    /// Returns false if the descriptor cannot be had.
     fn has_time_limit(&self, tid: Tid, fd: u64) -> bool {
         let Ok(fd) = i32::try_from(fd) else {
             return false;
         };
         let copy = pidfd_open_thread(tid, self.look.pid)
             .and_then(|thread| pidfd_getfd(thread.as_fd(), tid, fd));
-        // Of what is no socket there are no limits to ask for, of any socket these two are asked
-        // alike.
+        // `UnixStream` serves for any socket: these two options are the same for all of them. For
+        // anything that is not a socket, asking fails.
         copy.is_ok_and(|copy| {
             let socket = UnixStream::from(copy);
             [socket.read_timeout(), socket.write_timeout()]
@@ -360,13 +368,15 @@ impl<'a> Judge<'a> {
     }
 
     fn is_named(&self, frame: &Frame) -> bool {
-        // The C library's start of threads and programs has no name in a stripped file.
+        // The C library's functions that start threads and programs have no names in a stripped
+        // file.
         !frame.names.is_empty() || frame.module == Some(self.look.code.module)
     }
 
-    /// The innermost function of the C library that has a name and is no mere helper, if it is one
-    /// that waits. Functions that have no symbol are helpers of the next outer one, or of one that
-    /// jumped to them: then the call instruction of the first frame outside tells what was called.
+    /// Returns the innermost function of the C library that has a name and is no mere helper, if it
+    /// is one that waits. Functions without a symbol are helpers: either of the next outer
+    /// function, or of one that jumped to them. In the second case, the call instruction of the
+    /// first frame outside the C library tells what was called.
     fn innermost(&self, walk: &Walk) -> Option<(String, Wait)> {
         let pick = |names: Vec<&String>| {
             names
@@ -395,7 +405,7 @@ impl<'a> Judge<'a> {
     }
 }
 
-/// What a stopped thread must still be, to be the one that was judged.
+/// Checks that a stopped thread is still in the state in which it was judged.
 pub(crate) fn unchanged(
     candidate: &Candidate,
     regs: &Registers,
@@ -409,7 +419,8 @@ pub(crate) fn unchanged(
     }
     match comes_back {
         RestartAs::Again | RestartAs::Interrupted => Ok(()),
-        // EINTR is what the stop made of it; any other result is the end of the call.
+        // The stop itself turned the call's result into EINTR (-4). Any other result means that the
+        // call has ended.
         RestartAs::Done if candidate.disturbed && regs.result() == -4 => Ok(()),
         RestartAs::Done => Err("its system call has ended"),
     }

@@ -1,7 +1,7 @@
-//! The library that the worker thread loads: read on this side, sent as a memory file.
+//! The library that the worker thread loads. It is read on this side and sent as a memory file.
 //!
-//! It is copied piece by piece and never held in memory: this process may have little of that
-//! (`RLIMIT_AS`), and the library has tens of MiB.
+//! It is copied piece by piece and never held in memory as a whole: this process may have little
+//! memory (`RLIMIT_AS`), and the library has tens of MiB.
 
 use std::ffi::{CStr, CString};
 use std::fs::File;
@@ -16,7 +16,7 @@ use crate::error::{During, EnterError};
 use crate::mappings::memfd_name;
 use crate::options::Library;
 
-/// Bytes that are copied at a time.
+/// The number of bytes that are copied at a time.
 const PIECE: usize = 64 << 10;
 
 /// Where a library's bytes are.
@@ -33,7 +33,7 @@ pub(crate) struct Payload {
 }
 
 impl Payload {
-    /// A memory file with its bytes.
+    /// Returns a memory file with the library's bytes.
     ///
     /// # Errors
     /// The kernel's.
@@ -45,7 +45,7 @@ impl Payload {
     }
 }
 
-/// Opens the library, and shows that it can be read.
+/// Opens the library and checks that it can be read.
 #[expect(
     clippy::disallowed_methods,
     reason = "our own library, which the caller names"
@@ -67,7 +67,7 @@ pub(crate) fn read(library: &Library) -> Result<Option<Payload>, EnterError> {
     Ok(Some(Payload { content, word }))
 }
 
-/// Copies a file from its beginning; its position is left alone.
+/// Copies a file from its beginning and leaves its position alone.
 fn copy(from: &File, to: &mut File) -> io::Result<()> {
     let mut piece = vec![0; PIECE];
     let mut at = 0;
@@ -83,7 +83,7 @@ fn copy(from: &File, to: &mut File) -> io::Result<()> {
     }
 }
 
-/// Sends the library, or word that there is none.
+/// Sends the library, or a message that there is none.
 pub(crate) fn send(
     channel: &OwnedFd,
     library: Option<&Payload>,

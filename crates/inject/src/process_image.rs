@@ -1,8 +1,8 @@
-//! Whether a process is still the one that was inspected. It may end at any time, become another program
-//! by `exec`, or be stopped by job control. What is then found at an address, or not found there, says
-//! nothing about the process that was inspected.
+//! Checks whether a process is still the one that was inspected. It may end at any time, become
+//! another program by `exec`, or be stopped by job control. Whether something is then found at an
+//! address says nothing about the process that was inspected.
 //!
-//! It may also have other rights by then than those for which the attach was permitted.
+//! By then, the process may also have other rights than those for which the attach was permitted.
 //!
 //! Decisions: ENG-050 (`docs/deviations/engine.md`).
 
@@ -24,27 +24,27 @@ use crate::error::{EnterError, Refusal, step_words};
 /// The state of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ImageState {
-    /// As it was.
+    /// It is as it was.
     Same,
-    /// The same, stopped by job control.
+    /// It is the same program, stopped by job control.
     Stopped,
     /// All its threads have ended.
     Ended,
-    /// The number is another program's by now.
+    /// The process id now belongs to another program.
     Replaced,
 }
 
-/// What a thread may do, as far as the decision to enter its process depends on it.
+/// What a thread is permitted to do, as far as the decision to enter its process depends on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Rights {
-    /// Real, effective, saved, file-system user.
+    /// The real, effective, saved and file-system user.
     uid: [u32; 4],
     gid: [u32; 4],
     groups: Vec<u32>,
-    /// Capabilities that it may make effective.
+    /// The capabilities that it may make effective.
     permitted: u64,
-    /// To whom the kernel gives its files in `/proc`: root where it is not dumpable. None where
-    /// that cannot be seen.
+    /// The owner that the kernel gives to its files in `/proc`, which is root if the process is not
+    /// dumpable. None if that cannot be seen.
     files_of: Option<u32>,
 }
 
@@ -62,7 +62,7 @@ impl Rights {
     }
 }
 
-/// Why a thread may not be used as one of the process that was inspected.
+/// Why a thread no longer counts as one of the process that was inspected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Differs {
     /// It has ended.
@@ -71,10 +71,11 @@ pub(crate) enum Differs {
     Program,
     /// The process has other rights by now.
     Rights,
-    /// This thread alone has other rights than the process: ours would inherit them.
+    /// Only this thread has other rights than the process, and a thread that it makes would inherit
+    /// them.
     ThreadRights,
-    /// The C library is about to change its user, as that of all threads (setuid(3)). It has a lock
-    /// until then that `pthread_create` takes, too.
+    /// The C library is about to change the user of this thread and all others (setuid(3)). Until
+    /// then it holds a lock that `pthread_create` takes, too.
     ChangesUser,
 }
 
@@ -96,22 +97,23 @@ pub(crate) struct ProcessImage {
     pid: Pid,
     /// The thread that was inspected.
     tid: Tid,
-    /// Its auxiliary vector: addresses of program, loader, vDSO and random bytes, which no two
-    /// executions share but where addresses are not random, and then those of the same program,
-    /// where everything lies as before. Empty: not readable.
+    /// Its auxiliary vector. It holds the addresses of the program, the loader, the vDSO and the
+    /// random bytes. Two executions share these only where addresses are not random and the program
+    /// is the same; everything then lies where it was before. Empty if it cannot be read.
     auxv: Vec<u8>,
-    /// Its program's file; None where that may not be seen.
+    /// The file of its program. None if that may not be seen.
     exe: Option<FileId>,
-    /// When that thread began, clock ticks since boot.
+    /// When that thread began, in clock ticks since boot.
     start_ticks: Option<u64>,
-    /// What whoever inspected it decided by.
+    /// The rights on which the decision at the inspection was based.
     rights: Rights,
 }
 
-/// How long a process that is about to end, or to become another program, may take until it shows.
+/// How long a process that is about to end, or to become another program, may take until this can
+/// be seen.
 const SETTLING: Duration = Duration::from_millis(250);
 
-/// The same, once it has begun.
+/// The same time for a process whose end can already be seen to have begun.
 const ENDING: Duration = Duration::from_secs(5);
 
 /// `PF_EXITING`.
@@ -119,8 +121,8 @@ const EXITING: u64 = 4;
 
 impl ProcessImage {
     /// Remembers the process `pid`, whose live thread is `tid` and has this status. The status was
-    /// read before, and decisions about the process are made later: so whatever happens between
-    /// them shows as a difference.
+    /// read before this call, and decisions about the process are made after it. So whatever
+    /// happens between the two shows as a difference.
     pub(crate) fn of(pid: Pid, tid: Tid, status: &Status) -> ProcessImage {
         ProcessImage {
             pid,
@@ -132,23 +134,25 @@ impl ProcessImage {
         }
     }
 
-    /// Whether both are one execution of one program.
+    /// Returns true if both are the same execution of the same program.
     pub(crate) fn is_program_of(&self, other: &ProcessImage) -> bool {
         (self.pid, &self.auxv) == (other.pid, &other.auxv)
     }
 
-    /// Whether the process executes another program by now, or none any more.
+    /// Returns true if the process now executes another program, or none any more.
     pub(crate) fn was_replaced(&self) -> bool {
         let now = auxv(self.tid);
         now.is_empty() || now != self.auxv || program_id(self.tid, self.exe.as_ref()) != self.exe
     }
 
-    /// How a thread of the process differs from what was inspected, if it does. For a thread that
-    /// is held: it cannot change then, and neither can the program of its process. A program with
-    /// the set-uid bit that was executed between the inspection and the stop is seen here.
+    /// Returns how a thread of the process differs from what was inspected, if it does. This is
+    /// meant for a held thread: neither that thread nor the program of its process can change then.
+    /// It also notices a program with the set-uid bit that was executed between the inspection and
+    /// the stop.
     pub(crate) fn differs(&self, tid: Tid) -> Option<Differs> {
         let differs = self.difference(tid)?;
-        // A process that ends has neither memory nor program any more, and belongs to root.
+        // A process that is ending has neither memory nor a program any more, and its files belong
+        // to root.
         let ends = thread_stat(tid).is_none_or(|stat| stat.is_dead() || stat.flags & EXITING != 0);
         Some(if ends { Differs::Gone } else { differs })
     }
@@ -177,8 +181,8 @@ impl ProcessImage {
         if other_program {
             return Some(Differs::Program);
         }
-        // The number of a process that has ended may be another's by now. Its first thread may have
-        // ended alone.
+        // The id of a process that has ended may have been given to another by now. A first thread
+        // that is gone does not show that: it may have ended alone.
         let began = began(self.tid);
         (began.is_some() && began != self.start_ticks).then_some(Differs::Program)
     }
@@ -188,7 +192,7 @@ impl ProcessImage {
         self.pid
     }
 
-    /// Checks again.
+    /// Looks at the process again and returns its state.
     pub(crate) fn standing(&self) -> ImageState {
         let Ok(Some(tid)) = task::live(self.pid) else {
             return ImageState::Ended;
@@ -206,7 +210,7 @@ impl ProcessImage {
         }
     }
 
-    /// Err once there is no use in waiting for it any longer.
+    /// Returns an error as soon as there is no use in waiting for the process any longer.
     pub(crate) fn check(&self, during: &'static str) -> Result<(), EnterError> {
         match self.standing() {
             ImageState::Same => Ok(()),
@@ -216,17 +220,17 @@ impl ProcessImage {
         }
     }
 
-    /// What `error` means, given what has become of the process.
+    /// Returns the error that `error` really means, given what has become of the process.
     pub(crate) fn explain(&self, error: EnterError) -> EnterError {
         let during = match &error {
             EnterError::Gone { during }
             | EnterError::Engine { during, .. }
             | EnterError::SystemCall { call: during, .. }
             | EnterError::Silent { at: during } => during,
-            // Only the worker thread there has the other end.
+            // Only the worker thread in the target has the other end of the channel.
             EnterError::Ours { during, source } if hung_up(source) => during,
             EnterError::NoneParked { .. } => "looking for a thread",
-            // Read from a thread that was held: it lived.
+            // This was read from a thread that was held, so the process was alive.
             EnterError::Refused(
                 Refusal::Seccomp { .. }
                 | Refusal::Filtered { .. }
@@ -239,8 +243,8 @@ impl ProcessImage {
             EnterError::Refused(_) => "looking at it again",
             _ => return error,
         };
-        // The thread that we held ends first, when another one ends the process or executes a
-        // program.
+        // When another thread ends the process or executes a program, the thread that we held ends
+        // first. So the process itself may show it a little later.
         let mut deadline = Deadline::after(SETTLING);
         let last = Deadline::after(ENDING);
         let mut pace = Pace::new();
@@ -255,7 +259,7 @@ impl ProcessImage {
                 error,
                 EnterError::Refused(Refusal::NoProcess { .. } | Refusal::Zombie { .. })
             );
-            // Another look at it may have met it half way to its end.
+            // A second inspection may have met the process while it was ending.
             let settles = matches!(
                 error,
                 EnterError::Gone { .. } | EnterError::Ours { .. } | EnterError::Refused(_)
@@ -263,14 +267,14 @@ impl ProcessImage {
             // A thread that has ended cannot be traced (EPERM), which looks as if another process
             // traced it.
             || (matches!(error, EnterError::Engine { .. }) && is_ending(self.pid));
-            // On a machine with too much to do an end takes its time, once it has begun.
+            // On an overloaded machine, an end that has begun takes a while.
             if deadline.passed() && !last.passed() && settles && is_ending(self.pid) {
                 deadline = Deadline::after(SETTLING);
             }
             if deadline.passed() || !settles {
                 return match (ending, task::live(self.pid)) {
                     (true, _) => EnterError::Gone { during },
-                    // Frozen meanwhile: whatever was waited for did not run.
+                    // It was frozen meanwhile, so the thread for which we waited did not run.
                     (false, Ok(Some(tid))) => match freezer::frozen(tid) {
                         Some(group) => Refusal::Frozen {
                             pid: self.pid,
@@ -287,7 +291,8 @@ impl ProcessImage {
     }
 }
 
-/// Whether a process's threads are being killed, one by one: it ends, or executes another program.
+/// Returns true if the threads of a process are being killed one by one, because it ends or
+/// executes another program.
 pub(crate) fn is_ending(pid: Pid) -> bool {
     const SIGKILL: u64 = 1 << 8;
     let tids = task::list(pid).unwrap_or_default();
@@ -297,8 +302,8 @@ pub(crate) fn is_ending(pid: Pid) -> bool {
     tids.iter().any(|&tid| killed(tid)) || tids.iter().all(|&tid| ends(tid))
 }
 
-/// Whether a process goes on without its first thread. One that ends, or executes another program,
-/// may have lost its first thread before the others.
+/// Returns true if a process goes on without its first thread. A process that ends, or executes
+/// another program, may lose its first thread before the others; we wait to see whether that is so.
 pub(crate) fn leader_ended_alone(pid: Pid) -> bool {
     let mut deadline = Deadline::after(SETTLING);
     let last = Deadline::after(ENDING);
@@ -329,8 +334,8 @@ fn auxv(tid: Tid) -> Vec<u8> {
     kernel_text(format!("{tid}/auxv")).unwrap_or_default()
 }
 
-/// When a thread began, clock ticks since boot. From the file of the thread alone: that of its process
-/// adds up all threads, which takes long where there are many.
+/// Returns when a thread began, in clock ticks since boot. It reads the file of the thread alone:
+/// the file of the process adds up all threads, which takes long where there are many.
 fn began(tid: Tid) -> Option<u64> {
     thread_stat(tid).map(|stat| stat.start_ticks)
 }

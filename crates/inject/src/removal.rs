@@ -1,4 +1,4 @@
-//! Taking back what was mapped in the target, for a session that will not be.
+//! Unmaps what was mapped in the target, for a session that will not take place.
 
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -17,11 +17,11 @@ use crate::process_image::ProcessImage;
 use crate::self_unmap;
 use crate::worker::Block;
 
-/// How long a process that stands still is waited for, to take back what was mapped.
+/// How long we wait for a process that is stopped or traced, in order to unmap our memory.
 const MOMENT: Duration = Duration::from_millis(300);
 
-/// Hangs up, and unmaps at the end of the worker thread: by it, or where that cannot be, by a
-/// thread that is borrowed afterwards.
+/// Hangs up, and unmaps our memory at the end of the worker thread. The worker thread does it
+/// itself. If that is not possible, a thread is borrowed for it afterwards.
 pub(crate) fn unmap_after(
     image: &ProcessImage,
     worker: Tid,
@@ -32,17 +32,19 @@ pub(crate) fn unmap_after(
 ) -> Result<(), EnterError> {
     const PHASE: &str = "waiting for the end of the worker thread";
     let pid = image.pid();
-    // It is on its way to its end, and a machine that gives it no processor time gives it one
-    // later: to give up half way helps nobody.
+    // The worker thread is on its way to its end. A machine that gives it no processor time now
+    // will give it some later, and giving up half way helps nobody.
     let deadline = Deadline::after(options.boot.saturating_add(options.held));
-    // Its own word for itself, so that another thread that got the same number is not waited for.
+    // The thread's own id is compared as well, so that we do not wait for another thread that was
+    // given the same id later.
     let inside = block.own_tid();
     let there = || {
         inside.is_some()
             && task::status(worker)
                 .is_ok_and(|status| status.own_tid() == inside && status.tgid == Some(pid))
     };
-    // A failure is that of this way: whatever has become of the process, the other one finds out.
+    // A failure only means that the worker thread did not unmap the memory. If something has become
+    // of the process, the second way finds out.
     let unmapped = there()
         && self_unmap::unmap(worker, block, &mappings, &mut channel, deadline, options)
             .unwrap_or(false);
@@ -68,8 +70,8 @@ pub(crate) fn unmap_after(
     let moment = Deadline::after(MOMENT);
     let look = loop {
         match inspect(pid) {
-            // What stops or traces it may be gone shortly after. If not, the next attach takes
-            // our memory away.
+            // Whoever stopped or traces it may be gone shortly after. If not, the next attach
+            // unmaps our memory.
             Err(Refusal::Stopped { .. } | Refusal::Traced { .. }) if !moment.passed() => {
                 pace.rest();
             }
@@ -81,8 +83,8 @@ pub(crate) fn unmap_after(
     }
     let mut judge = Judge::new(&look, options);
     borrow(&look, &mut judge, options, |_, _, mut hold, _| {
-        // While a thread of it is held it cannot become another program, whose memory this would
-        // be.
+        // While one of its threads is held, the process cannot become another program, whose memory
+        // we would unmap.
         image.check(PHASE)?;
         unmap(&mut hold, &mappings)?;
         FaultPoint::Unmapped.reached();

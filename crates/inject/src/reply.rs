@@ -1,4 +1,5 @@
-//! What a worker thread reports on the channel where its boot block may not be read.
+//! Reads what a worker thread reports on the channel, for a process whose boot block may not be
+//! read.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
@@ -9,11 +10,11 @@ use midair_record::connect::{ConnectReply, REPLY_LEN, outcome};
 
 use crate::error::EnterError;
 
-/// How long the worker thread and its listener are given to say why they hung up.
+/// How long the worker thread and its listener may take to say why they hung up.
 pub(crate) const LAST_WORDS: Duration = Duration::from_millis(200);
 
-/// What the worker thread says on the channel that it failed at, if it does; the message is left
-/// there.
+/// Returns the failure that the worker thread reports on the channel, if it reports one. The
+/// message is left in the socket.
 pub(crate) fn failure_on(channel: &OwnedFd) -> Option<EnterError> {
     let readable = poll_readable(channel.as_fd(), Deadline::after(LAST_WORDS));
     if !readable.is_ok_and(|readable| readable) {
@@ -25,7 +26,7 @@ pub(crate) fn failure_on(channel: &OwnedFd) -> Option<EnterError> {
     (answer.outcome == outcome::FAILED).then(|| boot_failure(&answer))
 }
 
-/// The failure in an answer.
+/// Returns the failure that a reply tells of.
 pub(crate) fn boot_failure(answer: &ConnectReply) -> EnterError {
     EnterError::at_step(answer.step, answer.error, show(answer.message()))
 }

@@ -1,22 +1,24 @@
-//! T3: a running thread, stopped briefly and repeatedly until it happens to be where it holds nothing.
+//! T3: a running thread is stopped briefly and repeatedly, until a stop happens to meet it where it
+//! holds nothing.
 //!
-//! Nothing is put into the program for this: no breakpoint in its code, which other threads execute too,
-//! and no hardware breakpoint, which would outlive us and kill the process. A thread that is merely
-//! stopped runs on if we die.
+//! Nothing is put into the program for this. There is no breakpoint in its code, which other
+//! threads execute too, and no hardware breakpoint, which would outlive us and kill the process. A
+//! thread that is merely stopped runs on if we die.
 //!
-//! The borrowed thread calls `pthread_create`. So it must hold no lock of the allocator, the loader or
-//! the C library, and must not be in the middle of changing what these keep for each thread. Two
+//! The borrowed thread calls `pthread_create`. So it must hold no lock of the allocator, the loader
+//! or the C library, and must not be in the middle of changing what these keep for each thread. Two
 //! situations prove that:
-//! * It executes user code outside the C library, its stack is known down to its root, and none of the
-//!   frames rules a parked thread out (`names`). An allocator in the middle of its work would be on the
-//!   stack. Code of a file that brings its own allocator is excluded, since parts of the allocator may
-//!   be inlined anywhere in that file.
+//! * It executes user code outside the C library, its stack is known down to its root, and none of
+//!   the frames rules a parked thread out (`names`). An allocator in the middle of its work would
+//!   be on the stack. Code of a file that brings its own allocator is excluded, since parts of the
+//!   allocator may be inlined anywhere in that file.
 //! * It has just returned from a system call that none of those makes under a lock
-//!   ([`arch::plain_call`]), or waits in one that would do for a parked thread, on such a stack.
+//!   ([`arch::plain_call`]), or it waits in a call that would do for a parked thread. Its stack is
+//!   as above.
 //!
-//! Excluded, although it may be safe: code without a file that is not in the list of mappings, the vdso,
-//! a restartable sequence (moving the thread would break the kernel's guarantee), and threads with a
-//! real-time policy.
+//! Some situations are excluded although they may be safe: code without a file that is not in the
+//! list of mappings, the vdso, a restartable sequence (moving the thread would break the kernel's
+//! guarantee), and threads with a real-time policy.
 //!
 //! Decisions: ENG-004, ENG-005 (`docs/deviations/engine.md`).
 
@@ -37,26 +39,26 @@ use crate::names;
 use crate::options::Options;
 use crate::parked::{Candidate, Grade, Judge};
 
-/// Stops of one thread in a row, before another has its time slice.
+/// The number of stops of one thread in a row, before another thread has its turn.
 const LOOKS_IN_A_ROW: u32 = 24;
-/// A thread runs for at least so long between two stops, and for a multiple of the last stop.
+/// The least time that a thread runs between two stops. It also runs for at least a multiple of the
+/// time that the last stop took.
 const LEAST_RUN: Duration = Duration::from_micros(100);
-/// How many times as long as it stood a thread runs before it is stopped again.
+/// A thread runs for so many times the length of a stop before it is stopped again.
 const RUN_PER_STOP: u32 = 4;
-/// Longest time that a thread is waited for to come to a system call, before it is stopped where it
-/// is.
+/// How long we wait for a thread to come to a system call before we stop it where it is.
 const CALL_WAIT: Duration = Duration::from_millis(1);
-/// System calls of other kinds that it is let through meanwhile.
+/// How many system calls of other kinds the thread may make meanwhile.
 const CALLS_PASSED: u32 = 4;
 
-/// What was spent on looking, of what may be.
+/// What the search may still spend on stopping threads, and what it has spent.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Budget {
-    /// Stops that are left.
+    /// The number of stops that are left.
     looks: u32,
-    /// Time that threads may still stand for being looked at.
+    /// The time for which threads may still be stopped to be examined.
     time: Duration,
-    /// Stops that were made, and what they took.
+    /// The number of stops that were made, and the time that they took.
     pub(crate) spent: (u32, Duration),
 }
 
@@ -81,25 +83,26 @@ impl Budget {
     }
 }
 
-/// A thread that was run to a safe point and stands there.
+/// A thread that reached a safe point and is stopped there.
 pub(crate) struct Found {
     pub(crate) proven: Proven,
     pub(crate) candidate: Candidate,
-    /// How long it has stood when this is made, since we knew that it does.
+    /// How long it had been stopped when this was made, measured from when we knew that it had
+    /// stopped.
     pub(crate) stood: Duration,
 }
 
-/// Why a stop was none.
+/// Why a stop was not at a safe point.
 enum RejectReason {
-    /// Where it stood, as text.
+    /// Where the thread was stopped, as text.
     HoldsSomething(String),
-    /// This file has to be read first, and the thread must not wait for that.
+    /// This file has to be read first, and the thread must not stay stopped for that.
     ModuleUnread(usize),
-    /// It does not help to inspect it again.
+    /// Examining this thread again would not help.
     Never(String),
 }
 
-/// Looks at `tid` up to [`LOOKS_IN_A_ROW`] times. Call it on a thread of its own.
+/// Stops and examines `tid` up to [`LOOKS_IN_A_ROW`] times. Call it on a thread of its own.
 pub(crate) fn seek(
     tid: Tid,
     judge: &mut Judge<'_>,
@@ -168,7 +171,7 @@ pub(crate) fn seek(
         looks += 1;
         let last =
             looks >= LOOKS_IN_A_ROW || matches!(no, RejectReason::Never(_)) || budget.looks <= 1;
-        // Now where it is, now behind its next system call.
+        // Two stops wherever the thread is are followed by one behind its next system call.
         to_a_call = looks % 3 == 2;
         let go_on = |stopped: Stopped| match (last, to_a_call) {
             (true, _) => stopped.detach_with(0).map(|()| None),
@@ -179,7 +182,7 @@ pub(crate) fn seek(
         let stood = began.elapsed();
         budget.take(stood);
         match no {
-            // Not its fault: it may well be safe there.
+            // This says nothing about the thread: it may well be safe there.
             RejectReason::ModuleUnread(module) => judge.learn(module),
             RejectReason::HoldsSomething(why) | RejectReason::Never(why) => reasons.add(why),
         }
@@ -188,16 +191,17 @@ pub(crate) fn seek(
             _ => return Ok(Err(seen(&reasons))),
         }
         if !to_a_call {
-            // Not in step with anything that it does at intervals of its own.
+            // The odd time keeps us out of step with anything that the thread does at regular
+            // intervals.
             let odd = Duration::from_micros(u64::from(looks * 37 % 101));
             sleep_beside((stood * RUN_PER_STOP).max(LEAST_RUN) + odd);
         }
     }
 }
 
-/// Waits until the thread has come through its next plain system call and stops it on its way back.
-/// If none comes soon, or one that it waits in, it is stopped where it is. It must have been
-/// resumed for system calls.
+/// Waits until the thread returns from its next plain system call, and stops it there. If none
+/// comes soon, or the thread waits inside one, it is stopped where it is. It must have been resumed
+/// in such a way that it stops at system calls.
 fn at_a_call(running: Seized, patience: Duration) -> midair_ptrace::Result<(Stopped, Instant)> {
     let soon = Deadline::after(CALL_WAIT);
     let tid = running.tid();
@@ -230,7 +234,8 @@ fn at_a_call(running: Seized, patience: Duration) -> midair_ptrace::Result<(Stop
                     };
                     calls += u32::from(inside);
                     if inside && (plain || calls >= CALLS_PASSED) {
-                        // Registers are only set at a stop for signals, which follows immediately.
+                        // Registers are only set at a stop for signals, and such a stop follows
+                        // immediately.
                         stopped.interrupt_again()?;
                         let running = stopped.resume(0)?;
                         return Ok((running.wait_for_event(Deadline::after(patience))?, began));
@@ -244,13 +249,13 @@ fn at_a_call(running: Seized, patience: Duration) -> midair_ptrace::Result<(Stop
 }
 
 impl Judge<'_> {
-    /// Reads what is needed to walk through a module.
+    /// Reads what unwinding through a module needs.
     fn learn(&mut self, module: usize) {
         self.walker.learn(module);
         let _known = self.is_own_allocator(Some(module));
     }
 
-    /// Judges a stopped thread by where it stands.
+    /// Judges a stopped thread by the place where it was stopped.
     fn safe(
         &mut self,
         tid: Tid,
@@ -266,7 +271,7 @@ impl Judge<'_> {
         };
         let libc = self.look.code.module;
         let module = self.modules.at(place.pc);
-        // Whether it has just come back from a plain call, or waits in one.
+        // The plain call from which it has just returned, or the call in which it waits.
         let call = match arch::standing(regs) {
             Standing::User => None,
             Standing::Back(number) => arch::plain_call(number).map(|call| (call, None)),
@@ -296,7 +301,7 @@ impl Judge<'_> {
                     return Err(there("inside the loader or an allocator"));
                 }
             }
-            // Code that was made at run time lies in executable memory without a file.
+            // Code that was generated at run time lies in executable memory without a file.
             None => {
                 let mapping = self.modules.mapping_at(place.pc);
                 if !mapping.is_some_and(|mapping| mapping.execute && mapping.path.is_empty()) {
@@ -371,12 +376,14 @@ impl Judge<'_> {
         })
     }
 
-    /// The C library may call the program back (`qsort`); by its name it is known what it is about.
-    /// The start of threads and programs has none in a stripped file and is the outermost.
+    /// Returns true if the C library called the program back from a function without a name. The C
+    /// library may call back (`qsort`), and only the function's name tells what it was doing. The
+    /// functions that start threads and programs have no names in a stripped file, either, but
+    /// these are the outermost.
     fn leaves_the_c_library_unnamed(&self, frames: &[midair_procinfo::stack::Frame]) -> bool {
         let libc = Some(self.look.code.module);
-        // The program's first instructions, which call the C library, are the outermost of its main
-        // thread.
+        // The outermost frame of the main thread is the program's first instructions, which call
+        // the C library.
         let inner = frames.split_last().map_or(frames, |(_root, inner)| inner);
         let start = inner
             .iter()
@@ -388,8 +395,9 @@ impl Judge<'_> {
             .any(|frame| frame.module == libc && frame.names.is_empty())
     }
 
-    /// A thread whose instruction pointer is moved out of a restartable sequence and back would go
-    /// on in it although the kernel no longer watches over it.
+    /// Refuses a thread that is inside a restartable sequence. If its instruction pointer were
+    /// moved out of the sequence and back, it would go on in it although the kernel no longer
+    /// watches over it.
     fn in_no_restartable_sequence(&self, stopped: &Stopped, pc: u64) -> Result<(), RejectReason> {
         /// Offset of `rseq_cs` in `struct rseq` (linux/rseq.h).
         const SEQUENCE: u64 = 8;
@@ -406,7 +414,8 @@ impl Judge<'_> {
         if sequence == 0 {
             return Ok(());
         }
-        // struct rseq_cs: version, flags, start, length, where to go on when it was disturbed.
+        // struct rseq_cs: version, flags, start, length, and the address to go on at after an
+        // interruption.
         let at = RemoteAddr::new(sequence);
         let start = memory.read_u64(at.plus(8)).map_err(unreadable)?;
         let len = memory.read_u64(at.plus(16)).map_err(unreadable)?;
@@ -419,7 +428,7 @@ impl Judge<'_> {
     }
 }
 
-/// Where a thread stood when it was inspected, and how often.
+/// The places where a thread was stopped, and how often it was stopped at each.
 #[derive(Debug, Default)]
 struct Reasons(BTreeMap<String, u32>);
 
@@ -428,7 +437,7 @@ impl Reasons {
         *self.0.entry(why).or_default() += 1;
     }
 
-    /// The most frequent ones.
+    /// Returns the most frequent places as text.
     fn words(&self) -> String {
         let looks: u32 = self.0.values().sum();
         let mut all: Vec<(&String, &u32)> = self.0.iter().collect();
@@ -498,8 +507,7 @@ mod tests {
         }
     }
 
-    /// Stops the thread again and again until `done` says that it stands as wished, and gives what
-    /// that gives.
+    /// Stops the thread again and again until `done` returns a value, and returns that value.
     fn stop_until<T>(
         target: &TestTarget,
         judge: &mut Judge<'_>,
@@ -541,7 +549,7 @@ mod tests {
             assert!(candidate.doing.starts_with("in "), "{}", candidate.doing);
             let mut again = |regs: &Registers| judge.safe(tid, "busy", stopped, regs).map_err(text);
             assert!(again(&regs).is_ok());
-            // In the middle of a sequence, behind one, and before one.
+            // The thread is in the middle of a sequence, at its end, behind it, and before it.
             if let Ok(Some((area, ..))) = stopped.restartable_sequences() {
                 let sequence = RemoteAddr::new(regs.sp()).minus(16384);
                 let mut with = |start: u64| {
@@ -597,7 +605,8 @@ mod tests {
                     .take_while(|frame| !frame.names.iter().any(|name| name == "main"));
                 let mut inner = inner.filter(|frame| frame.module == libc);
                 let started = |frame: &Frame| !frame.names.is_empty();
-                // Of a thread other than the first, the start has no name.
+                // Every function of the C library inside `main` must have a name. (The function
+                // that starts a thread other than the first has none.)
                 assert!(inner.all(started), "{:?}", walk.frames);
                 return None;
             };

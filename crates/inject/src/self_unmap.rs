@@ -1,14 +1,18 @@
-//! The worker thread unmaps its own memory as its last act, so that no thread of the program is stopped.
+//! The worker thread unmaps its own memory as its last act, so that no thread of the program has to
+//! be stopped for it.
 //!
-//! It cannot do this unaided. It ends in the C library, on the very stack that is to be unmapped, where
-//! its thread control block is as well. So it is traced to its end. When it enters its `exit`, the C
-//! library is done with it. The kernel itself would still write to that memory, which is prevented
-//! first: the area for restartable sequences is unregistered (the kernel writes there at every return to
-//! user code, and a fault there kills the process), as are the word that is cleared when a thread ends
-//! and the list of robust locks. The first two calls are made in our code page, where an `exit` follows
-//! the instruction. `munmap` is made by the C library's own last instruction, which stays mapped. The C
-//! library's loop around `exit` follows it, and is checked before. So wherever this process dies, the
-//! thread ends.
+//! It cannot do this unaided. The thread ends inside the C library, on the very stack that is to be
+//! unmapped, and that stack also holds its thread control block. So we trace it to its end. When it
+//! enters its `exit` system call, the C library has finished with the thread's memory.
+//!
+//! The kernel itself would still write to that memory, so three registrations are removed first.
+//! One is the area for restartable sequences: the kernel writes there at every return to user code,
+//! and a fault there kills the process. The others are the word that the kernel clears when a
+//! thread ends, and the list of robust locks. The calls that remove them are made from our code
+//! page, where an `exit` follows the system call instruction. `munmap` would take that page away,
+//! so it is made by the C library's own last system call instruction, which stays mapped. The C
+//! library's loop around `exit` follows that instruction, and we check that it does before we
+//! begin. So the thread ends wherever this process may die.
 
 use std::os::fd::OwnedFd;
 
@@ -26,8 +30,9 @@ use crate::worker::Block;
 
 const PHASE: &str = "the end of the worker thread";
 
-/// Hangs up (drops `channel`), follows `worker` to its end and has it unmap `mappings` there. False
-/// where it was left to end as ever: it is traced, under filters, or not what it is taken for.
+/// Hangs up (drops `channel`), follows `worker` to its end and has it unmap `mappings` there.
+/// Returns false when the thread was left to end in the usual way: something else traces it, it is
+/// under seccomp filters, or it is not the thread that we take it for.
 ///
 /// # Errors
 /// [`EnterError::Silent`] when it has not come to its end by `deadline`; [`EnterError::Gone`],
@@ -43,7 +48,8 @@ pub(crate) fn unmap(
     let Some(call) = arch::last_call() else {
         return Ok(false);
     };
-    // Filters were asked for what a thread's ordinary life needs.
+    // The filters were only checked for the calls of a thread's ordinary life, and these are
+    // others.
     if task::status(worker).is_ok_and(|status| status.seccomp != 0) {
         return Ok(false);
     }
@@ -75,21 +81,21 @@ impl Way<'_> {
         let mut stopped = seized
             .wait_for_event(Deadline::after(self.options.held))
             .during(PHASE)?;
-        // It stops at each of its last calls, and would wait for a time slice at each where there are
-        // more threads than processors. What runs until its end is short.
+        // The worker stops at each of its last calls. Where there are more threads than processors,
+        // it would wait for a time slice after each stop. What it still has to run is short.
         if let Ok(stat) = task::stat(worker) {
             avoid_processor(stat.processor);
         }
         let _urgent = Urgent::begin();
         let _boost = Boost::lend(worker);
-        // Only now, so that it does not end before it is followed.
+        // We hang up only now: otherwise it could end before we follow it.
         if channel.take().is_some() {
             fault::step("hung up");
         }
         let base = loop {
             stopped = self.to_call(stopped, self.deadline)?;
             let regs = stopped.registers().during(PHASE)?;
-            // It never comes back, so this is its beginning.
+            // `exit` never returns, so a stop at this call is at its beginning.
             if arch::call_begun(&regs) == number::EXIT {
                 break regs;
             }
@@ -97,7 +103,7 @@ impl Way<'_> {
         self.at_exit(stopped, &base)
     }
 
-    /// To the next beginning or end of a system call.
+    /// Resumes the thread until it enters or leaves a system call.
     fn to_call(&self, stopped: Stopped, deadline: Deadline) -> Result<Stopped, EnterError> {
         let mut next = stopped;
         let mut signal = 0;
@@ -110,16 +116,16 @@ impl Way<'_> {
             };
             signal = match next.kind() {
                 StopKind::Syscall => return Ok(next),
-                // All that can be are blocked: a fault of its own, or SIGSTOP, which holds the
-                // whole process.
+                // Every signal that can be blocked is blocked in this thread. So this is a fault of
+                // its own, or SIGSTOP, which stops the whole process.
                 StopKind::Signal(signal) => signal,
-                // Job control holds the program's threads, and not one that ends.
+                // Job control is for the program's threads, not for one that is about to end.
                 StopKind::Event | StopKind::Group(_) => 0,
             };
         }
     }
 
-    /// It stands at the beginning of its `exit`.
+    /// Does the rest with the thread stopped at the beginning of its `exit` call.
     fn at_exit(&self, stopped: Stopped, base: &Registers) -> Result<bool, EnterError> {
         let len = arch::SYSCALL_INSTRUCTION.len() as u64;
         let exit = RemoteAddr::new(base.pc()).minus(len);
@@ -177,7 +183,8 @@ impl Way<'_> {
         Ok(done)
     }
 
-    /// Has it make one system call; the thread then stands at its end. Whether the kernel did it.
+    /// Has the thread make one system call, at whose end it is then stopped. The flag tells whether
+    /// the call succeeded.
     fn call(
         &self,
         stopped: Stopped,

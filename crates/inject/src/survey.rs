@@ -1,4 +1,4 @@
-//! Which threads could be borrowed now, told without touching any.
+//! Tells which threads could be borrowed now, without touching any of them.
 
 use std::io;
 
@@ -7,15 +7,15 @@ use crate::inspection::Inspection;
 use crate::options::Options;
 use crate::parked::{Candidate, Judge, Verdict};
 
-/// What one look at all threads gave.
+/// The result of examining all threads once.
 #[derive(Debug, Default)]
 pub struct Survey {
-    /// Proven to be parked, best first.
+    /// Threads that are proven to be parked, best first.
     pub parked: Vec<Candidate>,
-    /// They seem to be parked, but only a short stop could prove it: their stacks depend on a
-    /// register.
+    /// Threads that seem to be parked. Only a short stop could prove it, because their stacks
+    /// depend on a register.
     pub unproven: Vec<Candidate>,
-    /// The others, each with the reason.
+    /// The other threads, each with the reason.
     pub not: Vec<RejectedThread>,
 }
 

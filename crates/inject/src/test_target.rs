@@ -1,4 +1,4 @@
-//! Real processes for unit tests of what is done to a single thread.
+//! Real processes, for unit tests of operations on a single thread.
 
 #![allow(
     clippy::unwrap_used,
@@ -17,10 +17,10 @@ use midair_procinfo::Pid;
 use crate::inspection::{Inspection, inspect};
 use crate::parked::{Candidate, Judge, Verdict};
 
-/// How long anything may take.
+/// How long anything in a test may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A process with one thread, killed when dropped.
+/// A process with one thread, which is killed when this is dropped.
 pub(crate) struct TestTarget {
     child: Child,
     lines: BufReader<std::process::ChildStdout>,
@@ -39,19 +39,19 @@ impl TestTarget {
         TestTarget { child, lines, pid }
     }
 
-    /// A program that waits for its input.
+    /// Starts a program that waits for its input.
     pub(crate) fn reader(program: &Path) -> TestTarget {
         let mut target = TestTarget::spawn(&mut Command::new(program));
         target.answers();
         target
     }
 
-    /// `cat`.
+    /// Starts `cat`.
     pub(crate) fn cat() -> TestTarget {
         TestTarget::reader(Path::new("cat"))
     }
 
-    /// `tests/c/busy.c`, whose main thread does `kind` without end.
+    /// Starts `tests/c/busy.c`, whose main thread does `kind` without end.
     pub(crate) fn busy(kind: &str) -> TestTarget {
         let dir = tempfile::tempdir().unwrap();
         let program = dir.path().join("busy");
@@ -70,7 +70,7 @@ impl TestTarget {
         target
     }
 
-    /// It copies a line, and waits for the next.
+    /// Checks that it copies a line and waits for the next.
     pub(crate) fn answers(&mut self) {
         let mut line = String::new();
         self.child
@@ -94,10 +94,10 @@ impl TestTarget {
         );
     }
 
-    /// Whether it ends, as after a signal that it does not handle.
+    /// Returns true if it ends, as it does after a signal that it does not handle.
     pub(crate) fn ends(mut self) -> bool {
         let limit = Instant::now() + Duration::from_secs(10);
-        // Who traced it may have reaped it.
+        // Whoever traced it may have reaped it.
         while matches!(self.child.try_wait(), Ok(None)) {
             if Instant::now() > limit {
                 return false;
@@ -114,13 +114,13 @@ impl TestTarget {
 
 impl Drop for TestTarget {
     fn drop(&mut self) {
-        // It may have ended.
+        // It may have ended already.
         let _ended = self.child.kill();
         let _reaped = self.child.wait();
     }
 }
 
-/// The parked thread of a process with one.
+/// Returns the parked thread of a process that has one.
 pub(crate) fn parked(judge: &mut Judge<'_>) -> Candidate {
     let limit = Instant::now() + PATIENCE;
     loop {

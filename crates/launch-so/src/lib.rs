@@ -1,10 +1,11 @@
-//! `libmidair-launch.so.1`: preloaded by our command lines into the program that they start, and
-//! never into anything else. `_exit`, `_Exit` and the `exec` functions run no exit handlers:
-//! records would be lost without notice. So they are defined here: the session ends and the files
-//! are written, then the process exits, or becomes another program.
+//! `libmidair-launch.so.1`, which our command lines preload into the program that they start, and
+//! never into anything else. `_exit`, `_Exit` and the `exec` functions run no exit handlers, so
+//! records would be lost without notice. Therefore these functions are defined here: the session
+//! ends and the files are written. Then the process exits, or becomes another program.
 //!
-//! Not covered, because nothing can intercept them: SIGKILL, system calls made directly, and the
-//! `exec` functions that take a list (`execl`), whose C library does not call the others by name.
+//! Some ways to end a program are not covered, because nothing can intercept them: SIGKILL, system
+//! calls made directly, and the `exec` functions that take a list (`execl`). The C library's code
+//! for the latter does not call the other `exec` functions by name.
 //!
 //! Decisions: AMD-042 (`docs/deviations/amd.md`).
 
@@ -30,7 +31,7 @@ static AT_LOAD: extern "C" fn() = {
 
 fn look_up() {
     let find = |place: *mut c_void, name: &CStr| {
-        // SAFETY: one of the loader's own handles and a C string.
+        // SAFETY: the handle is one of the loader's own, and the name is a C string.
         unsafe { libc::dlsym(place, name.as_ptr()) }
     };
     if let Ok(name) = CString::new(LEAVE) {
@@ -40,7 +41,7 @@ fn look_up() {
     EXECVPE.store(find(libc::RTLD_NEXT, c"execvpe"), Release);
 }
 
-/// Ends the session of this process. In a forked child of whatever kind, the SDK does nothing.
+/// Ends the session of this process. In a forked child of any kind, the SDK does nothing.
 fn end(becomes_another: bool) {
     let end = END.load(Acquire);
     if !end.is_null() {
@@ -54,7 +55,7 @@ fn end(becomes_another: bool) {
 pub extern "C" fn _exit(status: c_int) -> ! {
     end(false);
     loop {
-        // SAFETY: what the C library's function does.
+        // SAFETY: this is the system call that the C library's function makes.
         unsafe { libc::syscall(libc::SYS_exit_group, status) };
     }
 }
@@ -72,8 +73,8 @@ unsafe extern "C" {
     static environ: *const *const c_char;
 }
 
-/// Ends the session, then calls the C library's own function, if it was found. Where that fails,
-/// the program goes on without being recorded.
+/// Ends the session, then calls the C library's own function, if it was found. If that call fails,
+/// the program continues without being recorded.
 ///
 /// # Safety
 /// The arguments are those of an `exec` function of the C library.
@@ -86,15 +87,15 @@ unsafe fn pass(
     end(true);
     let function = slot.load(Acquire);
     if function.is_null() {
-        // SAFETY: the calling thread's own variable.
+        // SAFETY: the errno is the calling thread's own.
         unsafe { *libc::__errno_location() = libc::ENOSYS };
         return -1;
     }
-    // SAFETY: the C library's function of this type, with the caller's arguments.
+    // SAFETY: this is the C library's function of this type, with the caller's arguments.
     unsafe { std::mem::transmute::<*mut c_void, Execve>(function)(program, arguments, environment) }
 }
 
-/// Replaces the program.
+/// Replaces the program and gives the new one this environment.
 ///
 /// # Safety
 /// As the C library's `execve`.
@@ -104,21 +105,22 @@ pub unsafe extern "C" fn execve(
     arguments: *const *const c_char,
     environment: *const *const c_char,
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that these are arguments for `execve`.
     unsafe { pass(&EXECVE, program, arguments, environment) }
 }
 
-/// Replaces the program, which keeps this environment.
+/// Replaces the program. The new one keeps the present environment.
 ///
 /// # Safety
 /// As the C library's `execv`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn execv(program: *const c_char, arguments: *const *const c_char) -> c_int {
-    // SAFETY: the caller's promise; the C library's own variable.
+    // SAFETY: the caller promises that these are arguments for `execv`. `environ` is the C
+    // library's own.
     unsafe { pass(&EXECVE, program, arguments, environ) }
 }
 
-/// Replaces the program by one that is searched for, with this environment.
+/// Replaces the program by one that is searched for, and gives it this environment.
 ///
 /// # Safety
 /// As the C library's `execvpe`.
@@ -128,16 +130,17 @@ pub unsafe extern "C" fn execvpe(
     arguments: *const *const c_char,
     environment: *const *const c_char,
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that these are arguments for `execvpe`.
     unsafe { pass(&EXECVPE, program, arguments, environment) }
 }
 
-/// Replaces the program by one that is searched for; it keeps this environment.
+/// Replaces the program by one that is searched for. It keeps the present environment.
 ///
 /// # Safety
 /// As the C library's `execvp`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn execvp(program: *const c_char, arguments: *const *const c_char) -> c_int {
-    // SAFETY: the caller's promise; the C library's own variable.
+    // SAFETY: the caller promises that these are arguments for `execvp`. `environ` is the C
+    // library's own.
     unsafe { pass(&EXECVPE, program, arguments, environ) }
 }

@@ -1,4 +1,4 @@
-//! The file itself: what the loader sees of it.
+//! The library file itself, as the loader sees it.
 
 #![allow(
     clippy::unwrap_used,

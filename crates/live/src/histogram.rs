@@ -1,9 +1,9 @@
-//! Times of one kernel in classes, four to a doubling.
+//! The times of one kernel in classes, four for each doubling.
 
-/// Classes: from 0 ns to beyond an hour.
+/// The number of classes, which reach from 0 ns to beyond an hour.
 pub const WIDTH: usize = 4 * 42;
 
-/// How many times fell into each class.
+/// The number of times in each class.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Histogram(Box<[u32; WIDTH]>);
 
@@ -13,7 +13,7 @@ impl Default for Histogram {
     }
 }
 
-/// The class of a time.
+/// Returns the class of a time.
 fn class(ns: u64) -> usize {
     if ns < 4 {
         return ns as usize;
@@ -23,7 +23,7 @@ fn class(ns: u64) -> usize {
     ((octave as usize - 1) * 4 + quarter as usize).min(WIDTH - 1)
 }
 
-/// The least time of a class, ns.
+/// Returns the least time of a class, ns.
 fn least(class: usize) -> u64 {
     if class < 4 {
         return class as u64;
@@ -47,7 +47,8 @@ impl Histogram {
         }
     }
 
-    /// The classes from the first to the last that has any: the least time (ns) and the count of each.
+    /// Returns the classes from the first to the last that is not empty: the least time (ns) and
+    /// the count of each.
     pub fn classes(&self) -> Vec<(u64, u32)> {
         let first = self.0.iter().position(|count| *count > 0);
         let last = self.0.iter().rposition(|count| *count > 0);
@@ -58,8 +59,9 @@ impl Histogram {
         part.map(|(class, count)| (least(class), *count)).collect()
     }
 
-    /// The least time (ns) of the class in which the given share of all times is reached; 0 where
-    /// there are none. The median is that of 0.5, to within a quarter.
+    /// Returns the least time (ns) of the class in which the given share of all times is reached,
+    /// or 0 where there are no times. The median is the result for 0.5, with an error of at most a
+    /// quarter.
     pub fn quantile(&self, share: f64) -> u64 {
         let all: u64 = self.0.iter().map(|count| u64::from(*count)).sum();
         let wanted = ((all as f64 * share).ceil() as u64).max(1);

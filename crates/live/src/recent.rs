@@ -1,24 +1,24 @@
-//! Sums of the last seconds, in slots of a quarter of one.
+//! Sums over the last seconds, in slots of a quarter of a second.
 
 use std::ops::Range;
 
 /// Nanoseconds of a slot.
 pub(crate) const SLOT: u64 = 250_000_000;
-/// Slots that are kept: two windows, and one for what comes late.
+/// The number of slots that are kept: two windows, and one for records that come late.
 const SLOTS: usize = 17;
-/// Slots of a window.
+/// The number of slots of a window.
 pub(crate) const WINDOW: u64 = 8;
 
 #[derive(Debug, Default, Clone, Copy)]
 struct Slot {
-    /// Number of the slot since the beginning of time.
+    /// The number of the slot, counted from time 0.
     number: u64,
     calls: u32,
     ns: u64,
     bytes: u64,
 }
 
-/// What one thing did lately.
+/// What one thing did recently.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Recent {
     slots: [Slot; SLOTS],
@@ -32,12 +32,12 @@ pub(crate) struct Sum {
     pub(crate) bytes: u64,
 }
 
-/// The slot of a time.
+/// Returns the slot of a time.
 pub(crate) fn slot(time: u64) -> u64 {
     time / SLOT
 }
 
-/// The slots of the window that ends now, and of the one before it.
+/// Returns the slots of the window that ends now, and of the one before it.
 pub(crate) fn windows(now: u64) -> (Range<u64>, Range<u64>) {
     let end = slot(now) + 1;
     let begin = end.saturating_sub(WINDOW);
@@ -45,8 +45,8 @@ pub(crate) fn windows(now: u64) -> (Range<u64>, Range<u64>) {
 }
 
 impl Recent {
-    /// Something that lasted from `start` to `end`: it counts where it ended, and its time in the
-    /// slots over which it lasted, as far as they are kept.
+    /// Adds something that lasted from `start` to `end`. It is counted where it ended. Its time is
+    /// added to the slots over which it lasted, as far as they are kept.
     pub(crate) fn add(&mut self, start: u64, end: u64, bytes: u64) {
         let last = slot(end);
         let first = slot(start).max(last.saturating_sub(SLOTS as u64 - 1));
@@ -63,7 +63,7 @@ impl Recent {
         }
     }
 
-    /// The slot, emptied where an older one was in its place; None where a newer one is.
+    /// Returns the slot, emptied where an older one was in its place, or None where a newer one is.
     fn at(&mut self, number: u64) -> Option<&mut Slot> {
         let entry = self.slots.get_mut((number % SLOTS as u64) as usize)?;
         if entry.number < number {
@@ -75,7 +75,7 @@ impl Recent {
         (entry.number == number).then_some(entry)
     }
 
-    /// The sum over these slots.
+    /// Returns the sum over these slots.
     pub(crate) fn sum(&self, numbers: &Range<u64>) -> Sum {
         let mut sum = Sum::default();
         for entry in self

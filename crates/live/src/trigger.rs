@@ -1,4 +1,4 @@
-//! Conditions under which a window of records becomes files.
+//! Conditions under which a window of records is written to files.
 
 use crate::lane::Span;
 use crate::model::{Flight, Model};
@@ -7,13 +7,13 @@ use regex_lite::Regex;
 use std::collections::HashMap;
 use std::fmt;
 
-/// Dispatches of a kernel that must have ended before there is a median of them.
+/// How many dispatches of a kernel must have ended before their median is used.
 const ENOUGH: u64 = 20;
-/// Records come so much later than what they tell of, at most: a gap is judged after that.
+/// The longest time between an event and its record. A gap is judged only after this time.
 const LATE: u64 = 300_000_000;
-/// Events that wait to be taken.
+/// The most events that wait to be taken.
 const MOST_EVENTS: usize = 64;
-/// Devices and queues that a condition remembers.
+/// The most devices and queues that a condition remembers.
 const MOST_SEEN: usize = 4096;
 
 /// When an event happens.
@@ -25,11 +25,11 @@ pub struct Trigger {
 
 #[derive(Debug, Clone)]
 enum When {
-    /// A kernel whose name matches took longer.
+    /// A kernel whose name matches took longer than the limit.
     Kernel(Regex, Limit),
-    /// No kernel ran on a device for longer, ns.
+    /// No kernel ran on a device for longer than this, ns.
     Gap(u64),
-    /// One dispatch has been at the head of its queue for longer, ns.
+    /// One dispatch has been at the head of its queue for longer than this, ns.
     Stuck(u64),
     /// More than this share of a device's memory is in use.
     Memory(f64),
@@ -43,7 +43,7 @@ enum Limit {
     Medians(f64),
 }
 
-/// The forms that are understood.
+/// The forms of conditions that are understood.
 pub const FORMS: &str = "kernel(REGEX) > 3*median, kernel(REGEX) > 5ms, gap > 50ms, queue stuck > 10s, memory > 90%, message(REGEX)";
 
 impl fmt::Display for Trigger {
@@ -56,7 +56,7 @@ fn time(word: &str) -> Option<u64> {
     u64::try_from(duration_word(word.trim())?.as_nanos()).ok()
 }
 
-/// What is in the brackets behind a word, and what follows them.
+/// Returns the text in the brackets behind a word, and what follows the brackets.
 fn brackets<'a>(text: &'a str, word: &str) -> Option<(&'a str, &'a str)> {
     let rest = text.strip_prefix(word)?.trim_start().strip_prefix('(')?;
     let end = rest.rfind(')')?;
@@ -91,7 +91,7 @@ impl Trigger {
                 Some(factor) => {
                     let factor = factor.trim().trim_end_matches(['*', 'x']).trim();
                     let factor: f64 = factor.parse().map_err(|_| unknown())?;
-                    // Below one, half of all kernels would be events.
+                    // With a factor below one, half of all kernels would be events.
                     (factor > 1.0 && factor.is_finite()).then_some(Limit::Medians(factor))
                 }
                 None => time(&limit).map(Limit::Time),
@@ -117,34 +117,34 @@ impl Trigger {
         })
     }
 
-    /// Whether it needs to know how much of the devices' memory is in use.
+    /// Whether it needs the share of the devices' memory that is in use.
     pub fn is_of_memory(&self) -> bool {
         matches!(self.when, When::Memory(_))
     }
 }
 
-/// Something happened that a trigger waits for.
+/// An event that a trigger was waiting for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Happened {
-    /// When, CLOCK_BOOTTIME ns.
+    /// When it happened, CLOCK_BOOTTIME ns.
     pub at: u64,
-    /// What, in words for the user.
+    /// What happened, in words for the user.
     pub what: String,
 }
 
-/// A trigger at work.
+/// A trigger in use.
 #[derive(Debug)]
 pub(crate) struct Armed {
     trigger: Trigger,
     /// Whether a kernel's name matches, by our number for it.
     matches: HashMap<u64, bool>,
-    /// What it has told of already: the begin of a device's gap, a queue's dispatch.
+    /// The events that were reported already: the begin of a device's gap, or a queue's dispatch.
     told: HashMap<u32, u64>,
-    /// The memory was above the limit.
+    /// Whether the memory was above the limit.
     above: bool,
 }
 
-/// All triggers of a model, and what happened.
+/// All triggers of a model, and the events that happened.
 #[derive(Debug, Default)]
 pub(crate) struct Triggers {
     armed: Vec<Armed>,
@@ -165,7 +165,8 @@ impl Triggers {
         }
     }
 
-    /// A kernel ended; `median` is that of those before it, with their number.
+    /// Takes a kernel that ended. `before` is the median of the kernels before it, with their
+    /// number.
     pub(crate) fn kernel(&mut self, id: u64, symbol: &[u8], span: Span, before: (u64, u64)) {
         let took = span.1 - span.0;
         for armed in &mut self.armed {
@@ -177,7 +178,7 @@ impl Triggers {
                 Limit::Medians(factor) if before.0 >= ENOUGH => (before.1 as f64 * factor) as u64,
                 Limit::Medians(_) => continue,
             };
-            // Most are fast: names are looked at where one was slow.
+            // Most kernels are fast, so names are compared only for slow ones.
             if took <= limit {
                 continue;
             }
@@ -197,7 +198,7 @@ impl Triggers {
         }
     }
 
-    /// A mark or range.
+    /// Takes a mark or range.
     pub(crate) fn message(&mut self, at: u64, message: &[u8]) {
         for armed in &self.armed {
             if let When::Message(pattern) = &armed.trigger.when {
@@ -210,15 +211,15 @@ impl Triggers {
         }
     }
 
-    /// The gaps of a device so far: `spans` are those in which it was busy in the last seconds, and
-    /// `flying` says that something is under way.
+    /// Takes the gaps of a device so far. `spans` are the times in which it was busy in the last
+    /// seconds, and `flying` says that some dispatch has not ended.
     pub(crate) fn gaps(&mut self, node: u32, spans: &[Span], flying: bool, now: u64) {
         let horizon = now.saturating_sub(LATE);
         for armed in &mut self.armed {
             let When::Gap(limit) = armed.trigger.when else {
                 continue;
             };
-            // One that goes on ends now.
+            // A gap that goes on ends now.
             let ends = spans.iter().skip(1).map(|span| span.0);
             let ends = ends.chain((!flying).then_some(horizon));
             for (span, end) in spans.iter().zip(ends) {
@@ -234,7 +235,7 @@ impl Triggers {
         }
     }
 
-    /// The head of a queue.
+    /// Takes the head of a queue.
     pub(crate) fn head(&mut self, flight: &Flight, began: u64, now: u64) {
         for armed in &mut self.armed {
             let When::Stuck(limit) = armed.trigger.when else {
@@ -254,7 +255,7 @@ impl Triggers {
         }
     }
 
-    /// The share of the fullest device's memory that is in use.
+    /// Takes the share of the fullest device's memory that is in use.
     pub(crate) fn memory(&mut self, share: f64, now: u64) {
         for armed in &mut self.armed {
             let When::Memory(limit) = armed.trigger.when else {
@@ -270,7 +271,7 @@ impl Triggers {
 }
 
 impl Model {
-    /// Looks for these events from now on.
+    /// Starts to look for these events.
     pub fn arm(&mut self, triggers: &[Trigger]) {
         self.triggers.armed = triggers
             .iter()
@@ -283,7 +284,7 @@ impl Model {
             .collect();
     }
 
-    /// An event that something else tells of, now.
+    /// Records an event that something else reports, at the present time.
     pub fn happen(&mut self, what: &str) {
         let at = self.now();
         if self.triggers.events.len() < MOST_EVENTS {
@@ -294,7 +295,7 @@ impl Model {
         }
     }
 
-    /// What has happened since the last call.
+    /// Returns the events since the last call.
     pub fn happened(&mut self) -> Vec<Happened> {
         std::mem::take(&mut self.triggers.events)
     }
@@ -367,14 +368,14 @@ mod tests {
     fn a_gap_is_told_once_and_not_while_something_runs() {
         let mut triggers = armed("gap > 50ms");
         let spans = [(0, 10 * MS), (40 * MS, 50 * MS), (150 * MS, 160 * MS)];
-        // Later records may still fill it.
+        // Later records may still fill this gap.
         triggers.gaps(1, &spans, true, 200 * MS);
         assert_eq!(triggers.events, []);
         triggers.gaps(1, &spans, true, 700 * MS);
         triggers.gaps(1, &spans, true, 800 * MS);
         assert_eq!(triggers.events.len(), 1, "{:?}", triggers.events);
         assert_eq!(triggers.events[0].at, 100 * MS);
-        // Since 160 ms nothing has run, which is another one.
+        // Nothing has run since 160 ms, which is another gap.
         triggers.gaps(1, &spans, false, 900 * MS);
         triggers.gaps(1, &spans, false, 1_000 * MS);
         assert_eq!(triggers.events.len(), 2, "{:?}", triggers.events);

@@ -1,17 +1,17 @@
-//! Where sessions put their models, and views find them.
+//! The place where sessions put their models, and views find them.
 
 use crate::model::Model;
 use midair_output::Names;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Processes that have ended and are still shown.
+/// The most processes that have ended and are still shown.
 const MOST_ENDED: usize = 64;
 
 /// A process that is watched.
 #[derive(Debug, Clone)]
 pub struct Process {
-    /// As the attacher numbers it.
+    /// Its pid, as the attacher sees it.
     pub pid: u32,
     /// Its name, and its rank where it has one.
     pub name: String,
@@ -19,7 +19,7 @@ pub struct Process {
     pub model: Arc<Mutex<Model>>,
 }
 
-/// The processes of one view. A copy shows the same ones.
+/// The processes of one view. A copy shows the same processes.
 #[derive(Debug, Clone)]
 pub struct Watched {
     names: Arc<Names>,
@@ -35,13 +35,15 @@ impl Default for Watched {
     }
 }
 
-/// The value, also where a thread has panicked that held it: it is shown, and nothing depends on it.
+/// Returns the value even where a thread panicked while it held the lock. The value is only shown,
+/// and nothing depends on it.
 pub(crate) fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Watched {
-    /// A session begins; `now` is CLOCK_BOOTTIME ns. Its records go into the model that is returned.
+    /// Adds a session that begins. `now` is CLOCK_BOOTTIME ns. The session's records go into the
+    /// model that is returned.
     pub fn join(&self, pid: u32, name: &str, now: u64) -> Arc<Mutex<Model>> {
         let model = Arc::new(Mutex::new(Model::new(Arc::clone(&self.names), now)));
         let process = Process {
@@ -62,7 +64,7 @@ impl Watched {
         model
     }
 
-    /// All, by their numbers.
+    /// Returns all processes, by their numbers.
     pub fn processes(&self) -> Vec<Process> {
         held(&self.processes).values().cloned().collect()
     }

@@ -4,11 +4,12 @@ use crate::sync::{AtomicU32, Ordering, const_unless_loom};
 use core::fmt::{Debug, Formatter};
 use core::marker::PhantomData;
 
-/// An enum whose values are words. Made by [`word_enum!`](crate::word_enum).
+/// An enum whose values are `u32` words. Made by [`word_enum!`](crate::word_enum).
 pub trait WordEnum: Copy + Eq + Debug + Send + Sync + 'static {
-    /// The value of a word. A word that belongs to no variant gives the variant that the definition names for it.
+    /// Returns the value of a word. A word that belongs to no variant gives the variant that the
+    /// definition names after `else`.
     fn from_word(word: u32) -> Self;
-    /// Its word.
+    /// Returns the value's word.
     fn word(self) -> u32;
 }
 
@@ -64,7 +65,8 @@ macro_rules! word_enum {
 
 /// A `u32` word that contains a [`WordEnum`]. Its size and alignment are those of the word.
 ///
-/// The operations are those of [`AtomicU32`], with the same meaning of the memory orders and at the same cost.
+/// The operations are those of [`AtomicU32`]. Memory orders mean the same, and the cost is the
+/// same.
 #[repr(transparent)]
 pub struct AtomicEnum<E> {
     word: AtomicU32,
@@ -73,13 +75,13 @@ pub struct AtomicEnum<E> {
 
 impl<E: WordEnum> AtomicEnum<E> {
     const_unless_loom! {
-        /// One that contains the variant of word 0.
+        /// Makes a word that contains the variant of word 0.
         pub fn new() -> AtomicEnum<E> {
             AtomicEnum { word: AtomicU32::new(0), value: PhantomData }
         }
     }
 
-    /// The value.
+    /// Returns the value.
     #[inline]
     pub fn load(&self, order: Ordering) -> E {
         E::from_word(self.word.load(order))
@@ -91,7 +93,7 @@ impl<E: WordEnum> AtomicEnum<E> {
         self.word.store(value.word(), order);
     }
 
-    /// Replaces the value and returns the one before.
+    /// Replaces the value and returns the previous one.
     #[inline]
     pub fn swap(&self, value: E, order: Ordering) -> E {
         E::from_word(self.word.swap(value.word(), order))
@@ -115,7 +117,7 @@ impl<E: WordEnum> AtomicEnum<E> {
             .map_err(E::from_word)
     }
 
-    /// The word itself, for a futex. Store nothing to it but the word of a variant.
+    /// Returns the word itself, for a futex. Store nothing to it but the word of a variant.
     #[inline]
     pub fn as_word(&self) -> &AtomicU32 {
         &self.word

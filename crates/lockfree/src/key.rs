@@ -3,18 +3,20 @@
 use crate::slot::SlotWord;
 use crate::sync::{AtomicU64, Ordering, const_unless_loom};
 
-/// A slot's key: an address, an id or a handle. Three values are not keys: [`FREE`](SlotWord::FREE) (0),
-/// [`HELD`](SlotWord::HELD) and [`AtomicKey::REMOVED`], the two highest numbers.
+/// A slot's key: an address, an id or a handle. Three values are not keys: [`FREE`](SlotWord::FREE)
+/// (0), [`HELD`](SlotWord::HELD) and [`AtomicKey::REMOVED`]. The latter two are the two highest
+/// numbers.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct AtomicKey(AtomicU64);
 
 impl AtomicKey {
-    /// An entry that was removed from a probe sequence: look-ups go on behind it, and a new key may take its slot.
+    /// Marks an entry that was removed from a probe sequence. Look-ups continue behind it, and a
+    /// new key may take its slot.
     pub const REMOVED: u64 = u64::MAX - 1;
 
     const_unless_loom! {
-        /// One that is free.
+        /// Makes a key word that is free.
         pub fn new() -> AtomicKey {
             AtomicKey(AtomicU64::new(0))
         }

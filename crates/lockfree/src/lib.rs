@@ -1,9 +1,9 @@
-//! State words and slot tables without locks, for what runs inside a target.
+//! State words and slot tables without locks, for code inside the target.
 //!
 //! Threads of the application claim, publish and release entries here while our worker thread scans
 //! them. So nothing in this crate allocates, takes a lock, makes a system call or panics, and
-//! everything can be a `static`. The value of each type that consists of zero bytes is the initial
-//! one: fresh mappings, and pages that a fork wipes, need no set-up.
+//! everything can be a `static`. For each type, zero bytes are the initial value: fresh mappings,
+//! and pages that a fork wipes, need no set-up.
 //!
 //! * [`AtomicEnum`]: a state machine in one `u32` word; [`word_enum!`] makes the enum.
 //! * [`Slot`] and [`SlotTable`]: entries with a state word ([`AtomicEnum`]) or a key

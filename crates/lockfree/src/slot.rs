@@ -1,4 +1,4 @@
-//! An entry of a table, and the right to change it.
+//! An entry of a table, and the exclusive right to change it.
 
 use crate::atomic_enum::{AtomicEnum, WordEnum};
 use crate::key::AtomicKey;
@@ -7,27 +7,28 @@ use crate::sync::{UnsafeCell, const_unless_loom};
 use core::fmt::{Debug, Formatter};
 use core::mem::ManuallyDrop;
 
-/// The states that every slot has. The others are the user's: what an entry is in while nobody holds it.
+/// The states that every slot has. The user defines the others: they are the states of an entry
+/// that nobody holds.
 pub trait SlotState: WordEnum {
-    /// Nobody's. Its word is 0.
+    /// The slot belongs to nobody. The state's word is 0.
     const FREE: Self;
-    /// One thread's alone: it fills the entry, reads it or takes it away.
+    /// The slot belongs to one thread alone, which fills the entry, reads it or removes it.
     const HELD: Self;
 }
 
-/// The word that tells whose a slot is: an [`AtomicEnum`] or an [`AtomicKey`].
+/// The word that says who owns a slot: an [`AtomicEnum`] or an [`AtomicKey`].
 pub trait SlotWord {
-    /// What it contains.
+    /// The values of the word.
     type State: Copy + PartialEq + Debug;
     /// See [`SlotState::FREE`].
     const FREE: Self::State;
     /// See [`SlotState::HELD`].
     const HELD: Self::State;
-    /// As of an atomic.
+    /// Loads the state, as an atomic does.
     fn load(&self, order: Ordering) -> Self::State;
-    /// As of an atomic.
+    /// Stores a state, as an atomic does.
     fn store(&self, state: Self::State, order: Ordering);
-    /// As of an atomic.
+    /// Exchanges the state if it is the expected one, as an atomic does.
     ///
     /// # Errors
     /// The state that is there instead.
@@ -66,14 +67,14 @@ impl<E: SlotState> SlotWord for AtomicEnum<E> {
 }
 
 /// An entry: its word, a part that everybody may look at (`S`, made of atomics), and a part that
-/// only its holder reaches (`P`).
+/// only its holder accesses (`P`).
 ///
 /// ```text
 /// FREE --claim--> HELD --publish--> a state of the user's (or a key) --hold--> HELD --free--> FREE
 /// ```
 ///
-/// Memory orders: whoever takes hold of a slot does so by an acquiring compare-and-exchange, and
-/// lets go by a releasing store. So each holder sees everything that the holders before it have
+/// Memory orders: a thread takes hold of a slot by an acquiring compare-and-exchange, and lets go
+/// of it by a releasing store. So each holder sees everything that the holders before it have
 /// written.
 #[repr(C)]
 pub struct Slot<W, S = (), P = ()> {
@@ -82,21 +83,21 @@ pub struct Slot<W, S = (), P = ()> {
     private: UnsafeCell<P>,
 }
 
-// SAFETY: `private` is reached only through a `Held`. There is at most one `Held` of a slot: it is
-// made by the thread whose compare-and-exchange put HELD into the word, nothing else stores HELD,
-// and it puts another state there when it ends. Holders may be different threads one after the
-// other, hence `P: Send`.
+// SAFETY: `private` is accessed only through a `Held`, and there is at most one `Held` of a slot.
+// The thread whose compare-and-exchange put HELD into the word makes it. Nothing else stores HELD,
+// and the `Held` stores another state when it ends. Different threads may hold the slot one after
+// the other, hence `P: Send`.
 unsafe impl<W: Sync, S: Sync, P: Send> Sync for Slot<W, S, P> {}
 
 impl<W, S, P> Slot<W, S, P> {
     const_unless_loom! {
-        /// A slot with a new word, which is free, and the initial values of its parts.
+        /// Makes a slot with a new word, which is free, and the initial values of its parts.
         pub fn new(word: W, shared: S, private: P) -> Slot<W, S, P> {
             Slot { word, shared, private: UnsafeCell::new(private) }
         }
     }
 
-    /// The part that everybody may look at. Its owner may change at any moment.
+    /// Returns the part that everybody may look at. Its owner may change at any moment.
     #[inline]
     pub fn shared(&self) -> &S {
         &self.shared
@@ -104,7 +105,8 @@ impl<W, S, P> Slot<W, S, P> {
 }
 
 impl<W, S> Slot<W, S> {
-    /// The word, for transitions with memory orders of the user's own. Only for slots without a private part.
+    /// Returns the word, for transitions with memory orders of the user's own. Only for slots
+    /// without a private part.
     #[inline]
     pub fn word(&self) -> &W {
         &self.word
@@ -112,28 +114,29 @@ impl<W, S> Slot<W, S> {
 }
 
 impl<W: SlotWord, S, P> Slot<W, S, P> {
-    /// The state; what the slot contained by then is visible.
+    /// Returns the state. What the slot contained when that state was stored is visible.
     #[inline]
     pub fn state(&self) -> W::State {
         self.word.load(Acquire)
     }
 
-    /// Takes hold of the slot if it is in the state `from`. None when it is not, or another thread was faster.
+    /// Takes hold of the slot if it is in the state `from`. Returns None when it is not, or when
+    /// another thread was faster.
     #[inline]
     pub fn hold(&self, from: W::State) -> Option<Held<'_, W, S, P>> {
-        // From HELD to HELD would make a second holder.
+        // A transition from HELD to HELD would make a second holder.
         if from == W::HELD {
             return None;
         }
         self.word
             .compare_exchange(from, W::HELD, AcqRel, Relaxed)
             .is_ok()
-            // Lazily: a `Held` that is made and dropped stores to the word.
+            // The `Held` is made lazily: one that is made and dropped would store to the word.
             .then(|| Held { slot: self, from })
     }
 
-    /// Takes hold of the slot if it is free. Looks first: a compare-and-exchange that fails would
-    /// take the cache line from the thread that uses the slot.
+    /// Takes hold of the slot if it is free. Loads the word first, because a compare-and-exchange
+    /// that fails would take the cache line away from the thread that uses the slot.
     #[inline]
     pub fn claim(&self) -> Option<Held<'_, W, S, P>> {
         (self.word.load(Relaxed) == W::FREE)
@@ -141,7 +144,7 @@ impl<W: SlotWord, S, P> Slot<W, S, P> {
             .flatten()
     }
 
-    /// Frees the slot, except where a thread holds it. Whether it is free now.
+    /// Frees the slot, unless a thread holds it. Returns whether it is free now.
     pub(crate) fn clear(&self) -> bool {
         loop {
             let state = self.word.load(Relaxed);
@@ -158,10 +161,11 @@ impl<W: SlotWord, S, P> Slot<W, S, P> {
         }
     }
 
-    /// Makes it free whoever holds it.
+    /// Makes the slot free, no matter who holds it.
     ///
     /// # Safety
-    /// No [`Held`] of this slot is used any more: in a forked child, where the threads of the parent are gone.
+    /// No [`Held`] of this slot is used any more. That is so in a forked child, where the threads
+    /// of the parent do not exist.
     pub(crate) unsafe fn reset(&self) {
         self.word.store(W::FREE, Release);
     }
@@ -193,12 +197,11 @@ impl<W: SlotWord, S: Debug, P> Debug for Slot<W, S, P> {
     }
 }
 
-/// A slot that the caller alone may change. When it is dropped the slot gets the state from before
-/// (a claimed one is free again); [`publish`](Held::publish) and [`free`](Held::free) give it
-/// another.
+/// A slot that the caller alone may change. Dropping it gives the slot its earlier state (a claimed
+/// slot is free again). [`publish`](Held::publish) and [`free`](Held::free) give it another.
 ///
-/// A thread that is cancelled runs the drop. One that is killed in between leaves the slot held: it
-/// is lost until the table is reset, and nobody waits for it.
+/// A thread that is cancelled runs the drop. A thread that is killed in between leaves the slot
+/// held. The slot is then lost until the table is reset, but nobody waits for it.
 #[must_use = "dropped, it undoes the claim"]
 pub struct Held<'a, W: SlotWord, S = (), P = ()> {
     slot: &'a Slot<W, S, P>,
@@ -206,7 +209,7 @@ pub struct Held<'a, W: SlotWord, S = (), P = ()> {
 }
 
 impl<'a, W: SlotWord, S, P> Held<'a, W, S, P> {
-    /// The slot's shared part.
+    /// Returns the slot's shared part.
     #[inline]
     pub fn shared(&self) -> &'a S {
         &self.slot.shared
@@ -216,18 +219,20 @@ impl<'a, W: SlotWord, S, P> Held<'a, W, S, P> {
     #[inline]
     pub fn with<R>(&mut self, f: impl FnOnce(&mut P) -> R) -> R {
         self.slot.private.with_mut(|private| {
-            // SAFETY: this is the only `Held` of the slot (see `Sync` above), and it is borrowed mutably.
+            // SAFETY: this is the only `Held` of the slot (see `Sync` above), and it is borrowed
+            // mutably.
             f(unsafe { &mut *private })
         })
     }
 
-    /// Lets go of the slot in the state `state`; whoever sees that sees what was written here.
+    /// Lets go of the slot in the state `state`. Whoever sees that state sees what was written
+    /// here.
     #[inline]
     pub fn publish(self, state: W::State) {
         ManuallyDrop::new(self).slot.word.store(state, Release);
     }
 
-    /// Lets go of the slot as a free one.
+    /// Lets go of the slot and makes it free.
     #[inline]
     pub fn free(self) {
         self.publish(W::FREE);

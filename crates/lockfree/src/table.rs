@@ -6,11 +6,12 @@ use crate::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::sync::{AtomicUsize, const_unless_loom};
 use core::fmt::{Debug, Formatter};
 
-/// `N` slots that threads claim and release while others scan them. See [`Slot`] for the parameters.
+/// A table of `N` slots that threads claim and release while others scan them. See [`Slot`] for the
+/// parameters.
 ///
-/// Entries with a state word are claimed anywhere and scanned up to the highest that was ever
+/// Entries with a state word are claimed anywhere, and scanned up to the highest that was ever
 /// claimed. Entries with a key are found by probing a bounded number of slots from the key's
-/// [`home`](SlotTable::home) on (or, where keys are numbers in a row, from the slot of that
+/// [`home`](SlotTable::home) on (or, where keys are consecutive numbers, from the slot of that
 /// number). `N` is a power of two. Where all-zero is a value of `S` and `P`, a table in zeroed
 /// memory is an empty one.
 #[repr(C)]
@@ -22,24 +23,25 @@ pub struct SlotTable<W, const N: usize, S = (), P = ()> {
 
 impl<W, const N: usize, S, P> SlotTable<W, N, S, P> {
     const_unless_loom! {
-        /// A table of these slots, which must be free.
+        /// Makes a table of these slots, which must be free.
         pub fn new(slots: [Slot<W, S, P>; N]) -> SlotTable<W, N, S, P> {
             SlotTable { slots, high: AtomicUsize::new(0) }
         }
     }
 
-    /// The slot with this index.
+    /// Returns the slot with this index.
     #[inline]
     pub fn get(&self, index: usize) -> Option<&Slot<W, S, P>> {
         self.slots.get(index)
     }
 
-    /// Every slot.
+    /// Returns every slot.
     pub fn slots(&self) -> &[Slot<W, S, P>] {
         &self.slots
     }
 
-    /// Indices and slots of a probe sequence: `most` slots from `first` on, modulo the size.
+    /// Returns indices and slots of a probe sequence: `most` slots from `first` on, modulo the
+    /// size.
     #[inline]
     fn probe(
         &self,
@@ -54,14 +56,16 @@ impl<W, const N: usize, S, P> SlotTable<W, N, S, P> {
 }
 
 impl<W: SlotWord, const N: usize, S, P> SlotTable<W, N, S, P> {
-    /// Claims a free slot among the `most` from `first` on. Gives its index, too. None when all of them are in use.
+    /// Claims a free slot among the `most` from `first` on, and returns its index, too. None when
+    /// all of them are in use.
     #[inline]
     pub fn claim_from(&self, first: usize, most: usize) -> Option<(usize, Held<'_, W, S, P>)> {
         let claimed = self
             .probe(first, most)
             .find_map(|(index, slot)| Some((index, slot.claim()?)))?;
-        // Before the entry is published: a scan that begins later covers it. Where the mark is high
-        // enough already, whoever sees the published entry sees that mark, too.
+        // The mark is raised before the entry is published, so that a scan that begins later covers
+        // the entry. Where the mark is high enough already, whoever sees the published entry sees
+        // that mark, too.
         if self.high.load(Relaxed) <= claimed.0 {
             self.high.fetch_max(claimed.0 + 1, AcqRel);
         }
@@ -74,7 +78,8 @@ impl<W: SlotWord, const N: usize, S, P> SlotTable<W, N, S, P> {
         self.claim_from(0, N)
     }
 
-    /// Slots that were ever claimed, with their indices. Entries that are published before the call are among them.
+    /// Returns the slots that were ever claimed, with their indices. Entries that are published
+    /// before the call are among them.
     #[inline]
     pub fn used(&self) -> impl Iterator<Item = (usize, &Slot<W, S, P>)> {
         self.slots.iter().enumerate().take(self.high.load(Acquire))
@@ -90,10 +95,11 @@ impl<W: SlotWord, const N: usize, S, P> SlotTable<W, N, S, P> {
     /// Frees every slot.
     ///
     /// # Safety
-    /// No [`Held`] of this table is used any more: in a forked child, where the threads of the parent are gone.
+    /// No [`Held`] of this table is used any more. That is so in a forked child, where the threads
+    /// of the parent do not exist.
     pub unsafe fn reset(&self) {
         for slot in &self.slots {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller promises that no `Held` of this table is used any more.
             unsafe { slot.reset() };
         }
         self.high.store(0, Release);
@@ -101,15 +107,16 @@ impl<W: SlotWord, const N: usize, S, P> SlotTable<W, N, S, P> {
 }
 
 impl<const N: usize, S, P> SlotTable<AtomicKey, N, S, P> {
-    /// Where the search for `key` begins: a multiplicative hash, of which the high bits count.
+    /// Returns where the search for `key` begins: a multiplicative hash, of which the high bits are
+    /// used.
     #[inline]
     pub fn home(key: u64) -> usize {
         const { assert!(N.is_power_of_two() && N > 1) }
         (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - N.trailing_zeros())) as usize
     }
 
-    /// The slot of `key` among the `most` from its home on. The search ends at a free slot: use it
-    /// where entries are removed by [`remove`](Self::remove) only, or not at all.
+    /// Returns the slot of `key` among the `most` slots from its home on. The search ends at a free
+    /// slot. So use it only where entries are removed by [`remove`](Self::remove), or not at all.
     #[inline]
     pub fn find(&self, key: u64, most: usize) -> Option<&Slot<AtomicKey, S, P>> {
         if !AtomicKey::is_key(key) {
@@ -125,9 +132,10 @@ impl<const N: usize, S, P> SlotTable<AtomicKey, N, S, P> {
         None
     }
 
-    /// The slot of `key`, where it is or in the first free slot, and whether it is new. None when
-    /// the `most` slots from its home on have other keys, or the number is not a key. A new entry
-    /// is visible to others immediately, with the shared part as the slot's last owner left it.
+    /// Returns the slot of `key`, or gives the key the first free slot, and says whether the entry
+    /// is new. None when the `most` slots from its home on have other keys, or the number is not a
+    /// key. A new entry is visible to others immediately, with the shared part as the slot's last
+    /// owner left it.
     #[inline]
     pub fn find_or_insert(&self, key: u64, most: usize) -> Option<(&Slot<AtomicKey, S, P>, bool)> {
         if !AtomicKey::is_key(key) {
@@ -155,7 +163,8 @@ impl<const N: usize, S, P> SlotTable<AtomicKey, N, S, P> {
     }
 
     /// Claims a slot among the `most` from `first` on: a free one, one whose entry was removed, or
-    /// one whose entry is `stale`. Dropped, the claim of a stale entry leaves that in the table.
+    /// one whose entry is `stale`. If the claim of a stale entry is dropped, that entry stays in
+    /// the table.
     #[inline]
     pub fn claim_where(
         &self,
@@ -172,13 +181,14 @@ impl<const N: usize, S, P> SlotTable<AtomicKey, N, S, P> {
         })
     }
 
-    /// Takes hold of the entry of `key`, also behind free slots. None when it is not there, or is held.
+    /// Takes hold of the entry of `key`, even if it lies behind free slots. None when it is not
+    /// there, or is held.
     #[inline]
     pub fn hold_key(&self, key: u64, most: usize) -> Option<Held<'_, AtomicKey, S, P>> {
         self.hold_where(key, Self::home(key), most, |_| true)
     }
 
-    /// The same for an entry that is `wanted`, among the `most` slots from `first` on.
+    /// Does the same for an entry that is `wanted`, among the `most` slots from `first` on.
     #[inline]
     pub fn hold_where(
         &self,
@@ -197,7 +207,8 @@ impl<const N: usize, S, P> SlotTable<AtomicKey, N, S, P> {
         })
     }
 
-    /// Removes the entry of `key`, if it is there and not held. Look-ups find what lies behind it.
+    /// Removes the entry of `key`, if it is there and not held. Look-ups still find what lies
+    /// behind it.
     pub fn remove(&self, key: u64, most: usize) {
         if let Some(slot) = self.find(key, most)
             && let Some(held) = slot.hold(key)

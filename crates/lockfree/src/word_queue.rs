@@ -4,7 +4,8 @@ use crate::sync::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::{AtomicU64, AtomicUsize, const_unless_loom, pause};
 use core::fmt::{Debug, Formatter};
 
-/// A cell of the queue. Its sequence is kept relative to its index, so that zeroed memory is an empty queue.
+/// A cell of the queue. Its sequence is stored relative to its index, so that zeroed memory is an
+/// empty queue.
 #[derive(Debug)]
 pub struct Cell {
     sequence: AtomicUsize,
@@ -13,7 +14,7 @@ pub struct Cell {
 
 impl Cell {
     const_unless_loom! {
-        /// An empty one.
+        /// Makes an empty cell.
         pub fn new() -> Cell {
             Cell { sequence: AtomicUsize::new(0), word: AtomicU64::new(0) }
         }
@@ -26,26 +27,27 @@ impl Default for Cell {
     }
 }
 
-/// At most `N` words, first in, first out; `N` is a power of two, and at least two.
+/// A queue of at most `N` words, first in, first out. `N` is a power of two, and at least two.
 ///
-/// Dmitry Vyukov's design: each cell has a sequence number. A cell whose sequence is the position
-/// may be filled; one whose sequence is one ahead may be emptied. A thread claims its position by
-/// one compare-and-exchange, and no thread waits for another: where a thread is stopped in the
-/// middle of [`take`](WordQueue::take), its cell makes the queue look full a lap later.
+/// This is Dmitry Vyukov's design: each cell has a sequence number. A cell whose sequence equals
+/// the position may be filled. A cell whose sequence is one ahead may be emptied. A thread claims
+/// its position by one compare-and-exchange, and no thread waits for another. If a thread is
+/// stopped in the middle of [`take`](WordQueue::take), its cell makes the queue look full one lap
+/// later.
 ///
-/// Memory orders: the releasing store of the sequence publishes the word, and gives the cell back;
-/// the acquiring load sees that.
+/// Memory orders: the releasing store of the sequence publishes the word, and gives the cell back.
+/// The acquiring load sees both.
 pub struct WordQueue<const N: usize> {
     cells: [Cell; N],
     head: AtomicUsize,
-    /// Keeps takers and putters in cache lines of their own.
+    /// Keeps takers and putters in different cache lines.
     _apart: [u64; 16],
     tail: AtomicUsize,
 }
 
 impl<const N: usize> WordQueue<N> {
     const_unless_loom! {
-        /// One made of these cells, which must be new.
+        /// Makes a queue of these cells, which must be new.
         pub fn new(cells: [Cell; N]) -> WordQueue<N> {
             WordQueue {
                 cells,
@@ -56,7 +58,7 @@ impl<const N: usize> WordQueue<N> {
         }
     }
 
-    /// The cell of a position, and its index.
+    /// Returns the cell of a position, and its index.
     #[inline]
     fn cell(&self, position: usize) -> (&Cell, usize) {
         const { assert!(N.is_power_of_two() && N > 1) }
@@ -68,7 +70,7 @@ impl<const N: usize> WordQueue<N> {
         (&self.cells[index], index)
     }
 
-    /// Words in the queue, approximately.
+    /// Returns the approximate number of words in the queue.
     pub fn len(&self) -> usize {
         self.tail
             .load(Relaxed)
@@ -76,12 +78,12 @@ impl<const N: usize> WordQueue<N> {
             .min(N)
     }
 
-    /// Whether it is empty, approximately.
+    /// Returns whether it is empty, approximately.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Takes the oldest word.
+    /// Takes the oldest word, if there is one.
     #[inline]
     pub fn take(&self) -> Option<u64> {
         let mut position = self.head.load(Relaxed);
@@ -116,7 +118,8 @@ impl<const N: usize> WordQueue<N> {
     /// Appends a word.
     ///
     /// # Errors
-    /// The word, when the queue is full, or looks full because a thread is stopped in the middle of taking a word.
+    /// The word, when the queue is full. It may also look full because a thread is stopped in the
+    /// middle of taking a word.
     pub fn put(&self, word: u64) -> Result<(), u64> {
         let mut position = self.tail.load(Relaxed);
         loop {
@@ -147,8 +150,8 @@ impl<const N: usize> WordQueue<N> {
         }
     }
 
-    /// Empties the queue. What was in it is forgotten. Only while no other thread uses it: in a
-    /// forked child. Otherwise words would be lost or taken twice.
+    /// Empties the queue and forgets the words in it. Only for use while no other thread uses the
+    /// queue, as in a forked child. Otherwise words would be lost or taken twice.
     pub fn reset(&self) {
         if self.tail.load(Relaxed) == 0 {
             return;

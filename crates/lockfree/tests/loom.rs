@@ -1,4 +1,5 @@
-//! The crate's types under every interleaving of two or three threads. Only with `--cfg loom`; see `cargo xtask test`.
+//! The crate's types under every interleaving of two or three threads. Only with `--cfg loom`; see
+//! `cargo xtask test`.
 
 #![cfg(loom)]
 
@@ -34,7 +35,7 @@ fn stages<const N: usize>() -> Arc<Stages<N>> {
 
 type Keys<const N: usize> = SlotTable<AtomicKey, N, AtomicU64>;
 
-/// Different keys with the same home.
+/// Returns different keys with the same home.
 fn rivals<const N: usize, const COUNT: usize>() -> [u64; COUNT] {
     let home = Keys::<N>::home(5);
     let mut all = (5..).filter(|key| Keys::<N>::home(*key) == home);
@@ -76,7 +77,7 @@ fn a_slot_is_claimed_by_one_and_freed_when_the_claim_is_dropped() {
             let table = table.clone();
             thread::spawn(move || {
                 let (index, mut held) = table.claim().unwrap();
-                // loom reports two accesses at one time.
+                // loom reports two accesses at the same time.
                 held.with(|data| data[0] += 1);
                 index
             })
@@ -84,7 +85,8 @@ fn a_slot_is_claimed_by_one_and_freed_when_the_claim_is_dropped() {
         let (index, mut held) = table.claim().unwrap();
         held.with(|data| data[0] += 1);
         let others = other.join().unwrap();
-        // While this claim stands, the other one had the other slot, if not this one before.
+        // While this claim was held, the other thread had the other slot, unless it had this one
+        // before.
         drop(held);
         assert!(index < 2 && others < 2);
         assert!(table.slots().iter().all(|slot| slot.state() == Stage::Free));
@@ -170,7 +172,7 @@ fn a_reader_that_lets_go_leaves_the_entry_to_the_next() {
         let other = {
             let table = table.clone();
             thread::spawn(move || {
-                // Looks at it and puts it back, as a pass does with what has not ended.
+                // Looks at the entry and puts it back, as a pass does with work that has not ended.
                 drop(table.get(0).unwrap().hold(Stage::Ready));
             })
         };
@@ -236,7 +238,7 @@ fn a_look_up_finds_what_lies_behind_a_removed_key() {
             let table = table.clone();
             thread::spawn(move || {
                 table.remove(first, 4);
-                // A third key takes its slot.
+                // A third key takes the slot of the removed entry.
                 let held = table.claim_key(third, 4).unwrap();
                 held.shared().store(third * 10, Relaxed);
                 held.publish(third);
@@ -278,7 +280,7 @@ fn every_word_of_a_queue_is_had_by_one() {
             thread::spawn(move || {
                 let word = queue.take();
                 if let Some(word) = word {
-                    // The other cell is free, or about to be.
+                    // The other cell is free, or is about to be.
                     let _ = queue.put(word + 10);
                 }
                 word
@@ -289,7 +291,7 @@ fn every_word_of_a_queue_is_had_by_one() {
         let left = queue.take();
         let mut all: Vec<u64> = [mine, others, left].into_iter().flatten().collect();
         all.sort_unstable();
-        // What the other thread took went back once, to this thread or to the end.
+        // The word that the other thread took went back exactly once, to this thread or to the end.
         assert!(all == [7] && others.is_none() || all == [7, 17] && others == Some(7));
     });
 }

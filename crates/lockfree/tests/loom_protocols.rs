@@ -1,6 +1,6 @@
-//! Protocols of other crates whose code loom cannot run (shared mappings, `membarrier`, the
-//! device): the same steps with the same memory orders, written down again. Whoever changes the
-//! protocol changes its model. Only with `--cfg loom`.
+//! Models of protocols of other crates whose code loom cannot run (shared mappings, `membarrier`,
+//! the device). Each model repeats the protocol's steps with the same memory orders. Whoever
+//! changes a protocol changes its model, too. Only with `--cfg loom`.
 
 #![cfg(loom)]
 
@@ -10,31 +10,31 @@ use loom::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, fence};
 use loom::thread;
 
-/// `sdk-hot`'s `probe`: a thread sets its `busy` word, then reads the generation; the worker thread
-/// moves the generation, then reads every `busy`. `membarrier` on the worker's side stands for a
-/// fence on both sides.
+/// The protocol of `sdk-hot`'s `probe`: a thread sets its `busy` word, then reads the generation.
+/// The worker thread moves the generation, then reads every `busy`. `membarrier` on the worker's
+/// side stands for a fence on both sides.
 struct Session {
     busy: AtomicU32,
     generation: AtomicU64,
-    /// What a record store writes to, and the worker thread unmaps.
+    /// What a record store writes to, and what the worker thread unmaps.
     spool: UnsafeCell<u32>,
 }
 
 impl Session {
-    /// `Busy::enter`, a record store, the end of `Busy`.
+    /// Models `Busy::enter`, a record store, and the end of `Busy`.
     fn store_a_record(&self) -> bool {
         self.busy.store(1, Relaxed);
         fence(SeqCst);
         let inside = self.generation.load(Acquire) != 0;
         if inside {
-            // SAFETY: the model's question: loom reports it where another thread has access.
+            // SAFETY: this is what the model tests: loom reports it if another thread has access.
             self.spool.with_mut(|spool| unsafe { *spool += 1 });
         }
         self.busy.store(0, Release);
         inside
     }
 
-    /// `stop` and `quiesce`.
+    /// Models `stop` and `quiesce`.
     fn stop(&self) -> u32 {
         self.generation.store(0, SeqCst);
         fence(SeqCst);
@@ -66,9 +66,9 @@ fn nobody_is_inside_a_record_store_once_a_session_has_stopped() {
     });
 }
 
-/// `sdk-device`'s `symbols::leaving`: the thread that destroys an executable marks it and reads
-/// whether the worker thread looks; the worker thread says that it looks and reads the mark. Both
-/// sides are sequentially consistent; loom knows that of fences only.
+/// The protocol of `sdk-device`'s `symbols::leaving`. The thread that destroys an executable marks
+/// it, and reads whether the worker thread is looking. The worker thread says that it looks, and
+/// reads the mark. Both sides are sequentially consistent, which loom models for fences only.
 #[test]
 fn no_executable_is_destroyed_while_it_is_looked_at() {
     loom::model(|| {
@@ -102,10 +102,10 @@ const READING: u32 = 1;
 const SEEN: u32 = 2;
 const WRITTEN: u32 = 4;
 
-/// `sdk-device`'s `queue::flight`: a ring that one producer fills at a time (under the queue's spin
-/// word), that the worker thread empties, and of which an application's thread may read the times
-/// of one entry that it has the address of. A ring of one entry, so that the second dispatch uses
-/// the first one's.
+/// The protocol of `sdk-device`'s `queue::flight`: a ring that one producer at a time fills (under
+/// the queue's spin word) and the worker thread empties. A thread of the application may read the
+/// times of one entry whose address it has. The ring has one entry, so that the second dispatch
+/// uses that of the first.
 struct Flights {
     head: AtomicU64,
     tail: AtomicU64,
@@ -119,28 +119,30 @@ impl Flights {
         if tail - self.head.load(Acquire) >= 1 {
             return false;
         }
-        // SAFETY: the model's question.
+        // SAFETY: this is what the model tests.
         self.facts.with_mut(|cell| unsafe { *cell = facts });
         self.stage.store(UNDER_WAY, Release);
         self.tail.store(tail + 1, Release);
         true
     }
 
-    /// `read_own_signal`: by an application's thread, perhaps with an address from an earlier lap.
+    /// Models `read_own_signal`, called by a thread of the application, perhaps with an address
+    /// from an earlier lap.
     fn read_own_signal(&self) {
         if self
             .stage
             .compare_exchange(UNDER_WAY, READING, AcqRel, Relaxed)
             .is_ok()
         {
-            // SAFETY: the model's question.
+            // SAFETY: this is what the model tests.
             let facts = self.facts.with(|cell| unsafe { *cell });
             assert!(facts == 7 || facts == 8);
             self.stage.store(SEEN, Release);
         }
     }
 
-    /// A pass of the worker thread: writes a record where the times are known or can be read, and frees the entry.
+    /// Models a pass of the worker thread: it writes a record where the times are known or can be
+    /// read, and frees the entry.
     fn pass(&self) -> Option<u64> {
         let (head, tail) = (self.head.load(Relaxed), self.tail.load(Acquire));
         if head == tail {
@@ -157,7 +159,7 @@ impl Flights {
         if !mine {
             return None;
         }
-        // SAFETY: the model's question.
+        // SAFETY: this is what the model tests.
         let facts = self.facts.with(|cell| unsafe { *cell });
         self.stage.store(WRITTEN, Release);
         self.head.store(head + 1, Release);
@@ -192,7 +194,7 @@ fn a_dispatch_is_written_once_whoever_reads_its_times() {
                 written
             })
         };
-        // The second dispatch finds room when the first one is written.
+        // The second dispatch finds room when the first one's record is written.
         while !flights.push(8) {
             thread::yield_now();
         }
@@ -205,7 +207,8 @@ const FREE: u32 = 0;
 const OPEN: u32 = 1;
 const SEALED: u32 = 2;
 
-/// `record`'s spool: a chunk that a thread of the target claims and fills, and that the attaching side reads and frees.
+/// The protocol of `record`'s spool: a thread of the target claims and fills a chunk, which the
+/// attaching side reads and frees.
 struct Chunk {
     state: AtomicU32,
     committed: AtomicU32,
@@ -220,12 +223,12 @@ impl Chunk {
     }
 
     fn store(&self, at: u32, record: u32) {
-        // SAFETY: the model's question.
+        // SAFETY: this is what the model tests.
         self.records[at as usize].with_mut(|cell| unsafe { *cell = record });
         self.committed.store(at + 1, Release);
     }
 
-    /// What was committed after `from`; whether the chunk is free now.
+    /// Reads what was committed after `from`, and returns whether the chunk is free now.
     fn read(&self, from: u32, into: &mut Vec<u32>) -> bool {
         if self.state.load(Acquire) == FREE {
             return false;
@@ -233,7 +236,7 @@ impl Chunk {
         let sealed = self.state.load(Acquire) == SEALED;
         let committed = self.committed.load(Acquire);
         for at in from..committed {
-            // SAFETY: the model's question.
+            // SAFETY: this is what the model tests.
             into.push(self.records[at as usize].with(|cell| unsafe { *cell }));
         }
         if sealed {
@@ -259,7 +262,8 @@ fn every_record_of_a_chunk_is_read_once_and_whole() {
                 chunk.store(0, 1);
                 chunk.store(1, 2);
                 chunk.state.store(SEALED, Release);
-                // Full: the next record needs a chunk that is free, and is dropped where there is none.
+                // If the chunk is full, the next record needs a free chunk, and is dropped where
+                // there is none.
                 let fits = chunk.claim();
                 if fits {
                     chunk.store(0, 3);
@@ -289,13 +293,14 @@ fn every_record_of_a_chunk_is_read_once_and_whole() {
 const UNLOCKED: u32 = 0;
 const LOCKED: u32 = 1;
 
-/// `sdk-device`'s spin word of a queue: who rings a doorbell waits for it a bounded time, then
-/// passes the queue by; the worker thread waits until it has it.
+/// The protocol of `sdk-device`'s spin word of a queue. A thread that rings a doorbell waits for
+/// the word for a bounded time, and then skips the queue. The worker thread waits until it has the
+/// word.
 struct Doorbell {
     word: AtomicU32,
-    /// What is noted of the dispatches, under the word.
+    /// What is noted of the dispatches, protected by the word.
     noted: UnsafeCell<u32>,
-    /// Dispatches that were passed by.
+    /// The number of dispatches that were skipped.
     passed_by: AtomicU32,
 }
 
@@ -307,12 +312,12 @@ impl Doorbell {
     }
 
     fn note(&self) {
-        // SAFETY: the model's question.
+        // SAFETY: this is what the model tests.
         self.noted.with_mut(|noted| unsafe { *noted += 1 });
         self.word.store(UNLOCKED, Release);
     }
 
-    /// One try stands for all of them until the bound.
+    /// One try stands for all tries up to the bound.
     fn ring(&self) {
         if self.try_lock() {
             self.note();
@@ -343,7 +348,7 @@ fn a_doorbell_is_noted_by_one_at_a_time_or_passed_by() {
         for thread in threads {
             thread.join().unwrap();
         }
-        // SAFETY: the model's question; all have ended.
+        // SAFETY: this is what the model tests. All threads have ended.
         let noted = doorbell.noted.with(|noted| unsafe { *noted });
         assert_eq!(noted + doorbell.passed_by.load(Relaxed), 3);
         assert!(noted >= 1);
@@ -355,8 +360,9 @@ const KICK: u32 = 5;
 const HANDED: u32 = 8;
 const TALKING: u32 = 3;
 
-/// A boot block's mailbox and `handed`: the process's listener hands a connection to the parked
-/// worker thread while an attacher that traces wakes it by a plain store from outside.
+/// The protocol of a boot block's mailbox and `handed`: the process's listener hands a connection
+/// to the parked worker thread, while an attacher that traces wakes it by a plain store from
+/// outside.
 struct Mailbox {
     word: AtomicU32,
     handed: AtomicU32,
@@ -365,10 +371,10 @@ struct Mailbox {
 }
 
 impl Mailbox {
-    /// `register`'s `hand_over`: whether the thread is to be woken by it.
+    /// Models `hand_over` of `register`. Returns whether the listener is to wake the thread.
     fn hand_over(&self) -> bool {
         if self.word.load(Acquire) != PARKED {
-            // The connection stays the listener's.
+            // The connection stays with the listener.
             self.owned.fetch_add(1, Relaxed);
             return false;
         }
@@ -385,8 +391,8 @@ impl Mailbox {
         changed
     }
 
-    /// `guest`'s wait and what follows it. The connection is used after `HANDED`, and closed after
-    /// `KICK`.
+    /// Models the wait of `guest`, and what follows it. The connection is used after `HANDED`, and
+    /// closed after `KICK`.
     fn wake_up(&self) -> u32 {
         loop {
             let seen = self.word.load(Acquire);
@@ -418,19 +424,19 @@ fn a_connection_that_is_handed_over_has_one_owner() {
             let mailbox = mailbox.clone();
             thread::spawn(move || mailbox.hand_over())
         };
-        // The kernel's store for an attacher that has seen the thread parked.
+        // This is the kernel's store for an attacher that has seen the thread parked.
         mailbox.word.store(KICK, Release);
         let seen = worker.join().unwrap();
         listener.join().unwrap();
         assert!(seen == KICK || seen == HANDED);
-        // What is still in the block goes to the next one that looks there; nobody has it twice.
+        // What is still in the block goes to whoever looks there next. Nobody gets it twice.
         let left = mailbox.handed.load(Relaxed);
         assert_eq!(mailbox.owned.load(Relaxed) + left, 1);
     });
 }
 
-/// `cuda`'s pool: bits of free and filled buffers, taken and returned by CUPTI's threads, read and
-/// freed by the worker thread. One buffer.
+/// The protocol of `cuda`'s pool: bits of free and filled buffers. CUPTI's threads take and return
+/// buffers, and the worker thread reads and frees them. There is one buffer.
 struct Pool {
     free: AtomicU32,
     full: AtomicU32,
@@ -438,23 +444,23 @@ struct Pool {
 }
 
 impl Pool {
-    /// A thread of CUPTI's: takes the buffer, fills it, returns it.
+    /// Models a thread of CUPTI's: it takes the buffer, fills it and returns it.
     fn fill(&self) -> bool {
         if self.free.fetch_and(!1, AcqRel) & 1 == 0 {
             return false;
         }
-        // SAFETY: the model's question.
+        // SAFETY: this is what the model tests.
         self.buffer.with_mut(|buffer| unsafe { *buffer += 1 });
         self.full.fetch_or(1, Release);
         true
     }
 
-    /// The worker thread: reads what is full and frees it.
+    /// Models the worker thread: it reads what is full and frees it.
     fn read(&self) -> bool {
         if self.full.swap(0, AcqRel) == 0 {
             return false;
         }
-        // SAFETY: the model's question.
+        // SAFETY: this is what the model tests.
         self.buffer.with(|buffer| unsafe { assert!(*buffer > 0) });
         self.free.fetch_or(1, Release);
         true

@@ -15,7 +15,8 @@ pub enum Access {
     Refused,
 }
 
-/// Looks the driver's parameter up (source: NVIDIA's page on ERR_NVGPUCTRPERM: `RmProfilingAdminOnly`).
+/// Reads the driver's parameter (source: NVIDIA's page on ERR_NVGPUCTRPERM:
+/// `RmProfilingAdminOnly`).
 pub fn access() -> Access {
     of(Path::new("/proc/driver/nvidia/params"), may_administrate())
 }
@@ -28,15 +29,16 @@ fn of(params: &Path, admin: bool) -> Access {
         .lines()
         .find_map(|line| line.strip_prefix("RmProfilingAdminOnly:"));
     match value.map(str::trim) {
-        // Without a word of it: the default of drivers since 418.43.
+        // Where the parameter is missing, the default of drivers since 418.43 holds: administrators
+        // only.
         Some("0") => Access::All,
         _ if admin => Access::Admin,
         _ => Access::Refused,
     }
 }
 
-/// Whether a GPU of this machine is divided into parts (source: NVIDIA's guide to MIG: such a part has a directory below
-/// `/proc/driver/nvidia/capabilities/gpuN/mig`).
+/// Returns whether a GPU of this machine is divided into parts (source: NVIDIA's guide to MIG: such
+/// a part has a directory below `/proc/driver/nvidia/capabilities/gpuN/mig`).
 pub fn is_divided() -> bool {
     divided(Path::new("/proc/driver/nvidia/capabilities"))
 }
@@ -49,7 +51,7 @@ fn divided(capabilities: &Path) -> bool {
     })
 }
 
-/// Programs that use the counters of GPUs themselves, and whose they are.
+/// Programs that use a GPU's counters themselves, each with the name of its product.
 const PROFILERS: [(&str, &str); 4] = [
     ("nv-hostengine", "DCGM"),
     ("dcgm-exporter", "DCGM"),
@@ -57,7 +59,8 @@ const PROFILERS: [(&str, &str); 4] = [
     ("nsys", "Nsight Systems"),
 ];
 
-/// One of them that runs here: its name and whose it is. Whether it has the counters is not known.
+/// Returns the first of these programs that runs here, with its product. Whether it uses the
+/// counters at the moment is not known.
 pub fn other_profiler() -> Option<(&'static str, &'static str)> {
     let processes = || std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let runs = |wanted: &str| {

@@ -1,9 +1,9 @@
-//! Where a CUPTI may be that this side can load.
+//! Where to look for a CUPTI that this side can load.
 
 use midair_cupti_file::{Disk, Files, Origin, Process, search};
 use std::path::{Path, PathBuf};
 
-/// In a Python's packages: those of CUDA 13 and 12.
+/// Paths in a Python's packages, for CUDA 13 and for CUDA 12.
 const WHEELS: [(&str, &str); 2] = [
     ("nvidia/cu13/lib", "libcupti.so.13"),
     ("nvidia/cuda_cupti/lib", "libcupti.so.12"),
@@ -11,11 +11,12 @@ const WHEELS: [(&str, &str); 2] = [
 /// Candidates that are tried, at most.
 const MOST: usize = 12;
 
-/// The files that a CUPTI may be, in the order in which they are to be tried: the named one and then no
-/// other; beside libraries that `mapped` names (those of a process that is attached to); what the
-/// environment leads to; toolkits; Python packages; the loader's own.
+/// Returns the files that may be a CUPTI, in the order in which to try them. If one is named, no
+/// other is tried. Otherwise: files beside the libraries in `mapped` (those of a process that is
+/// attached to), what the environment leads to, toolkits, Python packages, and last what the loader
+/// finds itself.
 ///
-/// `secure`: this process has more rights than its user, whose environment is then not honoured.
+/// `secure`: this process has more rights than its user, so the user's environment is ignored.
 pub fn candidates(named: Option<&str>, mapped: &[String], secure: bool) -> Vec<String> {
     let mut process = Process::own(secure);
     process.mapped = mapped.to_vec();
@@ -47,7 +48,7 @@ pub fn candidates(named: Option<&str>, mapped: &[String], secure: bool) -> Vec<S
     all
 }
 
-/// CUPTIs of PyPI, in the Pythons that the environment leads to.
+/// Returns the CUPTIs from PyPI packages in the Pythons that the environment leads to.
 fn wheels(process: &Process, disk: &dyn Files) -> Vec<String> {
     let mut roots: Vec<PathBuf> = Vec::new();
     let mut add = |root: PathBuf| {

@@ -1,4 +1,4 @@
-//! The helper from the asker's side: started, asked, read, and ended in time.
+//! The helper as its parent sees it: it is started, asked, read, and ended in time.
 
 use crate::access::{Access, access, other_profiler};
 use crate::sets::Asked;
@@ -12,16 +12,16 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-/// From the start to the first sample: the driver, CUPTI's metrics, the GPU.
+/// The limit from the start to the first sample, for the driver, CUPTI's metrics and the GPU.
 const SET_UP: Duration = Duration::from_secs(30);
-/// From the wish to end to the end.
+/// The limit from the request to end until the helper has ended.
 const END: Duration = Duration::from_secs(8);
-/// While samples come, the longest silence.
+/// The longest silence while samples are expected.
 const SILENCE: Duration = Duration::from_secs(5);
-/// Frames that wait to be taken, at most: some seconds.
+/// The most frames that may wait to be taken: some seconds of samples.
 const WAITING: usize = 4096;
 
-/// What is wanted of whom.
+/// What a helper is asked to do.
 #[derive(Debug, Clone)]
 pub struct Request {
     /// The helper.
@@ -32,13 +32,13 @@ pub struct Request {
     pub gpu: u32,
     /// Samples a second.
     pub rate: u32,
-    /// What is sampled.
+    /// What to sample.
     pub metrics: Vec<Asked>,
-    /// Only names.
+    /// Only list the names of the metrics.
     pub list: bool,
 }
 
-/// Milliseconds of a group's turn: long enough for its start and stop not to count much.
+/// Milliseconds of a group's turn: so long that the time for its start and stop hardly counts.
 const TURN: u64 = 400;
 
 /// Why there are no samples.
@@ -48,7 +48,7 @@ pub enum Error {
     Start(io::Error),
     /// There is no CUPTI to try.
     NoLibrary,
-    /// None of those that are there could be used: what the last said, and of which.
+    /// No CUPTI that was found could be used: the answer of the last one, and which one it was.
     Refused {
         /// The library.
         library: String,
@@ -59,11 +59,11 @@ pub enum Error {
         /// More.
         words: String,
     },
-    /// The helper ended: how.
+    /// The helper ended; the text says how.
     Died(String),
     /// It did not answer within this time, and was ended.
     Silent(Duration),
-    /// It said what is no answer.
+    /// The answer could not be understood.
     Odd,
 }
 
@@ -75,35 +75,36 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// A helper that samples; it ends with this value.
+/// A helper that samples. It ends when this value is dropped.
 #[derive(Debug)]
 pub struct Sampler {
     child: Child,
     events: Receiver<io::Result<Event>>,
-    /// The GPU and CUPTI.
+    /// Facts about the GPU and CUPTI.
     pub facts: Vec<(String, String)>,
     /// What is sampled.
     pub metrics: Vec<Metric>,
-    /// What is not, and why.
+    /// What is not sampled, and why.
     pub without: Vec<(String, String)>,
-    /// Names of metrics, of a list.
+    /// Names of metrics, where a list was asked for.
     pub names: Vec<String>,
     last: Instant,
 }
 
 impl Sampler {
-    /// Starts a helper with the first CUPTI that works. When it returns, samples are taken, or there
-    /// are names.
+    /// Starts a helper with the first CUPTI that works. When this returns, samples are being taken,
+    /// or the list of names is there.
     ///
     /// # Errors
-    /// What the last CUPTI said; the first that is more than a library that cannot be used.
+    /// The answer of the last CUPTI. A failure that is not the library's fault is returned at once.
     pub fn start(request: &Request) -> Result<Sampler, Error> {
         let mut last = Error::NoLibrary;
         for library in &request.libraries {
             match Sampler::with(request, library) {
                 Ok(sampler) => return Ok(sampler),
                 Err(error) if error.is_of_library() => {
-                    // What a file said counts more than that the loader knows no such name.
+                    // An answer from a library that could be loaded says more than the loader's "no
+                    // such file".
                     if !matches!((&last, &error), (Error::Refused { .. }, Error::Refused { what, .. }) if what == "dlopen")
                     {
                         last = error;
@@ -123,12 +124,13 @@ impl Sampler {
             .stdout(Stdio::piped())
             .stderr(Stdio::null());
         if midair_secure::has_more_rights() {
-            // Whatever chooses libraries is not to be honoured, and the helper cannot tell.
+            // The environment chooses libraries, and a process with more rights than its user must
+            // not obey it. The helper cannot tell that its parent has such rights.
             command.env_clear();
         }
-        // Ctrl-C ends the asker, which ends the helper in its own way.
+        // Ctrl-C must end this program alone, which then ends the helper in its own way.
         command.process_group(0);
-        // GPUs by number are those of the machine, in the order of nvidia-smi.
+        // GPUs are numbered as on the machine, in the order of nvidia-smi.
         command
             .env("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
             .env_remove("CUDA_VISIBLE_DEVICES");
@@ -161,7 +163,7 @@ impl Sampler {
                 }
             }
         };
-        // It ends with the helper's output.
+        // This thread ends when the helper closes its output.
         std::thread::Builder::new()
             .name("midair-samples".into())
             .spawn(reader)
@@ -225,7 +227,7 @@ impl Sampler {
         }
     }
 
-    /// The next event; none when the time is over.
+    /// Returns the next event, or none when the time is over.
     fn receive(&mut self, wait: Duration) -> Result<Option<Event>, Error> {
         match self.events.recv_timeout(wait) {
             Ok(Ok(event)) => {
@@ -241,10 +243,10 @@ impl Sampler {
         }
     }
 
-    /// What came, after waiting for it at most this long; none when nothing did.
+    /// Waits at most this long for an event and returns it, or none.
     ///
     /// # Errors
-    /// The helper died, or has been silent for 5 s, or CUPTI refused to go on.
+    /// The helper died, or was silent for 5 s, or CUPTI refused to go on.
     pub fn next(&mut self, wait: Duration) -> Result<Option<Event>, Error> {
         match self.receive(wait)? {
             Some(Event::Refused {
@@ -263,11 +265,11 @@ impl Sampler {
         }
     }
 
-    /// Ends the sampling: gives what still comes to `take`, and returns what the helper tells at its
-    /// end.
+    /// Ends the sampling. Gives the events that still come to `take`, and returns the facts that
+    /// the helper reports at its end.
     ///
     /// # Errors
-    /// As [`Sampler::next`]; it did not end in time, and was killed.
+    /// As [`Sampler::next`], or the helper did not end in time and was killed.
     pub fn finish(mut self, mut take: impl FnMut(Event)) -> Result<Vec<(String, String)>, Error> {
         drop(self.child.stdin.take());
         let until = Instant::now() + END;
@@ -293,7 +295,7 @@ impl Sampler {
         }
     }
 
-    /// A fact by its key; empty where there is none.
+    /// Returns the fact with this key, or an empty text.
     pub fn fact(&self, key: &str) -> &str {
         let found = self.facts.iter().find(|(it, _)| it == key);
         found.map_or("", |(_, value)| value.as_str())
@@ -304,7 +306,7 @@ impl Sampler {
         Error::Silent(limit)
     }
 
-    /// How it ended, after its output has.
+    /// Returns how the helper ended, after its output has ended.
     fn died(&mut self) -> Error {
         drop(self.child.stdin.take());
         let until = Instant::now() + Duration::from_secs(2);
@@ -324,7 +326,7 @@ impl Sampler {
 
     fn end(&mut self) {
         drop(self.child.stdin.take());
-        // It is gone already, or it is killed; both are what is wanted.
+        // Either it has ended already or it is killed now, and both will do.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -336,7 +338,7 @@ impl Drop for Sampler {
     }
 }
 
-/// Statuses of CUPTI's (source: `cupti_result.h`).
+/// CUPTI's status codes (source: `cupti_result.h`).
 mod status {
     pub(super) const INVALID_PARAMETER: i32 = 1;
     pub(super) const INVALID_DEVICE: i32 = 2;
@@ -353,12 +355,12 @@ mod status {
     pub(super) const MIG: i32 = 43;
     pub(super) const CHIP_NAME: i32 = 46;
     pub(super) const UNKNOWN: i32 = 999;
-    /// Ours: the function is not there.
+    /// A status of our own: the function is missing.
     pub(super) const MISSING: i32 = -2;
 }
 
 impl Error {
-    /// Whether another CUPTI may do.
+    /// Whether another CUPTI may work instead.
     fn is_of_library(&self) -> bool {
         let Error::Refused { what, status, .. } = self else {
             return false;
@@ -372,7 +374,7 @@ impl Error {
     }
 }
 
-/// The sentence for the user, with the exit code and the remedy.
+/// Returns the error as a failure: a sentence for the user, the exit code and the remedy.
 pub fn failure(error: &Error) -> Failure {
     let none = |what: String| Failure::new(Kind::NoCounters, what);
     match error {
@@ -406,7 +408,7 @@ fn no_cupti(what: &str) -> Failure {
         .hint("install one: pip install nvidia-cuda-cupti (CUDA 13) or nvidia-cuda-cupti-cu12, or the toolkit; or name one by --cupti PATH")
 }
 
-/// The GPU is in somebody's hands.
+/// Somebody else uses the GPU's counters.
 fn busy() -> Failure {
     let mut what = String::from("the GPU's counters are in use by another profiler");
     if let Some((name, whose)) = other_profiler() {
@@ -473,7 +475,7 @@ fn refused(library: &str, what: &str, status: i32, words: &str) -> Failure {
         .hint("a lower rate (--rate 10000), or fewer metrics (--set compute)"),
         (_, status::HARDWARE_BUSY) => busy(),
         ("cuptiPmSamplingEnable", status::INVALID_OPERATION | status::UNKNOWN) => busy(),
-        // Source: the header: it may fail while a session of a profiler is active on the device.
+        // Source: CUPTI's header: this may fail while another profiler has a session on the device.
         ("cuptiPmSamplingGetCounterAvailability", status::UNKNOWN | status::INVALID_OPERATION) => {
             busy()
         }
@@ -490,7 +492,7 @@ fn unknown_chip(file: &str) -> Failure {
         .hint("a newer CUPTI may: pip install nvidia-cuda-cupti; --cupti PATH")
 }
 
-/// The kernel's driver gives counters to administrators only.
+/// The kernel driver gives counters to administrators only.
 pub(crate) fn not_allowed() -> Failure {
     let why = match access() {
         Access::Refused => {

@@ -1,11 +1,13 @@
-//! Samples summed up: mean, least, most, and how many there were and were lost.
+//! Sums of samples: the mean, the least and the greatest value, and how many samples there were and
+//! were lost.
 
 use crate::wire::{Metric, Samples};
 
-/// A gap of this share of an interval between two samples is none: their times are rounded.
+/// A gap between two samples that is shorter than this share of an interval is not counted: the
+/// times are rounded.
 const TOLERANCE: f64 = 0.5;
 
-/// What one metric came to.
+/// The sums of one metric.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Line {
     /// Samples that have a value.
@@ -21,7 +23,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// Takes a sample of so many nanoseconds.
+    /// Adds a sample that lasted `time` nanoseconds.
     pub fn add(&mut self, value: f64, time: u64) {
         if !value.is_finite() {
             return;
@@ -34,7 +36,7 @@ impl Line {
         self.time += time as f64;
     }
 
-    /// The mean over time; none without samples.
+    /// Returns the mean over time, or none without samples.
     pub fn mean(&self) -> Option<f64> {
         (self.time > 0.0).then(|| self.total / self.time)
     }
@@ -45,7 +47,7 @@ impl Line {
 pub struct Series {
     /// What is sampled.
     pub metrics: Vec<Metric>,
-    /// For each of them.
+    /// The sums of each metric.
     pub lines: Vec<Line>,
     /// Nanoseconds between samples.
     interval: u64,
@@ -57,12 +59,12 @@ pub struct Series {
     pub covered: u64,
     /// Begin of the first and end of the last.
     pub span: Option<(u64, u64)>,
-    /// Group and end of the last sample of the turn that is on.
+    /// The group and the end of the last sample in the current turn.
     last: Option<(u32, u64)>,
 }
 
 impl Series {
-    /// Of these metrics, sampled at this interval.
+    /// Makes the sums for these metrics, sampled at this interval.
     pub fn new(metrics: Vec<Metric>, interval: u64) -> Series {
         Series {
             lines: vec![Line::default(); metrics.len()],
@@ -81,13 +83,13 @@ impl Series {
             .unwrap_or(0)
     }
 
-    /// Numbers of a group's metrics, in the order of its values.
+    /// Returns the indices of a group's metrics, in the order of the group's values.
     pub fn of_group(&self, group: u32) -> impl Iterator<Item = usize> {
         let metrics = self.metrics.iter().enumerate();
         metrics.filter_map(move |(number, metric)| (metric.group == group).then_some(number))
     }
 
-    /// Takes samples.
+    /// Adds samples.
     pub fn add(&mut self, samples: &Samples) {
         let numbers: Vec<usize> = self.of_group(samples.group).collect();
         if numbers.is_empty() || samples.values.len() != numbers.len() * samples.times.len() {
@@ -98,7 +100,7 @@ impl Series {
             .iter()
             .zip(samples.values.chunks_exact(numbers.len()))
         {
-            // A turn begins with a gap that is not a loss.
+            // The gap before a turn is not a loss.
             if let Some((group, last)) = self.last
                 && group == samples.group
                 && self.groups() == 1

@@ -1,16 +1,16 @@
-//! What is sampled: short names of ours, units, and the metrics of CUPTI that they are.
+//! What is sampled: our short names, their units, and CUPTI's metrics for each.
 //!
-//! A metric has several expressions, since chips differ in what they have and in what they can
-//! count at once. Those with `Triage` in their names are made to be counted together; on an H100 all
-//! of [`METRICS`] are one pass, on others two groups take turns (source: CUPTI's host interface,
-//! asked for each chip; `docs/sources.md#pmsampling`).
+//! A metric has several expressions, since chips differ in which metrics they have and in what they
+//! can count at once. Those with `Triage` in their names are made to be counted together. On an
+//! H100 all of [`METRICS`] fit into one pass; on other chips two groups take turns (source: CUPTI's
+//! host interface, asked for each chip; `docs/sources.md#pmsampling`).
 
 /// One thing that can be sampled.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Known {
     /// Its name in options and files.
     pub name: &'static str,
-    /// Its unit: of a percentage it is the peak that the chip can sustain.
+    /// Its unit. A percentage is of the peak that the chip can sustain.
     pub unit: &'static str,
     /// What it means.
     pub about: &'static str,
@@ -32,7 +32,7 @@ macro_rules! known {
     };
 }
 
-/// All of them, in the order of the tables.
+/// All metrics, in the order of the tables.
 pub const METRICS: &[Known] = &[
     known!(
         "sm_active",
@@ -152,7 +152,7 @@ pub const METRICS: &[Known] = &[
     ),
 ];
 
-/// Lists that have a name.
+/// Lists of metrics that have a name of their own.
 pub const SETS: &[(&str, &[&str])] = &[
     (
         "default",
@@ -186,16 +186,16 @@ pub const SETS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// What is asked for: a name, CUPTI's expressions for it, and what their value is divided by.
+/// A metric that is asked for: a name, CUPTI's expressions for it, and the divisor of their value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Asked {
     /// Its name in the results.
     pub name: String,
-    /// Its unit; none where CUPTI is to tell.
+    /// Its unit, or none where CUPTI is to say.
     pub unit: Option<&'static str>,
     /// What CUPTI's value is divided by.
     pub divisor: f64,
-    /// The best first.
+    /// CUPTI's expressions, the best first.
     pub expressions: Vec<String>,
 }
 
@@ -214,12 +214,12 @@ impl From<&Known> for Asked {
     }
 }
 
-/// A name of a metric or a set that is none.
+/// A word that is neither a metric nor a set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unknown(pub String);
 
-/// Reads a list: sets, metrics of ours, metrics of CUPTI's by their whole names, with commas or spaces
-/// between. An empty list is the default set. Each is taken once.
+/// Reads a list of sets, our metrics, and full names of CUPTI's metrics, separated by commas or
+/// spaces. An empty list is the default set. Each metric is taken once.
 ///
 /// # Errors
 /// The first word that is none of these.
@@ -260,8 +260,8 @@ pub fn parse(list: &str) -> Result<Vec<Asked>, Unknown> {
     Ok(asked)
 }
 
-/// Whether it has the form of a metric of CUPTI's: `unit__what.rollup`, and nothing that would be two
-/// words to the helper.
+/// Whether a word has the form of CUPTI's metrics, `unit__what.rollup`, and nothing that the helper
+/// would read as two words.
 fn is_of_cupti(word: &str) -> bool {
     let fine = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
     word.len() < 256 && word.contains("__") && word.contains('.') && word.chars().all(fine)

@@ -1,32 +1,33 @@
-//! What the helper is asked (lines), and what it answers (frames: a byte that tells what it is, four
-//! of the length, and so many bytes). Both are of one build, so there are no versions.
+//! The messages between this side and the helper. Questions are lines. Answers are frames: one byte
+//! for the type, four for the length, and that many bytes. Both sides come from one build, so there
+//! are no versions.
 
 use crate::sets::Asked;
 use std::fmt::Write;
 use std::io::{self, Read};
 
-/// Bytes of a frame, at most: a thousand samples of all that fits into a pass are 200 KB.
+/// The most bytes of a frame. A thousand samples of everything that fits into a pass are 200 KB.
 const MOST: usize = 16 << 20;
 /// Metrics of one question, at most.
 pub const MOST_METRICS: usize = 512;
 
-/// What the helper is to do.
+/// What the helper is asked to do.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Question {
     /// Number of the GPU, in the order of their places on the bus.
     pub gpu: u32,
     /// Nanoseconds between samples.
     pub interval: u64,
-    /// Milliseconds of a group's turn, where there are several.
+    /// Milliseconds of a group's turn, where there are several groups.
     pub turn: u64,
-    /// Only name CUPTI's metrics.
+    /// Only list the names of CUPTI's metrics.
     pub list: bool,
-    /// What is to be sampled.
+    /// What to sample.
     pub metrics: Vec<Asked>,
 }
 
 impl Question {
-    /// As lines.
+    /// Returns the question as lines.
     pub fn text(&self) -> String {
         // Writing to a String cannot fail.
         let mut text = String::new();
@@ -47,7 +48,7 @@ impl Question {
         text
     }
 
-    /// Of lines; `None` where they make no sense.
+    /// Reads a question from lines. Returns `None` where they make no sense.
     pub fn read(lines: impl Iterator<Item = String>) -> Option<Question> {
         let mut question = Question {
             gpu: 0,
@@ -97,19 +98,19 @@ pub struct Metric {
     pub group: u32,
 }
 
-/// Samples of one group, one after the other.
+/// Consecutive samples of one group.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Samples {
     /// The group.
     pub group: u32,
-    /// Begin and end of each, CLOCK_BOOTTIME ns.
+    /// Begin and end of each sample, CLOCK_BOOTTIME ns.
     pub times: Vec<(u64, u64)>,
-    /// Values, for each sample those of all the group's metrics, in their order. Not a number where
-    /// there was nothing to compute a ratio of.
+    /// For each sample the values of all the group's metrics, in their order. NaN where a ratio had
+    /// nothing to be computed from.
     pub values: Vec<f64>,
 }
 
-/// What the helper says.
+/// An answer of the helper.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
     /// The GPU and CUPTI, as `key value` lines.
@@ -122,11 +123,11 @@ pub enum Event {
     Samples(Samples),
     /// The hardware's buffer was full: what followed is lost until the next turn.
     Overflow,
-    /// Names, of a list.
+    /// The names of metrics, where a list was asked for.
     Names(Vec<String>),
-    /// The end, with what the helper has to tell, as `key value` lines.
+    /// The end, with the facts that the helper reports, as `key value` lines.
     End(Vec<(String, String)>),
-    /// It cannot: the function, CUPTI's status (-1: none), words.
+    /// The helper cannot go on: the function, CUPTI's status (-1: none), and words.
     Refused {
         /// CUPTI's or the driver's function, or what was tried.
         what: String,
@@ -151,7 +152,7 @@ fn line(text: &str) -> String {
 }
 
 impl Event {
-    /// As a frame.
+    /// Returns the answer as a frame.
     pub fn bytes(&self) -> Vec<u8> {
         let pairs = |pairs: &[(String, String)]| {
             let lines = pairs
@@ -218,10 +219,10 @@ impl Event {
         frame
     }
 
-    /// The next frame; none at the end.
+    /// Returns the next frame, or none at the end.
     ///
     /// # Errors
-    /// When what comes is no frame.
+    /// When what was read is not a frame.
     pub fn read(from: &mut impl Read) -> io::Result<Option<Event>> {
         let mut head = [0; 5];
         let mut filled = 0;

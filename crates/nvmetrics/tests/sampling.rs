@@ -1,5 +1,6 @@
-//! The helper as a process, on the stand-in for CUPTI: values, losses, turns, refusals, a CUPTI that ends or
-//! never answers. What samples are worth is computed here once more from their times.
+//! Tests of the helper as a process, on the stand-in for CUPTI: values, losses, turns, refusals,
+//! and a CUPTI that ends or never answers. The expected values are computed here from the samples'
+//! times.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
 use midair_failure::Kind;
@@ -10,7 +11,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Samples come sooner than this, or never.
+/// How long samples may take to come. Later than this they will not come at all.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 struct Kit {
@@ -27,7 +28,7 @@ fn kit() -> Kit {
 }
 
 impl Kit {
-    /// The helper with what its process is to find, as a program.
+    /// Returns the helper as a program that finds this model in its environment.
     fn program(&self, model: &str) -> PathBuf {
         let path = self.scratch.path().join("helper");
         let driver = self.stand_in.driver();
@@ -53,7 +54,8 @@ impl Kit {
     }
 }
 
-/// Samples until there are so many, and what the helper told at its end.
+/// Takes samples until there are `wanted`, and returns them with what the helper reported at its
+/// end.
 fn take(request: &Request, wanted: u64) -> (Series, Vec<Samples>, u64, Vec<(String, String)>) {
     let mut sampler = Sampler::start(request).unwrap();
     let mut series = Series::new(sampler.metrics.clone(), 200_000);
@@ -84,7 +86,8 @@ fn fact<'a>(facts: &'a [(String, String)], key: &str) -> &'a str {
         .map_or("", |(_, value)| value)
 }
 
-/// Nanoseconds of [0, time) in which the model's tensor pipes are busy, as `sim/cuda/c/pm.h` has it.
+/// The nanoseconds of [0, time) in which the model's tensor pipes are busy, as defined in
+/// `sim/cuda/c/pm.h`.
 fn busy_until(time: u64) -> u64 {
     time / 2_000_000 * 1_000_000 + (time % 2_000_000).min(1_000_000)
 }
@@ -111,7 +114,7 @@ fn samples_are_what_the_device_did_and_without_gaps() {
             kit.stand_in.cupti_with_companion(13, false).unwrap(),
             "prepared",
         ),
-        // Its values are not CUPTI's, so CUPTI's are taken.
+        // The fast evaluator's values differ from CUPTI's, so CUPTI's are used.
         (
             kit.stand_in.cupti_with_companion(13, true).unwrap(),
             "by name",
@@ -141,12 +144,13 @@ fn samples_are_what_the_device_did_and_without_gaps() {
         let mut near = 0;
         for samples in &all {
             for ((start, end), values) in samples.times.iter().zip(samples.values.chunks(4)) {
-                // The first sample of all reaches back further, and is left out.
+                // The very first sample begins earlier, and is left out.
                 assert_eq!(end - start, 200_000);
                 let wall = |time: &u64| time.wrapping_add_signed(-offset);
                 let share =
                     100.0 * (busy_until(wall(end)) - busy_until(wall(start))) as f64 / 200_000.0;
-                // Between this reading of both clocks and the helper's the wall clock may be slewed.
+                // The wall clock may be adjusted between this reading of both clocks and the
+                // helper's.
                 near += u64::from((share - values[0]).abs() < 10.0);
             }
         }
@@ -155,7 +159,7 @@ fn samples_are_what_the_device_did_and_without_gaps() {
             "{near} of {}",
             series.samples
         );
-        // Where nothing was looked up there is no rate of hits.
+        // The rate of hits has no value where nothing was looked up.
         assert!(series.lines[2].samples < series.samples);
     }
 }

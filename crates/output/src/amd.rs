@@ -9,9 +9,9 @@ use midair_abi::tables::{self, Class as AbiClass, Table};
 use std::borrow::Cow;
 
 impl Names {
-    /// Names of everything that AMD's headers describe, and what CUDA processes have besides.
-    /// Operations that AMD has no number for yet stand behind those that it has, so that numbers
-    /// index the lists.
+    /// Returns the names of everything that AMD's headers describe, and of what CUDA processes have
+    /// in addition. Operations that AMD has no number for yet stand behind those that it has, so
+    /// that numbers index the lists.
     pub fn amd() -> Names {
         let mut all = Names {
             buffer: names::BUFFER_KINDS.iter().map(kind).collect(),
@@ -19,7 +19,7 @@ impl Names {
             cuda: cuda::kinds(),
             ..Names::default()
         };
-        // Only these calls have arguments in json.
+        // Only the calls of these tables have arguments in json.
         for table in [
             &tables::HIP_RUNTIME,
             &tables::HIP_COMPILER,
@@ -39,7 +39,7 @@ fn kind(kind: &names::Kind) -> Kind {
     }
 }
 
-/// The kind of the records of a table's calls.
+/// Returns the kind of the records of a table's calls.
 fn record_kind(table: &Table) -> u8 {
     midair_domain::of_buffer_kind(i32::from(table.kind)).map_or(0, |domain| domain.kind)
 }

@@ -1,18 +1,20 @@
-//! Texts cut to a width so that no two of them look alike: what they have in common goes first.
+//! Shortens texts to a width so that no two of them look alike. What they have in common is left
+//! out first.
 
 use std::collections::{BTreeSet, HashMap};
 
 use midair_failure::plain;
 
-/// Characters that are shown before the first one that differs, for the eye.
+/// How many characters are shown before the first one that differs, to help the eye.
 const LEAD: usize = 6;
 
-/// How often places are added at which texts differ that still look alike.
+/// The most rounds of adding places at which texts differ that still look alike.
 const ROUNDS: usize = 8;
 
-/// Each text in at most `width` characters, with no control characters. What is too long is cut in
-/// the middle, and shows its beginning and where it differs first from the others that begin so.
-/// Different texts stay different, unless the width leaves no room for that (under 12).
+/// Returns each text in at most `width` characters, without control characters. A text that is too
+/// long is cut in the middle. It shows its beginning, and the place where it first differs from the
+/// others with the same beginning. Different texts stay different, unless the width leaves no room
+/// for that (under 12).
 pub fn told_apart<S: AsRef<str>>(texts: &[S], width: usize, unicode: bool) -> Vec<String> {
     let whole: Vec<Vec<char>> = texts.iter().map(|text| clean(text.as_ref())).collect();
     let cut = Cut {
@@ -47,12 +49,12 @@ struct Cut {
 }
 
 impl Cut {
-    /// Characters of the beginning that are always shown.
+    /// Returns how many characters of the beginning are always shown.
     fn head(&self) -> usize {
         self.width.saturating_mul(2) / 5
     }
 
-    /// Characters that an ellipsis takes.
+    /// Returns how many characters an ellipsis takes.
     fn dots(&self) -> usize {
         self.ellipsis.chars().count().min(self.width)
     }
@@ -67,8 +69,8 @@ impl Cut {
         text.chain(rest.iter().copied()).take(self.width).collect()
     }
 
-    /// Shows each text of a family where they differ first. Those that still look alike show where
-    /// they differ from each other, too, until none do.
+    /// Shortens a family of texts by showing where they differ first. Those that still look alike
+    /// also show where they differ from each other, until none look alike.
     fn where_they_differ(&self, whole: &[Vec<char>], family: &[usize], shown: &mut [String]) {
         let first = family.first().copied().unwrap_or(0);
         let begin_alike = |at: &usize| in_common(&whole[first], &whole[*at]);
@@ -87,7 +89,7 @@ impl Cut {
             }
             let mut has_more = false;
             for mut group in alike.into_values() {
-                // Of sorted texts, neighbours have most in common.
+                // In a sorted list, neighbours have most in common.
                 group.sort_by_key(|at| &whole[*at]);
                 for pair in group
                     .windows(2)
@@ -105,13 +107,14 @@ impl Cut {
         }
     }
 
-    /// Characters behind the beginning and an ellipsis.
+    /// Returns how many characters are left behind the beginning and an ellipsis.
     fn room(&self) -> usize {
         self.width.saturating_sub(self.head() + self.dots())
     }
 
-    /// The beginning, and what is around each place, which are the same ones for all texts of a
-    /// group, since the same words elsewhere would look alike. `longest`: length of its longest text.
+    /// Shortens a text to its beginning and the surroundings of each place. The places are the same
+    /// for all texts of a group, since the same words from different places would look alike.
+    /// `longest` is the length of the group's longest text.
     fn at(&self, text: &[char], places: &BTreeSet<usize>, longest: usize) -> String {
         let dots = self.dots();
         // An ellipsis stands before each part, and behind the last one.
@@ -123,7 +126,7 @@ impl Cut {
         for (number, place) in places.iter().enumerate() {
             let mut start = place.saturating_sub(lead);
             if number + 1 == places.len() {
-                // Where all end within the room, it is filled.
+                // Where all texts end within the room, the room is filled.
                 start =
                     start.min(longest.saturating_sub(self.width.saturating_sub(cut.len() + dots)));
             }
@@ -146,12 +149,12 @@ impl Cut {
     }
 }
 
-/// How many characters both texts begin with.
+/// Returns with how many equal characters both texts begin.
 fn in_common(one: &[char], other: &[char]) -> usize {
     one.iter().zip(other).take_while(|(a, b)| a == b).count()
 }
 
-/// Different texts that look alike end in `~2`, `~3` and so on.
+/// Makes different texts that look alike end in `~2`, `~3` and so on.
 fn number_what_is_alike(whole: &[Vec<char>], shown: &mut [String], width: usize) {
     let mut seen: HashMap<String, Vec<usize>> = HashMap::new();
     for at in 0..shown.len() {

@@ -1,7 +1,7 @@
 //! Names of kinds, operations and parameters, as the writers need them.
 //!
-//! Plain data, so that the writers do not depend on where it comes from: in the product from AMD's
-//! headers, in a test from a golden file.
+//! This is plain data, so that the writers do not depend on its source: AMD's headers in the
+//! product, a golden file in a test.
 
 use crate::cuda;
 use crate::limits;
@@ -9,7 +9,7 @@ use midair_record::event::{Header, Marker, kind};
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-/// A text that is usually in a table of the program.
+/// A text that usually lies in a table of the program.
 pub type Text = Cow<'static, str>;
 
 /// A tracing kind and its operations, by number.
@@ -24,15 +24,15 @@ pub struct Kind {
 /// How the words of a parameter become text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Shape {
-    /// Hexadecimal, or "(null)"; never followed.
+    /// In hexadecimal, or "(null)". The pointer is never followed.
     Pointer,
-    /// Signed, of so many bytes.
+    /// A signed number of this many bytes.
     Signed(u8),
-    /// Unsigned, of so many bytes.
+    /// An unsigned number of this many bytes.
     Unsigned(u8),
-    /// IEEE, of 4 or 8 bytes.
+    /// An IEEE number of 4 or 8 bytes.
     Float(u8),
-    /// A number with names; `prefix` begins the text of a number without one.
+    /// A number whose values have names. `prefix` begins the text of a value without a name.
     Enum {
         /// "hipMemcpy".
         prefix: Text,
@@ -41,12 +41,13 @@ pub enum Shape {
     },
     /// A struct by value, printed as `{last=…, first=…}`.
     Struct(Vec<Field>),
-    /// A struct by value of so many bytes whose fields are not known: its bytes in hexadecimal.
+    /// A struct by value of this many bytes whose fields are not known. It is printed as bytes in
+    /// hexadecimal.
     Bytes(u32),
 }
 
 impl Shape {
-    /// Bytes that a value takes.
+    /// Returns how many bytes a value takes.
     pub fn size(&self) -> u32 {
         match self {
             Shape::Pointer => 8,
@@ -61,7 +62,7 @@ impl Shape {
         }
     }
 
-    /// 8-byte words that a value takes in a record: each parameter begins a new word.
+    /// Returns how many 8-byte words a value takes in a record. Each parameter begins a new word.
     pub fn words(&self) -> usize {
         self.size().div_ceil(8) as usize
     }
@@ -111,7 +112,7 @@ impl Names {
         })
     }
 
-    /// Name of a record kind; of an unknown one, words that say so.
+    /// Returns the name of a record kind. For an unknown kind the text says so.
     pub fn kind(&self, kind: u8) -> Text {
         match self.known(kind) {
             Some(known) => known.name.clone(),
@@ -119,13 +120,14 @@ impl Names {
         }
     }
 
-    /// Name of an operation; of an unknown one (a runtime newer than our tables), words that say so.
+    /// Returns the name of an operation. For an unknown one (from a runtime newer than our tables)
+    /// the text says so.
     pub fn operation(&self, kind: u8, operation: u32) -> Cow<'_, str> {
         match self
             .known(kind)
             .and_then(|k| k.operations.get(operation as usize))
         {
-            // A number in between that no function has.
+            // An unused number between those of functions.
             Some(name) if name.is_empty() => self.nameless(kind, operation),
             Some(name) => Cow::Borrowed(name),
             None => match cuda::operation(kind, operation) {
@@ -139,8 +141,8 @@ impl Names {
         Cow::Owned(format!("{}_OPERATION_{operation}", self.kind(kind)))
     }
 
-    /// What a marker is called: its message where it has one by its nature (mark, thread range,
-    /// process range), else the function.
+    /// Returns the name of a marker. Markers of some kinds (mark, thread range, process range) are
+    /// named by their message, all others by their function.
     pub fn marker<'a>(&'a self, marker: &Marker, message: &'a [u8]) -> Cow<'a, str> {
         let Header {
             kind, operation, ..
@@ -152,7 +154,7 @@ impl Names {
         }
     }
 
-    /// Parameters of a call, if known.
+    /// Returns the parameters of a call, if they are known.
     pub fn parameters(&self, kind: u8, operation: u32) -> &[Parameter] {
         self.parameters
             .get(&(kind, operation))
@@ -160,8 +162,8 @@ impl Names {
     }
 }
 
-/// The number of a record kind in files (json's and pftrace's `kind`): AMD's, and for CUDA's
-/// domains one of ours.
+/// Returns the number of a record kind in files (json's and pftrace's `kind`): AMD's, or one of
+/// ours for CUDA's domains.
 pub(crate) const fn number_in_files(kind: u8) -> u32 {
     match midair_domain::domain(kind) {
         Some(midair_domain::Domain {

@@ -1,4 +1,5 @@
-//! Which dispatches are in the results: of kernels with certain names, and certain ones of each.
+//! Which dispatches are in the results: those of kernels with certain names, and of each kernel
+//! certain ones.
 //!
 //! Decision: FMT-025 (`docs/deviations/formats.md`).
 
@@ -20,8 +21,9 @@ pub struct KernelFilter {
 }
 
 impl KernelFilter {
-    /// Kernels in whose name `include` is found and `exclude` is not, and of their dispatches those
-    /// whose number is within `iterations`, counted from 1 (none: all).
+    /// Chooses the kernels in whose name `include` is found and `exclude` is not. Of their
+    /// dispatches, those are chosen whose number, counted from 1, is within `iterations` (if it is
+    /// empty, all).
     ///
     /// # Errors
     /// What is wrong with an expression.
@@ -41,17 +43,18 @@ impl KernelFilter {
         })
     }
 
-    /// Whether it leaves nothing out.
+    /// Whether nothing is left out.
     pub fn is_all(&self) -> bool {
         self.include.is_none() && self.exclude.is_none() && self.iterations.is_empty()
     }
 
-    /// Whether a kernel is chosen by the name that its symbol gets (bytes of the target: any).
+    /// Whether a kernel is chosen by the name that its symbol gets. The symbol is bytes of the
+    /// target, so it may be anything.
     pub fn takes_symbol(&self, symbol: &[u8], names: KernelNames) -> bool {
         self.takes(&formatted(&limits::text(symbol), names))
     }
 
-    /// Which dispatches of each kernel; none: all.
+    /// Returns which dispatches of each kernel are chosen. If it is empty, all are.
     pub fn iterations(&self) -> &[RangeInclusive<u64>] {
         &self.iterations
     }
@@ -62,16 +65,16 @@ impl KernelFilter {
     }
 }
 
-/// The choice, as far as a session's kernels are concerned.
+/// The choice, applied to the kernels of a session.
 #[derive(Debug, Default)]
 pub(crate) struct Chosen {
     /// Kernels with a description, and whether they are chosen.
     named: HashMap<u64, bool>,
-    /// Whether those without one are.
+    /// Whether kernels without a description are chosen.
     unknown: bool,
     iterations: Vec<RangeInclusive<u64>>,
-    /// The first dispatches of each kernel, as many as may matter: numbers, the greatest on top, and
-    /// sorted once all were seen.
+    /// The first dispatches of each kernel, as many as may matter. They are numbers in a heap with
+    /// the greatest on top, and are sorted once all dispatches were seen.
     first: HashMap<u64, BinaryHeap<u64>>,
     sorted: HashMap<u64, Vec<u64>>,
     most: usize,
@@ -100,8 +103,8 @@ impl Chosen {
         !self.iterations.is_empty()
     }
 
-    /// Sees a dispatch. Numbers grow in the order in which dispatches were rung for; records may come
-    /// in another.
+    /// Takes a dispatch into account. Numbers grow in the order in which doorbells were rung, but
+    /// records may come in another order.
     pub(crate) fn see(&mut self, kernel: &Kernel) {
         if !self.takes(kernel.kernel_id) {
             return;
@@ -132,7 +135,7 @@ impl Chosen {
         number.is_some_and(|number| self.iterations.iter().any(|range| range.contains(&number)))
     }
 
-    /// All were seen.
+    /// Called when all dispatches have been seen.
     pub(crate) fn seen(&mut self) {
         let first = std::mem::take(&mut self.first).into_iter();
         self.sorted = first

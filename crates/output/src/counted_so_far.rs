@@ -1,9 +1,9 @@
-//! What was counted so far, in one csv file that is written again and again while a process is
-//! attached: for programs that show counters live.
+//! What was counted so far, in one csv file that is rewritten again and again while a process is
+//! attached, for programs that show counters live.
 //!
-//! A dispatch whose window has values has a line of its own. All others of the same kernel, agent,
-//! grid, workgroup, LDS and scratch have one together: how many they are, and their mean time. So the
-//! file grows with the windows, of which there are few, and not with the dispatches.
+//! A dispatch whose window has values has a line of its own. All other dispatches of the same
+//! kernel, agent, grid, workgroup, LDS and scratch share one line with their number and their mean
+//! time. So the file grows with the windows, of which there are few, and not with the dispatches.
 //!
 //! The headings are those of AMD's `pmc_perf.csv`, and `Dispatches` (decision FMT-050).
 
@@ -18,10 +18,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-/// Sorts of dispatches beyond this many are left out. A target can invent any number.
+/// Further sorts of dispatches are left out, since a target can invent any number.
 const MOST_SORTS: usize = 1 << 16;
 
-/// What dispatches have in common that share a line.
+/// The properties that dispatches on one line have in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Sort {
     node: u32,
@@ -54,7 +54,7 @@ impl Sort {
     }
 }
 
-/// Dispatches without values.
+/// The dispatches of one sort that have no values.
 #[derive(Debug, Clone, Copy)]
 struct Rest {
     count: u64,
@@ -62,8 +62,8 @@ struct Rest {
     first: Kernel,
 }
 
-/// Writes the file beside its name and renames it then: a reader sees the last one whole or this one
-/// whole.
+/// Writes the file beside its final name and then renames it. So a reader sees either the previous
+/// file or this one, and always a whole one.
 ///
 /// # Errors
 /// When the records cannot be read, or the file cannot be written.
@@ -135,7 +135,7 @@ fn write_to(out: &mut impl Write, job: &Job<'_>) -> io::Result<()> {
             let Some(counts) = reader.part(part, words) else {
                 return Ok(());
             };
-            // The values of several dispatches together are those of none.
+            // Values that several dispatches have together belong to none of them.
             if counts.batch.is_some() {
                 return Ok(());
             }
@@ -164,7 +164,8 @@ fn write_to(out: &mut impl Write, job: &Job<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// One line: how many dispatches it stands for, begin and end of one, and what was counted.
+/// Writes one line: how many dispatches it stands for, begin and end of one of them, and what was
+/// counted.
 fn row(
     out: &mut impl Write,
     job: &Job<'_>,

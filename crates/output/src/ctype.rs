@@ -1,12 +1,13 @@
-//! C types as C++'s `typeid` names them, which is what AMD's json has as the type of an argument.
+//! C types under the names that C++'s `typeid` gives them, which AMD's json has as the types of
+//! arguments.
 //!
-//! The headers give the names of types, not what the handles among them are; the table below does
+//! The headers give the names of types, but not what their handles are. The table below does
 //! (source: the typedefs of hip/hip_runtime_api.h and hip/driver_types.h).
 
 use crate::api::{Field, Shape, Text};
 use std::borrow::Cow;
 
-/// Arithmetic types and what is only another name.
+/// Arithmetic types, and types that are only another name for one.
 const PLAIN: &[(&str, &str)] = &[
     ("void", "v"),
     ("bool", "b"),
@@ -38,7 +39,7 @@ const PLAIN: &[(&str, &str)] = &[
     ("hipStreamCallback_t", "PFvP12ihipStream_t10hipError_tPvE"),
 ];
 
-/// Handles: the struct that each points to.
+/// The struct that each handle points to.
 const HANDLES: &[(&str, &str)] = &[
     ("hipStream_t", "ihipStream_t"),
     ("hipEvent_t", "ihipEvent_t"),
@@ -70,14 +71,14 @@ const TAGS: &[(&str, &str)] = &[
     ("hipGraphicsResource", "_hipGraphicsResource"),
 ];
 
-/// `typeid(c).name()`.
+/// Returns `typeid(c).name()`.
 pub(crate) fn mangled(c: &str) -> Text {
     let c = c.trim();
-    // By value, AMD's tool stores this one as its own struct.
+    // AMD's tool stores this type, taken by value, as its own struct.
     if c == "dim3" {
         return Cow::Borrowed("18rocprofiler_dim3_t");
     }
-    // Top-level const is no part of a parameter's type.
+    // Top-level const is not part of a parameter's type.
     let c = if c.ends_with('*') {
         c
     } else {
@@ -123,8 +124,9 @@ fn lookup(table: &[(&str, &'static str)], c: &str) -> Option<&'static str> {
         .map(|(_, value)| *value)
 }
 
-/// Enums that AMD's tool prints by name: prefix of the enumerators, and the enumerators without it.
-/// All others are printed as numbers. (Source: the golden json, and hip_types.json for the values.)
+/// Returns the enums that AMD's tool prints by name: the prefix of the enumerators, and the
+/// enumerators without it. All other enums are printed as numbers. (Source: the golden json, and
+/// hip_types.json for the values.)
 fn named_enum(c: &str) -> Option<Shape> {
     let (prefix, values): (&str, &[(i64, &str)]) = match c {
         "hipMemcpyKind" => (
@@ -178,7 +180,7 @@ fn named_enum(c: &str) -> Option<Shape> {
     })
 }
 
-/// Fields of the structs that calls take by value.
+/// Returns the fields of a struct that calls take by value.
 fn known_struct(c: &str) -> Option<Shape> {
     let field = |name: &'static str, offset, shape| Field {
         name: Cow::Borrowed(name),
@@ -202,7 +204,8 @@ fn known_struct(c: &str) -> Option<Shape> {
             field("xsize", 16, Shape::Unsigned(8)),
             field("ysize", 24, Shape::Unsigned(8)),
         ],
-        // AMD prints this one first field first; ours are reversed when printed.
+        // AMD prints this struct with its first field first. Ours are reversed when printed, so
+        // they are listed in reverse here.
         "hipMemLocation" => vec![
             field("id", 4, Shape::Signed(4)),
             field(
@@ -216,7 +219,7 @@ fn known_struct(c: &str) -> Option<Shape> {
     Some(Shape::Struct(fields))
 }
 
-/// What a C type is, beside its name.
+/// What a C type is, besides its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Class {
     /// Signed integer.
@@ -233,7 +236,7 @@ pub(crate) enum Class {
     Struct,
 }
 
-/// How a value of the type is printed.
+/// Returns how a value of the type is printed.
 pub(crate) fn shape(c: &str, class: Class, size: u32) -> Shape {
     let c = ["struct ", "enum ", "union ", "const "]
         .iter()

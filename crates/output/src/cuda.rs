@@ -1,4 +1,4 @@
-//! What records of CUDA processes are called: kinds and directions that AMD has no numbers for, in
+//! The names of what CUDA processes record: kinds and directions for which AMD has no numbers, in
 //! the form of AMD's names.
 //!
 //! Numbers are CUPTI's (source: api/cupti_1x.json).
@@ -10,17 +10,17 @@ use midair_abi::cupti;
 use midair_record::event::{Copy, CudaTransfer, Untimed, kind};
 use std::borrow::Cow;
 
-/// The first number in files that is ours: AMD's stand before it.
+/// The first of our own numbers in files. AMD's numbers are below it.
 pub(crate) const FIRST_KIND: usize = number_in_files(kind::CUDA_RUNTIME_API) as usize;
 
-/// Copies of arrays and between devices are counted and named apart: their number is this and
-/// `CUpti_ActivityMemcpyKind`.
+/// Copies of arrays and copies between devices are counted and named separately. Their number is
+/// this plus `CUpti_ActivityMemcpyKind`.
 pub(crate) const FURTHER_COPIES: u32 = 64;
 
-/// More numbers of calls than any CUPTI has.
+/// The number of calls that are named, more than any CUPTI has.
 const MOST_CALLS: u32 = 1 << 12;
 
-/// What [`FURTHER_COPIES`] and the kind of a copy stand for.
+/// The names of copies by their kind, which is added to [`FURTHER_COPIES`].
 const COPIES: &[(u32, &str)] = &[
     (3, "MEMORY_COPY_HOST_TO_ARRAY"),
     (4, "MEMORY_COPY_ARRAY_TO_HOST"),
@@ -30,7 +30,7 @@ const COPIES: &[(u32, &str)] = &[
     (10, "MEMORY_COPY_PEER_TO_PEER"),
 ];
 
-/// Runtimes that AMD has no number for: number, name, name for people.
+/// Runtimes for which AMD has no number: number, name, and name for people.
 const RUNTIMES: &[(u32, &str, &str)] = &[
     (64, "RUNTIME_INITIALIZATION_CUDA_DRIVER", "CUDA driver"),
     (65, "RUNTIME_INITIALIZATION_CUPTI", "CUPTI"),
@@ -48,7 +48,7 @@ const MEMORY: &[&str] = &[
     "MANAGED_STATIC",
 ];
 
-/// `CUpti_ActivityMemoryKind`, of memory that was filled.
+/// Names of fills, by the `CUpti_ActivityMemoryKind` of the memory that was filled.
 const SETS: &[&str] = &[
     "MEMORY_SET_UNKNOWN",
     "MEMORY_SET_PAGEABLE",
@@ -82,7 +82,8 @@ const UNIFIED: &[&str] = &[
     "UNIFIED_MEMORY_DEVICE_TO_DEVICE",
 ];
 
-/// Kinds of ours and their operations, in the order of their numbers from [`FIRST_KIND`] on.
+/// Returns our own kinds and their operations, in the order of their numbers from [`FIRST_KIND`]
+/// on.
 pub(crate) fn kinds() -> Vec<Kind> {
     let of = |name: &'static str, operations: Vec<Text>| Kind {
         name: Cow::Borrowed(name),
@@ -98,7 +99,8 @@ pub(crate) fn kinds() -> Vec<Kind> {
     ]
 }
 
-/// Names of calls by CUPTI's callback id; empty where no function has a number.
+/// Returns the names of calls by CUPTI's callback id, with empty texts for ids that no function
+/// has.
 fn calls(name: fn(u32) -> Option<&'static str>) -> Vec<Text> {
     let last = (0..MOST_CALLS).rev().find(|number| name(*number).is_some());
     let numbers = 0..last.map_or(0, |last| last + 1);
@@ -107,7 +109,7 @@ fn calls(name: fn(u32) -> Option<&'static str>) -> Vec<Text> {
         .collect()
 }
 
-/// Name of an operation within a kind of AMD's that AMD has no number for.
+/// Returns the name of an operation that AMD has no number for, within a kind of AMD's.
 pub(crate) fn operation(kind: u8, operation: u32) -> Option<&'static str> {
     match kind {
         kind::MEMORY_COPY => {
@@ -119,7 +121,7 @@ pub(crate) fn operation(kind: u8, operation: u32) -> Option<&'static str> {
     }
 }
 
-/// A runtime's name for people, where it is none of AMD's.
+/// Returns a runtime's name for people, where it is not one of AMD's.
 pub(crate) fn runtime_name(operation: u32) -> Option<&'static str> {
     runtime(operation).map(|runtime| runtime.2)
 }
@@ -128,7 +130,7 @@ fn runtime(operation: u32) -> Option<&'static (u32, &'static str, &'static str)>
     RUNTIMES.iter().find(|runtime| runtime.0 == operation)
 }
 
-/// What a copy is counted under and named by: AMD's direction where there is one for it.
+/// Returns the number under which a copy is counted and named: AMD's direction where there is one.
 pub(crate) fn copy_operation(copy: &Copy, extra: Option<&CudaTransfer>) -> u32 {
     match extra.map(|extra| extra.copy_kind) {
         Some(further) if COPIES.iter().any(|copy| copy.0 == further) => FURTHER_COPIES + further,
@@ -136,7 +138,8 @@ pub(crate) fn copy_operation(copy: &Copy, extra: Option<&CudaTransfer>) -> u32 {
     }
 }
 
-/// AMD's direction (1 H2H, 2 H2D, 3 D2H, 4 D2D): arrays count as the device's, for they lie there.
+/// Returns AMD's direction (1 H2H, 2 H2D, 3 D2H, 4 D2D). Arrays count as memory of the device,
+/// since they lie there.
 pub(crate) fn copy_direction(copy: &Copy, extra: Option<&CudaTransfer>) -> u32 {
     match extra.map_or(0, |extra| extra.copy_kind) {
         9 => 1,
@@ -147,17 +150,17 @@ pub(crate) fn copy_direction(copy: &Copy, extra: Option<&CudaTransfer>) -> u32 {
     }
 }
 
-/// Whether a number that copies are counted under means anything.
+/// Whether a number under which copies are counted has a meaning.
 pub(crate) fn is_further_copy(number: u32) -> bool {
     operation(kind::MEMORY_COPY, number).is_some()
 }
 
-/// What memory of a kind is called.
+/// Returns the name of a kind of memory.
 pub(crate) fn memory(kind: u32) -> &'static str {
     MEMORY.get(kind as usize).copied().unwrap_or("OTHER")
 }
 
-/// The memory that a copy is from, and the one that it goes to.
+/// Returns the names of the memory that a copy reads and the memory that it writes.
 pub(crate) fn memories(extra: &CudaTransfer) -> (&'static str, &'static str) {
     (
         memory(extra.memory_kinds & 0xffff),
@@ -165,18 +168,18 @@ pub(crate) fn memories(extra: &CudaTransfer) -> (&'static str, &'static str) {
     )
 }
 
-/// The two parts of a stream's handle: context and stream, as CUPTI counts them.
+/// Returns the two parts of a stream's handle: context and stream, as CUPTI counts them.
 pub(crate) fn stream_parts(handle: u64) -> (u32, u32) {
     ((handle >> 32) as u32, handle as u32)
 }
 
-/// Whether a wait is for a stream, and not for all of a context.
+/// Whether a wait is for one stream, and not for all of a context.
 pub(crate) fn names_stream(handle: u64) -> bool {
     stream_parts(handle).1 != NONE
 }
 
-/// Why fills, waits and unified memory's work have no times ([`Untimed`] as a number): CUPTI gives
-/// 0 for what had not ended when it was asked for its last records.
+/// Returns why fills, waits and unified memory's work have no times ([`Untimed`] as a number).
+/// CUPTI gives 0 for operations that had not ended when it was asked for its last records.
 pub(crate) fn unfinished(start: u64, end: u64) -> u32 {
     if start == 0 || end == 0 {
         Untimed::RunningAtDetach as u32
@@ -185,7 +188,7 @@ pub(crate) fn unfinished(start: u64, end: u64) -> u32 {
     }
 }
 
-/// CUPTI's number for no stream and no event (source: `CUPTI_SYNCHRONIZATION_INVALID_VALUE`).
+/// CUPTI's value for no stream and no event (source: `CUPTI_SYNCHRONIZATION_INVALID_VALUE`).
 pub(crate) const NONE: u32 = u32::MAX;
 
 #[cfg(test)]
@@ -208,7 +211,8 @@ mod tests {
             (8, "MEMORY_COPY_DEVICE_TO_DEVICE", 4),
             (9, "MEMORY_COPY_HOST_TO_HOST", 1),
             (10, "MEMORY_COPY_PEER_TO_PEER", 4),
-            // What CUPTI does not know is as the record says, here nothing.
+            // Where CUPTI does not know the memory, the record's own direction is used, which is
+            // none here.
             (0, "MEMORY_COPY_NONE", 0),
             (11, "MEMORY_COPY_NONE", 0),
         ];

@@ -1,4 +1,5 @@
-//! A session as the writers see it: the trace, its index, and names as the user wants them.
+//! A session as the writers see it: the trace, its index, and names in the form that the user
+//! wants.
 
 use crate::api::Names;
 use crate::counters::Counting;
@@ -12,10 +13,10 @@ use midair_record::event::Kernel;
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-/// What stands for all kernels whose symbols were never seen, where they are summed up.
+/// The name that stands for all kernels whose symbols were never seen, where they are summed up.
 pub(crate) const UNSEEN_KERNEL: &str = "(kernel whose name was not seen)";
 
-/// What an agent is called.
+/// The parts of an agent's name.
 pub(crate) struct AgentName {
     /// "Agent", or its type.
     pub(crate) label: &'static str,
@@ -30,11 +31,11 @@ pub(crate) struct Job<'a> {
     pub(crate) index: &'a Index,
     pub(crate) names: &'a Names,
     pub(crate) plan: &'a Plan,
-    /// The machine's agents, and those that records brought.
+    /// The machine's agents, and those that were described by records.
     agents: Agents<'a>,
-    /// Names of kernels as the user wants them, of those that have one ([`Namer`]).
+    /// The names of kernels in the form that the user wants, for those that have one ([`Namer`]).
     kernels: HashMap<u64, String>,
-    /// Counters, and which windows have values of them.
+    /// The counters, and which windows have values for them.
     pub(crate) counting: Counting,
 }
 
@@ -64,39 +65,40 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// All agents.
+    /// Returns all agents.
     pub(crate) fn agents(&self) -> &[Agent] {
         self.agents.all()
     }
 
-    /// Number of the node that a record names: of a KFD node the same.
+    /// Returns the number of the node that a record names. A KFD node has the same number.
     pub(crate) fn node(&self, named: u32) -> u32 {
         self.agents.node(named)
     }
 
-    /// The agent that a record names, by KFD node, CUDA device, or as the host of a CUDA process.
+    /// Returns the agent that a record names, by KFD node, as a CUDA device, or as the host of a
+    /// CUDA process.
     pub(crate) fn agent(&self, named: u32) -> Option<&Agent> {
         self.agents.get(named)
     }
 
-    /// The agent that the kernel driver knows by this id; 0 is the host.
+    /// Returns the agent that the kernel driver knows by this id. The id 0 is the host.
     pub(crate) fn agent_of_driver(&self, id: u32) -> Option<&Agent> {
         let mut all = self.agents.all().iter();
         all.find(|agent| agent.gpu_id == u64::from(id))
     }
 
-    /// Handle of the agent that a record names; 0 when it is not known.
+    /// Returns the handle of the agent that a record names, or 0 when the agent is not known.
     pub(crate) fn handle(&self, node: u32) -> u64 {
         self.agent(node).map_or(0, |agent| agent.handle)
     }
 
-    /// "Agent 1" or "GPU 0", as asked for.
+    /// Returns "Agent 1" or "GPU 0", as the user asked for it.
     pub(crate) fn agent_name(&self, node: u32) -> String {
         let agent = self.agent_index(node);
         format!("{} {}", agent.label, agent.index)
     }
 
-    /// The parts of an agent's name.
+    /// Returns the parts of an agent's name.
     pub(crate) fn agent_index(&self, node: u32) -> AgentName {
         let agent = self.agent(node);
         if agent.is_none()
@@ -124,13 +126,14 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Name of a kernel by its id.
+    /// Returns the name of a kernel by its id.
     pub(crate) fn kernel_name_by_id(&self, id: u64) -> Cow<'_, str> {
         self.known_kernel(id)
             .unwrap_or(Cow::Borrowed(UNSEEN_KERNEL))
     }
 
-    /// Name of a kernel with a description: the symbol itself where it got none.
+    /// Returns the name of a kernel with a description, or the symbol itself where it was given no
+    /// name.
     fn known_kernel(&self, id: u64) -> Option<Cow<'_, str>> {
         match self.kernels.get(&id) {
             Some(name) => Some(Cow::Borrowed(name)),
@@ -143,8 +146,8 @@ impl<'a> Job<'a> {
         self.kernels.contains_key(&id)
     }
 
-    /// Name of a dispatch's kernel; where its symbol was never seen, one made of the kernel
-    /// object's address, so that different kernels stay different.
+    /// Returns the name of a dispatch's kernel. Where its symbol was never seen, the name is made
+    /// of the kernel object's address, so that different kernels stay different.
     pub(crate) fn kernel_name(&self, kernel: &Kernel) -> Cow<'_, str> {
         match self.known_kernel(kernel.kernel_id) {
             Some(name) => name,
@@ -157,7 +160,7 @@ impl<'a> Job<'a> {
     }
 }
 
-/// An address as AMD's files have it, with all its digits.
+/// Returns an address as AMD's files have it, with all its digits.
 pub(crate) fn address(address: u64) -> String {
     format!("{address:#018x}")
 }

@@ -1,4 +1,4 @@
-//! Names of kernels: from the code object's symbol to what people read.
+//! Names of kernels: from the code object's symbol to the form that people read.
 
 pub(crate) mod short;
 
@@ -7,13 +7,13 @@ use crate::model::KernelNames;
 use cpp_demangle::{DemangleNodeType, DemangleOptions, DemangleWrite, ParseOptions, Symbol};
 use std::fmt;
 
-/// Bytes of a demangled name beyond which the mangled one is kept: substitutions can make a short
-/// symbol huge.
+/// A demangled name with more bytes is not used, and the mangled one is kept: substitutions can
+/// make a short symbol huge.
 const LONGEST: usize = limits::DEMANGLED_NAME;
-/// Nesting beyond which a symbol is not demangled.
+/// A symbol with deeper nesting is not demangled.
 const DEEPEST: u32 = 96;
 
-/// The three spellings that json has beside the symbol itself.
+/// The three spellings that json has besides the symbol itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Spellings {
     /// What the user asked for.
@@ -24,7 +24,7 @@ pub(crate) struct Spellings {
     pub(crate) truncated: String,
 }
 
-/// Spellings of a symbol (bytes of the target: any).
+/// Returns the spellings of a symbol, which is bytes of the target and may be anything.
 pub(crate) fn spellings(symbol: &[u8], names: KernelNames) -> Spellings {
     let symbol = limits::text(symbol);
     let demangled = demangle(&symbol);
@@ -36,7 +36,7 @@ pub(crate) fn spellings(symbol: &[u8], names: KernelNames) -> Spellings {
     }
 }
 
-/// A symbol whose name is not demangled: the same in all three spellings.
+/// Returns a symbol that is not demangled, the same in all three spellings.
 pub(crate) fn unchanged(symbol: &[u8]) -> Spellings {
     let symbol = limits::text(symbol).into_owned();
     Spellings {
@@ -46,13 +46,13 @@ pub(crate) fn unchanged(symbol: &[u8]) -> Spellings {
     }
 }
 
-/// The symbol without the suffix of a kernel's descriptor.
+/// Returns the symbol without the suffix of a kernel's descriptor.
 fn bare(symbol: &str) -> &str {
     symbol.strip_suffix(".kd").unwrap_or(symbol)
 }
 
-/// Names the kernels of one process, as the user asked for it, until the names take too much
-/// together ([`limits::DEMANGLED`]): a short symbol may have a long name.
+/// Names the kernels of one process in the form that the user asked for, until the names together
+/// take too much ([`limits::DEMANGLED`]): a short symbol may have a long name.
 pub(crate) struct Namer {
     names: KernelNames,
     given: Budget<{ limits::DEMANGLED }>,
@@ -68,8 +68,8 @@ impl Namer {
         }
     }
 
-    /// The name of a symbol; None when no more may be given. A name counts whole, also where the user
-    /// wants it truncated: it can be a hundred times as long as the symbol.
+    /// Returns the name of a symbol, or None when no more may be given. The whole name counts even
+    /// where the user wants it truncated, since it can be a hundred times as long as the symbol.
     pub(crate) fn name(&mut self, symbol: &[u8]) -> Option<String> {
         if self.is_over {
             return None;
@@ -79,19 +79,20 @@ impl Namer {
         Some(name)
     }
 
-    /// The name of a symbol, or else the symbol.
+    /// Returns the name of a symbol, or else the symbol.
     pub(crate) fn name_or_symbol(&mut self, symbol: &[u8]) -> String {
         self.name(symbol)
             .unwrap_or_else(|| bare(&limits::text(symbol)).to_owned())
     }
 }
 
-/// The name that the user asked for.
+/// Returns the name in the form that the user asked for.
 pub(crate) fn formatted(symbol: &str, names: KernelNames) -> String {
     formatted_by(symbol, names).0
 }
 
-/// The name that the user asked for, and the bytes that were written for it.
+/// Returns the name in the form that the user asked for, and how many bytes were written to make
+/// it.
 fn formatted_by(symbol: &str, names: KernelNames) -> (String, usize) {
     let bare = bare(symbol);
     if names == KernelNames::Mangled {
@@ -110,7 +111,7 @@ pub(crate) fn demangle(symbol: &str) -> String {
     demangle_by(symbol).0
 }
 
-/// As [`demangle`], with the bytes that were written for it.
+/// Does the same as [`demangle`], and returns how many bytes were written to make it.
 fn demangle_by(symbol: &str) -> (String, usize) {
     let options = ParseOptions::default().recursion_limit(DEEPEST);
     let Ok(parsed) = Symbol::<&str>::new_with_options(symbol, &options) else {
@@ -126,7 +127,8 @@ fn demangle_by(symbol: &str) -> (String, usize) {
         return (symbol.to_owned(), LONGEST);
     };
     let work = full.len();
-    // Something within a function, and no function among template arguments, whose types all demanglers write.
+    // Applies to something within a function. Function names among template arguments are excluded,
+    // because all demanglers write their types.
     let name = if full.contains(")::") && !symbol.contains("L_Z") {
         match written(&options.no_return_type()) {
             Some(bare) => with_outer_type(full, bare),
@@ -138,11 +140,11 @@ fn demangle_by(symbol: &str) -> (String, usize) {
     (with_suffixes(name), work)
 }
 
-/// A name with the type that the function itself returns, and without those of functions around
-/// what is named in it (`f<int>()::{lambda()#1}`), as GNU's demangler has them. Ours writes all of
-/// them (`full`) or none (`bare`).
+/// Returns a name with the return type of the function itself, but without those of the functions
+/// around what is named in it (`f<int>()::{lambda()#1}`), as GNU's demangler does. Ours writes
+/// either all of them (`full`) or none (`bare`).
 fn with_outer_type(full: String, bare: String) -> String {
-    // Only templates have such a type.
+    // Only templates have their return type in the symbol.
     let head = bare.split('<').next().unwrap_or_default();
     if full == bare || full.starts_with(head) {
         return bare;
@@ -155,8 +157,8 @@ fn with_outer_type(full: String, bare: String) -> String {
     }
 }
 
-/// Numbers among template arguments with a suffix for their type, as GNU's demangler and with it
-/// AMD's tool has them ("3u"), where ours writes a cast ("(unsigned int)3").
+/// Writes numbers among template arguments with a suffix for their type ("3u"), as GNU's demangler
+/// and so AMD's tool do. Ours writes a cast ("(unsigned int)3").
 fn with_suffixes(name: String) -> String {
     const CASTS: [(&str, &str); 5] = [
         ("(unsigned int)", "u"),
@@ -175,7 +177,7 @@ fn with_suffixes(name: String) -> String {
             let behind = rest.strip_prefix(cast)?;
             let digits = behind.strip_prefix('-').unwrap_or(behind);
             let after = digits.trim_start_matches(|c: char| c.is_ascii_digit());
-            // Without digits it is a list of parameters.
+            // If no digits follow, this is a list of parameters.
             (after.len() < digits.len()).then_some((behind, after, *suffix))
         });
         match literal {
@@ -194,7 +196,7 @@ fn with_suffixes(name: String) -> String {
     out
 }
 
-/// A type as people write it, from the name that C++'s `typeid` has for it ("PKv" is "void const*").
+/// Returns a type as people write it, from its name under C++'s `typeid` ("PKv" is "void const*").
 pub(crate) fn demangle_type(type_name: &str) -> String {
     let whole = demangle(&format!("_ZTS{type_name}"));
     let readable = whole.strip_prefix("typeinfo name for ");
@@ -216,8 +218,9 @@ impl DemangleWrite for Bounded {
     }
 }
 
-/// The function's own name: from the end, whole groups of brackets and spaces are skipped, then
-/// everything up to a space or a colon is taken. (AMD's rule, so that `-T` gives the same names.)
+/// Returns the function's own name. From the end, whole groups of brackets and spaces are skipped,
+/// and then everything up to a space or a colon is taken. (This is AMD's rule, so that `-T` gives
+/// the same names.)
 pub(crate) fn truncate(name: &str) -> &str {
     let bytes = name.as_bytes();
     let mut end = bytes.len();
@@ -226,7 +229,7 @@ pub(crate) fn truncate(name: &str) -> &str {
         match (byte, open.last()) {
             (b')', _) => open.push(b'('),
             (b']', _) => open.push(b'['),
-            // Inside other brackets an angle may be an operator.
+            // Inside other brackets an angle bracket may be an operator.
             (b'>', None | Some(b'<')) => open.push(b'<'),
             (_, Some(&wanted)) if byte == wanted => {
                 open.pop();
@@ -248,7 +251,7 @@ pub(crate) fn truncate(name: &str) -> &str {
 mod tests {
     use super::*;
 
-    /// What c++filt says.
+    /// The expected names are those of c++filt.
     #[test]
     fn numbers_in_templates_have_suffixes() {
         for (symbol, name) in [
@@ -266,7 +269,7 @@ mod tests {
         }
     }
 
-    /// What c++filt says.
+    /// The expected names are those of c++filt.
     #[test]
     fn functions_around_a_lambda_have_no_return_type() {
         for (symbol, name) in [
@@ -288,7 +291,7 @@ mod tests {
         }
     }
 
-    /// As AMD's rocpd has them (golden/hip724).
+    /// The expected types are those of AMD's rocpd (golden/hip724).
     #[test]
     fn types_are_amds() {
         for (type_name, readable) in [
@@ -306,7 +309,7 @@ mod tests {
         }
     }
 
-    /// The three spellings of the golden json.
+    /// The expected spellings are those of the golden json.
     #[test]
     fn spellings_are_amds() {
         let spell = |symbol: &str| spellings(symbol.as_bytes(), KernelNames::Demangled);

@@ -1,21 +1,23 @@
-//! Slices of one track must not cross: a viewer ends the innermost open slice at each end,
-//! whichever was meant.
+//! Lanes, which keep the slices of one track from crossing. At each end a viewer closes the
+//! innermost open slice, whichever slice was meant.
 //!
 //! Kernels of one stream do overlap (several queues, clocks of the device), and so do ranges of a
-//! process. AMD's tool cuts such kernels in the middle of the overlap; we keep their times and put
-//! what would cross on a further track of the same name, which viewers show as one.
+//! process. AMD's tool cuts such kernels in the middle of the overlap. We keep their times, and put
+//! a slice that would cross another on a further track with the same name. Viewers show these
+//! tracks as one.
 
 use std::collections::VecDeque;
 
-/// Spans that a lane remembers; older ones are remembered as one.
+/// The number of spans that a lane remembers. Older ones are remembered as a single span.
 const REMEMBERED: usize = 512;
 
-/// What may share a lane.
+/// Which slices may share a lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rule {
-    /// Only what does not overlap: work on a device.
+    /// Only slices that do not overlap, for work on a device.
     Apart,
-    /// One inside the other, too: calls of a thread, which are written when they return, inner ones first.
+    /// Also slices within another, for the calls of a thread. These are written when they return,
+    /// inner ones first.
     Nested,
 }
 
@@ -25,17 +27,19 @@ struct Span {
     end: u64,
 }
 
-/// The slices of one track so far: outermost ones only, apart, in the order of time.
+/// The slices of one track so far. Only the outermost ones are kept; they do not touch one another
+/// and are sorted by time.
 #[derive(Debug, Default)]
 pub(crate) struct Lane {
     spans: VecDeque<Span>,
-    /// Whether the first span stands for several, with gaps.
+    /// Whether the first span stands for several spans with gaps between them.
     rough: bool,
 }
 
 impl Lane {
-    /// Takes a slice if it crosses none that is there. Events of equal times keep the order in
-    /// which they were written, so slices that only touch are compared in that order, too.
+    /// Adds a slice if it crosses none of those that are there. Returns whether it was added.
+    /// Events with equal times keep the order in which they were written, so slices that only touch
+    /// are compared in that order, too.
     pub(crate) fn take(&mut self, rule: Rule, start: u64, end: u64) -> bool {
         let taken = match rule {
             Rule::Apart => self.take_apart(start, end),
@@ -54,7 +58,8 @@ impl Lane {
     fn take_apart(&mut self, start: u64, end: u64) -> bool {
         let at = self.spans.partition_point(|span| span.start <= start);
         let before = at.checked_sub(1).and_then(|before| self.spans.get(before));
-        // What begins where this one ends was written before: its begin would come before our end.
+        // A slice that begins where this one ends was written before it, so its begin would come
+        // before our end.
         if before.is_some_and(|before| before.end > start)
             || self.spans.get(at).is_some_and(|next| next.start <= end)
         {
@@ -68,12 +73,13 @@ impl Lane {
         let kept = self.spans.partition_point(|span| span.end <= start);
         let (first, last) = (self.spans.get(kept), self.spans.back());
         let span = match (first, last) {
-            // Calls of a thread nest: of what is only known roughly that is taken for granted.
+            // Calls of a thread nest. Where the spans are only known roughly, that is assumed.
             (Some(first), Some(_)) if kept == 0 && self.rough && first.start <= start => Span {
                 start: first.start,
                 end: end.max(first.end),
             },
-            // A begin at the same moment was written before and would be taken for the outer one.
+            // A slice that begins at the same moment was written earlier, and would be taken for
+            // the outer one.
             (Some(first), Some(last)) if first.start <= start || last.end > end => return false,
             _ => Span { start, end },
         };
@@ -124,7 +130,8 @@ mod tests {
         ];
         let wanted = [true, true, true, true, true, false, false];
         assert_eq!(taken(Rule::Nested, &slices), wanted);
-        // At the same time: the outer one's begin would come after the inner one's.
+        // Both begin at the same time, and the begin of the outer one would come after that of the
+        // inner one.
         assert_eq!(taken(Rule::Nested, &[(10, 12), (10, 20)]), [true, false]);
         assert_eq!(taken(Rule::Nested, &[(10, 10), (10, 20)]), [true, true]);
     }
@@ -140,7 +147,7 @@ mod tests {
         for n in 0..2000 {
             assert!(lane.take(Rule::Nested, 200_000 + 10 * n, 200_005 + 10 * n));
         }
-        // Begins among those that are only known roughly.
+        // It begins among spans that are only known roughly.
         assert!(lane.take(Rule::Nested, 200_006, 400_000));
         assert!(lane.spans.len() <= REMEMBERED);
     }

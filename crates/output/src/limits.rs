@@ -1,8 +1,8 @@
 //! How much of what a target wrote is kept in memory, and how long a name may be in a file.
 //!
-//! A record has at most 4 KiB, but a target can write any number of them, and a name of a kernel
-//! stands in the row of each dispatch. Numbers of things have their limits in the
-//! [index](crate::index); here are those of bytes.
+//! A record has at most 4 KiB, but a target can write any number of them, and the name of a kernel
+//! stands in the row of each dispatch. The limits for the number of things are in the
+//! [index](crate::index). The limits for bytes are here.
 //!
 //! Decision: FMT-019 (`docs/deviations/formats.md`).
 
@@ -10,23 +10,23 @@ use std::borrow::Cow;
 
 /// Bytes of the longest name or message in a file. A longer one is cut, and ends in [`MARK`].
 pub(crate) const NAME: usize = 4096;
-/// Bytes of the longest demangled name. None is cut: a kernel whose name would be longer keeps its
+/// The most bytes of a demangled name. None is cut: a kernel whose name would be longer keeps its
 /// symbol. PyTorch's `randn` launches a kernel whose name has more than 5,000 bytes.
 pub(crate) const DEMANGLED_NAME: usize = 16 << 10;
-/// Ends a name that was cut.
+/// The end of a name that was cut.
 pub(crate) const MARK: &str = "…";
-/// Bytes of names of kernels, code objects and devices that the index keeps of one process.
-/// A PyTorch process with everything loaded has some 30 MiB of them.
+/// The most bytes of names of kernels, code objects and devices that the index keeps of one
+/// process. A PyTorch process with everything loaded has some 30 MiB of them.
 pub(crate) const NAMES: usize = 64 << 20;
-/// Bytes of demangled names of one process, which are a few times as long.
+/// The most bytes of demangled names of one process, which are a few times as long.
 pub(crate) const DEMANGLED: usize = 128 << 20;
 
-/// Bytes of a target as text of at most [`NAME`] bytes.
+/// Returns bytes of a target as text of at most [`NAME`] bytes.
 pub(crate) fn text(bytes: &[u8]) -> Cow<'_, str> {
     cut(String::from_utf8_lossy(bytes), NAME)
 }
 
-/// The text, or as much of it as fits into `most` bytes with the mark behind it.
+/// Returns the text, or as much of it as fits into `most` bytes with the mark behind it.
 pub(crate) fn cut(text: Cow<'_, str>, most: usize) -> Cow<'_, str> {
     if text.len() <= most {
         return text;
@@ -37,13 +37,13 @@ pub(crate) fn cut(text: Cow<'_, str>, most: usize) -> Cow<'_, str> {
     Cow::Owned(kept)
 }
 
-/// Bytes that are kept, at most so many.
+/// Bytes that are kept, with a limit.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Budget<const MOST: usize>(usize);
 
 impl<const MOST: usize> Budget<MOST> {
-    /// Takes `new` bytes, and gives `old` ones back which they replace. Nothing is changed where
-    /// there would be too many.
+    /// Takes `new` bytes, and returns the `old` ones that they replace. Nothing is changed where
+    /// the limit would be exceeded.
     pub(crate) fn replace(&mut self, old: usize, new: usize) -> bool {
         let kept = self.0.saturating_sub(old).saturating_add(new);
         if kept <= MOST {
@@ -52,7 +52,7 @@ impl<const MOST: usize> Budget<MOST> {
         kept <= MOST
     }
 
-    /// Takes bytes, if there are so many.
+    /// Takes bytes, if that many are left.
     pub(crate) fn take(&mut self, bytes: usize) -> bool {
         self.replace(0, bytes)
     }

@@ -1,4 +1,4 @@
-//! Notes about a trace: what a reader should know besides its records.
+//! Notes about a trace: what a reader should know in addition to its records.
 
 use crate::files::{FileSet, WriteError};
 use crate::job::Job;
@@ -6,7 +6,7 @@ use crate::limits;
 use std::fmt::Write;
 
 impl Job<'_> {
-    /// Problems that did not end the session, of both sides, in words.
+    /// Returns the problems of both sides that did not end the session, in words.
     pub(crate) fn notes(&self) -> Vec<String> {
         let mut notes = self.trace.notes.clone();
         notes.extend(self.index.notes.iter().cloned());
@@ -36,7 +36,8 @@ impl Job<'_> {
         notes
     }
 
-    /// Everything that a reader should know, one line each; empty when the trace is whole.
+    /// Returns everything that a reader should know, one line each. The text is empty when the
+    /// trace is whole.
     fn report(&self) -> String {
         // Writing to a String cannot fail.
         let mut out = String::new();
@@ -63,12 +64,12 @@ impl Job<'_> {
     }
 }
 
-/// `notes.txt` beside the files of formats that cannot hold notes; only when there are any.
+/// Writes `notes.txt` beside the files of formats that cannot hold notes, if there are any notes.
 pub(crate) fn write(jobs: &[Job<'_>], files: &mut FileSet) -> Result<(), WriteError> {
     write_with(jobs, files, 0)
 }
 
-/// As [`write()`], where the csv files hold so many names in a shortened form.
+/// Does the same as [`write()`], for csv files that have this many shortened names.
 pub(crate) fn write_with(
     jobs: &[Job<'_>],
     files: &mut FileSet,
@@ -84,7 +85,7 @@ pub(crate) fn write_with(
         ));
     }
     if report.is_empty() {
-        // Notes about an earlier trace of this name are not true of this one.
+        // Notes about an earlier trace with this name are not true of this one.
         files.outdate("notes.txt");
         return Ok(());
     }
@@ -93,7 +94,7 @@ pub(crate) fn write_with(
     files.add(file)
 }
 
-/// One session's lines among those of others.
+/// Returns one session's lines, to stand among those of others.
 fn of_many(job: &Job<'_>) -> String {
     let pid = job.trace.process.pid;
     let report = job.report();

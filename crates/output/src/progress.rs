@@ -1,4 +1,4 @@
-//! How far the writing of results has come, for whoever shows it: one number for the whole process,
+//! How far the writing of results has got, for a display. It is one number for the whole process,
 //! since a command writes one set of results at a time.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -6,26 +6,28 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 static DONE: AtomicU64 = AtomicU64::new(0);
 static TOTAL: AtomicU64 = AtomicU64::new(0);
 
-/// Records between two updates: an update for each would be felt.
+/// The number of records between two updates. An update for each record would slow the writing
+/// down.
 const STEP: u64 = 4096;
 
-/// Records that were given to the writers, and how many there are; `None` before the first.
+/// Returns how many records were given to the writers, and how many there are, or `None` before the
+/// first.
 pub fn written() -> Option<(u64, u64)> {
     let total = TOTAL.load(Relaxed);
     (total > 0).then(|| (DONE.load(Relaxed).min(total), total))
 }
 
-/// More records are to be written.
+/// Announces that more records are to be written.
 pub(crate) fn expect(records: u64) {
     TOTAL.fetch_add(records, Relaxed);
 }
 
-/// Counts records of one walk.
+/// Counts the records of one walk.
 #[derive(Debug, Default)]
 pub(crate) struct Walked(u64);
 
 impl Walked {
-    /// One more.
+    /// Counts one more record.
     pub(crate) fn add(&mut self) {
         self.0 += 1;
         if self.0 == STEP {
@@ -51,7 +53,7 @@ mod tests {
     #[test]
     fn what_was_walked_is_told_in_steps_and_at_the_end() {
         expect(2 * STEP);
-        // Other tests of this process may write as well.
+        // Other tests of this process may be writing as well.
         let before = DONE.load(Relaxed);
         let mut walked = Walked::default();
         for _ in 0..=STEP {

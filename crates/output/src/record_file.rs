@@ -1,13 +1,13 @@
-//! The store between collecting and writing: records one after the other in a file that no other
+//! The store between collecting and writing: records one after the other, in a file that no other
 //! process can open by name.
 //!
-//! The collecting side appends what it drained from the spool while the target runs; the writers
-//! are fed afterwards, in one walk and in constant memory. The bytes come from the target, so each
-//! record is decoded once before it is kept: what the writers read later is well formed. The same
-//! decoding feeds the [`Index`], so that no pass over the file is needed for it.
+//! The collecting side appends what it drained from the spool while the target runs. The writers
+//! read it afterwards, in one walk and in constant memory. The bytes come from the target, so each
+//! record is decoded once before it is kept, and what the writers read later is well formed. The
+//! same decoding feeds the [`Index`], so no pass over the file is needed for it.
 //!
-//! The file has a limit. Where it is reached, what happens from then on is counted and not kept;
-//! what records refer to is in the index all the same.
+//! The file has a limit. When it is reached, further records are counted and not kept. What records
+//! refer to is in the index all the same.
 
 use crate::choice::{Chosen, KernelFilter};
 use crate::files::WriteError;
@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-/// Bytes gathered before a write, and bytes of one read.
+/// The number of bytes that are gathered before a write, and that one read takes.
 const BLOCK: usize = 256 * 1024;
 
 /// Why a walk ended early: the file, or the visitor.
@@ -36,13 +36,13 @@ pub enum WalkError<E> {
     Visit(E),
 }
 
-/// Is told of every record when it is appended: a view of the running session.
+/// Is told about every record when it is appended. A view of the running session is one.
 pub trait Observer: Send + std::fmt::Debug {
-    /// The next record. It may be one that is not kept, because of the limit of bytes.
+    /// Takes the next record. It may be one that is not kept because of the limit of bytes.
     fn record(&mut self, record: &Record<'_>);
 }
 
-/// An observer that its view reads meanwhile.
+/// An observer that its view reads at the same time.
 pub type Observed = Arc<Mutex<dyn Observer>>;
 
 /// The appending half.
@@ -58,12 +58,12 @@ pub struct RecordWriter {
     index: Index,
     observer: Option<Observed>,
     directory: PathBuf,
-    /// In the place of the file, where only the latest are kept.
+    /// Replaces the file where only the latest records are kept.
     rolling: Option<Rolling>,
 }
 
 impl RecordWriter {
-    /// A file without a name in `directory`: it vanishes with this process.
+    /// Makes a file without a name in `directory`. It vanishes with this process.
     ///
     /// # Errors
     /// When the file cannot be made there.
@@ -84,7 +84,7 @@ impl RecordWriter {
         })
     }
 
-    /// Keeps this from now on. The index is of all records all the same.
+    /// Sets what is kept from now on. The index covers all records regardless.
     pub fn keep(&mut self, keep: Keep) {
         match (keep, &mut self.rolling) {
             (Keep::All, rolling) => *rolling = None,
@@ -95,7 +95,7 @@ impl RecordWriter {
         }
     }
 
-    /// The latest records, where only they are kept. The session goes on.
+    /// Returns the latest records, where only these are kept. The session goes on.
     ///
     /// # Errors
     /// When they cannot be written, or all are kept.
@@ -109,12 +109,12 @@ impl RecordWriter {
         }
     }
 
-    /// Tells this observer of all records from now on. It is locked while a piece is appended.
+    /// Tells this observer about all records from now on. It is locked while a piece is appended.
     pub fn observed(&mut self, observer: Observed) {
         self.observer = Some(observer);
     }
 
-    /// With at most so many bytes of records.
+    /// Limits the bytes of records.
     #[must_use]
     pub fn limited(mut self, bytes: u64) -> RecordWriter {
         self.limit = bytes;
@@ -126,8 +126,8 @@ impl RecordWriter {
         self.beyond.iter().any(|count| *count > 0)
     }
 
-    /// Appends whole records, as the spool's reader hands them over. At the first malformed one the
-    /// rest of `bytes` is counted and dropped, since it is not known where the next record would
+    /// Appends whole records, as the spool's reader hands them over. At the first malformed record
+    /// the rest of `bytes` is counted and dropped, since nobody knows where the next record would
     /// begin. Returns how many were kept.
     ///
     /// # Errors
@@ -151,7 +151,7 @@ impl RecordWriter {
                     if let Some(observer) = &mut observer {
                         observer.record(&record);
                     }
-                    // A note has no header, and is a description.
+                    // A note has no header, and counts as a description.
                     let kind = record.header().map_or(kind::NOTE, |header| header.kind);
                     let describes = kind >= kind::FIRST_DESCRIPTION;
                     full |= limited && before.saturating_add(at as u64) > self.limit && !describes;
@@ -159,7 +159,7 @@ impl RecordWriter {
                         kept_bytes = at;
                         kept += 1;
                     }
-                    // Of descriptions the index has all that is needed.
+                    // The index has everything that is needed of descriptions.
                     if !full || describes {
                         self.index.add(&record);
                     } else if let Some(count) = self.beyond.get_mut(drop_slot(kind)) {
@@ -182,30 +182,30 @@ impl RecordWriter {
         Ok(kept)
     }
 
-    /// What the records kept so far say. A view of the running session reads it, or takes
+    /// Returns what the records kept so far say. A view of the running session reads it, or takes
     /// [`Index::snapshot`] where it needs values of its own.
     pub fn index(&self) -> &Index {
         &self.index
     }
 
-    /// Records kept so far.
+    /// Returns the number of records kept so far.
     pub fn records(&self) -> u64 {
         self.records
     }
 
-    /// Bytes kept so far.
+    /// Returns the number of bytes kept so far.
     pub fn bytes(&self) -> u64 {
         let rolling = self.rolling.as_ref().map_or(0, Rolling::bytes);
         self.written + self.pending.len() as u64 + rolling
     }
 
-    /// Bytes that were no records.
+    /// Returns the number of bytes that were not records.
     pub fn malformed_bytes(&self) -> u64 {
         self.malformed_bytes
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        // At an offset of our own, so that a write that failed half-way can be tried again.
+        // The offset is our own, so that a write that failed half-way can be tried again.
         self.file.write_all_at(&self.pending, self.written)?;
         self.file.flush()?;
         self.written += self.pending.len() as u64;
@@ -213,7 +213,7 @@ impl RecordWriter {
         Ok(())
     }
 
-    /// What was appended so far, to be read while more is appended.
+    /// Returns what was appended so far, to be read while more is appended.
     ///
     /// # Errors
     /// When the last block cannot be written.
@@ -271,49 +271,49 @@ pub struct RecordFile {
     index: Index,
     /// Which dispatches are in the results, where not all are.
     chosen: Option<Chosen>,
-    /// Dispatches were recorded for other records alone.
+    /// Whether dispatches were recorded only for other records.
     hidden: bool,
 }
 
 impl RecordFile {
-    /// What the records say, put together while they were appended.
+    /// Returns what the records say, put together while they were appended.
     pub fn index(&self) -> &Index {
         &self.index
     }
 
-    /// The index alone. The file is given up.
+    /// Returns the index alone, and gives up the file.
     pub fn into_index(self) -> Index {
         self.index
     }
 
-    /// Number of records.
+    /// Returns the number of records.
     pub fn records(&self) -> u64 {
         self.records
     }
 
-    /// Bytes of records.
+    /// Returns the number of bytes of records.
     pub fn bytes(&self) -> u64 {
         self.len
     }
 
-    /// Bytes from the target that were no records.
+    /// Returns the number of bytes from the target that were not records.
     pub fn malformed_bytes(&self) -> u64 {
         self.malformed_bytes
     }
 
-    /// The limit of bytes.
+    /// Returns the limit of bytes.
     pub fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// Records that were left out because of the limit, by [`drop_slot`].
+    /// Returns the number of records that were left out because of the limit, by [`drop_slot`].
     pub fn beyond(&self) -> &[u64; DROP_SLOTS] {
         &self.beyond
     }
 
-    /// Leaves dispatches out of walks and of the index: those that are not chosen, by the names that
-    /// kernels have in the results, and all unless `kernels`, where they were recorded only so that
-    /// others can refer to them.
+    /// Leaves dispatches out of walks and of the index. Those that are not chosen are left out, by
+    /// the names that kernels have in the results. Without `kernels` all are, because they were
+    /// recorded only so that other records can refer to them.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -367,14 +367,14 @@ impl RecordFile {
         self.chosen.as_ref().is_none_or(|chosen| chosen.has(kernel))
     }
 
-    /// Whether a kernel is among the chosen ones, whichever its dispatch.
+    /// Whether a kernel is among the chosen ones, regardless of the dispatch.
     pub(crate) fn is_chosen_kernel(&self, kernel: &Kernel) -> bool {
         let chosen = self.chosen.as_ref();
         chosen.is_none_or(|chosen| chosen.takes(kernel.kernel_id))
     }
 
-    /// Visits the records whose kind is wanted, in the order in which they were appended, without the
-    /// dispatches that are left out ([`RecordFile::choose`]).
+    /// Visits the records of the wanted kinds, in the order in which they were appended. Dispatches
+    /// that are left out ([`RecordFile::choose`]) are not visited.
     ///
     /// # Errors
     /// [`WalkError::Read`] when the file fails, [`WalkError::Visit`] when the visitor does.
@@ -393,7 +393,7 @@ impl RecordFile {
         )
     }
 
-    /// As [`RecordFile::walk`], with all dispatches.
+    /// Does the same as [`RecordFile::walk`], with all dispatches.
     ///
     /// # Errors
     /// As [`RecordFile::walk`].
@@ -434,7 +434,7 @@ impl From<WalkError<WriteError>> for WriteError {
     }
 }
 
-/// Visits the whole records of a block and returns how many bytes they took.
+/// Visits the whole records of a block, and returns how many bytes they took.
 fn visit_block<E>(
     bytes: &[u8],
     want: &impl Fn(u8) -> bool,
@@ -557,7 +557,7 @@ mod tests {
         let piece = [kernel(1), kernel(2), kernel(3), symbol(7)].concat();
         assert_eq!(writer.append(&piece).unwrap(), 2);
         assert!(writer.is_full() && writer.bytes() == 2 * size);
-        // Once full, also for what would fit.
+        // Once the store is full, this holds also for a record that would fit.
         assert_eq!(writer.append(&symbol(8)).unwrap(), 0);
         assert_eq!(writer.append(&kernel(4)).unwrap(), 0);
         let file = writer.finish().unwrap();

@@ -1,13 +1,14 @@
-//! AMD's rocpd: one SQLite file per process, or one of several, readable by SQLite 3.40 and later.
+//! AMD's rocpd: one SQLite file per process, or one for several, readable by SQLite 3.40 and later.
 //!
-//! One walk over the records, in one transaction; every row that refers to another finds it there.
-//! The file grows under a temporary name without a journal: when
-//! anything fails it is removed, so there is nothing to roll back, and no second file ever lies
-//! beside it. Memory is SQLite's page cache and what each kind of row remembers, which has limits.
+//! The file is written in one walk over the records, in one transaction. Every row that refers to
+//! another finds it there. The file grows under a temporary name without a journal. If anything
+//! fails it is removed, so there is nothing to roll back, and no second file ever lies beside it.
+//! Memory is used by SQLite's page cache and by what is remembered for each kind of row, which has
+//! limits.
 //!
-//! Work without times is a row with 0 for start and end, as in the other formats, and the reason in
-//! `extdata`; what else a reader must know is in `rocpd_metadata` under tags that begin with
-//! `midair_`.
+//! Work without times is a row with 0 for start and end, as in the other formats, with the reason
+//! in `extdata`. Everything else that a reader must know is in `rocpd_metadata`, under tags that
+//! begin with `midair_`.
 //!
 //! Decisions: FMT-006, FMT-007, FMT-008, FMT-010 (`docs/deviations/formats.md`).
 
@@ -36,8 +37,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use strings::Strings;
 
-/// Version of the schema. AMD's tools up to ROCm 7.2, which write "3", do not look at it; its
-/// newest ones want it whole and in parts, and take no other form.
+/// The version of the schema. AMD's tools up to ROCm 7.2, which write "3", do not look at it. Its
+/// newest tools want it whole and in parts, and accept no other form.
 const SCHEMA_VERSION: [(&str, &str); 4] = [
     ("schema_version", "3.0.3"),
     ("schema_version_major", "3"),
@@ -47,7 +48,7 @@ const SCHEMA_VERSION: [(&str, &str); 4] = [
 
 pub use schema::{SchemaPart, rocpd_schema};
 
-/// Statements that say in a session's metadata what schema it has.
+/// Returns the statements that write the schema's version into a session's metadata.
 fn metadata(guid: &Guid) -> String {
     let (suffix, guid) = (guid.suffix(), guid.to_string());
     let own = [("uuid", suffix.as_str()), ("guid", guid.as_str())];
@@ -62,12 +63,12 @@ fn metadata(guid: &Guid) -> String {
         .collect()
 }
 
-/// The writer: the file under its temporary name, and a connection to it with a transaction open.
+/// The writer: the file under its temporary name, and a connection to it with an open transaction.
 struct Rocpd {
     file: ReservedFile,
     connection: Connection,
     guids: Vec<Guid>,
-    /// Sessions begun.
+    /// The number of sessions begun.
     sessions: usize,
 }
 
@@ -114,7 +115,8 @@ impl Writer for Rocpd {
         if let Err(error) = commit(connection, &guids) {
             return Err(file.failed(error.into()));
         }
-        // Left by a process that had an earlier file of this name open, they would be applied to this one.
+        // These may be left from a process that had an earlier file of this name open. SQLite would
+        // apply them to this one.
         for suffix in ["results.db-journal", "results.db-wal", "results.db-shm"] {
             files.outdate(suffix);
         }
@@ -123,7 +125,7 @@ impl Writer for Rocpd {
     }
 }
 
-/// Rows of one session.
+/// The rows of one session.
 struct Session<'s> {
     rows: Rows<'s, 's>,
     file: &'s ReservedFile,
@@ -154,10 +156,10 @@ impl Sink for Session<'_> {
 }
 
 fn connect(path: &Path, guids: &[Guid]) -> Step<Connection> {
-    // No other process uses the file, so it needs no locks, which some network file systems lack.
-    // The file was just created. In another user's directory it may have been replaced by a link
-    // since, so no link is followed. SQLite would refuse one in the directory's own path as well,
-    // so that path is resolved here.
+    // The connection uses no locks: no other process uses the file, and some network file systems
+    // have none. The file was just created. In another user's directory it may have been replaced
+    // by a link since, so no link is followed. SQLite would also refuse a link in the directory's
+    // own path, so that path is resolved here.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX
         | OpenFlags::SQLITE_OPEN_NOFOLLOW;
@@ -169,8 +171,8 @@ fn connect(path: &Path, guids: &[Guid]) -> Step<Connection> {
     connection.execute_batch(
         "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA temp_store = MEMORY; PRAGMA cache_size = -8192;",
     )?;
-    // A row names only rows that were put in before it. To have SQLite look each of them up takes
-    // longer than to write them, so only builds for tests do.
+    // A row refers only to rows that were inserted before it. If SQLite looked each of them up,
+    // that would take longer than writing them, so only builds for tests do it.
     connection.pragma_update(None, "foreign_keys", cfg!(debug_assertions))?;
     connection.execute_batch("BEGIN;")?;
     // Each session has tables of its own; the views unite them.
@@ -184,13 +186,14 @@ fn commit(connection: Connection, guids: &[Guid]) -> Step<()> {
     Ok(connection.close().map_err(|(_, error)| error)?)
 }
 
-/// One for each session, and no two the same.
+/// Returns one guid for each session, all different.
 fn guids(jobs: &[Job<'_>]) -> Vec<Guid> {
     let mut guids: Vec<Guid> = Vec::new();
     for job in jobs {
         let mut process = job.trace.process.clone();
         let mut guid = Guid::of(&process);
-        // Of two that were never attached to, or in machines that look the same.
+        // Two sessions may have the same guid if the processes were never attached to, or if their
+        // machines look the same.
         while guids.contains(&guid) {
             process.init_time += 1;
             guid = Guid::of(&process);
@@ -200,7 +203,7 @@ fn guids(jobs: &[Job<'_>]) -> Vec<Guid> {
     guids
 }
 
-/// Describes a session and makes its rows ready.
+/// Describes a session and prepares the writer of its rows.
 fn rows<'s>(database: &Database<'s>, job: &'s Job<'s>) -> Step<Rows<'s, 's>> {
     let strings = Strings::new(database, known_strings(job))?;
     let mut info = Info::new(database, job)?;
@@ -221,7 +224,7 @@ fn rows<'s>(database: &Database<'s>, job: &'s Job<'s>) -> Step<Rows<'s, 's>> {
     Ok(rows)
 }
 
-/// Names of all kinds, of the calls that occur and of all other operations.
+/// Returns the names of all kinds, of the calls that occur, and of all other operations.
 fn known_strings(job: &Job<'_>) -> BTreeSet<String> {
     let mut all = BTreeSet::new();
     for kind in &job.names.buffer {

@@ -1,7 +1,8 @@
-//! Records of the latest seconds alone: files one after the other, of which the oldest go.
+//! The store that keeps only the records of the latest seconds: a sequence of files, of which the
+//! oldest are removed.
 //!
-//! What other records refer to (names of kernels, queues) is not in them but in the [`Index`], which
-//! puts it in front of the records of a [`Window`].
+//! Descriptions to which other records refer (names of kernels, queues) are not in the files but in
+//! the [`Index`], which puts them in front of the records of a [`Window`].
 
 use crate::index::Index;
 use crate::record_file::{RecordFile, RecordWriter};
@@ -14,21 +15,21 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Bytes gathered before a write, and bytes of one read.
+/// The number of bytes that are gathered before a write, and that one read takes.
 const BLOCK: usize = 256 * 1024;
-/// Files that hold the time that is kept: so large a part more is kept than was asked for.
+/// The number of files that hold the requested time. Up to one such part more is kept.
 const PARTS: u32 = 8;
 
-/// What a session keeps of its records.
+/// Which of its records a session keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Keep {
-    /// All, up to the limit of bytes.
+    /// All records, up to the limit of bytes.
     All,
-    /// What was recorded within so much time, and of that what fits. None at all where the time is 0.
+    /// The records of the latest time, as far as they fit. None at all where the time is 0.
     Latest {
-        /// How long.
+        /// The time.
         time: Duration,
-        /// Bytes on the disk at most.
+        /// The most bytes on the disk.
         bytes: u64,
     },
 }
@@ -66,12 +67,12 @@ impl Rolling {
         }
     }
 
-    /// Bytes that are kept.
+    /// Returns the number of bytes that are kept.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes + self.pending.len() as u64
     }
 
-    /// Keeps for so long from now on. What is there stays for as long.
+    /// Sets the time to keep from now on. It applies to the records that are there as well.
     pub(crate) fn keep(&mut self, time: Duration, bytes: u64) {
         (self.time, self.limit) = (time, bytes);
     }
@@ -92,7 +93,7 @@ impl Rolling {
         Ok(())
     }
 
-    /// Whether the newest file is to be followed by another one.
+    /// Whether it is time to begin another file.
     fn is_due(&self, now: Instant) -> bool {
         let Some(last) = self.segments.back() else {
             return false;
@@ -125,7 +126,7 @@ impl Rolling {
         Ok(())
     }
 
-    /// Lets go of what is too old or too much.
+    /// Removes files that are too old or too much.
     fn expire(&mut self, now: Instant) {
         while let Some(first) = self.segments.front() {
             let old = now.duration_since(first.ended) > self.time;
@@ -137,7 +138,7 @@ impl Rolling {
         }
     }
 
-    /// What is there now. `index` has what the records refer to.
+    /// Returns the records that are there now. `index` has the descriptions to which they refer.
     pub(crate) fn window(&mut self, index: &Index, now: Instant) -> io::Result<Window> {
         self.flush(now)?;
         let segment = |segment: &Segment| (Arc::clone(&segment.file), segment.len);
@@ -149,7 +150,7 @@ impl Rolling {
     }
 }
 
-/// The latest records of a session that goes on. They can be taken to another thread.
+/// The latest records of a session that goes on. The value can be moved to another thread.
 #[derive(Debug)]
 pub struct Window {
     directory: PathBuf,
@@ -158,7 +159,8 @@ pub struct Window {
 }
 
 impl Window {
-    /// Those that overlap a span of time, CLOCK_BOOTTIME ns, as if nothing else had been recorded.
+    /// Returns the records that overlap a span of time, CLOCK_BOOTTIME ns, as if nothing else had
+    /// been recorded.
     ///
     /// # Errors
     /// When a file cannot be read or written.
@@ -191,7 +193,8 @@ impl Window {
     }
 }
 
-/// Copies the whole records of a block that overlap the span, in runs. Returns the bytes of all.
+/// Copies the whole records of a block that overlap the span, in runs. Returns how many bytes all
+/// whole records took.
 fn copy(block: &[u8], from: u64, to: u64, writer: &mut RecordWriter) -> io::Result<usize> {
     let (mut run, mut used) = (0, 0);
     while let Some(rest) = block.get(used..).filter(|rest| !rest.is_empty()) {
@@ -209,7 +212,8 @@ fn copy(block: &[u8], from: u64, to: u64, writer: &mut RecordWriter) -> io::Resu
     Ok(used)
 }
 
-/// When a record's thing happened. None of descriptions, and of work that has no times.
+/// Returns when the thing that a record describes happened. None for descriptions, and for work
+/// without times.
 pub(crate) fn times(record: &Record<'_>) -> Option<(u64, u64)> {
     let (start, end) = match record {
         Record::Api(it, _) => (it.start, it.end),
@@ -307,7 +311,7 @@ mod tests {
         assert_eq!(ids(&cut), (10..=20).collect::<Vec<_>>());
         assert_eq!(cut.index().symbols[&7].name, b"gemm");
         assert_eq!(cut.index().kernels[&7].calls, 11);
-        // The session goes on, and what it knows is of all.
+        // The session goes on, and its index covers all records.
         writer.append(&kernel(many, 100 * many)).unwrap();
         assert_eq!(writer.index().kernels[&7].calls, many + 1);
         let last = writer
@@ -328,7 +332,7 @@ mod tests {
                 .push(&piece, start + Duration::from_secs(second))
                 .unwrap();
         }
-        // Those of eight seconds, and what shares a file with them.
+        // These are the records of eight seconds, and those that share a file with them.
         let kept = rolling.bytes() / piece.len() as u64;
         assert!((8..=11).contains(&kept), "{kept}");
         let large = kernel(1, 1).repeat(1 << 10);

@@ -1,16 +1,17 @@
-//! What every format is made of: a writer of one set of files, and in it a sink for each session's records.
+//! The parts of every format: a writer of one set of files, and within it a sink for each session's
+//! records.
 
 use crate::counters::{Counts, Reading};
 use crate::files::{FileSet, WriteError};
 use crate::job::Job;
 use midair_record::event::Record;
 
-/// The files of one format: of one session, or of several together.
+/// The writer of one format's files, for one session or for several together.
 pub(crate) trait Writer {
     /// Begins a session. What comes before its records is written now or by the sink.
     fn begin<'s>(&'s mut self, job: &'s Job<'s>) -> Result<Box<dyn Sink + 's>, WriteError>;
 
-    /// Adds the files to the set. All sessions were written.
+    /// Adds the files to the set. By now all sessions have been written.
     fn finish(self: Box<Self>, files: &mut FileSet) -> Result<(), WriteError>;
 }
 
@@ -22,14 +23,14 @@ pub(crate) trait Sink {
     /// Takes a record of something that happened. Descriptions are only in the index.
     fn record(&mut self, record: &Record<'_>) -> Result<(), WriteError>;
 
-    /// Takes the counters of a dispatch. Dispatches without counters have none; the dispatch itself is
-    /// a record only where the user asked for dispatches.
+    /// Takes the counters of a dispatch. It is not called for dispatches without counters. The
+    /// dispatch itself is given as a record only where the user asked for dispatches.
     fn counted(&mut self, counts: &Counts<'_>) -> Result<(), WriteError>;
 
     /// Takes what a whole device counted from one reading to the next.
     fn read(&mut self, reading: &Reading) -> Result<(), WriteError>;
 
-    /// Writes what comes behind the records.
+    /// Writes what comes after the records.
     fn finish(self: Box<Self>) -> Result<(), WriteError>;
 }
 

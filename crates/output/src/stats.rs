@@ -1,4 +1,4 @@
-//! Calls and times of each domain, by name: what `--stats` and `--summary` are made of.
+//! The calls and times of each domain, by name, from which `--stats` and `--summary` are made.
 //!
 //! Decisions: FMT-002, FMT-003 (`docs/deviations/formats.md`).
 
@@ -9,7 +9,8 @@ use midair_record::event::kind;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// One domain's calls. Dispatches and copies without times are not in it: they are in the notes.
+/// The calls of one domain. Dispatches and copies without times are not included. They are in the
+/// notes.
 #[derive(Debug)]
 pub(crate) struct DomainStats {
     pub(crate) domain: &'static Statistics,
@@ -21,14 +22,14 @@ pub(crate) struct DomainStats {
 /// A name and its calls, for sorting.
 pub(crate) type Entry<'a> = (&'a str, &'a Stat);
 
-/// What took longest first; by name where times are equal.
+/// Sorts the entries by total time, the longest first, and by name where the times are equal.
 pub(crate) fn by_total(mut entries: Vec<Entry<'_>>) -> Vec<Entry<'_>> {
     entries.sort_by_key(|(name, stat)| (Reverse(stat.total), *name));
     entries
 }
 
-/// All domains that have calls, in the order of json's `summary`. Several rows of the table of
-/// domains may share one.
+/// Returns all domains that have calls, in the order of json's `summary`. Several rows of the table
+/// of domains may share one.
 pub(crate) fn collect(jobs: &[Job<'_>]) -> Vec<DomainStats> {
     let mut shared: BTreeMap<u8, (&'static Statistics, KindSet)> = BTreeMap::new();
     for domain in midair_domain::built() {
@@ -75,14 +76,15 @@ fn add_operations(by_name: &mut BTreeMap<String, Stat>, job: &Job<'_>, kinds: Ki
         }
     }
     if kinds.contains(kind::KERNEL_DISPATCH) {
-        // Several code objects can have one kernel (a library loaded for each device): one line for a name.
+        // Several code objects can have one kernel (a library loaded for each device). There is one
+        // line for each name.
         for (id, stat) in &index.kernels {
             add(job.kernel_name_by_id(*id).into_owned(), stat);
         }
     }
 }
 
-/// As C's `%.*e`: at least two digits of exponent.
+/// Returns a number like C's `%.*e`, with at least two digits of exponent.
 pub(crate) fn exponent(value: f64, digits: usize) -> String {
     let text = format!("{value:.digits$e}");
     match text.split_once('e') {
@@ -93,7 +95,7 @@ pub(crate) fn exponent(value: f64, digits: usize) -> String {
             };
             format!("{mantissa}e{sign}{exponent:0>2}")
         }
-        // Not a number, or beyond all.
+        // This is NaN or an infinity.
         None => text,
     }
 }
@@ -114,7 +116,8 @@ mod tests {
         }
     }
 
-    /// Against the sum of squares in whole numbers, which is exact, and past what 64 bits of squares hold.
+    /// Compares with the sum of squares in whole numbers, which is exact, also beyond what 64 bits
+    /// of squares can hold.
     #[test]
     fn deviations_are_right_for_any_sum() {
         let stat = |durations: &[u64]| {

@@ -1,9 +1,9 @@
 //! The tables of `--summary`, `--summary-per-domain` and `--summary-groups`, as rocprofv3 prints
 //! them.
 //!
-//! Columns, widths and number formats are AMD's, so that what reads its tables reads these. One
-//! thing differs: a name that occurs in two domains has a row in each, where AMD adds both up under
-//! the first.
+//! Columns, widths and number formats are AMD's, so that programs that read its tables can read
+//! these. One thing differs: a name that occurs in two domains has a row in each, where AMD adds
+//! both up under the first.
 
 use crate::files::{FileSet, WriteError};
 use crate::index::Stat;
@@ -15,17 +15,17 @@ use regex_lite::Regex;
 use std::cmp::Reverse;
 use std::fmt::Write;
 
-/// Least width of the columns of names and domains.
+/// The least width of the columns of names and domains.
 const NAME: usize = 40;
 const DOMAIN: usize = 12;
-/// Characters of a row's other columns.
+/// The number of characters of a row's other columns.
 const NUMBERS: usize = 160;
-/// Characters of a table at most: rows beyond are summed up in one.
+/// The most characters of a table. Further rows are summed up in one.
 const MOST_BYTES: usize = 16 << 20;
-/// On a console every line is indented by so much; in a file by nothing.
+/// The indentation of every line on a console. In a file there is none.
 const INDENT: &str = "    ";
 
-/// The tables for a console and where they go, if they go to one.
+/// Returns the tables for a console and which console it is, if they go to one.
 pub(crate) fn console(jobs: &[Job<'_>], plan: &Plan) -> Option<(Console, String)> {
     match &plan.summary_to {
         SummaryTo::Console(console) => {
@@ -36,7 +36,7 @@ pub(crate) fn console(jobs: &[Job<'_>], plan: &Plan) -> Option<(Console, String)
     }
 }
 
-/// `PREFIX_NAME.txt`, when the tables go to a file.
+/// Writes `PREFIX_NAME.txt`, if the tables go to a file.
 pub(crate) fn write(jobs: &[Job<'_>], plan: &Plan, files: &mut FileSet) -> Result<(), WriteError> {
     let SummaryTo::File(name) = &plan.summary_to else {
         return Ok(());
@@ -50,7 +50,7 @@ pub(crate) fn write(jobs: &[Job<'_>], plan: &Plan, files: &mut FileSet) -> Resul
     files.add(file)
 }
 
-/// Whether a group's expression is one.
+/// Checks that a group's expression is valid.
 ///
 /// # Errors
 /// What is wrong with it.
@@ -60,7 +60,7 @@ pub fn check_group(expression: &str) -> Result<(), String> {
         .map_err(|error| error.to_string())
 }
 
-/// An expression that has to match all of a name.
+/// Returns an expression that has to match the whole of a name.
 fn whole(expression: &str) -> Result<Regex, regex_lite::Error> {
     Regex::new(&format!("^(?:{expression})$"))
 }
@@ -80,7 +80,7 @@ fn tables(jobs: &[Job<'_>], plan: &Plan, indent: &str) -> String {
         }
     }
     for expression in &plan.summary_groups {
-        // One that is none was refused before the session.
+        // Invalid expressions were refused before the session.
         let Ok(expression) = whole(expression) else {
             continue;
         };
@@ -99,7 +99,7 @@ fn tables(jobs: &[Job<'_>], plan: &Plan, indent: &str) -> String {
     out
 }
 
-/// Writing to a String cannot fail, hence the ignored results.
+/// Appends a table. Writing to a String cannot fail, hence the ignored results.
 fn table(out: &mut String, plan: &Plan, title: &str, domains: &[&DomainStats], indent: &str) {
     let mut total = Stat::default();
     let mut rows: Vec<(String, &'static str, &Stat)> = Vec::new();
@@ -168,7 +168,8 @@ fn table(out: &mut String, plan: &Plan, title: &str, domains: &[&DomainStats], i
     out.push('\n');
 }
 
-/// Nanoseconds as they are, or in a larger unit with as many digits as the number needs.
+/// Returns nanoseconds as they are, or a time in a larger unit with as many digits as the number
+/// needs.
 fn whole_or_shortest(nanoseconds: u64, unit: Unit) -> String {
     if unit == Unit::Nsec {
         return nanoseconds.to_string();
@@ -176,7 +177,8 @@ fn whole_or_shortest(nanoseconds: u64, unit: Unit) -> String {
     shortest(nanoseconds as f64 / unit.nanoseconds() as f64)
 }
 
-/// As few digits as tell the number from its neighbours; with an exponent below 1e-4 and from 1e16 on.
+/// Returns as few digits as distinguish the number from its neighbours, with an exponent below 1e-4
+/// and from 1e16 on.
 fn shortest(value: f64) -> String {
     let text = format!("{value:e}");
     match text.split_once('e').map(|(m, e)| (m, e.parse::<i32>())) {
@@ -188,7 +190,7 @@ fn shortest(value: f64) -> String {
     }
 }
 
-/// Names come from the target: nothing that a terminal would obey gets through.
+/// Returns a name of the target without anything that a terminal would interpret.
 fn printable(name: &str) -> String {
     name.chars()
         .map(|c| if plain::is_obeyed(c) { '?' } else { c })

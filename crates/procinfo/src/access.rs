@@ -14,43 +14,43 @@ const CAP_SYS_PTRACE: u64 = 1 << 19;
 /// `CAP_SYS_ADMIN`.
 const CAP_SYS_ADMIN: u64 = 1 << 21;
 
-/// What bears on the permission to trace a process.
+/// The facts that decide whether a process may be traced.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Access {
-    /// The kernel lets this process open the target's memory, which asks for the same right as
-    /// tracing (Yama apart).
+    /// Whether the kernel lets this process open the target's memory. That requires the same right
+    /// as tracing (apart from Yama).
     pub allowed: bool,
-    /// It has no memory any more: it is about to end.
+    /// Whether the target has no memory any more: it is about to end.
     pub ending: bool,
     /// Our effective user id.
     pub our_uid: u32,
-    /// The target's real, effective, saved user ids.
+    /// The target's real, effective and saved user ids.
     pub target_uids: [u32; 3],
-    /// We have CAP_SYS_PTRACE (in our user namespace).
+    /// Whether we have CAP_SYS_PTRACE (in our user namespace).
     pub ptrace_capability: bool,
-    /// The kernel keeps the target's files in `/proc` for this other user, and we have no
-    /// CAP_DAC_OVERRIDE.
+    /// The user to whom the target's files in `/proc` belong, if that is another user and we have
+    /// no CAP_DAC_OVERRIDE.
     pub files_of_other: Option<u32>,
-    /// We have CAP_SYS_ADMIN (in our user namespace).
+    /// Whether we have CAP_SYS_ADMIN (in our user namespace).
     pub admin_capability: bool,
-    /// `kernel.yama.ptrace_scope`; None without Yama.
+    /// The value of `kernel.yama.ptrace_scope`. None without Yama.
     pub yama: Option<u32>,
-    /// The target has capabilities that we have not (set-uid, file capabilities).
+    /// Whether the target has capabilities that we lack (set-uid, file capabilities).
     pub target_more_capable: bool,
-    /// Both are in one user namespace.
+    /// Whether both are in one user namespace.
     pub same_user_namespace: bool,
-    /// By what label a security module (AppArmor, SELinux) confines us, if one does.
+    /// The label by which a security module (AppArmor, SELinux) confines us, if one does.
     pub label: Option<String>,
-    /// Both are in one pid namespace.
+    /// Whether both are in one pid namespace.
     pub same_pid_namespace: bool,
-    /// Both see the same mounts and the same root.
+    /// Whether both see the same mounts and the same root.
     pub same_mounts: bool,
 }
 
-/// Looks at a live thread of the target. Nothing is traced.
+/// Collects these facts for a live thread of the target. Nothing is traced.
 ///
 /// # Errors
-/// The kernel's; not found when it has ended.
+/// The kernel's error; not found when it has ended.
 pub fn look(tid: impl Into<Tid>) -> io::Result<Access> {
     let tid = tid.into();
     let us = task::status(Pid::own())?;
@@ -83,7 +83,8 @@ pub fn look(tid: impl Into<Tid>) -> io::Result<Access> {
 }
 
 impl Access {
-    /// Why it is refused, in one sentence without a full stop; a remedy, if there is one.
+    /// Returns the reason for a refusal, in one sentence without a full stop, and a remedy, if
+    /// there is one.
     pub fn why_not(&self) -> (String, &'static str) {
         if self.yama == Some(3) {
             return (
@@ -108,15 +109,16 @@ impl Access {
                 "run this as root, or set kernel.yama.ptrace_scope to 0",
             );
         }
-        // What it may in a user namespace of its own does not count outside.
+        // Capabilities that the target has in a user namespace of its own do not count outside of
+        // it.
         if self.target_more_capable && self.same_user_namespace && !self.ptrace_capability {
             return (
                 "it has capabilities that we have not".into(),
                 "run this as root",
             );
         }
-        // Who is given CAP_SYS_PTRACE alone may trace, but not open what belongs to another
-        // process.
+        // A program that was given CAP_SYS_PTRACE alone may trace, but may not open files that
+        // belong to another user's process.
         if let Some(owner) = self.files_of_other
             && self.ptrace_capability
         {
@@ -154,7 +156,7 @@ impl Access {
     }
 }
 
-/// The label in `/proc/self/attr/current`, if it is one that confines.
+/// Returns the label in `/proc/self/attr/current`, if it is one that confines.
 fn confining(text: &[u8]) -> Option<String> {
     let label = String::from_utf8_lossy(text);
     let label = label.trim_end_matches(['\n', '\0']);
@@ -170,8 +172,9 @@ fn same_namespace(tid: Tid, kind: &str) -> bool {
     }
 }
 
-/// The kernel shows the namespaces of a process only to those who may trace it, and its map of
-/// users to everybody: where that is ours, it is not the namespace that stands in the way.
+/// Whether the process is in our user namespace. The kernel shows a process's namespaces only to
+/// those who may trace it, but its map of users to everybody. Where that map equals ours, the
+/// namespace is not what stands in the way.
 fn same_user_namespace(tid: Tid) -> bool {
     let map = |who: &str| kernel_text(format!("{who}/uid_map")).ok();
     let unseen = kernel_link(format!("{tid}/ns/user")).is_err();

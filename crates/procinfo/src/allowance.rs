@@ -1,19 +1,20 @@
-//! How much may be read of the files that one process has mapped.
+//! A limit on how much is read of all the files that one process has mapped.
 //!
-//! A process chooses what it maps: files with holes are as large as they like and take no room on
-//! the disk. What is read of them takes memory here, whether it lies on a disk or not.
+//! A process chooses what it maps: a file with holes can have any size and still take no room on
+//! the disk. What is read of such a file takes memory in this process, whether it lies on a disk or
+//! not.
 
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Bytes that are read of all files of a process. It bounds time: a few seconds.
+/// The bytes that may be read of all files of one process. This bounds the time, to a few seconds.
 const READ: u64 = 4 << 30;
-/// Bytes that are kept of them until the process has been looked at: symbols and unwind tables. Those
-/// of PyTorch's libraries are some 100 MiB.
+/// The bytes that may be kept of them while the process is being examined: symbols and unwind
+/// tables. Those of PyTorch's libraries are some 100 MiB.
 const KEPT: u64 = 192 << 20;
-/// Bytes of one table that are in memory while it is read.
+/// The bytes of one table that may be in memory while it is read.
 pub(crate) const AT_ONCE: u64 = 128 << 20;
 
 /// What may still be read of one process's files. Clones share it.
@@ -36,12 +37,12 @@ impl Default for Allowance {
 }
 
 impl Allowance {
-    /// Takes bytes that are about to be read.
+    /// Deducts bytes that are about to be read.
     pub(crate) fn read(&self, bytes: u64) -> io::Result<()> {
         take(&self.0.read, bytes)
     }
 
-    /// Takes bytes that are about to be kept.
+    /// Deducts bytes that are about to be kept.
     pub(crate) fn keep(&self, bytes: u64) -> io::Result<()> {
         take(&self.0.kept, bytes)
     }

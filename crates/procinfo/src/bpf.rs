@@ -1,7 +1,7 @@
-//! Classic BPF as seccomp uses it: what a filter answers to a system call, found by running it
-//! here.
+//! An interpreter of classic BPF as seccomp uses it. It runs a filter here to find out how the
+//! filter answers a system call.
 //!
-//! Programs come from another process: nothing of them is believed. Jumps only lead forward, so
+//! Programs come from another process, so nothing in them is trusted. Jumps lead only forward, so
 //! every run ends (source: Documentation/userspace-api/seccomp_filter, net/core/filter.c,
 //! kernel/seccomp.c).
 
@@ -10,16 +10,16 @@
 pub struct Instruction {
     /// Operation.
     pub code: u16,
-    /// Instructions to pass over where a condition holds.
+    /// The number of instructions to skip where the condition holds.
     pub jump_true: u8,
-    /// The same where it does not.
+    /// The number to skip where it does not hold.
     pub jump_false: u8,
     /// Operand.
     pub k: u32,
 }
 
 impl Instruction {
-    /// From the kernel's eight bytes.
+    /// Decodes the kernel's eight bytes.
     pub fn parse(bytes: [u8; 8]) -> Instruction {
         let [code_low, code_high, jump_true, jump_false, a, b, c, d] = bytes;
         Instruction {
@@ -45,7 +45,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// The 32-bit word at an offset; None outside or where it is not aligned.
+    /// Returns the 32-bit word at an offset. None if the offset lies outside or is not aligned.
     fn word(&self, offset: u32) -> Option<u32> {
         let half = |value: u64, high: bool| (if high { value >> 32 } else { value }) as u32;
         if !offset.is_multiple_of(4) {
@@ -64,10 +64,10 @@ impl Call {
     }
 }
 
-/// Bytes that a filter sees.
+/// The number of bytes that a filter sees.
 const DATA_BYTES: u32 = 64;
 
-/// What the filter returns; None for a program that the kernel would not have taken.
+/// Returns what the filter returns. None for a program that the kernel would not have accepted.
 pub fn run(program: &[Instruction], call: &Call) -> Option<u32> {
     let (mut a, mut x) = (0_u32, 0_u32);
     let mut memory = [0_u32; 16];
@@ -101,7 +101,8 @@ pub fn run(program: &[Instruction], call: &Call) -> Option<u32> {
                     0x00 => a.wrapping_add(operand),
                     0x10 => a.wrapping_sub(operand),
                     0x20 => a.wrapping_mul(operand),
-                    // The kernel ends the program with 0 here, which is the action to kill.
+                    // The kernel ends the program with the result 0 here, which is the action to
+                    // kill.
                     0x30 => match a.checked_div(operand) {
                         Some(quotient) => quotient,
                         None => return Some(0),
@@ -149,34 +150,34 @@ pub fn run(program: &[Instruction], call: &Call) -> Option<u32> {
     }
 }
 
-/// What becomes of a system call, mildest last as the kernel ranks them.
+/// What happens to a system call. As the kernel ranks them, the mildest is last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     /// The process is killed.
     KillProcess,
     /// The thread is killed.
     KillThread,
-    /// SIGSYS.
+    /// The thread gets SIGSYS.
     Trap,
-    /// The call is not made and gives this errno.
+    /// The call is not made and fails with this errno.
     Errno(u16),
     /// Another process decides.
     Notify,
-    /// A tracer decides; without one the call gives ENOSYS.
+    /// A tracer decides. Without a tracer the call fails with ENOSYS.
     Trace,
-    /// It is made and logged.
+    /// The call is made and logged.
     Log,
-    /// It is made.
+    /// The call is made.
     Allow,
 }
 
 impl Action {
-    /// From a filter's result (`SECCOMP_RET_*`). What is not known kills the process.
+    /// Decodes a filter's result (`SECCOMP_RET_*`). An unknown action kills the process.
     pub fn of(result: u32) -> Action {
         match result & 0xffff_0000 {
             0x0000_0000 => Action::KillThread,
             0x0003_0000 => Action::Trap,
-            // More than MAX_ERRNO is cut off.
+            // Values above MAX_ERRNO are cut off.
             0x0005_0000 => Action::Errno((result as u16).min(4095)),
             0x7fc0_0000 => Action::Notify,
             0x7ff0_0000 => Action::Trace,
@@ -199,15 +200,15 @@ impl Action {
         }
     }
 
-    /// The call is made.
+    /// Whether the call is made.
     pub fn lets_pass(self) -> bool {
         matches!(self, Action::Log | Action::Allow)
     }
 }
 
-/// What all of a thread's filters together do with a call: the strictest counts, of equals the one
-/// that was installed last. `filters`: last installed first, as the kernel lists them. A program
-/// that makes no sense kills.
+/// Returns what all filters of a thread together do with a call. The strictest action counts, and
+/// among equal ones that of the filter that was installed last. `filters` begins with the one
+/// installed last, as the kernel lists them. A program that makes no sense kills the process.
 pub fn decide(filters: &[Vec<Instruction>], call: &Call) -> Action {
     let mut strictest = Action::Allow;
     for filter in filters {
@@ -283,8 +284,8 @@ mod tests {
         };
         assert_eq!(with(5), Action::KillThread);
         assert_eq!(with(3), Action::Allow);
-        // High half of an argument, through memory, X and every operation: ((high + 2) * 3 - 1) ^
-        // 0xff, returned as it is.
+        // The program passes the high half of an argument through memory, X and every operation,
+        // and returns ((high + 2) * 3 - 1) ^ 0xff.
         let filter = [
             one(0x20, 0, 0, 20),
             one(0x02, 0, 0, 3),
@@ -308,7 +309,8 @@ mod tests {
     #[test]
     fn nonsense_ends() {
         let data = call(0, [0; 6]);
-        // No end, a jump too far, bad offsets, bad memory, bad operations, division by zero.
+        // Invalid programs: no end, a jump too far, bad offsets, bad memory, bad operations,
+        // division by zero.
         for program in [
             vec![],
             vec![one(0x00, 0, 0, 1)],

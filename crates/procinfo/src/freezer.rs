@@ -1,5 +1,5 @@
-//! Whether a process's cgroup is frozen (`docker pause`, `systemctl freeze`): none of its threads
-//! runs then, though none is stopped by job control.
+//! Whether a process's cgroup is frozen (`docker pause`, `systemctl freeze`). None of its threads
+//! runs then, although job control has stopped none.
 
 use std::path::{Path, PathBuf};
 
@@ -7,8 +7,8 @@ use crate::Tid;
 use crate::files::{Place, kernel_text};
 use crate::headroom::{V2, hierarchies};
 
-/// The cgroup by which the process of a live thread is frozen, or is being frozen. None where that
-/// cannot be known, as in a container that does not see the group.
+/// Returns the cgroup by which the process of a live thread is frozen, or is being frozen. None
+/// also where that cannot be known, as in a container that does not see the group.
 pub fn frozen(tid: impl Into<Tid>) -> Option<PathBuf> {
     let tid = tid.into();
     let groups = kernel_text(format!("{tid}/cgroup")).ok()?;
@@ -19,11 +19,11 @@ pub fn frozen(tid: impl Into<Tid>) -> Option<PathBuf> {
         .find_map(|(top, group, files)| freezes(&ours, &top, &group, files == V2))
 }
 
-/// The first on the way from `group` up to `top`, beneath our own root, that is frozen.
+/// Returns the first frozen group on the way from `group` up to `top`, beneath our own root.
 ///
 /// source: Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/freezer-subsystem.rst
 fn freezes(ours: &Place, top: &Path, group: &Path, unified: bool) -> Option<PathBuf> {
-    // "1"; "FREEZING" or "FROZEN".
+    // The files contain "1", or "FREEZING" or "FROZEN".
     let (file, word) = match unified {
         true => ("cgroup.freeze", &b"1"[..]),
         false => ("freezer.state", &b"FR"[..]),

@@ -1,7 +1,8 @@
-//! How much a process has left under its limits (`/proc/TID/limits`) and under its memory cgroups.
+//! How much a process may still take under its limits (`/proc/TID/limits`) and under its memory
+//! cgroups.
 //!
-//! Nothing is changed. What cannot be read counts as no limit: the limit itself then refuses where it is
-//! met.
+//! Nothing is changed. A limit that cannot be read counts as no limit: the kernel then refuses at
+//! the moment when the limit is reached.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,50 +10,51 @@ use std::path::{Path, PathBuf};
 use crate::files::{Place, kernel_text};
 use crate::{Tid, decimal};
 
-/// One limit, and how far it is used.
+/// One limit, and how much of it is in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limit {
     /// The limit.
     pub limit: u64,
-    /// In use.
+    /// The amount in use.
     pub used: u64,
 }
 
 impl Limit {
-    /// What is left, 0 where more is used than allowed.
+    /// Returns what is left, or 0 where more is used than allowed.
     pub fn left(&self) -> u64 {
         self.limit.saturating_sub(self.used)
     }
 }
 
-/// The headroom of one process. None: unlimited, or not to be known.
+/// The headroom of one process. None means unlimited or unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Headroom {
     /// Bytes of address space (`RLIMIT_AS`).
     pub address_space: Option<Limit>,
     /// Bytes of private writable memory (`RLIMIT_DATA`).
     pub data: Option<Limit>,
-    /// Bytes that may be locked (`RLIMIT_MEMLOCK`), where the process has locked all it has
-    /// (`mlockall`), and may not lock without limit.
+    /// Bytes that may be locked (`RLIMIT_MEMLOCK`). Set only where the process has locked all its
+    /// memory (`mlockall`) and is subject to that limit.
     pub locked: Option<Limit>,
     /// Descriptor numbers (`RLIMIT_NOFILE`).
     pub descriptors: Option<Limit>,
     /// Mappings (`vm.max_map_count`).
     pub mappings: Option<Limit>,
-    /// Bytes under the tightest memory cgroup that it is in. Used is what cannot be taken back:
-    /// without the page cache of files.
+    /// Bytes under the tightest memory cgroup that it is in. Used memory counts without what the
+    /// kernel can take back, such as the page cache of files.
     pub memory: Option<Limit>,
-    /// The process has locked all its memory, so that whatever is mapped is memory immediately.
+    /// Whether the process has locked all its memory. Then whatever is mapped takes memory at once.
     pub locks_all: bool,
 }
 
 /// `CAP_IPC_LOCK`.
 const CAP_IPC_LOCK: u64 = 1 << 14;
 
-/// Inspects the process of a live thread, which has `mappings` mappings.
+/// Reads the headroom of the process that a live thread belongs to. The process has `mappings`
+/// mappings.
 ///
 /// # Errors
-/// The kernel's; not found when it has ended.
+/// The kernel's error; not found when it has ended.
 pub fn look(tid: impl Into<Tid>, mappings: usize) -> io::Result<Headroom> {
     let tid = tid.into();
     let limits = kernel_text(format!("{tid}/limits"))?;
@@ -60,7 +62,7 @@ pub fn look(tid: impl Into<Tid>, mappings: usize) -> io::Result<Headroom> {
     let bytes = |key: &str| number_after(&status, key).unwrap_or(0).saturating_mul(1024);
     let left =
         |name: &str, used: u64| number_after(&limits, name).map(|limit| Limit { limit, used });
-    // Some mappings cannot be locked (of devices, of the kernel).
+    // Some mappings cannot be locked (those of devices and of the kernel), so not all has to be.
     let locks_all = bytes("VmLck:") > bytes("VmSize:") / 4 * 3;
     let unlimited = crate::status::parse(&status).cap_effective & CAP_IPC_LOCK != 0;
     Ok(Headroom {
@@ -89,8 +91,8 @@ pub fn look(tid: impl Into<Tid>, mappings: usize) -> io::Result<Headroom> {
     })
 }
 
-/// The number behind `key` at the beginning of a line. None for "unlimited", and where there is no
-/// such line.
+/// Returns the number behind `key` at the beginning of a line. None for "unlimited", and where
+/// there is no such line.
 fn number_after(text: &[u8], key: &str) -> Option<u64> {
     let line = text
         .split(|&byte| byte == b'\n')
@@ -100,7 +102,7 @@ fn number_after(text: &[u8], key: &str) -> Option<u64> {
         .and_then(decimal)
 }
 
-/// What is left under the tightest memory cgroup of a process, see [`Headroom::memory`].
+/// Returns what is left under the tightest memory cgroup of a process, see [`Headroom::memory`].
 pub fn memory(tid: impl Into<Tid>) -> Option<Limit> {
     let tid = tid.into();
     let groups = kernel_text(format!("{tid}/cgroup")).ok()?;
@@ -112,12 +114,12 @@ pub fn memory(tid: impl Into<Tid>) -> Option<Limit> {
         .min_by_key(Limit::left)
 }
 
-/// Names of a hierarchy's files.
+/// The names of the files of one cgroup hierarchy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Files {
     limit: &'static str,
     used: &'static str,
-    /// Keys of `memory.stat` for what the kernel gives back before it kills.
+    /// Keys in `memory.stat` of the memory that the kernel reclaims before it kills a process.
     reclaimable: [&'static str; 2],
 }
 
@@ -134,8 +136,8 @@ pub(crate) const V2: Files = Files {
     reclaimable: ["inactive_file ", "active_file "],
 };
 
-/// Where the hierarchies with this controller are mounted: the mount point, the group's directory,
-/// which version it is (as the names of its files for memory).
+/// Returns where the hierarchies with this controller are mounted. Each item is the mount point,
+/// the group's directory, and the version of the hierarchy (as the names of its memory files).
 pub(crate) fn hierarchies(
     groups: &[u8],
     mounts: &[u8],
@@ -143,7 +145,7 @@ pub(crate) fn hierarchies(
 ) -> Vec<(PathBuf, PathBuf, Files)> {
     let mut found = Vec::new();
     for line in groups.split(|&byte| byte == b'\n') {
-        // "4:memory:/path", "0::/path"
+        // The lines look like "4:memory:/path" and "0::/path".
         let Ok(line) = std::str::from_utf8(line) else {
             continue;
         };
@@ -166,7 +168,7 @@ pub(crate) fn hierarchies(
             else {
                 continue;
             };
-            // What is mounted may be a part of the hierarchy (in a container).
+            // The mount may show only a part of the hierarchy (in a container).
             let below = match root {
                 "/" => Some(path),
                 _ => path.strip_prefix(root),
@@ -181,7 +183,7 @@ pub(crate) fn hierarchies(
     found
 }
 
-/// Root and mount point of a line of `mountinfo`, if it is a hierarchy of this kind.
+/// Returns root and mount point of a line of `mountinfo`, if the line is of such a hierarchy.
 fn mounted<'a>(line: &'a str, files: Files, controller: &str) -> Option<(&'a str, &'a str)> {
     let (front, back) = line.split_once(" - ")?;
     let mut back = back.split(' ');
@@ -195,7 +197,7 @@ fn mounted<'a>(line: &'a str, files: Files, controller: &str) -> Option<(&'a str
     fits.then_some((front.next()?, front.next()?))
 }
 
-/// The limits on the way from `group` up to `top`, beneath our own root.
+/// Returns the limits on the way from `group` up to `top`, beneath our own root.
 fn tightest(ours: &Place, top: &Path, group: &Path, files: Files) -> Vec<Limit> {
     group
         .ancestors()
@@ -203,7 +205,7 @@ fn tightest(ours: &Place, top: &Path, group: &Path, files: Files) -> Vec<Limit> 
         .filter_map(|directory| {
             let text = |name: &str| ours.read(directory.join(name), 1 << 16);
             let number = |name: &str| decimal::<u64>(&text(name).ok()?);
-            // "max" is none; version 1 says a number of this size.
+            // "max" means no limit. Version 1 prints a number of this size instead.
             let limit = number(files.limit).filter(|&limit| limit < 1 << 60)?;
             let used = number(files.used)?;
             let stat = text("memory.stat").unwrap_or_default();

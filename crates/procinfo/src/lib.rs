@@ -1,14 +1,14 @@
-//! What `/proc` and ELF files tell of a process, without touching it.
+//! What `/proc` and ELF files tell about a process, without touching the process.
 //!
-//! Two layers: pure parsers that take bytes ([`maps`], [`stat`], [`status`], [`syscall`],
-//! [`link_map::parse`]), to be tested and fuzzed alone, and readers that ask the kernel ([`task`],
-//! [`module`], [`access`], all through [`files`]). Everything is keyed on a *live thread id*: once a leader has exited,
-//! `/proc/PID/maps` is empty while `/proc/TID/maps` of another thread is not. Names and paths are
-//! bytes: a thread may be called anything.
+//! There are two layers: pure parsers that take bytes ([`maps`], [`stat`], [`status`], [`syscall`],
+//! [`link_map::parse`]) and can be tested and fuzzed alone, and readers that ask the kernel
+//! ([`task`], [`module`], [`access`], all through [`files`]). Everything is keyed on a *live thread
+//! id*: once a leader has exited, `/proc/PID/maps` is empty while `/proc/TID/maps` of another
+//! thread is not. Names and paths are bytes, since the name of a thread may contain any byte.
 //!
-//! Symbols come from the target's own files ([`elf`]), opened through `/proc/TID/map_files`
-//! (exactly the file that is mapped, also when it was deleted or lies in another mount namespace),
-//! else beneath its root and then checked.
+//! Symbols come from the target's own files ([`elf`]). They are opened through
+//! `/proc/TID/map_files`, which is exactly the mapped file even if it was deleted or lies in
+//! another mount namespace. Otherwise they are opened beneath the target's root and then checked.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
@@ -36,22 +36,23 @@ mod windows;
 pub use allowance::Allowance;
 pub use midair_ptrace::{InvalidId, Pid, Tid};
 
-/// Text of a name or path for messages: what is not UTF-8 is shown as a replacement character. It
-/// may hold what a terminal obeys: that is left out where it is printed (`midair_failure::plain`).
+/// Returns a name or path as text for messages. Bytes that are not UTF-8 become a replacement
+/// character. The text may still contain characters that a terminal obeys; these are removed where
+/// the text is printed (`midair_failure::plain`).
 pub fn show(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// An unsigned decimal number, the whole of `bytes`.
+/// Parses an unsigned decimal number that takes up the whole of `bytes`.
 pub(crate) fn decimal<T: std::str::FromStr>(bytes: &[u8]) -> Option<T> {
     std::str::from_utf8(bytes).ok()?.trim().parse().ok()
 }
 
-/// A hexadecimal number without or with `0x`, the whole of `bytes`.
+/// Parses a hexadecimal number, with or without `0x`, that takes up the whole of `bytes`.
 pub(crate) fn hex(bytes: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(bytes).ok()?;
     let digits = text.strip_prefix("0x").unwrap_or(text);
-    // from_str_radix would take a sign.
+    // from_str_radix would accept a sign.
     if digits.starts_with('+') {
         return None;
     }

@@ -8,22 +8,23 @@ use crate::module::{Loaded, Modules};
 /// The C library of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LibcKind {
-    /// The GNU C library: index of its module and version.
+    /// The GNU C library, with the index of its module and its version.
     Glibc {
-        /// Into [`Modules::list`].
+        /// An index into [`Modules::list`].
         module: usize,
         /// Major and minor version.
         version: (u32, u32),
     },
     /// musl.
     Musl,
-    /// None is mapped: linked statically, or no C program at all.
+    /// None is mapped: the program is linked statically, or is no C program at all.
     Static,
-    /// Two copies are mapped, and the loader's list does not tell which is the program's own.
+    /// Two copies are mapped, and the loader's list does not show which one the program uses.
     Ambiguous,
 }
 
-/// Finds the C library among the modules. It is told by what it defines, not by its name alone.
+/// Finds the C library among the modules. It is recognised by what it defines, not by its name
+/// alone.
 ///
 /// # Errors
 /// When a candidate's file cannot be opened or read.
@@ -35,7 +36,8 @@ pub fn find(modules: &Modules) -> io::Result<LibcKind> {
         if name.starts_with(b"ld-musl") || name.starts_with(b"libc.musl") {
             musl = true;
         }
-        // libc.so.6, libc-2.31.so; the C library of a container image may carry no other name.
+        // Usual names are libc.so.6 and libc-2.31.so. The C library of a container image may have
+        // no other name.
         if !(name.starts_with(b"libc.so") || name.starts_with(b"libc-")) {
             continue;
         }
@@ -62,7 +64,8 @@ pub fn find(modules: &Modules) -> io::Result<LibcKind> {
     })
 }
 
-/// Whether the program names musl's loader: distributions give musl's one library various names.
+/// Whether the program names musl's loader as its interpreter. Distributions give musl's one
+/// library various names, so the file's name does not decide.
 fn asks_for_musl(modules: &Modules) -> bool {
     let exe = crate::files::program(modules.tid());
     exe.and_then(crate::elf::ElfFile::open)
@@ -82,7 +85,7 @@ fn glibc_version(loaded: &Loaded) -> io::Result<Option<(u32, u32)>> {
         .max())
 }
 
-/// `GLIBC_2.34` and `GLIBC_2.3.4`, not `GLIBC_PRIVATE`.
+/// Parses `GLIBC_2.34` and `GLIBC_2.3.4`, but not `GLIBC_PRIVATE`.
 fn version(name: &str) -> Option<(u32, u32)> {
     let mut parts = name.strip_prefix("GLIBC_")?.split('.');
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))

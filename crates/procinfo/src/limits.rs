@@ -1,12 +1,12 @@
-//! Numbers that limit a process or the machine and that [`crate::headroom`] does not weigh.
+//! Limits of a process or of the machine that [`crate::headroom`] does not take into account.
 
 use crate::decimal;
 
-/// `RLIMIT_NPROC` in `/proc/TID/limits`: how many threads its real user may have, by the soft
-/// limit. None without a limit.
+/// Returns `RLIMIT_NPROC` from `/proc/TID/limits`: how many threads the process's real user may
+/// have, by the soft limit. None without a limit.
 pub fn threads_of_user(text: &[u8]) -> Option<u64> {
     let lines = text.split(|&byte| byte == b'\n');
-    // Columns: name, soft limit, hard limit, unit (source: proc(5)).
+    // The columns are name, soft limit, hard limit and unit (source: proc(5)).
     let rest = lines
         .filter_map(|line| line.strip_prefix(b"Max processes"))
         .next()?;
@@ -14,7 +14,7 @@ pub fn threads_of_user(text: &[u8]) -> Option<u64> {
     decimal(words.find(|word| !word.is_empty())?)
 }
 
-/// A number of kilobytes of `/proc/meminfo` or `/proc/TID/status`, in bytes.
+/// Returns a number of kilobytes from `/proc/meminfo` or `/proc/TID/status`, in bytes.
 pub fn kilobytes(text: &[u8], name: &str) -> Option<u64> {
     text.split(|&byte| byte == b'\n').find_map(|line| {
         let rest = line.strip_prefix(name.as_bytes())?.strip_prefix(b":")?;

@@ -1,9 +1,9 @@
-//! The libraries that the dynamic loader of a program has loaded for it: the first list of
-//! `r_debug`, which debuggers use too.
+//! The libraries that the dynamic loader has loaded for a program: the first list of `r_debug`,
+//! which debuggers use too.
 //!
 //! A process may hold further copies of a library: in other namespaces of the loader (`dlmopen`),
-//! or mapped explicitly. This tells which is the program's own. All of it is read from the target's
-//! memory and believed only as far as that goes.
+//! or mapped explicitly. This list shows which copy is the program's own. All of it is read from
+//! the target's memory, which may contain anything, so every step is checked.
 
 use midair_ptrace::{Memory, RemoteAddr};
 use std::collections::HashSet;
@@ -11,24 +11,25 @@ use std::collections::HashSet;
 use crate::Tid;
 use crate::files::kernel_text;
 
-/// Entries of `/proc/TID/auxv` (source: elf.h).
+/// Kinds of entries of `/proc/TID/auxv` (source: elf.h).
 const AT_PHDR: u64 = 3;
 const AT_PHENT: u64 = 4;
 const AT_PHNUM: u64 = 5;
 const PT_DYNAMIC: u32 = 2;
 const PT_PHDR: u32 = 6;
 const DT_DEBUG: u64 = 21;
-/// Bytes of a program header, 64-bit.
+/// The size of a 64-bit program header, in bytes.
 const HEADER: usize = 56;
-/// The kernel starts no program with more than 64 KiB of them (source: fs/binfmt_elf.c,
-/// `load_elf_phdrs`).
+/// The most program headers that are read: the kernel starts no program with more than 64 KiB of
+/// them (source: fs/binfmt_elf.c, `load_elf_phdrs`).
 const MOST_HEADERS: usize = 65_536 / HEADER;
-/// No program has more of either; what claims to is broken.
+/// The most entries and libraries that are read. A program that claims to have more is broken.
 const MOST_ENTRIES: u64 = 1024;
 const MOST_LIBRARIES: usize = 16_384;
 
-/// Load addresses (biases) of the program and its libraries. None when there is no such list: a
-/// static program, another loader, or nonsense. `tid` is a live thread, `memory` that of its process.
+/// Returns the load addresses (biases) of the program and its libraries. None when there is no
+/// valid list: the program is static, has another loader, or holds nonsense there. `tid` is a live
+/// thread, and `memory` is that of its process.
 pub fn biases(tid: impl Into<Tid>, memory: &Memory) -> Option<Vec<u64>> {
     let tid = tid.into();
     let auxv = kernel_text(format!("{tid}/auxv")).ok()?;
@@ -37,11 +38,12 @@ pub fn biases(tid: impl Into<Tid>, memory: &Memory) -> Option<Vec<u64>> {
     })
 }
 
-/// The same from the bytes of `/proc/TID/auxv` and a function that reads the target's memory. It
-/// gets an address, which may be any, and fills all of the slice or returns None. It is called less
-/// than 18,000 times, for 64 KiB at most, also where memory changes meanwhile.
+/// Returns the same from the bytes of `/proc/TID/auxv` and a function that reads the target's
+/// memory. That function gets an address, which may be any, and either fills the whole slice or
+/// returns None. It is called less than 18,000 times, for 64 KiB at most each, even if the memory
+/// changes meanwhile.
 pub fn parse(auxv: &[u8], mut read: impl FnMut(u64, &mut [u8]) -> Option<()>) -> Option<Vec<u64>> {
-    // A header of another size is no 64-bit program's.
+    // Program headers of another size do not belong to a 64-bit program.
     if entry(auxv, AT_PHENT)? != HEADER as u64 {
         return None;
     }
@@ -62,8 +64,8 @@ pub fn parse(auxv: &[u8], mut read: impl FnMut(u64, &mut [u8]) -> Option<()>) ->
     let mut found = Vec::new();
     let mut seen = HashSet::new();
     while at != 0 {
-        // A list that leads back to itself or has no end is unused, and a part of it would tell of
-        // a library that it is not there.
+        // A list that leads back to itself or does not end is not used. A part of it would suggest
+        // that a library is not loaded although it is.
         if found.len() == MOST_LIBRARIES || !seen.insert(at) {
             return None;
         }
@@ -74,7 +76,7 @@ pub fn parse(auxv: &[u8], mut read: impl FnMut(u64, &mut [u8]) -> Option<()>) ->
     Some(found)
 }
 
-/// The words from an address on.
+/// Reads words from an address on.
 fn words<const N: usize>(
     read: &mut impl FnMut(u64, &mut [u8]) -> Option<()>,
     at: u64,
@@ -84,7 +86,7 @@ fn words<const N: usize>(
     Some(bytes.map(u64::from_le_bytes))
 }
 
-/// The value of a kind; what stands behind the end (`AT_NULL`) is nothing.
+/// Returns the value of an entry of this kind. Entries after the end mark (`AT_NULL`) are ignored.
 fn entry(auxv: &[u8], kind: u64) -> Option<u64> {
     auxv.chunks_exact(16)
         .map(|pair| pair.split_at(8))
@@ -97,7 +99,8 @@ fn number(bytes: &[u8]) -> Option<u64> {
     bytes.try_into().ok().map(u64::from_le_bytes)
 }
 
-/// Address of the dynamic section, from the program headers that lie at `headers` in memory.
+/// Returns the address of the dynamic section, from the program headers that lie at `headers` in
+/// memory.
 fn dynamic_section(bytes: &[u8], headers: u64) -> Option<u64> {
     let mut bias = 0;
     let mut dynamic = None;
@@ -153,9 +156,9 @@ mod tests {
         bytes(&[AT_PHDR, 0x1000, AT_PHENT, size, AT_PHNUM, count, 0, 0])
     }
 
-    /// What is read of a program with its dynamic section, `r_debug` and the first library at
-    /// `places`, where `next` tells to which entry one leads. An entry's bias is its address. With
-    /// the reads that it took.
+    /// Reads a program whose dynamic section, `r_debug` and first library lie at `places`. `next`
+    /// says which entry each entry leads to, and the bias of an entry is its address. Returns the
+    /// result and the number of reads.
     fn read_from(
         auxv: &[u8],
         tag: u64,
@@ -187,7 +190,7 @@ mod tests {
         assert_eq!(list(|_| 0), (Some(vec![0x4000]), 4));
         let three = |at| if at < 0x4080 { at + 64 } else { 0 };
         assert_eq!(list(three).0, Some(vec![0x4000, 0x4040, 0x4080]));
-        // Back to itself, back to the middle, on and on.
+        // The list leads back to itself, leads back to the middle, and goes on without end.
         assert_eq!(list(|at| at), (None, 4));
         assert_eq!(
             list(|at| if at < 0x4080 { at + 64 } else { 0x4040 }),
@@ -227,8 +230,8 @@ mod tests {
         let last = u64::MAX;
         let (found, _) = read_from(&auxv(56, 1), DT_DEBUG, [last, last, last], |_| 0);
         assert_eq!(found, Some(vec![last]));
-        // The next entries of the dynamic section are behind the last address, and headers lie
-        // below their own.
+        // The next entries of the dynamic section lie behind the last address, and the program
+        // headers lie below their linked address.
         let (found, _) = read_from(&auxv(56, 1), 1, [last - 8, last, last], |_| 0);
         assert_eq!(found, None);
         let mut header = bytes(&[PT_PHDR.into(), 0, last, 0, 0, 0, 0]);
@@ -242,7 +245,8 @@ mod tests {
             let mut reads = 0..readable;
             let found = parse(&auxv(56, 1), |_, into| {
                 reads.next()?;
-                // Each word as good as the next: a header's type and address, a tag, a pointer.
+                // The bytes of each read make sense as any of the words: a header's type and
+                // address, a tag, a pointer.
                 let words = match into.len() {
                     HEADER => bytes(&[PT_DYNAMIC.into(), 0, 0x2000, 0, 0, 0, 0]),
                     len => bytes(&[DT_DEBUG, 0x3000, 0, 0][..len / 8]),

@@ -1,4 +1,4 @@
-//! `/proc/TID/maps`.
+//! The parser of `/proc/TID/maps`, the list of a process's mappings.
 
 use crate::{decimal, hex};
 
@@ -7,41 +7,42 @@ use crate::{decimal, hex};
 pub struct Mapping {
     /// First address.
     pub start: u64,
-    /// Address after the last.
+    /// The first address after the mapping.
     pub end: u64,
-    /// May be read.
+    /// Whether it may be read.
     pub read: bool,
-    /// May be written.
+    /// Whether it may be written.
     pub write: bool,
-    /// May be executed.
+    /// Whether it may be executed.
     pub execute: bool,
-    /// Changes are seen by other processes (`s`), not private (`p`).
+    /// Whether it is shared (`s`), so that other processes see changes to it, and not private
+    /// (`p`).
     pub shared: bool,
-    /// Offset into the file, bytes.
+    /// Offset into the file, in bytes.
     pub offset: u64,
     /// Device of the file: major, minor.
     pub device: (u32, u32),
     /// Inode of the file, 0 when there is none.
     pub inode: u64,
-    /// Path as the kernel prints it (newlines are `\012`), or a name in brackets, or nothing.
-    /// Without ` (deleted)`.
+    /// The path as the kernel prints it (newlines are `\012`), a name in brackets, or nothing. It
+    /// does not include ` (deleted)`.
     pub path: Vec<u8>,
-    /// The kernel said ` (deleted)`.
+    /// Whether the kernel printed ` (deleted)` behind the path.
     pub deleted: bool,
 }
 
 impl Mapping {
-    /// True when `address` lies in it.
+    /// Whether `address` lies in the mapping.
     pub fn holds(&self, address: u64) -> bool {
         self.start <= address && address < self.end
     }
-    /// True when it shows a file.
+    /// Whether the mapping shows a file.
     pub fn is_file(&self) -> bool {
         self.inode != 0 && self.path.first() == Some(&b'/')
     }
 }
 
-/// Parses the whole file. Lines that are not of the known form are left out.
+/// Parses the whole file. Lines of an unknown form are left out.
 pub fn parse(text: &[u8]) -> Vec<Mapping> {
     text.split(|&byte| byte == b'\n').filter_map(line).collect()
 }
@@ -88,7 +89,7 @@ pub fn line(line: &[u8]) -> Option<Mapping> {
     })
 }
 
-/// Takes the next word off `rest`.
+/// Removes the next word from `rest` and returns it.
 fn word<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     let from = rest.iter().position(|&byte| byte != b' ')?;
     let tail = &rest[from..];

@@ -16,14 +16,14 @@ use crate::files::{self, Place, Rules};
 use crate::maps::{self, Mapping};
 use crate::{Allowance, Tid, show};
 
-/// A file that is mapped with at least one executable part.
+/// A mapped file of which at least one part is executable.
 #[derive(Debug, Clone)]
 pub struct Module {
-    /// Path as the kernel prints it, in the target's eyes.
+    /// The path as the kernel prints it, seen from the target.
     pub path: Vec<u8>,
-    /// Its name was removed after it was mapped.
+    /// Whether the file's name was removed after it was mapped.
     pub deleted: bool,
-    /// Device and inode of the file.
+    /// The device and inode number of the file.
     pub identity: ((u32, u32), u64),
     /// First address of its first mapping.
     pub base: u64,
@@ -32,7 +32,7 @@ pub struct Module {
 }
 
 impl Module {
-    /// True when `address` lies in one of its mappings.
+    /// Whether `address` lies in one of its mappings.
     pub fn holds(&self, address: u64) -> bool {
         self.parts.iter().any(|part| part.holds(address))
     }
@@ -43,8 +43,8 @@ impl Module {
             .next()
             .unwrap_or(&self.path)
     }
-    /// The Build-ID as the target's memory holds it, if its note lies in the first page. Reads no
-    /// file.
+    /// Returns the Build-ID that the target's memory holds, if its note lies in the first page.
+    /// Reads no file.
     pub fn build_id(&self, memory: &Memory) -> Option<Vec<u8>> {
         let mut page = vec![0; 4096];
         let n = memory
@@ -68,7 +68,7 @@ fn build_id_in(bytes: &[u8]) -> Option<Vec<u8>> {
     bytes.get(at + 16..at + 16 + len).map(<[u8]>::to_vec)
 }
 
-/// The modules of a process at one time, with their files opened when first needed.
+/// The modules of a process at one time. Their files are opened when they are first needed.
 #[derive(Debug)]
 pub struct Modules {
     tid: Tid,
@@ -88,13 +88,13 @@ pub struct Modules {
 pub struct Loaded {
     /// The file.
     pub elf: ElfFile,
-    /// What to add to a linked address.
+    /// What to add to a linked address to get the address in memory.
     pub bias: u64,
     symbols: OnceLock<Symbols>,
 }
 
 impl Loaded {
-    /// Names of the function that covers `address` of the target.
+    /// Returns the names of the function that covers `address` of the target.
     pub fn names_at(&self, address: u64) -> Vec<String> {
         let symbols = self
             .symbols
@@ -108,10 +108,10 @@ impl Loaded {
 }
 
 impl Modules {
-    /// Reads the list through a live thread.
+    /// Reads the list of modules through a live thread.
     ///
     /// # Errors
-    /// The kernel's; not permitted when this user may not read the process.
+    /// The kernel's error; not permitted when this user may not read the process.
     pub fn of(tid: impl Into<Tid>) -> io::Result<Modules> {
         let tid = tid.into();
         let mappings = maps::parse(&files::kernel_text(format!("{tid}/maps"))?);
@@ -129,22 +129,22 @@ impl Modules {
         })
     }
 
-    /// The thread through which it was read.
+    /// Returns the thread through which the list was read.
     pub fn tid(&self) -> Tid {
         self.tid
     }
 
-    /// The memory of the process, as far as it answers.
+    /// Returns the memory of the process, as far as it answers.
     pub fn memory(&self) -> &Memory {
         &self.memory
     }
 
-    /// The module that holds `address`.
+    /// Returns the module that contains `address`.
     pub fn at(&self, address: u64) -> Option<usize> {
         self.list.iter().position(|module| module.holds(address))
     }
 
-    /// The mapping that holds `address`.
+    /// Returns the mapping that contains `address`.
     pub fn mapping_at(&self, address: u64) -> Option<&Mapping> {
         let after = self
             .mappings
@@ -155,14 +155,15 @@ impl Modules {
     }
 
     fn known(&self) -> std::sync::MutexGuard<'_, HashMap<usize, Arc<Loaded>>> {
-        // A thread that panicked left at most an entry out.
+        // A thread that panicked left out one entry at most.
         self.loaded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens the file of a module: exactly the one that is mapped, or none.
+    /// Opens the file of a module: exactly the file that is mapped, or none.
     ///
     /// # Errors
-    /// The kernel's; invalid data when it is no ELF file or the file at its path is another one.
+    /// The kernel's error; invalid data when it is no ELF file or the file at its path is another
+    /// one.
     pub fn load(&self, index: usize) -> io::Result<Arc<Loaded>> {
         if let Some(known) = self.known().get(&index) {
             return Ok(Arc::clone(known));
@@ -195,23 +196,23 @@ impl Modules {
     }
 
     fn open(&self, module: &Module) -> io::Result<File> {
-        // map_files is the mapped file itself, whatever became of its name; it asks for
-        // CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE.
+        // An entry of map_files is the mapped file itself, no matter what became of its name. It
+        // requires CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE.
         for part in &module.parts {
             if let Ok(file) = files::mapped(self.tid, part.start, part.end, &self.rules) {
                 return Ok(file);
             }
         }
-        // The program itself has a way of its own, which works for everybody who may trace it, also
-        // when it was deleted.
+        // The program itself can be opened in another way (`exe`). That works for everybody who may
+        // trace the process, even if the program was deleted.
         if let Ok(file) = files::program_under(self.tid, &self.rules)
             && (is_file(module, &file) || self.is_same_build(module, &file))
         {
             return Ok(file);
         }
-        // Below the target's root for one in another mount namespace. The kernel prints paths from
-        // the reader's root, though, so for one that has only changed its root (chroot) the path is
-        // ours.
+        // A process in another mount namespace has the file beneath its own root. However, the
+        // kernel prints paths as seen from the reader's root. So if the process has only changed
+        // its root (chroot), the path is one of ours.
         let mut trouble = io::Error::from(io::ErrorKind::NotFound);
         let roots = [
             Place::root_under(self.tid, &self.rules),
@@ -221,9 +222,9 @@ impl Modules {
             let path = Path::new(OsStr::from_bytes(&name));
             for root in &roots {
                 match open_file(root, path) {
-                    // Overlay and btrfs print another device in maps than stat tells, so the number
-                    // of the file alone may have to do; the code that is used later is compared
-                    // with the target's memory in any case.
+                    // Overlay and btrfs print another device in maps than stat returns, so the
+                    // inode number alone may have to suffice. The code that is used later is
+                    // compared with the target's memory in any case.
                     Ok((inode, file)) if inode == module.identity.1 => return Ok(file),
                     Ok((_, file)) if self.is_same_build(module, &file) => return Ok(file),
                     Ok(_) => {
@@ -240,8 +241,9 @@ impl Modules {
         Err(trouble)
     }
 
-    /// Another file with the same contents, as an upgrade to the same version or a copy to an
-    /// overlay's upper layer makes it: by the Build-ID in the target's memory.
+    /// Whether another file has the same contents, judged by the Build-ID in the target's memory.
+    /// An upgrade to the same version makes such a file, and so does a copy to an overlay's upper
+    /// layer.
     fn is_same_build(&self, module: &Module, file: &File) -> bool {
         let in_memory = module.build_id(&self.memory);
         let in_file = file
@@ -253,10 +255,10 @@ impl Modules {
     }
 }
 
-/// Whether the module shows this very file, by device and inode.
+/// Whether the module shows this very file, judged by device and inode number.
 fn is_file(module: &Module, file: &File) -> bool {
     file.metadata().is_ok_and(|metadata| {
-        // How the C library packs a device into one number (source: sys/sysmacros.h).
+        // This is how the C library packs a device into one number (source: sys/sysmacros.h).
         let device = metadata.dev();
         let major = ((device >> 8) & 0xfff) | ((device >> 32) & !0xfff);
         let minor = (device & 0xff) | ((device >> 12) & !0xff);
@@ -265,7 +267,7 @@ fn is_file(module: &Module, file: &File) -> bool {
     })
 }
 
-/// Opens a regular file beneath a root, and gives its inode.
+/// Opens a regular file beneath a root. Returns its inode number, too.
 fn open_file(root: &io::Result<Place>, path: &Path) -> io::Result<(u64, File)> {
     let root = root
         .as_ref()
@@ -274,7 +276,7 @@ fn open_file(root: &io::Result<Place>, path: &Path) -> io::Result<(u64, File)> {
     Ok((found.inode(), found.open()?))
 }
 
-/// What the path of a module may be in full: the kernel prints a newline as `\012`, and "
+/// Returns the paths that a module may really have. The kernel prints a newline as `\012`, and "
 /// (deleted)" may be part of a name.
 fn spellings(module: &Module) -> Vec<Vec<u8>> {
     let mut all = vec![module.path.clone()];
@@ -304,8 +306,8 @@ fn spellings(module: &Module) -> Vec<Vec<u8>> {
     all
 }
 
-/// Puts the mappings of each file together. A second copy of a file (other namespaces of the
-/// dynamic loader) is a module of its own: offsets begin anew.
+/// Groups the mappings by file. A second copy of a file (in other namespaces of the dynamic loader)
+/// is a module of its own; it is recognised by offsets that begin anew.
 fn group(mappings: &[Mapping]) -> Vec<Module> {
     let mut list: Vec<Module> = Vec::new();
     for mapping in mappings.iter().filter(|mapping| mapping.is_file()) {

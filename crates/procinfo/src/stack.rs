@@ -9,60 +9,62 @@ use crate::arch::{self, FrameCache, FrameUnwinder};
 use crate::module::Modules;
 use crate::unwind_limits::{Budget, Shared, Tables};
 
-/// Frames looked at; deeper stacks count as not unwound to their root.
+/// The most frames that are looked at. A deeper stack counts as not unwound to its root.
 const MOST_FRAMES: usize = 4096;
-/// Stack bytes read at first.
+/// The stack bytes that are read at first.
 const FIRST_BYTES: u64 = 16 * 1024;
-/// Stack bytes looked at.
+/// The most stack bytes that are looked at.
 const MOST_BYTES: u64 = 1 << 20;
-/// The same for a stack in memory that is not in the list.
+/// The same limit for a stack in memory that is not in the list of mappings.
 const UNKNOWN_BYTES: u64 = 64 * 1024;
 
-/// Where a thread stands: the registers that unwinding begins with.
+/// Where a thread stands: the registers with which unwinding begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StackPosition {
     /// Address of the next instruction.
     pub pc: u64,
     /// Stack pointer.
     pub sp: u64,
-    /// The other registers that unwinding needs; None when they are not known (the thread was not
-    /// stopped).
+    /// The other registers that unwinding needs. None when they are not known, because the thread
+    /// was not stopped.
     pub frame: Option<FrameRegisters>,
 }
 
-/// One frame.
+/// One frame of a call stack.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Frame {
     /// An address inside the call.
     pub address: u64,
-    /// Index of the module that it lies in, see [`Modules::list`].
+    /// Index of the module that the address lies in, see [`Modules::list`].
     pub module: Option<usize>,
-    /// Names of the function, none when it has no symbol.
+    /// Names of the function. Empty when it has no symbol.
     pub names: Vec<String>,
 }
 
 /// A call stack, innermost first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Walk {
-    /// Frames.
+    /// The frames.
     pub frames: Vec<Frame>,
-    /// The outermost frame is where threads or programs begin, as the unwind tables say.
+    /// Whether the outermost frame is one where threads or programs begin, as the unwind tables
+    /// say.
     pub rooted: bool,
-    /// The result hangs on registers that were not known.
+    /// Whether the result depends on registers that were not known.
     pub needs_frame_pointer: bool,
-    /// The stack bytes from the stack pointer to the outermost frame: as long as they and the
-    /// registers are the same, so is this result.
+    /// The stack bytes from the stack pointer to the outermost frame. The result stays valid as
+    /// long as these bytes and the registers are the same.
     pub bytes: Vec<u8>,
 }
 
-/// Unwinds stacks of one process; files are read once.
+/// Unwinds the stacks of one process. Each file is read once.
 pub struct Walker<'a> {
     modules: &'a Modules,
     memory: Memory,
     unwinder: FrameUnwinder,
     cache: FrameCache,
     tried: HashSet<usize>,
-    /// Unwind tables of the modules that were added, to be inspected before they are evaluated.
+    /// The unwind tables of the modules that were added. They are inspected before they are
+    /// evaluated.
     tables: HashMap<usize, Tables>,
 }
 
@@ -74,17 +76,17 @@ impl std::fmt::Debug for Walker<'_> {
     }
 }
 
-/// What one pass gave.
+/// The result of one pass over a stack.
 struct Pass {
     addresses: Vec<u64>,
     ended: bool,
-    /// It asked for bytes above those that it was given.
+    /// Whether the pass asked for bytes above those that it was given.
     short: bool,
     highest: u64,
 }
 
 impl<'a> Walker<'a> {
-    /// For the process with these modules and this memory.
+    /// Makes a walker for the process with these modules and this memory.
     pub fn new(modules: &'a Modules, memory: Memory) -> Self {
         Walker {
             modules,
@@ -106,13 +108,13 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// The same without opening a file, for a thread that stands while we look.
+    /// Unwinds a stack as `walk` does, but opens no file, for use while the thread is stopped.
     ///
     /// # Errors
-    /// The index of a module on the stack that was not read yet: [`Walker::learn`] it, and walk
-    /// again.
+    /// The index of a module on the stack that has not been read yet. Call [`Walker::learn`] for it
+    /// and walk again.
     pub fn walk_known(&mut self, place: StackPosition) -> Result<Walk, usize> {
-        // A mapping that is newer than the list is read as far as it goes.
+        // A stack in a mapping that is newer than the list is read up to a limit of its own.
         let most = match self.modules.mapping_at(place.sp) {
             Some(mapping) => mapping.end.saturating_sub(place.sp).min(MOST_BYTES),
             None => UNKNOWN_BYTES,
@@ -128,8 +130,8 @@ impl<'a> Walker<'a> {
             let all_there = readable == stack.len();
             stack.truncate(readable);
             let pass = self.pass(place, place.frame.unwrap_or(FrameRegisters::all(0)), &stack);
-            // Where the registers are not known, an answer that is the same for two of their values
-            // does not depend on them.
+            // Where the registers are not known, two passes with different values are made. A
+            // result that is the same for both does not depend on them.
             let unknown = FrameRegisters::all(0x5a5a_5a5a_5a5a_5a58);
             let other = match place.frame {
                 Some(_) => None,
@@ -187,7 +189,8 @@ impl<'a> Walker<'a> {
             return;
         }
         self.add(module);
-        // Names are read when first asked for, which may be while a thread stands.
+        // Names are read when they are first asked for, which could be while a thread is stopped.
+        // So they are read now.
         if let Ok(loaded) = self.modules.load(module) {
             let _warm = loaded.names_at(0);
         }
@@ -211,7 +214,7 @@ impl<'a> Walker<'a> {
             .unwinder
             .iter_frames(place.pc, regs, &mut self.cache, &mut read);
         while addresses.len() < MOST_FRAMES {
-            // The next step evaluates what the tables say of the last address.
+            // The next step evaluates the unwind entry for the last address.
             if let Some(&last) = addresses.last()
                 && !may_step(self.modules, &self.tables, last, &budget)
             {
@@ -252,7 +255,7 @@ impl<'a> Walker<'a> {
         let end = module.parts.last().map_or(module.base, |part| part.end);
         let start =
             |piece: Option<&crate::elf::Piece>| piece.map_or(0, |piece| piece.range().start);
-        // As framehop has them; of the global offset table neither tells.
+        // The same bases as framehop uses. Neither of the two sets that of the global offset table.
         let bases = gimli::BaseAddresses::default()
             .set_eh_frame(frames.range().start)
             .set_eh_frame_hdr(start(header.as_ref()))
@@ -273,8 +276,8 @@ impl<'a> Walker<'a> {
             eh_frame_hdr: header,
             ..Default::default()
         };
-        // framehop takes `base_svma` as lying at the base address, so the base is the bias, not the
-        // first mapping.
+        // framehop assumes that `base_svma` lies at the base address. So the base is the bias here,
+        // not the first mapping.
         self.unwinder.add_module(FramehopModule::new(
             crate::show(&module.path),
             module.base..end,
@@ -283,10 +286,10 @@ impl<'a> Walker<'a> {
         ));
     }
 
-    /// The function that the call instruction before a return address goes to: `address` is the
-    /// last byte of that instruction, as [`Frame::address`] has it. Calls through a procedure
-    /// linkage table or a global offset table are followed; others, and jumps through registers,
-    /// are not known.
+    /// Returns the function that the call instruction before a return address calls. `address` is
+    /// that of the instruction's last byte, as in [`Frame::address`]. Calls through a procedure
+    /// linkage table or a global offset table are followed. The targets of other calls, and of
+    /// jumps through registers, are not known.
     pub fn called(&self, address: u64) -> Option<u64> {
         let target = arch::called(&self.memory, address.wrapping_add(1))?;
         Some(arch::through_linkage_table(&self.memory, target).unwrap_or(target))
@@ -310,8 +313,9 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// The unwind tables end a stack in `_start` of the program and in the C library's clone; a
-    /// null frame pointer in code without tables ends it, too, which proves nothing.
+    /// Whether a stack that ends in this frame is complete. The unwind tables end a stack in the
+    /// program's `_start` and in the C library's clone. A null frame pointer in code without tables
+    /// ends it as well, which proves nothing.
     fn is_root(&self, frame: &Frame) -> bool {
         let Some(index) = frame.module else {
             return false;
@@ -330,8 +334,9 @@ impl<'a> Walker<'a> {
     }
 }
 
-/// Whether the tables of the module that an address lies in may be evaluated for it. Those of a
-/// module that was not added are not: there the unwinder goes by frame pointers.
+/// Whether the unwind tables may be evaluated for `address`. For an address in a module whose
+/// tables were not added this is true: the unwinder uses frame pointers there and evaluates no
+/// tables.
 fn may_step(
     modules: &Modules,
     tables: &HashMap<usize, Tables>,

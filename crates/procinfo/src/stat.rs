@@ -1,24 +1,25 @@
-//! `/proc/TID/stat`.
+//! The parser of `/proc/TID/stat`.
 
 use crate::{Pid, decimal};
 
-/// What is taken from the line.
+/// The fields of the line that are used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stat {
-    /// Name of the thread; may hold any byte, `)` too.
+    /// The name of the thread. It may contain any byte, `)` too.
     pub comm: Vec<u8>,
-    /// One letter: R running, S sleeping, D uninterruptible, T stopped by job control, t by a
-    /// tracer, Z zombie, X dead.
+    /// One letter: R running, S sleeping, D uninterruptible, T stopped by job control, t stopped by
+    /// a tracer, Z zombie, X dead.
     pub state: u8,
-    /// The parent process; none when it is outside of our pid namespace.
+    /// The parent process. None when the parent is outside of our pid namespace.
     pub parent: Option<Pid>,
     /// The kernel's `PF_` flags.
     pub flags: u64,
-    /// User and system time, clock ticks.
+    /// User and system time, in clock ticks.
     pub cpu_ticks: u64,
-    /// Start time since boot, clock ticks: with the id it names one thread for good.
+    /// Start time since boot, in clock ticks. Together with the id it identifies one thread for
+    /// good.
     pub start_ticks: u64,
-    /// The processor that it runs on, or ran on last.
+    /// The processor that the thread runs on, or ran on last.
     pub processor: u64,
     /// The kernel's `SCHED_` policy: 0 for ordinary threads, 1 and 2 for real-time ones, 6 for
     /// deadlines.
@@ -26,16 +27,16 @@ pub struct Stat {
 }
 
 impl Stat {
-    /// It runs before all ordinary threads, and somebody counts on that (`SCHED_FIFO`, `SCHED_RR`,
-    /// `SCHED_DEADLINE`).
+    /// Whether the thread runs before all ordinary threads (`SCHED_FIFO`, `SCHED_RR`,
+    /// `SCHED_DEADLINE`). Somebody relies on that.
     pub fn is_real_time(&self) -> bool {
         matches!(self.policy, 1 | 2 | 6)
     }
-    /// A thread of the kernel's own (`PF_KTHREAD`).
+    /// Whether the thread is one of the kernel's own (`PF_KTHREAD`).
     pub fn is_kernel_thread(&self) -> bool {
         self.flags & 0x0020_0000 != 0
     }
-    /// It has ended, only its status is still there.
+    /// Whether the thread has ended and only its status is left.
     pub fn is_dead(&self) -> bool {
         matches!(self.state, b'Z' | b'X' | b'x')
     }
@@ -57,7 +58,7 @@ pub fn parse(text: &[u8]) -> Option<Stat> {
     Some(Stat {
         comm,
         state: *field(3)?.first()?,
-        // 0 stands for a parent outside.
+        // 0 stands for a parent outside of our pid namespace.
         parent: Pid::try_from(field(4).and_then(decimal::<i32>)?).ok(),
         flags: number(9)?,
         cpu_ticks: number(14)?.saturating_add(number(15)?),

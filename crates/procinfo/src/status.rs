@@ -1,21 +1,21 @@
-//! `/proc/TID/status`.
+//! The parser of `/proc/TID/status`.
 
 use crate::{Pid, Tid, decimal, hex};
 
-/// What is taken from the file. Fields that an old kernel does not print have their neutral value.
+/// The fields that are used. Those that an old kernel does not print have their neutral value.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Status {
     /// State letter, as in [`crate::stat::Stat::state`]; 0 when missing.
     pub state: u8,
     /// Process (thread group) id.
     pub tgid: Option<Pid>,
-    /// The parent process; none where it is outside of our pid namespace.
+    /// The parent process. None where the parent is outside of our pid namespace.
     pub parent: Option<Pid>,
     /// Thread id.
     pub pid: Option<Tid>,
-    /// Who traces this thread, if anybody does.
+    /// The thread that traces this one, if any.
     pub tracer: Option<Tid>,
-    /// Real, effective, saved, file-system user id.
+    /// Real, effective, saved and file-system user id.
     pub uid: [u32; 4],
     /// The same for groups.
     pub gid: [u32; 4],
@@ -43,22 +43,22 @@ pub struct Status {
     pub cap_permitted: u64,
     /// Effective capabilities.
     pub cap_effective: u64,
-    /// Ambient capabilities: kept over an exec, so its user's own.
+    /// Ambient capabilities. They are kept over an exec, so they come from the user.
     pub cap_ambient: u64,
-    /// 0 none, 1 strict, 2 filter.
+    /// The seccomp mode: 0 none, 1 strict, 2 filter.
     pub seccomp: u32,
-    /// How many filters; 0 where the kernel does not tell (before Linux 5.9).
+    /// The number of seccomp filters. 0 where the kernel does not print it (before Linux 5.9).
     pub seccomp_filters: u32,
-    /// The shadow stack is on (`x86_Thread_features: shstk`).
+    /// Whether the shadow stack is on (`x86_Thread_features: shstk`).
     pub shadow_stack: bool,
-    /// Times that it went to sleep by itself.
+    /// How often the thread went to sleep by itself.
     pub voluntary_switches: u64,
-    /// Processors that it may run on, as the kernel lists them.
+    /// The processors that it may run on, as the kernel lists them.
     pub cpus_allowed: Vec<u8>,
 }
 
 impl Status {
-    /// The thread's id in its own pid namespace.
+    /// Returns the thread's id in its own pid namespace.
     pub fn own_tid(&self) -> Option<Tid> {
         self.ns_pid.last().copied().or(self.pid)
     }
@@ -109,9 +109,10 @@ pub fn parse(text: &[u8]) -> Status {
     status
 }
 
-/// The processor mask as the system calls want it: bit n of the little-endian bytes is processor n.
+/// Converts the processor mask to the form that system calls take: bit n of the little-endian bytes
+/// stands for processor n.
 pub fn cpu_mask(cpus_allowed: &[u8]) -> Vec<u8> {
-    // "00000000,00000003": groups of 32 bits, highest first.
+    // The text looks like "00000000,00000003": groups of 32 bits, the highest first.
     let mut bytes = Vec::new();
     for group in cpus_allowed.rsplit(|&byte| byte == b',') {
         let Some(bits) = hex(group.trim_ascii()).and_then(|bits| u32::try_from(bits).ok()) else {

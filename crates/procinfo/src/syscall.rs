@@ -1,11 +1,11 @@
-//! `/proc/TID/syscall`: what a sleeping thread sleeps in.
+//! The parser of `/proc/TID/syscall`, which shows the system call that a thread sleeps in.
 
 use crate::hex;
 
 /// What a thread is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Activity {
-    /// It runs, or was running when asked.
+    /// It runs, or ran at the moment of the question.
     Running,
     /// It is blocked, but in no system call (a page fault, an exception, a stop).
     Blocked {

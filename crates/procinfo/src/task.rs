@@ -1,4 +1,4 @@
-//! Threads of a process.
+//! Reads the threads of a process.
 
 use std::io;
 
@@ -8,11 +8,11 @@ use crate::status::{self, Status};
 use crate::syscall::{self, Activity};
 use crate::{Tid, decimal};
 
-/// All thread ids of the process that `tid` belongs to, in the kernel's order. A snapshot: threads
-/// come and go.
+/// Returns all thread ids of the process that `tid` belongs to, in the kernel's order. It is a
+/// snapshot: threads come and go.
 ///
 /// # Errors
-/// The kernel's; not found when the process is gone.
+/// The kernel's error; not found when the process is gone.
 pub fn list(tid: impl Into<Tid>) -> io::Result<Vec<Tid>> {
     let tid = tid.into();
     let mut tids = Vec::new();
@@ -22,29 +22,29 @@ pub fn list(tid: impl Into<Tid>) -> io::Result<Vec<Tid>> {
     Ok(tids)
 }
 
-/// `/proc/TID/stat`, parsed.
+/// Reads and parses `/proc/TID/stat`.
 ///
 /// # Errors
-/// The kernel's; invalid data when the line is of no known form.
+/// The kernel's error; invalid data when the line is of no known form.
 pub fn stat(tid: impl Into<Tid>) -> io::Result<Stat> {
     let tid = tid.into();
     let path = format!("{tid}/stat");
     stat::parse(&kernel_text(path)?).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
 }
 
-/// `/proc/TID/status`, parsed.
+/// Reads and parses `/proc/TID/status`.
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's error.
 pub fn status(tid: impl Into<Tid>) -> io::Result<Status> {
     let tid = tid.into();
     Ok(status::parse(&kernel_text(format!("{tid}/status"))?))
 }
 
-/// The name of a thread.
+/// Returns the name of a thread.
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's error.
 pub fn comm(tid: impl Into<Tid>) -> io::Result<Vec<u8>> {
     let tid = tid.into();
     let mut name = kernel_text(format!("{tid}/comm"))?;
@@ -54,21 +54,21 @@ pub fn comm(tid: impl Into<Tid>) -> io::Result<Vec<u8>> {
     Ok(name)
 }
 
-/// What a thread is doing now.
+/// Returns what a thread is doing now.
 ///
 /// # Errors
-/// The kernel's; invalid data when the line is of no known form.
+/// The kernel's error; invalid data when the line is of no known form.
 pub fn activity(tid: impl Into<Tid>) -> io::Result<Activity> {
     let tid = tid.into();
     let path = format!("{tid}/syscall");
     syscall::parse(&kernel_text(path)?).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
 }
 
-/// A thread of the process of `pid` that has not ended, the first one if it lives. None when all
-/// have. The id of any thread of the process does as well.
+/// Returns a thread of the process of `pid` that has not ended: the first thread if it lives. None
+/// when all have ended. `pid` may also be the id of any thread of the process.
 ///
 /// # Errors
-/// The kernel's; not found when there is no such process.
+/// The kernel's error; not found when there is no such process.
 pub fn live(pid: impl Into<Tid>) -> io::Result<Option<Tid>> {
     let pid = pid.into();
     if !stat(pid)?.is_dead() {
@@ -79,16 +79,16 @@ pub fn live(pid: impl Into<Tid>) -> io::Result<Option<Tid>> {
         .find(|&tid| stat(tid).is_ok_and(|stat| !stat.is_dead())))
 }
 
-/// True while the thread is there and has not ended.
+/// Whether the thread exists and has not ended.
 pub fn is_alive(tid: impl Into<Tid>) -> bool {
     let tid = tid.into();
     stat(tid).is_ok_and(|stat| !stat.is_dead())
 }
 
-/// Open descriptor numbers of a process.
+/// Returns the open descriptor numbers of a process.
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's error.
 pub fn descriptors(tid: impl Into<Tid>) -> io::Result<Vec<i32>> {
     let tid = tid.into();
     let mut fds = Vec::new();
@@ -99,10 +99,10 @@ pub fn descriptors(tid: impl Into<Tid>) -> io::Result<Vec<i32>> {
     Ok(fds)
 }
 
-/// The soft limit on descriptor numbers.
+/// Returns the soft limit on descriptor numbers.
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's error.
 pub fn descriptor_limit(tid: impl Into<Tid>) -> io::Result<u64> {
     let tid = tid.into();
     let text = kernel_text(format!("{tid}/limits"))?;

@@ -1,9 +1,10 @@
-//! Unwind tables that would take for ever, or very long, to evaluate are rejected before they are.
+//! Rejects unwind tables that would take for ever, or very long, to evaluate, before they are
+//! evaluated.
 //!
-//! The tables are the target's own. An expression in them may jump backwards, and our unwinder evaluates
-//! expressions without a bound (framehop 0.16, `eval_expr`): one such entry would hang this process. So
-//! the entry for each address is checked first, and found in the same way as framehop finds it.
-//! Compilers emit no such jumps.
+//! The tables are the target's own. An expression in them may jump backwards, and our unwinder
+//! evaluates expressions without a bound (framehop 0.16, `eval_expr`). One such entry would hang
+//! this process. So the entry for each address is checked first, and is found in the same way as
+//! framehop finds it. Compilers emit no such jumps.
 
 use std::cell::Cell;
 use std::ops::Deref;
@@ -14,14 +15,14 @@ use gimli::{
     EndianSlice, LittleEndian, Operation, UnwindExpression, UnwindSection,
 };
 
-/// Most instructions of one entry; the longest of real ones have some thousands.
+/// The most instructions of one entry. The longest real entries have some thousands.
 const MOST_INSTRUCTIONS: u32 = 1 << 14;
-/// Most bytes of one expression.
+/// The most bytes of one expression.
 const MOST_EXPRESSION: usize = 1 << 12;
-/// Most instructions that the entries of all frames of one pass over a stack may have together.
+/// The most instructions that the entries of all frames of one pass over a stack may have together.
 const MOST_OF_A_PASS: u32 = 1 << 17;
 
-/// Bytes that the unwinder and the vetting share.
+/// Bytes that the unwinder and this check share.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Shared(Arc<Vec<u8>>);
 
@@ -45,14 +46,15 @@ type Table<'a> = EhFrame<Bytes<'a>>;
 #[derive(Debug)]
 pub(crate) struct Tables {
     frames: Shared,
-    /// None: the unwinder looks entries up by an index of its own.
+    /// None: the unwinder looks up entries by an index of its own.
     header: Option<Shared>,
     bases: BaseAddresses,
-    /// Without a header every entry was looked immediately; otherwise each is when it is used.
+    /// Whether all entries are harmless, where there is no header: then every entry was checked at
+    /// the start. With a header, each entry is checked when it is used.
     all: bool,
 }
 
-/// How much one pass may still look at.
+/// How many instructions one pass may still check.
 #[derive(Debug)]
 pub(crate) struct Budget(Cell<u32>);
 
@@ -68,7 +70,7 @@ impl Budget {
 }
 
 impl Tables {
-    /// `bases` as the unwinder has them.
+    /// Takes the tables of a module. `bases` are those that the unwinder uses.
     pub(crate) fn new(frames: Shared, header: Option<Shared>, bases: BaseAddresses) -> Tables {
         let mut tables = Tables {
             frames,
@@ -86,7 +88,7 @@ impl Tables {
         table
     }
 
-    /// Whether the entry for a linked address may be evaluated. Where there is no entry there is
+    /// Whether the entry for a linked address may be evaluated. Where there is no entry, there is
     /// nothing to evaluate.
     pub(crate) fn are_harmless_at(&self, address: u64, budget: &Budget) -> bool {
         match &self.header {
@@ -95,7 +97,8 @@ impl Tables {
         }
     }
 
-    /// None: it is not, or something in it is broken, so that the unwinder would give up, too.
+    /// None when the entry is not harmless, or when something in it is broken, so that the unwinder
+    /// would give up as well.
     fn entry_at(&self, header: &Shared, address: u64, budget: &Budget) -> Option<bool> {
         let header = EhFrameHdr::new(header, LittleEndian);
         let Ok(header) = header.parse(&self.bases, 8) else {
@@ -103,7 +106,8 @@ impl Tables {
         };
         let table = header.table()?;
         let pointer = table.lookup(address, &self.bases).ok()?;
-        // Gimli's own conversion subtracts without a check, here and in the unwinder.
+        // Gimli's own conversion subtracts without a check, here and in the unwinder. So the
+        // subtraction is checked first.
         let begin = header.eh_frame_ptr().direct().ok()?;
         pointer.direct().ok()?.checked_sub(begin)?;
         let offset = table.pointer_to_offset(pointer).ok()?;
@@ -158,7 +162,7 @@ impl Tables {
     }
 }
 
-/// None when one of them is not harmless.
+/// Returns None when one of the instructions is not harmless.
 fn instructions(
     table: &Table<'_>,
     mut all: CallFrameInstructionIter<'_, Bytes<'_>>,
@@ -182,7 +186,8 @@ fn instructions(
     Some(())
 }
 
-/// None when it jumps backwards, or is very long. Jumps forwards end.
+/// Returns None when the expression jumps backwards or is very long. An expression that only jumps
+/// forwards comes to an end.
 fn straight(
     table: &Table<'_>,
     expression: &UnwindExpression<usize>,

@@ -1,8 +1,9 @@
-//! A file read in large windows that are kept.
+//! Reads a file in large windows and keeps them.
 //!
-//! The ELF reader asks for each symbol's name by itself: of a C library with three thousand symbols
-//! that would be three thousand seeks and reads, tens of milliseconds of an attach. A mapping would
-//! do as well, but a file that somebody truncates would then end this process.
+//! The ELF reader asks for each symbol's name separately. For a C library with three thousand
+//! symbols that would be three thousand seeks and reads, which take tens of milliseconds of an
+//! attach. A mapping would avoid that as well, but a file that somebody truncates would then end
+//! this process.
 
 use crate::allowance::{AT_ONCE, Allowance};
 use object::read::{ReadCache, ReadRef};
@@ -13,12 +14,12 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
-/// Bytes of a window.
+/// The bytes of one window.
 const WINDOW: u64 = 256 * 1024;
-/// Windows that are kept.
+/// The most windows that are kept.
 const MOST: usize = 64;
 
-/// The reader.
+/// Reads a file through windows.
 #[derive(Debug)]
 pub(crate) struct Windows<'a> {
     file: &'a File,
@@ -59,7 +60,7 @@ impl<'a> Windows<'a> {
 
 impl Read for Windows<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        // Of a large table no second copy is kept.
+        // For a large table no second copy is kept.
         if into.len() as u64 > WINDOW {
             let count = self.file.read_at(into, self.at)?;
             self.at += count as u64;
@@ -89,8 +90,8 @@ impl Seek for Windows<'_> {
     }
 }
 
-/// A file's bytes for the ELF reader, as many as the process's [`Allowance`] and [`AT_ONCE`] let: what
-/// a file announces may be anything, and this process must not fall to it.
+/// A file's bytes for the ELF reader, up to the process's [`Allowance`] and up to [`AT_ONCE`]. The
+/// file may claim any sizes, and none of them may exhaust this process's memory.
 #[derive(Debug)]
 pub(crate) struct Bounded<'a> {
     cache: ReadCache<Windows<'a>>,

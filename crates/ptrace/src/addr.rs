@@ -1,6 +1,7 @@
 use std::fmt;
 
-/// An address in the target. It cannot be dereferenced here, nor be mixed up with one of ours.
+/// An address in the target. It cannot be dereferenced here, nor mixed up with an address of this
+/// process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct RemoteAddr(u64);
 
@@ -9,21 +10,22 @@ impl RemoteAddr {
     pub const fn new(address: u64) -> Self {
         RemoteAddr(address)
     }
-    /// The number, to be written into registers and structures of the target.
+    /// The address as a number, to be written into registers and structures of the target.
     pub const fn get(self) -> u64 {
         self.0
     }
-    /// The address `bytes` further. It wraps: a nonsense address is the kernel's to refuse.
+    /// The address `bytes` higher. The sum wraps: it is for the kernel to refuse a nonsense
+    /// address.
     #[must_use]
     pub const fn plus(self, bytes: u64) -> Self {
         RemoteAddr(self.0.wrapping_add(bytes))
     }
-    /// The address `bytes` before.
+    /// The address `bytes` lower. The difference wraps.
     #[must_use]
     pub const fn minus(self, bytes: u64) -> Self {
         RemoteAddr(self.0.wrapping_sub(bytes))
     }
-    /// The next lower multiple of `alignment`, a power of two.
+    /// The address rounded down to a multiple of `alignment`, which is a power of two.
     #[must_use]
     pub const fn align_down(self, alignment: u64) -> Self {
         RemoteAddr(self.0 & !(alignment - 1))

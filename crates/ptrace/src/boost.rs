@@ -1,4 +1,4 @@
-//! Lending priority to a held thread.
+//! Lends priority to a held thread.
 //!
 //! Where all processors are busy, a thread that we stopped and resumed waits for a time slice at every
 //! step. Changing its scheduling policy would not be undone if we died. Priority inheritance is: a
@@ -24,12 +24,13 @@ use std::time::{Duration, Instant};
 use crate::urgent::{Pace, allowed, be_real_time, is_asleep, real_time_priority, runs};
 use crate::{Tid, own_tid};
 
-/// How long is lent. Nobody can call a waiter off, so this is also how much longer than wanted it
-/// may last.
+/// How long priority is lent. A waiter cannot be called off, so a loan may also last this much
+/// longer than wanted.
 pub(crate) const LENT: Duration = Duration::from_millis(1);
 
-/// Lends real-time priority to a thread until it is dropped, or for a millisecond. Does nothing
-/// where we may not have more of that ourselves, or only one processor.
+/// Lends real-time priority to a thread until it is dropped, or for a millisecond. It does nothing
+/// where the limit allows us no priority above the lender's, or where only one processor is
+/// available.
 #[derive(Debug)]
 pub struct Boost {
     lender: Option<(Arc<Shared>, JoinHandle<()>)>,
@@ -37,19 +38,19 @@ pub struct Boost {
 
 #[derive(Debug)]
 struct Shared {
-    /// The futex: who owns it.
+    /// The futex word: the id of its owner.
     word: AtomicU32,
-    /// The lender's id once it is about to wait; [`OVER`] when it will not, or has waited.
+    /// The lender's id once it is about to wait; [`OVER`] when it has waited, or will not wait.
     lender: AtomicU32,
 }
 
-/// Instead of a lender's id.
+/// Stands in place of a lender's id.
 const OVER: u32 = u32::MAX;
 
 impl Boost {
-    /// Lends to `tid`, an id in our own pid namespace; a thread that is stopped, or waits in a
-    /// system call. Call it when [`crate::Urgent`] already is: the lender has one priority less
-    /// than the calling thread.
+    /// Lends priority to `tid`, an id in our own pid namespace, of a thread that is stopped or
+    /// waits in a system call. Call it while a [`crate::Urgent`] exists: the lender's priority is
+    /// one less than that of the calling thread.
     pub fn lend(tid: Tid) -> Boost {
         let priority = real_time_priority() - 1;
         let (1.., Some(processors)) = (priority, allowed().filter(|set| set.count() > 1)) else {
@@ -63,7 +64,8 @@ impl Boost {
         let lender = std::thread::Builder::new()
             .name("midair-boost".into())
             .spawn(move || {
-                // Not only where the calling thread is: there it would wait for that one's turns.
+                // All allowed processors, not only the calling thread's, where the lender would
+                // wait for its turn.
                 if processors.settle() && be_real_time(priority) && !runs(tid) {
                     lend(&theirs);
                 }
@@ -87,7 +89,7 @@ impl Boost {
         }
     }
 
-    /// Whether somebody lends.
+    /// Whether priority is being lent.
     pub fn lends(&self) -> bool {
         self.lender
             .as_ref()
@@ -98,8 +100,9 @@ impl Boost {
 impl Drop for Boost {
     fn drop(&mut self) {
         if let Some((_, thread)) = self.lender.take() {
-            // Ends within a millisecond; it is not the target that waits for us meanwhile. If the
-            // owner runs after all, the lender may spin as long: it is left to itself then.
+            // The lender ends within a millisecond, and it is not the target that waits for us
+            // meanwhile. If the owner runs after all, the lender may spin for as long: then it is
+            // left to itself.
             let until = Instant::now() + 2 * LENT;
             while !thread.is_finished() && Instant::now() < until {
                 std::thread::sleep(LENT / 10);
@@ -111,8 +114,8 @@ impl Drop for Boost {
     }
 }
 
-/// One wait. What comes of it does not matter: the time is over, the owner has ended, or the kernel
-/// refuses.
+/// Waits once. The result does not matter: the time is over, the owner has ended, or the kernel
+/// refused.
 fn lend(shared: &Shared) {
     let mut until = libc::timespec {
         tv_sec: 0,
@@ -130,10 +133,11 @@ fn lend(shared: &Shared) {
         libc::syscall(
             libc::SYS_futex,
             shared.word.as_ptr(),
-            // Not a private one: there the owner must be a thread of this process (EPERM, seen on
-            // Linux 6.18). And the second form, whose time is the monotonic clock's: by the other's
-            // a wall clock that is set back would make this wait as long as that. Before Linux 5.14
-            // there is none, and nothing is lent.
+            // The futex is not private: for a private one the owner must be a thread of this
+            // process (EPERM otherwise, seen on Linux 6.18). And this is the second form of the
+            // call, which measures the timeout by the monotonic clock: the first form uses the wall
+            // clock, and if that were set back, this wait would be as much longer. Linux before
+            // 5.14 has no second form, and nothing is lent there.
             libc::FUTEX_LOCK_PI2,
             0,
             &raw const until,
@@ -160,8 +164,8 @@ mod tests {
             .unwrap()
     }
 
-    /// Root may have real-time priority, and it takes two processors. Asked where the thread is not
-    /// urgent.
+    /// Whether this thread may lend: that takes real-time priority, as root may have, and two
+    /// processors. Asked before the thread is urgent.
     fn may_lend() -> bool {
         // SAFETY: asks about the calling thread.
         let ordinary_root =
@@ -169,7 +173,7 @@ mod tests {
         ordinary_root && allowed().unwrap().count() > 1
     }
 
-    /// Lends until it is seen: its time may go by while this thread has no processor.
+    /// Lends until that is seen: a loan may run out while this thread has no processor.
     fn is_lent(tid: Tid) -> bool {
         (0..1000).any(|_| {
             let _boost = Boost::lend(tid);
@@ -188,9 +192,9 @@ mod tests {
         false
     }
 
-    /// The priority of a thread that sleeps: waits until it does. Nothing is lent to one that runs,
-    /// and once the testing thread is urgent that one may wait behind it for all the time of the
-    /// test.
+    /// Waits until the thread sleeps, and returns its priority. Nothing is lent to a running
+    /// thread, and once the testing thread is urgent, the other thread may wait behind it for all
+    /// the time of the test.
     fn at_rest(tid: Tid) -> i64 {
         let until = Instant::now() + Duration::from_secs(20);
         while !is_asleep(tid) {
@@ -219,8 +223,8 @@ mod tests {
         assert!(owner.join().unwrap().is_err());
     }
 
-    /// It was refused there for long, and nobody noticed: the kernel refuses have a thread of
-    /// another process own a private futex.
+    /// It was refused there for a long time, and nobody noticed: the kernel does not let a thread
+    /// of another process own a private futex.
     #[test]
     fn priority_is_lent_to_another_process() {
         let mut owner = std::process::Command::new("sleep")

@@ -2,13 +2,13 @@ use std::io;
 
 use crate::{Death, Tid};
 
-/// Outcome of an operation on another process.
+/// The outcome of an operation on another process.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why an operation on another process failed: what was tried, on whom, and the cause.
+/// Why an operation on another process failed: what was tried, on which thread, and the cause.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The thread has ended (or its whole process): an ordinary outcome at any point.
+    /// The thread (or its whole process) has ended. That is an ordinary outcome at any point.
     #[error("thread {tid} has ended ({death}) at {operation}")]
     Gone {
         /// What was tried.
@@ -26,7 +26,7 @@ pub enum Error {
         /// On which thread.
         tid: Tid,
     },
-    /// Fewer bytes could be moved than asked for.
+    /// Fewer bytes were moved than asked for.
     #[error("{operation} at {address:#x} of thread {tid} stopped after {done} of {wanted} bytes")]
     Short {
         /// Reading or writing.
@@ -53,8 +53,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// From `errno`, for an operation that just failed. ESRCH means that the thread is gone, or is
-    /// not stopped, which the types rule out.
+    /// The error in `errno`, for an operation that just failed. ESRCH means that the thread is
+    /// gone, or is not stopped; the types rule out the latter.
     pub(crate) fn last(operation: &'static str, tid: Tid) -> Self {
         let source = io::Error::last_os_error();
         if source.raw_os_error() == Some(libc::ESRCH) {
@@ -74,7 +74,7 @@ impl Error {
     pub fn is_gone(&self) -> bool {
         matches!(self, Error::Gone { .. })
     }
-    /// The kernel's errno, where there is one.
+    /// The kernel's errno, if there is one.
     pub fn errno(&self) -> Option<i32> {
         match self {
             Error::System { source, .. } => source.raw_os_error(),

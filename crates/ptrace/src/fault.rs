@@ -1,11 +1,12 @@
-//! Fault injection: a fault after the n-th operation, or at a point with a name. For tests.
+//! Fault injection for tests: a fault after the n-th operation, or at a named point.
 //!
-//! Two promises need this. The attacher may die after *any* single operation and the target is
-//! unharmed. The target may end after any operation and the attacher reports the right error. Only a
-//! count can cover all operations, including those that a later change adds, so the count is here,
-//! below the engine. Every operation that changes a target, or that a session depends on, calls [`step`]
-//! (or [`count`]) when it is done. Places that are no operation of their own, such as between a decision
-//! and the next call, are named by [`point`] and not counted. Where no fault is armed each costs one
+//! Two promises need this. The attacher may die after *any* single operation, and the target is
+//! unharmed. The target may end after any operation, and the attacher reports the right error. Only
+//! a count can cover all operations, including those that a later change adds, so the count is
+//! here, below the engine. Every operation that changes a target, or that a session depends on,
+//! calls [`step`] (or [`count`]) when it is done. Places that are not operations, such as the
+//! moment between a decision and the next call, are named by [`point`] and not counted. Where no
+//! fault is armed, each call costs one relaxed load.
 //! relaxed load.
 
 use std::fmt;
@@ -13,12 +14,12 @@ use std::panic::Location;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// One step that was done.
+/// A step that was done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
-    /// How many were done, with this one; the first is 1.
+    /// The number of steps done, including this one; the first is 1.
     pub number: u64,
-    /// What it was: a name, or file and line of the source for those that were given none.
+    /// The name of the step, or file and line of the source where it was given no name.
     pub name: String,
 }
 
@@ -32,7 +33,7 @@ impl fmt::Display for Step {
 pub enum Action {
     /// This process dies by SIGKILL.
     DieHere,
-    /// This is called, on the thread that did the step, before it goes on. Once.
+    /// This function is called once, on the thread that did the step, before that thread goes on.
     Strike(Box<dyn FnOnce(&Step) + Send>),
 }
 
@@ -53,20 +54,20 @@ static PLAN: Mutex<Option<(When, Action)>> = Mutex::new(None);
 /// When an armed fault happens.
 #[derive(Debug)]
 enum When {
-    /// After the step of this number since it was armed; the first is 1.
+    /// After the step with this number, counted from the arming; the first is 1.
     Step(u64),
-    /// At the point, or after the step, of this name.
+    /// At the point or after the step with this name.
     Named(String),
 }
 
-/// Arms the fault: `action` happens after `number` more steps (1 is the next one). What was armed
-/// before is forgotten.
+/// Arms a fault: `action` happens after `number` more steps (1 is the next one). It replaces a
+/// fault that was armed before.
 pub fn arm(number: u64, action: Action) {
     arm_when(When::Step(number), action);
 }
 
-/// Arms the fault: `action` happens when the point or step of this name is reached next. What was
-/// armed before is forgotten.
+/// Arms a fault: `action` happens when the point or step with this name is reached next. It
+/// replaces a fault that was armed before.
 pub fn arm_at(name: &str, action: Action) {
     arm_when(When::Named(name.to_owned()), action);
 }
@@ -79,7 +80,7 @@ fn arm_when(when: When, action: Action) {
     ARMED.store(true, Ordering::SeqCst);
 }
 
-/// Takes the fault back. Tells how many steps were done since it was armed, and whether it has
+/// Disarms the fault. Returns how many steps were done since it was armed, and whether it has
 /// happened.
 pub fn disarm() -> (u64, bool) {
     let mut plan = PLAN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -88,17 +89,17 @@ pub fn disarm() -> (u64, bool) {
     (DONE.load(Ordering::SeqCst), happened)
 }
 
-/// Steps that were done since it was armed; 0 where it never was.
+/// The number of steps done since a fault was armed; 0 if none ever was.
 pub fn operations() -> u64 {
     DONE.load(Ordering::SeqCst)
 }
 
-/// Names of the steps that were done since it was armed, in order.
+/// The names of the steps done since a fault was armed, in order.
 pub fn steps() -> Vec<String> {
     NAMES.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// A step was done, named by file and line.
+/// Tells that a step was done, and names it by file and line.
 #[track_caller]
 pub fn count() {
     if ARMED.load(Ordering::Relaxed) {
@@ -107,15 +108,15 @@ pub fn count() {
     }
 }
 
-/// The step of this name was done.
+/// Tells that the step with this name was done.
 pub fn step(name: &'static str) {
     if ARMED.load(Ordering::Relaxed) {
         happened(name.to_owned());
     }
 }
 
-/// The point of this name is reached. It is no operation, so it is not counted: only its name arms
-/// a fault here.
+/// Tells that the point with this name is reached. It is no operation, so it is not counted: only a
+/// fault armed by name can happen here.
 pub fn point(name: &'static str) {
     if ARMED.load(Ordering::Relaxed) {
         let plan = PLAN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -135,7 +136,7 @@ fn happened(name: String) {
     strike(plan, name, number, true);
 }
 
-/// Does what is planned for this step or point, if anything is.
+/// Does what is planned for this step or point, if anything.
 fn strike(
     mut plan: MutexGuard<'_, Option<(When, Action)>>,
     name: String,
@@ -154,7 +155,7 @@ fn strike(
     let step = Step { number, name };
     match planned {
         Some((_, Action::DieHere)) => {
-            // For the test's message; a closed standard error is no reason to live on.
+            // For the test's message. The process dies even if standard error is closed.
             let _unheard = std::io::Write::write_all(
                 &mut std::io::stderr(),
                 format!("dies after {step}\n").as_bytes(),
@@ -166,14 +167,14 @@ fn strike(
     }
 }
 
-/// Sends a signal to a process: what a strike may do. The test's target may be gone already.
+/// Sends a signal to a process, for use in a strike. The test's target may be gone already.
 pub fn signal(pid: crate::Pid, signal: i32) {
     // SAFETY: kill takes two numbers.
     unsafe { libc::kill(pid.raw(), signal) };
 }
 
-/// Stops this process, as its user may, at this very place: the calling thread takes the signal, so
-/// that it does not run on until another one has.
+/// Stops this process at this very place, as its user may. The signal goes to the calling thread,
+/// which therefore does not run on until another thread has taken it.
 pub fn stop_here() {
     // SAFETY: raise takes a number.
     unsafe { libc::raise(libc::SIGSTOP) };
@@ -181,8 +182,8 @@ pub fn stop_here() {
 
 /// Ends this process as a crash or the OOM killer would: no destructor runs.
 pub fn die() -> ! {
-    // SAFETY: kill and getpid take no pointers. SIGKILL to ourselves ends the process; the loop is
-    // for the instant before.
+    // SAFETY: kill and getpid take no pointers. SIGKILL to ourselves ends the process; the loop
+    // covers the instant before that.
     unsafe {
         libc::kill(libc::getpid(), libc::SIGKILL);
     }

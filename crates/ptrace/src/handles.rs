@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::{Deadline, Error, Pid, Result, Tid, fault};
 
-/// `PIDFD_THREAD` (linux/pidfd.h): the descriptor names a thread, not its process. Since Linux 6.9.
+/// `PIDFD_THREAD` (linux/pidfd.h), since Linux 6.9: the descriptor names a thread, not its process.
 const PIDFD_THREAD: libc::c_uint = libc::O_EXCL as libc::c_uint;
 
 fn own(raw: libc::c_long, operation: &'static str, tid: Tid) -> Result<OwnedFd> {
@@ -20,8 +20,8 @@ fn own(raw: libc::c_long, operation: &'static str, tid: Tid) -> Result<OwnedFd> 
     }
 }
 
-/// A pidfd of thread `tid` where the kernel has such (then it works with a leader that has ended),
-/// else of its process `pid`.
+/// Opens a pidfd of thread `tid` where the kernel has such pidfds (it then works for a leader that
+/// has ended, too), else of its process `pid`.
 ///
 /// # Errors
 /// [`Error::Gone`], [`Error::System`].
@@ -29,8 +29,8 @@ pub fn pidfd_open_thread(tid: Tid, pid: Pid) -> Result<OwnedFd> {
     pidfd_of_thread(tid).or_else(|_| pidfd_open(pid))
 }
 
-/// Whether the kernel has pidfds of threads: without them nothing of a process whose first thread
-/// has ended can be copied.
+/// Whether the kernel has pidfds of threads. Without them no descriptor can be copied from a
+/// process whose first thread has ended.
 #[must_use]
 pub fn has_pidfds_of_threads() -> bool {
     pidfd_of_thread(crate::own_tid()).is_ok()
@@ -42,7 +42,8 @@ fn pidfd_of_thread(tid: Tid) -> Result<OwnedFd> {
     own(raw, "pidfd_open", tid)
 }
 
-/// A pidfd of a process: while it is open, its number cannot come to mean another one.
+/// Opens a pidfd of a process: while it is open, the process id cannot come to mean another
+/// process.
 ///
 /// # Errors
 /// [`Error::Gone`], [`Error::System`].
@@ -52,11 +53,12 @@ pub fn pidfd_open(pid: Pid) -> Result<OwnedFd> {
     own(raw, "pidfd_open", pid.leader())
 }
 
-/// A copy of descriptor `fd` of the process that `pidfd` names; `tid` is the thread that it was
-/// opened for.
+/// Copies descriptor `fd` out of the process that `pidfd` names; `tid` is the thread that `pidfd`
+/// was opened for.
 ///
 /// # Errors
-/// [`Error::System`]: EBADF when it has no such descriptor, EPERM, ENOSYS before Linux 5.6.
+/// [`Error::System`]: EBADF when the process has no such descriptor, EPERM, ENOSYS before Linux
+/// 5.6.
 pub fn pidfd_getfd(pidfd: BorrowedFd<'_>, tid: Tid, fd: RawFd) -> Result<OwnedFd> {
     // SAFETY: pidfd_getfd takes numbers only.
     let raw = unsafe { libc::syscall(libc::SYS_pidfd_getfd, pidfd.as_raw_fd(), fd, 0) };
@@ -65,8 +67,8 @@ pub fn pidfd_getfd(pidfd: BorrowedFd<'_>, tid: Tid, fd: RawFd) -> Result<OwnedFd
     Ok(fd)
 }
 
-/// A memory file with these bytes, which can be read and mapped and never changed again. `name` is
-/// what `/proc/PID/maps` shows of it.
+/// Makes a memory file with these bytes, which can be read and mapped and never changed again.
+/// `name` is what `/proc/PID/maps` shows of it.
 ///
 /// # Errors
 /// The kernel's error, as `memfd_create` or `write` gives it.
@@ -74,7 +76,7 @@ pub fn memfd_with(name: &CStr, bytes: &[u8]) -> io::Result<OwnedFd> {
     memfd_filled(name, |file| file.write_all(bytes))
 }
 
-/// As [`memfd_with`], with what `fill` writes.
+/// As [`memfd_with`], with the bytes that `fill` writes.
 ///
 /// # Errors
 /// The same, and those of `fill`.
@@ -82,14 +84,14 @@ pub fn memfd_filled(
     name: &CStr,
     fill: impl FnOnce(&mut File) -> io::Result<()>,
 ) -> io::Result<OwnedFd> {
-    /// `MFD_EXEC` (linux/memfd.h), since Linux 6.3: says that it is meant to be mapped executable,
-    /// which `vm.memfd_noexec=1` otherwise takes away.
+    /// `MFD_EXEC` (linux/memfd.h), since Linux 6.3: says that the file is meant to be mapped
+    /// executable, a permission that `vm.memfd_noexec=1` otherwise takes away.
     const MFD_EXEC: libc::c_uint = 0x10;
     const FLAGS: libc::c_uint = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
     // SAFETY: `name` is a C string that outlives the call.
     let mut raw = unsafe { libc::memfd_create(name.as_ptr(), FLAGS | MFD_EXEC) };
-    // An older kernel does not know the flag; `vm.memfd_noexec=2` refuses it. Without it the file
-    // has no execute permission there, which `mmap` does not ask for.
+    // An older kernel does not know the flag, and `vm.memfd_noexec=2` refuses it. Without the flag
+    // the file then has no execute permission, which `mmap` does not require.
     if raw < 0
         && matches!(
             io::Error::last_os_error().raw_os_error(),
@@ -102,16 +104,17 @@ pub fn memfd_filled(
     if raw < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the descriptor was just made for us.
+    // SAFETY: the call just made this descriptor for us, and nobody else knows it.
     let mut file = File::from(unsafe { OwnedFd::from_raw_fd(raw) });
     fill(&mut file)?;
-    // The target opens it by its path in /proc, maybe as another user: it may read and map it, and
-    // nobody can change it any more.
+    // The target opens the file by its path in /proc, maybe as another user: it may read and map
+    // the file, and nobody can change it any more.
     let mut mode = file.metadata()?.permissions();
-    // Where execute permission is sealed off it stays off.
+    // Where execute permission is sealed off, it stays off.
     mode.set_mode(mode.mode() & 0o111 | 0o444);
     file.set_permissions(mode)?;
-    // No mapping of ours could write to it, so sealing what is to come seals all. Since Linux 5.1.
+    // We have no mapping that could write to it, so sealing future writes seals all. Since Linux
+    // 5.1.
     seal(file.as_fd(), WHOLE | libc::F_SEAL_FUTURE_WRITE).or_else(|error| {
         match error.raw_os_error() {
             Some(libc::EINVAL) => seal_waiting(file.as_fd(), WHOLE | libc::F_SEAL_WRITE),
@@ -121,7 +124,7 @@ pub fn memfd_filled(
     Ok(file.into())
 }
 
-/// Seals of what is complete.
+/// The seals of a file that is complete.
 const WHOLE: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
 
 fn seal(fd: BorrowedFd<'_>, seals: libc::c_int) -> io::Result<()> {
@@ -132,13 +135,15 @@ fn seal(fd: BorrowedFd<'_>, seals: libc::c_int) -> io::Result<()> {
     }
 }
 
-/// How long a page that somebody refers to may keep a file from being sealed.
+/// How long we wait to seal a file while a reference to one of its pages prevents that.
 const SEALING: Duration = Duration::from_secs(3);
 
-/// Against all writing the kernel refuses to seal (EBUSY) while anything refers to a page of the
-/// file, and waits some 200 ms for it by itself. On a busy machine its own housekeeping may refer
-/// to one for longer, for seconds where fifty threads want two processors: lists of pages of a
-/// processor that gets no processor time, scans of memory. We have no mapping of it, so that ends.
+/// Adds seals, and repeats the attempt while pages of the file are in use. The kernel refuses to
+/// seal a file against all writing (EBUSY) while anything refers to one of its pages, and itself
+/// waits some 200 ms for that to end. On a busy machine the kernel's own housekeeping may refer to
+/// a page for longer, for seconds where fifty threads want two processors: by the page lists of a
+/// processor that gets no processor time, or by scans of memory. We have no mapping of the file, so
+/// that ends.
 fn seal_waiting(fd: BorrowedFd<'_>, seals: libc::c_int) -> io::Result<()> {
     let end = Instant::now() + SEALING;
     loop {
@@ -152,7 +157,7 @@ fn seal_waiting(fd: BorrowedFd<'_>, seals: libc::c_int) -> io::Result<()> {
     }
 }
 
-/// Sends `bytes` as one message of a sequenced-packet socket.
+/// Sends `bytes` as one message on a sequenced-packet socket.
 ///
 /// # Errors
 /// The kernel's; EPIPE when the other end is gone (no SIGPIPE is raised).
@@ -182,11 +187,12 @@ pub fn send_with_descriptor(
         iov_base: bytes.as_ptr().cast_mut().cast(),
         iov_len: bytes.len(),
     };
-    // u64 for the alignment that a control header needs; 24 bytes are CMSG_SPACE of one descriptor.
+    // u64 gives the alignment that a control header needs; 24 bytes are CMSG_SPACE of one
+    // descriptor.
     let mut control = [0_u64; 3];
-    // SAFETY: msghdr is plain data. The pointers put into it are to `part` and `control`, which
-    // outlive sendmsg; the control buffer has space for one header and one descriptor, so
-    // CMSG_FIRSTHDR is not null and CMSG_DATA lies inside it.
+    // SAFETY: msghdr is plain data, so zeroes are a valid value. The pointers put into it are to
+    // `part` and `control`, which outlive sendmsg. The control buffer has space for one header and
+    // one descriptor, so CMSG_FIRSTHDR is not null and CMSG_DATA lies inside it.
     let n = unsafe {
         let mut message: libc::msghdr = std::mem::zeroed();
         message.msg_iov = &raw mut part;
@@ -217,7 +223,8 @@ fn sent(n: isize, wanted: usize) -> io::Result<()> {
     }
 }
 
-/// Waits until `fd` is readable or its other end is closed; false when the deadline passed first.
+/// Waits until `fd` is readable or its other end is closed. Returns false when the deadline passed
+/// first.
 ///
 /// # Errors
 /// The kernel's.
@@ -247,7 +254,7 @@ pub fn poll_readable(fd: BorrowedFd<'_>, deadline: Deadline) -> io::Result<bool>
         }
     }
 }
-/// Whether two processes run in the same memory (`vfork`, `clone` with CLONE_VM); None where the
+/// Whether two processes run in the same memory (`vfork`, `clone` with CLONE_VM). None where the
 /// kernel does not tell.
 pub fn share_memory(one: Pid, other: Pid) -> Option<bool> {
     /// KCMP_VM (linux/kcmp.h)
@@ -266,7 +273,8 @@ mod tests {
 
     use super::*;
 
-    /// By any descriptor of it, one that is opened for writing as well: root may.
+    /// Refused through any descriptor of it, even through one opened for writing, which root can
+    /// open.
     #[test]
     fn what_is_sealed_cannot_be_changed() {
         let file = File::from(memfd_filled(c"sealed", |file| file.write_all(b"whole")).unwrap());
@@ -274,7 +282,7 @@ mod tests {
             .read(true)
             .write(true)
             .open(format!("/proc/self/fd/{}", file.as_raw_fd()));
-        // Without root's rights the mode forbids it already.
+        // Without root's rights the file's mode already forbids opening it.
         for file in std::iter::once(&file).chain(again.as_ref().ok()) {
             let refused = (&*file).write_all(b"other").unwrap_err();
             assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
@@ -293,8 +301,8 @@ mod tests {
         assert_eq!(std::fs::read(path).unwrap(), b"whole");
     }
 
-    /// A mapping is what refers to pages for long: the kernel refuses to seal a file against all
-    /// writing then, and waits first.
+    /// A mapping holds references to pages for long: the kernel then refuses to seal the file
+    /// against all writing, after some waiting.
     #[test]
     fn who_refers_to_a_page_does_not_keep_it_from_being_sealed() {
         let mut mapped = libc::MAP_FAILED;

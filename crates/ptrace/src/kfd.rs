@@ -1,8 +1,8 @@
-//! The dispatch log of AMD's kernel driver: when kernels of a process began and ended, written by
-//! the GPU's firmware into memory that a reader maps, without any part in that process.
+//! The dispatch log of AMD's kernel driver: when the kernels of a process began and ended. The
+//! GPU's firmware writes it into memory that a reader maps; the profiled process has no part in it.
 //!
 //! Numbers and layouts: `docs/sources.md#kfd`. They were read in public sources; we never saw a
-//! kernel that has them.
+//! Linux kernel that has them.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -12,9 +12,10 @@ use std::ptr::NonNull;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Acquire;
 
-/// The interface of the driver's profiler that is spoken here (`KFD_IOC_PROFILER_VERSION_NUM`).
+/// The version of the driver's profiler interface that is spoken here
+/// (`KFD_IOC_PROFILER_VERSION_NUM`).
 pub const PROFILER_VERSION: u32 = 6;
-/// Layouts of a stream that are known here (`KFD_DLOG_STREAM_ABI_VERSION`).
+/// The layout versions of a stream that are known here (`KFD_DLOG_STREAM_ABI_VERSION`).
 pub const STREAM_VERSIONS: [u32; 2] = [3, 4];
 
 /// `_IOWR('K', number, bytes)`.
@@ -26,7 +27,7 @@ const fn request(number: u32, bytes: usize) -> u32 {
 const CLOCK_COUNTERS: u32 = request(0x05, size_of::<ClockArguments>());
 /// `AMDKFD_IOC_PROFILER`.
 const PROFILER: u32 = request(0x28, size_of::<ProfilerArguments>());
-/// Number of `KFD_DLOG_STREAM_IOC`; its argument has other lengths in other versions.
+/// The number of `KFD_DLOG_STREAM_IOC`. The length of its argument differs between versions.
 const STREAM: u32 = 0x88;
 /// `kfd_profiler_ops`.
 const OP_VERSION: u32 = 2;
@@ -62,47 +63,48 @@ const _: () = assert!(size_of::<ProfilerArguments>() == 40 && size_of::<ClockArg
 
 /// `AMDKFD_IOC_GET_VERSION`: `_IOR('K', 1, 8)`.
 const GET_VERSION: u32 = 2 << 30 | 8 << 16 | (b'K' as u32) << 8 | 1;
-/// From this version of the driver's interface on the profiler's request has its number of today.
+/// From this version of the driver's interface on, the profiler's request has today's number.
 const PROFILER_IN_LINUX: (u32, u32) = (1, 23);
-/// Its number in AMD's own builds of the driver before that.
+/// The number of that request in AMD's own builds of older drivers.
 const PROFILER_BEFORE: u32 = request(0x86, size_of::<ProfilerArguments>());
-/// `kfd_profiler_ops`: the counters of a GPU.
+/// `kfd_profiler_ops`: the operation on the counters of a GPU.
 const OP_COUNTERS: u32 = 0;
 
-/// How the driver's profiler is asked for locks: that differs by versions of the driver.
+/// How the driver's profiler is asked for locks, which differs between versions of the driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ProfilerInterface {
     /// The whole number of the request.
     request: u32,
-    /// Which word of the argument is the first behind the operation: 1, or 2 where the driver aligns it.
+    /// Which word of the argument is the first behind the operation: 1, or 2 where the driver
+    /// aligns it.
     first: usize,
     /// The version of the profiler's interface.
     pub version: u32,
 }
 
-/// An ioctl whose argument is a value of `T`.
+/// Makes an ioctl whose argument is a value of `T`.
 ///
-/// # Safety
-/// `number` is a request whose argument has the layout of `T`, or that the file does not know.
+/// # Safety `number` is a request whose argument has the layout of `T`, or a request that the file
+/// does not know.
 unsafe fn ioctl<T>(file: &File, number: u32, argument: &mut T) -> io::Result<()> {
-    // SAFETY: a live descriptor, and a value that the kernel may read and write as far as its size,
-    // which is part of the number; the layout is the caller's promise.
+    // SAFETY: the descriptor is live. The kernel reads and writes no more than the value's size,
+    // which is part of the number; that the layout is right is the caller's promise.
     match unsafe { libc::ioctl(file.as_raw_fd(), number as _, std::ptr::from_mut(argument)) } {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(()),
     }
 }
 
-/// The driver's device.
+/// The driver's device file.
 #[derive(Debug)]
 pub struct Kfd(File);
 
-/// The clock of a GPU and the system's, at one moment.
+/// The times of a GPU's clock and of the system's, read at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Clocks {
-    /// Ticks of the GPU's.
+    /// The GPU's clock, in ticks.
     pub gpu: u64,
-    /// CLOCK_BOOTTIME, ns.
+    /// The system's clock, CLOCK_BOOTTIME in ns.
     pub system: u64,
 }
 
@@ -123,26 +125,26 @@ impl Kfd {
 
     fn profiler(&self, op: u32, body: [u32; 8]) -> io::Result<[u32; 8]> {
         let mut arguments = ProfilerArguments { op, pad: 0, body };
-        // SAFETY: the request's own struct.
+        // SAFETY: the argument is the struct of this request.
         unsafe { ioctl(&self.0, PROFILER, &mut arguments)? };
         Ok(arguments.body)
     }
 
-    /// Version of the driver's interface: major and minor.
+    /// Returns the version of the driver's interface: major and minor.
     ///
     /// # Errors
     /// The kernel's.
     pub fn version(&self) -> io::Result<(u32, u32)> {
         let mut version = [0_u32; 2];
-        // SAFETY: the request's own struct of two words.
+        // SAFETY: the argument of this request is a struct of two words.
         unsafe { ioctl(&self.0, GET_VERSION, &mut version)? };
         Ok((version[0], version[1]))
     }
 
-    /// How this driver is asked for profiler locks.
+    /// Finds out how this driver is asked for profiler locks.
     ///
     /// # Errors
-    /// The kernel's; ENOTTY or EINVAL where it has none.
+    /// The kernel's; ENOTTY or EINVAL where the driver has none.
     pub fn profiler_interface(&self) -> io::Result<ProfilerInterface> {
         let request = match self.version() {
             Ok(version) if version >= PROFILER_IN_LINUX => PROFILER,
@@ -150,9 +152,10 @@ impl Kfd {
         };
         let mut words = [0_u32; 10];
         words[0] = OP_VERSION;
-        // SAFETY: a request of as many bytes; the driver copies what it knows of them.
+        // SAFETY: the size in the request's number is that of `words`; the driver copies the part
+        // it knows.
         unsafe { ioctl(&self.0, request, &mut words)? };
-        // Where it has put the version is where it looks for arguments.
+        // The driver looks for arguments at the place where it has put the version.
         match words {
             [_, 0, 0, ..] => Err(io::Error::from_raw_os_error(libc::EINVAL)),
             [_, 0, version, ..] => Ok(ProfilerInterface {
@@ -168,13 +171,13 @@ impl Kfd {
         }
     }
 
-    /// Takes the profiler lock of a GPU (its id as the topology has it), or gives it back. `enable`:
-    /// counters of shader engines count the kernels of all queues of all processes. The driver gives it
-    /// back when this process ends.
+    /// Takes the profiler lock of a GPU, or gives it back. `gpu_id` is the GPU's id in the
+    /// topology. With `enable`, the counters of the shader engines count the kernels of all queues
+    /// of all processes. The driver releases the lock when this process ends.
     ///
     /// # Errors
-    /// The kernel's: EPERM without `CAP_PERFMON`, EBUSY where another process has it, EALREADY where
-    /// this one has it, EINVAL for a GPU that there is not.
+    /// The kernel's: EPERM without `CAP_PERFMON`, EBUSY where another process has the lock,
+    /// EALREADY where this process has it, EINVAL for a GPU that does not exist.
     pub fn set_profiler_lock(
         &self,
         of: ProfilerInterface,
@@ -192,7 +195,7 @@ impl Kfd {
         unsafe { ioctl(&self.0, of.request, &mut words) }
     }
 
-    /// The version of the driver's profiler interface.
+    /// Returns the version of the driver's profiler interface.
     ///
     /// # Errors
     /// The kernel's; ENOTTY or EINVAL where there is none.
@@ -201,8 +204,8 @@ impl Kfd {
         Ok(version)
     }
 
-    /// Opens the log of what a process dispatches to a GPU (`gpu_id` as the topology has it), with
-    /// room for `bytes` of records.
+    /// Opens the log of what a process dispatches to a GPU (`gpu_id` is its id in the topology),
+    /// with room for `bytes` of records.
     ///
     /// # Errors
     /// The kernel's: EOPNOTSUPP for a GPU without such a log, EPERM for a process that is not the
@@ -229,7 +232,7 @@ impl Kfd {
         })
     }
 
-    /// Both clocks.
+    /// Reads both clocks.
     ///
     /// # Errors
     /// The kernel's.
@@ -238,9 +241,9 @@ impl Kfd {
             gpu_id,
             ..ClockArguments::default()
         };
-        // SAFETY: the request's own struct.
+        // SAFETY: the argument is the struct of this request.
         unsafe { ioctl(&self.0, CLOCK_COUNTERS, &mut arguments)? };
-        // Ticks of the frequency that it tells, which is that of nanoseconds.
+        // The system clock is in ticks of the frequency that the driver reports, which is 1 GHz.
         let wide = u128::from(arguments.system) * 1_000_000_000;
         let nanoseconds = wide / u128::from(arguments.frequency.max(1));
         Ok(Clocks {
@@ -256,43 +259,43 @@ pub struct Stream {
     file: File,
 }
 
-/// What the kernel says of a stream (`struct kfd_dlog_stream_info`). Nothing of it is checked.
+/// What the kernel says about a stream (`struct kfd_dlog_stream_info`). None of it is checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StreamInfo {
-    /// Its layout.
+    /// The version of the layout.
     pub version: u32,
-    /// Bytes of a record.
+    /// The size of a record in bytes.
     pub record_bytes: u32,
-    /// Rings side by side.
+    /// The number of rings side by side.
     pub regions: u32,
-    /// Records of a ring.
+    /// The number of records in a ring.
     pub region_records: u32,
-    /// Bytes of all rings.
+    /// The size of all rings in bytes.
     pub buffer_bytes: u64,
-    /// Bytes to map.
+    /// The number of bytes to map.
     pub map_bytes: u64,
     /// Where the first ring begins.
     pub records_at: u64,
-    /// Where the rings' write indices are, 8 bytes each.
+    /// Where the write indices of the rings are, 8 bytes each.
     pub writes_at: u64,
-    /// Where their read indices are, which the reader keeps: version 3 only.
+    /// Where the read indices are, which the reader maintains. In version 3 only.
     pub reads_at: Option<u64>,
-    /// Of this GPU.
+    /// The GPU that the log is of.
     pub gpu_id: u32,
-    /// Of this process, as the caller's pid namespace numbers it.
+    /// The process that the log is of, as the caller's pid namespace numbers it.
     pub process: u32,
 }
 
 impl Stream {
-    /// Asks the kernel for the layout: each version has an argument of its own length, and a kernel
-    /// knows one.
+    /// Asks the kernel for the layout. Each version has an argument of its own length, and a kernel
+    /// knows one version.
     ///
     /// # Errors
     /// The kernel's; ENOTTY where it knows neither.
     pub fn info(&self) -> io::Result<StreamInfo> {
-        // Operation 0. The first word is that and padding.
+        // Operation 0. The first word holds the operation and padding.
         let mut newer = [0_u64; 9];
-        // SAFETY: `struct kfd_dlog_stream_args` of version 4 has 72 bytes, whatever is in them.
+        // SAFETY: `struct kfd_dlog_stream_args` of version 4 has 72 bytes, of any values.
         let asked = unsafe { ioctl(&self.file, request(STREAM, size_of_val(&newer)), &mut newer) };
         let (common, reads_at, ids) = match asked {
             Ok(()) => {
@@ -301,7 +304,7 @@ impl Stream {
             }
             Err(error) if error.raw_os_error() == Some(libc::ENOTTY) => {
                 let mut older = [0_u64; 10];
-                // SAFETY: that of version 3 has 80.
+                // SAFETY: the struct of version 3 has 80 bytes, of any values.
                 unsafe { ioctl(&self.file, request(STREAM, size_of_val(&older)), &mut older)? };
                 let [_, a, b, c, d, e, f, reads, ids, _] = older;
                 ([a, b, c, d, e, f], Some(reads), ids)
@@ -335,8 +338,8 @@ impl Stream {
         })
     }
 
-    /// Maps the log. A kernel of version 3 wants a mapping that can be written, for the read
-    /// indices; one of version 4 refuses that.
+    /// Maps the log. A kernel with version 3 wants a writable mapping, for the read indices; one
+    /// with version 4 refuses that.
     ///
     /// # Errors
     /// The kernel's.
@@ -366,9 +369,9 @@ impl Stream {
         }
     }
 
-    /// Resets the count of the firmware's notifications (version 4), which nobody waits for here.
+    /// Resets the count of the firmware's notifications (version 4), for which nobody waits here.
     pub fn clear_notifications(&self) {
-        // It never blocks; an older kernel has nothing to read.
+        // The read never blocks; an older kernel has nothing to read.
         let _ = (&self.file).read(&mut [0; 8]);
     }
 }
@@ -381,29 +384,32 @@ pub struct Mapping {
     writable: bool,
 }
 
-// SAFETY: the mapping is the value's own and goes with it; all access is by atomic loads and stores.
+// SAFETY: the value owns the mapping and unmaps it at its end; all access is by atomic loads and
+// stores.
 unsafe impl Send for Mapping {}
 
 impl Mapping {
-    /// The aligned word of 32 bits at this offset, loaded with acquire order; `None` outside.
+    /// Loads the aligned 32-bit word at this offset with acquire order; `None` outside of the
+    /// mapping.
     pub fn word(&self, offset: usize) -> Option<u32> {
         let inside = offset.is_multiple_of(4) && offset.checked_add(4)? <= self.bytes;
-        // SAFETY: inside the mapping (checked), aligned (a mapping begins at a page), and only ever
-        // read by one atomic load, whatever writes it.
+        // SAFETY: the word is inside the mapping (checked) and aligned (a mapping begins at a
+        // page). It is only read by an atomic load, so it does not matter who writes it meanwhile.
         inside.then(|| unsafe {
             (*self.at.as_ptr().byte_add(offset).cast::<AtomicU32>()).load(Acquire)
         })
     }
 
-    /// Stores the aligned word of 64 bits at this offset as two halves, the lower one last. Nothing
-    /// is stored outside, or where the mapping is read-only.
+    /// Stores the aligned 64-bit word at this offset as two halves, the lower one last. Nothing is
+    /// stored outside of the mapping, or where the mapping is read-only.
     pub fn store(&self, offset: usize, value: u64) {
         let end = offset.checked_add(8);
         if !self.writable || !offset.is_multiple_of(8) || end.is_none_or(|end| end > self.bytes) {
             return;
         }
         for (at, half) in [(offset + 4, (value >> 32) as u32), (offset, value as u32)] {
-            // SAFETY: inside a mapping that was made for writing, aligned.
+            // SAFETY: the word is aligned, and inside a mapping that was made for writing (both
+            // checked).
             unsafe {
                 (*self.at.as_ptr().byte_add(at).cast::<AtomicU32>())
                     .store(half, std::sync::atomic::Ordering::Release);
@@ -414,7 +420,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the value's own mapping, which nothing refers to any more.
+        // SAFETY: the value owns this mapping, and nothing refers to it any more.
         unsafe { libc::munmap(self.at.as_ptr(), self.bytes) };
     }
 }
@@ -463,7 +469,7 @@ mod tests {
         assert_eq!(error.raw_os_error(), Some(libc::ENOTTY));
     }
 
-    /// A file of a page without a name.
+    /// A file of one page, without a name.
     fn tempfile() -> File {
         let name = format!(
             "midair-kfd-{}-{:?}",

@@ -1,22 +1,22 @@
 //! Type-state ptrace and access to another process's memory.
 //!
-//! A traced thread is either [`Seized`] (it runs, nothing may be asked of it but to stop) or
-//! [`Stopped`] (registers, signal mask and resumption are methods of this type only), so a ptrace
-//! request on a running thread does not compile. The end of the tracee is an outcome of its own
+//! A traced thread is either [`Seized`] (it runs, and can only be asked to stop) or [`Stopped`]
+//! (only this type has methods for registers, signal mask and resumption), so a ptrace request on a
+//! running thread does not compile. The end of the tracee is an outcome of its own
 //! ([`Waited::Gone`], [`Error::Gone`]), never a bare errno.
 //!
 //! Facts that shaped this crate:
-//! * the kernel binds a tracee to the tracing *thread*: both types are neither `Send` nor `Sync`,
-//!   and that thread should end soon ([`on_own_thread`]);
-//! * every wait takes a deadline, since a tracee in uninterruptible sleep may not stop for as long
-//!   as it likes;
-//! * `PTRACE_SEIZE` is used, never `PTRACE_ATTACH` (no SIGSTOP is sent) and never
-//!   `PTRACE_O_EXITKILL` (the tracee outlives us);
-//! * [`Memory`] is keyed on a live thread id: with a leader that has exited, the process id reads
-//!   nothing.
+//! * The kernel binds a tracee to the tracing *thread*: both types are neither `Send` nor `Sync`,
+//!   and that thread should end soon ([`on_own_thread`]).
+//! * Every wait takes a deadline, since a tracee in uninterruptible sleep may take arbitrarily long
+//!   to stop.
+//! * `PTRACE_SEIZE` is used, never `PTRACE_ATTACH` (so no SIGSTOP is sent), and never
+//!   `PTRACE_O_EXITKILL` (so the tracee outlives us).
+//! * [`Memory`] is keyed on a live thread id: once the leader has exited, nothing can be read
+//!   through the process id.
 //!
-//! Caller's part: what a stopped thread is made to do. This crate keeps no undo list; dropping
-//! [`Stopped`] or [`Seized`] lets the thread go as it then is.
+//! What a stopped thread is made to do is up to the caller. This crate keeps no undo list; dropping
+//! [`Stopped`] or [`Seized`] lets the thread go in the state that it is in.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
@@ -55,8 +55,8 @@ pub use stop::{Deadline, Death, Seized, StopKind, Stopped, Waited, on_own_thread
 pub use urgent::{Pace, Urgent, avoid_processor};
 pub use watch::sleep_beside;
 
-/// The calling thread.
+/// Returns the id of the calling thread.
 pub(crate) fn own_tid() -> Tid {
-    // SAFETY: takes nothing and cannot fail; a thread's id is never 0.
+    // SAFETY: gettid takes nothing and cannot fail. (A thread's id is never 0.)
     Tid::try_from(unsafe { libc::gettid() }).unwrap_or(Tid::MAX)
 }

@@ -1,5 +1,5 @@
 //! Sockets of the abstract namespace: connecting to one, in a network namespace of the caller's
-//! choice, and asking which process listens.
+//! choice, and asking which process listens on it.
 
 use std::fs::File;
 use std::io;
@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use crate::{Pid, fault};
 
-/// Who listens at the other end, as the kernel tells: as it was when it began to listen.
+/// Who listens at the other end, as the kernel recorded it when the listening began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer {
-    /// The process; none when it is outside of this one's pid namespace.
+    /// The process; `None` when it is outside of our pid namespace.
     pub pid: Option<Pid>,
     /// Its effective user.
     pub uid: u32,
@@ -24,20 +24,20 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     }
 }
 
-/// Connects to the abstract sequenced-packet socket of this name (without its zero byte), in this
-/// process's network namespace. Where too many wait already, it waits behind them for `patience`
-/// (in whole milliseconds, one at least), and then fails with EAGAIN.
+/// Connects to the abstract sequenced-packet socket with this name (without its zero byte), in this
+/// process's network namespace. Where the listener's queue is full, it waits its turn for
+/// `patience` (in whole milliseconds, one at least), and then fails with EAGAIN.
 ///
 /// # Errors
 /// The kernel's: ECONNREFUSED when nobody listens there, EINTR when a signal was handled.
 pub fn connect_abstract(name: &str, patience: Duration) -> io::Result<OwnedFd> {
-    // SAFETY: takes numbers.
+    // SAFETY: socket takes numbers only.
     let raw = check(unsafe {
         libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC, 0)
     })?;
-    // SAFETY: the kernel just made it for us.
+    // SAFETY: the kernel just made this descriptor for us, and nobody else knows it.
     let socket = unsafe { OwnedFd::from_raw_fd(raw) };
-    // SAFETY: plain data; zero is a value of each field.
+    // SAFETY: the struct is plain data; zero is a valid value of each field.
     let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
     address.sun_family = libc::AF_UNIX as libc::sa_family_t;
     let room = address
@@ -50,8 +50,8 @@ pub fn connect_abstract(name: &str, patience: Duration) -> io::Result<OwnedFd> {
     let length = size_of::<libc::sa_family_t>()
         .saturating_add(1)
         .saturating_add(name.len());
-    // The kernel wakes those that wait in the order in which they came. Whoever tries again and
-    // again instead is never among them.
+    // The kernel wakes waiting callers in the order in which they came. A caller that repeats a
+    // failing attempt instead is never among them.
     give_up_after(&socket, patience.max(Duration::from_millis(1)))?;
     // SAFETY: the address is `length` bytes of a live struct.
     check(unsafe {
@@ -61,19 +61,19 @@ pub fn connect_abstract(name: &str, patience: Duration) -> io::Result<OwnedFd> {
             length as libc::socklen_t,
         )
     })?;
-    // What is said later may wait for its deadline.
+    // Later sends have no such limit: they may wait for their own deadline.
     give_up_after(&socket, Duration::ZERO)?;
     fault::step("connected to the listener");
     Ok(socket)
 }
 
-/// Lets connecting and sending fail with EAGAIN after a time; zero: never.
+/// Makes connecting and sending fail with EAGAIN after `patience`; with zero, never.
 fn give_up_after(socket: &OwnedFd, patience: Duration) -> io::Result<()> {
     let limit = libc::timeval {
         tv_sec: patience.as_secs().try_into().unwrap_or(libc::time_t::MAX),
         tv_usec: (patience.subsec_millis() * 1000).into(),
     };
-    // SAFETY: the kernel reads one timeval.
+    // SAFETY: the kernel reads one timeval, which is live.
     check(unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
@@ -87,7 +87,7 @@ fn give_up_after(socket: &OwnedFd, patience: Duration) -> io::Result<()> {
 }
 
 /// As [`connect_abstract`], from within the network namespace `namespace` (an open
-/// `/proc/PID/ns/net`), on a thread of its own.
+/// `/proc/PID/ns/net`). It runs on a thread of its own.
 ///
 /// # Errors
 /// As there; EPERM without CAP_SYS_ADMIN.
@@ -97,13 +97,13 @@ pub fn connect_abstract_in(
     patience: Duration,
 ) -> io::Result<OwnedFd> {
     crate::on_own_thread(|| {
-        // SAFETY: takes numbers; it changes the calling thread only, which ends with this.
+        // SAFETY: setns takes numbers. It changes the calling thread only, which ends after this.
         check(unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) })?;
         connect_abstract(name, patience)
     })?
 }
 
-/// Who listens at the other end of a connection.
+/// Returns who listens at the other end of a connection.
 ///
 /// # Errors
 /// The kernel's.
@@ -130,8 +130,8 @@ pub fn listening_peer(connection: BorrowedFd<'_>) -> io::Result<Peer> {
     })
 }
 
-/// The next message, of at most `to.len()` bytes, without waiting: its length, 0 at the end.
-/// `leave` keeps it to be read again.
+/// Receives the next message, of at most `to.len()` bytes, without waiting. Returns its length, 0
+/// at the end of the stream. With `leave` the message is kept, to be read again.
 ///
 /// # Errors
 /// The kernel's: EAGAIN when there is none.
@@ -139,7 +139,7 @@ pub fn receive_now(connection: BorrowedFd<'_>, to: &mut [u8], leave: bool) -> io
     let peek = if leave { libc::MSG_PEEK } else { 0 };
     let mut once_more = true;
     loop {
-        // SAFETY: the kernel writes at most so many bytes into `to`.
+        // SAFETY: the kernel writes at most `to.len()` bytes into `to`.
         let got = unsafe {
             libc::recv(
                 connection.as_raw_fd(),
@@ -152,8 +152,8 @@ pub fn receive_now(connection: BorrowedFd<'_>, to: &mut [u8], leave: bool) -> io
             return Ok(got.unsigned_abs());
         };
         let error = io::Error::last_os_error();
-        // An end that was closed with words of ours unread says so once; its own last words come
-        // after.
+        // A connection that the other end closed with bytes of ours unread reports ECONNRESET once.
+        // The last message of the other end can still be read after that.
         if error.raw_os_error() != Some(libc::ECONNRESET) || !once_more {
             return Err(error);
         }

@@ -5,19 +5,19 @@ use std::sync::Arc;
 
 use crate::{Error, RemoteAddr, Result, Tid, fault};
 
-/// Which memory of a target answers: a page of a file is read from the file's file system, and that
-/// may be one that a user serves and that never answers. The read would then never return, and could
-/// not be interrupted.
+/// Knows which memory of a target answers. A page of a file is read from the file's file system,
+/// and that may be one that a user's process serves (FUSE) and that never answers. The read would
+/// then never return, and could not be interrupted.
 pub trait Answers: Send + Sync + std::fmt::Debug {
     /// How many of the `len` bytes at `at` may be read or written without waiting for anybody's
-    /// file system. 0 where the first may not.
+    /// file system. 0 when the first byte may not.
     fn answering(&self, at: u64, len: usize) -> usize;
 
-    /// The attacher has just mapped anonymous memory there: it answers.
+    /// Notes that the attacher has just mapped anonymous memory there, which answers.
     fn mapped(&self, at: u64, len: usize);
 }
 
-/// The memory of a target, through one of its live threads. Nothing is stopped for it.
+/// The memory of a target, accessed through one of its live threads, without stopping any.
 #[derive(Debug, Clone)]
 pub struct Memory {
     tid: Tid,
@@ -25,7 +25,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// The memory that thread `tid` lives in, all of it: for a process that has nothing to gain by
+    /// All of the memory that thread `tid` lives in. For a process that has nothing to gain from
     /// holding us up.
     pub fn of(tid: impl Into<Tid>) -> Self {
         Memory {
@@ -34,7 +34,7 @@ impl Memory {
         }
     }
 
-    /// The memory that thread `tid` lives in, as far as it answers.
+    /// The part of the memory of thread `tid` that answers.
     pub fn answering(tid: impl Into<Tid>, answers: Arc<dyn Answers>) -> Self {
         Memory {
             tid: tid.into(),
@@ -42,15 +42,16 @@ impl Memory {
         }
     }
 
-    /// The caller has just had anonymous memory mapped there, through a thread of the process. It is
-    /// not in a list of mappings that was read before, so this has to be told.
+    /// Notes that the caller has just had anonymous memory mapped there, through a thread of the
+    /// process. A list of mappings that was read earlier does not contain it, so we have to be
+    /// told.
     pub fn mapped(&self, at: RemoteAddr, len: usize) {
         if let Some(answers) = &self.answers {
             answers.mapped(at.get(), len);
         }
     }
 
-    /// How many of these bytes may be touched.
+    /// How many of these bytes may be accessed.
     fn touchable(&self, operation: &'static str, at: RemoteAddr, len: usize) -> Result<usize> {
         let Some(answers) = &self.answers else {
             return Ok(len);
@@ -94,7 +95,7 @@ impl Memory {
             iov_len: len,
         };
         self.through_any("process_vm_readv", |tid| {
-            // SAFETY: `local` lies within the exclusive slice; `remote` is only a number for the
+            // SAFETY: `local` lies within the exclusive slice; `remote` is only a number to the
             // kernel, which checks it.
             unsafe { libc::process_vm_readv(tid.raw(), &local, 1, &remote, 1, 0) }
         })
@@ -149,17 +150,17 @@ impl Memory {
             iov_len: len,
         };
         let done = self.through_any("process_vm_writev", |tid| {
-            // SAFETY: `local` lies within the shared slice and is only read; `remote` is a
-            // number that the kernel checks.
+            // SAFETY: `local` lies within the shared slice and is only read; `remote` is only a
+            // number to the kernel, which checks it.
             unsafe { libc::process_vm_writev(tid.raw(), &local, 1, &remote, 1, 0) }
         })?;
         fault::step("process_vm_writev");
         self.whole("process_vm_writev", at, done, bytes.len())
     }
 
-    /// Writes through `/proc/TID/mem`, which also reaches private pages that are not writable (our
-    /// own code page, which is never writable and executable at once). Only while a thread of the
-    /// target is held by ptrace.
+    /// Writes through `/proc/TID/mem`, which also reaches private pages that are not writable, such
+    /// as our own code page (it is never writable and executable at once). Use it only while a
+    /// thread of the target is held by ptrace.
     ///
     /// # Errors
     /// [`Error::System`] when the kernel or its policy (`proc_mem.force_override`) refuses.
@@ -177,7 +178,7 @@ impl Memory {
             file.write_all_at(bytes, at.get())
         };
         if let Err(error) = through(self.tid) {
-            // The thread may have ended, and others live on.
+            // The thread may have ended while others live on.
             let another = self.others().find(|&tid| through(tid).is_ok());
             another.ok_or_else(|| failed(error))?;
         }
@@ -185,8 +186,8 @@ impl Memory {
         Ok(())
     }
 
-    /// Makes `call` through the thread that this is keyed on, or through another one of its process
-    /// once that has ended: a leader may end at any time and leave a process that goes on.
+    /// Makes `call` through thread `tid`, or through another thread of its process once that one
+    /// has ended. A leader may end at any time, and its process then goes on.
     fn through_any(&self, operation: &'static str, call: impl Fn(Tid) -> isize) -> Result<usize> {
         crate::watch::alive();
         let answer = |tid: Tid| usize::try_from(call(tid)).map_err(|_| Error::last(operation, tid));
@@ -202,7 +203,7 @@ impl Memory {
         }
     }
 
-    /// The other threads of its process, while the number of the first is known there.
+    /// The other threads of the process, which `/proc` lists as long as it still knows `tid`.
     #[expect(clippy::disallowed_methods, reason = "the kernel's file of a thread")]
     fn others(&self) -> impl Iterator<Item = Tid> {
         let tid = self.tid;

@@ -1,15 +1,17 @@
-//! The rights of the person who runs this, for what a program with raised rights does with files.
+//! Limits a program with raised rights to the rights of the user who runs it, when it uses files.
 
 use std::io;
 
 use crate::sys::{self, Capabilities};
 
-/// The credentials by which the kernel checks this thread's file accesses, restored on drop.
+/// The credentials by which the kernel checked this thread's file accesses before, restored on
+/// drop.
 ///
-/// No capability stays effective (ENG-053, `docs/deviations/engine.md`). Those that override file
-/// permissions are not the only ones that lead to files: with CAP_SYS_PTRACE the links `cwd`, `root`
-/// and `fd` in another user's `/proc/PID` lead into directories that are closed to the user. The
-/// supplementary groups are the user's own already: starting a program changes none of them.
+/// No capability stays effective (ENG-053, `docs/deviations/engine.md`). The capabilities that
+/// override file permissions are not the only ones that lead to files: with CAP_SYS_PTRACE the
+/// links `cwd`, `root` and `fd` in another user's `/proc/PID` lead into directories that are closed
+/// to the user. The supplementary groups are already the user's own: starting a program changes
+/// none of them.
 #[derive(Debug)]
 struct FileRights {
     uid: u32,
@@ -18,7 +20,8 @@ struct FileRights {
 }
 
 impl FileRights {
-    /// Switches to the real user's: no capability is left in effect. Those of real root stay.
+    /// Switches to the real user's rights. No capability stays effective, except for those of a
+    /// real root.
     fn real() -> io::Result<FileRights> {
         let before = sys::capabilities()?;
         let real = sys::real_ids();
@@ -33,8 +36,8 @@ impl FileRights {
             ..half
         });
         sys::set_capabilities(dropped)?;
-        // The calls do not tell of a failure: a second one tells what is now. `rights` goes back if
-        // it is not what it should be.
+        // The calls report no failure, so a second call asks which ids are in force. If they are
+        // not the right ones, dropping `rights` switches back.
         if sys::file_ids() != real {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
@@ -49,14 +52,14 @@ impl Drop for FileRights {
             for (half, effective) in data.iter_mut().zip(self.effective) {
                 half.effective = effective & half.permitted;
             }
-            // They were ours a moment ago; without them less is possible, not more.
+            // They were ours a moment ago. If this fails, we can do less, not more.
             let _ = sys::set_capabilities(data);
         }
     }
 }
 
-/// Runs `work` on this thread, and on threads that it starts, with the real user's file permissions
-/// where starting this program gave it others (`AT_SECURE`).
+/// Runs `work` with the real user's file permissions, if starting this program gave it other ones
+/// (`AT_SECURE`). That holds for this thread and for threads that it starts.
 ///
 /// # Errors
 /// When the permissions cannot be dropped; then `work` has not run.

@@ -14,7 +14,7 @@ const PTRACE_SECCOMP_GET_FILTER: libc::c_uint = 0x420c;
 const PTRACE_GET_SYSCALL_USER_DISPATCH_CONFIG: libc::c_uint = 0x4211;
 const PTRACE_GET_RSEQ_CONFIGURATION: libc::c_uint = 0x420f;
 
-/// When a wait ends at the latest.
+/// The latest moment at which a wait ends.
 #[derive(Debug, Clone, Copy)]
 pub struct Deadline(Instant);
 
@@ -28,7 +28,7 @@ impl Deadline {
     pub fn passed(self) -> bool {
         Instant::now() >= self.0
     }
-    /// What is left, zero once it has passed.
+    /// The time left; zero once the deadline has passed.
     pub fn left(self) -> Duration {
         self.0.saturating_duration_since(Instant::now())
     }
@@ -41,7 +41,7 @@ pub enum Death {
     Exited(i32),
     /// By this signal.
     Killed(i32),
-    /// It is not there any more, and no status came.
+    /// The thread is gone, and no status was reported.
     Unknown,
 }
 
@@ -58,30 +58,31 @@ impl fmt::Display for Death {
 /// Why a thread is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopKind {
-    /// It obeyed our interrupt.
+    /// It stopped at our interrupt.
     Event,
-    /// Job control holds the whole process, by this signal. It stays so after a detach.
+    /// Job control stopped the whole process by this signal. The process stays stopped after a
+    /// detach.
     Group(i32),
-    /// This signal is about to be delivered; it is lost unless handed back on resuming.
+    /// This signal is about to be delivered. It is lost unless it is handed back on resuming.
     Signal(i32),
-    /// At the beginning or the end of a system call, see [`Stopped::resume_to_syscall`].
+    /// It is at the beginning or the end of a system call, see [`Stopped::resume_to_syscall`].
     Syscall,
 }
 
-/// What a wait brought.
+/// The outcome of a wait.
 #[derive(Debug)]
 pub enum Waited {
     /// The thread is stopped.
     Stopped(Stopped),
-    /// The deadline passed; it still runs.
+    /// The deadline passed, and the thread still runs.
     TimedOut(Seized),
     /// The thread has ended.
     Gone(Death),
 }
 
-/// Runs `work` on a thread of its own, for everything that traces. A thread that was asked to stop
-/// and has not by then cannot be let go, and would stand still from when it does stop; only the end
-/// of its tracer, which is a thread, takes that back. So no tracing thread outlives one borrowing.
+/// Runs `work`, which traces, on a thread of its own. A tracee that was asked to stop and has not
+/// done so yet cannot be let go; when it stops at last, it would stand still. Only the end of its
+/// tracer, which is a thread, undoes that. So no tracing thread outlives one borrowing.
 ///
 /// # Errors
 /// When no thread can be made, or `work` panicked.
@@ -95,21 +96,21 @@ pub fn on_own_thread<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> 
     })
 }
 
-/// A traced thread that runs. Dropping it tries to stop it briefly, to let it go; see
-/// [`on_own_thread`] for when that does not succeed.
+/// A traced thread that runs. Dropping it stops the thread briefly, to let it go; see
+/// [`on_own_thread`] for what happens when that fails.
 #[derive(Debug)]
 pub struct Seized {
     tid: Tid,
-    /// Tells `drop` that the thread has changed hands.
+    /// Whether the thread has passed to another value, so that `drop` leaves it alone.
     released: bool,
-    /// None once it has changed hands.
+    /// None once the thread has passed to another value.
     watch: Option<Watch>,
     /// The kernel knows the tracer by its thread.
     here: PhantomData<*const ()>,
 }
 
-/// A traced thread that is stopped. Dropping it detaches: the thread goes on with the registers it
-/// has then.
+/// A traced thread that is stopped. Dropping it detaches: the thread goes on with the registers
+/// that it has at that moment.
 #[derive(Debug)]
 pub struct Stopped {
     tid: Tid,
@@ -122,8 +123,8 @@ pub struct Stopped {
 /// Makes a ptrace request.
 ///
 /// # Safety
-/// Where the request takes `addr` or `data` for an address in this process, it is that of a live
-/// object which the kernel may fill or read for the length that the request has.
+/// Where the request takes `addr` or `data` as an address in this process, it must be that of a
+/// live object which the kernel may fill or read for the length that the request has.
 pub(crate) unsafe fn request(
     operation: &'static str,
     code: libc::c_uint,
@@ -132,7 +133,7 @@ pub(crate) unsafe fn request(
     data: usize,
 ) -> Result<()> {
     watch::alive();
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the addresses are valid for this request.
     let answer = unsafe {
         libc::ptrace(
             code as _,
@@ -148,15 +149,15 @@ pub(crate) unsafe fn request(
     }
 }
 
-/// Requests without an address in this process.
+/// The requests that take no address in this process.
 #[derive(Debug, Clone, Copy)]
 enum Plain {
     /// With these options.
     Seize(i32),
     Interrupt,
-    /// Runs on, delivering this signal (0: none).
+    /// Lets the thread run on, delivering this signal (0: none).
     Continue(i32),
-    /// The same, up to the next beginning or end of a system call.
+    /// The same, until the next beginning or end of a system call.
     ToSyscall(i32),
     /// Ends the tracing, delivering this signal.
     Detach(i32),
@@ -195,12 +196,12 @@ impl Plain {
 
 impl Seized {
     /// Begins to trace `tid` without stopping it. With `suspend_seccomp` the thread's seccomp
-    /// filters are off while it is traced (CAP_SYS_ADMIN, and a tracer that is itself not
-    /// filtered).
+    /// filters are off while it is traced; that takes CAP_SYS_ADMIN, and a tracer that is not under
+    /// a filter itself.
     ///
     /// # Errors
-    /// [`Error::System`] with EPERM when it may not be traced or already is, or where this process
-    /// must be watched and cannot be (EAGAIN); [`Error::Gone`].
+    /// [`Error::System`] with EPERM when the thread may not be traced or already is, or with EAGAIN
+    /// where this process must be watched and cannot be; [`Error::Gone`].
     pub fn seize(tid: impl Into<Tid>, suspend_seccomp: bool) -> Result<Seized> {
         let tid = tid.into();
         let mut options = libc::PTRACE_O_TRACESYSGOOD;
@@ -223,12 +224,12 @@ impl Seized {
         Ok(seized)
     }
 
-    /// The thread.
+    /// The thread's id.
     pub fn tid(&self) -> Tid {
         self.tid
     }
 
-    /// Asks it to stop; [`Seized::wait`] tells when it has.
+    /// Asks the thread to stop; [`Seized::wait`] tells when it has.
     ///
     /// # Errors
     /// [`Error::Gone`].
@@ -236,13 +237,13 @@ impl Seized {
         Plain::Interrupt.step(self.tid)
     }
 
-    /// Waits until it is stopped for any reason.
+    /// Waits until the thread is stopped for any reason.
     ///
     /// # Errors
     /// [`Error::System`] when waiting itself fails.
     pub fn wait(mut self, deadline: Deadline) -> Result<Waited> {
         // Blocking for ever is not allowed here, and no descriptor becomes readable when a tracee
-        // stops.
+        // stops: so this polls.
         let mut pace = Pace::beside(self.tid);
         loop {
             let mut status = 0;
@@ -288,11 +289,11 @@ impl Seized {
         }
     }
 
-    /// Waits for a stop that we asked for by [`Seized::interrupt`]. Signals that come first are
-    /// handed on.
+    /// Waits for the stop that [`Seized::interrupt`] asked for. Signals that arrive before it are
+    /// passed on to the thread.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] (the thread is still traced until this value's drop has let it go),
+    /// [`Error::TimedOut`] (the thread is still traced until the drop of this value has let it go),
     /// [`Error::Gone`].
     pub fn wait_for_event(self, deadline: Deadline) -> Result<Stopped> {
         let tid = self.tid;
@@ -311,7 +312,7 @@ impl Seized {
                 Waited::Stopped(stopped) => match stopped.kind {
                     StopKind::Event | StopKind::Group(_) => return Ok(stopped),
                     StopKind::Signal(signal) => running = stopped.resume(signal)?,
-                    // The interrupt comes before the thread is back in user code.
+                    // The interrupt stop follows before the thread is back in user code.
                     StopKind::Syscall => running = stopped.resume(0)?,
                 },
             }
@@ -324,9 +325,9 @@ impl Drop for Seized {
         if self.released {
             return;
         }
-        // PTRACE_DETACH works on stopped threads only. If it does not stop in time (uninterruptible
-        // sleep, or it gets no processor time), it stays traced until the worker thread ends, when
-        // the kernel lets it go.
+        // PTRACE_DETACH works on stopped threads only. If the thread does not stop in time
+        // (uninterruptible sleep, or no processor time), it stays traced until our tracing thread
+        // ends and the kernel lets it go.
         let again = Seized {
             tid: self.tid,
             released: true,
@@ -359,23 +360,23 @@ fn decode(status: i32) -> std::result::Result<StopKind, Death> {
         (EVENT_STOP, other) => StopKind::Group(other),
         (0, other) if other == (libc::SIGTRAP | 0x80) => StopKind::Syscall,
         (0, other) => StopKind::Signal(other),
-        // No other event is asked for; the kernel would report it with SIGTRAP, which must not
-        // reach the program.
+        // We ask for no other event. The kernel would report it with SIGTRAP, which must not reach
+        // the program.
         (_, _) => StopKind::Event,
     })
 }
 
 impl Stopped {
-    /// The thread.
+    /// The thread's id.
     pub fn tid(&self) -> Tid {
         self.tid
     }
-    /// Why it is stopped.
+    /// Why the thread is stopped.
     pub fn kind(&self) -> StopKind {
         self.kind
     }
 
-    /// Its general registers.
+    /// Reads the thread's general registers.
     ///
     /// # Errors
     /// [`Error::Gone`].
@@ -383,7 +384,7 @@ impl Stopped {
         Registers::read(self.tid)
     }
 
-    /// Sets its general registers, all immediately.
+    /// Sets all of the thread's general registers at once.
     ///
     /// # Errors
     /// [`Error::Gone`].
@@ -393,8 +394,8 @@ impl Stopped {
         Ok(())
     }
 
-    /// Its vector and floating-point state, of the size that the kernel reports; the format is the
-    /// processor's.
+    /// Reads the thread's vector and floating-point state, of the size that the kernel reports and
+    /// in the processor's own format.
     ///
     /// # Errors
     /// [`Error::Gone`].
@@ -402,7 +403,7 @@ impl Stopped {
         arch::read_extended(self.tid)
     }
 
-    /// Sets its extended state from what [`Stopped::extended_state`] gave.
+    /// Sets the extended state to what [`Stopped::extended_state`] returned.
     ///
     /// # Errors
     /// [`Error::System`] when the bytes are not such a state; [`Error::Gone`].
@@ -412,13 +413,13 @@ impl Stopped {
         Ok(())
     }
 
-    /// True when its return addresses are on a second stack, too, as far as a stop is needed to
-    /// tell: such a thread cannot be sent to other code.
+    /// Whether the thread also keeps its return addresses on a second stack; such a thread cannot
+    /// be sent to other code. True only where it takes a stop to find out; elsewhere `/proc` tells.
     pub fn has_shadow_stack(&self) -> bool {
         arch::shadow_stack(self.tid)
     }
 
-    /// Its signal mask.
+    /// Reads the thread's signal mask.
     ///
     /// # Errors
     /// [`Error::Gone`].
@@ -437,7 +438,7 @@ impl Stopped {
         Ok(SignalMask(mask))
     }
 
-    /// Sets its signal mask.
+    /// Sets the thread's signal mask.
     ///
     /// # Errors
     /// [`Error::Gone`].
@@ -456,16 +457,16 @@ impl Stopped {
         Ok(())
     }
 
-    /// Its seccomp filters, the last installed first: instructions of eight bytes each (`struct
-    /// sock_filter`). Empty without any.
+    /// Reads the thread's seccomp filters, the last installed one first. Instructions have eight
+    /// bytes each (`struct sock_filter`). Empty when there are none.
     ///
     /// # Errors
-    /// [`Error::System`] with EACCES without CAP_SYS_ADMIN or under a filter of one's own, EIO
-    /// where the kernel cannot tell; [`Error::Gone`].
+    /// [`Error::System`] with EACCES without CAP_SYS_ADMIN or when this process is under a filter
+    /// itself, EIO where the kernel cannot tell; [`Error::Gone`].
     pub fn seccomp_filters(&self) -> Result<Vec<Vec<[u8; 8]>>> {
         let get = |index: usize, to: *mut [u8; 8]| -> Result<usize> {
             // SAFETY: `to` is null, which asks for the length, or has space for as many
-            // instructions as that said. Filters are never changed, and the thread stands still.
+            // instructions as that call said. Filters are never changed, and the thread is stopped.
             let answer = unsafe {
                 libc::ptrace(
                     PTRACE_SECCOMP_GET_FILTER as _,
@@ -480,7 +481,7 @@ impl Stopped {
         loop {
             let len = match get(filters.len(), std::ptr::null_mut()) {
                 Ok(len) => len,
-                // No more of them, or none at all.
+                // There are no more filters, or none at all.
                 Err(error) if matches!(error.errno(), Some(libc::ENOENT | libc::EINVAL)) => break,
                 Err(error) => return Err(error),
             };
@@ -492,9 +493,9 @@ impl Stopped {
         Ok(filters)
     }
 
-    /// True when its system calls may be turned into signals (syscall user dispatch: Wine,
-    /// emulators): calls from our code would be taken for the program's. False where the kernel
-    /// does not tell (before Linux 6.4): there [`Stopped::call_was_dispatched`] does.
+    /// Whether the thread's system calls may be turned into signals (syscall user dispatch: Wine,
+    /// emulators). Calls from our code would then be taken for the program's. Kernels before Linux
+    /// 6.4 do not tell, and this returns false; use [`Stopped::call_was_dispatched`] there.
     pub fn dispatches_calls(&self) -> bool {
         // struct ptrace_sud_config (linux/ptrace.h): mode, selector, offset, length. Mode 0 is off.
         let mut configuration = [0_u64; 4];
@@ -511,11 +512,11 @@ impl Stopped {
         told.is_ok() && configuration[0] != 0
     }
 
-    /// True when it stands at the signal that syscall user dispatch made of a system call. Kernels
-    /// before Linux 6.4 tell of the dispatch in no other way.
+    /// Whether the thread is stopped at the signal that syscall user dispatch made of a system
+    /// call. Kernels before Linux 6.4 reveal the dispatch in no other way.
     ///
     /// # Errors
-    /// [`Error::System`] when it stands at no signal; [`Error::Gone`].
+    /// [`Error::System`] when the thread is not stopped at a signal; [`Error::Gone`].
     pub fn call_was_dispatched(&self) -> Result<bool> {
         /// `SYS_USER_DISPATCH` (asm-generic/siginfo.h).
         const BY_DISPATCH: i32 = 2;
@@ -530,13 +531,13 @@ impl Stopped {
                 info.as_mut_ptr() as usize,
             )
         }?;
-        // SAFETY: all bytes were zero, and any bytes are a `siginfo_t`.
+        // SAFETY: all bytes are initialised (zero at first), and any bytes are a valid `siginfo_t`.
         let info = unsafe { info.assume_init() };
         Ok(info.si_signo == libc::SIGSYS && info.si_code == BY_DISPATCH)
     }
 
-    /// Where its restartable sequences area lies, how long it is, and the signature it was
-    /// registered with; None when it registered none.
+    /// The thread's restartable-sequences area: its address, its length, and the signature that it
+    /// was registered with. None when the thread registered none.
     ///
     /// # Errors
     /// [`Error::System`] on kernels that do not tell (before Linux 5.13); [`Error::Gone`].
@@ -559,7 +560,7 @@ impl Stopped {
         Ok((address != 0).then_some((RemoteAddr::new(address), size, signature)))
     }
 
-    /// Lets it run on, delivering `signal` (0: none).
+    /// Lets the thread run on, delivering `signal` (0: none).
     ///
     /// # Errors
     /// [`Error::Gone`].
@@ -567,7 +568,7 @@ impl Stopped {
         self.go(Plain::Continue(signal))
     }
 
-    /// Lets it run to the next beginning or end of a system call.
+    /// Lets the thread run to the next beginning or end of a system call.
     ///
     /// # Errors
     /// [`Error::Gone`].
@@ -575,7 +576,7 @@ impl Stopped {
         self.go(Plain::ToSyscall(0))
     }
 
-    /// The same, delivering `signal` on the way.
+    /// As [`Stopped::resume_to_syscall`], and delivers `signal` on the way.
     ///
     /// # Errors
     /// [`Error::Gone`].
@@ -595,7 +596,8 @@ impl Stopped {
         })
     }
 
-    /// Asks for one more stop before the thread is back in user code; resume it, then wait.
+    /// Asks for one more stop before the thread is back in user code. Then resume the thread, and
+    /// wait.
     ///
     /// # Errors
     /// [`Error::Gone`].
@@ -603,7 +605,7 @@ impl Stopped {
         Plain::Interrupt.step(self.tid)
     }
 
-    /// Ends the tracing. A signal that was about to be delivered is; a group stop stays one.
+    /// Ends the tracing. A pending signal is delivered, and a group stop stays in force.
     ///
     /// # Errors
     /// [`Error::Gone`].
@@ -615,7 +617,7 @@ impl Stopped {
         self.detach_with(signal)
     }
 
-    /// Ends the tracing, delivering `signal` (0: none, also instead of one that is pending).
+    /// Ends the tracing, and delivers `signal` instead of a pending one (0: none).
     ///
     /// # Errors
     /// [`Error::Gone`].
@@ -634,7 +636,7 @@ impl Drop for Stopped {
             StopKind::Signal(signal) => signal,
             _ => 0,
         };
-        // Nothing to be done about a failure: the thread is gone then.
+        // Nothing can be done about a failure: the thread is gone then.
         let _gone = Plain::Detach(signal).make(self.tid);
     }
 }

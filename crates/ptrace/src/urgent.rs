@@ -1,5 +1,5 @@
-//! Waiting with low latency: while a thread of the target is held, every microsecond that the tracer
-//! loses is one that the thread is stopped.
+//! Waiting with low latency: while a thread of the target is held, every microsecond that the
+//! tracer loses is one more for which that thread is stopped.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -15,21 +15,21 @@ use crate::Tid;
 /// wherever it runs.
 const PRIORITIES: [i32; 2] = [2, 1];
 
-/// Makes the calling thread quick to be scheduled until it is dropped: real-time priority where
-/// that is allowed, and exact timers. Where all processors are busy the kernel would else run
+/// Gives the calling thread low scheduling latency until it is dropped: real-time priority where
+/// that is allowed, and exact timers. Where all processors are busy, the kernel would otherwise run
 /// another process between any two steps.
 #[derive(Debug)]
 pub struct Urgent {
-    /// Policy and priority to go back to; None when nothing was changed.
+    /// The policy and priority to go back to; None when they were not changed.
     scheduling: Option<(i32, libc::sched_param)>,
-    /// Timer slack to go back to, ns; 0 when it was not changed.
+    /// The timer slack to go back to, in ns; 0 when it was not changed.
     slack: i32,
-    /// Both belong to the thread that asked.
+    /// Both belong to the thread that called `begin`.
     here: PhantomData<*const ()>,
 }
 
 impl Urgent {
-    /// Begins. What is not allowed is left out.
+    /// Makes the calling thread urgent. What is not allowed is left out.
     pub fn begin() -> Urgent {
         // SAFETY: all act on the calling thread; `before` is live for the call that takes it.
         let (scheduling, slack) = unsafe {
@@ -39,7 +39,7 @@ impl Urgent {
             let raised = known
                 && policy & !libc::SCHED_RESET_ON_FORK == libc::SCHED_OTHER
                 && PRIORITIES.into_iter().any(be_real_time);
-            // A real-time thread has none anyway.
+            // A real-time thread has no timer slack anyway.
             let slack = if raised {
                 0
             } else {
@@ -68,7 +68,7 @@ pub(crate) fn be_real_time(priority: i32) -> bool {
     }
 }
 
-/// The calling thread's real-time priority, 0 for none.
+/// The calling thread's real-time priority; 0 if it has none.
 pub(crate) fn real_time_priority() -> i32 {
     // SAFETY: acts on the calling thread; the parameter is plain data and live.
     unsafe {
@@ -94,14 +94,15 @@ impl Drop for Urgent {
     }
 }
 
-/// Processors that a thread may use.
+/// A set of processors that a thread may use.
 #[derive(Clone, Copy)]
 pub(crate) struct Processors(libc::cpu_set_t);
 
 impl Processors {
-    /// Those of the calling thread.
+    /// The set of the calling thread.
     fn now() -> Option<Processors> {
-        // SAFETY: cpu_set_t is plain data of the size given, filled for the calling thread.
+        // SAFETY: cpu_set_t is plain data, so zeroes are valid; the kernel fills as many bytes as
+        // it has.
         unsafe {
             let mut set: libc::cpu_set_t = std::mem::zeroed();
             (libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set) == 0)
@@ -114,7 +115,7 @@ impl Processors {
         unsafe { libc::CPU_COUNT(&self.0) }
     }
 
-    /// All but one.
+    /// The set without one processor.
     fn without(mut self, processor: usize) -> Processors {
         if processor < size_of::<libc::cpu_set_t>() * 8 {
             // SAFETY: the number was checked against the set's capacity.
@@ -123,7 +124,7 @@ impl Processors {
         self
     }
 
-    /// Has the calling thread use these, if there are any. Where it fails all is as it was.
+    /// Moves the calling thread to these processors, if there are any. A failure changes nothing.
     pub(crate) fn settle(&self) -> bool {
         // SAFETY: the set is live and of the size given.
         self.count() > 0
@@ -134,19 +135,19 @@ impl Processors {
 }
 
 thread_local! {
-    /// What this thread might use before it kept off any.
+    /// The processors that this thread was allowed before it first avoided one.
     static ALLOWED: Cell<Option<Processors>> = const { Cell::new(None) };
 }
 
-/// The processors that the calling thread might use before it kept off any.
+/// The processors that the calling thread was allowed before it first avoided one.
 pub(crate) fn allowed() -> Option<Processors> {
     ALLOWED.get().or_else(Processors::now)
 }
 
-/// Keeps the calling thread, and threads that it makes, off a processor for as long as it lives (or
-/// until it is to keep off another one), if it may use another one. A thread that is let go on
-/// begins where it last ran: if we wait for it there, each waits for the other. True if it
-/// is elsewhere now.
+/// Keeps the calling thread, and threads that it makes, off a processor, if it may use another one.
+/// That lasts as long as the thread lives, or until it is to avoid another processor. A thread that
+/// is let go resumes where it last ran: if we waited for it there, each would wait for the other.
+/// Returns true if the calling thread is elsewhere now.
 pub fn avoid_processor(processor: u64) -> bool {
     let (Ok(processor), Some(allowed)) = (usize::try_from(processor), allowed()) else {
         return false;
@@ -155,14 +156,14 @@ pub fn avoid_processor(processor: u64) -> bool {
     allowed.without(processor).settle()
 }
 
-/// Has the calling thread run on this processor alone, one of those allowed, and only while nothing
-/// else wants to run there; false where that cannot be.
+/// Makes the calling thread run on this processor alone, which must be an allowed one, and only
+/// while nothing else wants to run there. Returns false where that cannot be.
 pub(crate) fn be_idle_on(processor: u64, allowed: Processors) -> bool {
     let Ok(processor) = usize::try_from(processor) else {
         return false;
     };
-    // SAFETY: the first acts on the calling thread, whose parameter is plain data and live; the set
-    // is plain data, and the number is checked against its capacity.
+    // SAFETY: sched_setscheduler acts on the calling thread, and its parameter is plain data and
+    // live; the set is plain data, and the number is checked against its capacity.
     unsafe {
         let param: libc::sched_param = std::mem::zeroed();
         let mut only = Processors(std::mem::zeroed());
@@ -171,13 +172,14 @@ pub(crate) fn be_idle_on(processor: u64, allowed: Processors) -> bool {
             return false;
         }
         libc::CPU_SET(processor, &mut only.0);
-        // There first: where it begins it may not run for long once it yields to everything.
+        // Move there first: once the thread gives way to everything, it may not run for long where
+        // it began.
         only.settle() && libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const param) == 0
     }
 }
 
-/// Gives a thread of this process that runs only where nothing else does its time slice
-/// immediately; false where we may not.
+/// Gives processor time at once to a thread of this process that runs only where nothing else does.
+/// Returns false where we may not.
 pub(crate) fn raise_priority(tid: Tid) -> bool {
     // SAFETY: the parameter is plain data and live; a thread that has ended is not found.
     unsafe {
@@ -187,8 +189,9 @@ pub(crate) fn raise_priority(tid: Tid) -> bool {
     }
 }
 
-/// Where a thread runs, or ran last, and whether it does. Not procinfo's `task::stat`: that crate
-/// stands on this one, and this one keeps the file open to look repeatedly.
+/// Tells where a thread runs, or last ran, and whether it runs. This is not procinfo's
+/// `task::stat`: that crate depends on this one, and here the file is kept open, to be read
+/// repeatedly.
 #[derive(Debug)]
 struct ThreadPlacement(File);
 
@@ -204,8 +207,8 @@ impl ThreadPlacement {
         self.field(39, |word| word.parse().ok())
     }
 
-    /// A field by its number, which is beyond 2 (proc_pid_stat(5)). The name before may be any
-    /// bytes, parentheses, too.
+    /// Reads a field by its number, which is greater than 2 (proc_pid_stat(5)). The name in field 2
+    /// may hold any bytes, even parentheses.
     fn field<T>(&self, number: usize, read: impl FnOnce(&str) -> Option<T>) -> Option<T> {
         let mut room = [0_u8; 1024];
         let len = self.0.read_at(&mut room, 0).ok()?;
@@ -233,24 +236,24 @@ fn here() -> Option<u64> {
     u64::try_from(unsafe { libc::sched_getcpu() }).ok()
 }
 
-/// How long a wait may spin. A processor that goes to sleep between two looks wakes up late, and
-/// the thread that is waited for is stopped meanwhile.
+/// How long a wait may spin. If it slept between two looks, its processor could go to sleep and
+/// would wake up late, and the thread that is waited for is stopped meanwhile.
 const SPIN: Duration = Duration::from_micros(100);
 /// The same, where the thread that is waited for may need this very processor.
 const SPIN_ALONE: Duration = Duration::from_micros(5);
-/// How long after its begin the thread that is waited for should have answered, if it runs at once
-/// on another processor: then it is looked where it is.
+/// By when the thread that is waited for should have answered if it runs at once on another
+/// processor. After that we look where it is.
 const ASK_WHERE: Duration = Duration::from_micros(20);
-/// Naps after that, which grow from the one to the other. Short ones are worse than none: of ten
-/// microseconds in this thread's sleep another one gets hardly any of its processor, and whoever is
-/// waited for may be waiting for that one, with a lock. So a tracer of real-time priority kept
-/// stops going for 4 to 12 ms.
+/// The first nap after the spinning; naps grow up to [`LONGEST_NAP`]. Shorter ones are worse than
+/// none: while this thread sleeps for ten microseconds, another thread gets hardly anything of its
+/// processor, and the thread that is waited for may be waiting for that one, which holds a lock. So
+/// a tracer with real-time priority prolonged stops by 4 to 12 ms.
 const NAP: Duration = Duration::from_micros(30);
 const LONGEST_NAP: Duration = Duration::from_micros(100);
 
-/// The pace of a loop that asks repeatedly: spins briefly (the answer usually comes within
-/// microseconds from another processor), then sleeps in steps that grow, so that the other side
-/// gets the processor even where there is one.
+/// The pace of a polling loop. It spins briefly (the answer usually comes within microseconds, from
+/// another processor), and then sleeps in growing steps, so that the other side gets the processor
+/// even where there is only one.
 #[derive(Debug)]
 pub struct Pace {
     began: Instant,
@@ -258,13 +261,13 @@ pub struct Pace {
     /// The thread that is waited for.
     beside: Option<Tid>,
     placement: Option<ThreadPlacement>,
-    /// When to look next where it is, since the beginning.
+    /// When to look next where that thread is, counted from the beginning.
     ask: Duration,
     nap: Duration,
 }
 
 impl Pace {
-    /// Begins.
+    /// Begins to count the time.
     #[expect(
         clippy::new_without_default,
         reason = "it begins to count: that is no default value"
@@ -281,8 +284,9 @@ impl Pace {
         }
     }
 
-    /// Begins to wait for this thread to do something. A calling thread that keeps off a processor
-    /// ([`avoid_processor`]) keeps off the one where that thread is, then; another one naps at once there.
+    /// Begins to wait for an action of this thread. If the two threads share a processor, a caller
+    /// that already avoids one ([`avoid_processor`]) then avoids that one; another caller naps at
+    /// once.
     pub fn beside(tid: Tid) -> Pace {
         Pace {
             began: Instant::now(),
@@ -300,8 +304,8 @@ impl Pace {
         let spent = self.began.elapsed();
         if self.beside.is_some() && spent >= self.ask {
             self.ask = spent + ASK_WHERE;
-            // The kernel takes a processor with a real-time thread on it for one with nothing to
-            // do, and may well put the thread that is let go on there.
+            // The kernel takes a processor that runs a real-time thread for an idle one, and may
+            // well put the resumed thread there.
             if let Some(shared) = self.shared() {
                 if ALLOWED.get().is_some() && avoid_processor(shared) {
                     self.began = Instant::now();
@@ -324,12 +328,12 @@ impl Pace {
         self.nap = (self.nap * 2).min(LONGEST_NAP);
     }
 
-    /// The processor that we share with whom we wait for, if we do.
+    /// The processor that we share with the thread that we wait for, if we do.
     fn shared(&mut self) -> Option<u64> {
         if self.placement.is_none() {
             self.placement = ThreadPlacement::of(self.beside?);
             if self.placement.is_none() {
-                // Nothing tells: not asked again.
+                // `/proc` tells nothing, so it is not asked again.
                 self.beside = None;
             }
         }
@@ -343,8 +347,8 @@ fn sleep_for(span: Duration) {
         tv_sec: 0,
         tv_nsec: i64::from(span.subsec_nanos()),
     };
-    // SAFETY: `request` is live; no remainder is asked for. A signal may end it early, which does
-    // no harm.
+    // SAFETY: `request` is live; no remainder is asked for. A signal may end the sleep early, which
+    // does no harm.
     let result = unsafe { libc::nanosleep(&raw const request, std::ptr::null_mut()) };
     debug_assert!(result == 0 || io::Error::last_os_error().kind() == io::ErrorKind::Interrupted);
 }
@@ -370,8 +374,8 @@ mod tests {
         assert_eq!(state(), before);
     }
 
-    /// The kernel put held threads on their tracer's processor, where it gave them microseconds at
-    /// a time: stops of 3 and 7 ms.
+    /// The kernel put held threads on their tracer's processor, and gave them microseconds at a
+    /// time there: stops lasted 3 and 7 ms.
     #[test]
     fn who_waits_for_a_thread_leaves_its_processor() {
         use std::os::unix::process::CommandExt;
@@ -382,7 +386,7 @@ mod tests {
             // SAFETY: cpu_set_t is plain data.
             unsafe { std::mem::zeroed() },
         );
-        // SAFETY: the number is one of the set's.
+        // SAFETY: the number is below the set's capacity.
         unsafe { libc::CPU_SET(there, &mut only.0) };
         let mut command = std::process::Command::new("sleep");
         command.arg("60");
@@ -403,7 +407,7 @@ mod tests {
                 }
                 assert!(only.settle());
                 let mut pace = Pace::beside(tid);
-                // Else it naps for that.
+                // Otherwise it would nap instead.
                 pace.spin = Duration::MAX;
                 let until = Instant::now() + Duration::from_secs(10);
                 while pace.nap == NAP && here() == Some(there as u64) && Instant::now() < until {

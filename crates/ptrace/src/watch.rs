@@ -1,21 +1,21 @@
-//! A limit to how long a tracer with more rights than its user may be kept from running.
+//! Limits how long a tracer with more rights than its user can be kept from running.
 //!
-//! A thread that is traced may stand at any moment until its tracer acts. The user of a set-uid
-//! attacher, or of one with file capabilities, could stop it (SIGSTOP) while it holds a thread of
-//! somebody else's, and so hold that thread for as long as they like. No other process can be
-//! relied on to prevent that: the same user may stop it as well. So the kernel does it, by two
-//! timers of this process, which its user can neither stop nor delete, and which the tracer puts
-//! off while it runs. The first one continues the process (SIGCONT), [`RESUME`] after it last ran.
-//! The second one kills it, when it did not come to run for [`LIMIT`] because it was stopped again
-//! and again. The kernel lets go of the threads that a process traced when that process ends, and
-//! what is on such a thread's stack by then restores it.
+//! A traced thread may stand still at any moment until its tracer acts. The user of a set-uid
+//! attacher, or of one with file capabilities, could stop the attacher (SIGSTOP) while it holds a
+//! thread of somebody else's, and so hold that thread for as long as they like. No other process
+//! can be relied on to prevent that: the same user may stop it as well. So the kernel does it, by
+//! two timers of this process. Its user can neither stop nor delete them, and the tracer puts them
+//! off while it runs. The first timer continues the process (SIGCONT), [`RESUME`] after the tracer
+//! last ran. The second one kills the process when the tracer did not get to run for [`LIMIT`],
+//! because it was stopped again and again. When a process ends, the kernel lets go of the threads
+//! that it traced, and what is on the stack of such a thread by then restores it.
 //!
 //! A tracer that gets no processor for long cannot be told from one that is stopped, so the second
 //! limit is not shorter.
 //!
 //! Decisions: ENG-051 (`docs/deviations/engine.md`).
 //!
-//! It costs some system calls for each thread that is traced, and two more each millisecond. For an
+//! This costs some system calls for each traced thread, and two more each millisecond. For an
 //! attacher without such rights nothing is done: its user may trace those threads by other means.
 
 use std::cell::Cell;
@@ -25,11 +25,11 @@ use std::time::{Duration, Instant};
 
 use crate::sys;
 
-/// So long after the tracer last ran the process is continued.
+/// The process is continued this long after the tracer last ran.
 pub(crate) const RESUME: Duration = Duration::from_millis(10);
-/// So long after the tracer last ran as it should, the process is killed.
+/// The process is killed this long after the tracer last ran as it should.
 pub(crate) const LIMIT: Duration = Duration::from_millis(250);
-/// How often the timers are put off at most.
+/// The shortest time between two occasions on which the timers are put off.
 const PERIOD: Duration = Duration::from_millis(1);
 
 /// A timer of this process that sends it a signal.
@@ -51,7 +51,7 @@ impl Timer {
         }
     }
 
-    /// Has it begin anew: it fires once, after `span`, which is less than a second.
+    /// Restarts the timer: it fires once, after `span`, which is less than a second.
     fn put_off(self, span: Duration) -> io::Result<()> {
         // SAFETY: itimerspec is plain data and live; a timer that does not exist is refused.
         unsafe {
@@ -65,12 +65,12 @@ impl Timer {
     }
 
     fn delete(self) {
-        // SAFETY: takes a timer; one that does not exist is refused.
+        // SAFETY: timer_delete takes a number; a timer that does not exist is refused.
         unsafe { libc::timer_delete(self.0) };
     }
 }
 
-/// Both, and when they were put off last.
+/// Both timers, and when they were last put off.
 #[derive(Debug, Clone, Copy)]
 struct Timers {
     resumes: Timer,
@@ -79,25 +79,26 @@ struct Timers {
 }
 
 thread_local! {
-    /// The calling thread's, while it traces something and is watched.
+    /// The calling thread's timers, while it traces something and is watched.
     static TIMERS: Cell<Option<Timers>> = const { Cell::new(None) };
 }
 
-/// The calling thread traces something: while this lives it must say that it runs ([`alive`]).
+/// Watches the calling thread while it traces: as long as this lives, the thread must report that
+/// it runs ([`alive`]).
 #[derive(Debug)]
 pub(crate) struct Watch {
-    /// False where nobody watches, and inside another one of this thread.
+    /// False where nobody watches, and inside another watch of this thread.
     watches: bool,
-    /// The timers are known by the thread.
+    /// The timers are found by the thread.
     here: PhantomData<*const ()>,
 }
 
 impl Watch {
-    /// Begins, where the attacher has more rights than its user.
+    /// Begins to watch, if the attacher has more rights than its user.
     ///
     /// # Errors
-    /// The kernel's: without timers nothing must be traced. (The user's own limit of pending
-    /// signals may be the reason.)
+    /// The kernel's: nothing may be traced without timers. (The reason may be the user's own limit
+    /// of pending signals.)
     pub(crate) fn begin() -> io::Result<Watch> {
         if sys::is_secure() {
             Watch::over_this_thread()
@@ -124,7 +125,7 @@ impl Watch {
             kills,
             last: Instant::now(),
         }));
-        // From here on its drop deletes them.
+        // From here on the drop of `watch` deletes the timers.
         watch.watches = true;
         kills.put_off(LIMIT)?;
         resumes.put_off(RESUME)?;
@@ -143,7 +144,7 @@ impl Drop for Watch {
     }
 }
 
-/// The calling thread runs.
+/// Reports that the calling thread runs, by putting off its timers.
 pub(crate) fn alive() {
     let Some(mut timers) = TIMERS.get() else {
         return;
@@ -153,9 +154,9 @@ pub(crate) fn alive() {
     if since < PERIOD {
         return;
     }
-    // They exist, so that this cannot fail; if it did, the process would be killed.
+    // The timers exist, so this cannot fail. If it did, the process would be killed.
     let _fires = timers.resumes.put_off(RESUME);
-    // One that had to be continued does not get more time for that.
+    // A tracer that had to be continued gets no more time for that.
     if since < RESUME {
         let _fires = timers.kills.put_off(LIMIT);
     }
@@ -163,7 +164,7 @@ pub(crate) fn alive() {
     TIMERS.set(Some(timers));
 }
 
-/// Sleeps, while a thread that is traced runs.
+/// Sleeps while a traced thread runs, and reports meanwhile that the caller is alive.
 pub fn sleep_beside(span: Duration) {
     let end = Instant::now() + span;
     loop {
@@ -184,7 +185,7 @@ mod tests {
     use super::*;
     use std::os::unix::process::ExitStatusExt;
 
-    /// In a process of its own, which is the test's program again.
+    /// Runs the case in a process of its own, which is the test's program again.
     fn ends_by(case: &str) -> Option<i32> {
         let mut command = std::process::Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "watch::tests::the_process_itself", "--nocapture"]);
@@ -208,7 +209,7 @@ mod tests {
             "stopped once" => stop(),
             "stopped again and again" => loop {
                 stop();
-                // It runs between two stops, if only for that.
+                // It runs between two stops, but does nothing else.
                 alive();
             },
             "asleep" => std::thread::sleep(Duration::from_secs(60)),
@@ -227,7 +228,7 @@ mod tests {
         assert_eq!(ends_by("stopped again and again"), Some(libc::SIGKILL));
         assert_eq!(ends_by("asleep"), Some(libc::SIGKILL));
         assert_eq!(ends_by("done"), None);
-        // It needs turns, which a machine with too much to do may not give.
+        // It needs processor time regularly, which an overloaded machine may not give.
         assert!((0..5).any(|_| ends_by("at work").is_none()));
     }
 

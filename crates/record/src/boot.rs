@@ -14,14 +14,14 @@ use std::sync::atomic::{AtomicI32, AtomicU32};
 pub const MAGIC: u64 = u64::from_le_bytes(*b"midair\x00B");
 /// Name (`comm`) of the worker thread: the one thread that midair runs in a target.
 pub const THREAD_NAME: &str = "midair-worker";
-/// Name of the thread of a session without an attacher that makes way for one with an attacher: only tools in the process
-/// receive its records. At most 15 bytes.
+/// Name of the thread of a session without an attacher that makes way for a session with one: only
+/// tools in the process receive its records. At most 15 bytes.
 pub const LOCAL_NAME: &str = "midair-local";
-/// Name of the thread of a session without an attacher that keeps the process for itself: it writes files, or somebody
-/// else's injector began it. At most 15 bytes.
+/// Name of the thread of a session without an attacher that keeps the process for itself: it writes
+/// files, or another injector began it. At most 15 bytes.
 pub const SOLE_NAME: &str = "midair-sole";
-/// Its name while a runtime's library makes threads on it: they inherit the name of their maker,
-/// and must not be found as worker threads.
+/// The worker thread's name while the library of a runtime creates threads on it. Those threads
+/// inherit the name of their creator, and must not be mistaken for worker threads.
 pub const MAKER_NAME: &str = "midair-cupti";
 /// Name of the function that the boot code looks up in the library it loaded:
 /// `extern "C" fn(*mut BootBlock)`. It returns when the thread is to end.
@@ -75,10 +75,9 @@ pub mod step {
 
 /// Layout of the boot block. Offsets up to `text` are used by hand-written assembly
 /// (`crates/inject`): keep them.
-///
-/// What changes while the worker thread lives is atomic: the thread, the process's listener and an
-/// attacher, who writes from outside, access it at the same time. The other fields are written
-/// before the thread is made.
+/// Fields that change while the worker thread lives are atomic, because that thread, the process's
+/// listener and an attacher, which writes from outside, access them at the same time. The other
+/// fields are written before the thread is created.
 #[repr(C)]
 #[derive(Debug)]
 pub struct BootBlock {
@@ -98,15 +97,15 @@ pub struct BootBlock {
     pub error_step: AtomicU32,
     /// An errno, or 0.
     pub error: AtomicI32,
-    /// Descriptor number that the library is loaded by; never one that an earlier load in this
-    /// process had, since glibc identifies libraries by path.
+    /// Number of the descriptor that the library is loaded from. It is never a number that an
+    /// earlier load in this process used, since glibc identifies libraries by path.
     pub library_fd: AtomicI32,
     /// Written by the stub: 0 while it runs, 1 when the thread was made, 2 when it was refused
     /// (`error`).
     pub stub_result: AtomicU32,
     /// Bytes of `affinity` in use.
     pub affinity_len: u32,
-    /// Base and length of the two mappings that the attacher made: code.
+    /// Base of the code mapping, the first of the two mappings that the attacher made.
     pub code_base: u64,
     /// Length of the code mapping.
     pub code_len: u64,
@@ -128,8 +127,9 @@ pub struct BootBlock {
     pub fn_dlsym: u64,
     /// `dlerror`.
     pub fn_dlerror: u64,
-    /// [`ENTRY`] of a copy of the library that the process has loaded already (a child of `fork` has
-    /// its parent's): it is called instead of loading one. 0: the library that is sent is loaded.
+    /// Address of [`ENTRY`] in a copy of the library that the process has loaded already (a child
+    /// of `fork` has its parent's); it is then called, and no library is loaded. 0: the library
+    /// that is sent is loaded.
     pub fn_entry: u64,
     /// Stack of the worker thread.
     pub stack_base: u64,
@@ -137,25 +137,25 @@ pub struct BootBlock {
     pub stack_len: u64,
     /// Stack pointer for the stub.
     pub stub_stack_top: u64,
-    /// Address of a prepared `rt_sigreturn` frame, by which the stub returns when the attacher does
-    /// not respond.
+    /// Address of a prepared `rt_sigreturn` frame, which the stub uses to return when the attacher
+    /// does not respond.
     pub sigframe: u64,
-    /// Ticks of the CPU's counter (x86-64: time stamp counter, aarch64: virtual counter) after which
-    /// the stub returns by itself.
+    /// Ticks of the CPU's counter (x86-64: time stamp counter, aarch64: virtual counter) after
+    /// which the stub returns by itself.
     pub stub_patience_ticks: u64,
     /// Address of dlerror's text after a failed load (in the target).
     pub error_text: u64,
     /// How long the worker thread waits for the attacher's first message, in ms.
     pub patience_ms: u32,
-    /// What the process's own listener hands over with [`mailbox::HANDED`]: the descriptor number of
+    /// What the process's own listener passes on with [`mailbox::HANDED`]: the descriptor number of
     /// a connection plus one; 0 for none. It is a separate word, since an attacher that traces may
-    /// wake the thread at the same moment: whoever swaps it out owns the connection.
+    /// wake the thread at the same moment. The thread that swaps it out owns the connection.
     pub handed: AtomicU32,
     /// Id of the thread that was borrowed to make the worker thread, in the target's pid namespace;
     /// 0: unknown.
     pub borrowed: u32,
-    /// Ticks of the same counter after which the stub, while it waits for the attacher, yields its
-    /// CPU (`sched_yield`), repeatedly; x86-64 only. 0: never, since a seccomp filter might forbid
+    /// Ticks of the same counter after which the stub yields its CPU (`sched_yield`), repeatedly,
+    /// while it waits for the attacher; x86-64 only. 0: never, since a seccomp filter might forbid
     /// that call.
     pub stub_turn_ticks: u32,
     /// CPU mask for the worker thread: the process's own, not that of the borrowed thread.

@@ -2,17 +2,17 @@
 //! own messages.
 //!
 //! The listener is a thread of our register library. It listens on an abstract Unix socket
-//! (sequenced packets) whose [`name`] begins with a [`prefix`] of the process; the rest is random,
-//! so that nobody can take it beforehand. An attacher finds the one that is the process's own among
-//! the process's descriptors.
+//! (sequenced packets). The socket's [`name`] begins with a [`prefix`] that identifies the process;
+//! the rest is random, so that nobody can take the name beforehand. An attacher finds the process's
+//! own socket among the process's descriptors.
 //!
 //! 1. The attacher sends a [`ConnectRequest`].
 //! 2. The listener writes a random [`Token`] into its own memory, for this connection alone, and
-//!    tells its address ([`outcome::CHALLENGE`]).
-//! 3. The attacher reads the token through `/proc/PID/mem`, for which the kernel asks what it asks
-//!    of a tracer (`PTRACE_MODE_ATTACH`: users, capabilities, Yama, Landlock and other security
-//!    modules), and sends it back in a [`ConnectProof`].
-//! 4. The listener, or the worker thread that it made, sends a [`ConnectReply`].
+//!    sends its address ([`outcome::CHALLENGE`]).
+//! 3. The attacher reads the token through `/proc/PID/mem`. For this the kernel makes the checks
+//!    that it makes for a tracer (`PTRACE_MODE_ATTACH`: users, capabilities, Yama, Landlock and
+//!    other security modules). The attacher sends the token back in a [`ConnectProof`].
+//! 4. The listener, or the worker thread that it created, sends a [`ConnectReply`].
 //!
 //! A refusal may come instead of 2 and 4. After [`outcome::SEND`] the attacher sends the library,
 //! as it does after an attach by tracing; a later failure is reported by another reply. Everything
@@ -20,20 +20,22 @@
 
 use crate::VERSION;
 
-/// Prefix of the socket's name (after the zero byte) for the process with this `pid` in its own
-/// namespace, which began `start_ticks` clock ticks after boot (field 22 of `/proc/PID/stat`).
+/// Returns the prefix of the socket's name (after the zero byte) for the process with this `pid` in
+/// its own namespace, which began `start_ticks` clock ticks after boot (field 22 of
+/// `/proc/PID/stat`).
 pub fn prefix(pid: u32, start_ticks: u64) -> String {
     format!("midair-attach/{pid}/{start_ticks}/")
 }
 
-/// The socket's name. `random` is not known to anybody before the socket has it. `filters` is the
-/// number of seccomp filters that the listener's thread had when the socket was made: a filter that
-/// was added later may kill it at a call that it makes.
+/// Returns the socket's name. Nobody knows `random` before the socket has the name. `filters` is
+/// the number of seccomp filters that the listener's thread had when the socket was created: a
+/// filter that was added later may kill the thread for a system call.
 pub fn name(pid: u32, start_ticks: u64, random: u64, filters: u32) -> String {
     format!("{}{random:016x}/{filters}", prefix(pid, start_ticks))
 }
 
-/// The number of filters in a name, from what follows the prefix; `None` when it is no such name.
+/// Returns the number of filters in a name, from the part after the prefix; `None` when it is not
+/// such a name.
 pub fn filters_in(rest: &str) -> Option<u32> {
     let (random, filters) = rest.split_once('/')?;
     let whole = random.len() == 16 && random.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -42,7 +44,7 @@ pub fn filters_in(rest: &str) -> Option<u32> {
 
 /// Length of the random part of a [`Token`], in bytes.
 pub const SECRET_LEN: usize = 32;
-/// What a [`Token`] begins with: an attacher sends nothing back of memory that has not this mark.
+/// The beginning of a [`Token`]. An attacher sends back only memory that begins with this mark.
 pub const TOKEN_MARK: [u8; 16] = *b"midair listener\0";
 /// Size of a [`Token`], in bytes.
 pub const TOKEN_LEN: usize = TOKEN_MARK.len() + SECRET_LEN;
@@ -55,7 +57,7 @@ pub struct Token {
 }
 
 impl Token {
-    /// Its bytes in memory.
+    /// Returns its bytes, as they are in memory.
     pub fn bytes(&self) -> [u8; TOKEN_LEN] {
         let mut bytes = [0; TOKEN_LEN];
         let (mark, secret) = bytes.split_at_mut(TOKEN_MARK.len());
@@ -63,7 +65,7 @@ impl Token {
         secret.copy_from_slice(&self.secret);
         bytes
     }
-    /// Reads a token; `None` when the bytes are none.
+    /// Reads a token; `None` when the bytes are not a token.
     pub fn read(bytes: &[u8; TOKEN_LEN]) -> Option<Token> {
         let (mark, secret) = bytes.split_at(TOKEN_MARK.len());
         (mark == TOKEN_MARK).then_some(Token {
@@ -89,16 +91,16 @@ pub mod purpose {
 
 /// Values of [`ConnectReply::outcome`].
 pub mod outcome {
-    /// The worker thread is made and waits for the library, which it will load by the number in the
-    /// reply.
+    /// The worker thread was created and waits for the library. It will load the library from the
+    /// descriptor number in the reply.
     pub const SEND: u32 = 1;
-    /// The worker thread is made, and the library is in the process already: none is to be sent.
+    /// The worker thread was created, and the process has the library already: none is to be sent.
     pub const LOADED: u32 = 2;
     /// The parked worker thread has the connection.
     pub const WOKEN: u32 = 3;
     /// Another session is running.
     pub const BUSY: u32 = 4;
-    /// It failed: step, errno and text are in the reply.
+    /// The attach failed: step, errno and text are in the reply.
     pub const FAILED: u32 = 5;
     /// This peer may not attach, for the reason in `error`: see [`super::refusal`].
     pub const REFUSED: u32 = 6;
@@ -106,14 +108,14 @@ pub mod outcome {
     pub const OTHER_VERSION: u32 = 7;
     /// The reply to [`super::purpose::QUERY`].
     pub const AVAILABLE: u32 = 8;
-    /// The attacher is to read the token at `token_at` in the process's memory, and to send it back
+    /// The attacher has to read the token at `token_at` in the process's memory and to send it back
     /// in a [`super::ConnectProof`].
     pub const CHALLENGE: u32 = 9;
 }
 
 /// Reasons for refusing a peer.
 pub mod refusal {
-    /// The process, or a part of it, belongs to another user or group than the peer's, and the peer
+    /// The process, or a part of it, belongs to another user or group than the peer, and the peer
     /// is not root.
     pub const USER: i32 = 1;
     /// The process is not dumpable.
@@ -128,12 +130,12 @@ pub mod refusal {
     pub const UNKNOWN: i32 = 6;
     /// The peer is under `no_new_privs` or seccomp filters that the process is not under.
     pub const SANDBOX: i32 = 7;
-    /// The peer did not send back the token, which whoever may trace the process can read.
+    /// The peer did not send back the token, which any process can read that may trace this one.
     pub const PROOF: i32 = 8;
-    /// The peer has ended, or is another program than when it connected.
+    /// The peer has ended, or has executed another program since it connected.
     pub const CHANGED: i32 = 9;
 
-    /// The reason as text that follows "the listener refuses: ".
+    /// Returns the reason as text that follows "the listener refuses: ".
     pub fn text(code: i32) -> &'static str {
         match code {
             USER => "the process is of another user or group, in part at least",
@@ -176,7 +178,7 @@ pub const REPLY_LEN: usize = size_of::<ConnectReply>();
 pub const TEXT_LEN: usize = 512;
 
 impl ConnectRequest {
-    /// A request of this version.
+    /// Creates a request of this version.
     pub fn new(purpose: u32) -> ConnectRequest {
         ConnectRequest {
             magic: REQUEST_MAGIC,
@@ -184,7 +186,7 @@ impl ConnectRequest {
             purpose,
         }
     }
-    /// Its bytes.
+    /// Returns its bytes.
     pub fn bytes(&self) -> [u8; REQUEST_LEN] {
         let mut bytes = [0; REQUEST_LEN];
         let (magic, rest) = bytes.split_at_mut(8);
@@ -194,7 +196,7 @@ impl ConnectRequest {
         purpose.copy_from_slice(&self.purpose.to_ne_bytes());
         bytes
     }
-    /// Reads a request of any version; `None` when the bytes are none.
+    /// Reads a request of any version; `None` when the bytes are not a request.
     pub fn read(bytes: &[u8]) -> Option<ConnectRequest> {
         let request = ConnectRequest {
             magic: u64::from_ne_bytes(bytes.get(..8)?.try_into().ok()?),
@@ -205,10 +207,10 @@ impl ConnectRequest {
     }
 }
 
-/// The attacher's second message: the token that it has read in the process's memory.
+/// The attacher's second message: the token that it has read from the process's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConnectProof {
-    /// That token.
+    /// The token.
     pub token: Token,
 }
 
@@ -216,7 +218,7 @@ pub struct ConnectProof {
 pub const PROOF_LEN: usize = size_of::<u64>() + SECRET_LEN;
 
 impl ConnectProof {
-    /// Its bytes.
+    /// Returns its bytes.
     pub fn bytes(&self) -> [u8; PROOF_LEN] {
         let mut bytes = [0; PROOF_LEN];
         let (magic, secret) = bytes.split_at_mut(size_of::<u64>());
@@ -224,7 +226,7 @@ impl ConnectProof {
         secret.copy_from_slice(&self.token.secret);
         bytes
     }
-    /// Reads a proof; `None` when the bytes are none.
+    /// Reads a proof; `None` when the bytes are not a proof.
     pub fn read(bytes: &[u8]) -> Option<ConnectProof> {
         let bytes: &[u8; PROOF_LEN] = bytes.try_into().ok()?;
         let (magic, secret) = bytes.split_at(size_of::<u64>());
@@ -236,7 +238,7 @@ impl ConnectProof {
     }
 }
 
-/// A message of the process.
+/// A message from the process to the attacher.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConnectReply {
@@ -246,7 +248,7 @@ pub struct ConnectReply {
     pub version: u32,
     /// See [`outcome`].
     pub outcome: u32,
-    /// Where it failed, see [`crate::boot::step`].
+    /// The step that failed, see [`crate::boot::step`].
     pub step: u32,
     /// An errno, a reason of [`refusal`], or the other version.
     pub error: i32,
@@ -257,14 +259,14 @@ pub struct ConnectReply {
     /// 1 when a HIP or HSA runtime is in the process.
     pub gpu: u32,
     reserved: u32,
-    /// Of [`outcome::CHALLENGE`]: address of the [`Token`]. Else 0.
+    /// With [`outcome::CHALLENGE`]: address of the [`Token`]. Otherwise 0.
     pub token_at: u64,
     /// Error message of the dynamic loader, terminated by a zero byte.
     pub text: [u8; TEXT_LEN],
 }
 
 impl ConnectReply {
-    /// A reply without details.
+    /// Creates a reply without details.
     pub fn new(outcome: u32) -> ConnectReply {
         ConnectReply {
             magic: REPLY_MAGIC,
@@ -280,12 +282,13 @@ impl ConnectReply {
             text: [0; TEXT_LEN],
         }
     }
-    /// Its bytes.
+    /// Returns its bytes.
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: repr(C), integers and bytes only, no padding (8 + 8 * 4 + 8 + 512).
         unsafe { std::slice::from_raw_parts(std::ptr::from_ref(self).cast(), REPLY_LEN) }
     }
-    /// Reads a reply. `None` when the bytes are none; of another version only the version is valid.
+    /// Reads a reply. `None` when the bytes are not a reply. In a reply of another version only the
+    /// version is valid.
     pub fn read(bytes: &[u8]) -> Option<ConnectReply> {
         let word = |at: usize| -> Option<u32> {
             Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
@@ -317,7 +320,7 @@ impl ConnectReply {
             *to = *from;
         }
     }
-    /// The text.
+    /// Returns the text.
     pub fn message(&self) -> &[u8] {
         let end = self.text.iter().position(|byte| *byte == 0);
         self.text.get(..end.unwrap_or(TEXT_LEN)).unwrap_or(&[])

@@ -1,28 +1,28 @@
-//! The plan of hardware counters: what the attacher hands to the target beside the spool when
-//! counters are asked for. It holds, for each agent, groups of counters as words of the packet
-//! processor's commands, with the places where the address of the memory is to be written that they
-//! read into. The target needs to know nothing else about counters.
+//! The plan of hardware counters, which the attacher passes to the target beside the spool when
+//! counters are wanted. For each agent it has counter groups as words of commands for the packet
+//! processor, with the places at which to write the address of the memory that they read into. The
+//! target needs to know nothing else about counters.
 //!
-//! A sequence of little-endian 32-bit words: [`MAGIC`], [`crate::VERSION`], how many percent of the
-//! time counting may take, the interval's low and high half, whether windows are exclusive, whether
-//! kernels of batches are counted one by one, the number of groups, then the groups. A
-//! group: KFD node id, number of the group on its agent, bytes of the output, words that only read,
-//! counts of words (start, read and stop, enabling, places), and these. A place: word, form, and the
-//! offset's low and high half.
+//! The plan is a sequence of little-endian 32-bit words: [`MAGIC`], [`crate::VERSION`], the
+//! percentage of the time that counting may take, the interval's low and high half, whether windows
+//! are exclusive, whether kernels of batches are counted one by one, the number of groups, and the
+//! groups. A group: KFD node id, number of the group on its agent, bytes of the output, how many
+//! words only read, four counts (start, read and stop, enabling, places), and the words and places
+//! themselves. A place: word, form, and the offset's low and high half.
 
 /// First word.
 const MAGIC: u32 = u32::from_le_bytes(*b"mCNT");
-/// Groups at most.
+/// The most groups of a plan.
 pub const MAX_GROUPS: usize = 1024;
-/// Bytes of a plan at most: 40 full passes of a device with eight XCCs on each of 16 agents.
+/// The largest plan in bytes: 40 full passes of a device with eight XCCs on each of 16 agents.
 pub const MAX_BYTES: usize = 256 << 20;
-/// Bytes of a window's commands and output at most.
+/// The most bytes of a window's commands, and of its output.
 const MAX_WINDOW: u32 = 16 << 20;
 
-/// Words of [`Group::enable`] at most.
+/// The most words of [`Group::enable`].
 const MAX_ENABLE: usize = 16;
 
-/// How an address stands in the commands.
+/// How an address is written in the commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// In bytes.
@@ -31,41 +31,43 @@ pub enum Form {
     Pages,
 }
 
-/// Where an address of the output stands in the commands: two words, the low half first.
+/// Where the commands contain an address of the output: two words, the low half first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
-    /// The first of them.
+    /// The index of the first of these words.
     pub word: u32,
-    /// How.
+    /// How the address is written.
     pub form: Form,
-    /// What is added to the address of the output.
+    /// The offset that is added to the address of the output.
     pub offset: u64,
 }
 
-/// A group of counters on an agent.
+/// A counter group of an agent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Group {
     /// KFD node id of the agent.
     pub node: u32,
     /// Number of the group on this agent, from 0.
     pub number: u32,
-    /// Bytes that the counters are read into, a multiple of 8.
+    /// The number of bytes that the counters are read into, a multiple of 8.
     pub output_bytes: u32,
     /// Commands that start the counters.
     pub start: Vec<u32>,
     /// Commands that read and stop them, for an output at address 0.
     pub read_stop: Vec<u32>,
-    /// How many of these only read: the counters go on counting behind them.
+    /// How many of these words only read: after them the counters go on counting.
     pub read_words: u32,
-    /// Commands that make the counters of shader engines count the kernels of the queue in which they
-    /// are carried out; with 0 in place of their last word they end that. Empty: there are none.
+    /// Commands that make the counters of shader engines count the kernels of the queue that
+    /// executes these commands. With 0 as their last word they disable this. Empty: there are no
+    /// such commands.
     pub enable: Vec<u32>,
-    /// Where the output's address is in `read_stop`.
+    /// The places of the output's address in `read_stop`.
     pub places: Vec<Place>,
 }
 
 impl Group {
-    /// Writes an output's address into a copy of [`Group::read_stop`]. It must be a multiple of 256.
+    /// Writes an output's address into a copy of [`Group::read_stop`]. The address must be a
+    /// multiple of 256.
     pub fn patch(&self, commands: &mut [u32], output: u64) {
         for place in &self.places {
             let address = output.wrapping_add(place.offset);
@@ -98,17 +100,18 @@ impl Group {
 /// What is to be counted, and how often.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// How many percent of the elapsed time windows may take; 100 = there is no limit.
+    /// The percentage of the elapsed time that windows may take; 100 = no limit.
     pub max_overhead: u32,
     /// How often the counters of the whole device are read, in nanoseconds; 0 = they are counted in
     /// windows around dispatches.
     pub interval: u64,
-    /// Windows are opened only where nothing else runs on the agent, and others wait for them briefly.
+    /// Whether a window is opened only when nothing else runs on the agent. Other dispatches then
+    /// wait for it briefly.
     pub exclusive: bool,
-    /// Whether kernels that are launched several at once, as those of HIP's graphs, are counted one by
-    /// one: their launch may wait for that up to 50 ms.
+    /// Whether kernels that are launched several at once, as in HIP's graphs, are counted one by
+    /// one. Their launch may then wait up to 50 ms.
     pub graph_kernels: bool,
-    /// The groups, those of an agent in the order of their numbers.
+    /// The groups; those of one agent are in the order of their numbers.
     pub groups: Vec<Group>,
 }
 
@@ -149,7 +152,7 @@ pub fn encode(plan: &Plan) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-/// Reads a plan; `None` when it is none of this version, or not sound.
+/// Reads a plan; `None` when the bytes are not a plan of this version, or when it is not sound.
 pub fn decode(bytes: &[u8]) -> Option<Plan> {
     if bytes.len() > MAX_BYTES {
         return None;
@@ -210,7 +213,7 @@ pub fn decode(bytes: &[u8]) -> Option<Plan> {
     })
 }
 
-/// Words that are left.
+/// The remaining words.
 struct Words<'a>(&'a [u8]);
 
 impl Words<'_> {
@@ -296,7 +299,7 @@ mod tests {
             wrong[4 * word..4 * word + 4].copy_from_slice(&u32::to_le_bytes(value));
             assert_eq!(decode(&wrong), None, "word {word}");
         }
-        // A place outside the commands: both its words must be there.
+        // The second word of this place is outside the commands, which must contain both.
         let mut outside = plan();
         outside.groups[0].places[1].word = 8;
         assert_eq!(decode(&encode(&outside)), None);

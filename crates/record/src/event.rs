@@ -1,4 +1,4 @@
-//! Records: what happened, in the form in which the target writes it and the writers read it.
+//! Records of what happened, in the form in which the target writes and the attacher reads them.
 //!
 //! Every record begins with a [`Header`]; `size` is a multiple of 8 and includes it. Times are
 //! nanoseconds of CLOCK_BOOTTIME. A kind below 128 is the dense number of a domain
@@ -25,11 +25,12 @@ use plain::Words;
 /// Bytes of the largest record.
 pub const MAX_RECORD: usize = 4096;
 
-/// What a record is: the number of a domain ([`midair_domain`]), or of something that other records refer to.
+/// The kind of a record: the number of a domain ([`midair_domain`]), or of something that other
+/// records refer to.
 pub mod kind {
     pub use midair_domain::kind::*;
 
-    /// The kinds of what happened lie below this number, the kinds of descriptions from it on.
+    /// Kinds of events are below this number; kinds of descriptions begin with it.
     pub const FIRST_DESCRIPTION: u8 = 128;
     /// An agent as HSA knows it: node id and handle.
     pub const AGENT: u8 = FIRST_DESCRIPTION;
@@ -79,8 +80,8 @@ pub enum Untimed {
     QueueDestroyed = 5,
     /// The times read were not plausible (zero, or end before start).
     BadTimes = 6,
-    /// The device had profiling off for the queue: it was switched on after the first dispatch, and
-    /// the queue was not mapped anew since.
+    /// The device did not write times for this queue: profiling was enabled after the first
+    /// dispatch, and the queue has not been remapped since.
     NotProfiled = 7,
 }
 
@@ -96,7 +97,7 @@ impl Untimed {
         Untimed::BadTimes,
         Untimed::NotProfiled,
     ];
-    /// The reason as text.
+    /// Returns the reason as text.
     pub fn text(self) -> &'static str {
         match self {
             Untimed::Timed => "timed",
@@ -151,13 +152,14 @@ pub struct Api {
     pub nargs: u32,
 }
 
-/// A kernel dispatch. In a CUDA process a [`CudaLaunch`] follows.
+/// A kernel dispatch. In a CUDA process a [`CudaLaunch`] follows, and the fields have other
+/// meanings:
 ///
-/// There the fields mean: `stream` is [`cuda_stream`], `queue_id` is the number of that stream
-/// ([`Queue`]), and `node` is [`cuda_node`] of the device. `private_segment` is the local memory of
-/// a thread, `group_segment` the static and the dynamic shared memory together, `workgroup` the
-/// block. `grid` counts threads, as AMD's counts work items. `rung`, `kernel_object` and
-/// `packet_index` are 0.
+/// `stream` is a [`cuda_stream`], `queue_id` is the number of that stream ([`Queue`]), and `node`
+/// is the [`cuda_node`] of the device. `private_segment` is the local memory of a thread,
+/// `group_segment` the sum of the static and the dynamic shared memory, and `workgroup` the block.
+/// `grid` counts threads, as AMD's counts work items. `rung`, `kernel_object` and `packet_index`
+/// are 0.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Kernel {
@@ -169,7 +171,7 @@ pub struct Kernel {
     pub end: u64,
     /// Correlation id of the launching call.
     pub correlation: u64,
-    /// When the doorbell was rung for it.
+    /// When the doorbell rang for it.
     pub rung: u64,
     /// Number of the dispatch in this session, from 1.
     pub dispatch_id: u64,
@@ -181,7 +183,7 @@ pub struct Kernel {
     pub packet_index: u64,
     /// Raw handle of the HIP stream, 0 = default or unknown.
     pub stream: u64,
-    /// Queue number of ours ([`Queue::queue_id`]).
+    /// Our number of the queue ([`Queue::queue_id`]).
     pub queue_id: u32,
     /// KFD node id of the agent.
     pub node: u32,
@@ -230,7 +232,8 @@ pub struct Copy {
     pub untimed: u32,
 }
 
-/// A ROCTx mark, range or call. Followed by its message (`len` bytes, no NUL; cut where it would not fit a record).
+/// A ROCTx mark, range or call. Followed by its message (`len` bytes, no NUL; cut if it would not
+/// fit into a record).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Marker {
@@ -239,7 +242,8 @@ pub struct Marker {
     pub header: Header,
     /// Entry, or when the range was pushed or started.
     pub start: u64,
-    /// Return, or when the range was popped or stopped; the time of the detach with [`flag::OPEN_AT_DETACH`].
+    /// Return, or when the range was popped or stopped; the time of the detach with
+    /// [`flag::OPEN_AT_DETACH`].
     pub end: u64,
     /// Correlation id, unique in the session.
     pub correlation: u64,
@@ -298,7 +302,7 @@ pub struct Scratch {
     pub ancestor: u64,
     /// Bytes; 0 for a release.
     pub bytes: u64,
-    /// Queue number of ours ([`Queue::queue_id`]).
+    /// Our number of the queue ([`Queue::queue_id`]).
     pub queue_id: u32,
     /// KFD node id of the queue's agent.
     pub node: u32,
@@ -312,7 +316,8 @@ pub struct Scratch {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RuntimeInit {
-    /// Common header; `operation` is AMD's `rocprofiler_runtime_initialization_operation_t` (1 HSA, 2 HIP, 3 ROCTx, …).
+    /// Common header; `operation` is AMD's `rocprofiler_runtime_initialization_operation_t` (1 HSA,
+    /// 2 HIP, 3 ROCTx, …).
     pub header: Header,
     /// When its tables were found.
     pub time: u64,
@@ -322,7 +327,7 @@ pub struct RuntimeInit {
     pub version: u64,
     /// Number of this instance of the library, from 0.
     pub instance: u64,
-    /// Thread that handed the tables over.
+    /// Thread that passed the tables on.
     pub tid: u32,
     /// Padding, 0.
     pub reserved: u32,
@@ -348,7 +353,7 @@ pub struct Agent {
 pub struct CodeObject {
     /// Common header.
     pub header: Header,
-    /// Number of ours, from 1.
+    /// Our number of the code object, from 1.
     pub code_object_id: u64,
     /// Its address in the agent's address space.
     pub load_base: u64,
@@ -372,7 +377,7 @@ pub struct CodeObject {
 pub struct KernelSymbol {
     /// Common header.
     pub header: Header,
-    /// Number of ours, from 1; an index into the list of symbols.
+    /// Our number of the kernel, from 1; an index into the list of symbols.
     pub kernel_id: u64,
     /// The code object it is in.
     pub code_object_id: u64,
@@ -398,7 +403,8 @@ pub struct KernelSymbol {
     pub name_len: u32,
 }
 
-/// A message about something that went wrong without stopping the session. Followed by `len` bytes of text.
+/// A message about something that went wrong without stopping the session. Followed by `len` bytes
+/// of text.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Note {
@@ -454,7 +460,7 @@ pub enum Record<'a> {
 }
 
 impl Record<'_> {
-    /// The header; `None` for a note, of which only the text is kept.
+    /// Returns the header; `None` for a note, of which only the text is kept.
     pub fn header(&self) -> Option<&Header> {
         Some(match self {
             Record::Api(api, _) => &api.header,
@@ -480,7 +486,7 @@ impl Record<'_> {
     }
 }
 
-/// What is wrong with bytes that should be a record.
+/// Why bytes are not a valid record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     /// There are fewer bytes than the record's header says.
@@ -494,7 +500,7 @@ pub enum Malformed {
         /// The size that its header gives.
         size: u16,
     },
-    /// No such kind.
+    /// The kind does not exist.
     #[error("a record has the unknown kind {0}")]
     Kind(u8),
 }
@@ -502,7 +508,8 @@ pub enum Malformed {
 /// Decodes the record at the front of `bytes`; returns it and its size.
 ///
 /// # Errors
-/// [`Malformed`] when the bytes are not a record; the caller must then give up on the rest of the chunk.
+/// [`Malformed`] when the bytes are not a record. The caller must then give up on the rest of the
+/// chunk.
 pub fn decode(bytes: &[u8]) -> Result<(Record<'_>, usize), Malformed> {
     let header = Header::read(bytes).ok_or(Malformed::Truncated)?;
     let size = header.size as usize;
@@ -519,7 +526,7 @@ pub fn decode(bytes: &[u8]) -> Result<(Record<'_>, usize), Malformed> {
         let tail = body.get(size_of::<T>()..)?.get(..len(&fixed))?;
         Some((fixed, tail))
     }
-    /// The struct that follows a `T`, where the record is long enough for one.
+    /// Returns the struct that follows a `T`, if the record is long enough to have one.
     fn after<T: Plain, U: Words>(body: &[u8]) -> Option<U> {
         U::of_bytes(body.get(size_of::<T>()..)?)
     }
@@ -578,8 +585,8 @@ pub fn decode(bytes: &[u8]) -> Result<(Record<'_>, usize), Malformed> {
     record.map(|r| (r, size)).ok_or(bad)
 }
 
-/// Encodes a fixed part and its tail as one record with the right size, padded to 8 bytes.
-/// Allocates: it is for the worker thread and for tests, never for the hot path.
+/// Encodes a fixed part and its tail as one record, padded to 8 bytes, with the resulting size. It
+/// allocates, so it is for the worker thread and for tests, never for the hot path.
 pub fn encode<T: Plain>(fixed: &T, tail: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(size_of::<T>() + tail.len() + 8);
     out.extend_from_slice(fixed.bytes());
@@ -592,7 +599,7 @@ pub fn encode<T: Plain>(fixed: &T, tail: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A message as a record; it is cut where it would not fit. Allocates, as [`encode`] does.
+/// Returns a message as a record, cut if it is too long. It allocates, as [`encode`] does.
 pub fn note(text: &str) -> Vec<u8> {
     let text = text.as_bytes();
     let text = text.get(..text.len().min(2000)).unwrap_or_default();

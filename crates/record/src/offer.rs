@@ -7,8 +7,8 @@ use crate::counter_plan::MAX_BYTES;
 pub const MAX_TOOLS: usize = 8;
 const MAGIC: u64 = u64::from_le_bytes(*b"midair\x00O");
 
-/// The attacher's offer. Descriptors that come with it: the spool, the tools, and the plan of
-/// counters if it has one.
+/// The attacher's offer. It comes with these descriptors: the spool, the tools, and the plan of
+/// counters if there is one.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Offer {
@@ -18,7 +18,8 @@ pub struct Offer {
     pub tools: u32,
     /// Bytes of the spool.
     pub spool_size: u64,
-    /// Identities of the tools' files (equal for equal contents): a tool is loaded once per process.
+    /// Identities of the tools' files (equal for equal contents): a tool is loaded once per
+    /// process.
     pub tool_identity: [u64; MAX_TOOLS],
     /// Bytes of the plan of counters ([`crate::counter_plan`]); 0 = there is none.
     pub plan_bytes: u64,
@@ -41,18 +42,18 @@ impl Offer {
             plan_bytes,
         }
     }
-    /// Whether it is an offer of this version.
+    /// Whether it is a valid offer of this version.
     pub fn is_ours(&self) -> bool {
         self.magic == MAGIC
             && self.version == crate::VERSION
             && self.tools as usize <= MAX_TOOLS
             && self.plan_bytes <= MAX_BYTES as u64
     }
-    /// How many descriptors come with it.
+    /// Returns how many descriptors come with it.
     pub fn descriptors(&self) -> usize {
         1 + self.tools as usize + usize::from(self.plan_bytes > 0)
     }
-    /// Its bytes.
+    /// Returns its bytes.
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: repr(C), integers only, no padding (8 + 4 + 4 + 8 + 64 + 8).
         unsafe { std::slice::from_raw_parts(std::ptr::from_ref(self).cast(), size_of::<Offer>()) }
@@ -75,7 +76,7 @@ impl Reply {
             accepted: accepted.into(),
         }
     }
-    /// Reads a reply; `None` when the bytes are none.
+    /// Reads a reply; `None` when the bytes are not a reply.
     pub fn read(bytes: &[u8]) -> Option<bool> {
         let (magic, accepted) = bytes.get(..16)?.split_at(8);
         (magic == MAGIC.to_ne_bytes()).then(|| accepted != [0; 8])

@@ -1,6 +1,7 @@
 //! The spool: one memfd per session that carries records from the target to the attaching side.
 //!
-//! The attaching side makes, sizes, seals and pre-faults it (its cgroup pays), then passes it to the target. Layout:
+//! The attaching side makes, sizes, seals and pre-faults it (so that its own cgroup is charged),
+//! then passes it to the target. Layout:
 //!
 //! ```text
 //! page 0        Head: identity, control words, counters
@@ -14,10 +15,11 @@
 //! has read all of it. When no chunk is free the record is dropped and counted: no thread ever
 //! waits. What a target had committed before it was killed stays readable.
 //!
-//! Each side maps the same pages and may write all of them at any moment, and neither trusts the
-//! other. So everything in them is an atomic, or is moved by atomic accesses (`bytes`); a reference
-//! to a struct of atomics is sound whoever writes there. What describes the layout is read once and
-//! checked (the writer, in [`Area::new`]) or never read (the reader, which made it).
+//! Both sides map the same pages, may write all of them at any moment, and do not trust each other.
+//! So everything in the pages is an atomic, or is copied by atomic accesses (`bytes`). A reference
+//! to a struct of atomics is sound whoever writes there. The words that describe the layout are
+//! read once and checked by the writer, in [`Area::new`]. The reader, which made the layout, never
+//! reads them.
 //!
 //! Decisions: ENG-060 (`docs/deviations/engine.md`).
 
@@ -34,8 +36,7 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
 /// First eight bytes of a spool.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"midair\x00S");
-/// Bytes of a chunk, with its head. Miri, which takes a thousand times as long for all, gets small
-/// ones.
+/// Bytes of a chunk, with its head. Under Miri, which is a thousand times slower, chunks are small.
 pub const CHUNK: usize = if cfg!(miri) { 4 * 1024 } else { 64 * 1024 };
 /// Default size of a spool in bytes.
 pub const DEFAULT_SIZE: usize = 64 * 1024 * 1024;
@@ -48,7 +49,8 @@ pub const HEAD: usize = 4096;
 pub mod command {
     /// Go on.
     pub const RUN: u32 = 0;
-    /// Stop collecting, drain, restore the slots, then report [`state::COMPLETE`](super::state::COMPLETE).
+    /// Stop collecting, drain, restore the slots, then report
+    /// [`state::COMPLETE`](super::state::COMPLETE).
     pub const DETACH: u32 = 1;
 }
 
@@ -68,7 +70,8 @@ pub mod state {
 
 /// Bits of [`Head::outcome`], written by the target at its end.
 pub mod outcome {
-    /// A slot held another tool's wrapper that calls ours: ours stays below it as a pass-through.
+    /// A slot held another tool's wrapper, which calls ours: our wrapper stays below it and only
+    /// passes calls on.
     pub const SLOT_KEPT: u32 = 1;
     /// The drain's deadline passed with work still running.
     pub const STILL_RUNNING: u32 = 2;
@@ -82,7 +85,8 @@ pub mod outcome {
     pub const MEMORY_KEPT: u32 = 32;
     /// No API table was found to hook (no runtime was loaded).
     pub const NO_TABLES: u32 = 64;
-    /// Another profiler started or asked for CUPTI, and the session ended early: the records up to then are complete.
+    /// Another profiler started or asked for CUPTI, so the session ended early. The records up to
+    /// then are complete.
     pub const YIELDED: u32 = 128;
     /// A thread of the application opened its runtime and continued before the runtime was hooked:
     /// its first calls may be missing.
@@ -91,17 +95,18 @@ pub mod outcome {
 
 /// Values of [`Head::status`], written by the target with [`state::FAILED`].
 pub mod status {
-    /// Nothing more exact than the message.
+    /// No reason other than the message.
     pub const OTHER: u32 = 0;
     /// No suitable CUPTI was found.
     pub const NO_CUPTI: u32 = 1;
-    /// Another profiler uses CUPTI, which takes one subscriber.
+    /// Another profiler uses CUPTI, which accepts only one subscriber.
     pub const OTHER_PROFILER: u32 = 2;
 }
 
 /// Number of counters in [`Head::dropped`].
 pub const DROP_SLOTS: usize = 64;
-/// The counter of dropped records of a kind: each domain has its own, all descriptions share the last one.
+/// Returns the counter for dropped records of a kind. Each domain has its own; all descriptions
+/// share the last one.
 pub const fn drop_slot(kind: u8) -> usize {
     if (kind as usize) < DROP_SLOTS {
         kind as usize
@@ -113,14 +118,14 @@ pub const fn drop_slot(kind: u8) -> usize {
 /// Bytes of [`Head::message`].
 pub const MESSAGE: usize = 1024;
 
-/// Queues of which [`Head::flights`] tells.
+/// The number of queues in [`Head::flights`].
 pub const FLIGHTS: usize = 48;
 
 /// The dispatch at the head of a queue.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Flight {
-    /// Queue number of ours; 0: this entry tells of none.
+    /// Our number of the queue; 0: this entry is unused.
     pub queue: AtomicU32,
     /// KFD node id of its agent.
     pub node: AtomicU32,
@@ -128,9 +133,9 @@ pub struct Flight {
     pub dispatch: AtomicU64,
     /// Its packet's kernel object.
     pub kernel_object: AtomicU64,
-    /// When the doorbell was rung for it, CLOCK_BOOTTIME ns.
+    /// When the doorbell rang for it, CLOCK_BOOTTIME ns.
     pub rung: AtomicU64,
-    /// Dispatches of this queue that have not ended, with this one.
+    /// Dispatches of this queue that have not ended, including this one.
     pub under_way: AtomicU32,
     /// Padding, 0.
     pub reserved: AtomicU32,
@@ -160,15 +165,16 @@ pub struct Head {
     pub session: AtomicU64,
     /// How long the target may drain at detach, ms.
     pub drain_ms: AtomicU32,
-    /// Lease: the target stops by itself when `lease_tick` has not moved for so long, ms (0 = never).
+    /// Lease: the target stops by itself when `lease_tick` has not changed for this many ms (0 =
+    /// never).
     pub lease_ms: AtomicU32,
     /// Futex word, see [`command`].
     pub command: AtomicU32,
     /// Futex word, see [`state`].
     pub state: AtomicU32,
-    /// Ticked by the attaching side: a count that grows.
+    /// Incremented by the attaching side.
     pub lease_tick: AtomicU64,
-    /// Ticked by the worker thread while a session is on.
+    /// Incremented by the worker thread during a session.
     pub target_tick: AtomicU64,
     /// Index of the next chunk to try.
     pub claim: AtomicU64,
@@ -188,8 +194,9 @@ pub struct Head {
     pub slots: AtomicU32,
     /// Message about a failure, UTF-8.
     pub message: [AtomicU8; MESSAGE],
-    /// What runs at the head of each queue, for a view of the running session. Written by the worker
-    /// thread at each of its rounds, without regard for readers: one may see parts of two.
+    /// What runs at the head of each queue, for a view of the running session. The worker thread
+    /// writes this in each of its rounds without synchronising with readers, so a reader may see
+    /// parts of two rounds.
     pub flights: [Flight; FLIGHTS],
 }
 
@@ -199,7 +206,7 @@ const _: () = assert!(size_of::<Head>() <= HEAD);
 pub mod chunk {
     /// Owned by no thread.
     pub const FREE: u32 = 0;
-    /// A thread fills it.
+    /// A thread is filling it.
     pub const OPEN: u32 = 1;
     /// Full, or its thread has ended: no more bytes will come.
     pub const SEALED: u32 = 2;

@@ -30,7 +30,7 @@ fn spool() -> Reader {
     .unwrap()
 }
 
-/// The spool as the attacker has it: a mapping of the same pages at another address.
+/// The spool as the attacker sees it: a mapping of the same pages at another address.
 struct Theirs {
     base: *mut u8,
     len: usize,
@@ -41,11 +41,12 @@ impl Theirs {
     fn of(reader: &Reader) -> Theirs {
         let (base, len) = reader.mapping();
         if cfg!(miri) {
-            // Miri knows no shared mappings: there it is the same memory.
+            // Miri does not support shared mappings; there it is the same memory.
             let mapped = false;
             return Theirs { base, len, mapped };
         }
-        // SAFETY: a fresh mapping of the whole file at an address of the kernel's choice.
+        // SAFETY: this creates a fresh mapping of the whole file, at an address that the kernel
+        // chooses.
         let base = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -63,13 +64,13 @@ impl Theirs {
 
     fn word(&self, offset: usize) -> &AtomicU64 {
         assert!(offset.is_multiple_of(8) && offset + 8 <= self.len);
-        // SAFETY: inside the mapping, and aligned.
+        // SAFETY: the word is inside the mapping and aligned.
         unsafe { AtomicU64::from_ptr(self.base.add(offset).cast()) }
     }
 
     fn half(&self, offset: usize) -> &AtomicU32 {
         assert!(offset.is_multiple_of(4) && offset + 4 <= self.len);
-        // SAFETY: inside the mapping, and aligned.
+        // SAFETY: the word is inside the mapping and aligned.
         unsafe { AtomicU32::from_ptr(self.base.add(offset).cast()) }
     }
 }
@@ -77,13 +78,13 @@ impl Theirs {
 impl Drop for Theirs {
     fn drop(&mut self) {
         if self.mapped {
-            // SAFETY: the mapping made in `of`, to which nothing refers any more.
+            // SAFETY: this is the mapping made in `of`, and nothing refers to it any more.
             unsafe { libc::munmap(self.base.cast(), self.len) };
         }
     }
 }
 
-// SAFETY: it gives out atomics only.
+// SAFETY: this value gives out nothing but atomics.
 unsafe impl Sync for Theirs {}
 
 fn area(reader: &Reader) -> Area {
@@ -103,7 +104,7 @@ fn record(n: u64) -> Api {
     }
 }
 
-/// What the layout's words are rewritten to, in turn.
+/// The values to which the words of the layout are rewritten, in turn.
 const LIES: [u64; 6] = [0, 1, u64::MAX, 1 << 40, 63, CHUNK as u64];
 
 /// Rewrites the whole head and the heads of the chunks.
@@ -131,7 +132,7 @@ fn rewrite(theirs: &Theirs, round: u64) {
     }
 }
 
-/// The words were read and checked once: what they say later changes nothing.
+/// The words were read and checked once, so changing them later has no effect.
 #[test]
 fn a_head_that_is_rewritten_moves_nothing() {
     let reader = spool();
@@ -165,7 +166,7 @@ fn a_head_that_is_rewritten_moves_nothing() {
     }
 }
 
-/// Counts a thread out, also one that panics: else the others would wait for it.
+/// Counts a thread out even if it panics; otherwise the others would wait for it.
 struct Leaves<'a>(&'a AtomicUsize);
 
 impl Drop for Leaves<'_> {
@@ -174,7 +175,7 @@ impl Drop for Leaves<'_> {
     }
 }
 
-/// Threads that store, one that rewrites everything, and the reader, all at one time.
+/// Some threads store, one rewrites everything, and the reader drains, all at the same time.
 #[test]
 fn threads_store_while_the_head_is_rewritten() {
     let (records, rewrites) = if cfg!(miri) {
@@ -235,7 +236,7 @@ fn threads_store_while_the_head_is_rewritten() {
     assert!(stored.load(Relaxed) > 0);
 }
 
-/// What does not describe a spool is refused, whatever it is.
+/// Everything that does not describe a valid spool is refused.
 #[test]
 fn only_a_whole_layout_is_taken() {
     let reader = spool();
@@ -263,7 +264,7 @@ fn only_a_whole_layout_is_taken() {
         for lie in lies {
             word.store(lie, Relaxed);
             let (base, len) = reader.mapping();
-            // SAFETY: the reader's mapping, which stays as long as the reader.
+            // SAFETY: it is the reader's mapping, which lives as long as the reader.
             let taken = unsafe { Area::new(base, len) };
             assert!(taken.is_none(), "{offset}: {lie}");
         }

@@ -1,7 +1,7 @@
 //! `librocprofiler-register.so.0`: the C names over `midair-register`, and nothing else.
 //!
-//! Exported are the functions of AMD's header, those that SDKs and injectors look up by name, and
-//! the five names of the first generation of attaching (docs/sources.md#register), of which
+//! It exports the functions of AMD's header, those that SDKs and injectors look up by name, and the
+//! five names of the first generation of attaching (docs/sources.md#register). Of these five,
 //! `attach` and `detach` are forwarded ([`pass`]).
 
 pub mod pass;
@@ -42,7 +42,8 @@ pub unsafe extern "C" fn rocprofiler_register_library_api_table(
     })
 }
 
-/// The text for a code. It lives as long as the process, also for a number that is no code.
+/// Returns the text for a code, even for a number that is no code. The text lives as long as the
+/// process.
 #[unsafe(no_mangle)]
 pub extern "C" fn rocprofiler_register_error_string(error_code: u32) -> *const c_char {
     midair_register::error_string(error_code)
@@ -61,13 +62,13 @@ pub unsafe extern "C" fn rocprofiler_register_iterate_registration_info(
     edge(|| unsafe { midair_register::iterate(callback, data) })
 }
 
-/// Hands over to the SDK what it has not received yet.
+/// Hands over to the SDK the tables that it has not received yet.
 #[unsafe(no_mangle)]
 pub extern "C" fn rocprofiler_register_invoke_nonpropagated_registrations() -> u32 {
     edge(|| midair_register::invoke_registrations(false))
 }
 
-/// Hands over everything to the SDK, also what it has received before.
+/// Hands over all tables to the SDK, even those that it has received before.
 #[unsafe(no_mangle)]
 pub extern "C" fn rocprofiler_register_invoke_all_registrations() -> u32 {
     edge(|| midair_register::invoke_registrations(true))
@@ -88,7 +89,7 @@ pub extern "C" fn rocprofiler_register_detach() -> u32 {
     edge(midair_register::detach)
 }
 
-/// Attaches again with the tool and settings of last time. First generation.
+/// Attaches again with the tool and settings of the last attach. First generation.
 #[unsafe(no_mangle)]
 pub extern "C" fn rocprofiler_register_invoke_reattach() -> u32 {
     edge(midair_register::reattach)

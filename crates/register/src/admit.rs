@@ -1,20 +1,21 @@
-//! Who may attach over the listener's socket: only a process that could trace this one as well, and
-//! none that would gain rights by it.
+//! Decides who may attach over the listener's socket: only a process that could trace this one as
+//! well, and that would gain no rights by it.
 //!
 //! An abstract socket has no file mode, and every process in the network namespace can reach it,
-//! sandboxes among them. Three steps decide, from cheap to dear, so that a peer that is refused has
-//! cost little:
+//! including sandboxed ones. Three steps decide. The cheap ones come first, so that a peer that is
+//! refused has cost little:
 //!
-//! 1. [`may_ask`]: the user, as the kernel told when the peer connected. Nothing is read.
-//! 2. [`Look::at`]: its namespaces and its sandbox. One process is looked at, whatever the number
-//!    of threads here.
-//! 3. [`admit`]: only after the peer has shown (`token`) that the kernel lets it read this
-//!    process's memory, which is what Yama, Landlock and other security modules refuse to those who
-//!    may not trace. Stricter rules are added that the kernel has not: all ids of all threads those
-//!    of the peer, the same user namespace, no capability that the peer lacks. And the peer must be
-//!    alive, and the one that connected.
+//! 1. [`may_ask`] checks the user that the kernel reported when the peer connected. Nothing is
+//!    read.
+//! 2. [`Look::at`] checks the peer's namespaces and its sandbox. It reads about one process,
+//!    however many threads this process has.
+//! 3. [`admit`] runs only after the peer has shown (`token`) that the kernel lets it read this
+//!    process's memory. Yama, Landlock and other security modules refuse that to processes that may
+//!    not trace. Further rules are stricter than the kernel's: all ids of all threads must be those
+//!    of the peer, the user namespace must be the same, and this process must have no capability
+//!    that the peer lacks. The peer must also be alive, and be the process that connected.
 //!
-//! The decision is made separately for each peer: a daemon may have dropped its rights.
+//! The decision is made separately for each peer, since a daemon may have dropped its rights.
 //!
 //! Decisions: ENG-034 (`docs/deviations/engine.md`).
 
@@ -22,10 +23,11 @@ use crate::procfs::{self, Sandbox, Status};
 use midair_record::connect::refusal;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// What the kernel tells of a peer: as it was when it connected, in this process's namespaces.
+/// What the kernel reports of a peer: its ids at the time when it connected, as seen from this
+/// process's namespaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Credentials {
-    /// Its process; 0 where that is outside of this one's pid namespace.
+    /// The peer's process id. 0 where it is outside of this process's pid namespace.
     pub(crate) pid: i32,
     /// Its effective user.
     pub(crate) uid: u32,
@@ -33,9 +35,9 @@ pub(crate) struct Credentials {
     pub(crate) gid: u32,
 }
 
-/// What of a peer must stay as it is from its request until it is admitted. A process that took
-/// over its number began later, and one that executed a program with other rights has other ids or
-/// capabilities.
+/// The properties of a peer that must not change from its request until it is admitted. A process
+/// that took over the peer's number began later. A process that executed a program with other
+/// rights has other ids or capabilities.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Look {
     start_ticks: u64,
@@ -49,12 +51,12 @@ pub(crate) struct Look {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct OwnProcess {
     pid: i32,
-    /// Of each thread: a thread has ids and capabilities of its own.
+    /// The status of each thread: a thread has ids and capabilities of its own.
     threads: Vec<Status>,
-    /// Of the listener.
+    /// The sandbox of the listener's thread.
     sandbox: Sandbox,
     dumpable: bool,
-    /// It was started set-uid or with file capabilities.
+    /// Whether it was started set-uid or with file capabilities.
     secure: bool,
 }
 
@@ -67,18 +69,18 @@ struct Peer {
     status: Option<Status>,
     same_user_namespace: Option<bool>,
     same_user_map: bool,
-    /// Whether the kernel has shown that it is alive and the one that connected, or at least the
-    /// one that was looked at when it asked. Kernels before 5.3 cannot.
+    /// Whether the kernel has shown that the peer is alive and is the process that connected, or at
+    /// least the one that was looked at when it asked. Kernels before 5.3 cannot show that.
     proven: bool,
 }
 
-/// Whether a peer may ask at all. Root and the listener's own user may. No file is read for it, and
-/// nothing is allocated.
+/// Whether a peer may ask at all: root and the listener's own user may. No file is read for this,
+/// and nothing is allocated.
 ///
 /// # Errors
 /// [`refusal::USER`] or [`refusal::NAMESPACE`].
 pub(crate) fn may_ask(credentials: &Credentials) -> Result<(), i32> {
-    // SAFETY: takes nothing and cannot fail.
+    // SAFETY: the call takes no arguments and cannot fail.
     let own = unsafe { libc::geteuid() };
     if credentials.uid != 0 && credentials.uid != own {
         return Err(refusal::USER);
@@ -93,7 +95,7 @@ impl Look {
     /// Looks at a peer that has asked.
     ///
     /// # Errors
-    /// One of [`refusal`]: what can be told without walking the threads of this process.
+    /// One of [`refusal`], for what can be decided without walking the threads of this process.
     pub(crate) fn at(credentials: &Credentials) -> Result<Look, i32> {
         let own = procfs::status("thread-self").ok_or(refusal::UNKNOWN)?;
         let (look, status) = Look::of(credentials)?;
@@ -106,11 +108,11 @@ impl Look {
         Ok(look)
     }
 
-    /// The same without a judgement.
+    /// Does the same without a judgement.
     fn of(credentials: &Credentials) -> Result<(Look, Status), i32> {
         let pid = credentials.pid.to_string();
-        // A peer that this process cannot see is in a pid namespace above this one, or in an
-        // unrelated one, or has ended.
+        // If this process cannot see the peer, the peer is in a pid namespace above this one or in
+        // an unrelated one, or it has ended.
         let status = procfs::status(&pid).ok_or(refusal::NAMESPACE)?;
         let start_ticks = procfs::start_ticks(&pid).ok_or(refusal::NAMESPACE)?;
         let has = |ids: &[u32; 4], id: u32| ids.iter().take(3).any(|its| *its == id);
@@ -129,11 +131,11 @@ impl Look {
     }
 }
 
-/// Decides. The error is one of [`refusal`].
+/// Decides whether the peer is admitted. The error is one of [`refusal`].
 fn judge(own: &OwnProcess, peer: &Peer) -> Result<(), i32> {
     let Some(status) = &peer.status else {
-        // A peer that this process cannot see is in a pid namespace above this one, or in an
-        // unrelated one.
+        // If this process cannot see the peer, the peer is in a pid namespace above this one or in
+        // an unrelated one.
         return Err(refusal::NAMESPACE);
     };
     if own.threads.is_empty() {
@@ -167,7 +169,8 @@ fn judge(own: &OwnProcess, peer: &Peer) -> Result<(), i32> {
         .threads
         .iter()
         .fold(0, |all, thread| all | thread.permitted);
-    // Root in a container may have fewer capabilities than root outside, and reach the same socket.
+    // Root in a container may have fewer capabilities than root outside, and can reach the same
+    // socket.
     if permitted & !status.effective != 0 {
         return Err(refusal::CAPABLE);
     }
@@ -189,8 +192,8 @@ fn judge(own: &OwnProcess, peer: &Peer) -> Result<(), i32> {
     Ok(())
 }
 
-/// Whether the process at the other end of `connection` may attach, which looked like `first` when
-/// it asked and has shown since that it may read this process's memory.
+/// Decides whether the process at the other end of `connection` may attach. It looked like `first`
+/// when it asked, and has shown since then that it may read this process's memory.
 ///
 /// # Errors
 /// One of [`refusal`].
@@ -199,7 +202,7 @@ pub(crate) fn admit(
     credentials: &Credentials,
     first: &Look,
 ) -> Result<(), i32> {
-    // SAFETY: both take plain integers, and touch no memory.
+    // SAFETY: both calls take plain integers and access no memory.
     let (dumpable, secure) = unsafe {
         (
             libc::prctl(libc::PR_GET_DUMPABLE, 0, 0, 0, 0) == 1,
@@ -208,7 +211,7 @@ pub(crate) fn admit(
     };
     let own = OwnProcess {
         pid: std::process::id().cast_signed(),
-        // A thread that ends meanwhile has no status.
+        // A thread that ends meanwhile has no status and is left out.
         threads: procfs::threads()
             .iter()
             .filter_map(|tid| procfs::status(&format!("self/task/{tid}")))
@@ -219,7 +222,8 @@ pub(crate) fn admit(
         dumpable,
         secure,
     };
-    // Opened before anything is read by pid, and checked after it.
+    // The pidfd is opened before anything is read by pid, and checked after it. So everything that
+    // was read belongs to that process.
     let held = Held::of(connection, credentials)?;
     let same_user_namespace = procfs::same_user_namespace(credentials.pid);
     let same_user_map = procfs::same_user_map(credentials.pid);
@@ -237,7 +241,7 @@ pub(crate) fn admit(
     confirm(&held, first, &now)
 }
 
-/// The last step: the peer is as it was when it asked, and lives.
+/// Makes the last check: the peer is unchanged since it asked, and is alive.
 fn confirm(held: &Held, first: &Look, now: &Look) -> Result<(), i32> {
     if now != first || held.has_ended() {
         return Err(refusal::CHANGED);
@@ -245,41 +249,42 @@ fn confirm(held: &Held, first: &Look, now: &Look) -> Result<(), i32> {
     Ok(())
 }
 
-/// A peer's process, held so that its number cannot become another one's unnoticed.
+/// A peer's process, held so that its number cannot unnoticed become that of another process.
 #[derive(Debug)]
 enum Held {
-    /// By this pidfd.
+    /// It is held by this pidfd.
     By(OwnedFd),
-    /// The kernel has none, or no descriptor is free.
+    /// It is not held: the kernel has no pidfds, or no descriptor is free.
     Not,
 }
 
 impl Held {
-    /// A pidfd of the process that connected; before Linux 6.5 of the one that has its number now.
+    /// Returns a pidfd of the process that connected. Before Linux 6.5 it is that of the process
+    /// that has the peer's number now.
     ///
     /// # Errors
     /// [`refusal::CHANGED`] when it has ended.
     fn of(connection: BorrowedFd<'_>, credentials: &Credentials) -> Result<Held, i32> {
-        /// asm-generic/socket.h
+        /// source: asm-generic/socket.h
         const SO_PEERPIDFD: libc::c_int = 77;
         let mut fd = option(connection, SO_PEERPIDFD, -1).unwrap_or(-1);
         if fd < 0 && last_errno() == libc::ENOPROTOOPT {
-            // SAFETY: takes numbers.
+            // SAFETY: the call takes numbers.
             let opened = unsafe { libc::syscall(libc::SYS_pidfd_open, credentials.pid, 0) };
             fd = libc::c_int::try_from(opened).unwrap_or(-1);
         }
         if fd >= 0 {
-            // SAFETY: the kernel made it for us, and nobody else owns it.
+            // SAFETY: the kernel made the descriptor for us, and nobody else owns it.
             return Ok(Held::By(unsafe { OwnedFd::from_raw_fd(fd) }));
         }
         match last_errno() {
-            // There is no such process any more, by one call or the other.
+            // Both calls say by these errors that there is no such process any more.
             libc::ESRCH | libc::EINVAL | libc::ENODATA => Err(refusal::CHANGED),
             _ => Ok(Held::Not),
         }
     }
 
-    /// A pidfd is readable once its process has ended.
+    /// Whether the process has ended. A pidfd is readable from then on.
     fn has_ended(&self) -> bool {
         let Held::By(process) = self else {
             return false;
@@ -289,7 +294,7 @@ impl Held {
             events: libc::POLLIN,
             revents: 0,
         };
-        // SAFETY: one valid pollfd.
+        // SAFETY: the pointer is to one valid pollfd.
         unsafe { libc::poll(&raw mut poll, 1, 0) != 0 }
     }
 }
@@ -301,8 +306,8 @@ fn last_errno() -> i32 {
 fn option<T>(connection: BorrowedFd<'_>, name: libc::c_int, fresh: T) -> Option<T> {
     let mut value = fresh;
     let mut length = size_of::<T>() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `length` bytes into `value`, which is plain data at each
-    // call below.
+    // SAFETY: the kernel writes at most `length` bytes into `value`. At each call below, `value` is
+    // plain data.
     let got = unsafe {
         libc::getsockopt(
             connection.as_raw_fd(),
@@ -315,7 +320,7 @@ fn option<T>(connection: BorrowedFd<'_>, name: libc::c_int, fresh: T) -> Option<
     (got == 0 && length as usize == size_of::<T>()).then_some(value)
 }
 
-/// Process, user and group of the peer when it connected.
+/// Returns process, user and group of the peer, from the time when it connected.
 pub(crate) fn credentials(connection: BorrowedFd<'_>) -> Option<Credentials> {
     let none = libc::ucred {
         pid: 0,
@@ -379,7 +384,8 @@ mod tests {
         let mut unseen = peer_of(0, 0xff);
         unseen.same_user_namespace = None;
         assert_eq!(judge(&closed, &unseen), Ok(()));
-        // An old kernel cannot prove the identity of the peer; nothing is to be gained here.
+        // An old kernel cannot prove the identity of the peer. Here the peer has nothing to gain by
+        // that.
         let mut unproven = peer_of(1000, 0);
         unproven.proven = false;
         assert_eq!(judge(&own(1000, 0), &unproven), Ok(()));
@@ -509,7 +515,7 @@ mod tests {
 
     #[test]
     fn a_stranger_may_not_even_ask() {
-        // SAFETY: takes nothing and cannot fail.
+        // SAFETY: the call takes no arguments and cannot fail.
         let own = unsafe { libc::geteuid() };
         let of = |pid, uid| Credentials { pid, uid, gid: 0 };
         assert_eq!(may_ask(&of(9, own)), Ok(()));
@@ -565,9 +571,9 @@ mod tests {
         let own = credentials(near.as_fd()).unwrap();
         let own = Held::of(near.as_fd(), &own).unwrap();
         assert!(!own.has_ended(), "this process");
-        // SAFETY: takes numbers.
+        // SAFETY: the call takes numbers.
         let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, child.id(), 0) };
-        // SAFETY: made just now.
+        // SAFETY: the descriptor was made just now.
         let held = Held::By(unsafe { OwnedFd::from_raw_fd(fd.try_into().unwrap()) });
         assert!(!held.has_ended());
         child.kill().unwrap();
@@ -576,8 +582,8 @@ mod tests {
         assert!(!Held::Not.has_ended());
     }
 
-    /// A peer that connected, asked, and died; nobody has reaped it yet, so its number is still its
-    /// own and everything can be read.
+    /// A peer that connected, asked and died is not admitted. Nobody has reaped it yet, so its
+    /// number is still its own and everything about it can be read.
     #[test]
     fn a_peer_that_has_died_is_not_admitted() {
         use std::io::Read;
@@ -593,10 +599,11 @@ mod tests {
             ..own
         };
         let look = Look::at(&peer).unwrap();
-        // The kernel's own descriptor is that of who made the socket; without it, by number.
-        // SAFETY: takes numbers.
+        // The kernel's own pidfd would be that of the process that made the socket, so this one is
+        // opened by number.
+        // SAFETY: the call takes numbers.
         let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, child.id(), 0) };
-        // SAFETY: made just now.
+        // SAFETY: the descriptor is new, and nothing else owns it.
         let held = Held::By(unsafe { OwnedFd::from_raw_fd(fd.try_into().unwrap()) });
         assert_eq!(confirm(&held, &look, &look), Ok(()));
         child.kill().unwrap();
@@ -605,7 +612,7 @@ mod tests {
             events: libc::POLLIN,
             revents: 0,
         };
-        // SAFETY: one valid pollfd.
+        // SAFETY: the pointer is to one valid pollfd.
         assert_eq!(unsafe { libc::poll(&raw mut ended, 1, 60_000) }, 1);
         assert_eq!(confirm(&held, &look, &look), Err(refusal::CHANGED));
         assert_eq!(Look::at(&peer), Err(refusal::CHANGED), "it is a zombie");

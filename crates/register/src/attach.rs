@@ -14,7 +14,7 @@ use std::ffi::{CStr, CString, c_char};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// Arguments of the last attach, kept for the next one and for the detach. Changed only under
+/// The arguments of the last attach, kept for the next one and for the detach. Changed only under
 /// [`Which::Operation`].
 #[derive(Debug)]
 struct Last {
@@ -23,26 +23,27 @@ struct Last {
 }
 
 static LAST: AtomicPtr<Last> = AtomicPtr::new(std::ptr::null_mut());
-/// The last argument of `rocprofiler_load_attachment_tool`, whatever its result was. Changed only
-/// under [`Which::Operation`].
+/// The argument of the last call of `rocprofiler_load_attachment_tool`, no matter what its result
+/// was. Changed only under [`Which::Operation`].
 static LOADED_TOOL: AtomicPtr<CString> = AtomicPtr::new(std::ptr::null_mut());
 
 fn loaded_tool() -> Option<&'static CString> {
-    // SAFETY: null or a leaked box. It is freed only by the next load, which the lock that our
-    // callers hold excludes.
+    // SAFETY: the pointer is null or a leaked box. Only the next load frees that box, and the lock
+    // that our callers hold excludes a load.
     unsafe { LOADED_TOOL.load(Ordering::Acquire).as_ref() }
 }
 
 fn set_loaded_tool(tool: &CStr) {
     let before = LOADED_TOOL.swap(Box::into_raw(Box::new(tool.to_owned())), Ordering::AcqRel);
     if !before.is_null() {
-        // SAFETY: a box that was leaked here; only the holder of the lock, which we are, reads it.
+        // SAFETY: the box was leaked here. Only the holder of the lock reads it, and that is this
+        // thread.
         drop(unsafe { Box::from_raw(before) });
     }
 }
 
-/// The tool when none is named: ours, beside this library; otherwise AMD's name for it, which the
-/// loader resolves.
+/// Returns the tool when none is named: ours, if it is beside this library, otherwise AMD's name
+/// for it, which the loader resolves.
 fn default_tool() -> CString {
     library::own_directory()
         .map(|directory| directory.join("rocprofiler-sdk/librocprofiler-sdk-tool.so.1"))
@@ -61,16 +62,19 @@ fn attachable() -> bool {
 /// Loads the SDK and the tool, hands over the tables that are kept, and starts the tool
 /// (`rocprofiler_register_attach`).
 ///
-/// Results: [`Code::AttachmentNotAvailable`] when nothing is registered, attaching is switched off,
-/// or the SDK is AMD's and its attach helper is not there (AMD's register library crashes then);
-/// [`Code::InvalidArgument`] for an invalid buffer, or for another tool than last time where the
-/// SDK is AMD's; [`Code::NoTools`] when there is no SDK, or one that cannot attach;
-/// [`Code::RocprofilerError`] when the SDK or the tool refuses; [`Code::Deadlock`] from within an
-/// attach or detach.
+/// Results:
+///
+/// * [`Code::AttachmentNotAvailable`] when nothing is registered, attaching is switched off, or the
+///   SDK is AMD's and its attach helper is not there (AMD's register library crashes then);
+/// * [`Code::InvalidArgument`] for an invalid buffer, or for another tool than last time where the
+///   SDK is AMD's;
+/// * [`Code::NoTools`] when there is no SDK, or one that cannot attach;
+/// * [`Code::RocprofilerError`] when the SDK or the tool refuses;
+/// * [`Code::Deadlock`] from within an attach or detach.
 ///
 /// The attacher's settings are in the environment only while this runs.
 ///
-/// `settings` is null or an environment buffer, `tool` is null or a NUL-terminated path or list of
+/// `settings` is null or an environment buffer. `tool` is null, or a NUL-terminated path or list of
 /// paths. An invalid address is detected without dereferencing it.
 pub fn attach(settings: *const c_char, tool: *const c_char) -> Code {
     let Ok(_held) = lock::take(Which::Operation) else {
@@ -106,8 +110,8 @@ pub fn attach(settings: *const c_char, tool: *const c_char) -> Code {
         Ok(()) => {
             let before = LAST.swap(Box::into_raw(last), Ordering::AcqRel);
             if !before.is_null() {
-                // SAFETY: a box that an earlier attach leaked here; only the holder of this lock
-                // reads it.
+                // SAFETY: an earlier attach leaked the box here. Only the holder of this lock reads
+                // it.
                 drop(unsafe { Box::from_raw(before) });
             }
             Code::Success
@@ -126,13 +130,13 @@ pub fn attach(settings: *const c_char, tool: *const c_char) -> Code {
 }
 
 fn last() -> Option<&'static Last> {
-    // SAFETY: null or a leaked box. It is freed only by the next attach, which the lock that our
-    // callers hold excludes.
+    // SAFETY: the pointer is null or a leaked box. Only the next attach frees that box, and the
+    // lock that our callers hold excludes an attach.
     unsafe { LAST.load(Ordering::Acquire).as_ref() }
 }
 
-/// The environment for SDK and tool. The attacher's variables come last and override the tool's
-/// list, as in AMD's.
+/// Publishes the environment for SDK and tool. The attacher's variables come last and override the
+/// list of tools, as with AMD's library.
 fn environment_for(with: &Last, tool_list: bool) -> environment::Published {
     let mut variables: Variables = vec![(TOOL_ATTACHED.to_owned(), c"1".to_owned())];
     if tool_list
@@ -150,8 +154,8 @@ fn environment_for(with: &Last, tool_list: bool) -> environment::Published {
 fn start(now: &Last) -> Result<(), Code> {
     let other_tool = last().is_some_and(|last| last.tool != now.tool);
     let first = last().is_none();
-    // The SDK is searched for before its environment is in effect: the attacher's paths must not
-    // select it.
+    // The SDK is searched for before its environment is in effect, because the attacher's paths
+    // must not select it.
     let sdk = library::sdk().ok_or(Code::NoTools)?;
     let attach = sdk.attach.ok_or(Code::NoTools)?;
     if !sdk.ours && !store::has(ROCATTACH) {
@@ -161,7 +165,7 @@ fn start(now: &Last) -> Result<(), Code> {
         return Err(Code::InvalidArgument);
     }
     let _published = environment_for(now, sdk.load_tool.is_none());
-    // An attach that failed may have named other tools since the last one that succeeded.
+    // An attach that failed may have named other tools after the last one that succeeded.
     let changed = sdk.ours && loaded_tool().is_some_and(|loaded| *loaded != now.tool);
     if first || other_tool || changed {
         load(sdk, &now.tool, first)?;
@@ -181,9 +185,9 @@ fn start(now: &Last) -> Result<(), Code> {
 
 /// Loads the tool into the SDK, and hands over the tables.
 fn load(sdk: Sdk, tool: &CStr, first: bool) -> Result<(), Code> {
-    // No lock but the attach's own is held across the SDK's functions: a runtime that registers
-    // meanwhile may hold locks that the SDK will take. Each table has its own claim, so none is
-    // handed over twice.
+    // No lock but that of the attach is held while the SDK's functions run: a runtime that
+    // registers meanwhile may hold locks that the SDK will take. Each table has its own claim, so
+    // none is handed over twice.
     match sdk.load_tool {
         Some(load_tool) => {
             // SAFETY: the SDK's own function; the path is NUL-terminated and outlives the call.
@@ -199,7 +203,7 @@ fn load(sdk: Sdk, tool: &CStr, first: bool) -> Result<(), Code> {
                 );
                 return Err(Code::RocprofilerError);
             }
-            // It may have asked for the tables itself; this is for one that did not.
+            // The SDK may have asked for the tables itself. This is for an SDK that did not.
             hand_over(sdk, store::entries(), false)
         }
         // An older SDK loads the tools of ROCP_TOOL_LIBRARIES at the first table.
@@ -207,9 +211,9 @@ fn load(sdk: Sdk, tool: &CStr, first: bool) -> Result<(), Code> {
     }
 }
 
-/// Stops the tool (`rocprofiler_register_detach`). Its settings are in the environment again
+/// Stops the tool (`rocprofiler_register_detach`). The tool's settings are in the environment again
 /// meanwhile, since a tool may read there how to write its output. A second detach is no error
-/// here; the SDK decides.
+/// here: the SDK decides.
 pub fn detach() -> Code {
     let Ok(_held) = lock::take(Which::Operation) else {
         return Code::Deadlock;
@@ -234,8 +238,9 @@ pub fn detach() -> Code {
     }
 }
 
-/// Attaches again with the tool and settings of last time (`rocprofiler_register_invoke_reattach`, and
-/// `rocprofiler_call_client_reattach`, of the first generation).
+/// Attaches again with the tool and settings of the last attach
+/// (`rocprofiler_register_invoke_reattach`, and `rocprofiler_call_client_reattach` of the first
+/// generation).
 pub fn reattach() -> Code {
     let Ok(_held) = lock::take(Which::Operation) else {
         return Code::Deadlock;

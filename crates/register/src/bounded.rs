@@ -1,17 +1,17 @@
-//! Reading from addresses that somebody else passes: an injector's address may be wrong, and that
+//! Reads from addresses that somebody else passes. An injector's address may be wrong, and that
 //! must not end the process.
 
 use crate::code::Code;
 use std::ffi::{CString, c_char};
 
-/// Maximum length of one text, in bytes. The longest values are lists of counters, some ten
+/// The maximum length of one text, in bytes. The longest values are lists of counters, of some ten
 /// thousand bytes.
 const MAX_TEXT: usize = 1 << 20;
-/// Reads end at page boundaries: the next page may not be mapped.
+/// The unit of reads. They end at page boundaries, because the next page may not be mapped.
 const PAGE: usize = 4096;
 
-/// Copies `to.len()` bytes from `from`. Returns false when they are not all readable, or that
-/// cannot be determined.
+/// Copies `to.len()` bytes from `from`. Returns false when not all of them are readable, or when
+/// that cannot be determined.
 pub(crate) fn copy(from: usize, to: &mut [u8]) -> bool {
     let local = libc::iovec {
         iov_base: to.as_mut_ptr().cast(),
@@ -22,7 +22,7 @@ pub(crate) fn copy(from: usize, to: &mut [u8]) -> bool {
         iov_len: to.len(),
     };
     // SAFETY: the kernel writes only into `to`, and returns an error where `from` cannot be read. A
-    // process may always read itself; the calling thread's id is used, since the main thread may
+    // process may always read itself. The calling thread's id is passed, since the main thread may
     // have ended, and then has no memory.
     let got = unsafe { libc::process_vm_readv(libc::gettid(), &local, 1, &remote, 1, 0) };
     if got >= 0 {
@@ -97,8 +97,9 @@ mod tests {
             Err(Code::InvalidArgument)
         );
         assert_eq!(Cursor(usize::MAX - 2).number(), Err(Code::InvalidArgument));
-        // A text that runs up to the end of what is mapped.
-        // SAFETY: two fresh pages, the second taken away again; both are the test's own.
+        // This text runs up to the end of the mapping.
+        // SAFETY: the two pages are fresh, and the second is unmapped again. Both are the test's
+        // own.
         let start = unsafe {
             let two = libc::mmap(
                 std::ptr::null_mut(),
@@ -114,12 +115,12 @@ mod tests {
             two.cast::<u8>()
         };
         let long = {
-            // SAFETY: inside the two pages.
+            // SAFETY: the range is inside the two pages.
             unsafe { start.add(PAGE).write_bytes(b'y', PAGE - 4) };
             Cursor(start.addr()).text().unwrap()
         };
         assert_eq!(long.count_bytes(), 2 * PAGE - 4);
-        // SAFETY: the second page; nothing refers to it.
+        // SAFETY: nothing refers to the second page.
         unsafe { libc::munmap(start.add(PAGE).cast(), PAGE) };
         assert_eq!(Cursor(start.addr()).text(), Err(Code::InvalidArgument));
         assert_eq!(
@@ -127,7 +128,7 @@ mod tests {
             Err(Code::InvalidArgument)
         );
         assert!(Cursor(start.addr() + PAGE - 4).number().is_ok());
-        // SAFETY: the first page.
+        // SAFETY: nothing refers to the first page any more.
         unsafe { libc::munmap(start.cast(), PAGE) };
     }
 }

@@ -5,18 +5,19 @@ use std::ffi::CStr;
 /// A library that may register.
 #[derive(Debug)]
 pub struct Client {
-    /// The name that it uses in every call and callback.
+    /// The name that the library uses in every call and callback.
     pub name: &'static CStr,
-    /// Secure mode: its file name up to the major version.
+    /// For secure mode: the library's file name up to the major version.
     stem: &'static str,
-    /// Secure mode: first digits of acceptable major versions.
+    /// For secure mode: the first digits of acceptable major versions.
     majors: std::ops::RangeInclusive<char>,
 }
 
-/// All of them. The position is the library's index, of which its handles are made.
+/// All libraries that may register. A library's position is its index, from which its handles are
+/// made.
 ///
-/// Source: `docs/sources.md#register`. `hsa` also admits major version 1 here: that is the one AMD
-/// ships.
+/// Source: `docs/sources.md#register`. `hsa` also admits major version 1 here, which is the one
+/// that AMD ships.
 pub static CLIENTS: [Client; 10] = [
     Client {
         name: c"hsa",
@@ -74,17 +75,17 @@ pub static CLIENTS: [Client; 10] = [
 pub const HSA: usize = 0;
 /// Index of `rocattach`, the table of the attach helper, which is always handed over first.
 pub const ROCATTACH: usize = 7;
-/// How many copies of one library may register, as in AMD's released libraries (8; the newest
-/// source, with more libraries, has 6). Handles are computed from it, so they equal those of the
+/// How many copies of one library may register. AMD's released libraries allow 8; the newest
+/// source, with more libraries, allows 6. Handles are computed from it, so they equal those of the
 /// released libraries.
 pub const INSTANCES: u32 = 8;
 
-/// Index of the library with this name. Case counts, as in AMD's library.
+/// Returns the index of the library with this name. Case matters, as in AMD's library.
 pub fn find(name: &CStr) -> Option<usize> {
     CLIENTS.iter().position(|c| c.name == name)
 }
 
-/// Secure mode: whether `client` may be loaded from a file of this name (without directories).
+/// For secure mode: whether `client` may be loaded from a file of this name (without directories).
 pub fn file_name_fits(client: &Client, file_name: &str) -> bool {
     let Some(version) = file_name.strip_prefix(client.stem) else {
         return false;

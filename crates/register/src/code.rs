@@ -35,7 +35,7 @@ impl Code {
     }
 }
 
-/// The text for a number; one that is no code gets AMD's text for that.
+/// Returns the text for a number. A number that is no code gets AMD's text for that case.
 pub fn text(raw: u32) -> &'static CStr {
     match raw {
         0 => c"Success",

@@ -1,19 +1,19 @@
 //! Settings from the environment. They are read at each call: a program may set a variable before
 //! it loads a runtime.
-//!
-//! In a program that runs with more rights than its user (`midair_secure`), that user does not
-//! choose which libraries are loaded: variables that name one, or have one loaded, count as not set
-//! there. Variables that switch something off, and the level of logging, are honoured everywhere.
+//! In a program that runs with more rights than its user (`midair_secure`), that user must not
+//! choose which libraries are loaded. Variables that name a library, or cause one to be loaded,
+//! count as not set there. Variables that switch something off, and the level of logging, have
+//! their effect everywhere.
 
 use crate::log;
 use std::ffi::{CStr, CString};
 
-/// The value of an environment variable that is set and not empty. It is copied immediately, since
-/// the program may change it later.
+/// Returns the value of an environment variable that is set and not empty. It is copied
+/// immediately, since the program may change it later.
 pub fn variable(name: &CStr) -> Option<CString> {
     // SAFETY: `name` is NUL-terminated. The result stays valid until the program changes this
-    // variable, which it must not do concurrently with a library's getenv; it is copied before
-    // anything else happens.
+    // variable, which it must not do concurrently with a library's getenv. The result is copied
+    // before anything else happens.
     let value = unsafe {
         let raw = libc::getenv(name.as_ptr());
         if raw.is_null() {
@@ -25,8 +25,8 @@ pub fn variable(name: &CStr) -> Option<CString> {
     value.filter(|v| !v.is_empty())
 }
 
-/// The same of a variable that names a library or has one loaded: None as well in a program that
-/// runs with more rights than its user.
+/// Does the same for a variable that names a library or causes one to be loaded. Returns None as
+/// well in a program that runs with more rights than its user.
 fn chosen(name: &CStr) -> Option<CString> {
     if midair_secure::has_more_rights() {
         return None;
@@ -34,8 +34,8 @@ fn chosen(name: &CStr) -> Option<CString> {
     variable(name)
 }
 
-/// AMD's reading of a switch: digits are a number, a few words mean no, anything else yes. AMD's
-/// library ends the process on an empty value; here that counts as not set.
+/// Reads a switch as AMD does: digits are a number, a few words mean no, anything else means yes.
+/// AMD's library ends the process on an empty value; here that counts as not set.
 pub fn truth(value: &CStr) -> bool {
     let word = value.to_string_lossy().to_ascii_lowercase();
     if !word.is_empty() && word.bytes().all(|b| b.is_ascii_digit()) {
@@ -48,8 +48,8 @@ fn switch(name: &CStr) -> Option<bool> {
     variable(name).map(|v| truth(&v))
 }
 
-/// `ROCPROFILER_REGISTER_ENABLED`: when false, nothing is stored, so the process cannot be attached
-/// to later either.
+/// `ROCPROFILER_REGISTER_ENABLED`. When it is false nothing is stored, so the process cannot be
+/// attached to later either.
 pub fn enabled() -> bool {
     switch(c"ROCPROFILER_REGISTER_ENABLED").unwrap_or(true)
 }
@@ -81,12 +81,12 @@ pub enum Attach {
     /// Not set. The listener costs one parked thread, so it is started; AMD's attach helper, whose
     /// queues slow down every dispatch, is not loaded.
     Default,
-    /// Asked for: AMD's attach helper is loaded as well where it is installed.
+    /// Attaching was asked for: AMD's attach helper is loaded as well, where it is installed.
     Asked,
 }
 
-/// Reads `ROCP_TOOL_ATTACH`. It can switch attaching off in every program; AMD's attach helper is
-/// not loaded by it into one that runs with more rights than its user.
+/// Reads `ROCP_TOOL_ATTACH`. The variable can switch attaching off in every program. It does not
+/// load AMD's attach helper into a program that runs with more rights than its user.
 pub fn attach() -> Attach {
     match switch(c"ROCP_TOOL_ATTACH") {
         Some(true) if midair_secure::has_more_rights() => Attach::Default,

@@ -1,17 +1,17 @@
 //! The listener endpoint: the socket that attachers connect to.
 //!
-//! It is a descriptor in a program that knows nothing of it, and that may close every descriptor
-//! that it does not know (`closefrom`), or put one of its own at that number. So it is verified
-//! before each use: when it is not ours any more, nothing is done with it, and the process has a
-//! listener without a socket, as AMD's.
+//! The socket is a descriptor in a program that knows nothing of it. The program may close every
+//! descriptor that it does not know (`closefrom`), or put one of its own at that number. So the
+//! descriptor is verified before each use. When it is not ours any more, nothing is done with it,
+//! and the process has a listener without a socket, as AMD's.
 //!
-//! It is waited for by `ppoll` and not in `accept4`: that call reserves the number of the
-//! connection *before* it waits, so that a program finds a number in use that no list of
-//! descriptors shows, and a `dup2` to it fails with EBUSY.
+//! The listener waits for a connection by `ppoll` and not in `accept4`. That call reserves the
+//! number of the connection *before* it waits. A program would then find a number in use that no
+//! list of descriptors shows, and a `dup2` to it would fail with EBUSY.
 //!
-//! It gets its name when it has its final number, and listens only when all else is ready: from
-//! then on nothing is done with a number that was not verified. The name ends in random digits, so
-//! that nobody can take it beforehand (ENG-033).
+//! The socket gets its name when it has its final number, and listens only when all else is ready.
+//! From then on nothing is done with a number that was not verified. The name ends in random
+//! digits, so that nobody can take it beforehand (ENG-033).
 
 use crate::procfs;
 use crate::token::{self, SLOTS, Tokens};
@@ -21,14 +21,14 @@ use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Maximum number of connections that wait to be accepted. The kernel lets further peers wait in
-/// the order in which they came.
+/// The maximum number of connections that wait to be accepted. The kernel lets further peers wait
+/// in the order in which they came.
 const BACKLOG: libc::c_int = 64;
-/// How often another name is tried; a random name is taken by chance only.
+/// How often another name is tried. A random name is taken only by chance.
 const TRIES: usize = 4;
-/// How long nothing is done after a call that failed for want of memory or descriptors.
+/// How long to do nothing after a call that failed for lack of memory or descriptors.
 const RESPITE: Duration = Duration::from_millis(500);
-/// Low numbers are left to the program.
+/// The lowest number that is used, since low numbers are left to the program.
 const LOWEST: RawFd = 100;
 
 /// Our listening socket.
@@ -36,12 +36,12 @@ const LOWEST: RawFd = 100;
 pub(crate) struct Endpoint {
     fd: RawFd,
     cookie: u64,
-    /// What attachers have to read.
+    /// The tokens that attachers have to read.
     pub(crate) tokens: Tokens,
 }
 
-/// A socket of ours, for a forked child, which has a copy of its parent's descriptor. The cookie is
-/// written first.
+/// A socket of ours that a forked child must close, since the child has a copy of its parent's
+/// descriptor. The cookie is written first.
 struct Open {
     fd: AtomicI32,
     cookie: AtomicU64,
@@ -61,7 +61,8 @@ impl Open {
     fn close_copy(&self) {
         let fd = self.fd.swap(-1, Ordering::Acquire);
         if fd >= 0 && cookie(fd) == Some(self.cookie.load(Ordering::Relaxed)) {
-            // SAFETY: it is the copy of our own socket, and the child has no thread but this one.
+            // SAFETY: the number refers to the copy of our own socket, and the child has no thread
+            // but this one.
             unsafe { libc::close(fd) };
         }
     }
@@ -70,41 +71,40 @@ impl Open {
 static LISTENING: Open = Open::none();
 static CONNECTIONS: [Open; SLOTS] = [const { Open::none() }; SLOTS];
 
-/// In a forked child: closes the copies of the parent's sockets. Uses system calls and atomics
-/// only.
+/// Closes the copies of the parent's sockets in a forked child. Uses system calls and atomics only.
 pub(crate) fn forked() {
     LISTENING.close_copy();
     CONNECTIONS.iter().for_each(Open::close_copy);
 }
 
-/// A forked child closes this connection, which has this position among those that wait.
+/// Notes that a forked child must close this connection, which waits at this position.
 pub(crate) fn remember(slot: usize, fd: RawFd) {
     if let (Some(open), Some(cookie)) = (CONNECTIONS.get(slot), cookie(fd)) {
         open.set(fd, cookie);
     }
 }
 
-/// The connection at this position is closed, or somebody else's, from now on.
+/// Notes that the connection at this position is closed, or belongs to somebody else, from now on.
 pub(crate) fn forget(slot: usize) {
     if let Some(open) = CONNECTIONS.get(slot) {
         open.fd.store(-1, Ordering::Release);
     }
 }
 
-/// What has happened.
+/// The events that a wait has found.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ready {
-    /// Somebody waits to be accepted.
+    /// Whether a peer waits to be accepted.
     pub(crate) incoming: bool,
-    /// Positions of connections that have something to read, or are closed.
+    /// The positions of connections that have something to read or are closed.
     pub(crate) connections: [bool; SLOTS],
 }
 
-/// The kernel's number for a socket: it is not used again until the machine is restarted.
+/// Returns the kernel's number for a socket. It is not used again until the machine is restarted.
 fn cookie(fd: RawFd) -> Option<u64> {
     let mut value = 0_u64;
     let mut length = size_of::<u64>() as libc::socklen_t;
-    // SAFETY: the kernel writes at most eight bytes into `value`; any descriptor number may be
+    // SAFETY: the kernel writes at most eight bytes into `value`, and any descriptor number may be
     // passed.
     let got = unsafe {
         libc::getsockopt(
@@ -119,16 +119,16 @@ fn cookie(fd: RawFd) -> Option<u64> {
 }
 
 impl Endpoint {
-    /// Opens the endpoint. `None` where the kernel or the names do not allow it: then the process
-    /// can be attached to by tracing only.
+    /// Opens the endpoint. `None` where the kernel or the namespaces do not allow it: then the
+    /// process can be attached to by tracing only.
     pub(crate) fn open() -> Option<Endpoint> {
         let pid = std::process::id();
-        // With the /proc of another pid namespace, attachers could not be identified.
+        // Attachers cannot be identified with the /proc of another pid namespace.
         if procfs::status("self")?.ns_tgid != [pid.cast_signed()] {
             return None;
         }
         let start = procfs::start_ticks("self")?;
-        // SAFETY: takes numbers.
+        // SAFETY: the call takes numbers.
         let socket = VerifiedFd::new(unsafe {
             libc::socket(
                 libc::AF_UNIX,
@@ -138,7 +138,7 @@ impl Endpoint {
         })?;
         let socket = match socket.duplicate(LOWEST) {
             Some(high) => high,
-            // So high a number is not allowed here; or the program has taken the number.
+            // Either so high a number is not allowed here, or the program has taken the number.
             None if socket.is_ours() => socket,
             None => return None,
         };
@@ -154,7 +154,7 @@ impl Endpoint {
                 )
         });
         let cookie = cookie(fd)?;
-        // SAFETY: takes numbers.
+        // SAFETY: the call takes numbers.
         if !bound || unsafe { libc::listen(fd, BACKLOG) } != 0 {
             return None;
         }
@@ -168,9 +168,9 @@ impl Endpoint {
         cookie(self.fd) == Some(self.cookie)
     }
 
-    /// Waits until something happens: somebody connects (with `accepting`), or there is something
-    /// to read from one of `connections`. After `limit` nothing has. `None` once the socket is
-    /// gone.
+    /// Waits until a peer connects (if `accepting`), or until there is something to read from one
+    /// of `connections`. After `limit` it returns that nothing has happened. `None` once the socket
+    /// is gone.
     pub(crate) fn wait<'a>(
         &self,
         accepting: bool,
@@ -185,7 +185,7 @@ impl Endpoint {
             events: libc::POLLIN,
             revents: 0,
         };
-        // The kernel passes by what has the number -1.
+        // The kernel skips entries with the number -1.
         let mut polls = [nobody; 1 + SLOTS];
         let mut slots = [SLOTS; 1 + SLOTS];
         if accepting && let Some(first) = polls.first_mut() {
@@ -203,7 +203,8 @@ impl Endpoint {
             tv_sec: limit.as_secs().try_into().unwrap_or(libc::time_t::MAX),
             tv_nsec: limit.subsec_nanos().into(),
         });
-        // SAFETY: so many valid pollfds, and a timeout that outlives the call, or none; no mask.
+        // SAFETY: the count is that of valid pollfds. The timeout is null or outlives the call, and
+        // there is no mask.
         let ready = unsafe {
             libc::ppoll(
                 polls.as_mut_ptr(),
@@ -213,7 +214,7 @@ impl Endpoint {
             )
         };
         if ready < 0 {
-            // No memory; or the program allows itself no descriptors any more.
+            // There is no memory, or the program has lowered its own limit of descriptors.
             std::thread::sleep(RESPITE);
         }
         if !self.is_ours() {
@@ -235,9 +236,9 @@ impl Endpoint {
         Some(happened)
     }
 
-    /// The next connection. `None` when there is none.
+    /// Accepts the next connection. `None` when there is none.
     pub(crate) fn accept(&self) -> Option<VerifiedFd> {
-        // SAFETY: no address is asked for.
+        // SAFETY: no address is requested.
         let connection = VerifiedFd::new(unsafe {
             libc::accept4(
                 self.fd,
@@ -249,7 +250,7 @@ impl Endpoint {
         if connection.is_none() {
             let error = std::io::Error::last_os_error().raw_os_error();
             if !matches!(error, Some(libc::EAGAIN | libc::EINTR | libc::ECONNABORTED)) {
-                // No descriptor or no memory is free: the attacher keeps waiting, and this thread
+                // No descriptor or no memory is free. The attacher keeps waiting, and this thread
                 // must not spin meanwhile.
                 std::thread::sleep(RESPITE);
             }
@@ -262,14 +263,14 @@ impl Drop for Endpoint {
     fn drop(&mut self) {
         LISTENING.fd.store(-1, Ordering::Release);
         if self.is_ours() {
-            // SAFETY: verified just now to be what we made.
+            // SAFETY: it was verified just now that the number refers to our socket.
             unsafe { libc::close(self.fd) };
         }
     }
 }
 
 fn bind(socket: RawFd, name: &str) -> bool {
-    // SAFETY: plain data; zero is a value of each field.
+    // SAFETY: the struct is plain data, and zero is a value of each field.
     let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
     address.sun_family = libc::AF_UNIX as libc::sa_family_t;
     let Some(path) = address.sun_path.get_mut(1..=name.len()) else {
@@ -289,8 +290,8 @@ fn bind(socket: RawFd, name: &str) -> bool {
     }
 }
 
-/// Asks the kernel to tell who sends each message on this connection, or not any more. What was
-/// sent before cannot be told.
+/// Asks the kernel to tell who sends each message on this connection, or to stop doing so. It
+/// cannot tell the sender of a message that was sent before.
 pub(crate) fn tell_senders(connection: BorrowedFd<'_>, whether: bool) -> bool {
     let on = libc::c_int::from(whether);
     // SAFETY: the kernel reads one int.
@@ -306,19 +307,20 @@ pub(crate) fn tell_senders(connection: BorrowedFd<'_>, whether: bool) -> bool {
     set == 0
 }
 
-/// Receives the message that is there. `None` at the end, or when there is none. Descriptors that
-/// came along are closed by the kernel: there is no room for them.
+/// Receives a message that has arrived. `None` at the end, or when there is none. The kernel closes
+/// descriptors that came along, because there is no room for them.
 pub(crate) fn receive<'a>(connection: BorrowedFd<'_>, to: &'a mut [u8]) -> Option<&'a [u8]> {
     receive_with(connection, to, &mut []).map(|(bytes, _)| bytes)
 }
 
-/// The same with the process that sent it, where [`tell_senders`] was asked for in time.
+/// Receives a message and returns the process that sent it, too, if [`tell_senders`] was called in
+/// time.
 pub(crate) fn receive_from<'a>(
     connection: BorrowedFd<'_>,
     to: &'a mut [u8],
 ) -> Option<(&'a [u8], Option<libc::pid_t>)> {
-    // A header of 16 bytes and a `ucred` of 12, filled up to 16: the kernel puts it there first,
-    // and descriptors find no room.
+    // There is room for a header of 16 bytes and a `ucred` of 12, filled up to 16. The kernel puts
+    // those first, so that descriptors find no room.
     receive_with(connection, to, &mut [0; 4])
 }
 
@@ -331,7 +333,7 @@ fn receive_with<'a>(
         iov_base: to.as_mut_ptr().cast(),
         iov_len: to.len(),
     };
-    // SAFETY: plain data; zero is a value of each field.
+    // SAFETY: the struct is plain data, and zero is a value of each field.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = &raw mut part;
     message.msg_iovlen = 1;
@@ -346,7 +348,7 @@ fn receive_with<'a>(
         )
     };
     let got = usize::try_from(got).ok().filter(|got| *got > 0)?;
-    // SAFETY: the kernel filled the control buffer; the header is inside it or null.
+    // SAFETY: the kernel filled the control buffer, and the header is inside it or null.
     let sender = unsafe {
         let header = libc::CMSG_FIRSTHDR(&raw const message);
         let told = !header.is_null()
@@ -364,14 +366,14 @@ fn receive_with<'a>(
     Some((to.get(..got)?, sender))
 }
 
-/// Waits until there is something to read, or the other end is closed.
+/// Waits until there is something to read or the other end is closed.
 pub(crate) fn readable(connection: BorrowedFd<'_>, limit: libc::c_int) -> bool {
     let mut poll = libc::pollfd {
         fd: connection.as_raw_fd(),
         events: libc::POLLIN,
         revents: 0,
     };
-    // SAFETY: one valid pollfd.
+    // SAFETY: the pointer is to one valid pollfd.
     unsafe { libc::poll(&raw mut poll, 1, limit) == 1 }
 }
 
@@ -382,14 +384,15 @@ pub(crate) fn is_hung_up(connection: BorrowedFd<'_>) -> bool {
         events: libc::POLLRDHUP,
         revents: 0,
     };
-    // SAFETY: one valid pollfd.
+    // SAFETY: the pointer is to one valid pollfd.
     unsafe { libc::poll(&raw mut poll, 1, 0) != 0 }
 }
 
 /// Sends a reply. Returns false when nobody is there to read it.
 pub(crate) fn send_reply(connection: BorrowedFd<'_>, reply: &connect::ConnectReply) -> bool {
     let bytes = reply.bytes();
-    // SAFETY: so many bytes of a live value. A peer that does not read does not block us.
+    // SAFETY: the pointer and the length are those of a live value. A peer that does not read does
+    // not block us.
     let sent = unsafe {
         libc::send(
             connection.as_raw_fd(),

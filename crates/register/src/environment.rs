@@ -1,9 +1,9 @@
-//! The settings that an attacher sends, and how a tool that reads the environment gets to see them.
+//! The settings that an attacher sends, and how they reach a tool that reads the environment.
 //!
 //! `setenv` in a process with other threads is a race: it moves the array while others read it.
-//! Instead, a new array is made and published by one store, and withdrawn by one compare-and-swap
-//! when the tool has read it. An array that was published is never freed, since some thread may
-//! still be walking it.
+//! Instead, a new array is made and published by one store. When the tool has read it, it is
+//! withdrawn by one compare-and-swap. An array that was published is never freed, since some thread
+//! may still be walking it.
 
 use crate::bounded::Cursor;
 use crate::code::Code;
@@ -11,25 +11,26 @@ use crate::log::{Level, say};
 use std::ffi::{CStr, CString, c_char};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// Maximum number of variables in a buffer; more means that it is no such buffer.
+/// The maximum number of variables in a buffer. With a greater count it is no such buffer.
 const MAX_VARIABLES: u32 = 65_536;
 
 /// Variables with their values, in the attacher's order.
 pub type Variables = Vec<(CString, CString)>;
 
-/// Set while a tool is loaded and started by an attach, which tells the tool so.
+/// Set while an attach loads and starts a tool, to tell the tool so.
 pub const TOOL_ATTACHED: &CStr = c"ROCPROFILER_REGISTER_TOOL_ATTACHED";
-/// The tools that an SDK without `rocprofiler_load_attachment_tool` loads.
+/// Names the tools that an SDK without `rocprofiler_load_attachment_tool` loads.
 pub const TOOL_LIBRARIES: &CStr = c"ROCP_TOOL_LIBRARIES";
-/// Paths of the attacher's own installation mean nothing here, and this process knows better than
-/// its attacher whether a tool is attached.
+/// Variables that are not taken from an attacher. Paths of the attacher's own installation mean
+/// nothing here, and this process knows better than its attacher whether a tool is attached.
 const NOT_FROM_OUTSIDE: [&CStr; 2] = [c"ROCPROFILER_REGISTER_LIBRARY", TOOL_ATTACHED];
 
-/// Maximum size of all variables together, in bytes.
+/// The maximum size of all variables together, in bytes.
 const MAX_BYTES: usize = 16 << 20;
 
-/// Reads an environment buffer: a count of four bytes, then so many pairs of NUL-terminated name
-/// and value. It has no length field; unreadable memory is detected without dereferencing it.
+/// Reads an environment buffer: a count of four bytes, then that many pairs of NUL-terminated name
+/// and value. The buffer has no length field. Unreadable memory is detected without dereferencing
+/// it.
 ///
 /// # Errors
 /// [`Code::InvalidArgument`] for an invalid buffer: an impossible count, a name that no variable
@@ -61,7 +62,8 @@ unsafe extern "C" {
 
 fn in_place() -> &'static AtomicPtr<*mut c_char> {
     // SAFETY: `environ` is a static of the C library, aligned as a pointer. Other code reads it
-    // without atomics, which on the supported machines sees either the old or the new address.
+    // without atomics. On the supported machines such a read sees either the old or the new
+    // address.
     unsafe { AtomicPtr::from_ptr(&raw mut environ) }
 }
 
@@ -116,8 +118,8 @@ impl Drop for Published {
             Ordering::Acquire,
         );
         if back.is_err() {
-            // The program called setenv meanwhile: its array is a copy of ours with its change, and
-            // must not be lost.
+            // The program called setenv meanwhile. Its array is a copy of ours with its own change,
+            // which must not be lost.
             say(
                 Level::Warning,
                 "the program changed its environment during the attach; the attacher's variables stay in it",
@@ -168,7 +170,7 @@ mod tests {
             ]
         );
         assert_eq!(read(&buffer(&[])).unwrap(), []);
-        // At an odd address.
+        // The buffer lies at an odd address.
         let mut shifted = vec![0xff];
         shifted.extend_from_slice(&bytes);
         assert_eq!(read(&shifted[1..]).unwrap().len(), 3);

@@ -1,10 +1,10 @@
-//! AMD's attach helper (`librocprofiler-sdk-attach.so`), both generations: from the start of the
-//! process it records queues and code objects for AMD's SDK, and registers its own table,
+//! AMD's attach helper (`librocprofiler-sdk-attach.so`), both generations. From the start of the
+//! process it records queues and code objects for AMD's SDK. It registers its own table,
 //! "rocattach", through a function of ours.
 //!
-//! It is loaded only where `ROCP_TOOL_ATTACH` asks for it: its intercept queues slow down every
-//! dispatch, and midair's SDK does not need it. When it is not available, registration and our own
-//! listener go on without it.
+//! It is loaded only where `ROCP_TOOL_ATTACH` asks for it, because its intercept queues slow down
+//! every dispatch, and midair's SDK does not need it. When it is not available, registration and
+//! our own listener work without it.
 
 use crate::client::{HSA, ROCATTACH};
 use crate::code::Code;
@@ -17,7 +17,8 @@ use crate::store::{self, Entry};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// The function that the helper gets, with the signature of `rocprofiler_register_library_api_table`.
+/// The function that is passed to the helper, with the signature of
+/// `rocprofiler_register_library_api_table`.
 pub type Register = unsafe extern "C" fn(
     *const c_char,
     *const c_void,
@@ -30,19 +31,19 @@ type Initialize = unsafe extern "C" fn(Register) -> c_int;
 type SetApiTable =
     unsafe extern "C" fn(*const c_char, u64, u64, *mut *mut c_void, u64, Register) -> c_int;
 
-/// What the first search found.
+/// The result of the first search.
 #[derive(Debug, Clone, Copy)]
 struct Helper {
-    /// Newer helpers: can start with any runtime.
+    /// In newer helpers: starts the helper with any runtime.
     initialize: Option<Initialize>,
-    /// Both generations: takes HSA's table.
+    /// In both generations: takes HSA's table.
     set_api_table: Option<SetApiTable>,
 }
 
 static FOUND: AtomicPtr<Helper> = AtomicPtr::new(std::ptr::null_mut());
 
 fn find() -> Helper {
-    // SAFETY: null or a leaked box, published below and never changed.
+    // SAFETY: the pointer is null or a leaked box, which is published below and never changed.
     if let Some(helper) = unsafe { FOUND.load(Ordering::Acquire).as_ref() } {
         return *helper;
     }
@@ -68,7 +69,7 @@ fn find() -> Helper {
     helper
 }
 
-/// Shows a registration to the helper, if there is one, then ensures that there is a listener.
+/// Shows a registration to the helper, if there is one, and then ensures that there is a listener.
 /// Called with the registration lock held, when no SDK is in use.
 pub fn see(entry: &Entry) {
     match config::attach() {
@@ -81,8 +82,8 @@ pub fn see(entry: &Entry) {
         && !store::has(ROCATTACH)
         && let Some(initialize) = helper.initialize
     {
-        // SAFETY: the helper's own function, called once per process with a function of the type
-        // that it expects.
+        // SAFETY: this is the helper's own function. It is called once per process, with a function
+        // of the type that it expects.
         accept(
             unsafe { initialize(register) },
             "rocprofiler_attach_initialize",
@@ -109,8 +110,8 @@ pub fn see(entry: &Entry) {
         };
         accept(result, "rocprofiler_attach_set_api_table");
     }
-    // A helper that waits for HSA starts its thread then; until that, ours is not started either,
-    // or there would be two.
+    // A helper that waits for HSA starts its listener thread then. Until that time ours is not
+    // started either, or there would be two.
     let helper_comes_later =
         helper.initialize.is_none() && helper.set_api_table.is_some() && !store::has(HSA);
     if !helper_comes_later {
@@ -129,8 +130,8 @@ fn accept(result: c_int, what: &str) {
     }
 }
 
-/// The function that the helper registers its table with. It takes no lock: it is called inside a
-/// registration.
+/// The function by which the helper registers its table. It takes no lock, because it is called
+/// inside a registration.
 unsafe extern "C" fn register(
     name: *const c_char,
     _import: *const c_void,
@@ -154,7 +155,7 @@ unsafe extern "C" fn register(
     // SAFETY: the helper passes `length` addresses that live as long as the process.
     match unsafe { store::keep(client, version, tables, length as usize) } {
         Ok(entry) => {
-            // SAFETY: `id` was checked and belongs to the caller.
+            // SAFETY: `id` was checked above and belongs to the caller.
             unsafe {
                 id.write(LibraryId {
                     handle: entry.handle(),

@@ -7,7 +7,8 @@
 //! * a **runtime**, from a constructor or lazily, and on any thread: [`library_api_table`];
 //! * an **SDK** that started late: [`invoke_registrations`], [`iterate`] (ours reads the tables
 //!   themselves there, see [`info`]);
-//! * an **attacher**, on the thread that [`listener`] keeps parked for it: [`attach()`], [`detach`];
+//! * an **attacher**, on the thread that [`listener`] keeps parked for it: [`attach()`],
+//!   [`detach`];
 //! * midair's attacher, over the socket that the same thread listens on (see [`listener`]).
 //!
 //! Names, numbers and orders are those of AMD's library (`docs/sources.md#register`). Where AMD's

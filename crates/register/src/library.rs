@@ -1,4 +1,4 @@
-//! Finding and loading the SDK and the attach helper in this process.
+//! Finds and loads the SDK and the attach helper in this process.
 
 use crate::config;
 use crate::log::{Level, say};
@@ -18,15 +18,15 @@ pub type LoadTool = unsafe extern "C" fn(*const c_char) -> c_int;
 /// The SDK's entry points, all from one library.
 #[derive(Debug, Clone, Copy)]
 pub struct Sdk {
-    /// Takes tables.
+    /// Takes a runtime's tables.
     pub set_api_table: SetApiTable,
     /// Starts the attached tools.
     pub attach: Option<Operation>,
-    /// Stops them.
+    /// Stops the attached tools.
     pub detach: Option<Operation>,
     /// Loads a tool for an attach; only newer SDKs have it.
     pub load_tool: Option<LoadTool>,
-    /// Whether it is midair's: that one needs no attach helper, and accepts another tool at any
+    /// Whether it is midair's SDK, which needs no attach helper and accepts another tool at any
     /// time.
     pub ours: bool,
 }
@@ -36,10 +36,11 @@ const OUR_SYMBOL: &CStr = c"midair_agent_enter";
 
 static KNOWN: AtomicPtr<Sdk> = AtomicPtr::new(std::ptr::null_mut());
 
-/// The SDK that this process uses, once that is decided.
+/// Returns the SDK that this process uses, once that is decided.
 pub fn known() -> Option<Sdk> {
     let at = KNOWN.load(Ordering::Acquire);
-    // SAFETY: null, or a leaked box that `settle` published; it is never changed or freed.
+    // SAFETY: the pointer is null, or a leaked box that `settle` published and that is never
+    // changed or freed.
     unsafe { at.as_ref() }.copied()
 }
 
@@ -61,18 +62,19 @@ fn settle(sdk: Sdk) -> Sdk {
     }
 }
 
-/// A loaded library. It is never unloaded: others may hold its functions.
+/// A loaded library. It is never unloaded, since others may hold its functions.
 #[derive(Debug, Clone, Copy)]
 pub struct Library(*mut c_void);
 
 impl Library {
     /// Loads `path`, or takes a reference if it is loaded, with local visibility.
     pub fn open(path: &CStr) -> Option<Library> {
-        // SAFETY: a NUL-terminated path. The library's constructors run, as with every library that
-        // is loaded.
+        // SAFETY: the path is NUL-terminated. The library's constructors run, as with every library
+        // that is loaded.
         let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) };
         if handle.is_null() {
-            // SAFETY: dlerror gives null or a text that is valid until this thread's next dl call.
+            // SAFETY: dlerror returns null, or a text that is valid until this thread's next dl
+            // call.
             let why = unsafe {
                 let text = libc::dlerror();
                 if text.is_null() {
@@ -90,7 +92,8 @@ impl Library {
     /// Makes the library's symbols visible to libraries that are loaded later, as AMD's tools
     /// expect.
     pub fn promote(self, path: &CStr) {
-        // SAFETY: the library is loaded under this path; RTLD_NOLOAD changes only its visibility.
+        // SAFETY: the library is loaded under this path, and RTLD_NOLOAD changes only its
+        // visibility.
         unsafe {
             libc::dlopen(
                 path.as_ptr(),
@@ -99,7 +102,8 @@ impl Library {
         };
     }
 
-    /// Address of a symbol that the library itself defines (not one of its dependencies).
+    /// Returns the address of a symbol that the library itself defines (not one of its
+    /// dependencies).
     pub fn own_symbol(self, name: &CStr, anchor: *const c_void) -> *mut c_void {
         let found = symbol(self.0, name);
         if !found.is_null() && (anchor.is_null() || base_of(anchor) == base_of(found)) {
@@ -111,54 +115,56 @@ impl Library {
 }
 
 fn symbol(handle: *mut c_void, name: &CStr) -> *mut c_void {
-    // SAFETY: the handle is RTLD_DEFAULT or one that dlopen gave; the name is NUL-terminated.
+    // SAFETY: the handle is RTLD_DEFAULT or one that dlopen returned, and the name is
+    // NUL-terminated.
     unsafe { libc::dlsym(handle, name.as_ptr()) }
 }
 
 fn module_of(address: *const c_void) -> Option<libc::Dl_info> {
     let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
-    // SAFETY: dladdr accepts any address and fills the struct when it returns non-zero; all zeroes
-    // is a value of it, too.
+    // SAFETY: dladdr accepts any address and fills the struct when it returns non-zero. All zeroes
+    // is a value of the struct, too.
     unsafe { (libc::dladdr(address, info.as_mut_ptr()) != 0).then(|| info.assume_init()) }
 }
 
-/// Load address of the module that contains `address`, or null.
+/// Returns the load address of the module that contains `address`, or null.
 pub fn base_of(address: *const c_void) -> *mut c_void {
     module_of(address).map_or(std::ptr::null_mut(), |i| i.dli_fbase)
 }
 
-/// The file that is mapped at `address`, with links resolved, as the kernel would name it.
+/// Returns the file that is mapped at `address`, with links resolved, as the kernel would name it.
 pub fn file_of(address: *const c_void) -> Option<PathBuf> {
     let info = module_of(address)?;
     if info.dli_fname.is_null() {
         return None;
     }
-    // SAFETY: dladdr's name belongs to the loaded object, which stays loaded while we copy it.
+    // SAFETY: dladdr's name belongs to the loaded object, which stays loaded while the name is
+    // copied.
     let name = unsafe { CStr::from_ptr(info.dli_fname) };
     let path = Path::new(OsStr::from_bytes(name.to_bytes()));
     Some(std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf()))
 }
 
-/// The directory that contains this library.
+/// Returns the directory that contains this library.
 pub fn own_directory() -> Option<PathBuf> {
     let here: fn() -> Option<PathBuf> = own_directory;
     Some(file_of(here as *const c_void)?.parent()?.to_path_buf())
 }
 
-/// Whether a symbol in the process's global scope asks to be configured. This is how AMD's register
-/// library decides that the process is profiled from its start.
+/// Whether a symbol in the process's global scope asks to be configured. By this AMD's register
+/// library decides whether the process is profiled from its start.
 pub fn tool_is_visible() -> bool {
     !symbol(libc::RTLD_DEFAULT, c"rocprofiler_configure").is_null()
 }
 
-/// As a path for `dlopen`.
+/// Converts a path for `dlopen`.
 fn c_path(path: &Path) -> Option<CString> {
     CString::new(path.as_os_str().as_bytes()).ok()
 }
 
-/// Where a library with this stem may be: beside us under any of the names that it is installed
-/// under; or, only when nothing of the same release (`companion`) is beside us, wherever the loader
-/// finds it.
+/// Returns where a library with this stem may be. That is beside us, under any of the names that it
+/// is installed under. Only when nothing of the same release (`companion`) is beside us, it is
+/// wherever the loader finds it.
 pub fn candidates(stem: &str, companion: &str) -> Vec<CString> {
     let names = |stem: &str| [".so.1", ".so", ".so.0"].map(|suffix| format!("{stem}{suffix}"));
     let directory = own_directory();
@@ -181,7 +187,8 @@ pub fn candidates(stem: &str, companion: &str) -> Vec<CString> {
 
 /// Stem of the SDK's file name.
 pub const SDK_STEM: &str = "librocprofiler-sdk";
-/// Stem of the attach library's file name: that of the attaching side, not of the helper.
+/// Stem of the attach library's file name. This is the library of the attaching side, not the
+/// helper.
 pub const ROCATTACH_STEM: &str = "librocprofiler-sdk-rocattach";
 /// Stem of the attach helper's file name.
 pub const HELPER_STEM: &str = "librocprofiler-sdk-attach";
@@ -197,7 +204,7 @@ pub unsafe fn function<F: Copy>(address: *mut c_void) -> Option<F> {
 }
 
 fn sdk_around(set_api_table: *mut c_void, handle: *mut c_void) -> Option<Sdk> {
-    // All must come from the same library: there may be two SDKs in one process.
+    // All must come from the same library, since there may be two SDKs in one process.
     let companion = |name: &CStr| Library(handle).own_symbol(name, set_api_table);
     // SAFETY: these names have these types in every SDK that exports them (`docs/sources.md#register`).
     unsafe {
@@ -211,7 +218,7 @@ fn sdk_around(set_api_table: *mut c_void, handle: *mut c_void) -> Option<Sdk> {
     }
 }
 
-/// The SDK that is visible in the global scope already, without loading anything.
+/// Returns the SDK that is already visible in the global scope, without loading anything.
 pub fn visible_sdk() -> Option<Sdk> {
     if let Some(sdk) = known() {
         return Some(sdk);
@@ -220,8 +227,8 @@ pub fn visible_sdk() -> Option<Sdk> {
     sdk_around(found, libc::RTLD_DEFAULT).map(settle)
 }
 
-/// The SDK: the one in use, a visible one, or one loaded now. `ROCPROFILER_REGISTER_LIBRARY` is the
-/// only candidate when it is set.
+/// Returns the SDK: the one in use, a visible one, or one that is loaded now. If
+/// `ROCPROFILER_REGISTER_LIBRARY` is set, it names the only candidate for loading.
 pub fn sdk() -> Option<Sdk> {
     if let Some(sdk) = visible_sdk() {
         return Some(sdk);

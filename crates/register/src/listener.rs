@@ -1,19 +1,19 @@
-//! The listener: the thread that an attacher finds, parked as long as the process lives, holding
-//! nothing, with every signal blocked.
+//! The listener: the thread that an attacher finds. It is parked as long as the process lives,
+//! holds nothing, and has every signal blocked.
 //!
-//! Two kinds of attachers use it. Over a socket of its own it serves midair's: nothing is stopped
+//! Two kinds of attachers use it. It serves midair's over a socket of its own: nothing is stopped
 //! or traced for them, and the listener makes the thread that the session runs on (`serve`). They
 //! must show that the kernel would let them trace this process (`token`, `admit`). AMD's injector
-//! looks for a thread of this name and calls `rocprofiler_register_attach` on it; an attacher of
-//! ours that cannot use the socket borrows it as the safest thread of a process. For both it is as
-//! good in the wait for a connection as in a wait on a condition, which is where it stays when
-//! there is no socket.
+//! looks for a thread of this name and calls `rocprofiler_register_attach` on it. An attacher of
+//! ours that cannot use the socket borrows the listener as the safest thread of a process. For
+//! both, a listener that waits for a connection is as good as one that waits on a condition, as it
+//! does when there is no socket.
 //!
-//! **fork.** A child has no such thread. A forked worker process that never calls `exec` gets one
-//! from `pthread_atfork`, where the process's allocator is the C library's own: making a thread
-//! allocates, and only of that allocator it is known that a child of a process with many threads
-//! finds it usable at that point. With any other allocator the child is left as it is, and can
-//! still be attached to by tracing.
+//! **fork.** A child has no such thread. A forked process that never calls `exec` gets one from
+//! `pthread_atfork`, if the process's allocator is the C library's own. Making a thread allocates,
+//! and only that allocator is known to be usable at that point in a child of a process with many
+//! threads. With any other allocator the child is left as it is, and can still be attached to by
+//! tracing.
 //!
 //! Decisions: ENG-031, ENG-032, ENG-035 (`docs/deviations/engine.md`).
 
@@ -25,20 +25,20 @@ use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
-/// Its name, exactly as AMD's injector compares it.
+/// The thread's name, exactly as AMD's injector compares it.
 pub const NAME: &std::ffi::CStr = c"rocp-bg-attach";
 
-/// Stack size in bytes. An injector may run a whole SDK and tool on it, so it has the size that
-/// glibc gives a thread when no limit is set. Only pages that are used take memory.
+/// Stack size in bytes. An injector may run a whole SDK and tool on the thread, so the stack has
+/// the size that glibc gives a thread when no limit is set. Only pages that are used take memory.
 const STACK: usize = 2 * 1024 * 1024;
 
-/// What the thread waits on. Nobody ever signals it.
+/// What the thread waits on when there is no socket. Nobody ever signals it.
 struct Never {
     lock: UnsafeCell<libc::pthread_mutex_t>,
     condition: UnsafeCell<libc::pthread_cond_t>,
 }
 
-// SAFETY: both are accessed only through the pthread functions, which are made for sharing.
+// SAFETY: both are accessed only through the pthread functions, which are made for shared use.
 unsafe impl Sync for Never {}
 
 static NEVER: Never = Never {
@@ -46,8 +46,8 @@ static NEVER: Never = Never {
     condition: UnsafeCell::new(libc::PTHREAD_COND_INITIALIZER),
 };
 
-/// Whether this process (not the one it was forked from) has the thread, or a helper that starts
-/// its own.
+/// Whether this process (not the one it was forked from) has the thread, or a helper that starts a
+/// listener of its own.
 pub fn present() -> bool {
     listener_word().load(Ordering::Acquire) == Presence::Present
 }
@@ -57,23 +57,25 @@ pub fn mark_present() {
     listener_word().store(Presence::Present, Ordering::Release);
 }
 
-/// Whether the thread is waiting for attachers: from then on it does nothing of its own accord.
+/// Whether the thread is waiting for attachers. From then on it does nothing of its own accord.
 static READY: AtomicBool = AtomicBool::new(false);
-/// How long a program may be delayed until then. The thread needs a fifth of a millisecond, but it
-/// waits indefinitely if it needs the dynamic loader's lock, and a library that registers while it
-/// is being loaded holds that lock.
+/// How long a program may be delayed until the thread is ready. The thread needs a fifth of a
+/// millisecond. But if it needs the dynamic loader's lock it waits indefinitely, and a library that
+/// registers while it is being loaded holds that lock.
 const MAX_DELAY: Duration = Duration::from_millis(20);
-/// Looks, a millisecond apart, at a thread that waits for a processor only, as on a machine with
-/// too much to do. Counted, and not measured: a virtual machine may stand still.
+/// How often to look, a millisecond apart, at a thread that waits only for a processor, as on an
+/// overloaded machine. The looks are counted, and time is not measured, because a virtual machine
+/// may stand still.
 const LOOKS: u32 = 500;
-/// Looks that find it waiting for something else before it is given up: a lock may be held shortly.
+/// After how many looks a thread that waits for something else is not waited for any more. Several
+/// are needed, because a lock may be held for a short time.
 const BLOCKED_LOOKS: u32 = 3;
-/// Its thread id; 0 until it runs.
+/// The thread's id. 0 until the thread runs.
 static TID: AtomicI32 = AtomicI32::new(0);
 
-/// Starts the thread unless it exists, and waits until it is ready: a program's next act may be a
-/// seccomp filter that kills the process at system calls that the thread makes at its start. A
-/// failure is logged, and the next registration tries again.
+/// Starts the thread unless it exists, and waits until it is ready. The program's next act may be
+/// to install a seccomp filter that kills the process at system calls that the thread makes at its
+/// start. A failure is logged, and the next registration tries again.
 pub fn ensure() {
     if listener_word()
         .compare_exchange(
@@ -104,8 +106,8 @@ pub fn ensure() {
     }
 }
 
-/// Polls, and does not wait by a lock and a condition: a fork by another thread could leave those
-/// locked in the child.
+/// Waits until the thread is ready. This polls instead of waiting by a lock and a condition: a fork
+/// by another thread could leave those locked in the child.
 fn wait_until_ready() {
     let began = Instant::now();
     let (mut looks, mut blocked) = (0, 0);
@@ -126,17 +128,17 @@ fn wait_until_ready() {
     }
 }
 
-/// Whether a thread of this process waits for nothing but a processor or a page of a file. One that
-/// has not begun (0) cannot wait for a lock.
+/// Whether a thread of this process waits for nothing but a processor or a page of a file. A thread
+/// that has not begun (0) cannot wait for a lock.
 fn is_runnable(tid: c_int) -> bool {
     tid == 0 || matches!(crate::procfs::state(tid), Some(b'R' | b'D'))
 }
 
 fn start() -> Result<(), c_int> {
-    // SAFETY: `listener_main` takes no argument.
+    // SAFETY: `listener_main` accepts null and may run on another thread.
     unsafe { spawn(listener_main, STACK) }?;
     if !STARTED.swap(true, Ordering::AcqRel) && allocator_is_the_c_librarys() {
-        // SAFETY: a function of a library that is never unloaded.
+        // SAFETY: the function belongs to a library that is never unloaded.
         unsafe { libc::pthread_atfork(None, None, Some(child_begins)) };
     }
     Ok(())
@@ -145,7 +147,7 @@ fn start() -> Result<(), c_int> {
 /// Makes a detached thread with every signal blocked.
 ///
 /// # Errors
-/// The system's, as an errno.
+/// The system's error, as an errno.
 ///
 /// # Safety
 /// `body` may be called with null on another thread.
@@ -184,15 +186,15 @@ pub(crate) unsafe fn spawn(
 
 /// Whether a listener of ours was started in this process, or in one that it was forked from.
 static STARTED: AtomicBool = AtomicBool::new(false);
-/// Whether this process is a forked child. Its first act is often an `exec`: what can be delayed is
-/// delayed a little.
+/// Whether this process is a forked child. The child's first act is often an `exec`, so work that
+/// can be delayed is delayed a little.
 static FORKED: AtomicBool = AtomicBool::new(false);
-/// That delay.
+/// The length of that delay.
 const FORK_DELAY: Duration = Duration::from_millis(20);
 
 fn allocator_is_the_c_librarys() -> bool {
     let own = |name: &CStr| {
-        // SAFETY: a NUL-terminated name; nothing is called.
+        // SAFETY: the name is NUL-terminated, and nothing is called.
         crate::library::base_of(unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) })
     };
     let library = own(c"pthread_create");
@@ -203,7 +205,7 @@ fn allocator_is_the_c_librarys() -> bool {
 }
 
 /// Runs in a child of `fork`, before `fork` returns there. The C library has made its own locks
-/// usable; no other lock may be taken, so nothing here allocates, except what making a thread does.
+/// usable. No other lock may be taken, so nothing here allocates, except for making a thread.
 extern "C" fn child_begins() {
     endpoint::forked();
     crate::worker::forked();
@@ -216,7 +218,7 @@ extern "C" fn child_begins() {
 }
 
 extern "C" fn listener_main(_: *mut c_void) -> *mut c_void {
-    // SAFETY: takes nothing, cannot fail.
+    // SAFETY: the call takes no arguments and cannot fail.
     TID.store(unsafe { libc::gettid() }, Ordering::Release);
     // SAFETY: the name is NUL-terminated and shorter than 16 bytes.
     unsafe { libc::prctl(libc::PR_SET_NAME, NAME.as_ptr()) };
@@ -230,9 +232,9 @@ extern "C" fn listener_main(_: *mut c_void) -> *mut c_void {
             crate::serve::until_closed(&endpoint);
         }
     });
-    // SAFETY: both are initialised statics; this thread locks the mutex, and only listeners ever
-    // do. In a forked child the mutex is as the wait left it: unlocked (or at worst locked; then
-    // the listener there waits for it instead). The wait returns only spuriously.
+    // SAFETY: both are initialised statics. Only listeners ever lock the mutex, as this thread does
+    // here. In a forked child the mutex is as the wait left it: unlocked. At worst it is locked,
+    // and then the listener there waits for the mutex instead. The wait returns only spuriously.
     unsafe {
         libc::pthread_mutex_lock(NEVER.lock.get());
         loop {
@@ -246,10 +248,10 @@ mod tests {
     use super::*;
     use std::sync::Mutex;
 
-    /// A thread that waits for a lock is not waited for; one that wants a processor is.
+    /// A thread that waits for a lock is not waited for. A thread that wants a processor is.
     #[test]
     fn a_thread_that_waits_for_a_lock_is_told_from_one_that_runs() {
-        // SAFETY: takes nothing, cannot fail.
+        // SAFETY: the call takes no arguments and cannot fail.
         let own_tid = || unsafe { libc::gettid() };
         assert!(is_runnable(own_tid()));
         assert!(is_runnable(0));

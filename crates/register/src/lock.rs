@@ -1,8 +1,8 @@
-//! Locks that know their owner, and that are open in a forked child.
+//! Locks that know their owner and that are open in a forked child.
 //!
-//! Other threads wait; the owner itself gets an error instead of a deadlock. All words lie in one
-//! page with `MADV_WIPEONFORK`: in a child of `fork` every lock is open and no listener is known,
-//! without any `atfork` handler.
+//! If a lock is held, other threads wait. The owner itself gets an error instead of a deadlock. All
+//! words lie in one page with `MADV_WIPEONFORK`: in a child of `fork` every lock is open and no
+//! listener is known, without any `atfork` handler.
 
 use midair_lockfree::{AtomicEnum, word_enum};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
@@ -19,16 +19,16 @@ pub enum Which {
 }
 
 word_enum! {
-    /// Whether this process has a thread.
+    /// Whether this process has a certain thread.
     pub(crate) enum Presence else Absent {
         /// It has none.
         Absent = 0,
-        /// It has one, or is making it.
+        /// It has one, or is making one.
         Present = 1,
     }
 }
 
-/// Words that belong to this process only.
+/// The words that belong to this process only.
 #[repr(C)]
 struct Page {
     locks: [AtomicU32; 3],
@@ -37,17 +37,17 @@ struct Page {
 }
 
 static PAGE: AtomicPtr<Page> = AtomicPtr::new(std::ptr::null_mut());
-/// Used where the kernel provides no such page: everything works, except after a fork in the middle
-/// of a call.
+/// Used where the kernel provides no such page. Then everything works, except after a fork in the
+/// middle of a call.
 static FALLBACK: Page = Page {
     locks: [const { AtomicU32::new(0) }; 3],
     listener: AtomicEnum::new(),
     worker: AtomicEnum::new(),
 };
 
-/// Set in a lock word while a thread waits; thread ids stay far below it.
+/// Set in a lock word while a thread waits. Thread ids stay far below it.
 const WAITED_FOR: u32 = 1 << 31;
-/// One page; the kernel rounds up.
+/// The size of one page. The kernel rounds it up.
 const PAGE_SIZE: usize = 4096;
 
 fn page() -> &'static Page {
@@ -55,14 +55,14 @@ fn page() -> &'static Page {
     if at.is_null() {
         at = make_page();
     }
-    // SAFETY: `at` is either FALLBACK or a page that was mapped for this and is never unmapped once
-    // published; the kernel filled it with zeroes, which is a value of Page.
+    // SAFETY: `at` is either FALLBACK, or a page that was mapped for this and is never unmapped
+    // once published. The kernel filled that page with zeroes, which is a value of Page.
     unsafe { &*at }
 }
 
 fn make_page() -> *mut Page {
     let fallback = std::ptr::from_ref(&FALLBACK).cast_mut();
-    // SAFETY: a fresh private mapping at an address of the kernel's choice.
+    // SAFETY: this makes a new private mapping at an address of the kernel's choice.
     let fresh = unsafe {
         libc::mmap(
             std::ptr::null_mut(),
@@ -104,17 +104,17 @@ pub(crate) fn worker_word() -> &'static AtomicEnum<Presence> {
     &page().worker
 }
 
-/// A lock that is held until this is dropped.
+/// A lock that is held until this value is dropped.
 #[derive(Debug)]
 pub struct Held(&'static AtomicU32);
 
-/// The calling thread already holds this lock.
+/// The error that the calling thread already holds this lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WouldDeadlock;
 
 fn futex(word: &AtomicU32, operation: libc::c_int, value: u32) {
-    // SAFETY: the word is alive for the whole call (static or never unmapped); no timeout and no
-    // second word are passed.
+    // SAFETY: the word is alive for the whole call (it is static or never unmapped). No timeout and
+    // no second word are passed.
     unsafe {
         libc::syscall(
             libc::SYS_futex,
@@ -151,7 +151,7 @@ pub fn take(which: Which) -> Result<Held, WouldDeadlock> {
         {
             futex(word, libc::FUTEX_WAIT, marked);
         }
-        // Others may still wait: a thread that has waited once keeps the mark.
+        // Other threads may still wait, so a thread that has waited once keeps the mark.
         as_owner = own | WAITED_FOR;
     }
 }
@@ -168,7 +168,7 @@ impl Drop for Held {
 mod tests {
     use super::*;
 
-    // One test: the locks belong to the process, and tests run in parallel.
+    // All of this is one test, because the locks belong to the process and tests run in parallel.
     #[test]
     fn locks_exclude_threads_detect_their_owner_and_are_open_in_a_child() {
         // Exclusion: eight threads increment a count in steps that are not atomic.
@@ -195,11 +195,11 @@ mod tests {
         if child == 0 {
             let open = take(Which::HandOver).is_ok()
                 && listener_word().load(Ordering::Relaxed) == Presence::Absent;
-            // SAFETY: ends the child without running the parent's handlers.
+            // SAFETY: this ends the child without running the parent's handlers.
             unsafe { libc::_exit(if open { 0 } else { 1 }) };
         }
         let mut status = 0;
-        // SAFETY: our own child and a status word of ours.
+        // SAFETY: the child and the status word are our own.
         assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
         assert_eq!(status, 0, "a forked child found the lock held");
         listener_word().store(Presence::Absent, Ordering::Relaxed);

@@ -1,15 +1,15 @@
-//! How many connections the listener accepts in a time: a stranger who connects again and again
-//! must not cost the process more than a small share of one processor.
+//! Limits how many connections the listener accepts in a given time. A stranger who connects again
+//! and again must not cost the process more than a small share of one processor.
 
 use std::time::{Duration, Instant};
 
-/// The unit of time.
+/// The length of one window of time.
 const WINDOW: Duration = Duration::from_millis(10);
-/// Connections that are accepted in one. What is done for a connection that comes to nothing takes
-/// some 15 µs, or 100 µs if its peer has this process's user: 1 % of a processor, or 8 %.
+/// The most connections that are accepted in one window. A connection that comes to nothing takes
+/// some 15 µs, or 100 µs if its peer has this process's user. That is 1 % of a processor, or 8 %.
 const MOST: u32 = 8;
 
-/// The count of the window that runs.
+/// The count of the current window.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
     window: Option<Instant>,
@@ -17,7 +17,8 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// How long no further connection is to be accepted; zero when one may be accepted now.
+    /// Returns how long no further connection is to be accepted, or zero when one may be accepted
+    /// now.
     pub(crate) fn wait(&self, now: Instant) -> Duration {
         match self.window {
             Some(began) if self.count >= MOST => {
@@ -27,7 +28,7 @@ impl Pace {
         }
     }
 
-    /// Counts one that is accepted now.
+    /// Counts a connection that is accepted now.
     pub(crate) fn count(&mut self, now: Instant) {
         let runs = |began: &Instant| now.saturating_duration_since(*began) < WINDOW;
         if !self.window.as_ref().is_some_and(runs) {
@@ -48,7 +49,7 @@ mod tests {
     fn so_many_in_a_time_and_no_more() {
         let (start, mut pace) = (Instant::now(), Pace::default());
         let (mut now, mut accepted) = (start, 0_u32);
-        // Somebody who connects without end, for a second.
+        // Somebody connects without end, for a second.
         while now - start < Duration::from_secs(1) {
             let wait = pace.wait(now);
             if wait.is_zero() {
@@ -61,7 +62,7 @@ mod tests {
             }
         }
         assert!((700..=MOST * 100).contains(&accepted), "{accepted}");
-        // Whoever comes after a rest does not wait.
+        // A peer that comes after a pause does not wait.
         assert_eq!(pace.wait(now + WINDOW), Duration::ZERO);
     }
 }

@@ -1,19 +1,19 @@
-//! `attach` and `detach`, which the first generation of attaching also looked up here
+//! `attach` and `detach`, which the first generation of attaching also looked up in this library
 //! (docs/sources.md#register).
 //!
 //! Every program that uses a GPU links this library, and functions with such common names often
-//! belong to the program: a plug-in that is loaded later and calls its own `attach` through the
+//! belong to the program. A plug-in that is loaded later and calls its own `attach` through the
 //! loader is bound to ours, because ours comes first in the search order. So a call is forwarded to
 //! the function that would have been called without us: one of that name in the caller's own
 //! module, the next one in the search order, or one anywhere else in the process (its address may
-//! have been passed around). Only when there is none, the call goes to the attach library beside
+//! have been passed around). Only if there is none does the call go to the attach library beside
 //! this one, which the first generation meant.
 
 use crate::library;
 use crate::log::{Level, say};
 use std::ffi::{CStr, CString, c_int, c_void};
 
-/// Which of the two.
+/// Selects one of the two functions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Name {
     /// `attach(uint32_t)`.
@@ -31,8 +31,8 @@ impl Name {
     }
 }
 
-/// The function that a call of `name` from `caller` (the return address) is forwarded to. `None`:
-/// there is none.
+/// Returns the function that a call of `name` from `caller` (the return address) is forwarded to.
+/// `None` when there is none.
 ///
 /// Nothing is cached: modules are loaded and unloaded.
 pub fn target(name: Name, caller: *const c_void) -> Option<*const c_void> {
@@ -51,7 +51,8 @@ pub fn target(name: Name, caller: *const c_void) -> Option<*const c_void> {
         }
         elsewhere.get_or_insert(found);
     }
-    // SAFETY: RTLD_NEXT and a C string; it means the libraries after this one.
+    // SAFETY: the handle is RTLD_NEXT, which means the libraries after this one, and the name is a
+    // C string.
     let next = unsafe { libc::dlsym(libc::RTLD_NEXT, name.symbol().as_ptr()) };
     if !next.is_null() && library::base_of(next) != ours {
         return Some(next);
@@ -59,15 +60,15 @@ pub fn target(name: Name, caller: *const c_void) -> Option<*const c_void> {
     elsewhere.or_else(|| attach_library(name))
 }
 
-/// Loaded modules: name, and load address as `dladdr` returns it.
+/// Returns the name of each loaded module, and its load address as `dladdr` returns it.
 fn modules() -> Vec<(CString, usize)> {
     unsafe extern "C" fn collect(
         info: *mut libc::dl_phdr_info,
         _size: usize,
         list: *mut c_void,
     ) -> c_int {
-        // SAFETY: the loader's struct, and the vector that is passed below; nothing here calls the
-        // loader, whose lock is held.
+        // SAFETY: the struct is the loader's, and the vector is the one that is passed below.
+        // Nothing here calls the loader, whose lock is held.
         unsafe {
             let list = &mut *list.cast::<Vec<(CString, usize)>>();
             let headers =
@@ -83,21 +84,21 @@ fn modules() -> Vec<(CString, usize)> {
         0
     }
     let mut list: Vec<(CString, usize)> = Vec::new();
-    // SAFETY: the callback fits, and the vector lives across the call.
+    // SAFETY: the callback has the right type, and the vector outlives the call.
     unsafe { libc::dl_iterate_phdr(Some(collect), (&raw mut list).cast()) };
     list
 }
 
-/// A function that the module at `base` itself exports.
+/// Returns a function that the module at `base` itself exports.
 fn own_symbol(module: &CStr, base: usize, name: &CStr) -> Option<*const c_void> {
     let path = if module.is_empty() {
-        // The program.
+        // An empty name means the program.
         std::ptr::null()
     } else {
         module.as_ptr()
     };
-    // SAFETY: null or a C string; RTLD_NOLOAD loads nothing, and what it counts up is counted down
-    // again.
+    // SAFETY: the path is null or a C string. RTLD_NOLOAD loads nothing, and the reference that it
+    // takes is released again.
     unsafe {
         let handle = libc::dlopen(path, libc::RTLD_LAZY | libc::RTLD_NOLOAD);
         if handle.is_null() {
@@ -109,7 +110,7 @@ fn own_symbol(module: &CStr, base: usize, name: &CStr) -> Option<*const c_void> 
     }
 }
 
-/// The function of the attach library beside this one.
+/// Returns the function of the attach library beside this one.
 fn attach_library(name: Name) -> Option<*const c_void> {
     for path in library::candidates(library::ROCATTACH_STEM, library::SDK_STEM) {
         if let Some(opened) = library::Library::open(&path) {

@@ -1,4 +1,4 @@
-//! What the listener asks the kernel about its own process and about attachers.
+//! What the listener reads from `/proc` about its own process and about attachers.
 
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
@@ -10,32 +10,32 @@ pub(crate) struct Status {
     pub(crate) uid: [u32; 4],
     /// The same for groups.
     pub(crate) gid: [u32; 4],
-    /// Process ids, from the pid namespace of `/proc` to the process's own.
+    /// The process ids, from the pid namespace of `/proc` to the process's own.
     pub(crate) ns_tgid: Vec<i32>,
     /// Permitted capabilities.
     pub(crate) permitted: u64,
     /// Effective capabilities.
     pub(crate) effective: u64,
-    /// What it has given up for good.
+    /// What the process has given up for good.
     pub(crate) sandbox: Sandbox,
-    /// `Z` or `X`: it has ended.
+    /// Whether it has ended (`Z` or `X`).
     pub(crate) ended: bool,
 }
 
 /// The part of a sandbox that the kernel shows to everybody.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Sandbox {
-    /// `no_new_privs` is set.
+    /// Whether `no_new_privs` is set.
     pub(crate) no_new_privs: bool,
     /// Seccomp's mode: 0 none, 1 strict, 2 filters.
     pub(crate) seccomp: u32,
-    /// Number of seccomp filters; 0 on kernels before 5.9, which do not tell it.
+    /// The number of seccomp filters. 0 on kernels before 5.9, which do not print it.
     pub(crate) filters: u32,
 }
 
 impl Sandbox {
-    /// Whether this one is tighter than `other`, as far as that can be told: filters are counted,
-    /// not compared.
+    /// Whether this sandbox is tighter than `other`, as far as that can be determined: filters are
+    /// counted, not compared.
     pub(crate) fn is_tighter_than(&self, other: &Sandbox) -> bool {
         (self.no_new_privs && !other.no_new_privs)
             || (self.seccomp != 0 && other.seccomp == 0)
@@ -44,7 +44,7 @@ impl Sandbox {
     }
 }
 
-/// Parses the file; `None` when a field is missing.
+/// Parses the file. `None` when a field is missing.
 pub(crate) fn parse_status(text: &[u8]) -> Option<Status> {
     let text = std::str::from_utf8(text.get(..).unwrap_or_default()).map_or_else(
         |_| String::from_utf8_lossy(text).into_owned(),
@@ -63,7 +63,7 @@ pub(crate) fn parse_status(text: &[u8]) -> Option<Status> {
             .ok()?;
         ids.try_into().ok()
     };
-    // A kernel without them prints no such lines.
+    // A kernel without these features prints no such lines.
     let number = |name: &str| field(name).map_or(Some(0), |text| text.parse::<u32>().ok());
     let mask = |name: &str| u64::from_str_radix(field(name)?, 16).ok();
     Some(Status {
@@ -85,12 +85,13 @@ pub(crate) fn parse_status(text: &[u8]) -> Option<Status> {
     })
 }
 
-/// The status of a process or thread.
+/// Returns the status of a process or thread.
 pub(crate) fn status(of: &str) -> Option<Status> {
     parse_status(&std::fs::read(format!("/proc/{of}/status")).ok()?)
 }
 
-/// Number of seccomp filters of this thread. Kernels before 5.9 tell only whether there are any.
+/// Returns the number of seccomp filters of this thread. Kernels before 5.9 show only whether there
+/// are any.
 pub(crate) fn filters() -> u32 {
     let sandbox = status("thread-self").unwrap_or_default().sandbox;
     match sandbox.filters {
@@ -99,28 +100,28 @@ pub(crate) fn filters() -> u32 {
     }
 }
 
-/// Field 22 of `/proc/PID/stat`: when the process `of` began, in clock ticks since boot.
+/// Returns when the process `of` began, in clock ticks since boot (field 22 of `/proc/PID/stat`).
 pub(crate) fn start_ticks(of: &str) -> Option<u64> {
     stat_field(of, 22)?.parse().ok()
 }
 
-/// The state of a thread of this process: `R` while it runs or wants to.
+/// Returns the state of a thread of this process: `R` while it runs or wants to.
 pub(crate) fn state(tid: i32) -> Option<u8> {
     stat_field(&format!("self/task/{tid}"), 3)?.bytes().next()
 }
 
-/// A field after the name in `/proc/OF/stat`, numbered from 1.
+/// Returns a field of `/proc/OF/stat` that comes after the name. Fields are numbered from 1.
 fn stat_field(of: &str, number: usize) -> Option<String> {
     let text = std::fs::read(format!("/proc/{of}/stat")).ok()?;
-    // The name may contain anything, also brackets: fields are counted from the last bracket, which
-    // ends field 2.
+    // The name may contain anything, even brackets. So fields are counted from the last bracket,
+    // which ends field 2.
     let end = text.iter().rposition(|byte| *byte == b')')?;
     let rest = std::str::from_utf8(text.get(end + 1..)?).ok()?;
     let field = rest.split_ascii_whitespace().nth(number.checked_sub(3)?)?;
     Some(field.to_owned())
 }
 
-/// The threads of this process.
+/// Returns the threads of this process.
 pub(crate) fn threads() -> Vec<i32> {
     let Ok(directory) = std::fs::read_dir("/proc/self/task") else {
         return Vec::new();
@@ -130,14 +131,14 @@ pub(crate) fn threads() -> Vec<i32> {
         .collect()
 }
 
-/// The name of a thread of this process.
+/// Returns the name of a thread of this process.
 pub(crate) fn name(tid: i32) -> Option<Vec<u8>> {
     let mut name = std::fs::read(format!("/proc/self/task/{tid}/comm")).ok()?;
     name.pop_if(|last| *last == b'\n');
     Some(name)
 }
 
-/// The address that a thread of this process waits on, when it is in a futex call.
+/// Returns the address that a thread of this process waits on, if it is in a futex call.
 pub(crate) fn futex_address(tid: i32) -> Option<usize> {
     let text = std::fs::read_to_string(format!("/proc/self/task/{tid}/syscall")).ok()?;
     let mut words = text.split_ascii_whitespace();
@@ -149,12 +150,13 @@ pub(crate) fn futex_address(tid: i32) -> Option<usize> {
 
 /// Whether a range lies in private anonymous memory of this process that may be read and written.
 pub(crate) fn is_anonymous_and_writable(range: &Range<usize>) -> bool {
-    // The calling thread's file: the main thread may have ended, and then its own is empty.
+    // The calling thread's file is read, because the main thread may have ended, and then its own
+    // is empty.
     let text = std::fs::read("/proc/thread-self/maps").unwrap_or_default();
     covers(&text, range)
 }
 
-/// Whether the mappings in `text`, the contents of a `maps` file, cover a range by such memory.
+/// Whether such mappings in `text`, the contents of a `maps` file, cover a range.
 fn covers(text: &[u8], range: &Range<usize>) -> bool {
     let mut covered = range.start;
     for line in text.split(|byte| *byte == b'\n') {
@@ -168,7 +170,7 @@ fn covers(text: &[u8], range: &Range<usize>) -> bool {
     covered >= range.end
 }
 
-/// The addresses of a line of `maps`, if it is of such memory.
+/// Returns the addresses in a line of `maps`, if the line is of such memory.
 fn anonymous_and_writable(line: &[u8]) -> Option<Range<usize>> {
     let line = std::str::from_utf8(line).ok()?;
     let mut fields = line.split_ascii_whitespace();
@@ -185,15 +187,15 @@ fn anonymous_and_writable(line: &[u8]) -> Option<Range<usize>> {
     good.then_some(address(start)?..address(end)?)
 }
 
-/// Whether a process is in the user namespace of this one; `None` when the kernel does not tell.
+/// Whether a process is in the user namespace of this one. `None` when the kernel does not say.
 pub(crate) fn same_user_namespace(pid: i32) -> Option<bool> {
     let own = std::fs::read_link("/proc/self/ns/user").ok()?;
     let its = std::fs::read_link(format!("/proc/{pid}/ns/user")).ok()?;
     Some(own.as_os_str().as_bytes() == its.as_os_str().as_bytes())
 }
 
-/// Whether user ids are mapped equally in both. Weaker than [`same_user_namespace`], but readable
-/// for everybody.
+/// Whether user ids are mapped equally in both processes. This is weaker than
+/// [`same_user_namespace`], but everybody can read it.
 pub(crate) fn same_user_map(pid: i32) -> bool {
     let map = |of: &str| std::fs::read(format!("/proc/{of}/uid_map")).ok();
     let own = map("self");
@@ -285,7 +287,7 @@ mod tests {
         let own = std::process::id() as i32;
         assert!(threads().contains(&own));
         assert!(start_ticks("self").unwrap() > 0);
-        // SAFETY: takes nothing, cannot fail.
+        // SAFETY: the call takes no arguments and cannot fail.
         assert_eq!(state(unsafe { libc::gettid() }), Some(b'R'));
         assert_eq!(status("self").unwrap().ns_tgid.last(), Some(&own));
         assert_eq!(same_user_namespace(own), Some(true));

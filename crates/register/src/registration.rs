@@ -1,4 +1,4 @@
-//! Runtimes register; SDKs get the tables that are kept.
+//! Registration: runtimes register their tables, and SDKs receive the tables that are kept.
 
 use crate::client::{self, CLIENTS};
 use crate::code::{self, Code};
@@ -15,7 +15,7 @@ use std::ffi::{CStr, c_char, c_void};
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LibraryId {
-    /// Eight times the library's index, plus which copy of it.
+    /// Eight times the library's index, plus the number of its copy.
     pub handle: u64,
 }
 
@@ -50,7 +50,7 @@ pub unsafe fn library_api_table(
     if name.is_null() {
         return Code::UnsupportedApi;
     }
-    // SAFETY: not null, and the caller vouches for its end.
+    // SAFETY: the name is not null, and the caller vouches that it is terminated.
     let Some(client) = client::find(unsafe { CStr::from_ptr(name) }) else {
         return Code::UnsupportedApi;
     };
@@ -62,7 +62,7 @@ pub unsafe fn library_api_table(
         Ok(entry) => entry,
         Err(code) => return code,
     };
-    // SAFETY: checked above, the caller's.
+    // SAFETY: `id` was checked above, and the caller vouches that it is writable.
     unsafe {
         id.write(LibraryId {
             handle: entry.handle(),
@@ -91,13 +91,13 @@ pub unsafe fn library_api_table(
     }
     let result = hand_over(sdk, std::iter::once(entry), false);
     if config::attach() != config::Attach::Refused {
-        // Profiled from its start or not: midair can attach to it.
+        // Whether or not the process is profiled from its start, midair can attach to it.
         crate::listener::ensure();
     }
     result.err().unwrap_or(Code::Success)
 }
 
-/// The SDK, when the process is being profiled or asks for it at its start.
+/// Returns the SDK, if the process is being profiled or asks for that at its start.
 fn sdk_for_registration() -> Option<Sdk> {
     if let Some(sdk) = library::known() {
         return Some(sdk);
@@ -126,7 +126,8 @@ fn comes_from_its_own_file(client: usize, import: *const c_void) -> bool {
             .unwrap_or(false)
 }
 
-/// Hands entries over to the SDK: those that were not handed over yet, or with `again` all of them.
+/// Hands entries over to the SDK. These are the entries that were not handed over yet, or all of
+/// them with `again`.
 ///
 /// # Errors
 /// [`Code::RocprofilerError`] at the first entry that the SDK refuses; that one counts as not
@@ -145,8 +146,8 @@ pub(crate) fn hand_over(
             u64::from(entry.version()),
             u64::from(entry.instance()),
         );
-        // SAFETY: the SDK's own function; the arguments belong to a registration that is kept as
-        // long as the process lives.
+        // SAFETY: this is the SDK's own function. The arguments belong to a registration that is
+        // kept as long as the process lives.
         let refused = unsafe {
             (sdk.set_api_table)(
                 name.as_ptr(),
@@ -171,8 +172,8 @@ pub(crate) fn hand_over(
     Ok(())
 }
 
-/// Hands the tables that are kept over to the SDK of this process, if there is one: with `again`
-/// all of them, otherwise those that it has not received
+/// Hands the kept tables over to the SDK of this process, if there is one: all of them with
+/// `again`, otherwise those that it has not received
 /// (`rocprofiler_register_invoke_all_registrations`, `..._invoke_nonpropagated_registrations`).
 ///
 /// Without an SDK this succeeds without doing anything, as in AMD's library. Unlike there, the SDK
@@ -219,7 +220,7 @@ pub unsafe fn iterate(callback: Option<info::Callback>, data: *mut c_void) -> Co
     Code::Success
 }
 
-/// The text for a code (`rocprofiler_register_error_string`).
+/// Returns the text for a code (`rocprofiler_register_error_string`).
 pub fn error_string(raw: u32) -> *const c_char {
     code::text(raw).as_ptr()
 }

@@ -1,6 +1,6 @@
-//! How the listener serves attachers. None holds up the others: a peer that has not said all that
-//! it has to say waits in a table (`waiting`), and is passed by until it speaks or its time is
-//! over.
+//! How the listener serves attachers. No attacher holds up the others: a peer that has not sent all
+//! its messages waits in a table (`waiting`), and is skipped until it sends something or its time
+//! is over.
 
 use crate::admit::{self, Look};
 use crate::client::HSA;
@@ -28,7 +28,7 @@ pub(crate) fn until_closed(endpoint: &Endpoint) {
         for slot in table.overdue(now) {
             end(&mut table, slot, tokens);
         }
-        // Until then nobody else is accepted.
+        // Until then no other peer is accepted.
         let later = pace.wait(now).max(table.wait(now));
         let limit = [
             Some(later).filter(|later| !later.is_zero()),
@@ -56,7 +56,7 @@ fn end(table: &mut Table, slot: usize, tokens: &Tokens) {
 }
 
 fn send(connection: &VerifiedFd, reply: &ConnectReply) {
-    // The number may refer to another file meanwhile: then nothing is sent.
+    // The number may refer to another file meanwhile. Then nothing is sent.
     if connection.is_ours() {
         endpoint::send_reply(connection.as_fd(), reply);
     }
@@ -68,7 +68,7 @@ fn refuse(connection: &VerifiedFd, why: i32) {
     send(connection, &reply);
 }
 
-/// Takes the next connection. What this does for a stranger is all that a stranger can cause.
+/// Accepts the next connection. A stranger can cause no more work than this function does for it.
 fn accept(table: &mut Table, endpoint: &Endpoint, now: Instant) {
     let Some(connection) = endpoint.accept() else {
         return;
@@ -84,7 +84,7 @@ fn accept(table: &mut Table, endpoint: &Endpoint, now: Instant) {
     table.put(slot, connection, credentials, now);
 }
 
-/// Reads what a peer has to say.
+/// Reads the next message of a peer.
 fn hear(table: &mut Table, slot: usize, tokens: &Tokens) {
     let Some(mut waiting) = table.take(slot) else {
         return;
@@ -110,11 +110,12 @@ fn hear(table: &mut Table, slot: usize, tokens: &Tokens) {
     }
 }
 
-/// Reads a peer's request and answers with a challenge. Returns what was asked for, and what the
-/// peer is; `None` when the connection is over.
+/// Reads a peer's request and answers with a challenge. Returns what was asked for, and how the
+/// peer looks. `None` when the connection is over.
 fn challenge(waiting: &Waiting, slot: usize, tokens: &Tokens) -> Option<(u32, Look)> {
     let connection = &waiting.connection;
-    // One byte more than a request has: a longer message is none.
+    // The buffer has one byte more than a request, so that a longer message is recognised as
+    // invalid.
     let mut bytes = [0; REQUEST_LEN + 1];
     let message = endpoint::receive(connection.as_fd(), &mut bytes)?;
     let request = ConnectRequest::read(message)?;
@@ -149,13 +150,13 @@ fn judge(waiting: &Waiting, look: &Look, slot: usize, tokens: &Tokens) -> Result
     let mut bytes = [0; PROOF_LEN + 1];
     let (message, sender) = endpoint::receive_from(connection, &mut bytes).ok_or(refusal::PROOF)?;
     let proof = ConnectProof::read(message).ok_or(refusal::PROOF)?;
-    // Who connected is judged below, so another process's word does not count: the connection may
-    // have been passed on.
+    // The process that connected is judged below, so another process's message does not count. The
+    // connection may have been passed on.
     if sender != Some(waiting.credentials.pid) || !tokens.take(slot, &proof.token) {
         return Err(refusal::PROOF);
     }
     admit::admit(connection, &waiting.credentials, look)?;
-    // What follows on this connection is read with other room for what the kernel adds.
+    // Later messages on this connection are read with other room for what the kernel adds.
     match waiting.connection.is_ours() && endpoint::tell_senders(connection, false) {
         true => Ok(()),
         false => Err(refusal::UNKNOWN),
@@ -170,8 +171,8 @@ fn serve(connection: VerifiedFd, wanted: u32) {
             reply.gpu = has_gpu_runtime().into();
             send(&connection, &reply);
         }
-        // For an attacher that is gone meanwhile (this process may have been stopped) nothing is
-        // begun.
+        // Nothing is begun for an attacher that has gone meanwhile (this process may have been
+        // stopped).
         purpose::ATTACH if !endpoint::is_hung_up(connection.as_fd()) => {
             match worker::assign(connection) {
                 Assignment::Made => {}
@@ -180,8 +181,8 @@ fn serve(connection: VerifiedFd, wanted: u32) {
                     reply.tid = wakeup.tid;
                     reply.gpu = has_gpu_runtime().into();
                     send(&connection, &reply);
-                    // The listener's descriptor is closed before the session can begin: the session
-                    // then leaves the process as it was.
+                    // The listener's descriptor is closed before the session can begin. So the
+                    // session leaves the process as it was.
                     drop(connection);
                     wakeup.wake();
                 }
@@ -192,7 +193,7 @@ fn serve(connection: VerifiedFd, wanted: u32) {
     }
 }
 
-/// Whether a HIP or HSA runtime is in the process: it registered, or is loaded under its usual
+/// Whether a HIP or HSA runtime is in the process: it has registered, or is loaded under its usual
 /// name. Attachers that may read the process's mappings check that themselves.
 pub(crate) fn has_gpu_runtime() -> bool {
     unsafe extern "C" fn each(

@@ -1,5 +1,6 @@
-//! The tables that were registered. The store is append-only, of fixed size and made of atomics, so
-//! that it can be read at any time, also in a child that was forked while another thread wrote.
+//! The tables that were registered. The store is append-only, has a fixed size and is made of
+//! atomics. So it can be read at any time, even in a child that was forked while another thread
+//! wrote.
 
 use crate::client::{CLIENTS, INSTANCES, ROCATTACH};
 use crate::code::Code;
@@ -7,15 +8,15 @@ use midair_lockfree::{AtomicEnum, Slot, SlotState, SlotTable, word_enum};
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
-/// Maximum number of tables in one registration. Real ones have one, ROCTx three.
+/// The maximum number of tables in one registration. Real ones have one, ROCTx has three.
 pub const MAX_TABLES: u64 = 64;
 
 word_enum! {
-    /// State of an entry. None is ever freed.
+    /// The state of an entry. No entry is ever freed.
     enum State else Free {
         /// Unused.
         Free = 0,
-        /// A thread stores a registration.
+        /// A thread is storing a registration.
         Held = 1,
         /// It contains a registration.
         Ready = 2,
@@ -68,7 +69,7 @@ impl Entry {
     pub fn version(&self) -> u32 {
         self.version.load(Ordering::Relaxed)
     }
-    /// Which copy of the library, from 0.
+    /// The number of this copy of the library, from 0.
     pub fn instance(&self) -> u32 {
         self.instance.load(Ordering::Relaxed)
     }
@@ -80,7 +81,7 @@ impl Entry {
     pub fn length(&self) -> usize {
         self.length.load(Ordering::Relaxed)
     }
-    /// Claims the right to hand this entry over: true for one caller only, until
+    /// Claims the right to hand this entry over. Returns true for one caller only, until
     /// [`Entry::unclaim`].
     pub fn claim(&self) -> bool {
         !self.handed_over.swap(true, Ordering::AcqRel)
@@ -118,7 +119,7 @@ pub unsafe fn keep(
     // SAFETY: the caller vouches for `length` readable pointers.
     let copy: Box<[*mut c_void]> = unsafe { std::slice::from_raw_parts(tables, length) }.into();
     let kept = Box::leak(copy);
-    // There is an entry for every copy of every library.
+    // The table has an entry for every copy of every library.
     let (_, held) = ENTRIES.claim().ok_or(Code::ExcessApiInstances)?;
     let entry = held.shared();
     entry.client.store(client, Ordering::Relaxed);
@@ -130,7 +131,8 @@ pub unsafe fn keep(
     Ok(entry)
 }
 
-/// All entries, in the order in which they must be handed over: the attach helper's table first.
+/// Returns all entries in the order in which they must be handed over: the attach helper's table
+/// first.
 pub fn entries() -> impl Iterator<Item = &'static Entry> {
     let ready = || {
         ENTRIES

@@ -1,5 +1,5 @@
-//! Connections that the listener has accepted and not served yet: a short table, so that a peer
-//! that says nothing does not hold up the others, and many such peers hold nobody up for long.
+//! A short table of connections that the listener has accepted and not served yet. A silent peer in
+//! it does not hold up the others, and many such peers hold nobody up for long.
 
 use crate::admit::{Credentials, Look};
 use crate::endpoint;
@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 /// How long a peer may take for its messages. It knows its request before it connects.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long it is given at least, before it has to make way for the next one.
+/// How long a peer is given at least, before it has to make way for the next one.
 const LEAST: Duration = Duration::from_millis(50);
-/// How many connections one process may have here.
+/// How many connections of one process may be in the table.
 const OF_ONE: usize = 2;
 
 /// One connection.
@@ -22,19 +22,19 @@ pub(crate) struct Waiting {
     pub(crate) connection: VerifiedFd,
     /// Who connected.
     pub(crate) credentials: Credentials,
-    /// What was asked for and what was seen of the peer then; `None` until it has asked.
+    /// What the peer asked for, and how it looked then. `None` until it has asked.
     pub(crate) asked: Option<(u32, Look)>,
     since: Instant,
 }
 
-/// The table. The position of a connection is that of its token, too.
+/// The table. A connection has the same position as its token.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     entries: [Option<Waiting>; SLOTS],
 }
 
 impl Table {
-    /// How long no further connection can be taken; zero when one can be taken now.
+    /// Returns how long no further connection can be taken, or zero when one can be taken now.
     pub(crate) fn wait(&self, now: Instant) -> Duration {
         if self.entries.iter().any(Option::is_none) {
             return Duration::ZERO;
@@ -45,13 +45,14 @@ impl Table {
         })
     }
 
-    /// How long until the first of them has used up its time; `None` when there are none.
+    /// Returns how long it takes until the first of them has used up its time, or `None` when there
+    /// are none.
     pub(crate) fn next_end(&self, now: Instant) -> Option<Duration> {
         let oldest = self.entries.iter().flatten().map(|it| it.since).min()?;
         Some(PATIENCE.saturating_sub(now.saturating_duration_since(oldest)))
     }
 
-    /// Positions of those whose time is over.
+    /// Returns the positions of the connections whose time is over.
     pub(crate) fn overdue(&self, now: Instant) -> impl Iterator<Item = usize> + use<> {
         let over = self.entries.each_ref().map(|entry| {
             entry
@@ -61,8 +62,8 @@ impl Table {
         (0..SLOTS).filter(move |slot| over.get(*slot) == Some(&true))
     }
 
-    /// Where a connection of this peer is to be put: a free position, that of the peer's oldest
-    /// when it has enough of them, or else that of the oldest of all.
+    /// Returns the position for a new connection of this peer: that of the peer's oldest one when
+    /// the peer has enough of them, else a free one, or else that of the oldest of all.
     pub(crate) fn place_for(&self, credentials: &Credentials) -> usize {
         let oldest = |among: &dyn Fn(&Waiting) -> bool| {
             self.entries
@@ -83,7 +84,7 @@ impl Table {
         .unwrap_or(0)
     }
 
-    /// Puts a new connection there, closing what was there.
+    /// Puts a new connection at this position and closes what was there.
     pub(crate) fn put(
         &mut self,
         slot: usize,
@@ -102,13 +103,13 @@ impl Table {
         );
     }
 
-    /// Takes one out; it is not closed in a forked child any more.
+    /// Takes a connection out. From then on a forked child does not close it any more.
     pub(crate) fn take(&mut self, slot: usize) -> Option<Waiting> {
         endpoint::forget(slot);
         self.entries.get_mut(slot)?.take()
     }
 
-    /// Puts one back that has another message to come.
+    /// Puts back a connection whose peer will send another message.
     pub(crate) fn put_back(&mut self, slot: usize, entry: Waiting) {
         drop(self.take(slot));
         if let Some(place) = self.entries.get_mut(slot) {
@@ -117,7 +118,7 @@ impl Table {
         }
     }
 
-    /// The connections with their positions.
+    /// Returns the connections with their positions.
     pub(crate) fn connections(&self) -> impl Iterator<Item = (usize, BorrowedFd<'_>)> {
         let entries = self.entries.iter().enumerate();
         entries.filter_map(|(slot, entry)| Some((slot, entry.as_ref()?.connection.as_fd())))
@@ -152,12 +153,12 @@ mod tests {
             slot
         };
         assert_eq!(table.next_end(start), None);
-        // One process takes no more than its share, whatever it does.
+        // One process takes no more than its share, no matter how often it connects.
         for at in 0..20 {
             add(&mut table, 7, start + ms(at));
         }
         assert_eq!(table.connections().count(), OF_ONE);
-        // Many processes take all places, and each has its time before the next comes.
+        // Many processes take all positions, and each gets its time before the next one comes.
         let now = start + ms(20);
         for pid in 100..100 + (SLOTS - OF_ONE) as i32 {
             assert_eq!(table.wait(now), Duration::ZERO);

@@ -1,4 +1,4 @@
-//! Which dispatches are counted, as far as that is known while they are.
+//! Which dispatches are counted, as far as that is known when they happen.
 
 use crate::plan::{kernel_filter, kernel_names};
 use midair_failure::Failure;
@@ -19,13 +19,14 @@ impl ChosenKernels {
         self.filter.takes_symbol(symbol, self.names)
     }
 
-    /// Which dispatches of each kernel, counted from 1 where recording began; none: all. Sorted.
+    /// Returns which dispatches of each kernel are chosen, counted from 1 where recording began. If
+    /// it is empty, all are. Sorted.
     pub fn iterations(&self) -> &[RangeInclusive<u64>] {
         self.filter.iterations()
     }
 }
 
-/// What the settings choose; none: every dispatch.
+/// Returns what the settings choose, or none for every dispatch.
 ///
 /// # Errors
 /// [`midair_failure::Kind::Usage`] for meaningless values.

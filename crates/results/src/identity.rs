@@ -1,4 +1,5 @@
-//! The identity of the target, read while it lives, for the headers of outputs and for file names.
+//! The identity of the target for the headers of outputs and for file names. It is read while the
+//! target lives.
 
 use midair_agents::{Agent, Files, OwnFiles, Sources};
 use midair_ids::{Pid, Tid};
@@ -8,12 +9,12 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-/// What outputs tell about the process and its machine.
+/// What outputs say about the process and its machine.
 #[derive(Debug, Clone, Default)]
 pub struct Identity {
     /// For the headers of outputs.
     pub process: Process,
-    /// The process's number where it was read from outside, which is what the user knows it by.
+    /// The process's number where it was read from outside, by which the user knows it.
     pub seen_as: u32,
     /// For file names.
     pub keys: Keys,
@@ -23,17 +24,17 @@ pub struct Identity {
     pub without_driver: Option<String>,
 }
 
-/// How a process is read: by itself ([`Itself`]), or from outside, where nothing that it names may be
-/// believed.
+/// How a process is read: by itself ([`Itself`]), or from outside, where nothing that it names may
+/// be trusted.
 pub trait Source {
-    /// A text of the kernel's, by its path below `/proc`. It may be cut short.
+    /// Returns a text of the kernel's, by its path below `/proc`. The text may be cut.
     ///
     /// # Errors
     /// The kernel's.
     fn kernel(&self, below: &str) -> io::Result<Vec<u8>>;
-    /// The files that the process sees.
+    /// Returns access to the files as the process sees them.
     fn theirs(&self) -> Option<&dyn Files>;
-    /// The files that we see.
+    /// Returns access to the files as we see them.
     fn ours(&self) -> Option<&dyn Files>;
     /// Whether variables of the process may name other files.
     fn trusts_variables(&self) -> bool;
@@ -66,8 +67,8 @@ impl Source for Itself {
 }
 
 impl Identity {
-    /// Reads the identity; what cannot be read stays empty. `live` is a thread of the process that has not
-    /// ended: a first thread that has ended has neither command nor environment nor root.
+    /// Reads the identity. What cannot be read stays empty. `live` is a thread of the process that
+    /// has not ended, because a main thread that has ended has no command, environment or root.
     pub fn read(pid: Pid, live: Tid, source: &dyn Source) -> Identity {
         let text = |below: &str| {
             let bytes = source.kernel(below).unwrap_or_default();
@@ -148,9 +149,10 @@ impl Identity {
     }
 }
 
-/// The GPU driver's topology as the target sees it, or else as this process does (a container may hide /sys);
-/// or the one that the target's environment names, which its runtime uses as well. Without any, the CPUs
-/// alone, and why.
+/// Returns the agents from the GPU driver's topology as the target sees it, or else as this process
+/// does (a container may hide /sys). If the target's environment names a topology, that one is
+/// used, as the target's runtime does. Where there is none, only the CPUs are returned, with the
+/// reason.
 fn agents(source: &dyn Source, environment: &[String]) -> (Vec<Agent>, Option<String>) {
     let usual = Sources::of_root(Path::new("/"));
     let variable = |name: &str| {
@@ -175,7 +177,7 @@ fn agents(source: &dyn Source, environment: &[String]) -> (Vec<Agent>, Option<St
     };
     match sources.read_through(files) {
         Ok(agents) => (agents, None),
-        // Without the driver there are CPUs all the same.
+        // Even without the driver there are CPUs.
         Err(error) => (
             sources.processors(files),
             Some(format!("the machine's AMD GPUs are not known: {error}")),
@@ -201,7 +203,8 @@ fn node(source: &dyn Source, text: &dyn Fn(&str) -> String) -> Node {
     }
 }
 
-/// A machine's id: letters and digits alone (see machine-id(5)), whatever lies there.
+/// Returns a machine's id with only letters and digits (see machine-id(5)), whatever the file
+/// contains.
 fn machine_id(text: &[u8]) -> Option<String> {
     const MOST: usize = 64;
     let text = std::str::from_utf8(text).ok()?.trim();

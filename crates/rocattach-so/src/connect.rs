@@ -39,12 +39,12 @@ impl LiveSession for Attached {
         for warning in &written.warnings {
             crate::print_line(&format!("rocattach: warning: {warning}"));
         }
-        // The files exist but are incomplete, which is no success.
+        // The files exist but are incomplete, which counts as a failure.
         written.incomplete.map_or(Ok(written.files), Err)
     }
 }
 
-/// The engine.
+/// Returns the engine.
 pub fn engine() -> &'static dyn Engine {
     &Attacher
 }

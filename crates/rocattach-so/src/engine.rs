@@ -1,5 +1,5 @@
-//! What this library needs from the engine: a small trait, so that sessions and threads can be tested without
-//! a target.
+//! What this library needs from the engine, as a small trait, so that sessions and threads can be
+//! tested without a target.
 
 use midair_failure::Failure;
 use midair_session::Pid;
@@ -8,36 +8,37 @@ use std::path::PathBuf;
 
 /// Attaches to processes.
 pub trait Engine: Send + Sync {
-    /// Attaches. Called on the thread that will own the session to its end.
+    /// Attaches to a process. Called on the thread that will own the session until its end.
     ///
     /// # Errors
-    /// The engine's failure; the target is then as it was before.
+    /// The engine's failure. The target is then as it was before.
     fn attach(&self, pid: Pid, settings: Settings) -> Result<Box<dyn LiveSession>, Failure>;
 
-    /// The descendants of `pid` that have a GPU runtime now.
+    /// Returns the descendants of `pid` that have a GPU runtime now.
     fn descendants(&self, pid: Pid) -> Vec<Pid>;
 }
 
-/// A session that is on. It stays on the thread that made it.
+/// A session that exists. It stays on the thread that made it.
 pub trait LiveSession {
-    /// Collects what the target has recorded so far; does not wait.
+    /// Collects what the target has recorded so far, without waiting.
     ///
     /// # Errors
-    /// When collecting cannot continue. [`LiveSession::finish`] is called all the same.
+    /// When collecting cannot continue. [`LiveSession::finish`] is called nevertheless.
     fn follow(&mut self) -> Result<Progress, Failure>;
 
-    /// Detaches if the target lives, and writes the outputs. When this returns the files are complete.
+    /// Detaches if the target lives, and writes the outputs. The files are complete when this
+    /// returns.
     ///
     /// # Errors
     /// A failed detach, a target that was killed, lost records, or outputs that could not be written.
     fn finish(self: Box<Self>) -> Result<Vec<PathBuf>, Failure>;
 }
 
-/// The state of a session after collecting.
+/// The state of a target after collecting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
     /// The target runs.
     Running,
-    /// The target has ended: nothing more will be recorded.
+    /// The target has ended, so nothing more will be recorded.
     Ended,
 }

@@ -1,10 +1,10 @@
 //! `librocprofiler-sdk-rocattach.so.1`: the C interface of attaching.
 //!
-//! Two generations of names over one engine: `rocattach_attach(int)` / `rocattach_detach(int)` with a status,
-//! and the older `attach(uint32_t)` / `detach()` without one. What the tool shall do is in the caller's
-//! environment, in every variable whose name begins with `ROCP`. Every failure is one line on standard error,
-//! `rocattach: error: ...`, followed by a `hint:` line where there is a remedy. When a detach returns the
-//! output files are complete.
+//! There are two generations of names over one engine: `rocattach_attach(int)` /
+//! `rocattach_detach(int)` with a status, and the older `attach(uint32_t)` / `detach()` without
+//! one. The caller's environment says what the tool shall do, in every variable whose name begins
+//! with `ROCP`. Every failure is one line on standard error, `rocattach: error: ...`, followed by a
+//! `hint:` line where there is a remedy. When a detach returns, the output files are complete.
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
@@ -53,15 +53,16 @@ fn report(failure: &Failure) -> u32 {
     midair_session::rocattach_status(failure.kind)
 }
 
-/// One write per line. A closed standard error is not our caller's failure. What other processes
-/// are called is in it: nothing that a terminal obeys gets through.
+/// Prints one line in one write. If standard error is closed, that is not a failure of our
+/// caller's. The text may contain names that other processes chose, so characters that a terminal
+/// obeys are removed.
 fn print_line(text: &str) {
     use std::io::Write;
     let line = format!("{}\n", midair_failure::plain::line(text));
     let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
-/// What the environment asks for.
+/// Reads the settings from the environment.
 fn settings_from_environment() -> Result<midair_settings::Settings, Failure> {
     let (settings, left_out) = settings::of(std::env::vars_os(), midair_secure::has_more_rights())?;
     for name in left_out {
@@ -91,7 +92,7 @@ fn status_of(ending: Ending) -> u32 {
     }
 }
 
-/// Reports each ending. The first failure's status is the result.
+/// Reports each ending. Returns the status of the first failure.
 fn statuses_of(endings: Vec<(Pid, Ending)>) -> u32 {
     endings
         .into_iter()
@@ -99,14 +100,15 @@ fn statuses_of(endings: Vec<(Pid, Ending)>) -> u32 {
         .fold(status::SUCCESS, |all, one| if all == 0 { one } else { all })
 }
 
-/// Attaches to a process. Returns when its calls are being recorded, or with a status that says why not; the
-/// process is then as it was before.
+/// Attaches to a process. Returns when the process's calls are being recorded, or with a status
+/// that says why not. In that case the process is as it was before.
 #[unsafe(no_mangle)]
 pub extern "C" fn rocattach_attach(pid: c_int) -> u32 {
     edge(|| attach_to(pid))
 }
 
-/// Detaches from a process, or from all when `pid` is 0, and writes the outputs. With 0 and no session it succeeds.
+/// Detaches from a process, or from all when `pid` is 0, and writes the outputs. With 0 and no
+/// session it succeeds.
 #[unsafe(no_mangle)]
 pub extern "C" fn rocattach_detach(pid: c_int) -> u32 {
     edge(|| {
@@ -121,10 +123,10 @@ pub extern "C" fn rocattach_detach(pid: c_int) -> u32 {
     })
 }
 
-/// Attaches to a process and all its descendants at this moment. The process itself must succeed, or else
-/// nothing stays attached; it is skipped only where it has no GPU runtime and a descendant has one.
-/// Descendants without a runtime are no failure. Where another one fails, the status is the last one's and
-/// the rest stays attached.
+/// Attaches to a process and to all descendants that it has at this moment. The process itself must
+/// succeed, or else nothing stays attached. It is skipped only where it has no GPU runtime and a
+/// descendant has one. Descendants without a runtime are no failure. If another descendant fails,
+/// the status is that of the last failure, and the rest stays attached.
 #[unsafe(no_mangle)]
 pub extern "C" fn rocattach_attach_tree(pid: c_int) -> u32 {
     edge(|| {
@@ -148,8 +150,8 @@ pub extern "C" fn rocattach_attach_tree(pid: c_int) -> u32 {
     })
 }
 
-/// Detaches from what [`rocattach_attach_tree`] attached to, and writes the outputs. Without such a session
-/// the argument is invalid.
+/// Detaches from the processes that [`rocattach_attach_tree`] attached to, and writes the outputs.
+/// If there is no such session, the status says that the argument is invalid.
 #[unsafe(no_mangle)]
 pub extern "C" fn rocattach_detach_tree(pid: c_int) -> u32 {
     edge(|| {
@@ -164,7 +166,7 @@ pub extern "C" fn rocattach_detach_tree(pid: c_int) -> u32 {
     })
 }
 
-/// The version of this interface. Any pointer may be null.
+/// Returns the version of this interface. Any pointer may be null.
 ///
 /// # Safety
 /// Each pointer is null or writable.
@@ -176,14 +178,14 @@ pub unsafe extern "C" fn rocattach_get_version(
 ) -> u32 {
     for (at, value) in [(major, VERSION.0), (minor, VERSION.1), (patch, VERSION.2)] {
         if !at.is_null() {
-            // SAFETY: not null, so the caller's and writable.
+            // SAFETY: the pointer is not null, so the caller vouches that it is writable.
             unsafe { at.write(value) };
         }
     }
     status::SUCCESS
 }
 
-/// The version of this interface, in one struct. Null is an invalid argument.
+/// Returns the version of this interface in one struct. Null is an invalid argument.
 ///
 /// # Safety
 /// `info` is null or writable.
@@ -192,7 +194,7 @@ pub unsafe extern "C" fn rocattach_get_version_triplet(info: *mut VersionTriplet
     if info.is_null() {
         return status::ERROR_INVALID_ARGUMENT;
     }
-    // SAFETY: not null, so the caller's and writable.
+    // SAFETY: the pointer is not null, so the caller vouches that it is writable.
     unsafe {
         info.write(VersionTriplet {
             major: VERSION.0,
@@ -203,19 +205,19 @@ pub unsafe extern "C" fn rocattach_get_version_triplet(info: *mut VersionTriplet
     status::SUCCESS
 }
 
-/// The name of a status, or null for a number that is none.
+/// Returns the name of a status, or null for a number that is no status.
 #[unsafe(no_mangle)]
 pub extern "C" fn rocattach_get_status_name(status: u32) -> *const c_char {
     status::name(status).map_or(std::ptr::null(), CStr::as_ptr)
 }
 
-/// A sentence about a status, or null for a number that is none.
+/// Returns a sentence about a status, or null for a number that is no status.
 #[unsafe(no_mangle)]
 pub extern "C" fn rocattach_get_status_string(status: u32) -> *const c_char {
     status::sentence(status).map_or(std::ptr::null(), CStr::as_ptr)
 }
 
-/// First generation: attaches. Failures are on standard error only.
+/// Attaches to a process, in the first generation. Failures are reported on standard error only.
 #[unsafe(no_mangle)]
 pub extern "C" fn attach(pid: u32) {
     edge(|| match c_int::try_from(pid) {
@@ -227,7 +229,7 @@ pub extern "C" fn attach(pid: u32) {
     });
 }
 
-/// First generation: detaches from everything that was attached to, and writes the outputs.
+/// Detaches from everything that was attached to, and writes the outputs, in the first generation.
 #[unsafe(no_mangle)]
 pub extern "C" fn detach() {
     edge(|| {

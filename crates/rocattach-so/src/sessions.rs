@@ -1,4 +1,4 @@
-//! Sessions by process, each owned by a thread of its own between attach and detach.
+//! Sessions by process. A thread of its own owns each session between attach and detach.
 
 use crate::engine::{Engine, LiveSession, Progress};
 use midair_failure::{Failure, Kind};
@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// The time between two polls of a session, unless a detach is asked for.
+/// The time between two polls of a session. A detach ends the wait earlier.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// How a session ended.
@@ -21,13 +21,13 @@ pub type Ending = Result<Vec<PathBuf>, Failure>;
 enum Slot {
     /// Another call is attaching or detaching.
     Busy,
-    /// A session is on.
+    /// A session exists.
     Active(SessionThread),
 }
 
 #[derive(Debug)]
 struct SessionThread {
-    /// Dropped to request the detach.
+    /// Dropping it requests the detach.
     go_on: Sender<()>,
     thread: JoinHandle<Ending>,
 }
@@ -36,7 +36,7 @@ struct SessionThread {
 #[derive(Debug, Default)]
 pub struct Sessions {
     slots: Mutex<BTreeMap<Pid, Slot>>,
-    /// Processes that were attached to as a tree, by its root.
+    /// The processes that were attached to as a tree, by the tree's root.
     pub(crate) trees: Mutex<BTreeMap<Pid, Vec<Pid>>>,
     /// The last attach that failed, for the message of a `detach()` that finds no session.
     refused: Mutex<Option<(i32, Failure)>>,
@@ -48,7 +48,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Sessions {
-    /// No sessions yet.
+    /// Makes an empty collection.
     pub const fn new() -> Sessions {
         Sessions {
             slots: Mutex::new(BTreeMap::new()),
@@ -57,11 +57,11 @@ impl Sessions {
         }
     }
 
-    /// Attaches to `pid` and returns when the target records, or has refused.
+    /// Attaches to `pid`. Returns when the target records or has refused.
     ///
     /// # Errors
-    /// [`Kind::Usage`] for a number that is no pid, or a pid that has a session here already; otherwise the
-    /// engine's failure.
+    /// [`Kind::Usage`] for a number that is no pid, or for a pid that already has a session here.
+    /// Otherwise the engine's failure.
     pub fn attach(
         &self,
         engine: &'static dyn Engine,
@@ -73,7 +73,7 @@ impl Sessions {
         result
     }
 
-    /// Remembers how the last attach ended. `pid` is as the caller named it.
+    /// Remembers how the last attach ended. `pid` is the number as the caller named it.
     pub(crate) fn note(&self, pid: i32, refused: Option<&Failure>) {
         *lock(&self.refused) = refused.map(|failure| (pid, failure.clone()));
     }
@@ -109,10 +109,10 @@ impl Sessions {
         }
     }
 
-    /// Detaches from `pid`; the files are complete when this returns.
+    /// Detaches from `pid`. The files are complete when this returns.
     ///
     /// # Errors
-    /// [`Kind::Usage`] when there is no session with it; otherwise how the session ended.
+    /// [`Kind::Usage`] when there is no session with it. Otherwise how the session ended.
     pub fn detach(&self, pid: Pid) -> Ending {
         let session = {
             let mut slots = lock(&self.slots);
@@ -128,8 +128,8 @@ impl Sessions {
                 }
                 Some(Slot::Active(_)) => {}
             }
-            // The slot stays busy until the files are written: a new attach would find the target still in
-            // use.
+            // The slot stays busy until the files are written, since a new attach would find the
+            // target still in use.
             match slots.insert(pid, Slot::Busy) {
                 Some(Slot::Active(session)) => session,
                 _ => {
@@ -146,7 +146,8 @@ impl Sessions {
         ending
     }
 
-    /// Detaches from every process, in order, and returns how each ended. Empty when there is no session.
+    /// Detaches from every process in order, and returns how each session ended. The list is empty
+    /// when there is no session.
     pub fn detach_all(&self) -> Vec<(Pid, Ending)> {
         lock(&self.trees).clear();
         let pids: Vec<Pid> = lock(&self.slots)
@@ -164,13 +165,13 @@ impl Sessions {
         lock(&self.slots).contains_key(&pid)
     }
 
-    /// The last attach, if it failed.
+    /// Returns the last attach, if it failed.
     pub fn last_refusal(&self) -> Option<(i32, Failure)> {
         lock(&self.refused).clone()
     }
 }
 
-/// The process that a C program names.
+/// Converts the number by which a C program names a process.
 ///
 /// # Errors
 /// [`Kind::Usage`] for a number that is no process id.
@@ -178,7 +179,7 @@ pub(crate) fn named(pid: i32) -> Result<Pid, Failure> {
     Pid::try_from(pid).map_err(|_| Failure::new(Kind::Usage, format!("{pid} is not a process id")))
 }
 
-/// Why there is nothing to detach from.
+/// Returns the failure for a process without a session.
 pub(crate) fn no_session(pid: i32) -> Failure {
     Failure::new(Kind::Usage, format!("no session with process {pid}"))
 }
@@ -225,7 +226,7 @@ fn start(
     }
 }
 
-/// Follows the target until it ends or a detach is asked for, then finishes.
+/// Follows the target until it ends or a detach is requested, and then finishes the session.
 fn follow(mut live: Box<dyn LiveSession>, stop: &Receiver<()>) -> Ending {
     let failed = loop {
         match live.follow() {
@@ -240,17 +241,19 @@ fn follow(mut live: Box<dyn LiveSession>, stop: &Receiver<()>) -> Ending {
     };
     let ending = live.finish();
     match (ending, failed) {
-        // What was recorded is written, but collecting failed: that must not look like success.
+        // The records are written, but collecting failed, and that must not look like success.
         (Ok(_), Some(failure)) => Err(failure),
         (ending, _) => ending,
     }
 }
 
-/// The host program's signal handlers run on its own threads, never on ours.
+/// Runs `body` with all signals blocked, so that the threads it makes have them blocked, too. The
+/// host program's signal handlers then run on its own threads, never on ours.
 fn with_signals_blocked<T>(body: impl FnOnce() -> T) -> T {
     let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
     let mut before = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: sigfillset initialises `all`; pthread_sigmask writes `before`. Both live across the calls.
+    // SAFETY: sigfillset initialises `all`; pthread_sigmask writes `before`. Both live across the
+    // calls.
     let blocked = unsafe {
         libc::sigfillset(all.as_mut_ptr());
         libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) == 0

@@ -1,21 +1,22 @@
-//! What is asked of the tool in the target: the caller's own environment.
+//! The settings for the tool in the target, from the caller's own environment.
 
 use midair_failure::{Failure, Kind};
 use midair_settings::{CUPTI, Settings};
 use std::ffi::OsString;
 
-/// Names of libraries that the target will load. A set-user-id program must not take them from its caller.
+/// Names of variables with libraries that the target will load. A set-user-id program must not take
+/// them from its caller.
 const LIBRARY_NAMES: &[&str] = &[
     "ROCPROF_ATTACH_TOOL_LIBRARY",
     "ROCPROF_ATTACH_LIBRARY",
     CUPTI,
 ];
 
-/// The settings in `environment`, and the names that were left out because this program runs with more rights
-/// than its caller.
+/// Returns the settings in `environment`, and the names that were left out because this program
+/// runs with more rights than its caller.
 ///
 /// # Errors
-/// [`Kind::Usage`] for a value that cannot be passed on unharmed.
+/// [`Kind::Usage`] for a value that cannot be passed on unchanged.
 pub fn of(
     environment: impl IntoIterator<Item = (OsString, OsString)>,
     secure: bool,

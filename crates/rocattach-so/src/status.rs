@@ -4,12 +4,13 @@ use std::ffi::CStr;
 
 /// Success.
 pub const SUCCESS: u32 = 0;
-/// Any failure without a number of its own; the line on standard error tells which.
+/// Any failure without a number of its own. The line on standard error says which.
 pub const ERROR: u32 = 1;
 /// An argument that cannot be used, a pid without a session, or one that has a session already.
 pub const ERROR_INVALID_ARGUMENT: u32 = 2;
 
-/// Names and sentences by number; `midair_session::rocattach_status` gives the numbers from 3 on.
+/// The names and sentences, by number. `midair_session::rocattach_status` gives the numbers from 3
+/// on.
 const TEXTS: [(&CStr, &CStr); 7] = [
     (c"ROCATTACH_STATUS_SUCCESS", c"Success"),
     (
@@ -38,12 +39,12 @@ const TEXTS: [(&CStr, &CStr); 7] = [
     ),
 ];
 
-/// The enumerator's name, or `None` for a number that is no status.
+/// Returns the enumerator's name, or `None` for a number that is no status.
 pub fn name(status: u32) -> Option<&'static CStr> {
     TEXTS.get(status as usize).map(|t| t.0)
 }
 
-/// A sentence about it, or `None` for a number that is no status.
+/// Returns a sentence about a status, or `None` for a number that is no status.
 pub fn sentence(status: u32) -> Option<&'static CStr> {
     TEXTS.get(status as usize).map(|t| t.1)
 }

@@ -1,10 +1,10 @@
-//! A process and all its descendants: AMD's contract of `rocattach_attach_tree`, on top of sessions of single
-//! processes.
+//! Attaching to a process and all its descendants: AMD's contract of `rocattach_attach_tree`, on
+//! top of sessions of single processes.
 //!
-//! The tree is what it is at the moment of the attach. The root must succeed, or else nothing stays attached;
-//! but a root without a GPU runtime whose descendants have one is a launcher, and is skipped. Descendants
-//! without a runtime are no failure. Any other failure of a descendant is reported, and its status is
-//! returned, while the others stay attached.
+//! The tree consists of the processes that exist at the moment of the attach. The root must
+//! succeed, or else nothing stays attached. But a root without a GPU runtime whose descendants have
+//! one is a launcher, and is skipped. Descendants without a runtime are no failure. Any other
+//! failure of a descendant is reported, and its status is returned, while the others stay attached.
 
 use crate::engine::Engine;
 use crate::sessions::{Ending, Sessions, lock};
@@ -14,15 +14,16 @@ use midair_settings::Settings;
 
 /// How many processes are attached at one time.
 const CONCURRENCY: usize = 16;
-/// Appended to the files' name where it does not distinguish processes.
+/// Appended to the files' name where that name is the same for all processes.
 const PID_SUFFIX: &str = "_%pid%";
 const NAME: &str = "ROCPROF_OUTPUT_FILE_NAME";
 
 impl Sessions {
-    /// Attaches to `root` and all its descendants. Returns when all of them record, or have refused.
+    /// Attaches to `root` and all its descendants. Returns when each of them records or has
+    /// refused.
     ///
     /// # Errors
-    /// Each process that failed, and why; the root comes first, and then nothing is attached.
+    /// Each process that failed, and the reason. If the root is first, nothing is attached.
     pub fn attach_tree(
         &self,
         engine: &'static dyn Engine,
@@ -72,7 +73,7 @@ impl Sessions {
                 for (pid, thread) in started {
                     match thread.join() {
                         Ok(Ok(())) => attached.push(pid),
-                        // It has no runtime, or has ended meanwhile.
+                        // The process has no runtime, or has ended meanwhile.
                         Ok(Err(failure))
                             if matches!(
                                 failure.kind,
@@ -99,7 +100,8 @@ impl Sessions {
         }
     }
 
-    /// Detaches from what [`Sessions::attach_tree`] attached to, in parallel, and returns how each ended.
+    /// Detaches in parallel from the processes that [`Sessions::attach_tree`] attached to, and
+    /// returns how each session ended.
     ///
     /// # Errors
     /// [`Kind::Usage`] when there is no such tree.
@@ -128,7 +130,7 @@ impl Sessions {
     }
 }
 
-/// Why there is no tree to detach from.
+/// Returns the failure for a tree that does not exist.
 pub(crate) fn no_tree(root: i32) -> Failure {
     Failure::new(
         Kind::Usage,

@@ -1,10 +1,10 @@
-//! The library in a C program: levels, ids, registration, the old callback.
+//! The library in a C program: levels, ids, registration, and the old callback.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The directory that cargo puts a library in that it builds for a test.
+/// Returns the directory in which cargo puts a library that it builds for a test.
 fn build_dir() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     test.parent().unwrap().to_owned()

@@ -1,4 +1,4 @@
-//! Every exported function with any arguments, on one thread and on five.
+//! Calls every exported function with arbitrary arguments, on one thread and on five.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,

@@ -1,9 +1,9 @@
-//! What the functions do when no profiler has replaced them. Each registers the tables first, if
-//! that has not been done; when that has put a profiler's function into its slot, the call is
-//! forwarded to it.
+//! The functions' own behaviour, when no profiler has replaced them. Each function first registers
+//! the tables, if that has not been done. If the registration has put a profiler's function into
+//! its slot, the call is forwarded to that function.
 //!
-//! The level of a thread is stored under a pthread key, as the value itself: nothing is allocated,
-//! and nothing is to be freed.
+//! The level of a thread is stored under a pthread key, as the value itself, so that nothing has to
+//! be allocated or freed.
 
 use crate::tables::{CONTROL, CORE, NAMES};
 use crate::{legacy, register};
@@ -19,12 +19,12 @@ static NEXT_RANGE: AtomicU64 = AtomicU64::new(1);
 static KEY: AtomicU32 = AtomicU32::new(NO_KEY);
 const NO_KEY: u32 = u32::MAX;
 
-/// The function in `slot` after a registration that replaced `own` there.
+/// Returns the function in `slot` after a registration that replaced `own` there.
 #[inline]
 fn replacement(slot: &AtomicPtr<()>, own: *const ()) -> Option<*mut ()> {
     let was_ours = slot.load(Acquire).cast_const() == own;
     if !register::once() || !was_ours {
-        // When it was a profiler's already, the profiler has called us.
+        // The profiler's function was there already, so the profiler has called us.
         return None;
     }
     let now = slot.load(Acquire);
@@ -36,11 +36,11 @@ macro_rules! bodies {
         $(#[$meta])*
         pub(crate) extern "C" fn $name($($argument: $type),*) -> $result {
             if let Some(other) = replacement(&$table.$slot, $name as *const ()) {
-                // SAFETY: a slot of this name holds functions of this type.
+                // SAFETY: the slot of this name holds only functions of this type.
                 let other = unsafe {
                     std::mem::transmute::<*mut (), unsafe extern "C" fn($($type),*) -> $result>(other)
                 };
-                // SAFETY: the application's own call, passed on.
+                // SAFETY: this forwards the application's own call with its own arguments.
                 return unsafe { other($($argument),*) };
             }
             $body
@@ -80,7 +80,7 @@ bodies! {
         if tid.is_null() {
             return -1;
         }
-        // SAFETY: a system call without arguments, and the caller's pointer.
+        // SAFETY: gettid takes no arguments. The caller promises that its pointer is writable.
         unsafe { tid.write_unaligned(libc::syscall(libc::SYS_gettid) as u64) };
         0
     }
@@ -92,36 +92,36 @@ bodies! {
     fn name_hip_stream(_name: *const c_char, _stream: *const c_void) -> c_int = NAMES.hip_stream { 0 }
 }
 
-/// The key; made at the first range. `None` when the process has no key left.
+/// Returns the key, which is created at the first range. `None` when the process has no key left.
 fn key() -> Option<libc::pthread_key_t> {
     let key = KEY.load(Acquire);
     if key != NO_KEY {
         return Some(key);
     }
     let mut fresh: libc::pthread_key_t = 0;
-    // SAFETY: a valid out pointer; values need no destructor.
+    // SAFETY: the out pointer is valid, and the values need no destructor.
     if unsafe { libc::pthread_key_create(&raw mut fresh, None) } != 0 {
         return None;
     }
     match KEY.compare_exchange(NO_KEY, fresh, AcqRel, Acquire) {
         Ok(_) => Some(fresh),
         Err(winner) => {
-            // SAFETY: the key made above, which no other thread knows.
+            // SAFETY: the key was created above, and no other thread knows it.
             unsafe { libc::pthread_key_delete(fresh) };
             Some(winner)
         }
     }
 }
 
-/// Number of open ranges of the calling thread.
+/// Returns the number of open ranges of the calling thread.
 fn level() -> Option<usize> {
-    // SAFETY: a key that is never deleted; its values are numbers.
+    // SAFETY: the key is never deleted, and its values are numbers that are not dereferenced.
     key().map(|key| unsafe { libc::pthread_getspecific(key) }.addr())
 }
 
 fn set_level(level: usize) {
     if let Some(key) = key() {
-        // SAFETY: as above; the value is never dereferenced.
+        // SAFETY: as above: the value is never dereferenced.
         unsafe { libc::pthread_setspecific(key, std::ptr::without_provenance(level)) };
     }
 }

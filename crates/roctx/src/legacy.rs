@@ -1,6 +1,6 @@
-//! The interface of the old `libroctx64.so.4` for profilers: instead of tables, one function that
-//! is called at the begin of each call (facts: Debian's libroctx64-4; the struct is as users of the
-//! function declare it).
+//! The old interface of `libroctx64.so.4` for profilers: in place of tables, one function that is
+//! called at the beginning of each call (facts: Debian's libroctx64-4; the struct is as users of
+//! the function declare it).
 
 use std::ffi::{c_char, c_int};
 use std::sync::atomic::AtomicPtr;
@@ -27,7 +27,8 @@ static CALLBACK: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 /// Sets the callback.
 ///
 /// # Safety
-/// The function stays where it is until it is replaced and the calls that began before have returned.
+/// The function must stay loaded until it is replaced, and until the calls that began before that
+/// have returned.
 pub(crate) unsafe fn set(callback: Option<Callback>) {
     let pointer = callback.map_or(std::ptr::null_mut(), |callback| callback as *mut ());
     CALLBACK.store(pointer, Release);
@@ -40,9 +41,10 @@ pub(crate) fn notify(operation: u32, message: *const c_char, id: u64) {
     if callback.is_null() {
         return;
     }
-    // SAFETY: only `set` stores here, functions of this type.
+    // SAFETY: only `set` stores here, and it stores functions of this type.
     let callback = unsafe { std::mem::transmute::<*mut (), Callback>(callback) };
     let data = Data { message, id };
-    // SAFETY: whoever set it promised that it stays; the struct lives until the call returns.
+    // SAFETY: the caller of `set` promised that the function stays loaded. The struct lives until
+    // the call returns.
     unsafe { callback(DOMAIN, operation, &raw const data) };
 }

@@ -1,22 +1,22 @@
-//! Hands the tables over to a registration library (`rocprofiler_register_library_api_table`), if
-//! one is loaded or can be loaded. This happens once, at the first call of any function, before it
-//! is served: a profiler that the library loads sees that first call, too.
+//! Passes the tables to a registration library (`rocprofiler_register_library_api_table`), if one
+//! is loaded or can be loaded. This happens once, at the first call of any function, before that
+//! call is served, so that a profiler that the library loads sees the first call, too.
 //!
-//! It is not done in a constructor: a profiler's start makes threads and loads libraries, and must
-//! not wait for the loader's lock.
+//! It is not done in a constructor: a profiler creates threads and loads libraries when it starts,
+//! and must not wait for the loader's lock.
 
 use crate::tables::{CONTROL, CORE, NAMES};
 use midair_lockfree::{AtomicEnum, word_enum};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-/// 10000 * major + 100 * minor + patch, of the SDK whose header we follow.
+/// The version of the SDK whose header we follow: 10000 * major + 100 * minor + patch.
 pub const VERSION: u32 = 10201;
 
 /// Name under which the tables are registered.
 const NAME: &CStr = c"roctx";
 const FUNCTION: &CStr = c"rocprofiler_register_library_api_table";
-/// The name that programs and runtimes link, then the name without a version.
+/// The name that programs and runtimes link, and the name without a version.
 const LIBRARIES: [&CStr; 2] = [
     c"librocprofiler-register.so.0",
     c"librocprofiler-register.so",
@@ -35,7 +35,7 @@ type RegisterTable = unsafe extern "C" fn(
 word_enum! {
     /// Progress of the registration.
     enum State else Never {
-        /// There was no call yet.
+        /// There was no call so far.
         Never = 0,
         /// The first call is registering.
         Running = 1,
@@ -46,8 +46,8 @@ word_enum! {
 
 static STATE: AtomicEnum<State> = AtomicEnum::new();
 
-/// Registers, once. Returns whether this call has done it. A call of another thread that comes
-/// meanwhile goes on without.
+/// Registers the tables, once. Returns whether this call has done it. A call on another thread
+/// during the registration goes on without waiting.
 #[inline]
 pub(crate) fn once() -> bool {
     STATE.load(Acquire) == State::Never && first()
@@ -68,8 +68,8 @@ fn first() -> bool {
             (&raw const NAMES).cast_mut().cast(),
         ];
         let mut id = 0;
-        // SAFETY: the function of this name has this type; name and tables are never freed, the
-        // list lives as long as the call, which copies it. The result changes nothing for us: "no
+        // SAFETY: the function of this name has this type. Name and tables are never freed. The
+        // list lives as long as the call, which copies it. The result does not matter to us: "no
         // tools" is the usual one.
         unsafe {
             register(
@@ -87,22 +87,22 @@ fn first() -> bool {
 }
 
 fn find() -> Option<RegisterTable> {
-    // SAFETY: a C string; the default search order of the process.
+    // SAFETY: the name is a C string, and RTLD_DEFAULT is a valid handle.
     let mut address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, FUNCTION.as_ptr()) };
     for library in LIBRARIES {
         if !address.is_null() {
             break;
         }
-        // SAFETY: a C string. The library is the one that every runtime of the platform loads; it
-        // is not closed again.
+        // SAFETY: the name is a C string. The library is the one that every runtime of the platform
+        // loads, and it is not closed again.
         let handle = unsafe { libc::dlopen(library.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) };
         if handle.is_null() {
-            // Nobody else is to find our error message.
-            // SAFETY: no arguments.
+            // Clear the error message, so that nobody else finds it.
+            // SAFETY: the function takes no arguments.
             unsafe { libc::dlerror() };
             continue;
         }
-        // SAFETY: a live handle and a C string.
+        // SAFETY: the handle is open, and the name is a C string.
         address = unsafe { libc::dlsym(handle, FUNCTION.as_ptr()) };
     }
     // SAFETY: the function of this name has this type.

@@ -1,5 +1,5 @@
 //! The live tables. A profiler finds them through a registration library, or by decoding the jumps
-//! of [`crate::capi`], and replaces slots at any time by single aligned stores.
+//! of [`crate::capi`]. It may replace slots at any time, each by a single aligned store.
 
 use crate::body;
 use std::sync::atomic::AtomicPtr;

@@ -3,24 +3,24 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Time that may be taken at once after a pause, in nanoseconds of elapsed time: at 2 %, 4 ms of
-/// counting.
+/// How much may be taken at once after a pause, in nanoseconds of elapsed time: at 2 %, this is 4
+/// ms of counting.
 const BURST: u64 = 200_000_000;
-/// How often a thread tries again because another one took from the budget meanwhile.
+/// How often a thread tries again when another thread took from the budget in the meantime.
 const TRIES: u32 = 4;
 
-/// A share of the elapsed time. What is taken is paid for by time to come: `paid_until` says until
-/// when. All zero: there is no limit.
+/// A share of the elapsed time. A cost that is taken is paid for by the time that follows;
+/// `paid_until` says until when. If all words are zero, there is no limit.
 #[derive(Debug, Default)]
 pub struct Budget {
-    /// Nanoseconds of elapsed time for one of cost, times 1,000; 0 = no limit.
+    /// The elapsed nanoseconds per nanosecond of cost, times 1,000; 0 = no limit.
     scale: AtomicU64,
-    /// On the clock of the callers.
+    /// A time of the callers' clock.
     paid_until: AtomicU64,
 }
 
 impl Budget {
-    /// No limit.
+    /// Returns a budget without a limit.
     pub const fn new() -> Budget {
         Budget {
             scale: AtomicU64::new(0),
@@ -28,8 +28,8 @@ impl Budget {
         }
     }
 
-    /// Sets the share, in percent, from now on; 100 and more are no limit, and 0 or less allow
-    /// nothing after the first burst.
+    /// Sets the share in percent, from now on. 100 and more mean no limit; 0 and less allow nothing
+    /// after the first burst.
     pub fn set(&self, percent: f64, now: u64) {
         let scale = if percent >= 100.0 {
             0
@@ -49,7 +49,7 @@ impl Budget {
         u64::try_from(u128::from(cost) * u128::from(scale) / 1000).unwrap_or(u64::MAX)
     }
 
-    /// Takes `cost` nanoseconds, if what was taken before is paid for. Constant time.
+    /// Takes `cost` nanoseconds, if what was taken before is paid for. Takes constant time.
     #[inline]
     pub fn take(&self, now: u64, cost: u64) -> bool {
         let scale = self.scale.load(Relaxed);
@@ -74,7 +74,7 @@ impl Budget {
         false
     }
 
-    /// A cost turned out to be `measured` instead of the `assumed` that was taken.
+    /// Corrects the budget: a cost was `measured` instead of the `assumed` one that was taken.
     pub fn correct(&self, assumed: u64, measured: u64) {
         let scale = self.scale.load(Relaxed);
         if scale == 0 {
@@ -83,7 +83,7 @@ impl Budget {
         let more = Self::elapsed(scale, measured.saturating_sub(assumed));
         let less = Self::elapsed(scale, assumed.saturating_sub(measured));
         let corrected = |paid: u64| Some(paid.saturating_add(more).saturating_sub(less));
-        // The function always gives a value.
+        // The closure always returns Some, so this cannot fail.
         let _ = self.paid_until.fetch_update(Relaxed, Relaxed, corrected);
     }
 }
@@ -92,7 +92,8 @@ impl Budget {
 mod tests {
     use super::*;
 
-    /// Takes at every microsecond of a second; how often that succeeds, the first burst aside.
+    /// Tries to take at every microsecond of a second. Returns how often that succeeds, without the
+    /// first burst.
     fn taken(budget: &Budget, from: u64, cost: u64, measured: u64) -> u64 {
         let mut count = 0;
         for now in (from..from + 1_000_000_000).step_by(1000) {
@@ -109,12 +110,12 @@ mod tests {
         let budget = Budget::new();
         let start = 50_000_000_000;
         budget.set(2.0, start);
-        // 4 ms at once, and 20 ms of each second.
+        // 4 ms at once, and then 20 ms of each second.
         let first = taken(&budget, start, 10_000, 10_000);
         assert!((2399..=2402).contains(&first), "{first}");
         let next = taken(&budget, start + 1_000_000_000, 10_000, 10_000);
         assert!((1999..=2001).contains(&next), "{next}");
-        // What it cost counts, not what was expected.
+        // The measured cost counts, not the assumed one.
         let dear = taken(&budget, start + 2_000_000_000, 10_000, 40_000);
         assert!((499..=501).contains(&dear), "{dear}");
         let cheap = taken(&budget, start + 3_000_000_000, 10_000, 5_000);

@@ -15,12 +15,13 @@ pub struct Class {
     pub lds: u32,
 }
 
-/// A class as a number; not 0. Two classes have the same one in a case of 2^64.
+/// A class as a number, which is never 0. Two classes have the same number with a probability of
+/// 2^-64.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ClassKey(u64);
 
 impl Class {
-    /// Its number.
+    /// Returns its number.
     #[inline]
     pub fn key(&self) -> ClassKey {
         let [x, y, z] = self.grid.map(u64::from);
@@ -34,13 +35,13 @@ impl Class {
 }
 
 impl ClassKey {
-    /// The number.
+    /// Returns the number.
     #[inline]
     pub fn number(self) -> u64 {
         self.0
     }
 
-    /// The class of a number that [`ClassKey::number`] gave; none for 0.
+    /// Returns the class of a number that [`ClassKey::number`] returned; None for 0.
     #[inline]
     pub fn of(number: u64) -> Option<ClassKey> {
         (number != 0).then_some(ClassKey(number))
@@ -69,7 +70,7 @@ mod tests {
         all[8].lds += 1;
         let keys: HashSet<ClassKey> = all.iter().map(Class::key).collect();
         assert_eq!(keys.len(), all.len());
-        // Places are not mixed up either.
+        // Swapped sizes make another class, too.
         let swapped = Class {
             grid: [2, 1, 3],
             ..class

@@ -1,27 +1,28 @@
-//! Which group of counters the next window counts, and whether there is a window at all.
+//! Decides whether the next dispatch has a window, and which counter group that window counts.
 //!
-//! More counters than the hardware counts at once are counted in turns: each window of counters
-//! counts one *group*. The choice is made on a thread of the application, between the reservation
-//! of a packet and the packet: without a lock, without memory, in a bounded number of steps. All
-//! that needs thought is done by the worker thread, which writes what it found into the same table.
+//! When more counters are wanted than the hardware can count at once, they take turns: each window
+//! counts one *group*. The application's thread decides, after it has reserved a packet and before
+//! it writes the packet: without a lock, without allocating, in a bounded number of steps.
+//! Everything that takes longer is done by the worker thread, which writes its results into the
+//! same table.
 //!
-//! * [`Rotation`] is that table, one for each agent. Application: [`Rotation::next_group`],
-//!   [`Rotation::saw`].
+//! * [`Rotation`] is that table, one for each agent. The application's threads call
+//!   [`Rotation::next_group`] and [`Rotation::saw`].
 //! * [`Scheduler`] is the worker thread's side. It is told of dispatches and windows, and renews
 //!   the table.
 //! * [`Class`]: dispatches that are comparable: kernel, grid, workgroup, LDS (on one agent).
 //!
 //! **Everything is drawn at random.** Programs are periodic: layers of a network, iterations of a
-//! solver. A choice that goes round would meet the same part of the period with the same group
-//! again and again, and means would be wrong however many windows there are. So whether a dispatch
-//! has a window is drawn for each dispatch by itself, and groups follow a random permutation that
-//! is another one in each round. It is not drawn by time: the first dispatch behind a moment is
-//! more often one that follows a long pause.
+//! solver. A round-robin choice would meet the same part of the period with the same group again
+//! and again, and means would be wrong however many windows there are. So whether a dispatch has a
+//! window is drawn for each dispatch separately, and groups follow a random permutation that
+//! differs in each round. The draw does not depend on time: the first dispatch after a given moment
+//! is more often one that follows a long pause.
 //!
-//! **The kernel is not known when the choice is made.** A packet is reserved before it is written.
-//! So the class is predicted from the two dispatches that the queue had before. A wrong prediction
-//! costs no correctness, since a window is counted for the class that it turns out to hold; it
-//! only spends a turn of another class.
+//! **The kernel is not known when the choice is made**, since a packet is reserved before it is
+//! written. So the class is predicted from the two previous dispatches of the queue. A wrong
+//! prediction does no harm to the results, since a window is counted for the class that it turns
+//! out to contain; it only uses up a turn of another class.
 #![forbid(unsafe_code)]
 
 mod budget;

@@ -1,7 +1,7 @@
 //! Random numbers without a state: functions of a seed and a count.
 
-/// A bijection on 64 bits in which each bit of the result depends on all bits of the argument
-/// (`SplitMix64`'s finish, after its step).
+/// A bijection on 64 bits in which each bit of the result depends on all bits of the argument (the
+/// finalizer of `SplitMix64`, after its step).
 #[inline]
 pub const fn mix(number: u64) -> u64 {
     let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -10,28 +10,29 @@ pub const fn mix(number: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// A number below `limit`, evenly, from a random number.
+/// Returns an evenly distributed number below `limit`, made from a random number.
 #[inline]
 pub(crate) fn below(random: u64, limit: u32) -> u32 {
     ((u64::from((random >> 32) as u32) * u64::from(limit)) >> 32) as u32
 }
 
-/// Whether a draw succeeds that does so in `probability` of 2^32 cases; `u32::MAX` always does.
+/// Whether a draw succeeds that succeeds in `probability` of 2^32 cases; with `u32::MAX` it always
+/// does.
 #[inline]
 pub fn chance(random: u64, probability: u32) -> bool {
     probability == u32::MAX || ((random >> 32) as u32) < probability
 }
 
-/// Rounds of [`permuted`]. Each number is at any place equally often as soon as it has moved once,
-/// and it moves in a round with probability 1/2.
+/// The rounds of [`permuted`]. As soon as a number has moved once, it is at every place with the
+/// same probability, and in each round it moves with probability 1/2.
 const ROUNDS: u64 = 12;
 
-/// Where the number `at` goes in a random permutation of the numbers below `size`; the permutation
-/// is that of `key`. In constant time and without memory, so that threads that ask for 0, 1, 2 and
-/// so on get each number once, in whichever order they run.
+/// Returns where the number `at` goes in a random permutation of the numbers below `size`; `key`
+/// selects the permutation. It takes constant time and no memory, so that threads that ask for 0,
+/// 1, 2 and so on get each number once, in whichever order they run.
 ///
 /// This is the *swap-or-not* network: a round pairs each number with another one (their sum is the
-/// round's key) and swaps a pair or not, by a bit that both compute alike.
+/// round's key), and swaps the pair or not, by a bit that both compute alike.
 #[inline]
 pub fn permuted(at: u32, size: u32, key: u64) -> u32 {
     if size < 2 {
@@ -82,7 +83,7 @@ mod tests {
 
     #[test]
     fn neighbours_do_not_stay_neighbours() {
-        // How far apart 0 and 1 come to be: every distance, about equally often.
+        // Every distance between the places of 0 and 1 occurs about equally often.
         let mut seen = [0_u32; 8];
         for key in 0..8_000 {
             let [a, b] = [0, 1].map(|at| permuted(at, 8, mix(key ^ 99)));

@@ -5,27 +5,29 @@ use crate::class::ClassKey;
 use crate::table::{CLASSES, ENTRIES, FIRST_COST, MAX_GROUPS, Rotation};
 use std::collections::HashMap;
 
-/// The table is renewed no more often, in nanoseconds.
+/// The shortest time between two renewals of the table, in nanoseconds.
 const PERIOD: u64 = 20_000_000;
-/// Classes that are followed; more than the table holds, which fills up by the order of arrival.
+/// How many classes are followed: more than the table holds, which fills up in the order of
+/// arrival.
 const TRACKED: usize = 2 * CLASSES;
-/// Values of a window that are followed.
+/// How many values of a window are followed.
 const VALUES: usize = 64;
-/// Windows of a group before its spread counts for the choice among classes.
+/// How many windows a group needs before its spread counts in the choice among classes.
 const FEW: u64 = 3;
-/// Windows of each group before the groups of a class have different shares: a group that seemed to
-/// vary little by chance would get fewer windows, and go on to seem so.
+/// How many windows each group needs before the groups of a class get different shares. Otherwise a
+/// group that seems to vary little by chance would get fewer windows, and would go on to seem so.
 const ENOUGH: u64 = 30;
-/// So many windows' worth of the mean spread is added to a group's own, for the same reason.
+/// How many windows' worth of the mean spread is added to a group's own, for the same reason.
 const PRIOR: f64 = 30.0;
-/// A spread is taken to be no less, relative to the mean: what was constant so far may change.
+/// The least spread that is assumed, relative to the mean: a value that was constant so far may
+/// change.
 const LEAST_SPREAD: f64 = 0.02;
-/// This share of the windows is dealt to all classes alike, so that none goes without.
+/// This share of the windows is spread evenly over all classes, so that none goes without.
 const EVEN: f64 = 0.1;
-/// Weight of the newest period in rates and costs.
+/// The weight of the newest period in rates and costs.
 const NEWEST: f64 = 0.5;
-/// The share of the budget that is aimed at: the rest is for the time that it takes to notice that
-/// a program has changed.
+/// The part of the budget to aim for. The rest covers the time that it takes to notice a change in
+/// the program.
 const AIM: f64 = 0.9;
 
 /// Mean and spread of a value.
@@ -44,7 +46,7 @@ impl Spread {
         self.squares += from * (value - self.mean);
     }
 
-    /// The squared standard deviation, in units of the mean.
+    /// Returns the squared standard deviation, in units of the mean.
     fn relative_variance(&self) -> f64 {
         if self.n < 2 || self.mean == 0.0 {
             return 0.0;
@@ -54,7 +56,7 @@ impl Spread {
     }
 }
 
-/// A group's windows of a class.
+/// The windows of one group in a class.
 #[derive(Debug, Clone, Default)]
 struct Windows {
     n: u64,
@@ -62,7 +64,7 @@ struct Windows {
 }
 
 impl Windows {
-    /// The squared spread of the value that varies most.
+    /// Returns the squared spread of the value that varies most.
     fn relative_variance(&self) -> f64 {
         let all = self.values.iter().map(Spread::relative_variance);
         all.fold(LEAST_SPREAD * LEAST_SPREAD, f64::max)
@@ -83,7 +85,7 @@ struct Known {
 }
 
 impl Known {
-    /// The class's claim to windows: its GPU time, times how much of it is not known.
+    /// Returns the class's claim to windows: its GPU time, times how much of it is not known.
     fn claim(&self) -> f64 {
         let all = self.groups.iter();
         let worst = all
@@ -99,8 +101,9 @@ impl Known {
         self.gpu_time * spread.sqrt()
     }
 
-    /// Each group once, and what is left to those whose relative error is largest. Empty (each
-    /// group once) as long as a group has too few windows.
+    /// Returns the groups of a schedule: each group once, and the remaining entries for the groups
+    /// with the largest relative error. Empty, which means each group once, while a group has too
+    /// few windows.
     fn entries(&self, groups: u32) -> Vec<u32> {
         let known = self.groups.iter().all(|group| group.n >= ENOUGH);
         if self.groups.len() != groups as usize || !known || groups as usize > ENTRIES {
@@ -114,8 +117,8 @@ impl Known {
             (n * variance + PRIOR * mean) / (n + PRIOR)
         };
         let variances: Vec<f64> = own.iter().zip(&self.groups).map(drawn).collect();
-        // As if as many windows again came by this schedule: one for the nearest future would give
-        // all of it to one group, and too much until the next renewal.
+        // Plan as if this schedule doubled the number of windows. A plan for the nearest future
+        // would give all entries to one group, and too many until the next renewal.
         let total: u64 = self.groups.iter().map(|group| group.n).sum();
         let step = (total / ENTRIES as u64).max(1);
         let mut counts: Vec<u64> = self.groups.iter().map(|g| g.n + step).collect();
@@ -141,21 +144,22 @@ impl Known {
 #[derive(Debug)]
 pub struct Scheduler {
     groups: u32,
-    /// Share of the elapsed time that windows may take; none = all.
+    /// The share of the elapsed time that windows may take; None = all.
     share: Option<f64>,
     classes: HashMap<ClassKey, Known>,
     /// When the table was last renewed.
     renewed: u64,
-    /// Windows since then, and what they cost.
+    /// How many windows there were since then, and what they cost.
     recent: (u64, f64),
-    /// Windows whose costs are known, and what they had been taken to cost.
+    /// How many windows have a known cost, and which cost was assumed for them.
     settled: (u64, u64),
     /// What a window costs, in nanoseconds.
     cost: f64,
 }
 
 impl Scheduler {
-    /// For a table that begins at the same time ([`Rotation::begin`]) with the same numbers.
+    /// Creates a scheduler for a table that begins at the same time ([`Rotation::begin`]) with the
+    /// same numbers.
     pub fn new(groups: u32, percent: f64, now: u64) -> Scheduler {
         Scheduler {
             groups: groups.min(MAX_GROUPS),
@@ -175,7 +179,7 @@ impl Scheduler {
         Some(self.classes.entry(class).or_default())
     }
 
-    /// A dispatch has ended that took so long on the GPU; with or without a window.
+    /// Notes a dispatch that has ended, with or without a window, and how long it took on the GPU.
     pub fn dispatched(&mut self, class: ClassKey, gpu_time: u64) {
         if let Some(known) = self.known(class) {
             known.recent += 1;
@@ -183,10 +187,11 @@ impl Scheduler {
         }
     }
 
-    /// A window was read that holds one dispatch of this class. `values` are what it counted, in
-    /// an order that is the same in all windows of the group; sums over the device, or as many
-    /// words of it as are at hand: their spread decides what is counted more often. `cost` is the
-    /// time that the window took of the GPU: reading, and the gap before it, in nanoseconds.
+    /// Notes a window that was read and contains one dispatch of this class. `values` are the
+    /// counted values, in an order that is the same in all windows of the group. They are sums over
+    /// the device, or as many words of it as are available: their spread decides what is counted
+    /// more often. `cost` is the time that the window took on the GPU, in nanoseconds: the reading,
+    /// and the gap before it.
     pub fn measured(
         &mut self,
         class: ClassKey,
@@ -216,9 +221,9 @@ impl Scheduler {
         }
     }
 
-    /// The same from the memory that the counters were read into, where nobody knows what its words
-    /// mean: neighbours, which are mostly parts of one counter, are added up, so that every word
-    /// counts.
+    /// Does the same from the memory that the counters were read into, where the meaning of its
+    /// words is not known. Neighbouring words, which mostly belong to one counter, are added up, so
+    /// that every word counts.
     pub fn measured_words(
         &mut self,
         class: ClassKey,
@@ -237,20 +242,20 @@ impl Scheduler {
         self.measured(class, group, sums.into_iter().take(parts), cost);
     }
 
-    /// A window was read that tells nothing about a class: it held no dispatch, or a shared one.
+    /// Notes a window that tells nothing about a class: it contained no dispatch, or was shared.
     pub fn spent(&mut self, cost: u64) {
         self.recent.0 += 1;
         self.recent.1 += cost as f64;
     }
 
-    /// Whether dispatches of a class get windows (default: yes).
+    /// Sets whether dispatches of a class get windows (by default they do).
     pub fn exclude(&mut self, class: ClassKey, excluded: bool) {
         if let Some(known) = self.known(class) {
             known.excluded = excluded;
         }
     }
 
-    /// Writes into the table what follows from all that; at most every 20 ms, and otherwise does
+    /// Writes the resulting schedules into the table, at most every 20 ms; otherwise it does
     /// nothing.
     pub fn renew(&mut self, table: &Rotation, now: u64) {
         let elapsed = now.saturating_sub(self.renewed);
@@ -275,12 +280,12 @@ impl Scheduler {
             let probability = if known.excluded {
                 0
             } else if self.share.is_none() || known.rate == 0.0 {
-                // A class that comes back after a pause: the budget bounds it.
+                // The class comes back after a pause; the budget limits it.
                 u32::MAX
             } else {
                 of_all(wanted / known.rate)
             };
-            // A class that has no room follows the schedule of those that are not known.
+            // A class that has no room in the table follows the schedule of unknown classes.
             let _ = table.renew(*class, probability, &known.entries(self.groups));
         }
         let unknown = if self.share.is_none() || rates.1 == 0.0 {
@@ -291,13 +296,13 @@ impl Scheduler {
         table.renew_unknown(unknown);
     }
 
-    /// What windows really cost.
+    /// Renews the average cost of a window from what windows really cost.
     fn renew_cost(&mut self, table: &Rotation) {
         let (windows, cost) = std::mem::take(&mut self.recent);
         if windows == 0 {
             return;
         }
-        // Of what was taken from the budget, the part of these windows among all that are open.
+        // What was taken from the budget for these windows: their part of all open windows.
         let (allowed, charged, _) = table.counts();
         let open = allowed.saturating_sub(self.settled.0).max(1);
         let taken = charged.saturating_sub(self.settled.1);
@@ -309,15 +314,15 @@ impl Scheduler {
         table.renew_cost(self.cost as u64);
     }
 
-    /// Windows in a nanosecond that a class is to have, where a claim is worth `scale` of them and
-    /// all claims are `all`.
+    /// Returns how many windows per nanosecond a class should have, where a claim is worth `scale`
+    /// of them and the sum of all claims is `all`.
     fn wanted(&self, known: &Known, scale: f64, all: f64) -> f64 {
         let even = EVEN * all / self.classes.len().max(1) as f64;
         (scale * (known.claim() + even)).min(known.rate)
     }
 
-    /// What a claim is worth so that all windows together take the share that they may, and the
-    /// sum of all claims.
+    /// Returns what a claim is worth, so that all windows together take exactly the permitted
+    /// share, and the sum of all claims.
     fn scale(&self) -> (f64, f64) {
         let counted = || self.classes.values().filter(|known| !known.excluded);
         let all: f64 = counted().map(Known::claim).sum();
@@ -330,7 +335,8 @@ impl Scheduler {
         if rates <= limit || all <= 0.0 {
             return (f64::INFINITY, all);
         }
-        // `total` grows with the scale: first a scale that is too great, then ever closer.
+        // `total` grows with the scale. Find a scale that is too large, then approach the right
+        // one.
         let mut most = limit / all;
         for _ in 0..64 {
             if total(most) >= limit {
@@ -351,9 +357,9 @@ impl Scheduler {
     }
 }
 
-/// A share as one of 2^32.
+/// Returns a share in units of 2^-32.
 fn of_all(share: f64) -> u32 {
-    // Saturates; what is not a number becomes 0.
+    // The conversion saturates, and turns a NaN into 0.
     (share * 4_294_967_296.0) as u32
 }
 
@@ -374,13 +380,13 @@ mod tests {
         class.key()
     }
 
-    /// A program of some kernels that are dispatched in turns, one each `gap` nanoseconds.
+    /// A program with some kernels that are dispatched in turn, one every `gap` nanoseconds.
     struct Program {
         table: Box<Rotation>,
         scheduler: Scheduler,
         gap: u64,
         cost: u64,
-        /// By kernel: its time, and its value in a window of a group.
+        /// By kernel: its time; and its value in a window of a group.
         kernels: Vec<u64>,
         value: fn(kernel: usize, group: u32, random: f64) -> f64,
     }
@@ -399,7 +405,8 @@ mod tests {
             }
         }
 
-        /// Runs for milliseconds from one on; windows by kernel and group, and their cost.
+        /// Runs for `ms` milliseconds from `from` on. Returns the windows by kernel and group, and
+        /// their cost.
         fn run(&mut self, from: u64, ms: u64) -> (Vec<Vec<u64>>, f64) {
             let groups = self.scheduler.groups as usize;
             let mut windows = vec![vec![0; groups]; self.kernels.len()];
@@ -433,7 +440,7 @@ mod tests {
             let (_, taken) = program.run(3000, 2000);
             let share = 10_000.0 * taken / percent;
             assert!((78.0..=101.0).contains(&share), "{percent}: {share}");
-            // They become dearer.
+            // Windows become more expensive.
             program.cost = 80_000;
             program.run(5000, 1000);
             let (_, taken) = program.run(6000, 8000);
@@ -448,7 +455,7 @@ mod tests {
         let (windows, _) = program.run(0, 100);
         let count: u64 = windows.iter().flatten().sum();
         assert_eq!(count, 100 * MS / program.gap);
-        // Evenly, as the values do not vary.
+        // They are spread evenly, since the values do not vary.
         let all = windows.iter().flatten();
         assert!(all.clone().all(|n| (800..870).contains(n)), "{windows:?}");
     }
@@ -544,7 +551,7 @@ mod tests {
         [2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]
             .into_iter()
             .for_each(|v| spread.add(v));
-        // Variance 32/7, mean 5.
+        // The variance is 32/7 and the mean 5.
         assert!((spread.relative_variance() - 32.0 / 7.0 / 25.0).abs() < 1e-12);
         assert_eq!(of_all(1.0), u32::MAX);
         assert_eq!(of_all(0.5), 1 << 31);

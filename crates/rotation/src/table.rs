@@ -1,4 +1,4 @@
-//! The table by which the application's threads choose.
+//! The table from which the application's threads choose groups.
 
 use crate::budget::Budget;
 use crate::class::ClassKey;
@@ -6,33 +6,33 @@ use crate::random::{chance, mix, permuted};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-/// Classes of an agent that have schedules of their own. A power of two. Further ones follow the
-/// schedule of those that are not known.
+/// How many classes of an agent have their own schedules. A power of two. Further classes follow
+/// the schedule of unknown classes.
 pub const CLASSES: usize = 512;
-/// Entries of a class's schedule.
+/// The number of entries of a class's schedule.
 pub const ENTRIES: usize = 64;
-/// Groups of an agent at most.
+/// The most groups of an agent.
 pub const MAX_GROUPS: u32 = 1 << 16;
-/// Entries in a word.
+/// The number of entries in a word.
 const PACKED: usize = 4;
-/// Slots that are looked at for a class.
+/// How many slots may hold a class.
 const PROBES: usize = 8;
-/// Histories that are told apart. A power of two.
+/// How many histories are told apart. A power of two.
 const HISTORIES: usize = 2048;
-/// Queues that are told apart. A power of two.
+/// How many queues are told apart. A power of two.
 const QUEUES: usize = 64;
-/// What a window is taken to cost before any was measured, in nanoseconds: reading takes 10 to
-/// 100 us.
+/// The assumed cost of a window before any was measured, in nanoseconds: reading takes 10 to 100
+/// us.
 pub(crate) const FIRST_COST: u64 = 50_000;
 
 /// How a class is counted.
 #[derive(Debug)]
 struct Schedule {
-    /// [`ClassKey::number`]; 0 = none. Set once, after the rest.
+    /// [`ClassKey::number`]; 0 = none. Set once, after the other fields.
     key: AtomicU64,
-    /// Of 2^32 reservations, so many get a window.
+    /// How many of 2^32 reservations get a window.
     probability: AtomicU32,
-    /// Windows so far.
+    /// The number of windows so far.
     turns: AtomicU32,
     /// How many entries there are; 0 = each group once.
     len: AtomicU32,
@@ -56,13 +56,13 @@ impl Schedule {
         Some((word >> (16 * (at as usize % PACKED)) & 0xffff) as u32)
     }
 
-    /// The group of the next turn. A turn is taken while the worker thread renews the entries may
-    /// see some old and some new ones: each is a choice that was or is right.
+    /// Returns the group of the next turn. While the worker thread renews the entries, a turn may
+    /// see some old and some new ones. Each of them is a valid choice.
     fn turn(&self, groups: u32, seed: u64) -> u32 {
         let turn = self.turns.fetch_add(1, Relaxed);
         let len = self.len.load(Acquire).min(ENTRIES as u32);
         let size = if len == 0 { groups } else { len };
-        // Another permutation in each round.
+        // Each round has another permutation.
         let round = mix(seed ^ self.key.load(Relaxed) ^ u64::from(turn / size));
         let at = permuted(turn % size, size, round);
         let group = if len == 0 { Some(at) } else { self.entry(at) };
@@ -70,7 +70,7 @@ impl Schedule {
     }
 }
 
-/// What a queue did.
+/// What is known about a queue.
 #[derive(Debug)]
 struct Queue {
     /// Its last two classes, shortened.
@@ -79,23 +79,23 @@ struct Queue {
     draws: AtomicU64,
 }
 
-/// The choice of groups for one agent. A new one (all zero bytes are one, too) has no groups and
-/// chooses none. 130 KiB: it belongs into a static or into memory of its own.
+/// The choice of groups for one agent. A new table has no groups and chooses none; so does one of
+/// all zero bytes. It has 130 KiB and so belongs into a static or into its own memory.
 ///
-/// Memory orders: a word is right by itself, and a key is published after its schedule.
+/// Memory orders: each word is meaningful by itself, and a key is published after its schedule.
 #[derive(Debug)]
 pub struct Rotation {
     groups: AtomicU32,
-    /// For classes that have no schedule.
+    /// The probability of a window for classes without a schedule.
     probability: AtomicU32,
     seed: AtomicU64,
-    /// What a window costs on average, in nanoseconds.
+    /// The average cost of a window, in nanoseconds.
     cost: AtomicU64,
-    /// What was taken from the budget.
+    /// The costs that were taken from the budget.
     charged: AtomicU64,
-    /// How many windows it was taken for.
+    /// The number of windows that they were taken for.
     windows: AtomicU64,
-    /// Windows that the budget forbade.
+    /// The number of windows that the budget refused.
     refused: AtomicU64,
     /// The share of time.
     pub budget: Budget,
@@ -113,7 +113,7 @@ impl Default for Rotation {
 }
 
 impl Rotation {
-    /// Without groups.
+    /// Returns a table without groups.
     pub const fn new() -> Rotation {
         Rotation {
             groups: AtomicU32::new(0),
@@ -136,11 +136,13 @@ impl Rotation {
         }
     }
 
-    /// Begins a session with so many groups (at most [`MAX_GROUPS`]); what was learned is
-    /// forgotten. `percent` is the share of elapsed time that windows may take, `now` the clock
-    /// that [`Rotation::next_group`] is given, in nanoseconds. With 0 groups it chooses none.
+    /// Begins a session with this many groups (at most [`MAX_GROUPS`]), and forgets what was
+    /// learned. `percent` is the share of elapsed time that windows may take. `now` is in
+    /// nanoseconds of the clock that [`Rotation::next_group`] is given. With 0 groups it chooses
+    /// none.
     ///
-    /// By the worker thread, while no thread chooses (before the hooks go in, or with 0 groups).
+    /// Only the worker thread calls this, while no thread chooses (before the hooks go in, or with
+    /// 0 groups).
     pub fn begin(&self, groups: u32, percent: f64, seed: u64, now: u64) {
         for schedule in self.classes.iter().chain([&self.unknown]) {
             schedule.key.store(0, Relaxed);
@@ -164,8 +166,9 @@ impl Rotation {
         self.groups.store(groups.min(MAX_GROUPS), Release);
     }
 
-    /// The group that the next dispatch of this queue is to be counted with; none if it is not to
-    /// be counted. `queue` is any number that stays the queue's, `now` the clock in nanoseconds.
+    /// Returns the group to count with the next dispatch of this queue; None if it is not to be
+    /// counted. `queue` is any number that does not change for the queue; `now` is the clock in
+    /// nanoseconds.
     #[inline]
     pub fn next_group(&self, queue: u32, now: u64) -> Option<u32> {
         let groups = self.groups.load(Acquire);
@@ -194,21 +197,22 @@ impl Rotation {
         Some(known.unwrap_or(&self.unknown).turn(groups, seed))
     }
 
-    /// There was no window after all for what [`Rotation::next_group`] has just chosen: it costs
-    /// nothing. (Its turn is gone.)
+    /// Gives back the cost of what [`Rotation::next_group`] has just chosen, because there was no
+    /// window after all. (Its turn is gone.)
     #[inline]
     pub fn untaken(&self) {
         let cost = self.cost.load(Relaxed);
         // The cost may have been renewed since it was taken.
         for (word, less) in [(&self.windows, 1), (&self.charged, cost)] {
             let fewer = |count: u64| Some(count.saturating_sub(less));
-            // The function always gives a value.
+            // The closure always returns Some, so this cannot fail.
             let _ = word.fetch_update(Relaxed, Relaxed, fewer);
         }
         self.budget.correct(cost, 0);
     }
 
-    /// A dispatch of this class was seen on the queue: at the doorbell, with or without a window.
+    /// Notes a dispatch of this class on the queue, when its doorbell rings, with or without a
+    /// window.
     #[inline]
     pub fn saw(&self, queue: u32, class: ClassKey) {
         let Some(at) = self.queue(queue) else { return };
@@ -220,7 +224,7 @@ impl Rotation {
         at.history.store(history << 32 | class, Relaxed);
     }
 
-    /// The class that is expected next on a queue.
+    /// Returns the class that is expected next on a queue.
     pub fn expected(&self, queue: u32) -> Option<ClassKey> {
         self.predicted(self.queue(queue)?.history.load(Relaxed))
     }
@@ -237,7 +241,7 @@ impl Rotation {
         ClassKey::of(self.next.get(Self::place(history))?.load(Relaxed))
     }
 
-    /// The slots in which a class may be.
+    /// Returns the slots that may hold a class.
     fn slots(&self, class: ClassKey) -> impl Iterator<Item = &Schedule> {
         let home = class.number() as usize;
         (0..PROBES).filter_map(move |step| self.classes.get(home.wrapping_add(step) % CLASSES))
@@ -248,9 +252,9 @@ impl Rotation {
             .find(|schedule| schedule.key.load(Acquire) == class.number())
     }
 
-    /// Renews the schedule of a class: `probability` of 2^32 reservations get a window, with one
-    /// of `entries` each (at most [`ENTRIES`]; none are each group once). False when there is no
-    /// room for the class. By the worker thread alone.
+    /// Renews the schedule of a class: `probability` of 2^32 reservations get a window. Each window
+    /// counts one of `entries` (at most [`ENTRIES`]; an empty list means each group once). Returns
+    /// false when there is no room for the class. Only the worker thread calls this.
     pub fn renew(&self, class: ClassKey, probability: u32, entries: &[u32]) -> bool {
         let free = || {
             self.slots(class)
@@ -274,18 +278,18 @@ impl Rotation {
         true
     }
 
-    /// The probability for classes that have no schedule. By the worker thread.
+    /// Sets the probability for classes that have no schedule. Only the worker thread calls this.
     pub fn renew_unknown(&self, probability: u32) {
         self.probability.store(probability, Relaxed);
     }
 
-    /// What a window costs on average, in nanoseconds. By the worker thread.
+    /// Sets the average cost of a window in nanoseconds. Only the worker thread calls this.
     pub fn renew_cost(&self, cost: u64) {
         self.cost.store(cost, Relaxed);
     }
 
-    /// How many windows were allowed so far, what they were taken to cost together in nanoseconds,
-    /// and how many the budget forbade.
+    /// Returns how many windows were allowed so far, what they were assumed to cost together in
+    /// nanoseconds, and how many the budget refused.
     pub fn counts(&self) -> (u64, u64, u64) {
         (
             self.windows.load(Relaxed),
@@ -348,7 +352,7 @@ mod tests {
         assert!(rotation.renew(a, u32::MAX, &[0, 0, 0, 1, 2, 3]));
         assert!(rotation.renew(b, 0, &[]));
         let mut groups: BTreeMap<u32, u32> = BTreeMap::new();
-        // A A B A A B ...: what comes is known by the two before.
+        // A A B A A B ...: the next class follows from the two before.
         for n in 0..606 {
             let here = if n % 3 == 2 { b } else { a };
             let chosen = rotation.next_group(5, 0);
@@ -403,7 +407,7 @@ mod tests {
         let mut seen: Vec<u32> = (0..64).filter_map(|_| rotation.next_group(1, 0)).collect();
         seen.sort_unstable();
         assert_eq!(seen, entries[..64]);
-        // A schedule that names groups that there are not.
+        // The schedule names groups that do not exist.
         assert!(rotation.renew(class(1), u32::MAX, &[60_000; 8]));
         assert!((0..64).all(|_| rotation.next_group(1, 0).is_some_and(|g| g < 40_000)));
     }
@@ -418,7 +422,7 @@ mod tests {
         for now in (start..start + 2_000_000_000).step_by(2_000) {
             chosen += u64::from(rotation.next_group(1, now).is_some());
         }
-        // 4 ms at once and 20 ms of each second, at 10 us each.
+        // 4 ms at once, and then 20 ms of each second, at 10 us for each window.
         assert!((4_398..=4_403).contains(&chosen), "{chosen}");
         let (windows, charged, refused) = rotation.counts();
         assert_eq!((windows, charged), (chosen, chosen * 10_000));
@@ -435,7 +439,7 @@ mod tests {
             rotation.untaken();
         }
         assert_eq!(rotation.counts(), (0, 0, 0));
-        // It became dearer in between.
+        // The cost of a window rose in between.
         rotation.renew_cost(10);
         assert!(rotation.next_group(1, start).is_some());
         rotation.renew_cost(1000);
@@ -452,7 +456,7 @@ mod tests {
             .collect();
         let count = drawn.iter().filter(|d| **d).count();
         assert!((4_800..5_200).contains(&count), "{count}");
-        // As often after one as after none, at any distance up to 16.
+        // A window is as likely after a window as after none, at any distance up to 16.
         for lag in 1..16 {
             let both = drawn.iter().zip(&drawn[lag..]).filter(|(a, b)| **a && **b);
             let both = both.count();

@@ -1,5 +1,5 @@
 //! Generates into `OUT_DIR` the exports for the functions of AMD's headers that are not built yet.
-//! The output is never edited and never committed.
+//! The output is never edited or committed.
 
 #[path = "not_implemented.rs"]
 mod not_implemented;

@@ -1,12 +1,12 @@
-//! Exports for the functions of AMD's headers that are not built yet: they return AMD's own status
-//! for that.
+//! Generates exports for the functions of AMD's headers that are not built yet. They return AMD's
+//! status for functions that are not implemented.
 
 use midair_abi::functions::{ResultClass, SDK_FUNCTIONS};
 use std::error::Error;
 use std::fmt::Write;
 
-/// Functions with a body, in `src/capi`. A name that is missing both here and there is exported as
-/// not implemented; a name that has a body and is missing here does not link.
+/// Functions with a body in `src/capi`. A name that is missing both here and there is exported as
+/// not implemented. A name that has a body but is missing here does not link.
 const BUILT: &[&str] = &[
     "rocprofiler_assign_callback_thread",
     "rocprofiler_at_intercept_table_registration",
@@ -69,13 +69,14 @@ const BUILT: &[&str] = &[
     "rocprofiler_stop_context",
 ];
 
-/// In the headers, but not the SDK's to export: inline there, or exported by tools.
+/// Functions in the headers that the SDK does not export, because they are inline there or because
+/// tools export them.
 const NOT_OURS: &[&str] = &[
     "rocprofiler_record_header_compute_hash",
     "rocprofiler_configure",
 ];
 
-/// Functions with a body in `src/capi/hardware.rs`, whether or not the JSON has them.
+/// Functions with a body in `src/capi/hardware.rs`, including those that the JSON does not have.
 const HARDWARE: &[&str] = &[
     "rocprofiler_configure_device_thread_trace_service",
     "rocprofiler_configure_dispatch_thread_trace_service",
@@ -93,7 +94,7 @@ const HARDWARE: &[&str] = &[
     "rocprofiler_trace_decode",
 ];
 
-/// `not_implemented.rs`.
+/// Returns `not_implemented.rs`.
 pub fn generate() -> Result<String, Box<dyn Error>> {
     let mut out = String::new();
     for name in BUILT {
@@ -114,7 +115,8 @@ pub fn generate() -> Result<String, Box<dyn Error>> {
             ResultClass::Number => ("-> u64", "0"),
             ResultClass::Nothing => ("", ""),
         };
-        // The arguments are not read, and in this calling convention a callee need not declare them.
+        // The function reads no arguments, and in this calling convention a callee need not declare
+        // them.
         writeln!(
             out,
             "/// Not implemented.\n#[unsafe(no_mangle)]\npub extern \"C\" fn {}() {result} {{ {value} }}",

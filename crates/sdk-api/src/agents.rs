@@ -13,30 +13,32 @@ use std::path::Path;
 fn list() -> &'static List {
     STATE.agents.get_or_init(|| {
         let mut sources = Sources::of_root(Path::new("/"));
-        // The modelled GPU's topology, when the runtime itself is told to use it (source:
-        // `docs/sources.md#hsa`). Not by the caller of a program that has more rights.
+        // Use the modelled GPU's topology if the runtime itself is told to (source:
+        // `docs/sources.md#hsa`). In a program that has more rights than its caller, the variable
+        // is ignored.
         if let Some(topology) = midair_secure::variable("HSA_MODEL_TOPOLOGY") {
             sources = sources.with_topology(topology);
         }
         let mut found = sources.read().unwrap_or_default();
         visibility::apply(&mut found, |name| std::env::var(name).ok());
         let agents: Vec<Agent> = found.into_iter().map(c_agent).collect();
-        // The vector's elements do not move when it is moved into the list.
+        // The vector's elements keep their addresses when the vector is moved into the list.
         let pointers = agents
             .iter()
             .map(|agent| (&raw const *agent).cast())
             .collect();
-        // It lives as long as the process: tools keep the pointers.
+        // The list lives as long as the process, since tools keep the pointers.
         Box::leak(Box::new(List { agents, pointers }))
     })
 }
 
-/// Pointers to the agents, by node; valid for ever.
+/// Returns pointers to the agents, by node; valid forever.
 pub(crate) fn pointers() -> &'static [*const c_void] {
     &list().pointers
 }
 
-/// The agent id of a KFD node. A node that cannot be read has the id that it would have if all could be.
+/// Returns the agent id of a KFD node. A node that cannot be read gets the id that it would have if
+/// all nodes could be read.
 pub(crate) fn id_of_node(node: u32) -> u64 {
     let found = list()
         .agents
@@ -46,7 +48,7 @@ pub(crate) fn id_of_node(node: u32) -> u64 {
     found.unwrap_or(HANDLE_BASE + u64::from(node))
 }
 
-/// Ids by which the driver knows the GPUs.
+/// Returns the driver's ids of the GPUs.
 pub(crate) fn gpus() -> impl Iterator<Item = u32> {
     list()
         .agents
@@ -55,7 +57,8 @@ pub(crate) fn gpus() -> impl Iterator<Item = u32> {
         .filter(|id| *id != 0)
 }
 
-/// The agent id of a GPU by the driver's id for it; of 0 the first CPU's. 0: there is none.
+/// Returns the agent id of a GPU by the driver's id; for 0 that of the first CPU. 0: there is no
+/// such agent.
 pub(crate) fn id_of_gpu(gpu: u32) -> u64 {
     let of_driver = list()
         .agents
@@ -64,12 +67,12 @@ pub(crate) fn id_of_gpu(gpu: u32) -> u64 {
     of_driver.map_or(0, |agent| agent.id)
 }
 
-/// Node and id of every agent that is known.
+/// Returns node and id of every known agent.
 pub(crate) fn ids() -> impl Iterator<Item = (u32, u64)> {
     list().agents.iter().map(|agent| (agent.node_id, agent.id))
 }
 
-/// An agent by its id.
+/// Returns an agent by its id.
 pub(crate) fn by_id(id: u64) -> Option<&'static Agent> {
     list().agents.iter().find(|agent| agent.id == id)
 }
@@ -79,12 +82,12 @@ pub(crate) fn is_gpu(id: u64) -> Option<bool> {
     by_id(id).map(|agent| agent.r#type == midair_abi::constants::ROCPROFILER_AGENT_TYPE_GPU)
 }
 
-/// A text that lives for ever.
+/// Returns a text that lives forever.
 fn text(text: &str) -> *const c_char {
     CString::new(text).unwrap_or_default().into_raw()
 }
 
-/// An array that lives for ever, and its length.
+/// Returns an array that lives forever, and its length.
 fn array<T: 'static>(items: impl Iterator<Item = T>) -> (*const T, u32) {
     let items: &'static [T] = Vec::leak(items.collect());
     (items.as_ptr(), items.len() as u32)

@@ -1,5 +1,5 @@
-//! The arguments of a call, one by one, with type, name and value as text: of a HIP call's record,
-//! and of a call that is being reported to a tool.
+//! The arguments of a call, one by one, with type, name and value as text. The call is that of a
+//! HIP record, or one that is being reported to a tool.
 
 use crate::ended::Ended;
 use crate::status::Status;
@@ -15,8 +15,8 @@ use midair_tool_call::{Thrown, call};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 
 /// `rocprofiler_buffer_tracing_operation_args_cb_t`: kind, operation, number of the argument, its
-/// address, its levels of indirection, type, name and value as text, the tool's data. A result other
-/// than 0 ends the iteration; the texts live until the callback returns.
+/// address, its levels of indirection, type, name and value as text, the tool's data. A result
+/// other than 0 ends the iteration. The texts live until the callback returns.
 pub type ArgumentCallback = unsafe extern "C-unwind" fn(
     c_int,
     c_int,
@@ -29,8 +29,8 @@ pub type ArgumentCallback = unsafe extern "C-unwind" fn(
     *mut c_void,
 ) -> c_int;
 
-/// `rocprofiler_callback_tracing_operation_args_cb_t`: as [`ArgumentCallback`], with the levels of
-/// indirection that the value was read through before the tool's data.
+/// `rocprofiler_callback_tracing_operation_args_cb_t`: as [`ArgumentCallback`], and before the
+/// tool's data the levels of indirection through which the value was read.
 pub type CallArgumentCallback = unsafe extern "C-unwind" fn(
     c_int,
     c_int,
@@ -52,14 +52,15 @@ struct ArgumentText {
     ty: CString,
     name: CString,
     value: CString,
-    /// Levels that `value` was read through.
+    /// How many levels of indirection `value` was read through.
     read: i32,
 }
 
 /// Calls back for each argument of a record of one of the kinds with arguments.
 ///
 /// # Errors
-/// [`Status::KIND_NOT_FOUND`] for another kind, [`Status::OPERATION_NOT_FOUND`] for an operation that is none.
+/// [`Status::KIND_NOT_FOUND`] for another kind, [`Status::OPERATION_NOT_FOUND`] for an unknown
+/// operation.
 ///
 /// # Safety
 /// `callback` must be of its type; the payload is a record of the header's kind.
@@ -72,7 +73,7 @@ pub unsafe fn iterate(
     let (record_kind, operation, arguments) = match theirs {
         c::ROCPROFILER_BUFFER_TRACING_HIP_RUNTIME_API_EXT
         | c::ROCPROFILER_BUFFER_TRACING_HIP_COMPILER_API_EXT => {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller promises a record of this kind.
             let call = unsafe { &*record.payload.cast::<HipApiExt>() };
             let ours = if theirs == c::ROCPROFILER_BUFFER_TRACING_HIP_RUNTIME_API_EXT {
                 kind::HIP_RUNTIME_API_EXT
@@ -82,14 +83,15 @@ pub unsafe fn iterate(
             (ours, call.operation, &call.args[..])
         }
         c::ROCPROFILER_BUFFER_TRACING_ROCDECODE_API_EXT => {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller promises a record of this kind.
             let call = unsafe { &*record.payload.cast::<RocdecodeApiExt>() };
             (kind::ROCDECODE_API_EXT, call.operation, &call.args[..])
         }
         _ => return Err(Status::KIND_NOT_FOUND.into()),
     };
     each(record_kind, operation, arguments, false, |argument| {
-        // SAFETY: the caller's promise; address and texts live until the call returns.
+        // SAFETY: the caller promises the callback's type. Address and texts live until the call
+        // returns.
         call(&[], || unsafe {
             callback(
                 theirs,
@@ -106,16 +108,16 @@ pub unsafe fn iterate(
     })
 }
 
-/// Calls back for each argument of a call that is being reported to a tool. Of what pointers lead
-/// to, only ROCTx's texts are shown, where `levels` allows it: other pointers of the application may
-/// be invalid.
+/// Calls back for each argument of a call that is being reported to a tool. Pointers are not
+/// followed, except to ROCTx's texts where `levels` allows it, since other pointers of the
+/// application may be invalid.
 ///
 /// # Errors
 /// As [`iterate`]; [`Status::INVALID_ARGUMENT`] without a payload.
 ///
 /// # Safety
-/// `callback` must be of its type, and `record` one that we passed to a tool's function that has not
-/// returned.
+/// `callback` must be of its type. `record` must be one that we passed to a function of a tool
+/// which has not returned.
 pub unsafe fn iterate_call(
     record: &CallbackRecord,
     callback: CallArgumentCallback,
@@ -136,7 +138,8 @@ pub unsafe fn iterate_call(
         arguments,
         levels > 0,
         |argument| {
-            // SAFETY: the caller's promise; address and texts live until the call returns.
+            // SAFETY: the caller promises the callback's type. Address and texts live until the
+            // call returns.
             call(&[], || unsafe {
                 callback(
                     record.kind,
@@ -170,7 +173,7 @@ fn each(
         .collect();
     for (number, parameter) in (0..).zip(function.parameters) {
         let from = usize::from(parameter.args_offset);
-        // An argument that does not fit AMD's union was not kept.
+        // An argument that does not fit into AMD's union was not stored.
         let Some(value) = bytes.get(from..from + usize::from(parameter.ty.size)) else {
             break;
         };
@@ -197,17 +200,17 @@ fn each(
     Ok(())
 }
 
-/// The text that a pointer to one leads to; `None` for null.
+/// Returns the text that a value points to; `None` for null.
 fn text_at(value: &[u8]) -> Option<CString> {
     let address = u64::from_ne_bytes(value.try_into().ok()?);
     let text: *const c_char = std::ptr::with_exposed_provenance(address as usize);
-    // SAFETY: a message of ROCTx, which the application's call holds while it is reported to the
-    // tool.
+    // SAFETY: the pointer is to a message of ROCTx. The application's call keeps it alive while the
+    // call is reported to the tool.
     (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_owned())
 }
 
-/// A value as text: integers and enums in decimal, addresses in hexadecimal, structs as their
-/// numbers.
+/// Returns a value as text: integers and enums in decimal, addresses in hexadecimal, structs as
+/// their numbers.
 fn value_text(parameter: &Parameter, bytes: &[u8]) -> String {
     let mut extended = [0; 8];
     for (to, from) in extended.iter_mut().zip(bytes) {
@@ -220,7 +223,8 @@ fn value_text(parameter: &Parameter, bytes: &[u8]) -> String {
         (Class::Float, _) => f32::from_bits(word as u32).to_string(),
         (Class::Pointer | Class::Function, _) => format!("{word:#x}"),
         (Class::Struct, size) => {
-            // dim3 is made of 4-byte numbers, the others of 8-byte ones or of bytes that mean nothing to a reader.
+            // dim3 consists of 4-byte numbers. The others consist of 8-byte numbers, or of bytes
+            // that tell a reader nothing.
             let step = if size % 8 == 0 { 8 } else { 4 };
             let numbers = bytes.chunks(step).map(|chunk| {
                 let mut number = [0; 8];

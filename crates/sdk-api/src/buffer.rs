@@ -1,9 +1,9 @@
 //! Buffers: records of running contexts are put into them in AMD's layout, and passed to the tool's
 //! callback when enough have accumulated, or when the tool asks.
 //!
-//! Callbacks run on the worker thread, which delivers, on the thread that flushes, or on a callback
-//! thread if the tool assigned one. No lock of ours is held then. The records belong to the buffer and are valid until the
-//! callback returns.
+//! Callbacks run on the worker thread, which delivers; on the thread that flushes; or on a callback
+//! thread if the tool assigned one. No lock of ours is held then. The records belong to the buffer
+//! and are valid until the callback returns.
 
 pub(crate) mod batch;
 
@@ -38,13 +38,13 @@ use std::time::{Duration, Instant};
 
 /// How long a flush waits for callbacks.
 const FLUSH_LIMIT: Duration = Duration::from_secs(10);
-/// How long a flush waits for the worker to read what has ended.
+/// How long a flush waits for the worker thread to harvest what has ended.
 const HARVEST_LIMIT: Duration = Duration::from_secs(5);
-/// How long a detach waits for a callback that runs.
+/// How long a detach waits for a running callback.
 const DETACH_LIMIT: Duration = Duration::from_secs(2);
 
-/// Makes a buffer of `size` bytes, whose callback is called when it holds `watermark` bytes; returns
-/// its handle.
+/// Creates a buffer of `size` bytes. Its callback is called when it holds `watermark` bytes.
+/// Returns its handle.
 pub fn create(
     context: u64,
     size: usize,
@@ -94,7 +94,7 @@ pub fn destroy(buffer: u64) -> Result<(), Status> {
     Ok(())
 }
 
-/// Has the buffer's callbacks called on a callback thread from now on.
+/// Makes the buffer's callbacks run on a callback thread from now on.
 pub fn assign_thread(buffer: u64, thread: u64) -> Result<(), Status> {
     let mut state = state::lock();
     registry::index(thread)
@@ -104,9 +104,9 @@ pub fn assign_thread(buffer: u64, thread: u64) -> Result<(), Status> {
     Ok(())
 }
 
-/// Hands over everything that belongs into the buffer by now: what has ended on the devices is read
-/// and delivered, a callback that runs is waited for, and the callback is called with the rest.
-/// Returns when it has.
+/// Passes everything that belongs into the buffer by now to its callback. It harvests and delivers
+/// what has ended on the devices, waits for a running callback, and calls the callback with the
+/// rest. Returns when the callback has returned.
 ///
 /// # Errors
 /// [`Status::BUFFER_BUSY`] from within the buffer's own callback, and when that does not end within
@@ -119,7 +119,7 @@ pub fn flush(buffer: u64) -> Result<(), Status> {
         }
         state.buffer(buffer)?;
     }
-    // Inside a callback the worker may be waiting for this thread.
+    // Inside a callback, do not wait for the worker, which may be waiting for this thread.
     if RUNNING.get() == 0 {
         changes::round_within(HARVEST_LIMIT);
     }
@@ -152,7 +152,8 @@ fn hand_over(handle: u64, limit: Duration) -> Result<(), Status> {
             break;
         }
         let left = end.saturating_duration_since(Instant::now());
-        // What runs, or waits to, on this very thread does not end while it waits.
+        // A callback that runs on this thread, or waits to run on it, cannot end while this thread
+        // waits.
         let is_own = buffer.runner == Some(thread::current().id())
             || buffer.thread != 0 && buffer.thread == callback_thread::current();
         if is_own || left.is_zero() {
@@ -179,17 +180,18 @@ fn hand_over(handle: u64, limit: Duration) -> Result<(), Status> {
     }
 }
 
-/// Who calls a callback.
+/// Where a callback is called.
 enum Begun {
-    /// Nobody: there is nothing to say, or it runs already.
+    /// Nowhere: there are no records, or it is running already.
     Nothing,
-    /// The caller.
+    /// On the calling thread.
     Here(Job),
-    /// The buffer's thread, which tells when it has.
+    /// On the buffer's thread, which sends a message when it is done.
     Elsewhere(Receiver<()>),
 }
 
-/// A callback that is due is called; nobody waits for it where it has a thread of its own.
+/// Calls a callback that is due. If the buffer has a thread of its own, nobody waits for that
+/// thread.
 pub(crate) fn call(handle: u64) {
     let state = state::lock();
     if let Ok(Begun::Here(job)) = begin(state, handle) {
@@ -197,8 +199,8 @@ pub(crate) fn call(handle: u64) {
     }
 }
 
-/// Takes the batch out for a callback, which counts as running from here on. It goes to the
-/// buffer's thread, or is left to the caller where it has none.
+/// Takes the batch out of the buffer for a callback, which counts as running from here on. The
+/// batch goes to the buffer's thread, or is left to the caller where there is none.
 fn begin(mut state: MutexGuard<'_, Registry>, handle: u64) -> Result<Begun, Status> {
     let buffer = state.buffer(handle)?;
     if buffer.busy || buffer.batch.is_empty() {
@@ -232,7 +234,7 @@ fn begin(mut state: MutexGuard<'_, Registry>, handle: u64) -> Result<Begun, Stat
             }))
         });
     if !sent {
-        // The thread is gone, and with it the batch.
+        // The thread has ended, and the batch is lost.
         state.buffer(handle)?.busy = false;
         return Err(Status::THREAD_NOT_FOUND);
     }
@@ -240,7 +242,7 @@ fn begin(mut state: MutexGuard<'_, Registry>, handle: u64) -> Result<Begun, Stat
 }
 
 thread_local! {
-    /// The buffer whose callback the thread runs, 0 for none.
+    /// The buffer whose callback this thread runs; 0 for none.
     static RUNNING: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -274,7 +276,7 @@ impl Job {
         let mut pointers: Vec<*mut RecordHeader> =
             headers.iter_mut().map(|header| &raw mut *header).collect();
         let (list, count) = (pointers.as_mut_ptr(), pointers.len());
-        // Calls that the tool makes in it are not the application's.
+        // Calls that the tool makes in the callback are not the application's.
         let lent = [
             (
                 list.cast_const().cast(),
@@ -286,7 +288,8 @@ impl Job {
         let (callback, context, handle) = (self.callback, self.context, self.handle);
         let (data, dropped) = (self.data.0, self.batch.dropped);
         let called = callbacks::as_tool(|| {
-            // SAFETY: the tool gave us this function for such calls; headers and records live until it has returned.
+            // SAFETY: the tool gave us this function for such calls. Headers and records live until
+            // it has returned.
             call_tool(&lent, || unsafe {
                 callback(context, handle, list, count, data, dropped)
             })
@@ -304,11 +307,11 @@ impl Job {
 }
 
 /// Takes records in the form in which the probes wrote them (whole records, one after the other),
-/// and passes them to the buffers and code-object callbacks of the contexts that want them. Called
-/// on the worker thread, by one thread at a time.
+/// and passes them to the buffers and code-object callbacks of the contexts that want them. Only
+/// the worker thread calls this, or a thread in its place, one at a time.
 ///
 /// An untimed dispatch or copy is not passed on, since AMD's records cannot express that. It counts
-/// as dropped, and the tool's callback is given that count.
+/// as dropped, and the tool's callback is told that count.
 ///
 /// # Errors
 /// [`Malformed`] when the bytes are not records; the records before the malformed one were
@@ -374,7 +377,7 @@ fn deliver_one(record: &Record<'_>) {
                 continue;
             };
             if let Record::Kfd(event) = record {
-                // A domain has several of AMD's kinds, and the event is of one.
+                // A domain has several of AMD's kinds; the event is of one of them.
                 if event.tracing_kind as i32 == service.kind {
                     let (words, count) = kfd::words(event);
                     buffer.push_plain(event.tracing_kind, words.get(..count).unwrap_or_default());
@@ -399,16 +402,18 @@ fn deliver_one(record: &Record<'_>) {
     }
 }
 
-/// The parts of a record that decide which contexts get it.
+/// The fields of a record that decide which contexts get it.
 struct RecordFacts {
     kind: u8,
     operation: u32,
     begin: u64,
     timed: bool,
-    /// What the tools that were asked for its external correlation id know it by.
+    /// The id by which [`requests`] knows the record, for tools that were asked for its external
+    /// correlation id.
     id: u64,
-    /// Thread whose external correlation ids go with it, as they were at `begin`. Of a copy only the
-    /// begin on its engine is known, when the thread may be doing something else.
+    /// Thread whose external correlation ids the record gets, as they were at `begin`. None for a
+    /// copy: only its begin on the engine is known, when the thread may already be doing something
+    /// else.
     tid: Option<u32>,
 }
 
@@ -433,13 +438,13 @@ impl RecordFacts {
             Record::Kfd(event) => (event.header, event.start, true),
             _ => return None,
         };
-        // Without any time its context cannot be told: all running contexts get it.
+        // Without any time its context cannot be determined, so all running contexts get it.
         let begin = if begin == 0 {
             midair_sdk_hot::clock::now()
         } else {
             begin
         };
-        // AMD's dispatch records are completions; ours leave the operation at 0.
+        // AMD's dispatch records have the operation "complete"; ours leave the operation at 0.
         let operation = match record {
             Record::Kernel(..) => c::ROCPROFILER_KERNEL_DISPATCH_COMPLETE as u32,
             _ => header.operation,

@@ -1,5 +1,5 @@
-//! Threads that tools ask for, on which their buffers' callbacks are called. There are none unless a
-//! tool asks.
+//! Threads on which the callbacks of tools' buffers are called. They exist only if a tool asks for
+//! them.
 
 pub(crate) mod handle;
 
@@ -15,20 +15,21 @@ use std::ffi::{c_int, c_void};
 use std::sync::PoisonError;
 use std::sync::mpsc::channel;
 
-/// How many there can be in a process (AMD-069).
+/// The most callback threads of a process (AMD-069).
 const MOST: usize = 256;
 
 thread_local! {
     static CALLBACK_THREAD: Cell<u64> = const { Cell::new(0) };
 }
 
-/// The calling thread's handle, if it is a callback thread, otherwise 0.
+/// Returns the calling thread's handle if it is a callback thread, otherwise 0.
 pub(crate) fn current() -> u64 {
     CALLBACK_THREAD.get()
 }
 
-/// Registers a tool's functions that are called before and after libraries of the set `libraries`
-/// make a thread. `ROCPROFILER_LIBRARY` is this library; threads of the others are not known here.
+/// Registers a tool's functions that are called before and after a library of the set `libraries`
+/// creates a thread. `ROCPROFILER_LIBRARY` is this library; the threads of other libraries are not
+/// known here.
 pub fn listen(
     before: Option<ThreadNotice>,
     after: Option<ThreadNotice>,
@@ -64,17 +65,17 @@ fn notify(which: impl Fn(&Listener) -> Option<ThreadNotice>) -> Result<(), Throw
     Ok(())
 }
 
-/// Makes a callback thread; returns its handle. Only while a tool is being initialised.
+/// Creates a callback thread and returns its handle. Only while a tool is being initialised.
 ///
 /// # Errors
-/// [`Status::CONFIGURATION_LOCKED`] at other times, [`Status::OUT_OF_RESOURCES`] where the system
-/// gives no thread or there are [`MOST`] already, and what the tool's own functions throw that are
-/// told of the thread.
+/// [`Status::CONFIGURATION_LOCKED`] at other times; [`Status::OUT_OF_RESOURCES`] where the system
+/// refuses to create a thread or there are [`MOST`] already; and what tools' functions throw that
+/// are called for the thread.
 pub fn create() -> Result<u64, Ended> {
     {
         let state = state::lock();
         state.configuring()?;
-        // Before anybody is told: functions that are told may make a thread themselves.
+        // Check before calling the tools' functions, since these may create a thread themselves.
         if state.threads.len() >= MOST {
             return Err(Status::OUT_OF_RESOURCES.into());
         }
@@ -83,12 +84,13 @@ pub fn create() -> Result<u64, Ended> {
     let (tell, name) = channel::<u64>();
     notify(|listener| listener.0)?;
     let spawned = with_signals_blocked(|| {
-        // The application's signals must not be handled on this thread, so it inherits a full mask.
+        // The application's signals must not be handled on this thread, so it inherits a full
+        // signal mask.
         std::thread::Builder::new()
             .name("midair-buffer".into())
             .stack_size(1 << 20)
             .spawn(move || {
-                // Nothing is sent before the handle is known.
+                // Nothing is sent to the thread before its handle is known.
                 CALLBACK_THREAD.set(name.recv().unwrap_or_default());
                 for work in inbox {
                     let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
@@ -106,17 +108,17 @@ pub fn create() -> Result<u64, Ended> {
 
 /// Runs `body` with every signal blocked in the calling thread.
 fn with_signals_blocked<R>(body: impl FnOnce() -> R) -> R {
-    // SAFETY: an integer array; any value is one.
+    // SAFETY: sigset_t is an integer array, for which any value is valid.
     let mut all: libc::sigset_t = unsafe { std::mem::zeroed() };
     // SAFETY: as above.
     let mut before: libc::sigset_t = unsafe { std::mem::zeroed() };
-    // SAFETY: valid sets; the calls change this thread's mask only.
+    // SAFETY: the sets are valid, and the calls change only this thread's mask.
     unsafe {
         libc::sigfillset(&mut all);
         libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
     }
     let result = body();
-    // SAFETY: the set that was read above.
+    // SAFETY: the set is the one that was read above.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut()) };
     result
 }

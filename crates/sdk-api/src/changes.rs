@@ -1,9 +1,9 @@
-//! Where the tool-facing API and a session meet.
+//! The interface between the tool-facing API and a session.
 //!
 //! A tool starts or stops contexts on any thread, but only the worker thread of a session hooks
-//! anything. So a change is counted here and the worker is woken. The worker asks
-//! [`crate::context::wanted`] what the contexts want now, applies it, and reports that
-//! ([`applied`]); the tool's thread waits for this, within a limit.
+//! anything. So a change is counted here, and the worker is woken. The worker asks
+//! [`crate::context::wanted`] what the contexts want now, applies it, and reports this
+//! ([`applied`]). The tool's thread waits for that report, within a limit.
 
 use crate::state::STATE;
 use midair_sdk_hot::callbacks;
@@ -13,11 +13,12 @@ use std::time::{Duration, Instant};
 
 /// How long a tool's thread waits for the worker.
 pub const LIMIT: Duration = Duration::from_millis(1500);
-/// How long it waits inside a tool's function, for whose return the worker may be waiting.
+/// How long it waits inside a tool's function. The limit is short, since the worker may be waiting
+/// for that function to return.
 const INSIDE_LIMIT: Duration = Duration::from_millis(20);
 
 fn tid() -> u32 {
-    // SAFETY: a system call without arguments.
+    // SAFETY: gettid takes no arguments.
     unsafe { libc::syscall(libc::SYS_gettid) as u32 }
 }
 
@@ -26,14 +27,15 @@ pub fn become_worker() {
     STATE.worker.store(tid(), Release);
 }
 
-/// The calling thread has done the worker's work for once and goes on with its own: it waits for the
-/// worker from now on, as any other thread. Does nothing where another thread is the worker by now.
+/// Ends the calling thread's role as the worker, after it has done the worker's work once. From now
+/// on it waits for the worker as any other thread does. Does nothing if another thread is the
+/// worker by now.
 pub fn leave_worker() {
     let _ = STATE.worker.compare_exchange(tid(), 0, SeqCst, SeqCst);
 }
 
-/// Thread id of the worker, 0 when there is none: before the first session, and where one was set up
-/// whose worker has not begun yet.
+/// Returns the thread id of the worker. 0: there is none, either before the first session, or
+/// because a session was set up whose worker has not begun yet.
 pub fn worker() -> u32 {
     STATE.worker.load(Acquire)
 }
@@ -43,7 +45,7 @@ pub fn is_worker() -> bool {
     worker() == tid()
 }
 
-/// Records that the worker begins or ends to serve a session.
+/// Records that the worker begins or stops serving a session.
 pub fn serve(on: bool) {
     STATE
         .serving
@@ -56,7 +58,7 @@ pub fn is_served() -> bool {
     pid != 0 && pid == std::process::id()
 }
 
-/// Futex word that changes whenever the worker is woken ([`wake`]).
+/// Returns the futex word that changes whenever the worker is woken ([`wake`]).
 pub fn calls() -> &'static AtomicU32 {
     &STATE.calls
 }
@@ -65,7 +67,7 @@ pub fn calls() -> &'static AtomicU32 {
 pub fn wake() {
     STATE.calls.fetch_add(1, SeqCst);
     let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
-    // SAFETY: a static word; waking has no effect on memory.
+    // SAFETY: the word is static, and waking does not access memory.
     unsafe {
         libc::syscall(
             libc::SYS_futex,
@@ -90,9 +92,9 @@ pub(crate) fn changed() {
     }
 }
 
-/// Reports that contexts were stopped: as [`changed`], but inside a tool's function nobody waits. What
-/// was promised holds already ([`callbacks::settle`]), and the worker waits for that very function
-/// before it ends the collecting.
+/// Reports that contexts were stopped. Does the same as [`changed`], but does not wait inside a
+/// tool's function. The promise of a stop is already kept then ([`callbacks::settle`]), and the
+/// worker waits for that very function before it ends the collection.
 pub(crate) fn fewer() {
     if callbacks::is_inside() {
         STATE.requested.fetch_add(1, SeqCst);
@@ -115,9 +117,9 @@ pub fn request_within(limit: Duration) -> bool {
     wait_for(&STATE.applied, ticket, limit)
 }
 
-/// Asks the worker for a whole round: what has ended on the devices is read and delivered. False
-/// when that did not happen within `limit`. True at once on the worker itself, and when there is no
-/// session.
+/// Asks the worker for a whole round, in which it harvests and delivers what has ended on the
+/// devices. Returns false if that did not happen within `limit`. Returns true at once on the worker
+/// itself, and when there is no session.
 pub fn round_within(limit: Duration) -> bool {
     if !is_served() || is_worker() {
         return true;
@@ -127,19 +129,19 @@ pub fn round_within(limit: Duration) -> bool {
     wait_for(&STATE.rounds_done, ticket, limit)
 }
 
-/// The number of rounds that were asked for: read it when a round begins, and pass it to
-/// [`round_done`] at its end.
+/// Returns the number of rounds that were asked for. Read it when a round begins, and pass it to
+/// [`round_done`] at the end of the round.
 pub fn rounds_asked() -> u64 {
     STATE.rounds_asked.load(SeqCst)
 }
 
-/// Records that a round has ended which began after `ticket` ([`rounds_asked`]).
+/// Records the end of a round that began after `ticket` was read ([`rounds_asked`]).
 pub fn round_done(ticket: u64) {
     STATE.rounds_done.fetch_max(ticket, SeqCst);
 }
 
-/// How long the calling thread may wait for the worker: `limit`, or much less inside a tool's
-/// function, for whose return the worker may be waiting.
+/// Returns how long the calling thread may wait for the worker: `limit`, or much less inside a
+/// tool's function, since the worker may be waiting for that function to return.
 pub fn patience(limit: Duration) -> Duration {
     if callbacks::is_inside() {
         limit.min(INSIDE_LIMIT)
@@ -159,7 +161,7 @@ fn wait_for(count: &AtomicU64, ticket: u64, limit: Duration) -> bool {
     true
 }
 
-/// The number of changes so far: read it before [`crate::context::wanted`], and pass it to
+/// Returns the number of changes so far. Read it before [`crate::context::wanted`], and pass it to
 /// [`applied`].
 pub fn requested() -> u64 {
     STATE.requested.load(SeqCst)
@@ -170,7 +172,7 @@ pub fn applied(ticket: u64) {
     STATE.applied.store(ticket, SeqCst);
 }
 
-/// Whether there are changes that were not applied.
+/// Whether there are changes that were not applied yet.
 pub fn is_pending() -> bool {
     STATE.applied.load(SeqCst) < STATE.requested.load(SeqCst)
 }
@@ -185,13 +187,13 @@ mod tests {
         assert!(is_worker());
         leave_worker();
         assert!(!is_worker() && worker() == 0);
-        // Somebody else has it by now: it stays theirs.
+        // Another thread is the worker by now, and stays it.
         std::thread::spawn(become_worker).join().unwrap();
         let theirs = worker();
         leave_worker();
         assert!(theirs != 0 && worker() == theirs && !is_worker());
         serve(true);
-        // Nobody answers, so these wait to the end.
+        // No worker answers, so these wait until the limit.
         assert!(!round_within(Duration::from_millis(1)));
         assert!(!request_within(Duration::from_millis(1)));
         serve(false);

@@ -1,9 +1,9 @@
 //! Code objects and kernel symbols for the callbacks of contexts that asked for them.
 //!
-//! Each is told when it is loaded, and again, with the same data and the same word of the tool's,
-//! when it is unloaded: when its executable is destroyed, when the recording ends, or when the
-//! tools end. Kernels are unloaded before their code object, the newest first. The function by which
-//! the program launches a kernel is told after the kernel, and not again.
+//! Each is reported when it is loaded, and again, with the same data and the same user data of the
+//! tool, when it is unloaded: when its executable is destroyed, when the recording ends, or when
+//! the tools end. Kernels are unloaded before their code object, the newest first. The function by
+//! which the program launches a kernel is reported after the kernel, and only once.
 
 pub(crate) mod hosts;
 pub(crate) mod loaded;
@@ -19,7 +19,7 @@ use midair_abi::records::{CallbackRecord, CodeObjectLoad, CorrelationId, KernelS
 use midair_record::event::{self, Record};
 use std::sync::{MutexGuard, PoisonError};
 
-/// Delivers one. Texts live for ever; the data is ours and valid until the callback returns.
+/// Delivers a record. Texts live forever; the data is ours and valid until the callback returns.
 pub(crate) fn deliver(record: &Record<'_>) {
     match record {
         Record::Agent(agent) => {
@@ -83,7 +83,7 @@ fn register(symbol: &event::KernelSymbol, name: &[u8]) {
             .kernel_object
             .wrapping_add_signed(symbol.entry_offset),
     }));
-    // Learned once, so that every context is given the same number.
+    // The host function is looked up once, so that every context gets the same number for it.
     let host = STATE
         .host_functions
         .lock()
@@ -95,7 +95,7 @@ fn register(symbol: &event::KernelSymbol, name: &[u8]) {
     }
 }
 
-/// The services of the running contexts.
+/// Returns the code-object services of the running contexts.
 fn running() -> Vec<(u64, CodeObjectService)> {
     let state = state::lock();
     (1..)
@@ -105,7 +105,7 @@ fn running() -> Vec<(u64, CodeObjectService)> {
         .collect()
 }
 
-/// Tells every running context that wants it.
+/// Reports a payload to every running context that wants it.
 fn tell(payload: Payload) {
     for (context, service) in running() {
         if service.operations.has(payload.operation() as u32) {
@@ -127,14 +127,15 @@ fn all() -> MutexGuard<'static, Vec<Loaded>> {
     STATE.loaded.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The executables of some code objects are being destroyed: tools are told of them and of their
-/// kernels. On the worker, with everything delivered that was dispatched of them.
+/// Reports to tools that the executables of some code objects are being destroyed, and with them
+/// the code objects and their kernels. Called on the worker thread, after all their dispatches were
+/// delivered.
 pub fn unload(code_objects: &[u64]) {
     unload_where(|payload| code_objects.contains(&payload.code_object()));
 }
 
-/// Nothing counts as loaded any more: the recording ends, or the tools do. What is loaded is told
-/// again, with new numbers, if another recording begins.
+/// Reports everything as unloaded, because the recording or the tools end. If another recording
+/// begins, what is loaded is reported again, with new numbers.
 pub fn unload_all() {
     unload_where(|_| true);
 }
@@ -145,9 +146,10 @@ fn unload_where(is_gone: impl Fn(&Payload) -> bool) {
         return;
     }
     let running = running();
-    // Nothing is told to a context after it was stopped.
+    // A stopped context gets no more callbacks.
     gone.retain(|one| running.iter().any(|(context, _)| *context == one.context));
-    // Stable: kernels are told after their code object, and so unloaded before it.
+    // The order is stable: kernels were reported after their code object, and so are unloaded
+    // before it.
     gone.reverse();
     let mut out = Vec::new();
     for one in &mut gone {
@@ -157,11 +159,11 @@ fn unload_where(is_gone: impl Fn(&Payload) -> bool) {
     }
 }
 
-/// Calls the tool's function. False when it threw: its tool is out.
+/// Calls the tool's function. Returns false if it threw: its tool is no longer used.
 fn call(one: &mut Loaded, phase: i32) -> bool {
     let record = CallbackRecord {
         context_id: one.context,
-        // SAFETY: a system call without arguments.
+        // SAFETY: gettid takes no arguments.
         thread_id: unsafe { libc::gettid() } as u64,
         correlation_id: CorrelationId {
             internal: 0,

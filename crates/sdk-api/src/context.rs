@@ -1,5 +1,5 @@
-//! Contexts: what a tool wants to know, and when. [`wanted`] is the union of what the running ones
-//! want.
+//! Contexts: what a tool wants to record, and when. [`wanted`] is the union of what the running
+//! contexts want.
 
 pub(crate) mod services;
 
@@ -20,14 +20,16 @@ use std::ffi::c_void;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// How long a stop waits for threads that are about to call a tool's function. What they do then
-/// takes nanoseconds; only one without a processor takes longer.
+/// How long a stop waits for threads that are about to call a tool's function. This takes
+/// nanoseconds, unless a thread has no processor to run on.
 const SETTLE_LIMIT: Duration = Duration::from_millis(250);
 
-/// Correlation ids that are used no more: records that are made here, not in the target's threads.
+/// The kind for correlation ids that are no longer used. These records are made here, not on the
+/// target's threads.
 pub(crate) const RETIREMENT: i32 = c::ROCPROFILER_BUFFER_TRACING_CORRELATION_ID_RETIREMENT;
 
-/// The kind of our records that a buffer-tracing kind is made from; `None` when it is not built.
+/// Returns the kind of our records that a buffer-tracing kind is made from; `None` when it is not
+/// built.
 pub(crate) fn record_kind(tracing_kind: i32) -> Option<u8> {
     midair_domain::of_buffer_kind(tracing_kind)
         .filter(|domain| domain.built)
@@ -54,16 +56,16 @@ pub struct Wanted {
     pub code_objects: bool,
     /// Services whose functions are called on the threads that make the calls.
     pub services: Services,
-    /// Some context wants to know when correlation ids are used no more ([`crate::retirement`]).
+    /// Some context wants to know when correlation ids are no longer used ([`crate::retirement`]).
     pub retirement: bool,
-    /// Some context counts in dispatches ([`crate::counting`]), or will when it is started.
+    /// Some context counts around dispatches ([`crate::counting`]), or will when it is started.
     pub counts_dispatches: bool,
-    /// The same for whole devices.
+    /// The same for counting on whole devices.
     pub counts_devices: bool,
 }
 
 impl Wanted {
-    /// What is wanted of a kind, with more operations.
+    /// Adds operations of a kind to what is wanted, and returns the kind's entry.
     fn demand(&mut self, kind: u8, operations: &OperationSet) -> &mut Demand {
         let demand = self.kinds.entry(kind).or_insert(Demand {
             operations: OperationSet::NONE,
@@ -73,7 +75,7 @@ impl Wanted {
         demand.operations.add_all(operations);
         demand
     }
-    /// The kinds.
+    /// Returns the wanted kinds.
     pub fn kinds(&self) -> KindSet {
         self.kinds.keys().copied().collect()
     }
@@ -101,7 +103,7 @@ impl Wanted {
     }
 }
 
-/// What a context that writes to the spool wants: records only.
+/// Adds what a context wants that writes to the spool: records only.
 fn continue_with_spool(context: &Context, wanted: &mut Wanted) {
     for service in &context.services {
         if let Some(kind) = record_kind(service.kind) {
@@ -110,7 +112,7 @@ fn continue_with_spool(context: &Context, wanted: &mut Wanted) {
     }
 }
 
-/// For which kinds a context is asked: those that it named, where it has a service of the kind.
+/// Returns the kinds for which a context is asked: those that it named and also has a service for.
 fn request_of(handle: u64, context: &Context, request: &RequestService) -> Request {
     let asked = |kind: &u8| {
         requests::request_kind(*kind)
@@ -140,7 +142,7 @@ fn request_of(handle: u64, context: &Context, request: &RequestService) -> Reque
     }
 }
 
-/// The union of what all running contexts want.
+/// Returns the union of what all running contexts want.
 pub fn wanted() -> Wanted {
     let state = state::lock();
     let mut wanted = Wanted::default();
@@ -167,7 +169,7 @@ pub fn wanted() -> Wanted {
                 wanted.services.add(kind, told);
             } else if let Some(kind) = late_kind(service.kind) {
                 wanted.demand(kind, &service.operations).deliver = true;
-                // The completion of a dispatch is told of with its record.
+                // The completion of a dispatch is reported with its record.
                 let is_told_before = kind != kinds::KERNEL_DISPATCH
                     || service
                         .operations
@@ -198,7 +200,8 @@ pub fn wanted() -> Wanted {
         .iter()
         .any(|context| context.devices.is_some() && context.is_counting());
     if wanted.counts() {
-        // Their values come with the dispatches' records, and counters of the device with its queues.
+        // The values come with the records of dispatches; counters of the whole device need its
+        // queues.
         wanted
             .demand(kinds::KERNEL_DISPATCH, &OperationSet::ALL)
             .deliver = true;
@@ -209,7 +212,7 @@ pub fn wanted() -> Wanted {
     wanted
 }
 
-/// Whether any context runs, or counts when it will: that is prepared for.
+/// Whether any context runs, or will count once it runs, which has to be prepared for.
 pub fn any_active() -> bool {
     state::lock()
         .contexts
@@ -217,7 +220,7 @@ pub fn any_active() -> bool {
         .any(|context| context.active || context.is_counting())
 }
 
-/// Makes a context for the client that is being initialised; returns its handle.
+/// Creates a context for the client that is being initialised. Returns its handle.
 pub fn create() -> Result<u64, Status> {
     let mut state = state::lock();
     let client = state.configuring()?;
@@ -240,7 +243,7 @@ pub fn create() -> Result<u64, Status> {
     Ok(state.contexts.len() as u64)
 }
 
-/// Sends the records of a context to the attacher's spool, and to no buffer.
+/// Makes the records of a context go to the attacher's spool, and to no buffer.
 pub fn use_spool(context: u64) -> Result<(), Status> {
     let mut state = state::lock();
     state.configuring()?;
@@ -248,7 +251,7 @@ pub fn use_spool(context: u64) -> Result<(), Status> {
     Ok(())
 }
 
-/// Starts a context; does nothing when it is running.
+/// Starts a context; does nothing when it is already running.
 pub fn start(context: u64) -> Result<(), Status> {
     let mut state = state::lock();
     if state.finalized {
@@ -279,9 +282,9 @@ pub fn start(context: u64) -> Result<(), Status> {
     Ok(())
 }
 
-/// Stops a context. Its records up to now still arrive in its buffers. Its functions are not called
-/// any more when this returns, but for the ends of calls whose beginnings were reported, and where
-/// a thread is inside one already.
+/// Stops a context. Its records up to now still arrive in its buffers. When this returns, its
+/// functions are not called any more, with two exceptions: for the end of a call whose beginning
+/// was reported, and where a thread is inside such a function already.
 pub fn stop(context: u64) -> Result<(), Status> {
     let is_told_late = {
         let mut state = state::lock();
@@ -291,7 +294,7 @@ pub fn stop(context: u64) -> Result<(), Status> {
             .any(|service| late_kind(service.kind).is_some())
     };
     if is_told_late {
-        // What has ended by now is told now.
+        // Report what has ended by now, while the context still runs.
         changes::round_within(changes::LIMIT);
     }
     let mut state = state::lock();
@@ -304,7 +307,7 @@ pub fn stop(context: u64) -> Result<(), Status> {
     Ok(())
 }
 
-/// Stops several contexts at the same time, those that are running.
+/// Stops several contexts at the same time; those that do not run are skipped.
 pub(crate) fn stop_all(handles: &[u64]) {
     let mut state = state::lock();
     let now = clock::now();
@@ -327,7 +330,7 @@ pub fn is_active(context: u64) -> Result<bool, Status> {
 }
 
 /// Adds a buffered service to a context. An empty list means every operation. A kind of a library
-/// that nothing here traces is accepted, and has no records (AMD-065).
+/// that we do not trace is accepted, and has no records (AMD-065).
 pub fn configure_buffer_tracing(
     context: u64,
     tracing_kind: i32,
@@ -338,7 +341,7 @@ pub fn configure_buffer_tracing(
     state.configuring()?;
     let spool = state.context(context)?.spool;
     let operations = operation_set(BUFFER_KINDS, tracing_kind, operations)?;
-    // As AMD's: there are no such records, only callbacks.
+    // As in AMD's library: there are only callbacks for this kind, no records.
     if tracing_kind == c::ROCPROFILER_BUFFER_TRACING_HIP_STREAM {
         return Err(Status::NOT_IMPLEMENTED);
     }
@@ -361,8 +364,8 @@ pub fn configure_buffer_tracing(
     Ok(())
 }
 
-/// The kind of our records for a callback-tracing kind of work or of an event, whose records the
-/// worker thread delivers; `None` when it is not built, or is reported around calls.
+/// Returns the kind of our records for a callback-tracing kind of work or of an event, whose
+/// records the worker thread delivers. `None` when it is not built, or is reported around calls.
 pub(crate) fn late_kind(callback_kind: i32) -> Option<u8> {
     let domain = midair_domain::of_callback_kind(callback_kind)?;
     let is_late = domain
@@ -372,7 +375,7 @@ pub(crate) fn late_kind(callback_kind: i32) -> Option<u8> {
 }
 
 /// Adds a callback service to a context. An empty list means every operation. A kind of a library
-/// that nothing here traces is accepted, and has no events (AMD-065).
+/// that we do not trace is accepted, and has no events (AMD-065).
 pub fn configure_callback_tracing(
     context: u64,
     tracing_kind: i32,
@@ -414,7 +417,7 @@ pub fn configure_callback_tracing(
     Ok(())
 }
 
-/// Has a context's tool asked for external correlation ids of these kinds
+/// Makes us ask a context's tool for external correlation ids of these kinds
 /// (`rocprofiler_external_correlation_id_request_kind_t`); none means all.
 ///
 /// # Errors

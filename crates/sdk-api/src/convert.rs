@@ -1,4 +1,4 @@
-//! Our records in AMD's layouts.
+//! Conversion of our records into AMD's layouts.
 
 use crate::agents;
 use crate::converted::Converted;
@@ -11,7 +11,8 @@ use midair_abi::records::{
 use midair_record::event::{Allocation, Api, Copy, Kernel, NO_NODE, Record, RuntimeInit, Scratch};
 use midair_sdk_hot::functions::function_of;
 
-/// Makes the record that a service of `tracing_kind` gets for one of ours; `None` when there is none.
+/// Makes the record that a service of `tracing_kind` gets for one of ours; `None` when there is
+/// none.
 pub(crate) fn convert(record: &Record<'_>, tracing_kind: i32) -> Option<Converted> {
     match record {
         Record::Api(api, arguments) => match tracing_kind {
@@ -72,7 +73,7 @@ fn correlation(api: &Api) -> CorrelationId {
     }
 }
 
-/// The argument words of a record in the places of AMD's union, which has `N` words.
+/// Returns the argument words of a record at their places in AMD's union, which has `N` words.
 fn arguments_of<const N: usize>(api: &Api, arguments: &[u8]) -> Option<[u64; N]> {
     let function = function_of(api.header.kind, api.header.operation)?;
     let mut args = vec![0_u8; N * 8];
@@ -82,8 +83,9 @@ fn arguments_of<const N: usize>(api: &Api, arguments: &[u8]) -> Option<[u64; N]>
             usize::from(parameter.args_offset),
         );
         let size = usize::from(parameter.ty.size);
-        // A call that was open at the detach has no argument words, and a struct by value of a
-        // function that AMD's union does not know may not fit: the bytes stay zero.
+        // A call that was still open at the detach has no argument words. A struct passed by value
+        // to a function that AMD's union does not have may not fit. In both cases the bytes stay
+        // zero.
         if let (Some(from), Some(to)) = (
             arguments.get(from..from + size),
             args.get_mut(to..to + size),
@@ -175,7 +177,7 @@ fn copy(record: &Copy) -> MemoryCopy {
     }
 }
 
-/// The agent of a record; none is 0, as in AMD's records of releases.
+/// Returns the agent of a record; none is 0, as in AMD's records of releases.
 fn agent_of(node: u32) -> u64 {
     if node == NO_NODE {
         0

@@ -1,4 +1,4 @@
-//! A record in AMD's layout, of whatever kind.
+//! A record of any kind in AMD's layout.
 
 use midair_abi::records::{
     HipApi, HipApiExt, HsaApi, KernelDispatch, MarkerApi, MemoryAllocation, MemoryCopy,
@@ -31,7 +31,7 @@ pub(crate) enum Converted {
 }
 
 impl Converted {
-    /// Its kind, as the record's header says it.
+    /// Returns its kind, as in the record's header.
     pub fn kind(&self) -> u32 {
         let kind = match self {
             Converted::Hsa(record) => record.kind,
@@ -47,12 +47,12 @@ impl Converted {
         };
         kind as u32
     }
-    /// The record as words.
+    /// Returns the record as words.
     pub fn words(&self) -> &[u64] {
         fn words<T>(record: &T) -> &[u64] {
             const { assert!(size_of::<T>().is_multiple_of(8) && align_of::<T>() == 8) };
-            // SAFETY: the records of this enum are integers without padding (their fields' offsets
-            // are checked against the JSON), aligned and sized to words.
+            // SAFETY: the records of this enum consist of integers without padding (their fields'
+            // offsets are checked against the JSON), and are aligned and sized to words.
             unsafe { std::slice::from_raw_parts((&raw const *record).cast(), size_of::<T>() / 8) }
         }
         match self {

@@ -1,12 +1,12 @@
-//! Hardware counters for tools: which there are, and lists of those that are to be counted together.
+//! Hardware counters for tools: which counters exist, and lists of counters to count together.
 //!
-//! * [`table`]: counters of all architectures by their ids, and [`ids`] of records,
-//! * [`mod@info`]: what is known of one, in AMD's layout,
-//! * [`mod@config`]: a list that was checked, from which values are computed,
+//! * [`table`]: the counters of all architectures by id, and [`ids`] of records,
+//! * [`mod@info`]: information about a counter, in AMD's layout,
+//! * [`mod@config`]: a checked list, from which values are computed,
 //! * [`device`]: an agent's shape and properties,
 //! * [`dispatch`], [`devices`]: the services that count.
 //!
-//! Nothing is made before a tool asks: a process whose tools do not count has no table.
+//! Nothing is created before a tool asks: a process whose tools do not count has no table.
 
 pub mod config;
 pub mod device;
@@ -31,12 +31,12 @@ use midair_counters::Definitions;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use table::Table;
 
-/// An agent by its id.
+/// Returns an agent by its id.
 fn device_of(id: u64) -> Option<Device> {
     agents::by_id(id).map(Device::new)
 }
 
-/// Never held while a function of a tool runs.
+/// Locks the state. The lock is never held while a function of a tool runs.
 fn lock() -> MutexGuard<'static, Counting> {
     STATE
         .counting
@@ -44,11 +44,11 @@ fn lock() -> MutexGuard<'static, Counting> {
         .unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Takes definitions before anybody asks for counters.
+/// Loads definitions, before any counters were asked for.
 ///
 /// # Errors
-/// [`Status::ERROR`] when somebody has asked, as AMD's; [`Status::INVALID_ARGUMENT`] for what is no
-/// definition.
+/// [`Status::ERROR`] when counters were already asked for, as in AMD's library;
+/// [`Status::INVALID_ARGUMENT`] for a text that is not a definition.
 pub(crate) fn load(text: &[u8], flags: i32) -> Result<(), Status> {
     let append = flags == c::ROCPROFILER_COUNTER_FLAG_APPEND_DEFINITION;
     let mut counting = lock();
@@ -61,13 +61,13 @@ pub(crate) fn load(text: &[u8], flags: i32) -> Result<(), Status> {
     }
     let text = std::str::from_utf8(text).map_err(|_| Status::INVALID_ARGUMENT)?;
     let read = Definitions::read(text).map_err(|_| Status::INVALID_ARGUMENT)?;
-    // What makes no sense is told now, not where counters are asked for.
+    // Invalid definitions are reported now, not when counters are asked for.
     Table::check(&read, append)?;
     counting.custom = Some((read, append));
     Ok(())
 }
 
-/// Ids of an agent's counters.
+/// Returns the ids of an agent's counters.
 ///
 /// # Errors
 /// [`Status::AGENT_NOT_FOUND`]; [`Status::AGENT_ARCH_NOT_SUPPORTED`] for one without counters.
@@ -81,11 +81,11 @@ pub(crate) fn of_agent(agent: u64) -> Result<Vec<u64>, Status> {
     Ok(ids)
 }
 
-/// Makes a counter of others.
+/// Creates a counter from others.
 ///
 /// # Errors
-/// [`Status::AGENT_NOT_FOUND`]; [`Status::INVALID_ARGUMENT`] for a name that there is, or that is
-/// none; [`Status::AST_GENERATION_FAILED`] for an expression that makes no sense.
+/// [`Status::AGENT_NOT_FOUND`]; [`Status::INVALID_ARGUMENT`] for a name that exists already or is
+/// not valid; [`Status::AST_GENERATION_FAILED`] for an invalid expression.
 pub(crate) fn create(
     agent: u64,
     name: &str,
@@ -98,7 +98,7 @@ pub(crate) fn create(
         .create(&device.name, name, expression, description)
 }
 
-/// What is known of a counter. Everything in it lives for ever.
+/// Returns the information about a counter. Everything in it lives forever.
 ///
 /// # Errors
 /// [`Status::COUNTER_NOT_FOUND`].
@@ -111,7 +111,7 @@ pub(crate) fn info(counter: u64) -> Result<info::Basics, Status> {
     Ok(info::Basics::of(&metric))
 }
 
-/// Where a counter has values, on the first agent that has it.
+/// Returns the places at which a counter has values, on the first agent that has the counter.
 ///
 /// # Errors
 /// [`Status::COUNTER_NOT_FOUND`]; [`Status::AGENT_NOT_FOUND`] when no agent has it.
@@ -128,15 +128,15 @@ pub(crate) fn places(counter: u64) -> Result<&'static places::Places, Status> {
     Ok(info::places(&mut counting.infos, counter, &metric, &device))
 }
 
-/// The dimensions of a counter.
+/// Returns the dimensions of a counter.
 ///
 /// # Errors
-/// As [`fn@places`].
+/// Those of [`fn@places`].
 pub(crate) fn dimensions(counter: u64) -> Result<&'static [RecordDimensionInfo], Status> {
     Ok(places(counter)?.dimensions)
 }
 
-/// How many values a counter has on an agent.
+/// Returns how many values a counter has on an agent.
 ///
 /// # Errors
 /// [`Status::AGENT_NOT_FOUND`], [`Status::COUNTER_NOT_FOUND`].
@@ -152,8 +152,8 @@ pub(crate) fn instances(agent: u64, counter: u64) -> Result<usize, Status> {
     Ok(extents.iter().map(|(_, extent)| *extent as usize).product())
 }
 
-/// Makes a list of counters that are counted together, with those of the list `base`, if there is
-/// one of that handle. Returns its handle.
+/// Creates a list of counters that are counted together, including those of the list `base` if it
+/// exists. Returns its handle.
 ///
 /// # Errors
 /// [`Status::AGENT_NOT_FOUND`], [`Status::COUNTER_NOT_FOUND`],
@@ -189,12 +189,12 @@ pub(crate) fn configure(agent: u64, counters: &[u64], base: u64) -> Result<u64, 
     Ok(handle)
 }
 
-/// Forgets a list; one that does not exist is no error, as for AMD's.
+/// Removes a list. An unknown handle is not an error, as in AMD's library.
 pub(crate) fn forget(config: u64) {
     lock().configs.remove(&config);
 }
 
-/// A value as words.
+/// Returns a value as words.
 fn words_of(value: &CounterRecord) -> [u64; size_of::<CounterRecord>() / 8] {
     [
         value.id,
@@ -205,7 +205,7 @@ fn words_of(value: &CounterRecord) -> [u64; size_of::<CounterRecord>() / 8] {
     ]
 }
 
-/// A list by its handle.
+/// Returns a list by its handle.
 pub fn config(handle: u64) -> Option<Arc<Config>> {
     lock().configs.get(&handle).cloned()
 }

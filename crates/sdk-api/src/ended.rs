@@ -1,9 +1,9 @@
-//! How what a caller asked for ended, where that called a function of the caller's.
+//! How an API call ended that called a function of its caller.
 
 use crate::status::Status;
 use midair_tool_call::Thrown;
 
-/// How it ended, other than well.
+/// How it ended, if not with success.
 #[derive(Debug)]
 pub enum Ended {
     /// With a status.

@@ -1,9 +1,9 @@
-//! External correlation ids: per context and thread a stack of a tool's values, whose top is
+//! External correlation ids: for each context and thread a stack of a tool's values, whose top is
 //! attached to what the thread does.
 //!
-//! For calls that are reported to tools, the current value is read from a table without locks.
-//! Records in buffers get the value of the time at which they begin, from the history of changes,
-//! since the code that writes them does not read the table.
+//! For calls that are reported to tools, the current value is read from a lock-free table. Records
+//! in buffers get the value of the time at which they began, from the history of changes, since the
+//! code that writes them does not read the table.
 //!
 //! Decisions: AMD-047 (`docs/deviations/amd.md`).
 
@@ -16,7 +16,8 @@ use midair_sdk_hot::external_ids;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Changes that are kept for a context and thread. Records arrive within milliseconds of the event.
+/// How many changes are kept for a context and thread. Records arrive within milliseconds of the
+/// event.
 const HISTORY: usize = 4096;
 
 fn change<T>(
@@ -61,15 +62,15 @@ pub fn push(context: u64, tid: u64, value: u64) -> Result<(), Status> {
 /// Pops the value on top and returns it.
 ///
 /// # Errors
-/// As [`push`]; [`Status::INVALID_ARGUMENT`] when there is none.
+/// Those of [`push`]; [`Status::INVALID_ARGUMENT`] when the stack is empty.
 pub fn pop(context: u64, tid: u64) -> Result<u64, Status> {
     change(context, tid, |values| {
         values.pop().ok_or(Status::INVALID_ARGUMENT)
     })
 }
 
-/// The value that was on top at a time; 0 when there was none, or when the history no longer covers
-/// it.
+/// Returns the value that was on top at a given time; 0 when there was none, or when the history
+/// does not reach back to that time.
 pub(crate) fn at(context: u64, tid: u64, time: u64) -> u64 {
     if STATE.external_used.load(Relaxed) == 0 {
         return 0;

@@ -1,8 +1,8 @@
-//! The machine's GPUs, for the side that collects.
+//! The machine's GPUs, for the collecting side.
 
 use crate::agents;
 
-/// Ids by which the kernel driver knows them.
+/// Returns the ids by which the kernel driver knows the GPUs.
 pub fn ids() -> impl Iterator<Item = u32> {
     agents::gpus()
 }

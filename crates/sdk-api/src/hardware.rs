@@ -1,5 +1,5 @@
-//! What the machine has of the hardware and drivers that thread trace, streamed counters and PC
-//! sampling need, as the statuses that AMD documents.
+//! Which hardware and drivers for thread trace, streamed counters and PC sampling the machine has,
+//! expressed as the statuses that AMD documents.
 
 use crate::agents;
 use crate::state;
@@ -10,9 +10,9 @@ use std::path::Path;
 
 /// The kernel driver's device.
 const DRIVER: &CStr = c"/dev/kfd";
-/// `AMDKFD_IOC_GET_VERSION`: two 32-bit numbers, major and minor.
+/// `AMDKFD_IOC_GET_VERSION`: it returns two 32-bit numbers, major and minor.
 const GET_VERSION: libc::c_ulong = 0x8008_4b01;
-/// The driver's first version in which AMD's SDK looks for PC sampling.
+/// The driver's first version with which AMD's SDK tries PC sampling.
 const SAMPLING_SINCE: (u32, u32) = (1, 16);
 /// AMD's decoder of thread traces.
 const DECODER: &str = "librocprof-trace-decoder.so";
@@ -24,7 +24,7 @@ const PACKETS: &CStr = c"libhsa-amd-aqlprofile64.so.1";
 pub(crate) struct Agent(());
 
 impl Agent {
-    /// The agent with this id.
+    /// Returns the agent with this id.
     ///
     /// # Errors
     /// [`Status::AGENT_NOT_FOUND`]; [`Status::AGENT_ARCH_NOT_SUPPORTED`] for a CPU.
@@ -36,7 +36,7 @@ impl Agent {
         }
     }
 
-    /// Any of them.
+    /// Returns any GPU.
     ///
     /// # Errors
     /// [`Status::AGENT_NOT_FOUND`] on a machine without GPUs.
@@ -65,12 +65,12 @@ fn is_on(variable: &str) -> bool {
         .is_some_and(|value| ["1", "true", "on", "yes"].iter().any(|yes| value == *yes))
 }
 
-/// The driver's version; why it cannot be asked.
+/// Returns the driver's version, or why it cannot be asked.
 fn driver_version() -> Result<(u32, u32), Status> {
-    // SAFETY: a C string; the descriptor is closed below.
+    // SAFETY: the path is a C string. The descriptor is closed below.
     let device = unsafe { libc::open(DRIVER.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
     if device < 0 {
-        // SAFETY: the calling thread's own word.
+        // SAFETY: errno is the calling thread's own word.
         let denied = [libc::EACCES, libc::EPERM].contains(&unsafe { *libc::__errno_location() });
         return Err(if denied {
             Status::PERMISSION_DENIED
@@ -79,9 +79,9 @@ fn driver_version() -> Result<(u32, u32), Status> {
         });
     }
     let mut version = [0_u32; 2];
-    // SAFETY: an open descriptor, and what this request writes: two numbers.
+    // SAFETY: the descriptor is open, and the request writes two numbers, for which there is room.
     let answer = unsafe { libc::ioctl(device, GET_VERSION, version.as_mut_ptr()) };
-    // SAFETY: our own descriptor.
+    // SAFETY: the descriptor is ours.
     unsafe { libc::close(device) };
     let [major, minor] = version;
     if answer == 0 {
@@ -91,8 +91,9 @@ fn driver_version() -> Result<(u32, u32), Status> {
     }
 }
 
-/// Why there is no PC sampling on an agent: it was not asked for (AMD's switch), there is no such
-/// agent or it is none that can, the driver is not there or too old; or, last, that it is not built.
+/// Returns why there is no PC sampling on an agent: it was not enabled (AMD's switch); the agent
+/// does not exist or is not a GPU; the driver is missing or too old; or, if none of these, it is
+/// not built.
 pub(crate) fn pc_sampling(agent: u64) -> Status {
     if !is_on("ROCPROFILER_PC_SAMPLING_BETA_ENABLED") {
         return Status::NOT_IMPLEMENTED;
@@ -104,7 +105,7 @@ pub(crate) fn pc_sampling(agent: u64) -> Status {
     }
 }
 
-/// Why there is no thread trace of an agent.
+/// Returns why there is no thread trace of an agent.
 pub(crate) fn thread_trace(agent: u64) -> Status {
     match Agent::of(agent).and_then(|_| driver_version()) {
         Err(why) => why,
@@ -112,7 +113,8 @@ pub(crate) fn thread_trace(agent: u64) -> Status {
     }
 }
 
-/// Why there is no decoder: the library is not in the directory, or is one that we do not know.
+/// Returns why there is no decoder: the library is not in the directory, or is one whose interface
+/// we do not know.
 pub(crate) fn decoder(directory: &CStr) -> Status {
     let directory = Path::new(OsStr::from_bytes(directory.to_bytes()));
     if directory.join(DECODER).exists() {
@@ -122,7 +124,7 @@ pub(crate) fn decoder(directory: &CStr) -> Status {
     }
 }
 
-/// Whether streamed counters are asked for, by AMD's switch.
+/// Checks that streamed counters are enabled, by AMD's switch.
 pub(crate) fn spm_is_asked_for() -> Result<(), Status> {
     if is_on("ROCPROFILER_SPM_BETA_ENABLED") {
         Ok(())
@@ -131,10 +133,10 @@ pub(crate) fn spm_is_asked_for() -> Result<(), Status> {
     }
 }
 
-/// Why there are no streamed counters on a GPU: AMD's library of packets is not there, as for AMD's
-/// SDK, or the driver is not.
+/// Returns why there are no streamed counters on a GPU: AMD's packet library is not loaded, which
+/// AMD's SDK needs as well, or the driver is missing.
 pub(crate) fn spm(_agent: Agent) -> Status {
-    // SAFETY: a C string; nothing is loaded that is not there already, and the handle is given back.
+    // SAFETY: the name is a C string. RTLD_NOLOAD loads nothing, and the handle is closed again.
     let loaded = unsafe {
         let handle = libc::dlopen(PACKETS.as_ptr(), libc::RTLD_NOLOAD | libc::RTLD_LAZY);
         !handle.is_null() && libc::dlclose(handle) == 0
@@ -153,7 +155,7 @@ mod tests {
     fn what_is_not_there_is_said_so() {
         assert_eq!(decoder(c"/nonexistent"), Status::NOT_AVAILABLE);
         assert_eq!(Agent::of(1).unwrap_err(), Status::AGENT_NOT_FOUND);
-        // Nobody asked for it.
+        // It was not enabled.
         assert_eq!(pc_sampling(1), Status::NOT_IMPLEMENTED);
         assert_eq!(spm_is_asked_for(), Err(Status::NOT_IMPLEMENTED));
         assert_eq!(thread_trace(1), Status::AGENT_NOT_FOUND);

@@ -1,9 +1,10 @@
-//! Runtimes' tables for tools that put functions of their own into them
+//! Passes runtimes' tables to tools that put their own functions into them
 //! (`rocprofiler_at_intercept_table_registration`).
 //!
-//! A tool gets a table when its runtime registers it, before our own functions go in: what the tool
-//! leaves in a slot is what ours call. A table that is older than the tool, as in a process that is
-//! attached to, is *lent* to it until the end of the session (AMD-066): [`takers`] says who wants it.
+//! A tool gets a table when the runtime registers it, before our own functions go in. So our
+//! functions call what the tool leaves in a slot. In a process that is attached to, a table may be
+//! older than the tool. Such a table is *lent* to the tool until the end of the session (AMD-066);
+//! [`takers`] returns the tools that want it.
 
 pub(crate) mod held;
 
@@ -19,7 +20,8 @@ use midair_sdk_hot::operations::Opaque;
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::{MutexGuard, PoisonError};
 
-/// Tables by the names under which libraries register them, in the order of the list that comes.
+/// The tables by the names under which libraries register them, in the order of the registered
+/// list.
 const TABLES: &[(&CStr, &[c_int])] = &[
     (c"hsa", &[c::ROCPROFILER_HSA_TABLE]),
     (c"hip", &[c::ROCPROFILER_HIP_RUNTIME_TABLE]),
@@ -41,7 +43,7 @@ const TABLES: &[(&CStr, &[c_int])] = &[
 ///
 /// # Errors
 /// [`Status::CONFIGURATION_LOCKED`] when no tool is being configured, [`Status::INVALID_ARGUMENT`]
-/// for none, [`Status::NOT_IMPLEMENTED`] for one that does not exist.
+/// for an empty set, [`Status::NOT_IMPLEMENTED`] for a table that does not exist.
 pub fn register(
     callback: InterceptCallback,
     libraries: c_int,
@@ -69,7 +71,7 @@ pub fn register(
     Ok(())
 }
 
-/// Tools' functions, with a lock.
+/// Locks the list of tools' functions.
 fn all() -> MutexGuard<'static, Vec<Interceptor>> {
     STATE
         .interceptors
@@ -77,12 +79,12 @@ fn all() -> MutexGuard<'static, Vec<Interceptor>> {
         .unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Calls a tool's function with a table, and keeps in mind that it has it. False: it did not return,
-/// and is called no more.
+/// Calls a tool's function with a table, and notes that the tool has it. Returns false if the
+/// function did not return; it is then never called again.
 fn give(to: &Interceptor, version: u64, instance: u64, given: Given) -> bool {
     let mut table: *mut c_void = std::ptr::with_exposed_provenance_mut(given.table);
-    // SAFETY: the tool gave us this function for such calls; the table is a runtime's, and the
-    // list has one.
+    // SAFETY: the tool gave us this function for such calls. The table is a runtime's, and the list
+    // has one element.
     let called = midair_tool_call::call(&[], || unsafe {
         (to.callback)(given.kind, version, instance, &raw mut table, 1, to.data.0)
     });
@@ -104,7 +106,7 @@ fn give(to: &Interceptor, version: u64, instance: u64, given: Given) -> bool {
     }
 }
 
-/// Offers the tables of a library that registers itself.
+/// Passes the tables of a library that registers itself to the tools that want them.
 pub fn offer(name: &CStr, version: u64, instance: u64, tables: &[*mut c_void]) {
     let Some((_, kinds)) = TABLES.iter().find(|(of, _)| *of == name) else {
         return;
@@ -123,12 +125,13 @@ pub fn offer(name: &CStr, version: u64, instance: u64, tables: &[*mut c_void]) {
     }
 }
 
-/// A tool of this session that wants a live table and was not given it.
+/// A tool of this session that wants a live table and does not have it yet.
 #[derive(Debug)]
 pub struct Taker(Interceptor);
 
 impl Taker {
-    /// Gives it the table of this kind at this address. False: its function did not return.
+    /// Passes the tool the table of this kind at this address. Returns false if its function did
+    /// not return.
     pub fn give(&self, kind: c_int, table: usize, version: u64, instance: u64) -> bool {
         let given = Given {
             kind,
@@ -139,7 +142,7 @@ impl Taker {
     }
 }
 
-/// Who wants this live table. A tool that is not of this session gets none.
+/// Returns the tools that want this live table. Tools outside this session get none.
 pub fn takers(kind: c_int, table: usize) -> Vec<Taker> {
     let wanting = all().clone().into_iter();
     wanting
@@ -148,12 +151,13 @@ pub fn takers(kind: c_int, table: usize) -> Vec<Taker> {
         .collect()
 }
 
-/// Kinds of tables that tools asked for, given or not.
+/// Returns the kinds of tables that tools asked for, whether or not they have them.
 pub fn kinds() -> c_int {
     all().iter().fold(0, |kinds, it| kinds | it.libraries)
 }
 
-/// The session is over: what was lent was taken back, and is lent anew in the next one.
+/// Forgets the lent tables at the end of a session: they were taken back, and are lent again in the
+/// next session.
 pub fn taken_back() {
     for it in all().iter_mut() {
         it.given.retain(|given| !given.lent);

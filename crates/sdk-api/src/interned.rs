@@ -1,15 +1,15 @@
-//! Texts that tools are given for the rest of the process's life.
+//! Texts that tools may use for the rest of the process's life.
 //!
-//! AMD's library keeps each text that it names in a callback's data for ever, and tools keep the
-//! structs with the pointers in them (source: `docs/sources.md#register`). So a text is kept here once,
-//! however often it is given out. What is kept is bounded by what the process loads.
+//! AMD's library keeps each text that a callback's data points to forever, and tools keep structs
+//! with these pointers (source: `docs/sources.md#register`). So a text is stored here once, however
+//! often it is given out. The number of texts is bounded by what the process loads.
 
 use crate::state::STATE;
 use std::ffi::{CStr, CString};
 use std::sync::PoisonError;
 
-/// The text up to its first zero byte, at an address that never changes. Equal texts are one.
-/// Called on the worker thread.
+/// Returns the text up to its first zero byte, at an address that never changes. Equal texts have
+/// the same address. Called on the worker thread.
 pub(crate) fn intern(bytes: &[u8]) -> &'static CStr {
     let end = bytes
         .iter()
@@ -24,7 +24,7 @@ pub(crate) fn intern(bytes: &[u8]) -> &'static CStr {
     if let Some(known) = all.get(text.as_c_str()) {
         return known;
     }
-    // It lives as long as the process, as AMD's does.
+    // The text lives as long as the process, as in AMD's library.
     let text: &'static CStr = Box::leak(text.into_boxed_c_str());
     all.insert(text);
     text

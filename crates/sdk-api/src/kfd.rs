@@ -5,14 +5,14 @@ use midair_abi::constants as c;
 use midair_abi::layout as theirs;
 use midair_record::event::KfdEvent;
 
-/// Words of the largest record.
+/// The number of words of the largest record.
 pub(crate) const WORDS: usize = 12;
 
-/// The words of AMD's record of an event, and how many it has.
+/// Returns the words of AMD's record of an event, and their number.
 pub(crate) fn words(event: &KfdEvent) -> ([u64; WORDS], usize) {
     let kind = event.tracing_kind as i32;
     let agent = id_of_gpu;
-    // The end of a migration tells of no wishes.
+    // The end of a migration does not say where pages were wanted.
     let ends = kind == c::ROCPROFILER_BUFFER_TRACING_KFD_EVENT_PAGE_MIGRATE
         && event.header.operation as i32 == c::ROCPROFILER_KFD_EVENT_PAGE_MIGRATE_END;
     let wish = |gpu| if ends { 0 } else { agent(gpu) };
@@ -60,7 +60,7 @@ pub(crate) fn words(event: &KfdEvent) -> ([u64; WORDS], usize) {
     (words, fields.len())
 }
 
-/// Where AMD has the fields.
+/// Checks the places of the fields in AMD's records.
 const _: () = {
     use theirs::rocprofiler_buffer_tracing_kfd_event_dropped_events_record_t as dropped;
     use theirs::rocprofiler_buffer_tracing_kfd_event_page_fault_record_t as fault_event;

@@ -1,5 +1,5 @@
-//! Callbacks for events that do not happen on an application's thread: a dispatch that is complete,
-//! a runtime whose tables were hooked. They are made from the events' records, on the worker thread.
+//! Callbacks for events that do not happen on an application's thread: a completed dispatch, or a
+//! runtime whose tables were hooked. They are made from the events' records, on the worker thread.
 
 use crate::context::late_kind;
 use crate::context::services::CallbackService;
@@ -15,11 +15,11 @@ use midair_record::event::{Record, flag};
 use midair_sdk_hot::callbacks::work::Kept;
 use std::ffi::c_void;
 
-/// Calls the functions of the contexts whose services cover a record. `kept`: what their tools said
-/// when the dispatch was enqueued.
+/// Calls the functions of the contexts whose services want a record. `kept` is what their tools
+/// answered when the dispatch was enqueued.
 pub(crate) fn deliver(record: &Record<'_>, kept: Option<&Kept>) {
     match record {
-        // An untimed dispatch would be reported as something that it is not.
+        // An untimed dispatch would be reported with wrong times.
         Record::Kernel(kernel, _) if kernel.header.flags & flag::UNTIMED == 0 => {
             let theirs = convert::kernel(kernel);
             let mut data = KernelDispatchData {
@@ -73,7 +73,7 @@ impl Event {
         let services: Vec<(u64, CallbackService)> = {
             let state = state::lock();
             let contexts = (1..).zip(&state.contexts).filter(|(_, context)| {
-                // Nothing is told to a context after it was stopped.
+                // A stopped context gets no more callbacks.
                 !context.spool
                     && context.active
                     && context.covers(self.begin)

@@ -1,8 +1,9 @@
-//! The tool-facing API: [`registration`] of tools, [`context`]s, [`buffer`]s, callbacks, [`external`] correlation ids,
-//! [`arguments`], and the bodies of their C functions in [`capi`].
+//! The tool-facing API: [`registration`] of tools, [`context`]s, [`buffer`]s, callbacks,
+//! [`external`] correlation ids, [`arguments`], and the bodies of their C functions in [`capi`].
 //!
-//! Nothing here hooks a table or touches a device. What the running contexts want is a value
-//! ([`context::wanted`]) that `midair-sdk-control` asks for; [`changes`] is where the two meet.
+//! Nothing here hooks a table or accesses a device. What the running contexts want is a value
+//! ([`context::wanted`]) that `midair-sdk-control` reads; [`changes`] is the interface between the
+//! two.
 
 mod agents;
 pub mod arguments;

@@ -1,20 +1,20 @@
-//! Notes for the user that arise while tools are configured and attached. They go into the session's
-//! records.
+//! Notes for the user that are posted while tools are configured and attached. They become records
+//! of the session.
 
 use crate::changes;
 use crate::state::STATE;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Notes that wait at most; further ones are lost.
+/// The most notes that wait; further ones are lost.
 const MOST: usize = 64;
 
-/// Says whether the collection takes notes from now on.
+/// Sets whether the collection accepts notes from now on.
 pub fn open(on: bool) {
     STATE.notes_open.store(on, Relaxed);
 }
 
-/// Adds a note, on the worker while it collects. From other threads and at other times there are no
+/// Posts a note on the worker while it collects. On other threads and at other times there are no
 /// records to put it into, and it is dropped.
 pub fn post(text: &str) {
     if STATE.notes_open.load(Relaxed) && changes::is_worker() {
@@ -25,8 +25,9 @@ pub fn post(text: &str) {
     }
 }
 
-/// Adds a note on any thread: to the records while notes are taken, else to [`last_words`]. It is dropped where another thread is adding one
-/// at this very moment: this may run on a thread of the application, which does not wait.
+/// Posts a note on any thread: to the records while notes are accepted, otherwise to
+/// [`last_words`]. It is dropped if another thread is posting one at this very moment, since this
+/// may run on a thread of the application, which must not wait.
 pub fn post_from_anywhere(text: &str) {
     let list = match STATE.notes_open.load(Relaxed) {
         true => &STATE.notes,
@@ -39,7 +40,7 @@ pub fn post_from_anywhere(text: &str) {
     }
 }
 
-/// Removes and returns what was noted when records were taken no more, in one text.
+/// Removes and returns, as one text, the notes that were posted after the records had ended.
 pub fn last_words() -> String {
     let mut waiting = STATE
         .last_words
@@ -48,7 +49,7 @@ pub fn last_words() -> String {
     std::mem::take(&mut *waiting).join("; ")
 }
 
-/// Removes and returns the notes that wait.
+/// Removes and returns the waiting notes.
 pub fn take() -> Vec<String> {
     std::mem::take(&mut *STATE.notes.lock().unwrap_or_else(PoisonError::into_inner))
 }

@@ -1,5 +1,6 @@
-//! What the C API knows: clients, contexts, buffers, callback threads. One lock for all of it; it is
-//! never held while a function of a tool runs, and nothing on an application's hot path takes it.
+//! The state of the C API: clients, contexts, buffers, callback threads. One lock protects all of
+//! it. It is never held while a function of a tool runs, and no hot path of an application takes
+//! it.
 
 use crate::buffer::batch::Buffer;
 use crate::callback_thread::handle::CallbackThread;
@@ -7,30 +8,31 @@ use crate::context::services::Context;
 use crate::registration::client::Client;
 use crate::status::Status;
 
-/// All of it.
+/// All of this state.
 #[derive(Debug)]
 pub(crate) struct Registry {
-    /// The client whose `initialize` is running: only then may things be configured.
+    /// The client whose `initialize` is running. Configuration is allowed only then.
     pub configuring: Option<u32>,
-    /// A client is between its `configure` and the end of its `initialize`. One at a time.
+    /// Whether a client is between its `configure` and the end of its `initialize`. Only one is at
+    /// a time.
     pub busy: bool,
-    /// Everything is being ended; see [`crate::registration::finalize`].
+    /// Whether everything is being ended; see [`crate::registration::finalize`].
     pub finalized: bool,
-    /// Every tool has ended, too.
+    /// Whether every tool has ended.
     pub ended: bool,
     /// Whether a client's `initialize` has returned since the start.
     pub initialized: bool,
-    /// The tools that are named have been attached since they were named.
+    /// Whether the named tools have been attached since they were named.
     pub named_used: bool,
-    /// Why a tool was refused last, in words.
+    /// Why a tool was last refused, as text.
     pub refusal: Option<String>,
-    /// By handle - 1.
+    /// Contexts by handle - 1.
     pub contexts: Vec<Context>,
-    /// By handle - 1; `None` when destroyed.
+    /// Buffers by handle - 1; `None` when destroyed.
     pub buffers: Vec<Option<Buffer>>,
-    /// By handle - 1.
+    /// Callback threads by handle - 1.
     pub threads: Vec<CallbackThread>,
-    /// By handle - 1.
+    /// Clients by handle - 1.
     pub clients: Vec<Client>,
 }
 
@@ -53,20 +55,20 @@ impl Registry {
 }
 
 impl Registry {
-    /// The client that may configure now.
+    /// Returns the client that may configure now.
     pub fn configuring(&self) -> Result<u32, Status> {
         if self.finalized {
             return Err(Status::FINALIZED);
         }
         self.configuring.ok_or(Status::CONFIGURATION_LOCKED)
     }
-    /// A context by its handle.
+    /// Returns a context by its handle.
     pub fn context(&mut self, handle: u64) -> Result<&mut Context, Status> {
         index(handle)
             .and_then(|i| self.contexts.get_mut(i))
             .ok_or(Status::CONTEXT_NOT_FOUND)
     }
-    /// A buffer by its handle.
+    /// Returns a buffer by its handle.
     pub fn buffer(&mut self, handle: u64) -> Result<&mut Buffer, Status> {
         index(handle)
             .and_then(|i| self.buffers.get_mut(i)?.as_mut())
@@ -74,7 +76,7 @@ impl Registry {
     }
 }
 
-/// Handles count from 1, so that a zeroed handle names nothing.
+/// Returns the index of a handle. Handles count from 1, so that a zeroed handle refers to nothing.
 pub(crate) fn index(handle: u64) -> Option<usize> {
     usize::try_from(handle).ok()?.checked_sub(1)
 }

@@ -1,9 +1,10 @@
-//! When a correlation id is used no more (`CORRELATION_ID_RETIREMENT`): its call has returned, and
-//! the work that the call caused has ended. The record comes behind all others that have the id.
+//! Finds out when a correlation id is no longer used (`CORRELATION_ID_RETIREMENT`): its call has
+//! returned, and the work that the call caused has ended. The record of this comes after all others
+//! that have the id.
 //!
-//! Calls and work arrive as records, in no order between threads. An id that a record brought waits
-//! until the work under way was looked at once after that ([`looked`]) and does not have it, and
-//! what was written by then has been delivered ([`delivered`]).
+//! Calls and work arrive as records, in no order between threads. After a record has brought an id,
+//! the id waits for two things: a look at the work under way must no longer find it ([`looked`]),
+//! and everything written until that look must have been delivered ([`delivered`]).
 
 pub(crate) mod waiting;
 
@@ -25,7 +26,7 @@ fn waiting<T>(act: impl FnOnce(&mut Waiting) -> T) -> T {
     act(all.get_or_insert_default())
 }
 
-/// Whether ids are followed, as some running context wants it.
+/// Sets whether ids are followed, because some running context wants it.
 pub fn follow(on: bool) {
     STATE.follows_ids.store(on, Release);
 }
@@ -35,7 +36,7 @@ pub fn is_followed() -> bool {
     STATE.follows_ids.load(Acquire)
 }
 
-/// A record is delivered. On the worker thread.
+/// Notes a delivered record. Called on the worker thread.
 pub(crate) fn saw(record: &Record<'_>) {
     if !is_followed() {
         return;
@@ -46,7 +47,8 @@ pub(crate) fn saw(record: &Record<'_>) {
         Record::Marker(marker, _) => (marker.correlation, true),
         Record::Kernel(kernel, _) => (kernel.correlation, alone(kernel.header.flags)),
         Record::Copy(copy, _) => (copy.correlation, alone(copy.header.flags)),
-        // Of these nothing says whether the id is a call's: its record comes, or the end.
+        // Nothing in these tells whether the id is a call's. It waits for the call's record, or for
+        // the end.
         Record::Allocation(allocation) => (allocation.correlation, false),
         Record::Scratch(scratch) => (scratch.correlation, false),
         _ => (0, false),
@@ -56,7 +58,8 @@ pub(crate) fn saw(record: &Record<'_>) {
     }
 }
 
-/// The work under way was looked at: `has` has the ids of what has not ended. On the worker thread, before what was written up to now is delivered.
+/// Notes a look at the work under way: `has` contains the ids of what has not ended. Called on the
+/// worker thread, before what was written up to now is delivered.
 pub fn looked(has: &HashSet<u64>) {
     waiting(|all| {
         for (id, known) in &mut all.ids {
@@ -65,8 +68,8 @@ pub fn looked(has: &HashSet<u64>) {
     });
 }
 
-/// Everything that was written before the last look is delivered: what was done then is used no
-/// more. On the worker thread.
+/// Notes that everything written before the last look was delivered, and retires the ids that were
+/// done at that look. Called on the worker thread.
 pub fn delivered() {
     let done: Vec<u64> = waiting(|all| {
         let done = all.ids.iter().filter(|(_, id)| id.returned && id.ended);
@@ -79,7 +82,7 @@ pub fn delivered() {
     retire(&done);
 }
 
-/// The collecting is over, and everything delivered.
+/// Retires all remaining ids, because the collection is over and everything was delivered.
 pub fn finish() {
     let rest: Vec<u64> = waiting(|all| std::mem::take(&mut all.ids).into_keys().collect());
     retire(&rest);
@@ -123,7 +126,7 @@ fn retire(ids: &[u64]) {
     }
 }
 
-/// Bytes of the record.
+/// The size of the record in bytes.
 const SIZE: u64 = 32;
 const _: () = {
     use midair_abi::layout::rocprofiler_buffer_tracing_correlation_id_retirement_record_t as theirs;
@@ -139,7 +142,7 @@ mod tests {
     fn an_id_waits_for_its_work_and_for_what_was_written() {
         let ids = || waiting(|all| all.ids.keys().copied().collect::<Vec<_>>());
         *STATE.retirement.lock().unwrap() = Some(Waiting::default());
-        // Two calls that have returned, and a dispatch of one that has not.
+        // Two calls that have returned, and a dispatch whose call has not.
         for (id, returned) in [(7, true), (8, true), (9, false)] {
             waiting(|all| all.saw(id, returned));
         }
@@ -149,7 +152,7 @@ mod tests {
         delivered();
         assert_eq!(ids(), [7, 9]);
         looked(&HashSet::new());
-        // A record of it that was written meanwhile: it is looked at once more.
+        // A record of id 7 was written in the meantime, so it needs another look.
         waiting(|all| all.saw(7, false));
         delivered();
         assert_eq!(ids(), [7, 9]);

@@ -1,5 +1,5 @@
 //! The settings of the session (`ROCPROF_…`), for tools. They come from the attacher's environment
-//! buffer; nothing is added to the application's environment.
+//! buffer; the application's environment is not changed.
 
 pub(crate) mod store;
 
@@ -30,7 +30,7 @@ pub fn is_published() -> bool {
         .is_some()
 }
 
-/// Calls `read` with the settings of the session, empty ones where no session has brought any.
+/// Calls `read` with the settings of the session; they are empty where no session has brought any.
 pub fn with<T>(read: impl FnOnce(&Settings) -> T) -> T {
     let store = STATE
         .settings
@@ -42,7 +42,8 @@ pub fn with<T>(read: impl FnOnce(&Settings) -> T) -> T {
     }
 }
 
-/// The value of a setting under its name or an older one, valid until the next [`publish`]; null when it is not set.
+/// Returns the value of a setting under its name or an older one; null when it is not set. The
+/// value is valid until the next [`publish`].
 pub fn get(name: &CStr) -> *const c_char {
     let mut store = STATE
         .settings

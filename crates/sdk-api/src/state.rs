@@ -1,4 +1,4 @@
-//! All state of this crate. [`ForkState`] says what a forked child does with it.
+//! All state of this crate. [`ForkState`] decides what a forked child does with it.
 
 use crate::agents::list::List;
 use crate::callback_thread::handle::Listener;
@@ -23,10 +23,11 @@ use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 /// All of it.
 #[derive(Debug)]
 pub(crate) struct State {
-    /// Changes of the running contexts, and those that the worker has applied ([`crate::changes`]).
+    /// The number of changes of the running contexts, and of those that the worker has applied
+    /// ([`crate::changes`]).
     pub requested: AtomicU64,
     pub applied: AtomicU64,
-    /// Rounds that tools have asked for, and those that the worker has finished
+    /// The number of rounds that tools have asked for, and of those that the worker has finished
     /// ([`crate::changes::round_within`]).
     pub rounds_asked: AtomicU64,
     pub rounds_done: AtomicU64,
@@ -34,49 +35,50 @@ pub(crate) struct State {
     pub serving: AtomicU32,
     /// Thread id of the worker.
     pub worker: AtomicU32,
-    /// Futex word that the worker waits on; counts the calls of [`crate::changes::wake`].
+    /// Futex word that the worker waits on; it counts the calls of [`crate::changes::wake`].
     pub calls: AtomicU32,
-    /// Whether notes are taken, and those that wait ([`crate::notes`]).
+    /// Whether notes are accepted, and the waiting notes ([`crate::notes`]).
     pub notes_open: AtomicBool,
     pub notes: Mutex<Vec<String>>,
-    /// Notes for which there are no records any more.
+    /// Notes that came too late for the records.
     pub last_words: Mutex<Vec<String>>,
     /// Clients, contexts, buffers and callback threads.
     pub registry: Mutex<Registry>,
-    /// Goes with `registry`: a buffer's callback has returned.
+    /// Signalled, with `registry`, when a buffer's callback has returned.
     pub buffer_is_free: Condvar,
-    /// Texts that tools were given ([`crate::interned`]).
+    /// Texts that were given to tools ([`crate::interned`]).
     pub interned: Mutex<Option<HashSet<&'static CStr>>>,
-    /// What tools were told is loaded ([`crate::code_object`]).
+    /// What was reported to tools as loaded ([`crate::code_object`]).
     pub loaded: Mutex<Vec<Loaded>>,
-    /// What the program registered of its kernels ([`crate::code_object::hosts`]).
+    /// The host functions of kernels that the program registered ([`crate::code_object::hosts`]).
     pub host_functions: Mutex<Option<Hosts>>,
-    /// Settings of the session ([`crate::setting`]).
+    /// The settings of the session ([`crate::setting`]).
     pub settings: Mutex<Option<Store>>,
     /// External correlation ids by context and thread, and whether a tool has pushed any.
     pub external: Mutex<Option<HashMap<(u64, u64), Stack>>>,
     pub external_used: AtomicU64,
-    /// Correlation ids that wait for their retirement, and whether that is wanted.
+    /// Correlation ids that wait to be retired, and whether ids are followed.
     pub retirement: Mutex<Option<Waiting>>,
     pub follows_ids: AtomicBool,
     /// Tools' functions that get runtimes' tables ([`crate::intercept`]).
     pub interceptors: Mutex<Vec<Interceptor>>,
-    /// Tools' functions that are called when a thread is made.
+    /// Tools' functions that are called when a thread is created.
     pub listeners: Mutex<Vec<Listener>>,
     /// `hsa_agent_t` handles by KFD node.
     pub agent_handles: Mutex<Option<HashMap<u32, u64>>>,
     /// Counters that tools ask about ([`crate::counting`]).
     pub counting: Mutex<Counting>,
-    /// Services that count around dispatches, and who counts for devices.
+    /// Services that count around dispatches, and the engine that counts on devices.
     pub dispatch_counting: RwLock<Vec<DispatchService>>,
     pub counting_engine: Mutex<Option<&'static dyn Engine>>,
-    /// The machine's agents, made once ([`crate::agents`]).
+    /// The machine's agents, read once ([`crate::agents`]).
     pub agents: OnceLock<&'static List>,
     /// The search for tools ([`crate::registration::discover`]).
     pub search: AtomicEnum<Search>,
-    /// An attacher's engine brought this library: nothing in the process asked for it.
+    /// Whether an attacher's engine loaded this library, so that nothing in the process asked for
+    /// it.
     pub entered_by_engine: AtomicBool,
-    /// The process in which tools end at the exit. A child has no tool of its own to end.
+    /// The process at whose exit tools are ended. A forked child has no tools of its own to end.
     pub exit_process: AtomicI32,
 }
 
@@ -120,7 +122,8 @@ impl State {
 pub(crate) static STATE: ForkState<State> = ForkState::new(State::new());
 static FRESH: ForkState<State> = ForkState::new(State::new());
 
-/// Takes the registry's lock. A panic of another holder does not matter: every change is made in one piece.
+/// Takes the registry's lock. A panic of another holder does not matter, since every change is made
+/// in one piece.
 pub(crate) fn lock() -> MutexGuard<'static, Registry> {
     STATE
         .registry
@@ -131,9 +134,10 @@ pub(crate) fn lock() -> MutexGuard<'static, Registry> {
 /// Replaces the state in a forked child: the parent's tools are not the child's.
 ///
 /// # Safety
-/// In a forked child that has had no session of its own: no other thread uses the state.
+/// Call it in a forked child that has had no session of its own, where no other thread uses the
+/// state.
 pub unsafe fn reset_after_fork() {
-    // What stays are facts of the process: the machine's agents, how this library was loaded, the
+    // The facts of the process are kept: the machine's agents, how this library was loaded, the
     // word that a thread may be waiting on, and the process whose exit ends the tools.
     //
     // SAFETY: the caller's promise.
@@ -151,7 +155,7 @@ pub unsafe fn reset_after_fork() {
             },
             |new, (agents, search, entered, exit_process, calls)| {
                 if let Some(agents) = agents {
-                    // Nobody has set it: it is fresh.
+                    // This cannot fail: the new state is fresh, so nothing was set.
                     let _ = new.agents.set(agents);
                 }
                 new.search.store(search, SeqCst);

@@ -1,4 +1,4 @@
-//! `rocprofiler_status_t`: the answers of the C API, and AMD's names and our words for them.
+//! `rocprofiler_status_t`: the statuses of the C API, with AMD's names and our descriptions.
 
 use midair_abi::constants as c;
 use midair_abi::names::{Name, STATUS_NAMES};
@@ -37,7 +37,7 @@ impl Status {
     pub const NOT_IMPLEMENTED: Status = Status(c::ROCPROFILER_STATUS_ERROR_NOT_IMPLEMENTED);
     /// A layout or version that is not ours.
     pub const INCOMPATIBLE_ABI: Status = Status(c::ROCPROFILER_STATUS_ERROR_INCOMPATIBLE_ABI);
-    /// A value that cannot be.
+    /// An invalid value.
     pub const INVALID_ARGUMENT: Status = Status(c::ROCPROFILER_STATUS_ERROR_INVALID_ARGUMENT);
     /// The library has been finalised.
     pub const FINALIZED: Status = Status(c::ROCPROFILER_STATUS_ERROR_FINALIZED);
@@ -50,16 +50,16 @@ impl Status {
         Status(c::ROCPROFILER_STATUS_ERROR_AGENT_ARCH_NOT_SUPPORTED);
     /// No such configuration of counters.
     pub const PROFILE_NOT_FOUND: Status = Status(c::ROCPROFILER_STATUS_ERROR_PROFILE_NOT_FOUND);
-    /// There is no runtime of HSA yet, or no session in which it is used.
+    /// There is no HSA runtime yet, or no session that uses it.
     pub const HSA_NOT_LOADED: Status = Status(c::ROCPROFILER_STATUS_ERROR_HSA_NOT_LOADED);
-    /// Another context that runs counts in dispatches.
+    /// Another running context counts around dispatches.
     pub const CONTEXT_CONFLICT: Status = Status(c::ROCPROFILER_STATUS_ERROR_CONTEXT_CONFLICT);
     /// The context cannot do this now.
     pub const CONTEXT_ERROR: Status = Status(c::ROCPROFILER_STATUS_ERROR_CONTEXT_ERROR);
-    /// A context counts in dispatches or for devices.
+    /// A context counts around dispatches or on devices.
     pub const AGENT_DISPATCH_CONFLICT: Status =
         Status(c::ROCPROFILER_STATUS_ERROR_AGENT_DISPATCH_CONFLICT);
-    /// The list of counters is another agent's.
+    /// The list of counters belongs to another agent.
     pub const AGENT_MISMATCH: Status = Status(c::ROCPROFILER_STATUS_ERROR_AGENT_MISMATCH);
     /// There is no queue to count with.
     pub const NO_PROFILE_QUEUE: Status = Status(c::ROCPROFILER_STATUS_ERROR_NO_PROFILE_QUEUE);
@@ -67,13 +67,13 @@ impl Status {
     pub const COUNTER_NOT_FOUND: Status = Status(c::ROCPROFILER_STATUS_ERROR_COUNTER_NOT_FOUND);
     /// No such dimension.
     pub const DIM_NOT_FOUND: Status = Status(c::ROCPROFILER_STATUS_ERROR_DIM_NOT_FOUND);
-    /// The counter is another agent's.
+    /// The counter belongs to another agent.
     pub const METRIC_NOT_VALID_FOR_AGENT: Status =
         Status(c::ROCPROFILER_STATUS_ERROR_METRIC_NOT_VALID_FOR_AGENT);
     /// A counter of the list cannot be counted.
     pub const PROFILE_COUNTER_NOT_FOUND: Status =
         Status(c::ROCPROFILER_STATUS_ERROR_PROFILE_COUNTER_NOT_FOUND);
-    /// An expression that makes no sense.
+    /// An invalid expression.
     pub const AST_GENERATION_FAILED: Status =
         Status(c::ROCPROFILER_STATUS_ERROR_AST_GENERATION_FAILED);
     /// More than the hardware counts at once.
@@ -82,7 +82,7 @@ impl Status {
     pub const INCOMPATIBLE_KERNEL: Status = Status(c::ROCPROFILER_STATUS_ERROR_INCOMPATIBLE_KERNEL);
     /// The process may not do this.
     pub const PERMISSION_DENIED: Status = Status(c::ROCPROFILER_STATUS_ERROR_PERMISSION_DENIED);
-    /// There is none here.
+    /// It is not available here.
     pub const NOT_AVAILABLE: Status = Status(c::ROCPROFILER_STATUS_ERROR_NOT_AVAILABLE);
 }
 
@@ -103,17 +103,17 @@ impl From<Status> for c_int {
     }
 }
 
-/// AMD's name of a status; `None` when there is no such status.
+/// Returns AMD's name of a status; `None` when there is no such status.
 pub fn name(status: i32) -> Option<Name> {
     STATUS_NAMES.get(usize::try_from(status).ok()?).copied()
 }
 
-/// Text for a status.
+/// Returns the description of a status.
 pub fn text(status: i32) -> Option<&'static CStr> {
     TEXTS.get(usize::try_from(status).ok()?).copied()
 }
 
-/// By value. The texts are our own.
+/// The descriptions by value. The texts are our own.
 static TEXTS: [&CStr; 42] = [
     c"Success",
     c"Something failed that has no status of its own",

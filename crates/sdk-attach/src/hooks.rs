@@ -1,4 +1,4 @@
-//! Hooks in HSA's tables: they record the creation and destruction of queues and code objects. A
+//! Hooks in HSA's tables, which record the creation and destruction of queues and code objects. A
 //! thread that is cancelled inside the runtime unwinds through them.
 
 use crate::intercept;
@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 /// `HSA_STATUS_ERROR`.
 const HSA_ERROR: u32 = 0x1000;
 
-/// `hsa_queue_create` and `hsa_amd_queue_intercept_create`: HSA agent, size, type, callback, its
-/// data, private and group segment, result.
+/// `hsa_queue_create` and `hsa_amd_queue_intercept_create`. Their arguments are HSA agent, size,
+/// type, callback, the callback's data, private and group segment, and the result.
 pub type QueueCreate = unsafe extern "C-unwind" fn(
     u64,
     u32,
@@ -49,12 +49,12 @@ impl Original {
     const fn none() -> Original {
         Original(AtomicPtr::new(std::ptr::null_mut()))
     }
-    /// As a function of its type.
+    /// Returns the saved value as a function of its type.
     ///
     /// # Safety
     /// `F` is the type of the function whose slot was saved here.
     unsafe fn get<F: Copy>(&self) -> Option<F> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that `F` is the function's type.
         unsafe { midair_register::library::function(self.0.load(Ordering::Acquire)) }
     }
 }
@@ -122,7 +122,7 @@ fn core_hooks() -> [Hook; 7] {
     ]
 }
 
-/// Functions of AMD's extension that we call.
+/// The functions of AMD's extension that we call.
 fn called() -> [(&'static str, &'static Original); 3] {
     [
         ("hsa_amd_queue_intercept_create", &INTERCEPT_CREATE),
@@ -131,7 +131,7 @@ fn called() -> [(&'static str, &'static Original); 3] {
     ]
 }
 
-/// The slot of a function in a live table, unless the table ends before it.
+/// Returns the slot of a function in a live table, unless the table ends before it.
 ///
 /// # Safety
 /// `base` is a live table of that kind, or null.
@@ -139,7 +139,7 @@ unsafe fn slot(base: *mut u8, table: &Table, name: &str) -> Option<&'static Atom
     if base.is_null() {
         return None;
     }
-    // SAFETY: a table begins with its major version and, as minor version, its size.
+    // SAFETY: a table begins with its major version, followed by its size as the minor version.
     let size = unsafe { base.cast::<u32>().add(1).read() };
     let function = table
         .functions
@@ -148,7 +148,8 @@ unsafe fn slot(base: *mut u8, table: &Table, name: &str) -> Option<&'static Atom
     if function.offset + 8 > size {
         return None;
     }
-    // SAFETY: inside the table, which is aligned as its pointers are and lives as long as the process.
+    // SAFETY: the slot lies inside the table, which is aligned as its pointers are and lives as
+    // long as the process.
     Some(unsafe { AtomicPtr::from_ptr(base.add(function.offset as usize).cast()) })
 }
 
@@ -160,13 +161,13 @@ pub fn active() -> bool {
 }
 
 /// Installs the hooks in HSA's tables. A runtime that was shut down and initialised again passes
-/// its tables again: what was recorded of the old ones is discarded. Tables of another copy of the
-/// runtime are left alone: a process has one set of hooks.
+/// its tables again, and then what was recorded of the old ones is discarded. Tables of another
+/// copy of the runtime are left alone, because a process has one set of hooks.
 ///
 /// # Safety
 /// `api` is null or HSA's live table of tables.
 pub unsafe fn install(api: *const HsaApiTable) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `api` is null or live.
     let Some((core, ext)) = (unsafe { api.as_ref() }).map(|api| (api.core, api.amd_ext)) else {
         return status::INVALID_ARGUMENT;
     };
@@ -174,7 +175,7 @@ pub unsafe fn install(api: *const HsaApiTable) -> c_int {
     let hooks = core_hooks();
     let mut slots = Vec::with_capacity(hooks.len());
     for hook in &hooks {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the tables are live.
         let Some(slot) = (unsafe { slot(core, &HSA_CORE, hook.name) }) else {
             return status::NOT_AVAILABLE;
         };
@@ -189,7 +190,7 @@ pub unsafe fn install(api: *const HsaApiTable) -> c_int {
         slots.push((hook, slot, now));
     }
     for (name, original) in called() {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the tables are live.
         if let Some(slot) = unsafe { slot(ext, &HSA_AMD_EXT, name) } {
             original
                 .0
@@ -218,8 +219,8 @@ fn same_module(one: *mut c_void, other: *mut c_void) -> bool {
     midair_register::library::base_of(one) == midair_register::library::base_of(other)
 }
 
-/// Makes an intercept queue by the runtime's own functions, with our handler between its packets.
-/// `None`: the runtime has no such functions, or refuses (cooperative queues).
+/// Makes an intercept queue by the runtime's own functions, with our handler for its packets.
+/// `None` when the runtime has no such functions, or refuses (cooperative queues).
 ///
 /// # Safety
 /// The arguments are those of an application's `hsa_queue_create`; `handler` is never freed.
@@ -237,7 +238,7 @@ unsafe fn create_intercepted(
     type Install = unsafe extern "C-unwind" fn(*mut c_void, intercept::Handler, *mut c_void) -> u32;
     type Profile = unsafe extern "C-unwind" fn(*mut c_void, c_int) -> u32;
     let mut queue = std::ptr::null_mut();
-    // SAFETY: the runtime's functions, with the application's arguments and our own.
+    // SAFETY: these are the runtime's functions. They get the application's arguments and our own.
     unsafe {
         let create = INTERCEPT_CREATE.get::<QueueCreate>()?;
         let install = INTERCEPT_REGISTER.get::<Install>()?;
@@ -277,30 +278,30 @@ unsafe extern "C-unwind" fn queue_create(
     group: u32,
     result: *mut *mut c_void,
 ) -> u32 {
-    // SAFETY: the original of this slot.
+    // SAFETY: this is the type of the function in the slot that was saved here.
     let Some(create) = (unsafe { QUEUE_CREATE.get::<QueueCreate>() }) else {
         return HSA_ERROR;
     };
     if !result.is_null() && intercept::needed() {
         let slot = intercept::InterceptorSlot::leak();
-        // SAFETY: the application's own arguments; the handler's data is never freed.
+        // SAFETY: the arguments are the application's own, and the handler's data is never freed.
         let made =
             unsafe { create_intercepted(agent, size, kind, callback, data, private, group, slot) };
         if let Some(queue) = made {
-            // SAFETY: not null, and the caller's out pointer.
+            // SAFETY: the pointer is not null, and is the caller's out pointer.
             unsafe { result.write(queue) };
-            // SAFETY: leaked above.
+            // SAFETY: the slot was leaked above.
             let slot = Some(unsafe { &*slot });
             edge((), || objects::queue_created(queue.addr(), agent, slot));
             return 0;
         }
-        // SAFETY: leaked above, and not given to anybody.
+        // SAFETY: the slot was leaked above and was not given to anybody.
         drop(unsafe { Box::from_raw(slot) });
     }
-    // SAFETY: the application's own call, passed on.
+    // SAFETY: this passes on the application's own call.
     let answer = unsafe { create(agent, size, kind, callback, data, private, group, result) };
     if answer == 0 && !result.is_null() {
-        // SAFETY: the runtime has written it.
+        // SAFETY: the runtime has written the result.
         let queue = unsafe { (*result).addr() };
         edge((), || objects::queue_created(queue, agent, None));
     }
@@ -308,21 +309,21 @@ unsafe extern "C-unwind" fn queue_create(
 }
 
 unsafe extern "C-unwind" fn queue_destroy(queue: *mut c_void) -> u32 {
-    // SAFETY: the original of this slot.
+    // SAFETY: this is the type of the function in the slot that was saved here.
     let Some(destroy) = (unsafe { QUEUE_DESTROY.get::<QueueDestroy>() }) else {
         return HSA_ERROR;
     };
     edge((), || objects::queue_destroyed(queue.addr()));
-    // SAFETY: the application's own call, passed on.
+    // SAFETY: this passes on the application's own call.
     unsafe { destroy(queue) }
 }
 
 unsafe extern "C-unwind" fn executable_freeze(executable: u64, options: *const c_char) -> u32 {
-    // SAFETY: the original of this slot.
+    // SAFETY: this is the type of the function in the slot that was saved here.
     let Some(freeze) = (unsafe { EXECUTABLE_FREEZE.get::<ExecutableFreeze>() }) else {
         return HSA_ERROR;
     };
-    // SAFETY: the application's own call, passed on.
+    // SAFETY: this passes on the application's own call.
     let answer = unsafe { freeze(executable, options) };
     if answer == 0 {
         edge((), || objects::executable_frozen(executable));
@@ -331,12 +332,12 @@ unsafe extern "C-unwind" fn executable_freeze(executable: u64, options: *const c
 }
 
 unsafe extern "C-unwind" fn executable_destroy(executable: u64) -> u32 {
-    // SAFETY: the original of this slot.
+    // SAFETY: this is the type of the function in the slot that was saved here.
     let Some(destroy) = (unsafe { EXECUTABLE_DESTROY.get::<ExecutableDestroy>() }) else {
         return HSA_ERROR;
     };
     edge((), || objects::executable_destroyed(executable));
-    // SAFETY: the application's own call, passed on.
+    // SAFETY: this passes on the application's own call.
     unsafe { destroy(executable) }
 }
 
@@ -345,14 +346,14 @@ unsafe extern "C-unwind" fn reader_from_memory(
     size: usize,
     reader: *mut u64,
 ) -> u32 {
-    // SAFETY: the original of this slot.
+    // SAFETY: this is the type of the function in the slot that was saved here.
     let Some(create) = (unsafe { READER_FROM_MEMORY.get::<ReaderFromMemory>() }) else {
         return HSA_ERROR;
     };
-    // SAFETY: the application's own call, passed on.
+    // SAFETY: this passes on the application's own call.
     let answer = unsafe { create(code, size, reader) };
     if answer == 0 && !code.is_null() && !reader.is_null() {
-        // SAFETY: the runtime has just read the same bytes and written the handle.
+        // SAFETY: the runtime has just read the same bytes and has written the handle.
         let (bytes, reader) = unsafe { (std::slice::from_raw_parts(code.cast(), size), *reader) };
         edge((), || objects::reader_created(reader, bytes));
     }
@@ -360,12 +361,12 @@ unsafe extern "C-unwind" fn reader_from_memory(
 }
 
 unsafe extern "C-unwind" fn reader_destroy(reader: u64) -> u32 {
-    // SAFETY: the original of this slot.
+    // SAFETY: this is the type of the function in the slot that was saved here.
     let Some(destroy) = (unsafe { READER_DESTROY.get::<ReaderDestroy>() }) else {
         return HSA_ERROR;
     };
     edge((), || objects::reader_destroyed(reader));
-    // SAFETY: the application's own call, passed on.
+    // SAFETY: this passes on the application's own call.
     unsafe { destroy(reader) }
 }
 
@@ -376,7 +377,7 @@ unsafe extern "C-unwind" fn load_code_object(
     options: *const c_char,
     loaded: *mut u64,
 ) -> u32 {
-    // SAFETY: the original of this slot.
+    // SAFETY: this is the type of the function in the slot that was saved here.
     let Some(load) = (unsafe { LOAD_CODE_OBJECT.get::<LoadCodeObject>() }) else {
         return HSA_ERROR;
     };
@@ -386,11 +387,11 @@ unsafe extern "C-unwind" fn load_code_object(
     } else {
         loaded
     };
-    // SAFETY: the application's own call, forwarded; where the application does not want the
-    // handle, we still need it.
+    // SAFETY: this passes on the application's own call. Where the application does not want the
+    // handle, the call gets an out pointer of ours, since we still need it.
     let answer = unsafe { load(executable, agent, reader, options, slot) };
     if answer == 0 {
-        // SAFETY: the runtime has written it.
+        // SAFETY: the runtime has written the handle.
         let loaded = unsafe { *slot };
         edge((), || {
             objects::code_object_loaded(executable, reader, loaded)

@@ -1,10 +1,10 @@
 //! Queues whose packets an SDK may intercept.
 //!
-//! The runtime supports that only for queues that were made for it, and such a queue slows down
+//! The runtime lets an SDK intercept only queues that were made for it, and such a queue slows down
 //! every dispatch, profiled or not. So a queue is made an intercept queue only when there is a
 //! reason: an SDK has registered a callback for queues or an interceptor, or
 //! `ROCPROFILER_REGISTER_ATTACHMENT_QUEUES_ENABLED` is set (AMD's helper makes all queues so). An
-//! SDK that wants to intercept a queue made before gets a status
+//! SDK that wants to intercept a queue made before that gets a status
 //! ([`crate::status::NOT_AVAILABLE`]).
 //!
 //! Decisions: AMD-041 (`docs/deviations/amd.md`).
@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 /// Passes packets on to the device: packets, number of packets.
 pub type Writer = unsafe extern "C-unwind" fn(*const c_void, u64);
-/// An SDK's interceptor: packets, number of packets, index of the first, its data, and the function
-/// that passes packets on.
+/// An SDK's interceptor. Its arguments are packets, number of packets, index of the first packet,
+/// the interceptor's data, and the function that passes packets on.
 pub type Interceptor =
     unsafe extern "C-unwind" fn(*const c_void, u64, u64, *mut c_void, Option<Writer>);
 /// `hsa_amd_queue_intercept_handler`.
@@ -28,26 +28,26 @@ struct Installed {
     data: *mut c_void,
 }
 
-/// The interceptor of one queue: none, until an SDK sets one.
+/// The interceptor of one queue. There is none until an SDK sets one.
 pub struct InterceptorSlot(AtomicPtr<Installed>);
 
 impl InterceptorSlot {
-    /// Makes one that is never freed: the runtime keeps its address.
+    /// Makes a slot that is never freed, because the runtime keeps its address.
     pub fn leak() -> *mut InterceptorSlot {
         Box::into_raw(Box::new(InterceptorSlot(AtomicPtr::new(
             std::ptr::null_mut(),
         ))))
     }
 
-    /// Sets the interceptor. The previous one is not freed: a thread may be inside.
+    /// Sets the interceptor. The previous one is not freed, since a thread may be inside it.
     ///
     /// # Safety
-    /// `function` may be called with `data`, on any thread, as long as the process lives.
+    /// `function` may be called with `data` on any thread, as long as the process lives.
     pub unsafe fn set(&self, function: Interceptor, data: *mut c_void) {
         self.replace(Box::into_raw(Box::new(Installed { function, data })));
     }
 
-    /// Removes the interceptor, likewise.
+    /// Removes the interceptor. It is not freed either.
     pub fn clear(&self) {
         self.replace(std::ptr::null_mut());
     }
@@ -62,7 +62,7 @@ impl InterceptorSlot {
     }
 }
 
-/// Number of reasons to make intercept queues.
+/// The number of reasons to make intercept queues.
 static REASONS: AtomicUsize = AtomicUsize::new(0);
 
 /// Adds a reason: an interceptor, or a callback for queues.
@@ -75,7 +75,7 @@ pub fn remove_reason() {
     REASONS.fetch_sub(1, Ordering::AcqRel);
 }
 
-/// Whether a queue that is made now is to be an intercept queue.
+/// Whether a queue that is made now must be an intercept queue.
 pub fn needed() -> bool {
     REASONS.load(Ordering::Acquire) != 0
         || midair_register::config::variable(c"ROCPROFILER_REGISTER_ATTACHMENT_QUEUES_ENABLED")
@@ -85,7 +85,7 @@ pub fn needed() -> bool {
 /// The handler of every intercept queue that we made; `data` is its [`InterceptorSlot`].
 ///
 /// # Safety
-/// Called by the runtime as such a handler.
+/// The runtime calls it as such a handler.
 pub unsafe extern "C-unwind" fn on_packets(
     packets: *const c_void,
     count: u64,
@@ -102,11 +102,11 @@ pub unsafe extern "C-unwind" fn on_packets(
             .as_ref()
     };
     match (installed, writer) {
-        // SAFETY: the SDK's function, with its own data and what the runtime gave us.
+        // SAFETY: this is the SDK's function. It gets its own data and the runtime's arguments.
         (Some(installed), _) => unsafe {
             (installed.function)(packets, count, index, installed.data, writer);
         },
-        // SAFETY: the runtime's function with the runtime's packets.
+        // SAFETY: this is the runtime's function, and it gets the runtime's packets.
         (None, Some(writer)) => unsafe { writer(packets, count) },
         (None, None) => {}
     }

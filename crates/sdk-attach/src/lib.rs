@@ -2,17 +2,17 @@
 //! late.
 //!
 //! AMD's SDK learns of queues and code objects when they are made. For an SDK that is to be loaded
-//! later, AMD's register library loads a helper at the start of the process. It records queues and
-//! code objects, and registers a table of functions, "rocattach", by which the SDK queries them.
-//! Midair's own SDK needs none of this; the helper is loaded only where `ROCP_TOOL_ATTACH` asks for
-//! it.
+//! later, AMD's register library loads a helper at the start of the process. The helper records
+//! queues and code objects. It registers a table of functions, "rocattach", by which the SDK
+//! queries them. Midair's own SDK needs none of this, so the helper is loaded only where
+//! `ROCP_TOOL_ATTACH` asks for it.
 //!
 //! * [`hooks`]: seven functions of HSA's table, none of them on a hot path.
 //! * [`objects`]: what is recorded, and the callbacks for it.
 //! * [`intercept`]: queues whose packets an SDK may intercept.
 //! * [`table`]: the table.
 //!
-//! Unlike AMD's helper, a queue is made an intercept queue only when there is a reason (see
+//! Unlike AMD's helper, this one makes a queue an intercept queue only when there is a reason (see
 //! [`intercept`]), since such a queue slows down every dispatch, profiled or not.
 //!
 //! Source of names, layouts and orders: `docs/sources.md#register`.
@@ -26,11 +26,11 @@ pub mod table;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Our version as 10000 major + 100 minor + patch: the interface is that of 1.2.1.
+/// Our version as 10000 major + 100 minor + patch. The interface is that of 1.2.1.
 pub const VERSION: u32 = 10201;
 
-/// The function that a register library provides for registering:
-/// `rocprofiler_register_library_api_table`, but without a lock of its own.
+/// The function that a register library provides for registering. It is
+/// `rocprofiler_register_library_api_table` without a lock of its own.
 pub type Register = unsafe extern "C" fn(
     *const c_char,
     *const c_void,
@@ -46,7 +46,7 @@ static REGISTERED: AtomicBool = AtomicBool::new(false);
 /// nothing.
 ///
 /// # Safety
-/// `register` is such a function.
+/// `register` is such a function of a register library.
 pub unsafe fn initialize(register: Register) -> c_int {
     if REGISTERED.swap(true, Ordering::AcqRel) {
         return status::SUCCESS;
@@ -56,8 +56,8 @@ pub unsafe fn initialize(register: Register) -> c_int {
     }
     let tables = [table::address()];
     let mut id = 0;
-    // SAFETY: the caller's function with a name, a table and an out pointer that live long enough;
-    // the table is never freed.
+    // SAFETY: this is the caller's function. The name, the table and the out pointer live long
+    // enough, and the table is never freed.
     let answer = unsafe {
         register(
             c"rocattach".as_ptr(),
@@ -75,36 +75,36 @@ pub unsafe fn initialize(register: Register) -> c_int {
     status::SUCCESS
 }
 
-/// Takes a runtime's tables from a register library. Only HSA's are of use.
+/// Takes a runtime's tables from a register library. Only HSA's tables are of use.
 ///
 /// # Safety
-/// `name` is null or a C string; `tables` is null or the addresses of `count` tables of that
-/// library, which live as long as the process;
-/// `register` is a function as [`initialize`] wants it.
+/// `name` is null or a C string. `tables` is null, or points to the addresses of `count` tables of
+/// that library, which live as long as the process. `register` is a function as [`initialize`]
+/// requires it.
 pub unsafe fn set_api_table(
     name: *const c_char,
     tables: *const *mut c_void,
     count: u64,
     register: Register,
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that a name that is not null is a C string.
     if name.is_null() || unsafe { CStr::from_ptr(name) } != c"hsa" {
         return status::INVALID_ARGUMENT;
     }
     if tables.is_null() || count == 0 {
         return status::INVALID_ARGUMENT;
     }
-    // The hooks come first: an attacher that sees the listener may attach immediately.
-    // SAFETY: the caller's promise.
+    // The hooks come first, since an attacher that sees the listener may attach immediately.
+    // SAFETY: the caller promises that the tables are live.
     let hooked = unsafe { hooks::install((*tables).cast()) };
     if hooked != status::SUCCESS {
         return hooked;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `register` is such a function.
     unsafe { initialize(register) }
 }
 
-/// Whether this process has a listener already: a register library's own.
+/// Whether this process already has a listener, of the register library itself.
 fn listener_is_there() -> bool {
     let name = midair_register::listener::NAME.to_bytes();
     std::fs::read_dir("/proc/self/task").is_ok_and(|tasks| {

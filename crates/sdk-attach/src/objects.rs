@@ -1,9 +1,9 @@
 //! Queues and code objects that are alive, and the callbacks for them.
 //!
 //! A callback that is registered is called for everything that exists already, and then for
-//! everything that is created and destroyed, with nothing missed and nothing reported twice:
-//! callbacks are called by one thread at a time ([`Notification`]). A callback may query anything,
-//! and may create queues itself: those are recorded, but not reported.
+//! everything that is created and destroyed. Nothing is missed and nothing is reported twice,
+//! because callbacks are called by one thread at a time ([`Notification`]). A callback may query
+//! anything, and may create queues itself. Those queues are recorded but not reported.
 
 use crate::intercept::{self, InterceptorSlot};
 use crate::status;
@@ -42,9 +42,9 @@ struct Queue {
 struct Known {
     queues: BTreeMap<usize, Queue>,
     executables: BTreeSet<u64>,
-    /// Bytes of code objects in memory, by reader.
+    /// The bytes of code objects in memory, by reader.
     readers: BTreeMap<u64, Arc<[u8]>>,
-    /// The same by loaded code object, with the executable that it belongs to.
+    /// The same bytes by loaded code object, with the executable that it belongs to.
     loaded: BTreeMap<u64, (u64, Arc<[u8]>)>,
     queue_callbacks: Vec<Callback<QueueCallback>>,
     executable_callbacks: Vec<Callback<ExecutableCallback>>,
@@ -59,22 +59,23 @@ static KNOWN: Mutex<Known> = Mutex::new(Known {
     executable_callbacks: Vec::new(),
 });
 
-/// Held only while something is looked up or changed; never while a callback runs.
+/// Locks what is known. The lock is held only while something is looked up or changed, and never
+/// while a callback runs.
 fn known() -> MutexGuard<'static, Known> {
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Held while callbacks run.
+/// A guard that is held while callbacks run.
 struct Notification(#[expect(dead_code, reason = "held, not read")] MutexGuard<'static, ()>);
 
 static NOTIFYING: Mutex<()> = Mutex::new(());
 static NOTIFIER: AtomicI32 = AtomicI32::new(0);
 
 impl Notification {
-    /// Waits for other threads. `None`: this thread is notifying already, and was called by a
-    /// callback.
+    /// Waits until no other thread notifies. `None` means that this thread is notifying already: a
+    /// callback has called this.
     fn begin() -> Option<Notification> {
-        // SAFETY: no arguments, no failure.
+        // SAFETY: the call has no arguments and cannot fail.
         let me = unsafe { libc::gettid() };
         if NOTIFIER.load(Ordering::Relaxed) == me {
             return None;
@@ -94,7 +95,7 @@ impl Drop for Notification {
 fn notify_queue(queue: usize, agent: u64, phase: c_int) {
     let callbacks: Vec<_> = known().queue_callbacks.clone();
     for callback in callbacks {
-        // SAFETY: the SDK's function with its own data.
+        // SAFETY: this is the SDK's function, called with its own data.
         unsafe { (callback.function)(queue, agent, phase, callback.data) };
     }
 }
@@ -102,12 +103,12 @@ fn notify_queue(queue: usize, agent: u64, phase: c_int) {
 fn notify_executable(executable: u64, phase: c_int) {
     let callbacks: Vec<_> = known().executable_callbacks.clone();
     for callback in callbacks {
-        // SAFETY: the SDK's function with its own data.
+        // SAFETY: this is the SDK's function, called with its own data.
         unsafe { (callback.function)(executable, phase, callback.data) };
     }
 }
 
-/// The runtime has created a queue.
+/// Records a queue that the runtime has created.
 pub fn queue_created(queue: usize, agent: u64, slot: Option<&'static InterceptorSlot>) {
     let notification = Notification::begin();
     known().queues.insert(queue, Queue { agent, slot });
@@ -116,7 +117,7 @@ pub fn queue_created(queue: usize, agent: u64, slot: Option<&'static Interceptor
     }
 }
 
-/// The runtime is about to destroy a queue.
+/// Forgets a queue that the runtime is about to destroy.
 pub fn queue_destroyed(queue: usize) {
     let notification = Notification::begin();
     let found = known().queues.get(&queue).copied();
@@ -131,7 +132,7 @@ pub fn queue_destroyed(queue: usize) {
     }
 }
 
-/// An executable is complete: its kernels can be launched.
+/// Records an executable that is complete: its kernels can be launched.
 pub fn executable_frozen(executable: u64) {
     let notification = Notification::begin();
     let new = known().executables.insert(executable);
@@ -140,7 +141,7 @@ pub fn executable_frozen(executable: u64) {
     }
 }
 
-/// The runtime is about to destroy an executable.
+/// Forgets an executable that the runtime is about to destroy.
 pub fn executable_destroyed(executable: u64) {
     let notification = Notification::begin();
     let was = known().executables.contains(&executable);
@@ -152,18 +153,18 @@ pub fn executable_destroyed(executable: u64) {
     known.loaded.retain(|_, (of, _)| *of != executable);
 }
 
-/// A code object in memory is about to be loaded. The application may free its bytes then, so they
-/// are copied.
+/// Records a code object in memory that is about to be loaded. The application may free its bytes
+/// after loading, so they are copied.
 pub fn reader_created(reader: u64, bytes: &[u8]) {
     known().readers.insert(reader, bytes.into());
 }
 
-/// Its bytes are no longer needed, except by what was loaded from it.
+/// Forgets a reader. Its bytes are no longer needed, except by what was loaded from it.
 pub fn reader_destroyed(reader: u64) {
     known().readers.remove(&reader);
 }
 
-/// A code object was loaded.
+/// Records a code object that was loaded.
 pub fn code_object_loaded(executable: u64, reader: u64, loaded: u64) {
     let mut known = known();
     if let Some(bytes) = known.readers.get(&reader).cloned() {
@@ -171,7 +172,7 @@ pub fn code_object_loaded(executable: u64, reader: u64, loaded: u64) {
     }
 }
 
-/// The runtime was initialised again: no earlier object exists.
+/// Forgets all objects. The runtime was initialised again, so no earlier object exists.
 pub fn forget() {
     let _notification = Notification::begin();
     let mut known = known();
@@ -194,20 +195,20 @@ pub fn each_queue(mut visit: impl FnMut(usize, u64)) {
     }
 }
 
-/// Calls `visit` for each executable that is alive, likewise.
+/// Calls `visit` for each executable that is alive, while none is created or destroyed.
 pub fn each_executable(visit: impl FnMut(u64)) {
     let _notification = Notification::begin();
     let all: Vec<u64> = known().executables.iter().copied().collect();
     all.into_iter().for_each(visit);
 }
 
-/// The interceptor slot of a queue: `None` when the queue is unknown, `Some(None)` when it cannot
-/// be intercepted.
+/// Returns the interceptor slot of a queue: `None` when the queue is unknown, and `Some(None)` when
+/// it cannot be intercepted.
 pub fn interceptor_slot(queue: usize) -> Option<Option<&'static InterceptorSlot>> {
     known().queues.get(&queue).map(|queue| queue.slot)
 }
 
-/// Bytes of a loaded code object, valid as long as it is loaded.
+/// Returns the bytes of a loaded code object. They are valid as long as it is loaded.
 pub fn bytes_of(loaded: u64) -> Option<(*const u8, usize)> {
     known()
         .loaded
@@ -215,8 +216,8 @@ pub fn bytes_of(loaded: u64) -> Option<(*const u8, usize)> {
         .map(|(_, bytes)| (bytes.as_ptr(), bytes.len()))
 }
 
-/// Calls `function` for all queues that exist, and then for those to come. From then on intercept
-/// queues are made.
+/// Calls `function` for all queues that exist, and then for those that are created later. From then
+/// on intercept queues are made.
 ///
 /// # Safety
 /// `function` may be called with `data` until it is removed.
@@ -233,7 +234,7 @@ pub unsafe fn add_queue_callback(function: QueueCallback, data: *mut c_void) -> 
     };
     intercept::add_reason();
     for (queue, agent) in present {
-        // SAFETY: the SDK's function with its own data.
+        // SAFETY: this is the SDK's function, called with its own data.
         unsafe { function(queue, agent, CREATED, data) };
     }
     status::SUCCESS
@@ -255,7 +256,7 @@ pub fn remove_queue_callback(function: QueueCallback) -> c_int {
     status::SUCCESS
 }
 
-/// Calls `function` for all executables that exist, and then for those to come.
+/// Calls `function` for all executables that exist, and then for those that are created later.
 ///
 /// # Safety
 /// `function` may be called with `data` until it is removed.
@@ -267,7 +268,7 @@ pub unsafe fn add_executable_callback(function: ExecutableCallback, data: *mut c
         known.executables.iter().copied().collect::<Vec<_>>()
     };
     for executable in present {
-        // SAFETY: the SDK's function with its own data.
+        // SAFETY: this is the SDK's function, called with its own data.
         unsafe { function(executable, CREATED, data) };
     }
     status::SUCCESS

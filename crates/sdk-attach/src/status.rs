@@ -1,4 +1,4 @@
-//! The statuses that are returned: those of `rocprofiler_status_t` that are needed (source:
+//! The statuses of `rocprofiler_status_t` that this crate returns (source:
 //! api/rocprofiler_sdk.json).
 
 use std::ffi::c_int;
@@ -7,7 +7,7 @@ use std::ffi::c_int;
 pub const SUCCESS: c_int = 0;
 /// Any failure without a number of its own.
 pub const ERROR: c_int = 1;
-/// A null pointer, a callback that is not registered, an unknown queue or code object.
+/// A null pointer, a callback that is not registered, or an unknown queue or code object.
 pub const INVALID_ARGUMENT: c_int = 19;
-/// The queue is no intercept queue: its packets cannot be intercepted.
+/// The queue is not an intercept queue, so its packets cannot be intercepted.
 pub const NOT_AVAILABLE: c_int = 37;

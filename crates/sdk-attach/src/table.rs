@@ -1,4 +1,4 @@
-//! `RocAttachDispatchTable`, which an SDK gets as the table "rocattach": 96 bytes, its size first,
+//! `RocAttachDispatchTable`, which an SDK gets as the table "rocattach". It has 96 bytes: its size,
 //! then eleven functions.
 
 use crate::hooks;
@@ -8,9 +8,9 @@ use crate::status::{ERROR, INVALID_ARGUMENT, NOT_AVAILABLE, SUCCESS};
 use midair_capi_build::edge;
 use std::ffi::{c_int, c_void};
 
-/// Visits queues: queue, agent, its data.
+/// A visitor of queues. Its arguments are the queue, the agent and the visitor's data.
 pub type QueueVisitor = unsafe extern "C" fn(usize, u64, *mut c_void);
-/// Visits executables: handle, its data.
+/// A visitor of executables. Its arguments are the handle and the visitor's data.
 pub type ExecutableVisitor = unsafe extern "C" fn(u64, *mut c_void);
 
 /// The table. Each function returns a `rocprofiler_status_t`, except the first (a version) and
@@ -18,33 +18,33 @@ pub type ExecutableVisitor = unsafe extern "C" fn(u64, *mut c_void);
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct RocAttachDispatchTable {
-    /// Bytes.
+    /// The size of the table in bytes.
     pub size: u64,
     /// 10000 major + 100 minor + patch.
     pub get_version: unsafe extern "C" fn() -> c_int,
     /// Visits the queues that are alive.
     pub iterate_all_queues: unsafe extern "C" fn(Option<QueueVisitor>, *mut c_void) -> c_int,
-    /// Sets or removes (null) the interceptor of a queue.
+    /// Sets the interceptor of a queue, or removes it (null).
     pub set_write_interceptor:
         unsafe extern "C" fn(usize, Option<Interceptor>, *mut c_void) -> c_int,
     /// Visits the executables that are alive.
     pub iterate_all_code_objects:
         unsafe extern "C" fn(Option<ExecutableVisitor>, *mut c_void) -> c_int,
-    /// Adds a callback for executables; it is called for existing ones first.
+    /// Adds a callback for executables. It is called for existing ones first.
     pub add_code_object_cb: unsafe extern "C" fn(Option<ExecutableCallback>, *mut c_void) -> c_int,
-    /// Removes it.
+    /// Removes a callback for executables.
     pub remove_code_object_cb: unsafe extern "C" fn(Option<ExecutableCallback>) -> c_int,
-    /// Adds a callback for queues; it is called for existing ones first.
+    /// Adds a callback for queues. It is called for existing ones first.
     pub add_queue_cb: unsafe extern "C" fn(Option<QueueCallback>, *mut c_void) -> c_int,
-    /// Removes it.
+    /// Removes a callback for queues.
     pub remove_queue_cb: unsafe extern "C" fn(Option<QueueCallback>) -> c_int,
-    /// Bytes of a code object that was loaded from memory; they belong to us and are valid while it
-    /// is loaded.
+    /// Returns the bytes of a code object that was loaded from memory. They belong to us and are
+    /// valid while the code object is loaded.
     pub lookup_memory_codeobj_data:
         unsafe extern "C" fn(u64, *mut *const c_void, *mut u64) -> c_int,
     /// Whether the hooks are installed in HSA's tables.
     pub is_hsa_interception_active: unsafe extern "C" fn() -> c_int,
-    /// Installs them.
+    /// Installs the hooks in HSA's tables.
     pub initialize_hsa_interception: unsafe extern "C" fn(*const hooks::HsaApiTable) -> c_int,
 }
 
@@ -67,8 +67,9 @@ static TABLE: RocAttachDispatchTable = RocAttachDispatchTable {
     initialize_hsa_interception,
 };
 
-/// Its address. An SDK saves the functions in it and may store functions of its own there, as in
-/// any runtime's table: it is copied once into writable memory, which is never freed.
+/// Returns the table's address. An SDK saves the functions in it and may store functions of its own
+/// there, as in any runtime's table. So the table is copied once into writable memory, which is
+/// never freed.
 pub fn address() -> *mut c_void {
     static COPY: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
     let at = *COPY.get_or_init(|| Box::into_raw(Box::new(TABLE)).expose_provenance());
@@ -84,7 +85,7 @@ unsafe extern "C" fn iterate_all_queues(visit: Option<QueueVisitor>, data: *mut 
         let Some(visit) = visit else {
             return INVALID_ARGUMENT;
         };
-        // SAFETY: the SDK's function with its own data.
+        // SAFETY: this is the SDK's function, called with its own data.
         objects::each_queue(|queue, agent| unsafe { visit(queue, agent, data) });
         SUCCESS
     })
@@ -100,7 +101,7 @@ unsafe extern "C" fn set_write_interceptor(
         Some(None) => NOT_AVAILABLE,
         Some(Some(slot)) => {
             match function {
-                // SAFETY: the SDK's function with its own data, which it never frees.
+                // SAFETY: this is the SDK's function with its own data, which the SDK never frees.
                 Some(function) => unsafe { slot.set(function, data) },
                 None => slot.clear(),
             }
@@ -117,7 +118,7 @@ unsafe extern "C" fn iterate_all_code_objects(
         let Some(visit) = visit else {
             return INVALID_ARGUMENT;
         };
-        // SAFETY: the SDK's function with its own data.
+        // SAFETY: this is the SDK's function, called with its own data.
         objects::each_executable(|executable| unsafe { visit(executable, data) });
         SUCCESS
     })
@@ -129,7 +130,7 @@ unsafe extern "C" fn add_code_object_cb(
 ) -> c_int {
     edge(ERROR, || {
         function.map_or(INVALID_ARGUMENT, |function| {
-            // SAFETY: the SDK's function with its own data.
+            // SAFETY: this is the SDK's function with its own data.
             unsafe { objects::add_executable_callback(function, data) }
         })
     })
@@ -144,7 +145,7 @@ unsafe extern "C" fn remove_code_object_cb(function: Option<ExecutableCallback>)
 unsafe extern "C" fn add_queue_cb(function: Option<QueueCallback>, data: *mut c_void) -> c_int {
     edge(ERROR, || {
         function.map_or(INVALID_ARGUMENT, |function| {
-            // SAFETY: the SDK's function with its own data.
+            // SAFETY: this is the SDK's function with its own data.
             unsafe { objects::add_queue_callback(function, data) }
         })
     })
@@ -168,7 +169,7 @@ unsafe extern "C" fn lookup_memory_codeobj_data(
         if data.is_null() || size.is_null() {
             return INVALID_ARGUMENT;
         }
-        // SAFETY: not null, and the caller's to be written.
+        // SAFETY: the pointers are not null, and the caller lets us write to them.
         unsafe {
             data.write(at.cast());
             size.write(bytes as u64);
@@ -182,6 +183,6 @@ unsafe extern "C" fn is_hsa_interception_active() -> c_int {
 }
 
 unsafe extern "C" fn initialize_hsa_interception(table: *const hooks::HsaApiTable) -> c_int {
-    // SAFETY: the caller's promise: null or HSA's live table.
+    // SAFETY: the caller promises that the table is null or HSA's live table.
     edge(ERROR, || unsafe { hooks::install(table) })
 }

@@ -1,5 +1,5 @@
-//! The hooks in tables that this test makes: what is recorded, when the runtime is initialised
-//! again, and when there are two copies of it.
+//! The hooks in tables that this test makes: what they record, what happens when the runtime is
+//! initialised again, and what happens when there are two copies of it.
 
 #![allow(
     clippy::unwrap_used,
@@ -26,7 +26,7 @@ unsafe extern "C" fn create(
     result: *mut *mut c_void,
 ) -> u32 {
     let number = MADE.fetch_add(1, Ordering::SeqCst) + 1;
-    // SAFETY: the test's own out pointer.
+    // SAFETY: the out pointer is the test's own.
     unsafe { result.write(std::ptr::without_provenance_mut(number << 6)) };
     0
 }
@@ -35,14 +35,14 @@ unsafe extern "C" fn destroy(_queue: *mut c_void) -> u32 {
     0
 }
 unsafe extern "C" fn freeze(_executable: u64, options: *const c_char) -> u32 {
-    // One that says no.
+    // It fails if there are options.
     u32::from(!options.is_null())
 }
 unsafe extern "C" fn end(_handle: u64) -> u32 {
     0
 }
 unsafe extern "C" fn read(_code: *const c_void, _size: usize, reader: *mut u64) -> u32 {
-    // SAFETY: the test's own out pointer.
+    // SAFETY: the out pointer is the test's own.
     unsafe { reader.write(77) };
     0
 }
@@ -77,7 +77,7 @@ impl Runtime {
         runtime.reset();
         runtime
     }
-    /// As the runtime makes them.
+    /// Sets the tables to what the runtime makes.
     fn reset(&mut self) {
         for (name, function) in [
             ("hsa_queue_create", create as *const c_void),
@@ -104,7 +104,7 @@ impl Runtime {
             self.core.as_mut_ptr().expose_provenance() as u64,
             self.ext.as_mut_ptr().expose_provenance() as u64,
         ];
-        // SAFETY: tables of the layout that the hooks know.
+        // SAFETY: the tables have the layout that the hooks know.
         unsafe { hooks::install(api.as_ptr().cast()) }
     }
     fn slot<F: Copy>(&self, name: &str) -> F {
@@ -118,7 +118,7 @@ impl Runtime {
         let create: hooks::QueueCreate = self.slot("hsa_queue_create");
         let mut queue = std::ptr::null_mut();
         let (none, data) = (std::ptr::null(), std::ptr::null_mut());
-        // SAFETY: the function that stands in the table, with arguments that it takes.
+        // SAFETY: the function is the one in the table, and it takes these arguments.
         let answer = unsafe { create(5, 64, 0, none, data, 0, 0, &raw mut queue) };
         assert_eq!(answer, 0);
         queue.addr()
@@ -147,7 +147,8 @@ fn objects_are_recorded_until_the_runtime_is_initialised_again() {
     // SAFETY: null is refused.
     let none = unsafe { hooks::install(std::ptr::null()) };
     assert_eq!(none, status::INVALID_ARGUMENT);
-    // An older runtime whose table ends before the last of the slots: nothing is changed.
+    // An older runtime has a table that ends before the last of the slots. Nothing is changed in
+    // it.
     let mut old = Runtime::new();
     old.core[0] = 2 | 800 << 32;
     let before = old.core.clone();
@@ -172,7 +173,7 @@ fn objects_are_recorded_until_the_runtime_is_initialised_again() {
         (queues(), DESTROYED.load(Ordering::SeqCst)),
         (vec![(two, 5)], 1)
     );
-    // A queue that was there before: the call is forwarded.
+    // The call is forwarded for a queue that existed before.
     runtime.destroy_queue(0x1234);
     assert_eq!(DESTROYED.load(Ordering::SeqCst), 2);
 
@@ -186,7 +187,7 @@ fn objects_are_recorded_until_the_runtime_is_initialised_again() {
     let close: unsafe extern "C" fn(u64) -> u32 = runtime.slot("hsa_code_object_reader_destroy");
     let mut reader = 0;
     let none = std::ptr::null_mut();
-    // SAFETY: the functions that stand in the table, with arguments that they take.
+    // SAFETY: the functions are those in the table, and they take these arguments.
     unsafe {
         let mut code = *b"code object";
         assert_eq!(read(code.as_ptr().cast(), code.len(), &raw mut reader), 0);
@@ -203,7 +204,7 @@ fn objects_are_recorded_until_the_runtime_is_initialised_again() {
     }
     assert!(executables().is_empty() && objects::bytes_of(88).is_none());
 
-    // The table: a plain queue cannot be intercepted, and an unknown one is no queue.
+    // In the table, a plain queue cannot be intercepted, and an unknown one is not a queue.
     // SAFETY: the table is never freed.
     let table = unsafe { &*table::address().cast::<table::RocAttachDispatchTable>() };
     assert_eq!(table.size, 96);
@@ -223,7 +224,7 @@ fn objects_are_recorded_until_the_runtime_is_initialised_again() {
         );
     }
 
-    // Another copy of the runtime is left alone: its functions belong to another module.
+    // Another copy of the runtime is left alone, since its functions belong to another module.
     let mut other = Runtime::new();
     for word in other.core.iter_mut().skip(2).filter(|word| **word != 0) {
         *word = (libc::getpid as *const c_void).expose_provenance() as u64;

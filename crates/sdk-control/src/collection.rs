@@ -1,4 +1,4 @@
-//! What the worker collects with, and what a session that collects consists of.
+//! The state with which the worker collects, and the state of a session that collects.
 
 use crate::install::{Installed, Need};
 use crate::kfd::DriverEvents;
@@ -15,12 +15,12 @@ use midair_sdk_device::sink::Sink;
 use midair_sdk_hot::markers::legacy;
 use midair_sdk_hot::wrappers::TABLES;
 
-/// Where records go.
+/// The route of the records.
 #[derive(Debug)]
 pub(crate) enum Route {
     /// From every thread straight into the attacher's spool.
     Direct,
-    /// Into a spool of ours first, since tools in this process want them too.
+    /// First into a spool of ours, since tools in this process want them, too.
     Relay { reader: Reader, onward: ChunkWriter },
 }
 
@@ -32,19 +32,20 @@ pub(crate) struct Running {
     pub(crate) sink: Sink,
     pub(crate) route: Route,
     pub(crate) live: Vec<Live>,
-    /// The runtime's table for tools, once it was found.
+    /// The runtime's table for tools, after it was found.
     pub(crate) tools: Option<Live>,
-    /// The HSA runtime is open and its agents are announced.
+    /// Whether the HSA runtime is open and its agents are announced.
     pub(crate) hsa_open: bool,
-    /// Signals are there for the device's work.
+    /// Whether signals for the device's work are prepared.
     pub(crate) hsa_ready: bool,
-    /// The HSA runtime is open, behind its first `hsa_init`.
+    /// Whether the HSA runtime is open, after its first `hsa_init`.
     pub(crate) hsa_up: bool,
-    /// It was seen closed while kernels were wanted: what is on its queues was all launched in this session.
+    /// Whether the runtime was seen closed while kernels were wanted. Then everything on its queues
+    /// was launched in this session.
     pub(crate) began_closed: bool,
     /// See [`Collection::hsa_slots_are_final`].
     pub(crate) hsa_final: bool,
-    /// Why it is not, in words.
+    /// Why the HSA side is not ready, as text.
     pub(crate) waiting_for: &'static str,
     pub(crate) searched_at: u64,
     pub(crate) epoch: u64,
@@ -65,14 +66,14 @@ impl Running {
     }
 }
 
-/// The worker's collecting side.
+/// The collecting side of the worker.
 #[derive(Debug)]
 pub struct Collection {
     pub(crate) harvester: Harvester,
-    /// What happens here for each kind of records.
+    /// The domains: what is done here for each kind of records.
     pub(crate) domains: Vec<Box<dyn Domain>>,
     pub(crate) installed: Installed,
-    /// Tables that tools of the session were given.
+    /// Tables that were lent to tools of the session.
     pub(crate) lent: Lent,
     /// Our callback in the old ROCTx library.
     pub(crate) roctx_tap: Option<legacy::Tap>,
@@ -83,24 +84,25 @@ pub struct Collection {
     pub(crate) spool: Option<Area>,
     /// How the session ended: bits of `record::spool::outcome`.
     pub outcome: u32,
-    /// A thread may still be inside a record store of this session.
+    /// Whether a thread may still be inside a record store of this session.
     pub memory_kept: bool,
-    /// The first correlation id of the next collecting: ids are used once in a session, also when
+    /// The first correlation id of the next collection. Ids are used once in a session, even when
     /// its contexts, or the runtime, stop and start again.
     pub(crate) next_correlation: u64,
 }
 
-/// What [`Collection::stop`] leaves behind.
+/// What [`Collection::stop`] leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Leftover {
-    /// Nobody refers to the spool any more.
+    /// Nothing refers to the spool any more.
     Nothing,
     /// A thread may still be inside a record store: the spool must stay mapped.
     Memory,
 }
 
 impl Collection {
-    /// One that collects nothing yet, with all domains. `session_hooks`: those of a session's life.
+    /// Creates a collection with all domains that is not collecting yet. `session_hooks` are the
+    /// hooks of a session's life.
     pub(crate) fn new(session_hooks: &'static [Hook]) -> Collection {
         let mut domains = domains::all();
         domains.push(Box::new(DriverEvents::default()));

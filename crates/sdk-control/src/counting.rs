@@ -1,8 +1,8 @@
-//! Counters for the tools in the process: between what they configure (`midair_sdk_api::counting`)
-//! and what devices are told (`midair_sdk_device`).
+//! Counters for the tools in the process. This is the layer between what tools configure
+//! (`midair_sdk_api::counting`) and what devices are told (`midair_sdk_device`).
 //!
-//! In a process that was started with its tools each dispatch is a tool's to choose
-//! ([`alone::User`]). In one that tools were attached to, windows are taken for what they choose
+//! In a process that was started with its tools, a tool chooses the counters of each dispatch
+//! ([`alone::User`]). In a process that tools were attached to, windows count what the tools choose
 //! ([`mod@chosen`]). Whole devices are counted in both ([`devices`]).
 
 pub(crate) mod chosen;
@@ -28,10 +28,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// How long the worker thread is given to learn the name of a kernel that was loaded a moment ago.
+/// How long the worker thread has to learn the name of a kernel that was just loaded.
 const NAME_LIMIT: Duration = Duration::from_millis(50);
 
-/// The packets of a list. The same counters of GPUs of one kind have the same.
+/// Returns the packets of a list. They are equal for the same counters on GPUs of one kind.
 fn packets_of(config: &Config) -> Result<Arc<Packets>, String> {
     let device = config.device();
     let [xccs, engines, units, arrays, domain, location] = device.cut();
@@ -68,7 +68,7 @@ fn packets_of(config: &Config) -> Result<Arc<Packets>, String> {
     Ok(made)
 }
 
-/// A dispatch as tools are told of it.
+/// Returns a dispatch in the form that tools get.
 fn dispatch_of(dispatch: &Dispatch) -> dispatch::Dispatch {
     let packet = &dispatch.packet;
     dispatch::Dispatch {
@@ -86,7 +86,7 @@ fn dispatch_of(dispatch: &Dispatch) -> dispatch::Dispatch {
 }
 
 impl Counting {
-    /// The counters of a list on an agent, made ready where they are not.
+    /// Returns the counters of a list on an agent, and prepares them if necessary.
     fn ready(&self, chosen: &Chosen, agent: u64) -> Result<Ready, String> {
         let (handle, config) = &chosen.config;
         let of = (*handle, agent);
@@ -109,14 +109,15 @@ impl Counting {
     }
 }
 
-/// Tools in this process count in dispatches: from now on their queues are made for it.
+/// Registers that tools in this process count around dispatches, so that queues are created for
+/// this from now on.
 pub(crate) fn take_dispatches() {
     if !alone::add_user(&STATE.counting) {
         notes::post("too many count in dispatches: tools of this process get no values");
     }
 }
 
-/// The session is over, and all values are delivered. What there is to tell.
+/// Ends the counting of a session, after all values were delivered. Returns notes for the user.
 pub(crate) fn close() -> Vec<String> {
     let chosen = chosen::close();
     let counting = &STATE.counting;
@@ -167,7 +168,7 @@ impl User for Counting {
             .config
             .1
             .values(&packets.template, counted.words, number);
-        // Without times of the kernel's there are those of the packets around it, or none.
+        // If the kernel has no times of its own, use those of the packets around it, or none.
         let times = counted.kernel.unwrap_or((0, 0));
         chosen.deliver(values, times);
     }

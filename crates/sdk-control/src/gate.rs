@@ -1,5 +1,5 @@
-//! Where the application's threads wait for the worker: a thread that opens or closes a runtime waits
-//! here, within limits, until the worker has hooked it or no longer reads from it.
+//! Where the application's threads wait for the worker. A thread that opens or closes a runtime
+//! waits here, within limits, until the worker has hooked the runtime or no longer reads from it.
 //!
 //! Decisions: AMD-037 (`docs/deviations/amd.md`).
 
@@ -14,20 +14,20 @@ use request::TableRequest;
 use std::sync::atomic::Ordering::{Acquire, SeqCst};
 use std::time::Duration;
 
-/// How long an application's thread waits for a session to end before its process ends, or for an
-/// answer.
+/// How long a thread of the application waits for a session to end before its process ends, or for
+/// an answer.
 pub const LEAVE_LIMIT: Duration = Duration::from_millis(1500);
-/// How long it waits before its runtime is shut down. After that the worker must not read signals any
-/// more, even if it got no processor time meanwhile.
+/// How long it waits before its runtime is shut down. After that the worker must not read signals
+/// any more, even if it got no processor time in the meantime.
 pub const SHUT_DOWN_LIMIT: Duration = Duration::from_secs(5);
-/// How long an application's thread waits for a runtime that it has just opened to be hooked. If
-/// the worker gets no processor time for so long, the application is starved, too; otherwise the
-/// worker waits for a lock that this thread holds, and one of them has to give up.
+/// How long a thread of the application waits for a runtime that it has just opened to be hooked.
+/// If the worker gets no processor time for this long, the application is starved as well.
+/// Otherwise the worker waits for a lock that this thread holds, and one of them has to give up.
 const OPENING_LIMIT: Duration = Duration::from_secs(5);
 
 /// Whether this is a forked child of a process that had a session without an attacher.
 pub(crate) fn is_child() -> bool {
-    // SAFETY: no arguments, no failure.
+    // SAFETY: getpid takes no arguments and cannot fail.
     let here = unsafe { libc::getpid() };
     let process = STATE.process.load(SeqCst);
     process != 0 && process != here
@@ -41,28 +41,28 @@ pub fn is_on() -> bool {
     ) && !is_child()
 }
 
-/// Whether the application shuts its HSA runtime down.
+/// Whether the application is shutting down its HSA runtime.
 pub fn runtime_leaves() -> bool {
     STATE.runtime_leaves.load(SeqCst) != 0
 }
 
-/// The application begins or has ended to shut its HSA runtime down.
+/// Notes that the application begins or has ended the shutdown of its HSA runtime.
 pub fn set_runtime_leaves(leaves: bool) {
     STATE.runtime_leaves.store(u32::from(leaves), SeqCst);
 }
 
-/// Whether the process runs its exit handlers.
+/// Whether the process is running its exit handlers.
 pub fn process_leaves() -> bool {
     STATE.process_leaves.load(SeqCst) != 0
 }
 
-/// The process runs its exit handlers from now on.
+/// Notes that the process runs its exit handlers from now on.
 pub fn set_process_leaves() {
     STATE.process_leaves.store(1, SeqCst);
 }
 
-/// For threads of the application, before the runtime closes or the process ends: waits until no
-/// session collects, within a limit.
+/// Waits until no session collects, within a limit. Called by threads of the application before the
+/// runtime closes or the process ends.
 pub fn wait_for_stop(limit: Duration) {
     let end = std::time::Instant::now() + limit;
     while STATE.collecting.load(SeqCst) && std::time::Instant::now() < end {
@@ -70,9 +70,9 @@ pub fn wait_for_stop(limit: Duration) {
     }
 }
 
-/// For an application's thread that waits for the worker's next round: wakes the worker, and tells
-/// whether that round can happen. The worker may itself wait for a tool's function, or for a lock of
-/// the runtime that the calling thread holds.
+/// Wakes the worker, and returns whether its next round can happen. Called by a thread of the
+/// application that waits for that round. The worker may itself be waiting for a tool's function,
+/// or for a lock of the runtime that the calling thread holds.
 pub fn may_answer() -> bool {
     changes::wake();
     (changes::is_served() || is_on())
@@ -82,10 +82,10 @@ pub fn may_answer() -> bool {
         && !callbacks::is_inside()
 }
 
-/// For a thread that hands new tables over: waits until the worker has hooked them, within a limit.
-/// A thread that may hold the HSA runtime's lock does not wait while the worker may wait for that
-/// lock (`State::in_runtime`): the slots are hooked when the worker is back, for which the end of
-/// `hsa_init` waits ([`Opening::end`]).
+/// Waits until the worker has hooked new tables, within a limit. Called by a thread that registers
+/// them. A thread that may hold the HSA runtime's lock does not wait while the worker may wait for
+/// that lock (`State::in_runtime`). The slots are then hooked when the worker is back, for which
+/// the end of `hsa_init` waits ([`Opening::end`]).
 pub fn search_and_wait(hsa: bool) {
     let ticket = request_search(hsa);
     changes::wake();
@@ -104,12 +104,12 @@ pub fn search_and_wait(hsa: bool) {
 }
 
 /// Requests that the worker's next round hooks tables, HSA's or others. Returns the request's
-/// number: it was answered when `State::searched` is no less.
+/// number. It was answered when `State::searched` is not below this number.
 pub fn request_search(hsa: bool) -> u64 {
     if hsa {
         STATE.request.store(TableRequest::Hsa, SeqCst);
     } else {
-        // One for HSA's says more.
+        // A request for HSA's tables includes the others, so it is not replaced.
         let _ = STATE.request.compare_exchange(
             TableRequest::None,
             TableRequest::Tables,
@@ -120,11 +120,11 @@ pub fn request_search(hsa: bool) -> u64 {
     STATE.searches.fetch_add(1, SeqCst) + 1
 }
 
-/// What is to be hooked now, if anything, and the number for [`answer_search`].
+/// Returns what has to be hooked now, if anything, and the number for [`answer_search`].
 pub(crate) fn take_search() -> Option<(TableRequest, u64)> {
     let ticket = STATE.searches.load(SeqCst);
     match STATE.request.swap(TableRequest::None, SeqCst) {
-        // A request came while the tables were hooked for another one, which it may have missed.
+        // A request came while the tables were hooked for another one, and may have been missed.
         TableRequest::None if STATE.searched.load(SeqCst) < ticket => {
             Some((TableRequest::Tables, ticket))
         }
@@ -133,12 +133,12 @@ pub(crate) fn take_search() -> Option<(TableRequest, u64)> {
     }
 }
 
-/// The tables are hooked for all requests up to this number.
+/// Notes that the tables are hooked for all requests up to this number.
 pub(crate) fn answer_search(ticket: u64) {
     STATE.searched.fetch_max(ticket, SeqCst);
 }
 
-/// Withdraws the requests: there is no worker.
+/// Withdraws the requests, because there is no worker.
 pub fn withdraw_search() {
     STATE.request.store(TableRequest::None, SeqCst);
     answer_search(STATE.searches.load(SeqCst));
@@ -154,8 +154,8 @@ pub fn is_search_requested() -> bool {
     STATE.request.load(SeqCst) != TableRequest::None
 }
 
-/// Waits for the runtime to be hooked. A thread that gives up is counted, since the session is then
-/// not complete.
+/// Waits for the runtime to be hooked. A thread that gives up is counted, since the session is
+/// incomplete then.
 fn ask_for_hooks() {
     let generation = probe::generation();
     if generation != 0
@@ -166,18 +166,18 @@ fn ask_for_hooks() {
     }
 }
 
-/// An application's thread inside `hsa_init`.
+/// A thread of the application that is inside `hsa_init`.
 #[derive(Debug)]
 pub struct Opening {
-    /// The thread, where no other one was inside.
+    /// The thread id, if no other thread was inside.
     first: Option<u32>,
-    /// The runtime's own tools call it once more from inside. The lock is held, so the worker cannot
-    /// search, and the outer call waits for it.
+    /// Whether this is a nested call, which the runtime's own tools make from inside. The runtime's
+    /// lock is held then, so the worker cannot search; the outer call waits for it.
     nested: bool,
 }
 
 impl Opening {
-    /// Before the call.
+    /// Called before the call.
     pub fn begin() -> Opening {
         let tid = this_thread();
         let inside = STATE.opener.compare_exchange(0, tid, SeqCst, SeqCst);
@@ -187,8 +187,8 @@ impl Opening {
         }
     }
 
-    /// After the call: waits until the runtime's tables are hooked and the device's side is ready,
-    /// within a limit, so that nothing after it is missed.
+    /// Called after the call: waits until the runtime's tables are hooked and the device side is
+    /// ready, within a limit, so that nothing that follows is missed.
     pub fn end(self, is_open: bool) {
         if let Some(tid) = self.first {
             let _ = STATE.opener.compare_exchange(tid, 0, SeqCst, SeqCst);
@@ -199,9 +199,9 @@ impl Opening {
     }
 }
 
-/// For an application's thread that is about to make its first queue: waits until the device's side
-/// is ready, within a limit, so that even the first dispatch is timed. The thread has returned from
-/// `hsa_init`, so it holds no lock of the runtime.
+/// Waits until the device side is ready, within a limit, so that even the first dispatch is timed.
+/// Called by a thread of the application that is about to create its first queue. The thread has
+/// returned from `hsa_init`, so it holds no lock of the runtime.
 pub fn wait_for_device() {
     if STATE.device_pending.load(Acquire) != 0 {
         ask_for_hooks();
@@ -212,14 +212,14 @@ pub fn wait_for_device() {
 mod tests {
     use super::*;
 
-    /// One test, since the requests are the process's.
+    /// This is a single test, since the requests belong to the process.
     #[test]
     fn no_request_for_tables_is_lost() {
         assert_eq!(take_search(), None);
         let first = request_search(false);
         let (request, ticket) = take_search().unwrap();
         assert_eq!((request, ticket), (TableRequest::Tables, first));
-        // Another thread asks while the tables are hooked for the first one.
+        // Another thread requests a search while the tables are hooked for the first request.
         let second = request_search(false);
         answer_search(ticket);
         assert!(STATE.searched.load(SeqCst) < second);
@@ -228,13 +228,13 @@ mod tests {
         answer_search(ticket);
         assert_eq!(take_search(), None);
 
-        // That of HSA's tables says more, whichever comes first.
+        // A request for HSA's tables prevails, whichever comes first.
         for order in [[true, false], [false, true]] {
             let last = order.map(request_search)[1];
             assert_eq!(take_search(), Some((TableRequest::Hsa, last)));
             answer_search(last);
         }
-        // It was taken before its number was seen: the tables are hooked once more.
+        // It was taken before its number was seen, so the tables are hooked once more.
         STATE.searches.fetch_add(1, SeqCst);
         let (request, ticket) = take_search().unwrap();
         assert_eq!(request, TableRequest::Tables);

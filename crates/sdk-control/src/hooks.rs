@@ -1,7 +1,7 @@
-//! Hooks of a session's life: the application opens and closes the HSA runtime, makes its first
-//! queue, destroys kernels.
+//! Hooks for a session's life: the application opens and closes the HSA runtime, creates its first
+//! queue, and destroys kernels.
 //!
-//! These wait for the worker thread. What records work is hooked in `midair-sdk-device`.
+//! These hooks wait for the worker thread. The hooks that record work are in `midair-sdk-device`.
 //!
 //! Decisions: AMD-036, AMD-038 (`docs/deviations/amd.md`).
 
@@ -14,8 +14,9 @@ use midair_sdk_hot::wrappers;
 use midair_sdk_hot::wrappers::original;
 use std::ffi::c_void;
 
-/// A queue is made once and carries every dispatch: nothing may be launched before the device's
-/// side of a session that began before the runtime did is ready.
+/// Hooks the creation of queues. A queue is created once and carries every dispatch. So, if a
+/// session began before the runtime, nothing may be launched before the device side of the session
+/// is ready.
 unsafe extern "C-unwind" fn hsa_queue_create(
     agent: u64,
     size: u32,
@@ -37,9 +38,9 @@ unsafe extern "C-unwind" fn hsa_queue_create(
             group_segment,
             queue,
         };
-        // SAFETY: the application's own call, and its arguments.
+        // SAFETY: this is the application's own call with its own arguments.
         let made = alone::is_asked().then(|| unsafe { alone::create_queue(agent, arguments) });
-        // SAFETY: the application's own call, passed on.
+        // SAFETY: this forwards the application's own call.
         made.flatten().unwrap_or_else(|| unsafe {
             original::hsa_queue_create(
                 agent,
@@ -66,27 +67,28 @@ unsafe extern "C-unwind" fn hsa_queue_create(
     )
 }
 
-/// Kernels are unloaded: their names are recorded first, since the next kernel at such an address is
-/// another.
+/// Hooks the unloading of kernels. Their names are recorded first, since another kernel may be
+/// loaded at the same address later.
 unsafe extern "C-unwind" fn hsa_executable_destroy(executable: u64) -> u32 {
     let leaving =
         (probe::generation() != 0).then(|| Leaving::announce(executable, gate::may_answer));
-    // SAFETY: the application's own call, passed on.
+    // SAFETY: this forwards the application's own call.
     let status = unsafe { wrappers::hsa_core::hsa_executable_destroy(executable) };
     drop(leaving);
     status
 }
 
-/// The runtime opens: when this returns, it is hooked.
+/// Hooks the opening of the runtime, which is hooked when this returns.
 unsafe extern "C-unwind" fn hsa_init() -> u32 {
     let opening = gate::Opening::begin();
-    // SAFETY: the application's own call, passed on.
+    // SAFETY: this forwards the application's own call.
     let status = unsafe { wrappers::hsa_core::hsa_init() };
     opening.end(status == 0);
     status
 }
 
-/// The runtime closes: the collecting ends first, while signals and queues still exist.
+/// Hooks the closing of the runtime. The collection ends first, while signals and queues still
+/// exist.
 unsafe extern "C-unwind" fn hsa_shut_down() -> u32 {
     // A forked child has no worker that could end anything, and its generation is 0 from the start.
     let session = probe::generation() != 0;
@@ -94,13 +96,13 @@ unsafe extern "C-unwind" fn hsa_shut_down() -> u32 {
         gate::set_runtime_leaves(true);
         gate::wait_for_stop(gate::SHUT_DOWN_LIMIT);
     }
-    // SAFETY: the application's own call, passed on.
+    // SAFETY: this forwards the application's own call.
     let status = alone::while_shut_down(|| unsafe { wrappers::hsa_core::hsa_shut_down() });
     gate::set_runtime_leaves(false);
     status
 }
 
-/// All of them.
+/// All these hooks.
 pub static HOOKS: &[Hook] = midair_sdk_device::hooks! {
     Kernels: hsa_queue_create, hsa_executable_destroy;
     Always: hsa_init, hsa_shut_down;

@@ -1,5 +1,5 @@
-//! Slots of the live tables: hooked by one aligned store each, and restored only where they still
-//! hold our function.
+//! Slots of the live tables. Each is hooked by one aligned store, and is restored only if it still
+//! contains our function.
 
 use crate::tables::Live;
 use midair_domain::{KindSet, sets};
@@ -9,24 +9,24 @@ use midair_sdk_hot::wrappers::{Slot, TABLES, Table};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicPtr};
 
-/// What a session needs of the tables.
+/// What a session needs to hook.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Need {
     /// Kinds whose calls are recorded.
     pub recorded: KindSet,
-    /// Kinds whose calls tools are told of.
+    /// Kinds whose calls are reported to tools.
     pub called: KindSet,
     /// Kinds of the device's work and of memory.
     pub work: KindSet,
-    /// Tools count for whole devices.
+    /// Whether tools count on whole devices.
     pub counts_devices: bool,
-    /// The program's calls that pause and resume are followed.
+    /// Whether the program's calls that pause and resume are followed.
     pub pauses: bool,
 }
 
 impl Need {
-    /// Kinds whose calls get a correlation id: what is recorded, and HIP's when something that it
-    /// launches is; and the kinds of the device's work that is wanted.
+    /// Returns the kinds whose calls get a correlation id: those that are recorded, and HIP's if
+    /// something that they launch is recorded; and the wanted kinds of device work.
     pub fn tracked(&self) -> KindSet {
         // Ranges are made from the calls that begin and end them.
         let ranges = self.recorded.contains(kind::MARKER_CORE_RANGE_API);
@@ -50,7 +50,7 @@ impl Need {
         self.tracked().intersects(sets::MARKERS)
     }
 
-    /// Whether any of the device's work is wanted.
+    /// Whether any work of the device is wanted.
     pub fn device(&self) -> bool {
         self.work.intersects(sets::NEEDS_DEVICE)
     }
@@ -82,10 +82,11 @@ impl HookedSlot {
         std::ptr::eq(self.cell, cell)
     }
 
-    /// Whether a slot with `value` holds neither our function nor anybody's wrapper over it: somebody
-    /// who was there before us has restored what they found, or the runtime's own function.
+    /// Whether a slot with `value` contains neither our function nor another party's wrapper over
+    /// it. Then a party that was there before us has restored what it found, or the runtime's own
+    /// function.
     fn is_gone(&self, value: *mut ()) -> bool {
-        // SAFETY: dladdr takes any address; the out structure is plain data that zero is a value of.
+        // SAFETY: dladdr takes any address, and an all-zero Dl_info is valid.
         let (known, info) = unsafe {
             let mut info: libc::Dl_info = std::mem::zeroed();
             (libc::dladdr(value.cast(), &mut info) != 0, info)
@@ -93,30 +94,30 @@ impl HookedSlot {
         value == self.before || known && info.dli_fbase.addr() == self.home
     }
 
-    /// Whether the slot itself holds neither.
+    /// Whether the slot itself contains neither.
     fn has_gone(&self) -> bool {
         self.is_gone(self.cell.load(Acquire))
     }
 }
 
-/// Slots that hold our functions, and *covered* ones, where somebody put a wrapper over ours in an
-/// earlier session. There our function stays below the wrapper and passes calls on; it is used again
-/// when a session begins, and is removed when the wrapper is.
+/// Slots that contain our functions, and *covered* slots, where another party put a wrapper over
+/// ours in an earlier session. In a covered slot our function stays below the wrapper and passes
+/// calls on. It is used again when a session begins, and is removed when the wrapper is.
 #[derive(Debug)]
 pub struct Installed {
-    /// All hooks there are.
+    /// All hooks.
     hooks: Vec<&'static [Hook]>,
     hooked: Vec<HookedSlot>,
     covered: Vec<HookedSlot>,
 }
 
-/// What is known of slots beyond a process's own lists.
+/// What is known about slots apart from a process's own lists.
 #[derive(Debug)]
 pub struct Marks {
-    /// Slots may hold our functions, or somebody's wrappers over them, that no list of this process
-    /// knows of: it was forked while they were hooked.
+    /// Whether slots may contain our functions, or other parties' wrappers over them, that are in
+    /// no list of this process, because it was forked while they were hooked.
     pub inherited: AtomicBool,
-    /// Some slots were covered at the end of the last session.
+    /// Whether some slots were covered at the end of the last session.
     pub covered: AtomicBool,
 }
 
@@ -127,7 +128,7 @@ impl Default for Marks {
 }
 
 impl Marks {
-    /// Those of a process in which nothing was hooked yet.
+    /// Creates the marks of a process in which nothing was hooked yet.
     pub const fn new() -> Marks {
         Marks {
             inherited: AtomicBool::new(false),
@@ -146,14 +147,15 @@ fn is_ours(hooks: &[&'static [Hook]], slot: &Slot, value: *mut ()) -> bool {
             .any(|hook| hook.name == slot.name && hook.function == value.cast_const())
 }
 
-// SAFETY: the pointers are addresses of functions, which are compared and stored, never followed.
+// SAFETY: the pointers are addresses of functions, which are compared and stored, but never
+// followed.
 unsafe impl Send for Installed {}
 
 fn table_of(live: &Live) -> Option<&'static Table> {
     TABLES.get(live.index())
 }
 
-/// The slots of a table that lie inside the live one, each with its cell.
+/// Returns the slots of a table that are inside the live table, each with its cell.
 fn slots_of(live: &Live) -> impl Iterator<Item = (&'static Slot, &'static AtomicPtr<()>)> {
     let slots = table_of(live).map_or(&[][..], |table| table.slots);
     slots
@@ -168,7 +170,7 @@ fn remove(list: &mut Vec<HookedSlot>, cell: &AtomicPtr<()>) -> Option<HookedSlot
 }
 
 impl Installed {
-    /// Nothing is hooked yet; `hooks` are all there are.
+    /// Creates it with nothing hooked; `hooks` are all hooks.
     pub fn new(hooks: Vec<&'static [Hook]>) -> Installed {
         Installed {
             hooks,
@@ -177,13 +179,15 @@ impl Installed {
         }
     }
 
-    /// Saves what the slots of a table hold, for the wrappers and for our own calls. Hooks nothing.
+    /// Saves what the slots of a table contain, for the wrappers and for our own calls. Hooks
+    /// nothing.
     pub fn save_originals(&mut self, live: &Live, marks: &Marks) {
         self.covered.retain(|covered| !covered.has_gone());
         for (slot, cell) in slots_of(live) {
             let mut known = self.covered.iter().chain(&self.hooked);
             if known.any(|known| known.is_at(cell)) {
-                // What is in the slot calls ours, and ours calls what it always called.
+                // What is in the slot calls our function, and our function calls what it always
+                // called.
                 continue;
             }
             let value = cell.load(Acquire);
@@ -196,7 +200,8 @@ impl Installed {
                     home: live.home(),
                 };
                 if is_ours(&self.hooks, slot, value) {
-                    // Ours since before the fork: used again, and restored at the end.
+                    // The slot has had our function since before the fork. It is used again, and
+                    // restored at the end.
                     self.covered.push(HookedSlot {
                         ours: value,
                         ..inherited
@@ -204,7 +209,8 @@ impl Installed {
                     continue;
                 }
                 if marks.inherited.load(Relaxed) && !inherited.is_gone(value) {
-                    // Somebody's, maybe over ours: if ours called it, the call could go in a circle.
+                    // The slot has another party's function, maybe over ours. If ours called it,
+                    // the call could go in a circle.
                     self.covered.push(inherited);
                     continue;
                 }
@@ -241,7 +247,8 @@ impl Installed {
             }
             .cast_mut();
             if let Some(covered) = remove(&mut self.covered, cell) {
-                // Below somebody's wrapper; or on top again, since that one was removed.
+                // The slot is below another party's wrapper; or ours is on top again, since that
+                // wrapper was removed.
                 let on_top = cell.load(Acquire) == covered.ours && covered.ours != ours;
                 let replaced = on_top
                     && cell
@@ -257,8 +264,8 @@ impl Installed {
                 continue;
             }
             let before = slot.original.load(Acquire);
-            // Empty (an extension that is not loaded), or changed since it was saved: the next
-            // search finds it.
+            // The slot is empty (an extension that is not loaded), or was changed after it was
+            // saved; the next search finds it.
             if !before.is_null() && cell.compare_exchange(before, ours, AcqRel, Relaxed).is_ok() {
                 self.hooked.push(HookedSlot {
                     cell,
@@ -270,8 +277,8 @@ impl Installed {
         }
     }
 
-    /// Hooks one entry of a table that has no wrappers, whatever it holds: an entry may be empty.
-    /// `original` gets what it held, which is what `ours` passes calls on to.
+    /// Hooks one entry of a table that has no wrappers, whatever it contains; an entry may be
+    /// empty. `original` gets the previous value, to which `ours` passes calls on.
     pub fn hook_entry(
         &mut self,
         cell: &'static AtomicPtr<()>,
@@ -285,7 +292,7 @@ impl Installed {
         if let Some(covered) = remove(&mut self.covered, cell)
             && !covered.has_gone()
         {
-            // Below somebody's wrapper, which passes its calls on to ours.
+            // It is below another party's wrapper, which passes its calls on to ours.
             self.hooked.push(covered);
             return;
         }
@@ -297,7 +304,8 @@ impl Installed {
         };
         let before = cell.load(Acquire);
         if before == ours {
-            // Hooked since before a fork: what it passes calls on to is known.
+            // It has been hooked since before a fork, so the function that it passes calls on to is
+            // known.
             self.hooked.push(entry(original.load(Acquire)));
             return;
         }
@@ -307,8 +315,8 @@ impl Installed {
         }
     }
 
-    /// Restores every slot that still holds our function. Returns how many are covered by
-    /// somebody else's wrapper.
+    /// Restores every slot that still contains our function. Returns how many slots are covered by
+    /// another party's wrapper.
     pub fn restore(&mut self, marks: &Marks) -> usize {
         let mut all = std::mem::take(&mut self.hooked);
         all.append(&mut self.covered);
@@ -327,12 +335,12 @@ impl Installed {
         self.covered.len()
     }
 
-    /// How many slots hold our functions.
+    /// Returns how many slots contain our functions.
     pub fn len(&self) -> usize {
         self.hooked.len()
     }
 
-    /// Whether none does.
+    /// Whether no slot contains our function.
     pub fn is_empty(&self) -> bool {
         self.hooked.is_empty()
     }

@@ -1,12 +1,13 @@
-//! Events of the kernel driver: page faults, migrations, unmaps, evictions of queues, and how many
-//! the driver dropped.
+//! Events of the kernel driver: page faults, migrations, unmaps, evictions of queues, and the
+//! number of events that the driver dropped.
 //!
-//! The driver tells a process of its own events without any right: through a descriptor for each GPU
-//! that `/dev/kfd` gives. Those of another process it tells only to who has CAP_SYS_ADMIN. So the
-//! worker reads them in the process itself, while they are wanted, and closes the descriptors at the
-//! end of the collecting (AMD-119). What is told are lines of text; [`mod@line`] reads them.
+//! The driver reports a process's own events without any privilege, through a descriptor for each
+//! GPU that `/dev/kfd` returns. It reports the events of another process only with CAP_SYS_ADMIN.
+//! So the worker reads them in the process itself, while they are wanted, and closes the
+//! descriptors at the end of the collection (AMD-119). The driver writes lines of text, which
+//! [`mod@line`] parses.
 //!
-//! Each event is a record; of a begin and its end there is one more record, for both.
+//! Each event becomes a record. A begin and its end become one more record for both.
 
 pub(crate) mod line;
 
@@ -24,14 +25,15 @@ use std::path::PathBuf;
 
 /// The driver's device.
 const DRIVER: &CStr = c"/dev/kfd";
-/// `AMDKFD_IOC_SMI_EVENTS`: a GPU's id in, a descriptor out (source: `docs/sources.md#kfd`).
+/// `AMDKFD_IOC_SMI_EVENTS`: takes a GPU's id and returns a descriptor (source:
+/// `docs/sources.md#kfd`).
 const SMI_EVENTS: libc::c_ulong = 0xc008_4b1f;
-/// Events that have begun and not ended, at most: what is beyond has no record of both.
+/// The most events that have begun and not ended. Further ones get no record of both.
 const MOST_OPEN: usize = 4096;
-/// Bytes that are read at once. The driver keeps 8192.
+/// How many bytes are read at once. The driver buffers 8192.
 const READ: usize = 8192;
 
-/// What the request takes and gives.
+/// The argument and result of the request.
 #[repr(C)]
 #[derive(Debug, Default)]
 struct SmiArguments {
@@ -39,18 +41,19 @@ struct SmiArguments {
     descriptor: u32,
 }
 
-/// Reads in one round at most: a driver that tells without end does not keep the worker.
+/// The most reads in one round, so that a driver which reports without end does not occupy the
+/// worker.
 const READS: usize = 64;
 
-/// A GPU's events.
+/// The events of a GPU.
 #[derive(Debug)]
 struct Stream {
-    /// `None`: it is the program's by now.
+    /// The descriptor. `None`: its number belongs to the program by now.
     events: Option<VerifiedFd>,
-    /// What its number refers to, as `/proc` says it: files of this sort share one inode, so that
-    /// cannot tell them from the program's own.
+    /// What its number refers to, according to `/proc`. All files of this sort share one inode, so
+    /// the inode cannot tell ours from the program's own.
     link: PathBuf,
-    /// A line whose end was not read yet.
+    /// A line whose end has not been read yet.
     rest: Vec<u8>,
 }
 
@@ -61,7 +64,8 @@ impl Drop for Stream {
 }
 
 impl Stream {
-    /// The program may have closed the number and have opened something of its own there.
+    /// Gives the descriptor up if the program has closed its number and has opened something of its
+    /// own there.
     fn give_up_what_is_not_ours(&mut self) {
         let is_ours =
             |fd: &VerifiedFd| fd.is_ours() && link(fd.number()).as_deref() == Some(&*self.link);
@@ -78,7 +82,7 @@ impl Stream {
             gpu,
             descriptor: u32::MAX,
         };
-        // SAFETY: the request's own struct, which lives during the call.
+        // SAFETY: the argument is the request's own struct, which lives during the call.
         if unsafe { libc::ioctl(device.as_raw_fd(), SMI_EVENTS, &raw mut arguments) } != 0 {
             return Err(io::Error::last_os_error());
         }
@@ -87,8 +91,9 @@ impl Stream {
             return Err(io::ErrorKind::NotFound.into());
         };
         let mask = line::MASK.to_ne_bytes();
-        // The worker asks again and again, and waits for nothing.
-        // SAFETY: the driver made the descriptor for us just now; so many bytes of a live array.
+        // Make the descriptor non-blocking: the worker reads it repeatedly, and must not wait.
+        // SAFETY: the driver has just made the descriptor for us. The write reads this many bytes
+        // of a live array.
         let written = unsafe {
             let flags = libc::fcntl(number, libc::F_GETFL);
             libc::fcntl(number, libc::F_SETFL, flags | libc::O_NONBLOCK);
@@ -105,13 +110,14 @@ impl Stream {
         })
     }
 
-    /// What has come since the last call: whole lines.
+    /// Returns the whole lines that have arrived since the last call.
     fn lines(&mut self) -> Vec<String> {
         let mut bytes = [0; READ];
         for _ in 0..READS {
             self.give_up_what_is_not_ours();
             let Some(events) = &self.events else { break };
-            // SAFETY: verified just now to be ours; writes at most so many bytes into the array.
+            // SAFETY: the descriptor was just verified to be ours. The call writes at most this
+            // many bytes into the array.
             let got =
                 unsafe { libc::read(events.number(), bytes.as_mut_ptr().cast(), bytes.len()) };
             match usize::try_from(got) {
@@ -133,14 +139,14 @@ impl Stream {
     }
 }
 
-/// What a number refers to, as `/proc` says it.
+/// Returns what a descriptor number refers to, according to `/proc`.
 fn link(number: RawFd) -> Option<PathBuf> {
     std::fs::read_link(format!("/proc/self/fd/{number}")).ok()
 }
 
-/// Opens the driver's device; not through the program's own descriptor, which may be anything.
+/// Opens the driver's device. The program's own descriptor is not used, since it may be anything.
 fn open_device() -> io::Result<File> {
-    // SAFETY: a C string; the descriptor is nobody else's.
+    // SAFETY: the path is a C string, and nothing else owns the new descriptor.
     unsafe {
         let descriptor = libc::open(DRIVER.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC);
         if descriptor < 0 {
@@ -150,24 +156,24 @@ fn open_device() -> io::Result<File> {
     }
 }
 
-/// Events of the kernel driver as a domain.
+/// The events of the kernel driver as a domain.
 #[derive(Debug, Default)]
 pub struct DriverEvents {
     streams: Vec<Stream>,
-    /// They were asked for in this collecting, with or without success.
+    /// Whether they were requested in this collection, with or without success.
     asked: bool,
     open: Vec<Event>,
     wanted: KindSet,
-    /// What is to be told the user, once there are records.
+    /// Notes for the user, which are written when there are records.
     complaints: Vec<String>,
 }
 
 impl DriverEvents {
-    /// Opens the events of all GPUs; what cannot be had is told.
+    /// Opens the events of all GPUs; failures are noted for the user.
     fn start(&mut self) {
         let device = match open_device() {
             Ok(device) => device,
-            // Without the driver there are none of its events.
+            // Without the driver there are no events of it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return,
             Err(error) => {
                 self.complaints.push(format!(
@@ -277,11 +283,12 @@ mod tests {
     use super::*;
 
     fn event_counter() -> RawFd {
-        // SAFETY: takes numbers; what it makes is the caller's.
+        // SAFETY: the call takes only numbers, and the caller owns the result.
         unsafe { libc::eventfd(1, libc::EFD_NONBLOCK) }
     }
 
-    /// A program that closes all numbers it does not know, and opens files of its own there.
+    /// A program that closes all descriptor numbers that it does not know, and opens its own files
+    /// there.
     #[test]
     fn what_the_program_has_opened_in_our_place_is_neither_read_nor_closed() {
         let number = event_counter();
@@ -291,15 +298,15 @@ mod tests {
             rest: Vec::new(),
         };
         assert!(stream.lines().is_empty() && stream.events.is_some());
-        // SAFETY: as above. Files of this sort have one inode, too.
+        // SAFETY: as above. Files of this sort share one inode, too.
         let theirs = unsafe { libc::epoll_create1(0) };
-        // SAFETY: takes numbers; the second is ours and is replaced.
+        // SAFETY: the call takes only numbers; the second one is ours and is replaced.
         assert_eq!(unsafe { libc::dup2(theirs, number) }, number);
         assert!(stream.lines().is_empty());
         assert!(stream.events.is_none(), "it is the program's");
         drop(stream);
         assert_eq!(link(number), link(theirs), "and is open");
-        // SAFETY: both are ours.
+        // SAFETY: both descriptors are ours.
         unsafe { (libc::close(number), libc::close(theirs)) };
     }
 }

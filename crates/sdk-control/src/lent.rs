@@ -1,10 +1,11 @@
 //! Live tables that are lent to tools (`rocprofiler_at_intercept_table_registration`).
 //!
-//! AMD's SDK hands a tool that comes into a running process the tables that the runtimes registered
-//! long ago, when its own functions are in them: the tool's functions stand on top, and stay there.
-//! A tool gets the same tables here, at the same moment. Since nothing of a tool's runs after a
-//! detach, the slots that it changed are found by comparing each table before and after its call,
-//! and get what they held before when the session ends, unless somebody has changed them meanwhile.
+//! In AMD's SDK, a tool that comes into a running process gets the tables that the runtimes
+//! registered long ago, after the SDK's own functions were put in. So the tool's functions are on
+//! top, and stay there. A tool gets the same tables here, at the same moment. Nothing of a tool may
+//! run after a detach. So the slots that it changed are found by comparing each table before and
+//! after the tool's call. When the session ends, they get their previous values, unless another
+//! party has changed them since.
 //!
 //! Decisions: AMD-066 (`docs/deviations/amd.md`).
 
@@ -24,21 +25,23 @@ struct Changed {
     cell: &'static AtomicPtr<()>,
     before: *mut (),
     after: *mut (),
-    /// What we know of it, where we know its function.
+    /// Its slot, if we know the function of that slot.
     slot: Option<&'static Slot>,
 }
 
-// SAFETY: the pointers are addresses of functions, which are compared and stored, never followed.
+// SAFETY: the pointers are addresses of functions, which are compared and stored, but never
+// followed.
 unsafe impl Send for Changed {}
 
 impl Changed {
-    /// Puts back what was there. False: somebody has changed it since.
+    /// Restores the previous value. Returns false if another party has changed the slot since.
     fn undo(&self) -> bool {
         let undone = self
             .cell
             .compare_exchange(self.after, self.before, AcqRel, Relaxed)
             .is_ok();
-        // Our wrapper went over the tool's function, which is what it calls.
+        // If our wrapper was put over the tool's function, it must call the previous function
+        // again.
         if let Some(slot) = self.slot
             && undone
             && self.before.cast_const() != slot.wrapper
@@ -54,13 +57,13 @@ impl Changed {
 /// What tools have changed in tables that were lent to them.
 #[derive(Debug, Default)]
 pub struct Lent {
-    /// In the order of the changes.
+    /// The changes, in their order.
     changed: Vec<Changed>,
-    /// When, and at which count of loaded libraries, tables were looked for.
+    /// When tables were last searched for, and at which count of loaded libraries.
     pub(crate) looked: Option<(u64, u64)>,
 }
 
-/// The kind of table that tools ask for, of a table that begins with its size.
+/// Returns the kind of table that tools ask for, for a table that begins with its size.
 fn kind_of(id: TableId) -> Option<c_int> {
     Some(match id {
         TableId::HipRuntime => c::ROCPROFILER_HIP_RUNTIME_TABLE,
@@ -71,14 +74,14 @@ fn kind_of(id: TableId) -> Option<c_int> {
         TableId::Rccl => c::ROCPROFILER_RCCL_TABLE,
         TableId::Rocdecode => c::ROCPROFILER_ROCDECODE_TABLE,
         TableId::Rocjpeg => c::ROCPROFILER_ROCJPEG_TABLE,
-        // Tools get their root.
+        // Tools get the root table for these.
         TableId::HsaCore | TableId::HsaAmdExt | TableId::HsaImageExt | TableId::HsaFinalizeExt => {
             return None;
         }
     })
 }
 
-/// Cells with what they hold.
+/// Returns the cells of tables with their values.
 fn snapshot<'a>(
     tables: impl IntoIterator<Item = &'a Live>,
 ) -> Vec<(&'static AtomicPtr<()>, *mut (), Option<&'static Slot>)> {
@@ -99,9 +102,9 @@ fn snapshot<'a>(
 }
 
 impl Lent {
-    /// Gives tools of the session those of the live tables that they want and were not given.
-    /// `hsa_open`: the HSA runtime is open, so its slots hold what it wants there. `root`: where a
-    /// register library said that HSA's root table is, or 0.
+    /// Lends live tables to the tools of the session that want them and do not have them.
+    /// `hsa_open`: the HSA runtime is open, so its slots have their final values. `root`: where
+    /// HSA's root table is according to a register library, or 0.
     pub fn lend(&mut self, found: &[Live], hsa_open: bool, root: usize, registry: &Registry) {
         for live in found {
             let id = TABLES.get(live.index()).map(|table| table.id);
@@ -145,8 +148,8 @@ impl Lent {
         }
     }
 
-    /// Puts back what tools have replaced, the last change first. What cannot be put back, since
-    /// somebody's function stands over the tool's, is tried again by the next call.
+    /// Restores what tools have replaced, the last change first. A slot where another party's
+    /// function covers the tool's cannot be restored; the next call tries again.
     pub fn take_back(&mut self) {
         let mut left: Vec<Changed> = std::mem::take(&mut self.changed);
         left.reverse();
@@ -155,7 +158,7 @@ impl Lent {
         self.changed = left;
     }
 
-    /// The session is over. Returns how many slots still lead to a tool.
+    /// Ends the session. Returns how many slots still lead to a tool.
     pub fn end(&mut self) -> usize {
         self.take_back();
         intercept::taken_back();

@@ -1,11 +1,11 @@
 //! A session's life in a target.
 //!
-//! [`worker`] is what the worker thread does for an attacher, [`local`] the same without one; both run a
-//! [`collect`]ion, which brings hooks ([`install`], [`tables`]), queues and spool into line with
-//! what the contexts of `midair-sdk-api` want. The C functions that begin and end sessions are in
-//! [`capi`].
+//! [`worker`] is the worker thread's part of a session with an attacher, and [`local`] is the same
+//! without one. Both run a [`collect`]ion, which keeps hooks ([`install`], [`tables`]), queues and
+//! spool in line with what the contexts of `midair-sdk-api` want. The C functions that begin and
+//! end sessions are in [`capi`].
 //!
-//! The library is never unloaded, and after a detach nothing of it runs.
+//! The library is never unloaded, and after a detach none of its code runs.
 
 pub mod capi;
 pub mod collect;

@@ -1,4 +1,4 @@
-//! Which runtimes are loaded: a record for each whose tables are hooked, at the attach or later.
+//! The loaded runtimes: a record for each runtime whose tables are hooked, at the attach or later.
 
 use crate::tables::Live;
 use midair_abi::constants as c;
@@ -12,7 +12,7 @@ use midair_sdk_hot::wrappers::TABLES;
 use std::ffi::{CStr, c_int};
 use std::sync::{Mutex, PoisonError};
 
-/// A runtime as a register library announced it.
+/// A runtime that a register library has announced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Registered {
     operation: u32,
@@ -33,12 +33,12 @@ impl Default for Registry {
 }
 
 impl Registry {
-    /// None yet.
+    /// Creates an empty registry.
     pub const fn new() -> Registry {
         Registry(Mutex::new(Vec::new()))
     }
 
-    /// A register library handed a runtime over, which then knows its version best.
+    /// Notes a runtime that a register library has passed on; the library knows its version best.
     pub fn handed_over(&self, name: &CStr, version: u64, instance: u64, table: usize) {
         let Some(operation) = operation_of(name) else {
             return;
@@ -53,8 +53,9 @@ impl Registry {
         });
     }
 
-    /// Version and instance of the runtime with this kind of table (`rocprofiler_intercept_table_t`):
-    /// what was announced, or what the name of the library at `home` says.
+    /// Returns version and instance of the runtime with this kind of table
+    /// (`rocprofiler_intercept_table_t`): as announced, or according to the name of the library at
+    /// `home`.
     pub fn version(&self, table: c_int, home: usize) -> (u64, u64) {
         let operation = match table {
             c::ROCPROFILER_HSA_TABLE => c::ROCPROFILER_RUNTIME_INITIALIZATION_HSA,
@@ -72,7 +73,7 @@ impl Registry {
         )
     }
 
-    /// Tables of libraries above HIP that were handed over.
+    /// Returns the tables of libraries above HIP that were passed on.
     pub fn libraries(&self) -> Vec<(TableId, usize)> {
         [
             (c::ROCPROFILER_RUNTIME_INITIALIZATION_RCCL, TableId::Rccl),
@@ -98,8 +99,8 @@ impl Registry {
             .copied()
     }
 
-    /// What the parent of a forked child knew, which is true of the child, too. Empty if a thread
-    /// that the child does not have was changing it.
+    /// Returns what the parent of a forked child knew, which is true for the child as well. Empty
+    /// if a thread that the child does not have was changing it.
     pub fn known_to_parent(&self) -> Vec<Registered> {
         self.0
             .try_lock()
@@ -107,13 +108,14 @@ impl Registry {
             .unwrap_or_default()
     }
 
-    /// Takes over what [`Self::known_to_parent`] gave.
+    /// Takes over what [`Self::known_to_parent`] returned.
     pub fn take_over(&self, known: Vec<Registered>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = known;
     }
 }
 
-/// AMD's operation for a name of `rocprofiler_set_api_table`. The compiler's half of HIP is no runtime of its own.
+/// Returns AMD's operation for a name of `rocprofiler_set_api_table`. The compiler part of HIP is
+/// not a runtime of its own.
 fn operation_of(name: &CStr) -> Option<u32> {
     let operation = match name.to_bytes() {
         b"hsa" => c::ROCPROFILER_RUNTIME_INITIALIZATION_HSA,
@@ -127,20 +129,20 @@ fn operation_of(name: &CStr) -> Option<u32> {
     Some(operation as u32)
 }
 
-/// Reports each runtime once in a session, however often its collecting stops and starts again: for
-/// an application that shuts its HSA runtime down, or a tool that starts another context.
+/// Reports each runtime once in a session, however often its collection stops and starts again:
+/// because an application shuts its HSA runtime down, or a tool starts another context.
 #[derive(Debug)]
 pub struct Reports {
     registered: &'static Registry,
     wanted: bool,
-    /// One bit per operation.
+    /// The runtimes that were reported, one bit per operation.
     reported: u64,
-    /// Tools that joined are told of what the session has reported.
+    /// Whether tools that joined get what the session has reported before.
     tells_tools: bool,
 }
 
 impl Reports {
-    /// A session begins.
+    /// Begins a session.
     pub fn new(registered: &'static Registry) -> Reports {
         Reports {
             registered,
@@ -150,18 +152,18 @@ impl Reports {
         }
     }
 
-    /// The session's collecting starts.
+    /// Notes what is wanted when the session's collection starts.
     pub fn want(&mut self, wanted: &Wanted) {
         self.wanted = wanted.kinds.contains_key(&kind::RUNTIME_INITIALIZATION);
     }
 
-    /// Whether tools in the process join a session that only an attacher read so far: they are told
-    /// of the runtimes that were reported to that.
+    /// Sets whether tools in the process join a session that only an attacher read so far. They
+    /// then get the runtimes that were already reported to the attacher.
     pub fn set_tells_tools(&mut self, tells: bool) {
         self.tells_tools = tells;
     }
 
-    /// A table was hooked: reports its runtime, once.
+    /// Reports the runtime of a hooked table, once.
     pub fn report(&mut self, live: &Live, sink: &mut Sink) {
         let operation = match TABLES.get(live.index()).map(|table| table.id) {
             Some(TableId::HipRuntime) => c::ROCPROFILER_RUNTIME_INITIALIZATION_HIP,
@@ -191,7 +193,7 @@ impl Reports {
                 operation,
             },
             time: now(),
-            // As AMD's: it belongs to no call, and takes no id.
+            // As in AMD's library, it belongs to no call and takes no id.
             correlation: 0,
             version: registered.map_or_else(|| version_at(home), |known| known.version),
             instance: registered.map_or(0, |known| known.instance),
@@ -199,7 +201,7 @@ impl Reports {
             reserved: 0,
         };
         if is_known {
-            // Whoever was told before is not told again.
+            // Contexts that have had this report do not get it again.
             let _ = buffer::deliver(record.bytes());
         } else {
             sink.put(kind::RUNTIME_INITIALIZATION, record.bytes());
@@ -207,8 +209,8 @@ impl Reports {
     }
 }
 
-/// Version of the library loaded at `home`, by the name of its file: nothing is called, so a
-/// runtime that is not initialised stays so.
+/// Returns the version of the library loaded at `home`, from the name of its file. Nothing is
+/// called, so a runtime that is not initialised stays so.
 fn version_at(home: usize) -> u64 {
     std::fs::read("/proc/thread-self/maps").map_or(0, |maps| {
         maps.split(|byte| *byte == b'\n')
@@ -223,8 +225,9 @@ fn version_at(home: usize) -> u64 {
     })
 }
 
-/// The version in a file's name such as `libamdhip64.so.7.2.53211`, as AMD's registration counts:
-/// 10000 * major + 100 * minor + patch. A third number above 99 counts builds and is no patch.
+/// Returns the version in a file's name such as `libamdhip64.so.7.2.53211`, in the form of AMD's
+/// registration: 10000 * major + 100 * minor + patch. A third number above 99 counts builds and is
+/// not a patch.
 fn version_in(path: &str) -> u64 {
     let path = path.trim().trim_end_matches(" (deleted)");
     let Some((_, numbers)) = path.rsplit_once(".so.") else {

@@ -1,4 +1,4 @@
-//! All state of this crate. [`ForkState`] says what a forked child does with it.
+//! All state of this crate. [`ForkState`] decides what a forked child does with it.
 
 use crate::collection::Collection;
 use crate::counting::kept::Counting;
@@ -13,66 +13,70 @@ use std::sync::Mutex;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize};
 
-/// How long writing may take at a signal, in seconds, where nothing is said (`ROCPROF_FINALIZE_WAIT_TIMEOUT_SECONDS`).
+/// How long writing may take after a signal, in seconds, where no limit is set
+/// (`ROCPROF_FINALIZE_WAIT_TIMEOUT_SECONDS`).
 pub(crate) const SIGNAL_LIMIT: u64 = 60;
 
 /// All of it.
 #[derive(Debug)]
 pub(crate) struct State {
-    /// The collection. Only the worker takes the lock, and the thread that sets a started process up in its stead.
+    /// The collection. Only the worker takes the lock, or the thread that sets up a started process
+    /// in its place.
     pub collection: Mutex<Option<Collection>>,
-    /// What tools of the process count ([`crate::counting`]).
+    /// The state of what tools of the process count ([`crate::counting`]).
     pub counting: Counting,
     /// Whether a session collects.
     pub collecting: AtomicBool,
-    /// What is to be hooked without waiting for the next look at the loaded libraries.
+    /// The tables to hook without waiting for the next search of the loaded libraries.
     pub request: AtomicEnum<TableRequest>,
-    /// How often that was requested.
+    /// How often such a search was requested.
     pub searches: AtomicU64,
-    /// Up to which of these requests the tables are hooked.
+    /// The last of these requests for which the tables are hooked.
     pub searched: AtomicU64,
-    /// 1 while the worker may wait for a lock of the HSA runtime's.
+    /// 1 while the worker may wait for a lock of the HSA runtime.
     pub in_runtime: AtomicU32,
-    /// 1 while the application shuts its HSA runtime down.
+    /// 1 while the application shuts down its HSA runtime.
     pub runtime_leaves: AtomicU32,
-    /// 1 once the process runs its exit handlers.
+    /// 1 after the process has begun to run its exit handlers.
     pub process_leaves: AtomicU32,
-    /// 1 from the session's begin until the HSA runtime is open *and* hooked: whoever's `hsa_init`
-    /// returns meanwhile waits. It is not taken back when the runtime is merely seen open, since
-    /// the worker may lose its processor before it has hooked a slot.
+    /// 1 from the beginning of the session until the HSA runtime is open *and* hooked. A thread
+    /// whose `hsa_init` returns in this time waits. It is not reset when the runtime is merely seen
+    /// open, since the worker may lose its processor before it has hooked a slot.
     pub hsa_closed: AtomicU32,
-    /// 1 while a session wants the device's work and the HSA runtime is not open yet, or open and not hooked.
+    /// 1 while a session wants the device's work and the HSA runtime is not open yet, or is open
+    /// and not hooked.
     pub device_pending: AtomicU32,
-    /// Threads of the application that went on into an open runtime before the worker had hooked
-    /// it: what they did may be missing.
+    /// The number of threads of the application that continued into an open runtime before the
+    /// worker had hooked it; what they did may be missing.
     pub went_on_unhooked: AtomicU32,
-    /// The first thread that is inside `hsa_init`, 0 when none is.
+    /// The first thread that is inside `hsa_init`; 0 when there is none.
     pub opener: AtomicU32,
-    /// How far a session without an attacher is. Futex word.
+    /// The phase of a session without an attacher. Futex word.
     pub phase: AtomicEnum<Phase>,
-    /// What its worker is to do.
+    /// The command to its worker.
     pub command: AtomicEnum<Command>,
-    /// The process that its worker was made in, 0 = none yet.
+    /// The process in which its worker was created; 0 = none yet.
     pub process: AtomicI32,
-    /// What kind of session it is.
+    /// The kind of session.
     pub kind: AtomicEnum<Kind>,
     /// See [`Kind::Becoming`].
     pub becomes: AtomicBool,
-    /// Status of a set-up that failed.
+    /// The status of a set-up that failed.
     pub failure: AtomicI32,
-    /// A session with an attacher is about to begin, or is on: the process's own tools are served by it.
+    /// Whether a session with an attacher is on or about to begin; it then serves the process's own
+    /// tools.
     pub has_guest: AtomicBool,
-    /// Begin and end, one at a time.
+    /// Held while a session begins or ends, one at a time.
     pub life: Mutex<()>,
     /// The spool that a tool of ours reads.
     pub spool: Mutex<Option<Area>>,
-    /// How long writing may take at a signal, in seconds.
+    /// How long writing may take after a signal, in seconds.
     pub signal_limit: AtomicU64,
-    /// What is known of slots beyond a process's own lists.
+    /// What is known about slots apart from a process's own lists.
     pub marks: Marks,
-    /// What register libraries said of the runtimes.
+    /// What register libraries have announced about the runtimes.
     pub registered: Registry,
-    /// Where a register library said that HSA's root table is, 0 = nobody did.
+    /// Where HSA's root table is according to a register library; 0 = unknown.
     pub root_table: AtomicUsize,
 }
 
@@ -115,10 +119,11 @@ static FRESH: ForkState<State> = ForkState::new(State::new());
 /// Replaces the state in a forked child.
 ///
 /// # Safety
-/// In a forked child that has had no session of its own: no other thread uses the state.
+/// Call it in a forked child that has had no session of its own, where no other thread uses the
+/// state.
 pub(crate) unsafe fn reset_after_fork() {
-    // What stays: whether slots may hold ours that no list of the child knows, and what register
-    // libraries said, which is true of the child, too.
+    // Two things are kept: whether slots may contain our functions that no list of the child knows,
+    // and what register libraries have announced, which is true for the child as well.
     // SAFETY: the caller's promise.
     unsafe {
         STATE.replace(

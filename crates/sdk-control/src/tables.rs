@@ -1,9 +1,10 @@
-//! Finding the live API tables of the HIP and HSA runtimes in this process, with no opt-in and no side effect.
+//! Finds the live API tables of the HIP and HSA runtimes in this process. The program need not opt
+//! in, and there are no side effects.
 //!
 //! Every exported HIP and HSA function is a stub that jumps through the runtime's live table.
-//! [`decode`] reads the stubs and finds the table; several functions must agree on it, each at the
-//! offset that the ABI gives its name, before it is believed. Nothing is called, so a runtime that
-//! is not initialised stays so.
+//! [`decode`] reads the stubs and finds the table. The table is accepted only if several functions
+//! agree on it, each at the offset that the ABI has for its name. Nothing is called, so a runtime
+//! that is not initialised stays so.
 
 pub mod decode;
 pub mod elf;
@@ -27,14 +28,14 @@ pub struct Live {
 }
 
 impl Live {
-    /// The table of this index in [`wrappers::TABLES`], at `base`, with its own `size` in bytes.
-    /// `home`: where the runtime's library is loaded; a slot that nobody has hooked names a function
-    /// of it.
+    /// Creates the table with this index in [`wrappers::TABLES`], at `base`, with its own `size` in
+    /// bytes. `home` is where the runtime's library is loaded; a slot that nobody has hooked
+    /// contains a function of it.
     ///
     /// # Safety
-    /// `base` is aligned to 8 and the start of `size` writable bytes that stay mapped for ever (a
-    /// static of a library that is not unloaded) and hold words which everybody reads and writes
-    /// whole.
+    /// `base` must be aligned to 8 and the start of `size` writable bytes that stay mapped forever
+    /// (a static of a library that is not unloaded). They must consist of words that every party
+    /// reads and writes as whole words.
     pub(crate) unsafe fn new(index: usize, base: usize, size: usize, home: usize) -> Live {
         Live {
             index,
@@ -44,33 +45,33 @@ impl Live {
         }
     }
 
-    /// Which table; an index into [`wrappers::TABLES`].
+    /// Returns which table it is; an index into [`wrappers::TABLES`].
     pub fn index(&self) -> usize {
         self.index
     }
 
-    /// Its address.
+    /// Returns its address.
     pub fn base(&self) -> usize {
         self.base
     }
 
-    /// Where the runtime's library is loaded.
+    /// Returns where the runtime's library is loaded.
     pub fn home(&self) -> usize {
         self.home
     }
 
-    /// The slot at an offset; `None` outside the table.
+    /// Returns the slot at an offset; `None` outside the table.
     pub fn slot(&self, offset: usize) -> Option<&'static AtomicPtr<()>> {
         let end = offset.checked_add(size_of::<usize>())?;
         if !offset.is_multiple_of(size_of::<usize>()) || end > self.size {
             return None;
         }
         let address = std::ptr::with_exposed_provenance_mut::<*mut ()>(self.base + offset);
-        // SAFETY: an aligned word inside the table, by the promise of `new`.
+        // SAFETY: it is an aligned word inside the table, as the caller of `new` promised.
         Some(unsafe { AtomicPtr::from_ptr(address) })
     }
 
-    /// The slot of a function, if this table has it.
+    /// Returns the slot of a function, if this table has it.
     pub fn slot_of(&self, slot: &Slot) -> Option<&'static AtomicPtr<()>> {
         let is_rccl = wrappers::TABLES
             .get(self.index)
@@ -82,7 +83,7 @@ impl Live {
         })
     }
 
-    /// All its slots, those that we know no function of, too.
+    /// Returns all its slots, including those whose function we do not know.
     pub fn slots(&self) -> impl Iterator<Item = &'static AtomicPtr<()>> + use<> {
         let live = *self;
         let first = if self.is_hsa() || self.index >= wrappers::TABLES.len() {
@@ -95,7 +96,7 @@ impl Live {
             .filter_map(move |offset| live.slot(offset))
     }
 
-    /// Whether it is one of the HSA runtime's.
+    /// Whether it is one of the HSA runtime's tables.
     pub fn is_hsa(&self) -> bool {
         wrappers::TABLES
             .get(self.index)
@@ -103,9 +104,9 @@ impl Live {
     }
 }
 
-/// Where a slot of the first version of RCCL's table is in one of `size` bytes. With 41 functions,
-/// two versions later, `ncclCommShrink` stands before `ncclCommSplit`. What a table of another size
-/// has there is not known (source: docs/sources.md#libraries).
+/// Returns where a slot of the first version of RCCL's table is in a table of `size` bytes. With 41
+/// functions, two versions later, `ncclCommShrink` comes before `ncclCommSplit`. What a table of
+/// another size has there is not known (source: docs/sources.md#libraries).
 fn rccl_offset(size: usize, offset: usize) -> Option<usize> {
     const WORD: usize = size_of::<usize>();
     const SPLIT: usize = WORD * 24;
@@ -117,23 +118,23 @@ fn rccl_offset(size: usize, offset: usize) -> Option<usize> {
     }
 }
 
-/// What a search through the loaded libraries found.
+/// What a search through the loaded libraries has found.
 #[derive(Debug, Default)]
 pub struct Found {
     /// Tables that can be hooked.
     pub live: Vec<Live>,
-    /// Libraries that are there, but whose table is not made yet.
+    /// Libraries that are loaded, but whose table does not exist yet.
     pub not_yet: Vec<&'static str>,
-    /// Tables that a second library has, too, with the name of that library.
+    /// Tables that a second library has as well, with the name of that library.
     twice: Vec<(usize, String)>,
     /// Libraries whose stubs could not be understood, with the reason.
     pub refused: Vec<String>,
-    /// Where libroctx64.so.4 of the old roctracer, which has no tables, keeps its callback.
+    /// Where the old roctracer's libroctx64.so.4, which has no tables, stores its callback.
     pub legacy_roctx: Option<usize>,
 }
 
 impl Found {
-    /// Adds the table of a library that handed it over by itself, where the search found none.
+    /// Adds the table of a library that has passed it on by itself, if the search found none.
     pub fn complete(&mut self, id: TableId, at: usize) {
         let is_it = |index: usize| {
             wrappers::TABLES
@@ -153,7 +154,7 @@ impl Found {
         }
     }
 
-    /// Whether a runtime is loaded, of whatever kind.
+    /// Whether any runtime is loaded.
     pub fn is_any(&self) -> bool {
         !(self.live.is_empty() && self.not_yet.is_empty() && self.refused.is_empty())
     }
@@ -161,12 +162,12 @@ impl Found {
 
 /// How many functions of a library must agree on its table.
 const WITNESSES: usize = 3;
-/// The most that is in front of a table in its library's object, in bytes.
+/// The most bytes that come before a table in its library's object.
 const MOST_SHIFT: usize = 512;
-/// How many are decoded at most.
+/// The most functions that are decoded.
 const DECODED: usize = 12;
 
-/// Looks for all tables.
+/// Searches for all tables.
 pub fn find() -> Found {
     let mut found = Found::default();
     let Some(maps) = Maps::of_self() else {
@@ -187,7 +188,8 @@ pub fn find() -> Found {
                     None => found.live.push(live),
                 },
                 Look::NotYet => found.not_yet.push(table.name),
-                // The old library's functions have bodies of their own. Ours has both: tables, and the old function.
+                // The old library's functions have bodies of their own. Our library has both:
+                // tables, and the old function.
                 Look::Refused(_) if table.id == TableId::RoctxCore && legacy.is_some() => {
                     match &legacy {
                         Some(Ok(variable)) => {
@@ -197,8 +199,8 @@ pub fn find() -> Found {
                         None => {}
                     }
                 }
-                // Finalizer and image functions jump through tables of the runtime's own until
-                // their extension is loaded.
+                // Finalizer and image functions jump through the runtime's own tables until their
+                // extension is loaded.
                 Look::Refused(_) if table.hsa && table.slots.len() < 20 => {}
                 Look::Refused(why) => found
                     .refused
@@ -206,8 +208,8 @@ pub fn find() -> Found {
             }
         }
     });
-    // Two copies of a runtime: which of them the program works with cannot be told, so neither is
-    // hooked. Slots of one that were hooked before the other came stay hooked.
+    // There are two copies of a runtime. It is not known which of them the program uses, so neither
+    // is hooked. Slots of a copy that were hooked before the other one was loaded stay hooked.
     for (index, module) in std::mem::take(&mut found.twice) {
         found.live.retain(|live| live.index != index);
         if let Some(table) = wrappers::TABLES.get(index) {
@@ -220,11 +222,12 @@ pub fn find() -> Found {
     found
 }
 
-/// Some runtimes make their tables in their first call, which would then not be recorded. This calls
-/// the function that every stub calls first, where three stubs agree on it: it builds the table and
-/// initialises nothing else. For a process that is starting, and only while no library is being
-/// loaded. `libraries`: those above HIP, too. They register themselves while they make their tables,
-/// behind a guard that no thread gets past meanwhile, so not where one of them may be doing that.
+/// Makes runtimes create their tables. Some create them in their first call, which would then not
+/// be recorded. This calls the function that every stub calls first, if three stubs agree on it:
+/// that function creates the table and initialises nothing else. It is for a process that is
+/// starting, and only while no library is being loaded. `libraries`: include those above HIP. These
+/// register themselves while they create their tables, behind a guard that no other thread passes
+/// in that time. So it must be false where one of them may be doing this.
 pub fn make(libraries: bool) {
     let Some(maps) = Maps::of_self() else { return };
     let mut getters: Vec<usize> = Vec::new();
@@ -251,8 +254,8 @@ pub fn make(libraries: bool) {
         }
     });
     for getter in getters {
-        // SAFETY: the runtime's own function without arguments, as its stubs call it; it was
-        // decoded as one that returns a table.
+        // SAFETY: this calls the runtime's own function without arguments, as the runtime's stubs
+        // do. It was decoded as a function that returns a table.
         unsafe {
             let getter: unsafe extern "C" fn() -> *const () =
                 std::mem::transmute(std::ptr::with_exposed_provenance::<()>(getter));
@@ -310,7 +313,8 @@ fn look(maps: &Maps, module: &elf::Module<'_>, index: usize, table: &Table) -> L
                     slot.name, stub.offset, slot.offset
                 ))
             }
-            // A function with a body of its own among the stubs is nothing unusual (hsa_init, hip*Spt …).
+            // A function with its own body among the stubs is nothing unusual (hsa_init, hip*Spt
+            // …).
             Err(_) => {}
         }
     }
@@ -330,8 +334,9 @@ fn look(maps: &Maps, module: &elf::Module<'_>, index: usize, table: &Table) -> L
     }
 }
 
-/// Bytes from the start of the object that a stub jumps through to its table: AMD's ROCTx library
-/// keeps its tables in one object (source: `docs/sources.md#nvtx`). `None` where that cannot be.
+/// Returns how many bytes the table is behind the start of the object that a stub jumps through:
+/// AMD's ROCTx library has its tables in one object (source: `docs/sources.md#nvtx`). `None` if
+/// this is impossible.
 fn shift(table: &Table, offset: u32, of_slot: usize) -> Option<u64> {
     let shift = (offset as usize).checked_sub(of_slot)?;
     let is_part = matches!(table.id, TableId::RoctxControl | TableId::RoctxName);
@@ -354,19 +359,19 @@ fn check(maps: &Maps, index: usize, table: &Table, base: usize, home: usize) -> 
             ));
         }
     }
-    // SAFETY: aligned and writable, as was just seen; a runtime's tables are statics of a library
-    // that is not unloaded, and its stubs read whole words.
+    // SAFETY: it was just seen to be aligned and writable. A runtime's tables are statics of a
+    // library that is not unloaded, and its stubs read whole words.
     Look::Live(unsafe { Live::new(index, base, size, home) })
 }
 
-/// The table of a library above HIP where the library itself handed it over, for one whose functions
-/// are not understood. `at`: its address.
+/// Returns the table of a library above HIP that the library itself has passed on, for a library
+/// whose functions are not understood. `at` is its address.
 pub fn handed_over(id: TableId, at: usize) -> Option<Live> {
     let index = wrappers::TABLES.iter().position(|table| table.id == id)?;
     let table = wrappers::TABLES.get(index)?;
     let maps = Maps::of_self()?;
     let first = maps.read_u64(at + table.slots.first()?.offset)? as usize;
-    // SAFETY: dladdr takes any address; the out structure is plain data that zero is a value of.
+    // SAFETY: dladdr takes any address, and an all-zero Dl_info is valid.
     let home = unsafe {
         let mut info: libc::Dl_info = std::mem::zeroed();
         libc::dladdr(std::ptr::without_provenance(first), &mut info);
@@ -378,8 +383,8 @@ pub fn handed_over(id: TableId, at: usize) -> Option<Live> {
     }
 }
 
-/// A HIP table begins with its size as a `size_t`; an HSA table with `{u32 major, u32 minor = size, …}`
-/// (source: `docs/sources.md#hsa`).
+/// Returns the table's own size. A HIP table begins with its size as a `size_t`; an HSA table with
+/// `{u32 major, u32 minor = size, …}` (source: `docs/sources.md#hsa`).
 fn own_size(maps: &Maps, table: &Table, base: usize) -> Option<usize> {
     let first = maps.read_u64(base)?;
     let size = if table.hsa {
@@ -390,7 +395,8 @@ fn own_size(maps: &Maps, table: &Table, base: usize) -> Option<usize> {
     (size.is_multiple_of(8) && (16..=16 * 1024).contains(&size)).then_some(size)
 }
 
-/// The process's count of loaded and unloaded libraries: changes when a runtime may have been loaded.
+/// Returns the process's count of loaded and unloaded libraries. It changes when a runtime may have
+/// been loaded.
 pub fn loader_epoch() -> u64 {
     elf::epoch()
 }

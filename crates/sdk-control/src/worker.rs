@@ -1,7 +1,7 @@
-//! What the worker thread does in a process of AMD's runtimes: tools are configured and attached,
-//! and the collection runs.
+//! The worker thread's work in a process with AMD's runtimes: it configures and attaches tools, and
+//! runs the collection.
 //!
-//! How it came here, and where it waits between sessions, is `midair-guest`'s.
+//! `midair-guest` decides how the thread gets here, and where it waits between sessions.
 
 use crate::{capi, collect, gate, local};
 use midair_guest::{Kept, Refused, Sent, VerifiedFd, Work, descriptor_path, now};
@@ -19,14 +19,14 @@ use std::ffi::{CStr, c_void};
 /// The worker's own state, kept between sessions.
 #[derive(Debug, Default)]
 struct Worker {
-    /// Tools loaded so far, by the identity that the attacher gave them.
+    /// The tools loaded so far, by the identity that the attacher gave them.
     tools: HashMap<u64, Tool>,
-    /// What the last session that began was to record.
+    /// What the last session was asked to record.
     recorded: Option<Vec<(String, String)>>,
 }
 
-/// The settings by which a session differs from another one in what it records. Where and how
-/// results are written is the attacher's own affair.
+/// Returns the settings that decide what a session records. Where and how results are written is
+/// the attacher's own affair.
 fn recorded(settings: &Settings) -> Vec<(String, String)> {
     const ELSEWHERE: [&str; 5] = [
         "ROCPROF_OUTPUT_",
@@ -45,7 +45,7 @@ fn recorded(settings: &Settings) -> Vec<(String, String)> {
     all
 }
 
-/// Refuses settings that differ from those of the last session, for who asked for that.
+/// Refuses settings that differ from those of the last session, if the attacher asked for this.
 fn refuse_changes(
     before: Option<&Vec<(String, String)>>,
     now: &[(String, String)],
@@ -67,10 +67,11 @@ struct Tool {
     handle: *mut c_void,
 }
 
-/// Entry point, called by the boot code on the worker thread. Returns only when the thread shall end.
+/// The entry point, which the boot code calls on the worker thread. Returns only when the thread
+/// has to end.
 ///
 /// # Safety
-/// `boot` must be the live boot block of the calling thread, mapped for ever.
+/// `boot` must be the live boot block of the calling thread, and must stay mapped forever.
 pub unsafe fn enter(boot: *mut BootBlock) {
     // SAFETY: the caller's promise.
     unsafe { midair_guest::enter(boot, &mut Worker::default()) };
@@ -92,7 +93,8 @@ impl Work for Worker {
     fn entered(&mut self) {
         changes::become_worker();
         registration::discover::entered_by_engine();
-        // Called after the next one: tools are ended when collecting has stopped.
+        // This exit handler runs after the next one, so tools are ended after the collection has
+        // stopped.
         registration::end_at_exit();
         // SAFETY: `handle_exit` is a function of a library that is never unloaded.
         unsafe { libc::atexit(handle_exit) };
@@ -100,7 +102,7 @@ impl Work for Worker {
 
     fn set_up(&mut self, area: Area, sent: Sent) -> Result<(), Refused> {
         let Sent { offer, tools, plan } = sent;
-        // The thread of a session that made way was the worker meanwhile.
+        // If a session has made way, its thread was the worker in the meantime.
         changes::become_worker();
         changes::serve(true);
         let settings =
@@ -123,9 +125,9 @@ impl Work for Worker {
         windows::set_plan(plan);
         let goes_on = registration::runs_by_itself();
         collect::with(|collection| collection.begin(Some(area), goes_on));
-        // Until a tool that writes to the spool says otherwise.
+        // This holds until a tool that writes to the spool sets another mode.
         pause::begin(pause::Mode::default());
-        // Tools start their contexts one by one; the collection begins once, with all of them, so
+        // Tools start their contexts one by one. The collection begins once, with all of them, so
         // that every domain of the trace begins at the same moment.
         self.attach_tools(&offer, tools, &named)?;
         collect::with(|collection| collection.apply())?;
@@ -134,7 +136,7 @@ impl Work for Worker {
     }
 
     fn give_up(&mut self) {
-        // First, so that what the tools are told at their detach is all there is.
+        // Do this first, so that tools get everything before they are detached.
         collect::with(|collection| {
             collection.take_tables_back();
             collection.stop_all(now());
@@ -159,7 +161,8 @@ impl Work for Worker {
     }
 
     fn stop(&mut self, deadline: u64, detached: &dyn Fn()) -> u32 {
-        // All domains end at the same moment; then the tools stop their contexts, with everything delivered.
+        // All domains end at the same moment. Then the tools stop their contexts, after everything
+        // was delivered.
         collect::with(|collection| {
             collection.take_tables_back();
             collection.stop_all(deadline);
@@ -183,7 +186,8 @@ impl Work for Worker {
 }
 
 impl Worker {
-    /// Configures the tools of this session where that was not done before, and attaches them, and no others.
+    /// Attaches the tools of this session and no others; configures those that were not configured
+    /// before.
     fn attach_tools(
         &mut self,
         offer: &Offer,
@@ -193,7 +197,7 @@ impl Worker {
         registration::begin_session();
         for (fd, identity) in tools.into_iter().zip(offer.tool_identity) {
             let tool = self.load(fd, identity)?;
-            // SAFETY: a handle from dlopen that is never closed.
+            // SAFETY: the handle is from dlopen and is never closed.
             unsafe { registration::load(tool.handle, capi::table()) }.map_err(|status| {
                 format!("the tool cannot be used: {}", registration::why(status))
             })?;
@@ -220,11 +224,13 @@ impl Worker {
         let fd = descriptor_path::renumber(fd)?;
         let path = std::ffi::CString::new(format!("{}{}", descriptor_path::DIRECTORY, fd.number()))
             .map_err(|error| error.to_string())?;
-        // SAFETY: a NUL-terminated path; the library's initialisers run, as its user asked for.
+        // SAFETY: the path is NUL-terminated. The library's initialisers run, as its user
+        // requested.
         let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         drop(fd);
         if handle.is_null() {
-            // SAFETY: dlerror gives null or a string that is valid until the next call on this thread.
+            // SAFETY: dlerror returns null, or a string that is valid until the next call on this
+            // thread.
             let why = unsafe {
                 let text = libc::dlerror();
                 if text.is_null() {

@@ -1,4 +1,5 @@
-//! Buffers whose callback is slow, small buffers, and a tool that is part of the application (no attach functions).
+//! Buffers with a slow callback, small buffers, and a tool that is part of the application (without
+//! attach functions).
 
 #![allow(
     clippy::unwrap_used,
@@ -21,12 +22,12 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Barrier, Mutex};
 use std::time::Duration;
 
-/// What callbacks saw: (buffer, records, dropped).
+/// What callbacks got: (buffer, records, dropped).
 static SEEN: Mutex<Vec<(u64, usize, u64)>> = Mutex::new(Vec::new());
-/// While set, a callback meets the test here twice: when it has begun, and when it may end.
+/// While this is set, a callback meets the test here twice: when it has begun, and before it ends.
 static SLOW: AtomicBool = AtomicBool::new(false);
 static MEETING: Barrier = Barrier::new(2);
-/// Context, discarding, lossless, tiny buffer; a second context that nothing is configured for.
+/// The context; a discarding, a lossless and a tiny buffer; a second context without any services.
 static HANDLES: [AtomicU64; 5] = [const { AtomicU64::new(0) }; 5];
 static FINALIZED: AtomicBool = AtomicBool::new(false);
 
@@ -38,7 +39,7 @@ unsafe extern "C-unwind" fn callback(
     _data: *mut c_void,
     dropped: u64,
 ) {
-    // It would wait for itself.
+    // A flush from inside the callback would wait for itself.
     assert_eq!(buffer::flush(buffer), Err(Status::BUFFER_BUSY));
     if SLOW.load(Ordering::SeqCst) {
         MEETING.wait();
@@ -67,7 +68,7 @@ unsafe extern "C-unwind" fn initialize(_end: Option<ClientFinalize>, _data: *mut
     for buffer in [discard, lossless] {
         buffer::assign_thread(buffer, callback_thread::create().unwrap()).unwrap();
     }
-    // As many as there can be, and not one more: the program has to have a few of its own.
+    // Create as many threads as are allowed, and not one more: the program needs a few of its own.
     let refused = loop {
         match callback_thread::create() {
             Ok(thread) => assert!(thread <= 256),
@@ -92,10 +93,10 @@ unsafe extern "C-unwind" fn initialize(_end: Option<ClientFinalize>, _data: *mut
     {
         place.store(handle, Ordering::SeqCst);
     }
-    // Nobody attaches it: what it starts here runs until the end.
+    // Nobody attaches this tool, so what it starts here runs until the end.
     context::start(context).unwrap();
     assert_eq!(registration::is_initialized(), -1);
-    // SAFETY: a function of the right type.
+    // SAFETY: the function has the right type.
     let again = unsafe { registration::force(configure) }.unwrap();
     assert_eq!(again, Err(Status::CONFIGURATION_LOCKED));
     0
@@ -125,7 +126,7 @@ unsafe extern "C-unwind" fn configure(
     }))
 }
 
-/// `count` HSA calls of a kind.
+/// Returns `count` HSA calls of a kind.
 fn calls(kind: u8, count: usize) -> Vec<u8> {
     let now = clock::now();
     let one = event::Api {
@@ -144,14 +145,14 @@ fn seen() -> Vec<(u64, usize, u64)> {
     std::mem::take(&mut SEEN.lock().unwrap())
 }
 
-/// Flushes on a thread of its own; its answer comes when the flush has ended.
+/// Flushes on another thread; the answer arrives when the flush has ended.
 fn flush_elsewhere(buffer: u64) -> Receiver<Result<(), Status>> {
     let (answer, answered) = channel();
     std::thread::spawn(move || answer.send(buffer::flush(buffer)));
     answered
 }
 
-/// Ends the callback that is held, and waits for a flush that waits for it.
+/// Ends the callback that is held, and waits for the flush that waits for it.
 fn let_go(flush: &Receiver<Result<(), Status>>) {
     let early = flush.recv_timeout(Duration::from_millis(50));
     assert_eq!(
@@ -166,7 +167,7 @@ fn let_go(flush: &Receiver<Result<(), Status>>) {
 
 #[test]
 fn a_slow_callback_costs_records_or_memory_as_the_tool_chose() {
-    // SAFETY: a function of the right type.
+    // SAFETY: the function has the right type.
     unsafe {
         registration::force(configure).unwrap().unwrap();
         registration::force(configure).unwrap().unwrap();
@@ -176,19 +177,20 @@ fn a_slow_callback_costs_records_or_memory_as_the_tool_chose() {
         .map(|handle| handle.load(Ordering::SeqCst));
     assert!(context::is_active(context).unwrap() && !context::is_active(empty).unwrap());
 
-    // Eight records of 64 bytes leave less room than the largest record needs: the callback is called, and held.
+    // After eight records of 64 bytes there is less room than the largest record needs: the
+    // callback is called, and held.
     SLOW.store(true, Ordering::SeqCst);
     buffer::deliver(&calls(kind::HSA_CORE_API, 8)).unwrap();
     MEETING.wait();
     assert_eq!(buffer::destroy(discard), Err(Status::BUFFER_BUSY));
-    // Meanwhile ten fit, the others are dropped and counted.
+    // Meanwhile ten records fit; the others are dropped and counted.
     buffer::deliver(&calls(kind::HSA_CORE_API, 25)).unwrap();
     let_go(&flush_elsewhere(discard));
     assert_eq!(seen(), [(discard, 8, 0), (discard, 10, 15)]);
     assert_eq!(buffer::flush(discard), Ok(()));
     assert!(seen().is_empty(), "an empty buffer has nothing to say");
 
-    // The same without loss.
+    // The same for the lossless buffer.
     SLOW.store(true, Ordering::SeqCst);
     buffer::deliver(&calls(kind::HSA_AMD_EXT_API, 8)).unwrap();
     MEETING.wait();
@@ -196,7 +198,7 @@ fn a_slow_callback_costs_records_or_memory_as_the_tool_chose() {
     let_go(&flush_elsewhere(lossless));
     assert_eq!(seen(), [(lossless, 8, 0), (lossless, 25, 0)]);
 
-    // A buffer smaller than a record still sees each of them.
+    // A buffer smaller than a record still gets each record.
     buffer::deliver(&calls(kind::HSA_IMAGE_EXT_API, 3)).unwrap();
     assert_eq!(seen(), [(tiny, 1, 0); 3]);
     buffer::destroy(tiny).unwrap();
@@ -207,7 +209,8 @@ fn a_slow_callback_costs_records_or_memory_as_the_tool_chose() {
         "nobody is left who wants it"
     );
 
-    // A tool that is part of the application is nobody's to attach or detach: it goes on.
+    // A tool that is part of the application cannot be attached or detached by others: it
+    // continues.
     assert_eq!(registration::attach(), Err(Status::NOT_AVAILABLE));
     buffer::deliver(&calls(kind::HSA_CORE_API, 2)).unwrap();
     assert_eq!(registration::detach(), Err(Status::NOT_AVAILABLE));
@@ -219,7 +222,7 @@ fn a_slow_callback_costs_records_or_memory_as_the_tool_chose() {
     assert!(FINALIZED.load(Ordering::SeqCst) && !context::is_active(context).unwrap());
     assert_eq!(context::start(context), Err(Status::FINALIZED));
     assert_eq!(buffer::flush(discard), Err(Status::FINALIZED));
-    // SAFETY: a function of the right type.
+    // SAFETY: the function has the right type.
     let again = unsafe { registration::force(configure) }.unwrap();
     assert_eq!(again, Err(Status::FINALIZED));
 }

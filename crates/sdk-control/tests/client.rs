@@ -1,6 +1,6 @@
-//! A tool written in C, compiled against its own layouts, under the SDK: it makes contexts and
-//! buffers, and gets records that this test delivers. What it sees, it writes down; the lines are
-//! compared.
+//! A tool written in C, compiled with its own layouts, under the SDK. It creates contexts and
+//! buffers, and gets records that this test delivers. It logs what it gets, and the lines of the
+//! log are compared.
 
 #![allow(
     clippy::unwrap_used,
@@ -24,10 +24,11 @@ use std::time::{Duration, Instant};
 
 /// An address that the linker must keep.
 struct Keep(*const ());
-// SAFETY: never read.
+// SAFETY: the pointer is never read.
 unsafe impl Sync for Keep {}
 
-/// The functions that the C tool calls: it is linked against this program, which exports them (build.rs).
+/// The functions that the C tool calls. It is linked against this program, which exports them
+/// (build.rs).
 #[used]
 static CALLED_FROM_C: [Keep; 28] = [
     Keep(capi::names::rocprofiler_iterate_buffer_tracing_record_args as *const ()),
@@ -63,7 +64,8 @@ static CALLED_FROM_C: [Keep; 28] = [
 /// Records that the collecting side still has when everything is stopped.
 static LEFT_OVER: Mutex<Vec<u8>> = Mutex::new(Vec::new());
 
-/// Plays the worker of a session: applies changes, and delivers what is left when everything is stopped.
+/// Acts as the worker of a session: applies changes, and delivers what is left when everything is
+/// stopped.
 fn serve() {
     let (ready, is_ready) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
@@ -84,7 +86,7 @@ fn serve() {
     is_ready.recv().unwrap();
 }
 
-/// The layouts of the JSON as assertions for the C compiler.
+/// Returns the layouts of the JSON as assertions for the C compiler.
 fn layout_header() -> String {
     let mut header = String::from("#include \"sdk.h\"\n");
     macro_rules! check {
@@ -143,34 +145,34 @@ impl Tool {
             .expect("a C compiler is needed");
         assert!(status.success());
         let path = CString::new(library.to_str().unwrap()).unwrap();
-        // SAFETY: the library that was just made.
+        // SAFETY: the library was just made.
         let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         if handle.is_null() {
-            // SAFETY: after a failure there is a text.
+            // SAFETY: after a failure dlerror returns a text.
             panic!("{:?}", unsafe { CStr::from_ptr(libc::dlerror()) });
         }
         Tool(handle)
     }
     fn symbol<T>(&self, name: &CStr) -> *mut T {
-        // SAFETY: a live handle.
+        // SAFETY: the handle is open.
         let address = unsafe { libc::dlsym(self.0, name.as_ptr()) };
         assert!(!address.is_null());
         address.cast()
     }
-    /// The lines since the last call.
+    /// Returns the lines since the last call.
     fn lines(&self) -> Vec<String> {
         let log: *mut c_char = self.symbol(c"client_log");
-        // SAFETY: a C string; no callback runs now (the callers waited).
+        // SAFETY: it is a C string, and no callback is running now (the callers have waited).
         let text = unsafe { CStr::from_ptr(log) }.to_str().unwrap().to_owned();
         // SAFETY: as above.
         unsafe { log.write(0) };
         text.lines().map(str::to_owned).collect()
     }
-    /// Waits until the log holds `words`.
+    /// Waits until the log contains `words`.
     fn wait_for(&self, words: &str) {
         let log: *mut c_char = self.symbol(c"client_log");
         let end = Instant::now() + Duration::from_secs(10);
-        // SAFETY: the log only grows meanwhile, and has a NUL behind its text at any time.
+        // SAFETY: the log only grows during the loop, and its text is always followed by a NUL.
         while !unsafe { CStr::from_ptr(log) }
             .to_string_lossy()
             .contains(words)
@@ -222,7 +224,7 @@ fn api(record_kind: u8, name: &str, correlation: u64, start: u64, words: &[u64])
     )
 }
 
-/// grid 1,2,3, block 4,5,6 as the words of two dim3.
+/// Grid 1,2,3 and block 4,5,6 as the words of two dim3.
 const LAUNCH: [u64; 8] = [0x1000, 1 | 2 << 32, 3, 4 | 5 << 32, 6, 0x2000, 77, 0x3000];
 
 fn kernel(dispatch_id: u64, rung: u64, flags: u8) -> Vec<u8> {
@@ -261,7 +263,7 @@ fn a_c_tool_sees_what_was_recorded() {
     let tool = Tool::compile(dir.path());
 
     // Configuration.
-    // SAFETY: a live handle that is never closed.
+    // SAFETY: the handle is open and is never closed.
     unsafe { registration::load(tool.0, control::table()) }.unwrap();
     let mut lines = tool.lines();
     let agents: Vec<String> = lines
@@ -341,7 +343,7 @@ fn a_c_tool_sees_what_was_recorded() {
             && wanted.kinds.values().all(|d| d.deliver && !d.spool)
     );
 
-    // Code objects come at once.
+    // Code objects are reported at once.
     let agent = event::Agent {
         header: Header {
             kind: kind::AGENT,
@@ -397,8 +399,9 @@ fn a_c_tool_sees_what_was_recorded() {
         ]
     );
 
-    // The device's buffer has a watermark of one byte: a callback per record. A dispatch without
-    // times counts as dropped; one from before the context was started is not the tool's.
+    // The device's buffer has a watermark of one byte, so there is a callback for each record. A
+    // dispatch without times counts as dropped. One from before the start of the context does not
+    // belong to the tool.
     let t = clock::now();
     let copy = event::Copy {
         header: Header {
@@ -448,7 +451,8 @@ fn a_c_tool_sees_what_was_recorded() {
         ]
     );
 
-    // Four launches fill the small buffer, whose callback runs on the tool's own thread; the calls buffer waits.
+    // Four launches fill the small buffer, whose callback runs on the tool's own thread. The buffer
+    // of calls waits.
     let launches: Vec<u8> = (1..=4)
         .flat_map(|i| api(kind::HIP_RUNTIME_API_EXT, "hipLaunchKernel", i, t, &LAUNCH))
         .collect();
@@ -461,7 +465,8 @@ fn a_c_tool_sees_what_was_recorded() {
         "callback context=3 buffer=3 data=launches count=4 dropped=0 worker=1 busy=ERROR_BUFFER_BUSY"
     );
 
-    // The rest, and what the collecting side still had when everything was stopped, comes before `tool_detach`.
+    // The remaining records, and what the collecting side still had when everything was stopped,
+    // are delivered before `tool_detach`.
     let mut calls = api(kind::HIP_RUNTIME_API_EXT, "hipMalloc", 5, t, &[0x99, 1024]);
     calls.extend(api(
         kind::HIP_COMPILER_API_EXT,
@@ -473,7 +478,7 @@ fn a_c_tool_sees_what_was_recorded() {
     buffer::deliver(&calls).unwrap();
     *LEFT_OVER.lock().unwrap() = [
         api(kind::HSA_CORE_API, "hsa_signal_create", 7, t, &[0; 4]),
-        // Began after the stop: nobody's.
+        // It began after the stop, so no tool gets it.
         api(
             kind::HSA_CORE_API,
             "hsa_signal_destroy",
@@ -522,7 +527,7 @@ fn a_c_tool_sees_what_was_recorded() {
 
     // A tool that refuses is left detached, and can be attached later.
     let refuse: *mut c_int = tool.symbol(c"client_refuse_attach");
-    // SAFETY: an int of the tool's.
+    // SAFETY: it is an int of the tool.
     unsafe { refuse.write(7) };
     assert_eq!(registration::attach(), Err(Status::ERROR));
     assert!(context::wanted().is_empty());
@@ -543,7 +548,7 @@ fn a_c_tool_sees_what_was_recorded() {
         )
     );
 
-    // Bytes that are no records are refused; what came before them is delivered.
+    // Bytes that are not records are refused; the records before them are delivered.
     let mut broken = kernel(5, clock::now(), 0);
     broken.extend([0; 16]);
     tool.lines();
@@ -551,14 +556,14 @@ fn a_c_tool_sees_what_was_recorded() {
     assert_eq!(tool.lines().len(), 2);
 
     // The tool ends itself: flushed, finalised, and not attached again.
-    // SAFETY: a function of the tool's, without arguments.
+    // SAFETY: it is a function of the tool without arguments.
     unsafe {
         std::mem::transmute::<*mut c_void, unsafe extern "C" fn()>(tool.symbol(c"client_end"))()
     };
     assert_eq!(tool.lines().last().unwrap(), "finalize data=tool");
     assert!(context::wanted().is_empty());
     assert_eq!(registration::attach(), Err(Status::NOT_AVAILABLE));
-    // SAFETY: a live handle.
+    // SAFETY: the handle is open.
     let again = unsafe { registration::load(tool.0, control::table()) };
     assert_eq!(again, Err(Status::ERROR));
 }

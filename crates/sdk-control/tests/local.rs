@@ -1,4 +1,5 @@
-//! Sessions without an attacher: who may have one. What they record is tested on real runtimes (tests/e2e).
+//! Sessions without an attacher: which processes may have one. Tests on real runtimes check what
+//! they record (tests/e2e).
 
 #![allow(
     clippy::unwrap_used,
@@ -10,22 +11,23 @@ use midair_sdk_api::status::Status;
 use midair_sdk_control::local;
 use midair_settings::Settings;
 
-/// One test, since a process has one session.
+/// This is a single test, since a process has one session.
 #[test]
 fn who_may_attach() {
     assert!(!local::is_on());
     assert_eq!(local::detach(), Err(Status::NOT_AVAILABLE));
-    // Nobody is named: the thread comes and goes, and the process is free again.
+    // No tool is named: the thread starts and ends, and the process is free again.
     for _ in 0..2 {
         assert_eq!(local::attach(Settings::new()), Err(Status::NOT_AVAILABLE));
         assert!(!local::is_on());
     }
     assert_eq!(local::detach(), Err(Status::NOT_AVAILABLE));
-    // Without tools a start is nothing to do.
+    // Without tools, there is nothing to launch.
     local::launch();
     assert!(!local::is_on());
 
-    // Another copy of this library has a session: what both see is a page at an address of ours ("midair").
+    // Another copy of this library has a session. Both see this as a page at an address of ours
+    // ("midair").
     let page = unsafe {
         libc::mmap(
             std::ptr::without_provenance_mut(0x6d69_6461_6000),
@@ -44,7 +46,7 @@ fn who_may_attach() {
     unsafe { libc::munmap(page, 4096) };
     assert_eq!(local::attach(Settings::new()), Err(Status::NOT_AVAILABLE));
 
-    // A forked child has no session and gets none; nothing of ours hangs in it.
+    // A forked child has no session and gets none; none of our code hangs in it.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let refused = local::attach(Settings::new()) == Err(Status::NOT_AVAILABLE)

@@ -1,4 +1,4 @@
-//! Memory that devices see: who allocated or released which bytes, of which agent.
+//! Memory that devices can access: which call allocated or released which bytes of which agent.
 //!
 //! The call itself is the event, so the application's thread writes the record on its way out.
 //! Which agent owns a pool is learned by the worker thread once the runtime is open ([`learn`]); an
@@ -34,7 +34,8 @@ mod operation {
     pub const VMEM_FREE: u32 = 4;
 }
 
-/// A new session: pools are learned anew. Only while no session is on.
+/// Forgets all pools before a new session, which learns them anew. Call it only while no session is
+/// on.
 pub fn clear() {
     STATE.allocations.known.store(0, Release);
     STATE.allocations.count.store(0, Relaxed);
@@ -45,7 +46,7 @@ pub fn clear() {
 /// Learns which agent owns which pool. Only on the worker thread, once the runtime is open.
 pub fn learn() {
     unsafe extern "C" fn each(handle: u64, data: *mut c_void) -> u32 {
-        // SAFETY: `data` is the vector of the caller below, during the call only.
+        // SAFETY: `data` is the vector of the caller below, and is used only during the call.
         unsafe { (*data.cast::<Vec<u64>>()).push(handle) };
         0
     }
@@ -53,8 +54,8 @@ pub fn learn() {
         let node = symbols::agent_node(agent);
         let mut handles: Vec<u64> = Vec::new();
         let list: *mut c_void = (&raw mut handles).cast();
-        // SAFETY: the runtime's own queries; the callback matches their type, and the list outlives
-        // the calls. A pool and the region of the same memory share their handle.
+        // SAFETY: these are the runtime's own queries, the callback matches their type, and the
+        // list outlives the calls. A pool and the region of the same memory have the same handle.
         unsafe {
             original::hsa_amd_agent_iterate_memory_pools(agent, each as *mut c_void, list);
             original::hsa_agent_iterate_regions(agent, each as *mut c_void, list);
@@ -84,8 +85,8 @@ fn node_of(pool: u64) -> Option<u32> {
     )
 }
 
-/// Writes what waited for its pool; with `last`, also that of which no agent is known. Returns how
-/// many were written.
+/// Writes the allocations that waited for their pool to be known. With `last`, it also writes those
+/// whose agent is not known. Returns how many were written.
 pub fn pass(sink: &mut Sink, last: bool) -> usize {
     if STATE.allocations.count.load(Acquire) == 0
         || STATE.allocations.known.load(Relaxed) == 0 && !last
@@ -122,7 +123,7 @@ fn wait(record: &Allocation, pool: u64) -> bool {
             record: *record,
         };
     });
-    // Before it can be seen: a pass that sees it takes it off the count.
+    // Count it before it can be seen, since a pass that sees it decrements the count.
     STATE.allocations.count.fetch_add(1, Relaxed);
     entry.publish(Stage::Waiting);
     true
@@ -140,7 +141,7 @@ struct Begun {
     start: u64,
     /// Bits of [`midair_record::event::flag`].
     flags: u8,
-    /// Tools were told that it begins.
+    /// Present if tools were told that the call begins.
     told: Option<Told>,
 }
 
@@ -175,7 +176,7 @@ fn begin(operation: u32, pool: Option<u64>, address: u64, bytes: u64) -> Option<
     Some(begun)
 }
 
-/// The call failed.
+/// Tells tools that the call failed.
 fn failed(begun: Option<Begun>) {
     if let Some(told) = begun.and_then(|begun| begun.told) {
         let words = [begun.map_or(0, |begun| begun.start), now()];
@@ -191,12 +192,12 @@ fn failed(begun: Option<Begun>) {
 #[derive(Debug, Clone, Copy)]
 struct Done {
     operation: u32,
-    /// Address or handle.
+    /// The address or the handle.
     address: u64,
     bytes: u64,
-    /// Pool or region; `None` for a release.
+    /// The pool or region; `None` for a release.
     pool: Option<u64>,
-    /// Kind of the API that the call belongs to.
+    /// The kind of the API that the call belongs to.
     api: u8,
 }
 
@@ -220,8 +221,9 @@ fn end(begun: Option<Begun>, done: impl FnOnce() -> Done) {
         return;
     }
     let stream = busy.innermost().map_or(0, |(_, stream)| stream);
-    // As in AMD's records: the call's own id where it is traced, or else that of the innermost
-    // traced call around it, so that an allocation is found by the id of the HIP call that made it.
+    // The correlation id is as in AMD's records: the call's own id if it is traced, otherwise that
+    // of the innermost traced call around it. So an allocation is found by the id of the HIP call
+    // that made it.
     let (correlation, ancestor) = busy
         .returned(done.api, begun.start)
         .or_else(|| busy.enclosing())
@@ -254,7 +256,7 @@ fn end(begun: Option<Begun>, done: impl FnOnce() -> Done) {
     }
 }
 
-/// What a successful call left in its out parameter.
+/// Returns what a successful call has stored in its out parameter.
 fn out(parameter: *mut c_void) -> u64 {
     // SAFETY: the call that was given this out parameter (8 bytes: a pointer or a handle) has
     // succeeded, so it was written.
@@ -387,7 +389,7 @@ pub(crate) unsafe extern "C-unwind" fn hsa_amd_vmem_handle_release(handle: u64) 
     status
 }
 
-/// Allocations as a domain.
+/// The domain of allocations.
 #[derive(Debug, Clone, Copy)]
 pub struct Allocations;
 

@@ -1,9 +1,9 @@
-//! Asynchronous copies: who asked for which bytes, and when the engine moved them.
+//! Asynchronous copies: which call asked for which bytes, and when the engine moved them.
 //!
-//! A copy always has a completion signal of the application's. It stays; it is put under watch, and
-//! its times are asked of the runtime when it has fired, or at the last moment before the
-//! application uses it for something else. Copies that the runtime does with a kernel ("blit") on a
-//! queue of its own look the same from here.
+//! A copy always has a completion signal of the application, which we do not replace. The signal is
+//! put under watch, and the runtime is asked for the copy's times when the signal has fired, or at
+//! the last moment before the application uses the signal for something else. Copies that the
+//! runtime does with a kernel ("blit") on a queue of its own look the same from here.
 //!
 //! Decisions: AMD-026, AMD-030 (`docs/deviations/amd.md`).
 
@@ -29,20 +29,21 @@ use std::collections::HashSet;
 use std::sync::atomic::Ordering::Relaxed;
 pub(crate) use told::begins;
 
-/// Entries that are tried for a new copy.
+/// How many entries are tried for a new copy.
 const TRIES: usize = 64;
 
-/// A copy that is about to be asked for.
+/// The ticket of a copy that is about to be requested.
 #[derive(Debug, Clone, Copy)]
 pub struct Ticket(usize);
 
-/// Enters a copy before the call; `None` when too many are under way. The watch begins here, since
-/// the copy may end before the call returns.
+/// Enters a copy before the call. Returns `None` if too many copies are under way. The watch begins
+/// here, since the copy may end before the call returns.
 pub fn begin(mut facts: Facts) -> Option<Ticket> {
     if facts.signal != 0 {
-        // An earlier copy or dispatch with this signal: its times are about to be overwritten.
+        // Read the times of an earlier copy or dispatch with this signal, since they are about to
+        // be overwritten.
         crate::queue::settle::settle(facts.signal);
-        // SAFETY: the application passes it as a completion signal, so it is alive.
+        // SAFETY: the application passes the signal as a completion signal, so it is alive.
         unsafe {
             let signal = Signal(facts.signal);
             facts.value = signal.value();
@@ -67,7 +68,7 @@ pub fn begin(mut facts: Facts) -> Option<Ticket> {
     Some(Ticket(index))
 }
 
-/// The call failed: there is no copy. Returns what tools were told of it.
+/// Removes a copy whose call failed. Returns what tools were told about it.
 pub fn cancel(ticket: Ticket) -> Option<Told> {
     let slot = STATE.copies.entries.get(ticket.0)?;
     let mut told = None;
@@ -86,12 +87,13 @@ pub fn cancel(ticket: Ticket) -> Option<Told> {
     told
 }
 
-/// Copies under way, about.
+/// Returns the approximate number of copies under way.
 pub fn under_way() -> usize {
     STATE.copies.count.load(Relaxed)
 }
 
-/// One pass of the worker thread; with `last`, ends what has not ended. Returns how many ended.
+/// Does one pass of the worker thread. With `last`, copies that have not ended are ended for that
+/// reason. Returns how many ended.
 pub fn pass(harvester: &mut Harvester, sink: &mut Sink, last: Option<Untimed>) -> usize {
     let mut open = Some(HashSet::new());
     if STATE.copies.count.load(Relaxed) == 0 {
@@ -114,13 +116,13 @@ pub fn pass(harvester: &mut Harvester, sink: &mut Sink, last: Option<Untimed>) -
         };
         let Entry { facts, mut outcome } = entry.with(|entry| *entry);
         if stage == Stage::UnderWay {
-            // With `last` the hooks are out: the application may have destroyed the signal, or used
-            // it for something else.
+            // With `last` the hooks are removed, so the application may have destroyed the signal,
+            // or used it for something else.
             outcome = match last {
                 Some(why) => Err(why),
                 None => match times(&facts) {
                     Some(outcome) => outcome,
-                    // Under way again.
+                    // The copy is still under way.
                     None => {
                         if let Some(open) = &mut open {
                             open.insert(facts.correlation);
@@ -142,15 +144,15 @@ pub fn pass(harvester: &mut Harvester, sink: &mut Sink, last: Option<Untimed>) -
     }
     harvester.copies = open;
     harvester.map_anew();
-    // No entry is held any more: a tool may take its time.
+    // No entry is held any more, since a tool may take long.
     for (of, record) in told {
         told::ended(of, &record);
     }
     ended
 }
 
-/// Whose memory an address is, as far as the runtime knows. Only the worker thread asks: the
-/// runtime takes a lock for it.
+/// Returns the agent that owns the memory at an address, as far as the runtime knows. Only the
+/// worker thread asks, since the runtime takes a lock for it.
 fn owner(address: u64) -> Option<u64> {
     // hsa_amd_pointer_info_t: size and type in the first word, the owner in the sixth; seven words
     // in all (source: api/hsa_types.json).
@@ -158,8 +160,8 @@ fn owner(address: u64) -> Option<u64> {
     if let Some(size) = info.first_mut() {
         *size = size_of::<[u64; 7]>() as u64;
     }
-    // SAFETY: the runtime's own query: it looks the address up without touching it, and writes no
-    // more than the size says; the list of agents is not asked for.
+    // SAFETY: this is the runtime's own query. It looks the address up without touching it, and
+    // writes no more than the size says. The list of agents is not requested.
     let status = unsafe {
         original::hsa_amd_pointer_info(
             address as *mut _,
@@ -229,10 +231,10 @@ fn write(harvester: &mut Harvester, sink: &mut Sink, facts: &Facts, outcome: Out
     record
 }
 
-/// Asynchronous copies as a domain.
+/// The domain of asynchronous copies.
 #[derive(Debug, Default)]
 pub struct Copies {
-    /// We switched the runtime's profiling of copies on.
+    /// Whether we switched the runtime's profiling of copies on.
     switched: bool,
 }
 
@@ -248,7 +250,7 @@ impl Domain for Copies {
     }
     fn open(&mut self, _device: &mut Device<'_>) {
         if !self.switched {
-            // Whether somebody had it on already cannot be asked; AMD's HIP never switches it.
+            // It cannot be queried whether profiling was on already. AMD's HIP never switches it.
             // SAFETY: the runtime's own function.
             self.switched = unsafe { original::hsa_amd_profiling_async_copy_enable(1) } == 0;
         }
@@ -269,7 +271,7 @@ impl Domain for Copies {
             Some(Untimed::RunningAtDetach),
         );
         if std::mem::take(&mut self.switched) {
-            // SAFETY: the runtime's own function; we switched it on.
+            // SAFETY: this is the runtime's own function, and we switched the profiling on.
             unsafe { original::hsa_amd_profiling_async_copy_enable(0) };
         }
     }

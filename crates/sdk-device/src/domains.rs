@@ -1,9 +1,10 @@
-//! The domains with a part of their own in the target: one row each.
+//! The list of domains that have a part of their own in the target.
 
 use crate::domain::Domain;
 use crate::{allocations, copies, queue, scratch};
 
-/// All domains with a part of their own in the target. API calls have none: wrappers record them.
+/// Returns all domains that have a part of their own in the target. API calls have none, since
+/// wrappers record them.
 pub fn all() -> Vec<Box<dyn Domain>> {
     vec![
         Box::new(queue::Kernels),

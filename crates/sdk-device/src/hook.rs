@@ -1,17 +1,17 @@
 //! A hook and when it is needed.
 
-/// A hook and the slot it is for.
+/// A hook and the slot that it is for.
 #[derive(Debug)]
 pub struct Hook {
-    /// Function of the slot.
+    /// The name of the slot's function.
     pub name: &'static str,
-    /// What is put into it.
+    /// The function that is stored in the slot.
     pub function: *const (),
     /// What it is for.
     pub purpose: Purpose,
 }
 
-// SAFETY: `function` is the address of a function, never written through.
+// SAFETY: `function` is the address of a function, and nothing writes through it.
 unsafe impl Sync for Hook {}
 
 /// When a hook is needed.
@@ -21,7 +21,7 @@ pub enum Purpose {
     Kernels,
     /// For copies.
     Copies,
-    /// For dispatches or copies: signals that carry times.
+    /// For dispatches or copies, whose signals hold times.
     Signals,
     /// For allocations.
     Allocations,

@@ -1,11 +1,11 @@
-//! What stands in HIP's slot for the registering of kernels.
+//! The function that is stored in HIP's slot for the registration of kernels.
 
 use midair_sdk_hot::host_functions::{self, HostFunction};
 use midair_sdk_hot::probe;
 use midair_sdk_hot::wrappers;
 use std::ffi::{CStr, c_void};
 
-/// Three words at an address, zeros at null.
+/// Returns three words at an address, or zeros if it is null.
 ///
 /// # Safety
 /// `at` must be null or three readable words.
@@ -17,7 +17,7 @@ unsafe fn three(at: *const c_void) -> [u32; 3] {
     unsafe { at.cast::<[u32; 3]>().read_unaligned() }
 }
 
-/// A program registers the function by which it launches a kernel.
+/// Notes the host function by which a program launches a kernel, when the program registers it.
 #[allow(non_snake_case, reason = "the slot's own name, by which it is found")]
 pub(crate) unsafe extern "C-unwind" fn __hipRegisterFunction(
     modules: *mut c_void,

@@ -24,7 +24,7 @@ impl Signal {
     /// `kind`.
     ///
     /// # Safety
-    /// The handle must be a live signal; so for every accessor here.
+    /// The handle must be a live signal. This holds for every accessor here.
     pub unsafe fn kind(self) -> i64 {
         // SAFETY: the caller's promise; offset 0 of amd_signal_t.
         unsafe { (*self.word(0)).load(Relaxed) as i64 }
@@ -32,7 +32,7 @@ impl Signal {
     /// `value` of a user signal.
     ///
     /// # Safety
-    /// A live user signal.
+    /// The handle must be a live user signal.
     pub unsafe fn value(self) -> i64 {
         // SAFETY: the caller's promise; offset 8.
         unsafe { (*self.word(8).cast::<AtomicI64>()).load(Acquire) }
@@ -40,7 +40,7 @@ impl Signal {
     /// `start_ts`, device ticks.
     ///
     /// # Safety
-    /// A live user signal.
+    /// The handle must be a live user signal.
     pub unsafe fn start_ticks(self) -> u64 {
         // SAFETY: the caller's promise; offset 32.
         unsafe { (*self.word(32)).load(Acquire) }
@@ -48,7 +48,7 @@ impl Signal {
     /// `end_ts`, device ticks.
     ///
     /// # Safety
-    /// A live user signal.
+    /// The handle must be a live user signal.
     pub unsafe fn end_ticks(self) -> u64 {
         // SAFETY: the caller's promise; offset 40.
         unsafe { (*self.word(40)).load(Acquire) }
@@ -56,18 +56,19 @@ impl Signal {
     /// `queue_ptr` of a doorbell: the `hsa_queue_t` behind it.
     ///
     /// # Safety
-    /// A live doorbell signal.
+    /// The handle must be a live doorbell signal.
     pub unsafe fn queue(self) -> QueuePointer {
         // SAFETY: the caller's promise; offset 48.
         QueuePointer(unsafe { (*self.word(48)).load(Relaxed) })
     }
-    /// Sets a signal of our own back for its next use: value 1, no times.
+    /// Resets a signal of our own for its next use: value 1, no times.
     ///
     /// # Safety
-    /// A signal of our pool that nothing in flight refers to.
+    /// It must be a signal of our own that nothing in flight refers to.
     pub unsafe fn rearm(self) {
-        // SAFETY: the caller's promise; the fields are plain words of amd_signal_t, and publishing
-        // the packet that names the signal (a release) orders these stores before the device's use.
+        // SAFETY: the caller promises a live signal of ours. The fields are plain words of
+        // amd_signal_t, and the release store that publishes the packet with this signal orders
+        // these stores before the device's use.
         unsafe {
             (*self.word(32)).store(0, Relaxed);
             (*self.word(40)).store(0, Relaxed);
@@ -98,7 +99,7 @@ impl QueuePointer {
     /// `type`: whether any thread may put packets in.
     ///
     /// # Safety
-    /// A live queue; so for every accessor here.
+    /// The queue must be alive. This holds for every accessor here.
     pub unsafe fn is_for_all_threads(self) -> bool {
         // SAFETY: the caller's promise.
         unsafe { self.read::<u32>(0) == MULTI }
@@ -106,7 +107,7 @@ impl QueuePointer {
     /// `base_address`.
     ///
     /// # Safety
-    /// A live queue.
+    /// The queue must be alive.
     pub unsafe fn ring(self) -> u64 {
         // SAFETY: the caller's promise.
         unsafe { self.read(8) }
@@ -114,7 +115,7 @@ impl QueuePointer {
     /// `doorbell_signal`.
     ///
     /// # Safety
-    /// A live queue.
+    /// The queue must be alive.
     pub unsafe fn doorbell(self) -> Signal {
         // SAFETY: the caller's promise.
         Signal(unsafe { self.read(16) })
@@ -122,7 +123,7 @@ impl QueuePointer {
     /// `size` in packets, a power of two.
     ///
     /// # Safety
-    /// A live queue.
+    /// The queue must be alive.
     pub unsafe fn size(self) -> u32 {
         // SAFETY: the caller's promise.
         unsafe { self.read(24) }
@@ -130,15 +131,15 @@ impl QueuePointer {
     /// `id`, which no other queue of the process ever has.
     ///
     /// # Safety
-    /// A live queue.
+    /// The queue must be alive.
     pub unsafe fn id(self) -> u64 {
         // SAFETY: the caller's promise.
         unsafe { self.read(32) }
     }
-    /// Whether the packet processor writes times.
+    /// Returns whether the packet processor writes times.
     ///
     /// # Safety
-    /// A live queue that is an `amd_queue_t` (its doorbell is of a doorbell kind).
+    /// The queue must be alive and an `amd_queue_t` (its doorbell is of a doorbell kind).
     pub unsafe fn profiled(self) -> bool {
         // SAFETY: the caller's promise; offset 180 of amd_queue_t.
         unsafe { self.read::<u32>(180) & ENABLE_PROFILING != 0 }
@@ -151,19 +152,19 @@ impl QueuePointer {
 pub struct QueueDescriptor {
     /// The queue.
     pub queue: QueuePointer,
-    /// The engine that works it off (`hsa_amd_queue_engine_t`).
+    /// The engine that processes it (`hsa_amd_queue_engine_t`).
     pub engine: u32,
 }
 
 impl QueueDescriptor {
-    /// The version that is understood, and its bytes.
+    /// The version that we understand, and its size in bytes.
     const VERSION: (u16, u64) = (1, 96);
 
-    /// Those of `count` descriptors at `at` for which there is a queue. Ends at the first of another
-    /// version: how long that is is not known.
+    /// Returns those of the `count` descriptors at `at` that have a queue. It ends at the first
+    /// descriptor of another version, since its length is not known.
     ///
     /// # Safety
-    /// `at` is null or the address of `count` descriptors.
+    /// `at` must be null or the address of `count` descriptors.
     pub unsafe fn all(at: u64, count: u32) -> impl Iterator<Item = QueueDescriptor> {
         let (version, bytes) = QueueDescriptor::VERSION;
         let count = if at == 0 { 0 } else { u64::from(count) };
@@ -172,8 +173,9 @@ impl QueueDescriptor {
             .map_while(move |at| {
                 let word =
                     |offset: u64| std::ptr::with_exposed_provenance::<u64>((at + offset) as usize);
-                // SAFETY: the caller's promise; both words are aligned, and inside a descriptor of
-                // that version. Of another, only the first two bytes are looked at.
+                // SAFETY: the caller promises `count` descriptors. Both words are aligned, and
+                // inside a descriptor of that version. Of another version, only the first two bytes
+                // are read.
                 unsafe {
                     let first = word(0);
                     let found = first.cast::<u16>().read_volatile();

@@ -1,6 +1,6 @@
 //! The device's side of a target: [`queue`]s and the dispatches on them, [`copies`],
-//! [`allocations`], [`scratch`] memory, and the [`symbols`] of kernels. Application threads come in
-//! through [`mod@hooks`]; the worker thread does the rest.
+//! [`allocations`], [`scratch`] memory, and the [`symbols`] of kernels. The application's threads
+//! enter through [`mod@hooks`]; the worker thread does the rest.
 
 pub mod allocations;
 pub mod copies;

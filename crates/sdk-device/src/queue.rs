@@ -1,14 +1,15 @@
-//! Kernel times of queues that were there before us, and of those made since (`docs/sources.md#hsa`).
+//! Kernel times of queues that existed before we came, and of those made since
+//! (`docs/sources.md#hsa`).
 //!
-//! The application's threads call [`mod@crate::hooks`]: a write-index call tells which queue, and
-//! who reserves; a doorbell tells that packets are ready. Then, under the queue's spin word,
-//! [`scan`] inspects the packets since the last time and tells the subscribers of the queue
-//! [`service`] of each dispatch. [`timing`] is the first of them: it gives a dispatch without a
-//! completion signal one of our [`pool`], puts one with its own under [`watch`], and enters each
-//! into the queue's [`flight`] ring. The worker thread follows the flights ([`harvest`]) and tells
-//! the subscribers when a dispatch has ended. The application's threads never wait for the device
-//! and do not allocate. They call the runtime for a queue's indices, and once per queue to switch
-//! its times on.
+//! The application's threads call [`mod@crate::hooks`]: a write-index call tells which queue is
+//! used and which thread reserves packets, and a doorbell tells that packets are ready. Then, under
+//! the queue's spin word, [`scan`] inspects the packets since the last time and tells the
+//! subscribers of the queue [`service`] of each dispatch. [`timing`] is the first of them: it gives
+//! a dispatch without a completion signal one from our [`pool`], puts the signal of any other
+//! dispatch under [`watch`], and enters each dispatch into the queue's [`flight`] ring. The worker
+//! thread follows the flights ([`harvest`]) and tells the subscribers when a dispatch has ended.
+//! The application's threads never wait for the device and do not allocate. They call the runtime
+//! for a queue's indices, and once per queue to switch its times on.
 
 pub mod alone;
 mod choices;

@@ -1,10 +1,11 @@
-//! Scratch memory: a queue's memory for private variables and spilled registers, which the runtime
-//! allocates when a dispatch needs more than the queue has, and takes back later.
+//! Scratch memory: a queue's memory for private variables and spilled registers. The runtime
+//! allocates it when a dispatch needs more than the queue has, and takes it back later.
 //!
-//! The runtime tells of it through its table for tools (`midair_sdk_control::tables::tools`): a
-//! call when it begins and one when it is done, on whatever thread of the runtime does it. Its
-//! entries are empty as long as no tool wants to know. These calls are rare (each goes with an
-//! allocation on the device), so the hook asks the runtime for the queue's agent.
+//! The runtime reports such changes through its table for tools
+//! (`midair_sdk_control::tables::tools`): one call when a change begins and one when it is done, on
+//! the runtime's thread that does it. The entries of this table are empty as long as no tool wants
+//! to know. These calls are rare (each comes with an allocation on the device), so the hook can ask
+//! the runtime for the queue's agent.
 
 pub(crate) mod tables;
 
@@ -33,7 +34,7 @@ type Handler = unsafe extern "C-unwind" fn(*const c_void) -> Status;
 /// (source: api/hsa_types.json): starts are odd, ends follow.
 const OPERATIONS: [u32; 3] = [1, 2, 3];
 
-/// Changes of scratch memory as a domain.
+/// The domain of changes of scratch memory.
 #[derive(Debug, Clone, Copy)]
 pub struct ScratchMemory;
 
@@ -53,16 +54,17 @@ impl Domain for ScratchMemory {
     fn begin(&mut self, wanted: KindSet) {
         STATE.scratches.changes.clear();
         STATE.scratches.known.clear();
-        // The side of the dispatches numbers queues, too, from 1.
+        // The dispatches' side also numbers queues, from 1.
         let kernels = wanted.contains(kind::KERNEL_DISPATCH);
         let last = if kernels { MOST } else { 0 };
         STATE.scratches.last_number.store(last as u32, Relaxed);
     }
 }
 
-/// Our number of a queue, and its agent's node. `alive`: it is in use and not on its way out.
+/// Returns our number for a queue, and its agent's node. `alive` says that the queue is in use and
+/// not about to be destroyed.
 fn queue_of(busy: &mut Busy, queue: u64, alive: bool) -> (u32, u32) {
-    // SAFETY: the runtime names the queue in a call about it, so it is there.
+    // SAFETY: the runtime names the queue in a call about it, so the queue exists.
     let id = unsafe { QueuePointer(queue).id() }.wrapping_add(1);
     let counted = state::find(queue).or_else(|| {
         // SAFETY: as above, and the runtime is about to go on with its packets.
@@ -98,7 +100,7 @@ fn queue_of(busy: &mut Busy, queue: u64, alive: bool) -> (u32, u32) {
             number
         }
     };
-    // Changes of one queue come one after the other, under the runtime's lock, so no other thread
+    // Changes of one queue come one after another, under the runtime's lock, so no other thread
     // makes this entry.
     if let Some(entry) = STATE.scratches.known.claim_key(id, QUEUES) {
         entry.shared().number.store(number, Relaxed);
@@ -108,8 +110,8 @@ fn queue_of(busy: &mut Busy, queue: u64, alive: bool) -> (u32, u32) {
     (number, node)
 }
 
-/// An event of the runtime's (`hsa_amd_event_scratch_*_t`, source: api/hsa_types.json): all begin
-/// with kind, queue and flags.
+/// An event of the runtime (`hsa_amd_event_scratch_*_t`, source: api/hsa_types.json). All events
+/// begin with kind, queue and flags.
 #[derive(Debug, Clone, Copy)]
 struct Event {
     queue: u64,
@@ -117,19 +119,22 @@ struct Event {
     bytes: u64,
     /// `hsa_amd_tool_event_kind_t`.
     kind: u32,
-    /// What is behind the flags: the dispatch of an allocation, and at its end bytes and slots.
+    /// The words behind the flags: the dispatch of an allocation, and at its end also bytes and
+    /// slots.
     rest: [u64; 3],
 }
 
 impl Event {
     /// # Safety
-    /// `event` is what the runtime passes to an entry of its table for tools; `words`: how many
-    /// follow the flags there: 3 at the end of an allocation, 1 at its begin, none elsewhere.
+    /// `event` must be what the runtime passes to an entry of its table for tools. `words` must be
+    /// the number of words that follow the flags there: 3 at the end of an allocation, 1 at its
+    /// begin, and 0 otherwise.
     unsafe fn read(event: *const c_void, words: usize) -> Event {
         let event = event.cast::<u8>();
         let mut rest = [0; 3];
         for (index, word) in rest.iter_mut().enumerate().take(words) {
-            // SAFETY: the caller's promise; offsets of the structs.
+            // SAFETY: the caller promises an event with this many words, and these are the offsets
+            // of the structs.
             *word = unsafe { event.add(24 + 8 * index).cast::<u64>().read() };
         }
         // SAFETY: as above.
@@ -146,7 +151,7 @@ impl Event {
 }
 
 impl Event {
-    /// The payload of a tool's callback.
+    /// Returns the payload of a tool's callback.
     fn payload(&self, agent: u64, queue_id: u32) -> [u64; theirs::SIZE / 8] {
         let [first, second, third] = self.rest;
         [
@@ -195,7 +200,7 @@ fn begins(event: Event, operation: u32) {
         busy = again;
     }
     let key = event.queue | u64::from(operation);
-    // One whose end never came begins anew.
+    // A change whose end never came is replaced by this one.
     let entry = STATE
         .scratches
         .changes
@@ -274,7 +279,7 @@ fn ends(event: Event, operation: u32) {
     busy.store(kind::SCRATCH_MEMORY, [record.bytes(), &[]]);
 }
 
-/// Calls what the entry held before ours; an empty one counts as success.
+/// Calls the function that the entry held before ours. If there was none, that counts as success.
 unsafe fn pass_on(index: usize, event: *const c_void) -> Status {
     let before = STATE
         .scratches
@@ -284,13 +289,13 @@ unsafe fn pass_on(index: usize, event: *const c_void) -> Status {
     if before.is_null() {
         return 0;
     }
-    // SAFETY: what an entry of this table held is a function of this type; the runtime's own call
-    // is passed on.
+    // SAFETY: an entry of this table holds a function of this type, and the runtime's own call is
+    // passed on.
     unsafe { transmute::<*mut (), Handler>(before)(event) }
 }
 
-/// The hook of entry `INDEX`: 0 and 1 are start and end of an allocation, 2 and 3 of a release, 4
-/// and 5 of a reclaim.
+/// The hook of entry `INDEX`: 0 and 1 are the start and the end of an allocation, 2 and 3 of a
+/// release, 4 and 5 of a reclaim.
 unsafe extern "C-unwind" fn hook<const INDEX: usize>(event: *const c_void) -> Status {
     if midair_sdk_hot::probe::generation() != 0 && !event.is_null() {
         let words = match INDEX {
@@ -298,7 +303,7 @@ unsafe extern "C-unwind" fn hook<const INDEX: usize>(event: *const c_void) -> St
             1 => 3,
             _ => 0,
         };
-        // SAFETY: the runtime's call of this entry, with what such a call has.
+        // SAFETY: this is the runtime's call of this entry, with the words that such a call has.
         let read = unsafe { Event::read(event, words) };
         let operation = OPERATIONS.get(INDEX / 2).copied().unwrap_or(0);
         if INDEX.is_multiple_of(2) {

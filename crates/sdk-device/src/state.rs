@@ -15,14 +15,14 @@ use midair_sdk_hot::fork::ForkState;
 use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
-/// All of it.
+/// The state of this crate.
 #[derive(Debug)]
 pub(crate) struct State {
     /// Queues and the dispatches on them.
     pub queues: Queues,
     /// Our free signals.
     pub signals: Pool,
-    /// Signals of the application that carry times.
+    /// Signals of the application that hold times.
     pub watchers: Watchers,
     /// Asynchronous copies.
     pub copies: Copies,
@@ -34,7 +34,7 @@ pub(crate) struct State {
     pub symbols: Symbols,
     /// Windows of hardware counters.
     pub windows: Windows,
-    /// Gates of queues whose dispatches have the device for themselves.
+    /// Gates of queues whose dispatches have the device to themselves.
     pub alone: Alone,
 }
 
@@ -57,18 +57,20 @@ impl State {
 pub(crate) static STATE: ForkState<State> = ForkState::new(State::new());
 static FRESH: ForkState<State> = ForkState::new(State::new());
 
-/// Replaces the state in a forked child. Kept are the blocks of queue states, which the next
-/// session clears, and what the runtime's table for tools held before ours.
+/// Replaces the state in a forked child. It keeps the blocks of queue states, which the next
+/// session clears, and the entries that the runtime's table for tools held before ours.
 ///
 /// # Safety
-/// In a forked child that has had no session of its own: no other thread uses the state.
+/// To be called in a forked child that has had no session of its own, while no other thread uses
+/// the state.
 pub unsafe fn reset_after_fork() {
-    // SAFETY: the caller's promise; `FRESH` is used for nothing else.
+    // SAFETY: the caller promises that no other thread uses the state, and `FRESH` is used for
+    // nothing else.
     unsafe { reset(&STATE, &FRESH) };
 }
 
 /// # Safety
-/// As [`ForkState::replace`].
+/// The same as for [`ForkState::replace`].
 unsafe fn reset(state: &'static ForkState<State>, fresh: &'static ForkState<State>) {
     // SAFETY: the caller's promise.
     unsafe {
@@ -111,7 +113,7 @@ mod tests {
     #[test]
     fn a_fresh_state_is_all_zero() {
         let bytes = std::ptr::from_ref::<State>(&FRESH).cast::<u8>();
-        // SAFETY: inside the static; its padding is that of a zeroed section.
+        // SAFETY: the bytes are inside the static, and its padding is that of a zeroed section.
         let first =
             (0..size_of::<State>()).find(|&at| unsafe { bytes.add(at).read_volatile() } != 0);
         assert_eq!(first, None);

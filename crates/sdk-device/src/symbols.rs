@@ -2,8 +2,8 @@
 //!
 //! Everything comes from the runtime's own queries: the loader extension lists all executables and
 //! their code objects, the executables list their symbols, and a kernel's descriptor tells its
-//! registers. The worker thread asks, at the attach and whenever an executable was frozen or
-//! destroyed since.
+//! number of registers. The worker thread makes these queries at the attach and whenever an
+//! executable has been frozen or destroyed.
 
 pub mod choice;
 pub(crate) mod known;
@@ -73,7 +73,8 @@ fn known() -> MutexGuard<'static, Option<Known>> {
         .unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether a kernel with this descriptor is loaded. May say no when it cannot look without waiting.
+/// Returns whether a kernel with this descriptor is loaded. It may return false when it cannot look
+/// without waiting.
 pub fn is_kernel(kernel_object: u64) -> bool {
     STATE.symbols.kernels.load(Acquire) != 0
         && kernel_object != 0
@@ -84,7 +85,7 @@ pub fn is_kernel(kernel_object: u64) -> bool {
         })
 }
 
-/// Our number of a kernel, 0 = unknown.
+/// Returns our number for a kernel; 0 = unknown.
 pub fn kernel_id(kernel_object: u64) -> u64 {
     known()
         .as_ref()
@@ -92,8 +93,8 @@ pub fn kernel_id(kernel_object: u64) -> u64 {
         .unwrap_or(0)
 }
 
-/// [`kernel_id`] for a thread of the application: one that was loaded a moment ago is learned by the
-/// worker thread, which is given `limit` for it.
+/// [`kernel_id`] for a thread of the application. If the kernel was loaded a moment ago, the thread
+/// waits for up to `limit` until the worker thread has learned it.
 pub fn kernel_id_within(kernel_object: u64, limit: Duration) -> u64 {
     let end = Instant::now() + limit;
     loop {
@@ -112,7 +113,7 @@ pub fn kernel_id_within(kernel_object: u64, limit: Duration) -> u64 {
     }
 }
 
-/// Number of a kernel that was there and whose executable was destroyed, 0 = unknown.
+/// Returns the number of a kernel whose executable was destroyed; 0 = unknown.
 pub fn retired_kernel_id(kernel_object: u64) -> u64 {
     known()
         .as_ref()
@@ -120,11 +121,11 @@ pub fn retired_kernel_id(kernel_object: u64) -> u64 {
         .unwrap_or(0)
 }
 
-/// KFD node of an agent.
+/// Returns the KFD node of an agent.
 pub fn agent_node(agent: u64) -> u32 {
     let mut node = 0_u32;
-    // SAFETY: the runtime's own query with an out pointer of the right size; a wrong handle is
-    // answered with an error.
+    // SAFETY: this is the runtime's own query with an out pointer of the right size, and it returns
+    // an error for a wrong handle.
     unsafe {
         original::hsa_agent_get_info(
             agent,
@@ -135,7 +136,7 @@ pub fn agent_node(agent: u64) -> u32 {
     node
 }
 
-/// Agent of a live queue; 0 when the runtime has no function that tells.
+/// Returns the agent of a live queue; 0 if the runtime has no function that tells.
 ///
 /// # Safety
 /// `queue` must be a live `hsa_queue_t`.
@@ -143,12 +144,12 @@ pub unsafe fn queue_agent(queue: u64) -> u64 {
     let mut agent = 0_u64;
     let mut slots = wrappers::hsa_amd_ext::SLOTS.iter();
     let slot = slots.find(|slot| slot.name == "hsa_amd_queue_get_info");
-    // Older runtimes' tables end before it.
+    // The tables of older runtimes end before this slot.
     if slot.is_none_or(|slot| slot.original.load(Acquire).is_null()) {
         return 0;
     }
-    // SAFETY: the caller's promise and a valid out pointer; 0 is HSA_AMD_QUEUE_INFO_AGENT, which
-    // needs no lock of the runtime's.
+    // SAFETY: the caller promises a live queue, and the out pointer is valid. 0 is
+    // HSA_AMD_QUEUE_INFO_AGENT, for which the runtime takes no lock.
     let status = unsafe {
         original::hsa_amd_queue_get_info(
             std::ptr::with_exposed_provenance_mut(queue as usize),
@@ -159,8 +160,8 @@ pub unsafe fn queue_agent(queue: u64) -> u64 {
     if status == 0 { agent } else { 0 }
 }
 
-/// The engine that works a queue off (`hsa_amd_queue_engine_t`): 0, which runs kernels, where the
-/// runtime can make no others.
+/// Returns the engine that processes a queue (`hsa_amd_queue_engine_t`). It is 0, which runs
+/// kernels, if the runtime cannot make queues for other engines.
 ///
 /// # Safety
 /// `queue` must be a live `hsa_queue_t`.
@@ -169,13 +170,13 @@ pub unsafe fn queue_engine(queue: u64) -> u32 {
     const ENGINE_TYPE: u32 = 13;
     let mut slots = wrappers::hsa_amd_ext::SLOTS.iter();
     let create = slots.find(|slot| slot.name == "hsa_amd_queue_create");
-    // Older runtimes' tables end before it.
+    // The tables of older runtimes end before this slot.
     if create.is_none_or(|slot| slot.original.load(Acquire).is_null()) {
         return 0;
     }
     let mut engine = 0_u32;
-    // SAFETY: the caller's promise and an out pointer of the attribute's type; a runtime that does
-    // not know the attribute says so and writes nothing.
+    // SAFETY: the caller promises a live queue, and the out pointer is of the attribute's type. A
+    // runtime that does not know the attribute returns an error and writes nothing.
     let status = unsafe {
         original::hsa_amd_queue_get_info(
             std::ptr::with_exposed_provenance_mut(queue as usize),
@@ -186,59 +187,60 @@ pub unsafe fn queue_engine(queue: u64) -> u32 {
     if status == 0 { engine } else { 0 }
 }
 
-/// Whether an agent is a GPU.
+/// Returns whether an agent is a GPU.
 pub fn agent_is_gpu(agent: u64) -> bool {
     let mut device = 0_u32;
-    // SAFETY: the runtime's own query with an out pointer of the right size; a wrong handle is
-    // answered with an error.
+    // SAFETY: this is the runtime's own query with an out pointer of the right size, and it returns
+    // an error for a wrong handle.
     let status = unsafe {
         original::hsa_agent_get_info(agent, hsa::AGENT_INFO_DEVICE, (&raw mut device).cast())
     };
     status == 0 && device == 1
 }
 
-/// Whether the runtime is open and ready for use.
+/// Returns whether the runtime is open and ready for use.
 ///
-/// It calls itself open while its first `hsa_init` is still at work, with no loader and half a list
-/// of agents: a query at that moment ends the process. `hsa_init` holds a lock until it is done, so
-/// a second one, which only counts up, waits for it; the count is given back at once. Neither is
-/// called where the runtime is not open: it must not be initialised by us.
+/// The runtime reports itself as open while its first `hsa_init` is still running, with no loader
+/// and half a list of agents: a query at that moment ends the process. `hsa_init` holds a lock
+/// until it is done, so a second `hsa_init`, which only increments a count, waits for the first.
+/// `hsa_shut_down` then decrements the count at once. Neither is called if the runtime is not open,
+/// since we must not initialise it.
 pub fn runtime_is_open() -> bool {
     let mut version = 0_u16;
-    // SAFETY: the runtime's own query of a constant, with an out pointer of its size; it refuses
-    // when the runtime is closed.
+    // SAFETY: this is the runtime's own query of a constant, with an out pointer of its size. It
+    // returns an error if the runtime is closed.
     let asked = unsafe {
         original::hsa_system_get_info(hsa::SYSTEM_INFO_VERSION_MAJOR, (&raw mut version).cast())
     };
     if asked != 0 {
         return false;
     }
-    // SAFETY: functions without arguments, one the undoing of the other.
+    // SAFETY: these functions take no arguments, and the second one undoes the first.
     let waited = unsafe { original::hsa_init() == 0 && original::hsa_shut_down() == 0 };
     let mut count = 0_u64;
     unsafe extern "C" fn each(_agent: u64, data: *mut c_void) -> Status {
-        // SAFETY: `data` is the counter below, during the call only.
+        // SAFETY: `data` is the counter below, and is used only during the call.
         unsafe { *data.cast::<u64>() += 1 };
         0
     }
-    // SAFETY: the runtime's own query; the callback matches its type.
+    // SAFETY: this is the runtime's own query, and the callback matches its type.
     let status =
         unsafe { original::hsa_iterate_agents(each as *mut c_void, (&raw mut count).cast()) };
     waited && status == 0 && count > 0
 }
 
-/// Executables changed: what the runtime has loaded is listed again.
+/// Notes that executables changed, so that what the runtime has loaded is listed again.
 pub fn set_changed() {
     STATE.symbols.changed.store(true, Relaxed);
 }
 
-/// A new session: numbers count from the start.
+/// Begins a new session, in which numbers count from the start.
 pub fn forget() {
     *known() = None;
 }
 
-/// A new collecting: everything is told again. Addresses may have been used again since, so nothing
-/// has its old number.
+/// Begins a new collection, in which everything is recorded again. Addresses may have been reused
+/// since the last one, so nothing keeps its old number.
 pub fn begin() {
     let mut known = known();
     let before = known.take().unwrap_or_default();
@@ -252,19 +254,19 @@ pub fn begin() {
     STATE.symbols.changed.store(true, Relaxed);
 }
 
-/// The runtime's agents: handle, and 1 for a CPU or 2 for a GPU, as AMD's tools count.
+/// Returns the runtime's agents: the handle, and 1 for a CPU or 2 for a GPU, as in AMD's tools.
 pub fn agents() -> Vec<(u64, u32)> {
     unsafe extern "C" fn each(agent: u64, data: *mut c_void) -> Status {
-        // SAFETY: `data` is the vector below, during the call only.
+        // SAFETY: `data` is the vector below, and is used only during the call.
         unsafe { (*data.cast::<Vec<u64>>()).push(agent) };
         0
     }
     let mut agents: Vec<u64> = Vec::new();
-    // SAFETY: the runtime's own query; the callback matches its type.
+    // SAFETY: this is the runtime's own query, and the callback matches its type.
     unsafe { original::hsa_iterate_agents(each as *mut c_void, (&raw mut agents).cast()) };
     let with_type = |handle| {
         let mut device = 0_u32;
-        // SAFETY: a live agent and an out pointer of the right size.
+        // SAFETY: the agent is alive, and the out pointer has the right size.
         unsafe {
             original::hsa_agent_get_info(handle, hsa::AGENT_INFO_DEVICE, (&raw mut device).cast())
         };
@@ -274,7 +276,7 @@ pub fn agents() -> Vec<(u64, u32)> {
     agents.into_iter().map(with_type).collect()
 }
 
-/// Writes the agents.
+/// Writes the records of the agents.
 pub fn write_agents(sink: &mut Sink) {
     for (handle, agent_type) in agents() {
         let record = Agent {
@@ -291,7 +293,7 @@ pub fn write_agents(sink: &mut Sink) {
     }
 }
 
-/// The functions of the runtime's loader, if it has all that is needed.
+/// The functions of the runtime's loader that we need.
 #[derive(Debug, Clone, Copy)]
 struct Functions {
     loader: Loader,
@@ -303,7 +305,7 @@ struct Functions {
 impl Functions {
     fn ask() -> Option<Functions> {
         let mut loader = Loader::default();
-        // SAFETY: the runtime's own query with a buffer of the size that it is told.
+        // SAFETY: this is the runtime's own query with a buffer of the size that is passed.
         let status = unsafe {
             original::hsa_system_get_major_extension_table(
                 hsa::EXTENSION_AMD_LOADER,
@@ -320,18 +322,18 @@ impl Functions {
         })
     }
 
-    /// Calls `visit` for each executable. None of them is destroyed meanwhile by a thread that
-    /// announces it; a handle that was kept for later could be that of freed memory, which the
+    /// Calls `visit` for each executable. No thread that announces it destroys an executable during
+    /// the visit. A handle must not be kept for later: it could be that of freed memory, which the
     /// runtime does not check.
     fn visit(&self, mut visit: impl FnMut(u64)) {
         unsafe extern "C" fn each(executable: u64, data: *mut c_void) -> Status {
-            // SAFETY: `data` is the vector below, during the call only.
+            // SAFETY: `data` is the vector below, and is used only during the call.
             unsafe { (*data.cast::<Vec<u64>>()).push(executable) };
             0
         }
         let looking = leaving::Looking::begin();
         let mut executables: Vec<u64> = Vec::new();
-        // SAFETY: the runtime's own query; the callback matches its type.
+        // SAFETY: this is the runtime's own query, and the callback matches its type.
         unsafe { (self.executables)(each, (&raw mut executables).cast()) };
         for executable in executables {
             if !leaving::has_left(executable) {
@@ -341,22 +343,22 @@ impl Functions {
         drop(looking);
     }
 
-    /// Code objects of an executable that is being visited.
+    /// Returns the code objects of an executable that is being visited.
     fn code_objects_of(&self, executable: u64) -> Vec<u64> {
         unsafe extern "C" fn each(_executable: u64, object: u64, data: *mut c_void) -> Status {
-            // SAFETY: `data` is the vector below, during the call only.
+            // SAFETY: `data` is the vector below, and is used only during the call.
             unsafe { (*data.cast::<Vec<u64>>()).push(object) };
             0
         }
         let mut objects: Vec<u64> = Vec::new();
-        // SAFETY: the runtime's own query; the callback matches its type.
+        // SAFETY: this is the runtime's own query, and the callback matches its type.
         unsafe { (self.code_objects)(executable, each, (&raw mut objects).cast()) };
         objects
     }
 }
 
-/// Writes code objects and kernels that were not told yet, if anything changed. Returns a complaint
-/// when the runtime cannot be asked.
+/// Writes the records of code objects and kernels that were not recorded yet, if anything changed.
+/// Returns a complaint if the runtime cannot be asked.
 pub fn refresh(sink: &mut Sink) -> Option<&'static str> {
     if !STATE.symbols.changed.swap(false, Relaxed) {
         return None;
@@ -376,7 +378,7 @@ pub fn refresh(sink: &mut Sink) -> Option<&'static str> {
 
 fn tell_executable(functions: &Functions, executable: u64, sink: &mut Sink) {
     let mut state = 0_u32;
-    // SAFETY: the runtime's own query with an out pointer of the right size.
+    // SAFETY: this is the runtime's own query with an out pointer of the right size.
     unsafe {
         original::hsa_executable_get_info(
             executable,
@@ -385,12 +387,14 @@ fn tell_executable(functions: &Functions, executable: u64, sink: &mut Sink) {
         )
     };
     if state != hsa::FROZEN {
-        // Its kernels have no addresses yet. It is told of when it is frozen, which sets the word again.
+        // Its kernels have no addresses yet. They are recorded when the executable is frozen, which
+        // sets `changed` again.
         return;
     }
     let mut ranges = Vec::new();
     for object in functions.code_objects_of(executable) {
-        // SAFETY: a handle of the runtime's, valid while its executable is, which is being visited.
+        // SAFETY: this is a handle of the runtime. It is valid as long as its executable, which is
+        // being visited.
         if let Some(range) = unsafe { tell_code_object(functions.code_object_info, object, sink) } {
             ranges.push(range);
         }
@@ -402,9 +406,9 @@ fn tell_executable(functions: &Functions, executable: u64, sink: &mut Sink) {
     tell_kernels(executable, &ranges, &functions.loader, sink);
 }
 
-/// Lets the threads go on that are about to destroy executables: their kernels are told by now, and
-/// what is loaded at their addresses next is something else. `gone` is given the numbers of an
-/// executable's code objects before its thread goes on.
+/// Lets threads go on that are about to destroy executables. The kernels of these executables are
+/// recorded by now, and other kernels may be loaded at their addresses next. `gone` gets the
+/// numbers of an executable's code objects before its thread goes on.
 pub fn retire(gone: impl Fn(&[u64])) {
     if !leaving::any() {
         return;
@@ -433,11 +437,11 @@ pub fn retire(gone: impl Fn(&[u64])) {
             leaving::see(executable);
         });
     }
-    // What the runtime does not list.
+    // These are executables that the runtime does not list.
     leaving::see_all();
 }
 
-/// Where a code object lies, and its number.
+/// The address range of a code object, and its number.
 #[derive(Debug, Clone, Copy)]
 struct Range {
     base: u64,
@@ -452,8 +456,8 @@ unsafe fn tell_code_object(
 ) -> Option<Range> {
     let get = |attribute: u32| {
         let mut value = 0_u64;
-        // SAFETY: the caller's promise about `object`; 8 bytes hold any of the scalar attributes
-        // asked for here.
+        // SAFETY: the caller promises a valid `object`, and 8 bytes hold any of the scalar
+        // attributes that are queried here.
         let status = unsafe { info(object, attribute, (&raw mut value).cast()) };
         (status == 0).then_some(value)
     };
@@ -471,7 +475,7 @@ unsafe fn tell_code_object(
     let in_memory = get(hsa::CODE_OBJECT_STORAGE)? as u32 == hsa::STORAGE_MEMORY;
     let uri_len = get(hsa::CODE_OBJECT_URI_LENGTH).unwrap_or(0).min(2048) as usize;
     let mut uri = vec![0_u8; uri_len + 1];
-    // SAFETY: the buffer holds the length that the runtime named and one more.
+    // SAFETY: the buffer has the length that the runtime reported plus one.
     if unsafe { info(object, hsa::CODE_OBJECT_URI, uri.as_mut_ptr().cast()) } != 0 {
         uri.clear();
     }
@@ -502,16 +506,16 @@ unsafe fn tell_code_object(
     Some(Range { base, size, id })
 }
 
-/// The kernels of an executable: each symbol, and its kernel object.
+/// Returns the kernels of an executable: each symbol, and its kernel object.
 fn kernel_objects(executable: u64) -> Vec<(u64, u64)> {
     unsafe extern "C" fn each(_executable: u64, symbol: u64, data: *mut c_void) -> Status {
-        // SAFETY: `data` is the vector below, during the call only.
+        // SAFETY: `data` is the vector below, and is used only during the call.
         unsafe { (*data.cast::<Vec<u64>>()).push(symbol) };
         0
     }
     let mut symbols: Vec<u64> = Vec::new();
-    // SAFETY: the runtime's own query; the callback matches its type; a destroyed executable is
-    // answered with an error.
+    // SAFETY: this is the runtime's own query, the callback matches its type, and the query returns
+    // an error for a destroyed executable.
     unsafe {
         original::hsa_executable_iterate_symbols(
             executable,
@@ -527,10 +531,11 @@ fn kernel_objects(executable: u64) -> Vec<(u64, u64)> {
     symbols.into_iter().filter_map(kernel).collect()
 }
 
-/// A scalar attribute of a symbol of a live executable.
+/// Returns a scalar attribute of a symbol of a live executable.
 fn symbol_info(symbol: u64, attribute: u32) -> Option<u64> {
     let mut value = 0_u64;
-    // SAFETY: a symbol that the runtime listed; 8 bytes hold any of the scalar attributes asked for here.
+    // SAFETY: the runtime has listed this symbol, and 8 bytes hold any of the scalar attributes
+    // that are queried here.
     let status = unsafe {
         original::hsa_executable_symbol_get_info(symbol, attribute, (&raw mut value).cast())
     };
@@ -556,8 +561,8 @@ fn tell_kernels(executable: u64, ranges: &[Range], loader: &Loader, sink: &mut S
         drop(guard);
         let name_len = get(hsa::SYMBOL_NAME_LENGTH).unwrap_or(0).min(3072) as usize;
         let mut name = vec![0_u8; name_len + 1];
-        // SAFETY: the buffer holds the length that the runtime named and one more (AMD's writes no
-        // terminator).
+        // SAFETY: the buffer has the length that the runtime reported plus one (AMD's runtime
+        // writes no terminator).
         unsafe {
             original::hsa_executable_symbol_get_info(
                 symbol,
@@ -590,7 +595,8 @@ fn tell_kernels(executable: u64, ranges: &[Range], loader: &Loader, sink: &mut S
     }
 }
 
-/// What a kernel descriptor (64 bytes, LLVM's AMDGPU usage guide "Kernel Descriptor") tells.
+/// The register counts in a kernel descriptor (64 bytes, LLVM's AMDGPU usage guide "Kernel
+/// Descriptor").
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Registers {
     entry_offset: i64,
@@ -602,7 +608,7 @@ struct Registers {
 fn descriptor(loader: &Loader, kernel_object: u64) -> Option<Registers> {
     let query = loader.query_host_address?;
     let mut host: *const c_void = std::ptr::null();
-    // SAFETY: the loader's own query: it looks the address up and answers with an error when it
+    // SAFETY: this is the loader's own query. It looks the address up, and returns an error if it
     // knows nothing there.
     let status = unsafe {
         query(
@@ -614,13 +620,14 @@ fn descriptor(loader: &Loader, kernel_object: u64) -> Option<Registers> {
         return None;
     }
     let mut bytes = [0_u8; 64];
-    // SAFETY: the loader's host copy of a loaded segment; a kernel descriptor is 64 bytes.
+    // SAFETY: this is the loader's host copy of a loaded segment, and a kernel descriptor has 64
+    // bytes.
     unsafe { std::ptr::copy_nonoverlapping(host.cast::<u8>(), bytes.as_mut_ptr(), 64) };
     Some(registers(&bytes))
 }
 
-/// Decodes a descriptor as gfx90a and later (unified register file) have it. As AMD's tools show
-/// it: the granulated counts times their granule.
+/// Decodes a descriptor in the layout of gfx90a and later (unified register file). The result is
+/// what AMD's tools show: the granulated counts times their granule.
 fn registers(bytes: &[u8; 64]) -> Registers {
     let word = |at: usize| {
         bytes

@@ -1,4 +1,4 @@
-//! Generates the API wrappers into `OUT_DIR`. The output is never edited and never committed.
+//! Generates the API wrappers into `OUT_DIR`. The output is never edited or committed.
 
 #[path = "wrappers.rs"]
 mod wrappers;

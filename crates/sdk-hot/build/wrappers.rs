@@ -1,10 +1,11 @@
-//! One typed wrapper per slot of the API tables, the pointers that they pass on to, and the list of both.
+//! Generates one typed wrapper for each slot of the API tables, the pointers to the original
+//! functions that the wrappers call, and the list of both.
 
 use midair_abi::tables::{ALL, Class, Function, Parameter, Table, TableId, Type};
 use std::error::Error;
 use std::fmt::Write;
 
-/// Module of a table's wrappers.
+/// Returns the module of a table's wrappers.
 fn module(id: TableId) -> &'static str {
     match id {
         TableId::HipRuntime => "hip_runtime",
@@ -22,7 +23,7 @@ fn module(id: TableId) -> &'static str {
     }
 }
 
-/// Tables of ROCTx: their calls are records with a message, or ranges.
+/// Returns whether a table is one of ROCTx. Its calls become records with a message, or ranges.
 fn is_roctx(id: TableId) -> bool {
     matches!(
         id,
@@ -30,7 +31,7 @@ fn is_roctx(id: TableId) -> bool {
     )
 }
 
-/// Tables that begin with `{u32 major, u32 minor = size, …}`.
+/// Returns whether a table begins with `{u32 major, u32 minor = size, …}`.
 fn is_hsa(id: TableId) -> bool {
     matches!(
         id,
@@ -38,8 +39,9 @@ fn is_hsa(id: TableId) -> bool {
     )
 }
 
-/// The Rust type that the System V x86-64 calling convention passes like the C type. Structs of 8
-/// bytes hold integers only (HSA handles, hipMemLocation), so they are passed like a u64.
+/// Returns the Rust type that the System V x86-64 calling convention passes like the C type.
+/// Structs of 8 bytes contain only integers (HSA handles, hipMemLocation), so they are passed like
+/// a u64.
 fn rust_type(ty: &Type) -> Result<&'static str, Box<dyn Error>> {
     Ok(match (ty.class, ty.size) {
         (Class::Void, _) => "()",
@@ -67,7 +69,7 @@ fn rust_type(ty: &Type) -> Result<&'static str, Box<dyn Error>> {
     })
 }
 
-/// Expressions of the words of a value, as the records have them.
+/// Returns the expressions that turn a value into the words of a record.
 fn words(ty: &Type, value: &str) -> Vec<String> {
     match (ty.class, ty.size) {
         (Class::Void, _) => Vec::new(),
@@ -83,14 +85,14 @@ fn words(ty: &Type, value: &str) -> Vec<String> {
     }
 }
 
-/// The kind of the records of a table's calls.
+/// Returns the kind of the records of a table's calls.
 fn record_kind(table: &Table) -> Result<u8, Box<dyn Error>> {
     midair_domain::of_buffer_kind(i32::from(table.kind))
         .map(|domain| domain.kind)
         .ok_or_else(|| format!("no domain has the calls of {}", table.c_name).into())
 }
 
-/// `wrappers.rs`.
+/// Returns `wrappers.rs`.
 pub fn generate() -> Result<String, Box<dyn Error>> {
     let mut out = String::new();
     let mut originals = String::new();
@@ -150,7 +152,8 @@ fn table_module(
             function.operation,
             function.stream.is_some(),
         )?;
-        // SAFETY comments are part of the output: the same rules hold there.
+        // The SAFETY comments are part of the output, because the rules for unsafe code hold there,
+        // too.
         writeln!(
             originals,
             "/// The runtime's `{name}`.\n///\n/// # Safety\n/// As the C function; its table must have been adopted.\n\
@@ -173,7 +176,7 @@ fn table_module(
     Ok(())
 }
 
-/// The operations that launch kernels which the program names, as a set of bits.
+/// Writes a bit set of the operations that launch kernels which the program names.
 fn launches(out: &mut String, table: &Table) -> Result<(), Box<dyn Error>> {
     let mut words: Vec<u64> = Vec::new();
     for function in table.functions {
@@ -195,7 +198,7 @@ fn launches(out: &mut String, table: &Table) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A function's type in Rust's words.
+/// A function's type in Rust.
 struct Signature {
     /// `a0: T, a1: U`.
     parameters: String,
@@ -203,7 +206,7 @@ struct Signature {
     arguments: String,
     /// Result type.
     result: &'static str,
-    /// Type of a pointer to it.
+    /// Type of a pointer to the function.
     pointer: String,
     /// Expressions of the argument words.
     words: Vec<String>,
@@ -238,9 +241,9 @@ impl Signature {
     }
 }
 
-/// Functions that a hook may carry out in another way than by one call of the original, while what
-/// is recorded is the application's call: reservations of packets, into which windows of counters
-/// are put.
+/// Functions that a hook may carry out in another way than by a single call of the original. The
+/// record is still that of the application's call. All of them reserve packets, and a hook puts the
+/// windows of counters among these.
 const REPLACED: [&str; 5] = [
     "hsa_queue_create",
     "hsa_queue_add_write_index_scacq_screl",
@@ -249,8 +252,8 @@ const REPLACED: [&str; 5] = [
     "hsa_queue_add_write_index_screlease",
 ];
 
-/// A wrapper in two functions. What is called when nothing is traced reads one word and jumps,
-/// without a stack frame; the rest is in the second function.
+/// Writes a wrapper as two functions. When nothing is traced, the first one only reads one word and
+/// jumps, without a stack frame. Everything else is in the second one.
 fn wrapper(
     out: &mut String,
     table: &Table,

@@ -1,9 +1,9 @@
-//! Tools' functions called on the application's threads, before and after API calls (callback
+//! Calls tools' functions on the application's threads, before and after API calls (callback
 //! tracing).
 //!
-//! **Pairs.** A call whose beginning was reported is also reported when it ends, even when its
-//! context was stopped in between. Each pair is a [`Frame`] per thread and depth, whose state is
-//! handed over by compare-and-exchange:
+//! **Pairs.** A call whose beginning was reported is also reported when it ends, even if its
+//! context was stopped in between. Each pair has a [`Frame`] per thread and depth. The state of the
+//! frame is passed on by compare-and-exchange:
 //!
 //! ```text
 //! Free -> Entering -> Open -> Exiting -> Free      the thread itself
@@ -11,10 +11,11 @@
 //! ```
 //!
 //! `Entering` is set while the thread is busy in the sense of [`crate::probe`]; the tool's function
-//! runs after that. So once nothing new is reported and every thread was seen outside, every frame
-//! for which a tool's code may still run can be seen. At the end of a session open calls are given
-//! [`GRACE`] to return. For those that do not, the worker thread reports the end in their thread's
-//! name (without a result). After that no code of a tool runs on the application's threads.
+//! runs after that. So, once nothing new is reported and every thread was seen outside, the frames
+//! show every call for which a tool's code may still run. At the end of a session, open calls get
+//! [`GRACE`] to return. For those that do not return, the worker thread reports the end in the name
+//! of their thread (without a result). After that, no code of a tool runs on the application's
+//! threads.
 //!
 //! A call that a tool's function makes itself is neither reported nor recorded.
 
@@ -48,10 +49,10 @@ use std::ffi::c_void;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::time::{Duration, Instant};
 
-/// How long open calls are given to return by themselves at the end of a session.
+/// How long open calls have to return by themselves at the end of a session.
 const GRACE: Duration = Duration::from_millis(20);
-/// The kind of our records for calls of a callback-tracing kind. `None` when it is not built, or is
-/// not reported around calls.
+/// Returns the kind of our records for calls of a callback-tracing kind. `None` when it is not
+/// built, or is not reported around calls.
 pub fn record_kind(callback_kind: i32) -> Option<u8> {
     let domain = midair_domain::of_callback_kind(callback_kind)?;
     let is_around = domain
@@ -60,25 +61,25 @@ pub fn record_kind(callback_kind: i32) -> Option<u8> {
     (domain.built && is_around).then_some(domain.kind)
 }
 
-/// AMD's callback-tracing kind of a record kind that [`record_kind`] gave.
+/// Returns AMD's callback-tracing kind for a record kind that [`record_kind`] returned.
 fn callback_kind(record_kind: u8) -> i32 {
     midair_domain::domain(record_kind)
         .and_then(|domain| domain.callback)
         .map_or(0, |callback| callback.kind)
 }
 
-/// Where arguments and result are in a payload.
+/// The places of arguments and result in a payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
-    /// Words of the whole payload.
+    /// The number of words of the whole payload.
     pub words: usize,
-    /// Words of the union of arguments, which begins at the payload's second word.
+    /// The number of words of the union of arguments, which begins at the payload's second word.
     pub arguments: usize,
-    /// Words of the result, the last ones.
+    /// The number of words of the result, which come last.
     pub result: usize,
 }
 
-/// The payload of a kind of calls.
+/// Returns the layout of the payload for a kind of calls.
 pub fn layout(record_kind: u8) -> Layout {
     match record_kind {
         kind::HIP_RUNTIME_API_EXT | kind::HIP_COMPILER_API_EXT => Layout {
@@ -135,7 +136,8 @@ fn frames(thread: usize) -> &'static [Frame] {
     if base.is_null() || thread >= MAX_THREADS {
         return &[];
     }
-    // SAFETY: inside the mapping made by `publish`, which is never unmapped; zeroed memory is valid.
+    // SAFETY: the index is inside the mapping made by `publish`, which is never unmapped; zeroed
+    // memory is valid.
     unsafe { &*base.add(thread) }
 }
 
@@ -143,8 +145,8 @@ fn make_frames() -> bool {
     if !STATE.frames.load(Acquire).is_null() {
         return true;
     }
-    // SAFETY: a fresh private mapping at an address of the kernel's choice. Zeroed memory is a valid
-    // frame: numbers, and `None` function pointers.
+    // SAFETY: this creates a fresh private mapping at an address that the kernel chooses. Zeroed
+    // memory is a valid frame: numbers, and `None` function pointers.
     let base = unsafe {
         libc::mmap(
             std::ptr::null_mut(),
@@ -158,8 +160,8 @@ fn make_frames() -> bool {
     if base == libc::MAP_FAILED {
         return false;
     }
-    // A forked child has none of its parent's calls to report.
-    // SAFETY: our own fresh mapping; where the system refuses, only the wiping is lost.
+    // A forked child must not report its parent's calls.
+    // SAFETY: the mapping is ours and fresh. If the system refuses, it is just not wiped.
     unsafe {
         libc::madvise(
             base,
@@ -171,8 +173,8 @@ fn make_frames() -> bool {
     true
 }
 
-/// Publishes which calls are reported to the running contexts; returns their kinds, none when memory
-/// cannot be mapped. Called on the worker thread.
+/// Publishes which calls are reported to the running contexts. Returns their kinds; empty when
+/// memory cannot be mapped. Called on the worker thread.
 pub fn publish(services: Services) -> KindSet {
     let services = Box::new(services);
     let mut kinds = services.kinds();
@@ -181,7 +183,7 @@ pub fn publish(services: Services) -> KindSet {
     if !prepared {
         kinds = KindSet::EMPTY;
     }
-    // The tables that it uses are made here, not on a thread of the application.
+    // Create the tables that this function uses now, not on a thread of the application.
     let _ = function_of(kind::HIP_RUNTIME_API_EXT, 0);
     let new = if kinds.is_empty() {
         std::ptr::null_mut()
@@ -190,21 +192,21 @@ pub fn publish(services: Services) -> KindSet {
         Box::into_raw(services)
     };
     let old = STATE.services.swap(new, AcqRel);
-    // Threads read it only while they are busy. If one was not seen outside, the old value is
-    // leaked.
+    // Threads read the old value only while they are busy. If a thread was not seen outside, the
+    // old value is leaked.
     if !old.is_null() && probe::quiesce(Duration::from_millis(250)) {
-        // SAFETY: made by `Box::into_raw` above, and no thread reads it any more.
+        // SAFETY: it was made by `Box::into_raw` above, and no thread reads it any more.
         drop(unsafe { Box::from_raw(old) });
     }
     kinds
 }
 
-/// Whether the calling thread runs a tool's function.
+/// Whether the calling thread is running a tool's function.
 pub fn is_inside() -> bool {
     threads::existing().is_some_and(|slot| slot.in_tool.load(Relaxed) != 0)
 }
 
-/// Runs a function of a tool: calls that it makes are neither reported nor recorded.
+/// Runs a tool's function. Calls that it makes are neither reported nor recorded.
 pub fn as_tool<T>(function: impl FnOnce() -> T) -> T {
     let slot = threads::existing();
     if let Some(slot) = slot {
@@ -217,20 +219,21 @@ pub fn as_tool<T>(function: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Puts a context's tool out whose function did not return, on a thread of the application. The
-/// worker thread does the rest ([`take_thrown`]).
+/// Stops calling the tool of a context, because its function did not return on a thread of the
+/// application. The worker thread does the rest ([`take_thrown`]).
 pub fn put_out(context: u64, thrown: &midair_tool_call::Thrown) {
     out::put_out(context, thrown);
 }
 
-/// After a context was switched off ([`Service::on`]): waits until every thread that found it on is
-/// in the tool's function. So none enters it any more. May be called from within one.
+/// Waits, after a context was switched off ([`Service::on`]), until every thread that found it
+/// switched on is in the tool's function. After that, no thread enters the function any more. May
+/// be called from within such a function.
 pub fn settle(limit: Duration) -> bool {
-    // Threads decide while they are busy, and are not busy in the function.
+    // Threads decide while they are busy, and are not busy while the function runs.
     STATE.services.load(Acquire).is_null() || probe::quiesce(limit)
 }
 
-/// Before a call that is reported to a tool. `words`: its argument words.
+/// Called before a call that is reported to a tool. `words` are its argument words.
 #[cold]
 #[inline(never)]
 pub fn enter(call: Call, words: &[u64]) {
@@ -239,7 +242,7 @@ pub fn enter(call: Call, words: &[u64]) {
     };
     let own = frames(thread);
     // Calls at this depth and deeper that have not returned were abandoned by longjmp or an
-    // exception: their end is reported now.
+    // exception. Report their end now.
     for frame in own.get(depth..).unwrap_or_default() {
         finish(frame, None, &[]);
     }
@@ -256,8 +259,8 @@ pub fn enter(call: Call, words: &[u64]) {
     probe::restart(call);
 }
 
-/// Reports a beginning: that of the call itself, or of `what` (record kind, operation) that it
-/// begins. False when no tool wants it.
+/// Reports a beginning: of the call itself, or of `what` (record kind, operation) that the call
+/// begins. Returns false when no tool wants it.
 fn begin_frame(
     call: Call,
     frame: &Frame,
@@ -274,13 +277,14 @@ fn begin_frame(
         .compare_exchange(FrameState::Entering, FrameState::Open, AcqRel, Relaxed)
         .is_err()
     {
-        // Abandoned at the end of the session.
+        // The session's end has abandoned the frame.
         frame.state.store(FrameState::Free, Release);
     }
     true
 }
 
-/// After such a call, with the words of its result. Returns the call with the time of its return.
+/// Called after such a call, with the words of its result. Returns the call with the time of its
+/// return.
 #[cold]
 #[inline(never)]
 pub fn exit(call: Call, result: &[u64]) -> Call {
@@ -294,8 +298,8 @@ pub fn exit(call: Call, result: &[u64]) -> Call {
     call.ended_at(end)
 }
 
-/// Reports the end of a call of the calling thread, if its beginning was reported (in the session of
-/// `generation`, where one is given).
+/// Reports the end of a call of the calling thread, if its beginning was reported (in the session
+/// `generation`, if that is given).
 fn finish(frame: &Frame, generation: Option<u64>, result: &[u64]) {
     if frame.state.load(Relaxed) != FrameState::Open {
         return;
@@ -307,14 +311,14 @@ fn finish(frame: &Frame, generation: Option<u64>, result: &[u64]) {
     {
         return;
     }
-    // SAFETY: this thread holds the frame's state.
+    // SAFETY: this thread holds the frame's state, which gives it the body.
     let body = unsafe { &mut *frame.body.get() };
     if generation.is_none_or(|generation| generation == body.generation) {
         put_result(body, result);
         run(frame, c::ROCPROFILER_CALLBACK_PHASE_EXIT);
         frame.state.store(FrameState::Free, Release);
     } else {
-        // A call of another session at the same depth, nested more deeply.
+        // The frame is of a call of another session at the same depth.
         frame.state.store(FrameState::Open, Release);
     }
 }
@@ -329,20 +333,21 @@ fn put_result(body: &mut Body, result: &[u64]) {
     }
 }
 
-/// Puts the contexts that want an event into a frame's body, with their current external ids and
-/// the requests for others. The busy thread holds the frame.
+/// Stores the contexts that want an event in a frame's body, with their current external ids, and
+/// with the requests for others. The thread is busy and holds the frame.
 fn gather(_busy: &probe::Busy, body: &mut Body, record_kind: u8, operation: u32, tid: u64) {
     body.count = 0;
     body.tid = tid;
     body.callback_kind = callback_kind(record_kind);
-    // SAFETY: null, or published and not freed before this thread, which is busy, is seen outside.
+    // SAFETY: it is null, or it was published and is not freed before this thread, which is busy,
+    // is seen outside.
     let Some(services) = (unsafe { STATE.services.load(Acquire).as_ref() }) else {
         return;
     };
     for service in services
         .of(record_kind)
         .filter(|service| service.operations.has(operation))
-        // Sequentially consistent, and after `busy` was set: see `settle`.
+        // This load is sequentially consistent and comes after `busy` was set: see `settle`.
         .filter(|service| service.on.load(SeqCst))
     {
         push(
@@ -381,7 +386,7 @@ fn gather(_busy: &probe::Busy, body: &mut Body, record_kind: u8, operation: u32,
     }
 }
 
-/// Adds a context to a frame's body, or counts that there is no room.
+/// Adds a context to a frame's body, or counts it as unreported if there is no room.
 fn push(body: &mut Body, context: u64, callback: Option<(TracingCallback, Opaque)>, tid: u64) {
     let at = body.count;
     let (Some(to), Some(external), Some(function), Some(user_data), Some(request)) = (
@@ -399,7 +404,7 @@ fn push(body: &mut Body, context: u64, callback: Option<(TracingCallback, Opaque
     body.count += 1;
 }
 
-/// Fills the frame with the call and the services that it is reported to. False when there are none.
+/// Fills the frame with the call and the services that want it. Returns false when there are none.
 fn fill(call: Call, frame: &Frame, what: Option<(u8, u32)>, put: impl FnOnce(&mut Body)) -> bool {
     let Some(mut running) = probe::running_call(call) else {
         return false;
@@ -432,13 +437,14 @@ fn fill(call: Call, frame: &Frame, what: Option<(u8, u32)>, put: impl FnOnce(&mu
     }
     put(body);
     frame.state.store(FrameState::Entering, SeqCst);
-    // When `running` is dropped this thread counts as outside; the frame's state is visible by then.
+    // When `running` is dropped, this thread counts as outside. The frame's state is visible by
+    // then.
     true
 }
 
-/// Stores argument words where AMD's union of the function has them.
+/// Stores argument words at the function's places in AMD's union.
 pub fn put_arguments(function: &Function, words: &[u64], into: &mut [u64]) {
-    // SAFETY: words are initialised bytes, and any bytes are words.
+    // SAFETY: words consist of initialised bytes, and any bytes are valid words.
     let (from, to) = unsafe {
         (
             std::slice::from_raw_parts(words.as_ptr().cast::<u8>(), size_of_val(words)),
@@ -451,8 +457,8 @@ pub fn put_arguments(function: &Function, words: &[u64], into: &mut [u64]) {
             usize::from(parameter.args_offset),
         );
         let size = usize::from(parameter.ty.size);
-        // A struct by value of a function that AMD's union does not know may not fit: its bytes stay
-        // zero.
+        // A struct passed by value to a function that AMD's union does not have may not fit; its
+        // bytes stay zero.
         if let (Some(source), Some(target)) = (
             from.get(source..source + size),
             to.get_mut(target..target + size),
@@ -462,9 +468,9 @@ pub fn put_arguments(function: &Function, words: &[u64], into: &mut [u64]) {
     }
 }
 
-/// Calls the functions of all services in the frame. The caller holds the frame's state.
+/// Calls the functions of all services in the frame, whose state the caller holds.
 fn run(frame: &Frame, phase: i32) {
-    // SAFETY: the caller holds the state.
+    // SAFETY: the caller holds the frame's state, which gives it the body.
     let body = unsafe { &mut *frame.body.get() };
     let slot = threads::existing();
     if let Some(slot) = slot {
@@ -498,7 +504,8 @@ fn run(frame: &Frame, phase: i32) {
             payload,
         };
         let user_data = &raw mut *user_data;
-        // SAFETY: the tool gave us this function for such calls; payload and user data are the frame's.
+        // SAFETY: the tool gave us this function for such calls. Payload and user data are the
+        // frame's.
         let called =
             midair_tool_call::call(&lent, || unsafe { callback(record, user_data, data.0) });
         if let Err(thrown) = called {
@@ -510,16 +517,16 @@ fn run(frame: &Frame, phase: i32) {
     }
 }
 
-/// A session begins.
+/// Begins a session.
 pub fn begin() {
     STATE.any_reported.store(false, Relaxed);
     STATE.unreported.store(0, Relaxed);
     work::forget();
 }
 
-/// A session ends: nothing new is reported any more, and every thread was seen outside. When this
-/// returns, no code of a tool runs on the application's threads, and every call whose beginning was
-/// reported has its end reported, except as the returned notes say.
+/// Ends the callbacks of a session. Nothing new is reported any more, and every thread was seen
+/// outside. When this returns, no code of a tool runs on the application's threads, and the end of
+/// every call whose beginning was reported has been reported, except as the returned notes say.
 pub fn close(limit: Duration) -> Vec<String> {
     publish_nothing();
     if !STATE.any_reported.load(Relaxed) {
@@ -556,7 +563,7 @@ pub fn close(limit: Duration) -> Vec<String> {
                     break;
                 }
                 FrameState::Entering if expired => {
-                    // Its thread will see this and report no end.
+                    // The frame's thread will see this and report no end.
                     let _ = frame.state.compare_exchange(
                         FrameState::Entering,
                         FrameState::Abandoned,
@@ -601,7 +608,7 @@ pub fn close(limit: Duration) -> Vec<String> {
 fn publish_nothing() {
     let old = STATE.services.swap(std::ptr::null_mut(), AcqRel);
     if !old.is_null() && probe::quiesce(Duration::from_millis(250)) {
-        // SAFETY: made by `Box::into_raw` in `publish`, and no thread reads it any more.
+        // SAFETY: it was made by `Box::into_raw` in `publish`, and no thread reads it any more.
         drop(unsafe { Box::from_raw(old) });
     }
 }

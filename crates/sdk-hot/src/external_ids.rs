@@ -1,18 +1,18 @@
-//! The current external correlation id of a thread, for each context of a tool: a table without
-//! locks, which the application's threads read while one of their calls is reported to a tool. The
-//! stacks of values belong to the tool-facing API.
+//! The current external correlation id of each thread, for each context of a tool. It is in a
+//! lock-free table, which the application's threads read while one of their calls is reported to a
+//! tool. The stacks of values belong to the tool-facing API.
 
 use crate::state::STATE;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
-/// Slots that are searched for a context and thread.
+/// How many slots are searched for a context and thread.
 const PROBES: usize = 32;
 
 fn key(context: u64, tid: u64) -> u64 {
     context << 32 | tid & 0xffff_ffff
 }
 
-/// The thread's current value. Called on the application's threads: it takes no lock.
+/// Returns the thread's current value. Called on the application's threads, so it takes no lock.
 pub fn current(context: u64, tid: u64) -> u64 {
     STATE
         .external_ids
@@ -20,7 +20,7 @@ pub fn current(context: u64, tid: u64) -> u64 {
         .map_or(0, |top| top.shared().load(Acquire))
 }
 
-/// Sets the thread's current value. False when too many contexts and threads have values.
+/// Sets the thread's current value. Returns false when too many contexts and threads have values.
 pub fn set_current(context: u64, tid: u64, value: u64) -> bool {
     let Some((top, _)) = STATE.external_ids.find_or_insert(key(context, tid), PROBES) else {
         return false;

@@ -6,25 +6,26 @@ use std::ops::Deref;
 /// All state of a crate, in one static.
 ///
 /// A child that was forked while this library was loaded in its parent has our memory as it was at
-/// that moment: locks that a lost thread held, lists that one was changing. Before the child's own
-/// first session each crate replaces its whole state ([`ForkState::replace`]), so a new piece of
-/// state cannot be forgotten. What the old state pointed to is leaked, since its condition is
-/// unknown.
+/// that moment: locks that were held by threads which do not exist in the child, and lists that
+/// such a thread was changing. Before the child's own first session, each crate replaces its whole
+/// state ([`ForkState::replace`]), so that a new piece of state cannot be forgotten. What the old
+/// state pointed to is leaked, since its condition is unknown.
 #[derive(Debug)]
 pub struct ForkState<T>(UnsafeCell<T>);
 
-// SAFETY: shared references are all that `get` gives out; `replace` is unsafe and asks for a caller that is alone.
+// SAFETY: `get` gives out only shared references. `replace` is unsafe and requires a caller that is
+// alone.
 unsafe impl<T: Sync> Sync for ForkState<T> {}
 
 impl<T> ForkState<T> {
-    /// State as it is when the library is loaded.
+    /// Creates the state that the library has when it is loaded.
     pub const fn new(value: T) -> ForkState<T> {
         ForkState(UnsafeCell::new(value))
     }
 
-    /// Makes this state what `fresh` is, except for what `keep` returns: it is called with the old
-    /// state, and its result is passed to `restore` together with the new one. Pages that are
-    /// already as they should be are not written.
+    /// Makes this state equal to `fresh`, except for what `keep` returns. `keep` is called with the
+    /// old state, and its result is passed to `restore` together with the new one. Pages that have
+    /// the right contents already are not written.
     ///
     /// # Safety
     /// No other thread uses this state: the caller is in a forked child that has had no session of
@@ -40,9 +41,9 @@ impl<T> ForkState<T> {
         let (to, from) = (self.0.get().cast::<u8>(), fresh.0.get().cast::<u8>());
         for start in (0..size_of::<T>()).step_by(PAGE) {
             let len = PAGE.min(size_of::<T>() - start);
-            // SAFETY: inside both values, which are statics of the same type and do not overlap. The
-            // bytes of a fresh value are a value, and the old one's destructor is not run. Padding
-            // is compared and copied as whatever it contains.
+            // SAFETY: the addresses are inside both values, which are statics of the same type and
+            // do not overlap. The bytes of a fresh value are a valid value, and the old one's
+            // destructor does not run. Padding is compared and copied with whatever it contains.
             unsafe {
                 let (to, from) = (to.add(start), from.add(start));
                 if libc::memcmp(to.cast(), from.cast(), len) != 0 {
@@ -58,7 +59,7 @@ impl<T> Deref for ForkState<T> {
     type Target = T;
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: only `replace` writes, whose caller is alone.
+        // SAFETY: only `replace` writes, and its caller is alone.
         unsafe { &*self.0.get() }
     }
 }
@@ -92,9 +93,9 @@ mod tests {
         STATE.kept.store(7, Relaxed);
         STATE.large[2047].store(9, Relaxed);
         STATE.list.lock().unwrap().push(1);
-        // A thread that the fork lost held the lock.
+        // A thread that does not exist in the child held the lock.
         std::mem::forget(STATE.list.lock().unwrap());
-        // SAFETY: no other thread uses it.
+        // SAFETY: no other thread uses the state.
         unsafe {
             STATE.replace(
                 &FRESH,

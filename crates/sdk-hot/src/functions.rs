@@ -1,11 +1,11 @@
-//! Functions of the API tables by the kind and operation of their records.
+//! The functions of the API tables by the kind and operation of their records.
 
 use crate::markers::operation;
 use crate::state::STATE;
 use midair_abi::tables::{ALL, Function};
 use midair_record::event::kind;
 
-/// The function of a call's record.
+/// Returns the function of a call's record.
 pub fn function_of(record_kind: u8, operation: u32) -> Option<&'static Function> {
     let by_kind = STATE.functions.get_or_init(|| {
         let mut kinds = vec![Vec::new(); usize::from(midair_domain::KindSet::LIMIT)];

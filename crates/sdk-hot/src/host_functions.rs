@@ -1,9 +1,9 @@
-//! Functions by which a program launches its kernels, as it registers them with HIP
-//! (`__hipRegisterFunction`): for tools that are told of code objects.
+//! The functions by which a program launches its kernels, as it registers them with HIP
+//! (`__hipRegisterFunction`), for tools that get callbacks about code objects.
 //!
-//! A program registers each kernel once, when one of its libraries is loaded. The registering thread
-//! leaves what it was given here, without a lock; the worker thread takes it. Registering is none of
-//! the calls that programs make at work, so what is kept is allocated there and then.
+//! A program registers each kernel once, when one of its libraries is loaded. The registering
+//! thread stores the arguments here, without a lock, and the worker thread takes them. Programs do
+//! not register kernels while they work, so memory may be allocated for this.
 
 pub(crate) mod waiting;
 
@@ -13,36 +13,36 @@ use crate::state::STATE;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use waiting::Waiting;
 
-/// Says whether somebody wants them from now on.
+/// Sets whether registrations are kept from now on.
 pub fn keep(on: bool) {
     STATE.keeps_host_functions.store(on, Relaxed);
 }
 
-/// Whether somebody wants them.
+/// Whether registrations are kept.
 pub fn is_kept() -> bool {
     STATE.keeps_host_functions.load(Relaxed)
 }
 
-/// Leaves one for the worker thread.
+/// Stores a registration for the worker thread.
 pub fn add(function: HostFunction) {
     let list = &STATE.host_functions;
     let new = Box::into_raw(Box::new(Waiting {
         function,
         next: list.load(Acquire),
     }));
-    // SAFETY: nobody else knows of it before it is in the list.
+    // SAFETY: nothing else knows of it before it is in the list.
     let next = unsafe { &mut (*new).next };
     while let Err(now) = list.compare_exchange(*next, new, Release, Acquire) {
         *next = now;
     }
 }
 
-/// Takes those that were added since the last time, the oldest first. On the worker thread.
+/// Takes the registrations since the last time, the oldest first. Called on the worker thread.
 pub fn take() -> Vec<HostFunction> {
     let mut at = STATE.host_functions.swap(std::ptr::null_mut(), AcqRel);
     let mut all = Vec::new();
     while !at.is_null() {
-        // SAFETY: made by `add`, and out of the list since the exchange: nobody else has it.
+        // SAFETY: `add` made it, and the exchange took it out of the list, so nothing else has it.
         let waiting = unsafe { Box::from_raw(at) };
         at = waiting.next;
         all.push(waiting.function);

@@ -1,4 +1,5 @@
-//! Big tables that are mapped once and touched lazily: a page costs memory from its first use on.
+//! Large tables that are mapped once and touched lazily: a page takes memory only from its first
+//! use.
 
 use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -6,22 +7,22 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 /// What a forked child finds in such a table.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum InChild {
-    /// What its parent had.
+    /// The parent's contents.
     Copied,
     /// Zeroes.
     Zeroed,
 }
 
 /// Maps zeroed memory for `count` values of `T` and stores its address, unless that was done
-/// before. It is never unmapped. False when the system refuses.
+/// before. The memory is never unmapped. Returns false when the system refuses.
 ///
-/// Called on the worker thread only. `T` must be valid when zeroed.
+/// Only called on the worker thread. `T` must be valid when zeroed.
 pub(crate) fn map<T>(to: &AtomicPtr<T>, count: usize, in_child: InChild) -> bool {
     if !to.load(Acquire).is_null() {
         return true;
     }
     let bytes = count * size_of::<T>();
-    // SAFETY: a fresh private mapping at an address of the kernel's choice.
+    // SAFETY: this creates a fresh private mapping at an address that the kernel chooses.
     let base = unsafe {
         libc::mmap(
             std::ptr::null_mut(),
@@ -36,7 +37,7 @@ pub(crate) fn map<T>(to: &AtomicPtr<T>, count: usize, in_child: InChild) -> bool
         return false;
     }
     if in_child == InChild::Zeroed {
-        // SAFETY: our own fresh mapping.
+        // SAFETY: the mapping is ours and fresh.
         unsafe { libc::madvise(base, bytes, libc::MADV_WIPEONFORK) };
     }
     to.store(base.cast(), Release);

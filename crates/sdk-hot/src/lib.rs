@@ -1,7 +1,7 @@
-//! What runs inside the application's own API calls.
+//! The code that runs inside the application's own API calls.
 //!
-//! [`wrappers`] are installed in the slots of the API tables. They go through [`probe`], which costs
-//! two clock reads per call: it takes no lock, allocates nothing, and makes a system call only at a
+//! [`wrappers`] are installed in the slots of the API tables. They use [`probe`], which costs two
+//! clock reads per call. It takes no lock, allocates nothing, and makes a system call only at a
 //! thread's very first call. [`threads`] has the per-thread state, [`markers`] records ROCTx's
 //! calls, and [`callbacks`] calls tools' functions before and after a call.
 

@@ -1,10 +1,10 @@
 //! ROCTx: messages, and the two kinds of ranges, which become one record each when they end.
 //!
-//! A *thread range* (push, pop) is on its thread's own stack of ranges; its message is copied while
-//! the application's call holds it. A *process range* (start, stop) may end on another thread: its
-//! entry in a table is claimed and freed by one compare-and-exchange each. Stacks and table are
-//! bounded mappings that are touched lazily; ranges overflow their capacity are counted. [`legacy`] is
-//! for the old library, which has no dispatch tables.
+//! A *thread range* (push, pop) is on its thread's own stack of ranges. Its message is copied while
+//! the application's call keeps it alive. A *process range* (start, stop) may end on another
+//! thread. Its entry in a table is claimed by one compare-and-exchange, and freed by another.
+//! Stacks and table are mappings of fixed size that are touched lazily. Ranges that exceed their
+//! capacity are counted. [`legacy`] is for the old library, which has no dispatch tables.
 
 pub mod legacy;
 pub(crate) mod open;
@@ -22,7 +22,7 @@ use midair_record::event::{Header, Marker, Plain, flag, kind};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-/// Slots that are searched for a process range, beginning with that of its id. Ids count up, so
+/// How many slots are searched for a process range, beginning with that of its id. Ids count up, so
 /// slots are used in turn.
 const PROBES: usize = 64;
 
@@ -40,7 +40,7 @@ pub mod operation {
     pub const RANGE_GET_THREAD_ID: u32 = 3;
 }
 
-/// Kinds whose records are [`Marker`]s.
+/// The kinds whose records are [`Marker`]s.
 pub const KINDS: KindSet = sets::MARKERS;
 
 /// Whether records of a kind are [`Marker`]s.
@@ -49,14 +49,14 @@ pub fn is_marker(record_kind: u8) -> bool {
     KINDS.contains(record_kind)
 }
 
-/// Maps the memory. Called on the worker thread, before a session that records markers. False when
-/// the system refuses.
+/// Maps the memory. Called on the worker thread, before a session that records markers. Returns
+/// false when the system refuses.
 pub fn prepare() -> bool {
     map(&STATE.stacks, MAX_THREADS, InChild::Copied)
         && map(&STATE.process_ranges, 1, InChild::Copied)
 }
 
-/// A session begins.
+/// Begins a session.
 pub fn begin() {
     for count in [
         &STATE.ranges_begun_before,
@@ -67,7 +67,7 @@ pub fn begin() {
     }
 }
 
-/// Notes for the user at the end of a session.
+/// Returns notes for the user at the end of a session.
 pub fn notes() -> Vec<String> {
     let say = |count: &AtomicU64, text: &str| {
         let count = count.load(Relaxed);
@@ -90,7 +90,8 @@ pub fn notes() -> Vec<String> {
 }
 
 fn process_ranges() -> Option<&'static ProcessRanges> {
-    // SAFETY: null, or the mapping made by `prepare`, which is never unmapped; zeroed memory is an empty table.
+    // SAFETY: it is null, or the mapping made by `prepare`, which is never unmapped; zeroed memory
+    // is an empty table.
     unsafe { STATE.process_ranges.load(Acquire).as_ref() }
 }
 
@@ -99,16 +100,16 @@ fn stack_at(thread: usize) -> Option<*mut Stack> {
     if base.is_null() || thread >= MAX_THREADS {
         return None;
     }
-    // SAFETY: inside the mapping made by `prepare`.
+    // SAFETY: the index is inside the mapping made by `prepare`.
     Some(unsafe { (*base.add(thread)).get() })
 }
 
-/// The calling thread's stack, emptied if it is another session's.
+/// Returns the calling thread's stack, emptied if it belongs to another session.
 fn stack(busy: &mut Busy) -> Option<&mut Stack> {
     let generation = busy.generation();
     let at = stack_at(busy.thread())?;
-    // SAFETY: only the slot's owner calls this, while it is busy. The result lives no longer than
-    // that.
+    // SAFETY: only the slot's owner calls this, while it is busy, and the result does not live
+    // longer.
     let stack = unsafe { &mut *at };
     if stack.generation != generation {
         (stack.generation, stack.depth, stack.overflow, stack.used) = (generation, 0, 0, 0);
@@ -116,7 +117,8 @@ fn stack(busy: &mut Busy) -> Option<&mut Stack> {
     Some(stack)
 }
 
-/// Copies a C string up to its end or the end of `into`, zeroes the rest of its last word; returns its length.
+/// Copies a C string up to its end or the end of `into`, and zeroes the rest of its last word.
+/// Returns its length.
 ///
 /// # Safety
 /// `message` must be null or a C string.
@@ -124,14 +126,15 @@ pub(crate) unsafe fn copy_message(message: *const u8, into: &mut [u8]) -> usize 
     let mut len = 0;
     if !message.is_null() {
         for byte in into.iter_mut() {
-            // SAFETY: all bytes before were not the end.
+            // SAFETY: no byte before this one was the end of the string.
             *byte = unsafe { message.add(len).read() };
             if *byte == 0 {
                 break;
             }
             len += 1;
         }
-        // SAFETY: as above; the byte after the last that was read, which was not the end.
+        // SAFETY: the byte after the last one that was read belongs to the string, since that one
+        // was not its end.
         if len == into.len() && unsafe { message.add(len).read() } != 0 {
             STATE.messages_truncated.fetch_add(1, Relaxed);
         }
@@ -142,7 +145,7 @@ pub(crate) unsafe fn copy_message(message: *const u8, into: &mut [u8]) -> usize 
     len
 }
 
-/// A call of the application to ROCTx.
+/// A call of the application into ROCTx.
 #[derive(Debug, Clone, Copy)]
 struct Event {
     kind: u8,
@@ -171,14 +174,14 @@ impl Event {
     }
 
     /// # Safety
-    /// A message's address must be one.
+    /// If the event has a message, its address must be valid.
     unsafe fn message(&self, into: &mut [u8]) -> usize {
         let message = if self.has_message() {
             std::ptr::with_exposed_provenance(self.first as usize)
         } else {
             std::ptr::null()
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the address is valid.
         unsafe { copy_message(message, into) }
     }
 
@@ -197,7 +200,7 @@ impl Event {
     }
 }
 
-/// After a wrapped call of ROCTx.
+/// Called after a wrapped call of ROCTx.
 #[inline]
 pub fn exit<const N: usize>(call: Call, arguments: impl FnOnce() -> [u64; N], retval: u64) {
     if !call.live() {
@@ -218,7 +221,7 @@ pub fn exit<const N: usize>(call: Call, arguments: impl FnOnce() -> [u64; N], re
         operation: open.operation,
         start: open.start,
         end,
-        // The call itself may not be recorded, but the range that it begins.
+        // The range that the call begins may be recorded even if the call itself is not.
         correlation: if open.correlation == 0 && takes_id(recorded, open.kind, open.operation) {
             busy.fresh_correlation()
         } else {
@@ -229,12 +232,12 @@ pub fn exit<const N: usize>(call: Call, arguments: impl FnOnce() -> [u64; N], re
         flags: open.flags,
         first: arguments().first().copied().unwrap_or(0),
     };
-    // SAFETY: the application passed the message to the call that returns now.
+    // SAFETY: the application passed the message to the call that is returning now.
     unsafe { record(&mut busy, &event, recorded) };
 }
 
-/// Whether what is recorded of a call needs a correlation id: the call itself, or the range that it
-/// begins. One that ends a range does not.
+/// Whether the record of a call needs a correlation id: the record of the call itself, or of the
+/// range that it begins. A call that ends a range does not need one.
 fn takes_id(recorded: KindSet, call_kind: u8, call_operation: u32) -> bool {
     let ends = matches!(call_operation, operation::POP | operation::STOP);
     recorded.contains(call_kind)
@@ -244,11 +247,11 @@ fn takes_id(recorded: KindSet, call_kind: u8, call_operation: u32) -> bool {
 }
 
 /// # Safety
-/// A message's address must be one.
+/// If the event has a message, its address must be valid.
 unsafe fn record(busy: &mut Busy, event: &Event, recorded: KindSet) {
     if recorded.contains(event.kind) {
         let mut text = [0; MAX_MESSAGE];
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the address is valid.
         let len = unsafe { event.message(&mut text) };
         store(
             busy,
@@ -261,7 +264,7 @@ unsafe fn record(busy: &mut Busy, event: &Event, recorded: KindSet) {
         );
     }
     if recorded.contains(kind::MARKER_CORE_RANGE_API) && event.kind == kind::MARKER_CORE_API {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the address is valid.
         unsafe { range(busy, event) };
     }
 }
@@ -295,13 +298,13 @@ fn store(
 }
 
 /// # Safety
-/// A message's address must be one.
+/// If the event has a message, its address must be valid.
 unsafe fn range(busy: &mut Busy, event: &Event) {
     const KIND: u8 = kind::MARKER_CORE_RANGE_API;
     match event.operation {
         operation::MARK => {
             let mut text = [0; MAX_MESSAGE];
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller promises that the address is valid.
             let len = unsafe { event.message(&mut text) };
             // A mark has no duration.
             store(busy, event, KIND, operation::MARK, event.start, &text, len);
@@ -318,7 +321,7 @@ unsafe fn range(busy: &mut Busy, event: &Event) {
             );
         }
         operation::PUSH | operation::START => {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller promises that the address is valid.
             let begun = unsafe {
                 if event.operation == operation::PUSH {
                     push(busy, event)
@@ -338,7 +341,7 @@ unsafe fn range(busy: &mut Busy, event: &Event) {
 }
 
 /// # Safety
-/// The message's address must be one.
+/// The message's address must be valid.
 unsafe fn push(busy: &mut Busy, event: &Event) -> bool {
     let tid = busy.tid();
     let Some(stack) = stack(busy) else {
@@ -350,7 +353,7 @@ unsafe fn push(busy: &mut Busy, event: &Event) -> bool {
         return false;
     };
     let capacity = MAX_MESSAGE.min(THREAD_TEXT - used);
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the address is valid.
     let len = unsafe {
         event.message(
             stack
@@ -376,7 +379,7 @@ fn pop(busy: &mut Busy, event: &Event) {
         return;
     }
     let Some(depth) = at.depth.checked_sub(1) else {
-        // A pop that ROCTx refuses ends nothing.
+        // A pop that ROCTx refuses does not end a range.
         if event.retval as i32 >= 0 {
             STATE.ranges_begun_before.fetch_add(1, Relaxed);
         }
@@ -390,14 +393,14 @@ fn pop(busy: &mut Busy, event: &Event) {
     let Some(at) = stack_at(busy.thread()) else {
         return;
     };
-    // SAFETY: this thread's own stack, which nothing writes before this function returns.
+    // SAFETY: this is the thread's own stack, which nothing writes before this function returns.
     let text = unsafe { &(*at).text };
     let message = message_of(&range, text);
     let record = range.record(event.start, 0, message);
     busy.store(kind::MARKER_CORE_RANGE_API, [record.bytes(), message]);
 }
 
-/// A range's message in its thread's text, padded to words.
+/// Returns a range's message in its thread's text, padded to words.
 fn message_of<'a>(range: &Range, text: &'a [u8]) -> &'a [u8] {
     let from = range.text as usize;
     text.get(from..from + (range.len as usize).next_multiple_of(8))
@@ -405,7 +408,7 @@ fn message_of<'a>(range: &Range, text: &'a [u8]) -> &'a [u8] {
 }
 
 /// # Safety
-/// The message's address must be one.
+/// The message's address must be valid.
 unsafe fn start(busy: &mut Busy, event: &Event) -> bool {
     let id = event.retval;
     if !AtomicKey::is_key(id) {
@@ -421,7 +424,7 @@ unsafe fn start(busy: &mut Busy, event: &Event) -> bool {
     };
     let range = event.range(busy.tid(), operation::RANGE_PROCESS);
     entry.with(|entry| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the address is valid.
         let len = unsafe { event.message(&mut entry.text) } as u32;
         entry.range = Range { len, ..range };
     });
@@ -448,7 +451,7 @@ fn stop(busy: &mut Busy, event: &Event) {
     entry.free();
 }
 
-/// A thread ends. Ranges that it has not popped end with it.
+/// Ends the ranges that an ending thread has not popped.
 pub(crate) fn thread_ends(busy: &mut Busy) {
     let (thread, generation, end) = (busy.thread(), busy.generation(), crate::clock::now());
     open_thread_ranges(thread, generation, |range, message| {
@@ -458,7 +461,7 @@ pub(crate) fn thread_ends(busy: &mut Busy) {
 }
 
 /// Takes the ranges that are still open in a thread, outermost first. Called by the thread itself,
-/// or by the worker thread once every thread was seen outside.
+/// or by the worker thread after every thread was seen outside.
 pub(crate) fn open_thread_ranges(
     thread: usize,
     generation: u64,
@@ -476,7 +479,7 @@ pub(crate) fn open_thread_ranges(
     (stack.depth, stack.overflow, stack.used) = (0, 0, 0);
 }
 
-/// Takes the process ranges that are still open. Called by the worker thread once every thread was
+/// Takes the process ranges that are still open. Called by the worker thread after every thread was
 /// seen outside.
 pub(crate) fn open_process_ranges(generation: u64, mut take: impl FnMut(&Range, &[u8])) {
     for slot in process_ranges().map_or(&[][..], SlotTable::slots) {

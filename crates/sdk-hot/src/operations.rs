@@ -1,9 +1,9 @@
-//! What a tool's callback service consists of: a set of operations, its function, its data.
+//! The parts of a tool's callback service: a set of operations, the tool's function, and its data.
 
 use midair_abi::records::CallbackRecord;
 use std::ffi::{c_int, c_void};
 
-/// Words of an [`OperationSet`]: capacity for 1024 operations; the largest table has 517.
+/// The number of words of an [`OperationSet`]: room for 1024 operations; the largest table has 517.
 const WORDS: usize = 16;
 
 /// A set of operation ids of a kind.
@@ -11,9 +11,9 @@ const WORDS: usize = 16;
 pub struct OperationSet([u64; WORDS]);
 
 impl OperationSet {
-    /// None of them.
+    /// The empty set.
     pub const NONE: OperationSet = OperationSet([0; WORDS]);
-    /// All of them.
+    /// The set of all operations.
     pub const ALL: OperationSet = OperationSet([u64::MAX; WORDS]);
     /// Whether an id is in it.
     pub fn has(&self, operation: u32) -> bool {
@@ -36,12 +36,13 @@ impl OperationSet {
     }
 }
 
-/// `rocprofiler_callback_tracing_cb_t`: record, the tool's word for enter/exit pairs, the tool's
-/// data. It may run on a thread of the application that is cancelled meanwhile.
+/// `rocprofiler_callback_tracing_cb_t`: record, the user data for an enter/exit pair, the tool's
+/// data. It may run on a thread of the application that is cancelled during the call.
 pub type TracingCallback = unsafe extern "C-unwind" fn(CallbackRecord, *mut u64, *mut c_void);
 
 /// `rocprofiler_external_correlation_id_request_cb_t`: thread, context, kind, operation, internal
-/// id, where the external one goes, the tool's data. Not 0: the id that was pushed is meant.
+/// id, where to store the external one, the tool's data. A result other than 0 means the id that
+/// was pushed.
 pub type RequestCallback =
     unsafe extern "C-unwind" fn(u64, u64, c_int, c_int, u64, *mut u64, *mut c_void) -> c_int;
 
@@ -49,5 +50,6 @@ pub type RequestCallback =
 #[derive(Debug, Clone, Copy)]
 pub struct Opaque(pub *mut c_void);
 
-// SAFETY: never dereferenced here; tools are told that their data may come back on another thread.
+// SAFETY: we never dereference it. Tools are told that their data may be passed to them on another
+// thread.
 unsafe impl Send for Opaque {}

@@ -1,6 +1,6 @@
-//! All state of this crate. [`ForkState`] says what a forked child does with it.
+//! All state of this crate. [`ForkState`] decides what a forked child does with it.
 //!
-//! The function that a table's slot held before our wrapper is kept elsewhere, in the generated
+//! The function that a table's slot held before our wrapper is stored elsewhere, in the generated
 //! wrappers: it is a fact of the process, which a fork does not change.
 
 use crate::callbacks::Services;
@@ -19,29 +19,30 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
 use std::sync::{Mutex, OnceLock};
 
-/// Contexts and threads with external correlation ids of their own; a power of two.
+/// How many contexts and threads can have external correlation ids; a power of two.
 const EXTERNAL_IDS: usize = 4096;
-/// Nodes of agents whose ids are kept.
+/// How many nodes can have agents whose ids are stored.
 const NODES: usize = 256;
-/// Answers that wait for their records; a power of two.
+/// How many answers can wait for their records; a power of two.
 const REQUESTED: usize = 1 << 14;
-/// Streams of a process at one time; a power of two.
+/// How many streams a process can have at one time; a power of two.
 const STREAMS: usize = 4096;
 
-/// A function of a call's record, by the record's kind and operation.
+/// The functions by their records' kind and operation.
 type Functions = Vec<Vec<Option<&'static Function>>>;
 
 /// All of it.
 #[derive(Debug)]
 pub(crate) struct State {
-    /// The page that wrappers look at first; null until the first session. A fork wipes it.
+    /// The page that wrappers read first; null until the first session. A fork wipes it.
     pub control: AtomicPtr<Control>,
-    /// Number of the last session. Not in the wiped page: a child's own session must not repeat its parent's.
+    /// Number of the last session. It is not in the wiped page, since a child's own session must
+    /// not have the number of its parent's.
     pub last_generation: AtomicU64,
     /// Slots of threads, and how many were ever claimed.
     pub slots: AtomicPtr<ThreadSlot>,
     pub slots_used: AtomicUsize,
-    /// pthread key of a thread's slot; `u32::MAX` until it is made.
+    /// pthread key of a thread's slot; `u32::MAX` until it is created.
     pub slot_key: AtomicU32,
     /// Which tools get callbacks for which calls. Threads read it while they are busy. Null when no
     /// tool gets any.
@@ -56,46 +57,48 @@ pub(crate) struct State {
     /// calls name. A fork wipes them.
     pub work_frames: AtomicPtr<Frame>,
     pub stream_frames: AtomicPtr<[Frame; MAX_OPEN]>,
-    /// Where the search for a free place begins, and whether any was used in this session.
+    /// Where the search for a free place begins, and whether any place was used in this session.
     pub next_work: AtomicUsize,
     pub work_told: AtomicBool,
-    /// Ids of agents by their nodes.
+    /// Ids of agents by node.
     pub agent_ids: [AtomicU64; NODES],
-    /// External ids that tools gave when they were asked, by event ([`crate::callbacks::requests`]).
+    /// External ids that tools gave when they were asked, by event
+    /// ([`crate::callbacks::requests`]).
     pub requested: SlotTable<AtomicKey, REQUESTED, AtomicU64>,
     pub any_requested: AtomicBool,
-    /// Numbers of HIP's streams by their handles, and the last one.
+    /// Numbers of HIP's streams by handle, and the last number.
     pub stream_ids: SlotTable<AtomicKey, STREAMS, AtomicU64>,
     pub last_stream: AtomicU64,
-    /// Something was reported to a tool in this session.
+    /// Whether something was reported to a tool in this session.
     pub any_reported: AtomicBool,
-    /// Reports that could not be made.
+    /// The number of reports that could not be made.
     pub unreported: AtomicU64,
-    /// Contexts that get no calls, whether there are any, and what their tools threw.
+    /// Contexts that get no more calls, whether there are any, and what their tools threw.
     pub out: Out,
     pub any_out: AtomicBool,
     pub thrown: Mutex<Vec<(u64, String)>>,
     /// Open ranges, of threads and of the process.
     pub stacks: AtomicPtr<UnsafeCell<Stack>>,
     pub process_ranges: AtomicPtr<ProcessRanges>,
-    /// Pops and stops whose push or start was not seen: ranges from before the session.
+    /// The number of pops and stops whose push or start was not seen: ranges from before the
+    /// session.
     pub ranges_begun_before: AtomicU64,
-    /// Ranges that exceeded the capacity for open ones.
+    /// The number of ranges that exceeded the capacity for open ones.
     pub ranges_over_capacity: AtomicU64,
-    /// Messages that were truncated.
+    /// The number of messages that were truncated.
     pub messages_truncated: AtomicU64,
     /// The callback that the old ROCTx library had before ours.
     pub legacy_roctx_before: AtomicPtr<()>,
-    /// By context and thread ([`crate::external_ids`]): the value on top of its stack, 0 for an
-    /// empty one. A key is never removed.
+    /// The value on top of the stack of each context and thread ([`crate::external_ids`]); 0 for an
+    /// empty stack. A key is never removed.
     pub external_ids: SlotTable<AtomicKey, EXTERNAL_IDS, AtomicU64>,
     /// Pauses of the session ([`crate::pause`]).
     pub pause: Pause,
-    /// See [`crate::functions`]; made once.
+    /// See [`crate::functions`]; created once.
     pub functions: OnceLock<Functions>,
-    /// Whether somebody wants what the program registers of its kernels, and what waits for the
-    /// worker thread ([`crate::host_functions`]). A forked child leaves what its parent's had not
-    /// taken.
+    /// Whether registrations of kernels are kept, and those that wait for the worker thread
+    /// ([`crate::host_functions`]). A forked child leaves alone what its parent's worker thread had
+    /// not taken.
     pub keeps_host_functions: AtomicBool,
     pub host_functions: AtomicPtr<Waiting>,
 }
@@ -154,10 +157,12 @@ static FRESH: ForkState<State> = ForkState::new(State::new());
 /// child then keeps its parent's state.
 ///
 /// # Safety
-/// In a forked child that has had no session of its own: no other thread uses the state.
+/// Call it in a forked child that has had no session of its own, where no other thread uses the
+/// state.
 pub unsafe fn reset_after_fork() -> bool {
     let key = STATE.slot_key.load(Acquire);
-    // What stays are pages that the fork has wiped, and facts of the process that are one word each.
+    // Pages that the fork has wiped are kept, and so are facts of the process that are one word
+    // each.
     // SAFETY: the caller's promise.
     unsafe {
         STATE.replace(

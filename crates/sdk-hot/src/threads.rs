@@ -1,11 +1,11 @@
 //! Per-thread state of the hot path, without `thread_local!`. A Rust thread-local in a library that
-//! was loaded late is allocated lazily, under the loader's lock, when each thread first touches it,
-//! and one with a destructor pins the library in ways that we do not control. A pthread key costs
-//! one indexed load, and its destructor is called when a thread ends.
+//! was loaded late is allocated lazily, under the loader's lock, when each thread first accesses
+//! it. One with a destructor also pins the library in ways that we do not control. A pthread key
+//! costs one indexed load, and its destructor is called when a thread ends.
 //!
-//! Slots are in one lazily touched mapping and are never returned to the system. Only a slot's owner
-//! writes it, with two exceptions: [`ThreadSlot::busy`], and the worker thread once it has seen the
-//! owner outside ([`crate::probe`] explains the protocol).
+//! Slots are in one lazily touched mapping and are never returned to the system. Only a slot's
+//! owner writes to it, with two exceptions: [`ThreadSlot::busy`], and the worker thread after it
+//! has seen the owner outside ([`crate::probe`] explains the protocol).
 
 mod slot;
 
@@ -15,7 +15,7 @@ use crate::state::STATE;
 use std::ffi::c_void;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-/// Makes the key and the mapping. Called on the worker thread, before any wrapper is installed.
+/// Creates the key and the mapping. Called on the worker thread, before any wrapper is installed.
 /// Returns false when the system refuses.
 pub fn prepare() -> bool {
     if STATE.slot_key.load(Acquire) != u32::MAX {
@@ -24,31 +24,32 @@ pub fn prepare() -> bool {
     make()
 }
 
-/// Number of a slot, below [`MAX_THREADS`].
+/// Returns the number of a slot, below [`MAX_THREADS`].
 #[inline]
 pub fn index_of(slot: &ThreadSlot) -> usize {
     (std::ptr::from_ref(slot).addr() - STATE.slots.load(Relaxed).addr()) / size_of::<ThreadSlot>()
 }
 
-/// In a forked child, once the state is replaced. Slots of threads that the fork lost stay theirs; a
-/// thread that continues gets one of the child's slots, under its own number. A call that was open
-/// at the fork keeps its old slot, which stays mapped. `parent`: the parent's key. False when memory
-/// cannot be mapped.
+/// Creates new slots and a new key in a forked child, after the state was replaced. Slots of
+/// threads that do not exist in the child stay theirs. A thread that continues gets one of the
+/// child's slots, under its own number. A call that was open at the fork keeps its old slot, which
+/// stays mapped. `parent` is the parent's key. Returns false when memory cannot be mapped.
 pub(crate) fn reset_after_fork(parent: libc::pthread_key_t) -> bool {
     if !make() {
         return false;
     }
-    // Its destructor would be called with the parent's slots.
-    // SAFETY: a key that was made; nothing uses it any more.
+    // The destructor of the old key would be called with the parent's slots.
+    // SAFETY: the key was created, and nothing uses it any more.
     unsafe { libc::pthread_key_delete(parent) };
     true
 }
 
-/// A mapping of free slots, and a key for them.
+/// Creates a mapping of free slots, and a key for them.
 fn make() -> bool {
     let len = MAX_THREADS * size_of::<ThreadSlot>();
-    // SAFETY: a fresh private mapping at an address of the kernel's choice. Zeroed memory is a valid
-    // free ThreadSlot: atomics of 0, depth 0, integers, and a ChunkWriter with a null chunk.
+    // SAFETY: this creates a fresh private mapping at an address that the kernel chooses. Zeroed
+    // memory is a valid free ThreadSlot: atomics of 0, depth 0, integers, and a ChunkWriter with a
+    // null chunk.
     let base = unsafe {
         libc::mmap(
             std::ptr::null_mut(),
@@ -63,9 +64,10 @@ fn make() -> bool {
         return false;
     }
     let mut key: libc::pthread_key_t = 0;
-    // SAFETY: `key` is a valid out pointer and the destructor is a function that stays mapped for ever (NODELETE).
+    // SAFETY: `key` is a valid out pointer. The destructor is a function that stays mapped forever
+    // (NODELETE).
     if unsafe { libc::pthread_key_create(&mut key, Some(thread_ended)) } != 0 {
-        // SAFETY: the mapping made above, not published yet.
+        // SAFETY: the mapping was made above, and is not published yet.
         unsafe { libc::munmap(base, len) };
         return false;
     }
@@ -74,12 +76,13 @@ fn make() -> bool {
     true
 }
 
-/// The calling thread's slot; claims one at a thread's first call. `None` when there is none left.
+/// Returns the calling thread's slot, which is claimed at the thread's first call. `None` when
+/// there is no slot left.
 #[inline]
 pub fn current() -> Option<&'static ThreadSlot> {
     let key = STATE.slot_key.load(Relaxed);
-    // SAFETY: the key was made before any wrapper was installed. It holds null or a pointer into the
-    // slots' mapping, which stays mapped.
+    // SAFETY: the key was created before any wrapper was installed. Its value is null or a pointer
+    // into the slots' mapping, which stays mapped.
     let slot = unsafe { libc::pthread_getspecific(key).cast::<ThreadSlot>().as_ref() };
     match slot {
         Some(slot) => Some(slot),
@@ -87,7 +90,7 @@ pub fn current() -> Option<&'static ThreadSlot> {
     }
 }
 
-/// The calling thread's slot, if it has one.
+/// Returns the calling thread's slot, if it has one.
 pub fn existing() -> Option<&'static ThreadSlot> {
     let key = STATE.slot_key.load(Relaxed);
     if key == u32::MAX {
@@ -99,20 +102,22 @@ pub fn existing() -> Option<&'static ThreadSlot> {
 
 #[cold]
 fn claim(key: libc::pthread_key_t) -> Option<&'static ThreadSlot> {
-    // SAFETY: a system call without arguments.
+    // SAFETY: the system call takes no arguments.
     let tid = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
     let base = STATE.slots.load(Acquire);
     if base.is_null() {
         return None;
     }
     for index in 0..MAX_THREADS {
-        // SAFETY: index is below the mapping's number of slots; see `prepare` for why zeroed memory is valid.
+        // SAFETY: the index is below the mapping's number of slots; see `make` for why zeroed
+        // memory is valid.
         let slot = unsafe { &*base.add(index) };
         if slot.tid.load(Relaxed) == 0 && slot.tid.compare_exchange(0, tid, AcqRel, Relaxed).is_ok()
         {
             STATE.slots_used.fetch_max(index + 1, AcqRel);
-            // SAFETY: a valid key, and the value is never freed. Keys below 32 need no allocation in
-            // glibc; a later one allocates once per thread, here, outside any lock of ours.
+            // SAFETY: the key is valid, and the value is never freed. Keys below 32 need no
+            // allocation in glibc. A later one allocates once per thread, here, outside any lock of
+            // ours.
             if unsafe { libc::pthread_setspecific(key, std::ptr::from_ref(slot).cast()) } != 0 {
                 slot.tid.store(0, Release);
                 return None;
@@ -123,13 +128,13 @@ fn claim(key: libc::pthread_key_t) -> Option<&'static ThreadSlot> {
     None
 }
 
-/// All slots that were ever claimed.
+/// Returns all slots that were ever claimed.
 pub fn all() -> &'static [ThreadSlot] {
     let base = STATE.slots.load(Acquire);
     if base.is_null() {
         return &[];
     }
-    // SAFETY: the mapping holds MAX_THREADS slots, and `slots_used` never exceeds that.
+    // SAFETY: the mapping has MAX_THREADS slots, and `slots_used` never exceeds that.
     unsafe { std::slice::from_raw_parts(base, STATE.slots_used.load(Acquire)) }
 }
 
@@ -137,7 +142,7 @@ unsafe extern "C" fn thread_ended(value: *mut c_void) {
     // SAFETY: the value is null or what `claim` stored.
     if let Some(slot) = unsafe { value.cast::<ThreadSlot>().as_ref() } {
         crate::probe::thread_ended(slot);
-        // It may have been cancelled inside a tool's function.
+        // The thread may have been cancelled inside a tool's function.
         slot.in_tool.store(0, Relaxed);
         slot.tid.store(0, Release);
     }

@@ -1,9 +1,9 @@
-//! One wrapper per slot of the API tables, generated from `api/*.json` by `build/wrappers.rs`.
+//! One wrapper for each slot of the API tables, generated from `api/*.json` by `build/wrappers.rs`.
 //!
-//! A wrapper asks [`crate::probe`] whether its call is traced, calls the function that the slot held
-//! before, and has the call recorded. It is `C-unwind`: a C++ exception of an application's
-//! callback, or the unwinding of a cancelled thread, passes through it. Nothing on its frame has a
-//! destructor.
+//! A wrapper asks [`crate::probe`] whether its call is traced, calls the function that the slot
+//! held before, and has the call recorded. It is `C-unwind`: a C++ exception of an application's
+//! callback, or the unwinding of a cancelled thread, passes through it. So nothing in its frame has
+//! a destructor.
 
 use midair_abi::tables::TableId;
 use std::ffi::c_void;
@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering::Relaxed;
 /// A table that can be hooked.
 #[derive(Debug)]
 pub struct Table {
-    /// Which.
+    /// Its id.
     pub id: TableId,
     /// C name of the struct.
     pub name: &'static str,
@@ -22,7 +22,8 @@ pub struct Table {
     pub kind: u8,
     /// HSA tables begin with a version, HIP tables with a size.
     pub hsa: bool,
-    /// `sizeof` of the newest table that we know; a running one's own size may be smaller or larger.
+    /// `sizeof` of the newest table that we know; that of a running runtime may be smaller or
+    /// larger.
     pub size: usize,
     /// Its slots in order.
     pub slots: &'static [Slot],
@@ -31,7 +32,7 @@ pub struct Table {
 /// A slot of a table.
 #[derive(Debug)]
 pub struct Slot {
-    /// Function's name.
+    /// Name of the function.
     pub name: &'static str,
     /// Byte offset in the table.
     pub offset: usize,
@@ -39,15 +40,15 @@ pub struct Slot {
     pub operation: u32,
     /// Address of our plain wrapper.
     pub wrapper: *const (),
-    /// Where the wrapper finds the function to call. Store the slot's old value here before the
-    /// wrapper is installed, and never clear it: a thread may be inside the wrapper at any later
-    /// time.
+    /// Where the wrapper finds the function to call. The slot's old value must be stored here
+    /// before the wrapper is installed, and must never be cleared: a thread may be inside the
+    /// wrapper at any later time.
     pub original: &'static AtomicPtr<()>,
     /// Whether one of the arguments is a `hipStream_t`.
     pub has_stream: bool,
 }
 
-// SAFETY: `wrapper` is the address of a function, never written through.
+// SAFETY: `wrapper` is the address of a function, and is never written through.
 unsafe impl Sync for Slot {}
 
 /// `dim3`.
@@ -128,7 +129,7 @@ pub struct ChannelFormatDesc {
     pub f: u32,
 }
 
-/// `hsa_ext_control_directives_t`: passed in memory whatever its fields are.
+/// `hsa_ext_control_directives_t`: passed in memory, whatever its fields are.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ControlDirectives {
@@ -147,13 +148,13 @@ const _: () =
 /// Types whose bytes may be read as integers.
 ///
 /// # Safety
-/// The type has no padding: each of its `size_of` bytes is initialised in every value.
+/// The type must have no padding: each of its `size_of` bytes is initialised in every value.
 unsafe trait Bytes: Copy {}
-// SAFETY: three u32: 12 bytes, as asserted above.
+// SAFETY: three u32 are 12 bytes, as asserted above.
 unsafe impl Bytes for Dim3 {}
-// SAFETY: three u64: 24 bytes, as asserted above.
+// SAFETY: three u64 are 24 bytes, as asserted above.
 unsafe impl Bytes for Extent {}
-// SAFETY: a pointer and three u64: 32 bytes, as asserted above.
+// SAFETY: a pointer and three u64 are 32 bytes, as asserted above.
 unsafe impl Bytes for PitchedPtr {}
 // SAFETY: an array of 64 bytes, as asserted above.
 unsafe impl Bytes for IpcHandle {}
@@ -161,18 +162,19 @@ unsafe impl Bytes for IpcHandle {}
 unsafe impl Bytes for FabricHandle {}
 // SAFETY: an array of 128 bytes, as asserted above.
 unsafe impl Bytes for UniqueId {}
-// SAFETY: four i32 and a u32: 20 bytes, as asserted above.
+// SAFETY: four i32 and a u32 are 20 bytes, as asserted above.
 unsafe impl Bytes for ChannelFormatDesc {}
-// SAFETY: an array of 18 words: 144 bytes, as asserted above.
+// SAFETY: an array of 18 words is 144 bytes, as asserted above.
 unsafe impl Bytes for ControlDirectives {}
 
-/// The 8-byte word number `index` of a struct, zero-extended at its end.
+/// Returns the 8-byte word number `index` of a struct, zero-extended at its end.
 #[inline]
 fn word<T: Bytes>(value: &T, index: usize) -> u64 {
     let mut bytes = [0; 8];
     let from = (index * 8).min(size_of::<T>());
     let len = (size_of::<T>() - from).min(8);
-    // SAFETY: `from + len` is at most the size of T, all of whose bytes are initialised (`Bytes`). `bytes` has 8.
+    // SAFETY: `from + len` is at most the size of T, all of whose bytes are initialised (`Bytes`).
+    // `bytes` has room for 8.
     unsafe {
         std::ptr::copy_nonoverlapping(
             (&raw const *value).cast::<u8>().add(from),

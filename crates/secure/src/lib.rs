@@ -1,26 +1,28 @@
-//! Whether this process has more rights than its user, and which variables it may then honour.
+//! Whether this process has more rights than its user, and which variables it may then obey.
 //!
 //! A set-uid program, or one with file capabilities, keeps the environment of the user who started
-//! it. A variable that names a file or a library, or that makes one be loaded, would let that user
-//! run code with the program's rights. So every library of ours reads such variables through
-//! [`variable`] or asks [`has_more_rights`] first; the C library treats `LD_PRELOAD` the same way.
+//! it. A variable that names a file or a library, or that causes one to be loaded, would let that
+//! user run code with the program's rights. So every library of ours reads such variables through
+//! [`variable`], or calls [`has_more_rights`] first. The C library treats `LD_PRELOAD` in the same
+//! way.
 //!
-//! Switches that only turn something off, levels of logging and numbers are read as ever: they give
-//! nobody anything.
+//! Switches that only turn something off, levels of logging and numbers are read in any case, since
+//! they give nobody additional rights.
 //!
 //! Decisions: ENG-052 (`docs/deviations/engine.md`).
 
 use std::ffi::OsString;
 
-/// Whether starting this program gave it rights that its user lacks: set-uid, set-gid, file
-/// capabilities, or a rule of a security module. The kernel tells (`AT_SECURE`, see getauxval(3)).
+/// Whether starting this program gave it rights that its user lacks: by set-uid, set-gid, file
+/// capabilities, or a rule of a security module. The kernel says so (`AT_SECURE`, see
+/// getauxval(3)).
 pub fn has_more_rights() -> bool {
-    // SAFETY: reads a word of this process's auxiliary vector, which never changes.
+    // SAFETY: the call reads a word of this process's auxiliary vector, which never changes.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
-/// The value of a variable that names a file or makes a library be loaded; None where it is not
-/// set, is empty, or where this process has more rights than its user.
+/// Returns the value of a variable that names a file or causes a library to be loaded. None where
+/// it is not set or is empty, or where this process has more rights than its user.
 pub fn variable(name: &str) -> Option<OsString> {
     if has_more_rights() {
         return None;

@@ -1,8 +1,8 @@
 //! Looking at processes with a deadline.
 //!
-//! What is read of a process may keep the reader waiting: a lock of its address space that one of its
-//! threads holds, a page that never arrives, a disk or a server that is gone. So each process is looked
-//! at on a thread of its own. One that does not answer in time is given up by name, its thread is left
+//! Reading a process may block the reader: one of its threads holds a lock of its address space, a
+//! page never arrives, or a disk or a server is gone. So each process is read on a thread of its
+//! own. A process that does not answer in time is given up and reported by name. Its thread is left
 //! behind, and the others go on.
 
 use midair_failure::{Failure, Kind};
@@ -13,16 +13,16 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a process may take to answer while the thread that looks at it does not run.
+/// How long a process may take to answer while the thread that reads it does not run.
 pub(crate) const LIMIT: Duration = Duration::from_secs(5);
-/// The longest time in all, in limits: a thread that runs now and then is starved, not held up, but a
-/// process could go on like that for ever.
+/// The longest time in all, as a multiple of the limit. A thread that runs now and then lacks a
+/// processor and is not blocked by the process, but that must not go on for ever.
 const LONGEST: u32 = 6;
-/// How often threads are looked at.
+/// How often the reading threads are checked.
 const LOOK: Duration = Duration::from_millis(50);
-/// A thread that takes longer does not count as one of those that may run at one time.
+/// A thread whose look takes longer no longer counts towards the threads that may run at one time.
 const SLOW: Duration = Duration::from_millis(100);
-/// Threads of one round, at most.
+/// The most threads of one round.
 const MOST_SLOW: usize = 512;
 
 /// The process did not answer.
@@ -52,24 +52,24 @@ pub(crate) fn within<T: Send + 'static>(
     answer.ok_or_else(|| no_answer(pid))
 }
 
-/// What a thread tells of the process with this index.
+/// What a thread reports about the process with this index.
 enum Report<T> {
     /// The thread looks at it now.
     Begins(usize, Option<Tid>),
     Done(usize, T),
 }
 
-/// A look that is under way.
+/// A look in progress.
 struct Look {
     tid: Option<Tid>,
     began: Instant,
-    /// When the thread was last seen to get on, and how far.
+    /// When the thread was last seen to make progress, and how far it had got.
     moved: (Instant, Option<String>),
     slow: bool,
 }
 
 impl Look {
-    /// Whether it is to be given up.
+    /// Whether to give the look up.
     fn is_stuck(&mut self, limit: Duration) -> bool {
         if self.began.elapsed() > limit * LONGEST {
             return true;
@@ -78,7 +78,7 @@ impl Look {
         if progress != self.moved.1 {
             self.moved = (Instant::now(), progress);
         }
-        // One that waits for a processor is not held up by the process.
+        // A thread that waits for a processor is not blocked by the process.
         let waits_for_us = self
             .tid
             .is_some_and(|tid| task::stat(tid).is_ok_and(|stat| stat.state == b'R'));
@@ -91,14 +91,14 @@ fn progress(tid: Tid) -> Option<String> {
     kernel_words(format!("self/task/{tid}/schedstat")).ok()
 }
 
-/// The calling thread.
+/// Returns the calling thread's id.
 fn own_tid() -> Option<Tid> {
     let link = kernel_link("thread-self").ok()?;
     link.file_name()?.to_str()?.parse().ok()
 }
 
-/// Does `work` for each of these processes, some at one time, each within `limit`. Answers in the order
-/// of `pids`; None for one that did not answer in time.
+/// Does `work` for each of these processes, several at one time, each within `limit`. Returns the
+/// answers in the order of `pids`, with None for a process that did not answer in time.
 pub(crate) fn each<T: Send + 'static>(
     pids: &[Pid],
     limit: Duration,
@@ -111,7 +111,7 @@ pub(crate) fn each<T: Send + 'static>(
     let start = |reports: Sender<Report<T>>| {
         let (work, queue) = (Arc::clone(&work), Arc::clone(&queue));
         let thread = std::thread::Builder::new().name("look".to_owned());
-        // Its handle is dropped: nobody waits for it.
+        // The handle is dropped because nobody waits for the thread.
         thread.spawn(move || {
             let tid = own_tid();
             let next = || {
@@ -121,7 +121,7 @@ pub(crate) fn each<T: Send + 'static>(
                     .pop_front()
             };
             while let Some((index, pid)) = next() {
-                // Nobody listens any more: this look was given up.
+                // Nobody reads the report because this look was given up.
                 if reports.send(Report::Begins(index, tid)).is_err() {
                     return;
                 }
@@ -134,7 +134,7 @@ pub(crate) fn each<T: Send + 'static>(
     };
     let at_once = std::thread::available_parallelism().map_or(2, |cores| cores.get().clamp(2, 8));
     let started = (0..at_once.min(pids.len())).filter(|_| start(reports.clone()).is_ok());
-    // All that were started, and those that are not slow.
+    // Counts all threads that were started, and those of them that are not slow.
     let mut threads = started.count();
     let mut free = threads;
     let mut answers: Vec<Option<T>> = pids.iter().map(|_| None).collect();
@@ -166,7 +166,7 @@ pub(crate) fn each<T: Send + 'static>(
                 continue;
             }
             Err(RecvTimeoutError::Timeout) => {}
-            // Not while we hold a sender.
+            // This cannot happen while we hold a sender ourselves.
             Err(RecvTimeoutError::Disconnected) => break,
         }
         let mut stuck = Vec::new();
@@ -183,7 +183,7 @@ pub(crate) fn each<T: Send + 'static>(
             looks.remove(&index);
             left -= 1;
         }
-        // Others take the places of the slow ones, which hold up nobody else.
+        // New threads replace the slow ones, so that these delay no other process.
         let waiting = queue.lock().unwrap_or_else(PoisonError::into_inner).len();
         while free < at_once.min(waiting) && threads < MOST_SLOW {
             match start(reports.clone()) {

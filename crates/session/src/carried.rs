@@ -21,15 +21,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 #[derive(Debug)]
 pub(crate) struct Carried {
     bundle: Bundle,
-    /// Memory files that were made so far.
+    /// The memory files that were made so far.
     opened: Mutex<HashMap<String, Arc<File>>>,
 }
 
 impl Carried {
-    /// What the running program carries; none if it is not the one file.
+    /// Returns what the running program carries, or none if it is not the one file.
     ///
     /// # Errors
-    /// [`Kind::Installation`] where that is damaged.
+    /// [`Kind::Installation`] where the program's appended files are damaged.
     pub(crate) fn find() -> Result<Option<Carried>, Failure> {
         let bundle = Bundle::of_this_program().map_err(|error| damaged(&error))?;
         Ok(bundle.map(Carried::new))
@@ -42,15 +42,16 @@ impl Carried {
         }
     }
 
-    /// Whether there is a file of that name.
+    /// Whether there is a file with that name.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.bundle.files().any(|(carried, _)| carried == name)
     }
 
-    /// The file of that name, in memory.
+    /// Returns the file with that name, in memory.
     ///
     /// # Errors
-    /// Not found for one that is not carried; invalid data where it is damaged; the kernel's.
+    /// Not found for a file that is not carried; invalid data where the file is damaged; the
+    /// kernel's.
     pub(crate) fn open(&self, name: &str) -> io::Result<Arc<File>> {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(file) = opened.get(name) {
@@ -63,8 +64,8 @@ impl Carried {
         Ok(file)
     }
 
-    /// A path by which this process and its children can run the program of that name, as long as
-    /// `self` lives.
+    /// Returns a path by which this process and its children can run the program with that name, as
+    /// long as `self` lives.
     ///
     /// # Errors
     /// As [`Carried::open`].
@@ -79,7 +80,7 @@ impl Carried {
     /// # Errors
     /// [`Kind::Installation`] where no directory can be written or trusted.
     pub(crate) fn unpack(&self) -> Result<PathBuf, Failure> {
-        // A program with more rights than its user makes no files with them.
+        // A program with more rights than its user must not use them to make files.
         rights::as_real_user(|| self.unpack_below(&cache()))
             .and_then(|unpacked| unpacked)
             .map_err(|error| {
@@ -100,7 +101,7 @@ impl Carried {
             hasher.write(&bytes);
             files.push((name, executable, bytes));
         }
-        // Programs of another build that still run keep theirs.
+        // Programs of another build that still run keep their own directory.
         let build = format!("{}-{:016x}", env!("CARGO_PKG_VERSION"), hasher.finish());
         let prefix = cache.join(build);
         create_all(cache.parent().unwrap_or(cache))?;
@@ -121,8 +122,8 @@ impl Carried {
     }
 }
 
-/// Where unpacked files belong: below the user's cache directory, or else in a directory of the user's own
-/// in `/tmp`.
+/// Returns where unpacked files belong: below the user's cache directory, or else in a directory of
+/// the user's own in `/tmp`.
 fn cache() -> PathBuf {
     let absolute = |name: &str| {
         let path = PathBuf::from(std::env::var_os(name)?);
@@ -142,8 +143,8 @@ fn create_all(directory: &Path) -> io::Result<()> {
         .create(directory)
 }
 
-/// Makes the directory, or makes sure that it is one that only this user can write: what lies there is
-/// loaded into programs.
+/// Makes the directory, or makes sure that only this user can write to it, because what lies there
+/// is loaded into programs.
 #[expect(clippy::disallowed_methods, reason = "the user's own directory")]
 fn own_directory(directory: &Path) -> io::Result<()> {
     match std::fs::DirBuilder::new().mode(0o700).create(directory) {
@@ -159,8 +160,8 @@ fn own_directory(directory: &Path) -> io::Result<()> {
     Err(io::Error::new(ErrorKind::PermissionDenied, what))
 }
 
-/// A file that is right is left alone; any other is replaced by a rename, so that programs that have it
-/// mapped keep what they have.
+/// Writes a file unless it has these contents already. It is replaced by a rename, so that programs
+/// that have mapped the old file keep it.
 #[expect(
     clippy::disallowed_methods,
     reason = "in a directory of the user's own"

@@ -1,4 +1,4 @@
-//! A trace that is complete and not written yet.
+//! A trace that is complete and has not been written yet.
 
 use crate::request::Entry;
 use crate::rights;
@@ -15,22 +15,22 @@ pub struct Collected {
 }
 
 impl Collected {
-    /// How the target was entered.
+    /// Returns how the target was entered.
     pub fn entry(&self) -> &Entry {
         &self.entry
     }
 
-    /// Records collected.
+    /// Returns the number of records that were collected.
     pub fn records(&self) -> u64 {
         self.finished.records.records()
     }
 
-    /// Why the detach did not complete, if it did not. The trace exists all the same.
+    /// Returns why the detach did not complete, if it did not. The trace exists all the same.
     pub fn failure(&self) -> Option<&Failure> {
         self.finished.failure.as_ref()
     }
 
-    /// How the target ended, if it did.
+    /// Returns how the target ended, if it did.
     pub fn ended(&self) -> Option<End> {
         self.finished.ended
     }

@@ -1,7 +1,8 @@
-//! What was counted so far, written while the session is on (`--live-counters`).
+//! The file of what was counted so far, written while the session runs (`--live-counters`).
 //!
-//! A thread reads the records that were collected until then and writes the file; meanwhile the session
-//! collects on. It works a tenth of the time at most: the longer it takes, the longer it waits.
+//! A thread reads the records that have been collected and writes the file, while the session goes
+//! on collecting. The thread works at most a tenth of the time: the longer a write takes, the
+//! longer the pause after it.
 
 use crate::rights;
 use midair_failure::Failure;
@@ -13,12 +14,12 @@ use std::path::PathBuf;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// From the end of one to the beginning of the next, at least.
+/// The least pause between the end of one write and the begin of the next.
 const PAUSE: Duration = Duration::from_millis(500);
-/// How much longer the pause is than the work.
+/// The pause is this many times as long as the write before it.
 const REST: u32 = 9;
 
-/// How long it took, or why it failed.
+/// How long a write took, or why it failed.
 type Work = Result<Duration, Failure>;
 
 /// The file, and the thread that writes it.
@@ -31,7 +32,7 @@ pub(crate) struct Counted {
 }
 
 impl Counted {
-    /// Where the settings ask for it.
+    /// Makes the writer, where the settings ask for the file.
     pub(crate) fn of(settings: &Settings, pid: Pid) -> Option<Counted> {
         let directory = settings
             .text(LIVE_COUNTERS)
@@ -44,7 +45,7 @@ impl Counted {
         })
     }
 
-    /// Begins to write what `so_far` gives, if it is time. Does not wait.
+    /// Starts to write what `so_far` returns, if it is time. Does not wait.
     pub(crate) fn poll(&mut self, so_far: impl FnOnce() -> io::Result<Finished>) {
         if self.work.as_ref().is_some_and(JoinHandle::is_finished) {
             self.take();
@@ -64,7 +65,7 @@ impl Counted {
         }
     }
 
-    /// Waits until nothing is written any more; why nothing was, if so.
+    /// Waits for a write in progress. Returns why nothing was written, if it failed.
     pub(crate) fn end(mut self) -> Option<String> {
         self.take();
         let failed = self.failed?;

@@ -16,12 +16,13 @@ pub(crate) const NO_CUPTI: &str = "name one with --cupti PATH (as the process se
 pub(crate) const OTHER_PROFILER: &str =
     "CUPTI serves one profiler at a time: attach again when the other one is gone";
 
-/// The domains that CUPTI provides and that can be asked for.
+/// Returns the domains that CUPTI provides and that can be asked for.
 fn there() -> impl Iterator<Item = &'static Domain> {
     built().filter(|domain| domain.runtimes.cuda && !domain.asks().is_empty())
 }
 
-/// The domains that only AMD's runtimes have, except those whose settings also ask for something in a CUDA process.
+/// Returns the domains that only AMD's runtimes have, except those whose settings also ask for
+/// something in a CUDA process.
 fn not_there() -> impl Iterator<Item = &'static Domain> {
     built().filter(|domain| {
         let mut asks = domain.asks().iter();
@@ -40,7 +41,7 @@ fn is_on(settings: &Settings, domain: &Domain) -> bool {
 #[derive(Debug)]
 pub(crate) struct CudaRequest {
     pub(crate) request: Request,
-    /// What the user asked for explicitly and will not get.
+    /// What the user asked for by name and will not get.
     pub(crate) warnings: Vec<String>,
     /// Further information.
     pub(crate) notes: Vec<String>,
@@ -74,7 +75,7 @@ pub(crate) fn request(
     })
 }
 
-/// The adapted settings, with warnings about what the user will not get, and notes.
+/// Returns the adapted settings, with warnings about what the user will not get, and notes.
 ///
 /// # Errors
 /// As [`request()`].
@@ -83,17 +84,18 @@ pub(crate) fn settings_for(request: &Request, tid: Tid) -> Result<Adapted, Failu
     settings(request)
 }
 
-/// Describes what is recorded with these settings.
+/// Returns in words what is recorded with these settings.
 pub(crate) fn recorded(settings: &Settings) -> String {
     let mut on: Vec<&Domain> = there().filter(|domain| is_on(settings, domain)).collect();
     if on.is_empty() {
-        // Then the library in the process uses its default.
+        // If none is on, the library in the process uses its default.
         on = there().filter(|domain| domain.usual).collect();
     }
     phrases(&on).join(", ")
 }
 
-/// A CUPTI that the caller names is loaded with the process's rights, as a tool is.
+/// Checks the rights for a CUPTI that the caller named. It is loaded with the process's rights, as
+/// a tool is.
 fn may_name_cupti(settings: &Settings, tid: Tid) -> Result<(), Failure> {
     let Some(path) = settings.text(CUPTI) else {
         return Ok(());
@@ -162,7 +164,8 @@ fn settings(request: &Request) -> Result<Adapted, Failure> {
     Ok((settings, warnings, notes))
 }
 
-/// Refuses a request for what only CUDA processes have, for one without CUDA: nothing would be recorded.
+/// Refuses a request for a process without CUDA if it asks only for what CUDA processes have:
+/// nothing would be recorded.
 ///
 /// # Errors
 /// [`Kind::Usage`].
@@ -191,12 +194,12 @@ pub(crate) fn refuse_cuda_alone(request: &Request) -> Result<(), Failure> {
     .hint("--hip-trace records calls of HIP, --kernel-trace kernels, --memory-copy-trace copies"))
 }
 
-/// Whether an option of this name asks for a domain, by itself or by what it switches on.
+/// Whether the option with this name asks for a domain, by itself or through what it switches on.
 fn reaches(long: &str, domain: &Domain) -> bool {
     option(long).is_some_and(|option| domain.asks().iter().any(|ask| option.reaches(ask.option)))
 }
 
-/// What domains are, each phrase once.
+/// Returns the descriptions of domains, each phrase once.
 fn phrases(domains: &[&Domain]) -> Vec<&'static str> {
     let mut phrases: Vec<Ranked> = domains
         .iter()
@@ -207,7 +210,7 @@ fn phrases(domains: &[&Domain]) -> Vec<&'static str> {
     phrases.into_iter().map(|phrase| phrase.name).collect()
 }
 
-/// The same as a part of a sentence.
+/// Returns the descriptions as a part of a sentence.
 fn words(domains: &[&Domain]) -> String {
     match phrases(domains).as_slice() {
         [rest @ .., last] if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
@@ -297,7 +300,7 @@ mod tests {
             "ROCPROF_HIP_COMPILER_API_TRACE",
             "ROCPROF_HSA_CORE_API_TRACE",
         ];
-        // Asked for by an aggregate: a note.
+        // It was asked for by an aggregate option, so it is a note.
         let (settings, warnings, notes) = told(&asked, Requested::default()).unwrap();
         assert_eq!(on(&settings), ["ROCPROF_KERNEL_TRACE"]);
         assert!(warnings.is_empty());
@@ -305,7 +308,7 @@ mod tests {
             notes,
             ["a CUDA process has no calls of HIP and calls of HSA"]
         );
-        // Asked for by name: a warning.
+        // It was asked for by name, so it is a warning.
         let by_name = Requested {
             nothing: false,
             by_name: vec!["kernel-trace", "hip-trace"],
@@ -328,7 +331,8 @@ mod tests {
             assert_eq!(failure.kind, Kind::Usage, "{failure}");
             assert!(failure.hint.contains("--cuda-trace"));
         }
-        // As AMD's command line without any option: the library in the process then records its default.
+        // This is AMD's command line without any option. The library in the process then records
+        // its default.
         assert!(told(&[], Requested::default()).is_ok());
     }
 

@@ -17,14 +17,14 @@ use std::io;
 const LOADERS_FOLDERS: [&str; 4] = ["/lib64", "/usr/lib64", "/lib", "/usr/lib"];
 /// The cache that `ldconfig` writes.
 const LOADERS_CACHE: &str = "/etc/ld.so.cache";
-/// At most so many bytes of the cache are read, since the file is the process's.
+/// The most bytes of the cache that are read, since the file belongs to the process.
 const MOST_CACHE: usize = 16 << 20;
 
-/// At most so many mapped files are inspected: the process may have mapped any number, and several locations
-/// are searched beside each of CUDA's.
+/// The most mapped files that are inspected. The process may have mapped any number, and several
+/// locations are searched beside each of CUDA's files.
 const MOST_MAPPED: usize = 4096;
 
-/// Version of the driver by the name of its library, such as `580.95.05`.
+/// Returns the version of the driver from the name of its library, such as `580.95.05`.
 pub(crate) fn driver(modules: &Modules) -> Option<String> {
     modules.list.iter().find_map(|module| {
         let rest = module.file_name().strip_prefix(CUDA_NAME)?;
@@ -33,13 +33,14 @@ pub(crate) fn driver(modules: &Modules) -> Option<String> {
     })
 }
 
-/// Major version of the newest CUDA that a driver supports; 0 where the driver's version does not tell.
-/// Source: the CUDA toolkit's release notes (525 came with CUDA 12.0, 580 with 13.0).
+/// Returns the major version of the newest CUDA that a driver supports, or 0 where the driver's
+/// version does not tell. Source: the CUDA toolkit's release notes (525 came with CUDA 12.0, 580
+/// with 13.0).
 fn major(driver: Option<&str>) -> u32 {
     let branch = driver.and_then(|version| version.split('.').next()?.parse::<u32>().ok());
     match branch {
         None => 0,
-        // WSL's library has a version of its own: 1.1.
+        // WSL's library has a version number of its own: 1.1.
         Some(..100) => 0,
         Some(100..525) => 11,
         Some(525..580) => 12,
@@ -47,7 +48,7 @@ fn major(driver: Option<&str>) -> u32 {
     }
 }
 
-/// The process that `tid` is a live thread of, as far as it may be read.
+/// Describes the process that `tid` is a live thread of, as far as it may be read.
 fn process(tid: Tid, modules: &Modules) -> Process {
     let environment = kernel_text_up_to(format!("{tid}/environ"), MOST_WORDS).unwrap_or_default();
     let pair = |one: &[u8]| {
@@ -69,7 +70,7 @@ fn process(tid: Tid, modules: &Modules) -> Process {
     }
 }
 
-/// Another profiler that the process was started with.
+/// Returns the refusal for another profiler that the process was started with, if there is one.
 pub(crate) fn other_profiler(pid: Pid, tid: Tid, modules: &Modules) -> Option<Failure> {
     profilers::other_profiler(&process(tid, modules)).map(|why| {
         let why: String = why.chars().filter(|c| !c.is_control()).collect();
@@ -81,8 +82,7 @@ pub(crate) fn other_profiler(pid: Pid, tid: Tid, modules: &Modules) -> Option<Fa
     })
 }
 
-/// A description of the CUPTI that would be tried first, or that there is none. Whether it fits is known only
-/// when it is loaded.
+/// Describes the CUPTI that would be tried first. Whether it fits is known only when it is loaded.
 ///
 /// # Errors
 /// [`Kind::NoCupti`]; or the kernel's error, where the process's files cannot be read.
@@ -158,8 +158,8 @@ fn no_cupti(pid: Pid, why: &str) -> Failure {
     .hint(NO_CUPTI)
 }
 
-/// Refuses what can be seen to fail, before anything is touched. What cannot be seen from outside is reported
-/// by our library in the process.
+/// Refuses what can be seen to fail, before anything is touched. Our library in the process reports
+/// what cannot be seen from outside.
 ///
 /// # Errors
 /// [`Kind::OtherProfiler`], [`Kind::NoCupti`].
@@ -179,7 +179,7 @@ impl Root {
         Place::root_of(tid).map(Root)
     }
 
-    /// The loader's cache, empty where there is none.
+    /// Returns the loader's cache, or nothing where there is none.
     fn cache(&self) -> Vec<u8> {
         self.0.read(LOADERS_CACHE, MOST_CACHE).unwrap_or_default()
     }

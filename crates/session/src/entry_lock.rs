@@ -1,8 +1,8 @@
-//! One attacher at a time enters a process.
+//! The lock by which only one attacher at a time enters a process.
 //!
-//! Once a worker thread is in a process, a second attacher finds it and is told that the process is busy. Two
-//! attachers that start at the same moment would both find none, and both would make one: two copies of our
-//! libraries would then hook the same tables.
+//! Once a worker thread is in a process, a second attacher finds it and is told that the process is
+//! busy. Two attachers that start at the same moment would find no worker thread, and each would
+//! make one. Two copies of our libraries would then hook the same dispatch tables.
 
 use midair_failure::{Failure, Kind};
 use midair_procinfo::Pid;
@@ -25,7 +25,7 @@ impl EntryLock {
     pub(crate) fn acquire(pid: Pid) -> Result<EntryLock, Failure> {
         let file = kernel_file(format!("{pid}/stat"))
             .map_err(|_| Failure::new(Kind::NoProcess, format!("there is no process {pid}")))?;
-        // Where the file cannot be locked at all, only the guard inside the target protects.
+        // Where the file cannot be locked at all, only the guard inside the target protects it.
         if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
             return Err(Failure::new(
                 Kind::Busy,

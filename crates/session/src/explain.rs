@@ -1,4 +1,4 @@
-//! What the engine refuses or fails at, as failures: kind, sentence and remedy.
+//! The engine's refusals and errors as failures, each with its kind, sentence and remedy.
 //!
 //! Both matches name every variant, so that a new one cannot be forgotten here.
 
@@ -7,7 +7,7 @@ use midair_inject::{Approach, EnterError, Inspection, Refusal};
 use midair_procinfo::{Pid, Tid};
 use midair_record::boot::ENTRY;
 
-/// Why a process cannot be entered, as far as an inspection tells.
+/// Returns why a process cannot be entered, as far as an inspection tells.
 pub(crate) fn refused(refusal: &Refusal) -> Failure {
     let (kind, hint) = match refusal {
         Refusal::NoProcess { .. } => (
@@ -80,8 +80,8 @@ pub(crate) fn refused(refusal: &Refusal) -> Failure {
     Failure::new(kind, refusal.to_string()).hint(hint)
 }
 
-/// Why entering failed. Where the listener did not serve, the failure is what forbids tracing, and
-/// its sentence also says why the listener did not serve.
+/// Returns why entering failed. Where the listener did not serve, the failure is what forbids
+/// tracing, and its sentence also says why the listener did not serve.
 pub(crate) fn not_entered(approach: &Approach, error: &EnterError) -> Failure {
     match (error, &approach.inspection) {
         (EnterError::Boot { errno, .. }, Ok(look)) if *errno == libc::EBUSY => {
@@ -100,7 +100,7 @@ pub(crate) fn not_entered(approach: &Approach, error: &EnterError) -> Failure {
     }
 }
 
-/// Why entering the process `pid` failed.
+/// Returns why entering the process `pid` failed.
 pub(crate) fn failed(pid: Pid, error: &EnterError) -> Failure {
     const PROCESS_GOES_ON: &str = "the process goes on as before";
     let (kind, hint) = match error {
@@ -123,22 +123,24 @@ pub(crate) fn failed(pid: Pid, error: &EnterError) -> Failure {
             Kind::Stopped,
             "let it go on first: in its debugger, by kill -CONT, or by fg in its shell",
         ),
-        // The inspection found no tracer and that tracing is allowed: a tracer has come since.
+        // The inspection found that tracing was allowed and that there was no tracer, so a tracer
+        // has come since.
         EnterError::Engine { source, .. } if source.errno() == Some(libc::EPERM) => {
             return busy(pid, "another tracer holds a thread of it at the moment");
         }
-        // Our library says so where another build of it is at work, or a session of its own that does
-        // not make way.
+        // Our library reports this where another build of it is at work, or where the process has
+        // an own session that does not make way.
         EnterError::Boot { errno, .. } if *errno == libc::EBUSY => {
             return held(pid, "by another build of midair's libraries");
         }
         EnterError::Boot { errno, .. } if *errno == libc::EALREADY => return kept(pid, None),
-        // Limits that were not checked, or that were met meanwhile. What was begun is undone.
+        // These limits were not checked, or were reached meanwhile. What was begun is undone.
         EnterError::ThreadRefused { errno } if *errno == libc::EAGAIN => (
             Kind::NoHeadroom,
             "its user has as many threads as allowed (RLIMIT_NPROC), or its pids cgroup is full: raise that limit",
         ),
-        // A mapping for execution: its file would have to allow it, and it has none.
+        // A mapping for execution was refused: its file would have to permit it, and this mapping
+        // has no file.
         EnterError::SystemCall { errno, .. } if *errno == libc::EACCES => (
             Kind::NotPermitted,
             "a security policy forbids the process executable memory (SELinux: execmem): setsebool allow_execmem on, or selinuxuser_execmod, for as long as it takes",
@@ -169,26 +171,26 @@ pub(crate) fn failed(pid: Pid, error: &EnterError) -> Failure {
     Failure::new(kind, error.to_string()).hint(hint)
 }
 
-/// The worker thread gave up before it got the session.
+/// Returns the sentence for a worker thread that gave up before it got the session.
 pub(crate) fn offer_not_taken(pid: Pid, why: &str) -> String {
     format!(
         "process {pid} took no offer: its part of midair had waited for it and given up ({why})"
     )
 }
 
-/// There is no process of this number.
+/// Returns the failure for a number that no process has.
 pub(crate) fn no_process(number: u32) -> Failure {
     Failure::new(Kind::NoProcess, format!("there is no process {number}"))
         .hint("midair ps lists the processes that use a GPU")
 }
 
-/// The process is the attacher.
+/// Returns the failure for a process that is the attacher itself.
 pub(crate) fn itself(pid: Pid) -> Failure {
     Failure::new(Kind::Usage, format!("process {pid} is this program itself"))
         .hint("name another process: see midair ps")
 }
 
-/// The process uses no GPU.
+/// Returns the failure for a process that uses no GPU.
 pub(crate) fn not_gpu(pid: Pid) -> Failure {
     Failure::new(
         Kind::NotGpu,
@@ -197,7 +199,7 @@ pub(crate) fn not_gpu(pid: Pid) -> Failure {
     .hint("is it the right process? A launcher often runs the work in a child: see ps --forest")
 }
 
-/// The copies of our SDK that a process has loaded by itself, each by its path.
+/// Returns the paths of the copies of our SDK that a process has loaded by itself.
 pub(crate) fn sdks(look: &Inspection) -> Vec<String> {
     let modules = &look.modules;
     let named = modules
@@ -215,7 +217,8 @@ pub(crate) fn sdks(look: &Inspection) -> Vec<String> {
         .collect()
 }
 
-/// A session without an attacher has the process, and does not make way. `tid`: its thread.
+/// Returns the failure for a process whose own session does not make way. `tid` is that session's
+/// thread.
 pub(crate) fn kept(pid: Pid, tid: Option<Tid>) -> Failure {
     let thread = tid.map_or_else(String::new, |tid| format!(" (thread {tid})"));
     Failure::new(
@@ -227,7 +230,7 @@ pub(crate) fn kept(pid: Pid, tid: Option<Tid>) -> Failure {
     .hint("that session ends with the process, or with the detach of that program; then try again")
 }
 
-/// Another library of ours has the process.
+/// Returns the failure for a process that another library of ours uses.
 fn held(pid: Pid, by: &str) -> Failure {
     Failure::new(
         Kind::Busy,
@@ -236,7 +239,8 @@ fn held(pid: Pid, by: &str) -> Failure {
     .hint("end that profiler, or let both use the same build of midair")
 }
 
-/// The process is attached already; `state` says by whom, or what that session is doing.
+/// Returns the failure for a process that is attached already. `state` says by whom, or what that
+/// session is doing.
 pub(crate) fn busy(pid: Pid, state: &str) -> Failure {
     Failure::new(
         Kind::Busy,

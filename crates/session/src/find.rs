@@ -1,5 +1,5 @@
-//! Which processes use a GPU runtime: one cheap pass over `/proc`, which touches no process. Each process has
-//! a deadline.
+//! Finds the processes that use a GPU runtime, in one cheap pass over `/proc` that touches no
+//! process. Each process has a deadline.
 
 use crate::answer;
 use midair_failure::Failure;
@@ -7,7 +7,7 @@ use midair_procinfo::files::{self, kernel_list, kernel_text};
 use midair_procinfo::{Pid, maps, show, task};
 use std::path::PathBuf;
 
-/// What a runtime's library is called, whatever its version.
+/// The file names of the runtimes' libraries, without their versions.
 const LIBRARIES: [(&str, RuntimeKind); 3] = [
     ("libamdhip64", RuntimeKind::Hip),
     ("libhsa-runtime64", RuntimeKind::Hsa),
@@ -39,14 +39,14 @@ impl RuntimeKind {
 /// A runtime's library that is mapped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Runtime {
-    /// Which.
+    /// Which runtime it is.
     pub kind: RuntimeKind,
     /// What follows `.so.` in the name of the mapped file, such as `7.2.70204`, or nothing. For CUDA it is
     /// the driver's version.
     pub version: String,
     /// Path of the mapped file, in the process's own mount namespace.
     pub path: PathBuf,
-    /// The file has been deleted or replaced since.
+    /// Whether the file has been deleted or replaced since.
     pub deleted: bool,
 }
 
@@ -55,9 +55,10 @@ pub struct Runtime {
 pub struct Found {
     /// Its id.
     pub pid: Pid,
-    /// Its parent; none when that is outside our pid namespace.
+    /// Its parent, or none when the parent is outside our pid namespace.
     pub parent: Option<Pid>,
-    /// Its start in clock ticks since boot. Together with the pid it identifies one process for good.
+    /// Its start in clock ticks since boot. Together with the pid it identifies one process for
+    /// good.
     pub start_ticks: u64,
     /// Real user id.
     pub uid: u32,
@@ -67,24 +68,24 @@ pub struct Found {
     pub command: String,
     /// GPU runtimes that are mapped, recognized by file name; each library once.
     pub runtimes: Vec<Runtime>,
-    /// Its mappings could be read. Otherwise nothing is known of its runtimes: it belongs to another user, or
-    /// may not be inspected.
+    /// Whether its mappings could be read. If not, nothing is known of its runtimes: it belongs to
+    /// another user, or may not be inspected.
     pub readable: bool,
 }
 
 impl Found {
-    /// It has a GPU runtime.
+    /// Whether it has a GPU runtime.
     pub fn uses_a_gpu(&self) -> bool {
         !self.runtimes.is_empty()
     }
 
-    /// The name and the number, for messages.
+    /// Returns the name and the number, for messages.
     pub fn label(&self) -> String {
         format!("process {} ({})", self.pid, self.name)
     }
 }
 
-/// The process that a caller names by this number.
+/// Returns the process that a caller names by this number.
 ///
 /// # Errors
 /// [`midair_failure::Kind::NoProcess`] for a number that no process can have.
@@ -92,16 +93,16 @@ pub fn named(number: u32) -> Result<Pid, Failure> {
     Pid::new(number).ok_or_else(|| crate::explain::no_process(number))
 }
 
-/// Every process that has a GPU runtime mapped, by ascending number. Processes whose mappings may not be read
-/// are left out; [`processes`] includes them.
+/// Returns every process that has mapped a GPU runtime, by ascending number. Processes whose
+/// mappings may not be read are left out; [`processes`] includes them.
 pub fn gpu_processes() -> Vec<Found> {
     let mut found = processes();
     found.retain(Found::uses_a_gpu);
     found
 }
 
-/// Every running process but kernel threads, zombies and this one, by ascending number. One that does not
-/// answer is among those that cannot be read.
+/// Returns every running process except kernel threads, zombies and this one, by ascending number.
+/// A process that does not answer counts as one that cannot be read.
 pub fn processes() -> Vec<Found> {
     let mut all = scan();
     all.found.extend(all.silent);
@@ -109,16 +110,17 @@ pub fn processes() -> Vec<Found> {
     all.found
 }
 
-/// The processes of a moment.
+/// The processes at one moment.
 #[derive(Debug, Default)]
 pub(crate) struct Scan {
-    /// Those that answered, by ascending number.
+    /// Processes that answered, by ascending number.
     pub(crate) found: Vec<Found>,
-    /// Those that did not. Only what the kernel tells by itself is known of them.
+    /// Processes that did not answer. Only what the kernel tells without their help is known of
+    /// them.
     pub(crate) silent: Vec<Found>,
 }
 
-/// Every running process but kernel threads, zombies and this one.
+/// Scans every running process except kernel threads, zombies and this one.
 pub(crate) fn scan() -> Scan {
     let mut all = pids();
     all.retain(|&pid| pid != Pid::own());
@@ -133,7 +135,7 @@ pub(crate) fn scan() -> Scan {
     scan
 }
 
-/// What is known of a process that does not answer. None when there is none.
+/// Returns what is known of a process that does not answer, or None when there is no such process.
 pub(crate) fn silent(pid: Pid) -> Option<Found> {
     let stat = task::stat(pid).ok()?;
     Some(Found {
@@ -148,7 +150,7 @@ pub(crate) fn silent(pid: Pid) -> Option<Found> {
     })
 }
 
-/// All process numbers in `/proc`, as a snapshot.
+/// Returns all process numbers in `/proc` at this moment.
 pub(crate) fn pids() -> Vec<Pid> {
     kernel_list(".")
         .unwrap_or_default()
@@ -157,10 +159,11 @@ pub(crate) fn pids() -> Vec<Pid> {
         .collect()
 }
 
-/// One process; `None` when there is none, when it is a kernel thread, or when it has ended.
+/// Returns one process, or `None` when it does not exist, is a kernel thread, or has ended.
 pub fn process(pid: Pid) -> Option<Found> {
     let stat = task::stat(pid).ok()?;
-    // The leader may have ended while other threads run on. Then one of those has the mappings.
+    // The main thread may have ended while other threads run on. The mappings are then those of
+    // another thread.
     let live = task::live(pid).ok()??;
     if stat.is_kernel_thread() {
         return None;
@@ -179,11 +182,11 @@ pub fn process(pid: Pid) -> Option<Found> {
     })
 }
 
-/// The runtimes in the text of `/proc/PID/maps`.
+/// Returns the runtimes in the text of `/proc/PID/maps`.
 fn runtimes(text: &[u8]) -> Vec<Runtime> {
     let mut found: Vec<Runtime> = Vec::new();
     for line in text.split(|byte| *byte == b'\n') {
-        // Most lines are no library: compare the file name before parsing.
+        // Most lines are not of libraries, so the file name is compared before the line is parsed.
         let Some(slash) = line.iter().rposition(|byte| *byte == b'/') else {
             continue;
         };

@@ -1,8 +1,10 @@
-//! Whether the target and this process have the headroom for a session, checked before anything is touched.
+//! Whether the target and this process have the headroom for a session, checked before anything is
+//! touched.
 //!
-//! Meeting a limit half way would be an error that we undo. But until then the program could lack what we
-//! took: its own `mmap` fails where ours has succeeded, and a memory cgroup at its limit kills. So the
-//! headroom must cover what an attach needs, and some more.
+//! If a limit were reached half way, we would report an error and undo our changes. But until then
+//! the program could lack what we took: its own `mmap` may fail after ours has succeeded, and a
+//! memory cgroup at its limit kills. So the headroom must cover what an attach needs, and some
+//! more.
 
 use crate::install::Tools;
 use crate::request::Request;
@@ -15,8 +17,8 @@ use std::path::{Path, PathBuf};
 
 const MIB: u64 = 1 << 20;
 
-/// What a session takes. Measured on the stand-in runtimes with everything traced, and rounded up; the
-/// end-to-end tests of limits measure it again.
+/// What a session takes. The numbers were measured on the stand-in runtimes with everything traced,
+/// and rounded up. The end-to-end tests of limits measure them again.
 #[derive(Debug, Clone, Copy)]
 struct Need {
     address_space: u64,
@@ -34,18 +36,18 @@ impl Need {
         spool: u64,
         locks_all: bool,
     ) -> Need {
-        // The spool, libraries, the hooks' tables (reserved, hardly used), and a heap that glibc reserves for
-        // the worker thread.
+        // The spool, libraries, the tables of the hooks (reserved, hardly used), and a heap that
+        // glibc reserves for the worker thread.
         let fresh = !look.worker.is_some_and(|agent| agent.is_parked());
         let (address_space, data) = match (platform, fresh) {
             (Platform::Amd, true) => (spool + 320 * MIB, 224 * MIB),
             (Platform::Amd, false) => (spool + 8 * MIB, 8 * MIB),
-            // CUPTI allocates anew in each session, besides the buffers that we give it.
+            // CUPTI allocates memory anew in each session, besides the buffers that we give it.
             (Platform::Cuda, _) => (spool + 512 * MIB, 320 * MIB),
         };
         let memory = match (locks_all, platform, fresh) {
             (true, ..) => address_space,
-            // Pages of the spool and of the code are charged to the attacher.
+            // The pages of the spool and of the code are charged to the attacher.
             (false, Platform::Amd, true) => 8 * MIB,
             (false, Platform::Amd, false) => 2 * MIB,
             (false, Platform::Cuda, _) => 96 * MIB,
@@ -53,7 +55,8 @@ impl Need {
         Need {
             address_space,
             data,
-            // The connection, and the descriptors received over it, which are renumbered one by one.
+            // The connection, and the descriptors received over it, which are renumbered one by
+            // one.
             descriptors: 4 + tools.files.len() as u64,
             mappings: if fresh { 96 } else { 16 },
             memory,
@@ -61,7 +64,7 @@ impl Need {
     }
 }
 
-/// Refuses the attach where the process lacks the headroom.
+/// Refuses the attach if the process lacks the headroom.
 pub(crate) fn check(
     look: &Inspection,
     platform: Platform,
@@ -152,12 +155,12 @@ fn lacking(room: &Headroom, need: &Need) -> Option<(String, &'static str)> {
     None
 }
 
-/// Bytes of address space that this process takes for an attach, besides the spool: stacks of its
-/// threads (2 MiB each) and what it allocates, with a margin.
+/// Bytes of address space that this process takes for an attach besides the spool: the stacks of
+/// its threads (2 MiB each) and what it allocates, with a margin.
 const OWN_ADDRESS_SPACE: u64 = 16 * MIB;
 
-/// Refuses the attach where this process lacks the headroom: what it sends are files in memory, to which the
-/// limit of file sizes applies, too.
+/// Refuses the attach if this process lacks the headroom. It sends memory files, to which the limit
+/// of file sizes applies, too.
 #[expect(
     clippy::disallowed_methods,
     reason = "our own libraries, and the tools that the caller names"

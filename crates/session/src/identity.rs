@@ -11,18 +11,18 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The most bytes of one file of the topology, or of a list of processors or of names of GPUs.
+/// The most bytes of one file: of the topology, a list of processors, or a list of GPU names.
 const MOST_BYTES: usize = 4 << 20;
-/// The most bytes of them all.
+/// The most bytes of all these files.
 const MOST_IN_ALL: usize = 64 << 20;
 /// The most files and directories. A node of a large machine has some hundreds.
 const MOST_FILES: usize = 65_536;
 
-/// Threads whose names are read.
+/// The most threads whose names are read.
 const MOST_THREADS: usize = 4096;
 
-/// Reads the identity; what cannot be read stays empty. `live` is a thread of the process that has not
-/// ended.
+/// Reads the identity. What cannot be read stays empty. `live` is a thread of the process that has
+/// not ended.
 pub(crate) fn read(pid: Pid, live: Tid) -> Identity {
     let from_outside = FromOutside {
         theirs: Place::root_of(live).ok().map(Reader::of),
@@ -33,8 +33,8 @@ pub(crate) fn read(pid: Pid, live: Tid) -> Identity {
     identity
 }
 
-/// What the threads of a process are called now, by the ids that they have in its own pid namespace.
-/// The first one is left out: it is called as the program is.
+/// Returns the current names of a process's threads, by the ids that the threads have in the
+/// process's own pid namespace. The main thread is left out, because it has the program's name.
 pub(crate) fn threads(pid: Pid, live: Tid) -> BTreeMap<u32, String> {
     let mut all = BTreeMap::new();
     let tids = task::list(live).unwrap_or_default().into_iter();
@@ -42,7 +42,7 @@ pub(crate) fn threads(pid: Pid, live: Tid) -> BTreeMap<u32, String> {
         let (Ok(name), Ok(status)) = (task::comm(tid), task::status(tid)) else {
             continue;
         };
-        // A thread gives itself its name.
+        // A thread chooses its own name, so the name is not trusted.
         let name = plain::line(&String::from_utf8_lossy(&name))
             .trim()
             .to_owned();
@@ -54,7 +54,7 @@ pub(crate) fn threads(pid: Pid, live: Tid) -> BTreeMap<u32, String> {
     all
 }
 
-/// Another process, of which nothing is believed.
+/// Another process, none of whose data is trusted.
 struct FromOutside {
     theirs: Option<Reader>,
     ours: Option<Reader>,
@@ -73,14 +73,15 @@ impl Source for FromOutside {
         self.ours.as_ref().map(|reader| reader as &dyn Files)
     }
 
-    /// They are for modelled GPUs. Where this program has rights that its user lacks they do not count.
+    /// Whether variables for modelled GPUs count. They do not where this program has rights that
+    /// its user lacks.
     fn trusts_variables(&self) -> bool {
         !rights::is_privileged()
     }
 }
 
-/// Reads beneath a root, within limits for all files together. It keeps the directories that it has
-/// found: a topology has many files in few of them.
+/// Reads files beneath a root, within limits for all files together. It keeps the directories that
+/// it has opened, since a topology has many files in few directories.
 struct Reader {
     root: Place,
     known: RefCell<HashMap<PathBuf, Place>>,

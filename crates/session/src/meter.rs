@@ -1,11 +1,12 @@
-//! What a session costs in processor time: our thread in the process, and this program beside it.
+//! The processor time that a session costs: that of our thread in the process, and that of this
+//! program.
 
 use crate::target::Target;
 use midair_results::Cost;
 use nix::time::{ClockId, clock_gettime};
 use std::time::Duration;
 
-/// Readings at a session's begin.
+/// The readings at the begin of a session.
 #[derive(Debug)]
 pub(crate) struct Meter {
     worker: Option<Duration>,
@@ -13,7 +14,7 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    /// At the begin of a session.
+    /// Reads the times at the begin of a session.
     pub(crate) fn begin(target: &Target) -> Meter {
         Meter {
             worker: target.worker_time(),
@@ -21,8 +22,9 @@ impl Meter {
         }
     }
 
-    /// At its end. `stopped` is the longest time for which a thread of the process stood still.
-    /// The worker's time is not known where the process has ended.
+    /// Returns the cost at the end of the session. `stopped` is the longest time for which a thread
+    /// of the process stood still. The worker thread's time is not known where the process has
+    /// ended.
     pub(crate) fn cost(&self, target: &Target, stopped: Duration) -> Cost {
         let since =
             |now: Option<Duration>, then: Option<Duration>| Some(now?.saturating_sub(then?));
@@ -34,7 +36,7 @@ impl Meter {
     }
 }
 
-/// Processor time of this program, all its threads.
+/// Returns the processor time of all threads of this program.
 fn own_time() -> Option<Duration> {
     let time = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).ok()?;
     Some(Duration::from(time))

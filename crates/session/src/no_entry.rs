@@ -1,8 +1,8 @@
-//! Times of kernels of a process that is not entered: from the dispatch log of the kernel's driver.
+//! Times of the kernels of a process that is not entered, from the kernel driver's dispatch log.
 //!
-//! Nothing is loaded into the process, no thread of it is stopped, and no memory of it is read. What
-//! the log does not tell is not known: names, sizes, threads and HIP streams. A queue is told by where
-//! its doorbell lies.
+//! Nothing is loaded into the process, no thread of it is stopped, and no memory of it is read. The
+//! log does not tell the names and sizes of kernels, nor threads and HIP streams, so these stay
+//! unknown. Queues are told apart by the offsets of their doorbells.
 
 mod clock;
 mod pairs;
@@ -30,10 +30,11 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
-/// Bytes of the records of a GPU: the largest number that every GPU can divide into its rings, and
-/// that the driver's limit of 16 MiB allows.
+/// Bytes of the records of a GPU. This is the largest number that every GPU can divide into its
+/// rings and that the driver's limit of 16 MiB allows.
 const LOG_BYTES: u32 = 80 << 17;
-/// How often the log is read: the rings hold what a GPU dispatches in some hundreds of milliseconds.
+/// How often the log is read. The rings hold what a GPU dispatches in some hundreds of
+/// milliseconds.
 const HEARTBEAT: Duration = Duration::from_millis(20);
 /// What the log does not tell.
 const UNKNOWN: &str = "the process was not entered (--no-entry): the driver's log tells when kernels ran, on which queue and as which packet of it, but no names, sizes, threads and streams; a queue's handle is the place of its doorbell";
@@ -54,9 +55,9 @@ pub struct NoEntry {
     meter: Meter,
 }
 
-/// A log as a driver describes it, its memory at several looks, and readings of its clock (ticks and
-/// nanoseconds), taken as a session takes them: how many kernels are complete, and how many records
-/// were lost. `None`: the description is refused. This is here to be fuzzed.
+/// Reads a log for a fuzzer: the log as a driver describes it, its memory at several looks, and
+/// readings of its clock (ticks and nanoseconds), taken as a session takes them. Returns how many
+/// kernels are complete and how many records were lost, or `None` where the description is refused.
 #[doc(hidden)]
 pub fn read_dispatch_log(
     info: &StreamInfo,
@@ -96,21 +97,21 @@ struct Log {
     cursors: Cursors,
     pairs: Pairs,
     clock: Clock,
-    /// Complete, and waiting for a reading of the clock behind them.
+    /// Kernels that are complete and wait for a later reading of the clock.
     ran: Vec<Ran>,
     lost: u64,
 }
 
-/// Numbers that this side gives.
+/// The numbers that this side gives to queues and kernels.
 #[derive(Debug, Default)]
 struct Book {
-    /// By node and doorbell.
+    /// The numbers of queues, by node and doorbell.
     queues: HashMap<(u32, u32), u32>,
     dispatches: u64,
 }
 
 impl NoEntry {
-    /// Opens the logs. When it returns, what the process dispatches is recorded.
+    /// Opens the logs. When this returns, whatever the process dispatches is recorded.
     ///
     /// # Errors
     /// [`Kind::NoDispatchLog`] where the kernel or the GPU has none, and why the process's may not be read.
@@ -130,7 +131,7 @@ impl NoEntry {
         notes.push(UNKNOWN.to_owned());
         crate::attach::results_fit(request, &identity)?;
         let gpus: Vec<Gpu> = gpus(&identity);
-        // With the rights of the person who runs this: the driver asks for those.
+        // The logs are opened as the real user, because the driver checks that person's rights.
         let opened = rights::as_real_user(|| {
             let device = Kfd::open().map_err(|error| no_device(&error))?;
             let logs = open_all(&device, pid, &gpus, &mut notes)?;
@@ -167,22 +168,22 @@ impl NoEntry {
         })
     }
 
-    /// How the target is recorded.
+    /// Returns how the target is recorded.
     pub fn entry(&self) -> &Entry {
         &self.entry
     }
 
-    /// Becomes readable when the target ends.
+    /// Returns a descriptor that becomes readable when the target ends.
     pub fn wake(&self) -> BorrowedFd<'_> {
         self.target.pidfd()
     }
 
-    /// The longest time that may pass between two polls.
+    /// Returns the longest time that may pass between two polls.
     pub fn heartbeat(&self) -> Duration {
         HEARTBEAT
     }
 
-    /// Reads the logs and tells the state. Does not wait.
+    /// Reads the logs and returns the state. Does not wait.
     ///
     /// # Errors
     /// When records cannot be stored (the disk is full).
@@ -206,12 +207,14 @@ impl NoEntry {
             found.clear();
             log.stream.clear_notifications();
             log.lost += log.cursors.take(&log.layout, &log.memory, &mut found);
-            // A ring has the records of several queues, and the rings of one GPU are read one after the
-            // other: the clock's order is the order of what happened.
+            // A ring has the records of several queues, and the rings of one GPU are read one after
+            // the other. So the records are put into the order of the clock, in which they
+            // happened.
             found.sort_by_key(|record| record.ticks);
             log.ran
                 .extend(found.iter().filter_map(|record| log.pairs.take(record)));
-            // Behind everything that was read, so that each of its ticks lies between two readings.
+            // The clock is read after the records, so that each of their ticks lies between two
+            // readings.
             if let Ok(reading) = self.device.clocks(log.gpu_id) {
                 log.clock.add(reading);
             }
@@ -245,7 +248,7 @@ impl NoEntry {
         let mut bytes = Vec::new();
         let (mut lost, mut without_begin) = (0, 0);
         for log in &self.logs {
-            // Without a clock that runs there are no times.
+            // If the clock does not run, there are no times.
             for ran in &log.ran {
                 self.book
                     .write(&mut bytes, log.node, ran.dispatch, Err(Untimed::BadTimes));
@@ -299,7 +302,8 @@ impl NoEntry {
 }
 
 impl Book {
-    /// Appends the record of a kernel, and before its first that of its queue.
+    /// Appends the record of a kernel. The record of its queue is appended before the queue's first
+    /// kernel.
     fn write(
         &mut self,
         bytes: &mut Vec<u8>,
@@ -369,7 +373,7 @@ fn gpus(identity: &Identity) -> Vec<Gpu> {
     known.collect()
 }
 
-/// The log has kernels and nothing else.
+/// Refuses a request for anything but kernels, since the log has nothing else.
 fn check(request: &Request) -> Result<(), Failure> {
     let kernels = request.settings.is_on("ROCPROF_KERNEL_TRACE");
     if request.asked.nothing || kernels {

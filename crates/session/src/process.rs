@@ -3,13 +3,13 @@
 use midair_procinfo::files::Place;
 use midair_procinfo::{Pid, Tid, task};
 
-/// A thread of a process that has not ended.
+/// Returns a thread of a process that has not ended.
 pub(crate) fn live(pid: Pid) -> Option<Tid> {
     task::live(pid).ok()?
 }
 
-/// The root directory of a process as it sees it, if we may look at it. A first thread that has ended
-/// has no root, so another thread stands for it.
+/// Returns the root directory of a process as the process sees it, if we may look at it. A main
+/// thread that has ended has no root, so another thread is used in its place.
 pub(crate) fn root_of(pid: Pid) -> Option<Place> {
     let tid = live(pid).unwrap_or(pid.leader());
     Place::root_of(tid).ok()

@@ -1,9 +1,9 @@
-//! The kernel driver's profiler lock: who holds it is the only profiler of a GPU, as far as profilers
-//! ask for it.
+//! The kernel driver's profiler lock. Its holder is the only profiler of a GPU, provided that all
+//! profilers ask for the lock.
 //!
-//! The attacher takes it, where it may, for as long as a session counts: the target needs no rights for
-//! that. Where it cannot be had, counting goes on without it, as in AMD's tools, and the files say so
-//! (AMD-143).
+//! Where it may, the attacher holds the lock for as long as a session counts, so that the target
+//! needs no rights for it. Where the attacher cannot get it, counting goes on without it, as in
+//! AMD's tools, and the files say so (AMD-143).
 
 use midair_agents::Agent;
 use midair_counters::prepared::HELD;
@@ -11,11 +11,11 @@ use midair_ptrace::kfd::{Kfd, ProfilerInterface};
 use std::collections::BTreeMap;
 use std::io;
 
-/// The driver, as far as the lock goes.
+/// The part of the driver that concerns the lock.
 pub(crate) trait Driver {
-    /// What the driver offers.
+    /// Returns the interface that the driver offers.
     fn interface(&self) -> io::Result<ProfilerInterface>;
-    /// Takes the lock of a GPU, or gives it back. `enable`: all queues of the GPU count.
+    /// Takes the lock of a GPU, or releases it. With `enable`, all queues of the GPU count.
     fn set(&self, of: ProfilerInterface, gpu: u32, lock: bool, enable: bool) -> io::Result<()>;
 }
 
@@ -28,29 +28,29 @@ impl Driver for Kfd {
     }
 }
 
-/// Locks that are held until this is dropped.
+/// Locks that are held until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct ProfilerLock<D: Driver = Kfd> {
     driver: D,
     interface: ProfilerInterface,
-    /// Ids of GPUs, as the driver has them.
+    /// The driver's ids of the GPUs whose locks are held.
     held: Vec<u32>,
 }
 
 impl<D: Driver> Drop for ProfilerLock<D> {
     fn drop(&mut self) {
         for gpu in &self.held {
-            // The driver gives it back itself when this process ends.
+            // If this fails, the driver releases the lock itself when this process ends.
             let _ = self.driver.set(self.interface, *gpu, false, false);
         }
     }
 }
 
-/// The locks, and what became of each by KFD node: [`HELD`], or why it is not.
+/// The locks that were taken, and the state of each by KFD node: [`HELD`], or why it is not.
 pub(crate) type Taken<D> = (Option<ProfilerLock<D>>, BTreeMap<u32, String>);
 
-/// Takes the locks of GPUs. With `enable`, their counters of SQ and SPI count the queues of all
-/// processes while it is held.
+/// Takes the locks of GPUs. With `enable`, the counters of SQ and SPI count the queues of all
+/// processes while the lock is held.
 pub(crate) fn take<D: Driver>(driver: io::Result<D>, gpus: &[&Agent], enable: bool) -> Taken<D> {
     let of_all = |why: &str| {
         let all = gpus.iter().map(|gpu| (gpu.node_id, why.to_owned()));
@@ -75,7 +75,7 @@ pub(crate) fn take<D: Driver>(driver: io::Result<D>, gpus: &[&Agent], enable: bo
         let what = match lock.driver.set(interface, id, true, enable) {
             Ok(()) => None,
             Err(error) => match error.raw_os_error() {
-                // This process has it.
+                // This process has the lock already.
                 Some(libc::EALREADY) => None,
                 _ => Some(refused(&error)),
             },
@@ -88,7 +88,7 @@ pub(crate) fn take<D: Driver>(driver: io::Result<D>, gpus: &[&Agent], enable: bo
     ((!lock.held.is_empty()).then_some(lock), became)
 }
 
-/// Why there is no lock to be had of anybody.
+/// Returns why nobody can get a lock from this driver.
 pub(crate) fn not_offered(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(libc::ENOTTY | libc::EINVAL | libc::EOPNOTSUPP) => {
@@ -115,12 +115,12 @@ mod tests {
     use std::cell::RefCell;
     use std::rc::Rc;
 
-    /// What was asked of the driver: GPU, lock, enable.
+    /// The requests to the driver: GPU, lock, enable.
     type Asked = Rc<RefCell<Vec<(u32, bool, bool)>>>;
 
     struct Model {
         asked: Asked,
-        /// What it answers for each GPU, by id.
+        /// The driver's answer for each GPU, by id.
         answers: fn(u32) -> Option<i32>,
         offers: bool,
     }

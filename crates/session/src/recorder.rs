@@ -1,34 +1,34 @@
-//! The flight recorder: which events of a running session become files.
+//! The flight recorder: which events of a running session are written to files.
 
 use midair_live::Trigger;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-/// What a session does about events, while it keeps its latest records alone.
+/// What a session does about events while it keeps only its latest records.
 #[derive(Debug, Clone)]
 pub struct Recorder {
-    /// A window begins so much before its event.
+    /// How long before its event a window begins.
     pub before: Duration,
-    /// And ends so much after it.
+    /// How long after its event a window ends.
     pub after: Duration,
-    /// Windows of one process at most. Further events are not written.
+    /// The most windows of one process. Further events are not written.
     pub most: u32,
-    /// Bytes of all windows of one process at most.
+    /// The most bytes of all windows of one process.
     pub bytes: u64,
-    /// What is an event.
+    /// What counts as an event.
     pub triggers: Vec<Trigger>,
 }
 
-/// What the windows of a session have taken of the disk so far, and may take.
+/// How much of the disk the windows of a session have taken so far, and how much they may take.
 #[derive(Debug, Clone)]
 pub(crate) struct Disk {
     pub(crate) taken: Arc<AtomicU64>,
     pub(crate) most: u64,
 }
 
-/// Share of the memory of the fullest GPU that is in use, of those with these render nodes, as AMD's driver
-/// tells it below `/sys`; None where it does not.
+/// Returns the share of memory in use on the fullest of the GPUs with these render nodes. AMD's
+/// driver reports it below `/sys`. None where it does not.
 #[expect(clippy::disallowed_methods, reason = "files of the kernel's")]
 pub(crate) fn memory(minors: impl Iterator<Item = u32>) -> Option<f64> {
     let number = |minor: u32, name: &str| -> Option<u64> {

@@ -1,4 +1,4 @@
-//! What a caller asks for, and what it is told.
+//! What a caller asks for, and what it is told in return.
 
 use crate::recorder::Recorder;
 use midair_live::Watched;
@@ -19,25 +19,26 @@ pub struct Request {
     pub asked: Requested,
     /// Memory for records that have not been collected yet, in bytes.
     pub spool_bytes: u64,
-    /// How long a detach waits at most for work that still runs on the device.
+    /// The longest time that a detach waits for work that still runs on the device.
     pub drain: Duration,
-    /// The target ends the session by itself when this side has been silent for so long.
+    /// How long this side may be silent before the target ends the session by itself.
     pub lease: Duration,
-    /// Record from outside what the kernel's driver tells, and do not enter ([`crate::NoEntry`]).
+    /// Record from outside what the kernel driver tells, without entering the process
+    /// ([`crate::NoEntry`]).
     pub no_entry: bool,
-    /// How long to wait for a process that has no runtime yet, or cannot be entered because it is about to
-    /// start. `None`: until it is five seconds old.
+    /// How long to wait for a process that has no runtime yet, or that cannot be entered because it
+    /// is still starting. `None`: until it is five seconds old.
     pub wait: Option<Duration>,
-    /// Where a view of the running session finds its model.
+    /// The place where a view of the running session finds its model.
     pub live: Option<Watched>,
-    /// What is kept of the records.
+    /// Which records are kept.
     pub keep: Keep,
-    /// What becomes files while the session goes on; with [`Request::live`].
+    /// What is written to files while the session goes on. It needs [`Request::live`].
     pub recorder: Option<Recorder>,
 }
 
 impl Request {
-    /// A request with the usual sizes and times.
+    /// Makes a request with the usual sizes and times.
     pub fn new(pid: Pid, settings: Settings) -> Request {
         Request {
             pid,
@@ -58,10 +59,10 @@ impl Request {
 /// What the settings do not tell: why each trace is on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Requested {
-    /// Nothing was asked for. What is on is a default of this side, chosen for HIP; a CUDA process has a
-    /// default of its own.
+    /// Whether the user asked for nothing. What is on is then a default of this side, chosen for
+    /// HIP. A CUDA process has a default of its own.
     pub nothing: bool,
-    /// Options that were named individually, by their long names.
+    /// The options that the user named individually, by their long names.
     pub by_name: Vec<&'static str>,
 }
 
@@ -75,8 +76,8 @@ pub enum Event {
         /// Their size in bytes.
         bytes: u64,
     },
-    /// The target's side has ended by itself (the process exits, or has shut its runtime down), or the
-    /// process has ended. What was recorded can still be written.
+    /// The target's side has ended by itself (the process exits, or has shut its runtime down), or
+    /// the process has ended. What was recorded can still be written.
     TargetExited(End),
 }
 
@@ -87,30 +88,30 @@ pub struct Entry {
     pub via: String,
     /// Threads that were inspected and not borrowed, each with the reason.
     pub rejected: Vec<String>,
-    /// From the request to stop the thread until it stood.
+    /// The time from the request to stop the thread until it stood still.
     pub seize: Duration,
-    /// Stops of running threads at points that were not safe, of the borrowed thread or of others. None where
-    /// a parked thread was found.
+    /// The number of stops of running threads at points that were not safe, of the borrowed thread
+    /// or of others. None where a parked thread was found.
     pub unusable_stops: u32,
-    /// How long those stops lasted altogether.
+    /// The total time of those stops.
     pub unusable_stop_time: Duration,
-    /// How long it ran our stub.
+    /// How long the thread ran our stub.
     pub stub: Duration,
-    /// From the end of the stub until it ran its own code again.
+    /// The time from the end of the stub until the thread ran its own code again.
     pub release: Duration,
-    /// From the start of the attach until the first call could be recorded.
+    /// The time from the start of the attach until the first call could be recorded.
     pub attached_after: Duration,
-    /// The process is recorded as a CUDA process, through CUPTI.
+    /// Whether the process is recorded as a CUDA process, through CUPTI.
     pub cuda: bool,
-    /// What was asked for and is not available there.
+    /// What the user asked for and is not available there.
     pub warnings: Vec<String>,
     /// Further information.
     pub notes: Vec<String>,
 }
 
 impl Entry {
-    /// The longest time for which a thread of the process stood still. Of stops at points that were
-    /// not safe only the sum is known, which is no less.
+    /// Returns the longest time for which a thread of the process stood still. Of stops at points
+    /// that were not safe only the total is known, so it is used in place of the longest.
     pub fn longest_stop(&self) -> Duration {
         let borrowed = self.seize + self.stub + self.release;
         borrowed.max(self.unusable_stop_time)

@@ -1,10 +1,10 @@
-//! Whose rights count: those of the person who runs this, not those that a set-uid bit or file capabilities
-//! add.
+//! Decides whose rights count: those of the person who runs this program, not those that a set-uid
+//! bit or file capabilities add.
 //!
-//! A tool library runs in the target with the target's rights. One that the caller chose is honoured only
-//! where the target has no right that the caller lacks ([`exceeding`]); otherwise it must be a file that root
-//! owns and nobody else can change ([`trusted`]). Output files are written with the real user's permissions
-//! ([`as_real_user`]).
+//! A tool library runs in the target with the target's rights. One that the caller chose is used
+//! only where the target has no right that the caller lacks ([`exceeding`]). Otherwise it must be a
+//! file that root owns and nobody else can change ([`trusted`]). Output files are written with the
+//! real user's permissions ([`as_real_user`]).
 
 use midair_failure::{Failure, Kind};
 use midair_procinfo::files::kernel_place;
@@ -18,9 +18,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path};
 
-/// Whether starting this program gave it rights that its user lacks: set-uid, set-gid, file capabilities. The
-/// kernel tells (`AT_SECURE`, see getauxval(3)). Inherited capabilities (root's, ambient ones) are the user's
-/// own.
+/// Whether starting this program gave it rights that its user lacks, through set-uid, set-gid or
+/// file capabilities. The kernel reports this (`AT_SECURE`, see getauxval(3)). Inherited
+/// capabilities (root's, ambient ones) are the user's own.
 pub(crate) fn is_privileged() -> bool {
     sys::is_secure()
 }
@@ -37,8 +37,8 @@ impl Caller {
     fn of(us: &Status, privileged: bool) -> Caller {
         let mut groups = us.groups.clone();
         groups.push(us.gid[0]);
-        // For root, all that it has are its own. For a raised program, only the inherited (ambient) ones are
-        // the user's.
+        // Root's capabilities are all its own. In a program with added rights, only the inherited
+        // (ambient) ones are the user's.
         let capabilities = if privileged && us.uid[0] != 0 {
             us.cap_ambient
         } else {
@@ -51,7 +51,7 @@ impl Caller {
         }
     }
 
-    /// The first right of the target that the caller lacks, in words.
+    /// Returns the first right of the target that the caller lacks, in words.
     fn lacks(&self, target: &Status) -> Option<String> {
         let beyond = target.cap_permitted & !self.capabilities;
         if self.uid != 0 {
@@ -70,8 +70,8 @@ impl Caller {
     }
 }
 
-/// The first right that a process has and the person who runs this lacks, in words; None when there is none.
-/// `tid` is a live thread of the process.
+/// Returns in words the first right that a process has and the person who runs this lacks, or None
+/// when there is none. `tid` is a live thread of the process.
 ///
 /// # Errors
 /// The kernel's, when the status of either cannot be read.
@@ -80,9 +80,9 @@ pub(crate) fn exceeding(tid: Tid) -> io::Result<Option<String>> {
     Ok(Caller::of(&us, is_privileged()).lacks(&task::status(tid)?))
 }
 
-/// Why a process that protects itself (set-uid, file capabilities, or not dumpable at its own request) may
-/// not be entered by this caller, who is not root. The kernel would let CAP_SYS_PTRACE alone pass. None where
-/// the process may be entered.
+/// Returns why a process that protects itself (set-uid, file capabilities, or not dumpable at its
+/// own request) may not be entered by this caller, who is not root. The kernel itself would accept
+/// CAP_SYS_PTRACE alone. None where the process may be entered.
 pub(crate) fn protected(tid: Tid) -> Option<Failure> {
     if sys::real_ids().0 == 0 {
         return None;
@@ -110,9 +110,9 @@ fn is_raised([real, effective, saved, _]: [u32; 4]) -> bool {
     real != effective || real != saved
 }
 
-/// Opens a file that root owns and nobody else can change, and likewise every directory on the path to it.
-/// What was checked is what is opened: each step starts from the descriptor of the directory that was
-/// checked.
+/// Opens a file that root owns and nobody else can change, and that lies below directories for
+/// which the same holds. The opened file is the one that was checked, because each step starts from
+/// the descriptor of the directory that was checked.
 ///
 /// # Errors
 /// Permission denied, with what is wrong and where; or the kernel's error.
@@ -126,8 +126,8 @@ pub(crate) fn trusted(path: &Path) -> io::Result<File> {
     if !path.is_absolute() {
         return Err(refused(path, "is a relative path"));
     }
-    // Links are followed here. The walk below follows none, so it notices a component that has become a link
-    // since.
+    // Links are followed here. The walk below follows none, so it notices a component that has
+    // become a link since.
     let path = std::fs::canonicalize(path)?;
     let mut at = std::path::PathBuf::from("/");
     let mut here = open_at(None, OsStr::new("/"), libc::O_PATH | libc::O_DIRECTORY)?;
@@ -157,8 +157,9 @@ pub(crate) fn trusted(path: &Path) -> io::Result<File> {
     Ok(here)
 }
 
-/// In a sticky directory (/tmp), where only owners may rename or remove entries, root's directories stay what
-/// they are. A file there may have further hard links, made by somebody else.
+/// Checks one step of the path. In a sticky directory (/tmp) only owners may rename or remove
+/// entries, so root's directories stay in place there. A file there may have further hard links
+/// that somebody else made.
 fn check(file: &File, holds_a_directory: bool) -> Result<(), &'static str> {
     let Ok(meta) = file.metadata() else {
         return Err("cannot be inspected");
@@ -188,7 +189,8 @@ pub fn as_real_user<T>(work: impl FnOnce() -> T) -> io::Result<T> {
     midair_ptrace::with_own_rights(work)
 }
 
-/// The rights that starting this program gave cannot be dropped, so files would be written with them.
+/// Returns the failure for rights that cannot be dropped: files would be written with the rights
+/// that starting this program gave.
 pub(crate) fn cannot_drop(error: &io::Error) -> Failure {
     Failure::new(
         Kind::Output,

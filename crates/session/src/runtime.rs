@@ -9,17 +9,18 @@ use midair_procinfo::module::Modules;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
-/// Functions that identify a HIP or HSA runtime, and CUDA's driver library, whatever their files are called.
+/// Functions that identify a HIP or HSA runtime and CUDA's driver library, whatever their files are
+/// called.
 const BY_FUNCTION: [&str; 3] = ["hsa_init", "hipGetDeviceCount", "cuInit"];
-/// Usual names of AMD's runtimes. They are compared first, since reading the symbols of every library takes
-/// long.
+/// The usual names of AMD's runtimes. They are compared first, since reading the symbols of every
+/// library takes long.
 const AMD_NAMES: [&[u8]; 2] = [b"libhsa-runtime64", b"libamdhip64"];
 /// Name of CUDA's driver library. `libcudart.so` and `libcudadebugger.so` are other libraries.
 pub(crate) const CUDA_NAME: &[u8] = b"libcuda.so";
 /// The word that identifies the copy of our CUDA library in a process ([`Inspection::copies`]).
 const CUDA_WORD: &str = "cuda";
 
-/// Which runtimes are recorded.
+/// The platform whose runtimes are recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Platform {
     /// HIP and HSA, by the SDK and its tools.
@@ -30,7 +31,7 @@ pub(crate) enum Platform {
 }
 
 impl Platform {
-    /// The file of the library that is sent.
+    /// Returns the file of the library that is sent.
     pub(crate) fn file(self, install: &Install) -> PathBuf {
         match self {
             Platform::Amd => install.sdk.clone(),
@@ -38,7 +39,7 @@ impl Platform {
         }
     }
 
-    /// The library, in the engine's form.
+    /// Returns the library in the engine's form.
     ///
     /// # Errors
     /// [`Kind::Installation`] when it is not there.
@@ -74,7 +75,7 @@ pub(crate) struct Runtimes {
 }
 
 impl Runtimes {
-    /// Finds them by file name, or, where no file has such a name, by exported functions.
+    /// Finds the runtimes by file name or, where no file has such a name, by exported functions.
     pub(crate) fn of(modules: &Modules) -> Runtimes {
         let names = || modules.list.iter().map(|module| module.file_name());
         let shown = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
@@ -108,10 +109,12 @@ impl Runtimes {
         self.amd.is_empty() && self.cuda.is_empty()
     }
 
-    /// Which platform is recorded, and a warning about the other one. None where there is no runtime.
+    /// Chooses the platform to record, with a warning about the other one. None where there is no
+    /// runtime.
     ///
-    /// AMD's is preferred where both are loaded. But if one of our libraries is in the process already, that
-    /// one is used: its parked worker thread would be woken, whatever library was sent.
+    /// AMD's is preferred where both are loaded. But if one of our libraries is in the process
+    /// already, that library's platform is used: its parked worker thread would be woken, whatever
+    /// library was sent.
     pub(crate) fn choose(
         &self,
         copies: &[String],
@@ -153,8 +156,8 @@ impl Runtimes {
 /// The platform that would be recorded, and a warning about the other one.
 pub(crate) type Detected = (Platform, Option<String>);
 
-/// Whether there is a GPU runtime, and which: from its mappings, or from its listener's reply where those may
-/// not be read.
+/// Finds out whether there is a GPU runtime, and which. The source is the process's mappings, or
+/// its listener's reply where those may not be read.
 ///
 /// # Errors
 /// Where that cannot be determined, or the runtimes found cannot be recorded.
@@ -170,7 +173,7 @@ pub(crate) fn detect(approach: &Approach, options: &Options) -> Result<Option<De
     }
 }
 
-/// The same from its mappings alone.
+/// Does the same from the mappings alone.
 ///
 /// # Errors
 /// As [`detect`].
@@ -178,7 +181,7 @@ pub(crate) fn detect_mapped(look: &Inspection) -> Result<Option<Detected>, Failu
     Runtimes::of(&look.modules).choose(&look.copies(), look.pid)
 }
 
-/// Refuses a process with two copies of one runtime. Which of them it works with cannot be told,
+/// Refuses a process with two copies of one runtime. Nobody can tell which of them it works with,
 /// and a trace of the other would look as if nothing had happened.
 ///
 /// # Errors

@@ -1,6 +1,6 @@
-//! Processes that are still starting: what an attach would be refused for now may be over in a
-//! moment. The shell has made the process and not executed the program yet, the loader is at work, or
-//! the program has not come to its runtime.
+//! Processes that are still starting. A reason to refuse an attach may be gone in a moment: the
+//! shell has made the process and has not executed the program yet, the loader is at work, or the
+//! program has not loaded its runtime yet.
 
 use crate::process::live;
 use midair_failure::{Failure, Kind};
@@ -8,13 +8,13 @@ use midair_procinfo::{Pid, task};
 use midair_ptrace::sys;
 use std::time::{Duration, Instant};
 
-/// How old a process is that counts as starting, and so for how long an attach to it waits unless
-/// the user says otherwise.
+/// A younger process counts as starting. An attach waits until the process has this age, unless the
+/// user says otherwise.
 pub(crate) const YOUNG: Duration = Duration::from_secs(5);
-/// How often it is looked at again.
+/// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// How long an attach may wait for a process to have started.
+/// How long an attach may wait for a process to start.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Starting {
     pid: Pid,
@@ -23,7 +23,7 @@ pub(crate) struct Starting {
 }
 
 impl Starting {
-    /// Until the process is [`YOUNG`] no more, or for as long as was asked.
+    /// Waits until the process is no longer [`YOUNG`], or for as long as the user asked.
     pub(crate) fn of(pid: Pid, asked: Option<Duration>) -> Starting {
         let began = Instant::now();
         let wait = asked.unwrap_or_else(|| YOUNG.saturating_sub(age(pid).unwrap_or(YOUNG)));
@@ -34,10 +34,12 @@ impl Starting {
         }
     }
 
-    /// After a refusal: waits a moment and returns true where it may be over then.
+    /// Called after a refusal. Waits a moment and returns true where the reason for the refusal may
+    /// be gone by then.
     pub(crate) fn goes_on(&self, refused: &Failure) -> bool {
-        // No runtime yet, or no C library yet. Whatever fails after that has begun to enter the process:
-        // one that becomes another program then is another target.
+        // The process has no runtime yet, or no C library yet. Any later failure means that
+        // entering had begun, and a process that has become another program since then is another
+        // target.
         let passes = matches!(refused.kind, Kind::NotGpu | Kind::Libc);
         if !passes || Instant::now() + PAUSE > self.until || live(self.pid).is_none() {
             return false;
@@ -46,7 +48,7 @@ impl Starting {
         true
     }
 
-    /// The refusal that is left when the time is over.
+    /// Returns the refusal to report when the time is over.
     pub(crate) fn over(&self, mut refused: Failure) -> Failure {
         let waited = self.began.elapsed();
         if refused.kind == Kind::NotGpu && waited > PAUSE {
@@ -64,7 +66,7 @@ impl Starting {
     }
 }
 
-/// How long the process has existed. `None` where that cannot be read.
+/// Returns how long the process has existed, or `None` where that cannot be read.
 fn age(pid: Pid) -> Option<Duration> {
     let ticks = task::stat(pid).ok()?.start_ticks;
     let started = Duration::from_millis(ticks.checked_mul(1000)? / sys::clock_ticks_per_second());

@@ -2,7 +2,8 @@
 
 use midair_failure::Kind;
 
-/// The `rocattach_status_t` for a failure of this kind; 0, success, is none of them (`docs/sources.md#register`).
+/// Returns the `rocattach_status_t` for a failure of this kind. It is never 0, which means success
+/// (`docs/sources.md#register`).
 pub const fn rocattach_status(kind: Kind) -> u32 {
     const ERROR: u32 = 1;
     const INVALID_ARGUMENT: u32 = 2;

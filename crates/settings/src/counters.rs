@@ -33,24 +33,25 @@ const SPACES: &str = "!@#$%&(),*+-./;<>?@{}^`~|";
 /// A counter that is asked for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AskedCounter {
-    /// Its name, as it was given: nobody has looked whether there is such a counter.
+    /// Its name as it was given. Whether such a counter exists has not been checked.
     pub name: String,
-    /// On the GPU of this number only, from 0 in the order of the KFD nodes (`NAME:device=1`); else
-    /// on all.
+    /// The only GPU on which it is counted, from 0 in the order of the KFD nodes (`NAME:device=1`).
+    /// None means all GPUs.
     pub device: Option<u32>,
 }
 
 /// Groups of counters as the user made them: counters of one group are counted together, if they fit.
 pub type CounterGroups = Vec<Vec<AskedCounter>>;
 
-/// Which dispatches are wanted: of which kernels, and which of theirs.
+/// Which dispatches are wanted: of which kernels, and which of each.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct KernelChoice {
     /// An expression that must be found in a kernel's name.
     pub include: Option<String>,
     /// An expression that must not be found there.
     pub exclude: Option<String>,
-    /// Which dispatches of each kernel, counted from 1 where recording began; none: all. Sorted.
+    /// Which dispatches of each kernel, counted from 1 where recording began. If it is empty, all
+    /// are. Sorted.
     pub iterations: Vec<RangeInclusive<u64>>,
 }
 
@@ -111,16 +112,17 @@ impl Settings {
         asks(self.counter_groups()) || asks(self.device_counter_groups())
     }
 
-    /// Which dispatches are wanted.
+    /// Returns which dispatches are wanted.
     ///
     /// # Errors
-    /// [`BadValue`] for a range that is none. Whether expressions are such is for their user to find out.
+    /// [`BadValue`] for an invalid range. Whether the expressions are valid is checked by whoever
+    /// uses them.
     pub fn kernel_choice(&self) -> Result<KernelChoice, BadValue> {
         let text = |name: &str| self.text(name).map(str::to_owned);
         let range = self.text(RANGE).unwrap_or_default();
         let wanted = "is no range of launches, as in [1-2]";
         Ok(KernelChoice {
-            // This is what AMD's tool has where nothing is set.
+            // This is the value that AMD's tool has where nothing is set.
             include: text(INCLUDE).filter(|include| include != ".*"),
             exclude: text(EXCLUDE),
             iterations: iterations(range).ok_or_else(|| BadValue::new(RANGE, range, wanted))?,
@@ -128,7 +130,7 @@ impl Settings {
     }
 }
 
-/// The groups of a variable, one on each line.
+/// Returns the groups of a variable, one on each line.
 fn groups_of(name: &'static str, text: &str) -> Result<CounterGroups, BadValue> {
     let mut groups = CounterGroups::new();
     for line in text.lines() {
@@ -144,7 +146,8 @@ fn groups_of(name: &'static str, text: &str) -> Result<CounterGroups, BadValue> 
     Ok(groups)
 }
 
-/// The counters of a line, by name and each once; none of a line without `pmc:`, or a comment.
+/// Returns the counters of a line, sorted by name and each once. There are none on a line without
+/// `pmc:`, or in a comment.
 pub(crate) fn group_of_line(line: &str) -> Result<Vec<AskedCounter>, String> {
     let line = line.split('#').next().unwrap_or_default();
     match line.split_once(GROUP) {
@@ -180,7 +183,7 @@ fn asked(word: &str) -> Result<AskedCounter, String> {
     })
 }
 
-/// Numbers and ranges, sorted and without overlaps: `[1-2], [5]`.
+/// Reads numbers and ranges, and returns them sorted and without overlaps: `[1-2], [5]`.
 fn iterations(text: &str) -> Option<Vec<RangeInclusive<u64>>> {
     let parts = text.split(['[', ']', ',', ' ']);
     let mut all = Vec::new();
@@ -233,7 +236,7 @@ mod tests {
         assert_eq!(one("junk pmc:A").unwrap(), ["A"]);
         let many = "pmc: A B\n# pmc: X\npmc: C\n\nD";
         assert_eq!(groups(&[(COUNTER_GROUPS, many)]).unwrap(), ["A B", "C"]);
-        // One group goes before several.
+        // A single group comes before several groups.
         let both = [(COUNTERS, "pmc: Z"), (COUNTER_GROUPS, many)];
         assert_eq!(groups(&both).unwrap(), ["Z"]);
     }

@@ -1,17 +1,17 @@
-//! The frame that catches: a function in assembly that calls another one, and returns whichever way
-//! that ends.
+//! The catching frame: a function in assembly that calls another one, and returns whichever way
+//! that call ends.
 //!
-//! `midair_tool_call(function, data, stack_pointer)` saves all registers that a callee must keep,
-//! stores its stack pointer, and calls `function(data)`. It returns null when that returns.
-//! Otherwise it goes on at `midair_tool_landing`, with its result in the first register: the
-//! unwinder gets there by [`personality`], and `midair_tool_leave`
-//! goes there with a stack pointer that was stored.
+//! `midair_tool_call(function, data, stack_pointer)` saves all registers that a callee must
+//! preserve, stores its stack pointer, and calls `function(data)`. It returns null when that
+//! function returns. Otherwise it continues at `midair_tool_landing`, with its result in the first
+//! register. The unwinder gets there because of [`personality`]; `midair_tool_leave` jumps there
+//! with a stored stack pointer.
 
 use crate::exception::{Exception, personality};
 use std::arch::global_asm;
 use std::ffi::c_void;
 
-/// A function that is called with data, and may be left by an exception.
+/// A function that is called with data, and that an exception may leave.
 pub(crate) type Function = unsafe extern "C-unwind" fn(*mut c_void);
 
 unsafe extern "C-unwind" {
@@ -30,7 +30,7 @@ unsafe extern "C" {
     static LANDING: u8;
 }
 
-/// Where the unwinder is to go on.
+/// Returns the address at which the unwinder has to continue.
 pub(crate) fn landing() -> usize {
     (&raw const LANDING).addr()
 }
@@ -54,7 +54,7 @@ global_asm!(
     ".p2align 4",
     "midair_tool_call:",
     ".cfi_startproc",
-    // Indirect, relative, four bytes.
+    // 0x9b: the encoding is indirect, relative, four bytes.
     ".cfi_personality 0x9b, .Lmidair_tool_personality",
     "push rbp",
     ".cfi_def_cfa_offset 16",

@@ -5,7 +5,7 @@ use crate::arch;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::NonNull;
 
-/// The header by which unwinders and languages know an exception (`_Unwind_Exception`).
+/// The header by which unwinders and languages recognise an exception (`_Unwind_Exception`).
 #[repr(C)]
 pub(crate) struct Exception {
     class: u64,
@@ -33,8 +33,8 @@ const FORCED: c_int = 8;
 const HANDLER_FOUND: c_int = 6;
 const INSTALL_CONTEXT: c_int = 7;
 const CONTINUE: c_int = 8;
-/// The register that a landing pad gets the exception in (`__builtin_eh_return_data_regno(0)`): 0 on
-/// x86-64 (rax) and on aarch64 (x0).
+/// The register in which a landing pad gets the exception (`__builtin_eh_return_data_regno(0)`): 0
+/// on x86-64 (rax) and on aarch64 (x0).
 const RESULT: c_int = 0;
 
 unsafe extern "C-unwind" {
@@ -46,8 +46,8 @@ unsafe extern "C" {
     fn _Unwind_SetIP(context: *mut Context, address: usize);
 }
 
-/// What the unwinder asks about the frame that catches: it takes every exception. A thread that is
-/// cancelled or ends itself unwinds by force, and is let through.
+/// Answers the unwinder's questions about the catching frame: it takes every exception. A thread
+/// that is cancelled, or ends itself, unwinds by force, which passes through the frame.
 pub(crate) unsafe extern "C" fn personality(
     _version: c_int,
     actions: c_int,
@@ -64,7 +64,7 @@ pub(crate) unsafe extern "C" fn personality(
     if actions & HANDLER_FRAME == 0 {
         return CONTINUE;
     }
-    // SAFETY: the unwinder's own context, in the phase in which it may be changed.
+    // SAFETY: the context is the unwinder's own, in the phase in which it may be changed.
     unsafe {
         _Unwind_SetGR(context, RESULT, exception.expose_provenance());
         _Unwind_SetIP(context, arch::landing());
@@ -72,37 +72,37 @@ pub(crate) unsafe extern "C" fn personality(
     INSTALL_CONTEXT
 }
 
-/// Vendor and language: "GNUCC++\0" and "CLNGC++\0". The last byte is 1 for an exception that stands
-/// for another one (`std::rethrow_exception`).
+/// Vendor and language: "GNUCC++\0" and "CLNGC++\0". The last byte is 1 for a dependent exception,
+/// which refers to another one (`std::rethrow_exception`).
 const GNU: u64 = u64::from_be_bytes(*b"GNUCC++\0");
 const CLANG: u64 = u64::from_be_bytes(*b"CLNGC++\0");
-/// "MOZ\0RUST": a panic.
+/// "MOZ\0RUST": a Rust panic.
 const RUST: u64 = u64::from_be_bytes(*b"MOZ\0RUST");
 
-/// `std::type_info`, as far as it is the same in all runtimes.
+/// `std::type_info`, as far as it is equal in all runtimes.
 #[repr(C)]
 struct TypeInfo {
     functions: *const [*const c_void; 5],
     name: *const c_char,
 }
 
-/// `type_info::__do_catch`, `can_catch` in LLVM's: type thrown, the object's address, which becomes
-/// that of the part asked for, and how many pointers are around it.
+/// `type_info::__do_catch`, or `can_catch` in LLVM's runtime. Arguments: the type thrown; the
+/// object's address, which becomes that of the requested part; and how many pointers surround it.
 type DoCatch =
     unsafe extern "C" fn(*const TypeInfo, *const TypeInfo, *mut *mut c_void, u32) -> bool;
 const DO_CATCH: usize = 4;
 
-/// The type and the object of a C++ exception.
+/// Returns the type and the object of a C++ exception.
 ///
-/// The header lies between the runtime's own words, which end with the type at a fixed place before
-/// it, and the object.
+/// The header lies between the runtime's own words and the object. The runtime's words contain the
+/// type, at a fixed distance before the header.
 unsafe fn thrown(exception: NonNull<Exception>) -> Option<(*const TypeInfo, *mut c_void)> {
     const WORD: usize = size_of::<usize>();
-    // The type is ten words before the header: destructor, two handlers, next, two numbers in one,
-    // three of the personality's, and padding follow.
+    // The type is ten words before the header. After it come a destructor, two handlers, `next`,
+    // two numbers in one word, three words of the personality, and padding.
     const TYPE: usize = 10 * WORD;
     let header = exception.as_ptr();
-    // SAFETY: the caller's promise: a live exception; its class tells the layout.
+    // SAFETY: the caller promises a live exception, and its class determines the layout.
     unsafe {
         let class = (*header).class;
         let stands_for = class & 0xff == 1;
@@ -121,18 +121,20 @@ unsafe fn thrown(exception: NonNull<Exception>) -> Option<(*const TypeInfo, *mut
     }
 }
 
-/// A function or an object of the runtime that threw: of the library that is to clean up after it.
+/// Returns a function or an object of the runtime that threw. That runtime is the library that
+/// contains the exception's cleanup function.
 unsafe fn of_runtime(exception: NonNull<Exception>, name: &CStr) -> Option<*mut c_void> {
-    // SAFETY: a live exception.
+    // SAFETY: the caller promises a live exception.
     let cleanup = unsafe { exception.as_ref() }.cleanup?;
-    // SAFETY: dladdr takes any address; an all-zero Dl_info is one; the name is the loader's.
+    // SAFETY: dladdr takes any address, an all-zero Dl_info is valid, and the name belongs to the
+    // loader.
     let found = unsafe {
         let mut info: libc::Dl_info = std::mem::zeroed();
         if libc::dladdr(cleanup as *const c_void, &mut info) == 0 || info.dli_fname.is_null() {
             return None;
         }
         let library = libc::dlopen(info.dli_fname, libc::RTLD_LAZY | libc::RTLD_NOLOAD);
-        // Never closed: the runtime stays as long as the process.
+        // The handle is never closed: the runtime stays loaded as long as the process.
         if library.is_null() {
             libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr())
         } else {
@@ -142,14 +144,14 @@ unsafe fn of_runtime(exception: NonNull<Exception>, name: &CStr) -> Option<*mut 
     (!found.is_null()).then_some(found)
 }
 
-/// Bytes of an exception's text that are told.
+/// How many bytes of an exception's text are reported.
 const MOST: usize = 500;
 
 unsafe fn text(at: *const c_char) -> Option<String> {
     if at.is_null() {
         return None;
     }
-    // SAFETY: the caller's promise: a C string.
+    // SAFETY: the caller promises a C string.
     let mut text = unsafe { CStr::from_ptr(at) }.to_string_lossy().into_owned();
     if text.len() > MOST {
         let end = (0..=MOST).rev().find(|at| text.is_char_boundary(*at));
@@ -159,25 +161,25 @@ unsafe fn text(at: *const c_char) -> Option<String> {
     Some(text)
 }
 
-/// What was thrown, in words: its type, and what it says.
+/// Describes what was thrown: its type, and its message.
 ///
 /// # Safety
-/// A live exception that is not being unwound.
+/// The exception must be live, and must not be being unwound.
 pub(crate) unsafe fn describe(exception: NonNull<Exception>) -> String {
-    // SAFETY: as above.
+    // SAFETY: the caller's promise.
     let class = unsafe { exception.as_ref() }.class;
     if class == RUST {
         return "a Rust panic".to_owned();
     }
-    // SAFETY: as above.
+    // SAFETY: the caller's promise.
     let Some((kind, object)) = (unsafe { thrown(exception) }) else {
         return "an exception that is not of C++".to_owned();
     };
-    // SAFETY: the runtime's own object; names are C strings that live as long as it.
+    // SAFETY: the object is the runtime's own, and names are C strings that live as long as it.
     unsafe {
         let mangled = CStr::from_ptr((*kind).name);
         let name = readable(exception, mangled);
-        // A C string that was thrown itself.
+        // The thrown object is itself a C string.
         let said = if matches!(mangled.to_bytes(), b"PKc" | b"Pc") {
             text(object.cast::<*const c_char>().read())
         } else {
@@ -190,14 +192,14 @@ pub(crate) unsafe fn describe(exception: NonNull<Exception>) -> String {
     }
 }
 
-/// What a `std::exception` says of itself.
+/// Returns what a `std::exception` says about itself.
 unsafe fn what(
     exception: NonNull<Exception>,
     kind: *const TypeInfo,
     object: *mut c_void,
 ) -> Option<String> {
-    // SAFETY: a live exception, its type and its object. `std::exception`'s type is known by this
-    // name, and its functions begin with two destructors and `what`.
+    // SAFETY: the caller passes a live exception, its type and its object. The symbol of this name
+    // is `std::exception`'s type. Its virtual functions begin with two destructors and `what`.
     unsafe {
         let base = of_runtime(exception, c"_ZTISt9exception")?.cast::<TypeInfo>();
         let do_catch = (*(*base).functions)[DO_CATCH];
@@ -215,16 +217,17 @@ unsafe fn what(
     }
 }
 
-/// A type's name as in a program, where the runtime can tell.
+/// Returns a type's name as in a program, where the runtime can demangle it.
 unsafe fn readable(exception: NonNull<Exception>, mangled: &CStr) -> String {
     type Demangle =
         unsafe extern "C" fn(*const c_char, *mut c_char, *mut usize, *mut c_int) -> *mut c_char;
     let plain = || mangled.to_string_lossy().into_owned();
-    // SAFETY: a live exception.
+    // SAFETY: the caller promises a live exception.
     let Some(demangle) = (unsafe { of_runtime(exception, c"__cxa_demangle") }) else {
         return plain();
     };
-    // SAFETY: the C++ ABI's function of this name; what it returns is the C library's to free.
+    // SAFETY: this is the C++ ABI's function of this name. It returns memory that the C library's
+    // `free` takes.
     unsafe {
         let demangle = std::mem::transmute::<*mut c_void, Demangle>(demangle);
         let mut status = 0;
@@ -241,29 +244,29 @@ unsafe fn readable(exception: NonNull<Exception>, mangled: &CStr) -> String {
 }
 
 /// Ends an exception as the end of a `catch` block does: the runtime that threw it counts it as
-/// caught, and its object is destroyed.
+/// caught and destroys its object.
 ///
 /// # Safety
-/// A live exception that is not being unwound, not used any more.
+/// The exception must be live, must not be being unwound, and must not be used afterwards.
 pub(crate) unsafe fn discard(exception: NonNull<Exception>) {
     type Begin = unsafe extern "C-unwind" fn(*mut Exception) -> *mut c_void;
     type End = unsafe extern "C-unwind" fn();
-    // SAFETY: as above.
+    // SAFETY: the caller's promise.
     let class = unsafe { exception.as_ref() }.class;
     if class == RUST {
-        // Rust's clean-up ends the process: its memory is left.
+        // Rust's cleanup function would end the process, so the exception's memory is leaked.
         return;
     }
     if matches!(class & !0xff, GNU | CLANG) {
-        // SAFETY: as above.
+        // SAFETY: the caller's promise.
         let found = unsafe {
             of_runtime(exception, c"__cxa_begin_catch")
                 .zip(of_runtime(exception, c"__cxa_end_catch"))
         };
         if let Some((begin, end)) = found {
-            // A destructor that throws ends in a call of its own.
+            // A destructor that throws ends in this separate call.
             let _ = crate::call(&[], || {
-                // SAFETY: the C++ ABI's functions of these names.
+                // SAFETY: these are the C++ ABI's functions of these names.
                 unsafe {
                     std::mem::transmute::<*mut c_void, Begin>(begin)(exception.as_ptr());
                     std::mem::transmute::<*mut c_void, End>(end)();
@@ -273,17 +276,17 @@ pub(crate) unsafe fn discard(exception: NonNull<Exception>) {
             return;
         }
     }
-    // SAFETY: as above.
+    // SAFETY: the caller's promise.
     unsafe { _Unwind_DeleteException(exception.as_ptr()) };
 }
 
-/// Throws an exception again that was caught. Where nobody catches it the process ends in its
-/// runtime's way, as if it had never been caught.
+/// Throws a caught exception again. Where nothing catches it, the process ends in the way of its
+/// runtime, as if it had never been caught.
 ///
 /// # Safety
-/// As [`discard`].
+/// As for [`discard`].
 pub(crate) unsafe fn raise(exception: NonNull<Exception>) -> ! {
-    // SAFETY: as above.
+    // SAFETY: the caller's promise.
     unsafe {
         _Unwind_RaiseException(exception.as_ptr());
         if let Some(begin) = of_runtime(exception, c"__cxa_begin_catch") {
@@ -306,7 +309,7 @@ mod tests {
 
     unsafe extern "C" fn cleanup(_reason: c_int, exception: *mut Exception) {
         CLEANED.fetch_add(1, SeqCst);
-        // SAFETY: made by `throw`.
+        // SAFETY: `throw` made it with Box::into_raw.
         drop(unsafe { Box::from_raw(exception) });
     }
 
@@ -316,16 +319,16 @@ mod tests {
             cleanup: Some(cleanup),
             private: [0; 2],
         }));
-        // SAFETY: a fresh exception.
+        // SAFETY: the exception was just made.
         unsafe { _Unwind_RaiseException(made) };
         7
     }
 
-    /// All in one, since the count is the process's.
+    /// All checks are in one test, since the count belongs to the process.
     #[test]
     fn an_exception_ends_where_the_function_was_called() {
         let kept = [1_u64, 2, 3, 4, 5, 6, 7, 8].map(std::hint::black_box);
-        // SAFETY: no arguments.
+        // SAFETY: the function takes no arguments.
         let caught = crate::call(&[], || unsafe { throw() });
         let thrown = caught.expect_err("it was caught");
         assert_eq!(
@@ -337,9 +340,9 @@ mod tests {
         drop(thrown);
         assert_eq!(CLEANED.load(SeqCst), 1);
         assert_eq!(crate::call(&[], || 12).ok(), Some(12));
-        // Passed on from a call inside another, it ends in that one.
+        // If an inner call passes it on, it ends in the outer call.
         let outer = crate::call(&[], || {
-            // SAFETY: no arguments.
+            // SAFETY: the function takes no arguments.
             let inner = crate::call(&[], || unsafe { throw() });
             match inner {
                 Ok(value) => value,

@@ -1,16 +1,17 @@
-//! Which calls of tools' functions the calling thread is in, the innermost first.
+//! The calls of tools' functions that the calling thread is in, the innermost first.
 //!
-//! A pthread key, for the reasons that `midair-sdk-hot`'s thread slots have one.
+//! They are stored under a pthread key, for the same reasons as the thread slots of
+//! `midair-sdk-hot`.
 
 use crate::{Lent, arch};
 use std::ffi::c_void;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
 
-/// Ranges of lent memory that one call can have.
+/// How many ranges of lent memory one call can have.
 const MOST_LENT: usize = 4;
 
-/// The key, `u32::MAX` until it is made.
+/// The key; `u32::MAX` until it is created.
 static KEY: AtomicU32 = AtomicU32::new(u32::MAX);
 
 /// One call, on the stack of its caller.
@@ -28,14 +29,14 @@ fn key() -> Option<libc::pthread_key_t> {
         return Some(known);
     }
     let mut made = 0;
-    // SAFETY: a valid out pointer; no destructor.
+    // SAFETY: the out pointer is valid, and there is no destructor.
     if unsafe { libc::pthread_key_create(&mut made, None) } != 0 {
         return None;
     }
     match KEY.compare_exchange(u32::MAX, made, AcqRel, Acquire) {
         Ok(_) => Some(made),
         Err(other) => {
-            // SAFETY: the key just made, which nobody knows.
+            // SAFETY: the key was just created, and nothing else knows it.
             unsafe { libc::pthread_key_delete(made) };
             Some(other)
         }
@@ -56,25 +57,25 @@ impl Guard {
         }
     }
 
-    /// Where the frame that catches stores its stack pointer.
+    /// Returns where the catching frame stores its stack pointer.
     pub(crate) fn stack_pointer(&mut self) -> *mut usize {
         &raw mut self.stack_pointer
     }
 
-    /// Makes this the innermost call; returns what [`Guard::exit`] needs.
+    /// Makes this the innermost call. Returns what [`Guard::exit`] needs.
     pub(crate) fn enter(&mut self) -> *mut Guard {
         let Some(key) = key() else {
             return std::ptr::null_mut();
         };
-        // SAFETY: a key that was made and is never deleted.
+        // SAFETY: the key was created and is never deleted.
         let outer = unsafe { libc::pthread_getspecific(key) }.cast::<Guard>();
         self.outer = outer;
-        // SAFETY: as above; the value is only read by this thread.
+        // SAFETY: as above; only this thread reads the value.
         unsafe { libc::pthread_setspecific(key, (&raw mut *self).cast()) };
         outer
     }
 
-    /// The call is over.
+    /// Ends the call.
     pub(crate) fn exit(&mut self, outer: *mut Guard) {
         if let Some(key) = key() {
             // SAFETY: as above.
@@ -82,27 +83,30 @@ impl Guard {
         }
     }
 
-    /// How the function was left, where that was not by an exception.
+    /// Returns how the function was left, if it was not by an exception.
     pub(crate) fn left(&self) -> Option<(&'static str, i32)> {
-        // SAFETY: a live value; written behind the compiler's back by `leave`.
+        // SAFETY: the pointer is to a field of a live value. The read is volatile because `leave`
+        // writes it without the compiler's knowledge.
         unsafe { (&raw const self.left).read_volatile() }
     }
 }
 
-/// The innermost call of the calling thread that is still on its stack: a thread that is cancelled
-/// leaves its calls without a word.
+/// Returns the innermost call of the calling thread that is still on its stack. A thread that is
+/// cancelled leaves its calls without removing them.
 fn innermost() -> Option<*mut Guard> {
     let key = Some(KEY.load(Acquire)).filter(|key| *key != u32::MAX)?;
-    // SAFETY: a key that was made and is never deleted.
+    // SAFETY: the key was created and is never deleted.
     let mut at = unsafe { libc::pthread_getspecific(key) }.cast::<Guard>();
     let here = (&raw const at).addr();
     while !at.is_null() {
-        // A frame that lies deeper than this one is over, and so is what it holds.
+        // A call whose frame is below this one on the stack has ended, and its contents are
+        // invalid.
         if at.addr() > here {
             return Some(at);
         }
-        // SAFETY: the stack of this thread below `here` may be overwritten, but is mapped: the value
-        // decides nothing but which address is compared next, and that is checked the same way.
+        // SAFETY: the stack of this thread below `here` may be overwritten, but it is mapped. The
+        // value only decides which address is compared next, and that address is checked in the
+        // same way.
         at = unsafe { (*at).outer };
         if at.addr() <= here {
             return None;
@@ -120,7 +124,7 @@ pub(crate) fn is_inside() -> bool {
 pub(crate) fn is_lent(address: usize) -> bool {
     let mut at = innermost().unwrap_or(std::ptr::null_mut());
     while !at.is_null() {
-        // SAFETY: a call that is on this thread's stack, and those outside it are, too.
+        // SAFETY: the call is on this thread's stack, and so are the calls outside it.
         let guard = unsafe { &*at };
         if guard
             .lent
@@ -134,12 +138,12 @@ pub(crate) fn is_lent(address: usize) -> bool {
     false
 }
 
-/// Leaves the innermost call: its caller gets what happened. Returns when there is none.
+/// Leaves the innermost call, whose caller learns what happened. Returns when there is none.
 pub(crate) fn leave(name: &'static str, status: i32) {
     let Some(guard) = innermost() else { return };
-    // SAFETY: a call that is on this thread's stack; its caller reads this after the jump. Between
-    // it and here are frames of the tool and of our functions that it called, which hold no locks
-    // when they call a tool.
+    // SAFETY: the call is on this thread's stack, and its caller reads `left` after the jump.
+    // Between there and here are only frames of the tool, and of our functions that the tool
+    // called. These hold no locks when they call a tool.
     unsafe {
         (&raw mut (*guard).left).write_volatile(Some((name, status)));
         let pointer = (*guard).stack_pointer;

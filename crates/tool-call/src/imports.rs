@@ -1,14 +1,14 @@
-//! What a tool's library calls of the C library, as far as it could end the target: `exit` and its
-//! like, and `free`.
+//! The functions of the C library that could end the target when a tool's library calls them:
+//! `exit` and similar functions, and `free`.
 //!
-//! Only the imports of one library are changed, one that was loaded as a tool: the program and its
-//! own libraries call what they always called. Outside a tool's function all of them do what they
-//! are for, too.
+//! Only the imports of one library are changed, one that was loaded as a tool. The program and its
+//! own libraries still call what they always called. Outside a tool's function, the replacements do
+//! what the original functions do.
 //!
-//! * `exit`, `_exit`, `_Exit`, `quick_exit`, `abort` and a failed `assert`, inside a tool's function:
-//!   the function is over ([`crate::call`]), and the tool is out.
-//! * `free` and C++'s `delete`, inside a tool's function, of memory that the function was only lent,
-//!   or of our library's own: nothing happens.
+//! * `exit`, `_exit`, `_Exit`, `quick_exit`, `abort` and a failed `assert`, inside a tool's
+//!   function: they end the tool's function ([`crate::call`]), and the tool is no longer used.
+//! * `free` and C++'s `delete`, inside a tool's function, of memory that was only lent to the
+//!   function or that belongs to our library: they do nothing.
 
 use crate::guard;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 /// Ends the innermost call of the calling thread, or the process where there is none.
 pub(crate) fn leave(name: &'static str, status: c_int) -> ! {
     guard::leave(name, status);
-    // SAFETY: what the tool asked for.
+    // SAFETY: this is the call that the tool made.
     unsafe {
         match name {
             "_exit" | "_Exit" => libc::_exit(status),
@@ -30,7 +30,7 @@ pub(crate) fn leave(name: &'static str, status: c_int) -> ! {
 }
 
 unsafe extern "C" {
-    /// C11's.
+    /// From C11.
     fn quick_exit(status: c_int) -> !;
     fn __assert_fail(
         text: *const c_char,
@@ -59,11 +59,11 @@ unsafe extern "C" fn assert_(
     function: *const c_char,
 ) -> ! {
     guard::leave("assert", 0);
-    // SAFETY: what the tool asked for.
+    // SAFETY: this is the call that the tool made.
     unsafe { __assert_fail(text, file, line, function) }
 }
 
-/// The functions that free, by the order of [`FREES`]; what the tool would have called.
+/// The original functions that free, in the order of [`FREES`].
 static REAL: [AtomicPtr<c_void>; 5] = [const { AtomicPtr::new(std::ptr::null_mut()) }; 5];
 const FREES: [&CStr; 5] = [c"free", c"_ZdlPv", c"_ZdaPv", c"_ZdlPvm", c"_ZdaPvm"];
 
@@ -73,8 +73,8 @@ fn is_not_theirs(address: *const c_void) -> bool {
         && (guard::is_lent(address.addr()) || image::contains(address.addr()))
 }
 
-/// Frees as function `WHICH` of [`FREES`] does. The size is passed on; functions without one ignore
-/// the register.
+/// Frees as function `WHICH` of [`FREES`] does. The size is passed on; functions that take no size
+/// ignore the register.
 unsafe extern "C" fn free_<const WHICH: usize>(address: *mut c_void, size: usize) {
     if is_not_theirs(address) {
         return;
@@ -82,7 +82,7 @@ unsafe extern "C" fn free_<const WHICH: usize>(address: *mut c_void, size: usize
     if let Some(real) = REAL.get(WHICH).map(|real| real.load(Acquire))
         && !real.is_null()
     {
-        // SAFETY: what the tool's import would have been bound to.
+        // SAFETY: this is the function that the tool's import was bound to.
         unsafe {
             let real =
                 std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*mut c_void, usize)>(real);
@@ -91,7 +91,7 @@ unsafe extern "C" fn free_<const WHICH: usize>(address: *mut c_void, size: usize
     }
 }
 
-/// What replaces an import of this name; `None` for all others.
+/// Returns what replaces an import of this name; `None` if nothing does.
 fn replacement(name: &CStr, library: *mut c_void) -> Option<usize> {
     let ends: &[(&CStr, usize)] = &[
         (c"exit", exit_ as *const () as usize),
@@ -105,14 +105,14 @@ fn replacement(name: &CStr, library: *mut c_void) -> Option<usize> {
         return Some(*function);
     }
     let which = FREES.iter().position(|known| *known == name)?;
-    // SAFETY: a live handle and a C string.
+    // SAFETY: the handle is open, and the name is a C string.
     let real = unsafe { libc::dlsym(library, name.as_ptr()) };
     if real.is_null() {
         return None;
     }
     let known = REAL.get(which)?;
     let before = known.load(Relaxed);
-    // A tool with another allocator than the one before keeps its own.
+    // If an earlier tool used another allocator, this tool's import is not changed.
     if !before.is_null() && before != real {
         return None;
     }
@@ -126,23 +126,23 @@ fn replacement(name: &CStr, library: *mut c_void) -> Option<usize> {
     })
 }
 
-/// Changes the imports of a tool's library. What cannot be changed stays as it is.
+/// Changes the imports of a tool's library. An import that cannot be changed stays as it is.
 ///
 /// # Safety
-/// A handle from `dlopen` that is never closed.
+/// `library` must be a handle from `dlopen` that is never closed.
 pub unsafe fn hold(library: *mut c_void) {
     let mut map: *const elf::LinkMap = std::ptr::null();
-    // SAFETY: RTLD_DI_LINKMAP stores one pointer.
+    // SAFETY: RTLD_DI_LINKMAP stores one pointer, for which there is room.
     let known = unsafe { libc::dlinfo(library, libc::RTLD_DI_LINKMAP, (&raw mut map).cast()) } == 0;
-    // SAFETY: the loader's, alive as long as the library.
+    // SAFETY: the map belongs to the loader, and lives as long as the library.
     if known && let Some(map) = unsafe { map.as_ref() } {
         image::find();
-        // SAFETY: a loaded library's map.
+        // SAFETY: the map is that of a loaded library.
         unsafe { elf::each_import(map, |name| replacement(name, library)) };
     }
 }
 
-/// Where our own library is in memory: what it gives out of its own data is not to be freed.
+/// The address range of our own library: a tool must not free pointers into our data.
 mod image {
     use std::ffi::{c_int, c_void};
     use std::sync::atomic::AtomicUsize;
@@ -161,7 +161,7 @@ mod image {
             _size: usize,
             _data: *mut c_void,
         ) -> c_int {
-            // SAFETY: the loader's struct and its program headers.
+            // SAFETY: the loader passes a valid struct with its program headers.
             let (base, segments) = unsafe {
                 let info = &*info;
                 if info.dlpi_phdr.is_null() {
@@ -187,7 +187,7 @@ mod image {
             1
         }
         if END.load(Relaxed) == 0 {
-            // SAFETY: a callback of the right type that keeps nothing.
+            // SAFETY: the callback has the right type and keeps no pointer.
             unsafe { libc::dl_iterate_phdr(Some(each), std::ptr::null_mut()) };
         }
     }
@@ -213,7 +213,7 @@ mod elf {
         addend: i64,
     }
 
-    /// `Elf64_Sym`, of which the name's place is needed.
+    /// `Elf64_Sym`, of which only the name is needed.
     #[repr(C)]
     struct Symbol {
         name: u32,
@@ -234,14 +234,14 @@ mod elf {
     #[cfg(target_arch = "aarch64")]
     const SLOTS: [u64; 2] = [1025, 1026];
 
-    /// Stores what `replace` gives for an import's name.
+    /// Replaces each import for which `replace` returns a value.
     ///
     /// # Safety
-    /// The map of a library that stays loaded.
+    /// The map must be that of a library that stays loaded.
     pub(super) unsafe fn each_import(map: &LinkMap, replace: impl Fn(&CStr) -> Option<usize>) {
         let entry = |tag: usize| {
             let mut at = map.dynamic;
-            // SAFETY: the library's dynamic section, which ends with a tag of 0.
+            // SAFETY: this is the library's dynamic section, which ends with a tag of 0.
             unsafe {
                 while !at.is_null() && (*at)[0] != 0 {
                     if (*at)[0] == tag {
@@ -252,7 +252,7 @@ mod elf {
             }
             None
         };
-        // Most loaders have added the base already.
+        // Most loaders have already added the base.
         let address = |tag| {
             entry(tag).map(|value| {
                 if value < map.base {
@@ -275,8 +275,8 @@ mod elf {
             };
             let table = std::ptr::with_exposed_provenance::<Relocation>(table);
             for index in 0..bytes / size_of::<Relocation>() {
-                // SAFETY: inside the table; a relocation's symbol is in the table of symbols, and
-                // its name in that of strings.
+                // SAFETY: the index is inside the table. A relocation's symbol is in the symbol
+                // table, and its name is in the string table.
                 unsafe {
                     let relocation = &*table.add(index);
                     if !SLOTS.contains(&(relocation.info & 0xffff_ffff)) {
@@ -294,14 +294,15 @@ mod elf {
         }
     }
 
-    /// Stores a word in a page that may have been made read-only after relocation.
+    /// Stores a word in a page that may have become read-only after relocation.
     unsafe fn store(slot: usize, value: usize) {
-        // SAFETY: sysconf takes a number.
+        // SAFETY: sysconf takes only a number.
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) }.max(4096) as usize;
         let start = slot & !(page - 1);
         let read_only = is_read_only(slot);
-        // SAFETY: a page of the library that was loaded for us, which nobody writes at this time:
-        // its tool is not configured yet. Its protection is what it was afterwards.
+        // SAFETY: the page belongs to a library that was loaded for us. Nothing else writes to it
+        // at this time, since its tool is not configured yet. Its protection is restored
+        // afterwards.
         unsafe {
             let start = std::ptr::with_exposed_provenance_mut::<c_void>(start);
             if read_only && libc::mprotect(start, page, libc::PROT_READ | libc::PROT_WRITE) != 0 {
@@ -314,7 +315,7 @@ mod elf {
         }
     }
 
-    /// Whether a slot lies in what the loader makes read-only.
+    /// Whether a slot is in memory that the loader makes read-only.
     fn is_read_only(slot: usize) -> bool {
         struct Asked {
             slot: usize,
@@ -325,7 +326,8 @@ mod elf {
             _size: usize,
             data: *mut c_void,
         ) -> std::ffi::c_int {
-            // SAFETY: the loader's struct and its program headers, and the value below.
+            // SAFETY: the loader passes a valid struct with its program headers, and `data` is the
+            // value below.
             unsafe {
                 let (info, asked) = (&*info, &mut *data.cast::<Asked>());
                 if info.dlpi_phdr.is_null() {
@@ -347,7 +349,7 @@ mod elf {
             slot,
             read_only: false,
         };
-        // SAFETY: the callback gets back this pointer, and only during the call.
+        // SAFETY: the callback gets this pointer back, and only during the call.
         unsafe { libc::dl_iterate_phdr(Some(each), (&raw mut asked).cast()) };
         asked.read_only
     }

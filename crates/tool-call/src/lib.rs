@@ -1,25 +1,25 @@
-//! Calls of tools' functions. What leaves such a function in another way than by its return ends
-//! here, as a [`Thrown`], and not the process: an exception, or a call of `exit`.
+//! Calls of tools' functions. If an exception or a call of `exit` leaves such a function, this ends
+//! here as a [`Thrown`], and does not end the process.
 //!
-//! **Exceptions.** Rust cannot catch those of other languages: `catch_unwind` ends the process when
-//! one arrives. A `try` block in C++ could, but its code needs the C++ runtime when our library is
-//! loaded, and a process that is entered may have none (a `NEEDED` would refuse it), or several: a
-//! tool that brings its own. A runtime linked into our library would count exceptions as its own
-//! that another one has thrown. So the frame that catches is written in assembly ([`arch`]), with a
-//! personality function of ours. That is all that a `catch (...)` is made of, and it needs nothing
-//! but the unwinder, which Rust's standard library brings in any case. What is to be done in the
-//! words of C++ is done by the runtime that threw, which the exception itself names
-//! ([`exception`]).
+//! **Exceptions.** Rust cannot catch exceptions of other languages: `catch_unwind` ends the process
+//! when one arrives. A `try` block in C++ could, but its code needs the C++ runtime when our
+//! library is loaded. A process that is entered may have no C++ runtime (a `NEEDED` would then keep
+//! our library from loading), or several, if a tool brings its own. A runtime that is linked into
+//! our library would treat exceptions that another runtime has thrown as its own. So the catching
+//! frame is written in assembly ([`arch`]), with a personality function of ours. A `catch (...)`
+//! consists of nothing else, and it needs only the unwinder, which Rust's standard library needs in
+//! any case. Where C++ functions have to be called, they are those of the runtime that threw, which
+//! the exception itself identifies ([`exception`]).
 //!
-//! **Exit.** In a library that was loaded as a tool, and in no other, calls of `exit` and its like
-//! lead here ([`imports`]). Inside a tool's function they return to its caller.
+//! **Exit.** In a library that was loaded as a tool, and in no other, calls of `exit` and similar
+//! functions lead here ([`imports`]). Inside a tool's function they return to its caller.
 //!
-//! What cannot be caught: `exit` called by a library that the tool depends on or in a constructor of
-//! its library, a system call made directly, a signal, an exception that meets a `noexcept`
-//! function or a thread's own end, and whatever a thread of the tool's own does.
+//! The following cannot be caught: `exit` called by a library that the tool depends on, or in a
+//! constructor of the tool's library; a direct system call; a signal; an exception that meets a
+//! `noexcept` function or the end of a thread; and anything that a thread of the tool's own does.
 //!
-//! A thread that is cancelled inside a tool's function is not kept: that is not an exception of the
-//! tool's, and passes.
+//! A thread that is cancelled inside a tool's function is not stopped from ending: cancellation is
+//! not an exception of the tool's, and passes through.
 //!
 //! Decision: AMD-080 (`docs/deviations/amd.md`).
 
@@ -35,11 +35,11 @@ use std::fmt;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
-/// Memory that is lent to a tool during one call: where it begins, and bytes. A tool that frees it
-/// is ignored, see [`imports`].
+/// Memory that is lent to a tool during one call: its start, and its size in bytes. If the tool
+/// frees it, nothing happens, see [`imports`].
 pub type Lent = (*const c_void, usize);
 
-/// What left a tool's function instead of its return. It is disposed of when it is dropped.
+/// What left a tool's function in place of its return. Dropping it disposes of the exception.
 #[derive(Debug)]
 pub struct Thrown {
     how: How,
@@ -47,9 +47,9 @@ pub struct Thrown {
 
 #[derive(Debug)]
 enum How {
-    /// An exception that nobody has caught yet.
+    /// An exception that nothing else has caught.
     Exception(NonNull<Exception>, String),
-    /// A call of the function of this name, with a status where it has one.
+    /// A call of the function of this name, with its status if it has one.
     Left(&'static str, i32),
     /// It was passed on.
     Nothing,
@@ -69,21 +69,21 @@ impl fmt::Display for Thrown {
 impl Drop for Thrown {
     fn drop(&mut self) {
         if let How::Exception(exception, _) = self.how {
-            // SAFETY: it was caught by this value, which is not used any more.
+            // SAFETY: this value caught the exception, and does not use it any more.
             unsafe { exception::discard(exception) };
         }
     }
 }
 
 impl Thrown {
-    /// Goes on as if it had not been caught: for a caller of ours who made us call its function. To
-    /// be called with nothing of ours below on the stack that must be undone, in a function of the
-    /// ABI `C-unwind`.
+    /// Continues as if it had not been caught, for a caller that made us call its own function.
+    /// Call it where nothing of ours below on the stack must be undone, in a function of the ABI
+    /// `C-unwind`.
     pub fn pass_on(mut self) -> ! {
         match std::mem::replace(&mut self.how, How::Nothing) {
             How::Exception(exception, _) => {
                 std::mem::forget(self);
-                // SAFETY: it was caught, and nobody else has it.
+                // SAFETY: the exception was caught, and nothing else uses it.
                 unsafe { exception::raise(exception) }
             }
             How::Left(name, status) => {
@@ -95,8 +95,8 @@ impl Thrown {
     }
 }
 
-/// Calls a tool's function, which `body` does and nothing else: no value that must be dropped may be
-/// alive in it during the call.
+/// Calls a tool's function. `body` makes this call and does nothing else: during the call it must
+/// hold no value that has to be dropped.
 ///
 /// # Errors
 /// [`Thrown`] when the function did not return.
@@ -106,7 +106,7 @@ pub fn call<R>(lent: &[Lent], body: impl FnOnce() -> R) -> Result<R, Thrown> {
         result: MaybeUninit<R>,
     }
     unsafe extern "C-unwind" fn run<F: FnOnce() -> R, R>(data: *mut c_void) {
-        // SAFETY: the value below, which nobody else uses during the call.
+        // SAFETY: `data` is the value below, which nothing else uses during the call.
         let run = unsafe { &mut *data.cast::<Run<F, R>>() };
         if let Some(body) = run.body.take() {
             run.result.write(body());
@@ -122,17 +122,17 @@ pub fn call<R>(lent: &[Lent], body: impl FnOnce() -> R) -> Result<R, Thrown> {
     let function = function_for(&run);
     let mut guard = Guard::new(lent);
     let outer = guard.enter();
-    // SAFETY: the function takes this data; the guard lives across the call.
+    // SAFETY: the function takes this data, and the guard lives across the call.
     let left = unsafe { arch::call(function, (&raw mut run).cast(), guard.stack_pointer()) };
     guard.exit(outer);
     match NonNull::new(left) {
-        // SAFETY: the function returned, and has written its result before.
+        // SAFETY: the function returned, so it has written its result.
         None => Ok(unsafe { run.result.assume_init() }),
         Some(left) => Err(Thrown {
             how: match guard.left() {
                 Some((name, status)) => How::Left(name, status),
                 None => {
-                    // SAFETY: the unwinder handed it over.
+                    // SAFETY: the unwinder passed on a live exception.
                     let text = unsafe { exception::describe(left) };
                     How::Exception(left, text)
                 }

@@ -6,20 +6,21 @@ use midair_abi::registration::{ClientFinalize, ClientId, ConfigureAttachResult, 
 use midair_capi_build::edge;
 use std::ffi::{c_char, c_int, c_void};
 
-/// Our name among an SDK's clients.
+/// Our name among the clients of an SDK.
 const NAME: &std::ffi::CStr = c"midair";
 
 /// Binds the tool to our SDK. Returns 0, or -1 for a table of another build.
 ///
 /// # Safety
-/// As [`sdk::bind`].
+/// As for [`sdk::bind`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn midair_tool_bind(table: *const SdkTable) -> c_int {
     // SAFETY: the caller's promise.
     edge(-1, || if unsafe { sdk::bind(table) } { 0 } else { -1 })
 }
 
-/// Configures the tool. Null under an SDK that did not bind it, whose functions are unknown.
+/// Configures the tool. Returns null under an SDK that did not bind the tool, since its functions
+/// are unknown.
 ///
 /// # Safety
 /// `id` must be null or the SDK's struct for this client.
@@ -35,10 +36,10 @@ pub unsafe extern "C" fn rocprofiler_configure(
             return std::ptr::null_mut();
         }
         if !id.is_null() {
-            // SAFETY: the caller's promise; the name is the field that a tool writes.
+            // SAFETY: the caller promises a valid struct; the name is the field that a tool writes.
             unsafe { (*id).name = NAME.as_ptr() };
         }
-        // The SDK may keep the pointer: it is never freed.
+        // The SDK may keep the pointer, so it is never freed.
         Box::into_raw(Box::new(ConfigureResult {
             size: size_of::<ConfigureResult>(),
             initialize: Some(initialize),
@@ -48,7 +49,7 @@ pub unsafe extern "C" fn rocprofiler_configure(
     })
 }
 
-/// Configures the tool for attaching; null in the same case as [`rocprofiler_configure`].
+/// Configures the tool for attaching. Returns null in the same case as [`rocprofiler_configure`].
 ///
 /// # Safety
 /// None needed: the arguments are not used.

@@ -1,4 +1,5 @@
-//! Which dispatches are counted: the SDK asks for each kernel whether the user's expressions take it.
+//! Which dispatches are counted: the SDK asks about each kernel whether the user's expressions
+//! match it.
 
 use crate::files;
 use crate::sdk::Sdk;
@@ -7,12 +8,12 @@ use midair_results::{ChosenKernels, chosen_kernels};
 use std::ffi::c_int;
 use std::sync::{PoisonError, RwLock};
 
-/// The session's; none: every kernel.
+/// The session's choice; None: every kernel.
 static CHOSEN: RwLock<Option<ChosenKernels>> = RwLock::new(None);
 
-/// Tells the SDK what the session's settings choose. Call it before the contexts are started.
+/// Passes the choice in the session's settings to the SDK. Call it before the contexts are started.
 pub(crate) fn begin(sdk: Sdk) {
-    // What is wrong with an expression was said before the session began.
+    // An invalid expression was reported before the session began.
     let chosen = chosen_kernels(&files::settings(sdk)).ok().flatten();
     let ranges: Vec<[u64; 2]> = chosen
         .iter()
@@ -24,16 +25,16 @@ pub(crate) fn begin(sdk: Sdk) {
     sdk.choose_kernels((!is_all).then_some(takes), &ranges);
 }
 
-/// The session is over.
+/// Ends the choice when the session is over.
 pub(crate) fn end(sdk: Sdk) {
     sdk.choose_kernels(None, &[]);
     *CHOSEN.write().unwrap_or_else(PoisonError::into_inner) = None;
 }
 
-/// Whether a kernel is chosen.
+/// Whether a kernel is counted.
 unsafe extern "C" fn takes(symbol: *const u8, len: usize) -> c_int {
     edge(1, || {
-        // SAFETY: the SDK passes so many bytes.
+        // SAFETY: the SDK passes this many bytes.
         let symbol = unsafe { std::slice::from_raw_parts(symbol, len) };
         let chosen = CHOSEN.read().unwrap_or_else(PoisonError::into_inner);
         let takes = chosen.as_ref().is_none_or(|chosen| chosen.takes(symbol));

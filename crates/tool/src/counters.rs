@@ -1,8 +1,9 @@
 //! Hardware counters in a process that was started for them.
 //!
-//! AMD's packet library makes the packets in a helper that the program does not see (AMD-131): the
-//! library is C++, and does not enter the program. The command line has had the same packets made
-//! before the program starts, so that counters that cannot be counted are a message of its own.
+//! A helper process makes the packets with AMD's packet library (AMD-131). The program does not see
+//! the helper, and the library, which is C++, does not enter the program. The command line has
+//! already had the same packets made before the program started, so that counters that cannot be
+//! counted get a message of their own.
 
 use crate::sdk::Sdk;
 use midair_aqlprofile::{Unseen, planned, prepare_each};
@@ -13,15 +14,16 @@ use midair_results::Identity;
 use midair_settings::Settings;
 use std::ffi::CStr;
 
-/// So many dispatches have the same group, where there are several.
+/// How many successive dispatches have the same group, where there are several groups.
 const INTERVAL: &CStr = c"ROCPROF_COUNTER_GROUPS_INTERVAL";
-/// There is no limit to what counting may take.
+/// Counting may take all of the time.
 const ALL: u32 = 100;
 
-/// Has every dispatch counted as the settings ask for. Returns what the records are read by.
+/// Has every dispatch counted as the settings say. Returns the plan with which to interpret the
+/// records.
 ///
 /// # Errors
-/// Counters that cannot be counted.
+/// When counters cannot be counted.
 pub fn begin(sdk: Sdk, settings: &Settings, identity: &Identity) -> Result<CounterPlan, Failure> {
     let groups = settings
         .counter_groups()

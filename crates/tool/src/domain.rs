@@ -1,9 +1,10 @@
-//! What the tool can collect, and what it is asked for in vain: both from the table of domains.
+//! What the tool can collect, and which settings have no effect; both follow from the table of
+//! domains.
 
 use midair_domain::{Ask, DOMAINS, Domain, RequestedBy, built};
 use std::ffi::{CStr, c_int};
 
-/// A domain that a setting asks for in a process with AMD's runtimes.
+/// A domain that a setting can ask for in a process with AMD's runtimes.
 #[derive(Debug, Clone, Copy)]
 pub struct Collected {
     /// Its row of the table.
@@ -13,13 +14,13 @@ pub struct Collected {
 }
 
 impl Collected {
-    /// The settings that ask for it. Older names are the SDK's to know.
+    /// Returns the settings that ask for it. The SDK handles their older names.
     pub fn settings(&self) -> impl Iterator<Item = &'static CStr> {
         self.domain.asks().iter().map(|ask| ask.setting)
     }
 }
 
-/// What the tool collects.
+/// Returns what the tool collects.
 pub fn collected() -> impl Iterator<Item = Collected> {
     built()
         .filter(|domain| !domain.asks().is_empty())
@@ -31,18 +32,19 @@ pub fn collected() -> impl Iterator<Item = Collected> {
         })
 }
 
-/// The kinds that go with each domain: which runtimes were there, and which came.
+/// Returns the kinds that go with every domain: which runtimes were loaded, then and later.
 pub fn with_all() -> impl Iterator<Item = c_int> {
     built()
         .filter(|domain| domain.asked == RequestedBy::WithAll)
         .filter_map(Domain::buffer_kind)
 }
 
-/// Settings that change how something is collected, which is not built either.
+/// Settings that change how something is collected, and are not built either.
 const MODES: [&CStr; 2] = [c"ROCPROF_KERNEL_REPLAY", c"ROCPROF_KERNEL_RENAME"];
 
-/// Settings that ask for something that is not collected yet, each once. The command line refuses
-/// them by name; whoever sets them in the environment gets a note.
+/// Returns the settings that ask for something that is not collected yet, each once. The command
+/// line refuses them by name. If they are set in the environment, a note says that they have no
+/// effect.
 pub fn not_built() -> impl Iterator<Item = &'static CStr> {
     let first = |domain: &'static Domain| domain.asks().first().map(|ask: &Ask| ask.setting);
     let of_domains = DOMAINS

@@ -6,10 +6,10 @@ use crate::view::View;
 use crate::words::{percent, rate};
 use midair_output::table::duration;
 
-/// Lines that a name may take.
+/// The most lines that a name may take.
 const NAME_LINES: usize = 6;
 
-/// The screen below the header.
+/// Returns the lines of the screen below the header.
 pub(crate) fn lines(view: &View, row: &Row, columns: usize, rows: usize) -> Vec<Line> {
     let mut lines = vec![Line::new(Tone::Head, "KERNEL".to_owned())];
     let name: Vec<char> = row.name.chars().collect();
@@ -60,7 +60,7 @@ pub(crate) fn lines(view: &View, row: &Row, columns: usize, rows: usize) -> Vec<
     ));
     let classes = row.histogram.classes();
     let room = rows.saturating_sub(lines.len()).max(1);
-    // Neighbours are put together until all fit.
+    // Neighbouring classes are combined until all fit.
     let together = classes.len().div_ceil(room).max(1);
     let classes: Vec<(u64, u64)> = classes
         .chunks(together)

@@ -1,4 +1,4 @@
-//! Lines with a tone, and how they get onto a terminal.
+//! Lines with a tone, and how they are drawn on a terminal.
 
 use crate::view::{Look, View};
 use midair_failure::plain;
@@ -6,7 +6,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
 
-/// What a line is.
+/// The role of a line, which decides its colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tone {
     Plain,
@@ -39,7 +39,7 @@ impl Line {
     }
 }
 
-/// A bar of so many columns, of which a share is full.
+/// Returns a bar of this many columns, of which a share is full.
 pub(crate) fn bar(share: f64, columns: usize, unicode: bool) -> String {
     let full = (share.clamp(0.0, 1.0) * columns as f64).round() as usize;
     let letter = if unicode { "█" } else { "#" };
@@ -62,7 +62,8 @@ fn style(tone: Tone, look: Look) -> Style {
     }
 }
 
-/// The text as the terminal may get it: nothing that it obeys, and ASCII where it knows no more.
+/// Returns the text without anything that the terminal would interpret, and in ASCII where the
+/// terminal supports nothing else.
 fn shown(text: &str, look: Look) -> String {
     let letter = |c: char| match c {
         c if plain::is_obeyed(c) => '?',
@@ -83,7 +84,7 @@ impl View {
         }
     }
 
-    /// The screen as text of at most so many columns, without a limit of lines.
+    /// Returns the screen as text with lines of at most `columns` columns, and any number of lines.
     pub fn text(&self, columns: usize) -> String {
         let columns = columns.clamp(40, 400);
         let mut out = String::new();

@@ -1,4 +1,4 @@
-//! One line a process, where there are several.
+//! The table with one line for each process, where there are several.
 
 use crate::draw::{Line, Tone};
 use crate::view::View;
@@ -6,10 +6,10 @@ use crate::words::{bytes_rate, percent, rate};
 use midair_live::{Snapshot, stragglers};
 use midair_output::told_apart;
 
-/// Lines at most: the others are only counted.
+/// The most lines. Further processes are only counted.
 const MOST: usize = 16;
 
-/// Why a process's GPU was idle for most of the time that it was.
+/// Returns why a process's GPU was idle for most of its idle time.
 pub(crate) fn cause(snapshot: &Snapshot) -> &'static str {
     let Some(device) = snapshot
         .devices
@@ -31,7 +31,7 @@ pub(crate) fn cause(snapshot: &Snapshot) -> &'static str {
         .map_or("", |cause| cause.1)
 }
 
-/// The table; nothing where there is one process.
+/// Returns the table, or nothing where there is only one process.
 pub(crate) fn lines(view: &View, columns: usize) -> Vec<Line> {
     let all = &view.snapshots;
     if all.len() < 2 {

@@ -1,4 +1,4 @@
-//! Kernels of all processes that are shown, by name.
+//! The kernels of all processes that are shown, by name.
 
 use crate::view::{Sort, View};
 use midair_live::{Histogram, Snapshot};
@@ -16,12 +16,12 @@ pub(crate) struct Row {
     pub(crate) rate: f64,
     pub(crate) total: Stat,
     pub(crate) histogram: Histogram,
-    /// How many queues have it at their heads.
+    /// How many queues have this kernel at their heads.
     pub(crate) in_flight: usize,
 }
 
 impl View {
-    /// The kernels that the filter lets through, in the order that was chosen.
+    /// Returns the kernels that pass the filter, in the order that the user chose.
     pub(crate) fn rows(&self) -> Vec<Row> {
         let mut rows = rows(&self.snapshots);
         rows.retain(|row| self.filter.is_empty() || row.name.to_lowercase().contains(&self.filter));
@@ -44,8 +44,8 @@ fn by(sort: Sort, a: &Row, b: &Row) -> Ordering {
     }
 }
 
-/// Kernels of one name are one line, whichever process and code object they are of. Shares are those
-/// of all processes together, each of which counts alike.
+/// Returns one line for all kernels with the same name, regardless of process and code object.
+/// Shares are those of all processes together, each of which counts equally.
 fn rows(snapshots: &[Snapshot]) -> Vec<Row> {
     let running: Vec<&Snapshot> = snapshots.iter().filter(|it| it.ended.is_none()).collect();
     let shown: Vec<&Snapshot> = match running.is_empty() {

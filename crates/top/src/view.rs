@@ -12,7 +12,7 @@ pub struct Look {
     pub unicode: bool,
 }
 
-/// By what kernels are sorted.
+/// How kernels are sorted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Sort {
     /// Share of the time now.
@@ -31,7 +31,7 @@ pub enum Sort {
 }
 
 impl Sort {
-    /// The one after it; the first after the last.
+    /// Returns the order after this one, and the first after the last.
     pub fn next(self) -> Sort {
         match self {
             Sort::Share => Sort::Change,
@@ -43,7 +43,7 @@ impl Sort {
         }
     }
 
-    /// Its name.
+    /// Returns its name.
     pub fn word(self) -> &'static str {
         match self {
             Sort::Share => "share",
@@ -56,30 +56,30 @@ impl Sort {
     }
 }
 
-/// See the module.
+/// The state of the screens; see the module.
 #[derive(Debug)]
 pub struct View {
     pub(crate) look: Look,
     pub(crate) sort: Sort,
-    /// What the names of kernels that are shown contain, in lower case.
+    /// The text that the names of shown kernels contain, in lower case.
     pub(crate) filter: String,
-    /// A filter that is being typed.
+    /// The filter that is being typed.
     pub(crate) typed: Option<String>,
     pub(crate) paused: bool,
     pub(crate) help: bool,
     /// The name of the kernel whose line is marked.
     pub(crate) selected: Option<String>,
-    /// Details of that kernel are shown.
+    /// Whether details of that kernel are shown.
     pub(crate) open: bool,
     pub(crate) snapshots: Vec<Snapshot>,
-    /// Share of one processor that the attacher takes.
+    /// The share of one processor that the attacher takes.
     pub(crate) own: f64,
-    /// The last thing that happened.
+    /// The last message to the user.
     pub(crate) message: String,
 }
 
 impl View {
-    /// An empty view.
+    /// Makes an empty view.
     pub fn new(look: Look) -> View {
         View {
             look,
@@ -96,8 +96,8 @@ impl View {
         }
     }
 
-    /// What processes do now, and the share of one processor that the attacher takes. It is not
-    /// shown while the view is paused.
+    /// Takes what processes do now, and the share of one processor that the attacher takes. A
+    /// paused view ignores both.
     pub fn show(&mut self, snapshots: Vec<Snapshot>, own: f64) {
         if !self.paused {
             self.snapshots = snapshots;
@@ -105,7 +105,7 @@ impl View {
         }
     }
 
-    /// Something happened that the user should know.
+    /// Shows a message that the user should know.
     pub fn tell(&mut self, message: impl Into<String>) {
         self.message = message.into();
     }
@@ -118,7 +118,7 @@ impl View {
         self.filter = typed.to_lowercase();
     }
 
-    /// Marks another line, so many further down.
+    /// Marks the line that is this many lines further down.
     pub(crate) fn select(&mut self, by: isize) {
         let rows = self.rows();
         let at = self
@@ -128,7 +128,7 @@ impl View {
         self.selected = rows.get(at).map(|row| row.name.clone());
     }
 
-    /// The place of the marked line.
+    /// Returns the position of the marked line.
     pub(crate) fn marked(&self, rows: &[Row]) -> Option<usize> {
         let selected = self.selected.as_ref()?;
         rows.iter().position(|row| row.name == *selected)

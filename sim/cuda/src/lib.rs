@@ -1,7 +1,8 @@
 //! Lays the stand-in for NVIDIA's libraries out as a program finds the real ones: `libcuda.so.1`
-//! (the driver's), `libcudart.so.12` and `.13`, each with its `libcupti.so` beside it. They are C,
-//! compiled here: every layout of CUPTI's records is a C struct, and a SONAME or a missing function
-//! is a flag. What they model is described in `c/model.h`, how they can be made to fail in `c/cupti.h`.
+//! (the driver's), and `libcudart.so.12` and `.13`, each with its `libcupti.so` beside it. The
+//! libraries are C, which is compiled here. Every layout of CUPTI's records is a C struct, and a
+//! flag sets a SONAME or leaves a function out. `c/model.h` describes what they model, and
+//! `c/cupti.h` how they can be made to fail.
 
 #![forbid(unsafe_code)]
 
@@ -11,10 +12,10 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The driver library's file name: its version is in it, as in the real one's.
+/// The driver library's file name, which contains the version, as the real one's does.
 pub const DRIVER_FILE: &str = "libcuda.so.580.65.06";
-/// Major versions of the toolkit that there are, and what their CUPTI says that it is (source: the
-/// headers of 12.9 and 13.0).
+/// The major versions of the toolkit that the stand-in has, and the version that their CUPTI
+/// returns (source: the headers of 12.9 and 13.0).
 pub const MAJORS: [(u32, u32); 2] = [(12, 28), (13, 130_001)];
 
 /// A directory with everything that a program needs to run.
@@ -23,12 +24,12 @@ pub struct StandIn {
     dir: PathBuf,
 }
 
-/// Which libraries a program is linked to.
+/// The libraries that a program is linked with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Toolkit {
-    /// That major version, with its CUPTI in the same directory.
+    /// The libraries of this major version, with CUPTI in the same directory.
     Major(u32),
-    /// Version 13 without a CUPTI.
+    /// The libraries of version 13 without a CUPTI.
     Bare,
 }
 
@@ -49,11 +50,12 @@ impl Toolkit {
 }
 
 impl StandIn {
-    /// Compiles into `dir` what is not up to date there. A library is replaced by a rename: a
-    /// process that has the old one mapped keeps it.
+    /// Compiles into `dir` what is not up to date there. A library is replaced by a rename, so that
+    /// a process which has the old one mapped keeps it.
     ///
     /// # Errors
-    /// When gcc is not there or does not like it, with its words; when something cannot be written.
+    /// Fails when gcc is not there or reports an error, with its words, or when something cannot be
+    /// written.
     pub fn lay_out(dir: &Path) -> io::Result<StandIn> {
         std::fs::create_dir_all(dir)?;
         let it = StandIn {
@@ -66,7 +68,7 @@ impl StandIn {
             &[],
         )?;
         let link = it.dir.join("driver/libcuda.so.1");
-        // Another process may make it at the same time.
+        // Another process may make the link at the same time.
         match symlink(DRIVER_FILE, link) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
@@ -89,32 +91,32 @@ impl StandIn {
         Ok(it)
     }
 
-    /// Where it is.
+    /// Returns the directory.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// The CUPTI of a major version.
+    /// Returns the CUPTI of a major version.
     pub fn cupti(&self, major: u32) -> PathBuf {
         self.dir
             .join(major.to_string())
             .join(format!("libcupti.so.{major}"))
     }
 
-    /// One that lacks `cuptiFinalize`.
+    /// Makes a CUPTI that lacks `cuptiFinalize`.
     ///
     /// # Errors
-    /// As [`StandIn::lay_out`].
+    /// Fails as [`StandIn::lay_out`] does.
     pub fn cupti_without_finalize(&self, major: u32) -> io::Result<PathBuf> {
         let folder = format!("{major}-without-finalize");
         self.cupti_with(major, &folder, &["-DMODEL_WITHOUT_FINALIZE".to_owned()])
     }
 
-    /// One with its companion, which computes metrics, beside it; with `wrong` the companion's values are
-    /// others than CUPTI's own.
+    /// Makes a CUPTI with the companion library beside it that computes metrics. With `wrong`, the
+    /// companion's values differ from CUPTI's own.
     ///
     /// # Errors
-    /// As [`StandIn::lay_out`].
+    /// Fails as [`StandIn::lay_out`] does.
     pub fn cupti_with_companion(&self, major: u32, wrong: bool) -> io::Result<PathBuf> {
         let folder = format!("{major}-{}", if wrong { "wrong" } else { "companion" });
         let cupti = self.cupti_with(major, &folder, &[])?;
@@ -133,16 +135,17 @@ impl StandIn {
         Ok(cupti)
     }
 
-    /// One that cannot sample devices, as before CUDA 12.6.
+    /// Makes a CUPTI that cannot sample devices, as before CUDA 12.6.
     ///
     /// # Errors
-    /// As [`StandIn::lay_out`].
+    /// Fails as [`StandIn::lay_out`] does.
     pub fn cupti_without_sampling(&self, major: u32) -> io::Result<PathBuf> {
         let folder = format!("{major}-without-sampling");
         self.cupti_with(major, &folder, &["-DMODEL_WITHOUT_PM".to_owned()])
     }
 
-    /// Where the driver is: for `LD_LIBRARY_PATH` of what is not linked to it.
+    /// Returns the directory of the driver, for the `LD_LIBRARY_PATH` of a program that is not
+    /// linked with it.
     pub fn driver(&self) -> PathBuf {
         self.dir.join("driver")
     }
@@ -165,8 +168,8 @@ impl StandIn {
         Ok(to)
     }
 
-    /// Arguments for gcc, behind the sources: find the header, link against the libraries, and find
-    /// these at run time without any variable.
+    /// Returns arguments for gcc, to follow the sources. They find the header, link with the
+    /// libraries, and make the program find these at run time without any variable.
     pub fn link_arguments(&self, toolkit: Toolkit) -> Vec<String> {
         let (driver, own) = (self.dir.join("driver"), self.dir.join(toolkit.folder()));
         [
@@ -185,10 +188,10 @@ impl StandIn {
         .into()
     }
 
-    /// Compiles one library unless it was made of the same before.
+    /// Compiles one library, unless the file was made from the same sources and flags.
     fn library(&self, to: &Path, soname: &str, files: &[&str], flags: &[String]) -> io::Result<()> {
         let mut hasher = DefaultHasher::new();
-        // The flags below.
+        // A number to change when the flags below change.
         const FORM: u32 = 4;
         (soname, files, flags, FORM).hash(&mut hasher);
         for header in ["cuda.h", "model.h", "cupti.h", "pm.h"] {
@@ -209,7 +212,7 @@ impl StandIn {
         let fresh = tempfile::NamedTempFile::new_in(folder)?.into_temp_path();
         let output = Command::new("gcc")
             .args(["-shared", "-fPIC", "-O1", "-g", "-fvisibility=hidden"])
-            // As in NVIDIA's: a tool may put a jump at the entry of a function.
+            // This is so in NVIDIA's library, and a tool may put a jump at the entry of a function.
             .arg("-falign-functions=16")
             .args(["-Wall", "-Wextra", "-Werror", "-pthread"])
             .arg(format!("-I{}", generated().display()))
@@ -230,12 +233,12 @@ impl StandIn {
     }
 }
 
-/// Where the C is; `cuda.h` is for programs.
+/// Returns the directory of the C sources. `cuda.h` is for programs.
 pub fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("c")
 }
 
-/// Where the generated header is.
+/// Returns the directory of the generated header.
 fn generated() -> PathBuf {
     PathBuf::from(env!("OUT_DIR"))
 }

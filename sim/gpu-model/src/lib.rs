@@ -1,19 +1,20 @@
 //! A modelled GPU for AMD's real ROCr runtime, and a log of every packet that it consumed.
 //!
-//! ROCr 7.2 loads the library named by `HSA_MODEL_LIB` in place of a device and hands it each queue
-//! that the runtime makes. This model then does what a GPU's front end does: it takes packets from
-//! the rings, waits for dependencies, moves the bytes of copies, lets time pass for kernels (they
+//! ROCr 7.2 loads the library named by `HSA_MODEL_LIB` in place of a device, and passes it each
+//! queue that the runtime creates. This model then does what the front end of a GPU does: it takes
+//! packets from the rings, waits for dependencies, copies bytes, lets time pass for kernels (they
 //! compute nothing) and completes signals.
 //!
-//! * [`engine`] knows packets and queues and no C: it works over the [`Machine`] trait, so tests
-//!   feed it rings of their own.
-//! * [`plugin`] is the C edge: the function table that ROCr asks for, the aperture, one thread per queue.
+//! * [`engine`] knows packets and queues and no C: it works over the [`Machine`] trait, so that
+//!   tests can give it rings of their own.
+//! * [`plugin`] is the C interface: the function table that ROCr asks for, the aperture, one thread
+//!   per queue.
 //! * [`Device`] is the same model for runtimes of our own.
 //! * [`pmu`]: hardware counters, by rules that are stated there.
 //! * [`log`] is the format of the log and its reader. **The log is the ground truth of the
-//!   project's tests**: it is written by the consumer of the packets, in the order of consumption,
-//!   one `write` per record before the packet's completion can be seen, so neither a killed process
-//!   nor a fault of ours in the profiler changes it.
+//!   project's tests**: the consumer of the packets writes it, in the order of consumption, with one
+//!   `write` per record before the packet's completion can be seen. So neither a killed process nor
+//!   a defect of ours in the profiler changes it.
 //!
 //! Settings come from the environment, see [`settings::Settings`].
 

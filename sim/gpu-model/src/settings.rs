@@ -1,48 +1,55 @@
-//! What the environment asks of the model.
+//! The settings that the environment gives to the model.
 
 use crate::pmu::rules::CLOCK_MHZ;
 use crate::pmu::{Gpu, Rate, Rules};
 
-/// Settings, each from the variable that its comment names.
+/// The settings, each from the variable that its comment names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// `MODEL_LOG`: path of the log; appended to. None: no log.
+    /// `MODEL_LOG`: the path of the log, to which records are appended. `None` means no log.
     pub log: Option<String>,
-    /// `MODEL_DEBUG=1`: the same records on stderr as well.
+    /// `MODEL_DEBUG=1`: writes the same records to stderr as well.
     pub debug: bool,
     /// `MODEL_KERNEL_NS`: how long a kernel takes, in ns (default 50,000).
     pub kernel_ns: u64,
     /// `MODEL_LONG_KERNEL=GRID_X:NS[,GRID_X:NS...]`: a dispatch whose grid.x is GRID_X takes NS.
     pub long_kernels: Vec<(u32, u64)>,
-    /// `MODEL_JITTER=PERCENT`: kernels take a random time around theirs, with this spread (default 0: exactly theirs).
+    /// `MODEL_JITTER=PERCENT`: kernels take a random time around their own, with this spread
+    /// (default 0: exactly their own).
     pub jitter: u32,
     /// `MODEL_EAGER=1`: valid packets up to the write index are taken at random moments, without
     /// waiting for the doorbell.
     pub eager: bool,
-    /// `MODEL_SEED`: seed of those moments (default 1). The same seed gives the same decisions, not
-    /// the same interleaving with the application's threads.
+    /// `MODEL_SEED`: seed of those moments (default 1). The same seed gives the same decisions, but
+    /// not the same interleaving with the application's threads.
     pub seed: u64,
-    /// `MODEL_FIRMWARE_LOG=DIR`: each queue's device keeps the log of begins and ends that newer
-    /// firmware has, in a file of its own there (see `plugin/firmware_log.rs`). None: no such log.
+    /// `MODEL_FIRMWARE_LOG=DIR`: each device writes the log of begins and ends that newer firmware
+    /// writes, into a file in this directory (see `plugin/firmware_log.rs`). `None` means no such
+    /// log.
     pub firmware_log: Option<String>,
-    /// `MODEL_FIRMWARE_SLOTS`: records of one of its rings (default 262,144), a power of two.
+    /// `MODEL_FIRMWARE_SLOTS`: the number of records in one ring of this log (default 262,144), a
+    /// power of two.
     pub firmware_slots: u64,
-    /// `MODEL_FIRMWARE_COUNTS=1`: its indices count records, where they otherwise begin again with the ring.
+    /// `MODEL_FIRMWARE_COUNTS=1`: the indices of this log count records; otherwise they begin again
+    /// with the ring.
     pub firmware_counts: bool,
-    /// `MODEL_ALWAYS_TIME=1`: times go into every completion signal, also where the queue's profiling is off.
+    /// `MODEL_ALWAYS_TIME=1`: every completion signal gets times, even if the queue's profiling is
+    /// off.
     pub always_time: bool,
-    /// `MODEL_LATCH=0`: the packet processor reads a queue's profiling bit anew for each packet.
-    /// Default 1, as on devices: it keeps what it found at the first dispatch after the queue was
-    /// mapped.
+    /// `MODEL_LATCH=0`: the packet processor reads a queue's profiling bit again for each packet.
+    /// Default 1, as on devices: it keeps the value that it found at the first dispatch after the
+    /// queue was mapped.
     pub latch: bool,
-    /// `MODEL_REMAP=0`: a queue that is made or destroyed leaves the other queues mapped, as where
-    /// the device schedules queues itself (MES). Default 1: all are mapped anew, as KFD does
+    /// `MODEL_REMAP=0`: creating or destroying a queue leaves the other queues mapped, as where the
+    /// device schedules queues itself (MES). Default 1: all queues are remapped, as KFD does
     /// elsewhere.
     pub remap: bool,
     /// `MODEL_RING=device`: the rings of AQL queues are in device memory. Each access of the
-    /// program's is trapped, and reads are counted (see the log's `reads`). Only with AMD's runtime.
+    /// program is trapped, and reads are counted (see the log's `reads`). This works only with
+    /// AMD's runtime.
     pub device_rings: bool,
-    /// `MODEL_GPU=XCCS,ENGINES,UNITS,ARRAYS`: what the device has, for its counters (see [`Gpu`]).
+    /// `MODEL_GPU=XCCS,ENGINES,UNITS,ARRAYS`: the numbers of the device's units, for its counters
+    /// (see [`Gpu`]).
     pub gpu: Gpu,
     /// `MODEL_CLOCK_MHZ`: the clock that counters of cycles count (default 2100).
     pub clock_mhz: u64,
@@ -76,10 +83,11 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Reads the settings by a look-up of environment variables.
+    /// Reads the settings, with a function that looks up environment variables.
     ///
     /// # Errors
-    /// The variable and value that cannot be understood. A test must not run with another model than it asked for.
+    /// Fails when a value cannot be parsed, and names the variable and the value. A test must not
+    /// run with another model than it asked for.
     pub fn from_lookup(look: impl Fn(&str) -> Option<String>) -> Result<Settings, String> {
         let look = |name: &str| look(name).filter(|value| !value.is_empty());
         let number = |name: &str, default: u64| match look(name) {
@@ -145,7 +153,7 @@ impl Settings {
         })
     }
 
-    /// What the counters count.
+    /// Returns the rules by which the counters count.
     pub fn rules(&self) -> Rules {
         Rules {
             gpu: self.gpu,
@@ -154,7 +162,8 @@ impl Settings {
         }
     }
 
-    /// How long a kernel with this grid takes, in ns; and whether a rule of its own says so.
+    /// Returns how long a kernel with this grid takes, in ns, and whether a setting for this grid
+    /// defines it.
     pub fn kernel_time(&self, grid_x: u32) -> (u64, bool) {
         match self.long_kernels.iter().find(|(grid, _)| *grid == grid_x) {
             Some((_, ns)) => (*ns, true),

@@ -1,4 +1,4 @@
-//! Modules and kernels: registered by the program, or read from a code object.
+//! Modules and kernels, which the program registers or which are read from a code object.
 
 use crate::runtime::{Device, checked, lock};
 use crate::{Error, error, hsa};
@@ -6,26 +6,26 @@ use std::collections::{BTreeMap, HashMap};
 use std::ffi::{CString, c_void};
 use std::sync::Mutex;
 
-/// What a program registers, or loads.
+/// A module that a program registers or loads.
 #[derive(Debug, Default)]
 pub struct Module {
     /// Kernels' device names, in the order of registration.
     names: Mutex<Vec<String>>,
-    /// Executable and code object by device; code objects stay in memory as long as the process, as HIP keeps them.
+    /// Executable by device. Code objects stay in memory as long as the process, as in HIP.
     loaded: Mutex<BTreeMap<usize, u64>>,
-    /// A code object that was given, instead of one made of the names.
+    /// A code object that was passed in, instead of one made from the names.
     image: Option<Vec<u8>>,
     kernels: Mutex<HashMap<(usize, String), Kernel>>,
 }
 
-/// What a launch needs to know of a kernel.
+/// The properties of a kernel that a launch needs.
 #[derive(Debug, Clone, Copy)]
 pub struct Kernel {
     /// Address of its descriptor.
     pub object: u64,
-    /// Its group segment.
+    /// Bytes of its group segment.
     pub group: u32,
-    /// Its private segment.
+    /// Bytes of its private segment.
     pub private: u32,
 }
 
@@ -40,7 +40,7 @@ pub struct Function {
 
 static REGISTERED: Mutex<Option<HashMap<usize, Function>>> = Mutex::new(None);
 
-/// Remembers the kernel behind a host function.
+/// Registers the kernel behind a host function.
 pub fn register(host: *const c_void, function: Function) {
     lock(&function.module.names).push(function.name.clone());
     lock(&REGISTERED)
@@ -48,7 +48,7 @@ pub fn register(host: *const c_void, function: Function) {
         .insert(host.addr(), function);
 }
 
-/// The kernel behind a host function.
+/// Returns the kernel behind a host function.
 pub fn registered(host: *const c_void) -> Result<Function, Error> {
     let all = lock(&REGISTERED);
     let found = all.as_ref().and_then(|all| all.get(&host.addr()));
@@ -56,7 +56,7 @@ pub fn registered(host: *const c_void) -> Result<Function, Error> {
 }
 
 impl Module {
-    /// Of a code object.
+    /// Creates a module from a code object.
     pub fn of_image(image: Vec<u8>) -> Module {
         Module {
             image: Some(image),
@@ -64,7 +64,7 @@ impl Module {
         }
     }
 
-    /// Its executable on a device, loaded when it is first needed.
+    /// Returns its executable on a device, which is loaded at the first use.
     pub fn executable(&'static self, device: &Device) -> Result<u64, Error> {
         let mut loaded = lock(&self.loaded);
         if let Some(executable) = loaded.get(&device.ordinal) {
@@ -75,7 +75,8 @@ impl Module {
             None => code_object(&lock(&self.names)).leak(),
         };
         let (mut reader, mut executable) = (0, 0);
-        // SAFETY: bytes that live as long as the process, live handles and out pointers of ours.
+        // SAFETY: the bytes live as long as the process, the handles are live, and the out pointers
+        // are ours.
         unsafe {
             let status = hsa::hsa_code_object_reader_create_from_memory(
                 image.as_ptr().cast(),
@@ -104,16 +105,17 @@ impl Module {
         Ok(executable)
     }
 
-    /// Unloads it everywhere.
+    /// Unloads it on all devices.
     pub fn unload(&self) {
         lock(&self.kernels).clear();
         for (_, executable) in std::mem::take(&mut *lock(&self.loaded)) {
-            // SAFETY: an executable of ours; the application says that nothing of it runs any more.
+            // SAFETY: it is our own executable, and the application promises that none of its code
+            // is running.
             unsafe { hsa::hsa_executable_destroy(executable) };
         }
     }
 
-    /// A kernel of it on a device.
+    /// Returns one of its kernels on a device.
     pub fn kernel(&'static self, device: &Device, name: &str) -> Result<Kernel, Error> {
         let key = (device.ordinal, name.to_owned());
         if let Some(kernel) = lock(&self.kernels).get(&key) {
@@ -122,7 +124,8 @@ impl Module {
         let executable = self.executable(device)?;
         let symbol_name = CString::new(format!("{name}.kd")).map_err(|_| error::NOT_FOUND)?;
         let mut symbol = 0;
-        // SAFETY: a live executable and agent, a text, an out pointer.
+        // SAFETY: executable and agent are live, the name is a C string, and the out pointer is
+        // ours.
         let status = unsafe {
             hsa::hsa_executable_get_symbol_by_name(
                 executable,
@@ -134,7 +137,8 @@ impl Module {
         checked(status).map_err(|_| error::NOT_FOUND)?;
         let get = |attribute: u32| {
             let mut value = 0_u64;
-            // SAFETY: a live symbol; eight bytes take any of the attributes asked for here.
+            // SAFETY: the symbol is live, and eight bytes have room for any of the attributes used
+            // here.
             unsafe {
                 hsa::hsa_executable_symbol_get_info(symbol, attribute, (&raw mut value).cast())
             };
@@ -150,16 +154,17 @@ impl Module {
     }
 }
 
-/// Offset of the first descriptor: behind the headers, on a line of its own.
+/// Offset of the first descriptor: after the headers, at the beginning of a cache line.
 const DESCRIPTORS: usize = 256;
-/// Bytes of a descriptor.
+/// The size of a descriptor in bytes.
 const DESCRIPTOR: usize = 64;
 
-/// An ELF code object for gfx942 with descriptors of these kernels, and no code: nothing here runs any.
+/// Returns an ELF code object for gfx942 with descriptors of these kernels, and without code, since
+/// nothing here runs code.
 fn code_object(names: &[String]) -> Vec<u8> {
     let end = DESCRIPTORS + names.len() * DESCRIPTOR;
     let mut texts = vec![0_u8];
-    // The first symbol is the empty one.
+    // The first symbol is empty.
     let mut symbols = vec![0_u8; 24];
     let mut file = vec![0_u8; DESCRIPTORS];
     for (index, name) in names.iter().enumerate() {
@@ -250,7 +255,7 @@ fn code_object(names: &[String]) -> Vec<u8> {
     for half in [64_u16, 56, 1, 64, 5, 4] {
         header.extend(half.to_le_bytes());
     }
-    // One segment: from 0 to the last descriptor, to be read.
+    // One readable segment, from 0 to the last descriptor.
     header.extend(1_u32.to_le_bytes());
     header.extend(4_u32.to_le_bytes());
     for word in [0, 0, 0, end as u64, end as u64, 4096] {
@@ -260,8 +265,8 @@ fn code_object(names: &[String]) -> Vec<u8> {
     file
 }
 
-/// A descriptor (LLVM's AMDGPU usage guide, "Kernel Descriptor") with a kernel's usual numbers, a
-/// little different for each name.
+/// Returns a descriptor (LLVM's AMDGPU usage guide, "Kernel Descriptor") with a kernel's usual
+/// numbers, which differ a little for each name.
 fn descriptor(name: &str) -> [u8; DESCRIPTOR] {
     let mut bytes = [0; DESCRIPTOR];
     let variety = name.bytes().map(u32::from).sum::<u32>();
@@ -272,8 +277,8 @@ fn descriptor(name: &str) -> [u8; DESCRIPTOR] {
     };
     put(0, variety % 3 * 4096);
     put(8, 32);
-    // Accumulation registers begin at (field + 1) * 4; registers are (field + 1) * 8, and (field /
-    // 2 + 1) * 16 scalar ones.
+    // Accumulation registers begin at (field + 1) * 4. There are (field + 1) * 8 vector registers
+    // and (field / 2 + 1) * 16 scalar registers.
     put(44, 7 + variety % 4 * 2);
     put(48, (3 + variety % 6) | (variety % 5 * 2) << 6);
     bytes

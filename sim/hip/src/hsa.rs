@@ -1,5 +1,6 @@
-//! The functions of libhsa-runtime64.so.1 that we call, through its exported stubs: a profiler sees
-//! them as it sees AMD's HIP's. `build.rs` reads the names of this block.
+//! The functions of libhsa-runtime64.so.1 that we call. They are called through its exported stubs,
+//! so that a profiler sees the calls as it sees those of AMD's HIP. `build.rs` reads the names in
+//! this block.
 
 use std::ffi::{c_char, c_void};
 
@@ -116,7 +117,7 @@ unsafe extern "C" {
     pub fn hsa_executable_symbol_get_info(symbol: u64, attribute: u32, value: *mut c_void) -> u32;
 }
 
-/// Of agents and of pools.
+/// A callback for agents and for pools.
 pub type EachAgent = unsafe extern "C" fn(u64, *mut c_void) -> u32;
 
 /// The beginning of `hsa_queue_t`.
@@ -129,6 +130,6 @@ pub struct Queue {
     pub base: *mut [u32; 16],
     /// The doorbell.
     pub doorbell: u64,
-    /// Packets.
+    /// The number of packets.
     pub size: u32,
 }

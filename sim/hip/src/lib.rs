@@ -1,14 +1,15 @@
-//! A stand-in for AMD's HIP runtime (`libamdhip64.so.7`): what the demo and the tests call, over
-//! `libhsa-runtime64.so.1` beside it.
+//! A stand-in for AMD's HIP runtime (`libamdhip64.so.7`): the functions that the demo and the tests
+//! call, over `libhsa-runtime64.so.1` beside it.
 //!
 //! Programs are plain C, compiled by gcc. A kernel is a host function with a device name,
 //! registered as hipcc's output registers it (`__hipRegisterFatBinary`, `__hipRegisterFunction`),
-//! or comes from a code object (`hipModuleLoadData`). Kernels take their time on the modelled
-//! device and compute nothing; copies do copy. As AMD's runtime does, a stream is an HSA queue,
-//! kernels go into it without a signal, and whoever waits adds a barrier with one. The null stream
-//! of a device is a stream like others here: it does not wait for them.
+//! or it comes from a code object (`hipModuleLoadData`). Kernels take their time on the modelled
+//! device and compute nothing, but copies do copy. As in AMD's runtime, a stream is an HSA queue,
+//! kernels are dispatched without a signal, and a wait adds a barrier with one. The null stream of
+//! a device is a stream like the others here. It does not wait for them.
 //!
-//! Every other function of the table answers `hipErrorNotSupported`. Never staged, never installed.
+//! Every other function of the table answers `hipErrorNotSupported`. This library is never staged
+//! or installed.
 
 pub mod api;
 mod code;

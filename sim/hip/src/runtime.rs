@@ -1,4 +1,4 @@
-//! Devices, and what belongs to the process and to each thread.
+//! Devices, and the state of the process and of each thread.
 
 use crate::stream::Stream;
 use crate::{Error, error, hsa};
@@ -14,7 +14,7 @@ pub struct Device {
     pub ordinal: usize,
     /// HSA's agent.
     pub agent: u64,
-    /// "gfx942".
+    /// Such as "gfx942".
     pub arch: String,
     /// The driver's name.
     pub name: String,
@@ -33,7 +33,7 @@ pub struct Runtime {
     pub devices: Vec<Device>,
     host: u64,
     host_pool: u64,
-    /// What was allocated: bytes and agent by address.
+    /// The allocations: bytes and agent by address.
     memory: Mutex<BTreeMap<u64, (u64, u64)>>,
 }
 
@@ -46,7 +46,7 @@ thread_local! {
     pub static LAST: Cell<Error> = const { Cell::new(error::SUCCESS) };
 }
 
-/// A result as the C interface has it.
+/// Returns a result in the form of the C interface.
 pub fn answer(result: Result<(), Error>) -> Error {
     let code = result.err().unwrap_or(error::SUCCESS);
     if code != error::SUCCESS && code != error::NOT_READY {
@@ -55,7 +55,7 @@ pub fn answer(result: Result<(), Error>) -> Error {
     code
 }
 
-/// A status of HSA's as an error of HIP's.
+/// Turns a status of HSA into an error of HIP.
 pub fn checked(status: u32) -> Result<(), Error> {
     match status {
         0 => Ok(()),
@@ -64,29 +64,29 @@ pub fn checked(status: u32) -> Result<(), Error> {
     }
 }
 
-/// Takes a lock; a thread that panicked while it had it has said so on stderr.
+/// Takes a lock. A thread that panicked while it held the lock has reported this on stderr.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The runtime, started by the first caller.
+/// Returns the runtime, which the first caller starts.
 pub fn runtime() -> Result<&'static Runtime, Error> {
     RUNTIME.get_or_init(start).as_ref().ok_or(error::NO_DEVICE)
 }
 
-/// The device of this number.
+/// Returns the device with this number.
 pub fn device(ordinal: usize) -> Result<&'static Device, Error> {
     runtime()?.devices.get(ordinal).ok_or(error::INVALID_DEVICE)
 }
 
-/// The calling thread's device.
+/// Returns the calling thread's device.
 pub fn current() -> Result<&'static Device, Error> {
     device(CURRENT.get())
 }
 
 fn attribute<const N: usize>(agent: u64, which: u32) -> [u8; N] {
     let mut value = [0; N];
-    // SAFETY: a live agent; each caller passes as many bytes as the attribute has.
+    // SAFETY: the agent is live, and each caller passes as many bytes as the attribute has.
     unsafe { hsa::hsa_agent_get_info(agent, which, value.as_mut_ptr().cast()) };
     value
 }
@@ -97,14 +97,14 @@ fn text(bytes: [u8; 64]) -> String {
 }
 
 unsafe extern "C" fn collect(handle: u64, data: *mut c_void) -> u32 {
-    // SAFETY: `data` is the vector of the caller, during the call only.
+    // SAFETY: `data` is the caller's vector, and is used only during the call.
     unsafe { (*data.cast::<Vec<u64>>()).push(handle) };
     0
 }
 
 fn start() -> Option<Runtime> {
     let mut agents: Vec<u64> = Vec::new();
-    // SAFETY: HSA's own functions; the callback matches its type.
+    // SAFETY: these are HSA's own functions, and the callback has the right type.
     unsafe {
         if hsa::hsa_init() != 0 {
             return None;
@@ -113,7 +113,7 @@ fn start() -> Option<Runtime> {
     }
     let pool_of = |agent: u64| {
         let mut pools: Vec<u64> = Vec::new();
-        // SAFETY: as above.
+        // SAFETY: this is HSA's own function, and the callback has the right type.
         unsafe { hsa::hsa_amd_agent_iterate_memory_pools(agent, collect, (&raw mut pools).cast()) };
         pools.first().copied()
     };
@@ -126,7 +126,7 @@ fn start() -> Option<Runtime> {
             continue;
         }
         let mut memory = 0_u64;
-        // SAFETY: a live pool; its size has eight bytes.
+        // SAFETY: the pool is live, and its size has eight bytes.
         unsafe { hsa::hsa_amd_memory_pool_get_info(pool, 2, (&raw mut memory).cast()) };
         devices.push(Device {
             ordinal: devices.len(),
@@ -149,7 +149,7 @@ fn start() -> Option<Runtime> {
 }
 
 impl Device {
-    /// Its null stream, made when it is first used.
+    /// Returns its null stream, which is created at the first use.
     pub fn null_stream(&'static self) -> Result<&'static Stream, Error> {
         if let Some(stream) = self.null_stream.get() {
             return Ok(stream);
@@ -157,12 +157,12 @@ impl Device {
         let made = Stream::new(self)?;
         let stream = self.null_stream.get_or_init(|| made);
         if !std::ptr::eq(*stream, made) {
-            // Another thread was faster.
+            // Another thread was faster, so this stream is not needed.
             made.destroy();
         }
         Ok(stream)
     }
-    /// Its null stream, if there is one.
+    /// Returns its null stream, if it has been created.
     pub fn null_stream_if_any(&self) -> Option<&'static Stream> {
         self.null_stream.get().copied()
     }
@@ -176,12 +176,12 @@ impl Runtime {
             None => (self.host_pool, self.host),
         };
         let mut at = std::ptr::null_mut();
-        // SAFETY: a live pool and an out pointer.
+        // SAFETY: the pool is live, and the out pointer is ours.
         checked(unsafe { hsa::hsa_amd_memory_pool_allocate(pool, bytes, 0, &raw mut at) })
             .map_err(|_| error::OUT_OF_MEMORY)?;
         if device.is_none() {
             let all: Vec<u64> = self.devices.iter().map(|device| device.agent).collect();
-            // SAFETY: as many agents as the list has; the memory was just allocated.
+            // SAFETY: the list has this many agents, and the memory was just allocated.
             unsafe {
                 hsa::hsa_amd_agents_allow_access(
                     all.len() as u32,
@@ -195,7 +195,7 @@ impl Runtime {
         Ok(at)
     }
 
-    /// Frees what [`Runtime::allocate`] gave.
+    /// Frees what [`Runtime::allocate`] returned.
     pub fn free(&self, at: *mut c_void) -> Result<(), Error> {
         if at.is_null() {
             return Ok(());
@@ -203,11 +203,11 @@ impl Runtime {
         lock(&self.memory)
             .remove(&(at.addr() as u64))
             .ok_or(error::INVALID_VALUE)?;
-        // SAFETY: allocated above, freed once.
+        // SAFETY: it was allocated above, and is freed once.
         checked(unsafe { hsa::hsa_amd_memory_pool_free(at) })
     }
 
-    /// Whose memory an address is; memory that was not allocated here is the host's.
+    /// Returns the owner of an address. Memory that was not allocated here belongs to the host.
     pub fn owner(&self, at: *const c_void) -> u64 {
         let at = at.addr() as u64;
         let memory = lock(&self.memory);
@@ -217,7 +217,7 @@ impl Runtime {
             .map_or(self.host, |(_, (_, agent))| *agent)
     }
 
-    /// Whether it is the host's.
+    /// Returns whether an agent is the host.
     pub fn is_host(&self, agent: u64) -> bool {
         agent == self.host
     }

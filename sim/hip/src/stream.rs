@@ -1,4 +1,4 @@
-//! Streams: an HSA queue each, and the packets that go into it.
+//! Streams: each has an HSA queue, into which its packets go.
 
 use crate::runtime::{Device, checked, lock, runtime};
 use crate::{Error, error, hsa};
@@ -6,11 +6,12 @@ use std::ffi::c_void;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Packets of a stream's queue.
+/// The number of packets in a stream's queue.
 const PACKETS: u32 = 1024;
-/// Signals of copies that a stream keeps before it waits for them.
+/// How many signals of copies a stream keeps before it waits for their completion.
 const PENDING: usize = 256;
-/// Header of a packet: after all before it, seeing and showing all memory.
+/// Header bits of a packet: it runs after all packets before it, with acquire and release of all
+/// memory.
 const FENCES: u32 = 1 << 8 | 2 << 9 | 2 << 11;
 /// Packet types.
 const DISPATCH: u32 = 2;
@@ -20,23 +21,23 @@ const BARRIER_AND: u32 = 3;
 /// A stream.
 #[derive(Debug)]
 pub struct Stream {
-    /// Where it runs.
+    /// The device that it runs on.
     pub device: &'static Device,
-    /// Flags that it was made with.
+    /// The flags that it was created with.
     pub flags: u32,
     queue: *mut hsa::Queue,
     signals: Mutex<Signals>,
 }
 
-// SAFETY: the queue is HSA's, made for several producers.
+// SAFETY: the queue is HSA's, and was created for several producers.
 unsafe impl Send for Stream {}
-// SAFETY: as above.
+// SAFETY: the queue is HSA's, and was created for several producers.
 unsafe impl Sync for Stream {}
 
 #[derive(Debug, Default)]
 struct Signals {
     free: Vec<u64>,
-    /// In use until the stream is next waited for.
+    /// Signals in use until the stream is next waited for.
     pending: Vec<u64>,
 }
 
@@ -49,7 +50,7 @@ pub struct Launch {
     pub groups: [u32; 3],
     /// Work-items of a workgroup.
     pub items: [u32; 3],
-    /// Bytes of group segment: the kernel's own and the launch's.
+    /// Bytes of group segment: those of the kernel plus those of the launch.
     pub group_segment: u32,
     /// Bytes of private segment.
     pub private_segment: u32,
@@ -58,30 +59,30 @@ pub struct Launch {
 /// All streams, for hipDeviceSynchronize.
 static STREAMS: Mutex<Vec<&'static Stream>> = Mutex::new(Vec::new());
 
-/// A fresh signal with value 1.
+/// Returns a new signal with value 1.
 pub fn new_signal() -> Result<u64, Error> {
     let mut signal = 0;
-    // SAFETY: an out pointer of ours.
+    // SAFETY: the out pointer is ours.
     checked(unsafe { hsa::hsa_signal_create(1, 0, std::ptr::null(), &raw mut signal) })?;
     Ok(signal)
 }
 
 /// Waits until a signal is below 1.
 pub fn wait(signal: u64) {
-    // SAFETY: a live signal of ours; 2 is "less", 0 is "blocked".
+    // SAFETY: the signal is ours and live; 2 is "less", 0 is "blocked".
     unsafe { hsa::hsa_signal_wait_scacquire(signal, 2, 1, u64::MAX, 0) };
 }
 
 impl Stream {
-    /// Makes one on a device.
+    /// Creates a stream on a device.
     pub fn new(device: &'static Device) -> Result<&'static Stream, Error> {
         Stream::with_flags(device, 0)
     }
 
-    /// As [`Stream::new`]; the flags are only kept.
+    /// Does the same as [`Stream::new`]. The flags are only stored.
     pub fn with_flags(device: &'static Device, flags: u32) -> Result<&'static Stream, Error> {
         let mut queue = std::ptr::null_mut();
-        // SAFETY: a live agent and an out pointer; HSA_QUEUE_TYPE_MULTI is 0.
+        // SAFETY: the agent is live, and the out pointer is ours; HSA_QUEUE_TYPE_MULTI is 0.
         checked(unsafe {
             hsa::hsa_queue_create(
                 device.agent,
@@ -94,8 +95,8 @@ impl Stream {
                 &raw mut queue,
             )
         })?;
-        // As AMD's HIP: before the first dispatch, which is when a device takes it up.
-        // SAFETY: the queue just made.
+        // As in AMD's HIP, this is done before the first dispatch, which is when a device reads it.
+        // SAFETY: the queue was just created.
         unsafe { hsa::hsa_amd_profiling_set_profiler_enabled(queue, 1) };
         let stream: &'static Stream = Box::leak(Box::new(Stream {
             device,
@@ -107,7 +108,7 @@ impl Stream {
         Ok(stream)
     }
 
-    /// The stream of a handle; null is the current device's own.
+    /// Returns the stream of a handle. Null is the null stream of the current device.
     pub fn of(handle: *const Stream) -> Result<&'static Stream, Error> {
         if handle.is_null() {
             return crate::runtime::current()?.null_stream();
@@ -119,30 +120,31 @@ impl Stream {
             .ok_or(error::INVALID_HANDLE)
     }
 
-    /// Streams of a device.
+    /// Returns the streams of a device.
     pub fn all_of(device: &Device) -> Vec<&'static Stream> {
         let mut streams = lock(&STREAMS).clone();
         streams.retain(|stream| stream.device.agent == device.agent);
         streams
     }
 
-    /// Ends it. Its memory stays: a handle is never used twice.
+    /// Destroys it. Its memory is kept, so that a handle is never used twice.
     pub fn destroy(&'static self) {
         let _ = self.synchronize();
         lock(&STREAMS).retain(|stream| !std::ptr::eq(*stream, self));
         let signals = std::mem::take(&mut *lock(&self.signals));
         for signal in signals.free.into_iter().chain(signals.pending) {
-            // SAFETY: ours; the stream was waited for.
+            // SAFETY: the signal is ours, and the stream was waited for.
             unsafe { hsa::hsa_signal_destroy(signal) };
         }
-        // SAFETY: ours, and no longer among the streams.
+        // SAFETY: the queue is ours, and no longer belongs to a stream in the list.
         unsafe { hsa::hsa_queue_destroy(self.queue) };
     }
 
-    /// Writes a packet, its first word last, and rings.
+    /// Writes a packet, its first word last, and rings the doorbell.
     fn submit(&self, packet: [u32; 16]) {
-        // SAFETY: a live queue. The index is ours alone; the slot is free once the device has read
-        // as far; a packet is valid from the moment that its first word says so.
+        // SAFETY: the queue is live. The index belongs to us alone. The slot is free after the
+        // device has read so far. A packet is valid from the moment at which its first word says
+        // so.
         unsafe {
             let index = hsa::hsa_queue_add_write_index_screlease(self.queue, 1);
             let size = u64::from((*self.queue).size);
@@ -161,7 +163,7 @@ impl Stream {
         }
     }
 
-    /// Launches a kernel. Its arguments are not passed: kernels compute nothing here.
+    /// Launches a kernel. Its arguments are not passed, since kernels compute nothing here.
     pub fn launch(&self, launch: Launch) {
         let [gx, gy, gz] = launch.groups;
         let [x, y, z] = launch.items;
@@ -180,7 +182,8 @@ impl Stream {
         self.submit(packet);
     }
 
-    /// A barrier: waits for all before it and for `dep` (0: nothing more), then completes `signal` (0: none).
+    /// Submits a barrier, which waits for everything before it and for `dep` (0: nothing more),
+    /// then completes `signal` (0: none).
     pub fn barrier(&self, dep: u64, signal: u64) {
         let mut packet = [0; 16];
         packet[0] = BARRIER_AND | FENCES;
@@ -195,7 +198,7 @@ impl Stream {
         let free = lock(&self.signals).free.pop();
         match free {
             Some(signal) => {
-                // SAFETY: ours, and nobody waits for it.
+                // SAFETY: the signal is ours, and nobody waits for it.
                 unsafe { hsa::hsa_signal_silent_store_relaxed(signal, 1) };
                 Ok(signal)
             }
@@ -203,7 +206,7 @@ impl Stream {
         }
     }
 
-    /// Waits for all that was submitted before.
+    /// Waits for everything that was submitted before.
     pub fn synchronize(&self) -> Result<(), Error> {
         let before = std::mem::take(&mut lock(&self.signals).pending);
         let signal = self.take_signal()?;
@@ -215,7 +218,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Copies when all before it is done, before all after it. Returns at once.
+    /// Copies after everything before it is done, and before everything after it. Returns at once.
     pub fn copy(&self, to: *mut c_void, from: *const c_void, bytes: usize) -> Result<(), Error> {
         let runtime = runtime()?;
         let (to_agent, from_agent) = (runtime.owner(to), runtime.owner(from));
@@ -224,18 +227,18 @@ impl Stream {
         }
         if runtime.is_host(to_agent) && runtime.is_host(from_agent) {
             self.synchronize()?;
-            // SAFETY: the application's ranges.
+            // SAFETY: these are the application's ranges.
             unsafe { std::ptr::copy(from.cast::<u8>(), to.cast::<u8>(), bytes) };
             return Ok(());
         }
         let (before, done) = (self.take_signal()?, self.take_signal()?);
         self.barrier(0, before);
         let mut engines = 0;
-        // SAFETY: live agents and signals, the application's ranges, which it keeps until the
-        // stream has been waited for.
+        // SAFETY: agents and signals are live. The ranges are the application's, which keeps them
+        // until the stream has been waited for.
         let status = unsafe {
             hsa::hsa_amd_memory_copy_engine_status(to_agent, from_agent, &raw mut engines);
-            // Which engine is left to HSA between devices, as AMD's HIP does where it knows of none.
+            // Between devices, HSA chooses the engine, as in AMD's HIP when it knows of none.
             if engines == 0 || !runtime.is_host(to_agent) && !runtime.is_host(from_agent) {
                 hsa::hsa_amd_memory_async_copy(
                     to,
@@ -275,15 +278,16 @@ impl Stream {
         Ok(())
     }
 
-    /// Whether all is done.
+    /// Returns whether all work is done.
     pub fn is_idle(&self) -> bool {
-        // A queue that has taken all packets may still run the last one; only a barrier tells, and
-        // it may be waited for.
+        // A queue that has taken all packets may still be running the last one. Only a barrier
+        // shows this, and waiting for it is allowed.
         let Ok(signal) = self.take_signal() else {
             return false;
         };
         self.barrier(0, signal);
-        // SAFETY: a live signal; 2 is "less"; half a millisecond, the time of a barrier on an idle device.
+        // SAFETY: the signal is live; 2 is "less". Half a millisecond is the time of a barrier on
+        // an idle device.
         let value = unsafe { hsa::hsa_signal_wait_scacquire(signal, 2, 1, 500_000, 0) };
         let mut signals = lock(&self.signals);
         if value < 1 {

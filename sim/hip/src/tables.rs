@@ -11,12 +11,12 @@ pub struct Table<const N: usize> {
     slots: [AtomicPtr<()>; N],
 }
 
-/// Where a table is: what the stubs load.
+/// The address of a table, which the stubs load.
 #[repr(transparent)]
 #[derive(Debug)]
 pub struct Place<const N: usize>(*const Table<N>);
 
-// SAFETY: the address of a static, never changed.
+// SAFETY: it is the address of a static, and never changes.
 unsafe impl<const N: usize> Sync for Place<N> {}
 
 #[expect(non_snake_case, reason = "AMD's functions under AMD's names")]

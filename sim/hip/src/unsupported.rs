@@ -1,18 +1,19 @@
-//! Functions that are not modelled: an answer of the right type that says "not supported".
+//! Functions that are not modelled. Each returns an answer of the right type that means "not
+//! supported".
 
 use crate::error;
 
-/// `hipError_t`.
+/// Returns the `hipError_t` for "not supported".
 pub extern "C" fn status() -> u32 {
     error::NOT_SUPPORTED
 }
 
-/// A number: none.
+/// Returns a number that means none.
 pub extern "C" fn zero() -> i32 {
     -1
 }
 
-/// A text: none.
+/// Returns no text.
 pub extern "C" fn null() -> *const u8 {
     std::ptr::null()
 }
@@ -22,7 +23,7 @@ pub extern "C" fn null() -> *const u8 {
 #[derive(Debug, Default)]
 pub struct ChannelFormat([i32; 5]);
 
-/// A format of nothing.
+/// Returns an empty format.
 pub extern "C" fn channel_format() -> ChannelFormat {
     ChannelFormat::default()
 }

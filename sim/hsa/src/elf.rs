@@ -8,11 +8,11 @@ use object::{LittleEndian, Object, ObjectSymbol};
 pub struct Kernel {
     /// Name of its descriptor's symbol, with the ending ".kd".
     pub name: String,
-    /// Address of its descriptor as the file has it.
+    /// Address of its descriptor in the file's address space.
     pub address: u64,
 }
 
-/// What is loaded of a code object.
+/// What is loaded from a code object.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Image {
     /// Bytes from address 0 to the end of the last segment.
@@ -23,7 +23,7 @@ pub struct Image {
     pub kernels: Vec<Kernel>,
 }
 
-/// Reads a code object; `None` when it is not one that could be loaded.
+/// Reads a code object. Returns `None` when it cannot be loaded.
 pub fn image(bytes: &[u8]) -> Option<Image> {
     let file = ElfFile64::<LittleEndian>::parse(bytes).ok()?;
     let mut image = Image::default();

@@ -1,16 +1,17 @@
-//! A stand-in for AMD's HSA runtime (`libhsa-runtime64.so.1`) on modelled GPUs: what the demo, the
-//! tests and a profiler call.
+//! A stand-in for AMD's HSA runtime (`libhsa-runtime64.so.1`) on modelled GPUs: the functions that
+//! the demo, the tests and a profiler call.
 //!
-//! It has what a profiler finds in the real one: exported functions that jump through live tables
-//! of the real sizes, signals and queues with AMD's layouts in memory, packets that a packet
-//! processor consumes, code objects that are ELF files. Every function that is not modelled is in
-//! its table, too, and answers `HSA_STATUS_ERROR`. The device is `midair-gpu-model`: its queue
-//! engines, its log (the ground truth of tests) and both of its ways to consume.
+//! It has what a profiler finds in the real runtime: exported functions that jump through live
+//! tables of the real sizes, signals and queues with AMD's layouts in memory, packets that a packet
+//! processor consumes, and code objects that are ELF files. Every function that is not modelled is
+//! in its table, too, and returns `HSA_STATUS_ERROR`. The device is `midair-gpu-model`: its queue
+//! engines, its log (the ground truth of tests) and both of its modes of consuming packets.
 //!
-//! The machine is what `HSA_MODEL_TOPOLOGY` names, in the files of the KFD driver; without it there
-//! is no device, and `hsa_init` says so. No driver, no root, no GPU. Never staged, never installed.
+//! `HSA_MODEL_TOPOLOGY` names the machine, in the files of the KFD driver. Without it there is no
+//! device, and `hsa_init` reports this. No driver, root or GPU is needed. This library is never
+//! staged or installed.
 //!
-//! `SIM_HSA_TABLES` says how old the runtime is: see `vintage.rs`.
+//! `SIM_HSA_TABLES` selects the version of the runtime: see `vintage.rs`.
 
 pub mod api;
 mod elf;
@@ -32,9 +33,9 @@ pub mod status {
     pub const ERROR: Status = 0x1000;
     /// A wrong argument.
     pub const INVALID_ARGUMENT: Status = 0x1001;
-    /// No such queue can be made.
+    /// Such a queue cannot be created.
     pub const INVALID_QUEUE_CREATION: Status = 0x1002;
-    /// Memory that is none of ours.
+    /// Memory that was not allocated here.
     pub const INVALID_ALLOCATION: Status = 0x1003;
     /// Not an agent.
     pub const INVALID_AGENT: Status = 0x1004;

@@ -1,4 +1,5 @@
-//! What there is: agents, their memory, queues and DMA engines, all behind one lock that no submission takes.
+//! The machine: agents, their memory, queues and DMA engines, all behind one lock, which submitting
+//! a packet does not take.
 
 use crate::elf::Kernel;
 use crate::signals::{KIND_DOORBELL, Signal, wake};
@@ -11,11 +12,12 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Handles of agents: this plus the node's number. Handles of pools: this plus 16 times the node's number plus 1.
+/// Handles of agents: this plus the node's number. Handles of pools: this plus 16 times the node's
+/// number plus 0x1001.
 const AGENTS: u64 = 0x5157_0000_0000;
 /// Numbers of queues in the log: the node's number times this, plus a count.
 const QUEUES_PER_NODE: u32 = 1000;
-/// Bytes of a DMA engine's ring.
+/// The size in bytes of a DMA engine's ring.
 const SDMA_RING: u64 = 1 << 20;
 
 /// One node of the topology.
@@ -25,7 +27,7 @@ pub struct Agent {
     pub handle: u64,
     /// Its number.
     pub node: u32,
-    /// The file `properties`.
+    /// The contents of the file `properties`.
     pub properties: HashMap<String, u64>,
     /// Bytes of its memory.
     pub memory: u64,
@@ -34,15 +36,15 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// A property, 0 where there is none.
+    /// Returns a property, 0 where there is none.
     pub fn property(&self, name: &str) -> u64 {
         self.properties.get(name).copied().unwrap_or(0)
     }
-    /// Whether it is a GPU.
+    /// Returns whether it is a GPU.
     pub fn is_gpu(&self) -> bool {
         self.property("simd_count") != 0
     }
-    /// "gfx942", or "cpu".
+    /// Returns "gfx942" and the like, or "cpu".
     pub fn name(&self) -> String {
         if !self.is_gpu() {
             return "cpu".to_owned();
@@ -51,7 +53,7 @@ impl Agent {
         let (major, minor, step) = (version / 10_000, version / 100 % 100, version % 100);
         format!("gfx{major}{minor:x}{step:x}")
     }
-    /// The handle of its one pool.
+    /// Returns the handle of its one pool.
     pub fn pool(&self) -> u64 {
         AGENTS + 16 * u64::from(self.node) + 0x1001
     }
@@ -66,7 +68,7 @@ pub struct Queue {
     features: u32,
     base: u64,
     doorbell: u64,
-    /// Packets.
+    /// The number of packets.
     pub size: u32,
     reserved: u32,
     id: u64,
@@ -90,25 +92,25 @@ const _: () = assert!(
         && size_of::<Queue>() == 256
 );
 
-/// Bits of [`Queue::properties`]: 64-bit pointers, and times wanted.
+/// Bits of [`Queue::properties`]: 64-bit pointers, and times requested.
 const IS_PTR64: u32 = 1 << 1;
 /// See [`IS_PTR64`].
 pub const ENABLE_PROFILING: u32 = 1 << 3;
 
-/// `hsa_amd_queue_engine_t`: what works a queue off.
+/// `hsa_amd_queue_engine_t`: the engine that processes a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Works {
     /// Packets of AQL.
     Compute = 0,
-    /// Packets of a DMA engine; sizes and indices count bytes.
+    /// Packets of a DMA engine, whose sizes and indices count bytes.
     Sdma = 1,
 }
 
-/// What belongs to a queue.
+/// The parts that belong to a queue.
 pub struct Owned {
     /// Its agent.
     pub agent: u64,
-    /// What works it off.
+    /// The engine that processes it.
     pub works: Works,
     ring: Block,
     doorbell: u64,
@@ -116,18 +118,18 @@ pub struct Owned {
     served: Served,
 }
 
-// SAFETY: the pointer is a leaked box that only `destroy_queue` frees.
+// SAFETY: the pointer is to a leaked box that only `destroy_queue` frees.
 unsafe impl Send for Owned {}
 
 /// A DMA engine.
 pub struct Engine {
     ring: Block,
-    /// Write index, read index, doorbell; in bytes.
+    /// Write index, read index and doorbell, in bytes.
     words: Box<[AtomicU64; 3]>,
     served: Served,
 }
 
-/// Memory of the system's.
+/// Memory from the system.
 #[derive(Debug, Clone, Copy)]
 pub struct Block {
     /// First byte.
@@ -137,9 +139,9 @@ pub struct Block {
 }
 
 impl Block {
-    /// Zeroed pages.
+    /// Maps zeroed pages.
     pub fn map(bytes: u64) -> Option<Block> {
-        // SAFETY: a fresh private mapping at an address that the kernel chooses.
+        // SAFETY: this creates a fresh private mapping at an address that the kernel chooses.
         let at = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -155,9 +157,9 @@ impl Block {
             bytes,
         })
     }
-    /// Gives it back.
+    /// Unmaps the memory.
     pub fn unmap(self) {
-        // SAFETY: a mapping of ours that its owner no longer uses.
+        // SAFETY: it is a mapping of ours that its owner no longer uses.
         unsafe {
             libc::munmap(
                 std::ptr::with_exposed_provenance_mut(self.at as usize),
@@ -167,14 +169,14 @@ impl Block {
     }
 }
 
-/// What was allocated from a pool.
+/// An allocation from a pool.
 #[derive(Debug, Clone, Copy)]
 pub struct Allocation {
-    /// Where.
+    /// The memory.
     pub block: Block,
-    /// Bytes asked for.
+    /// The number of bytes that were requested.
     pub asked: u64,
-    /// Of this agent's memory.
+    /// The agent whose memory it is.
     pub agent: u64,
 }
 
@@ -198,16 +200,16 @@ pub struct Loaded {
     pub executable: u64,
     /// Its agent.
     pub agent: u64,
-    /// Where it lies.
+    /// Where it was loaded.
     pub block: Block,
     /// The ELF file in memory.
     pub file: Block,
 }
 
-/// What the library knows.
+/// The state of the library.
 #[derive(Default)]
 pub struct Machine {
-    /// `hsa_init` less `hsa_shut_down`.
+    /// The number of calls of `hsa_init` minus those of `hsa_shut_down`.
     pub opened: u32,
     /// Agents by node.
     pub agents: Vec<Agent>,
@@ -215,15 +217,15 @@ pub struct Machine {
     queues: BTreeMap<u64, Owned>,
     engines: BTreeMap<(u64, u32), Engine>,
     numbers: HashMap<u32, u32>,
-    /// By address.
+    /// Allocations by address.
     pub allocations: BTreeMap<u64, Allocation>,
-    /// Code objects to be loaded, by handle of their reader.
+    /// Code objects to be loaded, by the handle of their reader.
     pub readers: BTreeMap<u64, Block>,
     /// Whether each executable is frozen.
     pub executables: BTreeMap<u64, bool>,
-    /// By handle.
+    /// Symbols by handle.
     pub symbols: BTreeMap<u64, Symbol>,
-    /// By handle.
+    /// Loaded code objects by handle.
     pub objects: BTreeMap<u64, Loaded>,
     next: u64,
 }
@@ -232,7 +234,7 @@ static MACHINE: Mutex<Option<Machine>> = Mutex::new(None);
 /// `hsa_amd_profiling_async_copy_enable`.
 pub static COPY_TIMES: AtomicBool = AtomicBool::new(false);
 
-/// The machine, whether it is open or not.
+/// The locked machine, open or not.
 pub struct Held(MutexGuard<'static, Option<Machine>>);
 
 impl Held {
@@ -242,11 +244,11 @@ impl Held {
         guard.get_or_insert_default();
         Held(guard)
     }
-    /// The machine while it is open.
+    /// Returns the machine if it is open.
     pub fn open(&mut self) -> Option<&mut Machine> {
         self.0.as_mut().filter(|machine| machine.opened != 0)
     }
-    /// The machine.
+    /// Returns the machine.
     pub fn any(&mut self) -> &mut Machine {
         self.0.get_or_insert_default()
     }
@@ -258,7 +260,7 @@ pub fn with<T>(act: impl FnOnce(&mut Machine) -> Result<T, Status>) -> Result<T,
     act(held.open().ok_or(status::NOT_INITIALIZED)?)
 }
 
-/// A result as the C interface has it.
+/// Returns a result in the form of the C interface.
 pub fn answer(result: Result<(), Status>) -> Status {
     result.err().unwrap_or(status::SUCCESS)
 }
@@ -293,10 +295,10 @@ fn agents_of(topology: &Path) -> Vec<Agent> {
 }
 
 impl Machine {
-    /// `hsa_init`.
+    /// Does the work of `hsa_init`.
     pub fn enter(&mut self) -> Result<(), Status> {
         if self.opened == 0 {
-            // AMD's runtime says the same where there is no driver.
+            // AMD's runtime returns the same status where there is no driver.
             let topology =
                 std::env::var_os("HSA_MODEL_TOPOLOGY").ok_or(status::OUT_OF_RESOURCES)?;
             self.agents = agents_of(Path::new(&topology));
@@ -309,13 +311,14 @@ impl Machine {
         Ok(())
     }
 
-    /// `hsa_shut_down`. What it leaves to be ended without the lock.
+    /// Does the work of `hsa_shut_down`. Returns what has to be ended without the lock.
     pub fn leave(&mut self) -> Vec<Served> {
         self.opened -= 1;
         if self.opened != 0 {
             return Vec::new();
         }
-        // Rings and words stay mapped: the application may still look at a queue that it did not destroy.
+        // Rings and words stay mapped, since the application may still access a queue that it did
+        // not destroy.
         let queues = std::mem::take(&mut self.queues).into_values();
         let mut served: Vec<Served> = queues.map(|queue| queue.served).collect();
         for engine in std::mem::take(&mut self.engines).into_values() {
@@ -326,23 +329,23 @@ impl Machine {
         served
     }
 
-    /// The agent with this handle.
+    /// Returns the agent with this handle.
     pub fn agent(&self, handle: u64) -> Option<&Agent> {
         self.agents.iter().find(|agent| agent.handle == handle)
     }
 
-    /// The agent whose pool this is.
+    /// Returns the agent that has this pool.
     pub fn agent_of_pool(&self, pool: u64) -> Option<&Agent> {
         self.agents.iter().find(|agent| agent.pool() == pool)
     }
 
-    /// What was allocated around an address.
+    /// Returns the allocation that contains an address.
     pub fn allocation(&self, at: u64) -> Option<&Allocation> {
         let (_, found) = self.allocations.range(..=at).next_back()?;
         (at - found.block.at < found.block.bytes).then_some(found)
     }
 
-    /// A handle that no other thing has.
+    /// Returns a handle that nothing else has.
     pub fn fresh(&mut self) -> u64 {
         self.next += 1;
         0x5158_0000_0000 + self.next
@@ -354,7 +357,7 @@ impl Machine {
         node * QUEUES_PER_NODE + *count - 1
     }
 
-    /// Makes a queue with a ring of `ring_bytes`.
+    /// Creates a queue with a ring of `ring_bytes`.
     pub fn create_queue(
         &mut self,
         agent: u64,
@@ -376,7 +379,8 @@ impl Machine {
         for packet in 0..packets {
             let header =
                 std::ptr::with_exposed_provenance_mut::<u16>((ring.at + packet * 64) as usize);
-            // SAFETY: inside the ring just mapped, which no other code knows; 1 is the type of an invalid packet.
+            // SAFETY: it is inside the ring that was just mapped, which no other code knows; 1 is
+            // the type of an invalid packet.
             unsafe { header.write(1) };
         }
         let word = Box::into_raw(Box::new(AtomicU64::new(0)));
@@ -426,19 +430,19 @@ impl Machine {
         Ok(queue)
     }
 
-    /// Takes a queue out; [`Owned::end`] has to follow, without the lock.
+    /// Removes a queue. Call [`Owned::end`] afterwards, without the lock.
     pub fn remove_queue(&mut self, queue: *mut Queue) -> Option<Owned> {
         self.queues.remove(&(queue.expose_provenance() as u64))
     }
 
-    /// The agent of a queue, and what works it off.
+    /// Returns the agent of a queue, and the engine that processes it.
     pub fn queue_facts(&self, queue: *mut Queue) -> Option<(u64, Works)> {
         let owned = self.queues.get(&(queue.expose_provenance() as u64))?;
         Some((owned.agent, owned.works))
     }
 
-    /// Submits DMA packets to an engine of a GPU, made when it is first used: 0 copies to the host,
-    /// 1 from it and between GPUs.
+    /// Submits DMA packets to an engine of a GPU, which is created at the first use: engine 0
+    /// copies to the host, 1 from the host and between GPUs.
     pub fn submit(&mut self, agent: u64, engine: u32, packets: &[u32]) -> Result<(), Status> {
         use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
         if !self.engines.contains_key(&(agent, engine)) {
@@ -473,16 +477,16 @@ impl Machine {
         let [write, read, doorbell] = &*engine.words;
         let begin = write.load(Acquire);
         let end = begin + 4 * packets.len() as u64;
-        // A full ring is waited for: the engine works it off by itself, unless it waits for a
-        // signal that this very thread has yet to set; a megabyte of packets ahead of that is an
-        // error of the application's.
+        // If the ring is full, wait: the engine processes it by itself, unless it waits for a
+        // signal that this very thread has yet to set. A megabyte of packets ahead of that is an
+        // error of the application.
         while end - read.load(Acquire) > SDMA_RING {
             std::thread::sleep(std::time::Duration::from_micros(50));
         }
         for (index, dword) in packets.iter().enumerate() {
             let at = engine.ring.at + (begin + 4 * index as u64) % SDMA_RING;
-            // SAFETY: inside the engine's ring, in a part that the engine has worked off (checked
-            // above); only the holder of the lock writes there.
+            // SAFETY: it is inside the engine's ring, in a part that the engine has processed
+            // (checked above). Only the holder of the lock writes there.
             unsafe {
                 std::ptr::with_exposed_provenance_mut::<u32>(at as usize).write_volatile(*dword)
             };
@@ -494,12 +498,12 @@ impl Machine {
 }
 
 impl Owned {
-    /// Ends the queue and frees what it had.
+    /// Ends the queue and frees its memory.
     pub fn end(self, queue: *mut Queue) {
         self.served.stop();
         self.ring.unmap();
-        // SAFETY: the queue's own doorbell and memory, which the application gives up and the
-        // device does not use any more.
+        // SAFETY: these are the queue's own doorbell and memory. The application does not use them
+        // any more, nor does the device.
         unsafe {
             Signal::destroy(self.doorbell);
             drop(Box::from_raw(self.word));

@@ -1,4 +1,4 @@
-//! Signals as AMD lays them out (`amd_signal_t`), and waiting for them.
+//! Signals in AMD's layout (`amd_signal_t`), and waiting for them.
 
 use crate::status;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
@@ -9,24 +9,24 @@ use std::time::{Duration, Instant};
 const KIND_USER: i64 = 1;
 /// `amd_signal_kind64_t`: a doorbell.
 pub const KIND_DOORBELL: i64 = -1;
-/// The event of every signal that has one. The device's interrupt wakes all who wait.
+/// The event of every signal that has one. The device's interrupt wakes all waiting threads.
 pub const EVENT: u32 = 1;
 
 /// `amd_signal_t` (source: the public `amd_hsa_signal.h`).
 #[repr(C, align(64))]
 #[derive(Debug, Default)]
 pub struct Signal {
-    /// What it is.
+    /// Its kind.
     pub kind: AtomicI64,
-    /// Its value; for a doorbell the address that the device watches.
+    /// Its value; for a doorbell the address that the device polls.
     pub value: AtomicI64,
     mailbox: AtomicU64,
     /// The event that the device raises, 0 for none.
     pub event: AtomicU32,
     reserved: u32,
-    /// When what it stands for began.
+    /// When the work that it stands for began.
     pub start: AtomicU64,
-    /// When it ended.
+    /// When that work ended.
     pub end: AtomicU64,
     /// The queue of a doorbell.
     pub queue: AtomicU64,
@@ -36,7 +36,7 @@ pub struct Signal {
 const _: () = assert!(size_of::<Signal>() == 64);
 
 impl Signal {
-    /// Makes one; it lives until [`Signal::destroy`]. Its handle.
+    /// Creates a signal, which lives until [`Signal::destroy`]. Returns its handle.
     pub fn make(kind: i64, value: i64, event: u32) -> u64 {
         let signal = Box::new(Signal {
             kind: kind.into(),
@@ -47,17 +47,19 @@ impl Signal {
         Box::into_raw(signal).expose_provenance() as u64
     }
 
-    /// A user signal.
+    /// Creates a user signal.
     pub fn make_user(value: i64, event: u32) -> u64 {
         Signal::make(KIND_USER, value, event)
     }
 
-    /// Frees one.
+    /// Frees a signal.
     ///
     /// # Safety
-    /// `handle` came from [`Signal::make`], and neither the device nor the application uses it any more.
+    /// `handle` must come from [`Signal::make`], and neither the device nor the application may use
+    /// it any more.
     pub unsafe fn destroy(handle: u64) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the handle comes from `make` and that nobody uses it any
+        // more, so the box is freed once.
         drop(unsafe {
             Box::from_raw(std::ptr::with_exposed_provenance_mut::<Signal>(
                 handle as usize,
@@ -65,17 +67,18 @@ impl Signal {
         });
     }
 
-    /// Whether it is a doorbell: then [`Signal::value`] is an address.
+    /// Returns the doorbell word if it is a doorbell: then [`Signal::value`] is an address.
     fn doorbell(&self) -> Option<&AtomicU64> {
         if self.kind.load(Relaxed) != KIND_DOORBELL {
             return None;
         }
         let at = std::ptr::with_exposed_provenance::<AtomicU64>(self.value.load(Relaxed) as usize);
-        // SAFETY: a doorbell's value is the address of its queue's doorbell word, which lives as long as the signal.
+        // SAFETY: a doorbell's value is the address of its queue's doorbell word, which lives as
+        // long as the signal.
         Some(unsafe { &*at })
     }
 
-    /// Stores a value, or rings.
+    /// Stores a value, or rings the doorbell.
     pub fn store(&self, value: i64) {
         match self.doorbell() {
             Some(word) => word.store(value as u64, SeqCst),
@@ -87,26 +90,26 @@ impl Signal {
     }
 }
 
-/// The signal with this handle.
+/// Returns the signal with this handle.
 ///
-/// Handles come from the application, which has to keep a signal as long as it uses it, as with AMD's runtime.
+/// Handles come from the application, which has to keep a signal as long as it uses it, as with
+/// AMD's runtime.
 pub fn signal(handle: u64) -> Option<&'static Signal> {
     let at = std::ptr::with_exposed_provenance::<Signal>(handle as usize);
-    // SAFETY: a live handle is the address of a Signal that Signal::make leaked; all its fields are
-    // atomic. That a handle is live is the contract of each function of the C interface that comes
-    // here.
+    // SAFETY: a live handle is the address of a Signal that Signal::make leaked, and all its fields
+    // are atomic. Each function of the C interface that calls this requires a live handle.
     unsafe { at.as_ref() }
 }
 
-/// Counts interrupts and changes by the host: a futex.
+/// The number of interrupts and of changes by the host: a futex word.
 static CHANGES: AtomicU32 = AtomicU32::new(0);
 static WAITERS: AtomicU32 = AtomicU32::new(0);
 
-/// Wakes all who wait for a signal.
+/// Wakes all threads that wait for a signal.
 pub fn wake() {
     CHANGES.fetch_add(1, SeqCst);
     if WAITERS.load(SeqCst) != 0 {
-        // SAFETY: the address of a static; waking wakes only those who sleep on it.
+        // SAFETY: it is the address of a static. A wake-up affects only threads that sleep on it.
         unsafe {
             libc::syscall(
                 libc::SYS_futex,
@@ -118,7 +121,8 @@ pub fn wake() {
     }
 }
 
-/// `hsa_signal_condition_t`: 0 equal, 1 not equal, 2 less, 3 greater or equal.
+/// Returns whether a condition holds. `hsa_signal_condition_t`: 0 equal, 1 not equal, 2 less, 3
+/// greater or equal.
 fn holds(condition: u32, value: i64, reference: i64) -> bool {
     match condition {
         0 => value == reference,
@@ -130,10 +134,10 @@ fn holds(condition: u32, value: i64, reference: i64) -> bool {
 
 /// How often a thread looks before it sleeps.
 const LOOKS: u32 = 200;
-/// How long it sleeps at a time for a signal without an event, and for one with.
+/// How long it sleeps at a time, for a signal without an event and for one with an event.
 const NAPS: [Duration; 2] = [Duration::from_micros(200), Duration::from_millis(100)];
 
-/// Waits until the condition holds or the time (ns) is over; the value seen last.
+/// Waits until the condition holds or the time (ns) is over. Returns the last value seen.
 pub fn wait(signal: &Signal, condition: u32, reference: i64, timeout_ns: u64) -> i64 {
     let began = Instant::now();
     let limit = Duration::from_nanos(timeout_ns);
@@ -157,8 +161,8 @@ pub fn wait(signal: &Signal, condition: u32, reference: i64, timeout_ns: u64) ->
             tv_nsec: nap.subsec_nanos().into(),
         };
         WAITERS.fetch_add(1, SeqCst);
-        // SAFETY: the address of a static and a valid time; a wait ends by a wake-up, the time, or
-        // at once if the word has changed.
+        // SAFETY: it is the address of a static, with a valid time. A wait ends with a wake-up,
+        // with the time, or at once if the word has changed.
         unsafe {
             libc::syscall(
                 libc::SYS_futex,
@@ -172,15 +176,15 @@ pub fn wait(signal: &Signal, condition: u32, reference: i64, timeout_ns: u64) ->
     }
 }
 
-/// Puts a value where the application wants it.
+/// Stores a value through an out pointer of the application.
 ///
 /// # Safety
-/// `out` is null or takes a `T`.
+/// `out` must be null or valid for a write of a `T`.
 pub unsafe fn put<T>(out: *mut T, value: T) -> u32 {
     if out.is_null() {
         return status::INVALID_ARGUMENT;
     }
-    // SAFETY: not null; else the caller's promise.
+    // SAFETY: it is not null, and the caller promises the rest.
     unsafe { out.write(value) };
     status::SUCCESS
 }

@@ -11,7 +11,8 @@ pub struct Table<const N: usize> {
     pub(crate) slots: [AtomicPtr<()>; N],
 }
 
-/// The root table: a version, and where the others are; the last one, of PC sampling, is not there.
+/// The root table: a version, and the addresses of the other tables. The last one, of PC sampling,
+/// is missing.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Root<const N: usize> {
@@ -19,15 +20,15 @@ pub struct Root<const N: usize> {
     tables: [*const (); N],
 }
 
-// SAFETY: addresses of a static's parts, never changed.
+// SAFETY: these are addresses of parts of a static, and never change.
 unsafe impl<const N: usize> Sync for Root<N> {}
 
-/// Where a table is: what the stubs load.
+/// The address of a table, which the stubs load.
 #[repr(transparent)]
 #[derive(Debug)]
 pub struct Place<const N: usize>(*const Table<N>);
 
-// SAFETY: the address of a static, never changed.
+// SAFETY: it is the address of a static, and never changes.
 unsafe impl<const N: usize> Sync for Place<N> {}
 
 mod generated {

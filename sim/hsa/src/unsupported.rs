@@ -1,13 +1,14 @@
-//! Functions that are not modelled: an answer of the right type that says "not supported".
+//! Functions that are not modelled. Each returns an answer of the right type that means "not
+//! supported".
 
 use crate::status;
 
-/// `hsa_status_t`.
+/// Returns the `hsa_status_t` of a plain error.
 pub extern "C" fn status() -> u32 {
     status::ERROR
 }
 
-/// A number or a signal's value.
+/// Returns 0 as a number or a signal's value.
 pub extern "C" fn zero() -> u64 {
     0
 }

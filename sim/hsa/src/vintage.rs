@@ -1,24 +1,24 @@
-//! How old the runtime is that is stood in for: the size that the table of AMD's extensions says.
+//! The version of the modelled runtime, which shows in the size of the table of AMD's extensions.
 //!
 //! | `SIM_HSA_TABLES` | `AmdExtTable` | runtime |
 //! |---|---|---|
 //! | not set | 624 bytes, step 8 | ROCm 7.2 |
 //! | `rocm10` | 760 bytes, step 20 | the newest whose entries are known: with `hsa_amd_queue_create` |
-//! | `later` | 776 bytes, step 21 | one that has two entries more than anybody knows |
+//! | `later` | 776 bytes, step 21 | one that has two more entries than are known |
 //!
-//! What lies past the size is no part of the table: it is filled with words that are no addresses,
-//! so that whoever reads an entry there and believes it is found out.
+//! The words after this size are not part of the table. They are filled with values that are not
+//! addresses, so that code which reads an entry there and uses it is detected.
 //!
-//! A closed runtime takes `SIM_HSA_CLOSED_ANSWER` milliseconds to say that it is closed.
+//! A closed runtime takes `SIM_HSA_CLOSED_ANSWER` milliseconds to answer that it is closed.
 
 use crate::tables::ALL;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-/// What is past the end of a table.
+/// The value of the words after the end of a table.
 const NOT_AN_ENTRY: usize = 0x5157_dead_0000_0001;
 
-/// Size and step version.
+/// Returns size and step version.
 fn wanted() -> (usize, u32) {
     match std::env::var("SIM_HSA_TABLES").as_deref() {
         Ok("rocm10") => (760, 20),
@@ -35,7 +35,7 @@ pub fn answer_slowly() {
     }
 }
 
-/// Before anybody can look: the loader runs it when the library is loaded.
+/// Chooses the version. The loader runs this when the library is loaded, before anything can look.
 extern "C" fn choose() {
     let (size, step) = wanted();
     let [_, size_there, step_there, _] = &ALL.amd_ext.header;
@@ -46,7 +46,7 @@ extern "C" fn choose() {
     }
 }
 
-/// Whether the table has `hsa_amd_queue_create`.
+/// Returns whether the table has `hsa_amd_queue_create`.
 pub fn makes_queues_by_descriptor() -> bool {
     let [_, size, ..] = &ALL.amd_ext.header;
     size.load(SeqCst) >= 712

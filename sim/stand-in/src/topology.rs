@@ -1,11 +1,12 @@
-//! The machine: one CPU and two GPUs, in the files that the KFD driver would show (`/sys/class/kfd/kfd/topology`).
+//! The machine of the stand-in: one CPU and two GPUs, in the files that the KFD driver would show
+//! (`/sys/class/kfd/kfd/topology`).
 
 use std::io;
 use std::path::Path;
 
-/// GPUs: their nodes are 1 and 2.
+/// The number of GPUs, whose nodes are 1 and 2.
 pub const GPUS: usize = 2;
-/// Bytes of the CPU's memory and of each GPU's.
+/// The memory of the CPU and that of each GPU, in bytes.
 const MEMORY: [u64; 2] = [16 << 30, 8 << 30];
 
 /// Properties of the CPU's node that are not 0.
@@ -16,7 +17,7 @@ const CPU: &[(&str, u64)] = &[
     ("max_engine_clk_ccompute", 3000),
 ];
 
-/// Properties of a gfx942 (an MI300A's node, halved) that are not 0 and the same for each.
+/// Properties of a gfx942 (half of an MI300A's node) that are not 0 and the same for each GPU.
 const GPU: &[(&str, u64)] = &[
     ("simd_count", 416),
     ("mem_banks_count", 1),
@@ -110,10 +111,10 @@ fn link(from: usize, to: usize) -> String {
     )
 }
 
-/// Writes the topology below `dir`. Files that are right are left alone.
+/// Writes the topology below `dir`. Files that are right already are left alone.
 ///
 /// # Errors
-/// When it cannot be written.
+/// Fails when it cannot be written.
 pub fn write_topology(dir: &Path) -> io::Result<()> {
     let put = |path: &str, text: &str| {
         let path = dir.join(path);
@@ -148,7 +149,8 @@ pub fn write_topology(dir: &Path) -> io::Result<()> {
                 ("location_id", 768 * gpu),
                 ("drm_render_minor", 127 + gpu),
                 ("unique_id", 1_234_567_890_123_456_000 + gpu),
-                // Doorbells of 8 bytes (2 << 12), SRAM with ECC; the lab's topology explains each bit.
+                // Doorbells of 8 bytes (2 << 12), SRAM with ECC. The lab's topology explains each
+                // bit.
                 ("capability", 2 << 12 | 1 << 22 | 1 << 26 | 1 << 28),
             ];
             put(&file("gpu_id"), &format!("{}\n", node + 1))?;
@@ -185,7 +187,7 @@ mod tests {
     fn two_different_gpus_are_read_back() {
         let dir = tempfile::tempdir().unwrap();
         write_topology(dir.path()).unwrap();
-        // A second time changes nothing.
+        // The second call changes nothing.
         write_topology(dir.path()).unwrap();
         let sources = Sources::of_root(Path::new("/")).with_topology(dir.path());
         let agents = sources.read().unwrap();

@@ -1,6 +1,6 @@
-//! Tools that misbehave: the process that they are loaded into goes on, and whoever attached is told
-//! what they did. `tool.cpp` is one that was sent for an attach, `forced.cpp` a program with a tool of
-//! its own, whose exceptions are its own to catch.
+//! Tools that misbehave. The process that they are loaded into goes on, and the user who attached
+//! is told what they did. `tool.cpp` is a tool that was sent for an attach. `forced.cpp` is a
+//! program with a tool of its own, which must catch the tool's exceptions itself.
 
 use midair_tests::lab::LabTarget;
 use midair_tests::stage::{command, stage};
@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Where a tool misbehaves, by the numbers of `tool.cpp`: those before the attach is complete, and
-/// those after it.
+/// The stages at which a tool misbehaves, named as in `tool.cpp`: those before the attach is
+/// complete, and those after it.
 const BEFORE: [&str; 4] = ["CONFIGURE", "CONFIGURE_ATTACH", "INITIALIZE", "ATTACH"];
 const AFTER: [&str; 4] = ["CALL", "RECORDS", "OBJECT", "DETACH"];
 
@@ -64,7 +64,7 @@ fn session(kit: &Kit, target: &mut LabTarget, deed: &str, stage: &str) -> Result
     }
     let exit = attacher.wait(PATIENCE)?;
     let log = std::fs::read_to_string(log).unwrap_or_default();
-    // It goes on, whatever happened.
+    // The program goes on, whatever happened.
     work(target)?;
     Ok((exit, log))
 }
@@ -82,7 +82,8 @@ fn start(kit: &Kit) -> Result<LabTarget> {
     Ok(target)
 }
 
-/// One process, and one session after the other with a tool that does this at each stage.
+/// Runs one session after the other in one process, each with a tool that misbehaves in this way at
+/// another stage.
 fn at_each_stage(deed: &str, told: &str) -> Result<()> {
     let kit = Kit::new()?;
     let mut target = start(&kit)?;
@@ -97,7 +98,7 @@ fn at_each_stage(deed: &str, told: &str) -> Result<()> {
             "{deed} {stage}: {exit}"
         );
     }
-    // And with one that behaves: nothing is said, and no file of ours is written.
+    // The last tool behaves well: no message appears, and no file of ours is written.
     let (exit, _) = session(&kit, &mut target, "BEHAVE", "99")?;
     let exit = exit.success()?;
     let said: Vec<&String> = exit
@@ -125,7 +126,7 @@ fn what_is_no_exception_class_is_told_too() -> Result<()> {
     at_each_stage("THROW_TEXT", "it threw char const*: on purpose")
 }
 
-/// At the end of the process, which ends as it would have without the tool.
+/// A tool misbehaves at the end of the process. The process ends as it would have without the tool.
 #[test]
 fn a_finalize_that_does_not_return_changes_no_end() -> Result<()> {
     for deed in ["THROW", "THROW_TEXT", "EXIT", "ABORT"] {
@@ -168,7 +169,7 @@ fn a_tool_that_configures_itself_again_is_refused_that() -> Result<()> {
     let mut target = start(&kit)?;
     for stage in BEFORE.iter().chain(&AFTER) {
         let (exit, log) = session(&kit, &mut target, "TWICE", stage)?;
-        // ROCPROFILER_STATUS_ERROR_CONFIGURATION_LOCKED, by which AMD's library answers.
+        // AMD's library answers with ROCPROFILER_STATUS_ERROR_CONFIGURATION_LOCKED (16).
         assert!(log.contains("twice 16"), "{stage}: {log}\n{exit}");
         assert_eq!(log.matches("configure").count(), 1, "{stage}: {log}");
         exit.success()?;
@@ -176,7 +177,8 @@ fn a_tool_that_configures_itself_again_is_refused_that() -> Result<()> {
     quit(target)
 }
 
-/// Ten seconds, in which the program works unless its own call is what hangs.
+/// The tool hangs for ten seconds. Meanwhile the program works, unless the call that hangs is its
+/// own.
 #[test]
 fn a_tool_that_hangs_holds_up_no_more_than_itself() -> Result<()> {
     let kit = Kit::new()?;
@@ -232,7 +234,7 @@ fn a_tool_that_declines_or_fails_is_told_in_words() -> Result<()> {
     quit(target)
 }
 
-/// Runs `forced.cpp` with these steps; returns its lines.
+/// Runs `forced.cpp` with these steps and returns its lines.
 fn forced(steps: &[&str]) -> Result<Vec<String>> {
     let dir = tempfile::tempdir()?;
     let (program, lib) = (dir.path().join("forced"), stage()?.join("lib"));
@@ -258,7 +260,8 @@ fn what_a_forced_tool_throws_is_the_programs_to_catch() -> Result<()> {
         let lines = forced(&["throw", place, "throw", place, "again", "force"])?;
         let id = client(&lines, 0);
         let caught = format!("caught from {place}, 0 uncaught");
-        // The same number, and the same context: it is as if it had not registered.
+        // The next registration gets the same number and the same context, as if the first one had
+        // never been.
         let expected = [
             &id,
             "let go",
@@ -284,7 +287,8 @@ fn what_a_forced_tool_throws_is_the_programs_to_catch() -> Result<()> {
     Ok(())
 }
 
-/// A tool that ends itself is called by its own program, which catches; at the exit nobody does.
+/// When the program ends its tool itself, it catches the tool's exception. At the exit nobody
+/// catches it.
 #[test]
 fn a_finalize_that_throws_is_caught_by_who_asked_for_the_end() -> Result<()> {
     let end = "configured 0 initialized 0";
@@ -322,7 +326,8 @@ fn a_forced_tool_is_configured_once() -> Result<()> {
             end
         ]
     );
-    // Registration had it first: AMD's library answers CONFIGURATION_LOCKED.
+    // The tool that registered has the configuration first. AMD's library then answers
+    // CONFIGURATION_LOCKED.
     assert_eq!(
         forced(&["register", "force", "register"])?,
         ["register 0", "force 16", "let go", "register 0", end]

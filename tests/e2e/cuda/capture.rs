@@ -1,4 +1,4 @@
-//! What one session records, by version and by options.
+//! What one session records, for each version of CUDA and each option.
 
 use crate::cuda::kit::{
     EVERYTHING, NEWEST, ROUND, Row, Session, copies_are_true, kernels_are_true, number, quit, start,
@@ -9,12 +9,12 @@ use midair_tests::cuda::{CudaLog, Kit};
 use midair_tests::snapshot::Snapshot;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One window: work of both workers, graphs that were instantiated before the attach, copies from
-/// device to device. Nothing else is in it, and all of it is.
+/// Records one window with work of both workers, graphs that were instantiated before the attach,
+/// and copies from device to device. The trace has all of this and nothing else.
 fn window(toolkit: Toolkit, variables: &[(&str, &str)]) -> Result<()> {
     let kit = Kit::new()?;
     let mut target = start(&kit, toolkit, variables)?;
-    // Before the attach: must not be in the trace.
+    // This work comes before the attach and must not be in the trace.
     target.ask("work 3")?;
     target.ask("graph 2")?;
     let before = target.log_length()?;
@@ -70,7 +70,8 @@ fn kernels_and_copies_with_each_major_version() -> Result<()> {
     Ok(())
 }
 
-/// Layouts changed with 12.6, 12.8, 13.1, 13.3 and 13.4; the numbers are what `cuptiGetVersion` says.
+/// The layouts of records changed with 12.6, 12.8, 13.1, 13.3 and 13.4. The numbers are those that
+/// `cuptiGetVersion` returns.
 #[test]
 fn kernels_and_copies_with_other_versions() -> Result<()> {
     for (major, version) in [
@@ -88,7 +89,7 @@ fn kernels_and_copies_with_other_versions() -> Result<()> {
     Ok(())
 }
 
-/// Everything: calls as the log has them, with their results and threads, waits, allocations.
+/// All options: calls as the log has them, with their results and threads, waits and allocations.
 #[test]
 fn all_domains_together() -> Result<()> {
     let kit = Kit::new()?;
@@ -106,7 +107,7 @@ fn all_domains_together() -> Result<()> {
         target.ask("memory 6")?;
         let trace = session.detach()?;
         let mut log = target.log_from(before)?;
-        // Our own thread asks the driver for things, too.
+        // Our worker thread also makes calls of the driver, which are left out.
         log.lines.retain(|line| {
             line.number("tid").is_ok_and(|tid| own.contains(&tid)) || line.what == "memory"
         });
@@ -118,7 +119,7 @@ fn all_domains_together() -> Result<()> {
         for line in log.of("call") {
             let runtime = line.number("runtime")? == 1;
             let key = (line.number("correlation")?, runtime);
-            // CUPTI's names have the version behind them that the function has had since.
+            // CUPTI's name of a function ends with the version of CUDA that introduced it.
             let name = line.text("name");
             let name = name.rsplit_once("_v").map_or(name, |(name, version)| {
                 match runtime && version.parse::<u32>().is_ok() {
@@ -127,7 +128,8 @@ fn all_domains_together() -> Result<()> {
                 }
             });
             let value = (name.to_owned(), line.number("tid")?, line.number("result")?);
-            // A call within a call of the same interface has the same number: the outermost is the last in the log.
+            // A call within a call of the same interface has the same correlation id. In the log
+            // the outermost call comes last.
             if key.0 != 0 {
                 logged.entry(key).or_insert_with(Vec::new).push(value);
             }
@@ -159,7 +161,8 @@ fn all_domains_together() -> Result<()> {
     Ok(())
 }
 
-/// A kernel, its call of the runtime and its call of the driver have one number.
+/// A kernel, the call of the runtime and the call of the driver that launched it have the same
+/// correlation id.
 #[test]
 fn a_kernel_has_the_number_of_its_call() -> Result<()> {
     let kit = Kit::new()?;
@@ -188,7 +191,7 @@ fn a_kernel_has_the_number_of_its_call() -> Result<()> {
     quit(target)
 }
 
-/// Malformed records are recognised and only reported.
+/// A malformed record is recognised and only reported.
 #[test]
 fn malformed_records_between_valid_ones() -> Result<()> {
     let kit = Kit::new()?;
@@ -212,7 +215,8 @@ fn malformed_records_between_valid_ones() -> Result<()> {
     quit(target)
 }
 
-/// CUPTI stops reading a buffer in its middle: what is behind is lost, counted and in the exit code.
+/// CUPTI stops reading a buffer in its middle. The records after that place are lost and counted,
+/// and the exit code shows the loss.
 #[test]
 fn a_buffer_that_cannot_be_read() -> Result<()> {
     let kit = Kit::new()?;
@@ -231,7 +235,7 @@ fn records_without_a_buffer() -> Result<()> {
     let kit = Kit::new()?;
     let mut target = start(&kit, NEWEST, &[("CUPTI_MODEL", "small")])?;
     let session = Session::attach(target.pid(), &kit.scratch().join("small"), &[])?;
-    // One of the two workers gets the only buffer.
+    // There is only one buffer, which one of the two workers gets.
     target.ask("work 10")?;
     let log = target.model_log()?;
     let trace = session.detach()?;

@@ -42,9 +42,9 @@ fn twenty_sessions_leave_nothing_behind() -> Result<()> {
     quit(target)
 }
 
-/// Where CUPTI recorded kernels of graphs, finalizing it is not safe beside the application's
-/// threads: it stays, switched off. What comes with it comes once. After calls alone it is
-/// finalized each time.
+/// Where CUPTI recorded kernels of graphs, finalizing it is not safe while the application's
+/// threads run. So it stays in the process, switched off, and what it brings along is there only
+/// once. Where it recorded calls alone, it is finalized each time.
 #[test]
 fn cupti_that_may_not_be_finalized() -> Result<()> {
     let kit = Kit::new()?;
@@ -73,13 +73,14 @@ fn cupti_that_may_not_be_finalized() -> Result<()> {
     Ok(())
 }
 
-/// The bytes of the stand-in's code are as they were: also the entries by which another profiler would come.
+/// The code of the stand-in's libraries is the same afterwards, including the entry points that
+/// another profiler would use.
 #[test]
 fn code_is_as_it_was() -> Result<()> {
     let kit = Kit::new()?;
     let mut target = start(&kit, NEWEST, &[])?;
     let pid = target.pid();
-    // The kernel may tell the same code in more pieces than before.
+    // The kernel may list the same code in more mappings than before.
     let code = |word: &str| -> Result<Vec<u8>> {
         let mut found = Vec::new();
         for map in Snapshot::take(pid)?.maps {
@@ -90,7 +91,7 @@ fn code_is_as_it_was() -> Result<()> {
         assert!(!found.is_empty(), "no {word}");
         Ok(found)
     };
-    // CUPTI is there from the first session on.
+    // This session brings CUPTI, which stays in the process.
     Session::attach(pid, &kit.scratch().join("first"), &[])?
         .detach()?
         .whole()?;
@@ -145,7 +146,7 @@ fn a_second_session_with_other_options() -> Result<()> {
     quit(target)
 }
 
-/// The program uses CUPTI itself, before and after.
+/// The program itself uses CUPTI, before our session and after it.
 #[test]
 fn between_sessions_of_another_profiler() -> Result<()> {
     let kit = Kit::new()?;

@@ -1,4 +1,4 @@
-//! A session that ends by what the process, its attacher or another profiler does.
+//! Sessions that end by what the process, its attacher or another profiler does.
 
 use crate::cuda::kit::{NEWEST, ROUND, Session, contiguous, kernels_are_true, quit, start};
 use midair_tests::cuda::{CudaLog, Kit};
@@ -9,11 +9,11 @@ use midair_tests::{Error, Result};
 /// Exit code of a profiler whose target was killed, or became another program.
 const TARGET_KILLED: i32 = 31;
 
-/// A round of each worker every 5 ms.
+/// Makes each worker do a round every 5 ms.
 const SLOWLY: &[(&str, &str)] = &[("PAUSE_US", "5000")];
 
-/// Another profiler comes while we are attached: it gets what it wants, what was recorded until
-/// then is whole, and the next session works again.
+/// Another profiler begins during our session. It gets what it asks for, what we recorded until
+/// then is complete, and the next session works again.
 #[test]
 fn another_profiler_starts_during_the_session() -> Result<()> {
     let kit = Kit::new()?;
@@ -58,17 +58,17 @@ fn another_profiler_starts_during_the_session() -> Result<()> {
     Ok(())
 }
 
-/// PyTorch's profiler stays subscribed once it was used, and does nothing meanwhile: that is no
-/// reason to refuse, and when it traces again it gets its way.
+/// After its first use, PyTorch's profiler stays subscribed without doing anything. That is no
+/// reason to refuse an attach. When it traces again, it has priority.
 #[test]
 fn another_profiler_that_is_idle() -> Result<()> {
     let kit = Kit::new()?;
     idle_profiler(&kit, "quiet", &[])
 }
 
-/// A kernel that is launched while we ask whether another profiler records lies in the other one's buffer.
-/// What we record must not follow it there: whole sessions beside PyTorch's profiler came out empty
-/// so.
+/// A kernel that is launched while we find out whether another profiler records lies in that
+/// profiler's buffer. The records of our session must not follow it there. (Because they did, whole
+/// sessions beside PyTorch's profiler once had no records.)
 #[test]
 fn an_idle_profilers_buffer_is_returned_to_it() -> Result<()> {
     let kit = Kit::new()?;
@@ -141,7 +141,7 @@ fn one_end(kit: &Kit, way: &str) -> Result<()> {
     let log = CudaLog::read(&log)?;
     let there = kernels_are_true(&trace, &log)?;
     if ["quit", "exit"].contains(&way) {
-        // It ended in good order: all is there.
+        // The process ended in good order, so everything is recorded.
         assert_eq!(
             there,
             settled.of("kernel").count() - log_before(&log)?,
@@ -152,7 +152,7 @@ fn one_end(kit: &Kit, way: &str) -> Result<()> {
     Ok(())
 }
 
-/// Kernels of a log that no client recorded.
+/// Returns how many kernels of a log no client recorded.
 fn log_before(log: &CudaLog) -> Result<usize> {
     Ok(log
         .of("kernel")
@@ -160,7 +160,8 @@ fn log_before(log: &CudaLog) -> Result<usize> {
         .count())
 }
 
-/// The attacher is killed: the process goes on, its side ends by the lease, CUPTI is out, and the next attach works.
+/// The attacher is killed. The process goes on, the session in it ends by the lease, CUPTI is
+/// removed, and the next attach works.
 #[test]
 fn the_attacher_is_killed() -> Result<()> {
     let kit = Kit::new()?;
@@ -190,7 +191,7 @@ fn the_attacher_is_killed() -> Result<()> {
     quit(target)
 }
 
-/// A CUPTI that takes its time at every step is waited for.
+/// A CUPTI that needs long for every step is waited for.
 #[test]
 fn a_slow_cupti() -> Result<()> {
     let kit = Kit::new()?;
@@ -206,7 +207,8 @@ fn a_slow_cupti() -> Result<()> {
     quit(target)
 }
 
-/// Long kernels that are queued behind one another at the detach: what is not done then has no times, and is counted.
+/// Long kernels are queued one behind another at the detach. Those that are not finished then have
+/// no times, and are counted.
 #[test]
 fn long_kernels_under_way() -> Result<()> {
     let kit = Kit::new()?;
@@ -225,7 +227,7 @@ fn long_kernels_under_way() -> Result<()> {
     let count = untimed
         .get("still running at detach")
         .and_then(serde_json::Value::as_u64);
-    // At most what both workers queue in a round.
+    // These are at most the operations that both workers queue in one round.
     let most = 2 * (ROUND.0 + ROUND.1 + ROUND.2) as u64;
     assert!(count.unwrap_or(0) <= most, "{}", trace.exit);
     assert!(untimed.len() <= 1, "{untimed:?}");
@@ -233,7 +235,8 @@ fn long_kernels_under_way() -> Result<()> {
     quit(target)
 }
 
-/// A detach while the program captures a graph: to wait for its context would spoil that.
+/// At a detach while the program captures a graph, we do not wait for its context, since that would
+/// break the capture.
 #[test]
 fn a_graph_is_captured_during_the_session() -> Result<()> {
     let kit = Kit::new()?;
@@ -267,7 +270,8 @@ fn a_child_is_forked_during_the_session() -> Result<()> {
     quit(target)
 }
 
-/// A process that has CUDA's libraries and has not initialised CUDA yet: recording begins when it has.
+/// The process has CUDA's libraries but has not initialised CUDA yet. Recording begins when it
+/// does.
 #[test]
 fn before_cuda_is_initialised() -> Result<()> {
     let kit = Kit::new()?;

@@ -1,4 +1,5 @@
-//! One run of a command line on a CUDA process, and what it wrote, beside the log of the devices.
+//! One run of a command line on a CUDA process, what it wrote, and the log of the devices for
+//! comparison.
 
 use midair_sim_cuda::Toolkit;
 use midair_tests::Result;
@@ -11,9 +12,9 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// The newest that is modelled.
+/// The newest version that is modelled.
 pub const NEWEST: Toolkit = Toolkit::Major(13);
-/// All that there is.
+/// The options for everything that can be recorded.
 pub const EVERYTHING: [&str; 5] = [
     "--kernel-trace",
     "--memory-copy-trace",
@@ -21,17 +22,19 @@ pub const EVERYTHING: [&str; 5] = [
     "--marker-trace",
     "--memory-allocation-trace",
 ];
-/// A time of a record and of the log differ by less: both are of one clock, read at different
-/// moments. (A length differs by the drift of the wall clock, which CUPTI's times are of.)
+/// The time of a record and that of the log differ by less than this. Both come from one clock,
+/// read at different moments. (Durations also differ by the drift of the wall clock, by which
+/// CUPTI's times go.)
 const NEAR: u64 = 200_000;
-/// What the program's worker does in a round: kernels, copies, fills.
+/// What a worker of the program does in a round: kernels, copies, fills.
 pub const ROUND: (usize, usize, usize) = (4, 2, 1);
 
 /// A row of a csv file.
 pub type Row = BTreeMap<String, String>;
 
-/// What stays in a process after a session: the worker thread, our library, the one that it needs,
-/// the CUPTI that we loaded, and a page of code each of the engine and of the watch over CUPTI.
+/// Returns whether a change is one that stays in a process after a session: the worker thread, our
+/// library, the library that it needs, the CUPTI that we loaded, a page of code of the engine and
+/// one of the watch over CUPTI.
 pub fn stays(change: &Change) -> bool {
     let words = ["midair", "libcupti", "libgcc_s"];
     let is_page = change.what == What::Map && {
@@ -44,21 +47,21 @@ pub fn stays(change: &Change) -> bool {
     change.new && (is_page || words.iter().any(|word| change.text.contains(word)))
 }
 
-/// A program at work on the stand-in, ready.
+/// Starts a program on the stand-in and waits until it is ready.
 pub fn start(kit: &Kit, toolkit: Toolkit, variables: &[(&str, &str)]) -> Result<CudaTarget> {
     let mut target = kit.start("cuda_work", toolkit, variables)?;
     target.expect("ready")?;
     Ok(target)
 }
 
-/// Ends it in good order; what it computed must be right.
+/// Ends the program, and checks that it ended in good order and computed the right results.
 pub fn quit(mut target: CudaTarget) -> Result<()> {
     target.send("quit")?;
     let exit = target.target.wait(PATIENCE)?.success()?;
     right(&exit)
 }
 
-/// The program found nothing wrong in what came back from its devices.
+/// Checks that the program found nothing wrong in what came back from its devices.
 pub fn right(exit: &Exit) -> Result<()> {
     let last = exit.stdout.last().ok_or("it said nothing")?;
     match last.starts_with("done") && last.ends_with(" bad 0") {
@@ -67,14 +70,14 @@ pub fn right(exit: &Exit) -> Result<()> {
     }
 }
 
-/// A command line that is attached.
+/// A command line that has attached.
 pub struct Session {
     pub process: Target,
     dir: PathBuf,
 }
 
 impl Session {
-    /// `midair attach PID WORDS`.
+    /// Runs `midair attach PID WORDS`.
     pub fn attach(pid: i32, dir: &Path, words: &[&str]) -> Result<Session> {
         let mut command = command("midair")?;
         command.args(["attach", &pid.to_string()]);
@@ -83,7 +86,7 @@ impl Session {
         Ok(session)
     }
 
-    /// `rocprofv3 --pid PID WORDS`.
+    /// Runs `rocprofv3 --pid PID WORDS`.
     pub fn rocprofv3(pid: i32, dir: &Path, words: &[&str]) -> Result<Session> {
         let mut command = command("rocprofv3")?;
         command.args(["--pid", &pid.to_string()]);
@@ -115,11 +118,11 @@ impl Session {
     }
 }
 
-/// What a session brought.
+/// The results of a session.
 pub struct Trace {
     pub exit: Exit,
     pub dir: PathBuf,
-    /// `rocprofiler-sdk-tool[0]` of the json.
+    /// `rocprofiler-sdk-tool[0]` of the json file.
     pub json: Value,
 }
 
@@ -134,7 +137,7 @@ impl Trace {
         })
     }
 
-    /// Rows of `t_NAME.csv`; none where it was not written.
+    /// Returns the rows of `t_NAME.csv`, or none where that file was not written.
     pub fn rows(&self, name: &str) -> Result<Vec<Row>> {
         let file = self.dir.join(format!("t_{name}.csv"));
         match file.exists() {
@@ -143,7 +146,7 @@ impl Trace {
         }
     }
 
-    /// Names of its csv files, without prefix and ending.
+    /// Returns the names of the csv files, without prefix and ending.
     pub fn tables(&self) -> Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in std::fs::read_dir(&self.dir)? {
@@ -157,13 +160,13 @@ impl Trace {
         Ok(names)
     }
 
-    /// Records of one sort in the json.
+    /// Returns the records of one sort in the json file.
     pub fn records(&self, name: &str) -> impl Iterator<Item = &Value> {
         let list = self.json["buffer_records"][name].as_array();
         list.into_iter().flatten()
     }
 
-    /// Exit code 0, nothing lost, nothing untimed.
+    /// Checks that the exit code is 0, that nothing is lost, and that nothing is untimed.
     pub fn whole(&self) -> Result<()> {
         let midair = &self.json["metadata"]["midair"];
         for key in ["lost", "untimed", "malformed_bytes"] {
@@ -181,7 +184,7 @@ impl Trace {
         Ok(())
     }
 
-    /// Notes of the trace, one line each.
+    /// Returns the notes of the trace, one a line.
     pub fn notes(&self) -> String {
         let notes = self.json["metadata"]["midair"]["notes"].as_array();
         let lines = notes.into_iter().flatten().filter_map(Value::as_str);
@@ -189,12 +192,12 @@ impl Trace {
     }
 }
 
-/// A field of a row as a number.
+/// Returns a field of a row as a number.
 pub fn number(row: &Row, column: &str) -> Result<u64> {
     Csv::number(row, column)
 }
 
-/// The name that a kernel of the program has in the results.
+/// Returns the name that a kernel of the program has in the results.
 pub fn shown(mangled: &str) -> Result<&'static str> {
     Ok(match mangled {
         "_Z4stepPjj" => "step(unsigned int*, unsigned int)",
@@ -204,7 +207,8 @@ pub fn shown(mangled: &str) -> Result<&'static str> {
     })
 }
 
-/// What identifies a record and a line of the log as the same: the number of the call, and the node of its graph.
+/// What a record and its line of the log have in common: the correlation id of the call, and the
+/// node of its graph.
 type Id = (u64, u64);
 
 fn by_id<'a>(lines: impl Iterator<Item = &'a Line>) -> Result<BTreeMap<Id, &'a Line>> {
@@ -228,8 +232,8 @@ fn same_times(start: u64, end: u64, line: &Line) -> Result<()> {
     }
 }
 
-/// Every kernel of the trace is in the log with the same values, and none twice. Graphs are launched once
-/// per window. How many there are.
+/// Checks that every kernel of the trace is in the log with the same values, and that none is there
+/// twice. Graphs are launched once in each window. Returns how many kernels there are.
 pub fn kernels_are_true(trace: &Trace, log: &CudaLog) -> Result<usize> {
     let logged = by_id(log.of("kernel"))?;
     let mut seen = BTreeMap::new();
@@ -249,7 +253,8 @@ pub fn kernels_are_true(trace: &Trace, log: &CudaLog) -> Result<usize> {
             number(&row, "Start_Timestamp")?,
             number(&row, "End_Timestamp")?,
         );
-        // Without an end it was under way at the end of the session, which the trace tells ([`Trace::whole`]).
+        // A kernel without an end was still running at the end of the session, which the trace says
+        // ([`Trace::whole`]).
         if end != 0 {
             same_times(start, end, line)?;
         }
@@ -282,7 +287,7 @@ pub fn kernels_are_true(trace: &Trace, log: &CudaLog) -> Result<usize> {
     Ok(seen.len())
 }
 
-/// "Agent N" by ordinal of the device.
+/// Returns the "Agent N" of each device ordinal.
 fn agents(trace: &Trace) -> Result<BTreeMap<u64, String>> {
     let mut agents = BTreeMap::new();
     for agent in trace.json["agents"].as_array().into_iter().flatten() {
@@ -298,7 +303,8 @@ fn agents(trace: &Trace) -> Result<BTreeMap<u64, String>> {
     }
 }
 
-/// Every copy of the trace is in the log, with its bytes and direction, and none twice. How many there are.
+/// Checks that every copy of the trace is in the log, with its bytes and direction, and that none
+/// is there twice. Returns how many copies there are.
 pub fn copies_are_true(trace: &Trace, log: &CudaLog) -> Result<usize> {
     let logged = by_id(
         log.lines
@@ -322,7 +328,7 @@ pub fn copies_are_true(trace: &Trace, log: &CudaLog) -> Result<usize> {
         assert!(seen.insert(correlation, ()).is_none(), "{record} twice");
         same_times(field("/start_timestamp")?, field("/end_timestamp")?, line)?;
         assert_eq!(field("/bytes")?, line.number("bytes")?, "{record}");
-        // CUpti_ActivityMemcpyKind.
+        // These are numbers of CUpti_ActivityMemcpyKind.
         let direction = match line.number("kind")? {
             1 => "MEMORY_COPY_HOST_TO_DEVICE",
             2 => "MEMORY_COPY_DEVICE_TO_HOST",
@@ -339,8 +345,8 @@ pub fn copies_are_true(trace: &Trace, log: &CudaLog) -> Result<usize> {
     Ok(seen.len())
 }
 
-/// Of a session on a process that was at work: what is in the trace is true, and between the first
-/// and the last record of each stream nothing is missing.
+/// Checks a session on a process that was at work: what is in the trace is true, and of each thread
+/// no kernel between the first and the last one is missing.
 pub fn contiguous(trace: &Trace, log: &CudaLog) -> Result<usize> {
     let count = kernels_are_true(trace, log)?;
     let mut there = std::collections::BTreeSet::new();
@@ -351,7 +357,8 @@ pub fn contiguous(trace: &Trace, log: &CudaLog) -> Result<usize> {
         (Some(first), Some(last)) => (*first, *last),
         _ => return Err(format!("no kernel\n{}", trace.exit).into()),
     };
-    // By thread: two that launch at once may be cut at different numbers.
+    // Each thread is checked by itself, since the edges of the session may cut two threads at
+    // different correlation ids.
     let mut threads: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
     for line in log.of("kernel") {
         let correlation = line.number("correlation")?;

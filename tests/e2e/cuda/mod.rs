@@ -1,5 +1,5 @@
-//! CUDA processes, on the stand-in for NVIDIA's libraries (`sim/cuda`): what is recorded is what
-//! the log of the devices says, and the process is as it was afterwards. Needs no GPU and no root.
+//! CUDA processes, on the stand-in for NVIDIA's libraries (`sim/cuda`). The records are what the
+//! log of the devices says, and afterwards the process is as it was. Needs no GPU and no root.
 
 mod capture;
 mod cycles;

@@ -1,5 +1,5 @@
-//! A CUPTI that is missing, does not fit or is broken, and another profiler that is there already:
-//! one sentence, its own exit code, and the process is as it was.
+//! A CUPTI that is missing, does not fit or is broken, or another profiler that is there already.
+//! Each gives one sentence and its own exit code, and leaves the process as it was.
 
 use crate::cuda::kit::{NEWEST, quit, start, stays};
 use midair_sim_cuda::Toolkit;
@@ -11,9 +11,9 @@ use midair_tests::target::{Exit, PATIENCE, run};
 use std::path::Path;
 use std::process::Command;
 
-/// There is no CUPTI that fits.
+/// Exit code where no CUPTI fits.
 const NO_CUPTI: i32 = 27;
-/// Another profiler is there.
+/// Exit code where another profiler is there.
 const OTHER_PROFILER: i32 = 28;
 
 fn try_attach(target: &CudaTarget, words: &[&str]) -> Result<Exit> {
@@ -29,8 +29,8 @@ fn try_attach(target: &CudaTarget, words: &[&str]) -> Result<Exit> {
     run_staged("midair", &[&usual[..], words].concat(), PATIENCE)
 }
 
-/// Refused with this code and all of these words, in one sentence; then the program works on and
-/// what stays is our library and CUPTI.
+/// Checks that an attach is refused with this code and all of these words, in one sentence. The
+/// program works on, and only our library and CUPTI stay.
 fn refused(mut target: CudaTarget, words: &[&str], code: i32, says: &[&str]) -> Result<()> {
     let dir = tempfile::tempdir()?;
     let dir = dir.path().to_string_lossy().into_owned();
@@ -60,7 +60,7 @@ fn refused(mut target: CudaTarget, words: &[&str], code: i32, says: &[&str]) -> 
     quit(target)
 }
 
-/// Whether this machine has a CUPTI of its own, which would be found.
+/// Returns whether this machine has a CUPTI of its own, which would be found.
 fn machine_has_cupti() -> bool {
     let places = [
         "/usr/local/cuda/lib64",
@@ -81,7 +81,7 @@ fn no_cupti_on_the_machine() -> Result<()> {
     refused(target, &[], NO_CUPTI, &["CUPTI"])
 }
 
-/// One that is named is found where none else is.
+/// A CUPTI that the user names is found where there is no other.
 #[test]
 fn a_named_cupti() -> Result<()> {
     let kit = Kit::new()?;
@@ -136,7 +136,7 @@ fn a_driver_that_is_too_old() -> Result<()> {
     refused(target, &["--cupti", &path], NO_CUPTI, &["12"])
 }
 
-/// Switching kernels on fails: what was switched on before is off again.
+/// Enabling the recording of kernels fails. What was enabled before is disabled again.
 #[test]
 fn kernels_cannot_be_switched_on() -> Result<()> {
     let kit = Kit::new()?;
@@ -149,7 +149,7 @@ fn kernels_cannot_be_switched_on() -> Result<()> {
     )
 }
 
-/// It is recording: it would lose its records.
+/// The other profiler is recording, and would lose its records.
 #[test]
 fn another_profiler_records() -> Result<()> {
     let kit = Kit::new()?;
@@ -161,7 +161,7 @@ fn another_profiler_records() -> Result<()> {
     let said = exit.stderr.join("\n");
     assert_eq!(said.matches("midair: error: ").count(), 1, "{exit}");
     assert!(said.contains("another profiler"), "{exit}");
-    // It goes on unaffected.
+    // The other profiler goes on unaffected.
     assert_eq!(target.ask("again")?, "again kernels 10");
     target.ask("leave")?;
     quit(target)
@@ -180,7 +180,7 @@ fn an_injected_profiler() -> Result<()> {
     refused(target, &[], OTHER_PROFILER, &["libToolsInjection64_1.so"])
 }
 
-/// What only HIP has.
+/// Options for what only HIP has.
 #[test]
 fn domains_that_only_hip_has() -> Result<()> {
     let kit = Kit::new()?;

@@ -1,4 +1,5 @@
-//! Whose rights count: a program with file capabilities or a set-uid bit does only what its user may do.
+//! Whose rights count: a program with file capabilities or a set-uid bit does only what its user
+//! may do.
 
 use super::*;
 use midair_tests::compile::host_program;
@@ -14,12 +15,13 @@ fn mode(path: &Path, mode: u32) -> Result<()> {
     Ok(fs::set_permissions(path, fs::Permissions::from_mode(mode))?)
 }
 
-/// Gives a program file capabilities (`struct vfs_cap_data`, revision 2, effective; source: linux/capability.h).
+/// Gives a program file capabilities (`struct vfs_cap_data`, revision 2, effective; source:
+/// linux/capability.h).
 fn give(path: &Path, capabilities: u32) -> Result<bool> {
     let words = [0x0200_0001_u32, capabilities, 0, 0, 0];
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     let path = std::ffi::CString::new(path.as_os_str().as_encoded_bytes())?;
-    // SAFETY: NUL-terminated names and a live buffer of the length given.
+    // SAFETY: both names end with a NUL, and the buffer is alive and has the length that is passed.
     let set = unsafe {
         libc::setxattr(
             path.as_ptr(),
@@ -32,7 +34,8 @@ fn give(path: &Path, capabilities: u32) -> Result<bool> {
     Ok(set == 0)
 }
 
-/// An installation of root's, below a directory that only root can write to; its `midair` has file capabilities.
+/// An installation that belongs to root, below a directory that only root can write to. Its
+/// `midair` has file capabilities.
 struct Installed {
     dir: tempfile::TempDir,
 }
@@ -72,7 +75,7 @@ impl Installed {
         Ok((exit, told))
     }
 
-    /// As that user runs it.
+    /// Prepares `midair` as that user runs it.
     fn midair(&self) -> Command {
         let mut command = Command::new(self.dir.path().join("bin/midair"));
         command
@@ -85,7 +88,7 @@ impl Installed {
         command
     }
 
-    /// An attach is refused for the same reason, and touches nothing.
+    /// Checks that an attach is refused for the same reason, and touches nothing.
     fn refuses(&self, pid: i32, code: i32, words: &str) -> Result<()> {
         let before = Snapshot::take(pid)?;
         let mut command = self.midair();
@@ -100,7 +103,8 @@ impl Installed {
 }
 
 impl Installed {
-    /// A program that everybody may read: one that its user may not read is not dumpable.
+    /// Copies a program that everybody may read. A process whose user may not read the program is
+    /// not dumpable.
     fn program(&self, name: &str, permissions: u32, owner: u32) -> Result<PathBuf> {
         let program = self.dir.path().join(name);
         if !program.exists() {
@@ -111,7 +115,7 @@ impl Installed {
         Ok(program)
     }
 
-    /// A program of this user that waits.
+    /// Starts a program of this user that waits.
     fn waiting(&self, uid: u32) -> Result<Target> {
         start(&self.program("waiting", 0o755, 0)?, uid)
     }
@@ -163,11 +167,12 @@ fn a_callers_tool_is_used_where_the_target_has_no_more_rights() -> Result<()> {
         let named = named(path);
         installed.doctor(pid, &[(named[0].0, &named[0].1)])
     };
-    // A target with the caller's rights: any tool.
+    // A target with the caller's rights may get any tool.
     let (_, told) = doctor(own.pid(), &tool)?;
     assert_eq!(check(&told, "tools")?["status"], "pass", "{told:#}");
     assert_eq!(check(&told, "rights")?["status"], "pass", "{told:#}");
-    // Another user's, which CAP_SYS_PTRACE opens: only what root answers for. This directory is for all.
+    // Another user's process, to which CAP_SYS_PTRACE gives access, may only get a tool that root
+    // answers for. This directory is writable for all.
     let (_, told) = doctor(others.pid(), &tool)?;
     failed(&told, "tools", 11, "has the rights of user 1001")?;
     assert_eq!(check(&told, "rights")?["status"], "note", "{told:#}");
@@ -176,7 +181,7 @@ fn a_callers_tool_is_used_where_the_target_has_no_more_rights() -> Result<()> {
     mode(&roots, 0o644)?;
     let (_, told) = doctor(others.pid(), &roots)?;
     assert_eq!(check(&told, "tools")?["status"], "pass", "{told:#}");
-    // It, and each directory on the way to it, may only be writable by root.
+    // Only root may be able to write to the tool and to each directory on the way to it.
     let refused = |words: &str| -> Result<()> {
         let (_, told) = doctor(others.pid(), &roots)?;
         failed(&told, "tools", 11, words)
@@ -193,21 +198,23 @@ fn a_callers_tool_is_used_where_the_target_has_no_more_rights() -> Result<()> {
     mode(&folder.join("tool.so"), 0o644)?;
     let (_, told) = doctor(others.pid(), &folder.join("tool.so"))?;
     failed(&told, "tools", 11, "folder can be changed")?;
-    // A link is followed, and where it leads is looked at.
+    // A link is followed, and the file that it leads to is checked.
     let link = installed.dir.path().join("link.so");
     std::os::unix::fs::symlink(&tool, &link)?;
     let (_, told) = doctor(others.pid(), &link)?;
     failed(&told, "tools", 11, "can be changed by others")?;
-    // Where everybody may write but the sticky bit protects each user's files, root's directories are safe.
+    // A directory that everybody may write to is safe on the way if the sticky bit protects each
+    // user's files.
     mode(scratch.path(), 0o755)?;
     let (_, told) = doctor(others.pid(), &tool)?;
     assert_eq!(check(&told, "tools")?["status"], "pass", "{told:#}");
     chown(&roots, Some(SOMEBODY), None)?;
     refused("does not belong to root")?;
-    // Our own default tool is not the user's choice.
+    // Our own default tool is always allowed, because it is not the user's choice.
     let (_, told) = installed.doctor(others.pid(), &[])?;
     assert_eq!(check(&told, "tools")?["status"], "pass", "{told:#}");
-    // Nothing is looked up relative to where the caller happens to be, nor by the target's loader.
+    // A relative path is refused: nothing is looked up from the caller's working directory or by
+    // the target's loader.
     for relative in ["tool.so", "./tool.so"] {
         let (_, told) = doctor(own.pid(), Path::new(relative))?;
         failed(&told, "tools", 11, "relative path")?;
@@ -217,7 +224,8 @@ fn a_callers_tool_is_used_where_the_target_has_no_more_rights() -> Result<()> {
 
 #[test]
 fn libraries_of_a_program_with_capabilities_must_belong_to_root() -> Result<()> {
-    // A user who can link such a program into a directory of their own can put their own libraries beside it.
+    // A user who can link such a program into their own directory can put their own libraries
+    // beside it.
     let place = tempfile::tempdir()?;
     mode(place.path(), 0o777)?;
     let Some(installed) = Installed::below(&place.path().display().to_string(), BOTH)? else {
@@ -258,13 +266,13 @@ fn undumpable_processes_are_for_root_only() -> Result<()> {
     failed(&told, "permission", 11, "set-uid")?;
     assert_eq!(exit.status.code(), Some(11), "{exit}");
     installed.refuses(target.pid(), 11, "set-uid")?;
-    // One that its user may not read is not dumpable.
+    // A process whose user may not read the program is not dumpable.
     let closed = installed.program("closed", 0o711, 0)?;
     let target = start(&closed, SOMEBODY)?;
     let (_, told) = installed.doctor(target.pid(), &[])?;
     failed(&told, "permission", 11, "not dumpable")?;
     installed.refuses(target.pid(), 11, "not dumpable")?;
-    // Root may.
+    // Root may attach.
     let exit = midair(&["doctor", "--json", &target.pid().to_string()])?;
     assert_eq!(
         check(&json(&exit)?, "permission")?["status"],

@@ -1,4 +1,4 @@
-//! An attacher with file capabilities: it does nothing that its user may not do.
+//! An attacher with file capabilities does nothing that its user may not do.
 
 use crate::environments::kit::{
     Attach, Program, Start, as_user, attacher, open_to_all, refusal, refused, works,
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 const SOMEBODY: u32 = 1000;
 const BOTH: &str = "cap_sys_ptrace,cap_dac_override+ep";
 
-/// A copy of the product whose command line has these file capabilities.
+/// Copies the product and gives its command line these file capabilities.
 fn with_capabilities(at: &Path, name: &str, capabilities: &str) -> Result<PathBuf> {
     let copy = at.join(name);
     let done = std::process::Command::new("cp")
@@ -43,7 +43,8 @@ fn may_give() -> Result<bool> {
     Ok(setcap.is_ok())
 }
 
-/// Where nobody else may write: what has more rights than its user takes its libraries from no other place.
+/// Makes a directory to which nobody else may write. A program with more rights than its user loads
+/// its libraries from no other place.
 fn safe() -> Result<tempfile::TempDir> {
     Ok(tempfile::Builder::new()
         .prefix("midair-test-")
@@ -51,7 +52,7 @@ fn safe() -> Result<tempfile::TempDir> {
         .tempdir_in("/opt")?)
 }
 
-/// A program of the user who may attach.
+/// Starts a program of the user who may attach.
 fn his(kit: &Kit) -> Result<Program> {
     let start = Start {
         before: as_user(SOMEBODY),
@@ -74,7 +75,7 @@ fn an_attacher_with_file_capabilities() -> Result<()> {
         ..Attach::default()
     };
     let safe = safe()?;
-    // It is not dumpable itself: what is /proc/self to others belongs to root.
+    // The attacher itself is not dumpable: its files in /proc belong to root.
     let one = attach(with_capabilities(safe.path(), "one", "cap_sys_ptrace+ep")?);
     works(&mut his, &one, "CAP_SYS_PTRACE, his own")?;
     refused(&roots, &one, 11, "but not CAP_DAC_OVERRIDE")?;
@@ -88,7 +89,7 @@ fn an_attacher_with_file_capabilities() -> Result<()> {
     let both = attach(with_capabilities(safe.path(), "both", BOTH)?);
     works(&mut roots, &both, "both, root's")?;
     works(&mut his, &both, "both, his own")?;
-    // And without any.
+    // An attacher without any capability.
     let none = attach(stage()?.join("bin/midair"));
     works(&mut his, &none, "none, his own")?;
     refused(
@@ -101,7 +102,7 @@ fn an_attacher_with_file_capabilities() -> Result<()> {
     roots.quit()
 }
 
-/// Its user could have read any file through it, out of their own process.
+/// Otherwise the user could read any file through the tool, out of a process of their own.
 #[test]
 fn a_tool_that_its_user_may_not_read_is_not_sent() -> Result<()> {
     if !may_give()? {
@@ -145,7 +146,7 @@ fn a_tool_that_its_user_may_not_read_is_not_sent() -> Result<()> {
         "cannot be read: Permission denied",
     )?;
     refused(&his, &with(&hidden), 2, "is not a file")?;
-    // Into a process with more rights than the user has: no library of the user.
+    // A process with more rights than the user gets no library of the user.
     let own = kit.scratch().join("own.so");
     std::fs::copy(&closed, &own)?;
     std::fs::set_permissions(&own, PermissionsExt::from_mode(0o755))?;
@@ -155,7 +156,8 @@ fn a_tool_that_its_user_may_not_read_is_not_sent() -> Result<()> {
     roots.quit()
 }
 
-/// It does not write what its user may not write; also when the directory has become another one since the attach.
+/// The attacher does not write what its user may not write, even when the directory was replaced by
+/// another one after the attach.
 #[test]
 fn results_are_written_as_its_user() -> Result<()> {
     if !may_give()? {
@@ -212,7 +214,7 @@ fn results_are_written_as_its_user() -> Result<()> {
         std::fs::remove_dir_all(saved)?;
         crate::environments::kit::settled(&his)?;
     }
-    // Manual pages, too.
+    // The same holds for manual pages.
     let mut man = std::process::Command::new("setpriv");
     man.args(&as_user(SOMEBODY)[1..])
         .arg(&midair)

@@ -1,12 +1,12 @@
-//! A first thread that has ended while others go on: `/proc/PID` tells little of such a process,
-//! and `/proc/self` in it neither.
+//! The first thread has ended while others go on. `/proc/PID` tells little about such a process,
+//! and `/proc/self` inside it does not, either.
 
 use crate::environments::kit::{Attach, Program, Start, attacher, open_to_all, words, works};
 use midair_tests::Result;
 use midair_tests::stand_in::Kit;
 use midair_tests::target::{PATIENCE, Target, until};
 
-/// Regression test: nothing of the runtimes' tables could be read there.
+/// Regression test: the runtimes' tables could not be read in such a process.
 #[test]
 fn sessions_without_a_first_thread() -> Result<()> {
     let kit = Kit::new()?;
@@ -18,7 +18,7 @@ fn sessions_without_a_first_thread() -> Result<()> {
     })?;
     works(&mut program, &Attach::default(), "no first thread")?;
 
-    // The process is named all the same, and so is the entry path with --verbose.
+    // The messages still name the process, and the entry path with --verbose.
     let dir = tempfile::tempdir()?;
     open_to_all(dir.path())?;
     let attach = Attach {

@@ -1,4 +1,4 @@
-//! A program on the stand-in runtimes that runs somewhere, and an attacher that runs somewhere, too.
+//! A program on the stand-in runtimes and an attacher, each started in a chosen environment.
 
 use midair_tests::Result;
 use midair_tests::modellog::ModelLog;
@@ -16,7 +16,7 @@ use std::process::Command;
 const ROUNDS: usize = 3;
 const DISPATCHES: usize = ROUNDS * 2 * 2;
 
-/// The words that make a command run as another user.
+/// Returns the words that make a command run as another user.
 pub fn as_user(uid: u32) -> Vec<String> {
     [
         "setpriv",
@@ -30,12 +30,12 @@ pub fn as_user(uid: u32) -> Vec<String> {
     .into()
 }
 
-/// Words as they are.
+/// Turns words into owned strings, unchanged.
 pub fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(ToString::to_string).collect()
 }
 
-/// The variable that preloads `tests/c/ballast.c`.
+/// Returns the variable that preloads `tests/c/ballast.c`.
 pub fn ballast(kit: &Kit) -> Result<(String, OsString)> {
     let library = kit.scratch().join("libballast.so");
     if !library.exists() {
@@ -58,11 +58,11 @@ pub fn ballast(kit: &Kit) -> Result<(String, OsString)> {
 pub struct Start {
     /// Words before the program.
     pub before: Vec<String>,
-    /// Another path for the program.
+    /// Another path for the program's file.
     pub program: Option<OsString>,
-    /// More environment.
+    /// More environment variables.
     pub environment: Vec<(String, OsString)>,
-    /// How many processes those words put above it.
+    /// How many processes those words put above the program.
     pub children: usize,
     /// Soft and hard limits of the program (`RLIMIT_*`).
     pub limits: Vec<(libc::__rlimit_resource_t, u64)>,
@@ -71,17 +71,18 @@ pub struct Start {
 /// A running program.
 pub struct Program {
     pub target: Target,
-    /// Its number here.
+    /// The process id in our own pid namespace.
     pub pid: i32,
     log: PathBuf,
     _scratch: tempfile::TempDir,
 }
 
-/// Sets limits of the process that a command becomes.
+/// Sets limits of the process that a command starts.
 pub fn limit(command: &mut Command, limits: &[(libc::__rlimit_resource_t, u64)]) {
     use std::os::unix::process::CommandExt;
     let limits = limits.to_vec();
-    // SAFETY: setrlimit is async-signal-safe and touches nothing of the parent.
+    // SAFETY: the closure runs between fork and exec. It only calls setrlimit, which is
+    // async-signal-safe and touches nothing of the parent.
     unsafe {
         command.pre_exec(move || {
             for &(resource, value) in &limits {
@@ -98,24 +99,24 @@ pub fn limit(command: &mut Command, limits: &[(libc::__rlimit_resource_t, u64)])
     }
 }
 
-/// Lets every user read and enter it.
+/// Lets every user read and enter a directory.
 pub fn open_to_all(path: &Path) -> Result<()> {
     std::fs::set_permissions(path, PermissionsExt::from_mode(0o777))?;
     Ok(())
 }
 
 impl Program {
-    /// Starts it, with its log in a directory of its own whose name begins with `name`.
+    /// Starts the program. Its log is in a directory of its own whose name begins with `name`.
     pub fn start(kit: &Kit, name: &str, start: Start) -> Result<Program> {
         let program = kit.program("two_gpus")?;
-        // A process that runs a file which its user may not read is not dumpable.
+        // A process whose user may not read the program is not dumpable, so everybody may read it.
         std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755))?;
         let program = program.into_os_string();
         open_to_all(kit.scratch())?;
         let scratch = tempfile::Builder::new()
             .prefix(name)
             .tempdir_in(kit.scratch())?;
-        // The umask does not let this be said above.
+        // The mode is set here, since the umask would restrict it above.
         open_to_all(scratch.path())?;
         let log = scratch.path().join("model.log");
         let mut all: Vec<OsString> = start.before.iter().map(OsString::from).collect();
@@ -142,7 +143,7 @@ impl Program {
             log,
             _scratch: scratch,
         };
-        // Its threads have their names, and most of its buffers are there from now on.
+        // After a first round the threads have their names, and most of the buffers exist.
         program.ask("work 1")?;
         Ok(program)
     }
@@ -154,7 +155,7 @@ impl Program {
         Ok(())
     }
 
-    /// Its number in its own pid namespace.
+    /// Returns the process id in its own pid namespace.
     pub fn pid_inside(&self) -> Result<i32> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid))?;
         let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
@@ -162,7 +163,7 @@ impl Program {
         Ok(last.ok_or("a status has NSpid")?.parse()?)
     }
 
-    /// Ends it; all that came back from its devices must have been right.
+    /// Ends the program, and checks that all that came back from its devices was right.
     pub fn quit(mut self) -> Result<()> {
         self.ask("work 1")?;
         self.target.send("quit")?;
@@ -178,21 +179,21 @@ impl Program {
 /// How the attacher is started.
 #[derive(Default)]
 pub struct Attach {
-    /// Words before it.
+    /// Words before the attacher.
     pub before: Vec<String>,
-    /// Another copy of it.
+    /// Another copy of the attacher.
     pub program: Option<PathBuf>,
-    /// What it calls the process, if not by the number here.
+    /// The pid by which the attacher calls the process, if it is not the one in our namespace.
     pub pid: Option<i32>,
-    /// Its limits.
+    /// Limits of the attacher.
     pub limits: Vec<(libc::__rlimit_resource_t, u64)>,
-    /// Words between `attach` and that number.
+    /// Words between `attach` and the pid.
     pub aim: Vec<String>,
     /// More options.
     pub options: Vec<String>,
 }
 
-/// The command of an attach whose results go to `dir`.
+/// Prepares an attach whose results go to `dir`.
 pub fn attacher(program: &Program, attach: &Attach, dir: &Path) -> Result<Command> {
     let ours = stage()?.join("bin/midair");
     let path = attach.program.clone().unwrap_or(ours);
@@ -219,8 +220,8 @@ fn output() -> Result<tempfile::TempDir> {
     Ok(dir)
 }
 
-/// A session with a known number of kernels, all of which are in the file. Twice: entering, and
-/// waking the thread that stayed.
+/// Runs two sessions with a known number of kernels, all of which must be in the file. The first
+/// one enters the process, and the second one wakes the worker thread that stayed.
 pub fn works(program: &mut Program, attach: &Attach, what: &str) -> Result<()> {
     for time in ["first", "second"] {
         works_once(program, attach).map_err(|error| format!("{what}, {time} time: {error}"))?;
@@ -229,7 +230,7 @@ pub fn works(program: &mut Program, attach: &Attach, what: &str) -> Result<()> {
     Ok(())
 }
 
-/// Waits until no worker thread does anything in there: on a busy machine clearing away may take
+/// Waits until no worker thread works in the process. On a busy machine, cleaning up may take
 /// longer than the next attach waits.
 pub fn settled(program: &Program) -> Result<()> {
     until("a thread that waits, or none", || {
@@ -241,7 +242,7 @@ pub fn settled(program: &Program) -> Result<()> {
     })
 }
 
-/// [`works`], once.
+/// Runs one session as [`works`] does.
 pub fn works_once(program: &mut Program, attach: &Attach) -> Result<()> {
     let dir = output()?;
     let mut session = Target::spawn(attacher(program, attach, dir.path())?)?;
@@ -256,13 +257,14 @@ pub fn works_once(program: &mut Program, attach: &Attach) -> Result<()> {
     Ok(())
 }
 
-/// How an attach is refused.
+/// Returns how an attach is refused.
 pub fn refusal(program: &Program, attach: &Attach) -> Result<Exit> {
     let dir = output()?;
     run(attacher(program, attach, dir.path())?, PATIENCE)
 }
 
-/// An attach is refused with this exit code and these words, and nothing of the process is touched.
+/// Checks that an attach is refused with this exit code and these words, and that nothing of the
+/// process is touched.
 pub fn refused(program: &Program, attach: &Attach, code: i32, said: &str) -> Result<()> {
     let before = Snapshot::take(program.pid)?;
     let exit = refusal(program, attach)?;

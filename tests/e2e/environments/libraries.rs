@@ -1,4 +1,4 @@
-//! Names, deleted files, copies of libraries, and C libraries that ours do not run on.
+//! Unusual names, deleted files, copies of libraries, and C libraries on which ours do not run.
 
 use crate::environments::kit::{
     Attach, Program, Start, as_user, ballast, open_to_all, refused, words, works,
@@ -14,10 +14,10 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The runtimes: their files, as they are called in `folder`.
+/// The file names of the runtimes, as they are in `folder`.
 const RUNTIMES: [&str; 2] = ["libamdhip64.so.7", "libhsa-runtime64.so.1"];
 
-/// A copy of the program and its runtimes in `folder`; gives how to start it from there.
+/// Copies the program and its runtimes into `folder`, and returns how to start it from there.
 fn copy_to(kit: &Kit, folder: &Path, name: OsString) -> Result<Start> {
     std::fs::create_dir_all(folder)?;
     for file in RUNTIMES {
@@ -39,7 +39,8 @@ fn copy_to(kit: &Kit, folder: &Path, name: OsString) -> Result<Start> {
     })
 }
 
-/// Users other than root open files by their paths, root by the mappings themselves.
+/// Returns the users to test with. Root opens files through the mappings themselves, other users by
+/// their paths.
 fn users() -> Result<Vec<Option<u32>>> {
     Ok(match is_root_for("to be another user as well")? {
         true => vec![None, Some(1000)],
@@ -59,7 +60,7 @@ fn names_that_are_no_words() -> Result<()> {
         &[b"new\nline) \xff\xfe (deleted)"],
         &[b"a\\012b (deleted)"],
         &[b"sp ace", b"S 1 (R", b") 0 0"],
-        // As long as paths can be.
+        // The longest path that is possible.
         &[
             &long, &long, &long, &long, &long, &long, &long, &long, &long, &long, &long, &long,
             &long, &long, &long,
@@ -95,7 +96,7 @@ fn names_that_are_no_words() -> Result<()> {
 fn a_large_environment_and_a_thousand_libraries() -> Result<()> {
     let kit = Kit::new()?;
     let mut start = Start::default();
-    // The kernel takes 128 KiB at a time.
+    // The kernel takes at most 128 KiB in one variable.
     for number in 0..16 {
         let text = "x".repeat(127 << 10);
         start
@@ -139,7 +140,7 @@ fn a_large_environment_and_a_thousand_libraries() -> Result<()> {
     program.quit()
 }
 
-/// What was deleted, and what was replaced on the disk, by the same and by another version.
+/// Files were deleted, or replaced on the disk by the same or by another version.
 #[test]
 fn deleted_and_replaced_files() -> Result<()> {
     let kit = Kit::new()?;
@@ -155,7 +156,8 @@ fn deleted_and_replaced_files() -> Result<()> {
             std::fs::copy("/lib/x86_64-linux-gnu/libc.so.6", folder.join("libc.so.6"))?;
             Ok((Program::start(&kit, name, start)?, folder))
         };
-        // The program and its runtimes are gone; they are not read to enter.
+        // The program and its runtimes are deleted, which does no harm: these files are not read
+        // for an entry.
         let (mut program, folder) = begin("deleted")?;
         for file in ["program", RUNTIMES[0], RUNTIMES[1]] {
             std::fs::remove_file(folder.join(file))?;
@@ -163,14 +165,14 @@ fn deleted_and_replaced_files() -> Result<()> {
         works(&mut program, &attach, "program and runtimes deleted")?;
         program.quit()?;
 
-        // The C library is the same again, by another file: an upgrade to the same version.
+        // Another file with the same C library is there, as after an upgrade to the same version.
         let (mut program, folder) = begin("same")?;
         std::fs::copy(folder.join("libc.so.6"), folder.join("new"))?;
         std::fs::rename(folder.join("new"), folder.join("libc.so.6"))?;
         works(&mut program, &attach, "C library replaced by the same")?;
         program.quit()?;
 
-        // It is another one: root reads what is mapped, others cannot.
+        // A different C library is there. Root reads what is mapped, and others cannot.
         let (mut program, folder) = begin("other")?;
         std::fs::copy("/lib/x86_64-linux-gnu/libm.so.6", folder.join("new"))?;
         std::fs::rename(folder.join("new"), folder.join("libc.so.6"))?;
@@ -190,7 +192,7 @@ fn a_c_library_in_another_namespace_of_the_loader() -> Result<()> {
     let kit = Kit::new()?;
     let copy = kit.scratch().join("libc.so.6");
     std::fs::copy("/lib/x86_64-linux-gnu/libc.so.6", &copy)?;
-    // The same file again, and a file of its own.
+    // The second copy comes from the same file, and then from a file of its own.
     for second in [PathBuf::from("/lib/x86_64-linux-gnu/libm.so.6"), copy] {
         let start = Start {
             environment: vec![
@@ -222,7 +224,7 @@ fn two_copies_of_a_runtime() -> Result<()> {
             environment: vec![
                 ballast(&kit)?,
                 ("BALLAST_OPEN".to_owned(), copy.clone().into_os_string()),
-                // The copy's own needs are met by the first.
+                // The libraries that the copy needs are those of the first.
                 (
                     "LD_LIBRARY_PATH".to_owned(),
                     kit.dir().as_os_str().to_owned(),
@@ -249,8 +251,8 @@ fn two_copies_of_a_runtime() -> Result<()> {
     Ok(())
 }
 
-/// A program that is started under the profiler is not looked at before: its second copy is noticed
-/// inside, and neither is recorded. What goes through HSA is.
+/// A program that is launched under the profiler cannot be examined before. Its second copy of HIP
+/// is noticed from inside, and neither copy is recorded. What goes through HSA is.
 #[test]
 fn two_copies_in_a_program_that_is_started() -> Result<()> {
     let kit = Kit::new()?;
@@ -292,11 +294,11 @@ fn two_copies_in_a_program_that_is_started() -> Result<()> {
     Ok(())
 }
 
-/// Waits for a line, and ends at the end of its input.
+/// A program that waits for a line, and ends when its input ends.
 const WAIT: &str = "#include <stdio.h>\n#include <unistd.h>\n\
     int main(void) { char c; puts(\"ready\"); fflush(stdout); while (read(0, &c, 1) > 0) {} return 7; }\n";
 
-/// Has no C library at all: threads and system calls of its own, as a Go program.
+/// A program without a C library, with threads and system calls of its own, like a Go program.
 const BARE: &str = "static long call(long n, long a, long b, long c) { long r;\n\
       __asm__ volatile(\"syscall\" : \"=a\"(r) : \"a\"(n), \"D\"(a), \"S\"(b), \"d\"(c) : \"rcx\", \"r11\", \"memory\"); return r; }\n\
     static char stack[65536] __attribute__((aligned(16)));\n\

@@ -6,7 +6,7 @@ use crate::environments::kit::{
 use midair_tests::stand_in::Kit;
 use midair_tests::{Result, is_root_for};
 
-/// All that `unshare` makes, as a container has them.
+/// Options for all namespaces that `unshare` makes, as a container has them.
 const ALL: [&str; 10] = [
     "unshare",
     "-U",
@@ -72,19 +72,19 @@ fn an_attacher_in_a_container() -> Result<()> {
     let whole = ["-U", "--preserve-credentials", "-m", "-p", "-n", "-u", "-i"];
     let pid = Some(inner.pid_inside()?);
 
-    // Both in one container.
+    // The attacher and the program are in one container.
     let same = Attach {
         before: enter(&whole),
         pid,
         ..Attach::default()
     };
-    // What is outside has no number in there.
+    // A process outside has no pid in the container.
     let outwards = Attach {
         before: enter(&whole),
         pid: Some(outer.pid),
         ..Attach::default()
     };
-    // Two containers that share their processes and nothing else of the file system.
+    // Two containers share their processes, but have different file systems.
     let mut sibling = enter(&[
         "-U",
         "--preserve-credentials",
@@ -103,7 +103,7 @@ fn an_attacher_in_a_container() -> Result<()> {
     refused(&outer, &outwards, 10, "there is no process")?;
     works(&mut inner, &same, "in one container")?;
     works(&mut inner, &sibling, "from a container beside it")?;
-    // And from outside again, where the thread that stayed is woken.
+    // The next attach comes from outside again, and wakes the worker thread that stayed.
     works_once(&mut inner, &Attach::default())?;
     works_once(&mut outer, &Attach::default())?;
     inner.quit()?;
@@ -120,8 +120,8 @@ fn user_namespaces() -> Result<()> {
         before: [as_user(uid), words(&["unshare", "-U", "-r"])].concat(),
         ..Start::default()
     };
-    // A user's process in a user namespace of their own: attached to by that user from outside, by
-    // root of that namespace, by root.
+    // A user's process is in a user namespace of its own. That user attaches from outside, then
+    // root of that namespace, then root.
     let mut program = Program::start(&kit, "users", inside(1000))?;
     let pid = program.pid.to_string();
     let user = Attach {
@@ -151,7 +151,8 @@ fn user_namespaces() -> Result<()> {
     )?;
     program.quit()?;
 
-    // The other way round: a user who has become root in a namespace of their own has no more rights outside.
+    // Conversely, a user who is root in a user namespace of their own has no more rights outside of
+    // it.
     let program = Program::start(&kit, "root's", Start::default())?;
     let child = Attach {
         before: words(&["unshare", "-U", "-r"]),

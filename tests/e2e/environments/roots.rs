@@ -1,4 +1,4 @@
-//! Other roots and mounts: what a container's file system may be like.
+//! Other roots and mounts, such as a container's file system may have.
 
 use crate::environments::kit::{Attach, Program, Start, open_to_all, refused, words, works};
 use midair_tests::compile::host_program;
@@ -7,7 +7,8 @@ use midair_tests::stand_in::Kit;
 use midair_tests::{Result, is_root_for};
 use std::path::Path;
 
-/// A root with the program and the libraries that it needs, and nothing of ours: no tools, no shell.
+/// Makes a root with the program and the libraries that it needs. It has nothing of ours, no tools
+/// and no shell.
 fn make_root(kit: &Kit, at: &Path) -> Result<()> {
     for folder in ["lib64", "lib/x86_64-linux-gnu", "app", "proc", "tmp", "old"] {
         std::fs::create_dir_all(at.join(folder))?;
@@ -36,7 +37,8 @@ fn make_root(kit: &Kit, at: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The program in a root; `words` are the jail's, `before` come before it.
+/// Returns how to start the program in a root. `words` are arguments of the jail, and `before`
+/// comes before the jail.
 fn jailed(root: &Path, words: &[String], before: &[&str], children: usize) -> Result<Start> {
     let mut all: Vec<String> = before.iter().map(ToString::to_string).collect();
     all.push(host_program("jail")?.display().to_string());
@@ -87,7 +89,8 @@ fn roots_that_have_nothing_of_ours() -> Result<()> {
     Ok(())
 }
 
-/// An overlay as container engines make it: some libraries come from the lower layer, one was copied up.
+/// An overlay as container engines make it: some libraries come from the lower layer, and one was
+/// copied up.
 #[test]
 fn an_overlay() -> Result<()> {
     if !is_root_for("to make mounts")? {
@@ -127,7 +130,7 @@ fn a_process_that_does_not_see_itself_in_proc() -> Result<()> {
     )?;
     program.quit()?;
 
-    // An attacher in the mounts of a container, but not in its pid namespace.
+    // The attacher is in the mounts of a container, but not in the container's pid namespace.
     let container = Program::start(
         &kit,
         "container",
@@ -150,7 +153,7 @@ fn a_process_that_does_not_see_itself_in_proc() -> Result<()> {
     container.quit()
 }
 
-/// `vm.memfd_noexec` counts for who makes the memory files: the attacher.
+/// `vm.memfd_noexec` applies to the process that makes the memory files, which is the attacher.
 #[test]
 fn memory_files_that_may_not_be_executable() -> Result<()> {
     if !is_root_for("to make namespaces")? {

@@ -1,6 +1,7 @@
-//! Ours and AMD's own headers, compiled from one text each: sizes, offsets, values and names of members are the same.
+//! Compiles each text with our headers and with AMD's own: sizes, offsets, values and names of
+//! members are the same.
 //!
-//! AMD's are had by `cargo xtask amd-headers` (rocprofiler-sdk, ROCTx, HIP) and from the lab
+//! AMD's headers come from `cargo xtask amd-headers` (rocprofiler-sdk, ROCTx, HIP) and from the lab
 //! (rocprofiler-register, and the HIP and HSA headers of another release).
 
 use super::{LANGUAGES, compile, headers_of, include, linked_with_comgr, stand_ins};
@@ -13,7 +14,8 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// AMD's headers. `None`: they are not there and not demanded; the test says that it was left out.
+/// Returns the directory of AMD's headers. `None` means that they are not there and that nobody
+/// demands them. The test then says that it was left out.
 fn amd() -> Result<Option<PathBuf>> {
     let directory = match std::env::var_os("MIDAIR_AMD_HEADERS_DIR") {
         Some(directory) if !directory.is_empty() => PathBuf::from(directory),
@@ -33,7 +35,7 @@ fn amd() -> Result<Option<PathBuf>> {
     Ok(None)
 }
 
-/// All identifiers of the headers below a directory.
+/// Collects all identifiers in the headers below a directory.
 fn words(directory: &Path, found: &mut BTreeSet<String>) -> Result<()> {
     for entry in std::fs::read_dir(directory)? {
         let path = entry?.path();
@@ -50,7 +52,7 @@ fn words(directory: &Path, found: &mut BTreeSet<String>) -> Result<()> {
     Ok(())
 }
 
-/// Headers that AMD's package has, of those that matter here.
+/// The headers of AMD's package that matter here.
 const COMPARED: [&str; 13] = [
     "rocprofiler-sdk/agent.h",
     "rocprofiler-sdk/buffer.h",
@@ -67,8 +69,8 @@ const COMPARED: [&str; 13] = [
     "rocprofiler-sdk-roctx/api_trace.h",
 ];
 
-/// What the package's copy of those headers has not, or has otherwise than AMD's own releases: it
-/// is cut down to what its program uses.
+/// Names that the package's copy of those headers does not have as AMD's own releases do: the copy
+/// is cut down to what the package's program uses.
 const CUT: [&str; 2] = [
     "rocprofiler_buffer_tracing_hsa_api_record_t",
     "rocprofiler_callback_tracing_hsa_api_data_t",
@@ -80,7 +82,7 @@ fn text(value: &Value) -> Result<&str> {
         .ok_or_else(|| format!("not a text: {value}").into())
 }
 
-/// A program that prints every size, offset and value, by names of the facts that are among `known`.
+/// Returns a program that prints every size, offset and value of the names in `known`.
 fn program(known: &BTreeSet<String>) -> Result<String> {
     let read = |name: &str| -> Result<Value> {
         Ok(serde_json::from_str(&std::fs::read_to_string(
@@ -114,7 +116,7 @@ fn program(known: &BTreeSet<String>) -> Result<String> {
             }
             writeln!(out, "SIZE({name})")?;
             for field in of["fields"].as_array().ok_or("no fields")? {
-                // Members of the argument unions are below, with what they hold.
+                // The members of the argument unions come below, with their contents.
                 let union_of_calls = name == "rocprofiler_hip_api_args_t";
                 if field.get("bits").is_none()
                     && !text(&field["type"])?.contains("anonymous")
@@ -141,7 +143,7 @@ fn program(known: &BTreeSet<String>) -> Result<String> {
     ] {
         writeln!(out, "FIELD({anonymous})")?;
     }
-    // The arguments of each HIP function, by the names that AMD's SDK gives them.
+    // The arguments of each HIP function have the names that AMD's SDK gives them.
     let hip = read("hip_api_tables.json")?;
     for table in ["HipDispatchTable", "HipCompilerDispatchTable"] {
         for entry in hip["tables"][table]["entries"]
@@ -173,7 +175,7 @@ fn printed(dir: &Path, text: &str, flags: &[String]) -> Result<Vec<String>> {
     let mut all = vec![
         "-D__HIP_PLATFORM_AMD__".to_owned(),
         "-Wno-invalid-offsetof".to_owned(),
-        // AMD's own headers are not free of warnings.
+        // AMD's own headers cause warnings.
         "-w".to_owned(),
     ];
     all.extend_from_slice(flags);
@@ -181,7 +183,8 @@ fn printed(dir: &Path, text: &str, flags: &[String]) -> Result<Vec<String>> {
     Ok(run(Command::new(out), PATIENCE)?.success()?.stdout)
 }
 
-/// Differences that are there on purpose: none but the ends of enums that went on.
+/// Returns the differences between the two outputs. The only intended ones are the ends of enums
+/// that have grown.
 fn differences(ours: &[String], theirs: &[String]) -> Vec<(String, String)> {
     assert_eq!(ours.len(), theirs.len());
     ours.iter()
@@ -205,7 +208,7 @@ fn layouts_and_values_are_those_of_amds_headers() -> Result<()> {
     let ours = format!("-I{}", include()?.display());
     let theirs = printed(dir.path(), &text, &[format!("-I{}", amd.display())])?;
     assert!(theirs.len() > 3000, "only {} facts", theirs.len());
-    // Without the libraries' own headers, and with them.
+    // Our headers are compiled without the libraries' own headers, and with them.
     let plain = printed(dir.path(), &text, std::slice::from_ref(&ours))?;
     assert_eq!(differences(&plain, &theirs), []);
     let runtimes = dir.path().join("runtimes");
@@ -222,18 +225,20 @@ fn layouts_and_values_are_those_of_amds_headers() -> Result<()> {
     Ok(())
 }
 
-/// Every header of ours with HIP's and HSA's own headers beside it, of the lab's release, in both languages.
+/// Compiles every header of ours beside the headers of HIP and HSA, of the lab's release, in both
+/// languages.
 #[test]
 fn headers_compile_beside_the_runtimes_own() -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
     };
     let dir = tempfile::tempdir()?;
-    // The runtimes' types are in use, not the plain ones.
+    // The program uses the runtimes' types, and not our plain ones.
     let main = "int main(void)\n{\n    rocprofiler_hip_api_args_t hip;\n    rocprofiler_hsa_api_args_t hsa;\n    \
          hip.hipMemcpy.kind = hipMemcpyHostToDevice;\n    hsa.hsa_queue_create.agent.handle = 0;\n    \
          return (int) hip.hipMemcpy.kind - (int) hipMemcpyHostToDevice + (int) hsa.hsa_queue_create.agent.handle;\n}\n";
-    // In C++ those of their tables of functions, too, and ids of theirs can be compared.
+    // In C++ it also uses the types of the runtimes' tables of functions, and compares ids of the
+    // runtimes.
     let tables = "static_assert(sizeof(HsaApiTable) > 0 && sizeof(HipDispatchTable) > 3000, \"tables\");\n\
          bool same(hsa_signal_t one, hsa_signal_t other);\n\
          bool same(hsa_signal_t one, hsa_signal_t other) { return one == other; }\n";
@@ -256,7 +261,8 @@ fn headers_compile_beside_the_runtimes_own() -> Result<()> {
     Ok(())
 }
 
-/// rocprofiler-register: the distribution's header, older than ours, says the same as far as it goes.
+/// The distribution's header of rocprofiler-register is older than ours, and says the same as far
+/// as it goes.
 #[test]
 fn the_register_header_is_compatible_with_the_distributions() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -276,7 +282,7 @@ fn the_register_header_is_compatible_with_the_distributions() -> Result<()> {
         .ok_or("no codes")?
         .keys()
     {
-        // The end moves when codes are added.
+        // The end of the enum moves when codes are added.
         if known.contains(name) && name != "ROCP_REG_ERROR_CODE_END" {
             writeln!(text, "printf(\"{name} %d\\n\", (int) {name});")?;
         }

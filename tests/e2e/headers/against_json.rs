@@ -1,15 +1,17 @@
-//! Every number, layout and signature of api/*.json that our headers declare, as assertions for the compiler.
+//! Turns every number, layout and signature of api/*.json that our headers declare into an
+//! assertion for the compiler.
 
 use super::{BESIDES, LANGUAGES, compile, include};
 use midair_tests::{Result, workspace};
 use serde_json::{Map, Value};
 use std::fmt::Write;
 
-/// Headers that the facts were read from and that we do not have: other libraries' interfaces, and
-/// the arguments of functions of libraries that we do not trace.
+/// Headers from which the facts were read and which we do not have: interfaces of other libraries,
+/// and the arguments of functions in libraries that we do not trace.
 const NOT_OURS: [&str; 3] = ["/details/", "omp-tools.h", "ompt/api_args.h"];
 
-/// Names that are not declared: they hold arguments of those functions, or are an old spelling that could not be used.
+/// Names that our headers do not declare: they hold arguments of those functions, or are an old
+/// spelling that could not be used.
 const NOT_DECLARED: [&str; 2] = [
     "rocprofiler_callback_tracing_ompt_data_t",
     "rocprofiler_agent_set_profile_callback_t",
@@ -48,7 +50,7 @@ fn object<'a>(api: &'a Value, key: &str) -> Result<&'a Map<String, Value>> {
         .ok_or_else(|| format!("no {key}").into())
 }
 
-/// `RESULT ${between}(PARAMETERS)`.
+/// Returns a signature as `RESULT ${between}(PARAMETERS)`.
 fn signature(function: &Value, between: &str) -> Result<String> {
     let parameters: Vec<&str> = function["params"]
         .as_array()
@@ -66,7 +68,7 @@ fn signature(function: &Value, between: &str) -> Result<String> {
     ))
 }
 
-/// What was asserted, by kind: a generator that finds nothing must not pass.
+/// How many things of each kind were asserted. A generator that finds nothing must not pass.
 #[derive(Default, Debug)]
 struct Count {
     values: usize,
@@ -83,8 +85,8 @@ fn assertions(api: &Value, out: &mut String, count: &mut Count) -> Result<()> {
         }
         writeln!(out, "IS(sizeof({name}) == {}, \"{name}\")", of["size"])?;
         for (constant, value) in object(of, "values")? {
-            // One status and some functions are newer than the headers that the facts were read
-            // from (1.2.1, see `against_amd`).
+            // One status and some functions are newer than the headers from which the facts were
+            // read (1.2.1, see `against_amd`).
             let value = match constant.as_str() {
                 "ROCPROFILER_STATUS_LAST" => 42,
                 "ROCPROFILER_HIP_RUNTIME_API_ID_LAST" => 517,
@@ -102,11 +104,13 @@ fn assertions(api: &Value, out: &mut String, count: &mut Count) -> Result<()> {
         count.structs += 1;
         for field in of["fields"].as_array().ok_or("no fields")? {
             let (kind, field_name) = (text(&field["type"])?, text(&field["name"])?);
-            // Bit fields have no address and anonymous members no name; the latter are below.
+            // Bit fields have no address, and anonymous members have no name. The anonymous members
+            // come below.
             if field.get("bits").is_some() || kind.contains("anonymous") {
                 continue;
             }
-            // HIP's headers rename this function by a macro; the facts were read through it.
+            // A macro in HIP's headers renames this function, and the facts were read with that
+            // macro.
             let field_name = match field_name {
                 "hipChooseDeviceR0600" => "hipChooseDevice",
                 other => other,
@@ -119,7 +123,7 @@ fn assertions(api: &Value, out: &mut String, count: &mut Count) -> Result<()> {
     for (name, of) in object(api, "functions")? {
         if is_ours(name, of) {
             let signature = signature(of, "")?
-                // Its struct is of another header; here it is only named.
+                // Another header has the struct. Here it is only named.
                 .replace(
                     "ompt_start_tool_result_t *",
                     "struct ompt_start_tool_result_t *",
@@ -138,7 +142,7 @@ fn assertions(api: &Value, out: &mut String, count: &mut Count) -> Result<()> {
         } else {
             let alias = text(&of["alias_of"])?;
             let (_, bare) = alias.split_once(' ').unwrap_or(("", alias));
-            // A typedef of a struct that is not declared is none of ours either.
+            // A typedef of a struct that we do not declare is not declared, either.
             if api["structs"]
                 .get(bare)
                 .is_some_and(|of| !is_ours(bare, of))
@@ -152,7 +156,8 @@ fn assertions(api: &Value, out: &mut String, count: &mut Count) -> Result<()> {
     Ok(())
 }
 
-/// Members of anonymous unions, which the JSON does not name (source: AMD's headers, by `against_amd`).
+/// The members of anonymous unions, which the JSON does not name (source: AMD's headers, by
+/// `against_amd`).
 const ANONYMOUS: &str = "
 FIELD(rocprofiler_record_header_t, category, 0, 4)
 FIELD(rocprofiler_record_header_t, kind, 4, 4)
@@ -180,7 +185,7 @@ fn headers_match_the_api_files() -> Result<()> {
         )?)?;
         assertions(&api, &mut body, &mut count)?;
     }
-    // Far more than would be left if a part were skipped by mistake.
+    // These counts would not be reached if a part were skipped by mistake.
     assert!(
         count.values > 1000
             && count.structs > 90
@@ -202,7 +207,7 @@ fn headers_match_the_api_files() -> Result<()> {
     ];
     for language in LANGUAGES {
         compile(dir.path(), language, &text, &flags)?;
-        // And a wrong number is noticed.
+        // A wrong number must make the compiler fail.
         let wrong = text.replacen(
             "ROCPROFILER_STATUS_ERROR == 1,",
             "ROCPROFILER_STATUS_ERROR == 2,",

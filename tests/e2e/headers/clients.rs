@@ -1,16 +1,16 @@
-//! AMD's own sample clients begin with these lines, and use what the lines bring without asking for
-//! it by name. Each is compiled against our headers, with what it takes for granted; what such
-//! clients do is in `samples`.
+//! The include lines of AMD's own sample clients, and what these clients use without including it
+//! by name. Each is compiled against our headers. The tests in `samples` check what such clients
+//! do.
 
 use super::{LANGUAGES, compile, include, runtimes, stand_ins};
 use midair_tests::Result;
 use midair_tests::lab::Lab;
 
-/// A client: its place among AMD's samples, the headers that it includes (of ours; the standard
-/// library's are not listed), and what it uses of them.
+/// A client: its place among AMD's samples, the headers of ours that it includes (those of the
+/// standard library are not listed), and what it uses of them.
 type Client = (&'static str, &'static [&'static str], &'static str);
 
-/// Source: `samples/*/` of rocprofiler-sdk 1.2.1, include lines only.
+/// Source: the include lines of `samples/*/` of rocprofiler-sdk 1.2.1.
 const CLIENTS: [Client; 14] = [
     (
         "api_buffered_tracing",
@@ -166,7 +166,7 @@ const CLIENTS: [Client; 14] = [
     ),
 ];
 
-/// Flags that those clients are compiled with, of ours: they are C++17 with designated initializers.
+/// Our flags for compiling those clients, which are C++17 with designated initializers.
 const FLAGS: [&str; 3] = ["-Wno-pedantic", "-Wno-unused-value", "-Wno-shadow"];
 
 #[test]

@@ -1,4 +1,4 @@
-//! What is declared is exported, and what is exported is declared.
+//! Every declared function is exported, and every exported function is declared.
 
 use super::{BESIDES, LANGUAGES, LIMIT, compile, compiler, headers_of, include};
 use midair_tests::stage::stage;
@@ -10,15 +10,15 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::process::Command;
 
-/// Declared for tools to define: the libraries do not have them.
+/// Functions that are declared for tools to define, and that the libraries do not have.
 const OF_TOOLS: [&str; 3] = [
     "rocprofiler_configure",
     "rocprofiler_configure_attach",
     "rocprofiler_configure_experimental",
 ];
 
-/// A library, the folders of its headers, and what it exports for other parts of the product, by
-/// names that are looked up.
+/// A library, the folders of its headers, and further functions that it exports for lookups by name
+/// from other parts of the product.
 const LIBRARIES: [(&str, &[&str], &[&str]); 5] = [
     (
         "librocprofiler-sdk-rocpd.so.1",
@@ -28,7 +28,7 @@ const LIBRARIES: [(&str, &[&str], &[&str]); 5] = [
     (
         "librocprofiler-sdk.so.1",
         &["rocprofiler-sdk/"],
-        // Of AMD's experimental headers.
+        // These belong to AMD's experimental headers.
         &[
             "rocprofiler_configure_device_thread_trace_service",
             "rocprofiler_configure_dispatch_thread_trace_service",
@@ -54,13 +54,13 @@ const LIBRARIES: [(&str, &[&str], &[&str]); 5] = [
     (
         "librocprofiler-sdk-roctx.so.1",
         &["rocprofiler-sdk-roctx/", "roctracer/"],
-        // For registration libraries, and for profilers of the first generation.
+        // For registration libraries, and for profilers of roctracer's generation.
         &[
             "rocprofiler_register_import_roctx",
             "roctxRegisterTracerCallback",
         ],
     ),
-    // AMD's header does not declare these either: attachers and the SDK look them up.
+    // AMD's header does not declare these, either. Attachers and the SDK look them up by name.
     (
         "librocprofiler-register.so.0",
         &["rocprofiler-register/"],
@@ -78,7 +78,8 @@ const LIBRARIES: [(&str, &[&str], &[&str]); 5] = [
     ),
 ];
 
-/// Functions that the headers declare without a body, with the header: the compiler tells them.
+/// Returns the functions that the headers declare without a body, each with its header, as the
+/// compiler reports them.
 fn declared() -> Result<Vec<(String, String)>> {
     let dir = tempfile::tempdir()?;
     let (source, list) = (dir.path().join("all.c"), dir.path().join("list"));
@@ -100,7 +101,8 @@ fn declared() -> Result<Vec<(String, String)>> {
     run(command, LIMIT)?.success()?;
     let mut functions = Vec::new();
     for line in std::fs::read_to_string(list)?.lines() {
-        // `/* FILE:LINE:NC */ extern TYPE NAME (PARAMETERS);`, and `NF` for a definition.
+        // The compiler's lines are `/* FILE:LINE:NC */ extern TYPE NAME (PARAMETERS);`, with `NF`
+        // for a definition.
         let Some((place, declaration)) = line
             .strip_prefix("/* ")
             .and_then(|line| line.split_once(" */ "))
@@ -141,7 +143,7 @@ fn libraries_export_what_their_headers_declare() -> Result<()> {
             .dynamic_symbols()
             .filter(|symbol| symbol.is_definition() && symbol.is_global())
             .map(|symbol| Ok(symbol.name()?.to_owned()))
-            // Between parts of ours only, and named so that nobody takes them for anything else.
+            // These functions are used between parts of ours only, and their prefix says so.
             .filter(|name| !name.as_ref().is_ok_and(|name| name.starts_with("midair_")))
             .collect::<Result<_>>()?;
         let mut expected: BTreeSet<String> = declared
@@ -164,8 +166,8 @@ fn libraries_export_what_their_headers_declare() -> Result<()> {
     Ok(())
 }
 
-/// Functions that their headers say to be not served: in the first comment of the file, or in the
-/// one before the function.
+/// Returns the functions whose headers say that they are not served, in the file's first comment or
+/// in the one before the function.
 fn said_to_be_missing(declared: &[(String, String)]) -> Result<BTreeSet<String>> {
     const MARK: &str = "Not served";
     let mut missing = BTreeSet::new();
@@ -181,7 +183,7 @@ fn said_to_be_missing(declared: &[(String, String)]) -> Result<BTreeSet<String>>
     Ok(missing)
 }
 
-/// Each function is called with nothing but zeros: those that are not built say so, and no other.
+/// Calls each function with nothing but zeros. Those that are not built say so, and no others do.
 #[test]
 fn headers_document_which_functions_are_not_served() -> Result<()> {
     let api: Value = serde_json::from_str(&std::fs::read_to_string(
@@ -196,7 +198,7 @@ fn headers_document_which_functions_are_not_served() -> Result<()> {
     let mut called = BTreeSet::new();
     for (name, of) in api["functions"].as_object().ok_or("no functions")? {
         let is_declared = declared.iter().any(|(function, _)| function == name);
-        // Texts and numbers as results have no status.
+        // Functions that return a text or a number have no status.
         let is_status = of["ret"]["type"] == "rocprofiler_status_t";
         if !is_declared || !is_status || OF_TOOLS.contains(&name.as_str()) {
             continue;

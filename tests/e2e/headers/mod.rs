@@ -1,5 +1,5 @@
-//! The headers that are installed: they compile, they say what api/*.json says and what AMD's own
-//! headers say, and they declare what the libraries export.
+//! The installed headers: they compile, they agree with api/*.json and with AMD's own headers, and
+//! they declare what the libraries export.
 
 mod against_amd;
 mod against_json;
@@ -15,30 +15,32 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// Compiling takes no longer.
+/// A time limit that no compilation reaches.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Headers that `rocprofiler-sdk/rocprofiler.h` does not bring, and that declare what api/*.json has.
+/// Include lines of the headers that `rocprofiler-sdk/rocprofiler.h` does not include, and that
+/// declare what api/*.json has.
 const BESIDES: &str = "#include <rocprofiler-sdk/experimental/counters.h>\n\
     #include <rocprofiler-sdk/experimental/registration.h>\n\
     #include <rocprofiler-sdk/experimental/spm.h>\n\
     #include <rocprofiler-sdk/experimental/thread_trace.h>\n\
     #include <rocprofiler-sdk/registration.h>\n";
 
-/// C11 and C++17, as tools are built.
+/// C11 and C++17, in which tools are built.
 const LANGUAGES: [(&str, &str, &str); 2] = [("gcc", "-std=c11", "c"), ("g++", "-std=c++17", "cpp")];
 
-/// The installed headers.
+/// Returns the directory of the installed headers.
 pub(crate) fn include() -> Result<PathBuf> {
     Ok(stage()?.join("include"))
 }
 
-/// Stand-ins for headers of others that ours include.
+/// Returns the directory of stand-ins for the headers of others that ours include.
 pub(crate) fn stand_ins() -> PathBuf {
     workspace().join("tests/clients/stand-ins")
 }
 
-/// Flags with which a compiler finds the headers of AMD's runtimes in the lab, and no others from there.
+/// Returns the flags with which a compiler finds the headers of AMD's runtimes in the lab, and no
+/// other headers of the lab.
 pub(crate) fn runtimes(lab: &Lab) -> Result<Vec<String>> {
     let to = lab.scratch().join("runtimes");
     std::fs::create_dir_all(&to)?;
@@ -57,7 +59,8 @@ pub(crate) fn runtimes(lab: &Lab) -> Result<Vec<String>> {
     Ok(flags.to_vec())
 }
 
-/// Flags that link with AMD's library for code objects, which is in the lab with what it needs.
+/// Returns the flags for linking with AMD's library for code objects, which is in the lab with all
+/// that it needs.
 pub(crate) fn linked_with_comgr(lab: &Lab) -> Vec<String> {
     vec![
         format!(
@@ -69,14 +72,15 @@ pub(crate) fn linked_with_comgr(lab: &Lab) -> Vec<String> {
     ]
 }
 
-/// All installed headers of a language, as they are included: those that end in hpp are C++.
+/// Returns all installed headers of a language, as they are included. Those that end in hpp are
+/// C++.
 fn headers_of(language: (&str, &str, &str)) -> Result<Vec<String>> {
     let mut all = all_headers()?;
     all.retain(|header| language.2 == "cpp" || !header.ends_with(".hpp"));
     Ok(all)
 }
 
-/// All installed headers, as they are included.
+/// Returns all installed headers, as they are included.
 fn all_headers() -> Result<Vec<String>> {
     let include = include()?;
     let (mut found, mut todo) = (Vec::new(), vec![include.clone()]);
@@ -94,7 +98,7 @@ fn all_headers() -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// A compiler with warnings as errors, and its language's standard.
+/// Prepares a compiler with its language's standard and with warnings as errors.
 fn compiler((compiler, standard, _): (&str, &str, &str)) -> Command {
     let mut command = Command::new(compiler);
     command.env_clear().envs(plain_environment());
@@ -102,7 +106,7 @@ fn compiler((compiler, standard, _): (&str, &str, &str)) -> Command {
     command
 }
 
-/// Compiles a text in a language, in this directory, with more flags.
+/// Compiles a text in a language in this directory, with further flags.
 fn compile(
     dir: &Path,
     language: (&str, &str, &str),
@@ -131,7 +135,7 @@ fn each_header_compiles_alone_and_twice() -> Result<()> {
                 "-fsyntax-only".to_owned(),
                 "-pedantic".to_owned(),
                 format!("-I{}", include()?.display()),
-                // A stand-in for cereal, which nobody has to install for us.
+                // A stand-in for cereal, which the tests do not require to be installed.
                 format!("-I{}", stand_ins().display()),
             ];
             compile(dir.path(), language, &text, &flags)

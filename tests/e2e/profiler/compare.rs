@@ -1,14 +1,14 @@
-//! A trace held against the log of the modelled GPU.
+//! Comparison of a trace with the log of the modelled GPU.
 
 use super::{Kernel, Trace, Work};
 use midair_tests::Result;
 use midair_tests::modellog::{Event, ModelLog};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Which ring and which packet of it a dispatch of the log is.
+/// A dispatch's place in the log: its ring, and the index of its packet.
 pub type Place = (u64, u64);
 
-/// Where each dispatch of the log is. Times, to the nanosecond, tell dispatches apart.
+/// Returns the place of each dispatch of the log. Times in nanoseconds tell the dispatches apart.
 pub fn places(log: &ModelLog) -> Result<BTreeMap<Work, Place>> {
     let mut places = BTreeMap::new();
     for dispatch in log.dispatches() {
@@ -20,7 +20,7 @@ pub fn places(log: &ModelLog) -> Result<BTreeMap<Work, Place>> {
     Ok(places)
 }
 
-/// The first few of what is in `these` and not in `those`.
+/// Returns the first few of what is in `these` and not in `those`, as text.
 pub fn only_in(these: &BTreeSet<Work>, those: &BTreeSet<Work>) -> String {
     let only: Vec<_> = these.difference(those).collect();
     format!(
@@ -30,8 +30,8 @@ pub fn only_in(these: &BTreeSet<Work>, those: &BTreeSet<Work>) -> String {
     )
 }
 
-/// The trace holds each dispatch of `log` once, with its grid, workgroup, segments, kernel and
-/// times, and nothing else; each of its queues is one ring of the log, in order.
+/// Checks that the trace holds each dispatch of `log` once, with its grid, workgroup, segments,
+/// kernel and times, and nothing else. Each queue of the trace is one ring of the log, in order.
 pub fn same(trace: &Trace, log: &ModelLog) -> Result<()> {
     let places = places(log)?;
     let logged: BTreeSet<Work> = places.keys().copied().collect();
@@ -54,8 +54,8 @@ pub fn same(trace: &Trace, log: &ModelLog) -> Result<()> {
     Ok(())
 }
 
-/// Queues of the trace are rings of the log, one to one, and dispatch ids follow the packet
-/// indices. Returns the indices by ring.
+/// Checks that each queue of the trace is one ring of the log, and that dispatch ids follow the
+/// indices of packets. Returns the indices by ring.
 fn in_order(kernels: &[Kernel], places: &BTreeMap<Work, Place>) -> BTreeMap<u64, Vec<u64>> {
     let mut queue_of: BTreeMap<u64, u64> = BTreeMap::new();
     let mut by_ring: BTreeMap<u64, BTreeMap<u64, u64>> = BTreeMap::new();
@@ -88,9 +88,9 @@ fn in_order(kernels: &[Kernel], places: &BTreeMap<Work, Place>) -> BTreeMap<u64,
     by_ring
 }
 
-/// Of a program that runs on: all timed dispatches of the trace are in the log, and on each ring
-/// they are all that lie between the first and the last, but for those that the trace has untimed.
-/// Returns how many rings there were.
+/// Checks the trace of a program that runs on. All timed dispatches of the trace are in the log. On
+/// each ring they are all that lie between the first and the last, except for those that are
+/// untimed in the trace. Returns how many rings there were.
 pub fn contiguous(trace: &Trace, log: &ModelLog) -> Result<usize> {
     let places = places(log)?;
     let (timed, untimed): (Vec<Kernel>, Vec<Kernel>) =
@@ -125,8 +125,9 @@ pub fn contiguous(trace: &Trace, log: &ModelLog) -> Result<usize> {
     Ok(by_ring.len())
 }
 
-/// As [`same`], for a device that may have a packet before our signal is in it: the timed ones are
-/// the log's, the others are as many as are missing, per grid, and each reason is counted.
+/// Checks as [`same`] does, for a device that may take a packet before our signal is in it. The
+/// timed dispatches are those of the log. For each grid there are as many untimed ones as are
+/// missing, and each reason is counted.
 pub fn mostly(trace: &Trace, log: &ModelLog) -> Result<()> {
     assert_eq!(trace.exit.status.code(), Some(0), "{}", trace.exit);
     assert!(!trace.notes().contains("balance"), "{}", trace.notes());
@@ -180,7 +181,7 @@ pub fn mostly(trace: &Trace, log: &ModelLog) -> Result<()> {
     Ok(())
 }
 
-/// Bytes of copies with the times that the engine wrote before and after each.
+/// Returns the bytes of copies, with the times that the engine wrote before and after each.
 pub fn logged_copies(log: &ModelLog) -> Vec<(u64, u64, u64)> {
     let mut stamps: BTreeMap<u64, u64> = BTreeMap::new();
     let mut open: BTreeMap<u64, (u64, u64)> = BTreeMap::new();

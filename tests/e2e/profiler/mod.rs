@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-/// Kernels, copies and HIP calls: what most sessions here ask for.
+/// Options for kernels, copies and HIP calls, which most sessions here ask for.
 pub const USUAL: [&str; 3] = ["--kernel-trace", "--memory-copy-trace", "--hip-trace"];
 
 /// An attached profiler.
@@ -43,8 +43,8 @@ impl Profiler {
         self.collect()
     }
 
-    /// Waits for its end, which something else has brought about, and reads the trace. Its standard
-    /// input stays open meanwhile: the end of that would end it, too.
+    /// Waits for the profiler's end, which something else has brought about, and reads the trace.
+    /// Its standard input stays open meanwhile, because closing it would end the profiler, too.
     pub fn collect(mut self) -> Result<Trace> {
         until("the profiler's end", || Ok(!self.process.is_running()?))?;
         let exit = self.process.wait(PATIENCE)?;
@@ -52,7 +52,7 @@ impl Profiler {
     }
 }
 
-/// A kernel dispatch of a trace: json and csv joined.
+/// A kernel dispatch of a trace, with its fields in json and csv.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kernel {
     pub name: String,
@@ -67,7 +67,7 @@ pub struct Kernel {
     pub work: Work,
 }
 
-/// What the model's log and the trace both say of a dispatch.
+/// What both the model's log and the trace say of a dispatch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Work {
     pub start: u64,
@@ -80,7 +80,7 @@ pub struct Work {
 }
 
 impl Work {
-    /// Of a dispatch in the model's log.
+    /// Returns the fields of a dispatch in the model's log.
     pub fn logged(dispatch: &midair_tests::modellog::Dispatch) -> Work {
         Work {
             start: dispatch.packet.start,
@@ -115,12 +115,12 @@ pub struct Call {
     pub stream: u64,
 }
 
-/// What a session brought.
+/// The results of a session.
 pub struct Trace {
     pub exit: Exit,
     pub kernels: Vec<Kernel>,
     pub copies: Vec<Copy>,
-    /// By correlation id.
+    /// HIP calls by correlation id.
     pub hip: BTreeMap<u64, Call>,
     pub hsa: BTreeMap<u64, Call>,
     /// `metadata.midair` of the json.
@@ -202,15 +202,15 @@ impl Trace {
         })
     }
 
-    /// The trace must be whole: exit code 0, nothing lost, nothing untimed, no note, accounts that
-    /// balance (a queue whose accounts do not balance is a note).
+    /// Checks that the trace is whole: exit code 0, nothing lost, nothing untimed and no note. A
+    /// note also tells of a queue whose accounts do not balance.
     pub fn whole(&self) -> Result<()> {
         self.whole_but(0)
     }
 
-    /// As [`Trace::whole`], of a program that launched while the profiler attached: a packet that
-    /// was rung before may be with the packet processor at the very moment when our signal is put
-    /// in, on each of HIP's four queues.
+    /// Checks as [`Trace::whole`] does, for a program that launched while the profiler attached. On
+    /// each of HIP's four queues, the packet processor may already have a packet when our signal is
+    /// put into it.
     pub fn whole_of_running(&self) -> Result<()> {
         self.whole_but(4)
     }
@@ -241,7 +241,7 @@ impl Trace {
         Ok(())
     }
 
-    /// Notes of the trace, one line each.
+    /// Returns the notes of the trace, one a line.
     pub fn notes(&self) -> String {
         let notes = self.midair["notes"].as_array();
         let lines = notes.into_iter().flatten().filter_map(Value::as_str);
@@ -316,8 +316,8 @@ fn kernels(tool: &Value, csv: &Path) -> Result<Vec<Kernel>> {
     Ok(kernels)
 }
 
-/// Counts the dispatches in a log that grows, reading each byte once: parsing it whole again and
-/// again would slow everything down.
+/// Counts the dispatches in a growing log and reads each byte only once. Parsing the whole log
+/// again and again would slow everything down.
 pub struct Counter {
     log: PathBuf,
     read: u64,
@@ -325,7 +325,7 @@ pub struct Counter {
 }
 
 impl Counter {
-    /// Of the log of a target.
+    /// Makes a counter for the log of a target.
     pub fn of(target: &LabTarget) -> Counter {
         Counter {
             log: target.log.clone(),
@@ -334,7 +334,7 @@ impl Counter {
         }
     }
 
-    /// Dispatches so far.
+    /// Returns how many dispatches the log has now.
     pub fn now(&mut self) -> Result<usize> {
         let mut file = std::fs::File::open(&self.log)?;
         file.seek(SeekFrom::Start(self.read))?;
@@ -353,26 +353,26 @@ impl Counter {
         Ok(self.count)
     }
 
-    /// Waits until there are `count` more than now.
+    /// Waits until there are `count` more dispatches than now.
     pub fn wait_for(&mut self, count: usize) -> Result<()> {
         let total = self.now()? + count;
         self.wait_until(total)
     }
 
-    /// Waits until there are `total`.
+    /// Waits until there are `total` dispatches.
     pub fn wait_until(&mut self, total: usize) -> Result<()> {
         until("more dispatches", || Ok(self.now()? >= total))
     }
 }
 
-/// What the log gained since an earlier look at it.
+/// Returns what the log has gained since an earlier look at it.
 pub fn since(log: &ModelLog, before: &ModelLog) -> ModelLog {
     ModelLog {
         records: log.records[before.records.len()..].to_vec(),
     }
 }
 
-/// The bytes of the target's API tables, which it tells of itself ("tables").
+/// The places of the target's API tables, which the target itself tells ("tables").
 pub struct Tables(Vec<(String, u64, usize)>);
 
 impl Tables {
@@ -397,7 +397,7 @@ impl Tables {
         Ok(Tables(tables))
     }
 
-    /// Reads them now: by name the words.
+    /// Reads the tables as they are now. Returns their words by the name of the table.
     pub fn read(&self, pid: i32) -> Result<BTreeMap<String, Vec<u64>>> {
         let mut read = BTreeMap::new();
         for (name, address, bytes) in &self.0 {
@@ -410,7 +410,7 @@ impl Tables {
     }
 }
 
-/// How many words differ, by table.
+/// Returns how many words differ, by table.
 pub fn changed(
     before: &BTreeMap<String, Vec<u64>>,
     now: &BTreeMap<String, Vec<u64>>,

@@ -9,7 +9,8 @@ use std::io::Write;
 use std::os::fd::AsRawFd;
 use tempfile::NamedTempFile;
 
-/// It has a name: without rights for more, a mapped file is found by that.
+/// Writes bytes to a file with a name, because without further rights a mapped file is found by its
+/// name.
 fn file_of(bytes: &[u8]) -> NamedTempFile {
     let written = NamedTempFile::new().and_then(|mut file| {
         file.write_all(bytes)?;
@@ -22,7 +23,7 @@ fn opened(file: &NamedTempFile) -> std::io::Result<ElfFile> {
     ElfFile::open(File::open(file.path())?)
 }
 
-/// The symbol tables of a file.
+/// Reads the symbol tables of a file.
 pub fn elf(bytes: &[u8]) {
     let Ok(elf) = opened(&file_of(bytes)) else {
         return;
@@ -55,9 +56,9 @@ pub fn elf(bytes: &[u8]) {
     }
 }
 
-/// The unwind tables of a file, at some of its addresses, with a stack of its own making: `bytes`
-/// is mapped as a target's library would be, and its last 4 KiB are the stack as well. The stacks
-/// that were found, from `hsa_init` or the beginning, the middle and the entry of its code.
+/// Unwinds by the tables of a file, at some of the file's addresses. `bytes` is mapped as a
+/// target's library would be, and its last 4 KiB also serve as the stack. Returns the stacks that
+/// were found from `hsa_init` or the beginning, the middle and the entry of the code.
 pub fn unwind(bytes: &[u8]) -> Vec<Walk> {
     let file = file_of(bytes);
     let Ok(elf) = opened(&file) else {
@@ -71,8 +72,9 @@ pub fn unwind(bytes: &[u8]) -> Vec<Walk> {
     let Ok(offset) = i64::try_from(first) else {
         return Vec::new();
     };
-    // SAFETY: a fresh private mapping of our own file, which is never executed or dereferences; it is
-    // read by process_vm_readv only, which answers an error where the file ends.
+    // SAFETY: this makes a new private mapping of our own file and replaces no other mapping. It is
+    // never executed and no reference to it is made. Only process_vm_readv reads it, which returns
+    // an error where the file ends.
     let base = unsafe {
         libc::mmap(
             std::ptr::null_mut(),
@@ -91,7 +93,7 @@ pub fn unwind(bytes: &[u8]) -> Vec<Walk> {
     if let Ok(modules) = Modules::of(us) {
         let mut stack = vec![0_u64; 512];
         for (word, piece) in stack.iter_mut().zip(bytes.rchunks_exact(8)) {
-            // Half of the words lead back into the file's code.
+            // Half of the words point back into the file's code.
             let mut raw = [0; 8];
             raw.copy_from_slice(piece);
             let raw = u64::from_le_bytes(raw);
@@ -120,7 +122,8 @@ pub fn unwind(bytes: &[u8]) -> Vec<Walk> {
             walks.push(walk);
         }
     }
-    // SAFETY: the mapping made above, to which nothing refers any more.
+    // SAFETY: `base` and `len` are those of the mapping made above, and nothing refers to it any
+    // more.
     unsafe { libc::munmap(base, len as usize) };
     walks
 }

@@ -1,9 +1,10 @@
-//! Everything that is read from a target may have been made to hurt. Each function here takes bytes
-//! as a target could send them, gives them to the code that reads such, and checks what must hold
-//! whatever they are: no panic, no read beyond, no loop without an end, and what was accepted says
-//! what the bytes say.
+//! Everything that is read from a target may have been made to do harm. Each function here takes
+//! bytes as a target could send them and gives them to the code that reads such bytes. It checks
+//! what must hold for any bytes: no panic, no read beyond the end, no endless loop, and what was
+//! accepted says what the bytes say.
 //!
-//! The same functions are driven by proptest (`tests/properties.rs`, in the suite) and by libFuzzer (`fuzz/`).
+//! Two drivers call these functions: proptest (`tests/properties.rs`, in the suite) and libFuzzer
+//! (`fuzz/`).
 #![expect(
     clippy::panic,
     reason = "to find what does not hold is what this is for; it is a part of tests only"
@@ -26,12 +27,12 @@ use midair_procinfo::{access, limits, maps, stat, status, syscall};
 use midair_ptrace::{Memory, Pid, RemoteAddr};
 use midair_settings::{Settings, buffer};
 
-/// A text that is used up, so that the compiler cannot leave the work out.
+/// Makes a text of a value and uses it, so that the compiler cannot leave the work out.
 fn used(value: impl std::fmt::Debug) {
     std::hint::black_box(&value);
 }
 
-/// `/proc/PID/maps`.
+/// Reads `/proc/PID/maps`.
 pub fn maps(bytes: &[u8]) {
     let found = maps::parse(bytes);
     assert!(found.len() <= bytes.iter().filter(|byte| **byte == b'\n').count() + 1);
@@ -66,7 +67,7 @@ pub fn maps(bytes: &[u8]) {
     }
 }
 
-/// `/proc/TID/stat`, `status`, `syscall`, `limits`, and the auxiliary facts of `access`.
+/// Reads `/proc/TID/stat`, `status`, `syscall`, `limits`, and the further facts of `access`.
 pub fn proc_files(bytes: &[u8]) {
     if let Some(found) = stat::parse(bytes) {
         assert!(found.comm.len() < bytes.len());
@@ -82,7 +83,7 @@ pub fn proc_files(bytes: &[u8]) {
     used(access::look(Pid::MAX).is_ok());
 }
 
-/// A seccomp filter: its program, and the call that is put to it at the end of the bytes.
+/// Runs a seccomp filter. The bytes are its program, and they also give the call that it judges.
 pub fn seccomp(bytes: &[u8]) {
     let program: Vec<Instruction> = bytes
         .as_chunks::<8>()
@@ -101,13 +102,13 @@ pub fn seccomp(bytes: &[u8]) {
         pc: u64::from(word(8)) << 32,
         args: [u64::from(word(12)); 6],
     };
-    // Jumps lead forwards only: it ends, and says the same again.
+    // Jumps lead forwards only, so the filter ends, and it says the same at each run.
     assert_eq!(bpf::run(&program, &call), bpf::run(&program, &call));
     let action = bpf::decide(&[program.clone(), program], &call);
     used((action, action.lets_pass()));
 }
 
-/// The environment buffer, as each side reads it.
+/// Decodes the environment buffer as each side reads it.
 pub fn environment(bytes: &[u8]) {
     if let Ok(decoded) = buffer::decode(bytes) {
         assert!(decoded.used <= bytes.len());
@@ -125,8 +126,8 @@ pub fn environment(bytes: &[u8]) {
         let again = settings.encode().map(|bytes| Settings::decode(&bytes));
         assert_eq!(again, Ok(Ok(settings)));
     }
-    // In the target the buffer has no length: what is not its own must not be needed. It lies at
-    // the end of a page with nothing behind.
+    // In the target the buffer has no length, so the reader must not need anything behind its end.
+    // Here it lies at the end of a page, and the next page cannot be read.
     let page = Guarded::with(bytes);
     let there = midair_register::environment::read_buffer(page.at().cast());
     if let Ok(variables) = there {
@@ -138,7 +139,7 @@ pub fn environment(bytes: &[u8]) {
     }
 }
 
-/// A boot block of ours in a target.
+/// Reads a boot block of ours in a target.
 pub fn boot_block(bytes: &[u8]) {
     let mut block = vec![0_u8; size_of::<midair_record::boot::BootBlock>()];
     let len = block.len().min(bytes.len());
@@ -152,14 +153,14 @@ pub fn boot_block(bytes: &[u8]) {
     if let Some(failure) = failure {
         assert!(failure.to_string().len() < 4096, "{failure}");
     }
-    // At an address that is anybody's.
+    // The block may also be at any address.
     let mut at = [0; 8];
     let len = at.len().min(bytes.len());
     at[..len].copy_from_slice(&bytes[..len]);
     used(midair_inject::read_block(us, RemoteAddr::new(u64::from_le_bytes(at))).is_ok());
 }
 
-/// Bytes that end where a page ends, with nothing mapped behind: reading on faults.
+/// Bytes that end where a page ends, with nothing readable behind them. Reading further faults.
 struct Guarded {
     base: *mut libc::c_void,
     whole: usize,
@@ -172,7 +173,8 @@ impl Guarded {
     fn with(bytes: &[u8]) -> Guarded {
         let pages = bytes.len().div_ceil(PAGE).max(1) * PAGE;
         let whole = pages + PAGE;
-        // SAFETY: fresh anonymous memory at an address of the kernel's choice.
+        // SAFETY: this makes new anonymous memory at an address of the kernel's choice, so it
+        // replaces no other mapping.
         let base = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -189,7 +191,8 @@ impl Guarded {
             whole,
             len: bytes.len(),
         };
-        // SAFETY: `len` bytes before the last page of the mapping just made, which is then closed to all.
+        // SAFETY: the mapping just made has room for `len` bytes before its last page, and no
+        // reference to it exists. Only that last page is then made inaccessible.
         unsafe {
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), page.at().cast_mut(), bytes.len());
             assert_eq!(
@@ -201,14 +204,15 @@ impl Guarded {
     }
 
     fn at(&self) -> *const u8 {
-        // SAFETY: within the mapping.
+        // SAFETY: the offset lies within the mapping, since `len` is at most its size without the
+        // last page.
         unsafe { self.base.cast::<u8>().add(self.whole - PAGE - self.len) }
     }
 }
 
 impl Drop for Guarded {
     fn drop(&mut self) {
-        // SAFETY: the mapping made in `with`, to which no reference is left.
+        // SAFETY: this is the mapping made in `with`, and no reference to it is left.
         unsafe { libc::munmap(self.base, self.whole) };
     }
 }

@@ -3,20 +3,23 @@
 use midair_procinfo::link_map;
 use std::collections::HashSet;
 
-/// Each read is a system call. Headers, dynamic section and list have bounds of their own, in sum below this.
+/// The most reads that a list may take, each of which is a system call. Headers, dynamic section
+/// and list have limits of their own, whose sum is lower.
 const MOST_READS: u64 = 18_000;
-/// Those before the list.
+/// The most reads before the list.
 const MOST_BEFORE: u64 = 1 + 1024 + 1;
-/// Bytes that are read at once.
+/// The most bytes that one read may ask for.
 const MOST_BYTES: usize = 1 << 16;
-/// Below this no program has memory (source: proc_sys_vm, `mmap_min_addr`), so null pointers and
-/// small numbers lead nowhere.
+/// The lowest address at which a program has memory (source: proc_sys_vm, `mmap_min_addr`). So null
+/// pointers and small numbers lead nowhere.
 const LOWEST: u64 = 1 << 16;
 
-/// `/proc/TID/auxv`, and the memory of the process, which begins with a copy of it. The list that was read.
+/// Reads `/proc/TID/auxv` and the memory of the process, which begins with a copy of it. Returns
+/// the list that was read.
 pub fn auxv(bytes: &[u8]) -> Option<Vec<u64>> {
     let found = of_memory(bytes);
-    // Hardly any bytes lead far by themselves: the same ones as changes to a program that is in order.
+    // Arbitrary bytes hardly ever lead far. So the same bytes are also applied as changes to a
+    // valid program.
     let mut image = Program::default().image();
     for (byte, change) in image.iter_mut().zip(bytes) {
         *byte ^= change;
@@ -28,8 +31,8 @@ pub fn auxv(bytes: &[u8]) -> Option<Vec<u64>> {
 fn of_memory(memory: &[u8]) -> Option<Vec<u64>> {
     let found = parsed(memory, false);
     if let Some(found) = &found {
-        // Each entry has a place of its own, which a word in memory names: no more entries than
-        // words, and every bias is one of them.
+        // Each entry has a place of its own, and some word in memory points to it. So there are no
+        // more entries than words, and every bias is one of the words.
         assert!(found.len() <= memory.len());
         let words: HashSet<u64> = (0..memory.len() as u64)
             .filter_map(|at| {
@@ -44,14 +47,16 @@ fn of_memory(memory: &[u8]) -> Option<Vec<u64>> {
     found
 }
 
-/// Reads a list. Where memory `moves`, the last word of all that is read, which of an entry names
-/// the next one, is another at each read: so a list may have no end and yet no place twice.
+/// Reads a list. If memory `moves`, the last word of each read has another value each time. In an
+/// entry this is the word that names the next entry. So such a list may have no end although no
+/// place occurs twice.
 fn parsed(memory: &[u8], moves: bool) -> Option<Vec<u64>> {
     let mut reads = 0;
     link_map::parse(memory, |at, into| {
         reads += 1;
         assert!(reads <= MOST_READS);
-        // Where nothing moves, a list has no more places than there are words to name them, and none is read twice.
+        // If nothing moves, a list has no more places than there are words to point to them, and no
+        // place is read twice.
         assert!(moves || reads <= MOST_BEFORE + memory.len() as u64);
         assert!(into.len() <= MOST_BYTES, "{} bytes", into.len());
         let last = at.checked_add((into.len() as u64).saturating_sub(1));
@@ -71,7 +76,7 @@ fn parsed(memory: &[u8], moves: bool) -> Option<Vec<u64>> {
     })
 }
 
-/// Memory repeats, so that nearly every address leads somewhere.
+/// Reads memory that repeats, so that nearly every address leads somewhere.
 fn repeated(memory: &[u8], at: u64, into: &mut [u8]) -> Option<()> {
     let first = at.checked_rem(memory.len() as u64)?;
     let from = memory.iter().cycle().skip(first as usize);
@@ -81,14 +86,15 @@ fn repeated(memory: &[u8], at: u64, into: &mut [u8]) -> Option<()> {
     Some(())
 }
 
-/// A program as the kernel and its loader leave it in memory.
+/// A program in memory as the kernel and the loader leave it.
 #[derive(Debug, Clone)]
 pub struct Program {
-    /// The address behind it, a multiple of 64 KiB; 0 is behind the last one.
+    /// The address behind the program's memory, a multiple of 64 KiB. 0 stands for the end of the
+    /// address space.
     pub end: u64,
-    /// Load addresses: its own and those of its libraries.
+    /// Load addresses: that of the program and those of its libraries.
     pub biases: Vec<u64>,
-    /// The entry that the last one of the list leads to; None ends it.
+    /// The index of the entry that the last one of the list points to. `None` ends the list.
     pub back: Option<usize>,
 }
 
@@ -103,9 +109,9 @@ impl Default for Program {
 }
 
 impl Program {
-    /// Its memory, for [`auxv`]: the vector, program headers, `r_debug`, the list, and last the
-    /// dynamic section (source: elf.h, link.h). Its length is a power of two, so that it lies at
-    /// the same address wherever memory repeats.
+    /// Returns the program's memory, for [`auxv`]: the vector, program headers, `r_debug`, the
+    /// list, and at the end the dynamic section (source: elf.h, link.h). Its length is a power of
+    /// two, so that it lies at the same address wherever memory repeats.
     pub fn image(&self) -> Vec<u8> {
         const HEADERS: usize = 80;
         const DEBUG: usize = HEADERS + 3 * 56;
@@ -117,7 +123,7 @@ impl Program {
         let start = self.end.wrapping_sub(len as u64);
         let at = |offset: usize| start.wrapping_add(offset as u64);
         let own = self.biases.first().copied().unwrap_or_default();
-        // In a file addresses are without the bias.
+        // In a file, addresses do not include the bias.
         let header = |kind: u64, offset: usize, size: usize| {
             let address = at(offset).wrapping_sub(own);
             let size = size as u64;

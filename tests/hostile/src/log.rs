@@ -1,13 +1,13 @@
-//! A dispatch log of the GPU driver's.
+//! A dispatch log of the GPU driver.
 
 use midair_ptrace::kfd::StreamInfo;
 use midair_session::read_dispatch_log;
 
-/// Bytes of a log in these tests.
+/// The size of a log in these tests.
 const BYTES: usize = 4096;
 
-/// The description that the kernel would give, and three looks at the log's memory, of which the
-/// firmware writes every byte.
+/// Reads a log from a description, as the kernel would give it, and from three looks at the log's
+/// memory, of which the firmware may write every byte.
 pub fn dispatch_log(bytes: &[u8]) {
     let word = |at: usize| {
         let four = bytes.get(at..).and_then(|rest| rest.first_chunk());
@@ -27,7 +27,7 @@ pub fn dispatch_log(bytes: &[u8]) {
         gpu_id: 1,
         process: 2,
     };
-    // One that fits, so that the rings are reached.
+    // A valid description, so that the rings are reached.
     let (regions, region_records) = (1 + word(8) % 4, 2 << (word(12) % 4));
     let rings = u64::from(regions * region_records) * 20;
     let sound = StreamInfo {
@@ -58,6 +58,6 @@ pub fn dispatch_log(bytes: &[u8]) {
     let Some((complete, _lost)) = read_dispatch_log(&sound, &looks, &readings) else {
         panic!("a description that fits is refused: {sound:?}");
     };
-    // Two looks after the first, of no more records than there are slots.
+    // Two looks follow the first one, and each finds at most as many records as there are slots.
     assert!(complete as u64 <= 2 * rings / 20);
 }

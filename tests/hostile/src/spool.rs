@@ -8,7 +8,7 @@ use midair_record::offer::{Offer, Reply};
 use midair_record::spool::{Reader, ReaderOptions};
 use std::convert::Infallible;
 
-/// A run of records.
+/// Reads a run of records.
 pub fn records(bytes: &[u8]) {
     let mut rest = bytes;
     let mut count = 0;
@@ -21,7 +21,8 @@ pub fn records(bytes: &[u8]) {
     assert!(count <= bytes.len() / 8);
 }
 
-/// A whole spool, of which the target may write every byte: `bytes` are laid over its head and each of its chunks.
+/// Reads a whole spool, of which the target may write every byte. `bytes` are laid over its head
+/// and over each of its chunks.
 pub fn spool(bytes: &[u8]) {
     let options = ReaderOptions {
         size: 1,
@@ -35,7 +36,8 @@ pub fn spool(bytes: &[u8]) {
     let piece = (size / 3) & !0xfff;
     for at in [0, piece, 2 * piece] {
         let len = bytes.len().min(size - at);
-        // SAFETY: within the mapping, which this process alone has; the reader makes no reference to it now.
+        // SAFETY: the destination lies within the mapping, which no other process has and which
+        // does not overlap `bytes`. The reader holds no reference to it at this moment.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), base.add(at), len) };
     }
     super::used((reader.message(), reader.dropped(), reader.size()));
@@ -51,7 +53,7 @@ pub fn spool(bytes: &[u8]) {
     }
 }
 
-/// The offer and the answer to it.
+/// Reads the offer, and the answer to it.
 pub fn offer(bytes: &[u8]) {
     super::used(Reply::read(bytes));
     for accepted in [true, false] {
@@ -66,18 +68,19 @@ pub fn offer(bytes: &[u8]) {
         raw.copy_from_slice(piece);
         *word = u64::from_le_bytes(raw);
     }
-    // SAFETY: the words are as large and as aligned as an Offer, which is made of integers.
+    // SAFETY: `words` has the size and the alignment of an Offer, and an Offer consists of
+    // integers, so any bytes are valid.
     let offer = unsafe { &*words.as_ptr().cast::<Offer>() };
     super::used((offer.is_ours(), offer.bytes().len()));
 }
 
 fn bytes_of(reply: &Reply) -> Vec<u8> {
-    // SAFETY: a Reply is two integers without padding.
+    // SAFETY: a Reply consists of two integers without padding, so all its bytes are initialised.
     unsafe { std::slice::from_raw_parts(std::ptr::from_ref(reply).cast(), size_of::<Reply>()) }
         .to_vec()
 }
 
-/// What a listener and an attacher say to each other before a session.
+/// Reads what a listener and an attacher send each other before a session.
 pub fn connect_request(bytes: &[u8]) {
     if let Some(request) = ConnectRequest::read(bytes) {
         assert_eq!(request.bytes().as_slice(), bytes);
@@ -97,19 +100,19 @@ pub fn connect_request(bytes: &[u8]) {
     }
 }
 
-/// A real one.
+/// Returns a valid proof.
 pub fn a_proof() -> Vec<u8> {
     let secret = [7; SECRET_LEN];
     let token = Token { secret };
     ConnectProof { token }.bytes().to_vec()
 }
 
-/// A real one.
+/// Returns a valid connect request.
 pub fn a_connect_request() -> Vec<u8> {
     ConnectRequest::new(purpose::ATTACH).bytes().to_vec()
 }
 
-/// A real one.
+/// Returns a valid answer.
 pub fn an_answer() -> Vec<u8> {
     let mut answer = ConnectReply::new(outcome::FAILED);
     answer.set_message(b"no such file");

@@ -1,5 +1,5 @@
-//! The functions of `midair-hostile` on arbitrary bytes and on real inputs that were changed, with
-//! what they allocate in view.
+//! The functions of `midair-hostile` on arbitrary bytes and on valid inputs that were changed, with
+//! a watch over how much memory they allocate.
 #![expect(
     clippy::unwrap_used,
     reason = "helpers of tests, which are no test functions themselves"
@@ -14,25 +14,29 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// The largest piece of memory that was asked for at once.
+/// The largest allocation so far.
 static LARGEST: AtomicUsize = AtomicUsize::new(0);
 
 struct Watched;
 
-// SAFETY: the system's allocator, with a look at each size.
+// SAFETY: every method passes its arguments unchanged to the system's allocator, which keeps the
+// contract. Noting the size allocates nothing.
 unsafe impl GlobalAlloc for Watched {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         LARGEST.fetch_max(layout.size(), Relaxed);
-        // SAFETY: as the caller of this promises.
+        // SAFETY: the caller's promises about `layout` are those that the system's allocator asks
+        // for.
         unsafe { System.alloc(layout) }
     }
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: as the caller of this promises.
+        // SAFETY: the caller promises that `at` is a block of this allocator with this layout, and
+        // all blocks come from the system's allocator.
         unsafe { System.dealloc(at, layout) }
     }
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         LARGEST.fetch_max(size, Relaxed);
-        // SAFETY: as the caller of this promises.
+        // SAFETY: the caller promises that `at` is a block of this allocator with this layout, and
+        // all blocks come from the system's allocator.
         unsafe { System.realloc(at, layout, size) }
     }
 }
@@ -40,17 +44,18 @@ unsafe impl GlobalAlloc for Watched {
 #[global_allocator]
 static WATCHED: Watched = Watched;
 
-/// No input here is as large; what announces more is not believed.
+/// The largest allocation that is allowed. No input here is as large, so a larger one would come
+/// from a size that the input claims.
 const MOST: usize = 64 << 20;
-/// One case takes milliseconds; a loop without an end takes for ever.
+/// How long one case may take. It takes milliseconds unless a loop does not end.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// Changes to real bytes: where, and what is put there.
+/// Changes to valid bytes: the places, and the new bytes there.
 fn changes() -> impl Strategy<Value = Vec<(Index, u8)>> {
     prop::collection::vec((any::<Index>(), interesting()), 0..12)
 }
 
-/// Bytes that break things are more frequent than their share.
+/// Bytes that often break parsers are more frequent here than by chance.
 fn interesting() -> impl Strategy<Value = u8> {
     prop_oneof![
         any::<u8>(),
@@ -78,7 +83,7 @@ fn changed(real: &[u8], changes: &[(Index, u8)], cut: Option<Index>) -> Vec<u8> 
     bytes
 }
 
-/// Arbitrary bytes, and each of the real inputs with changes.
+/// Checks arbitrary bytes, and each of the valid inputs with changes.
 fn holds(cases: u32, real: &[Vec<u8>], check: fn(&[u8])) {
     for bytes in real {
         assert!(!bytes.is_empty(), "a real input is empty");
@@ -112,7 +117,8 @@ fn watched(bytes: &[u8], check: fn(&[u8])) {
     assert!(largest < MOST, "{largest} bytes at once");
 }
 
-/// The same cases each time: a failure is a finding, not bad luck of one run.
+/// Runs the same cases each time, so that a failure is a real finding and not the bad luck of one
+/// run.
 fn each<S: Strategy>(cases: u32, input: &S, check: impl Fn(S::Value)) {
     let mut runner = TestRunner::new_with_rng(
         Config {
@@ -131,7 +137,8 @@ fn each<S: Strategy>(cases: u32, input: &S, check: impl Fn(S::Value)) {
     result.unwrap();
 }
 
-/// Programs with libraries, some with a list that leads back; anywhere, also at the end of all addresses.
+/// Programs with libraries, at any address, also at the end of the address space. Some have a list
+/// that leads back.
 fn programs() -> impl Strategy<Value = hostile::Program> {
     let end = prop_oneof![Just(0), Just(0x5555_5556_0000), Just(0x42_0000)];
     let biases = prop::collection::vec(any::<u64>(), 0..40);
@@ -147,7 +154,7 @@ fn of_us(file: &str) -> Vec<u8> {
     std::fs::read(format!("/proc/self/{file}")).unwrap()
 }
 
-/// A small library with code, symbols, versions and unwind tables: made once.
+/// Returns a small library with code, symbols, versions and unwind tables. It is built once.
 fn library() -> &'static [u8] {
     static LIBRARY: OnceLock<Vec<u8>> = OnceLock::new();
     LIBRARY.get_or_init(|| {
@@ -177,7 +184,7 @@ fn maps() {
 #[test]
 fn auxv() {
     holds(1000, &[of_us("auxv")], |bytes| drop(hostile::auxv(bytes)));
-    // In order: the list is what was put there, and one that leads back is none.
+    // In a valid program the list is what was put there, and a list that leads back is refused.
     each(200, &programs(), |program| {
         let found = hostile::auxv(&program.image());
         let ends = program.back.is_none() || program.biases.is_empty();
@@ -195,7 +202,7 @@ fn auxv() {
     });
 }
 
-/// What the properties break is read right while it is whole.
+/// The input that other tests break is read correctly while it is whole.
 #[test]
 fn a_list_of_libraries() {
     let mut program = hostile::Program::default();
@@ -248,7 +255,7 @@ fn boot_block() {
 #[test]
 fn records_and_spools() {
     use midair_record::event::{Api, encode};
-    // SAFETY: an Api is made of integers, of which all bits may be zero.
+    // SAFETY: an Api consists of integers, for which all bits zero is a valid value.
     let api: Api = unsafe { std::mem::zeroed() };
     let run = encode(&api, &[1; 24]).repeat(5);
     holds(3000, std::slice::from_ref(&run), hostile::records);
@@ -269,7 +276,7 @@ fn records_and_spools() {
 
 #[test]
 fn dispatch_logs() {
-    // Write indices, then a begin and an end of one packet.
+    // The write indices, then the begin and the end of one packet.
     let record = |what: u8, ticks: u8| [[ticks, 0, 0, 0], [0; 4], [what, 0, 0, 0], [9; 4], [8; 4]];
     let look = |written: u8, records: &[[u8; 4]]| {
         let mut look = vec![0; 4096];
@@ -282,7 +289,7 @@ fn dispatch_logs() {
     holds(2000, &[real], hostile::dispatch_log);
 }
 
-/// Runs of real records, with changes, become files.
+/// Runs of valid records, with changes, are written to files.
 #[test]
 fn records_become_files() {
     let recordings = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -300,8 +307,8 @@ fn elf_files() {
 
 #[test]
 fn unwind_tables() {
-    // The real one is read: by its table the return address is the word at the stack pointer. The
-    // file ends in zeros, and so the stack.
+    // The unchanged library is unwound: its table says that the return address is the word at the
+    // stack pointer. That word is 0, because the file ends in zeros and so does the stack.
     let walks = hostile::unwind(library());
     assert_eq!(walks[0].frames[0].names, ["hsa_init"]);
     assert_eq!(walks[0].bytes, [0; 8], "{walks:?}");
@@ -310,12 +317,13 @@ fn unwind_tables() {
     });
 }
 
-/// What a file announces is not believed: one that is nothing but holes, of any length.
+/// What a file says about its sizes is not trusted. This file consists of holes, of any length.
 #[test]
 fn a_file_with_holes() {
     let mut bytes = library().to_vec();
     let file = tempfile::tempfile().unwrap();
-    // Its section table is as long as the file says (e_shoff, then sh_size of the first sections).
+    // The file itself says where its section table is (e_shoff). This changes the sizes of all
+    // sections (sh_size).
     let sections = u64::from_le_bytes(bytes[40..48].try_into().unwrap()) as usize;
     for section in bytes[sections..].chunks_exact_mut(64).skip(1) {
         section[32..40].copy_from_slice(&(1_u64 << 39).to_le_bytes());
@@ -329,12 +337,12 @@ fn a_file_with_holes() {
     assert!(LARGEST.load(Relaxed) < MOST);
 }
 
-/// An expression in the unwind tables that jumps to itself: the unwinder alone would never come back.
+/// An expression in the unwind tables jumps to itself. The unwinder alone would never return.
 #[test]
 fn a_jump_backwards_in_an_unwind_table() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
-    // DW_CFA_def_cfa_expression, 3 bytes: DW_OP_skip -3.
+    // DW_CFA_def_cfa_expression with 3 bytes; DW_OP_skip -3.
     let source = "asm(\".text\\n.globl spin\\n.type spin,@function\\nspin:\\n.cfi_startproc\\n.cfi_escape 0x0f,0x03,0x2f,0xfd,0xff\\n\
          nop\\nnop\\nnop\\nnop\\nnop\\nnop\\nnop\\nret\\n.cfi_endproc\\n.size spin,.-spin\\n\");\n";
     std::fs::write(at("s.c"), source).unwrap();
@@ -348,15 +356,15 @@ fn a_jump_backwards_in_an_unwind_table() {
             .unwrap();
         assert!(built.status.success(), "{built:?}");
         let walks = hostile::unwind(&std::fs::read(at("s.so")).unwrap());
-        // It was found by its name, and the step out of it was not made.
+        // The function was found by its name, and the step out of it was not made.
         let first = &walks[0];
         assert_eq!((first.frames.len(), first.rooted), (1, false), "{walks:?}");
         assert_eq!(first.frames[0].names, ["spin"]);
     }
 }
 
-/// A header of unwind tables that says they begin behind the entry that it leads to: gimli 0.33
-/// subtracts one from the other, which a build with checks of overflow does not survive.
+/// A header of unwind tables says that they begin behind the entry that it points to. gimli 0.33
+/// subtracts one from the other, which panics in a build with overflow checks.
 #[test]
 fn an_unwind_entry_before_its_table() {
     let dir = tempfile::tempdir().unwrap();
@@ -372,10 +380,11 @@ fn an_unwind_entry_before_its_table() {
         .unwrap();
     assert!(built.status.success(), "{built:?}");
     let mut bytes = std::fs::read(at("s.so")).unwrap();
-    // Version 1; three encodings: of the table's address, of the count, of the entries.
+    // Version 1, and three encodings: of the table's address, of the count and of the entries.
     let found = bytes.windows(4).position(|four| four == [1, 0x1b, 3, 0x3b]);
     let header = found.expect("a header");
-    // As it was, the step out of the function is made: the return address is read.
+    // With the unchanged header, the step out of the function is made and the return address is
+    // read.
     assert_eq!(hostile::unwind(&bytes)[0].bytes.len(), 8);
     bytes[header + 4..header + 8].copy_from_slice(&i32::MAX.to_le_bytes());
     let walks = hostile::unwind(&bytes);

@@ -1,11 +1,11 @@
-//! AMD's method: its own register library in the target, started with `ROCP_TOOL_ATTACH=1` as it
-//! wants, and its attacher's protocol (`tests/c/amd_injector.c`).
+//! AMD's method: its own register library in a target that was started with `ROCP_TOOL_ATTACH=1`,
+//! as that library demands, and its attacher's protocol (`tests/c/amd_injector.c`).
 //!
-//! The library is AMD's binary, from the lab; the target runs with the lab as its root, for that
+//! The library is AMD's binary from the lab. The target runs with the lab as its root, because that
 //! library needs a newer C library than many machines have. AMD's attacher, attach helper and SDK
-//! cannot be had: small ones of ours stand in for them, which do no more than the protocol asks for
-//! (`torture/c/amd_helper.c`, `tests/c/mixing_sdk.c`, `torture/c/amd_tool.c`). The tool counts the
-//! target's mark up each time that it is attached.
+//! cannot be had. Small programs of ours stand in for them, which do no more than the protocol asks
+//! for (`torture/c/amd_helper.c`, `tests/c/mixing_sdk.c`, `torture/c/amd_tool.c`). The tool
+//! increments the target's mark each time that it is attached.
 
 use super::{Method, is_mapped};
 use crate::kit::{Kit, LIBRARY_FLAGS};
@@ -17,28 +17,31 @@ use midair_tests::target::Target;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// AMD's register library and protocol, where the lab is ready.
+/// AMD's register library and protocol, for machines with a ready lab.
 #[derive(Debug)]
 pub struct Amd {
     injector: PathBuf,
     version: String,
 }
 
-/// As long as gdb. AMD's attacher itself would wait for half an hour.
+/// The least time limit of a cycle, the same as gdb's. AMD's own attacher would wait for half an
+/// hour.
 const LEAST: Duration = Duration::from_secs(10);
-/// Rows with programs that can run in the lab's root.
+/// Rows whose programs can run in the lab's root.
 const ROWS: [u8; 12] = [1, 2, 3, 4, 5, 9, 11, 15, 16, 17, 18, 19];
-/// Where the lab is when `MIDAIR_LAB` does not name it.
+/// The place of the lab when `MIDAIR_LAB` does not name it.
 const DEFAULT_LAB: &str = "/var/tmp/rocm-lab";
-/// In the lab.
+/// The path of AMD's register library in the lab.
 const REGISTER: &str = "usr/lib/x86_64-linux-gnu/librocprofiler-register.so.0";
-/// Directory of what AMD's library loads. The name is that of a library that was brought in: those stay.
+/// The directory of what AMD's library loads. It has the name of a library that was brought in,
+/// because such libraries may stay.
 const PARTS: &str = "amd-probe";
 
-/// Gives a program the lab as its root, in mounts of its own, over which it may write; the scratch
-/// directory is where it is outside. The root of the whole namespace, not only of the process: gdb
-/// looks for the program's libraries in the former. $0 is the lab, $1 the scratch directory, $2 a
-/// name in it; the rest is the command.
+/// Gives a program the lab as its root, in a mount namespace of its own, with a writable layer on
+/// top. The scratch directory has the same path as outside. The lab becomes the root of the whole
+/// namespace and not only of the process, because gdb looks for the program's libraries in the
+/// namespace's root. $0 is the lab, $1 the scratch directory, $2 a name in it, and the rest is the
+/// command.
 const ENTER: &str = r#"mkdir -p "$2"; mount -t tmpfs tmpfs "$2"; mkdir "$2/up" "$2/work" "$2/root"
 mount -t overlay -o "lowerdir=$0,upperdir=$2/up,workdir=$2/work" overlay "$2/root"
 mkdir -p "$2/root$1"; mount --bind "$1" "$2/root$1"
@@ -46,10 +49,10 @@ for dir in /proc /dev; do mount --rbind "$dir" "$2/root$dir"; done
 cd "$2/root"; mkdir .before; pivot_root . .before; umount -l /.before; shift 2; exec "$@""#;
 
 impl Amd {
-    /// Looks for the lab, and makes what is needed beside it.
+    /// Looks for the lab and makes what else is needed.
     ///
     /// # Errors
-    /// Why it cannot be had.
+    /// Returns why the method cannot be had.
     pub fn find(kit: &Kit) -> std::result::Result<Amd, String> {
         let file = lab()?.join(REGISTER);
         let file = std::fs::canonicalize(&file).map_err(|error| error.to_string())?;
@@ -63,13 +66,13 @@ impl Amd {
         })
     }
 
-    /// What it is.
+    /// Returns the version of the library.
     pub fn version(&self) -> &str {
         &self.version
     }
 }
 
-/// The lab's root.
+/// Returns the lab's root.
 fn lab() -> std::result::Result<PathBuf, String> {
     let root = std::env::var_os("MIDAIR_LAB").unwrap_or_else(|| DEFAULT_LAB.into());
     let root = PathBuf::from(root);
@@ -82,7 +85,8 @@ fn lab() -> std::result::Result<PathBuf, String> {
     }
 }
 
-/// What AMD's library loads, the target and what it loads itself, where both sides see it by the same path; once.
+/// Makes once what AMD's library loads, and the target with what it loads itself, at a path that is
+/// the same for both sides.
 fn parts(kit: &Kit) -> Result<PathBuf> {
     let dir = kit.scratch().join(PARTS);
     if dir.exists() {
@@ -103,11 +107,11 @@ fn parts(kit: &Kit) -> Result<PathBuf> {
     Ok(dir)
 }
 
-/// A program of ours in the lab's root, with AMD's register library and a runtime registered there;
-/// with AMD's listener, or as most programs are started: without.
+/// Returns a target with a program of ours in the lab's root, where a runtime registers with AMD's
+/// register library. It has AMD's listener, or none, as most programs are started.
 ///
 /// # Errors
-/// Why this one cannot be had so.
+/// Returns why this target cannot be had in this way.
 pub fn on_amds_register(
     kit: &Kit,
     spec: Spec,
@@ -142,7 +146,7 @@ pub fn on_amds_register(
             &text(scratch),
             &text(&fresh),
         ]);
-    // The lab has no allocators but its C library's.
+    // The lab has no allocator besides that of its C library, so ours are copied there.
     for (_, library) in spec.env.iter_mut().filter(|(name, _)| name == "LD_PRELOAD") {
         let from = PathBuf::from(&library);
         let to = scratch.join(from.file_name().unwrap_or_default());

@@ -1,4 +1,4 @@
-//! frida's method: `inject_library_file` of its Python package, in one process for many cycles, so
+//! frida's method: `inject_library_file` of its Python package. One process makes many cycles, so
 //! that only the injection is measured.
 
 use super::{Method, fresh_probe, is_mapped};
@@ -11,14 +11,14 @@ use std::process::Command;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// frida, where a Python with its package is named by `MIDAIR_FRIDA` (`cargo xtask torture` makes one).
+/// frida, if `MIDAIR_FRIDA` names a Python with its package (`cargo xtask torture` makes one).
 pub struct Frida {
     python: PathBuf,
     version: String,
     server: Option<Target>,
 }
 
-/// As long as gdb.
+/// The least time limit of a cycle, the same as gdb's.
 const LEAST: Duration = Duration::from_secs(10);
 
 const SERVER: &str = r#"
@@ -36,7 +36,7 @@ for line in sys.stdin:
 "#;
 
 impl Frida {
-    /// Looks for it.
+    /// Looks for frida.
     pub fn find() -> Option<Frida> {
         let python = PathBuf::from(std::env::var_os("MIDAIR_FRIDA")?);
         let mut frida = Frida {
@@ -48,7 +48,7 @@ impl Frida {
         frida.server.is_some().then_some(frida)
     }
 
-    /// Its version.
+    /// Returns frida's version.
     pub fn version(&self) -> &str {
         &self.version
     }
@@ -72,8 +72,8 @@ impl Method for Frida {
         self.inject(kit, pid, limit.max(LEAST))
     }
 
-    // Its server may go on tracing the target, which then cannot even be reaped; it ends with that,
-    // and another one is started.
+    // frida's server may go on tracing the target, which then cannot even be reaped. So the server
+    // is ended here, and another one is started later.
     fn let_go(&mut self, _pid: i32) {
         self.server = None;
     }
@@ -88,7 +88,7 @@ impl Frida {
         };
         server.send(&format!("{pid} {}", probe.display()))?;
         let server_pid = server.pid();
-        // The answer is waited for elsewhere, so that no answer can be told.
+        // Another thread waits for the answer, so that a missing answer can be reported.
         let (said, heard) = mpsc::channel();
         let reader = std::thread::spawn(move || {
             let line = server.expect("");
@@ -98,10 +98,11 @@ impl Frida {
         let line = match heard.recv_timeout(limit) {
             Ok(line) => line,
             Err(_) => {
-                // SAFETY: two numbers; the process is a child of ours that was not reaped, and
-                // leads a group of its own.
+                // SAFETY: kill takes numbers only. The pid is that of a child of ours that is not
+                // reaped yet and that leads its own process group, so no other process is hit.
                 unsafe { libc::kill(-server_pid, libc::SIGKILL) };
-                // Not waited for: a helper of frida's may hold the pipe open for long.
+                // The thread is not joined, because a helper of frida's may hold the pipe open for
+                // long.
                 drop(reader);
                 return Ok(Cycle::Hung(format!("no end after {limit:?}")));
             }
@@ -123,7 +124,8 @@ impl Frida {
                 },
             );
         };
-        // The library is unloaded again once its function has returned; where the target counts them, that is checked.
+        // frida unloads the library once its function has returned. Where the target counts
+        // libraries, that is checked.
         let attach = Duration::from_nanos(ns.parse()?);
         let waits = Instant::now();
         let _still = is_mapped(pid, &probe);

@@ -15,16 +15,17 @@ pub struct Gdb {
     program: PathBuf,
 }
 
-/// It takes half a second on a process that sleeps, so it is given more time.
+/// The least time limit of a cycle. gdb needs half a second even for a sleeping process, so it gets
+/// more time.
 const LEAST: Duration = Duration::from_secs(10);
 
 impl Gdb {
-    /// Looks for it.
+    /// Looks for gdb.
     pub fn find() -> Option<Gdb> {
         installed("gdb").map(|program| Gdb { program })
     }
 
-    /// The first line that it says of itself.
+    /// Returns the first line that gdb prints about itself.
     pub fn version(&self) -> String {
         let said = Command::new(&self.program).arg("--version").output();
         let text = said.map(|said| String::from_utf8_lossy(&said.stdout).into_owned());

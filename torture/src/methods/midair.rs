@@ -1,4 +1,4 @@
-//! Ours: the engine, in and out again.
+//! Our own method: the engine enters and leaves again.
 
 use super::Method;
 use crate::kit::Kit;
@@ -18,7 +18,7 @@ pub struct Midair {
     options: Options,
 }
 
-/// How long a cycle that hangs is watched: it is told from one that is only slow.
+/// How much longer a cycle that hangs is watched, to tell it from one that is only slow.
 const GRACE: Duration = Duration::from_secs(25);
 
 impl Method for Midair {
@@ -39,7 +39,7 @@ impl Method for Midair {
                 Cycle::Hung(format!("{:.1?}: {cycle:?}", began.elapsed()))
             }
             Ok(cycle) => cycle,
-            // It is left alone: the target is killed next, which ends it.
+            // The thread is not joined: the target is killed next, which ends it.
             Err(_) => return Ok(Cycle::Hung(format!("no end after {:?}", limit + GRACE))),
         };
         let _panicked = thread.join();
@@ -47,7 +47,7 @@ impl Method for Midair {
     }
 }
 
-/// One cycle.
+/// Runs one cycle.
 pub fn in_and_out(pid: i32, library: &Library, options: &Options) -> Cycle {
     let began = Instant::now();
     let Ok(id) = Pid::try_from(pid) else {
@@ -87,8 +87,8 @@ pub fn in_and_out(pid: i32, library: &Library, options: &Options) -> Cycle {
         return Cycle::Failed(error.to_string());
     }
     if let Err(error) = entered.withdraw(options) {
-        // In, but not quite out: what stays is known to the next attach, which takes it away. Right
-        // only where a cell says so.
+        // The library ran, but the exit was not complete. The next attach knows what stayed, and
+        // removes it. Only some cells accept such a cycle.
         return match judged(&error) {
             Cycle::Refused(name, words) => Cycle::Refused(name, format!("withdrawing: {words}")),
             _ => Cycle::Failed(format!("withdrawing: {error}")),
@@ -98,7 +98,7 @@ pub fn in_and_out(pid: i32, library: &Library, options: &Options) -> Cycle {
     Cycle::Entered(Entry { out, ..entry })
 }
 
-/// A refusal or a failure.
+/// Turns an error into a refusal or a failure.
 fn judged(error: &EnterError) -> Cycle {
     let name = match error {
         EnterError::Refused(refusal) => name_of(refusal),
@@ -114,7 +114,7 @@ fn judged(error: &EnterError) -> Cycle {
     }
 }
 
-/// The name of an error's variant: what the table calls it.
+/// Returns the name of an error's variant, which the table shows.
 fn name_of(error: &impl Debug) -> String {
     let text = format!("{error:?}");
     let end = text.find(|c: char| !c.is_alphanumeric());

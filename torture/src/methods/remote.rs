@@ -1,5 +1,5 @@
-//! Ours, from a process of its own: another user's, in other namespaces, on one processor, or one
-//! that is stopped half method.
+//! Our own method, from a process of its own: another user's, in other namespaces, on one
+//! processor, or one that is stopped in the middle.
 
 use super::{Method, in_and_out};
 use crate::kit::Kit;
@@ -19,14 +19,15 @@ pub struct Remote {
     inside: bool,
 }
 
-/// What takes longer is a hang. It is more than in one process: another program is started.
+/// The time after which a cycle counts as a hang. It is longer than within one process, since
+/// another program is started.
 const LEAST: Duration = Duration::from_secs(30);
 
 impl Remote {
-    /// A copy of this program where every user reaches it.
+    /// Copies this program to a place that every user can reach.
     ///
     /// # Errors
-    /// When it cannot be copied.
+    /// Fails when the program cannot be copied.
     pub fn new(kit: &Kit, under: &[String], inside: bool) -> Result<Remote> {
         let program = kit.scratch().join("attacher");
         if !program.exists() {
@@ -40,10 +41,10 @@ impl Remote {
         })
     }
 
-    /// The attacher, not started yet.
+    /// Returns the attacher, not started yet.
     ///
     /// # Errors
-    /// When the target is gone.
+    /// Fails when the target is gone.
     pub fn command(&self, pid: i32) -> Result<Command> {
         let mut words = self.under.clone();
         let mut name = pid.to_string();
@@ -69,7 +70,7 @@ impl Remote {
         Ok(command)
     }
 
-    /// What it said.
+    /// Reads the result that the attacher printed.
     pub fn cycle_of(exit: &Exit) -> Cycle {
         let line = exit.stdout.last().map_or("", String::as_str);
         let words: Vec<&str> = line.splitn(6, ' ').collect();
@@ -109,7 +110,7 @@ impl Method for Remote {
     }
 }
 
-/// `--one PID PROBE`: one cycle, told in a line that [`Remote::cycle_of`] reads.
+/// Runs `--one PID PROBE`: one cycle, whose result is a line that [`Remote::cycle_of`] reads.
 pub fn one(words: &[String]) -> ExitCode {
     let (Some(pid), Some(probe)) = (words.first().and_then(|pid| pid.parse().ok()), words.get(1))
     else {

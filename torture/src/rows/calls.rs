@@ -1,11 +1,11 @@
-//! Rows 3 and 5: threads in blocking system calls, each of which sees whether somebody ended its call.
+//! Rows 3 and 5: threads in blocking system calls. Each notices if its call ends early.
 
 use crate::cell::{Cell, Make, Run};
 use crate::spec::{Spec, Want};
 use midair_tests::Result;
 use midair_tests::target::until;
 
-/// Calls that the kernel takes up again when their thread was stopped.
+/// Calls that the kernel restarts when their thread was stopped.
 const RESTARTED: [&str; 22] = [
     "nanosleep",
     "clock_nanosleep",
@@ -30,7 +30,7 @@ const RESTARTED: [&str; 22] = [
     "pause",
     "sigsuspend",
 ];
-/// Calls that end with EINTR when their thread was stopped, whoever did it and however.
+/// Calls that end with EINTR when their thread was stopped, whoever stopped it and in whatever way.
 const NOTICING: [&str; 6] = [
     "epoll",
     "epoll2",
@@ -40,7 +40,7 @@ const NOTICING: [&str; 6] = [
     "io_uring",
 ];
 
-/// The cells.
+/// Returns the cells.
 pub fn cells() -> Vec<Cell> {
     let mut cells = Vec::new();
     cells.push(Cell::on(
@@ -107,13 +107,13 @@ pub fn cells() -> Vec<Cell> {
     cells
 }
 
-/// Whether this kernel lets a process have one.
+/// Returns whether this kernel lets a process have an io_uring.
 fn io_uring() -> bool {
     let disabled = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled");
     disabled.is_ok_and(|text| text.trim() == "0")
 }
 
-/// A thread whose line in /proc holds this.
+/// Waits for a thread whose line in /proc contains this text.
 fn has_thread(pid: i32, line: &str) -> Result<()> {
     until(line, || {
         for task in std::fs::read_dir(format!("/proc/{pid}/task"))? {
@@ -125,12 +125,13 @@ fn has_thread(pid: i32, line: &str) -> Result<()> {
     })
 }
 
-/// The kernel's thread has its name: until then it has that of the one that made the ring.
+/// Waits until the kernel's thread has its own name. At first it has the name of the thread that
+/// made the ring.
 fn has_its_submitter(pid: i32) -> Result<()> {
     has_thread(pid, "(iou-sqp-")
 }
 
-/// A thread is in state D.
+/// Waits until a thread is in state D.
 fn waits_for_the_disk(pid: i32) -> Result<()> {
     has_thread(pid, "(disk) D ")
 }

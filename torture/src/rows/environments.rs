@@ -1,4 +1,5 @@
-//! Rows 8, 9, 15, 16 and part of 23: containers, other C libraries, tight limits, odd names, other clocks.
+//! Rows 8, 9, 15, 16 and part of 23: containers, other C libraries, tight limits, odd names, other
+//! clocks.
 
 use crate::cell::Cell;
 use crate::kit::{Kit, TARGET_SOURCES, installed};
@@ -10,12 +11,12 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-/// What a target without glibc may be refused as.
+/// The refusals that are right for a target without glibc.
 const OTHER_LIBC: Want = Want::InOr(&["LibcKind", "LibcTooOld", "Architecture"]);
-/// What a target without room may be refused as.
+/// The refusals that are right for a target without room.
 const NO_ROOM: Want = Want::InOr(&["SystemCall", "ThreadRefused", "Boot"]);
 
-/// The cells.
+/// Returns the cells.
 pub fn cells() -> Vec<Cell> {
     let mut cells = containers();
     cells.extend(roots());
@@ -59,7 +60,8 @@ fn containers() -> Vec<Cell> {
     ]
 }
 
-/// A shell that prepares what it sees and becomes the target.
+/// Returns a target that is started by a shell: it prepares the environment and then becomes the
+/// target.
 fn prepared(script: &'static str) -> impl Fn(&Kit) -> Result<Spec, String> {
     move |kit| {
         let scratch = kit.scratch().display().to_string();
@@ -70,7 +72,7 @@ fn prepared(script: &'static str) -> impl Fn(&Kit) -> Result<Spec, String> {
 }
 
 fn roots() -> Vec<Cell> {
-    // $0 is the scratch directory, $1 a name in it; the rest is the target's command line.
+    // $0 is the scratch directory, $1 a name in it, and the rest is the target's command line.
     const READ_ONLY: &str =
         r#"mount --bind "$0" "$0"; mount -o remount,bind,ro /; shift; exec "$@""#;
     const NO_EXEC: &str = r#"exec 9<"$2"; mount --bind /tmp /tmp; mount -o remount,bind,noexec /tmp; shift 2; exec /proc/self/fd/9 "$@""#;
@@ -242,7 +244,7 @@ fn names() -> Vec<Cell> {
     ]
 }
 
-/// A thousand files that are each a library of its own; once.
+/// Makes a thousand files once, each of which is a library of its own.
 fn thousand(kit: &Kit) -> std::io::Result<PathBuf> {
     let dir = kit.scratch().join("thousand");
     if !dir.exists() {

@@ -1,5 +1,6 @@
 //! Programs with our register library, whose listener lets us in where nobody else can trace at the
-//! moment: over its socket, and nothing is stopped. Who may not trace is not let in.
+//! moment. The way in is its socket, and nothing is stopped. An attacher that may not trace is not
+//! let in.
 
 use super::races::{GDB, STRACE};
 use crate::cell::Cell;
@@ -13,10 +14,10 @@ const NO_PTRACE: &[&str] = &[
     "--inh-caps=-sys_ptrace",
 ];
 
-/// What a filter may come to.
+/// The refusals that are right for a target under a filter.
 const FILTERED: &[&str] = &["Filtered", "ListenerUnusable", "Boot"];
 
-/// The cells.
+/// Returns the cells.
 pub fn cells() -> Vec<Cell> {
     let on = |row, name: &str, leader: &'static str, words: &'static [&'static str]| {
         Cell::on(row, format!("{name}; our listener"), move |_| {
@@ -33,7 +34,8 @@ pub fn cells() -> Vec<Cell> {
                 Ok(listening("malloc", &["parked"])?.forked_by(tracer).killed())
             },
         )
-        // Its threads stop at each signal and call under a tracer: ours may still be on its way to its end.
+        // Under a tracer its threads stop at each signal and call. So our worker thread of the
+        // cycle before may still be on its way out.
         .want(Want::InOr(&["Busy"]))
         .ours_only()
     };
@@ -44,7 +46,7 @@ pub fn cells() -> Vec<Cell> {
             "malloc",
             &["malloc*7"],
         ),
-        // The filters are of all threads, the listener's, too.
+        // These filters apply to all threads, also to the listener.
         on(
             6,
             "no_new_privs, and a filter of a call that nobody makes",
@@ -65,7 +67,7 @@ pub fn cells() -> Vec<Cell> {
             &["registers", "doze", "+seccomp:kill"],
         )
         .want(Want::InOr(FILTERED)),
-        // Nobody may trace it so, and its listener asks for no less.
+        // Nobody may trace such a process, and its listener asks for the same right.
         Cell::under(
             7,
             "not dumpable; attached by root without CAP_SYS_PTRACE; our listener",
@@ -78,8 +80,8 @@ pub fn cells() -> Vec<Cell> {
     ]
 }
 
-/// A program of ours with a runtime registered, and the listener that this makes; it goes on when
-/// that listens, also where a tracer makes its start slow.
+/// Returns a program of ours that registers a runtime and so gets a listener. It starts its work
+/// when the listener listens, also where a tracer slows its start.
 fn listening(leader: &str, words: &[&str]) -> Result<Spec, String> {
     let ours = stage().map_err(|error| error.to_string())?.join("lib");
     Ok(Spec::ours(leader, words)

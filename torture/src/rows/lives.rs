@@ -9,7 +9,8 @@ use midair_tests::{Result, workspace};
 use std::process::Command;
 use std::time::Duration;
 
-/// The cells. Those of the systematic drivers are tests of their own: in the quick form the suite runs them itself.
+/// Returns the cells. Those of the systematic drivers are tests of their own, which the suite
+/// itself runs. So they are left out of the quick form.
 pub fn cells(quick: bool) -> Vec<Cell> {
     let mut cells = vec![
         Cell::on(
@@ -49,7 +50,7 @@ pub fn cells(quick: bool) -> Vec<Cell> {
     cells
 }
 
-/// A test program of the engine, in its long form: each test is counted as one cycle.
+/// Makes a cell of a test program of the engine in its long form. Each test counts as one cycle.
 fn driver(row: u8, name: &str, test: [&'static str; 2]) -> Cell {
     Cell::special(row, name, move |_: &Kit| drive(test))
 }
@@ -95,7 +96,7 @@ fn drive([package, test]: [&str; 2]) -> Result<Tally> {
             tally.count(&Cycle::Failed(format!("a test of {test}")));
         }
     }
-    // Latencies of these are nobody's.
+    // The latencies of these cycles mean nothing.
     tally.attach.clear();
     tally.out.clear();
     if tally.cycles == 0 || !exit.status.success() {

@@ -10,7 +10,7 @@ const TCMALLOC: &[&str] = &[
     "/usr/lib/x86_64-linux-gnu/libtcmalloc.so.4",
 ];
 
-/// The cells.
+/// Returns the cells.
 pub fn cells() -> Vec<Cell> {
     let mut cells = Vec::new();
     for threads in [1, 8, 200] {
@@ -77,7 +77,7 @@ pub fn cells() -> Vec<Cell> {
     cells
 }
 
-/// Threads that allocate, the first one among them.
+/// Returns a target whose threads allocate, the first one among them.
 fn allocating(threads: u32, parked: bool, preload: &[&str]) -> Result<Spec, String> {
     let more = format!("malloc*{}", threads - 1);
     let mut words = Vec::new();

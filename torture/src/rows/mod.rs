@@ -1,4 +1,5 @@
-//! The rows of the matrix (`docs/attach-engine.md`), in cells; what each is made from: `docs/sources.md#inject`.
+//! The rows of the matrix (`docs/attach-engine.md`) as cells. `docs/sources.md#inject` tells where
+//! each comes from.
 
 mod calls;
 mod environments;
@@ -12,7 +13,7 @@ mod states;
 
 use crate::cell::Cell;
 
-/// All of them, in the order of the rows.
+/// Returns all cells, in the order of the rows.
 pub fn all(quick: bool) -> Vec<Cell> {
     let mut cells = Vec::new();
     cells.extend(load::cells());

@@ -1,5 +1,5 @@
-//! Row 13: attaches and detaches of the whole product, thousands of them on one program; and one of
-//! row 15, where it is the product and not the engine that looks for room.
+//! Row 13: attaches and detaches of the whole product, thousands of them on one program. Also one
+//! cell of row 15, where the product looks for room and not the engine.
 
 use crate::cell::Cell;
 use crate::kit::Kit as Own;
@@ -19,14 +19,15 @@ use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Sessions before the first snapshot: allocators and tables of both sides have grown to what they need.
+/// Sessions before the first snapshot. After them the allocators and tables of both sides have the
+/// size that they need.
 const WARM: u64 = 20;
-/// Growth of either side's memory that is no leak, in KiB.
+/// Growth of either side's memory that does not count as a leak, in KiB.
 const GROWTH: u64 = 8 * 1024;
-/// A session that takes longer hangs.
+/// The time after which a session counts as a hang.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// The cell.
+/// Returns the cells.
 pub fn cells() -> Vec<Cell> {
     let name = "the whole product: attach, record, detach, on a HIP program (stand-in runtimes)";
     vec![
@@ -40,7 +41,7 @@ pub fn cells() -> Vec<Cell> {
     ]
 }
 
-/// What must not grow.
+/// The quantities that must not grow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Size {
     maps: usize,
@@ -70,7 +71,8 @@ fn installed() -> Result<Install> {
     ))
 }
 
-/// Refused while the group is full, and the program goes on; in as soon as there is room.
+/// Checks that an attach is refused while the memory cgroup is full, and that the program goes on.
+/// As soon as there is room, an attach works.
 fn at_its_limit(own: &Own) -> Result<Tally> {
     let mut tally = Tally::default();
     let (install, group) = match (installed(), MemoryGroup::make("torture")) {
@@ -147,7 +149,7 @@ fn product(own: &Own) -> Result<Tally> {
         tally.note(format!("{who}: {before:?}, then {after:?}"));
         let same = before.fds == after.fds
             && before.threads == after.threads
-            // The allocators of both sides may take a few areas more.
+            // The allocators of both sides may map a few more areas.
             && after.maps <= before.maps + 16
             && after.kib <= before.kib + GROWTH;
         if !same {
@@ -176,7 +178,7 @@ fn product(own: &Own) -> Result<Tally> {
     Ok(tally)
 }
 
-/// One session: everything that the demo records, then detached; what was recorded is dropped.
+/// Runs one session, which records everything that the demo does. The records are dropped.
 fn session(pid: i32, install: &Install) -> Cycle {
     let mut settings = Settings::new();
     for name in [

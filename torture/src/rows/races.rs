@@ -1,4 +1,5 @@
-//! Row 14 and parts of 4 and 23: others at the same process, and an attacher that is held up.
+//! Row 14 and parts of 4 and 23: others that act on the same process, and an attacher that is
+//! stopped for a while.
 
 use crate::cell::{Cell, LIMIT, count_residue, suffered};
 use crate::kit::{Kit, installed};
@@ -11,7 +12,7 @@ use midair_tests::target::Target;
 use std::time::{Duration, Instant};
 
 const TRACED: Want = Want::InOr(&["Traced"]);
-/// What one of two attachers may be told.
+/// The refusals that are right for one of two attachers.
 const RACE: Want = Want::InOr(&["Busy", "Traced", "NoneParked"]);
 
 /// Commands that run a program under a tracer.
@@ -27,7 +28,7 @@ pub(super) const GDB: &[&str] = &[
     "--args",
 ];
 
-/// The cells.
+/// Returns the cells.
 pub fn cells() -> Vec<Cell> {
     let traced = |tracer: &'static [&'static str]| {
         Cell::on(14, format!("under {}", tracer[0]), move |_| {
@@ -51,7 +52,7 @@ pub fn cells() -> Vec<Cell> {
     ]
 }
 
-/// Targets of a special cell: a fresh one for every 20 cycles.
+/// Runs the cycles of a special cell, with a fresh target for every 20 cycles.
 fn each(
     kit: &Kit,
     spec: &Spec,
@@ -86,7 +87,8 @@ fn usual() -> Spec {
     Spec::ours("malloc", &["malloc", "cond", "feed", "parked"])
 }
 
-/// Both are counted; one of them must get in, and both leave the target well.
+/// Runs two attachers at once and counts both. One of them must get in, and both must leave the
+/// target well.
 fn two(kit: &Kit) -> Result<Tally> {
     each(kit, &usual(), |rig, tally, _| {
         let pid = rig.pid;
@@ -101,9 +103,9 @@ fn two(kit: &Kit) -> Result<Tally> {
             tally.count(cycle);
             entered += u32::from(matches!(cycle, Cycle::Entered(_)));
         }
-        // Two that come at the very same moment may choose the same number for the descriptor, and
-        // the loader gives the second one the library of the first: it knows libraries by their
-        // paths.
+        // Two attachers that come at the very same moment may choose the same number for the
+        // descriptor. The loader then gives the second one the library of the first, because it
+        // knows libraries by their paths. So one mark is enough.
         if entered > 0 {
             rig.expect_mark();
         } else {
@@ -114,14 +116,15 @@ fn two(kit: &Kit) -> Result<Tally> {
     })
 }
 
-/// Job control at work on the target all the time.
+/// Sends the target job control signals all the time.
 fn continued(kit: &Kit) -> Result<Tally> {
     each(kit, &usual(), |rig, tally, _| {
         let pid = rig.pid;
         let done = std::sync::atomic::AtomicBool::new(false);
         let cycle = std::thread::scope(|scope| {
             scope.spawn(|| {
-                // SAFETY: numbers only; the process is a child of ours that is not reaped meanwhile.
+                // SAFETY: kill takes numbers only. The process is a child of ours that is not
+                // reaped meanwhile.
                 let send = |signal| unsafe { libc::kill(pid, signal) };
                 while !done.load(std::sync::atomic::Ordering::Relaxed) {
                     send(libc::SIGSTOP);
@@ -134,7 +137,8 @@ fn continued(kit: &Kit) -> Result<Tally> {
             done.store(true, std::sync::atomic::Ordering::Relaxed);
             cycle
         })?;
-        // The last word was SIGCONT. A stop ends some calls, as it does without us: those are not counted here.
+        // The last signal was SIGCONT. A stop ends some calls early even without us, so those are
+        // not counted here.
         if matches!(cycle, Cycle::Entered(_)) {
             rig.expect_mark();
         }
@@ -143,12 +147,13 @@ fn continued(kit: &Kit) -> Result<Tally> {
     })
 }
 
-/// The attacher is a process of its own that SIGSTOP catches at some moment of its work, and SIGCONT lets go on.
+/// Runs the attacher in a process of its own. SIGSTOP stops it at some moment of its work, and
+/// SIGCONT lets it go on.
 fn held_up(kit: &Kit) -> Result<Tally> {
     let remote = Remote::new(kit, &[], false)?;
     each(kit, &usual(), |rig, tally, number| {
         let attacher = Target::spawn(remote.command(rig.pid)?)?;
-        // Moments all over the few milliseconds that it lives.
+        // The moments are spread over the few milliseconds that the attacher lives.
         std::thread::sleep(Duration::from_micros(number * 733 % 15_000));
         let _ended_already = attacher.signal(libc::SIGSTOP);
         std::thread::sleep(Duration::from_millis(30));

@@ -1,11 +1,11 @@
-//! Row 21: runtimes of languages, at work.
+//! Row 21: language runtimes at work.
 
 use crate::cell::Cell;
 use crate::kit::{Kit, first_of, installed};
 use crate::spec::{Spec, Want};
 use std::process::Command;
 
-/// The cells.
+/// Returns the cells.
 pub fn cells() -> Vec<Cell> {
     vec![
         Cell::on(21, "CPython, 4 threads", |kit| python(kit, "work.py")),
@@ -24,7 +24,7 @@ pub fn cells() -> Vec<Cell> {
         Cell::on(21, "Go without cgo, 4 goroutines", |kit| go(kit, false))
             .want(Want::Refused(&["LibcKind"]))
             .ours_only(),
-        // Its stacks have no tables that lead to their roots.
+        // Its stacks have no unwind tables that lead to their roots.
         Cell::on(21, "Go with cgo, 4 goroutines", |kit| go(kit, true))
             .want(Want::InOr(&["NoneParked"])),
     ]

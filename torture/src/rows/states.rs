@@ -4,9 +4,10 @@ use crate::cell::Cell;
 use crate::spec::{Spec, Want};
 use midair_tests::Result;
 
-/// Another user. It need not have a name.
+/// A command that becomes another user, who need not have a name.
 const USER: [&str; 4] = ["setpriv", "--reuid=1234", "--regid=1234", "--clear-groups"];
-/// What a filter may come to: it is seen, or a call of ours is answered by it.
+/// The refusals that are right for a target under a filter: we have seen the filter, or it has
+/// answered a call of ours.
 const FILTERED: &[&str] = &[
     "Seccomp",
     "SystemCall",
@@ -17,14 +18,14 @@ const FILTERED: &[&str] = &[
 ];
 
 fn send(pid: i32, signal: i32) -> Result<()> {
-    // SAFETY: two numbers; the process is a child of ours that was not reaped.
+    // SAFETY: kill takes numbers only. The process is a child of ours that is not reaped yet.
     match unsafe { libc::kill(pid, signal) } {
         0 => Ok(()),
         _ => Err(std::io::Error::last_os_error().into()),
     }
 }
 
-/// The cells.
+/// Returns the cells.
 pub fn cells() -> Vec<Cell> {
     let mut cells = stopped();
     cells.extend(filters());
@@ -48,7 +49,7 @@ pub fn cells() -> Vec<Cell> {
     cells
 }
 
-/// Does something to a process.
+/// A function that does something to a process.
 type Deed = fn(i32) -> Result<()>;
 
 fn stopped() -> Vec<Cell> {
@@ -94,7 +95,7 @@ fn filters() -> Vec<Cell> {
         let option = format!("+seccomp:{kind}");
         cells.push(
             Cell::on(6, words, move |_| {
-                // Its own work makes none of these calls, once it runs.
+                // Once it runs, its own work makes none of the calls that the filter is about.
                 Ok(Spec::ours(
                     "spin",
                     &["registers", "parked", "doze", &option],
@@ -108,7 +109,7 @@ fn filters() -> Vec<Cell> {
         Cell::on(
             6,
             "a filter that asks another process about sockets, which never answers",
-            // On its one thread: others would not have it.
+            // Only its one thread has this filter, so it must have no other threads.
             |_| Ok(Spec::ours("stdin", &["+seccomp:notify"])),
         )
         .want(Want::Refused(FILTERED))

@@ -1,11 +1,12 @@
-//! The paths that a Rust source file names: as much of the language as that takes.
+//! Finds the paths that a Rust source file names, and understands as much of the language as that
+//! needs.
 
 /// What a source file says about modules.
 #[derive(Debug, Default)]
 pub struct Source {
-    /// Paths that may lead to modules of the same crate, as seen from the file's own module.
+    /// Paths that may lead to modules of the same crate, as written from the file's own module.
     pub paths: Vec<Vec<String>>,
-    /// Names that it re-exports. Their paths are among `paths` as well.
+    /// Names that it re-exports. Their paths are in `paths` as well.
     pub reexports: Vec<Reexport>,
     /// Child modules that only tests have.
     pub test_modules: Vec<String>,
@@ -14,16 +15,17 @@ pub struct Source {
 /// `pub use path as name;`
 #[derive(Debug)]
 pub struct Reexport {
-    /// Under which name.
+    /// The name under which it is re-exported.
     pub name: String,
-    /// Of what.
+    /// The path of the re-exported item.
     pub path: Vec<String>,
-    /// The file uses the name itself.
+    /// Whether the file uses the name itself.
     pub used: bool,
 }
 
 impl Source {
-    /// Reads a source file. What is no Rust yields fewer paths, never an error: the compiler is there for that.
+    /// Reads a source file. Text that is not Rust gives fewer paths but never an error, since the
+    /// compiler reports that.
     pub fn parse(text: &str) -> Self {
         let tokens = tokens(text);
         let mut parser = Parser {
@@ -45,7 +47,8 @@ impl Source {
     }
 }
 
-/// Identifiers, `::`, and single characters of punctuation, without comments, literals and lifetimes.
+/// Returns identifiers, `::`, and single characters of punctuation, without comments, literals and
+/// lifetimes.
 fn tokens(text: &str) -> Vec<String> {
     let chars: Vec<char> = text.chars().collect();
     let at = |index: usize| chars.get(index).copied().unwrap_or('\0');
@@ -80,7 +83,7 @@ fn tokens(text: &str) -> Vec<String> {
             '\'' => {
                 let closes = at(i + 1) == '\\' || at(i + 2) == '\'';
                 if !closes {
-                    // A lifetime.
+                    // This is a lifetime.
                     i += 1;
                     while is_word(at(i)) {
                         i += 1;
@@ -104,10 +107,10 @@ fn tokens(text: &str) -> Vec<String> {
                 if may_be_raw && at(i + hashes) == '"' {
                     i = after_raw_string(&chars, i + hashes + 1, hashes);
                 } else if may_be_raw && hashes == 1 {
-                    // r#word: the word follows.
+                    // In r#word, the word follows.
                     i += 1;
                 } else if matches!(word.as_str(), "b" | "c") && matches!(at(i), '"' | '\'') {
-                    // A prefix of the literal that follows.
+                    // This is a prefix of the literal that follows.
                 } else {
                     tokens.push(word);
                 }
@@ -127,7 +130,7 @@ fn tokens(text: &str) -> Vec<String> {
     tokens
 }
 
-/// Where a string ends that has begun before `i`.
+/// Returns the index behind a string that began before `i`.
 fn after_string(chars: &[char], mut i: usize) -> usize {
     while let Some(c) = chars.get(i) {
         match c {
@@ -139,7 +142,7 @@ fn after_string(chars: &[char], mut i: usize) -> usize {
     i
 }
 
-/// Where a raw string with so many hashes ends that has begun before `i`.
+/// Returns the index behind a raw string with this many hashes that began before `i`.
 fn after_raw_string(chars: &[char], mut i: usize, hashes: usize) -> usize {
     while let Some(c) = chars.get(i) {
         i += 1;
@@ -154,11 +157,11 @@ fn after_raw_string(chars: &[char], mut i: usize, hashes: usize) -> usize {
 struct Parser<'a> {
     tokens: &'a [String],
     at: usize,
-    /// Modules written out in the file that are open here: name, and depth of braces inside.
+    /// The inline modules that are open here: the name, and the depth of braces inside.
     inline: Vec<(String, usize)>,
-    /// Open braces.
+    /// The number of open braces.
     depth: usize,
-    /// Names outside of `use`.
+    /// The paths and names outside of `use`.
     names: Vec<String>,
     source: Source,
 }
@@ -203,7 +206,7 @@ impl Parser<'_> {
                         self.at += 1;
                     }
                 }
-                // Not the `use<'a>` of a bound.
+                // This leaves out the `use<'a>` of a bound.
                 "use" if self.token(1) != "<" => self.use_item(),
                 first if is_name(first) => self.path(),
                 _ => self.at += 1,
@@ -211,7 +214,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Passes over an attribute; whether it is `cfg` of tests.
+    /// Skips an attribute, and returns whether it is the `cfg` of tests.
     fn attribute(&mut self) -> bool {
         let begin = self.at;
         self.at += 1;
@@ -223,7 +226,7 @@ impl Parser<'_> {
         is(2, "cfg") && (is(4, "test") || combined && !negated)
     }
 
-    /// Passes over what opens here, to behind its closing bracket.
+    /// Skips the group that opens here, with its closing bracket.
     fn skip_group(&mut self) {
         let mut open = 0_usize;
         while self.at < self.tokens.len() {
@@ -239,7 +242,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Passes over an item, field or statement that only tests have.
+    /// Skips an item, field or statement that only tests have.
     fn skip_item(&mut self) {
         let begin = self.at;
         while self.at < self.tokens.len() {
@@ -286,7 +289,7 @@ impl Parser<'_> {
         }
     }
 
-    /// One tree of a `use`: every path with the name that it gets.
+    /// Reads one tree of a `use`, and finds every path with the name that it gets.
     fn use_tree(&mut self, prefix: &[String], found: &mut Vec<(Vec<String>, String)>) {
         let mut path = prefix.to_vec();
         loop {
@@ -324,7 +327,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A path in code, or a name.
+    /// Reads a path in code, or a name.
     fn path(&mut self) {
         let continues = self.previous() == "::";
         let mut path = vec![self.token(0).to_owned()];
@@ -340,8 +343,8 @@ impl Parser<'_> {
         }
     }
 
-    /// A path in an inline module, as the file's own module would write it. Other names than of the
-    /// crate are left as they are.
+    /// Turns a path in an inline module into the form that the file's own module would use. A name
+    /// that is not of the crate is left as it is.
     fn seen_from_file(&self, path: Vec<String>) -> Vec<String> {
         if self.inline.is_empty()
             || !matches!(path.first().map(String::as_str), Some("self" | "super"))

@@ -1,4 +1,4 @@
-//! Advisories, in the form of RustSec's database: TOML, alone or at the head of a Markdown file.
+//! Advisories in the form of RustSec's database: TOML, alone or at the head of a Markdown file.
 
 use std::path::Path;
 
@@ -7,15 +7,15 @@ use semver::{Version, VersionReq};
 use super::toml::Document;
 use crate::run::{At, Failure, Outcome};
 
-/// What is known about some versions of a crate.
+/// A known weakness of some versions of a crate.
 #[derive(Debug)]
 pub(super) struct Advisory {
     pub(super) id: String,
     pub(super) package: String,
     pub(super) title: String,
-    /// It says that a crate is not maintained, or the like: no weakness.
+    /// Whether it only says that a crate is not maintained, or the like, which is no weakness.
     pub(super) only_informs: bool,
-    /// Versions without it: repaired ones, and those that never had it.
+    /// The versions without the weakness: repaired ones, and those that never had it.
     without: Vec<VersionReq>,
 }
 
@@ -28,9 +28,9 @@ pub(super) struct Locked {
 }
 
 impl Advisory {
-    /// Whether a package is of a version that has it.
+    /// Returns whether a package has a version with the weakness.
     pub(super) fn is_about(&self, package: &Locked) -> bool {
-        // Requirements match no versions before a release; such a one counts as its release.
+        // Requirements match no prerelease, so a prerelease counts as its release.
         let version = Version {
             pre: semver::Prerelease::EMPTY,
             ..package.version.clone()
@@ -38,7 +38,7 @@ impl Advisory {
         self.package == package.name && !self.without.iter().any(|good| good.matches(&version))
     }
 
-    /// Reads one; `Ok(None)`: it was withdrawn.
+    /// Reads an advisory. `Ok(None)` means that it was withdrawn.
     fn parse(text: &str) -> Result<Option<Advisory>, String> {
         let fenced = text.split_once("```toml").map(|(_, rest)| rest);
         let head = fenced.and_then(|rest| Some(rest.split_once("```")?.0));
@@ -54,7 +54,7 @@ impl Advisory {
                 without.push(good);
             }
         }
-        // A Markdown file has it as its heading.
+        // A Markdown file has the title as its heading.
         let heading = text.lines().find_map(|line| line.strip_prefix("# "));
         let title = document.text("advisory.title");
         let informs = document.text("advisory.informational");
@@ -62,14 +62,14 @@ impl Advisory {
             id: must("advisory.id")?,
             package: must("advisory.package")?,
             title: title.or(heading.map(str::to_owned)).unwrap_or_default(),
-            // What is called unsound is a weakness.
+            // An unsound crate counts as a weakness.
             only_informs: informs.is_some_and(|kind| kind != "unsound"),
             without,
         }))
     }
 }
 
-/// All advisories in the files below a directory.
+/// Returns all advisories in the files below a directory.
 pub(super) fn below(directory: &Path) -> Outcome<Vec<Advisory>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(directory).at("listing", directory)? {
@@ -87,7 +87,7 @@ pub(super) fn below(directory: &Path) -> Outcome<Vec<Advisory>> {
     Ok(found)
 }
 
-/// The packages of a lock file.
+/// Returns the packages of a lock file.
 pub(super) fn locked(text: &str, lock: &str) -> Outcome<Vec<Locked>> {
     let document = Document::parse(text).map_err(|why| Failure(format!("{lock}: {why}")))?;
     let package = |table: &toml::Table| {

@@ -1,9 +1,10 @@
 //! Licence expressions (SPDX): names with AND, OR, WITH and brackets.
 
-/// Whether an expression can be satisfied by allowed licences alone. An exception belongs to its
-/// licence (`Apache-2.0 WITH LLVM-exception`). What cannot be read is not allowed.
+/// Returns whether an expression can be satisfied by allowed licences alone. An exception belongs
+/// to its licence (`Apache-2.0 WITH LLVM-exception`). An expression that cannot be read is not
+/// allowed.
 pub(super) fn is_allowed(expression: &str, allowed: &[String]) -> bool {
-    // "/" is how OR was written before there were expressions.
+    // Before there were expressions, OR was written as "/".
     let spaced = expression
         .replace('/', " OR ")
         .replace('(', " ( ")
@@ -15,7 +16,7 @@ pub(super) fn is_allowed(expression: &str, allowed: &[String]) -> bool {
 }
 
 struct Reader<'a> {
-    /// The last word is the next one.
+    /// The words that are left. The last one is the next to be read.
     words: Vec<&'a str>,
     allowed: &'a [String],
 }
@@ -25,7 +26,7 @@ impl Reader<'_> {
         self.words.pop_if(|next| *next == word).is_some()
     }
 
-    /// Terms with OR between them.
+    /// Reads terms with OR between them.
     fn any(&mut self) -> Option<bool> {
         let mut good = self.all()?;
         while self.take("OR") {
@@ -34,7 +35,7 @@ impl Reader<'_> {
         Some(good)
     }
 
-    /// Terms with AND between them, which binds stronger.
+    /// Reads terms with AND between them, which binds more strongly.
     fn all(&mut self) -> Option<bool> {
         let mut good = self.one()?;
         while self.take("AND") {

@@ -1,4 +1,4 @@
-//! Rules, advisories and lock files, by the names of their keys.
+//! Access to rules, advisories and lock files by the names of their keys.
 
 use toml::{Table, Value};
 
@@ -7,17 +7,17 @@ use toml::{Table, Value};
 pub(super) struct Document(Table);
 
 impl Document {
-    /// Reads it.
+    /// Reads a document.
     ///
     /// # Errors
-    /// What is wrong in it, and where.
+    /// Returns what is wrong in it, and where.
     pub(super) fn parse(text: &str) -> Result<Document, String> {
         text.parse()
             .map(Document)
             .map_err(|error| error.to_string())
     }
 
-    /// The value of a key, with the names of its tables before it: `table.key`.
+    /// Returns the value of a key, whose name includes those of its tables: `table.key`.
     fn value(&self, name: &str) -> Option<&Value> {
         let (tables, key) = name.rsplit_once('.').unwrap_or(("", name));
         let mut table = &self.0;
@@ -27,14 +27,15 @@ impl Document {
         table.get(key)
     }
 
-    /// A value as text, whatever it is; dates and numbers as they are written.
+    /// Returns a value of any kind as text. Dates and numbers are as they are written.
     pub(super) fn text(&self, name: &str) -> Option<String> {
         let value = self.value(name)?;
         let text = value.as_str().map(str::to_owned);
         Some(text.unwrap_or_else(|| value.to_string()))
     }
 
-    /// The texts of a list. Of an inline table the name of a crate counts: `{ crate = "x" }`.
+    /// Returns the texts of a list. Of an inline table it takes the name of the crate:
+    /// `{ crate = "x" }`.
     pub(super) fn texts(&self, name: &str) -> Vec<String> {
         let list = self.value(name).and_then(Value::as_array);
         let text = |value: &Value| {
@@ -44,7 +45,7 @@ impl Document {
         list.into_iter().flatten().filter_map(text).collect()
     }
 
-    /// The tables of an array of tables (`[[name]]`).
+    /// Returns the tables of an array of tables (`[[name]]`).
     pub(super) fn tables(&self, name: &str) -> impl Iterator<Item = &Table> {
         let list = self.value(name).and_then(Value::as_array);
         list.into_iter().flatten().filter_map(Value::as_table)

@@ -1,4 +1,4 @@
-//! One fuzzer: its process, its files, and what it did in a slice of time.
+//! One fuzzer: its process, its files, and the results of a slice of time.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -9,16 +9,18 @@ use crate::run::{At, Outcome, root, run};
 
 use super::{TARGET, place};
 
-/// Bytes of the longest input.
+/// The size of the longest input in bytes.
 const LONGEST: usize = 65_536;
-/// Seconds after which an input counts as one without an end. The machine may be busy with all else.
+/// The number of seconds after which an input counts as endless. It is large, since the machine may
+/// be busy with everything else.
 const ENDLESS: &str = "300";
-/// How libFuzzer exits after SIGINT (its `-interrupted_exitcode`).
+/// The exit code of libFuzzer after SIGINT (its `-interrupted_exitcode`).
 const INTERRUPTED: i32 = 72;
-/// The kernel's unit of time in `/proc/PID/stat`, the same on each x86-64 (`USER_HZ`).
+/// The kernel's unit of time in `/proc/PID/stat`, which is the same on each x86-64 (`USER_HZ`).
 const TICKS: u64 = 100;
 
-/// Files, ours or of this machine, that an input may look like; none: any bytes.
+/// Returns files of ours or of this machine that an input may look like. Without any, inputs begin
+/// as arbitrary bytes.
 fn seeds(name: &str) -> &'static [&'static str] {
     match name {
         "maps" => &["/proc/self/maps"],
@@ -39,7 +41,7 @@ fn seeds(name: &str) -> &'static [&'static str] {
     }
 }
 
-/// Where a fuzzer's files are.
+/// The places of a fuzzer's files.
 struct Files {
     program: PathBuf,
     corpus: PathBuf,
@@ -68,7 +70,8 @@ impl Files {
             .collect())
     }
 
-    /// The fuzzer's program, at idle priority: it gets what nobody else wants. It ends with us.
+    /// Prepares the fuzzer's program at idle priority, so that it gets only what nobody else wants.
+    /// It ends when we do.
     fn command(&self) -> Outcome<Command> {
         let out = File::create(&self.log).at("making", &self.log)?;
         let too = out.try_clone().at("making", &self.log)?;
@@ -78,7 +81,7 @@ impl Files {
             .args(["setpriv", "--pdeathsig", "KILL"])
             .arg(&self.program)
             .args([format!("-timeout={ENDLESS}"), "-rss_limit_mb=1024".into()])
-            // An input that only waited for a processor is no finding.
+            // An input that only waited for a processor is not a finding.
             .arg(format!("-report_slow_units={ENDLESS}"))
             .arg(format!("-max_len={LONGEST}"))
             .arg(format!("-artifact_prefix={}/", self.findings.display()))
@@ -90,13 +93,13 @@ impl Files {
     }
 }
 
-/// Tries earlier findings again: how many break nothing any more, and how many still do. What was
-/// repaired becomes a part of the corpus.
+/// Tries earlier findings again. Returns how many break nothing any more and how many still do.
+/// Those that were repaired are moved to the corpus.
 pub fn try_again(name: &str) -> Outcome<(u64, u64)> {
     let files = Files::of(name)?;
     let (mut repaired, mut open) = (0, 0);
     for path in files.findings()? {
-        // Another finding is not made of one.
+        // This run must not write a further finding.
         let mut command = files.command()?;
         command.args(["-exact_artifact_path=/dev/null"]).arg(&path);
         if command.status().at("starting", &files.program)?.success() {
@@ -110,7 +113,7 @@ pub fn try_again(name: &str) -> Outcome<(u64, u64)> {
     Ok((repaired, open))
 }
 
-/// One that runs. It is ended with this value.
+/// A running fuzzer. It is ended when this value is dropped.
 pub struct Fuzzer {
     pub name: String,
     files: Files,
@@ -121,7 +124,7 @@ pub struct Fuzzer {
 }
 
 impl Fuzzer {
-    /// Starts one for a time.
+    /// Starts a fuzzer for some time.
     pub fn start(name: &str, time: Duration) -> Outcome<Fuzzer> {
         let files = Files::of(name)?;
         for (number, seed) in seeds(name).iter().enumerate() {
@@ -147,7 +150,7 @@ impl Fuzzer {
         })
     }
 
-    /// Has it end now. One that got no processor is behind its time.
+    /// Makes the fuzzer end now. One that got no processor does not end by itself in time.
     pub fn interrupt(&mut self) -> Outcome<()> {
         if self.interrupted {
             return Ok(());
@@ -156,7 +159,7 @@ impl Fuzzer {
         run(Command::new("kill").args(["-INT", &self.child.id().to_string()]))
     }
 
-    /// Whether it has ended. It is not reaped: its times stay readable.
+    /// Returns whether the fuzzer has ended. It is not reaped here, so its times stay readable.
     pub fn has_ended(&mut self) -> Outcome<bool> {
         let path = PathBuf::from(format!("/proc/{}/stat", self.child.id()));
         let text = fs::read_to_string(&path).at("reading", &path)?;
@@ -167,7 +170,7 @@ impl Fuzzer {
         Ok(state == "Z")
     }
 
-    /// What it did.
+    /// Returns what the fuzzer did.
     pub fn report(mut self) -> Outcome<Slice> {
         let status = self.child.wait().at("waiting for", &self.files.log)?;
         let log = fs::read(&self.files.log).at("reading", &self.files.log)?;
@@ -184,32 +187,32 @@ impl Fuzzer {
 
 impl Drop for Fuzzer {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The fuzzer may have ended by itself.
         let _ended = self.child.kill();
         let _reaped = self.child.wait();
     }
 }
 
-/// State and processor time of a process, by its `/proc/PID/stat`.
+/// Returns the state and the processor time of a process from its `/proc/PID/stat`.
 fn times(stat: &str) -> Option<(&str, Duration)> {
     // A name may have spaces and parentheses.
     let (_, rest) = stat.rsplit_once(") ")?;
     let words: Vec<&str> = rest.split_ascii_whitespace().collect();
     let ticks = |at: usize| words.get(at)?.parse::<u64>().ok();
-    // utime and stime, fields 14 and 15 (proc_pid_stat(5)).
+    // These are utime and stime, fields 14 and 15 (proc_pid_stat(5)).
     let ticks = ticks(11)? + ticks(12)?;
     Some((words.first()?, Duration::from_millis(ticks * 1000 / TICKS)))
 }
 
-/// What a fuzzer did in a slice of time.
+/// The results of a fuzzer in a slice of time.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Slice {
     pub name: String,
-    /// Time on a processor, and time that passed.
+    /// The time on a processor, and below it the time that passed.
     pub processor: Duration,
     pub passed: Duration,
     pub ended_well: bool,
-    /// Inputs that were kept because they broke something.
+    /// How many inputs were kept because they broke something.
     pub findings: u64,
     pub inputs: u64,
     pub edges: u64,
@@ -217,15 +220,15 @@ pub struct Slice {
 }
 
 impl Slice {
-    /// The counts that a log ends with.
+    /// Reads the counts at the end of a log.
     fn of(name: &str, log: &str) -> Slice {
-        // "stat::number_of_executed_units: 123"
+        // A line such as "stat::number_of_executed_units: 123".
         let units = log.lines().rev().find_map(|line| {
             let (key, number) = line.rsplit_once(':')?;
             let is_it = key.ends_with("number_of_executed_units");
             is_it.then(|| number.trim().parse().ok())?
         });
-        // "#64 NEW cov: 120 ft: 200 corp: 30/4Kb ..."
+        // A line such as "#64 NEW cov: 120 ft: 200 corp: 30/4Kb ...".
         let after = |key: &str| {
             let line = log.lines().rev().find(|line| line.contains(key));
             let word = line.and_then(|line| line.split(key).nth(1)?.split_whitespace().next());
@@ -241,12 +244,12 @@ impl Slice {
         }
     }
 
-    /// One that ran nothing is no proof of anything.
+    /// Returns whether it ran and ended well. A fuzzer that ran nothing proves nothing.
     pub fn is_clean(&self) -> bool {
         self.ended_well && self.findings == 0 && self.inputs > 0
     }
 
-    /// In a few words.
+    /// Returns the result in a few words.
     pub fn verdict(&self) -> String {
         match (self.is_clean(), self.findings) {
             (true, _) => "no finding".to_owned(),
@@ -288,7 +291,7 @@ mod tests {
         assert_eq!(times("7 (a"), None);
     }
 
-    /// The time of a process that has ended can be read until it is reaped.
+    /// The times of a process that has ended can be read until it is reaped.
     #[test]
     fn a_process_that_ended_still_has_its_times() {
         let mut child = Command::new("sh")

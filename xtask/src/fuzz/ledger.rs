@@ -1,4 +1,5 @@
-//! What each fuzzer was given in all: `bench-results/fuzz.json`, and `fuzz.md` made of it.
+//! The total that each fuzzer was given: `bench-results/fuzz.json`, and `fuzz.md`, which is made
+//! from it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,18 +17,18 @@ pub struct Ledger {
     entries: BTreeMap<String, Entry>,
 }
 
-/// One fuzzer, since its count began.
+/// The entry of one fuzzer since its count began.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub struct Entry {
-    /// Time that it ran on a processor, not time that passed.
+    /// The time that it ran on a processor, as opposed to the time that passed.
     pub processor_seconds: f64,
     pub inputs: u64,
-    /// Edges of the program's flow that its corpus reaches.
+    /// How many edges of the program's flow its corpus reaches.
     pub edges: u64,
     pub corpus: u64,
-    /// Inputs that break something still.
+    /// How many inputs still break something.
     pub findings: u64,
-    /// Inputs that broke something once.
+    /// How many inputs broke something and are repaired.
     pub repaired: u64,
     /// The commit that the count began with.
     pub since: String,
@@ -53,7 +54,7 @@ impl Entry {
 
     fn as_json(&self) -> Value {
         json!({
-            // As finely as the kernel says it.
+            // The kernel tells times with this precision.
             "processor_seconds": (self.processor_seconds * 100.0).round() / 100.0,
             "inputs": self.inputs,
             "edges": self.edges,
@@ -65,11 +66,11 @@ impl Entry {
         })
     }
 
-    /// Adds what a slice did.
+    /// Adds the results of a slice.
     fn add(&mut self, slice: &Slice, commit: &str) {
         self.processor_seconds += slice.processor.as_secs_f64();
         self.inputs += slice.inputs;
-        // One that was ended says neither.
+        // A fuzzer that was ended tells neither of these.
         if slice.edges > 0 {
             (self.edges, self.corpus) = (slice.edges, slice.corpus);
         }
@@ -80,14 +81,14 @@ impl Entry {
         }
     }
 
-    /// Whether it ran as long as is wanted, without a finding.
+    /// Returns whether it ran as long as is wanted, without a finding.
     fn is_done(&self, seconds: f64) -> bool {
         self.findings == 0 && self.processor_seconds >= seconds
     }
 }
 
 impl Ledger {
-    /// Reads the ledger of a directory; an absent one is empty.
+    /// Reads the ledger of a directory. If there is none, it is empty.
     pub fn read(directory: &Path) -> Outcome<Ledger> {
         let path = directory.join("fuzz.json");
         let text = match path.exists() {
@@ -105,7 +106,7 @@ impl Ledger {
         })
     }
 
-    /// Writes both files. Neither is ever there in part.
+    /// Writes both files, neither of which ever exists in part.
     fn write(&self) -> Outcome<()> {
         let table: Map<String, Value> = self
             .entries
@@ -123,7 +124,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// What is known of a fuzzer.
+    /// Returns the entry of a fuzzer.
     pub fn entry(&self, name: &str) -> Entry {
         self.entries.get(name).cloned().unwrap_or_default()
     }
@@ -135,7 +136,7 @@ impl Ledger {
         self.write()
     }
 
-    /// Begins a fuzzer's count anew: findings that were repaired are kept, and those that were not.
+    /// Begins a fuzzer's count anew. The numbers of repaired and of open findings are kept.
     pub fn begin_anew(&mut self, name: &str, repaired: u64, open: u64) -> Outcome<()> {
         let entry = self.entries.entry(name.to_owned()).or_default();
         *entry = Entry {
@@ -146,7 +147,8 @@ impl Ledger {
         self.write()
     }
 
-    /// Of these the one with the least time that has not had enough; none with a finding.
+    /// Returns which of these fuzzers has had the least time and needs more. Fuzzers with a finding
+    /// are left out.
     pub fn next<'a>(
         &self,
         names: impl Iterator<Item = &'a String>,
@@ -161,12 +163,12 @@ impl Ledger {
             .map(|(_, name)| name)
     }
 
-    /// Whether each of these ran as long as is wanted, without a finding.
+    /// Returns whether each of these ran as long as is wanted, without a finding.
     pub fn is_done(&self, names: &[String], seconds: f64) -> bool {
         names.iter().all(|name| self.entry(name).is_done(seconds))
     }
 
-    /// As a page.
+    /// Returns the ledger as a page.
     fn page(&self) -> String {
         let mut text = String::from(
             "# Fuzzers\n\n\

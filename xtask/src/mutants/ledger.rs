@@ -1,4 +1,4 @@
-//! What came of mutants, over all runs.
+//! The outcomes of mutants over all runs.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -10,19 +10,19 @@ use serde_json::{Value, json};
 
 use crate::run::{At, Outcome as Done, failed};
 
-/// Of a normal distribution: 95 of 100 lie within so many standard deviations.
+/// In a normal distribution, 95 of 100 values lie within this many standard deviations.
 const Z: f64 = 1.96;
 
-/// What came of a mutant.
+/// The outcome of a mutant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// A test failed.
     Caught,
-    /// None did.
+    /// No test failed.
     Missed,
     /// It does not compile, and does not count.
     Unviable,
-    /// The tests did not end, which is noticed.
+    /// The tests did not end, which counts as caught.
     Timeout,
 }
 
@@ -45,18 +45,18 @@ impl Outcome {
     }
 }
 
-/// A mutant of today's tree.
+/// A mutant of the current tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mutant {
-    /// As cargo-mutants names it: `FILE:LINE:COLUMN: CHANGE`.
+    /// Its name as cargo-mutants writes it: `FILE:LINE:COLUMN: CHANGE`.
     pub name: String,
-    /// The same without line and column, which edits elsewhere change, and which of those that are
-    /// called so in this file it is: `FILE: CHANGE #N`.
+    /// A key that edits elsewhere do not change: the name without line and column, and its number
+    /// among those of the same name in the file. It has the form `FILE: CHANGE #N`.
     pub key: String,
 }
 
 impl Mutant {
-    /// A regular expression that is true of its name alone.
+    /// Returns a regular expression that matches its name alone.
     pub fn pattern(&self) -> String {
         let mut pattern = String::from("^");
         for letter in self.name.chars() {
@@ -70,7 +70,7 @@ impl Mutant {
     }
 }
 
-/// Mutants of these names, in their order.
+/// Returns the mutants of these names, in their order.
 pub fn mutants<'a>(names: impl Iterator<Item = &'a str>) -> Vec<Mutant> {
     let mut seen: BTreeMap<String, u32> = BTreeMap::new();
     names
@@ -88,7 +88,7 @@ pub fn mutants<'a>(names: impl Iterator<Item = &'a str>) -> Vec<Mutant> {
         .collect()
 }
 
-/// What cargo-mutants' `outcomes.json` says, by name.
+/// Returns the outcomes in cargo-mutants' `outcomes.json`, by name.
 pub fn outcomes(text: &str) -> BTreeMap<String, Outcome> {
     let whole: Value = serde_json::from_str(text).unwrap_or_default();
     let each = |one: &Value| {
@@ -106,12 +106,12 @@ pub fn outcomes(text: &str) -> BTreeMap<String, Outcome> {
     all.filter_map(each).collect()
 }
 
-/// A mutant that was made.
+/// A mutant that was tested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Made {
-    /// When it was drawn: what counts as a sample.
+    /// The outcome when it was drawn, which counts for the sample.
     first: Outcome,
-    /// The last time.
+    /// The latest outcome.
     now: Outcome,
 }
 
@@ -122,7 +122,7 @@ struct Part {
     made: BTreeMap<String, Made>,
 }
 
-/// A share of 100, and the interval that it lies in with a probability of 95 %.
+/// A share in percent, with the interval in which it lies with a probability of 95 %.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Share {
     caught: usize,
@@ -133,7 +133,7 @@ struct Share {
 }
 
 impl Share {
-    /// Wilson's interval.
+    /// Returns the share with Wilson's interval.
     fn of(outcomes: impl Iterator<Item = Outcome>) -> Option<Share> {
         let viable: Vec<Outcome> = outcomes.filter(|it| *it != Outcome::Unviable).collect();
         let caught = viable.iter().filter(|it| **it != Outcome::Missed).count();
@@ -155,12 +155,12 @@ impl Share {
     }
 }
 
-/// All that was made.
+/// The outcomes of all mutants that were tested.
 #[derive(Debug, Default)]
 pub struct Ledger(BTreeMap<String, Part>);
 
 impl Ledger {
-    /// The file's, or an empty one where there is none.
+    /// Reads a file. Without one, the ledger is empty.
     pub fn read(file: &Path) -> Done<Ledger> {
         if !file.exists() {
             return Ok(Ledger::default());
@@ -188,7 +188,7 @@ impl Ledger {
         Some(ledger)
     }
 
-    /// Writes it beside its name and renames it.
+    /// Writes the ledger to a new file, which then replaces the old one by a rename.
     pub fn write(&self, file: &Path) -> Done<()> {
         let beside = file.with_extension("json.new");
         fs::write(&beside, self.text()).at("writing", &beside)?;
@@ -212,8 +212,8 @@ impl Ledger {
         format!("{:#}\n", Value::Object(parts))
     }
 
-    /// These are a part's mutants now. What was made and is no more, since the code is gone, does not
-    /// count now.
+    /// Sets a part's current mutants. A tested mutant whose code is gone does not count any more in
+    /// the current share.
     pub fn set_population(&mut self, part: &str, all: &[Mutant]) {
         let part = self.part(part);
         part.population = all.len();
@@ -224,7 +224,7 @@ impl Ledger {
         }
     }
 
-    /// A mutant was made.
+    /// Adds the outcome of a mutant.
     pub fn add(&mut self, part: &str, key: String, now: Outcome) {
         let made = &mut self.part(part).made;
         made.entry(key)
@@ -240,7 +240,7 @@ impl Ledger {
         self.0.get(part)?.made.get(key).copied()
     }
 
-    /// So many that were not made yet, at random.
+    /// Returns up to `count` mutants that were not tested yet, chosen at random.
     pub fn fresh(&self, part: &str, all: &[Mutant], seed: u64, count: usize) -> Vec<Mutant> {
         let order = |mutant: &Mutant| {
             let mut hasher = DefaultHasher::new();
@@ -254,7 +254,7 @@ impl Ledger {
         left
     }
 
-    /// Those that were missed the last time.
+    /// Returns the mutants that were missed the last time.
     pub fn missed(&self, part: &str, all: &[Mutant]) -> Vec<Mutant> {
         let is_missed = |mutant: &&Mutant| {
             let made = self.made(part, &mutant.key);
@@ -263,7 +263,7 @@ impl Ledger {
         all.iter().filter(is_missed).cloned().collect()
     }
 
-    /// Each part's share of 100 that is caught now.
+    /// Returns the share of each part that is caught now, in percent.
     pub fn shares(&self) -> impl Iterator<Item = (&str, f64)> {
         self.0.iter().filter_map(|(name, part)| {
             let share = Share::of(part.made.values().map(|made| made.now))?;
@@ -271,7 +271,7 @@ impl Ledger {
         })
     }
 
-    /// A row for each part, and one for all.
+    /// Returns a table with a row for each part and one for all.
     pub fn table(&self) -> String {
         let mut text = String::from(
             "part       mutants  made  unviable  hang  caught of the sample  (95 %)         caught now\n",
@@ -381,7 +381,7 @@ mod tests {
         assert!((before.1 - 66.67).abs() < 0.01, "{before:?}");
         ledger.add("p", all[1].key.clone(), Outcome::Caught);
         assert!(ledger.missed("p", &all).is_empty());
-        // Its code is removed: it stays in the sample.
+        // A mutant whose code was removed stays in the sample.
         ledger.add(
             "p",
             "src/gone.rs: delete ! in g #1".to_owned(),
@@ -405,7 +405,7 @@ mod tests {
             let all = [vec![Outcome::Caught; caught], vec![Outcome::Missed; missed]].concat();
             Share::of(all.into_iter())
         };
-        // As tables of it have them: 9 of 10, and 10 of 10.
+        // Compared with published tables of Wilson's interval: 9 of 10, and 10 of 10.
         let share = of(9, 1).unwrap();
         assert!(
             (share.low - 59.6).abs() < 0.1 && (share.high - 98.2).abs() < 0.1,

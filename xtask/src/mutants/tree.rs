@@ -1,5 +1,5 @@
-//! A copy of the project's files in which mutants are made, kept between runs: a file that is as it was
-//! keeps its time, so that cargo builds nothing anew for it.
+//! A copy of the project's files in which mutants are made. It is kept between runs. An unchanged
+//! file keeps its time, so that cargo does not build anything again for it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,7 +9,7 @@ use std::process::Command;
 
 use crate::run::{At, Outcome, output};
 
-/// Makes `to` have the files that git knows of, or would, and no others.
+/// Makes `to` have the files that git knows or would add, and no others.
 pub fn mirror(from: &Path, to: &Path) -> Outcome<()> {
     let listed = output(Command::new("git").current_dir(from).args([
         "ls-files",
@@ -22,7 +22,7 @@ pub fn mirror(from: &Path, to: &Path) -> Outcome<()> {
         .split(|byte| *byte == 0)
         .filter(|name| !name.is_empty())
         .map(|name| PathBuf::from(std::ffi::OsStr::from_bytes(name)))
-        // One that was deleted and not committed.
+        // A file that was deleted without a commit is left out.
         .filter(|name| from.join(name).symlink_metadata().is_ok())
         .collect();
     fs::create_dir_all(to).at("making", to)?;
@@ -92,7 +92,7 @@ mod tests {
         write("src/a.rs", "changed");
         fs::remove_file(from.join(".gitignore")).unwrap();
         fs::remove_file(from.join("out")).unwrap();
-        // A mutant that was not taken back.
+        // This stands for a mutant that was not undone.
         fs::write(to.join("src/c.rs"), "c").unwrap();
         mirror(&from, &to).unwrap();
         assert_eq!(fs::read_to_string(to.join("src/a.rs")).unwrap(), "changed");

@@ -1,4 +1,4 @@
-//! The engine's test programs for aarch64, built on this machine.
+//! Builds the engine's test programs for aarch64 on this machine.
 
 use std::collections::BTreeSet;
 
@@ -7,10 +7,10 @@ use crate::run::{Outcome, cargo, failed, output, target_directory};
 
 use super::programs::{Programs, image_of, is_library, programs};
 
-/// Packages that build for aarch64, with all that their tests need.
+/// Packages that build for aarch64, together with all that their tests need.
 const PACKAGES: &[&str] = &["midair-ptrace", "midair-procinfo", "midair-inject"];
 
-/// Builds them.
+/// Builds the programs.
 pub fn ready() -> Outcome<Programs> {
     if let Some(why) = aarch64::fetched() {
         return failed(why);

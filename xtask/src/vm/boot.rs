@@ -1,4 +1,4 @@
-//! One boot: qemu, its console, its deadline.
+//! One boot of a guest: qemu, its console, its deadline.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
@@ -13,31 +13,32 @@ use super::kernel::{AMD64, Arch, Ready};
 use super::rows::Row;
 use super::{emptied, shell};
 
-/// What is asked for besides rows.
+/// What the command line asks for besides rows.
 #[derive(Debug, Default)]
 pub struct Options {
-    /// Emulate where the processor itself could be used.
+    /// Whether to emulate where the processor itself could be used.
     pub emulate: bool,
-    /// Take the programs of the last build as they are.
+    /// Whether to take the programs of the last build as they are.
     pub built: bool,
-    /// How long tests are begun, instead of what the row says.
+    /// How long further tests are begun, instead of the time in the row.
     pub minutes: Option<u64>,
-    /// Only tests whose names this regular expression matches; the table is left as it is.
+    /// A regular expression for the names of the only tests to run. The table is then left as it
+    /// is.
     pub only: Option<String>,
 }
 
-/// What the guest's processor is.
+/// The processor that the guest runs on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Accelerator {
-    /// This machine's.
+    /// This machine's processor.
     Kvm,
-    /// An emulated one.
+    /// An emulated processor.
     Tcg,
 }
 
 impl Accelerator {
-    /// The best for a machine type. `/dev/kvm` alone says little: under some hypervisors it is
-    /// there and emulates what Debian's kernels do, more slowly than qemu.
+    /// Returns the best one for a machine type. It is not enough that `/dev/kvm` exists. Under some
+    /// hypervisors it exists and emulates what Debian's kernels do, more slowly than qemu.
     pub fn of(arch: Arch, emulate: bool) -> Accelerator {
         let own = arch.qemu == std::env::consts::ARCH;
         let kvm = || OpenOptions::new().read(true).write(true).open("/dev/kvm");
@@ -50,7 +51,7 @@ impl Accelerator {
         }
     }
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(self) -> &'static str {
         match self {
             Accelerator::Kvm => "KVM",
@@ -58,7 +59,7 @@ impl Accelerator {
         }
     }
 
-    /// How many times as long as on a processor things may take.
+    /// Returns how many times longer things may take than on a real processor.
     pub fn factor(self) -> u64 {
         match self {
             Accelerator::Kvm => 1,
@@ -67,15 +68,15 @@ impl Accelerator {
     }
 }
 
-/// A boot that came to its end.
+/// A boot that has come to its end.
 pub struct Ran {
-    /// Directory with what the guest handed over.
+    /// The directory with what the guest handed over.
     pub results: PathBuf,
-    /// How long it took.
+    /// How long the boot took.
     pub took: Duration,
 }
 
-/// Boots and waits for the end. What the console says is kept in `target/vm/ROW.console`.
+/// Boots the guest and waits for its end. The console's output is kept in `target/vm/ROW.console`.
 pub fn run(
     row: &Row,
     kernel: &Ready,
@@ -95,7 +96,7 @@ pub fn run(
         (true, Accelerator::Kvm) => &["-M", "q35", "-accel", "kvm", "-cpu", "host"][..],
         (true, Accelerator::Tcg) => &["-M", "q35", "-accel", "tcg", "-cpu", "max"],
         (false, Accelerator::Kvm) => &["-M", "virt", "-accel", "kvm", "-cpu", "host"],
-        // Signing pointers as the architecture says takes half of an emulated processor's time.
+        // The architecture's own way to sign pointers takes half of an emulated processor's time.
         (false, Accelerator::Tcg) => {
             &["-M", "virt", "-accel", "tcg", "-cpu", "max,pauth-impdef=on"]
         }
@@ -153,18 +154,18 @@ pub fn run(
     })
 }
 
-/// A guest, ended with this value.
+/// A guest, which is ended when this value is dropped.
 struct Guest(Child);
 
 impl Drop for Guest {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The guest may have ended by itself.
         let _ended = self.0.kill();
         let _reaped = self.0.wait();
     }
 }
 
-/// Keeps what the console says, shows our own lines, and waits for the end.
+/// Keeps the console's output, shows our own lines, and waits for the end.
 fn watch(mut guest: Guest, log: &Path, limit: Duration) -> Outcome<()> {
     let Some(console) = guest.0.stdout.take() else {
         return failed("qemu has no console");
@@ -191,7 +192,7 @@ fn watch(mut guest: Guest, log: &Path, limit: Duration) -> Outcome<()> {
         let text = String::from_utf8_lossy(&line);
         if let Some((_, said)) = text.split_once("@@ ") {
             println!("   {:4} s  {}", began.elapsed().as_secs(), said.trim_end());
-            // The kernel may speak on the same line.
+            // The kernel may write on the same line.
             done |= said.starts_with("done");
         }
     }
@@ -204,7 +205,7 @@ fn watch(mut guest: Guest, log: &Path, limit: Duration) -> Outcome<()> {
     }
 }
 
-/// The next line of the console; None when it is closed.
+/// Returns the console's next line, or `None` when the console is closed.
 fn next(received: &Receiver<Vec<u8>>, deadline: Instant) -> Outcome<Option<Vec<u8>>> {
     let left = deadline.saturating_duration_since(Instant::now());
     match received.recv_timeout(left) {

@@ -1,4 +1,4 @@
-//! What a kernel starts with: busybox, the modules for its disks, and the row's job.
+//! The initramfs with which a kernel starts: busybox, the modules for its disks, and the row's job.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,8 @@ use super::rootfs::busybox;
 use super::rows::Row;
 use super::{emptied, shell};
 
-/// Modules, in the order in which they are loaded. Those that a kernel has built in are not files.
+/// Modules in the order in which they are loaded. Modules that are built into a kernel have no
+/// file.
 const MODULES: &[&str] = &[
     "virtio",
     "virtio_ring",
@@ -25,13 +26,13 @@ const MODULES: &[&str] = &[
 ];
 
 const INIT: &str = include_str!("guest/init.sh");
-/// Scripts of the root file system.
+/// The scripts in the initramfs.
 const SCRIPTS: &[(&str, &str)] = &[
     ("main.sh", include_str!("guest/main.sh")),
     ("tests.sh", include_str!("guest/tests.sh")),
 ];
 
-/// Makes it; a file that is replaced by the next row's.
+/// Makes the initramfs. The next row's replaces the file.
 pub fn make(
     row: &Row,
     kernel: &Ready,
@@ -89,7 +90,7 @@ pub fn make(
     Ok(image)
 }
 
-/// Copies the modules that are files, not packed, and their order.
+/// Copies the modules that have a file, unpacked, and writes down their order.
 fn modules(from: &Path, to: &Path) -> Outcome<()> {
     shell(
         r#"from=$1; to=$2; shift 2; : > "$to/order"

@@ -1,4 +1,4 @@
-//! Debian's kernels, unpacked.
+//! Fetches and unpacks Debian's kernels.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -12,11 +12,11 @@ use super::{cache, emptied, shell};
 /// A machine type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arch {
-    /// Debian's name.
+    /// Debian's name for it.
     pub debian: &'static str,
-    /// qemu's.
+    /// qemu's name for it.
     pub qemu: &'static str,
-    /// Of its first serial line.
+    /// The name of its first serial line.
     pub console: &'static str,
 }
 
@@ -32,7 +32,7 @@ pub const ARM64: Arch = Arch {
     console: "ttyAMA0",
 };
 
-/// The suite whose user space is run on all kernels: the one that the project is built on.
+/// The suite whose user space runs on all kernels. It is the one on which the project is built.
 pub const BOOKWORM: Suite = Suite {
     name: "bookworm",
     sources: &["http://deb.debian.org/debian bookworm"],
@@ -53,7 +53,7 @@ const NEWEST: Suite = Suite {
     sources: &["http://deb.debian.org/debian trixie-backports"],
 };
 
-/// A kernel as a suite has it.
+/// A kernel of a Debian suite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kernel {
     pub name: &'static str,
@@ -72,17 +72,17 @@ pub const LATEST: Kernel = kernel("newest", NEWEST, AMD64);
 pub const ARM_6_1: Kernel = kernel("6.1 arm64", BOOKWORM, ARM64);
 pub const ARM_LATEST: Kernel = kernel("newest arm64", NEWEST, ARM64);
 
-/// A kernel that can be booted.
+/// A kernel that is ready to be booted.
 pub struct Ready {
-    /// `uname -r`.
+    /// The output of `uname -r`.
     pub release: String,
-    /// What qemu loads.
+    /// The file that qemu loads.
     pub image: PathBuf,
     /// The directory with its modules.
     pub modules: PathBuf,
 }
 
-/// Fetches it, unless it is there.
+/// Fetches the kernel, unless it is there already.
 pub fn ready(kernel: Kernel) -> Outcome<Ready> {
     let name = kernel.name.replace(' ', "-");
     let directory = cache().join("kernels").join(&name);
@@ -104,7 +104,8 @@ pub fn ready(kernel: Kernel) -> Outcome<Ready> {
     find(&directory)
 }
 
-/// Older packages have `/boot/vmlinuz-RELEASE` and `/lib/modules`, newer ones both in `/usr`.
+/// Finds the kernel and its modules. Older packages have `/boot/vmlinuz-RELEASE` and
+/// `/lib/modules`, and newer ones have both in `/usr`.
 fn find(directory: &Path) -> Outcome<Ready> {
     for modules in ["lib/modules", "usr/lib/modules"] {
         let modules = directory.join(modules);
@@ -132,9 +133,10 @@ fn find(directory: &Path) -> Outcome<Ready> {
     failed(format!("no kernel in {}", directory.display()))
 }
 
-/// An arm64 kernel may be packed into a program for EFI, which Debian 12's qemu does not load.
+/// Unpacks an arm64 kernel. It may be inside a program for EFI, which Debian 12's qemu does not
+/// load.
 ///
-/// source: Linux, `drivers/firmware/efi/libstub/zboot-header.S`
+/// Source: Linux, `drivers/firmware/efi/libstub/zboot-header.S`.
 fn unwrapped(directory: &Path, ready: &Ready) -> Outcome<()> {
     let bytes = fs::read(&ready.image).at("reading", &ready.image)?;
     let word = |at: usize| -> Option<usize> {

@@ -1,5 +1,5 @@
-//! Packages of another suite or machine type, by apt with a configuration of its own: this machine's
-//! is not touched.
+//! Fetches packages of another suite or machine type with apt. apt gets a configuration of its own,
+//! and this machine's is not touched.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -12,7 +12,7 @@ use super::{cache, emptied, shell};
 
 const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
-/// Where packages come from.
+/// The source of packages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Suite {
     /// A name for it.
@@ -27,7 +27,8 @@ pub struct Apt {
 }
 
 impl Apt {
-    /// Makes it, with the lists of packages as they are now. Those that are there are kept.
+    /// Prepares apt and fetches the current lists of packages. Lists that are there already are
+    /// kept.
     pub fn ready(suite: Suite, arch: &str) -> Outcome<Apt> {
         let directory = cache().join("apt").join(format!("{}-{arch}", suite.name));
         let apt = Apt { directory };
@@ -75,7 +76,8 @@ impl Apt {
         command
     }
 
-    /// The packages of these prefixes that a package depends on, and theirs; not itself.
+    /// Returns the packages with these prefixes on which a package depends, directly or not. The
+    /// package itself is left out.
     pub fn family(&self, package: &str, prefixes: &[&str]) -> Outcome<Vec<String>> {
         let mut found = vec![package.to_owned()];
         let mut next = 0;
@@ -95,7 +97,7 @@ impl Apt {
         Ok(found)
     }
 
-    /// Fetches these packages into an empty directory; their files.
+    /// Fetches these packages into an empty directory and returns their files.
     pub fn download(&self, packages: &[String], to: PathBuf) -> Outcome<Vec<PathBuf>> {
         let to = emptied(to)?;
         let mut command = self.command("apt-get");
@@ -104,7 +106,7 @@ impl Apt {
         files(&to)
     }
 
-    /// Fetches these packages and all that they depend on; their files.
+    /// Fetches these packages and all that they depend on, and returns their files.
     pub fn closure(&self, packages: &[&str]) -> Outcome<Vec<PathBuf>> {
         let mut command = self.command("apt-get");
         command.args(["--quiet", "--yes", "--download-only", "install"]);
@@ -126,8 +128,8 @@ fn files(directory: &Path) -> Outcome<Vec<PathBuf>> {
     }
 }
 
-/// Unpacks a package into a directory whose links to directories (`/lib`) are kept. Its scripts are
-/// not run.
+/// Unpacks a package into a directory. Links to directories there (`/lib`) are kept, and the
+/// package's scripts are not run.
 pub fn unpack(package: &Path, to: &Path) -> Outcome<()> {
     let arguments: [&OsStr; 2] = [package.as_os_str(), to.as_os_str()];
     shell(

@@ -1,5 +1,5 @@
-//! The test programs and what they need, as an image that guests mount where the project is here:
-//! paths that were compiled into them are then right.
+//! The test programs and what they need, as an image. Guests mount it at the path that the project
+//! has here, so that the paths compiled into the programs are right.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,7 +16,7 @@ use super::rootfs::make_image;
 use super::rows::Row;
 use super::{arm64, emptied};
 
-/// The engine: packages whose tests are run.
+/// The packages of the engine whose tests are run.
 const PACKAGES: &[&str] = &[
     "midair-ptrace",
     "midair-procinfo",
@@ -28,22 +28,22 @@ const PACKAGES: &[&str] = &[
 
 /// A program with tests.
 pub struct Program {
-    /// `PACKAGE` or `PACKAGE::TARGET`, as nextest has it.
+    /// Its name as nextest writes it: `PACKAGE` or `PACKAGE::TARGET`.
     pub name: String,
     /// The executable.
     pub path: PathBuf,
-    /// The package's directory, in which cargo runs it.
+    /// The package's directory, in which cargo runs the program.
     pub directory: PathBuf,
 }
 
-/// Programs and their image.
+/// The programs and their image.
 pub struct Programs {
     pub programs: Vec<Program>,
     pub image: PathBuf,
 }
 
-/// Builds them for a row; `built`: takes what the stage and cargo's directory hold already, which is
-/// enough where no tests are run.
+/// Builds the programs for a row. With `built` it takes what the stage and cargo's directory have
+/// already, which is enough where no tests are run.
 pub fn ready(row: &Row, built: bool) -> Outcome<Programs> {
     if row.kernel.arch != AMD64 {
         return arm64::ready();
@@ -63,7 +63,7 @@ pub fn ready(row: &Row, built: bool) -> Outcome<Programs> {
         ]
         .map(|name| target.join("debug").join(name)),
     );
-    // The libraries that tests put into processes, and the stand-ins.
+    // These are the libraries that tests load into processes, and the stand-ins.
     for directory in [target.join("debug/deps"), target.join("debug")] {
         for entry in fs::read_dir(&directory).at("reading", &directory)? {
             let path = entry.at("reading", &directory)?.path();
@@ -75,9 +75,9 @@ pub fn ready(row: &Row, built: bool) -> Outcome<Programs> {
     Ok(Programs { programs, image })
 }
 
-/// Builds all and stages it.
+/// Builds all programs and stages the product.
 fn build() -> Outcome<Vec<Program>> {
-    // Of the whole workspace, so that nothing is built twice with other features.
+    // The whole workspace is built, so that nothing is built twice with other features.
     run(&mut cargo(&[
         "build",
         "--quiet",
@@ -90,7 +90,8 @@ fn build() -> Outcome<Vec<Program>> {
     tests.args(["--workspace", "--lib", "--test", "it"]);
     let mut programs = programs(&output(&mut tests)?)?;
     programs.retain(|it| PACKAGES.contains(&it.name.split("::").next().unwrap_or_default()));
-    // Unit tests first, then in the order of the packages: whole sessions, which take longest, last.
+    // Unit tests come first, then the rest in the order of the packages. Whole sessions take
+    // longest and come last.
     programs.sort_by_key(|it| {
         let (package, target) = it.name.split_once("::").unwrap_or((&it.name, ""));
         let sessions = package == "midair-session";
@@ -99,13 +100,14 @@ fn build() -> Outcome<Vec<Program>> {
     Ok(programs)
 }
 
-/// A library of ours. Those of procedural macros have a hash behind a dash.
+/// Returns whether a file is a library of ours. Those of procedural macros have a hash behind a
+/// dash.
 pub fn is_library(path: &Path) -> bool {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     path.extension().is_some_and(|it| it == "so") && !stem.contains('-')
 }
 
-/// The test programs in cargo's messages.
+/// Returns the test programs in cargo's messages.
 pub fn programs(messages: &[u8]) -> Outcome<Vec<Program>> {
     let mut found = Vec::new();
     for line in String::from_utf8_lossy(messages).lines() {
@@ -141,7 +143,8 @@ pub fn programs(messages: &[u8]) -> Outcome<Vec<Program>> {
     }
 }
 
-/// An image with the project's sources and these files and directories below it, at their places.
+/// Makes an image with the project's sources and with these files and directories, all at their own
+/// paths.
 pub fn image_of(carried: &BTreeSet<PathBuf>, name: &str) -> Outcome<PathBuf> {
     let (top, work) = (root(), target_directory().join("vm"));
     let tree = emptied(work.join(format!("tree-{name}")))?;

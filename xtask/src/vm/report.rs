@@ -1,4 +1,5 @@
-//! The table: `bench-results/vm.json` keeps a row until it is run again, `vm.md` is made of it.
+//! The table. `bench-results/vm.json` keeps a row until it is run again, and `vm.md` is made from
+//! it.
 
 use std::fs;
 use std::process::Command;
@@ -47,7 +48,7 @@ pub fn put(
     fs::write(&path, page(&table)).at("writing", &path)
 }
 
-/// As a page, in the order of the rows.
+/// Returns the table as a page, in the order of the rows.
 fn page(table: &Map<String, Value>) -> String {
     let mut text = String::from(
         "# Debian's kernels\n\nWritten by `cargo xtask vm`: each row is a boot under qemu, on the processor (KVM) or emulated (TCG).\n\n\

@@ -1,4 +1,4 @@
-//! What a guest handed over.
+//! The results that a guest handed over.
 
 use std::fs;
 use std::path::Path;
@@ -9,12 +9,12 @@ use crate::run::{At, Outcome, failed};
 
 use super::boot::Ran;
 
-/// How a test came out.
+/// The result of a test.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Test {
     pub program: String,
     pub name: String,
-    /// passed, flaky, left-out, failed, timeout or not-run.
+    /// One of passed, flaky, left-out, failed, timeout and not-run.
     pub outcome: String,
     pub seconds: f64,
 }
@@ -25,23 +25,24 @@ impl Test {
     }
 }
 
-/// All of a row.
+/// The results of a row.
 #[derive(Debug)]
 pub struct Results {
     pub release: String,
     pub modules: String,
     pub tests: Vec<Test>,
-    /// Why tests were left out: the kit's words.
+    /// Why tests were left out, in the kit's words.
     pub left_out: Vec<String>,
-    /// What the checks found.
+    /// The lines that the checks printed.
     pub said: Vec<String>,
-    /// The cells of the torture matrix: right, not right, left out; and which are not right.
+    /// The cells of the torture matrix: how many were right, not right and left out, and which were
+    /// not right.
     pub torture: Option<Torture>,
-    /// Lines of the kernel's log that nothing of ours may cause.
+    /// Lines of the kernel's log that must not be caused by anything of ours.
     pub complaints: Vec<String>,
 }
 
-/// The torture matrix's sums.
+/// The sums of the torture matrix.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Torture {
     pub right: usize,
@@ -49,7 +50,7 @@ pub struct Torture {
     pub left_out: Vec<String>,
 }
 
-/// Reads them.
+/// Reads the results.
 pub fn read(ran: &Ran) -> Outcome<Results> {
     let at = |name: &str| ran.results.join(name);
     let text = |name: &str| fs::read_to_string(at(name)).unwrap_or_default();
@@ -102,7 +103,7 @@ fn tests(text: &str) -> Vec<Test> {
     found
 }
 
-/// The words with which a test was left out.
+/// Returns the words with which a test was left out.
 fn why(logs: &Path, test: &Test) -> String {
     let safe = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
     let name: String = test.name.chars().map(safe).collect();
@@ -139,7 +140,7 @@ fn notes(cell: &Value) -> String {
     texts.join("; ")
 }
 
-/// What the kernel itself found wrong.
+/// Returns what the kernel itself complained about.
 fn complaints(log: &str) -> Vec<String> {
     let bad = [
         "BUG:",
@@ -156,12 +157,12 @@ fn complaints(log: &str) -> Vec<String> {
 }
 
 impl Results {
-    /// How many tests came out so.
+    /// Returns how many tests had one of these results.
     pub fn count(&self, outcomes: &[&str]) -> usize {
         self.tests.iter().filter(|test| test.is(outcomes)).count()
     }
 
-    /// Names of tests that came out so.
+    /// Returns the names of tests with one of these results.
     pub fn named(&self, outcomes: &[&str]) -> Vec<String> {
         let found = self.tests.iter().filter(|test| test.is(outcomes));
         found
@@ -169,13 +170,13 @@ impl Results {
             .collect()
     }
 
-    /// Whether nothing failed.
+    /// Returns whether nothing failed.
     pub fn is_right(&self) -> bool {
         self.count(&["failed", "timeout"]) == 0
             && self.torture.as_ref().is_none_or(|it| it.wrong.is_empty())
     }
 
-    /// In one line.
+    /// Returns the results in one line.
     pub fn summary(&self) -> String {
         let mut text = format!(
             "{}: {} passed, {} flaky, {} failed, {} took too long, {} left out, {} not run",
@@ -198,7 +199,7 @@ impl Results {
         text
     }
 
-    /// For the table's file.
+    /// Returns the results for the table's file.
     pub fn as_json(&self) -> Value {
         json!({
             "release": self.release,

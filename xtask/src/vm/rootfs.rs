@@ -1,5 +1,5 @@
-//! The guests' root file system: Debian 12's packages unpacked into a directory, and that as an image.
-//! No package's scripts are run, so it can be made for any machine type.
+//! Makes the guests' root file system: Debian 12's packages unpacked into a directory, and an image
+//! of it. No package's scripts are run, so it can be made for any machine type.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -12,7 +12,8 @@ use super::kernel::{AMD64, Arch, BOOKWORM};
 use super::packages::{Apt, unpack};
 use super::{cache, emptied, shell};
 
-/// For the tests: a compiler for their C programs, what they start, what the torture matrix wants.
+/// Packages for the tests: a compiler for their C programs, the programs that they start, and what
+/// the torture matrix needs.
 const PACKAGES: &[&str] = &[
     "apparmor",
     "attr",
@@ -47,13 +48,13 @@ const PACKAGES: &[&str] = &[
     "util-linux",
 ];
 
-/// Only where the row for SELinux is.
+/// Packages for the machine type with the row for SELinux.
 const POLICY: &[&str] = &["policycoreutils", "selinux-policy-default", "selinux-utils"];
 
-/// Changed when the directory is to be made again.
+/// A number to change when the directory must be made again.
 const EDITION: &str = "2";
 
-/// What the packages' scripts would have done.
+/// Does what the packages' scripts would have done.
 const SCRIPTS: &str = r#"cd "$1"
 install -m 644 usr/share/base-passwd/passwd.master etc/passwd
 install -m 644 usr/share/base-passwd/group.master etc/group
@@ -66,14 +67,14 @@ echo 0123456789abcdef0123456789abcdef > etc/machine-id
 mkdir -p proc sys dev run tmp root var/tmp job results
 chmod 1777 tmp var/tmp"#;
 
-/// The policy of its modules, as the package's script makes it. Files of the image get one label when
-/// it is mounted ("guest/init.sh").
+/// Makes the policy from its modules, as the package's script does. The files of the image get one
+/// label when it is mounted ("guest/init.sh").
 const MAKE_POLICY: &str = r#"cd "$1"
 printf 'SELINUX=permissive\nSELINUXTYPE=default\n' > etc/selinux/config
 chroot . bash -ec 'cd /usr/share/selinux/default
 semodule -n -s default -i base.pp.bz2 $(ls | grep -v "^base[.]")'"#;
 
-/// The image for a machine type, made if it has to be.
+/// Returns the image for a machine type, and makes it if necessary.
 pub fn ready(arch: Arch) -> Outcome<PathBuf> {
     let image = cache().join(format!("root-{}.img", arch.debian));
     let mark = cache().join(format!("root-{}.edition", arch.debian));
@@ -109,7 +110,8 @@ pub fn ready(arch: Arch) -> Outcome<PathBuf> {
     Ok(image)
 }
 
-/// A file of a root file system that is not kept as a directory: `busybox` for the initramfs.
+/// Returns the `busybox` for the initramfs. The root file system is not kept as a directory, so it
+/// is fetched separately.
 pub fn busybox(arch: Arch) -> Outcome<PathBuf> {
     let directory = cache().join(format!("busybox-{}", arch.debian));
     let program = directory.join("bin/busybox");
@@ -124,7 +126,7 @@ pub fn busybox(arch: Arch) -> Outcome<PathBuf> {
     Ok(program)
 }
 
-/// An ext4 image of a directory. It takes no more of the disk than its contents.
+/// Makes an ext4 image of a directory. It takes no more room on the disk than its contents.
 pub fn make_image(directory: &Path, image: &Path, size: &str) -> Outcome<()> {
     let arguments: [&OsStr; 3] = [image.as_os_str(), directory.as_os_str(), OsStr::new(size)];
     shell(

@@ -1,4 +1,4 @@
-//! The rows of the table: a kernel, its words, and what is done on it.
+//! The rows of the table: a kernel, its command line, and what is done on it.
 
 use super::kernel::{ARM_6_1, ARM_LATEST, Kernel, LATEST, V5_10, V6_1, V6_12};
 
@@ -7,17 +7,18 @@ pub struct Row {
     pub name: &'static str,
     pub about: &'static str,
     pub kernel: Kernel,
-    /// Words on the kernel's command line.
+    /// Further words for the kernel's command line.
     pub kernel_words: &'static str,
-    /// Functions `part_NAME` of `guest/tests.sh`.
+    /// The functions `part_NAME` of `guest/tests.sh` that are run.
     pub parts: &'static [&'static str],
-    /// Arguments of `midair-vm-checks`, one after the other.
+    /// The arguments of `midair-vm-checks`, which are used one after the other.
     pub checks: &'static [&'static str],
-    /// How long it may take on a processor; emulated, six times as long.
+    /// How long it may take on a real processor, in minutes. On an emulated one it may take six
+    /// times as long.
     pub minutes: u64,
 }
 
-/// What any kernel is to do.
+/// Checks for every kernel.
 const GENERAL: &[&str] = &["session", "clock", "freezer"];
 
 const fn tests(name: &'static str, about: &'static str, kernel: Kernel) -> Row {

@@ -1,5 +1,5 @@
-//! What is generated, against what AMD's own tool wrote (`amd_names.tsv`: `strings` of a rocprofv3 1.0.0 JSON output, one
-//! kind per line).
+//! The generated names, compared with what AMD's own tool wrote (`amd_names.tsv`: `strings` of a
+//! rocprofv3 1.0.0 JSON output, one kind per line).
 
 use midair_abi::names::{BUFFER_KINDS, CALLBACK_KINDS, STATUS_NAMES};
 use midair_abi::tables::{ALL, Class};

@@ -1,4 +1,4 @@
-//! What is generated of CUPTI, against what is known of it otherwise.
+//! The generated names and layouts of CUPTI, compared with what is known from elsewhere.
 
 use midair_abi::cupti::{
     LAYOUTS, activity_kind, attribute, cuda_version, driver_cbid, driver_name, flag, layouts_for,
@@ -10,9 +10,9 @@ fn calls_have_the_names_that_cuda_has() {
     assert_eq!(runtime_name(1), Some("cudaDriverGetVersion"));
     assert_eq!(runtime_name(211), Some("cudaLaunchKernel"));
     assert_eq!(runtime_name(214), Some("cudaLaunchKernel_ptsz"));
-    // `_v2` is the call's, the number behind it is CUPTI's.
+    // `_v2` belongs to the call's name; the number after it was added by CUPTI.
     assert_eq!(runtime_cbid("cudaCreateTextureObject_v2"), Some(434));
-    // Had a number for a name in 12.0.
+    // In 12.0 this call had a number as its name.
     assert_eq!(runtime_name(444), Some("cudaInitDevice"));
     assert_eq!(driver_name(1), Some("cuInit"));
     assert_eq!(driver_name(307), Some("cuLaunchKernel"));
@@ -58,7 +58,7 @@ fn a_version_that_is_not_known_takes_the_next_lower_ones_layouts() {
     assert_eq!(cuda_version(130_202), Some((13, 2)));
 }
 
-/// Why a newer version may be read with the newest layouts that we know.
+/// The reason why a newer version may be read with the newest layouts that we know.
 #[test]
 fn no_field_that_we_read_has_ever_moved() {
     for pair in LAYOUTS.windows(2) {

@@ -1,4 +1,5 @@
-//! The tables of names and layouts, against the sources that they were made from. All tests are one program, which links once.
+//! The tables of names and layouts, compared with the sources that they were made from. All tests
+//! are one program, so that it is linked only once.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests may panic")]
 
 mod against_amd;

@@ -1,13 +1,13 @@
-//! Memory at an address that we choose, which the library takes for the device's.
+//! Memory at an address that we choose; the library believes that it is the device's.
 
 use std::ffi::{c_int, c_void};
 use std::io;
 
-/// So much address space: a whole pass of a device with eight XCCs takes 300 KB.
+/// The size of the address range: a whole pass of a device with eight XCCs takes 300 KB.
 const BYTES: usize = 64 << 20;
-/// What the library gets begins at a page.
+/// Every allocation begins at a page.
 const PAGE: usize = 4096;
-/// What the functions answer when they cannot do it (`HSA_STATUS_ERROR_OUT_OF_RESOURCES`).
+/// What the functions return when they fail (`HSA_STATUS_ERROR_OUT_OF_RESOURCES`).
 const OUT_OF_RESOURCES: c_int = 0x1008;
 
 /// A range of memory from which allocations are cut one after another.
@@ -19,17 +19,17 @@ pub struct Arena {
 }
 
 impl Arena {
-    /// Maps one at an address.
+    /// Maps an arena at an address.
     ///
     /// # Errors
-    /// When something is there.
+    /// When something is mapped there already.
     pub fn at(address: u64) -> io::Result<Arena> {
         let wanted = std::ptr::without_provenance_mut(address as usize);
         let flags = libc::MAP_PRIVATE
             | libc::MAP_ANONYMOUS
             | libc::MAP_NORESERVE
             | libc::MAP_FIXED_NOREPLACE;
-        // SAFETY: maps fresh memory, and nothing where something is.
+        // SAFETY: this maps fresh memory. MAP_FIXED_NOREPLACE keeps it from replacing a mapping.
         let got = unsafe {
             libc::mmap(
                 wanted,
@@ -48,7 +48,7 @@ impl Arena {
             used: 0,
             allocations: Vec::new(),
         };
-        // A kernel before 4.17 takes the address for a wish.
+        // A kernel before 4.17 treats the address as a mere hint.
         if got.addr() as u64 == address {
             Ok(arena)
         } else {
@@ -71,17 +71,17 @@ impl Arena {
         Some(at)
     }
 
-    /// Offset of a range of the arena.
+    /// Returns the offset of a range that was allocated from the arena.
     fn offset(&self, address: u64, bytes: usize) -> Option<usize> {
         let offset = usize::try_from(address.checked_sub(self.base.addr() as u64)?).ok()?;
         (offset.checked_add(bytes)? <= self.used).then_some(offset)
     }
 
-    /// Words at an address; none where nothing was allocated.
+    /// Returns the words at an address; None where nothing was allocated.
     pub fn words(&self, address: u64, count: usize) -> Option<Vec<u32>> {
         let offset = self.offset(address, count.checked_mul(4)?)?;
-        // SAFETY: within the mapping (checked), which lives as long as this value, and initialised,
-        // as all fresh memory is.
+        // SAFETY: the range is inside the mapping (checked), which lives as long as this value. It
+        // is initialised, since fresh memory is zeroed.
         let bytes = unsafe { std::slice::from_raw_parts(self.base.add(offset), 4 * count) };
         let words = bytes.chunks_exact(4);
         Some(
@@ -91,13 +91,13 @@ impl Arena {
         )
     }
 
-    /// Fills memory with 64-bit words: `of` tells each from its number.
+    /// Fills memory with 64-bit words: `of` returns each word for its index.
     pub fn fill(&mut self, address: u64, bytes: usize, of: impl Fn(u64) -> u64) {
         let Some(offset) = self.offset(address, bytes) else {
             return;
         };
         for word in 0..bytes / 8 {
-            // SAFETY: within the mapping (checked).
+            // SAFETY: the word is inside the mapping (checked).
             unsafe {
                 let to = self.base.add(offset + 8 * word).cast::<u64>();
                 to.write_unaligned(of(word as u64));
@@ -108,22 +108,22 @@ impl Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and nothing of it is used any more.
+        // SAFETY: the mapping is ours, and no reference into it is left.
         unsafe { libc::munmap(self.base.cast(), BYTES) };
     }
 }
 
-/// The library's way to [`Arena`].
+/// Allocates from an [`Arena`]; the library calls this.
 ///
 /// # Safety
-/// `data` is an `Arena` that nobody else uses during the call; `to` may be written.
+/// `data` is an `Arena` that nothing else uses during the call; `to` is writable.
 pub unsafe extern "C" fn allocate(
     to: *mut *mut c_void,
     bytes: usize,
     _: u32,
     data: *mut c_void,
 ) -> c_int {
-    // SAFETY: as above.
+    // SAFETY: the caller's promise.
     let arena = unsafe { &mut *data.cast::<Arena>() };
     let got = if bytes == 0 {
         Some(std::ptr::null_mut())
@@ -133,33 +133,34 @@ pub unsafe extern "C" fn allocate(
     let Some(got) = got else {
         return OUT_OF_RESOURCES;
     };
-    // SAFETY: as above.
+    // SAFETY: the caller's promise.
     unsafe { to.write(got.cast()) };
     0
 }
 
-/// Nothing: the arena goes as a whole.
+/// Does nothing: the arena is freed as a whole.
 ///
 /// # Safety
-/// Uses nothing.
+/// It accesses neither argument.
 pub unsafe extern "C" fn free(_: *mut c_void, _: *mut c_void) {}
 
 /// Copies into the arena, and nowhere else.
 ///
 /// # Safety
-/// `data` is an `Arena` that nobody else uses during the call; `from` has `bytes` bytes.
+/// `data` is an `Arena` that nothing else uses during the call; `from` points to `bytes` readable
+/// bytes.
 pub unsafe extern "C" fn copy(
     to: *mut c_void,
     from: *const c_void,
     bytes: usize,
     data: *mut c_void,
 ) -> c_int {
-    // SAFETY: as above.
+    // SAFETY: the caller's promise.
     let arena = unsafe { &mut *data.cast::<Arena>() };
     let Some(offset) = arena.offset(to.addr() as u64, bytes) else {
         return OUT_OF_RESOURCES;
     };
-    // SAFETY: within the mapping (checked); the library's own buffer is another.
+    // SAFETY: the destination is inside the mapping (checked); the caller promises the source.
     unsafe { std::ptr::copy(from.cast::<u8>(), arena.base.add(offset), bytes) };
     0
 }

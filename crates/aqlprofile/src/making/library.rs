@@ -1,4 +1,4 @@
-//! AMD's library by its C interface (source: `docs/sources.md#counters`): the functions that make
+//! The C interface of AMD's library (source: `docs/sources.md#counters`): the functions that make
 //! packets, and their types.
 
 use midair_counters::wire::Gpu;
@@ -28,13 +28,13 @@ const DESCRIPTION: c_int = 2;
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Event {
-    /// Of the block.
+    /// The instance of the block.
     pub instance: u32,
-    /// Number in the block.
+    /// The event's number in the block.
     pub event: u32,
-    /// How it is summed up.
+    /// How the event is summed up.
     pub flags: u32,
-    /// Number of the block.
+    /// The block's number.
     pub block: u32,
 }
 
@@ -46,7 +46,7 @@ struct Profile {
     count: u32,
 }
 
-/// What `aqlprofile_get_pmc_info` is asked for.
+/// The question to `aqlprofile_get_pmc_info` for a block by its name.
 const BLOCK_BY_NAME: c_int = 5;
 
 /// `aqlprofile_pmc_info_data_t` for a block.
@@ -63,7 +63,7 @@ struct BlockInfo {
 pub struct Packet([u32; 16]);
 
 impl Packet {
-    /// Address and number of words of the commands that the packet names.
+    /// Returns the address of the commands that the packet points to, and their number of words.
     pub fn commands(&self) -> (u64, usize) {
         let address = u64::from(self.0[2] & !3) | u64::from(self.0[3] & 0xffff) << 32;
         (address, (self.0[4] & 0xf_ffff) as usize)
@@ -74,19 +74,20 @@ impl Packet {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Packets {
-    /// Resets, selects and starts.
+    /// Resets, selects and starts the counters.
     pub start: Packet,
-    /// Stops.
+    /// Stops the counters.
     pub stop: Packet,
-    /// Samples and reads.
+    /// Samples and reads the counters.
     pub read: Packet,
 }
 
-/// Allocates memory: where to put its address, bytes, flags, what [`Library::create`] was given.
+/// Allocates memory. Arguments: where to store its address, bytes, flags, the data given to
+/// [`Library::create`].
 pub type Allocate = unsafe extern "C" fn(*mut *mut c_void, usize, u32, *mut c_void) -> c_int;
-/// Frees it.
+/// Frees such memory.
 pub type Free = unsafe extern "C" fn(*mut c_void, *mut c_void);
-/// Copies to it.
+/// Copies to such memory.
 pub type Copy = unsafe extern "C" fn(*mut c_void, *const c_void, usize, *mut c_void) -> c_int;
 
 type OnValue = unsafe extern "C" fn(Event, u64, u64, *mut c_void) -> c_int;
@@ -108,7 +109,7 @@ type Delete = unsafe extern "C" fn(u64);
 type Iterate = unsafe extern "C" fn(u64, OnValue, *mut c_void) -> c_int;
 type Coordinates = unsafe extern "C" fn(Agent, Event, u64, OnCoordinate, *mut c_void) -> c_int;
 
-/// The library, which stays loaded.
+/// The loaded library. It is never unloaded.
 pub struct Library {
     register: Register,
     get_info: GetInfo,
@@ -118,7 +119,7 @@ pub struct Library {
     coordinates: Coordinates,
 }
 
-/// What the library said instead of 0.
+/// The status that the library returned in place of 0.
 #[derive(Debug)]
 pub struct Status(pub u32);
 
@@ -131,30 +132,30 @@ fn checked(status: c_int) -> Result<(), Status> {
 }
 
 fn loader_says() -> String {
-    // SAFETY: the loader's text for this thread; copied before the next call.
+    // SAFETY: dlerror's text belongs to this thread, and is copied before the next call to it.
     let text = unsafe { libc::dlerror() };
     if text.is_null() {
         return "the loader does not say why".into();
     }
-    // SAFETY: not null, so a string that ends with a zero byte.
+    // SAFETY: the pointer is not null, so it points to a string that ends with a zero byte.
     unsafe { CStr::from_ptr(text) }
         .to_string_lossy()
         .into_owned()
 }
 
 impl Library {
-    /// Loads the first that can be loaded and has what is needed.
+    /// Loads the first library that can be loaded and has all functions.
     ///
     /// # Errors
-    /// What the loader said to each.
+    /// When none can: what the loader said to each.
     pub fn open(names: &[OsString]) -> Result<Library, String> {
         let mut said = Vec::new();
         for name in names {
             let Ok(text) = CString::new(name.as_bytes()) else {
                 continue;
             };
-            // SAFETY: runs the initialisers of a library that the caller chose; this process exists
-            // for that.
+            // SAFETY: dlopen runs the initialisers of a library that the caller chose. This process
+            // exists for that.
             let handle = unsafe { libc::dlopen(text.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
             if handle.is_null() {
                 said.push(loader_says());
@@ -170,14 +171,14 @@ impl Library {
 
     fn of(handle: *mut c_void) -> Option<Library> {
         let find = |name: &CStr| {
-            // SAFETY: a loaded library and a string that ends with a zero byte.
+            // SAFETY: the handle is a loaded library's, and the string ends with a zero byte.
             let found = unsafe { libc::dlsym(handle, name.as_ptr()) };
             (!found.is_null()).then_some(found)
         };
         macro_rules! function {
             ($name:literal, $kind:ty) => {{
                 let found = find($name)?;
-                // SAFETY: the library's function of this name has this signature since the
+                // SAFETY: the library's function of this name has had this signature since the
                 // interface exists.
                 unsafe { std::mem::transmute::<*mut c_void, $kind>(found) }
             }};
@@ -205,12 +206,12 @@ impl Library {
             location: gpu.location,
         };
         let mut agent = Agent(0);
-        // SAFETY: both pointers are valid during the call; the library copies the name.
+        // SAFETY: both pointers are valid during the call. The library copies the name.
         checked(unsafe { (self.register)(&raw mut agent, &raw const description, DESCRIPTION) })?;
         Ok(agent)
     }
 
-    /// Number of a block, and how many instances it has.
+    /// Returns a block's number, and how many instances it has.
     pub fn block(&self, agent: Agent, name: &str) -> Result<(u32, u32), Status> {
         let name = CString::new(name).map_err(|_| Status(0))?;
         let profile = Profile {
@@ -224,16 +225,16 @@ impl Library {
             instances: 0,
         };
         let to = (&raw mut info).cast();
-        // SAFETY: this question takes the struct that is passed; all pointers are valid during the
-        // call.
+        // SAFETY: this question is answered into the struct that is passed. All pointers are valid
+        // during the call.
         checked(unsafe { (self.get_info)(&raw const profile, BLOCK_BY_NAME, to) })?;
         Ok((info.id, info.instances))
     }
 
-    /// Makes the packets of events; the functions get `data`.
+    /// Makes the packets for some events. The functions are called with `data`.
     ///
     /// # Safety
-    /// The functions are sound with `data`, which lives until [`Made`] has been dropped.
+    /// The functions must be sound with `data`, which must live until [`Made`] has been dropped.
     pub unsafe fn create(
         &self,
         agent: Agent,
@@ -248,7 +249,8 @@ impl Library {
         };
         let (mut handle, mut packets) = (0, Packets::default());
         let (allocate, free, copy) = memory;
-        // SAFETY: all pointers are valid during the call; the functions are the caller's.
+        // SAFETY: all pointers are valid during the call. The caller promises that the functions
+        // are sound.
         let status = unsafe {
             (self.create)(
                 &raw mut handle,
@@ -281,16 +283,16 @@ pub struct Made<'a> {
 
 impl Drop for Made<'_> {
     fn drop(&mut self) {
-        // SAFETY: the handle is the library's and is given back once.
+        // SAFETY: the handle is the library's, and is deleted only here.
         unsafe { (self.library.delete)(self.handle) };
     }
 }
 
-/// A value that the library reads out of the output: event, number of the sample, value.
+/// A value that the library read from the output: event, number of the sample, value.
 pub type Value = (Event, u64, u64);
 
 impl Made<'_> {
-    /// All values in the output, as the library reads it.
+    /// Returns all values in the output, as the library reads it.
     pub fn values(&self) -> Result<Vec<Value>, Status> {
         unsafe extern "C" fn on_value(
             event: Event,
@@ -298,18 +300,20 @@ impl Made<'_> {
             value: u64,
             data: *mut c_void,
         ) -> c_int {
-            // SAFETY: the vector that is passed below, which nobody else uses meanwhile.
+            // SAFETY: `data` is the vector that is passed below, which nothing else uses during the
+            // call.
             unsafe { &mut *data.cast::<Vec<Value>>() }.push((event, sample, value));
             0
         }
         let mut values: Vec<Value> = Vec::new();
         let data = (&raw mut values).cast();
-        // SAFETY: the handle is valid; the function is called with `data` during this call only.
+        // SAFETY: the handle is valid. The function is called with `data` only during this call.
         checked(unsafe { (self.library.iterate)(self.handle, on_value, data) })?;
         Ok(values)
     }
 
-    /// Where a sample of an event was counted: number of the dimension and in it.
+    /// Returns where a sample of an event was counted: the number of each dimension, and the number
+    /// in it.
     pub fn place(&self, event: Event, sample: u64) -> Result<Vec<(i32, i32)>, Status> {
         unsafe extern "C" fn on_coordinate(
             _: c_int,
@@ -319,15 +323,16 @@ impl Made<'_> {
             _: *const c_char,
             data: *mut c_void,
         ) -> c_int {
-            // SAFETY: the vector that is passed below, which nobody else uses meanwhile.
+            // SAFETY: `data` is the vector that is passed below, which nothing else uses during the
+            // call.
             unsafe { &mut *data.cast::<Vec<(i32, i32)>>() }.push((dimension, at));
             0
         }
         let mut place: Vec<(i32, i32)> = Vec::new();
         let data = (&raw mut place).cast();
         let ask = self.library.coordinates;
-        // SAFETY: the agent was registered; the function is called with `data` during this call
-        // only.
+        // SAFETY: the agent was registered. The function is called with `data` only during this
+        // call.
         checked(unsafe { ask(self.agent, event, sample, on_coordinate, data) })?;
         Ok(place)
     }

@@ -1,4 +1,4 @@
-//! Has the library make a group's packets, and makes a template of them.
+//! Has the library make a group's packets, and makes a template from them.
 
 use super::arena::{self, Arena};
 use super::library::{Agent, Event, Library, Made, Status, Value};
@@ -6,11 +6,11 @@ use midair_counters::template::{self, Slot, Template};
 use midair_counters::wire::{Answer, Question};
 use midair_counters::{Dimension, Position};
 
-/// Two addresses that differ in both halves, in bytes and in units of 256 (see
+/// Two addresses that differ in both halves, both in bytes and in units of 256 (see
 /// [`template::places`]).
 const ADDRESSES: [u64; 2] = [0x1111_1000_0000, 0x2222_5000_0000];
 
-/// Codes for what the library did not say itself.
+/// The code for answers of the library that are wrong, although it reported no error.
 const ODD: u32 = 0xffff_ffff;
 
 struct Refusal(u32, String);
@@ -29,12 +29,12 @@ pub fn template(library: &Library, question: &Question) -> Answer {
     }
 }
 
-/// What one making came to.
+/// The result of making the packets once.
 struct Commands {
     start: Vec<u32>,
     read: Vec<u32>,
     stop: Vec<u32>,
-    /// Address and bytes of the memory that is read into.
+    /// The address and size of the memory that is read into.
     output: (u64, usize),
     slots: Vec<Slot>,
 }
@@ -45,7 +45,7 @@ fn made(library: &Library, question: &Question) -> Result<Template, Refusal> {
         .describe(&question.gpu)
         .map_err(to(format!("take {} for a GPU", question.gpu.name)))?;
     let mut events = Vec::new();
-    // Which event of the question each stands for.
+    // For each of these events: which event of the question it stands for.
     let mut asked = Vec::new();
     for (number, event) in question.events.iter().enumerate() {
         let (block, instances) = library
@@ -96,7 +96,7 @@ fn made(library: &Library, question: &Question) -> Result<Template, Refusal> {
     Ok(template)
 }
 
-/// Makes the packets once, in memory at an address.
+/// Makes the packets once, with memory at a given address.
 fn commands(
     library: &Library,
     agent: Agent,
@@ -112,8 +112,8 @@ fn commands(
         arena::free as super::library::Free,
         arena::copy as super::library::Copy,
     );
-    // SAFETY: the functions take an arena; it outlives what is made, which is dropped at this
-    // function's end, before it.
+    // SAFETY: the functions take an arena as `data`. The arena lives longer than `made`, which is
+    // dropped at the end of this function.
     let made = unsafe { library.create(agent, &events, functions, data) };
     let made = made.map_err(|Status(code)| {
         Refusal(code, format!("make packets for {} events", events.len()))
@@ -130,7 +130,7 @@ fn commands(
         words(&made.packets.read)?,
         words(&made.packets.stop)?,
     );
-    // The commands are in one allocation, the output is the other.
+    // The commands are in one allocation, and the output is the other one.
     let (commands_at, _) = made.packets.start.commands();
     let holds = |(at, bytes): &(u64, usize)| (*at..at + *bytes as u64).contains(&commands_at);
     let outputs: Vec<(u64, usize)> = memory
@@ -155,8 +155,8 @@ fn commands(
     })
 }
 
-/// Finds out what stands where in the output: fills it with numbers of its own words, twice and in
-/// different ways, and has the library read it.
+/// Finds out what each word of the output means: fills the output with numbers of its own words,
+/// twice and in different ways, and has the library read it.
 fn slots(
     made: &Made<'_>,
     asked: &[(Event, u32)],

@@ -1,11 +1,11 @@
-//! The process that has AMD's packet library loaded: answers questions on its standard input
-//! (`midair_counters::wire`) until that ends.
+//! The helper process that loads AMD's packet library. It answers the questions on its standard
+//! input (`midair_counters::wire`) until the input ends.
 //!
 //!     midair-aqlprofile LIBRARY ...
 //!
-//! The first of the libraries that can be loaded is used. It is C++ with locks and global state,
-//! and it ends the process when it is asked for what it does not expect; so it is never loaded into
-//! an attacher or a process that is attached to (AMD-101).
+//! It uses the first library that can be loaded. The library is C++ with locks and global state,
+//! and ends the process when it meets something unexpected. So it is never loaded into an attacher
+//! or into a process that is attached to (AMD-101).
 
 use midair_aqlprofile::making::{self, Library};
 use midair_counters::wire::{Answer, Question};
@@ -36,10 +36,12 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// Standard output for answers alone: what the library prints goes where errors go.
+/// Returns standard output for answers alone. What the library prints goes to standard error
+/// instead.
 fn own_output() -> io::Result<io::BufWriter<File>> {
     let (out, error) = (io::stdout().as_raw_fd(), io::stderr().as_raw_fd());
-    // SAFETY: duplicates open descriptors of this process, which has no other thread yet.
+    // SAFETY: these calls duplicate open descriptors of this process, which has no other thread
+    // yet.
     let own = unsafe {
         let own = libc::fcntl(out, libc::F_DUPFD_CLOEXEC, 3);
         if own < 0 || libc::dup2(error, out) < 0 {
@@ -47,6 +49,6 @@ fn own_output() -> io::Result<io::BufWriter<File>> {
         }
         own
     };
-    // SAFETY: the duplicate is open and nobody else's.
+    // SAFETY: the duplicate is open, and nothing else owns it.
     Ok(io::BufWriter::new(unsafe { File::from_raw_fd(own) }))
 }

@@ -19,7 +19,7 @@ use std::io::{self, IsTerminal, Stdout, stdin, stdout};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-/// Lines of a page.
+/// The number of lines of a page.
 const PAGE: usize = 10;
 
 /// Whether there is a terminal to draw on and to read keys from.
@@ -27,10 +27,11 @@ pub(super) fn is_there() -> bool {
     stdin().is_terminal() && stdout().is_terminal()
 }
 
-/// A terminal in the mode for screens. It gets its old mode and its old contents back when this is dropped.
+/// A terminal in the mode for screens. When this value is dropped, the terminal gets its old mode
+/// and its old contents back.
 pub(super) struct Screen {
     terminal: Terminal<CrosstermBackend<Stdout>>,
-    /// A key was read, and more may have come with it.
+    /// Whether a key was read, so that more may have come with it.
     more: bool,
 }
 
@@ -40,7 +41,7 @@ fn failed(error: io::Error) -> Failure {
 }
 
 impl Screen {
-    /// Takes the terminal.
+    /// Switches the terminal to this mode.
     pub(super) fn open() -> Result<Screen, Failure> {
         let terminal = Terminal::new(CrosstermBackend::new(stdout())).map_err(failed)?;
         enable_raw_mode().map_err(failed)?;
@@ -62,11 +63,12 @@ impl Screen {
         drawn.map(drop).map_err(failed)
     }
 
-    /// Waits for a key, at most so long. A terminal that has gone is one, too: [`Key::Interrupt`].
+    /// Waits for a key, at most this long. If the terminal has gone, the result is
+    /// [`Key::Interrupt`].
     pub(super) fn key(&mut self, limit: Duration) -> Result<Option<Key>, Failure> {
         let limit = if self.more { Duration::ZERO } else { limit };
         self.more = false;
-        // Of a terminal that has gone crossterm reads without an end, so it is not asked then.
+        // On a terminal that has gone, crossterm would read without end, so it is not asked then.
         let input = stdin();
         let mut fds = [PollFd::new(input.as_fd(), PollFlags::POLLIN)];
         let limit = PollTimeout::try_from(limit).unwrap_or(PollTimeout::MAX);
@@ -81,7 +83,7 @@ impl Screen {
         }
         self.more = true;
         let Event::Key(pressed) = event::read().map_err(failed)? else {
-            // Another size: the next drawing takes it.
+            // The size has changed, which the next drawing takes into account.
             return Ok(None);
         };
         if pressed.kind == KeyEventKind::Release {

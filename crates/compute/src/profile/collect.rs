@@ -1,4 +1,4 @@
-//! Collecting: `rocprofv3` attaches to the process, or starts the program.
+//! Collection of counters: `rocprofv3` attaches to the process, or starts the program.
 
 use crate::console::Console;
 use midair_failure::{Failure, Kind};
@@ -24,26 +24,27 @@ pub struct Collection {
     pub program: Vec<OsString>,
     /// Groups of counters.
     pub groups: Vec<Vec<String>>,
-    /// A file with definitions of counters.
+    /// A file that defines further counters.
     pub definitions: Option<PathBuf>,
     /// Kernels: an expression that their names match.
     pub kernels: Option<String>,
     /// Launches of each kernel, such as `[1,3-5]`.
     pub launches: Option<String>,
-    /// Part of the time that counting may take, in percent.
+    /// The share of the time that counting may take, in percent.
     pub overhead: Option<String>,
-    /// Where its files go.
+    /// The directory for its files.
     pub directory: PathBuf,
-    /// Where it writes what was counted so far, while it is attached.
+    /// Where the collecting program writes the counts so far, while it is attached.
     pub live: Option<PathBuf>,
-    /// Keys of the terminal are read here, and what it prints on standard output is not shown.
+    /// Whether keys are read from the terminal here. Then the collecting program's standard output
+    /// is not shown.
     pub keys: bool,
-    /// Say more.
+    /// Whether to print more.
     pub verbose: bool,
 }
 
-/// The program that collects: `ROCPROF`, or the one beside ours, or this one where it is all of them in
-/// one file, or the one on the path.
+/// Returns the collecting program: `ROCPROF`; or `rocprofv3` beside our executable; or our
+/// executable itself, where one file contains all programs; or the one on the path.
 fn rocprofv3() -> Command {
     if let Some(named) = std::env::var_os("ROCPROF")
         && !named.is_empty()
@@ -60,7 +61,7 @@ fn rocprofv3() -> Command {
         .file_name()
         .is_some_and(|name| name != "rocprof-compute")
     {
-        // `midair` is what the name says that it is called by.
+        // `midair` acts as the program by whose name it is called.
         let mut command = Command::new(own);
         command.arg0("rocprofv3");
         return command;
@@ -69,7 +70,7 @@ fn rocprofv3() -> Command {
 }
 
 impl Collection {
-    /// The words of its command line.
+    /// Returns the words of its command line.
     pub fn words(&self) -> Vec<OsString> {
         let mut words: Vec<OsString> = Vec::new();
         let mut put = |all: &[&str]| words.extend(all.iter().map(OsString::from));
@@ -79,11 +80,11 @@ impl Collection {
                 put(&["--attach-duration-msec", duration]);
             }
         }
-        // Every dispatch is in the files, with or without a window.
+        // The files list every dispatch, with or without a window.
         put(&[
             "--kernel-trace",
             "--output-format",
-            // Where nobody keeps the files: what is written fastest.
+            // With keys, the files are not kept, so take the format that is written fastest.
             if self.keys { "csv" } else { "rocpd" },
             "--output-file",
             "pmc",
@@ -119,36 +120,38 @@ impl Collection {
     }
 }
 
-/// What is done while a process is attached.
+/// What to do while a process is attached.
 pub trait Follow {
-    /// Called a few times a second. Whether to detach now.
+    /// Called a few times a second. Returns whether to detach now.
     fn tick(&mut self) -> bool;
-    /// A line that the collecting program printed on standard error.
+    /// Called with each line that the collecting program printed on standard error.
     fn line(&mut self, text: &str);
-    /// A key was pressed, where keys are read ([`Collection::keys`]). Whether to detach now.
+    /// Called when a key was pressed, where keys are read ([`Collection::keys`]). Returns whether
+    /// to detach now.
     fn key(&mut self, _key: u8) -> bool {
         false
     }
 }
 
-/// From one call of [`Follow::tick`] to the next.
+/// The time from one call of [`Follow::tick`] to the next.
 const TICK: Duration = Duration::from_millis(200);
 
-/// What happens to whoever waits for the collecting program.
+/// What can happen while we wait for the collecting program.
 enum Event {
     Line(String),
     Key(u8),
-    /// A signal, and whether the terminal sent it to all of us.
+    /// A signal, and whether the terminal sent it to its whole foreground process group.
     Signal(Signal, bool),
     Ended(std::io::Result<ExitStatus>),
-    /// Standard error of the program is closed.
+    /// The program closed its standard error.
     Silent,
 }
 
-/// The kernel sent it (source: siginfo's `SI_KERNEL`): as of a terminal's keys.
+/// The code of a signal that the kernel sent (siginfo's `SI_KERNEL`), such as for a key on a
+/// terminal.
 const BY_KERNEL: i32 = 0x80;
 
-/// Blocks the signals that end a profile, and tells of them.
+/// Blocks the signals that end a profile, and reports them as events.
 fn tell_signals(sender: &Sender<Event>) {
     let mut signals = SigSet::empty();
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
@@ -161,7 +164,7 @@ fn tell_signals(sender: &Sender<Event>) {
         return;
     }
     let sender = sender.clone();
-    // Ends with this process, as the others do that wait for something.
+    // This thread ends with the process, like the others that wait for something.
     std::thread::spawn(move || {
         while let Ok(Some(info)) = descriptor.read_signal() {
             let Ok(signal) = Signal::try_from(info.ssi_signo as i32) else {
@@ -178,7 +181,7 @@ fn tell_signals(sender: &Sender<Event>) {
 }
 
 impl Collection {
-    /// Starts the program that collects.
+    /// Starts the collecting program.
     fn start(&self, console: &Console) -> Result<(PathBuf, Child), Failure> {
         let mut command = rocprofv3();
         let program = PathBuf::from(command.get_program());
@@ -192,14 +195,15 @@ impl Collection {
                 .collect::<Vec<_>>()
                 .join(" ")
         ));
-        // Enter detaches: it is read there.
+        // The collecting program reads the Enter key, which detaches.
         command.args(&words).stdin(Stdio::inherit());
         if self.pid.is_some() {
-            // Its lines and our progress take turns. What a program prints that is started is its own.
+            // Its lines and our progress line take turns. What a started program prints is left to
+            // that program.
             command.stderr(Stdio::piped());
         }
         if self.keys {
-            // Keys are ours, and so is the screen.
+            // We read the keys and draw the screen.
             command.stdin(Stdio::piped()).stdout(Stdio::null());
             command.process_group(0);
         }
@@ -213,16 +217,16 @@ impl Collection {
         Ok((program, child))
     }
 
-    /// Collects. Gives the exit code of the program that did it.
+    /// Collects. Returns the exit code of the collecting program.
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// When the collecting program cannot be started.
     pub fn run(&self, console: &Console, follow: &mut dyn Follow) -> Result<u8, Failure> {
         let (program, mut child) = self.start(console)?;
         let pid = i32::try_from(child.id()).map(Pid::from_raw);
         let (sender, events) = channel();
         tell_signals(&sender);
-        // Held open: its end would detach.
+        // Keep its standard input open: end of input would make it detach.
         let _input = child.stdin.take();
         let mut silent = true;
         if let Some(stderr) = child.stderr.take() {
@@ -268,8 +272,8 @@ impl Collection {
             match events.recv_timeout(patience) {
                 Ok(Event::Line(line)) => follow.line(&line),
                 Ok(Event::Key(key)) => detach = follow.key(key),
-                // What the terminal sends reaches both of us: there it means to detach and to write what
-                // was recorded, and here to wait for that.
+                // A signal from the terminal reaches both processes. The collecting program
+                // detaches and writes what was recorded; we wait for that.
                 Ok(Event::Signal(Signal::SIGINT, true)) if !self.keys => {}
                 Ok(Event::Signal(signal, _)) if ended.is_none() => tell(signal),
                 Ok(Event::Signal(..)) => {}
@@ -303,8 +307,9 @@ impl Collection {
     }
 }
 
-/// What databases are called in the workload directory. A pass is a run of the whole program; of one with
-/// several processes it has a file for each. Processes of one attach are no passes of one another.
+/// Returns the names of databases in the workload directory. A pass is one run of the whole
+/// program; if that has several processes, the pass has a file for each. The processes of one
+/// attach are not separate passes.
 pub(super) fn names(found: &[PathBuf]) -> Vec<String> {
     let pass = |file: &PathBuf| {
         let mut above = file.iter().rev().filter_map(|part| part.to_str());
@@ -328,7 +333,7 @@ pub(super) fn names(found: &[PathBuf]) -> Vec<String> {
     passes.iter().map(name).collect()
 }
 
-/// The databases below a directory.
+/// Returns the databases below a directory.
 pub fn databases(below: &Path) -> Vec<PathBuf> {
     let mut all = Vec::new();
     let mut open = vec![below.to_owned()];

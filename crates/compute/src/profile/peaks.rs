@@ -8,12 +8,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The variable that names the benchmark, as in AMD's tool.
+/// The variable that names the benchmark, as with AMD's tool.
 const VARIABLE: &str = "ROOFLINE_BIN";
-/// Where AMD's packages put it, below the directory of ROCm.
+/// Where AMD's packages install it, below the directory of ROCm.
 const PLACES: [&str; 2] = ["libexec/rocprofiler-compute/utils/rooflines", "bin"];
 
-/// The benchmark: named, or the one of the newest ROCm that is installed.
+/// Returns the benchmark that the variable names, or that of the newest installed ROCm.
 fn installed() -> Option<PathBuf> {
     if let Some(named) = std::env::var_os(VARIABLE).filter(|named| !named.is_empty()) {
         return Some(named.into());
@@ -32,7 +32,7 @@ fn installed() -> Option<PathBuf> {
     found.pop()
 }
 
-/// The benchmark.
+/// Returns the benchmark.
 ///
 /// # Errors
 /// When there is none.

@@ -1,5 +1,5 @@
-//! From the metrics that are wanted to the counters that have to be counted, and to groups of them
-//! that the GPU can count at once.
+//! Derives the counters to count from the wanted metrics, and puts them into groups that the GPU
+//! can count at once.
 
 use crate::architecture::{Architecture, CHANNEL, Form};
 use crate::expression::Expression;
@@ -12,7 +12,7 @@ use midair_counters::{Definitions, group};
 use midair_failure::Failure;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Fields of a dispatch, which need no counter.
+/// The fields of a dispatch, for which no counter is needed.
 const FIELDS: [&str; 10] = [
     "Dispatch_ID",
     "GPU_ID",
@@ -31,21 +31,21 @@ const FIELDS: [&str; 10] = [
 pub struct Plan {
     /// Groups of counters, each for one pass.
     pub groups: Vec<Vec<String>>,
-    /// Definitions of counters that AMD's tables do not have: sums of a level over time. YAML, or
-    /// nothing.
+    /// Definitions of counters that AMD's tables do not have, which sum up a level over time. YAML,
+    /// or empty.
     pub definitions: String,
-    /// Counters that expressions name and the GPU does not have.
+    /// Counters that expressions name but the GPU does not have.
     pub unknown: Vec<String>,
 }
 
-/// The counters of some expressions.
+/// Adds the counters that an expression needs.
 fn counters_of(
     text: &str,
     level: &str,
     architecture: &'static Architecture,
     into: &mut BTreeSet<String>,
 ) {
-    // All expressions of the tables can be read (tests/evaluation.rs).
+    // All expressions of the tables can be parsed (tests/evaluation.rs).
     let Ok(expression) = Expression::parse(text) else {
         return;
     };
@@ -54,7 +54,7 @@ fn counters_of(
         match expression {
             Expression::Name(name) => {
                 let name = match name.split_once('[') {
-                    // Channels are places of one counter.
+                    // The channels are instances of one counter.
                     Some((counter, _)) => counter.to_owned(),
                     None if name == LEVEL_SUM && !level.is_empty() => {
                         format!("{level}_ACCUM")
@@ -103,7 +103,8 @@ pub fn plan(
     blocks: &Blocks,
     form: Form,
 ) -> Result<Plan, Failure> {
-    // By metric, in the order of the tables: what a metric needs is best counted together.
+    // Go by metric, in the order of the tables: the counters of one metric are best counted
+    // together.
     let mut wanted: Vec<BTreeSet<String>> = Vec::new();
     for (_, metric) in blocks.metrics(architecture, form) {
         let mut counters = BTreeSet::new();
@@ -127,7 +128,7 @@ pub fn plan(
         }
         wanted.push(counters);
     }
-    // What every unit of normalization needs, as in AMD's tool.
+    // These are what the units of normalization need, as in AMD's tool.
     wanted.push(["SQ_WAVES", "GRBM_GUI_ACTIVE"].map(str::to_owned).into());
 
     let known = midair_counters::Architecture::find(architecture.name).ok_or_else(|| {
@@ -173,7 +174,7 @@ pub fn plan(
         plan.definitions = text;
     }
 
-    // The greatest first: what a level needs has the least room.
+    // Sums of levels go first: their counters have the fewest places.
     let mut groups: Vec<(Vec<String>, BTreeSet<Event>)> = Vec::new();
     let mut placed = BTreeSet::new();
     let is_sum = |counters: &BTreeSet<String>| counters.iter().any(|name| sums.contains_key(name));
@@ -197,7 +198,8 @@ pub fn plan(
             all.extend(more.iter().flat_map(|(_, events)| events.iter().cloned()));
             group::fits(known, &all).is_ok().then_some(all)
         };
-        // A group that has some of them already, else any with room for all, else a new one.
+        // Prefer a group that has some of these counters already, then any group with room for all
+        // of them, and else start a new one.
         let shares =
             |names: &[String]| names.iter().filter(|name| counters.contains(*name)).count();
         let best = groups

@@ -1,4 +1,4 @@
-//! What was counted so far, while a process is attached: how sure each metric is by now.
+//! What was counted so far while a process is attached: how certain each metric is by now.
 
 use crate::console::Console;
 use crate::evaluate::{Value, Why};
@@ -10,9 +10,9 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
-/// Windows below which nothing is said to be sure enough.
+/// With fewer windows than this, no metric counts as certain enough.
 const FEW: usize = 10;
-/// How much longer nothing is looked at than looking takes.
+/// How long to rest after a look at the files, as a multiple of the time that the look took.
 const REST: u32 = 9;
 
 /// The files that `rocprofv3 --live-counters` replaces.
@@ -27,7 +27,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Of files in this directory, for metrics of these tables.
+    /// Watches files in this directory, for the metrics of these tables.
     pub fn new(directory: PathBuf, workload: Workload, blocks: Blocks, options: Options) -> Watch {
         Watch {
             directory,
@@ -39,7 +39,8 @@ impl Watch {
         }
     }
 
-    /// The tables, where there is news. What cannot be read is tried again when it is replaced.
+    /// Returns the tables if the files have changed. A file that cannot be read is tried again when
+    /// it has been replaced.
     pub fn look(&mut self) -> Option<Report> {
         let began = Instant::now();
         if began < self.next {
@@ -73,12 +74,13 @@ impl Watch {
         filled.ok()
     }
 
-    /// The dispatches so far.
+    /// Returns the dispatches so far.
     pub fn workload(&self) -> &Workload {
         &self.workload
     }
 
-    /// How many dispatches have values of each of these groups of counters, and how many there are.
+    /// Returns how many dispatches have values of each of these counter groups, and how many
+    /// dispatches there are.
     pub fn windows(&self, groups: &[Vec<String>]) -> (Vec<usize>, usize) {
         let frame = &self.workload.frame;
         let counted = |group: &Vec<String>| {
@@ -94,22 +96,23 @@ impl Watch {
     }
 }
 
-/// How sure the metrics of some tables are.
+/// How certain the metrics of some tables are.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Sureness {
-    /// Half widths of intervals in percent of the values, in ascending order; 0: every dispatch was
-    /// counted.
+    /// The half widths of the intervals in percent of the values, in ascending order. 0: every
+    /// dispatch was counted.
     pub errors: Vec<f64>,
-    /// Metrics that have too few windows for an interval, or none.
+    /// How many metrics have too few windows for an interval, or none.
     pub open: usize,
-    /// Number of the metric that is the least sure.
+    /// The number of the least certain metric.
     pub worst: String,
-    /// Greatest part of the time that windows of a metric took, from 0 to 1.
+    /// The greatest share of the time that the windows of a metric took, from 0 to 1.
     pub coverage: f64,
 }
 
 impl Sureness {
-    /// Of the values of a report. What can have no interval, such as a greatest value, does not count.
+    /// Judges the values of a report. Values that can have no interval, such as a maximum, do not
+    /// count.
     pub fn of(report: &Report) -> Sureness {
         let mut sureness = Sureness::default();
         let mut worst = -1.0;
@@ -136,7 +139,7 @@ impl Sureness {
         sureness
     }
 
-    /// Whether every metric is known up to so many percent.
+    /// Whether the error of every metric is within this many percent.
     pub fn is_within(&self, percent: f64) -> bool {
         self.open == 0 && self.errors.last().is_some_and(|worst| *worst <= percent)
     }
@@ -164,7 +167,8 @@ impl Sureness {
     }
 }
 
-/// The error of a value in percent; Some(None): not known yet; None: it will never have one.
+/// Returns the error of a value in percent. Some(None): not known yet. None: it will never be
+/// known.
 fn error(value: &Value) -> Option<Option<f64>> {
     match &value.result {
         Err(Why::Uncounted | Why::Apart | Why::NoDispatch) => Some(None),
@@ -180,7 +184,7 @@ fn error(value: &Value) -> Option<Option<f64>> {
     }
 }
 
-/// The progress of `profile`: one line that is replaced on a terminal.
+/// Shows the progress of `profile`; on a terminal, as one line that is replaced.
 #[derive(Debug)]
 pub struct Progress<'a> {
     console: &'a Console,
@@ -189,13 +193,13 @@ pub struct Progress<'a> {
     target: Option<f64>,
     began: Instant,
     shown: Duration,
-    /// What is shown, without the time.
+    /// The shown line, without the time.
     line: String,
     reached: bool,
 }
 
 impl<'a> Progress<'a> {
-    /// With this error as the end, if there is one.
+    /// Creates the progress display. The profile ends at this error, if one is given.
     pub fn new(
         console: &'a Console,
         watch: Watch,
@@ -304,7 +308,7 @@ mod tests {
         // Too few, or none yet.
         assert_eq!(percent(&value(Ok(3.0), FEW - 1, Some(0.0))), Some(None));
         assert_eq!(percent(&value(Err(Why::Uncounted), 0, None)), Some(None));
-        // A greatest value, and what no window brings.
+        // A maximum, and a value that no window can provide.
         assert_eq!(percent(&value(Ok(3.0), 20, None)), None);
         assert_eq!(percent(&value(Err(Why::NoFormula), 0, None)), None);
         assert_eq!(

@@ -17,7 +17,7 @@ fn file(path: &Path, text: &str) -> Result<(), Failure> {
     fs::write(path, text).map_err(|error| failed(path, &error))
 }
 
-/// Whether there is nothing but what `profile` writes before anything is collected.
+/// Whether the directory has nothing but the files that `profile` writes before it collects.
 pub(super) fn is_without_results(directory: &Path) -> bool {
     let before = ["sysinfo.csv", "profiling_config.yaml", "perfmon", "out"];
     let entries = fs::read_dir(directory).into_iter().flatten();
@@ -27,7 +27,7 @@ pub(super) fn is_without_results(directory: &Path) -> bool {
         && super::collect::databases(&directory.join("out")).is_empty()
 }
 
-/// Removes the files of an earlier profile. What else lies there stays.
+/// Removes the files of an earlier profile. Other files in the directory stay.
 pub(super) fn clear(directory: &Path) -> Result<(), Failure> {
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         let path = entry.path();
@@ -50,7 +50,8 @@ pub(super) fn clear(directory: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// `perfmon/`: the groups, and definitions of counters; gives the file of the latter.
+/// Writes the groups and the definitions of counters into `perfmon/`. Returns the file of
+/// definitions.
 pub(super) fn perfmon(directory: &Path, plan: &Plan) -> Result<Option<PathBuf>, Failure> {
     let below = directory.join("perfmon");
     fs::create_dir_all(&below).map_err(|error| failed(&below, &error))?;
@@ -66,7 +67,7 @@ pub(super) fn perfmon(directory: &Path, plan: &Plan) -> Result<Option<PathBuf>, 
     Ok(Some(path))
 }
 
-/// `sysinfo.csv`.
+/// Writes `sysinfo.csv`.
 pub(super) fn system(directory: &Path, rows: &[(String, String)]) -> Result<(), Failure> {
     let (names, values): (Vec<String>, Vec<String>) = rows.iter().cloned().unzip();
     let mut text = String::new();
@@ -84,13 +85,13 @@ pub(super) enum Setting {
     List(Vec<String>),
 }
 
-/// `profiling_config.yaml`: options by name.
+/// Writes `profiling_config.yaml`: options by name.
 pub(super) fn configuration(
     directory: &Path,
     all: &BTreeMap<String, Setting>,
 ) -> Result<(), Failure> {
     let quoted = |text: &str| {
-        // In single quotes only these have a meaning of their own; a line end would end the value.
+        // Within single quotes, only the quote itself is special; a line end would end the value.
         format!("'{}'", text.replace('\'', "''").replace(['\n', '\r'], " "))
     };
     let mut text = String::new();
@@ -103,7 +104,8 @@ pub(super) fn configuration(
             Setting::List(values) => {
                 text.push_str(&format!("{key}:\n"));
                 for value in values {
-                    // Numbers of metrics stand as they are: AMD's tests look for such lines.
+                    // Numbers of metrics are written without quotes, since AMD's tests look for
+                    // such lines.
                     let plain = value.bytes().all(|b| b.is_ascii_digit() || b == b'.');
                     let value = if plain { value.clone() } else { quoted(value) };
                     text.push_str(&format!("- {value}\n"));
@@ -114,7 +116,8 @@ pub(super) fn configuration(
     file(&directory.join("profiling_config.yaml"), &text)
 }
 
-/// `pmc_perf.csv`: a line for each dispatch. Counters that it was not counted for stay empty.
+/// Writes `pmc_perf.csv`: a line for each dispatch. A counter's field is empty where the dispatch
+/// was not counted for it.
 pub(super) fn dispatches(path: &Path, frame: &Frame) -> Result<(), Failure> {
     const FIELDS: [&str; 9] = [
         field::DISPATCH,

@@ -1,4 +1,4 @@
-//! Comma-separated files: millions of lines, read in one walk with a small buffer.
+//! Comma-separated files of millions of lines, read in one pass with a small buffer.
 
 use super::{unreadable, unusable};
 use crate::frame::{Column, Filling, Frame, Names, field};
@@ -7,9 +7,9 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// Bytes that are read at once.
+/// How many bytes are read at once.
 const BUFFER: usize = 1 << 20;
-/// Longest line.
+/// The longest permitted line, in bytes.
 const LINE: usize = 64 << 20;
 
 /// Reads a file line by line.
@@ -17,11 +17,11 @@ pub(crate) struct Lines<'p> {
     path: &'p Path,
     file: File,
     buffer: Vec<u8>,
-    /// Where the next line begins, and where what was read ends.
+    /// Where the next line begins in the buffer, and where the read bytes end.
     at: usize,
     end: usize,
     ended: bool,
-    /// Number of the line that was given last, from 1.
+    /// The number of the line that was returned last, from 1.
     pub(crate) line: usize,
 }
 
@@ -39,14 +39,15 @@ impl<'p> Lines<'p> {
         })
     }
 
-    /// The next line without its end; None after the last. Line ends within quotes belong to it.
+    /// Returns the next line without its end; None after the last. A line end within quotes is part
+    /// of the line.
     pub(crate) fn next(&mut self) -> Result<Option<&[u8]>, Failure> {
         let mut from = self.at;
         let mut quoted = false;
         loop {
             let unread = &self.buffer[from..self.end];
             let found = match quoted {
-                // The common case: neither a quote nor another way than to the end of the line.
+                // The common case: there is no quote before the end of the line.
                 false => unread.iter().position(|b| *b == b'\n' || *b == b'"'),
                 true => unread.iter().position(|b| *b == b'"'),
             };
@@ -75,7 +76,7 @@ impl<'p> Lines<'p> {
         }
     }
 
-    /// Reads more behind what is there; returns by how much that was moved towards the start.
+    /// Reads more bytes behind the unread ones. Returns how far these were moved towards the start.
     fn refill(&mut self) -> Result<usize, Failure> {
         let moved = self.at;
         self.buffer.copy_within(self.at..self.end, 0);
@@ -103,7 +104,7 @@ fn trimmed(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
-/// Takes the next field off a line; None at its end.
+/// Takes the next field off a line; None at the end of the line.
 pub(crate) fn take_field<'l>(
     line: &mut Option<&'l [u8]>,
     unquoted: &mut Vec<u8>,
@@ -131,12 +132,12 @@ pub(crate) fn take_field<'l>(
             break;
         }
     }
-    // Behind the quotes comes a comma, or the end.
+    // The quoted field is followed by a comma, or by the end of the line.
     *line = rest.get(at + 1..).filter(|_| rest.get(at) == Some(&b','));
     Some(Word::Unquoted)
 }
 
-/// A field: as it stands, or in the buffer for those with quotes.
+/// A field: a part of the line, or in the buffer if it had quotes.
 pub(crate) enum Word<'l> {
     Plain(&'l [u8]),
     Unquoted,
@@ -154,9 +155,9 @@ impl<'l> Word<'l> {
     }
 }
 
-/// A number; NaN for nothing, None for what is no number.
+/// Parses a number. NaN for an empty field, None for a field that is not a number.
 pub(crate) fn number(word: &[u8]) -> Option<f64> {
-    // Whole numbers are the most by far.
+    // Most fields are whole numbers.
     if !word.is_empty() && word.len() <= 15 && word.iter().all(u8::is_ascii_digit) {
         let whole = word
             .iter()
@@ -170,17 +171,18 @@ pub(crate) fn number(word: &[u8]) -> Option<f64> {
     }
 }
 
-/// A whole number of nanoseconds, which may be too great for a double; None for nothing.
+/// Parses a time in whole nanoseconds, which may be too large for a double; None for an empty
+/// field.
 pub(crate) fn time(word: &[u8]) -> Option<i64> {
     let text = std::str::from_utf8(word).ok()?.trim();
     text.parse().ok().or_else(|| {
-        // With a fraction, as in medians over passes.
+        // Medians over passes have a fraction.
         let time = text.parse::<f64>().ok().filter(|time| time.is_finite())?;
         Some(time.round() as i64)
     })
 }
 
-/// All fields of a line as texts.
+/// Returns all fields of a line as texts.
 pub(crate) fn words(line: &[u8]) -> Vec<String> {
     let (mut rest, mut unquoted, mut all) = (Some(line), Vec::new(), Vec::new());
     while let Some(word) = take_field(&mut rest, &mut unquoted) {
@@ -190,7 +192,7 @@ pub(crate) fn words(line: &[u8]) -> Vec<String> {
     all
 }
 
-/// The one line of a file with its headings, such as `sysinfo.csv`.
+/// Returns the one line of a file, with its headings, such as that of `sysinfo.csv`.
 pub(crate) fn single(path: &Path) -> Result<Vec<(String, String)>, Failure> {
     let mut lines = Lines::open(path)?;
     let headings = lines.next()?.map(words).unwrap_or_default();
@@ -205,7 +207,7 @@ pub(crate) fn single(path: &Path) -> Result<Vec<(String, String)>, Failure> {
     Ok(all.filter(|(heading, _)| !heading.is_empty()).collect())
 }
 
-/// Dispatches that are read.
+/// The dispatches that were read.
 #[derive(Default)]
 pub(crate) struct Dispatches {
     pub(crate) names: Names,
@@ -215,7 +217,7 @@ pub(crate) struct Dispatches {
 }
 
 impl Dispatches {
-    /// A frame with kernels and times. What has no time has none in it.
+    /// Returns a frame with kernels and times. A dispatch without a time has none in the frame.
     pub(crate) fn frame(self) -> Frame {
         let mut frame = Frame::new(self.names, self.kernel);
         let known = self.start.iter().copied().filter(|time| *time != i64::MIN);
@@ -243,13 +245,13 @@ enum Holds {
     Kernel,
     Start,
     End,
-    /// A number, in this filling.
+    /// A number, which goes into this filling.
     Number(usize),
-    /// Nothing that is used.
+    /// Something that is not used.
     Other,
 }
 
-/// Reads files with one line for each dispatch, one after another.
+/// Reads files with one line for each dispatch, one file after another.
 pub(crate) fn wide(paths: &[&PathBuf]) -> Result<Frame, Failure> {
     let mut dispatches = Dispatches::default();
     let mut names: Vec<String> = Vec::new();
@@ -322,7 +324,7 @@ pub(crate) fn wide(paths: &[&PathBuf]) -> Result<Frame, Failure> {
                                 filling.push(value);
                             }
                         }
-                        // Words, such as the name of a device; the column is not used then.
+                        // The column has words, such as names of devices, and is then not used.
                         None => fillings[*index].set_words(),
                     },
                     Holds::Other => {}
@@ -366,7 +368,7 @@ pub(crate) fn wide(paths: &[&PathBuf]) -> Result<Frame, Failure> {
     Ok(frame)
 }
 
-/// The name of a column, by the names that versions have given it.
+/// Returns the name of a column, whatever name a version has given it.
 pub(crate) fn canonical(heading: &str) -> &str {
     match heading {
         "Dispatch_Id" => field::DISPATCH,

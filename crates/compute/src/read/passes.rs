@@ -1,4 +1,4 @@
-//! Directories whose passes lie in files of their own: several runs of the same program, joined.
+//! Directories that have a file for each pass: several runs of the same program, joined.
 
 use super::csv::{Dispatches, Lines, canonical, number, time, wide, words};
 use super::{file_name, unusable};
@@ -8,11 +8,11 @@ use midair_failure::Failure;
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-/// Rows by kernel, grid and how often both were there before.
+/// Rows by kernel, grid, and how many rows of that kernel and grid came before.
 type Rows = HashMap<(String, u64, usize), usize>;
 
-/// One line for each dispatch in each file. A dispatch is the same in two files when its kernel and
-/// its grid are, for the same time in each.
+/// Reads files with one line for each dispatch. Rows of two files are the same dispatch when they
+/// have the same kernel and grid, and equally many such rows came before each.
 pub(super) fn joined(paths: &[&PathBuf]) -> Result<Frame, Failure> {
     let mut whole: Option<(Frame, Rows)> = None;
     for path in paths {
@@ -74,7 +74,7 @@ fn renamed(mut frame: Frame, level: Option<&str>) -> Frame {
     frame
 }
 
-/// One line for each counter of a dispatch, in any number of files.
+/// Reads any number of files with one line for each counter of a dispatch.
 pub(super) fn pivoted(paths: &[&PathBuf]) -> Result<Frame, Failure> {
     let mut dispatches = Dispatches::default();
     let mut fields: HashMap<String, Filling> = HashMap::new();
@@ -132,7 +132,7 @@ pub(super) fn pivoted(paths: &[&PathBuf]) -> Result<Frame, Failure> {
                             if known.contains(&column) {
                                 continue;
                             }
-                            // "Agent 4" and the like.
+                            // The field is like "Agent 4".
                             let word = words[column].rsplit(' ').next().unwrap_or_default();
                             let value = number(word.as_bytes()).unwrap_or(f64::NAN);
                             fields

@@ -1,7 +1,7 @@
-//! rocpd databases: AMD's of 2026 and those of `rocprofv3`, of any version whose tables have the
-//! columns that are used.
+//! Reads rocpd databases: AMD's of 2026 and those of `rocprofv3`, of every version whose tables
+//! have the columns that are used here.
 //!
-//! The tables are read, not their views: a view joins and groups again for each question.
+//! The tables are read, not the views: a view joins and groups the rows again for every query.
 
 use super::csv::Dispatches;
 use super::scan::{self, Trouble};
@@ -15,7 +15,7 @@ use serde_json::Value;
 use std::collections::HashMap;
 use std::path::Path;
 
-/// Fields of a dispatch that are numbers.
+/// The fields of a dispatch that are numbers.
 const FIELDS: [&str; 8] = [
     field::GRID,
     field::WORKGROUP,
@@ -35,22 +35,23 @@ pub(crate) struct Reader {
     numbers: Filling,
     fields: [Filling; FIELDS.len()],
     counters: HashMap<String, Filling>,
-    /// Files that are passes: how long each of a row's dispatches took.
+    /// For files that are passes: how long each of a row's dispatches took.
     durations: Vec<Vec<f64>>,
-    /// The GPU that dispatches ran on: its columns in the database.
+    /// The GPU that the dispatches ran on: its columns in the database.
     agent: Option<(String, String, Value)>,
     files: usize,
-    /// The pass that is read, and how many were begun.
+    /// The pass that is being read, and how many passes were begun.
     pass: Option<String>,
     passes: usize,
-    /// Dispatches of this pass, and the rows of those of the first, by how often there was such a one.
+    /// How often each key occurred in this pass; and the rows of the first pass, by key and number
+    /// of the occurrence.
     seen: HashMap<Key, usize>,
     same: HashMap<(Key, usize), usize>,
     /// The pass that counted each counter.
     counted_in: HashMap<String, usize>,
 }
 
-/// What is the same in each run of a program: kernel, GPU, grid, workgroup and LDS.
+/// What is equal in each run of a program: kernel, GPU, grid, workgroup and LDS.
 type Key = (u32, [u64; 4]);
 
 /// Columns of a dispatch.
@@ -71,9 +72,10 @@ const DISPATCH: [&str; 15] = [
     "private_segment_size",
     "dispatch_id",
 ];
-/// Numbers of a dispatch, in the order by which they are sorted.
+/// How many integers describe a dispatch while the dispatches of a file are sorted, by the first
+/// integer first.
 const FOUND: usize = 11;
-/// Numbers of counters below which they are kept in a table.
+/// Counter ids below this are looked up in a table instead of a map.
 const MOST_DENSE: usize = 1 << 20;
 
 /// Whether a counter has a value for each channel of the L2 cache.
@@ -81,7 +83,7 @@ fn has_channels(name: &str) -> bool {
     name.starts_with("TCC_") && !name.contains('[') && !name.ends_with("_sum")
 }
 
-/// A dispatch as it is in a file.
+/// A dispatch in a file.
 struct Dispatch {
     event: i64,
     row: usize,
@@ -110,7 +112,8 @@ impl Reader {
         if suffixes.is_empty() {
             return Err(unusable(format!("{} is no rocpd database", path.display())));
         }
-        // A pass may have a file for each process: what is before the first point is the pass.
+        // A pass may have a file for each process: the part of the name before the first dot names
+        // the pass.
         let name = file_name(path);
         let pass = name
             .split('.')
@@ -132,12 +135,13 @@ impl Reader {
         Ok(())
     }
 
-    /// Whether what is read now is another run of what was read before.
+    /// Whether this pass repeats a run that was already read.
     fn is_again(&self) -> bool {
         self.pass.is_some() && self.passes > 1
     }
 
-    /// Notes which dispatches there are: those of another pass lie beside them.
+    /// Notes the rows of the first pass, so that the dispatches of other passes are found among
+    /// them.
     fn note_rows(&mut self) {
         let mut seen: HashMap<Key, usize> = HashMap::new();
         for row in 0..self.dispatches.kernel.len() {
@@ -150,12 +154,12 @@ impl Reader {
 
     fn tables(&mut self, database: &Connection, suffix: &str, path: &Path) -> Result<(), Failure> {
         let wrong = |error: rusqlite::Error| wrong(path, &error);
-        // The suffix is a part of a table's name, and is quoted as such.
+        // The suffix is a part of a table's name, and is quoted like it.
         let quoted = suffix.replace('"', "\"\"");
         let table = |name: &str| format!("\"rocpd_{name}{quoted}\"");
 
         self.refuse_cuda(database, &table("info_agent"), path)?;
-        // GPUs, numbered from 0.
+        // The GPUs, numbered from 0.
         let mut gpus: HashMap<i64, f64> = HashMap::new();
         let mut statement = database
             .prepare(&format!(
@@ -304,7 +308,7 @@ impl Reader {
         self.values(database, suffix, &table, &dispatches, path)
     }
 
-    /// Panels are of AMD's GPUs.
+    /// Refuses results of CUDA processes: panels exist only for AMD's GPUs.
     fn refuse_cuda(&self, database: &Connection, agents: &str, path: &Path) -> Result<(), Failure> {
         let question = format!(
             "SELECT product_name FROM {agents} WHERE type = 'GPU' AND vendor_name = 'NVIDIA' LIMIT 1"
@@ -320,7 +324,8 @@ impl Reader {
         product.map_or(Ok(()), |product| Err(super::of_cuda(path, &product)))
     }
 
-    /// What was counted: values of one counter at several places of the GPU are one value.
+    /// Reads the counted values. The values of one counter at several places of the GPU are added
+    /// up.
     fn values(
         &mut self,
         database: &Connection,
@@ -342,7 +347,7 @@ impl Reader {
         while let Some(row) = rows.next().map_err(wrong)? {
             let name = text(row, 1);
             let id: i64 = row.get(0).map_err(wrong)?;
-            // A counter is described for each GPU.
+            // A counter is described once for each GPU.
             let at = names.iter().position(|(known, _)| *known == name);
             let at = at.unwrap_or_else(|| {
                 let filling = self.counters.remove(&name).unwrap_or_default();
@@ -352,7 +357,7 @@ impl Reader {
             counters.insert(id, at);
         }
         let rows = self.dispatches.kernel.len();
-        // What an earlier pass counted as well is not counted twice.
+        // A counter that an earlier pass counted as well is not counted twice.
         let is_twice: Vec<bool> = names
             .iter()
             .map(|(name, _)| {
@@ -362,7 +367,7 @@ impl Reader {
             .collect();
         let mut is_counted = vec![false; names.len()];
         let is_channel: Vec<bool> = names.iter().map(|(name, _)| has_channels(name)).collect();
-        // Numbers of counters are small: a table is faster than a map.
+        // Ids of counters are small, so a table is faster than a map.
         let most = counters.keys().copied().max().unwrap_or(0);
         let dense: Vec<usize> = match usize::try_from(most) {
             Ok(most) if most < MOST_DENSE => (0..=most as i64)
@@ -389,7 +394,7 @@ impl Reader {
         scan::each(database, path, &name, &columns, |cells| {
             let event = cells[0].whole().unwrap_or(i64::MIN);
             if event != last.0 {
-                // As a rule it is the next dispatch's.
+                // Values are usually in the order of dispatches, so try the next dispatch first.
                 let next = dispatches.get(last.2).filter(|next| next.event == event);
                 let at = match next {
                     Some(_) => Some(last.2),
@@ -464,7 +469,7 @@ impl Reader {
         (kernel, parts.map(f64::to_bits))
     }
 
-    /// The dispatches.
+    /// Returns the dispatches as a frame.
     pub(crate) fn finish(mut self, passes: bool, notes: &mut Vec<String>) -> Frame {
         let rows = self.dispatches.kernel.len();
         if !self.durations.is_empty() {
@@ -486,7 +491,7 @@ impl Reader {
         }
         for (name, filling) in self.counters {
             let column = filling.finish(rows);
-            // Described, but never counted.
+            // Leave out counters that are described but were never counted.
             if !matches!(column, Column::Same(value) if value.is_nan()) {
                 frame.put(&name, column);
             }
@@ -494,7 +499,7 @@ impl Reader {
         frame
     }
 
-    /// What the database says about the GPU, by the names of `sysinfo.csv`.
+    /// Returns what the database says about the GPU, under the names of `sysinfo.csv`.
     pub(crate) fn system(&self) -> Vec<(String, String)> {
         let Some((name, product, agent)) = &self.agent else {
             return Vec::new();
@@ -550,7 +555,7 @@ fn wrong(path: &Path, error: &rusqlite::Error) -> Failure {
                 format!("{} is damaged, or only half written", path.display()),
             )
             .hint("profile again"),
-            // A table or a column that is not there.
+            // A table or a column is missing.
             rusqlite::ErrorCode::Unknown => unusable(format!(
                 "{} is of a version that is not known: {error}",
                 path.display()

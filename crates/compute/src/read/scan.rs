@@ -1,9 +1,10 @@
-//! All rows of a table of an SQLite file, read from the file's pages: a tenth of the time that a
-//! question takes, where there are millions of rows and one wants a few numbers of each.
+//! Reads all rows of a table of an SQLite file directly from the file's pages. Where there are
+//! millions of rows and a few numbers of each are wanted, this takes a tenth of the time of a
+//! query.
 //!
-//! SQLite itself says where the table begins and what its columns are. What such a file may have
-//! besides, such as a log that was not merged into it, is left to SQLite: see [`Table::find`].
-//! (Source: the file format, sqlite.org/fileformat2.html.)
+//! SQLite itself says where the table begins and what its columns are. Everything else that such a
+//! file may have, such as a log that was not merged into it, is left to SQLite: see
+//! [`Table::find`]. (Source: the file format, sqlite.org/fileformat2.html.)
 
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension};
@@ -12,21 +13,21 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Bytes that are read at once: neighbouring pages belong to one table as a rule.
+/// How many bytes are read at once: neighbouring pages usually belong to one table.
 const CHUNK: usize = 256 << 10;
-/// Levels of a tree. Five have room for more rows than a file has bytes.
+/// The most levels of a tree. Five levels have room for more rows than a file has bytes.
 const DEPTH: usize = 20;
-/// The greatest row that is put together from several pages.
+/// The size of the largest row that is put together from several pages.
 const MOST: u64 = 64 << 20;
 
 /// A value.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Cell {
-    /// Nothing, or no number.
+    /// NULL, or a value that is not a number.
     None,
     /// A whole number.
     Whole(i64),
-    /// Any other.
+    /// A floating-point number.
     Real(f64),
 }
 
@@ -61,9 +62,9 @@ impl Cell {
 pub(super) enum Trouble {
     /// The file contradicts itself.
     Damaged,
-    /// It could not be read.
+    /// The file could not be read.
     Io(io::Error),
-    /// SQLite's.
+    /// SQLite reported an error.
     Database(rusqlite::Error),
 }
 
@@ -82,7 +83,7 @@ impl From<io::Error> for Trouble {
     }
 }
 
-/// Gives each row's values of some columns, in the order in which they are stored.
+/// Passes on each row's values of some columns, in the order in which the rows are stored.
 ///
 /// # Errors
 /// When the file is damaged, or has no such table or column.
@@ -95,7 +96,7 @@ pub(super) fn each(
 ) -> Result<(), Trouble> {
     let quoted = table.replace('"', "\"\"");
     let list: Vec<String> = columns.iter().map(|name| format!("\"{name}\"")).collect();
-    // Names that are not there are an error of SQLite's.
+    // SQLite reports an error if a name does not exist.
     let mut statement =
         database.prepare(&format!("SELECT {} FROM \"{quoted}\"", list.join(", ")))?;
     if let Some(found) = Table::find(database, path, table, columns)? {
@@ -112,17 +113,17 @@ pub(super) fn each(
     Ok(())
 }
 
-/// A table, by its pages.
+/// A table and the pages of its file.
 struct Table {
     file: File,
-    /// Bytes of a page, and those of them that are used.
+    /// The size of a page in bytes, and how many of them are used.
     page: usize,
     used: usize,
     pages: u64,
     root: u64,
-    /// For each stored column: the place where it is wanted.
+    /// For each stored column: its place among the wanted ones, if it is wanted.
     wanted: Vec<Option<usize>>,
-    /// Places of the column that is the row's number, which is not stored.
+    /// The places of the column that is the row id, which is not stored as a column.
     numbers: Vec<usize>,
     width: usize,
     chunk: Vec<u8>,
@@ -131,7 +132,8 @@ struct Table {
 }
 
 impl Table {
-    /// None where SQLite has to be asked: there is a log beside the file, or it is no plain table.
+    /// Returns None where SQLite has to be asked: there is a log beside the file, or the table is
+    /// not a plain one.
     fn find(
         database: &Connection,
         path: &Path,
@@ -191,7 +193,7 @@ impl Table {
             return Err(Trouble::Damaged);
         }
         let pages = file.metadata()?.len() / page as u64;
-        // What is behind the last column that is wanted is not looked at.
+        // Columns behind the last wanted one are not looked at.
         let last = wanted.iter().rposition(Option::is_some);
         wanted.truncate(last.map_or(0, |last| last + 1));
         Ok(Some(Table {
@@ -208,7 +210,8 @@ impl Table {
         }))
     }
 
-    /// The bytes of a page in the chunk, which is replaced where it does not have it.
+    /// Returns where a page begins in the chunk. Reads another chunk if the page is not in this
+    /// one.
     fn place(&mut self, number: u64) -> Result<usize, Trouble> {
         if number == 0 || number > self.pages {
             return Err(Trouble::Damaged);
@@ -220,7 +223,7 @@ impl Table {
             let end = self.pages * self.page as u64;
             let size = (CHUNK.max(self.page) as u64).min(end - begin) as usize;
             self.chunk.resize(size, 0);
-            // An error leaves nothing that could be taken for pages.
+            // If the read fails, no bytes of the chunk may be taken for pages.
             self.at = u64::MAX / 2;
             self.file.read_exact_at(&mut self.chunk, begin)?;
             self.at = begin;
@@ -252,7 +255,7 @@ impl Table {
         let kind = page[head];
         let cells = usize::from(u16::from_be_bytes([page[head + 3], page[head + 4]]));
         match kind {
-            // A branch: a child for each cell, and one behind them.
+            // An inner page: a child for each cell, and one more behind them.
             0x05 => {
                 let mut children = Vec::with_capacity(cells + 1);
                 for cell in 0..cells {
@@ -276,7 +279,7 @@ impl Table {
         }
     }
 
-    /// Reads the cell whose offset stands there.
+    /// Reads the cell that the offset at `pointer` leads to.
     fn leaf(&mut self, place: usize, pointer: usize, row: &mut [Cell]) -> Result<(), Trouble> {
         let page = &self.chunk[place..place + self.used];
         let at = offset(page, pointer).ok_or(Trouble::Damaged)?;
@@ -291,7 +294,7 @@ impl Table {
             record(here, &self.wanted, row).ok_or(Trouble::Damaged)?;
             true
         } else {
-            // The columns that are wanted come first, as a rule.
+            // The wanted columns usually come first, and so lie in the leaf.
             record(here, &self.wanted, row).is_some()
         };
         if !done {
@@ -311,7 +314,7 @@ impl Table {
         Ok(())
     }
 
-    /// How many bytes of a row of this size lie in its leaf.
+    /// Returns how many bytes of a row of this size are stored in its leaf.
     fn local(&self, size: u64) -> usize {
         let used = self.used as u64;
         if size <= used - 35 {
@@ -322,7 +325,7 @@ impl Table {
         (if more <= used - 35 { more } else { least }) as usize
     }
 
-    /// A row that goes on in other pages.
+    /// Reads a row that continues on other pages.
     fn whole(&self, mut bytes: Vec<u8>, mut next: u64, size: u64) -> Result<Vec<u8>, Trouble> {
         if size > MOST {
             return Err(Trouble::Damaged);
@@ -354,7 +357,7 @@ fn word(page: &[u8], at: usize) -> Option<u64> {
     ])))
 }
 
-/// A number of one to nine bytes, and how many.
+/// Returns a number of one to nine bytes, and its length.
 #[inline]
 fn varint(bytes: &[u8]) -> Option<(u64, usize)> {
     let first = *bytes.first()?;
@@ -375,7 +378,8 @@ fn varint(bytes: &[u8]) -> Option<(u64, usize)> {
     None
 }
 
-/// Puts the columns of a row into their places. None where it does not reach so far.
+/// Stores the wanted columns of a row at their places. Returns None where the bytes end before
+/// them.
 #[inline]
 fn record(bytes: &[u8], wanted: &[Option<usize>], row: &mut [Cell]) -> Option<()> {
     let (size, mut at) = varint(bytes)?;
@@ -383,7 +387,7 @@ fn record(bytes: &[u8], wanted: &[Option<usize>], row: &mut [Cell]) -> Option<()
     let mut body = end;
     for place in wanted {
         if at >= end {
-            // Columns that were added later are not stored in older rows.
+            // Rows that were stored before a column was added do not have it.
             return Some(());
         }
         let (kind, n) = varint(bytes.get(at..)?)?;
@@ -411,7 +415,7 @@ fn record(bytes: &[u8], wanted: &[Option<usize>], row: &mut [Cell]) -> Option<()
     Some(())
 }
 
-/// A signed number of up to eight bytes.
+/// Returns a signed number of up to eight bytes.
 #[inline]
 fn whole(bytes: &[u8]) -> i64 {
     let mut value = match bytes.first() {
@@ -429,7 +433,7 @@ fn whole(bytes: &[u8]) -> i64 {
 mod tests {
     use super::*;
 
-    /// What SQLite says, row by row, beside what the pages say.
+    /// Returns the rows as SQLite reads them, and as the pages have them.
     fn both(path: &Path, table: &str, columns: &[&str]) -> (Vec<Vec<Cell>>, Vec<Vec<Cell>>) {
         let database = Connection::open(path).unwrap();
         let mut pages = Vec::new();
@@ -470,7 +474,7 @@ mod tests {
                 random ^= random << 13;
                 random ^= random >> 7;
                 random ^= random << 17;
-                // Of all lengths, some over many pages; numbers of all sizes and signs.
+                // Texts of all lengths, some over many pages; numbers of all sizes and both signs.
                 let length = if n % 50 == 0 { 5000 } else { n % 40 };
                 let number = (random as i64) >> (random % 64);
                 change
@@ -529,7 +533,7 @@ mod tests {
                 random ^= random << 13;
                 random ^= random >> 7;
                 random ^= random << 17;
-                // Behind the first page, which tells SQLite where the table is.
+                // Damage a byte behind the first page, which tells SQLite where the table is.
                 let at = 512 + (random as usize) % (bytes.len() - 512);
                 bytes[at] = (random >> 40) as u8;
             }

@@ -1,4 +1,4 @@
-//! The memory chart: what the parts on the way from the instructions to memory did.
+//! The memory chart: what the parts on the path from instructions to memory did.
 
 use super::{Entry, Sheet};
 use std::collections::HashMap;
@@ -6,7 +6,7 @@ use std::collections::HashMap;
 /// A part of the GPU and its metrics.
 type Part = (&'static str, &'static [&'static str]);
 
-/// The parts by column, in the order in which requests pass them.
+/// The parts by column, in the order in which a request passes them.
 const COLUMNS: [&[Part]; 5] = [
     &[
         (
@@ -124,7 +124,7 @@ pub fn draw(sheet: &Sheet, decimals: usize) -> String {
     for row in 0..height {
         for (place, column) in columns.iter().enumerate() {
             let width = column.first().map_or(0, |line| line.chars().count());
-            // The way goes from part to part in the second row.
+            // The path from column to column is drawn in the second row.
             let between = match (place, row) {
                 (0, _) => "",
                 (_, 1) => " ──> ",
@@ -142,7 +142,7 @@ pub fn draw(sheet: &Sheet, decimals: usize) -> String {
     out
 }
 
-/// A frame around parts of the GPU that lie one below the other.
+/// Draws a frame around parts of the GPU that stand below each other.
 fn boxed(lines: &[(bool, String, String)]) -> Vec<String> {
     let width = lines
         .iter()

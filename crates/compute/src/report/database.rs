@@ -1,5 +1,5 @@
-//! Reports as a database: AMD's schema 2.4.0. What AMD's files have no place for are more rows of
-//! values, by names of their own: `N`, `Coverage`, `Half Width 95`.
+//! Reports as a database in AMD's schema 2.4.0. Values that AMD's schema has no place for are
+//! additional rows of values with names of their own: `N`, `Coverage`, `Half Width 95`.
 
 use super::files::{push, unwritable};
 use super::text::number;
@@ -27,7 +27,7 @@ const VIEWS: [&str; 5] = [
     "compute_source_lines_view",
 ];
 
-/// A workload, its report, and what was chosen of it.
+/// A workload, its report, and which parts of it were chosen.
 pub struct Job<'a> {
     /// The workload.
     pub workload: &'a Workload,
@@ -42,9 +42,9 @@ pub struct Job<'a> {
 /// Writes reports into a new file.
 ///
 /// # Errors
-/// When it cannot be written.
+/// When the file cannot be written.
 pub fn write(path: &Path, jobs: &[Job<'_>], options: &Options) -> Result<(), Failure> {
-    // Beside its name first: a reader never finds half of it.
+    // Write under another name first, so that a reader never finds half a file.
     let mut new = path.as_os_str().to_owned();
     new.push(format!(".{}", std::process::id()));
     let new = PathBuf::from(new);
@@ -109,7 +109,7 @@ fn object<'t>(pairs: impl Iterator<Item = (&'t String, &'t String)>) -> String {
 }
 
 fn fill(connection: &Connection, jobs: &[Job<'_>], options: &Options) -> rusqlite::Result<()> {
-    // The file is new, and only counts when it is whole.
+    // The file is new and gets its name only when it is complete, so it needs no journal.
     connection.execute_batch("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; BEGIN;")?;
     connection.execute_batch(SCHEMA)?;
     connection.execute(
@@ -126,7 +126,7 @@ fn fill(connection: &Connection, jobs: &[Job<'_>], options: &Options) -> rusqlit
     connection.execute_batch("COMMIT;")
 }
 
-/// The last number of each table.
+/// The last id used in each table.
 #[derive(Default)]
 struct Ids {
     kernel: i64,
@@ -154,7 +154,7 @@ fn one(
         params![
             id,
             workload.name,
-            // Two directories of one workload differ in this.
+            // Two directories of the same workload differ in this column.
             format!("{}#{id}", sub.unwrap_or_default()),
             object(workload.system.iter().map(|(name, value)| (name, value))),
             object(workload.profiling.all.iter()),
@@ -229,7 +229,7 @@ fn one(
         &metrics,
         ids,
     )?;
-    // Each kernel by itself.
+    // Write the values of each kernel by itself.
     for (place, kernel) in (0_u32..).zip(&report.kernels) {
         let Some(kernel) = kernels.get(&kernel.kernel) else {
             continue;
@@ -250,12 +250,12 @@ fn one(
     Ok(())
 }
 
-/// The report of one of a report's kernels.
+/// Returns a report on one kernel of a report.
 fn of_kernel(job: &Job<'_>, options: &Options, place: u32) -> Option<Report> {
     let frame = &job.workload.frame;
     let kernel = job.report.kernels.get(place as usize)?.kernel;
     let everything = crate::sample::Rows::All(frame.rows);
-    // Kernels are chosen by their places among all kernels.
+    // Kernels are chosen by their place among all kernels.
     let all = crate::select::kernel_times(frame, &everything);
     let place = all.iter().position(|time| time.kernel == kernel)?;
     let dispatches = Dispatches {
@@ -306,7 +306,7 @@ fn values(
     Ok(())
 }
 
-/// A kernel's name without its parameters.
+/// Returns a kernel's name without its parameters.
 fn short(name: &str) -> &str {
     let end = name.find(['(', '<']).unwrap_or(name.len());
     let name = name[..end].trim();

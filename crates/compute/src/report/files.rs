@@ -6,12 +6,12 @@ use midair_failure::{Failure, Kind};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A failure to write.
+/// Returns the failure to write a file.
 pub(crate) fn unwritable(path: &Path, error: &dyn std::fmt::Display) -> Failure {
     Failure::new(Kind::Output, format!("{}: {error}", path.display()))
 }
 
-/// Writes a report's tables into a directory; returns the files.
+/// Writes a report's tables into a directory. Returns the files.
 ///
 /// # Errors
 /// When a file cannot be written.
@@ -41,7 +41,7 @@ pub fn write(directory: &Path, report: &Report) -> Result<Vec<PathBuf>, Failure>
         }
         row.extend(sheet.headings.iter().cloned());
         if metrics {
-            // Ours stand behind AMD's.
+            // Our columns stand behind AMD's.
             row.extend(["N", "Coverage", "Half_Width_95", "Note"].map(str::to_owned));
         }
         push(&mut text, &row);

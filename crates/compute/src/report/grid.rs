@@ -1,6 +1,6 @@
-//! Tables of lines, as AMD's terminal output draws them.
+//! Tables drawn with lines, as in the terminal output of AMD's tool.
 
-/// Which side the fields of a column stand on.
+/// On which side the fields of a column are aligned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
     /// Words.

@@ -1,7 +1,8 @@
-//! A report as one page: no file beside it, nothing from the network.
+//! A report as a single page: it needs no other file and nothing from the network.
 //!
-//! Speed of light as bars with their intervals, the memory chart as a drawing, the roofline where its
-//! values are known, all tables, and the kernels in a table that filters as one types.
+//! It has the speed of light as bars with their intervals, the memory chart as a drawing, the
+//! roofline where its values are known, all tables, and a table of kernels that is filtered as one
+//! types.
 
 use super::files::unwritable;
 use super::text::field;
@@ -19,12 +20,12 @@ const SCRIPT: &str = include_str!("html/page.js");
 /// Writes the page of some workloads.
 ///
 /// # Errors
-/// When it cannot be written.
+/// When the file cannot be written.
 pub fn write(path: &Path, jobs: &[(&Workload, &Report)], options: &Options) -> Result<(), Failure> {
     fs::write(path, page(jobs, options)).map_err(|error| unwritable(path, &error))
 }
 
-/// Text in which HTML sees no marks. Characters that would turn the order of text around are replaced.
+/// Escapes a text for HTML. Characters that would reverse the order of text are replaced.
 fn safe(text: &str) -> String {
     let plain = midair_failure::plain::line(text);
     let mut out = String::with_capacity(plain.len());
@@ -41,11 +42,11 @@ fn safe(text: &str) -> String {
     out
 }
 
-/// The page.
+/// Returns the page.
 pub fn page(jobs: &[(&Workload, &Report)], options: &Options) -> String {
     let mut out =
         String::from("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n");
-    // Nothing is loaded, whatever a kernel is called.
+    // The page loads nothing, whatever the name of a kernel contains.
     out.push_str(
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \
          style-src 'unsafe-inline'; script-src 'unsafe-inline'\">\n",
@@ -116,7 +117,8 @@ fn one(out: &mut String, workload: &Workload, report: &Report, options: &Options
         }
         match sheet.style {
             Style::MemoryChart => {
-                // Only what can be drawn: the numbers themselves are in the table.
+                // The chart shows only what can be drawn; the numbers themselves are in the table
+                // below it.
                 let drawn = super::chart::draw(sheet, options.decimals);
                 let _ = writeln!(out, "<pre class=\"chart\">{}</pre>", lines(&drawn));
                 table(out, sheet, options);
@@ -132,7 +134,7 @@ fn lines(text: &str) -> String {
     text.lines().map(safe).collect::<Vec<_>>().join("\n")
 }
 
-/// The kernels, with a field that filters them.
+/// Writes the table of kernels with a field that filters it.
 fn kernels(out: &mut String, workload: &Workload, report: &Report, options: &Options) {
     let unit = safe(&options.time_unit);
     let _ = writeln!(
@@ -158,7 +160,7 @@ fn kernels(out: &mut String, workload: &Workload, report: &Report, options: &Opt
     out.push_str("</tbody></table>\n");
 }
 
-/// Parts of the peak as bars, with the interval around each.
+/// Writes percentages of the peak as bars, each with its interval.
 fn bars(out: &mut String, sheet: &Sheet, options: &Options) {
     let rows: Vec<(&Line, f64, Option<f64>)> = sheet
         .lines

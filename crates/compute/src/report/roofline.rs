@@ -1,5 +1,5 @@
-//! The roofline: operations per second of each kernel over its operations per byte of memory, below
-//! what the GPU can do at most.
+//! The roofline: each kernel's operations per second over its operations per byte of memory, below
+//! the limits of the GPU.
 
 use super::grid::{Side::Left, Side::Right, draw as draw_grid};
 use super::{KernelTime, Options, setting};
@@ -10,22 +10,22 @@ use crate::read::{PEAK, Workload};
 use crate::sample::Rows;
 use std::fmt::Write;
 
-/// Numbers of the metrics of 2026 that a point is made of.
+/// The numbers of the metrics of 2026 that make up a point.
 const INTENSITY: &str = "4.2.6";
 const PERFORMANCE: &str = "4.2.7";
 
-/// What a GPU can do at most, in 10⁹ operations or bytes a second.
+/// The limits of a GPU, in 10⁹ operations or bytes a second.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Peaks {
-    /// Whether it was measured; else it is the specification's.
+    /// Whether they were measured; otherwise they are those of the specification.
     pub measured: bool,
     /// Bandwidth of the memory.
     pub bandwidth: f64,
-    /// What calculates, and how fast.
+    /// What computes, and how fast.
     pub compute: Vec<(&'static str, f64)>,
 }
 
-/// A kernel's place.
+/// The point of a kernel in the roofline.
 #[derive(Debug, Clone)]
 pub struct Point {
     /// Its name.
@@ -34,11 +34,11 @@ pub struct Point {
     pub intensity: f64,
     /// 10⁹ operations a second.
     pub performance: f64,
-    /// Part of the time, in percent.
+    /// The share of the time, in percent.
     pub percent: f64,
 }
 
-/// The peaks: measured ones where the directory has them.
+/// Returns the peaks: the measured ones, where the directory has them.
 pub fn peaks(workload: &Workload) -> Option<Peaks> {
     let get = |name: &str| {
         workload
@@ -63,7 +63,7 @@ pub fn peaks(workload: &Workload) -> Option<Peaks> {
                 .collect(),
         });
     }
-    // As the shorthands and peaks of the tables have it.
+    // Computed as in the shorthands and peaks of the tables.
     let channels = get("num_hbm_channels").or_else(|| get("num_memory_channels"))?;
     let mfma = match workload.architecture.name {
         "gfx908" | "gfx90a" => 1024.0,
@@ -83,7 +83,7 @@ pub fn peaks(workload: &Workload) -> Option<Peaks> {
     })
 }
 
-/// Operations of vectors and matrices.
+/// The operations of vector and matrix instructions.
 macro_rules! operations {
     () => {
         "64 * (SQ_INSTS_VALU_ADD_F16 + SQ_INSTS_VALU_MUL_F16 + SQ_INSTS_VALU_TRANS_F16 + 2 * SQ_INSTS_VALU_FMA_F16 \
@@ -94,7 +94,8 @@ macro_rules! operations {
     };
 }
 
-/// A point of an architecture whose tables have none: from these bytes of memory.
+/// The formulas of a point, for an architecture whose tables have none: made from these bytes of
+/// memory.
 macro_rules! point {
     ($bytes:literal) => {
         (
@@ -108,8 +109,9 @@ macro_rules! point {
     };
 }
 
-/// Expressions of a point: intensity and performance. Those of the tables where they have them; else of
-/// their operations and of what they count as memory's bytes. Those of gfx908 tell no operations apart.
+/// Returns the expressions of a point: intensity and performance. They are those of the tables,
+/// where the tables have them. Otherwise they are made of the operations and memory bytes that the
+/// tables count. The counters of gfx908 do not tell kinds of operations apart.
 pub(crate) fn formulas(
     architecture: &'static Architecture,
 ) -> Option<(&'static str, &'static str)> {
@@ -143,7 +145,7 @@ fn formula(architecture: &'static Architecture, id: &str) -> Option<&'static str
         .formula(Form::Sums)
 }
 
-/// Each kernel's place, the longest first, where its counters are there.
+/// Returns the point of each kernel whose counters were collected, by time, the longest first.
 pub fn points(
     workload: &Workload,
     kernels: &[KernelTime],
@@ -181,7 +183,7 @@ pub fn points(
 }
 
 impl Peaks {
-    /// Where the peaks come from.
+    /// Returns where the peaks come from.
     pub fn origin(&self) -> &'static str {
         match self.measured {
             true => "as measured",
@@ -189,8 +191,8 @@ impl Peaks {
         }
     }
 
-    /// What a kernel with such an intensity can reach at most, in 10⁹ operations a second, and whether
-    /// the memory is what limits it.
+    /// Returns the most that a kernel with this intensity can reach, in 10⁹ operations a second,
+    /// and whether the memory is what limits it.
     pub fn limit(&self, intensity: f64) -> (f64, bool) {
         let compute = self.compute.iter().map(|(_, peak)| *peak);
         let compute = compute.fold(0.0, f64::max);
@@ -202,7 +204,7 @@ impl Peaks {
     }
 }
 
-/// Peaks and kernels as tables.
+/// Returns peaks and kernels as tables.
 pub fn tables(peaks: &Peaks, points: &[Point], decimals: usize) -> String {
     let number = |value: f64| format!("{value:.decimals$}");
     let mut rows = vec![vec![
@@ -250,7 +252,7 @@ pub fn tables(peaks: &Peaks, points: &[Point], decimals: usize) -> String {
     out
 }
 
-/// The drawing, both axes by powers of ten.
+/// Draws the roofline; both axes are logarithmic.
 pub fn draw(peaks: &Peaks, points: &[Point], safe: impl Fn(&str) -> String) -> String {
     let (width, height) = (640.0, 360.0);
     let greatest = peaks

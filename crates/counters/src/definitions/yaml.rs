@@ -1,10 +1,10 @@
-//! The part of YAML that files of counters are written in: maps and lists, as blocks and in
-//! brackets, texts that are plain, quoted, folded or literal, and comments. No anchors, tags or
-//! directives: they are refused with their line. JSON is read, too.
+//! The subset of YAML in which files of counters are written: maps and lists, as blocks and in
+//! brackets; texts that are plain, quoted, folded or literal; and comments. Anchors, tags and
+//! directives are refused with their line number. JSON is read, too.
 
 use super::Unreadable;
 
-/// Maps and lists may be nested so deep.
+/// How deep maps and lists may be nested.
 const DEPTH: u32 = 64;
 
 /// A piece of a document.
@@ -12,7 +12,7 @@ const DEPTH: u32 = 64;
 pub enum Node {
     /// Nothing.
     Null,
-    /// A text; numbers, too.
+    /// A text or a number.
     Scalar(String),
     /// A list.
     List(Vec<Node>),
@@ -21,7 +21,7 @@ pub enum Node {
 }
 
 impl Node {
-    /// A map's value.
+    /// Returns the value of a key of a map.
     pub fn get(&self, key: &str) -> Option<&Node> {
         match self {
             Node::Map(entries) => entries.iter().find(|(k, _)| k == key).map(|(_, v)| v),
@@ -29,7 +29,7 @@ impl Node {
         }
     }
 
-    /// A text.
+    /// Returns a text.
     pub fn scalar(&self) -> Option<&str> {
         match self {
             Node::Scalar(text) => Some(text),
@@ -37,7 +37,7 @@ impl Node {
         }
     }
 
-    /// A map's text.
+    /// Returns the text of a key of a map.
     pub fn text(&self, key: &str) -> Option<&str> {
         self.get(key)?.scalar()
     }
@@ -46,7 +46,8 @@ impl Node {
 /// Reads a document.
 ///
 /// # Errors
-/// What is not YAML, or not the part of it that is read here, with its line.
+/// When the text is not YAML, or not the subset of it that is read here. The error has the line
+/// number.
 pub fn parse(text: &str) -> Result<Node, Unreadable> {
     let mut lines = Vec::new();
     for (n, line) in text.lines().enumerate() {
@@ -93,7 +94,7 @@ fn error(line: &Line<'_>, what: &'static str) -> Unreadable {
     }
 }
 
-/// A plain text without its comment.
+/// Returns a plain text without its comment.
 fn plain(text: &str) -> &str {
     if text.starts_with('#') {
         return "";
@@ -102,7 +103,7 @@ fn plain(text: &str) -> &str {
     text.get(..end).unwrap_or(text).trim_end()
 }
 
-/// Key and rest of `key: value`; none for what is no such line.
+/// Returns key and rest of `key: value`; None where the line is not of this form.
 fn key_of(text: &str) -> Option<(String, &str)> {
     if let Some(quote) = text.chars().next().filter(|c| ['"', '\''].contains(c)) {
         let (key, rest) = quoted(text, quote)?;
@@ -118,7 +119,7 @@ fn key_of(text: &str) -> Option<(String, &str)> {
     is_key.then(|| (key.trim_end().to_owned(), rest.trim_start()))
 }
 
-/// A quoted text, and what follows it.
+/// Returns a quoted text, and what follows it.
 fn quoted(text: &str, quote: char) -> Option<(String, &str)> {
     let mut out = String::new();
     let mut chars = text.char_indices().skip(1).peekable();
@@ -146,7 +147,7 @@ fn quoted(text: &str, quote: char) -> Option<(String, &str)> {
 }
 
 impl<'a> Reader<'a> {
-    /// The next line with something on it.
+    /// Returns the next line that is not empty.
     fn peek(&mut self) -> Option<Line<'a>> {
         loop {
             let line = *self.lines.get(self.at)?;
@@ -158,7 +159,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Replaces the current line by its rest, as if that stood on a line of its own.
+    /// Replaces the current line by its rest, as if the rest stood on a line of its own.
     fn go_on_with(&mut self, line: Line<'a>, rest: &'a str) {
         let indent = line.indent + (line.text.len() - rest.len());
         if let Some(here) = self.lines.get_mut(self.at) {
@@ -170,7 +171,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What begins on the next line, which is indented so far.
+    /// Reads the node that begins on the next line with this indentation.
     fn block(&mut self, indent: usize) -> Result<Node, Unreadable> {
         let Some(line) = self.peek() else {
             return Ok(Node::Null);
@@ -233,7 +234,7 @@ impl<'a> Reader<'a> {
             let value = if plain(rest).is_empty() {
                 match self.peek() {
                     Some(next) if next.indent > indent => self.block(next.indent)?,
-                    // A list may be as far out as its key.
+                    // A list may be indented as little as its key.
                     Some(next)
                         if next.indent == indent
                             && (next.text == "-" || next.text.starts_with("- ")) =>
@@ -250,8 +251,8 @@ impl<'a> Reader<'a> {
         Ok(Node::Map(entries))
     }
 
-    /// A value that begins with `rest` on a line that is behind us, and may go on in lines that are
-    /// indented further than `indent`.
+    /// Reads a value that begins with `rest` on a line that was already consumed. It may continue
+    /// on lines that are indented further than `indent`.
     fn value(&mut self, line: Line<'a>, rest: &str, indent: usize) -> Result<Node, Unreadable> {
         match rest.chars().next() {
             Some('[' | '{') => self.brackets(line, rest),
@@ -297,7 +298,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The lines that are indented further, as they are or folded into one.
+    /// Reads the lines that are indented further, as they are or folded into one.
     fn literal(&mut self, folded: bool, indent: usize) -> Node {
         let mut text: Vec<&str> = Vec::new();
         while let Some(next) = self.lines.get(self.at) {
@@ -313,7 +314,7 @@ impl<'a> Reader<'a> {
         Node::Scalar(text.join(if folded { " " } else { "\n" }))
     }
 
-    /// A list or a map in brackets, on as many lines as it takes.
+    /// Reads a list or a map in brackets, over as many lines as it takes.
     fn brackets(&mut self, line: Line<'a>, rest: &str) -> Result<Node, Unreadable> {
         let mut text = rest.to_owned();
         loop {
@@ -341,7 +342,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What is in brackets. Errors: none where the text ends too early.
+/// Reads what is in brackets. An error is None where the text ends too early.
 struct Flow<'a> {
     rest: &'a str,
     depth: u32,
@@ -620,7 +621,8 @@ i: ~
 
     #[test]
     fn no_text_makes_it_fail_otherwise() {
-        // Each beginning and each line left out of a real file: an error or a document, and no panic.
+        // Take each beginning of a real file, and the file without each of its lines: the result is
+        // an error or a document, never a panic.
         let text = "a:\n- b: 'c'\n  d: [e, {f: \"g\"}]\n  h: >\n    i\n- \"j\": |\n    k\n";
         for end in 0..text.len() {
             let _ = parse(&text[..end]);

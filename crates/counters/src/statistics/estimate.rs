@@ -3,9 +3,9 @@
 use super::ENOUGH;
 use super::student::quantile;
 
-/// Windows in a part: enough for a spread of their own.
+/// Windows in a part: enough to estimate a spread from.
 const PER_PART: usize = 8;
-/// Parts at most.
+/// The greatest number of parts.
 const PARTS: usize = 32;
 
 /// A value that was computed from windows.
@@ -13,10 +13,10 @@ const PARTS: usize = 32;
 pub struct Estimate {
     /// The value.
     pub value: f64,
-    /// From so many windows; of two groups, those of the group that has fewer.
+    /// How many windows it comes from; with two groups, the windows of the group that has fewer.
     pub n: usize,
     /// Half of the interval's width: the true value is within `value ± half` with 95 % confidence.
-    /// None for fewer than [`ENOUGH`] windows: then nobody knows.
+    /// None for fewer than [`ENOUGH`] windows, which do not tell.
     pub half: Option<f64>,
     /// The standard error and its degrees of freedom.
     pub(super) error: Option<(f64, f64)>,
@@ -33,20 +33,20 @@ impl Estimate {
         }
     }
 
-    /// The interval's ends.
+    /// Returns the ends of the interval.
     pub fn interval(&self) -> Option<(f64, f64)> {
         let half = self.half?;
         Some((self.value - half, self.value + half))
     }
 
-    /// Half of the interval's width in units of the value; none for the value 0.
+    /// Returns half of the interval's width relative to the value; None for the value 0.
     pub fn relative(&self) -> Option<f64> {
         (self.value != 0.0).then(|| Some(self.half? / self.value.abs()))?
     }
 
-    /// Whether the true value is beyond a limit that it cannot exceed (hits are no more than
-    /// requests): then the counters do not mean what their names say, and the value is shown as it
-    /// is.
+    /// Whether the whole interval is above a limit that the true value cannot exceed (hits are no
+    /// more than requests). Then the counters do not mean what their names say, and the value is
+    /// shown as it is.
     pub fn exceeds(&self, limit: f64) -> bool {
         self.interval().is_some_and(|(low, _)| low > limit)
     }
@@ -57,32 +57,32 @@ impl Estimate {
 pub struct Drift {
     /// The mean in the first third of the dispatches.
     pub first: Estimate,
-    /// In the last third.
+    /// The mean in the last third.
     pub last: Estimate,
     /// Whether they differ by more than chance explains (95 %).
     pub is_certain: bool,
 }
 
 impl Drift {
-    /// The change in units of the first third; none when that is 0.
+    /// Returns the change relative to the mean of the first third; None when that is 0.
     pub fn relative(&self) -> Option<f64> {
         let first = self.first.value;
         (first != 0.0).then(|| (self.last.value - first) / first.abs())
     }
 }
 
-/// Consecutive dispatches, and the values of the windows among them.
+/// A run of consecutive dispatches, with the values of the windows among them.
 struct Part<T> {
     dispatches: f64,
     values: Vec<T>,
 }
 
-/// Cuts the dispatches into parts with equally many windows, which are in the order of their
-/// ordinals. A part ends half-way between its last window and the next part's first one. (Parts of
-/// a fixed length hold windows of very different densities where a schedule begins.)
+/// Cuts the dispatches into parts with equally many windows; `sample` is sorted by ordinal. A part
+/// ends half-way between its last window and the first window of the next part. (Parts of a fixed
+/// length would contain very different densities of windows where a schedule begins.)
 fn parts<T: Copy>(sample: &[(u64, T)], dispatches: u64) -> Vec<Part<T>> {
     let n = sample.len();
-    // More windows than dispatches: some dispatches were not recorded.
+    // There can be more windows than dispatches, if some dispatches were not recorded.
     let seen = dispatches.max(n as u64) as f64;
     let count = (n / PER_PART).clamp(1, PARTS);
     let mut begin = 0.0;
@@ -103,7 +103,7 @@ fn parts<T: Copy>(sample: &[(u64, T)], dispatches: u64) -> Vec<Part<T>> {
     (0..count).map(part).collect()
 }
 
-/// The weighted mean of the parts.
+/// Returns the weighted mean of the parts.
 fn weighted<T>(parts: &[Part<T>], value: impl Fn(&T) -> f64) -> f64 {
     let all: f64 = parts.iter().map(|part| part.dispatches).sum();
     let of_part = |part: &Part<T>| {
@@ -113,8 +113,8 @@ fn weighted<T>(parts: &[Part<T>], value: impl Fn(&T) -> f64) -> f64 {
     parts.iter().map(of_part).sum()
 }
 
-/// The standard error of that mean, and its degrees of freedom (Satterthwaite): parts with few
-/// windows and much weight have few.
+/// Returns the standard error of that mean, and its degrees of freedom (Satterthwaite). Parts with
+/// few windows and a large weight lead to few degrees of freedom.
 fn error<T>(parts: &[Part<T>], value: impl Fn(&T) -> f64) -> (f64, f64) {
     let all: f64 = parts.iter().map(|part| part.dispatches).sum();
     let (mut variance, mut below, mut least) = (0.0, 0.0, f64::INFINITY);
@@ -160,13 +160,13 @@ pub(super) fn ratio(sample: &[(u64, (f64, f64))], dispatches: u64) -> Option<Est
         return None;
     }
     let value = weighted(&parts, |(a, _)| *a) / below;
-    // What is left of a after its share of b: this has s_a² + R² s_b² − 2 R s_ab as its variance.
+    // The residual of a after its share of b has the variance s_a² + R² s_b² − 2 R s_ab.
     let (error, degrees) = error(&parts, |(a, b)| a - value * b);
     let error = (error / below.abs(), degrees);
     Some(Estimate::new(value, sample.len(), Some(error)))
 }
 
-/// One by another, which is of other windows.
+/// Returns the quotient of two estimates that come from different windows.
 pub(super) fn quotient(one: &Estimate, other: &Estimate) -> Option<Estimate> {
     if other.value == 0.0 {
         return None;
@@ -176,7 +176,8 @@ pub(super) fn quotient(one: &Estimate, other: &Estimate) -> Option<Estimate> {
         .error
         .zip(other.error)
         .map(|((of_one, f), (of_other, g))| {
-            // Of a/b: (da/b)² + (a db/b²)², which is the sum of the relative ones for a value that is not 0.
+            // The variance of a/b is (da/b)² + (a db/b²)². For a value that is not 0, this is the
+            // sum of the relative variances.
             let a = (of_one / other.value).powi(2);
             let b = (value * of_other / other.value).powi(2);
             ((a + b).sqrt(), joined(a, f, b, g))
@@ -184,7 +185,7 @@ pub(super) fn quotient(one: &Estimate, other: &Estimate) -> Option<Estimate> {
     Some(Estimate::new(value, one.n.min(other.n), error))
 }
 
-/// Degrees of freedom of a sum of two variances (Welch and Satterthwaite).
+/// Returns the degrees of freedom of a sum of two variances (Welch and Satterthwaite).
 fn joined(a: f64, degrees_a: f64, b: f64, degrees_b: f64) -> f64 {
     let below = a * a / degrees_a + b * b / degrees_b;
     if below > 0.0 {

@@ -3,7 +3,8 @@
 /// The normal distribution's two-sided 95 % quantile.
 const Z: f64 = 1.959_963_984_540_054;
 
-/// The two-sided 95 % quantile with so many degrees of freedom, at least one; within 0.2 %.
+/// Returns the two-sided 95 % quantile for this many degrees of freedom, at least one; within 0.2
+/// %.
 ///
 /// Source: Fisher's expansion in 1/n (Fisher and Cornish, The Percentile Points of Distributions
 /// Having Known Cumulants, Technometrics 2, 1960), which is good from 3 on.

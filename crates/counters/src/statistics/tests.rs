@@ -15,7 +15,7 @@ fn window(ordinal: u64, values: &[f64]) -> Window {
     }
 }
 
-/// A class of `dispatches` dispatches whose group 0 has these windows, evenly.
+/// Returns a class of `dispatches` dispatches whose group 0 has these windows, evenly spread.
 fn class(dispatches: u64, values: &[&[f64]]) -> Windows {
     let mut class = Windows::default();
     (0..dispatches).for_each(|_| {
@@ -34,7 +34,7 @@ fn near(a: f64, b: f64) -> bool {
 
 #[test]
 fn a_mean_has_the_textbook_s_interval() {
-    // Mean 4, variance 10/4, and four fifths of the dispatches were not seen.
+    // The mean is 4 and the variance 10/4; four fifths of the dispatches had no window.
     let class = class(25, &[&[2.0], &[3.0], &[4.0], &[5.0], &[6.0]]);
     let mean = class.mean(counter(0, 0)).unwrap();
     assert_eq!((mean.value, mean.n), (4.0, 5));
@@ -65,7 +65,7 @@ fn few_windows_have_no_interval_and_none_have_no_value() {
     assert!(!mean.exceeds(0.0));
     let three = class(10, &[&[1.0], &[3.0], &[2.0]]);
     assert!(three.mean(counter(0, 0)).unwrap().half.is_some());
-    // Not made up: another group, another value, a value that is none.
+    // No value is made up for another group, another value, or a value that does not exist.
     assert_eq!(three.mean(counter(1, 0)), None);
     assert_eq!(three.mean(counter(0, 1)), None);
     assert_eq!(three.range(counter(0, 1)), None);
@@ -93,7 +93,7 @@ fn a_ratio_is_that_of_sums_and_knows_the_covariance() {
         ratio.half.unwrap(),
         error * super::student::quantile(3.0)
     ));
-    // What is proportional has no error, however it varies.
+    // A ratio of proportional counters has no error, however much they vary.
     let same = class.ratio(counter(0, 1), counter(0, 1)).unwrap();
     assert!(near(same.value, 1.0) && same.half.unwrap() < 1e-12);
     assert_eq!(class.ratio(counter(0, 0), counter(1, 0)), None);
@@ -109,7 +109,7 @@ fn a_ratio_to_nothing_is_none() {
 
 #[test]
 fn counters_of_two_groups_are_compared_by_their_reference() {
-    // Group 1 met dispatches that were twice as long: its reference says so.
+    // Group 1 met dispatches that were twice as long, which its reference counter shows.
     let mut class = class(100, &[&[10.0, 100.0], &[11.0, 110.0], &[9.0, 90.0]]);
     for (n, long) in [200.0, 220.0, 180.0].into_iter().enumerate() {
         class.counted(1, window(n as u64, &[0.05 * long, long]));
@@ -120,7 +120,7 @@ fn counters_of_two_groups_are_compared_by_their_reference() {
         .unwrap();
     assert!(near(ratio.value, 2.0) && ratio.half.unwrap() < 1e-9);
     assert_eq!(ratio.n, 3);
-    // With an error in one of them only: its relative error is the ratio's.
+    // With an error in only one of them, its relative error is that of the ratio.
     class.counted(0, window(50, &[12.0, 100.0]));
     let ratio = class
         .ratio_across(counter(0, 0), counter(1, 0), reference)
@@ -159,7 +159,7 @@ fn coverage_is_of_gpu_time() {
 
 #[test]
 fn more_windows_at_one_time_than_at_another_do_not_bend_the_mean() {
-    // 1 in the first half, 3 in the second; nine of ten windows are in the first.
+    // The value is 1 in the first half and 3 in the second; nine of ten windows are in the first.
     let mut class = Windows::default();
     for ordinal in 0..2000 {
         class.dispatched(1);
@@ -169,7 +169,7 @@ fn more_windows_at_one_time_than_at_another_do_not_bend_the_mean() {
         }
     }
     let mean = class.mean(counter(0, 0)).unwrap();
-    // Their plain mean is 1.2.
+    // The plain mean of the windows is 1.2.
     assert!((mean.value - 2.0).abs() < 0.2, "{mean:?}");
 }
 
@@ -196,7 +196,7 @@ fn drift_is_told_from_noise() {
             }
             let noise = (mix(ordinal) % 100) as f64 / 100.0;
             let value = 10.0 + noise + slope * ordinal as f64 / 2700.0;
-            // Two groups, both with the reference.
+            // Two groups, both with the reference counter.
             class.counted((ordinal % 2) as u32, window(ordinal, &[5.0, value]));
         }
         class.drift([counter(0, 1), counter(1, 1)]).unwrap()
@@ -215,7 +215,7 @@ fn drift_is_told_from_noise() {
 
 #[test]
 fn fewer_dispatches_than_windows_are_no_trouble() {
-    // Dispatches whose records were lost.
+    // Some dispatches have lost their records.
     let mut class = class(2, &[&[1.0], &[2.0]]);
     class.counted(0, window(7, &[3.0]));
     class.counted(0, window(8, &[6.0]));

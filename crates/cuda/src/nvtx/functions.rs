@@ -1,5 +1,5 @@
-//! The functions behind NVTX's table entries: they forward to CUPTI's, with names in entry of
-//! handles.
+//! The functions behind NVTX's table entries: they forward to CUPTI's functions, with names in
+//! place of handles.
 //!
 //! They run on threads of the application, in its NVTX calls: no lock, no allocation, no system
 //! call of ours. CUPTI's handles of strings and domains end with CUPTI. Ours stay valid as long as
@@ -73,7 +73,7 @@ const MOST: usize = 17;
 /// Number of functions of each module, counted from 0, which is none (`NVTX_CBID_*_SIZE`).
 const SIZES: [u32; MODULES] = [0, 16, 9, 15, 7, 16, 7];
 
-/// The function table that CUPTI fills in entry of a library's.
+/// The function table that CUPTI fills in place of a library's table.
 static ENTRIES: [[AtomicUsize; MOST]; MODULES] =
     [const { [const { AtomicUsize::new(0) }; MOST] }; MODULES];
 /// Addresses of those entries, as NVTX exports them; null at 0 and behind the last.
@@ -202,7 +202,7 @@ macro_rules! pass {
     };
 }
 
-/// Result of a push that nobody tracks (`NVTX_NO_PUSH_POP_TRACKING`).
+/// The result of a push that no tool tracks (`NVTX_NO_PUSH_POP_TRACKING`).
 const NOT_TRACKED: c_int = -2;
 /// Text of a range whose name was registered while there was no tool.
 const UNNAMED: &[u8] = b"(registered before the attach)\0";

@@ -1,12 +1,13 @@
 //! Waits until the other threads of the process have left CUPTI.
 //!
 //! A CUDA call that began while a kind was enabled ends in CUPTI's code after it is disabled. A
-//! thread has left it when it has run for some time since, or sleeps: in a call that waits, CUPTI's
-//! part is done, or follows at its end, which was measured to do no harm.
+//! thread has left CUPTI when it has run for some time since then, or sleeps. In a call that waits,
+//! CUPTI's part is done already, or follows at the end of the call, which was measured to do no
+//! harm.
 
 use std::time::{Duration, Instant};
 
-/// CPU time after which a thread is behind any such code, ns.
+/// The CPU time, in ns, after which a thread has passed any such code.
 const RAN: u64 = 500_000;
 /// Polling interval.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
@@ -25,7 +26,8 @@ struct Thread {
     asleep: u32,
 }
 
-/// Waits for all threads but the calling one. Returns false where `limit` has passed before.
+/// Waits for all threads except the calling one. Returns false if `limit` passes before they have
+/// left.
 pub(super) fn wait(limit: Duration) -> bool {
     let begin = Instant::now();
     let mut inside = others();

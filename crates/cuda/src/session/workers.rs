@@ -2,8 +2,8 @@
 //! finalized.
 //!
 //! They inherit the name of the thread that makes them. The worker thread has the name by which
-//! attachers find it, so it takes another one meanwhile; and whether threads of that name exist
-//! tells who was the first to use CUPTI.
+//! attachers find it, so it takes another name meanwhile. If threads of that other name exist, we
+//! were the first to use CUPTI.
 
 use midair_record::boot::MAKER_NAME;
 

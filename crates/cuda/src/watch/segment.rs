@@ -14,14 +14,14 @@ pub(super) struct Segment {
 }
 
 impl Segment {
-    /// The whole code segment of the library that contains the function at `address`, as the loader
-    /// mapped it; its page, where there is no library.
+    /// Returns the whole code segment, as the loader mapped it, of the library that contains the
+    /// function at `address`. If there is no such library, it is the page of the address.
     pub(super) fn of(address: usize) -> Segment {
         let mut search = Search {
             address,
             found: None,
         };
-        // SAFETY: the callback gets back this pointer, and only during the call.
+        // SAFETY: the callback gets this pointer back, and only during the call.
         unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut search).cast()) };
         search.found.unwrap_or(Segment {
             start: address & !(PAGE - 1),
@@ -29,12 +29,13 @@ impl Segment {
         })
     }
 
-    /// Makes it writable, or read-only again. It stays executable all the time: other threads run
-    /// it.
+    /// Makes the segment writable, or read-only again. It stays executable all the time, since
+    /// other threads run it.
     pub(super) fn writable(self, on: bool) -> bool {
         let rights = libc::PROT_READ | libc::PROT_EXEC | if on { libc::PROT_WRITE } else { 0 };
         let at: *mut c_void = std::ptr::with_exposed_provenance_mut(self.start);
-        // SAFETY: mapped code of a library that stays; nothing but its protection changes.
+        // SAFETY: this is the mapped code of a library that stays loaded, and only its protection
+        // changes.
         unsafe { libc::mprotect(at, self.bytes, rights) == 0 }
     }
 }
@@ -49,7 +50,7 @@ unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _size: usize, data: *mu
     // during the callback (dl_iterate_phdr(3)).
     let (search, info) = unsafe { (&mut *data.cast::<Search>(), &*info) };
     for index in 0..usize::from(info.dlpi_phnum) {
-        // SAFETY: the loader's own table of so many headers.
+        // SAFETY: this is the loader's own table, which has this many headers.
         let header = unsafe { &*info.dlpi_phdr.add(index) };
         let code = header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_X != 0;
         let start = (info.dlpi_addr as usize).wrapping_add(header.p_vaddr as usize);

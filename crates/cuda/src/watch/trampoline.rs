@@ -1,5 +1,5 @@
-//! Code of ours within reach of a 32-bit jump: in this library, or, where that is too far away, in
-//! a page made for it. The page stays: a thread may be executing it.
+//! Provides code of ours within reach of a 32-bit jump: in this library or, if that is too far
+//! away, in a page that is made for it. The page stays, since a thread may be executing it.
 
 use super::{MAX_FUNCTIONS, arch};
 use std::sync::atomic::AtomicUsize;
@@ -16,7 +16,7 @@ const PAGES: usize = 4;
 /// Addresses of the pages, 0 where there is none. Only the worker thread changes them.
 static MADE: [AtomicUsize; PAGES] = [const { AtomicUsize::new(0) }; PAGES];
 
-/// Where function number `index`, at `address`, jumps to.
+/// Returns the jump target for function number `index`, which is at `address`.
 pub(super) fn stub(address: usize, index: usize) -> Result<usize, String> {
     let own = arch::own_stub(index);
     if own.abs_diff(address) < REACH {
@@ -41,7 +41,7 @@ fn make(address: usize) -> Result<usize, String> {
     let maps = std::fs::read_to_string("/proc/thread-self/maps")
         .map_err(|error| format!("the process's mappings cannot be read: {error}"))?;
     for address_wanted in gaps(&maps, address) {
-        // SAFETY: a page that replaces nothing.
+        // SAFETY: this maps a page that replaces nothing (MAP_FIXED_NOREPLACE).
         let page = unsafe {
             libc::mmap(
                 std::ptr::without_provenance_mut(address_wanted),
@@ -60,7 +60,7 @@ fn make(address: usize) -> Result<usize, String> {
         let filled = near && {
             for index in 0..MAX_FUNCTIONS {
                 let code = arch::stub(index);
-                // SAFETY: a fresh page of ours; a stub is shorter than its share of it.
+                // SAFETY: this is a new page of ours, and a stub is shorter than its share of it.
                 unsafe {
                     let to = page.cast::<u8>().add(index * STUB);
                     std::ptr::copy_nonoverlapping(code.as_ptr(), to, code.len().min(STUB));
@@ -81,8 +81,8 @@ fn make(address: usize) -> Result<usize, String> {
     Err("there is no room for a page near CUPTI's code".to_owned())
 }
 
-/// Free pages around `address`, the nearest first: the last page of each gap below, the first of
-/// each above, up to 64 of them.
+/// Returns up to 64 free pages around `address`, the nearest first: one near each end of every gap
+/// between mappings.
 fn gaps(maps: &str, address: usize) -> Vec<usize> {
     let mut places = Vec::new();
     let mut end = 0x10000_usize;

@@ -1,7 +1,7 @@
-//! What is architecture-specific: the code that runs in the target, signal frames, system call
-//! numbers, register set-up.
+//! Everything that depends on the processor: the code that runs in the target, signal frames,
+//! system call numbers, and the setting of registers.
 //!
-//! Each processor has a module with the same items; everything above uses only these.
+//! Each processor has a module with the same items. Everything above uses only these.
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
@@ -17,48 +17,50 @@ pub(crate) use x86_64::*;
 
 use midair_ptrace::Registers;
 
-/// What blocking system calls mean for a thread that is stopped in them.
+/// What happens to a blocking system call when its thread is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Blocked {
-    /// Restarted by the kernel as if nothing had been.
+    /// The kernel restarts it as if nothing had happened.
     Restarts,
-    /// A futex wait, restarted too, but it may be a lock of the allocator or loader.
+    /// A futex wait. The kernel restarts it, too, but it may be for a lock of the allocator or
+    /// loader.
     Futex,
-    /// The kernel's own restart of an interrupted wait: may be any of the two above.
+    /// The kernel's own restart of an interrupted wait. It may be any of the two above.
     Restarted,
-    /// Comes back with EINTR when its thread is stopped.
+    /// It returns EINTR when its thread is stopped.
     Disturbed,
 }
 
-/// What an interrupted system call comes back with.
+/// How an interrupted system call goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RestartAs {
     /// The same call is made again.
     Again,
-    /// The kernel would go on with the rest of a timed wait; a thread that restores itself gets
+    /// The kernel would go on with the rest of a timed wait. A thread that restores itself gets
     /// EINTR.
     Interrupted,
     /// It has its result already.
     Done,
 }
 
-/// What a thread was doing that was stopped wherever it was. A processor whose registers do not
+/// What a thread was doing when it was stopped wherever it was. A processor whose registers do not
 /// tell must say [`Standing::Unknown`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(dead_code, reason = "each processor makes its part of them")]
 pub(crate) enum Standing {
-    /// Instructions of its own, the next of which is at its instruction pointer.
+    /// It was executing its own code. The next instruction is at its instruction pointer.
     User,
-    /// It has just come back from this system call, which has its result.
+    /// It has just returned from the system call of this number, which has its result.
     Back(u64),
-    /// It was waiting in the system call of this number and these arguments, which is made again.
+    /// It was waiting in the system call of this number and these arguments. The call is made
+    /// again.
     Waiting(u64, [u64; 6]),
-    /// Any of these.
+    /// It may be any of these.
     Unknown,
 }
 
-/// How to tell the kernel that a thread stands interrupted in a system call, where registers alone
-/// do not: a harmless call is made first, and these registers are set at its end.
+/// How to tell the kernel that a thread is interrupted in a system call, on a processor where
+/// registers alone do not. A harmless call is made first, and these registers are set at its end.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rearm {
     /// Number of the harmless call.

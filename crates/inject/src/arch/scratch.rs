@@ -1,5 +1,5 @@
-//! The part of the boot block that only the boot code uses: structures for its system calls, made
-//! ready by the attacher.
+//! The part of the boot block that only the boot code uses: structures for its system calls,
+//! prepared by the attacher.
 
 use std::mem::{offset_of, size_of};
 
@@ -8,8 +8,8 @@ use midair_record::boot::{BootBlock, ENTRY, THREAD_NAME};
 /// Layout of [`BootBlock::text`].
 #[repr(C)]
 pub(crate) struct Scratch {
-    /// `/proc/thread-self/fd/` (of a first thread that has ended, which `self` is, there are no
-    /// descriptors) and space for the number.
+    /// `/proc/thread-self/fd/` and space for the number. It is not `/proc/self`: that is the first
+    /// thread, and if it has ended, no descriptors are found there.
     pub(crate) path: [u8; 32],
     /// `struct msghdr`.
     pub(crate) message: [u64; 7],
@@ -21,7 +21,7 @@ pub(crate) struct Scratch {
     pub(crate) payload: [u8; 64],
     /// `struct pollfd`: descriptor, then events.
     pub(crate) poll: [u32; 2],
-    /// What socketpair gives.
+    /// The two descriptors that socketpair returns.
     pub(crate) pair: [u32; 2],
     /// `struct sched_param`, zero, and padding.
     pub(crate) sched: [u32; 2],
@@ -35,22 +35,22 @@ pub(crate) struct Scratch {
     pub(crate) attributes: [u64; 8],
     /// `pthread_t` of the worker thread.
     pub(crate) thread: u64,
-    /// Page that gets no rights, below the worker thread's stack.
+    /// The guard page below the worker thread's stack, which gets no access rights.
     pub(crate) guard_base: u64,
     /// Its length.
     pub(crate) guard_len: u64,
-    /// Inodes of what our descriptors mean: near end, far end, library. The numbers are the
-    /// program's, which may close them and use them itself.
+    /// The inodes of our descriptors: near end, far end, library. The program may close these
+    /// descriptor numbers and use them itself, so each is checked before it is closed.
     pub(crate) inodes: [u64; 3],
-    /// Copy of dlerror's words, which are freed with the worker thread.
+    /// A copy of the message of dlerror, which is freed with the worker thread.
     pub(crate) error: [u8; ERROR_BYTES],
 }
 
-/// Room for dlerror's words, with the final zero.
+/// Room for the message of dlerror with its final zero.
 pub(crate) const ERROR_BYTES: usize = 512;
 
 const _: () = assert!(size_of::<Scratch>() <= 1024);
-// The kernel and the C library want these aligned.
+// The kernel and the C library require these structures to be aligned.
 const _: () = assert!(offset_of!(BootBlock, text).is_multiple_of(8));
 
 /// Offset of a member in the boot block.
@@ -88,10 +88,10 @@ pub(crate) fn fill_scratch(block: &mut [u8], base: u64, guard: (u64, u64)) {
     put(at!(guard_len), &guard.1.to_le_bytes());
 }
 
-// Both end with a zero within their space.
+// Both names end with a zero within their space.
 const _: () = assert!(THREAD_NAME.len() < 16 && ENTRY.len() < 32);
 
-/// The C library's signal by which it changes the user of all threads (setuid(3)), SIGSETXID, as a
-/// bit of a mask. It waits until every thread has obeyed, so the worker thread leaves it open: the
-/// program's next setuid would not return otherwise.
+/// SIGSETXID, as a bit of a mask: the signal by which the C library changes the user of all threads
+/// (setuid(3)). The C library waits until every thread has obeyed. So the worker thread does not
+/// block it: the program's next setuid would not return otherwise.
 pub(crate) const SETXID: u64 = 1 << (33 - 1);

@@ -1,4 +1,4 @@
-//! A thread is proven again when it stands, and given back as it was.
+//! A thread is proven again when it is stopped, and given back as it was.
 
 #![allow(
     clippy::unwrap_used,
@@ -31,7 +31,7 @@ fn begin(proven: Proven, look: &Inspection) -> Result<Hold, &'static str> {
     }
 }
 
-/// The main thread of `cat`, held.
+/// Holds the main thread of `cat`.
 fn held(target: &TestTarget) -> (Inspection, Hold) {
     let look = target.look();
     let options = Options::default();
@@ -58,7 +58,7 @@ fn what_was_judged_is_compared_once_the_thread_stands() {
     let went_on: [fn(&mut Candidate); 3] = [
         |other| other.blocking.number += 1,
         |other| other.blocking.sp += 8,
-        // Behind another `syscall` of the same library.
+        // It is behind another `syscall` of the same library.
         |other| other.blocking.pc = 0,
     ];
     for (change, why) in went_on.into_iter().zip([
@@ -73,7 +73,7 @@ fn what_was_judged_is_compared_once_the_thread_stands() {
     target.answers();
 }
 
-/// Whether it is let go or dropped half way.
+/// They are so whether the hold is released or dropped half way.
 #[test]
 fn the_bytes_under_the_frame_are_as_before() {
     for is_dropped in [false, true] {
@@ -102,8 +102,8 @@ fn a_stack_without_room_is_not_written_to() {
     let mut target = TestTarget::cat();
     let look = target.look();
     let options = Options::default();
-    // At the beginning of a mapping that another one, which can be read, ends at; and in memory
-    // that is not writable.
+    // Two stack pointers have no room below them. One is at the beginning of a mapping that
+    // directly follows a readable one. The other is in memory that is not writable.
     let all = &look.modules.mappings;
     let tight = all.windows(2).find_map(|pair| {
         let [below, at] = pair else { return None };
@@ -114,7 +114,7 @@ fn a_stack_without_room_is_not_written_to() {
         .find(|at| at.read && !at.write)
         .map(|at| at.end - 64);
     for sp in [tight.unwrap(), constant.unwrap()] {
-        // A thread that was let go needs a moment until it stands where it stood.
+        // A thread that was let go needs a moment until it is parked in its call again.
         let candidate = parked(&mut Judge::new(&look, &options));
         let mut proven = stopped(&candidate, look.memory()).unwrap();
         proven.regs.0.rsp = sp;
@@ -123,7 +123,8 @@ fn a_stack_without_room_is_not_written_to() {
     target.answers();
 }
 
-/// Only SIGTRAP is open while the thread runs code of ours: one that comes is somebody's.
+/// SIGTRAP is not blocked while the thread runs our code. If one comes, it is meant for the
+/// program.
 #[test]
 fn a_sigtrap_during_a_system_call_is_delivered() {
     let target = TestTarget::cat();
@@ -139,7 +140,7 @@ fn a_sigtrap_during_a_system_call_is_delivered() {
 fn a_sigtrap_that_reaches_the_stub_is_delivered() {
     let target = TestTarget::cat();
     let (look, mut hold) = held(&target);
-    // In the stub's place a jump to itself, which any large library has somewhere.
+    // A jump to itself takes the place of the stub. Any large library has one somewhere.
     let libc = &look.modules.list[look.code.module];
     let part = libc.parts.iter().find(|part| part.execute).unwrap();
     let code = look
@@ -167,7 +168,7 @@ fn a_sigtrap_that_reaches_the_stub_is_delivered() {
     assert!(target.ends());
 }
 
-/// A thread that a signal has stopped is dropped: the signal goes on to it.
+/// If a thread that a signal has stopped is dropped, the signal is still delivered to it.
 #[test]
 fn a_signal_is_not_lost_with_a_stopped_thread() {
     let target = TestTarget::cat();
@@ -179,7 +180,7 @@ fn a_signal_is_not_lost_with_a_stopped_thread() {
     assert_eq!(stopped.kind(), StopKind::Signal(libc::SIGUSR1));
     drop(stopped);
     assert!(target.ends());
-    // The same for one that was not looked at yet.
+    // The same holds for a thread whose stop was not looked at yet.
     let target = TestTarget::cat();
     let seized = Seized::seize(target.pid.leader(), false).unwrap();
     target.signal(libc::SIGUSR1);
@@ -187,7 +188,7 @@ fn a_signal_is_not_lost_with_a_stopped_thread() {
     assert!(target.ends());
 }
 
-/// It waits where any thread may be borrowed; it is a worker by its name.
+/// It waits in a call in which any thread may be borrowed, but by its name it is a worker thread.
 #[test]
 fn our_own_parked_thread_is_not_borrowed() {
     let dir = tempfile::tempdir().unwrap();

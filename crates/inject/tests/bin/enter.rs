@@ -1,13 +1,12 @@
-//! An attacher as a process of its own: enters a process, says how it went, withdraws. The tests
-//! kill it half way.
+//! An attacher as a process of its own: it enters a process, says how it went, and withdraws. The
+//! tests kill it half way.
 //!
-//! `midair-enter serve`: attaches repeatedly, as lines of its standard input say ("N WHAT PID
-//! CONTROL": WHAT happens to process PID after step N, or at the point of that name, see
-//! `strike.rs`), and says after each how it
-//! went and what it has open.
+//! `midair-enter serve` attaches repeatedly, as the lines of its standard input say. A line is "N
+//! WHAT PID CONTROL": WHAT happens to process PID after step N, or at the point of that name (see
+//! `strike.rs`). After each attach it says how it went and what it has open.
 //!
-//! `midair-enter PID [--library FILE] [--fault POINT] [--stop-at POINT] [--stop-for-ever-at POINT] [--die-after N] [--cycles N] [--stay]
-//! [--any-way]`
+//! `midair-enter PID [--library FILE] [--fault POINT] [--stop-at POINT] [--stop-for-ever-at POINT]
+//! [--die-after N] [--cycles N] [--stay] [--any-way]`
 
 mod strike;
 
@@ -40,7 +39,7 @@ fn run(args: Vec<String>) -> Result<(), Box<dyn std::error::Error>> {
     let pid: Pid = words.next().ok_or("no process named")?.parse()?;
     let (mut library, mut options) = (Library::Nothing, Options::default());
     let (mut cycles, mut stay, mut die_after) = (1_u32, false, None);
-    // By the process's own listener where it has one, else as always.
+    // Enter by the process's own listener if it has one, and otherwise by tracing.
     let mut any_way = false;
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or(format!("{word} wants a value"));
@@ -53,7 +52,7 @@ fn run(args: Vec<String>) -> Result<(), Box<dyn std::error::Error>> {
             "--stay" => stay = true,
             "--any-way" => any_way = true,
             "--fault" => fault::arm_at(point(&value()?)?.name(), Action::DieHere),
-            // As its user may do to it, once or as soon as it goes on.
+            // Stops this process, as its user may do: once, or again whenever it goes on.
             "--stop-for-ever-at" => fault::arm_at(
                 point(&value()?)?.name(),
                 Action::Strike(Box::new(|_| {
@@ -113,7 +112,7 @@ fn point(name: &str) -> Result<FaultPoint, String> {
         .ok_or(format!("no point is called {name}"))
 }
 
-/// Through the socket of the process's own listener, where there is a library to load.
+/// Enters through the socket of the process's own listener if there is a library to load.
 fn come_in(pid: Pid, socket: Option<&PathBuf>, options: &Options) -> Result<Entered, EnterError> {
     match socket {
         Some(library) => enter_by(&approach(pid)?, &Library::File(library.clone()), options),

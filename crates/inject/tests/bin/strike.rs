@@ -1,5 +1,5 @@
-//! What a test lets happen to the target in the middle of an attach: shared by the attachers of the
-//! engine's and the session's tests, which are processes of their own.
+//! What a test makes happen to the target in the middle of an attach. The attachers of the engine's
+//! and the session's tests share this; they are processes of their own.
 
 use std::io::Write;
 use std::path::Path;
@@ -9,17 +9,18 @@ use std::time::{Duration, Instant};
 use midair_procinfo::{Pid, task};
 use midair_ptrace::fault::{self, Action};
 
-/// How long an effect may take to show. One that waits for us to let go of a thread shows later.
+/// How long an effect may take to show. An effect that waits until we let go of a thread shows
+/// later.
 const SHOWS_WITHIN: Duration = Duration::from_millis(300);
 /// `PF_EXITING`.
 const EXITING: u64 = 4;
 
-/// When, and after which step.
+/// When it happened, and after which step.
 #[derive(Clone, Default)]
 pub struct Struck(Arc<Mutex<Option<(Instant, String)>>>);
 
 impl Struck {
-    /// The moment and the step, once it has happened.
+    /// Returns the moment and the step, once it has happened.
     pub fn told(&self) -> Option<(Instant, String)> {
         self.0
             .lock()
@@ -29,7 +30,7 @@ impl Struck {
 }
 
 /// Arms the fault: after so many steps, or at the point of this name, `kind` happens to the process
-/// `pid`. `control` is a pipe by which the process is told to do it itself, where it has to.
+/// `pid`. `control` is a pipe through which the process is told to do it itself, if it has to.
 pub fn arm(when: &str, kind: &str, pid: Pid, control: &Path) -> Result<Struck, String> {
     let letter = match kind {
         "kill" | "stop" => None,
@@ -94,8 +95,8 @@ pub fn arm(when: &str, kind: &str, pid: Pid, control: &Path) -> Result<Struck, S
     Ok(struck)
 }
 
-/// What of this process must not grow: descriptors, threads, mappings. A thread that was joined is
-/// listed for a moment longer, and is waited for.
+/// Returns the numbers of this process's descriptors, threads and mappings, which must not grow. A
+/// thread that was joined is listed for a moment longer, so this waits for it.
 pub fn possessions() -> [usize; 3] {
     let entries = |what: &str| std::fs::read_dir(what).map_or(0, Iterator::count);
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(5);
@@ -104,7 +105,7 @@ pub fn possessions() -> [usize; 3] {
     }
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
     [
-        // The directory that is being read is one.
+        // One of them is the directory that is being read.
         entries("/proc/self/fd").saturating_sub(1),
         entries("/proc/self/task"),
         maps.lines().count(),

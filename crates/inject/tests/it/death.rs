@@ -1,5 +1,5 @@
-//! The attacher dies, by SIGKILL, after every single operation on the target and at every named
-//! point: the target lives, with its registers, masks, handlers and work as before, and can be
+//! The attacher dies by SIGKILL after every single operation on the target and at every named
+//! point. The target lives. Its registers, masks, handlers and work are as before, and it can be
 //! entered again.
 
 use crate::common::{Pid, pid_of};
@@ -13,7 +13,7 @@ use midair_tests::snapshot::What;
 
 const QUICK: [&str; 4] = ["--boot-ms", "1500", "--find-ms", "20000"];
 
-/// Runs an attacher that may die; true if it lived.
+/// Runs an attacher that may die. Returns true if it lived.
 fn attempt(pid: Pid, extra: &[&str]) -> bool {
     let exit = run(attacher(pid, &[&QUICK[..], extra].concat()), PATIENCE).unwrap();
     if exit.status.signal() == Some(9) {
@@ -22,7 +22,8 @@ fn attempt(pid: Pid, extra: &[&str]) -> bool {
     exit.success().map(|_| true).unwrap()
 }
 
-/// All but leaked memory of ours is as before once the worker thread has given up.
+/// Checks that everything but leaked memory of ours is as before, once the worker thread has given
+/// up.
 pub(crate) fn is_sound(target: &mut Target, before: &Snapshot, when: &str) {
     let pid = pid_of(target);
     until("the borrowed thread's return", || {
@@ -31,7 +32,7 @@ pub(crate) fn is_sound(target: &mut Target, before: &Snapshot, when: &str) {
     })
     .unwrap();
     check(target);
-    // The stub restores its thread within its patience.
+    // The stub restores its thread when it has waited as long as it may.
     until("the masks as before", || {
         Ok(before
             .diff(&Snapshot::take(pid)?)
@@ -66,7 +67,7 @@ fn dies_after_every_operation(args: &[&str]) {
     assert!(deaths >= 25, "only {deaths} operations were counted");
     assert!(attempt(pid, &[]));
     until_alone(pid);
-    // What the dead had mapped was taken away by those who came after them.
+    // Later attachers unmapped what the dead ones had mapped.
     let left = before
         .diff(&Snapshot::take(pid).unwrap())
         .without(|change| !change.new || !change.text.contains(" r-xp "));
@@ -84,7 +85,7 @@ fn after_every_operation_in_a_condition_with_busy_threads() {
     dies_after_every_operation(&["3", "cond"]);
 }
 
-/// T1.
+/// T1: the attacher dies while it uses a listener thread.
 #[test]
 fn after_every_operation_on_a_listeners_thread() {
     dies_after_every_operation(&["0", "rocp-bg-attach", "poll"]);
@@ -97,7 +98,8 @@ fn at_every_named_point() {
     check(&mut target);
     let before = Snapshot::take(pid).unwrap();
     for point in FaultPoint::ALL {
-        // Only the worker thread is woken, and only a listener has a socket.
+        // These points are not reached here: only a parked worker thread is woken, and only a
+        // listener has a socket.
         if matches!(
             point,
             FaultPoint::WakeStopped
@@ -119,8 +121,8 @@ fn at_every_named_point() {
     end(target);
 }
 
-/// Over the socket of the target's own listener: it lives, nothing of it was ever stopped, and the
-/// next one enters.
+/// The attacher enters over the socket of the target's own listener. The target lives, nothing in
+/// it was ever stopped, and the next attacher enters.
 #[test]
 fn after_every_step_over_a_socket() {
     let mut target = Target::spawn(std::process::Command::new(crate::common::listening(

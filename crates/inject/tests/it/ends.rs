@@ -1,6 +1,6 @@
-//! The target ends, becomes another program or is stopped after every single step of the attacher:
-//! the attacher comes back soon, with the right error, and keeps nothing; the target's end is its
-//! own.
+//! The target ends, becomes another program or is stopped after every single step of the attacher.
+//! The attacher returns soon, with the right error, and keeps nothing. How the target ends is not
+//! changed by us.
 
 use crate::common::{Pid, pid_of};
 use std::fmt::Display;
@@ -15,17 +15,17 @@ use crate::common::{PATIENCE, Snapshot, Target, check, compiled, start_with, unt
 use midair_inject::FaultPoint;
 use midair_tests::long;
 
-/// Longest that the attacher may need after the target's end: a second; ten where other tests run
-/// beside this one, and after a stop, which may be over at any moment: the worker thread has five
-/// seconds for its first steps.
+/// The longest time that the attacher may need after the target's end: a second. It is ten seconds
+/// where other tests run beside this one, and after a stop. A stop may be over at any moment, and
+/// the worker thread has five seconds for its first steps.
 fn soon(what: &str) -> Duration {
     Duration::from_secs(if long() && what != "stop" { 1 } else { 10 })
 }
 
-/// Steps of one attach and its withdrawal that there are at least.
+/// The least number of steps in one attach and its withdrawal.
 const STEPS: u64 = 40;
 
-/// An attacher that stays, and a pipe by which targets are told what to do.
+/// An attacher that stays, and a pipe through which targets are told what to do.
 struct Attacher {
     process: Target,
     control: PathBuf,
@@ -33,16 +33,16 @@ struct Attacher {
     dir: tempfile::TempDir,
 }
 
-/// Somebody without rights.
+/// A user without rights.
 const USER: u32 = 12345;
 
-/// One round of it.
+/// What the attacher reports of one round.
 #[derive(Debug)]
 struct Round {
     took: Duration,
-    /// Descriptors, threads, mappings.
+    /// The numbers of its descriptors, threads and mappings.
     had: [usize; 3],
-    /// After which step; empty when it did not come to it.
+    /// The step after which it happened. Empty when the attach ended before that step.
     at: String,
     outcome: String,
 }
@@ -52,12 +52,13 @@ impl Attacher {
         Attacher::start_with(None)
     }
 
-    /// With a library it enters over the socket of the target's listener.
+    /// Starts the attacher. If it is given a library, it enters over the socket of the target's
+    /// listener.
     fn start_with(library: Option<PathBuf>) -> Attacher {
         let dir = tempfile::tempdir().unwrap();
         let control = dir.path().join("control");
         let name = std::ffi::CString::new(control.as_os_str().as_bytes()).unwrap();
-        // SAFETY: a C string that outlives the call.
+        // SAFETY: the path is a C string that outlives the call.
         assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
         let mut command = Command::new(env!("CARGO_BIN_EXE_midair-enter"));
         command.arg("serve").args(library);
@@ -69,7 +70,7 @@ impl Attacher {
         }
     }
 
-    /// A target of these kinds that reads from the pipe.
+    /// Starts a target with threads of these kinds, which reads from the pipe.
     fn target(&self, kinds: &[&str]) -> Target {
         let mut command = Command::new(compiled("target", false));
         command.env("CONTROL", &self.control);
@@ -79,7 +80,8 @@ impl Attacher {
         start_with(command, kinds)
     }
 
-    /// From now on targets belong to somebody, and there is a set-uid program for them to execute.
+    /// From now on targets belong to the user without rights, and there is a set-uid program for
+    /// them to execute.
     fn with_targets_of_somebody(mut self) -> Attacher {
         let mode = |path: &Path, mode| {
             std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
@@ -119,15 +121,15 @@ impl Attacher {
     }
 }
 
-/// The outcome is one that fits what happened.
+/// Returns true if the outcome fits what happened.
 fn fits(what: &str, round: &Round) -> bool {
     let told = |words: &str| round.outcome.contains(words);
-    // After the last step there is nothing left to go wrong.
+    // After the last step, nothing can go wrong any more.
     round.outcome == "ok"
         || match what {
             "stop" => told("is stopped"),
             "exec" => told("became another program") || told("the process ended"),
-            // Older kernels have no way to the process then.
+            // Older kernels give no access to the process then.
             "leader" => !midair_ptrace::has_pidfds_of_threads() && told("the first thread"),
             "user" => told("has other rights than when it was inspected"),
             "raise" => {
@@ -137,7 +139,7 @@ fn fits(what: &str, round: &Round) -> bool {
         }
 }
 
-/// How the target must have ended, or go on.
+/// Checks that the target has ended, or goes on, as it must.
 fn is_its_own(what: &str, mut target: Target, when: &str) {
     let pid = pid_of(&target);
     let nobody_traces = || {
@@ -154,7 +156,7 @@ fn is_its_own(what: &str, mut target: Target, when: &str) {
         return;
     }
     if what == "leader" {
-        // The others go on, and do not stand.
+        // The other threads go on and are not stopped.
         until("nothing traced or stopped", || {
             let tasks = std::fs::read_dir(format!("/proc/{pid}/task"))?;
             let mut runs = 0;
@@ -200,13 +202,13 @@ fn is_its_own(what: &str, mut target: Target, when: &str) {
     assert!(ended, "{when}: {exit}");
 }
 
-/// One target per step, until an attach comes to its end before the step.
+/// Starts one target per step, until an attach ends before it reaches the step.
 fn after_every_step(what: &str, kinds: &[&str]) {
     after_every_step_of(Attacher::start(), what, kinds);
 }
 
 fn after_every_step_of(mut attacher: Attacher, what: &str, kinds: &[&str]) {
-    // What stays for good (the allocator's arenas, the first thread's stack) is there after one
+    // Whatever stays for good (the allocator's arenas, the first thread's stack) is there after one
     // attach.
     let first = attacher.target(kinds);
     let unharmed = attacher.round(u64::MAX, what, pid_of(&first));
@@ -244,7 +246,7 @@ fn after_every_step_of(mut attacher: Attacher, what: &str, kinds: &[&str]) {
     exit.success().unwrap();
 }
 
-/// All kinds of targets, where `MIDAIR_LONG=1` asks for them; else the quick one.
+/// Uses all kinds of targets if `MIDAIR_LONG=1` is set, and otherwise only the quick one.
 fn on_all_kinds(what: &str, quick: &[&str]) {
     if !long() {
         return after_every_step(what, quick);
@@ -257,7 +259,7 @@ fn on_all_kinds(what: &str, quick: &[&str]) {
         &["0", "epoll"],
         &["2", "lib-cond"],
         &["1", "mutex", "lib-poll"],
-        // By the thread of a listener (T1).
+        // This one is entered by the thread of a listener (T1).
         &["0", "rocp-bg-attach", "poll"],
     ] {
         after_every_step(what, kinds);
@@ -294,17 +296,18 @@ fn is_stopped() {
     on_all_kinds("stop", &["1", "read"]);
 }
 
-/// A process changes its user in the middle, and goes on as it was.
+/// A process changes its user during the attach, and goes on as it was.
 #[test]
 fn becomes_another_user() {
     if !midair_tests::is_root_for("to become another user").unwrap() {
         return;
     }
-    // When the thread is chosen but not yet held, and when all is done but the offer. Not in between:
-    // the C library changes the user of all threads or none, and waits for the one that is held.
+    // This is tested when the thread is chosen but not yet held, and when everything is done except
+    // the offer. It cannot happen in between: the C library changes the user of all threads or of
+    // none, and waits for the one that is held.
     let mut attacher = Attacher::start();
     for point in [FaultPoint::Chosen, FaultPoint::Offering] {
-        // Their signal handler ends a poll, and not a read.
+        // The signal handler of the C library ends a poll, but not a read.
         let target = attacher.target(&["0", "read"]);
         let round = attacher.round(point.name(), "user", pid_of(&target));
         let when = format!("{round:?}");
@@ -314,7 +317,8 @@ fn becomes_another_user() {
     attacher.process.wait(PATIENCE).unwrap().success().unwrap();
 }
 
-/// Somebody's process executes a program with the set-uid bit while root attaches to it.
+/// A process of the user without rights executes a program with the set-uid bit while root attaches
+/// to it.
 #[test]
 fn raises_its_rights() {
     if !midair_tests::is_root_for("to make a set-uid program").unwrap() {
@@ -329,7 +333,7 @@ fn its_first_thread_ends() {
     on_all_kinds("leader", &["0", "poll"]);
 }
 
-/// A program with a listener of its own, which can be reached.
+/// Starts a program with a listener of its own, and waits until the listener can be reached.
 fn listening() -> Target {
     let mut target = Target::spawn(Command::new(crate::common::listening("listening"))).unwrap();
     target.expect("ready").unwrap();
@@ -343,7 +347,7 @@ fn listening() -> Target {
     target
 }
 
-/// Over the socket there are few steps, and nothing is ever stopped by us.
+/// Over the socket there are few steps, and we never stop anything.
 #[test]
 fn over_the_socket_of_a_listener() {
     let mut attacher = Attacher::start_with(Some(compiled("library", true)));
@@ -372,8 +376,8 @@ fn over_the_socket_of_a_listener() {
     attacher.process.wait(PATIENCE).unwrap().success().unwrap();
 }
 
-/// A program of which no thread parks: it is entered by a thread that runs, borrowed at a safe
-/// point. It cannot be told anything.
+/// Starts a program in which no thread parks. It is entered by a running thread, which is borrowed
+/// at a safe point. This program reads no commands.
 fn running() -> Target {
     let mut command = Command::new(crate::common::compiled_with("busy", &[]));
     command.args(["compute", "1"]);
@@ -382,7 +386,7 @@ fn running() -> Target {
     target
 }
 
-/// How many steps it takes depends on how often it must be looked until the thread is at a safe
+/// The number of steps depends on how often the thread must be examined until it is at a safe
 /// point.
 #[test]
 fn by_a_safe_point() {

@@ -1,5 +1,5 @@
-//! AMD's real HIP and HSA runtimes: another root, a newer C library, threads that are not the
-//! program's own.
+//! AMD's real HIP and HSA runtimes, with another root, a newer C library, and threads that are not
+//! the program's own.
 
 use crate::common::pid_of;
 use std::time::Duration;
@@ -13,7 +13,7 @@ fn vadd_is_entered_and_goes_on() {
     let Some(lab) = Lab::find().unwrap() else {
         return;
     };
-    // Some seconds of work, whatever the machine.
+    // This is some seconds of work on any machine.
     let mut target = lab.run("/lab/vadd").arg(1500).arg(3000).spawn().unwrap();
     let pid = pid_of(&target);
     crate::common::until("HIP's start", || {

@@ -1,4 +1,4 @@
-//! A library in the target: loaded, parked, woken, refused.
+//! A library in the target is loaded, parked, woken and refused.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -162,7 +162,7 @@ fn a_library_that_cannot_be_loaded_says_why_and_leaves_nothing() {
         "{text}"
     );
     entered.withdraw(&options()).unwrap();
-    // A library without our entry.
+    // This library does not have our entry.
     let entered = enter(
         &inspect(pid).unwrap(),
         &Library::File(compiled("runtime", true)),
@@ -200,7 +200,7 @@ fn an_attacher_that_dies_while_waking_leaves_it_parked_or_woken() {
     assert_eq!(exit.status.signal(), Some(9), "{exit}");
     parked(pid);
     check(&mut target);
-    // Woken and left: it gives up by itself.
+    // A thread that is woken and then left alone gives up by itself.
     let exit = run(attacher(pid, &["--fault", "WakeKicked"]), PATIENCE).unwrap();
     assert_eq!(exit.status.signal(), Some(9), "{exit}");
     until_alone(pid);

@@ -1,4 +1,5 @@
-//! Limits that are met in the middle of an entry: named, and everything as it was.
+//! Limits that are reached in the middle of entering. The error names the limit, and everything is
+//! as it was.
 
 use crate::common::{Pid, pid_of};
 use std::os::unix::process::CommandExt;
@@ -22,14 +23,14 @@ fn limit(resource: libc::__rlimit_resource_t, value: u64) -> std::io::Result<()>
         rlim_cur: value,
         rlim_max: value,
     };
-    // SAFETY: a valid pointer.
+    // SAFETY: `limit` is a live structure, which the kernel only reads.
     match unsafe { libc::setrlimit(resource, &limit) } {
         0 => Ok(()),
         _ => Err(std::io::Error::last_os_error()),
     }
 }
 
-/// A field of the status, in bytes.
+/// Returns a field of the process's status, in bytes.
 fn status(pid: Pid, key: &str) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix(key));
@@ -44,7 +45,8 @@ fn lower(pid: Pid, name: &str, value: u64) {
     run(command, PATIENCE).unwrap().success().unwrap();
 }
 
-/// Entering fails, three times in the same way, and nothing of the process is different afterwards.
+/// Checks that entering fails three times in the same way, and that nothing in the process is
+/// different afterwards.
 fn fails(target: &mut Target, expected: impl Fn(&EnterError) -> bool) {
     check(target);
     let pid = pid_of(target);
@@ -125,7 +127,7 @@ fn no_more_memory_may_be_locked() {
         .arg(format!("LD_PRELOAD={}", library.display()))
         .arg("BALLAST_LOCK=1")
         .arg(compiled("target", false));
-    // The stacks of its threads are locked, too.
+    // The stacks of its threads are locked in memory, too.
     // SAFETY: as above.
     unsafe { command.pre_exec(|| limit(libc::RLIMIT_STACK, 128 << 10)) };
     let mut target = start_with(command, &["0", "cond"]);

@@ -1,5 +1,5 @@
-//! The engine on programs of this machine. All tests are one program: its parts share what they
-//! compile, and link once.
+//! The engine on programs of this machine. All tests are one program, so that its parts share what
+//! they compile, and so that it links only once.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests may panic")]
 
 mod common;

@@ -1,4 +1,4 @@
-//! Programs that bring their own allocator: a thread inside of it is not borrowed, whether its
+//! Programs that bring their own allocator. A thread inside it is not borrowed, whether its
 //! functions have names or not, and code of its file is not taken for safe.
 
 use crate::common::pid_of;
@@ -17,7 +17,7 @@ fn start(kind: &str, flags: &[&str]) -> Target {
     target
 }
 
-/// The refusal; the process is as before.
+/// Returns the refusal, and checks that the process is as before.
 fn refused(target: Target) -> String {
     let pid = pid_of(&target);
     let quick = Options {

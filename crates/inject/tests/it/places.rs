@@ -16,7 +16,7 @@ fn options() -> Options {
     }
 }
 
-/// A copy of the target and its library that any user may run.
+/// Makes a copy of the target and its library that any user may run.
 fn for_all() -> (tempfile::TempDir, Command) {
     let dir = tempfile::Builder::new()
         .permissions(PermissionsExt::from_mode(0o755))

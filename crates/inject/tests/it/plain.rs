@@ -1,4 +1,4 @@
-//! Entering plain C programs: one worker thread comes and goes, and all is as before.
+//! Entering plain C programs: one worker thread comes and goes, and everything is as before.
 
 use crate::common::{Pid, pid_of};
 use std::time::Duration;
@@ -14,7 +14,7 @@ fn options() -> Options {
     }
 }
 
-/// Enters and withdraws; gives the tier and the name of the thread that was borrowed.
+/// Enters and withdraws. Returns the entry path and the name of the borrowed thread.
 fn in_and_out(pid: Pid) -> (EntryPath, String) {
     let entered = enter(&inspect(pid).unwrap(), &Library::Nothing, &options()).unwrap();
     let via = entered.via.clone();
@@ -107,7 +107,7 @@ fn a_thread_that_would_notice_is_the_last_choice() {
     end(target);
 }
 
-/// The kernel does not take up a call again on a socket that has a time limit of its own.
+/// The kernel does not restart a call on a socket that has a time limit of its own.
 #[test]
 fn a_socket_with_a_time_limit_would_notice() {
     let mut target = start(&["0", "recv-limit"]);

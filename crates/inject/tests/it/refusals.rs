@@ -1,4 +1,4 @@
-//! Who is not entered, and with which words.
+//! Processes that are not entered, and the messages that say why.
 
 use crate::common::{Pid, pid_of};
 use std::os::unix::process::CommandExt;
@@ -95,7 +95,7 @@ fn a_zombie() {
         Ok(matches!(inspect(pid), Err(Refusal::Zombie { .. })))
     })
     .unwrap();
-    // And it stays one.
+    // It stays a zombie.
     until("the kernel's word", || {
         Ok(midair_procinfo::task::stat(pid)?.is_dead())
     })
@@ -153,7 +153,7 @@ fn a_static_program() {
     assert!(done.success());
     let mut child = Command::new(&program).spawn().unwrap();
     let pid = Pid::of_child(&child);
-    // Until it has become the program.
+    // Wait until it executes the program.
     until("its start", || {
         Ok(std::fs::read_link(format!("/proc/{pid}/exe"))? == program.canonicalize()?)
     })
@@ -209,14 +209,14 @@ fn a_thread_that_does_not_stop_in_time_is_not_left_stopped() {
         stop: Duration::ZERO,
         ..quick()
     };
-    // On a busy machine the attacher may come to its check only after the thread has stopped: as
-    // many attempts as that takes.
+    // On a busy machine, the attacher may come to its check only after the thread has stopped. So
+    // this makes as many attempts as it takes.
     let limit = Instant::now() + PATIENCE;
     let (mut attempts, mut missed) = (0, 0);
     while attempts < 10 || (missed == 0 && Instant::now() < limit) {
         attempts += 1;
         match enter(&inspect(pid).unwrap(), &Library::Nothing, &hasty) {
-            // Quick enough after all.
+            // The thread stopped in time after all.
             Ok(entered) => drop(entered.withdraw(&hasty)),
             Err(_) => missed += 1,
         }

@@ -1,5 +1,5 @@
-//! Programs of which no thread parks: one that runs is borrowed at a safe point, or none is and it
-//! says where each stood.
+//! Programs in which no thread parks. Either a running thread is borrowed at a safe point, or none
+//! is and the error says where each one was.
 
 use crate::common::pid_of;
 use std::process::Command;
@@ -12,7 +12,7 @@ use midair_tests::snapshot::What;
 fn options() -> Options {
     Options {
         find: Duration::from_secs(30),
-        // On a machine that others use, too, a look takes long.
+        // On a machine that others use, too, examining a thread takes long.
         looked: Duration::from_secs(20),
         looks: 4000,
         ..Options::default()
@@ -32,13 +32,13 @@ fn end(target: Target) {
     crate::common::end(target);
 }
 
-/// Enters `cycles` times by a safe point (or a thread that happened to park); what is left is as
-/// before.
+/// Enters `cycles` times at a safe point, or by a thread that happened to park. Afterwards the
+/// process is as before.
 fn enters(kind: &str, threads: u32, flags: &[&str], cycles: u32) {
     let target = start(kind, threads, flags);
     let pid = pid_of(&target);
-    // The C library makes a signal of its own ready when a process makes its first thread, and
-    // keeps that.
+    // When a process makes its first thread, the C library installs a handler for a signal of its
+    // own and keeps it.
     let first = enter(&inspect(pid).unwrap(), &Library::Nothing, &options()).unwrap();
     first.withdraw(&options()).unwrap();
     let before = Snapshot::take(pid).unwrap();
@@ -149,10 +149,10 @@ fn none_where_all_is_inside_the_c_library_says_so() {
     };
     let mut before = Snapshot::take(pid).unwrap();
     match enter(&inspect(pid).unwrap(), &Library::Nothing, &few) {
-        // The few instructions between two copies.
+        // The thread was met in the few instructions between two copies.
         Ok(entered) => {
             entered.withdraw(&options()).unwrap();
-            // The C library's own, which it takes when it makes its first thread.
+            // This is the signal that the C library takes when it makes its first thread.
             before.caught |= 1 << 32;
         }
         Err(error) => {

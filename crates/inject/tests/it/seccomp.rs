@@ -1,5 +1,5 @@
-//! Processes under system call filters: entered where the filter lets everything pass that is
-//! needed, else refused by the name of the call, before anything was done.
+//! Processes under system call filters. They are entered if the filter lets every needed call pass.
+//! Otherwise the refusal names the call, before anything was done.
 
 use crate::common::pid_of;
 use std::os::unix::process::CommandExt;
@@ -13,7 +13,7 @@ use midair_procinfo::bpf::Action;
 
 const ALLOW: u32 = 0x7fff_0000;
 
-/// Starts the program, which then is under what `args` say.
+/// Starts the program, which then is under the filter that `args` describe.
 fn start(args: &[String]) -> Target {
     let mut command = Command::new(compiled("filtered", false));
     command.args(args);
@@ -48,7 +48,7 @@ fn options() -> Options {
     }
 }
 
-/// Enters with a real library, withdraws; the target is as it was and works.
+/// Enters with a real library and withdraws. The target must be as it was, and work.
 fn is_entered(mut target: Target) {
     let pid = pid_of(&target);
     let before = Snapshot::take(pid).unwrap();
@@ -64,7 +64,7 @@ fn is_entered(mut target: Target) {
     end(target);
 }
 
-/// Is refused; nothing at all has changed and the target works.
+/// Returns the refusal of the process. Nothing at all may have changed, and the target must work.
 fn is_refused(mut target: Target) -> Refusal {
     let pid = pid_of(&target);
     let before = Snapshot::take(pid).unwrap();
@@ -115,7 +115,7 @@ fn each_action_is_named_and_none_happens() {
     }
 }
 
-/// Of two results that are equally strict the kernel gives the one of the filter that came last.
+/// Of two equally strict results, the kernel takes that of the filter that came last.
 #[test]
 fn the_last_filter_of_two_counts() {
     if !midair_tests::is_root_for("to read filters").unwrap() {
@@ -144,8 +144,8 @@ fn a_call_of_the_borrowed_thread_is_named() {
     if !midair_tests::is_root_for("to read filters").unwrap() {
         return;
     }
-    // The first of ours, the one that the self-restoring frame ends in, and the one that makes the
-    // worker thread.
+    // In this order: our first call, the call in which the self-restoring frame ends, and the call
+    // that makes the worker thread.
     for (number, name) in [
         (libc::SYS_mmap, "mmap"),
         (libc::SYS_rt_sigreturn, "rt_sigreturn"),
@@ -164,8 +164,8 @@ fn filters_that_let_pass_what_is_needed() {
     if !midair_tests::is_root_for("to read filters").unwrap() {
         return;
     }
-    // Everything is logged; clone3 is not there (older container profiles); what we can do without
-    // fails.
+    // In this order: everything is logged; clone3 is not there (older container profiles); the
+    // calls that we can do without fail.
     is_entered(start(&words(0x7ffc_0000, &[])));
     is_entered(start(&words(ALLOW, &[(libc::SYS_clone3, 0x0005_0026)])));
     let mut fails: Vec<(i64, u32)> = needed()
@@ -176,15 +176,16 @@ fn filters_that_let_pass_what_is_needed() {
     is_entered(start(&words(ALLOW, &fails)));
 }
 
-/// The list of what is needed is whole: at any call that is not on it, but for the program's own,
-/// the process is killed.
+/// The list of needed calls is complete: the process is killed at any call that is not on it,
+/// except for the program's own.
 #[test]
 fn what_is_not_on_the_list_is_not_called() {
     if !midair_tests::is_root_for("to read filters").unwrap() {
         return;
     }
     let mut list: Vec<i64> = needed().map(|need| need.number).collect();
-    // The program's own end, and how the library of these tests reads its socket.
+    // These are for the program's own end, and for the library of these tests, which reads its
+    // socket.
     list.extend([libc::SYS_exit_group, libc::SYS_recvfrom]);
     list.sort_unstable();
     list.dedup();
@@ -197,7 +198,7 @@ fn strict_mode_and_dispatch_are_refused() {
     let refusal = is_refused_strict();
     assert!(matches!(refusal, Refusal::Seccomp { .. }), "{refusal}");
     let target = start(&["dispatch".to_owned()]);
-    // It lets everything pass, and older kernels do not tell of it.
+    // The program lets every call pass, and older kernels do not tell of the dispatch.
     if tells_of_dispatch() {
         let refusal = is_refused(target);
         assert!(matches!(refusal, Refusal::Dispatches { .. }), "{refusal}");
@@ -208,7 +209,7 @@ fn strict_mode_and_dispatch_are_refused() {
     assert!(matches!(refusal, Refusal::Dispatches { .. }), "{refusal}");
 }
 
-/// Since Linux 6.4 a tracer can ask whether system calls are turned into signals.
+/// Returns true if a tracer can ask whether system calls are turned into signals (since Linux 6.4).
 fn tells_of_dispatch() -> bool {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
     let mut numbers = release.split(['.', '-']).map_while(|it| it.parse().ok());
@@ -216,7 +217,7 @@ fn tells_of_dispatch() -> bool {
     version >= (6, 4)
 }
 
-/// Its main thread may only read, write and end.
+/// Checks the refusal of a process whose main thread may only read, write and end.
 fn is_refused_strict() -> Refusal {
     let target = start(&["strict".to_owned()]);
     let refusal = inspect(pid_of(&target)).unwrap_err();
@@ -243,7 +244,8 @@ fn filters_that_may_not_be_read() {
         command
     };
     let under = std::path::Path::new("under");
-    // Both of one user without a capability, the target under a filter.
+    // Both the attacher and the target belong to one user without capabilities, and the target is
+    // under a filter.
     let mut target = Target::spawn(as_nobody(&[&program, under, &program])).unwrap();
     target.expect("ready").unwrap();
     let pid = pid_of(&target).to_string();
@@ -261,7 +263,7 @@ fn filters_that_may_not_be_read() {
     );
     let diff = before.diff(&Snapshot::take(pid_of(&target)).unwrap());
     assert!(diff.is_empty(), "{diff}");
-    // Under as many filters ourselves, as in a container: they are taken for the same.
+    // Now the attacher is under as many filters, as in a container. They are taken for the same.
     let exit = run(as_nobody(&[&program, under, &attacher, pid]), PATIENCE).unwrap();
     assert!(exit.status.success(), "{exit}");
     until_alone(pid_of(&target));

@@ -1,4 +1,4 @@
-//! T0: entering over the socket of a process's own listener; nothing is stopped or traced.
+//! T0: entering over the socket of a process's own listener. Nothing is stopped or traced.
 
 mod peers;
 mod rights;
@@ -27,7 +27,7 @@ fn library() -> Library {
     Library::File(compiled("library", true))
 }
 
-/// Starts the program with these words; it has not registered yet.
+/// Starts the program with these arguments. It has not registered yet when this returns.
 fn begin(words: &[&str]) -> Target {
     let mut command = Command::new(listening("listening"));
     command.args(words);
@@ -36,7 +36,7 @@ fn begin(words: &[&str]) -> Target {
     target
 }
 
-/// The same, and waits until it can be reached.
+/// Starts the program with these arguments, and waits until its listener can be reached.
 fn start(words: &[&str]) -> Target {
     let mut target = begin(words);
     listen(&mut target);
@@ -70,15 +70,15 @@ fn hello(entered: &Entered) -> UnixStream {
     socket
 }
 
-/// Enters by the socket and nothing else; the library says its first word.
+/// Enters over the socket and no other path, and waits for the library's first message.
 fn over_the_socket(pid: Pid) -> (Entered, UnixStream) {
     let entered = enter_by(&approach(pid).unwrap(), &library(), &options()).unwrap();
     assert_eq!(entered.via.path, EntryPath::Socket, "{:?}", entered.via);
     assert_eq!(entered.times, Times::default(), "nothing was stopped");
     assert_eq!(entered.via.rejected, []);
     let mut socket: UnixStream = entered.channel.try_clone().unwrap().into();
-    // A thread that was woken waits for its attacher's first words; a new one does not read before
-    // it has spoken.
+    // A thread that was woken waits for its attacher's first message. A new one sends its own
+    // message before it reads.
     if entered.via.doing.contains("woken") {
         socket.write_all(b"wake").unwrap();
     }
@@ -132,7 +132,7 @@ fn the_socket_and_tracing_take_turns() {
         park(over_the_socket(pid), pid);
     }
     end(target);
-    // The other way round: a thread that was made by tracing is woken over the socket.
+    // The other way round, a thread that was made by tracing is woken over the socket.
     let target = start(&[]);
     let pid = pid_of(&target);
     let entered = enter(&inspect(pid).unwrap(), &library(), &options()).unwrap();
@@ -208,7 +208,7 @@ fn a_library_that_cannot_be_loaded_says_why_and_leaves_nothing() {
         ),
         "{error}"
     );
-    // One that is only to prove that the way is open, and an attacher that goes away immediately.
+    // One entry that only proves that the path is open, and an attacher that goes away immediately.
     drop(enter_by(&approach(pid).unwrap(), &Library::Nothing, &options()).unwrap());
     crate::common::until_alone(pid);
     let diff = before.diff(&Snapshot::take(pid).unwrap()).without_heap();
@@ -231,8 +231,8 @@ fn a_child_of_fork_has_a_listener_of_its_own() {
     reachable(early);
     park(over_the_socket(early), early);
     park(over_the_socket(parent), parent);
-    // Forked with our library and a parked thread in the parent: the child has the one and not the
-    // other.
+    // The process is forked while the parent has our library and a parked thread. The child has the
+    // library but not the thread.
     let late = fork(&mut target);
     reachable(late);
     let before = Snapshot::take(late).unwrap();
@@ -256,7 +256,7 @@ fn a_child_of_fork_has_a_listener_of_its_own() {
         assert_eq!(sockets.count(), 1, "{:?}", snapshot.fds);
     }
     for child in [early, late] {
-        // SAFETY: takes numbers; a child of our own target.
+        // SAFETY: kill takes only numbers, and the process is a child of our own target.
         unsafe { libc::kill(child.raw(), libc::SIGKILL) };
     }
     end(target);
@@ -281,7 +281,7 @@ fn a_program_that_closes_everything_keeps_its_own_and_can_be_traced() {
     let pid = pid_of(&target);
     target.send("close").unwrap();
     assert_eq!(target.expect("closed").unwrap(), "closed 0");
-    // A connection wakes the listener, which finds that the number is another process's.
+    // A connection wakes the listener, which finds that the number now belongs to another process.
     let entered = enter_by(&approach(pid).unwrap(), &library(), &options()).unwrap();
     let socket = hello(&entered);
     park((entered, socket), pid);

@@ -1,5 +1,5 @@
-//! Processes in difficult states: signals, floating point units, small stacks, vfork, threads with
-//! a name like ours; and attachers that come all immediately.
+//! Processes in difficult states: signals, floating point units, small stacks, vfork, and threads
+//! with a name like ours; also attachers that all come at once.
 
 use crate::common::{Pid, pid_of};
 use std::process::Command;
@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use crate::common::{PATIENCE, Snapshot, Target, attacher, compiled, until, until_alone};
 use midair_inject::{EnterError, Library, Options, Refusal, enter, inspect};
 
-/// The signals of the program's storms, as masks show them: SIGALRM, SIGPROF, and the C library's
-/// SIGRTMIN + 3 (14, 27, 37).
+/// The signals that the program sends in storms, as masks show them: SIGALRM, SIGPROF, and the C
+/// library's SIGRTMIN + 3 (14, 27, 37).
 const STORMS: u64 = 1 << 13 | 1 << 26 | 1 << 36;
 
 fn start(kind: &str, first: &str) -> (Target, String) {
@@ -33,19 +33,20 @@ fn once(pid: Pid) {
     until_alone(pid);
 }
 
-/// Enters `rounds` times; everything is as before, and the program finds nothing wrong.
+/// Enters `rounds` times. Everything must be as before, and the program must find nothing wrong.
 fn enter_and_check(kind: &str, rounds: u32) {
     let (mut target, _) = start(kind, "ready");
     let pid = pid_of(&target);
-    // The C library puts a handler of its own for signals 32 and 33 with a process's first thread.
+    // The C library installs handlers of its own for signals 32 and 33 with a process's first
+    // thread.
     once(pid);
     let before = Snapshot::take(pid).unwrap();
     let status = midair_procinfo::task::status(pid).unwrap();
     for _ in 0..rounds {
         once(pid);
     }
-    // Where a storm's handler runs at this moment, its own signal is blocked; the program blocks
-    // none of them itself.
+    // If the handler of a storm's signal runs at this moment, that signal is blocked. The program
+    // itself blocks none of them.
     let storm = match kind {
         "alarms" | "flood" => STORMS,
         _ => 0,
@@ -92,13 +93,13 @@ fn floating_point_units_direction_and_stacks() {
 
 #[test]
 fn in_vfork() {
-    // Another thread is taken; that in vfork stays in it.
+    // Another thread is borrowed. The one in vfork stays in it.
     let (mut target, child) = start("vfork", "child");
     let child: Pid = child.trim_start_matches("child ").parse().unwrap();
     let pid = pid_of(&target);
     let in_vfork = || midair_procinfo::task::stat(pid).is_ok_and(|stat| stat.state == b'D');
     until("vfork", || Ok(in_vfork())).unwrap();
-    // A thread begins with all signals blocked.
+    // The threads begin with all signals blocked.
     until("the other threads at rest", || {
         let others = midair_tests::held::threads(pid)?;
         let mut others = others.into_iter().filter(|tid| *tid != pid.leader());
@@ -113,7 +114,7 @@ fn in_vfork() {
     assert!(in_vfork());
     let diff = before.diff(&Snapshot::take(pid).unwrap()).without_heap();
     assert!(diff.is_empty(), "{diff}");
-    // The child runs in its parent's memory.
+    // The child runs in the memory of its parent.
     let refusal = inspect(child).unwrap_err();
     assert!(
         matches!(refusal, Refusal::SharesMemory { pid: found, with } if (found, with) == (child, pid)),
@@ -150,8 +151,8 @@ fn alone_in_vfork() {
     target.wait(PATIENCE).unwrap().success().unwrap();
 }
 
-/// Nobody knows what it is: it is taken for a session that is on, nothing of the program is written
-/// to.
+/// Nothing tells what this thread is. So it is taken for a session that is on, and nothing in the
+/// program is written to.
 #[test]
 fn a_thread_with_our_name() {
     let (mut target, _) = start("named", "ready");
@@ -170,11 +171,11 @@ fn a_thread_with_our_name() {
     target.wait(PATIENCE).unwrap().success().unwrap();
 }
 
-/// Eight attachers immediately, repeatedly: whatever each of them gets, the program is as it was.
+/// Eight attachers come at once, repeatedly. Whatever each of them gets, the program is as it was.
 #[test]
 fn attachers_all_at_once() {
-    // Waits without a time limit: where our stop has to last longer than the stub's patience, a
-    // thread that restores itself gets EINTR from a wait with one, and eight attachers with
+    // The target's waits have no time limit. If our stop has to last longer than the stub waits,
+    // the thread restores itself and gets EINTR from a wait that has one. Eight attachers with
     // real-time priority make that happen on two cores.
     let mut target = crate::common::start(&["1", "cond", "read", "sem"]);
     let pid = pid_of(&target);

@@ -1,6 +1,6 @@
-//! The user of an attacher with file capabilities stops it while it holds a thread: it is continued.
-//! Stopped again and again it is killed, by which the thread is let go, and the thread restores
-//! itself.
+//! The user of an attacher with file capabilities stops it while it holds a thread. It is
+//! continued. If it is stopped again and again, it is killed. This lets the thread go, and the
+//! thread restores itself.
 
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
@@ -12,17 +12,18 @@ use crate::common::{PATIENCE, Snapshot, check, compiled, end, pid_of, run, start
 use crate::death::is_sound;
 use midair_inject::FaultPoint;
 
-/// Somebody without rights.
+/// A user without rights.
 const USER: u32 = 12345;
 
-/// Gives a program CAP_SYS_PTRACE and CAP_DAC_OVERRIDE; false where the file system has no place
-/// for that.
+/// Gives a program CAP_SYS_PTRACE and CAP_DAC_OVERRIDE. Returns false if the file system cannot
+/// store capabilities.
 fn give_capabilities(program: &Path) -> bool {
     // struct vfs_cap_data (linux/capability.h), revision 2 with the bit "effective".
     let words: [u32; 5] = [0x0200_0001, 1 << 19 | 1 << 1, 0, 0, 0];
     let value: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     let path = std::ffi::CString::new(program.as_os_str().as_bytes()).unwrap();
-    // SAFETY: C strings and a buffer of the length given, all live for the call.
+    // SAFETY: the C strings and the buffer are live for the call, and the buffer has the given
+    // length.
     unsafe {
         libc::setxattr(
             path.as_ptr(),
@@ -34,7 +35,7 @@ fn give_capabilities(program: &Path) -> bool {
     }
 }
 
-/// The attacher with capabilities, in a directory of its own.
+/// Copies the attacher to a directory of its own and gives it capabilities.
 fn attacher_with_capabilities() -> Option<(tempfile::TempDir, PathBuf)> {
     if !midair_tests::is_root_for("to give a program capabilities").unwrap() {
         return None;
@@ -85,7 +86,7 @@ fn an_attacher_that_is_stopped_lets_go() {
         let exit = stopped("--stop-for-ever-at");
         assert_eq!(exit.signal(), Some(libc::SIGKILL), "{name}: {exit}");
         is_sound(&mut target, &before, name);
-        // It may be killed where it gets no processor for long, too.
+        // It may also be killed if it gets no processor for a long time.
         assert!((0..5).any(|_| stopped("--stop-at").status.success()));
         is_sound(&mut target, &before, name);
     }

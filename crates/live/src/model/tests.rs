@@ -53,7 +53,8 @@ fn near(value: f64, wanted: f64) {
 fn idle_time_has_one_cause_each() {
     let mut model = model();
     let ms = SECOND / 1_000;
-    // Of one second: 400 ms of kernels on two queues that overlap, launched 100 ms before the first.
+    // In one second, 400 ms of kernels run on two queues and overlap. They were launched 100 ms
+    // before the first.
     tell(
         &mut model,
         &kernel(T + 100 * ms, T + 200 * ms, T + 500 * ms),

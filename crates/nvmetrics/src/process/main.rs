@@ -13,7 +13,7 @@ use std::os::fd::{AsRawFd, FromRawFd};
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// Whoever asks has gone, and CUPTI does not come back: it ends after so long all the same.
+/// How long this process goes on after its parent has gone, if CUPTI does not return.
 const LINGER: Duration = Duration::from_secs(10);
 
 fn main() -> io::Result<()> {
@@ -28,24 +28,25 @@ fn main() -> io::Result<()> {
     std::thread::Builder::new()
         .name("midair-nv-end".into())
         .spawn(move || {
-            // One more line, or the end of the input, is the end of the sampling.
+            // The next line, or the end of the input, ends the sampling.
             let _ = io::stdin().lock().lines().next();
             let _ = send.send(());
             std::thread::sleep(LINGER);
-            // SAFETY: ends the process, whatever its other thread does.
+            // SAFETY: `_exit` takes no pointers. It ends the process whatever the other thread
+            // does.
             unsafe { libc::_exit(3) };
         })?;
     let mut say = |event: &Event| answers.write_all(&event.bytes());
     sampling::run(&library, &question, &stop, &mut say);
-    // CUPTI's and the driver's own ends are not waited for: the kernel gives back what they have.
-    // SAFETY: ends the process; all that was said is written.
+    // The clean-up of CUPTI and of the driver is not waited for: the kernel frees what they hold.
+    // SAFETY: `_exit` takes no pointers, and every answer has been written.
     unsafe { libc::_exit(0) }
 }
 
-/// Standard output for answers alone: what libraries print goes where errors go.
+/// Keeps standard output for answers alone: what libraries print goes to standard error.
 fn own_output() -> io::Result<File> {
     let (out, error) = (io::stdout().as_raw_fd(), io::stderr().as_raw_fd());
-    // SAFETY: duplicates open descriptors of this process, which has no other thread yet.
+    // SAFETY: both descriptors are open, and no other thread exists yet that could close them.
     let own = unsafe {
         let own = libc::fcntl(out, libc::F_DUPFD_CLOEXEC, 3);
         if own < 0 || libc::dup2(error, out) < 0 {
@@ -53,6 +54,6 @@ fn own_output() -> io::Result<File> {
         }
         own
     };
-    // SAFETY: the duplicate is open and nobody else's.
+    // SAFETY: the duplicate is open, and nothing else owns it.
     Ok(unsafe { File::from_raw_fd(own) })
 }

@@ -6,55 +6,55 @@ use super::library::{Cupti, Function, Params, params, refused};
 use std::ffi::{CStr, CString, c_char, c_void};
 
 params!(
-    /// Of `cuptiDeviceGetChipName`.
+    /// The parameters of `cuptiDeviceGetChipName`.
     GetChipName, c"cuptiDeviceGetChipName", { gpu: usize, }, chip: *const c_char
 );
 params!(
-    /// Of `cuptiPmSamplingGetCounterAvailability`.
+    /// The parameters of `cuptiPmSamplingGetCounterAvailability`.
     GetCounterAvailability, c"cuptiPmSamplingGetCounterAvailability", { gpu: usize, bytes: usize, }, image: *mut u8
 );
 params!(
-    /// Of `cuptiPmSamplingEnable`.
+    /// The parameters of `cuptiPmSamplingEnable`.
     Enable, c"cuptiPmSamplingEnable", { gpu: usize, }, object: *mut c_void
 );
 params!(
-    /// Of `cuptiPmSamplingDisable`.
+    /// The parameters of `cuptiPmSamplingDisable`.
     Disable, c"cuptiPmSamplingDisable", {}, object: *mut c_void
 );
 params!(
-    /// Of `cuptiPmSamplingSetConfig`.
+    /// The parameters of `cuptiPmSamplingSetConfig`.
     SetConfig, c"cuptiPmSamplingSetConfig",
     { object: *mut c_void, bytes: usize, config: *const u8, buffer: usize, interval: u64, trigger: i32, }, append: i32
 );
 params!(
-    /// Of `cuptiPmSamplingStart`.
+    /// The parameters of `cuptiPmSamplingStart`.
     Start, c"cuptiPmSamplingStart", {}, object: *mut c_void
 );
 params!(
-    /// Of `cuptiPmSamplingStop`.
+    /// The parameters of `cuptiPmSamplingStop`.
     Stop, c"cuptiPmSamplingStop", {}, object: *mut c_void
 );
 params!(
-    /// Of `cuptiPmSamplingGetCounterDataSize`.
+    /// The parameters of `cuptiPmSamplingGetCounterDataSize`.
     GetCounterDataSize, c"cuptiPmSamplingGetCounterDataSize",
     { object: *mut c_void, names: *const *const c_char, count: usize, samples: u32, }, bytes: usize
 );
 params!(
-    /// Of `cuptiPmSamplingCounterDataImageInitialize`.
+    /// The parameters of `cuptiPmSamplingCounterDataImageInitialize`.
     ImageInitialize, c"cuptiPmSamplingCounterDataImageInitialize", { object: *mut c_void, bytes: usize, }, image: *mut u8
 );
 params!(
-    /// Of `cuptiPmSamplingDecodeData`.
+    /// The parameters of `cuptiPmSamplingDecodeData`.
     DecodeData, c"cuptiPmSamplingDecodeData",
     { object: *mut c_void, image: *mut u8, bytes: usize, reason: i32, }, overflow: u8
 );
 params!(
-    /// Of `cuptiPmSamplingGetCounterDataInfo`.
+    /// The parameters of `cuptiPmSamplingGetCounterDataInfo`.
     GetCounterDataInfo, c"cuptiPmSamplingGetCounterDataInfo",
     { image: *const u8, bytes: usize, total: usize, populated: usize, }, completed: usize
 );
 params!(
-    /// Of `cuptiPmSamplingCounterDataGetSampleInfo`.
+    /// The parameters of `cuptiPmSamplingCounterDataGetSampleInfo`.
     GetSampleInfo, c"cuptiPmSamplingCounterDataGetSampleInfo",
     { object: *mut c_void, image: *const u8, bytes: usize, index: usize, start: u64, }, end: u64
 );
@@ -66,7 +66,8 @@ const BY_TIME: i32 = 1;
 const BY_CLOCK: i32 = 0;
 /// `CUPTI_PM_SAMPLING_DECODE_STOP_REASON_COUNTER_DATA_FULL`.
 const IMAGE_FULL: i32 = 1;
-/// Bytes of the buffer that the hardware writes to, the first that CUPTI starts with: some hundred milliseconds and more.
+/// Bytes of the hardware's buffer. The first size that CUPTI accepts is used; each holds at least
+/// some hundred milliseconds.
 const BUFFERS: [usize; 4] = [64 << 20, 256 << 20, 512 << 20, 16 << 20];
 
 /// What the chip calls itself to CUPTI, such as `GH100`.
@@ -78,34 +79,34 @@ pub fn chip(cupti: &Cupti, gpu: u32) -> Result<CString, Refusal> {
         gpu: gpu as usize,
         ..GetChipName::default()
     };
-    // SAFETY: CUPTI writes a pointer to a text of its own.
+    // SAFETY: the struct is the function's own. CUPTI writes a pointer to its own text into it.
     unsafe { cupti.library.call(&mut params) }.map_err(refused::<GetChipName>)?;
     if params.chip.is_null() {
         return Err(refused::<GetChipName>(-1));
     }
-    // SAFETY: not null, so a string of CUPTI's.
+    // SAFETY: the pointer is not null, so it leads to a string that CUPTI owns.
     Ok(unsafe { CStr::from_ptr(params.chip) }.to_owned())
 }
 
-/// The image that tells what can be counted on this very device.
+/// Returns the image that tells what can be counted on this very device.
 ///
 /// # Errors
-/// CUPTI's status; this is the first call that needs rights.
+/// CUPTI's status. This is the first call that needs rights.
 pub fn availability(cupti: &Cupti, gpu: u32) -> Result<Vec<u64>, Refusal> {
     let mut params = GetCounterAvailability {
         gpu: gpu as usize,
         ..GetCounterAvailability::default()
     };
-    // SAFETY: without an image only the size is written.
+    // SAFETY: the image pointer is null, so CUPTI writes only the size.
     unsafe { cupti.library.call(&mut params) }.map_err(refused::<GetCounterAvailability>)?;
     let mut image = vec![0_u64; params.bytes.div_ceil(8)];
     params.image = image.as_mut_ptr().cast();
-    // SAFETY: the buffer has so many bytes.
+    // SAFETY: the buffer has as many bytes as the struct says.
     unsafe { cupti.library.call(&mut params) }.map_err(refused::<GetCounterAvailability>)?;
     Ok(image)
 }
 
-/// A device that is being sampled; it is given back with this value.
+/// A device that is being sampled. Dropping the value releases the device.
 #[derive(Debug)]
 pub struct Device<'a> {
     cupti: &'a Cupti,
@@ -122,7 +123,7 @@ impl Drop for Device<'_> {
             object: self.object,
             ..Disable::default()
         };
-        // SAFETY: the object is CUPTI's and is given back once.
+        // SAFETY: the object came from CUPTI and is released once, here.
         let _ = unsafe { self.cupti.library.call(&mut params) };
     }
 }
@@ -134,7 +135,7 @@ pub struct Image {
     bytes: usize,
     /// Samples that it holds.
     pub room: usize,
-    /// Samples in it that were taken already.
+    /// Samples in it that were already taken out.
     pub taken: usize,
 }
 
@@ -150,7 +151,7 @@ impl Image {
     }
 }
 
-/// What a decoding came to.
+/// The result of a decoding.
 #[derive(Debug, Clone, Copy)]
 pub struct Decoded {
     /// Samples in the image that are complete.
@@ -180,7 +181,7 @@ impl<'a> Device<'a> {
             gpu: gpu as usize,
             ..Enable::default()
         };
-        // SAFETY: CUPTI writes the object.
+        // SAFETY: the struct is the function's own, and CUPTI writes the object into it.
         unsafe { cupti.library.call(&mut params) }.map_err(refused::<Enable>)?;
         Ok(Device {
             cupti,
@@ -191,7 +192,8 @@ impl<'a> Device<'a> {
         })
     }
 
-    /// Configures a group and makes the image that its samples are decoded to, unless there is one of an earlier turn.
+    /// Configures a group. Also makes the image for its decoded samples, unless an earlier turn
+    /// made one.
     ///
     /// # Errors
     /// CUPTI's status.
@@ -212,11 +214,11 @@ impl<'a> Device<'a> {
             trigger: BY_TIME,
             ..SetConfig::default()
         };
-        // SAFETY: the object is alive, and the configuration has so many bytes.
+        // SAFETY: the object is alive, and the configuration has as many bytes as the struct says.
         let mut set = unsafe { self.cupti.library.call(&mut params) };
         if set.is_err() {
             params.trigger = BY_CLOCK;
-            // SAFETY: as above.
+            // SAFETY: the same struct as above.
             set = unsafe { self.cupti.library.call(&mut params) }.or(set);
         }
         set.map_err(refused::<SetConfig>)?;
@@ -233,7 +235,7 @@ impl<'a> Device<'a> {
             samples: room,
             ..GetCounterDataSize::default()
         };
-        // SAFETY: the object is alive; names and pointers live during the call.
+        // SAFETY: the object is alive, and the names and their pointers live during the call.
         unsafe { self.cupti.library.call(&mut size) }.map_err(refused::<GetCounterDataSize>)?;
         let mut image = match known {
             Some(known) if known.bytes == size.bytes => known,
@@ -260,11 +262,11 @@ impl<'a> Device<'a> {
             image: image.words.as_mut_ptr().cast(),
             ..ImageInitialize::default()
         };
-        // SAFETY: the object is alive, and the image has so many bytes.
+        // SAFETY: the object is alive, and the image has as many bytes as the struct says.
         unsafe { self.cupti.library.call(&mut params) }.map_err(refused::<ImageInitialize>)
     }
 
-    /// Configures a group and starts sampling, with the first size of the hardware's buffer that CUPTI takes.
+    /// Configures a group and starts sampling, with the first buffer size that CUPTI accepts.
     ///
     /// # Errors
     /// CUPTI's status.
@@ -318,7 +320,7 @@ impl<'a> Device<'a> {
         unsafe { self.cupti.library.call(&mut params) }.map_err(refused::<Stop>)
     }
 
-    /// Decodes what the hardware has written, behind what is in the image.
+    /// Decodes what the hardware has written, and appends it to the samples in the image.
     ///
     /// # Errors
     /// CUPTI's status.
@@ -330,9 +332,10 @@ impl<'a> Device<'a> {
             bytes: image.bytes,
             ..DecodeData::default()
         };
-        // SAFETY: the object is alive, and the image is one of its own.
+        // SAFETY: the object is alive, and the image was made for this object.
         let status = unsafe { (self.decode)((&raw mut params).cast()) };
-        // Source: the header: CUPTI_ERROR_OUT_OF_MEMORY where the hardware's buffer was full.
+        // Source: CUPTI's header: CUPTI_ERROR_OUT_OF_MEMORY means that the hardware's buffer was
+        // full.
         const FULL: i32 = 8;
         if status != 0 && status != FULL {
             return Err(refused::<DecodeData>(status));
@@ -342,7 +345,7 @@ impl<'a> Device<'a> {
             bytes: image.bytes,
             ..GetCounterDataInfo::default()
         };
-        // SAFETY: the image has so many bytes.
+        // SAFETY: the image has as many bytes as the struct says.
         unsafe { self.cupti.library.call(&mut info) }.map_err(refused::<GetCounterDataInfo>)?;
         Ok(Decoded {
             samples: info.completed,
@@ -351,7 +354,7 @@ impl<'a> Device<'a> {
         })
     }
 
-    /// Begin and end of a sample, in the device's own nanoseconds.
+    /// Returns the begin and the end of a sample, in the device's own nanoseconds.
     ///
     /// # Errors
     /// CUPTI's status.
@@ -363,7 +366,7 @@ impl<'a> Device<'a> {
             index,
             ..GetSampleInfo::default()
         };
-        // SAFETY: the object is alive, and the image is one of its own.
+        // SAFETY: the object is alive, and the image was made for this object.
         let status = unsafe { (self.sample_info)((&raw mut params).cast()) };
         super::library::status(status).map_err(refused::<GetSampleInfo>)?;
         Ok((params.start, params.end))

@@ -1,45 +1,46 @@
-//! Counters into values without names: NVIDIA's evaluator is asked once for what a name stands for,
-//! and then computes all of a group's values of a sample in one call. CUPTI's own function does both
-//! for each sample, which costs half a processor at 5,000 samples a second.
+//! Turns counters into values without looking names up. NVIDIA's evaluator is asked once what a
+//! name stands for, and then computes all values of a group's sample in one call. CUPTI's own
+//! function does both for each sample, which costs half a processor at 5,000 samples a second.
 //!
-//! The function that makes an evaluator for a whole device is in no header of CUPTI's; its struct was
-//! read off CUPTI's own calls of it (`docs/sources.md#pmsampling`). So its values are compared with
-//! CUPTI's at the first samples, and where it is missing or they differ, CUPTI's function is used.
+//! The function that makes an evaluator for a whole device is in none of CUPTI's headers. Its
+//! struct was derived from CUPTI's own calls of it (`docs/sources.md#pmsampling`). So the
+//! evaluator's values of the first samples are compared with CUPTI's. Where the function is missing
+//! or the values differ, CUPTI's own function is used.
 
 use super::host::Group;
 use super::library::{Cupti, Library, params};
 use std::ffi::{CStr, CString, c_char, c_void};
 
 params!(
-    /// Of `NVPW_InitializeHost`.
+    /// The parameters of `NVPW_InitializeHost`.
     InitializeHost, c"NVPW_InitializeHost", {}, unused: [u8; 0]
 );
 params!(
-    /// Of `NVPW_Device_MetricsEvaluator_CalculateScratchBufferSize`.
+    /// The parameters of `NVPW_Device_MetricsEvaluator_CalculateScratchBufferSize`.
     ScratchSize, c"NVPW_Device_MetricsEvaluator_CalculateScratchBufferSize", { chip: *const c_char, }, bytes: usize
 );
 params!(
-    /// Of `NVPW_Device_MetricsEvaluator_Initialize`.
+    /// The parameters of `NVPW_Device_MetricsEvaluator_Initialize`.
     Initialize, c"NVPW_Device_MetricsEvaluator_Initialize",
     { scratch: *mut u8, scratch_bytes: usize, chip: *const c_char, image: *const u8, image_bytes: usize, },
     evaluator: *mut c_void
 );
 params!(
-    /// Of `NVPW_MetricsEvaluator_Destroy`.
+    /// The parameters of `NVPW_MetricsEvaluator_Destroy`.
     Destroy, c"NVPW_MetricsEvaluator_Destroy", {}, evaluator: *mut c_void
 );
 params!(
-    /// Of `NVPW_MetricsEvaluator_ConvertMetricNameToMetricEvalRequest`.
+    /// The parameters of `NVPW_MetricsEvaluator_ConvertMetricNameToMetricEvalRequest`.
     Convert, c"NVPW_MetricsEvaluator_ConvertMetricNameToMetricEvalRequest",
     { evaluator: *mut c_void, name: *const c_char, request: *mut Wanted, }, bytes: usize
 );
 params!(
-    /// Of `NVPW_MetricsEvaluator_SetDeviceAttributes`.
+    /// The parameters of `NVPW_MetricsEvaluator_SetDeviceAttributes`.
     SetDeviceAttributes, c"NVPW_MetricsEvaluator_SetDeviceAttributes",
     { evaluator: *mut c_void, image: *const u8, }, bytes: usize
 );
 params!(
-    /// Of `NVPW_MetricsEvaluator_EvaluateToGpuValues`.
+    /// The parameters of `NVPW_MetricsEvaluator_EvaluateToGpuValues`.
     Evaluate, c"NVPW_MetricsEvaluator_EvaluateToGpuValues",
     {
         evaluator: *mut c_void, wanted: *const Wanted, count: usize, wanted_bytes: usize, stride: usize, image: *const u8,
@@ -57,15 +58,15 @@ pub struct Wanted {
     rollup: u8,
     submetric: u16,
 }
-/// Its size without padding.
+/// The size of the struct without padding.
 const WANTED: usize = 12;
 
-/// An evaluator with what a group's metrics are.
+/// An evaluator, and the requests for a group's metrics.
 #[derive(Debug)]
 pub struct Fast {
     library: Library,
     evaluator: *mut c_void,
-    // What the evaluator works in; never moved.
+    // The evaluator's working memory. It is never moved.
     _scratch: Vec<u64>,
     wanted: Vec<Wanted>,
     evaluate: super::library::Function,
@@ -77,16 +78,18 @@ impl Drop for Fast {
             evaluator: self.evaluator,
             ..Destroy::default()
         };
-        // SAFETY: the evaluator is the library's and is given back once, before its memory.
+        // SAFETY: the evaluator came from the library. It is destroyed once, before its memory is
+        // freed.
         let _ = unsafe { self.library.call(&mut params) };
     }
 }
 
 impl Fast {
-    /// For a group's metrics on a chip; `None` where the library does not have it.
+    /// Makes an evaluator for a group's metrics on a chip, or returns `None` where the library
+    /// lacks the functions.
     pub fn new(cupti: &Cupti, chip: &CStr, group: &Group) -> Option<Fast> {
         let library = cupti.perf?;
-        // SAFETY: takes nothing, and may be called again.
+        // SAFETY: the function takes no arguments, and may be called more than once.
         unsafe { library.call(&mut InitializeHost::default()) }.ok()?;
         let mut size = ScratchSize {
             chip: chip.as_ptr(),
@@ -101,7 +104,8 @@ impl Fast {
             chip: chip.as_ptr(),
             ..Initialize::default()
         };
-        // SAFETY: the memory has so many bytes, and lives as long as the evaluator.
+        // SAFETY: the memory has as many bytes as the struct says, and lives as long as the
+        // evaluator.
         unsafe { library.call(&mut params) }.ok()?;
         let mut fast = Fast {
             evaluate: library.function::<Evaluate>()?,
@@ -131,7 +135,8 @@ impl Fast {
         Some(fast)
     }
 
-    /// Takes the device's properties out of an image; once for each image that was initialised.
+    /// Reads the device's properties from an image. Call it once for each image that was
+    /// initialised.
     ///
     /// # Errors
     /// The library's status.
@@ -149,7 +154,7 @@ impl Fast {
         unsafe { self.library.call(&mut params) }
     }
 
-    /// Values of a sample.
+    /// Computes the values of a sample.
     ///
     /// # Errors
     /// The library's status.
@@ -179,7 +184,8 @@ impl Fast {
             values: values.as_mut_ptr(),
             ..Evaluate::default()
         };
-        // SAFETY: there is room for a value of each request, and the caller answers for the image.
+        // SAFETY: there is room for the value of each request, and the caller vouches for the
+        // image.
         super::library::status(unsafe { (self.evaluate)((&raw mut params).cast()) })
     }
 }

@@ -14,59 +14,59 @@ const PM_SAMPLING: i32 = 1;
 const TYPES: std::ops::Range<i32> = 0..3;
 
 params!(
-    /// Of `cuptiProfilerHostInitialize`.
+    /// The parameters of `cuptiProfilerHostInitialize`.
     Initialize, c"cuptiProfilerHostInitialize",
     { kind: i32, chip: *const c_char, availability: *const u8, }, object: *mut c_void
 );
 params!(
-    /// Of `cuptiProfilerHostDeinitialize`.
+    /// The parameters of `cuptiProfilerHostDeinitialize`.
     Deinitialize, c"cuptiProfilerHostDeinitialize", {}, object: *mut c_void
 );
 params!(
-    /// Of `cuptiProfilerHostGetBaseMetrics`.
+    /// The parameters of `cuptiProfilerHostGetBaseMetrics`.
     GetBaseMetrics, c"cuptiProfilerHostGetBaseMetrics",
     { object: *mut c_void, kind: i32, names: *const *const c_char, }, count: usize
 );
 params!(
-    /// Of `cuptiProfilerHostGetMetricProperties`.
+    /// The parameters of `cuptiProfilerHostGetMetricProperties`.
     GetMetricProperties, c"cuptiProfilerHostGetMetricProperties",
     { object: *mut c_void, name: *const c_char, description: *const c_char, hardware: *const c_char, dimension: *const c_char, },
     kind: i32
 );
 params!(
-    /// Of `cuptiProfilerHostConfigAddMetrics`.
+    /// The parameters of `cuptiProfilerHostConfigAddMetrics`.
     ConfigAddMetrics, c"cuptiProfilerHostConfigAddMetrics",
     { object: *mut c_void, names: *const *const c_char, }, count: usize
 );
 params!(
-    /// Of `cuptiProfilerHostGetConfigImageSize`.
+    /// The parameters of `cuptiProfilerHostGetConfigImageSize`.
     GetConfigImageSize, c"cuptiProfilerHostGetConfigImageSize", { object: *mut c_void, }, bytes: usize
 );
 params!(
-    /// Of `cuptiProfilerHostGetConfigImage`.
+    /// The parameters of `cuptiProfilerHostGetConfigImage`.
     GetConfigImage, c"cuptiProfilerHostGetConfigImage", { object: *mut c_void, bytes: usize, }, image: *mut u8
 );
 params!(
-    /// Of `cuptiProfilerHostGetNumOfPasses`.
+    /// The parameters of `cuptiProfilerHostGetNumOfPasses`.
     GetNumOfPasses, c"cuptiProfilerHostGetNumOfPasses", { bytes: usize, image: *mut u8, }, passes: usize
 );
 params!(
-    /// Of `cuptiProfilerHostEvaluateToGpuValues`.
+    /// The parameters of `cuptiProfilerHostEvaluateToGpuValues`.
     EvaluateToGpuValues, c"cuptiProfilerHostEvaluateToGpuValues",
     { object: *mut c_void, image: *const u8, bytes: usize, index: usize, names: *const *const c_char, count: usize, },
     values: *mut f64
 );
 
-/// Metrics' names as C has them.
+/// Names of metrics as C strings.
 #[derive(Debug)]
 pub struct Names {
-    // What the pointers point to.
+    // Owns the strings that the pointers lead to.
     _owned: Vec<CString>,
     pointers: Vec<*const c_char>,
 }
 
 impl Names {
-    /// Of these.
+    /// Makes the C strings for these names.
     pub fn of<'a>(names: impl Iterator<Item = &'a str>) -> Names {
         let owned: Vec<CString> = names.filter_map(|name| CString::new(name).ok()).collect();
         let pointers = owned.iter().map(|name| name.as_ptr()).collect();
@@ -76,7 +76,7 @@ impl Names {
         }
     }
 
-    /// Where the pointers are.
+    /// Returns the address of the array of pointers.
     pub fn as_ptr(&self) -> *const *const c_char {
         self.pointers.as_ptr()
     }
@@ -92,7 +92,7 @@ impl Names {
     }
 }
 
-/// CUPTI's object for a chip. It is a configuration as well: what is added to it stays.
+/// CUPTI's object for a chip. It is a configuration as well: metrics that are added to it stay.
 #[derive(Debug)]
 pub struct Host<'a> {
     cupti: &'a Cupti,
@@ -105,7 +105,7 @@ impl Drop for Host<'_> {
             object: self.object,
             ..Deinitialize::default()
         };
-        // SAFETY: the object is CUPTI's and is given back once.
+        // SAFETY: the object came from CUPTI and is released once, here.
         let _ = unsafe { self.cupti.library.call(&mut params) };
     }
 }
@@ -113,9 +113,9 @@ impl Drop for Host<'_> {
 /// A configuration that counts metrics in one pass.
 #[derive(Debug, Clone)]
 pub struct Group {
-    /// What it counts, in its order.
+    /// The metrics that it counts, in its order.
     pub metrics: Vec<Metric>,
-    /// What values are divided by.
+    /// What each metric's value is divided by.
     pub divisors: Vec<f64>,
     /// CUPTI's image of it; aligned to 8 bytes.
     pub config: Vec<u64>,
@@ -131,10 +131,11 @@ struct Config {
 }
 
 impl<'a> Host<'a> {
-    /// For a chip, with what of it is there to be counted (none: all).
+    /// Makes the object for a chip. `availability` says what can be counted; if it is empty,
+    /// everything can.
     ///
     /// # Errors
-    /// The chip is not known, or CUPTI lacks its companion.
+    /// The chip is not known, or CUPTI lacks its companion library.
     pub fn new(cupti: &'a Cupti, chip: &CStr, availability: &[u64]) -> Result<Host<'a>, Refusal> {
         let mut params = Initialize {
             kind: PM_SAMPLING,
@@ -146,7 +147,7 @@ impl<'a> Host<'a> {
             },
             ..Initialize::default()
         };
-        // SAFETY: text and image live during the call; CUPTI copies what it needs.
+        // SAFETY: the text and the image live during the call, and CUPTI copies what it needs.
         unsafe { cupti.library.call(&mut params) }.map_err(refused::<Initialize>)?;
         Ok(Host {
             cupti,
@@ -159,7 +160,7 @@ impl<'a> Host<'a> {
         self.object
     }
 
-    /// All of CUPTI's metrics for the chip, without what follows their names.
+    /// Returns the names of all of CUPTI's metrics for the chip, without their suffixes.
     ///
     /// # Errors
     /// CUPTI's status.
@@ -171,10 +172,10 @@ impl<'a> Host<'a> {
                 kind,
                 ..GetBaseMetrics::default()
             };
-            // SAFETY: the object is alive; CUPTI owns the names.
+            // SAFETY: the object is alive, and CUPTI owns the names that it returns.
             unsafe { self.cupti.library.call(&mut params) }.map_err(refused::<GetBaseMetrics>)?;
             for number in 0..params.count {
-                // SAFETY: CUPTI says that there are so many strings.
+                // SAFETY: the number is below the count of strings that CUPTI returned.
                 let name = unsafe { CStr::from_ptr(*params.names.add(number)) };
                 names.push(name.to_string_lossy().into_owned());
             }
@@ -183,7 +184,7 @@ impl<'a> Host<'a> {
         Ok(names)
     }
 
-    /// The unit of a metric, by CUPTI's dimension and by what follows the name.
+    /// Returns the unit of a metric, from CUPTI's dimension and the suffix of the name.
     pub fn unit(&self, expression: &str) -> String {
         if expression.contains(".pct") {
             return "%".into();
@@ -202,7 +203,7 @@ impl<'a> Host<'a> {
         if !known {
             return String::new();
         }
-        // SAFETY: not null, so a string of CUPTI's.
+        // SAFETY: the pointer is not null, so it leads to a string that CUPTI owns.
         let dimension = unsafe { CStr::from_ptr(params.dimension) }
             .to_string_lossy()
             .into_owned();
@@ -216,7 +217,7 @@ impl<'a> Host<'a> {
         suffix.map_or(dimension.clone(), |(_, unit)| format!("{dimension}{unit}"))
     }
 
-    /// The configuration of metrics, in an object of its own.
+    /// Makes the configuration for these metrics, in an object of its own.
     fn config(
         cupti: &Cupti,
         chip: &CStr,
@@ -232,7 +233,7 @@ impl<'a> Host<'a> {
             count: names.len(),
             ..ConfigAddMetrics::default()
         };
-        // SAFETY: the object is alive; names and pointers live during the call.
+        // SAFETY: the object is alive, and the names and their pointers live during the call.
         unsafe { library.call(&mut add) }.map_err(refused::<ConfigAddMetrics>)?;
         let mut size = GetConfigImageSize {
             object: host.object,
@@ -248,7 +249,7 @@ impl<'a> Host<'a> {
             image: at,
             ..GetConfigImage::default()
         };
-        // SAFETY: the buffer has so many bytes.
+        // SAFETY: the buffer has as many bytes as the struct says.
         unsafe { library.call(&mut get) }.map_err(refused::<GetConfigImage>)?;
         let mut passes = GetNumOfPasses {
             bytes: size.bytes,
@@ -264,8 +265,9 @@ impl<'a> Host<'a> {
         })
     }
 
-    /// Puts metrics into as few groups of one pass as come of taking them in their order: each goes
-    /// into the first group where one of its expressions fits. Also what cannot be counted, and why.
+    /// Sorts metrics into groups that each need one pass. Metrics are taken in their order, and
+    /// each goes into the first group where one of its expressions fits. Also returns the metrics
+    /// that cannot be counted, and why.
     pub fn groups(
         cupti: &Cupti,
         chip: &CStr,
@@ -273,7 +275,8 @@ impl<'a> Host<'a> {
         asked: &[Asked],
     ) -> (Vec<Group>, Vec<(String, String)>) {
         let config = |expressions: &[&str]| Self::config(cupti, chip, availability, expressions);
-        // What belongs together, tried at once: one configuration instead of one for each metric.
+        // All the preferred expressions are tried together first. If they fit, one configuration is
+        // enough instead of one for each metric.
         let first: Vec<&str> = asked
             .iter()
             .filter_map(|it| Some(it.expressions.first()?.as_str()))
@@ -324,7 +327,7 @@ impl<'a> Host<'a> {
     }
 }
 
-/// Finds a group for a metric; says why there is none.
+/// Finds a group for a metric, or returns why there is none.
 fn place<'m>(
     it: &'m Asked,
     groups: &mut Vec<Vec<(&'m Asked, &'m str)>>,
@@ -360,7 +363,7 @@ fn place<'m>(
     Err(why)
 }
 
-/// Evaluates samples by CUPTI's own function, which looks names up each time.
+/// Evaluates samples with CUPTI's own function, which looks the names up each time.
 #[derive(Debug)]
 pub struct Slow<'a> {
     host: Host<'a>,
@@ -368,7 +371,7 @@ pub struct Slow<'a> {
 }
 
 impl<'a> Slow<'a> {
-    /// For a group's metrics.
+    /// Makes it for a group's metrics.
     pub fn new(host: Host<'a>, group: &Group) -> Slow<'a> {
         Slow {
             host,
@@ -381,7 +384,7 @@ impl<'a> Slow<'a> {
         }
     }
 
-    /// Values of a sample.
+    /// Computes the values of a sample.
     ///
     /// # Errors
     /// CUPTI's status.
@@ -411,8 +414,8 @@ impl<'a> Slow<'a> {
             values: values.as_mut_ptr(),
             ..EvaluateToGpuValues::default()
         };
-        // SAFETY: the object is alive, there is room for a value of each name, and the caller answers
-        // for the image.
+        // SAFETY: the object is alive, there is room for the value of each name, and the caller
+        // vouches for the image.
         unsafe { self.host.cupti.library.call(&mut params) }.map_err(refused::<EvaluateToGpuValues>)
     }
 }

@@ -1,9 +1,9 @@
-//! Loading of CUPTI, of the library that it computes metrics with, and of the driver.
+//! Loading of CUPTI, of the library with which it computes metrics, and of the driver.
 //!
-//! All functions used here take one struct, whose first two members are its size and a null pointer
-//! (source: CUPTI's headers `cupti_pmsampling.h`, `cupti_profiler_host.h`, `cupti_profiler_target.h`,
-//! `cupti_target.h`, `nvperf_host.h` of 13.0 and 13.5). The size is that up to the end of the last
-//! member, without padding.
+//! Every function used here takes one struct, whose first two members are its size and a null
+//! pointer (source: CUPTI's headers `cupti_pmsampling.h`, `cupti_profiler_host.h`,
+//! `cupti_profiler_target.h`, `cupti_target.h`, `nvperf_host.h` of 13.0 and 13.5). The size reaches
+//! to the end of the last member, without padding.
 
 use super::Refusal;
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
@@ -21,11 +21,12 @@ pub type Function = unsafe extern "C" fn(*mut c_void) -> c_int;
 pub unsafe trait Params {
     /// The function's name.
     const NAME: &'static CStr;
-    /// What its first member has to be.
+    /// The value of the struct's first member.
     const SIZE: usize;
 }
 
-/// Declares the struct of a function: its name, the members behind the first two, and the last one.
+/// Declares a function's struct: the function's name, the members after the first two, and the last
+/// member.
 macro_rules! params {
     ($(#[$meta:meta])* $kind:ident, $name:literal, { $($member:ident: $type:ty,)* }, $last:ident: $last_type:ty) => {
         $(#[$meta])*
@@ -38,15 +39,16 @@ macro_rules! params {
             #[doc = "As in the header."]
             pub $last: $last_type,
         }
-        // SAFETY: laid out by C's rules, with the members of the header in their order; the size is
-        // that of the header's macro `..._STRUCT_SIZE`.
+        // SAFETY: the struct is laid out by C's rules, with the header's members in their order.
+        // The size is that of the header's macro `..._STRUCT_SIZE`.
         unsafe impl $crate::sampling::library::Params for $kind {
             const NAME: &'static std::ffi::CStr = $name;
             const SIZE: usize = std::mem::offset_of!($kind, $last) + size_of::<$last_type>();
         }
         impl Default for $kind {
             fn default() -> $kind {
-                // SAFETY: integers and pointers only, for all of which zero bytes are a value.
+                // SAFETY: all members are integers and pointers, for which zero bytes are a valid
+                // value.
                 let mut all: $kind = unsafe { std::mem::zeroed() };
                 all.size = <$kind as $crate::sampling::library::Params>::SIZE;
                 all
@@ -63,26 +65,27 @@ pub struct Library {
 }
 
 fn loader_says() -> String {
-    // SAFETY: the loader's text for this thread; copied before the next call.
+    // SAFETY: `dlerror` takes nothing. Its text belongs to this thread and is copied before the
+    // next call.
     let text = unsafe { libc::dlerror() };
     if text.is_null() {
         return "the loader does not say why".into();
     }
-    // SAFETY: not null, so a string that ends with a zero byte.
+    // SAFETY: the pointer is not null, so it leads to a string that ends with a zero byte.
     unsafe { CStr::from_ptr(text) }
         .to_string_lossy()
         .into_owned()
 }
 
 impl Library {
-    /// Loads it.
+    /// Loads a library.
     ///
     /// # Errors
     /// What the loader said.
     pub fn open(name: &OsStr) -> Result<Library, String> {
         let name = CString::new(name.as_bytes()).map_err(|error| error.to_string())?;
-        // SAFETY: runs the initialisers of a library that the caller chose; this process exists for
-        // that.
+        // SAFETY: the name ends with a zero byte. The library's initialisers run, which is
+        // acceptable: the caller chose the library, and this process exists for that.
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) };
         if handle.is_null() {
             return Err(loader_says());
@@ -90,14 +93,14 @@ impl Library {
         Ok(Library { handle })
     }
 
-    /// Address of a function; none where there is no such function.
+    /// Returns the address of a function, or none where there is no such function.
     pub fn address(&self, name: &CStr) -> Option<*mut c_void> {
-        // SAFETY: a loaded library and a string that ends with a zero byte.
+        // SAFETY: the handle is that of a loaded library, and the name ends with a zero byte.
         let found = unsafe { libc::dlsym(self.handle, name.as_ptr()) };
         (!found.is_null()).then_some(found)
     }
 
-    /// The function of a struct.
+    /// Returns the function that a struct belongs to.
     pub fn function<P: Params>(&self) -> Option<Function> {
         let address = self.address(P::NAME)?;
         // SAFETY: the function of this name takes one pointer and returns a status, as `Params`
@@ -105,32 +108,33 @@ impl Library {
         Some(unsafe { std::mem::transmute::<*mut c_void, Function>(address) })
     }
 
-    /// Calls the function of a struct.
+    /// Calls the function that a struct belongs to.
     ///
     /// # Errors
-    /// The function is missing (-2), or its status.
+    /// The function is missing (-2), or the function's status.
     ///
     /// # Safety
     /// The pointers in the struct are what the function's header says, and live during the call.
     pub unsafe fn call<P: Params>(&self, params: &mut P) -> Result<(), i32> {
         let function = self.function::<P>().ok_or(MISSING)?;
-        // SAFETY: the struct is the function's own, and the caller answers for its pointers.
+        // SAFETY: the struct is the one that the function takes, and the caller vouches for its
+        // pointers.
         status(unsafe { function((&raw mut *params).cast()) })
     }
 }
 
-/// A function that is not there.
+/// The status for a function that is missing.
 pub const MISSING: i32 = -2;
 
-/// A status as a result.
+/// Returns a status as a result.
 ///
 /// # Errors
-/// All but 0.
+/// Every status but 0.
 pub fn status(status: c_int) -> Result<(), i32> {
     if status == 0 { Ok(()) } else { Err(status) }
 }
 
-/// A refusal by the function of a struct.
+/// Returns a refusal by the function that a struct belongs to.
 pub fn refused<P: Params>(status: i32) -> Refusal {
     let words = match status {
         MISSING => "the function is missing",
@@ -144,26 +148,27 @@ pub fn refused<P: Params>(status: i32) -> Refusal {
 }
 
 params!(
-    /// Of `cuptiProfilerInitialize`.
+    /// The parameters of `cuptiProfilerInitialize`.
     ProfilerInitialize, c"cuptiProfilerInitialize", {}, unused: [u8; 0]
 );
 
-/// CUPTI, with what it computes metrics with.
+/// CUPTI, and the library with which it computes metrics.
 #[derive(Debug, Clone, Copy)]
 pub struct Cupti {
     /// CUPTI.
     pub library: Library,
-    /// `libnvperf_host.so`, where it is beside it.
+    /// `libnvperf_host.so`, where it lies beside CUPTI.
     pub perf: Option<Library>,
-    /// What `cuptiGetVersion` says.
+    /// The version that `cuptiGetVersion` reports.
     pub version: u32,
 }
 
 impl Cupti {
-    /// Loads CUPTI. Its companion is loaded first, from beside it: CUPTI looks for it by a bare name,
-    /// which the loader then has already.
+    /// Loads CUPTI. Its companion library is loaded first, from the same directory: CUPTI looks for
+    /// it by its bare name, which the loader can then resolve.
     ///
     /// # Errors
+    /// CUPTI cannot be loaded, or has no PM sampling.
     /// It cannot be loaded, or has no PM sampling.
     pub fn open(name: &OsStr) -> Result<Cupti, Refusal> {
         let beside = |file: &str| Path::new(name).parent().map(|folder| folder.join(file));
@@ -177,11 +182,11 @@ impl Cupti {
         let library = Library::open(name).map_err(|why| Refusal::new("dlopen", why))?;
         let mut version = 0;
         if let Some(address) = library.address(c"cuptiGetVersion") {
-            // SAFETY: the function has had this signature since it exists.
+            // SAFETY: the function has had this signature in every version.
             let get = unsafe {
                 std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*mut u32) -> c_int>(address)
             };
-            // SAFETY: writes one number.
+            // SAFETY: the function writes one number, for which the pointer is valid.
             unsafe { get(&raw mut version) };
         }
         if library.address(c"cuptiPmSamplingEnable").is_none() {
@@ -210,10 +215,10 @@ type GetCount = unsafe extern "C" fn(*mut c_int) -> c_int;
 type GetText = unsafe extern "C" fn(*mut c_char, c_int, c_int) -> c_int;
 
 impl Driver {
-    /// Loads and initialises it. Makes no context.
+    /// Loads and initialises the driver. This makes no context.
     ///
     /// # Errors
-    /// It is missing, or its status.
+    /// The driver is missing, or its status.
     pub fn open() -> Result<Driver, Refusal> {
         let library = Library::open(OsStr::new("libcuda.so.1"));
         let library = library.map_err(|why| Refusal::new("dlopen libcuda.so.1", why))?;
@@ -222,7 +227,7 @@ impl Driver {
         let init = init.ok_or_else(|| Refusal::new("cuInit", "the function is missing"))?;
         // SAFETY: the driver's function of this name has this signature.
         let init = unsafe { std::mem::transmute::<*mut c_void, Init>(init) };
-        // SAFETY: takes flags only, of which there are none.
+        // SAFETY: the function takes only flags, and none are set.
         status(unsafe { init(0) }).map_err(|status| Refusal {
             what: "cuInit".into(),
             status,
@@ -234,23 +239,24 @@ impl Driver {
     /// How many GPUs there are.
     pub fn count(&self) -> Option<u32> {
         let get = self.library.address(c"cuDeviceGetCount")?;
-        // SAFETY: as above.
+        // SAFETY: the driver's function of this name has this signature.
         let get = unsafe { std::mem::transmute::<*mut c_void, GetCount>(get) };
         let mut count = 0;
-        // SAFETY: writes one number.
+        // SAFETY: the function writes one number, for which the pointer is valid.
         status(unsafe { get(&raw mut count) }).ok()?;
         u32::try_from(count).ok()
     }
 
-    /// The text that a function gives of a GPU: `cuDeviceGetName`, `cuDeviceGetPCIBusId` (whose
-    /// arguments have the same order).
+    /// Returns a text that a function of the driver gives for a GPU: `cuDeviceGetName` or
+    /// `cuDeviceGetPCIBusId` (whose arguments have the same order).
     pub fn text(&self, function: &CStr, gpu: u32) -> Option<String> {
         let get = self.library.address(function)?;
-        // SAFETY: as above.
+        // SAFETY: both functions have this signature.
         let get = unsafe { std::mem::transmute::<*mut c_void, GetText>(get) };
         let mut text = [0_u8; 128];
         let (at, length) = (text.as_mut_ptr().cast::<c_char>(), text.len() as c_int - 1);
-        // SAFETY: writes at most so many bytes; the last stays zero. A device is its number.
+        // SAFETY: at most `length` bytes are written, and the last byte stays zero. The driver's
+        // device handle is the GPU's number.
         status(unsafe { get(at, length, gpu.cast_signed()) }).ok()?;
         let text = CStr::from_bytes_until_nul(&text).ok()?;
         Some(text.to_string_lossy().into_owned())

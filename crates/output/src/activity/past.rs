@@ -2,15 +2,15 @@
 
 use super::{DOINGS, Doing};
 
-/// Buckets; where time goes on beyond them, two become one.
+/// The most buckets. When time goes on beyond them, each two become one.
 const MOST: usize = 4096;
 /// Nanoseconds of a bucket at first, about a millisecond.
 const FIRST_WIDTH: u64 = 1 << 20;
 
-/// Sums by [`Doing`], for each bucket.
+/// The sums for each [`Doing`] in each bucket.
 #[derive(Debug, Clone)]
 pub(super) struct Past {
-    /// When the first bucket begins; 0 as long as there is none.
+    /// When the first bucket begins, or 0 while there is none.
     base: u64,
     width: u64,
     buckets: Vec<[u64; DOINGS.len()]>,
@@ -27,7 +27,8 @@ impl Default for Past {
 }
 
 impl Past {
-    /// The GPU did this, and nothing that comes before it among [`Doing`], from `start` to `end`.
+    /// Adds the time from `start` to `end`, in which the GPU did this and nothing that comes
+    /// earlier in [`Doing`].
     pub(super) fn add(&mut self, doing: Doing, start: u64, end: u64) {
         self.reach(start, end);
         self.each(start, end, |bucket, _, part| {
@@ -37,14 +38,14 @@ impl Past {
         });
     }
 
-    /// It did this, too, as is seen only now: what comes after it among [`Doing`] gives way.
+    /// Adds such a time when it becomes known late. What comes later in [`Doing`] gives way to it.
     pub(super) fn displace(&mut self, doing: Doing, start: u64, end: u64) {
         self.reach(start, end);
         self.each(start, end, |bucket, width, part| {
             let before = doing as usize;
             let kept: u64 = bucket.iter().take(before).sum();
             let own = bucket.get(before).copied().unwrap_or(0);
-            // So much of the bucket was neither this nor what comes before it.
+            // The part of the bucket that was neither this nor something earlier.
             let rest = width.saturating_sub(kept + own);
             let taken = share(rest, part, width);
             for sum in bucket.iter_mut().skip(before + 1) {
@@ -56,13 +57,13 @@ impl Past {
         });
     }
 
-    /// Nanoseconds of this.
+    /// Returns the nanoseconds spent on this.
     pub(super) fn total(&self, doing: Doing) -> u64 {
         let sums = self.buckets.iter();
         sums.filter_map(|bucket| bucket.get(doing as usize)).sum()
     }
 
-    /// Makes buckets for this time. What lies before the first one is left out.
+    /// Makes buckets that reach this time. Whatever lies before the first one is left out.
     fn reach(&mut self, start: u64, end: u64) {
         if self.base == 0 {
             self.base = start;
@@ -79,7 +80,7 @@ impl Past {
                     sum
                 })
                 .collect();
-            // Times are 64 bits: after 64 of these everything is in one bucket.
+            // Times have 64 bits, so after 64 of these steps everything is in one bucket.
             self.width = self.width.saturating_mul(2);
         }
         let needed = usize::try_from(needed(self.width)).unwrap_or(MOST);
@@ -88,7 +89,7 @@ impl Past {
         }
     }
 
-    /// Visits each bucket that the time touches, with its width and how much of it that is.
+    /// Visits each bucket that the time touches, with its width and how much of it the time covers.
     fn each(
         &mut self,
         start: u64,
@@ -114,7 +115,7 @@ impl Past {
     }
 }
 
-/// `part / whole` of a number.
+/// Returns the share `part / whole` of a number.
 fn share(number: u64, part: u64, whole: u64) -> u64 {
     let product = u128::from(number) * u128::from(part);
     u64::try_from(product / u128::from(whole.max(1))).unwrap_or(number)

@@ -1,14 +1,14 @@
 //! Spans of time, united where they touch.
 
-/// Spans that are gathered before they are put in order.
+/// The number of spans that are gathered before they are sorted.
 const MOST_PENDING: usize = 4096;
 
 /// A set of instants, in nanoseconds.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Spans {
-    /// In order, and apart from one another.
+    /// The sorted spans, which do not touch one another.
     settled: Vec<(u64, u64)>,
-    /// As they came, all after or among the settled ones.
+    /// The spans as they came, which may lie after the settled ones or among them.
     pending: Vec<(u64, u64)>,
 }
 
@@ -18,7 +18,7 @@ impl Spans {
         if end <= start {
             return false;
         }
-        // What a busy queue does follows the last without a gap, or overlaps it.
+        // On a busy queue a span often follows the last one without a gap, or overlaps it.
         match self.pending.last_mut() {
             Some(last) if last.0 <= start && start <= last.1 => last.1 = last.1.max(end),
             _ => self.pending.push((start, end)),
@@ -30,13 +30,13 @@ impl Spans {
         self.settled.is_empty() && self.pending.is_empty()
     }
 
-    /// Unites what was added with what was there.
+    /// Merges the added spans with the settled ones.
     pub(super) fn settle(&mut self) {
         if self.pending.is_empty() {
             return;
         }
         self.settled.append(&mut self.pending);
-        // Two runs in order, mostly: this sort takes a time that grows with their number alone.
+        // The list mostly consists of two sorted runs, which this sort merges in linear time.
         self.settled.sort();
         self.settled.dedup_by(|next, before| {
             let touches = next.0 <= before.1;
@@ -47,20 +47,20 @@ impl Spans {
         });
     }
 
-    /// The start of the span in the middle, where there are more than so many.
+    /// Returns the start of the span in the middle, where there are more spans than `most`.
     pub(super) fn middle(&self, most: usize) -> Option<u64> {
         let more = self.settled.len() > most;
         let middle = self.settled.get(self.settled.len() / 2).filter(|_| more);
         middle.map(|(start, _)| *start)
     }
 
-    /// The settled spans that end after a time.
+    /// Returns the settled spans that end after a time.
     pub(super) fn from(&self, time: u64) -> &[(u64, u64)] {
         let first = self.settled.partition_point(|(_, end)| *end <= time);
         self.settled.get(first..).unwrap_or_default()
     }
 
-    /// Takes the instants before a time out.
+    /// Removes the instants before a time.
     pub(super) fn cut_before(&mut self, time: u64) {
         let gone = self.settled.partition_point(|(_, end)| *end <= time);
         self.settled.drain(..gone);

@@ -98,8 +98,9 @@ fn cuda_streams_that_wait_are_no_waits_of_the_host() {
     }
 }
 
-/// A million kernels with gaps, under one synchronize call that is recorded at their end, on two
-/// queues whose records come in blocks: sums are exact to a bucket, and memory does not grow.
+/// A million kernels with gaps run on two queues whose records come in blocks. One synchronize call
+/// covers them and is recorded at their end. The sums must be exact to a bucket, and memory must
+/// not grow.
 #[test]
 fn a_long_session_is_summed_up() {
     let mut activity = Activity::default();
@@ -108,7 +109,8 @@ fn a_long_session_is_summed_up() {
     for block in 0..count / 1000 {
         for queue in [0, 1] {
             for number in 0..1000 {
-                // 10 us each, of which the first queue's kernel takes 4, the second's 2 of the same.
+                // Each takes 10 us. The first queue's kernel uses 4 of these, and the second's uses
+                // 2 of the same 4.
                 let start = base + (block * 1000 + number) * 10_000 + queue * 1000;
                 let end = start + 4000 - queue * 2000;
                 activity.add_kernel(&kernel(start, start, end));
@@ -141,7 +143,7 @@ fn late_kernels_displace_what_was_taken_for_idle() {
     assert!(activity.summed_up > 6 * MS);
     let before = activity.shares(GPU, MS, 21 * MS);
     assert_eq!(before.busy, 2 * MS);
-    // A whole bucket of two ms, recorded at last.
+    // A whole bucket of two ms, which is recorded last.
     activity.add_kernel(&kernel(2 * MS, 2 * MS, 4 * MS));
     let after = activity.shares(GPU, MS, 21 * MS);
     assert!(

@@ -1,16 +1,17 @@
-//! Batches: several dispatches that were launched at once, as HIP launches the kernels of a graph, in
-//! one window. Its values belong to all of them together, and to none of them alone.
+//! Batches: several dispatches in one window that were launched at once, as HIP launches the
+//! kernels of a graph. The window's values belong to all of them together, and to none of them
+//! alone.
 
 use crate::job::Job;
 use midair_record::event::{CounterWindow, Kernel};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
 
-/// Dispatches that are remembered for batches, of all windows together. Further ones are counted in
-/// their batch, and not named.
+/// The most dispatches that are remembered for the batches of all windows together. Further ones
+/// are counted in their batch, but not named.
 const MOST_MEMBERS: usize = 1 << 22;
 
-/// Kernels that are named in a batch's name; the others are counted.
+/// The most kernels in a batch's name. The others are only counted.
 const MOST_NAMES: usize = 8;
 
 /// A dispatch of a batch.
@@ -25,26 +26,26 @@ pub(crate) struct Member {
 /// The dispatches in a window, as far as they are known.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Batch {
-    /// In the order of their packets, once all came.
+    /// The dispatches, in the order of their packets once all have come.
     pub(crate) members: Vec<Member>,
-    /// How many there are.
+    /// How many dispatches there are.
     pub(crate) count: u64,
-    /// From the first's start to the last's end; 0 where one has no times.
+    /// The time from the first start to the last end, or 0 where one has no times.
     pub(crate) start: u64,
     pub(crate) end: u64,
     /// Whether one of them has no times.
     untimed: bool,
-    /// Those that overlap their window.
+    /// How many of them overlap their window.
     pub(super) inside: u64,
-    /// Whether one of them is among those that were chosen.
+    /// Whether at least one of them is chosen.
     pub(super) is_chosen: bool,
-    /// What sort of batch it is: the same for those with the same kernels, grids, workgroups and sizes
-    /// of LDS in the same order.
+    /// The sort of batch. It is the same for batches with the same kernels, grids, workgroups and
+    /// sizes of LDS in the same order.
     pub(crate) sort: u64,
 }
 
 impl Batch {
-    /// Another one of its dispatches, with its times if it has any.
+    /// Adds one of its dispatches, with its times if it has any.
     pub(super) fn add(
         &mut self,
         window: &CounterWindow,
@@ -53,9 +54,9 @@ impl Batch {
         room: &mut usize,
     ) {
         self.count += 1;
-        // Within its packets, of which there are as many as 32 bits can number.
+        // A window's packets number fewer than 2^32, so 32 bits hold the position.
         let at = kernel.packet_index.wrapping_sub(window.first_index) as u32;
-        // In whichever order they come.
+        // The sum is the same in whichever order the dispatches come.
         self.sort = self.sort.wrapping_add(sort_of(at, kernel));
         match times {
             Some((start, end)) if !self.untimed => {
@@ -80,8 +81,8 @@ impl Batch {
 }
 
 impl Batch {
-    /// Its kernels, each once with how often it is there, in the order in which they come first:
-    /// "vadd x2, scale".
+    /// Returns its kernels, each once with how often it occurs, in the order of their first
+    /// occurrence: "vadd x2, scale".
     pub(crate) fn kernels(&self, job: &Job<'_>) -> String {
         let mut counts: Vec<(u64, u64)> = Vec::new();
         let mut others = self.count - self.members.len() as u64;
@@ -110,7 +111,7 @@ impl Batch {
         text
     }
 
-    /// The numbers of its dispatches, neighbours as ranges: "3-7 9".
+    /// Returns the numbers of its dispatches, with consecutive ones as ranges: "3-7 9".
     pub(crate) fn dispatch_ids(&self) -> String {
         let mut text = String::new();
         let mut ids = self
@@ -148,11 +149,11 @@ fn sort_of(at: u32, kernel: &Kernel) -> u64 {
     hash
 }
 
-/// Which window a dispatch is in, by queue and packet.
+/// Tells which window a dispatch is in, by queue and packet.
 #[derive(Debug)]
 pub(super) struct ByPacket {
     of_queue: HashMap<u32, BTreeMap<u64, (u64, usize)>>,
-    /// Dispatches that may still be remembered.
+    /// How many more dispatches may be remembered.
     pub(super) room: usize,
 }
 
@@ -166,7 +167,7 @@ impl Default for ByPacket {
 }
 
 impl ByPacket {
-    /// Adds a window with its number. False: another one has the same packets.
+    /// Adds a window with its number. Returns false if another window has the same packets.
     pub(super) fn add(&mut self, window: &CounterWindow, number: usize) -> bool {
         let first = window.first_index;
         let end = first.saturating_add(u64::from(window.packets));
@@ -174,7 +175,7 @@ impl ByPacket {
         of_queue.insert(first, (end, number)).is_none()
     }
 
-    /// The window that a dispatch is in.
+    /// Returns the window that a dispatch is in.
     pub(super) fn of(&self, kernel: &Kernel) -> Option<usize> {
         let of_queue = self.of_queue.get(&kernel.queue_id)?;
         let (_, (end, number)) = of_queue.range(..=kernel.packet_index).next_back()?;

@@ -1,41 +1,42 @@
-//! How many intervals overlap each of some windows.
+//! Counts how many intervals overlap each of some windows.
 //!
-//! The windows are known first; intervals come one by one, in any order, and are not kept. An
-//! interval overlaps a window if it begins before the window's end and ends after its beginning:
-//! that is all that begin before the end, less those that are over at the beginning. Both are
-//! counted by the place where they stand among the sorted windows.
+//! The windows are known first. The intervals come one by one, in any order, and are not kept. An
+//! interval overlaps a window if it begins before the window's end and ends after its beginning. So
+//! the number of overlaps is the number of intervals that begin before the end, less the number of
+//! those that are over at the beginning. Both are counted by their positions among the sorted
+//! windows.
 
-/// Windows, and what was added so far.
+/// The windows, and the counts so far.
 #[derive(Debug, Default)]
 pub(super) struct Overlaps {
-    /// Ends, and whose they are, sorted.
+    /// The sorted ends, each with the number of its window.
     ends: Vec<(u64, usize)>,
-    /// Beginnings, and whose they are, sorted.
+    /// The sorted beginnings, each with the number of its window.
     starts: Vec<(u64, usize)>,
-    /// Intervals that begin before this end and all later ones, and before none earlier.
+    /// For each end, how many intervals begin before it and not before any earlier end.
     begun: Vec<u64>,
-    /// Intervals that are over at this beginning and all later ones, and at none earlier.
+    /// For each beginning, how many intervals are over at it and not at any earlier beginning.
     over: Vec<u64>,
 }
 
-/// An interval with an end that is not before its beginning.
+/// Returns an interval whose end is not before its beginning.
 fn ordered((start, end): (u64, u64)) -> (u64, u64) {
     (start, end.max(start))
 }
 
-/// A window: at least one nanosecond.
+/// Returns a window that lasts at least one nanosecond.
 fn window((start, end): (u64, u64)) -> (u64, u64) {
     (start, end.max(start.saturating_add(1)))
 }
 
-/// Whether an interval overlaps a window. One that ends where the window begins does not.
+/// Whether an interval overlaps a window. An interval that ends where the window begins does not.
 pub(super) fn overlaps(of: (u64, u64), interval: (u64, u64)) -> bool {
     let ((from, to), (start, end)) = (window(of), ordered(interval));
     start < to && end > from
 }
 
 impl Overlaps {
-    /// For these windows, each with its beginning and end.
+    /// Prepares for these windows, each with its beginning and end.
     pub(super) fn new(windows: &[(u64, u64)]) -> Overlaps {
         let numbered = || windows.iter().map(|w| window(*w)).zip(0..);
         let mut starts: Vec<(u64, usize)> = numbered().map(|((start, _), n)| (start, n)).collect();
@@ -63,7 +64,8 @@ impl Overlaps {
         }
     }
 
-    /// How many intervals overlap each window, in the order in which they were given.
+    /// Returns how many intervals overlap each window, in the order in which the windows were
+    /// given.
     pub(super) fn counts(&self) -> Vec<u64> {
         let mut counts = vec![0_u64; self.ends.len()];
         let mut sum = 0_u64;
@@ -88,7 +90,7 @@ impl Overlaps {
 mod tests {
     use super::*;
 
-    /// Marsaglia's xorshift: the same numbers in each run.
+    /// Marsaglia's xorshift, which gives the same numbers in each run.
     struct Numbers(u64);
 
     impl Numbers {
@@ -103,7 +105,7 @@ mod tests {
             let count = self.below(most + 1);
             let interval = |this: &mut Numbers| {
                 let start = this.below(times);
-                // A few end before they begin: a target can write anything.
+                // A few end before they begin, since a target can write anything.
                 (
                     start,
                     (start + this.below(times / 3 + 1)).saturating_sub(this.below(3)),
@@ -118,7 +120,7 @@ mod tests {
         let mut numbers = Numbers(0x9e37_79b9_7f4a_7c15);
         let mut found = 0;
         for round in 0..2_000 {
-            // Short times make equal ones frequent.
+            // If times are small, equal ones are frequent.
             let times = if round % 2 == 0 { 12 } else { 100_000 };
             let windows = numbers.intervals(30, times);
             let intervals = numbers.intervals(60, times);

@@ -6,7 +6,7 @@ use midair_counters::counted;
 use midair_counters::value::Values;
 use serde_json::{Map, Value};
 
-/// What definitions may name besides counters: properties of an agent, under AMD's names.
+/// The agent's properties, under AMD's names. Definitions may use them besides counters.
 #[derive(Debug, Default)]
 pub(crate) struct Properties(Map<String, Value>);
 
@@ -24,7 +24,7 @@ impl counted::Properties for Properties {
     }
 }
 
-/// The sum over all places: the one number that a row of csv has.
+/// Returns the sum over all places, which is the one number in a row of csv.
 pub(crate) fn sum(values: &Values) -> f64 {
     values.iter().map(|(_, value)| value).sum()
 }

@@ -1,39 +1,39 @@
-//! What a window of counters is worth.
+//! Whether a window of counters can be used, and if not, why.
 
 /// Whether a window's values are those of its dispatches, and if not, why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Verdict {
     /// No other dispatch of the process ran on the agent meanwhile.
     Alone,
-    /// The same of several dispatches that were launched at once: the values are those of all of them
-    /// together.
+    /// No other dispatch ran meanwhile than those of the batch. The values are those of all its
+    /// dispatches together.
     Batch,
-    /// Another one did.
+    /// Another dispatch ran meanwhile.
     Shared,
-    /// Perhaps another one did: it has no times, or its record was lost.
+    /// Another dispatch may have run meanwhile: one has no times, or its record was lost.
     NotKnown,
     /// Its dispatch is not among the chosen ones.
     NotChosen,
-    /// The packet in it was no dispatch.
+    /// The packet in it was not a dispatch.
     Empty,
     /// The device had not read the counters when recording ended.
     Open,
-    /// The queue was destroyed before they were read.
+    /// The queue was destroyed before the counters were read.
     QueueDestroyed,
     /// It has no plausible times.
     BadTimes,
-    /// The program had not rung for a batch of kernels in time.
+    /// The program did not ring the doorbell for a batch of kernels in time.
     TooLate,
     /// There is no record of its dispatch.
     NoDispatch,
     /// Parts of it are missing.
     Incomplete,
-    /// What it says does not fit together, or to what was asked for.
+    /// Its data contradict each other, or do not fit what was asked for.
     Contradictory,
 }
 
 impl Verdict {
-    /// All, in the order in which they are told.
+    /// All verdicts, in the order in which they are reported.
     pub(crate) const ALL: [Verdict; 13] = [
         Verdict::Alone,
         Verdict::Batch,
@@ -50,7 +50,7 @@ impl Verdict {
         Verdict::Contradictory,
     ];
 
-    /// Its key in files.
+    /// Returns its key in files.
     pub(crate) fn key(self) -> &'static str {
         match self {
             Verdict::Alone => "alone",
@@ -69,7 +69,7 @@ impl Verdict {
         }
     }
 
-    /// In words, behind a number of windows.
+    /// Returns words that fit behind a number of windows.
     pub(crate) fn text(self) -> &'static str {
         match self {
             Verdict::Alone => "had the device for themselves",

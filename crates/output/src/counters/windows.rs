@@ -1,8 +1,8 @@
-//! A session's windows: put together from their records, joined to their dispatches, and judged.
+//! A session's windows: assembled from their records, joined to their dispatches, and judged.
 //!
-//! Everything here comes from the target. Windows beyond [`MOST`] are only counted, at most
-//! [`MOST_OPEN`] are under way at once, and a window's size is that of its group's template, which is
-//! the attacher's own.
+//! Everything here comes from the target. Windows beyond [`MOST`] are only counted, and at most
+//! [`MOST_OPEN`] may be incomplete at once. A window's size is that of its group's template, which
+//! is the attacher's own.
 
 use super::batch::{Batch, ByPacket};
 use super::overlap::{Overlaps, overlaps};
@@ -16,9 +16,9 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::convert::Infallible;
 use std::io;
 
-/// Windows beyond this many have no values.
+/// Further windows have no values.
 const MOST: usize = 1 << 20;
-/// Windows whose records come by turns, at most. A target writes one after the other.
+/// The most windows whose records may be interleaved. A target writes one window after the other.
 const MOST_OPEN: usize = 64;
 
 /// A window.
@@ -26,15 +26,15 @@ const MOST_OPEN: usize = 64;
 pub(crate) struct Window {
     /// Its first record.
     pub(crate) head: CounterWindow,
-    /// The dispatch in it, or the first one.
+    /// The dispatch in it, or the first one of several.
     pub(crate) kernel: Option<Kernel>,
-    /// Where it holds several: these.
+    /// The dispatches in it, where there are several.
     pub(crate) batch: Option<Box<Batch>>,
-    /// What its values are worth.
+    /// Whether its values can be used.
     pub(crate) verdict: Verdict,
-    /// Words that came.
+    /// The number of words that have come.
     received: u32,
-    /// It contradicts itself.
+    /// Whether its data contradict each other.
     bad: bool,
 }
 
@@ -43,21 +43,21 @@ pub(crate) struct Window {
 pub(crate) struct Windows {
     by_id: HashMap<u64, usize>,
     all: Vec<Window>,
-    /// Windows whose words have not all come, the oldest first.
+    /// The windows whose words have not all come, the oldest first.
     open: VecDeque<usize>,
-    /// Dispatches with values.
+    /// The dispatches with values.
     good: HashSet<u64>,
-    /// Windows that were only counted.
+    /// The number of windows that were only counted.
     pub(crate) beyond: u64,
-    /// Readings of whole devices, which are no windows.
+    /// The readings of whole devices, which are not windows.
     pub(crate) readings: Tally,
-    /// Dispatches of the session, and those of them that are chosen.
+    /// The number of dispatches of the session, and of those that are chosen.
     pub(crate) dispatches: u64,
     pub(crate) chosen: u64,
 }
 
-/// The first times from which on dispatches without times may have run, on two queues of an agent:
-/// at least one of them is not the queue of a window.
+/// Since when dispatches without times may have run on an agent. This is known for two queues, so
+/// that at least one of them is not the queue of a given window.
 #[derive(Debug, Default, Clone, Copy)]
 struct Untimed {
     first: Option<(u64, u32)>,
@@ -82,8 +82,8 @@ impl Untimed {
         }
     }
 
-    /// Since when one may have run on another queue than this. Packets of one queue do not run within
-    /// its own windows: those are between barriers.
+    /// Returns since when such a dispatch may have run on a queue other than this one. Packets of
+    /// one queue do not run within its own windows, because those are between barriers.
     fn beside(&self, queue: u32) -> Option<u64> {
         [self.first, self.second]
             .into_iter()
@@ -94,7 +94,7 @@ impl Untimed {
 }
 
 impl Windows {
-    /// Reads them. `lost` says that records of dispatches are missing.
+    /// Reads the windows. `lost` says that records of dispatches are missing.
     pub(crate) fn read(
         records: &RecordFile,
         plan: &CounterPlan,
@@ -133,7 +133,7 @@ impl Windows {
         Ok(windows)
     }
 
-    /// Takes a record.
+    /// Takes a record of a window.
     fn part(&mut self, part: &CounterWindow, words: usize, plan: &CounterPlan) {
         if self.readings.take(plan, part) {
             return;
@@ -181,7 +181,7 @@ impl Windows {
             ..*part
         } == head;
         window.bad |= !same || part.first < window.received;
-        // Behind a record that was lost nothing is of use: the window stays incomplete.
+        // After a lost record the rest is useless, and the window stays incomplete.
         if part.first == window.received {
             window.received = window.received.saturating_add(words);
         }
@@ -191,7 +191,7 @@ impl Windows {
         }
     }
 
-    /// The window that a record belongs to.
+    /// Returns the window that a record belongs to.
     pub(crate) fn of(&self, part: &CounterWindow) -> Option<&Window> {
         self.all.get(*self.by_id.get(&part.window)?)
     }
@@ -201,13 +201,13 @@ impl Windows {
         self.good.contains(&dispatch_id)
     }
 
-    /// Whether there are values of several dispatches together.
+    /// Whether several dispatches have values together.
     pub(crate) fn has_batches(&self) -> bool {
         let mut windows = self.all.iter();
         windows.any(|window| window.verdict == Verdict::Batch)
     }
 
-    /// How many there are of each sort.
+    /// Returns how many windows have each verdict.
     pub(crate) fn tally(&self) -> BTreeMap<Verdict, u64> {
         let mut tally = BTreeMap::new();
         for window in &self.all {
@@ -216,18 +216,18 @@ impl Windows {
         tally
     }
 
-    /// All that came, with those that were only counted.
+    /// Returns the number of all windows, including those that were only counted.
     pub(crate) fn count(&self) -> u64 {
         self.all.len() as u64 + self.beyond
     }
 
-    /// All that are kept.
+    /// Returns the windows that are kept.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Window> {
         self.all.iter()
     }
 }
 
-/// The group that a window names.
+/// Returns the counter group that a window names.
 pub(super) fn group<'p>(plan: &'p CounterPlan, window: &CounterWindow) -> Option<&'p Prepared> {
     plan.agents.get(&window.node)?.get(window.group as usize)
 }
@@ -238,7 +238,7 @@ impl Window {
         matches!(self.verdict, Verdict::Alone | Verdict::Batch)
     }
 
-    /// Takes a dispatch of its batch.
+    /// Adds a dispatch to its batch.
     fn joined(&mut self, kernel: &Kernel, is_chosen: bool, room: &mut usize) {
         let (head, open) = (self.head, self.open());
         self.bad |= kernel.node != head.node;
@@ -256,14 +256,14 @@ impl Window {
         }
     }
 
-    /// Beginning and end, where they are plausible.
+    /// Returns beginning and end, where they are plausible.
     fn times(&self) -> Option<(u64, u64)> {
         let (start, end) = (self.head.start, self.head.end);
         (start != 0 && start <= end).then_some((start, end))
     }
 
-    /// While it was open, dispatches are counted in it: from somewhere in the packet that starts the
-    /// counters, one XCC after the other, until they were read.
+    /// Returns the time in which dispatches were counted in it. It begins somewhere in the packet
+    /// that starts the counters, one XCC after the other, and ends when they were read.
     fn open(&self) -> Option<(u64, u64)> {
         let (start, end) = self.times()?;
         let begin = match self.head.begin {
@@ -273,8 +273,8 @@ impl Window {
         Some((begin, end.max(self.head.read_end)))
     }
 
-    /// From when to when it used the device's counters: another window loses what it has counted, or
-    /// counts what this one has selected.
+    /// Returns the time in which it used the device's counters. A second window in that time would
+    /// lose its counts, or would count what this one has selected.
     fn uses(&self) -> Option<(u64, u64)> {
         let head = &self.head;
         let begin = if head.begin == 0 {
@@ -283,7 +283,7 @@ impl Window {
             head.begin
         };
         let end = if head.read_end == 0 {
-            // It was begun, and nobody knows when it ended.
+            // The window was begun, and its end is not known.
             u64::MAX
         } else {
             head.read_end
@@ -291,7 +291,7 @@ impl Window {
         (begin != 0).then_some((begin, end.max(begin)))
     }
 
-    /// Why it has no values, whatever ran beside it.
+    /// Returns why it has no values, regardless of what ran at the same time.
     fn void(&self) -> Option<Verdict> {
         let known = WindowResult::ALL.into_iter();
         let mut known = known.filter(|result| *result as u32 == self.head.result);
@@ -317,22 +317,22 @@ impl Window {
     }
 }
 
-/// What runs on an agent beside its windows.
+/// What runs on an agent at the same time as its windows.
 struct Agent {
-    /// Which windows.
+    /// The windows on this agent, by index.
     windows: Vec<usize>,
     overlaps: Overlaps,
-    /// By other windows.
+    /// How many windows use the counters at the same time as each window.
     used: Overlaps,
     untimed: Untimed,
 }
 
-/// Joins dispatches to windows, and finds out what ran beside them.
+/// Joins dispatches to windows, and finds out what ran at the same time.
 struct Judge {
     agents: HashMap<u32, Agent>,
     by_dispatch: HashMap<u64, usize>,
     by_packet: ByPacket,
-    /// Windows whose dispatch is another window's, too.
+    /// Windows whose dispatch is also claimed by another window.
     twice: Vec<usize>,
     lost: bool,
 }
@@ -377,14 +377,14 @@ impl Judge {
             };
             match window.uses() {
                 Some(uses) => agent.used.add(uses),
-                // It was read, at a time that nobody knows.
+                // The counters were read, but the time is not known.
                 None if window.head.result == WindowResult::BadTimes as u32 => {
                     agent.untimed.add(0, window.head.queue_id);
                 }
                 None => {}
             }
         }
-        // Packets that nobody saw may have been dispatches, at any time.
+        // Packets that were lost may have been dispatches, at any time.
         for counts in index.queue_counts.iter().filter(|counts| counts.lost > 0) {
             let queue = index.queues.get(&counts.queue_id);
             for (node, agent) in &mut agents {
@@ -428,7 +428,7 @@ impl Judge {
     fn conclude(self, windows: &mut Windows, records: &RecordFile) {
         for at in self.twice {
             if let Some(window) = windows.all.get_mut(at) {
-                // The earlier one has no dispatch any more, and is told as such.
+                // The earlier window no longer has a dispatch, and is reported as such.
                 window.bad = true;
             }
         }
@@ -454,8 +454,8 @@ impl Judge {
                     None => {
                         let timed = untimed(kernel.header.flags, kernel.untimed).is_none();
                         let own = timed && overlaps(open, (kernel.start, kernel.end));
-                        // Where every dispatch has its turn, which of a kernel's are counted was
-                        // decided when they had it, in that order.
+                        // Where every dispatch may get a window, it was decided at that time which
+                        // of a kernel's dispatches are counted, in their order.
                         let is_chosen = match window.head.packets {
                             0 => records.is_chosen_kernel(&kernel),
                             _ => records.is_chosen(&kernel),

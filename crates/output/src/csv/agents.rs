@@ -5,13 +5,13 @@ use crate::files::{FileSet, OutputFile, WriteError};
 use crate::job::Job;
 use midair_agents::Agent;
 
-/// Value of a column of agent_info.
+/// The value of a column of agent_info.
 enum Value<'a> {
     Number(u64),
     Text(&'a str),
 }
 
-/// Name and value of each column of agent_info, in order.
+/// Returns the name and value of each column of agent_info, in order.
 fn columns(agent: &Agent) -> [(&'static str, Value<'_>); 53] {
     let number = |value: u32| Value::Number(u64::from(value));
     [
@@ -86,7 +86,7 @@ fn columns(agent: &Agent) -> [(&'static str, Value<'_>); 53] {
     ]
 }
 
-/// Begins the file: of one session, or of several together.
+/// Begins the file, for one session or for several together.
 pub(super) fn begin(files: &FileSet, together: bool) -> Result<OutputFile, WriteError> {
     let mut header = columns(&Agent::default()).map(|(name, _)| name).to_vec();
     // Processes in different containers may see different agents.

@@ -1,5 +1,6 @@
-//! What several dispatches that were launched at once counted together, in a file of its own: a row
-//! of AMD's table is one dispatch, and who reads it would take these values for those of one.
+//! What several dispatches counted together that were launched at once. It has a file of its own: a
+//! row of AMD's table is one dispatch, and its readers would take these values for those of one
+//! dispatch.
 //!
 //! Decisions: FMT-030 (`docs/deviations/formats.md`).
 
@@ -38,7 +39,7 @@ pub(super) fn begin(files: &FileSet, jobs: &[Job<'_>]) -> Result<Option<OutputFi
     begin_table(files, FILE, COLUMNS).map(Some)
 }
 
-/// A row for each counter.
+/// Writes a row for each counter.
 pub(super) fn rows(
     file: &mut OutputFile,
     row: &mut Row,

@@ -1,5 +1,5 @@
-//! Tables and columns that only CUDA processes have. Columns that mean the same have the names that
-//! AMD's tables give them.
+//! Tables and columns that only CUDA processes have. Columns with the same meaning as in AMD's
+//! tables have the same names.
 
 use super::Row;
 use crate::cuda::devices::ordinal;
@@ -7,8 +7,8 @@ use crate::cuda::{NONE, memories, names_stream, stream_parts};
 use crate::job::{Job, address};
 use midair_record::event::{NO_NODE, Record, kind};
 
-/// Behind AMD's columns of kernels. `Cuda_Stream` is CUPTI's number within the context, where
-/// `Stream_Id` is the trace's own.
+/// The columns behind AMD's columns of kernels. `Cuda_Stream` is CUPTI's number within the context,
+/// while `Stream_Id` is the trace's own.
 pub(super) const KERNELS: &[&str] = &[
     "Context_Id",
     "Device",
@@ -19,7 +19,7 @@ pub(super) const KERNELS: &[&str] = &[
     "Cuda_Stream",
 ];
 
-/// Behind AMD's columns of copies.
+/// The columns behind AMD's columns of copies.
 pub(super) const COPIES: &[&str] = &[
     "Context_Id",
     "Bytes",
@@ -30,7 +30,7 @@ pub(super) const COPIES: &[&str] = &[
     "Cuda_Stream",
 ];
 
-/// AMD's columns of calls, and what the call returned.
+/// AMD's columns of calls, and the value that the call returned.
 pub(super) const CALLS: &[&str] = &[
     "Domain",
     "Function",
@@ -85,14 +85,14 @@ pub(super) const UNIFIED: &[&str] = &[
     "Cuda_Stream",
 ];
 
-/// Columns of a row that has nothing to say in them.
+/// Appends empty columns to a row that has no values for them.
 fn nothing(row: &mut Row, columns: &[&str]) {
     for _ in columns {
         row.raw("");
     }
 }
 
-/// The number of a device as CUDA counts it; nothing where none is named.
+/// Appends the number of a device as CUDA counts it, or nothing where none is named.
 fn device(row: &mut Row, node: u32) {
     match ordinal(node) {
         Some(ordinal) => row.number(ordinal),
@@ -100,7 +100,7 @@ fn device(row: &mut Row, node: u32) {
     };
 }
 
-/// A number of CUPTI's, or nothing where it says that there is none.
+/// Appends a number of CUPTI's, or nothing where it stands for none.
 fn number(row: &mut Row, number: u32) {
     match number {
         NONE => row.raw(""),
@@ -108,7 +108,8 @@ fn number(row: &mut Row, number: u32) {
     };
 }
 
-/// A stream's number in the trace, or nothing where a record is for no single one.
+/// Appends a stream's number in the trace, or nothing where a record does not belong to a single
+/// stream.
 fn stream(row: &mut Row, job: &Job<'_>, handle: u64) {
     if names_stream(handle) {
         row.number(job.index.stream(handle));
@@ -117,7 +118,7 @@ fn stream(row: &mut Row, job: &Job<'_>, handle: u64) {
     }
 }
 
-/// [`KERNELS`] of a kernel.
+/// Appends a kernel's values for [`KERNELS`].
 pub(super) fn launch(row: &mut Row, record: &Record<'_>) {
     let Record::Kernel(kernel, Some(extra)) = record else {
         return nothing(row, KERNELS);
@@ -131,7 +132,7 @@ pub(super) fn launch(row: &mut Row, record: &Record<'_>) {
         .number(stream_parts(kernel.stream).1);
 }
 
-/// [`COPIES`] of a copy.
+/// Appends a copy's values for [`COPIES`].
 pub(super) fn transfer(row: &mut Row, record: &Record<'_>) {
     let Record::Copy(copy, Some(extra)) = record else {
         return nothing(row, COPIES);
@@ -209,8 +210,8 @@ pub(super) fn unified_row(row: &mut Row, job: &Job<'_>, record: &Record<'_>) {
     number(row, stream_parts(moved.stream).1);
 }
 
-/// Whether an operation of unified memory is a transfer, which has two ends: the host is one where
-/// no device is named.
+/// Whether an operation of unified memory is a transfer, which has two ends. The end without a
+/// named device is the host.
 fn of_transfer(operation: u32) -> bool {
     matches!(operation, 1 | 2 | 8)
 }

@@ -12,10 +12,10 @@ const SAMPLES: &str = "gpu_metrics.csv";
 const KERNELS: &str = "gpu_metrics_kernels.csv";
 const STATISTICS: &str = "gpu_metrics_stats.csv";
 
-/// Names that are summed up, at most; a target can invent any number.
+/// The most names that are summed up, since a target can invent any number.
 const MOST_NAMES: usize = 1 << 16;
 
-/// The files, and sums for the last one.
+/// The files, and the sums for the last of them.
 pub(super) struct Gpu {
     samples: OutputFile,
     kernels: OutputFile,
@@ -31,8 +31,8 @@ struct Sum {
     inside: Inside,
 }
 
-/// Begins the files, if a GPU was sampled beside a session. Of several sessions the first that has samples decides
-/// the columns: they are of one command.
+/// Begins the files, if a GPU was sampled during a session. Of several sessions, the first one with
+/// samples decides the columns, since all belong to one command.
 pub(super) fn begin(files: &FileSet, jobs: &[Job<'_>]) -> Result<Option<Gpu>, WriteError> {
     let Some(samples) = jobs.iter().find_map(|job| job.trace.gpu.as_ref()) else {
         return Ok(None);
@@ -80,7 +80,7 @@ fn put(file: &mut OutputFile, row: &mut Row) -> Result<(), WriteError> {
 }
 
 impl Gpu {
-    /// All samples of a session.
+    /// Writes all samples of a session.
     pub(super) fn samples(
         &mut self,
         row: &mut Row,
@@ -107,7 +107,7 @@ impl Gpu {
         Ok(())
     }
 
-    /// A kernel.
+    /// Writes a kernel.
     pub(super) fn kernel(
         &mut self,
         row: &mut Row,
@@ -155,7 +155,7 @@ impl Gpu {
         }
     }
 
-    /// Adds the files.
+    /// Adds the files to the set.
     pub(super) fn finish(mut self, row: &mut Row, files: &mut FileSet) -> Result<(), WriteError> {
         if let Some(mut file) = self.statistics.take() {
             for (name, sum) in std::mem::take(&mut self.names) {

@@ -1,11 +1,11 @@
-//! GPUs of a CUDA process as agents, beside those that the machine's files describe.
+//! The GPUs of a CUDA process as agents, in addition to those that the machine's files describe.
 
 use midair_agents::{Agent, AgentType, Cache, Dim3, MemBank};
 use midair_record::event::{CUDA_NODE, CudaDevice, NO_NODE, cuda_node};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// NVIDIA among PCI's vendors.
+/// NVIDIA's PCI vendor id.
 const VENDOR: u16 = 0x10de;
 /// `HSA_HEAPTYPE_FRAME_BUFFER_PRIVATE` (source: hsakmttypes.h).
 const PRIVATE_MEMORY: u32 = 2;
@@ -17,15 +17,15 @@ const DATA_OF_UNITS: u32 = 1 | 8;
 pub struct Device {
     /// The record.
     pub record: CudaDevice,
-    /// Its name, in which nothing is left that a terminal would obey.
+    /// Its name, without anything that a terminal would interpret.
     pub name: String,
 }
 
-/// The agents of a session, and which of them are the devices that its records name.
+/// The agents of a session, and the mapping from the devices that its records name.
 #[derive(Debug)]
 pub(crate) struct Agents<'a> {
     all: Cow<'a, [Agent]>,
-    /// Of a CUDA process: node ids by what stands for devices in records.
+    /// In a CUDA process, the node ids of what stands for devices in records.
     cuda: Option<Nodes>,
 }
 
@@ -36,7 +36,7 @@ struct Nodes {
 }
 
 impl<'a> Agents<'a> {
-    /// Agents of a process without CUDA are those of the machine.
+    /// Makes the agents of a process without CUDA, which are those of the machine.
     pub(crate) fn of_machine(agents: &'a [Agent]) -> Agents<'a> {
         Agents {
             all: Cow::Borrowed(agents),
@@ -44,9 +44,9 @@ impl<'a> Agents<'a> {
         }
     }
 
-    /// Agents of a CUDA process: behind those of the machine come its devices. Where the machine's
-    /// files described no CPU there is one of which nothing is known, since copies have to come
-    /// from somewhere.
+    /// Makes the agents of a CUDA process: those of the machine, followed by its devices. Where the
+    /// machine's files described no CPU, one without further data is added, since copies must have
+    /// a host as one end.
     pub(crate) fn of_cuda(machine: &'a [Agent], devices: &BTreeMap<u32, Device>) -> Agents<'a> {
         let mut all = machine.to_vec();
         let host = all.iter().find(|agent| agent.agent_type == AgentType::Cpu);
@@ -74,13 +74,14 @@ impl<'a> Agents<'a> {
         }
     }
 
-    /// All of them.
+    /// Returns all agents.
     pub(crate) fn all(&self) -> &[Agent] {
         &self.all
     }
 
-    /// The node id of what a record names: itself in a process without CUDA, else the one that a
-    /// device or the host got. A device without a description stays as it is.
+    /// Returns the node id of what a record names: the name itself in a process without CUDA, else
+    /// the node that the device or the host was given. A device without a description keeps its
+    /// number.
     pub(crate) fn node(&self, named: u32) -> u32 {
         let Some(nodes) = &self.cuda else {
             return named;
@@ -88,19 +89,19 @@ impl<'a> Agents<'a> {
         if ordinal(named).is_some() {
             return nodes.devices.get(&named).copied().unwrap_or(named);
         }
-        // CUDA tells "the host" and no node of it.
+        // CUDA only says "the host" and names no node of it.
         let known = self.all.iter().any(|agent| agent.node_id == named);
         if known { named } else { nodes.host }
     }
 
-    /// The agent that a record names.
+    /// Returns the agent that a record names.
     pub(crate) fn get(&self, named: u32) -> Option<&Agent> {
         let node = self.node(named);
         self.all.iter().find(|agent| agent.node_id == node)
     }
 }
 
-/// The number of a CUDA device, where one is named.
+/// Returns the number of a CUDA device, where one is named.
 pub(crate) fn ordinal(named: u32) -> Option<u32> {
     if named == NO_NODE {
         return None;
@@ -108,7 +109,8 @@ pub(crate) fn ordinal(named: u32) -> Option<u32> {
     named.checked_sub(CUDA_NODE)
 }
 
-/// The next agent's ids: node, logical node, position among those of its type, handle.
+/// Returns an agent with the next free ids: node, logical node, position among those of its type,
+/// handle.
 fn next(all: &[Agent], of: AgentType) -> Agent {
     let number = |count: usize| i32::try_from(count).unwrap_or(i32::MAX);
     let highest = |of: fn(&Agent) -> u64| all.iter().map(of).max();
@@ -131,7 +133,8 @@ fn unknown_cpu(all: &[Agent]) -> Agent {
     }
 }
 
-/// A device's fields where AMD's have the same meaning; what CUDA does not tell is 0.
+/// Returns the agent for a device, with those fields that mean the same as AMD's. What CUDA does
+/// not tell is 0.
 fn of_device(device: &Device, all: &[Agent]) -> Agent {
     let record = &device.record;
     let three = |[x, y, z]: [u32; 3]| Dim3 { x, y, z };
@@ -145,13 +148,13 @@ fn of_device(device: &Device, all: &[Agent]) -> Agent {
         num_xcc: 1,
         cu_count: record.multiprocessors,
         max_waves_per_cu: waves,
-        // As AMD's, whose third part is the stepping.
+        // In AMD's form, whose third part is the stepping.
         gfx_target_version: record
             .major
             .saturating_mul(10_000)
             .saturating_add(record.minor.saturating_mul(100)),
         vendor_id: VENDOR,
-        // Bus, device, function.
+        // The place consists of bus, device and function.
         location_id: record.pci_bus.wrapping_shl(8) | record.pci_device.wrapping_shl(3),
         domain: record.pci_domain,
         max_engine_clk_fcompute: record.clock_khz / 1000,

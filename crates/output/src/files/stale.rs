@@ -1,8 +1,8 @@
-//! Temporary files that a process left when it was killed.
+//! Temporary files that a killed process left behind.
 //!
-//! Who writes such a file holds a lock on it, which ends with the process, also where that has
-//! another pid namespace or machine. What is not locked, is ours and has the name of a process that
-//! does not run is removed.
+//! The writer of such a file holds a lock on it. The lock ends with the process, even if the
+//! process is in another pid namespace or on another machine. A file is removed if it is not
+//! locked, is ours, and has the name of a process that does not run.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -11,17 +11,17 @@ use std::path::Path;
 
 use nix::fcntl::OFlag;
 
-/// Names that are tried for one file.
+/// The most names that are tried for one file.
 pub(super) const ATTEMPTS: u32 = 64;
-/// Entries of a directory that are looked at.
+/// The most entries of a directory that are looked at.
 const MOST: usize = 1 << 14;
 
-/// A temporary name for a file of this name.
+/// Returns a temporary name for a file with this name.
 pub(super) fn name(name: &str, attempt: u32) -> String {
     format!(".{name}.{}.{attempt}.tmp", std::process::id())
 }
 
-/// The process that a temporary name is of; None for other names.
+/// Returns the process that a temporary name belongs to, or None for other names.
 fn process(name: &OsStr) -> Option<u32> {
     let inner = name.to_str()?.strip_prefix('.')?.strip_suffix(".tmp")?;
     let mut parts = inner.rsplitn(3, '.');
@@ -31,7 +31,8 @@ fn process(name: &OsStr) -> Option<u32> {
     (named && attempt < ATTEMPTS).then_some(process)
 }
 
-/// Removes those in a directory. What cannot be removed stays: it is not what we are here for.
+/// Removes abandoned files in a directory. If one cannot be removed it stays, since that must not
+/// stop the writing.
 pub(super) fn remove(directory: &Path) {
     let Ok(entries) = fs::read_dir(directory) else {
         return;
@@ -45,11 +46,11 @@ pub(super) fn remove(directory: &Path) {
     }
 }
 
-/// Whether this is a file of ours that nobody writes.
+/// Whether this is a file of ours that nobody is writing.
 fn is_abandoned(path: &Path) -> bool {
     let ours =
         |meta: &fs::Metadata| meta.is_file() && meta.nlink() == 1 && meta.uid() == super::our_uid();
-    // Nothing else is opened: to open a device may do something.
+    // Only regular files are opened: opening a device may have effects.
     if !fs::symlink_metadata(path).is_ok_and(|meta| ours(&meta)) {
         return false;
     }

@@ -1,4 +1,4 @@
-//! What only a CUDA process has.
+//! The part of the index that only a CUDA process has.
 
 use super::{Index, printable};
 use crate::cuda::devices::Device;
@@ -8,15 +8,15 @@ use midair_record::event::{
 };
 use std::collections::BTreeMap;
 
-/// Devices beyond this many are not described: no machine has so many.
+/// Further devices are not described: no machine has so many.
 const MOST_DEVICES: usize = 1024;
-/// Operations from here on share an entry: CUPTI has fewer of each kind.
+/// Operations from this number on share an entry. CUPTI has fewer of each kind.
 const MOST_OPERATIONS: u32 = 64;
 
-/// What a CUDA process's records told.
+/// What a CUDA process's records have told.
 #[derive(Debug, Clone, Default)]
 pub struct Cuda {
-    /// Whether there was anything of CUDA.
+    /// Whether there was any record of CUDA.
     pub(super) seen: bool,
     /// Its devices, by ordinal.
     pub devices: BTreeMap<u32, Device>,
@@ -60,7 +60,8 @@ impl Index {
     }
 
     pub(super) fn add_unified(&mut self, moved: &UnifiedMemory) {
-        // Of its stream no context is told, so it is none of those that have numbers.
+        // The record does not tell its stream's context, so the stream is not one of those that
+        // have numbers.
         self.add_work(&moved.header, moved.start, moved.end);
     }
 
@@ -68,7 +69,7 @@ impl Index {
         self.cuda.seen = true;
         let ordinal = device.ordinal;
         let known = self.cuda.devices.contains_key(&ordinal);
-        // The last number stands for no device at all.
+        // The last ordinal would give the number that stands for no device.
         if cuda_node(ordinal) == NO_NODE || (!known && self.cuda.devices.len() >= MOST_DEVICES) {
             self.ids_refused += 1;
             return;

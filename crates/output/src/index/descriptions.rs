@@ -1,10 +1,11 @@
-//! What records refer to, as the records that described it.
+//! The descriptions that records refer to, as the records from which they came.
 
 use super::Index;
 use midair_record::event::{encode, note};
 
 impl Index {
-    /// Code objects, kernels, queues and devices as records, in front of which no other is needed.
+    /// Returns code objects, kernels, queues and devices as records. They need no other records
+    /// before them.
     pub(crate) fn descriptions(&self) -> Vec<u8> {
         let mut out = Vec::new();
         for object in self.code_objects.values() {

@@ -181,7 +181,7 @@ fn a_snapshot_grows_with_the_session() {
     assert_eq!((before.untimed, after.untimed), (0, 1));
 }
 
-/// A symbol with a name of so many bytes.
+/// Returns a symbol whose name has `len` bytes.
 fn symbol(kernel_id: u64, len: usize) -> Vec<u8> {
     let symbol = KernelSymbol {
         header: Header {
@@ -198,7 +198,7 @@ fn symbol(kernel_id: u64, len: usize) -> Vec<u8> {
 #[test]
 fn names_of_kernels_have_a_total() {
     let mut writer = RecordWriter::create_in(&std::env::temp_dir()).unwrap();
-    // The same one again and again takes its place once.
+    // The same symbol again and again takes its space only once.
     for _ in 0..40_000 {
         writer.append(&symbol(1, 4000)).unwrap();
     }

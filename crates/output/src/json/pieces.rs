@@ -1,4 +1,4 @@
-//! Parts of the document on their own: rocpd has them in its columns of JSON.
+//! Parts of the document by themselves, which rocpd has in its columns of JSON.
 
 use super::emit::Emit;
 use super::{agents, symbols};
@@ -8,7 +8,7 @@ use midair_agents::Agent;
 use serde_json::Value;
 use std::io;
 
-/// What a piece of the document writes, as text.
+/// Returns what a piece of the document writes, as text.
 fn text(piece: impl FnOnce(&mut Emit<&mut Vec<u8>>) -> io::Result<()>) -> io::Result<String> {
     let mut bytes = Vec::new();
     let mut out = Emit::new(&mut bytes);
@@ -18,7 +18,7 @@ fn text(piece: impl FnOnce(&mut Emit<&mut Vec<u8>>) -> io::Result<()>) -> io::Re
     String::from_utf8(bytes).map_err(io::Error::other)
 }
 
-/// The value of the one key that a piece writes.
+/// Returns the value of the one key that a piece writes.
 fn value(piece: impl FnOnce(&mut Emit<&mut Vec<u8>>) -> io::Result<()>) -> io::Result<Value> {
     let text = text(|out| {
         out.open_object()?;
@@ -30,27 +30,27 @@ fn value(piece: impl FnOnce(&mut Emit<&mut Vec<u8>>) -> io::Result<()>) -> io::R
     Ok(all.remove(&first).unwrap_or_default())
 }
 
-/// An agent with all that is known of it.
+/// Returns an agent with everything that is known of it.
 pub(crate) fn agent(agent: &Agent) -> io::Result<String> {
     text(|out| agents::one(out, agent))
 }
 
-/// A code object.
+/// Returns a code object.
 pub(crate) fn code_object(job: &Job<'_>, id: u64, object: &Object) -> io::Result<String> {
     text(|out| symbols::code_object(out, job, id, Some(object)))
 }
 
-/// A kernel symbol.
+/// Returns a kernel symbol.
 pub(crate) fn kernel_symbol(job: &Job<'_>, id: u64, symbol: &Symbol) -> io::Result<String> {
     text(|out| symbols::kernel_symbol(out, job, id, Some(symbol)))
 }
 
-/// The settings.
+/// Returns the settings.
 pub(crate) fn config(job: &Job<'_>) -> io::Result<String> {
     Ok(value(|out| super::config(out, job))?.to_string())
 }
 
-/// What `metadata.midair` says: keys, and values as text or JSON.
+/// Returns the contents of `metadata.midair`: keys, and values as text or JSON.
 pub(crate) fn midair(job: &Job<'_>) -> io::Result<Vec<(String, String)>> {
     let Value::Object(all) = value(|out| super::midair(out, job))? else {
         return Ok(Vec::new());

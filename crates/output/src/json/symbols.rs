@@ -1,6 +1,7 @@
-//! `code_objects[]`, `kernel_symbols[]` and `host_functions[]`.
+//! The lists `code_objects[]`, `kernel_symbols[]` and `host_functions[]`.
 //!
-//! Readers index these by id, so each begins with a dummy for id 0 and gaps are filled with dummies.
+//! Readers index these by id, so each begins with a dummy for id 0, and gaps are filled with
+//! dummies.
 
 use super::emit::Emit;
 use crate::index::{Object, Symbol};
@@ -17,11 +18,12 @@ const DATA_SIZE: u32 = 88;
 const STORAGE_FILE: u32 = 1;
 const STORAGE_MEMORY: u32 = 2;
 
-/// Dummies for ids that nothing has, beside four for each that something has. Our SDK counts ids
-/// from 1, so a larger gap is a target's invention: behind it only what is there is listed.
+/// The most dummies for ids that nothing has, besides four for each id that something has. Our SDK
+/// counts ids from 1, so a larger gap is a target's invention. Behind it, only existing entries are
+/// listed.
 const GAPS: u64 = 4096;
 
-/// The ids of a list, in order.
+/// Returns the ids of a list, in order.
 fn listed<T>(all: &BTreeMap<u64, T>) -> impl Iterator<Item = u64> {
     let last = all.last_key_value().map_or(0, |(id, _)| *id);
     let filled = last.min(4 * all.len() as u64 + GAPS);
@@ -39,7 +41,7 @@ pub(super) fn code_objects<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> io
     out.close_array()
 }
 
-/// The object of one code object, or the dummy for an id that none has.
+/// Writes the object of one code object, or the dummy for an id that none has.
 pub(super) fn code_object<W: io::Write>(
     out: &mut Emit<W>,
     job: &Job<'_>,
@@ -93,7 +95,7 @@ pub(super) fn kernel_symbols<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> 
     out.close_array()
 }
 
-/// The object of one kernel symbol, or the dummy for an id that none has.
+/// Writes the object of one kernel symbol, or the dummy for an id that none has.
 pub(super) fn kernel_symbol<W: io::Write>(
     out: &mut Emit<W>,
     job: &Job<'_>,
@@ -109,7 +111,7 @@ pub(super) fn kernel_symbol<W: io::Write>(
             kernel_name::spellings(&symbol.name, job.plan.kernel_names)
         }
         Some(symbol) => kernel_name::unchanged(&symbol.name),
-        // AMD's dummy is spelt so.
+        // AMD's dummy has this spelling.
         None => Spellings {
             formatted: "0".into(),
             demangled: "0".into(),
@@ -142,7 +144,8 @@ pub(super) fn kernel_symbol<W: io::Write>(
     out.close_object()
 }
 
-/// Only the dummy: host functions are what a compiler registers at start, which is before an attach.
+/// Writes only the dummy. A compiler's code registers host functions at the program's start, which
+/// is before an attach.
 pub(super) fn host_functions<W: io::Write>(out: &mut Emit<W>) -> io::Result<()> {
     out.key("host_functions")?;
     out.open_array()?;

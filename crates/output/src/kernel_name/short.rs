@@ -1,16 +1,16 @@
-//! A kernel's name without what does not help a person to recognise it.
+//! A kernel's name without the parts that do not help a person to recognise it.
 //!
 //! `void at::native::elementwise<4, at::native::Add<float>, std::array<char*, 3ul> >(int, ...)`
-//! becomes `elementwise<4, Add<float>, array<char*, 3>>`: no type that it returns, no parameters
-//! (the template arguments decide which kernel it is), no namespaces, no casts of constants.
+//! becomes `elementwise<4, Add<float>, array<char*, 3>>`: no return type, no parameters (the
+//! template arguments decide which kernel it is), no namespaces, no casts of constants.
 
 use std::collections::HashMap;
 
-/// Nesting beyond which a part stays as it is.
+/// Parts with deeper nesting stay as they are.
 const DEEPEST: usize = 64;
 
-/// The short form of a demangled name, which another name can have, too. A name that is not one of
-/// C++ stays as it is.
+/// Returns the short form of a demangled name, which may also be that of another name. A name that
+/// is not from C++ stays as it is.
 fn short(name: &str) -> String {
     let mut name = name.strip_suffix(".kd").unwrap_or(name);
     while let Some((before, _)) = name.rsplit_once(" [clone ").filter(|_| name.ends_with(']')) {
@@ -22,7 +22,8 @@ fn short(name: &str) -> String {
     function(name).unwrap_or_else(|| name.to_owned())
 }
 
-/// The short forms of different names: where two would be equal, both stay as they are.
+/// Returns the short forms of different names. Where two would be equal, both names stay as they
+/// are.
 pub(crate) fn shortened<S: AsRef<str>>(names: &[S]) -> Vec<String> {
     let mut shown: Vec<String> = names.iter().map(|name| short(name.as_ref())).collect();
     let mut times: HashMap<&str, usize> = HashMap::new();
@@ -37,19 +38,20 @@ pub(crate) fn shortened<S: AsRef<str>>(names: &[S]) -> Vec<String> {
     shown
 }
 
-/// None where brackets do not match, or nothing would be left.
+/// Returns the short name of a function, or None where brackets do not match or nothing would be
+/// left.
 fn function(name: &str) -> Option<String> {
     let name = name.strip_suffix(" const").unwrap_or(name);
     let path = match name.ends_with(')') {
         true => &name[..group_before(name)?],
         false => name,
     };
-    // Spaces in brackets belong to arguments, so the last other one ends the type that is returned.
+    // Spaces in brackets belong to arguments, so the last other space ends the return type.
     let path = split(path, " ")?.pop()?;
     Some(in_path(path, 0)?).filter(|short| !short.is_empty())
 }
 
-/// A type or a constant among template arguments.
+/// Shortens a type or a constant among template arguments.
 fn argument(text: &str, depth: usize) -> Option<String> {
     let text = text.trim();
     if let Some(cast) = text.strip_prefix('(').filter(|_| depth < DEEPEST) {
@@ -65,14 +67,14 @@ fn argument(text: &str, depth: usize) -> Option<String> {
     in_path(text, depth)
 }
 
-/// `3ul` as `3`.
+/// Returns `3ul` as `3`.
 fn constant(text: &str) -> &str {
     let bare = text.trim_end_matches(['u', 'l', 'U', 'L']);
     let is_number = bare.bytes().all(|c| c.is_ascii_digit() || c == b'-');
     if is_number { bare } else { text }
 }
 
-/// A qualified name: without leading namespaces, and each part short.
+/// Shortens a qualified name: leading namespaces are removed, and each part is shortened.
 fn in_path(text: &str, depth: usize) -> Option<String> {
     if depth > DEEPEST {
         return Some(text.to_owned());
@@ -93,7 +95,7 @@ fn in_path(text: &str, depth: usize) -> Option<String> {
     let mut lambdas = String::new();
     for part in parts {
         if part.starts_with("{lambda") || part.starts_with("{unnamed") {
-            // Which one of the function's, and what follows it in a type.
+            // The number of this item within the function, and what follows it in a type.
             let number = part.rsplit_once('#').map_or(part, |(_, number)| number);
             lambdas.push('#');
             lambdas.push_str(number.split_once('}').map_or(number, |(number, _)| number));
@@ -108,7 +110,8 @@ fn in_path(text: &str, depth: usize) -> Option<String> {
     Some(short)
 }
 
-/// One part of a qualified name, with its template arguments and without parameters of a function.
+/// Shortens one part of a qualified name: its template arguments are kept, and the parameters of a
+/// function are removed.
 fn part_of_path(part: &str, depth: usize) -> Option<String> {
     let Some(open) = part.find(['<', '(']).filter(|at| *at > 0) else {
         return Some(part.to_owned());
@@ -134,7 +137,7 @@ fn part_of_path(part: &str, depth: usize) -> Option<String> {
     ))
 }
 
-/// Where the group of parentheses begins that ends the text.
+/// Returns where the group of parentheses begins that ends the text.
 fn group_before(text: &str) -> Option<usize> {
     let mut groups = Vec::new();
     walk(text, |at, depth, byte| {
@@ -146,7 +149,7 @@ fn group_before(text: &str) -> Option<usize> {
     groups.pop()
 }
 
-/// Where the bracket closes that opens the text.
+/// Returns where the bracket closes that opens the text.
 fn closing(text: &str) -> Option<usize> {
     let mut found = None;
     walk(text, |at, depth, byte| {
@@ -158,7 +161,7 @@ fn closing(text: &str) -> Option<usize> {
     found
 }
 
-/// The parts between separators that are in no bracket.
+/// Returns the parts between those separators that are not within brackets.
 fn split<'a>(text: &'a str, separator: &str) -> Option<Vec<&'a str>> {
     let mut parts = Vec::new();
     let mut from = 0;
@@ -174,7 +177,7 @@ fn split<'a>(text: &'a str, separator: &str) -> Option<Vec<&'a str>> {
 }
 
 /// Calls `each` with each byte that is not part of an operator's name, its position, and how many
-/// brackets are open before it, until it returns false. None where brackets do not match.
+/// brackets are open before it, until `each` returns false. None where brackets do not match.
 fn walk(text: &str, mut each: impl FnMut(usize, usize, u8) -> bool) -> Option<()> {
     let bytes = text.as_bytes();
     let mut open: Vec<u8> = Vec::new();
@@ -201,8 +204,8 @@ fn walk(text: &str, mut each: impl FnMut(usize, usize, u8) -> bool) -> Option<()
     open.is_empty().then_some(())
 }
 
-/// How many bytes more an operator's name takes that begins here: `operator()` and `operator<<` hold
-/// brackets that are none.
+/// Returns how many more bytes the name of an operator takes that begins here. `operator()` and
+/// `operator<<` contain brackets that are not brackets of the name's structure.
 fn of_operator(bytes: &[u8]) -> usize {
     const WORD: &[u8] = b"operator";
     let Some(symbol) = bytes.strip_prefix(WORD) else {

@@ -1,17 +1,17 @@
-//! Events of Chrome's JSON, one a line.
+//! Events of Chrome's JSON, one on each line.
 
 use crate::digits;
 use crate::files::{OutputFile, WriteError};
 use std::io;
 
-/// Bytes gathered before they are passed on.
+/// The number of bytes that are gathered before they are passed on.
 const BLOCK: usize = 64 * 1024;
 
 /// A document of events under construction.
 pub(super) struct Lines {
     file: OutputFile,
     pending: Vec<u8>,
-    /// Whether an event was written: the next one follows a comma.
+    /// Whether an event was written already, so that the next one needs a comma before it.
     follows: bool,
 }
 
@@ -22,7 +22,7 @@ pub(super) struct Place {
     pub(super) tid: u64,
 }
 
-/// An event while its arguments are put in.
+/// An event while its arguments are added.
 pub(super) struct Args<'l> {
     pending: &'l mut Vec<u8>,
     follows: bool,
@@ -34,7 +34,7 @@ impl Args<'_> {
             self.pending.push(b',');
         }
         self.pending.push(b'"');
-        // Keys are ours and need no escapes.
+        // Keys are our own, and need no escapes.
         self.pending.extend_from_slice(key.as_bytes());
         self.pending.extend_from_slice(b"\":");
     }
@@ -44,7 +44,8 @@ impl Args<'_> {
         digits::push_u64(self.pending, number);
     }
 
-    /// A number that is none (infinite) is written as 0: JSON has no other.
+    /// Adds a real number. An infinite one, or NaN, is written as 0, because JSON cannot express
+    /// it.
     pub(super) fn real(&mut self, key: &str, number: f64) -> io::Result<()> {
         self.key(key);
         let number = if number.is_finite() { number } else { 0.0 };
@@ -67,7 +68,7 @@ impl Args<'_> {
 }
 
 impl Lines {
-    /// Begins with what comes before the first event.
+    /// Begins the document with the text before the first event.
     pub(super) fn begin(file: OutputFile, head: &str) -> Lines {
         Lines {
             file,
@@ -76,14 +77,14 @@ impl Lines {
         }
     }
 
-    /// Ends with what comes behind the last event.
+    /// Ends the document with the text behind the last event.
     pub(super) fn end(mut self, tail: &str) -> Result<OutputFile, WriteError> {
         self.pending.extend_from_slice(tail.as_bytes());
         self.file.put(&self.pending)?;
         Ok(self.file)
     }
 
-    /// The error for a failure to write to the file.
+    /// Returns the error for a failed write to the file.
     pub(super) fn failed(&self, source: io::Error) -> WriteError {
         self.file.failed(source)
     }
@@ -110,7 +111,7 @@ impl Lines {
         self.pending.extend_from_slice(name);
     }
 
-    /// Microseconds, to the nanosecond.
+    /// Adds a time in microseconds, with nanosecond precision.
     fn microseconds(&mut self, key: &[u8], nanoseconds: u64) {
         self.pending.extend_from_slice(key);
         digits::push_u64(&mut self.pending, nanoseconds / 1000);
@@ -139,7 +140,7 @@ impl Lines {
         Ok(())
     }
 
-    /// Something that took time. `name` is a JSON text with its quotes.
+    /// Adds an event that took time. `name` is a JSON text with its quotes.
     pub(super) fn complete(
         &mut self,
         (category, name): (&str, &[u8]),
@@ -154,7 +155,7 @@ impl Lines {
         self.args(put)
     }
 
-    /// Something without a length.
+    /// Adds an event without a duration.
     pub(super) fn instant(
         &mut self,
         (category, name): (&str, &[u8]),
@@ -169,7 +170,7 @@ impl Lines {
         self.args(put)
     }
 
-    /// One end of the arrow from a call to its work.
+    /// Adds one end of the arrow from a call to its work.
     pub(super) fn arrow(
         &mut self,
         is_start: bool,
@@ -189,7 +190,7 @@ impl Lines {
         Ok(())
     }
 
-    /// A number from a time on.
+    /// Adds a number that is valid from a time on.
     pub(super) fn counter(
         &mut self,
         name: &[u8],
@@ -203,7 +204,7 @@ impl Lines {
         self.args(|args| args.real("value", value))
     }
 
-    /// Says what a process or thread is called, and where it stands among others.
+    /// Adds the name of a process or thread, and its position among others.
     pub(super) fn meta(
         &mut self,
         what: &str,
@@ -218,7 +219,7 @@ impl Lines {
     }
 }
 
-/// A text with its quotes, as JSON.
+/// Returns a text with its quotes, as JSON.
 pub(super) fn quoted(text: &str) -> io::Result<Vec<u8>> {
     serde_json::to_vec(text).map_err(io::Error::from)
 }

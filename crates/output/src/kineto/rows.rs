@@ -18,15 +18,15 @@ use std::rc::Rc;
 /// `roctxRangeStartA` and its stop (source: api/rocprofiler_sdk.json).
 const PROCESS_RANGE: u32 = 2;
 
-/// Driver calls inside one call of the runtime that are kept together.
+/// The most driver calls inside one call of the runtime that are kept together.
 const MOST_INNER: usize = 256;
 
-/// What stands before each record's own arguments.
+/// The arguments that come before each record's own.
 struct Work {
     device: u64,
     stream: u64,
     correlation: u64,
-    /// Why it has no times.
+    /// Why it has no times, if it has none.
     untimed: Option<&'static str>,
 }
 
@@ -49,7 +49,7 @@ fn open_at_detach(args: &mut Args<'_>, flags: u8) {
 }
 
 impl Session<'_> {
-    /// A call, with those of the driver that it may be around.
+    /// Adds a call, together with the driver calls that it may enclose.
     pub(super) fn nested(&mut self, api: &Api) -> Result<(), WriteError> {
         let is_driver = api.header.kind == kind::CUDA_DRIVER_API;
         if let Some(calls) = self.inner.get_mut(&api.tid) {
@@ -70,8 +70,8 @@ impl Session<'_> {
         self.call(api, true)
     }
 
-    /// Driver calls of one correlation id: the last one, which is around the others, has it, unless a
-    /// call of the runtime is around them all.
+    /// Adds driver calls with one correlation id. If no call of the runtime encloses them all, the
+    /// last one encloses the others and gets the id.
     pub(super) fn inner_calls(
         &mut self,
         calls: &[Api],
@@ -83,7 +83,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// A call; one that `launches` has its correlation id, and an arrow.
+    /// Adds a call. If it `launches`, it has its correlation id and an arrow.
     fn call(&mut self, api: &Api, launches: bool) -> Result<(), WriteError> {
         let (of, operation) = (api.header.kind, api.header.operation);
         let call = self.function(of, operation)?;
@@ -145,14 +145,14 @@ impl Session<'_> {
             })
     }
 
-    /// The name of a dispatch's kernel, with its quotes.
+    /// Returns the name of a dispatch's kernel, with its quotes.
     fn kernel_name(&mut self, kernel: &Kernel) -> Result<Rc<[u8]>, WriteError> {
         let id = kernel.kernel_id;
         if let Some(name) = self.kernels.get(&id) {
             return Ok(Rc::clone(name));
         }
         let name: Rc<[u8]> = self.json(&self.job.kernel_name(kernel))?.into();
-        // Kernels without a symbol have names by their addresses.
+        // Kernels without a symbol are named by their addresses.
         let is_known = self.job.index.symbols.contains_key(&id);
         if is_known && self.kernels.len() < MOST_NAMES {
             self.kernels.insert(id, Rc::clone(&name));
@@ -160,8 +160,8 @@ impl Session<'_> {
         Ok(name)
     }
 
-    /// A slice on a stream's row, and the head of the arrow to it; what has no times is an instant at
-    /// `rung`, or at the end.
+    /// Adds a slice on a stream's row, and the head of the arrow to it. Work without times is an
+    /// instant at `rung`, or at the end.
     fn work(
         &mut self,
         what: (&str, &[u8]),
@@ -185,7 +185,7 @@ impl Session<'_> {
             };
             return self.lines.instant(what, place, time, all);
         }
-        // Without a program's stream, rows are the queues'.
+        // Where the program has no stream, the rows are those of the queues.
         let name = format!("stream {}", work.stream);
         let place = self.lane((pid, work.stream, &name), start, end)?;
         self.lines.complete(what, place, (start, end), all)?;
@@ -251,7 +251,7 @@ impl Session<'_> {
         extra: Option<&CudaTransfer>,
     ) -> Result<(), WriteError> {
         let job = self.job;
-        // The side that is a GPU; of two the one that is copied to.
+        // The GPU among the two ends. If both are GPUs, it is the one that is written to.
         let node = [copy.dst_node, copy.src_node]
             .into_iter()
             .find(|node| self.is_gpu(*node))
@@ -282,7 +282,7 @@ impl Session<'_> {
             args.number("bytes", copy.bytes);
             let nanoseconds = copy.end.saturating_sub(copy.start);
             if nanoseconds > 0 {
-                // Bytes in a nanosecond are gigabytes in a second.
+                // Bytes per nanosecond are gigabytes per second.
                 let speed = copy.bytes as f64 / nanoseconds as f64;
                 args.real("memory bandwidth (GB/s)", speed)?;
             }
@@ -319,7 +319,7 @@ impl Session<'_> {
         })
     }
 
-    /// Waits are no work of a stream: as such they would count as busy time.
+    /// Adds a wait. It does not belong to the work of a stream, where it would count as busy time.
     pub(super) fn wait(&mut self, wait: &Synchronization) -> Result<(), WriteError> {
         let operation = wait.header.operation;
         let name = match operation {
@@ -348,7 +348,7 @@ impl Session<'_> {
         )
     }
 
-    /// What has a row of its own below the process.
+    /// Adds work that has a row of its own below the process.
     fn own(
         &mut self,
         what: (&str, &[u8]),
@@ -426,7 +426,7 @@ impl Session<'_> {
     }
 }
 
-/// "Pinned" of "PINNED".
+/// Returns "Pinned" for "PINNED".
 fn title(word: &str) -> String {
     let word = limits::text(word.as_bytes());
     let mut letters = word.chars();

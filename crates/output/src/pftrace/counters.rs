@@ -1,23 +1,22 @@
-//! Hardware counters: a track for each counter of each agent. Its value is what a dispatch counted,
-//! while the dispatch ran, and 0 elsewhere, as in AMD's traces. What several dispatches that were
-//! launched at once counted together is on a track beside it, from the first's start to the last's
-//! end.
+//! Hardware counters: a track for each counter of each agent. As in AMD's traces, its value is what
+//! a dispatch counted while the dispatch ran, and 0 elsewhere. What several dispatches that were
+//! launched at once counted together is on a separate track, from the first start to the last end.
 
 use super::Scene;
 use crate::counters::values::sum;
 use crate::counters::{Counts, Reading};
 use crate::files::WriteError;
 
-/// Keeps numbers of these tracks apart from those of others.
+/// Keeps the numbers of these tracks different from those of others.
 const COUNTERS: u64 = u64::MAX - 1;
 const BATCHES: u64 = u64::MAX - 3;
 
-/// The same of tracks of whole devices.
+/// Keeps the numbers of the tracks of whole devices different from those of others.
 const READINGS: u64 = u64::MAX - 2;
 
 impl Scene<'_> {
-    /// What a whole device counted: from one reading to the next, how many in a second, or the value
-    /// itself of what is no sum.
+    /// Writes what a whole device counted from one reading to the next: the rate per second, or the
+    /// value itself where it is not a sum.
     pub(super) fn reading(&mut self, reading: &Reading) -> Result<(), WriteError> {
         let agent = self.job.agent_index(reading.node);
         for (id, name, values, is_sum) in &reading.counters {
@@ -30,7 +29,7 @@ impl Scene<'_> {
             match self.read.insert(uuid, reading.end) {
                 Some(end) if end == reading.start => {}
                 None => {}
-                // Another group had its turn.
+                // Another group had its turn, so there is a gap.
                 Some(end) => self.out.number(uuid, end, 0.0)?,
             }
             let value = reading.shown(sum(values), *is_sum);
@@ -39,7 +38,7 @@ impl Scene<'_> {
         Ok(())
     }
 
-    /// Behind the last reading there are no values.
+    /// Writes that there are no values behind the last reading.
     pub(super) fn end_readings(&mut self) -> Result<(), WriteError> {
         for (uuid, end) in std::mem::take(&mut self.read) {
             self.out.number(uuid, end, 0.0)?;
@@ -53,7 +52,7 @@ impl Scene<'_> {
             None => (COUNTERS, "", (kernel.start, kernel.end)),
             Some(batch) => (BATCHES, " of batches", (batch.start, batch.end)),
         };
-        // What has no times has no place on a track.
+        // A dispatch without times has no place on a track.
         if start == 0 {
             return Ok(());
         }

@@ -1,4 +1,5 @@
-//! What only CUDA processes have: fills, waits, unified memory, and annotations of kernels and copies.
+//! Data that only CUDA processes have: fills, waits, unified memory, and annotations of kernels and
+//! copies.
 
 use super::packets::Value;
 use super::tracks::TrackKey;
@@ -17,12 +18,12 @@ fn number<'a>(value: u32) -> Value<'a> {
     Value::Uint(u64::from(value))
 }
 
-/// The device as CUDA counts it, where one is named.
+/// Adds the device as CUDA counts it, where one is named.
 fn device(annotations: &mut Annotations<'_>, node: u32) {
     annotations.extend(ordinal(node).map(|ordinal| ("device", number(ordinal))));
 }
 
-/// The graph that launched it, where one did.
+/// Adds the graph that launched it, where one did.
 fn graph(annotations: &mut Annotations<'_>, graph: u32, node: u64) {
     if graph != 0 || node != 0 {
         annotations.push(("graph", number(graph)));
@@ -30,7 +31,7 @@ fn graph(annotations: &mut Annotations<'_>, graph: u32, node: u64) {
     }
 }
 
-/// Context and stream as CUPTI counts them.
+/// Adds context and stream as CUPTI counts them.
 fn stream(annotations: &mut Annotations<'_>, context: u32, handle: u64) {
     annotations.push(("context", number(context)));
     if names_stream(handle) {
@@ -54,7 +55,7 @@ pub(super) fn transfer(annotations: &mut Annotations<'_>, copy: &Copy, extra: &C
     graph(annotations, extra.graph, extra.graph_node);
 }
 
-/// What all of these have.
+/// Makes the annotations that all of these records have.
 fn begin<'a>(header: &Header, start: u64, end: u64) -> Annotations<'a> {
     let mut annotations = times(start, end);
     annotations.push(("kind", number(number_in_files(header.kind))));
@@ -103,18 +104,19 @@ impl Scene<'_> {
         self.work(slice, set.header.flags)
     }
 
-    /// A slice, or an instant where the work is untimed.
+    /// Writes a slice, or an instant where the work is untimed.
     fn work(&mut self, slice: Slice<'_>, flags: u8) -> Result<(), WriteError> {
         let reason = unfinished(slice.start, slice.end);
         if reason == Untimed::Timed as u32 && flags & flag::UNTIMED == 0 {
             return self.slice(&slice);
         }
-        // The begin, where at least that is known.
+        // The begin is used, if at least that is known.
         let begin = slice.start;
         self.untimed(slice, begin, reason)
     }
 
-    /// Waits cover the same time as the calls that wait and would hide them, so they have a track of their own.
+    /// Writes a wait. It covers the same time as the call that waits and would hide it, so waits
+    /// have a track of their own.
     pub(super) fn wait(&mut self, wait: &Synchronization) -> Result<(), WriteError> {
         let job = self.job;
         let mut annotations = begin(&wait.header, wait.start, wait.end);
@@ -166,7 +168,7 @@ impl Scene<'_> {
             key: TrackKey::Own(kind::UNIFIED_MEMORY),
             start: moved.start,
             end: moved.end,
-            // No call leads to it.
+            // No call is known that caused it.
             correlation: 0,
             annotations,
         };

@@ -1,4 +1,5 @@
-//! Samples of the whole GPU: a track for each metric, and at a kernel the means of the samples within it.
+//! Samples of the whole GPU: a track for each metric, and with each kernel the means of the samples
+//! within it.
 
 use super::{Annotations, Scene};
 use crate::files::WriteError;
@@ -6,11 +7,12 @@ use crate::gpu::GpuSamples;
 use crate::pftrace::packets::Value;
 use midair_record::event::Kernel;
 
-/// Keeps numbers of these tracks apart from those of others.
+/// Keeps the numbers of these tracks different from those of others.
 const SAMPLES: u64 = u64::MAX - 4;
 
 impl Scene<'_> {
-    /// A value holds from a sample's begin on; where another group has its turn, and at the end, there is 0.
+    /// Writes the samples. A value is valid from a sample's begin on. While another group has its
+    /// turn, and at the end, the track has 0.
     pub(super) fn gpu_samples(&mut self, samples: &GpuSamples) -> Result<(), WriteError> {
         let mut until: Vec<Option<u64>> = vec![None; samples.metrics.len()];
         let track = |metric: usize| [SAMPLES, metric as u64, u64::from(samples.index)];
@@ -47,7 +49,7 @@ impl Scene<'_> {
     }
 }
 
-/// What a kernel's samples came to.
+/// Adds the means of a kernel's samples.
 pub(super) fn annotations<'a>(
     samples: Option<&'a GpuSamples>,
     kernel: &Kernel,

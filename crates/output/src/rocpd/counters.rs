@@ -1,7 +1,7 @@
-//! Counters: `rocpd_info_pmc` describes them, `rocpd_pmc_event` has what a dispatch counted, at each
-//! place. The event is that of the dispatch; of several dispatches that were launched at once it is one
-//! of its own, whose `extdata` names them. Where dispatches were not asked for, those with counters
-//! have rows all the same, as in AMD's files.
+//! Counters. `rocpd_info_pmc` describes them, and `rocpd_pmc_event` has what a dispatch counted at
+//! each place. The event is that of the dispatch. Several dispatches that were launched at once
+//! have one event of their own, whose `extdata` names them. Even where the user did not ask for
+//! dispatches, those with counters have rows, as in AMD's files.
 
 use super::database::{Database, Step, json, whole};
 use super::info::Info;
@@ -17,10 +17,10 @@ use midair_record::event::{Kernel, kind};
 use rusqlite::{Statement, params};
 use std::collections::HashMap;
 
-/// Statements, and dispatches with counters that are in the file already.
+/// The statements, and the dispatches with counters that are already in the file.
 pub(super) struct Counters<'c> {
     events: Statement<'c>,
-    /// The same of readings of whole devices, which are samples.
+    /// The statement for readings of whole devices, which are samples.
     readings: Statement<'c>,
     /// Event ids by dispatch.
     written: HashMap<u64, i64>,
@@ -41,12 +41,12 @@ impl<'c> Counters<'c> {
         })
     }
 
-    /// Whether the dispatch has its row.
+    /// Whether the dispatch has its row already.
     pub(super) fn has_dispatch(&self, kernel: &Kernel) -> bool {
         self.written.contains_key(&kernel.dispatch_id)
     }
 
-    /// Notes a dispatch's event, if counters may come for it.
+    /// Remembers a dispatch's event, if counters may come for it.
     pub(super) fn wrote(&mut self, job: &Job<'_>, kernel: &Kernel, event: i64) {
         if job.counting.windows.has_values(kernel.dispatch_id) {
             self.written.insert(kernel.dispatch_id, event);
@@ -96,8 +96,8 @@ pub(super) fn describe(
 }
 
 impl Rows<'_, '_> {
-    /// What a whole device counted: a sample at the reading's time, and the sum over the device of
-    /// each counter. It is on the process's first thread.
+    /// Writes what a whole device counted: a sample at the reading's time, and the sum over the
+    /// device for each counter. It is on the process's main thread.
     pub(super) fn read(&mut self, reading: &Reading) -> Step<()> {
         let event = self.event(kind::COUNTER_COLLECTION, 0, 0, "{}")?;
         let name = format!("Counters of {}", self.job.agent_name(reading.node));
@@ -115,7 +115,7 @@ impl Rows<'_, '_> {
         Ok(())
     }
 
-    /// What a dispatch counted.
+    /// Writes what a dispatch counted.
     pub(super) fn counted(&mut self, counts: &Counts<'_>) -> Step<()> {
         let kernel = counts.kernel;
         let known = self.counters.written.get(&kernel.dispatch_id);

@@ -1,8 +1,9 @@
-//! Rows for what only CUDA processes have.
+//! Rows for data that only CUDA processes have.
 //!
-//! The schema is AMD's and has no tables for these. Fills are rows of copies from a device to
-//! itself, so that views of what kept a device busy have them; their category tells them from
-//! copies. Waits, and what unified memory did, are regions. What else is known is in `extdata`.
+//! The schema is AMD's and has no tables for these. A fill is a row of a copy from a device to
+//! itself, so that views of what kept a device busy contain it. Its category distinguishes it from
+//! copies. Waits and the work of unified memory are regions. Everything else that is known is in
+//! `extdata`.
 
 use super::database::{Step, whole};
 use super::rows::{Call, Rows};
@@ -18,12 +19,12 @@ use rusqlite::params;
 use std::borrow::Cow;
 use std::fmt::{Display, Write};
 
-/// An object of JSON under construction. Keys and texts are the program's own, and need no escapes.
+/// A JSON object under construction. Keys and texts are the program's own, and need no escapes.
 struct Object(String);
 
 impl Object {
     fn new() -> Object {
-        // As long as the longest of these.
+        // The capacity is the length of the longest of these objects.
         Object(String::with_capacity(256))
     }
 
@@ -34,7 +35,7 @@ impl Object {
         self.0.push_str("\":");
     }
 
-    /// Writing to a String cannot fail, hence the ignored results.
+    /// Adds a number. Writing to a String cannot fail, hence the ignored results.
     fn number(&mut self, key: &str, value: impl Display) {
         self.key(key);
         let _ = write!(self.0, "{value}");
@@ -45,7 +46,7 @@ impl Object {
         let _ = write!(self.0, "\"{value}\"");
     }
 
-    /// Device, context and stream as CUDA and CUPTI count them.
+    /// Adds device, context and stream as CUDA and CUPTI count them.
     fn location(&mut self, device: Option<u32>, context: u32, stream: u64) {
         if let Some(ordinal) = device {
             self.number("device", ordinal);
@@ -71,7 +72,7 @@ impl Object {
     }
 }
 
-/// Further facts about a kernel.
+/// Returns further facts about a kernel.
 pub(super) fn launch(kernel: &Kernel, extra: &CudaLaunch) -> String {
     let mut object = Object::new();
     object.location(ordinal(kernel.node), extra.context, kernel.stream);
@@ -81,7 +82,7 @@ pub(super) fn launch(kernel: &Kernel, extra: &CudaLaunch) -> String {
     object.finish(&kernel.header, kernel.untimed)
 }
 
-/// Further facts about a copy.
+/// Returns further facts about a copy.
 pub(super) fn transfer(copy: &Copy, extra: &CudaTransfer) -> String {
     let (from, to) = memories(extra);
     let mut object = Object::new();
@@ -146,7 +147,7 @@ impl Rows<'_, '_> {
         Ok(())
     }
 
-    /// On thread 0, for no thread is known.
+    /// Writes a region on thread 0, since no thread is known.
     pub(super) fn unified(&mut self, moved: &UnifiedMemory) -> Step<()> {
         let mut object = Object::new();
         object.text("src_agent", &self.job.agent_name(moved.src_node));

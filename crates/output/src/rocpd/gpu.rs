@@ -10,10 +10,10 @@ use midair_domain::Rocpd;
 use midair_record::event::{cuda_node, kind};
 use rusqlite::params;
 
-/// Ids of these metrics: behind those of all others.
+/// The first id of these metrics, which is greater than those of all others.
 const FIRST: u64 = 1 << 32;
 
-/// The device that the samples are of, as records name it.
+/// Returns the device of the samples, in the form in which records name it.
 fn node(job: &Job<'_>, samples: &GpuSamples) -> u32 {
     let devices = job
         .index
@@ -65,7 +65,7 @@ pub(super) fn describe(
 }
 
 impl Rows<'_, '_> {
-    /// All samples of the session.
+    /// Writes all samples of the session.
     pub(super) fn gpu_samples(
         &mut self,
         database: &Database<'_>,

@@ -3,15 +3,15 @@
 use crate::model::Process;
 use std::fmt;
 
-/// A guid, in the two spellings that a file has.
+/// A guid, in the two spellings that occur in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Guid(String);
 
 impl Guid {
-    /// The guid of a session: its time is when collecting began, in milliseconds of the boot clock
-    /// as in AMD's files; the rest is a hash of machine, process and that time. The same session
-    /// always has the same one, another session of the same process another (AMD's is that of the
-    /// process, so that two sessions of one process cannot be united).
+    /// Returns the guid of a session. Its time is when collecting began, in milliseconds of the
+    /// boot clock as in AMD's files. The rest is a hash of machine, process and that time. The same
+    /// session always has the same guid, and another session of the same process has another one.
+    /// (AMD's guid is that of the process, so two sessions of one process cannot be united.)
     pub(super) fn of(process: &Process) -> Guid {
         let words = [
             u64::from(process.pid),
@@ -34,12 +34,12 @@ impl Guid {
         Guid(text)
     }
 
-    /// A text in the place of a guid.
+    /// Returns a text in the place of a guid.
     pub(super) fn named(text: &str) -> Guid {
         Guid(text.to_owned())
     }
 
-    /// What the names of tables end with: an underscore and the guid with underscores.
+    /// Returns the end of the names of tables: an underscore, and the guid with underscores.
     pub(super) fn suffix(&self) -> String {
         format!("_{}", self.0.replace('-', "_"))
     }
@@ -51,7 +51,7 @@ impl fmt::Display for Guid {
     }
 }
 
-/// FNV-1a, and then mixed so that each bit depends on all.
+/// Returns an FNV-1a hash, mixed so that each bit depends on all bits of the input.
 fn hash(bytes: &[u8], seed: u64) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64 ^ seed;
     for byte in bytes {

@@ -1,7 +1,9 @@
-//! What records refer to: node, process, threads, agents, queues, streams, code objects, kernels.
+//! The rows to which records refer: node, process, threads, agents, queues, streams, code objects,
+//! kernels.
 //!
-//! A row must be there before another names it. What is known beforehand is put in at the start;
-//! threads, streams and whatever has no description when a record first names them.
+//! A row must exist before another one refers to it. Whatever is known beforehand is inserted at
+//! the start. Threads, streams, and things without a description are inserted when a record first
+//! names them.
 
 use super::database::{Database, Seen, Step, json, text, whole};
 use crate::cuda::devices::ordinal;
@@ -14,7 +16,7 @@ use midair_agents::{Agent, AgentType};
 use midair_record::event::Kernel;
 use rusqlite::{Statement, params};
 
-/// Statements for what is described, and what is in the file already.
+/// The statements for descriptions, and what is in the file already.
 pub(super) struct Info<'c, 'j> {
     job: &'j Job<'j>,
     /// Id of the node, which every row has.
@@ -35,7 +37,7 @@ pub(super) struct Info<'c, 'j> {
 }
 
 impl<'c, 'j> Info<'c, 'j> {
-    /// Puts in what is known before the first record.
+    /// Inserts what is known before the first record.
     pub(super) fn new(database: &Database<'c>, job: &'j Job<'j>) -> Step<Info<'c, 'j>> {
         let process = &job.trace.process;
         let mut info = Info {
@@ -64,7 +66,7 @@ impl<'c, 'j> Info<'c, 'j> {
             unknown_kernels: Seen::default(),
         };
         info.machine(database)?;
-        // AMD's files begin with these two, and readers expect number 0 to be there.
+        // AMD's files begin with these two, and readers expect number 0 to exist.
         info.stream(0)?;
         info.queue(0)?;
         for agent in job.agents() {
@@ -103,7 +105,8 @@ impl<'c, 'j> Info<'c, 'j> {
                 text(&node.domain_name),
             ])?;
         let (init, fini) = (whole(process.init_time), whole(process.fini_time));
-        // The environment stays out: AMD's tool writes all of it, and with it whatever secrets are there.
+        // The environment is left out. AMD's tool writes all of it, including whatever secrets are
+        // in it.
         database
             .insert(
                 "info_process",
@@ -173,7 +176,7 @@ impl<'c, 'j> Info<'c, 'j> {
         Ok(())
     }
 
-    /// A code object without a description: only its number.
+    /// Inserts a code object without a description, of which only the number is known.
     fn unknown_object(&mut self, id: u64) -> Step<()> {
         let nothing = None::<i64>;
         self.object.execute(params![
@@ -223,7 +226,7 @@ impl<'c, 'j> Info<'c, 'j> {
         Ok(())
     }
 
-    /// Id of a thread: its tid.
+    /// Returns the id of a thread, which is its tid.
     pub(super) fn thread(&mut self, tid: u32) -> Step<i64> {
         if self.threads.first(tid) {
             let ppid = self.job.trace.process.ppid;
@@ -233,8 +236,9 @@ impl<'c, 'j> Info<'c, 'j> {
         Ok(i64::from(tid))
     }
 
-    /// Id of an agent: the number of its node. One that is not among the machine's gets a row with
-    /// nothing but that, and a CUDA device without a description has its number there.
+    /// Returns the id of an agent, which is the number of its node. An agent that is not among the
+    /// machine's gets a row with nothing else. For a CUDA device without a description the number
+    /// is the device's.
     pub(super) fn agent(&mut self, named: u32) -> Step<i64> {
         let node = self.job.node(named);
         if self.agents.first(node) {
@@ -251,7 +255,7 @@ impl<'c, 'j> Info<'c, 'j> {
         Ok(i64::from(node))
     }
 
-    /// Id of a queue: its number.
+    /// Returns the id of a queue, which is its number.
     pub(super) fn queue(&mut self, id: u32) -> Step<i64> {
         if self.queues.first(id) {
             let name = numbered("Queue", u64::from(id));
@@ -260,7 +264,7 @@ impl<'c, 'j> Info<'c, 'j> {
         Ok(i64::from(id))
     }
 
-    /// Id of a stream: the number that it has in the other formats, too.
+    /// Returns the id of a stream, which is the number that it has in the other formats, too.
     pub(super) fn stream(&mut self, handle: u64) -> Step<i64> {
         let id = self.job.index.stream(handle);
         if self.streams.first(id) {
@@ -277,9 +281,9 @@ impl<'c, 'j> Info<'c, 'j> {
         Ok(whole(id))
     }
 
-    /// Id of a dispatch's kernel. One without a description gets a row of its own, whose id is the
-    /// address of its descriptor, so that different kernels stay different and none falls out of
-    /// the views.
+    /// Returns the id of a dispatch's kernel. A kernel without a description gets a row of its own,
+    /// whose id is the address of its descriptor. So different kernels stay different, and none is
+    /// missing in the views.
     pub(super) fn kernel(&mut self, kernel: &Kernel) -> Step<i64> {
         if self.job.index.symbols.contains_key(&kernel.kernel_id) {
             return Ok(whole(kernel.kernel_id));
@@ -303,7 +307,8 @@ impl<'c, 'j> Info<'c, 'j> {
     }
 }
 
-/// AMD numbers names from 0 and ids from 1; id 0 is the default one.
+/// Returns a name with a number. AMD numbers names from 0 and ids from 1, and id 0 is the default
+/// one.
 fn numbered(what: &str, id: u64) -> String {
     match id.checked_sub(1) {
         Some(number) => format!("{what} {number}"),

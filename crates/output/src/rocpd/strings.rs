@@ -1,10 +1,11 @@
-//! `rocpd_string`: each text once.
+//! The table `rocpd_string`, which has each text once.
 
 use super::database::{Database, Step, text};
 use rusqlite::{OptionalExtension, Statement, params};
 use std::collections::{BTreeSet, HashMap};
 
-/// Texts remembered; those beyond are looked up in the file. Only a target that invents operations has so many.
+/// The most texts that are remembered. Further ones are looked up in the file. Only a target that
+/// invents operations has so many.
 const MOST: usize = 1 << 16;
 
 /// Texts and their ids.
@@ -16,10 +17,10 @@ pub(super) struct Strings<'c> {
 }
 
 impl<'c> Strings<'c> {
-    /// Id of the empty text, which views look up for dispatches that are in no region.
+    /// The id of the empty text, which views look up for dispatches that are in no region.
     pub(super) const EMPTY: i64 = 1;
 
-    /// Puts in what is known beforehand, sorted as in AMD's files, the empty text first.
+    /// Inserts what is known beforehand, sorted as in AMD's files, with the empty text first.
     pub(super) fn new(database: &Database<'c>, first: BTreeSet<String>) -> Step<Strings<'c>> {
         let mut strings = Strings {
             insert: database.insert("string", "id, string")?,
@@ -34,7 +35,7 @@ impl<'c> Strings<'c> {
         Ok(strings)
     }
 
-    /// Id of a text, which is put in if it is new.
+    /// Returns the id of a text, which is inserted if it is new.
     pub(super) fn id(&mut self, wanted: &str) -> Step<i64> {
         if let Some(id) = self.known.get(wanted) {
             return Ok(*id);

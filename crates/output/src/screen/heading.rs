@@ -6,11 +6,11 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Width of the words at the beginning of lines.
+/// The width of the words at the beginning of lines.
 const KEY: usize = 10;
-/// Sessions beyond this many have no lines of their own for GPUs.
+/// With more sessions than this, GPUs have no lines of their own.
 const MOST_SESSIONS: usize = 64;
-/// The columns of GPUs behind the name: heading and width.
+/// The columns of GPUs behind the name, with heading and width.
 const COLUMNS: [(&str, usize); 5] = [
     ("BUSY", 8),
     ("COPIES", 8),
@@ -54,7 +54,7 @@ pub(super) fn heading(heads: &[Head], files: &[PathBuf], style: Style) -> String
     lines.out
 }
 
-/// Words before what is said of one process among several.
+/// Returns the words that begin a statement about one process among several.
 fn of_process(heads: &[Head], head: &Head) -> String {
     match heads.len() {
         1 => String::new(),
@@ -107,7 +107,7 @@ fn records(heads: &[Head]) -> String {
     text
 }
 
-/// The longest of the times for which the process stood still for us.
+/// Returns the longest of the times for which our entry stopped a thread.
 fn pause(heads: &[Head]) -> String {
     let longest = heads
         .iter()
@@ -135,7 +135,7 @@ fn overhead(heads: &[Head]) -> String {
     };
     let within =
         sum(|head| head.cost.in_process).map(|used| format!("{} in the process", share(used)));
-    // Sessions of one command share the program beside them.
+    // Sessions of one command share the attaching program, so its time counts once.
     let beside = heads.iter().filter_map(|head| head.cost.beside).max();
     let beside = beside.map(|used| format!("{} beside it", share(used)));
     let parts: Vec<String> = within.into_iter().chain(beside).collect();
@@ -159,7 +159,7 @@ impl Lines {
         }
     }
 
-    /// A line that is cut where it is too long, unless nobody counts columns.
+    /// Adds a line that is cut where it is too long, unless the style has no width.
     fn cut(&mut self, key: &str, text: &str) {
         let width = match self.style.whole_names {
             true => usize::MAX,
@@ -169,7 +169,7 @@ impl Lines {
         self.line(key, text.trim_end());
     }
 
-    /// A line that is never cut: it is there to be copied.
+    /// Adds a line that is never cut, because it is meant to be copied.
     fn whole(&mut self, key: &str, text: &str) {
         let text = fit(text, usize::MAX, self.style.unicode);
         self.line(key, &text);
@@ -180,7 +180,7 @@ impl Lines {
         let _ = writeln!(self.out, "{key}{text}");
     }
 
-    /// A text that goes on in the next line; nothing where it is empty.
+    /// Adds a text that may continue on the next line. Adds nothing where the text is empty.
     fn wrapped(&mut self, key: &str, text: &str) {
         let text = fit(text, usize::MAX, self.style.unicode);
         let width = self.columns - KEY;
@@ -202,7 +202,7 @@ impl Lines {
         }
     }
 
-    /// A row for each GPU: how it spent the time.
+    /// Adds a row for each GPU with how it spent the time.
     fn gpus(&mut self, heads: &[Head]) {
         let mut rows: Vec<(String, &Gpu, u64)> = Vec::new();
         for head in heads.iter().take(MOST_SESSIONS) {
@@ -274,11 +274,12 @@ impl Lines {
     }
 }
 
-/// Shares in percent, in the order of [`COLUMNS`].
+/// Returns the shares in percent, in the order of [`COLUMNS`].
 fn values(gpu: &Gpu, time: u64) -> [String; 5] {
     let shares = &gpu.shares;
     let percent = |part: u64| format!("{:.1}%", part as f64 * 100.0 / time.max(1) as f64);
-    // Without calls nobody knows what the host did: both together are one number.
+    // Without recorded calls nobody knows what the host did, so the two shares are shown as one
+    // number.
     let waited = match gpu.sees_waits {
         true => percent(shares.waited),
         false => "-".to_owned(),

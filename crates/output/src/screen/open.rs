@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-/// What files of these ends are opened with. `FILE` stands for the file.
+/// How files with these extensions are opened. `FILE` stands for the file.
 const WAYS: [(&str, &str); 6] = [
     (
         "pftrace",
@@ -18,7 +18,8 @@ const WAYS: [(&str, &str); 6] = [
     ("json", "FILE with jq or any JSON reader"),
 ];
 
-/// For each sort of file among these the way for one of them, which is named in full.
+/// Returns how to open the results: for each sort of file among these, the way for one of them,
+/// which is named in full.
 pub(super) fn ways(files: &[PathBuf]) -> Vec<String> {
     let extension = |file: &Path| {
         file.extension()
@@ -28,7 +29,7 @@ pub(super) fn ways(files: &[PathBuf]) -> Vec<String> {
         let mut of_this = files
             .iter()
             .filter(|file| extension(file).as_deref() == Some(end));
-        // Of csv the trace of kernels is what people look at first.
+        // Of the csv files, people look at the trace of kernels first.
         let first = of_this.clone().find(|file| {
             let name = file.file_name().unwrap_or_default().to_string_lossy();
             name.ends_with("_kernel_trace.csv")
@@ -39,7 +40,7 @@ pub(super) fn ways(files: &[PathBuf]) -> Vec<String> {
     WAYS.into_iter().filter_map(way).collect()
 }
 
-/// Where the files are: the file, or how many and their directory.
+/// Returns where the files are: the file itself, or their number and their directory.
 pub(super) fn place(files: &[PathBuf]) -> Option<String> {
     let (first, rest) = files.split_first()?;
     if rest.is_empty() {

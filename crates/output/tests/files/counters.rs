@@ -1,5 +1,5 @@
-//! Counters in files: against what AMD's tool wrote, and what becomes of windows that are shared,
-//! incomplete, or made up.
+//! Counters in files, compared with what AMD's tool wrote, and the treatment of windows that are
+//! shared, incomplete, or made up.
 
 use crate::common::{
     agents, append, append_described, entries, golden, golden_json, list, names, number, reader,
@@ -16,10 +16,10 @@ use std::path::Path;
 
 /// The lab's GPU.
 pub const NODE: u32 = 1;
-/// Its shader engines.
+/// The number of its shader engines.
 pub const ENGINES: u32 = 8;
 
-/// A group whose events stand one after the other, those of SQ once for each engine.
+/// Returns a group whose events come one after the other, those of SQ once for each engine.
 pub fn prepared(counters: &[&str]) -> Prepared {
     let architecture = Architecture::find("gfx942").unwrap();
     let group = group::one(architecture, counters).unwrap();
@@ -44,7 +44,7 @@ pub fn prepared(counters: &[&str]) -> Prepared {
     }
 }
 
-/// What the golden counted, in one group.
+/// Returns the plan of what the golden counted, in one group.
 pub fn amds_plan() -> CounterPlan {
     CounterPlan {
         agents: [(NODE, vec![prepared(&["GRBM_COUNT", "SQ_WAVES"])])].into(),
@@ -75,7 +75,7 @@ pub fn window(number: u64, kernel: &Kernel, total: u32) -> CounterWindow {
     }
 }
 
-/// Appends a window in records of at most so many words.
+/// Appends a window in records of at most `most` words.
 pub fn put(writer: &mut RecordWriter, mut window: CounterWindow, words: &[u64], most: usize) {
     for (n, words) in words.chunks(most).enumerate() {
         window.first = (n * most) as u32;
@@ -96,7 +96,7 @@ fn golden_pmc(name: &str) -> Value {
     serde_json::from_str(&golden(&format!("pmc/{name}"))).unwrap()
 }
 
-/// The golden's dispatches.
+/// Returns the golden's dispatches.
 fn amds_kernels(golden: &Value) -> Vec<Kernel> {
     let kernel = |counted: &Value| {
         let (data, info) = (
@@ -126,7 +126,7 @@ fn amds_kernels(golden: &Value) -> Vec<Kernel> {
     all.iter().map(kernel).collect()
 }
 
-/// A session of these records: the golden's kernels are described in it.
+/// Returns a session with these records, in which the golden's kernels are described.
 pub fn session(mut writer: RecordWriter, counters: CounterPlan) -> Trace {
     let golden = golden_pmc("results.json");
     let mut agents = agents();
@@ -141,12 +141,12 @@ pub fn session(mut writer: RecordWriter, counters: CounterPlan) -> Trace {
     }
 }
 
-/// The golden's session: a window around each dispatch, in records of two words.
+/// Returns the golden's session, with a window around each dispatch, in records of two words.
 pub fn amds(values: impl Fn(usize, u32) -> u64) -> Trace {
     let mut writer = writer();
     for (n, kernel) in amds_kernels(&golden_pmc("results.json")).iter().enumerate() {
         let words: Vec<u64> = (0..=ENGINES).map(|word| values(n, word)).collect();
-        // Some before their dispatch, some behind it.
+        // Some windows come before their dispatch, and some behind it.
         if n == 1 {
             put_kernel(&mut writer, kernel);
         }
@@ -158,7 +158,7 @@ pub fn amds(values: impl Fn(usize, u32) -> u64) -> Trace {
     session(writer, amds_plan())
 }
 
-/// Files of a session whose dispatches were not asked for.
+/// Writes the files of a session whose dispatches were not asked for.
 pub fn written(mut trace: Trace, formats: &[Format]) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let plan = Plan {
@@ -228,7 +228,8 @@ fn a_csv_row_has_the_sum_of_all_places() {
     assert_eq!(values, wanted);
 }
 
-/// AMD's numbers of counters are places in a table of its version; ours are those of the session.
+/// AMD's numbers of counters are positions in a table of its version. Ours are those of the
+/// session.
 #[test]
 fn json_equals_amds_but_for_the_numbers_of_counters() {
     let directory = written(amds(|_, _| 0), &[Format::Json]);
@@ -281,7 +282,7 @@ fn rocpd_has_what_amds_views_have() {
         keys.iter().for_each(|key| drop(row.remove(*key)));
         Value::from(row)
     };
-    // Numbers of counters, nodes and events are each side's own; values were 0 in AMD's.
+    // Each side has its own numbers of counters, nodes and events. The values were 0 in AMD's.
     let own = [
         "id",
         "guid",
@@ -346,7 +347,7 @@ fn a_dispatch_that_was_asked_for_stands_once_whatever_comes_first() {
     assert_eq!(list(&ours["buffer_records"]["kernel_dispatch"]).len(), 3);
 }
 
-/// Read by Perfetto's own messages.
+/// The trace is read with Perfetto's own messages.
 #[test]
 fn each_counter_has_a_track() {
     let directory = written(amds(|n, _| n as u64 + 1), &[Format::Pftrace]);

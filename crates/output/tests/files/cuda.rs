@@ -1,5 +1,5 @@
-//! A CUDA process in every format: what is written against the records that it was made of, and the
-//! formats against each other.
+//! A CUDA process in every format: the files are compared with the records from which they were
+//! made, and with each other.
 
 use crate::common::{agents, append, golden_json, trace_of, writer};
 use crate::rocpd_rows::{header, plan, put_marker};
@@ -123,7 +123,7 @@ pub fn copy(writer: &mut RecordWriter, copy_kind: u32, nodes: (u32, u32), at: u6
     append(writer, &event::encode(&copy, told.bytes()));
 }
 
-/// A session with something of everything that a CUDA process can bring.
+/// Returns a session with something of everything that a CUDA process can contain.
 pub fn everything() -> RecordWriter {
     let mut all = writer();
     for (operation, version) in [(64, 130_000), (65, 130_000)] {
@@ -149,7 +149,7 @@ pub fn everything() -> RecordWriter {
         };
         append(&mut all, &event::encode(&queue, &[]));
     }
-    // A runtime call and the driver call below it, of one id.
+    // A runtime call and the driver call below it have the same id.
     call(&mut all, kind::CUDA_DRIVER_API, 307, (1_010, 1_080), 11);
     call(&mut all, kind::CUDA_RUNTIME_API, 211, (1_000, 1_100), 11);
     call(&mut all, kind::CUDA_RUNTIME_API, 41, (1_200, 1_300), 12);
@@ -257,7 +257,7 @@ pub fn everything() -> RecordWriter {
     all
 }
 
-/// The machine's only agent is its CPU.
+/// Returns the trace. The machine's only agent is its CPU.
 pub fn trace(writer: RecordWriter) -> Trace {
     let mut trace = trace_of(writer, &golden_json());
     trace.agents = agents();
@@ -275,8 +275,8 @@ pub fn written(change: impl Fn(&mut Plan)) -> tempfile::TempDir {
     directory
 }
 
-/// Rows of a table by the names of its columns. No field of these has a comma but names of kernels,
-/// which stand last but many.
+/// Returns the rows of a table, by the names of its columns. Of the fields only names of kernels
+/// contain commas, and they stand near the end.
 pub fn rows(directory: &Path, name: &str) -> Vec<BTreeMap<String, String>> {
     let text = fs::read_to_string(directory.join(format!("r_{name}.csv"))).unwrap();
     let fields = |line: &str| -> Vec<String> {
@@ -300,7 +300,7 @@ pub fn rows(directory: &Path, name: &str) -> Vec<BTreeMap<String, String>> {
         .collect()
 }
 
-/// The columns of a row, in the order that is asked for.
+/// Returns the columns of a row, in the order that is asked for.
 pub fn cells<'a>(row: &'a BTreeMap<String, String>, names: &[&str]) -> Vec<&'a str> {
     names.iter().map(|name| row[*name].as_str()).collect()
 }
@@ -364,7 +364,7 @@ fn kernels_and_copies_have_amds_columns_and_cudas_behind() {
             "14"
         ]
     );
-    // What has no description is shown as such.
+    // Things without a description are shown as such.
     assert_eq!(
         cells(&kernels[2], &["Kernel_Name", "Agent_Id", "Device"]),
         ["unknown_kernel#9", "Device 5", "5"]

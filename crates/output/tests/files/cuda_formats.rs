@@ -72,7 +72,7 @@ fn devices_are_agents_behind_the_machines() {
         rows[1],
         json!({"id": 1, "type": "GPU", "logical_index": 1, "type_index": 0, "name": "NVIDIA H200", "vendor_name": "NVIDIA"})
     );
-    // The one without a description.
+    // This is the one without a description.
     assert_eq!(
         (&rows[3]["type"], &rows[3]["name"]),
         (&json!("GPU"), &json!("Device 5"))
@@ -99,7 +99,7 @@ fn json_has_lists_of_its_own_and_names_for_their_numbers() {
     ];
     for (key, count) in counts {
         assert_eq!(list(&records[key]).len(), count, "{key}");
-        // A reader finds each record's kind by its number.
+        // Readers find each record's kind by its number.
         for record in list(&records[key]) {
             let kind = &json["strings"]["buffer_records"][number(&record["kind"]) as usize];
             assert_eq!(
@@ -203,7 +203,7 @@ fn rocpd_has_a_row_for_everything() {
         (&file["integrity"], &file["foreign_keys"]),
         (&json!([["ok"]]), &json!([]))
     );
-    // No row of a table falls out of its view.
+    // Every row of a table must be in the table's view.
     for (table, view) in [
         ("rocpd_region", "regions"),
         ("rocpd_sample", "samples"),
@@ -352,8 +352,8 @@ fn pftrace_has_tracks_by_stream_and_flows_from_calls() {
     }
 }
 
-/// Several sessions in one set of files, one with CUDA and one without: each row says whose it is,
-/// and AMD's have nothing in CUDA's columns.
+/// Several sessions are in one set of files, one with CUDA and one without. Each row must name its
+/// process, and AMD's rows must have nothing in CUDA's columns.
 #[test]
 fn together_with_a_process_without_cuda() {
     let directory = tempfile::tempdir().unwrap();
@@ -420,7 +420,8 @@ fn the_terminals_table_has_kernels_calls_copies_and_fills() {
     );
 }
 
-/// Fills and waits that had not ended at the detach: in every format, counted, and in no sum.
+/// Fills and waits that had not ended at the detach must be counted in every format, and be in no
+/// sum.
 #[test]
 fn what_had_not_ended_is_counted_and_not_summed() {
     let mut all = everything();

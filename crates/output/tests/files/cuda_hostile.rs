@@ -1,4 +1,5 @@
-//! What a target can invent in CUDA's records: every format is written, and can be read.
+//! Data that a target can invent in CUDA's records. Every format must be written, and must be
+//! readable.
 
 use crate::common::{append, index, list, reader, writer};
 use crate::cuda::{ALL, copy, device, everything, kernel, read_json, rows, trace};
@@ -11,7 +12,7 @@ use midair_record::event::{
 };
 use serde_json::json;
 
-/// Numbers that no CUDA has: counted, written, and nothing goes over.
+/// Numbers that no CUDA has must be counted and written, and nothing may overflow.
 #[test]
 fn numbers_that_a_target_invents_are_harmless() {
     let mut all = everything();
@@ -69,7 +70,8 @@ fn numbers_that_a_target_invents_are_harmless() {
     assert_eq!(rows(directory.path(), "memory_set_trace").len(), 4);
     let json = read_json(directory.path());
     assert_eq!(list(&json["buffer_records"]["unified_memory"]).len(), 5);
-    // The three numbers but the one that stands for no device, and those that everything has.
+    // There are the three numbers, less the one that stands for no device, and the numbers that
+    // every process has.
     assert_eq!(list(&json["agents"]).len(), 1 + 2 + 2);
     let file = reader(
         &directory.path().join("r_results.db"),
@@ -78,7 +80,8 @@ fn numbers_that_a_target_invents_are_harmless() {
     assert_eq!(file["answers"][0][0]["n"], 3 + 3 + 4);
 }
 
-/// A row of numbers that is the same each time (xorshift), the odd ones more often than chance would have them.
+/// A sequence of numbers that is the same each time (xorshift). Odd numbers are more frequent than
+/// by chance.
 struct Chance(u64);
 
 impl Chance {
@@ -95,15 +98,15 @@ impl Chance {
             1 => u64::MAX,
             2 => u64::from(u32::MAX),
             3 => 1 << 63,
-            // Devices, contexts and operations as they might be.
+            // These are plausible numbers of devices, contexts and operations.
             4 => (1 << 48) + self.next() % 4,
             5 | 6 => self.next() % 64,
             _ => self.next(),
         }
     }
 
-    /// A record of this form and size with numbers by chance; `len` bytes at its end, where lengths
-    /// of what follows stand, are 0.
+    /// Returns a record of this form and size with random numbers. The last `len` bytes, which hold
+    /// lengths of what follows, are 0.
     fn record<T: Plain>(&mut self, kind: u8, tail: usize, len: usize, like: &T) -> Vec<u8> {
         let mut bytes = event::encode(like, &vec![0; tail]);
         let size = bytes.len() as u16;

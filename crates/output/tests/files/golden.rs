@@ -1,4 +1,4 @@
-//! What we write for a session against what AMD's own tool wrote for it, byte by byte.
+//! Compares what we write for a session with what AMD's own tool wrote for it, byte by byte.
 
 use crate::common::{TEXT_POINTER, entries, golden, golden_json, names, trace};
 use midair_output::{AgentIndex, Format, KernelNames, Plan, write};
@@ -56,14 +56,14 @@ fn csv_files_equal_amds() {
     }
 }
 
-/// Replaces what is between `from` and `to` (which stay) and checks that both are there.
+/// Replaces the text between `from` and `to` (which stay), and checks that both are there.
 fn between(text: &str, from: &str, to: &str, put: &str) -> String {
     let start = text.find(from).unwrap_or_else(|| panic!("no {from}")) + from.len();
     let end = start + text[start..].find(to).unwrap_or_else(|| panic!("no {to}"));
     format!("{}{put}{}", &text[..start], &text[end..])
 }
 
-/// Keys of an object's text in order (no nesting).
+/// Returns the keys of an object's text in order. There must be no nested objects.
 fn keys(object: &str) -> Vec<&str> {
     object
         .split('"')
@@ -79,7 +79,7 @@ fn json_equals_amds_but_for_what_cannot_be_equal() {
     let ours = read(directory.path(), "r_results.json");
     let mut amds = golden("r_results.json");
 
-    // Settings: other values, the same keys.
+    // The settings have other values, but the same keys.
     let config = |text: &str| {
         let start = text.find("\"config\":{").unwrap() + 10;
         text[start..start + text[start..].find('}').unwrap()].to_owned()
@@ -88,15 +88,15 @@ fn json_equals_amds_but_for_what_cannot_be_equal() {
     assert_eq!(keys(&our_config), keys(&amds_config));
     assert_eq!(keys(&amds_config).len(), 23);
 
-    // Ours alone: taken out, so that everything else is compared.
+    // Only ours has this. It is taken out, so that everything else is compared.
     let ours = between(&ours, "\"config\":{", "}", "");
     let ours = between(&ours, "\"config\":{}", "},\"agents\":", "");
     amds = between(&amds, "\"config\":{", "}", "");
-    // The golden was made with --stats; its host and hash were blanked.
+    // The golden was made with --stats. Its host and hash were blanked.
     amds = between(&amds, "\"summary\":[", "],\"callback_records\"", "");
     let ours = between(&ours, "\"node\":{\"id\":", ",\"hash\":", "0");
     let ours = between(&ours, "\"hash\":", ",\"machine_id\"", "0");
-    // Texts behind pointers: we do not follow pointers.
+    // AMD prints the texts behind pointers. We do not follow pointers.
     for name in ["deviceFunction", "deviceName"] {
         for kernel in ["_Z4vaddPKfS0_Pfi", "_Z5scalePffi"] {
             amds = amds.replace(

@@ -1,5 +1,5 @@
-//! What the target or the disk can do to us: garbage, names that are no text, no directory to write
-//! to, a full disk.
+//! What the target or the disk can do to us: garbage, names that are not text, no directory to
+//! write to, a full disk.
 
 use crate::common::{agents, append, entries, golden_json, kernel, list, names, trace_of, writer};
 use midair_output::{
@@ -42,7 +42,7 @@ fn read_json(directory: &Path) -> Value {
     all["rocprofiler-sdk-tool"][0].take()
 }
 
-/// Csv as RFC 4180 has it.
+/// Reads csv according to RFC 4180.
 fn rows(text: &str) -> Vec<Vec<String>> {
     let parse = |line: &str| {
         let (mut fields, mut field, mut quoted) = (Vec::new(), String::new(), false);
@@ -238,7 +238,7 @@ fn a_directory_that_cannot_be_made_is_named() {
     let error = write(&trace, &names, &plan(&file.join("below"))).unwrap_err();
     assert!(matches!(error, WriteError::Directory { .. }), "{error:?}");
     assert!(error.to_string().contains("file/below"), "{error}");
-    // A file system that nobody can write to, not even root.
+    // Nobody can write to this file system, not even root.
     let error = write(&trace, &names, &plan(Path::new("/proc/self"))).unwrap_err();
     assert!(
         error.to_string().contains("/proc/self/r_agent_info.csv"),
@@ -246,8 +246,8 @@ fn a_directory_that_cannot_be_made_is_named() {
     );
 }
 
-/// In a mount namespace of its own, so that a small file system can be filled. Started by
-/// `a_full_disk_leaves_nothing`.
+/// Runs in a mount namespace of its own, so that a small file system can be filled.
+/// `a_full_disk_leaves_nothing` starts it.
 #[test]
 #[ignore = "needs the file system that a_full_disk_leaves_nothing makes, which runs it"]
 fn within_a_full_disk() {
@@ -266,8 +266,8 @@ fn within_a_full_disk() {
         append(&mut writer, &event::encode(&copy, &[]));
     }
     let (trace, names) = some_trace(writer);
-    // Formats that are written together fill the disk together: any of their files may be the one
-    // that no longer fits.
+    // Formats that are written together fill the disk together, so any of their files may be the
+    // one that no longer fits.
     for (formats, named) in [
         (vec![Format::Csv], "/r_memory_copy_trace.csv"),
         (vec![Format::Json], "/r_results.json"),
@@ -307,7 +307,8 @@ fn a_full_disk_leaves_nothing() {
     );
 }
 
-/// Bytes flipped everywhere in good records: nothing panics, and what is kept can be written.
+/// Bytes are flipped everywhere in good records. Nothing may panic, and what is kept must be
+/// writable.
 #[test]
 fn damaged_records_are_survived() {
     let golden = golden_json();
@@ -355,7 +356,7 @@ fn damaged_records_are_survived() {
     }
 }
 
-/// A target can name any number of threads and devices: beyond a limit they share a track.
+/// A target can name any number of threads and devices. Beyond a limit they share a track.
 #[test]
 fn tracks_without_end_are_one() {
     let mut writer = writer();
@@ -400,7 +401,7 @@ fn tracks_without_end_are_one() {
     assert!(count(b"COPY BYTES to") <= 16_384);
 }
 
-/// A kernel's name stands in each of its rows, and a short symbol may have a long one.
+/// A kernel's name stands in each of its rows, and a short symbol may have a long name.
 #[test]
 fn long_names_are_cut_and_in_the_end_short() {
     let directory = tempfile::tempdir().unwrap();
@@ -434,7 +435,7 @@ fn long_names_are_cut_and_in_the_end_short() {
     assert!(notes.contains("rows have only the beginning"), "{notes}");
 }
 
-/// Highest resident size of this process so far, in KiB.
+/// Returns the highest resident size of this process so far, in KiB.
 fn peak() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status
@@ -455,7 +456,8 @@ fn write_many(records: u64) {
     write(&trace, &names, &plan(directory.path())).unwrap();
 }
 
-/// In a process of its own, since other tests would count. Started by `memory_does_not_grow_with_the_trace`.
+/// Runs in a process of its own, since other tests would count.
+/// `memory_does_not_grow_with_the_trace` starts it.
 #[test]
 #[ignore = "measures its whole process: memory_does_not_grow_with_the_trace runs it alone"]
 fn within_a_process_alone() {

@@ -1,5 +1,5 @@
-//! Kineto's form, read by HolisticTraceAnalysis: its figures are those of the same session's rocpd
-//! file, from which `tests/python/hta_check.py` computes them anew.
+//! Kineto's format, read by HolisticTraceAnalysis. Its figures must be those of the same session's
+//! rocpd file, from which `tests/python/hta_check.py` computes them separately.
 
 use crate::common::{entries, golden_json, list, names, trace};
 use crate::recordings::recorded;
@@ -9,8 +9,8 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What HolisticTraceAnalysis and rocpd say of these pairs of files, by rank; fails where the two
-/// differ.
+/// Returns what HolisticTraceAnalysis and rocpd say about these pairs of files, by rank. Fails
+/// where the two differ.
 fn analysed(pairs: &[(PathBuf, PathBuf)]) -> Value {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/python/hta_check.py");
     let mut command = Command::new(midair_tests::python().unwrap());
@@ -24,7 +24,7 @@ fn analysed(pairs: &[(PathBuf, PathBuf)]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Both files of a session, in a directory of its own.
+/// Writes both files of a session, in a directory of its own.
 fn pair(trace: &Trace, names: &Names, directory: &Path) -> (PathBuf, PathBuf) {
     let plan = plan(directory, &[Format::Kineto, Format::Rocpd]);
     write(trace, names, &plan).unwrap();
@@ -55,7 +55,8 @@ fn cuda_is_read_by_holistic_trace_analysis() {
     assert!(said["0"]["launches"].as_u64() > Some(0), "{said}");
 }
 
-/// Ranks as their launcher said, each in its own file, whose rank is found without reading all of it.
+/// Each rank that a launcher set has its own file. The rank can be found without reading the whole
+/// file.
 #[test]
 fn several_ranks_are_read_by_holistic_trace_analysis() {
     let directory = tempfile::tempdir().unwrap();
@@ -85,7 +86,8 @@ fn several_ranks_are_read_by_holistic_trace_analysis() {
     }
 }
 
-/// Whatever a target writes is JSON, and rows of streams hold nothing that crosses.
+/// Whatever a target writes must become valid JSON, and slices on the rows of streams must not
+/// cross.
 #[test]
 fn odd_records_are_json_all_the_same() {
     for name in ["odd", "cuda_odd", "domains", "cuda_domains"] {

@@ -30,7 +30,7 @@ pub fn read(directory: &Path) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// The pftrace of these records, as it was read back.
+/// Returns the pftrace of these records, as it was read back.
 fn traced(writer: RecordWriter, change: impl Fn(&mut Plan)) -> Value {
     let golden = golden_json();
     let directory = tempfile::tempdir().unwrap();
@@ -53,14 +53,14 @@ fn golden_trace(change: impl Fn(&mut Plan)) -> Value {
     read(directory.path())
 }
 
-/// AMD names kernels with the descriptor's suffix here and without it in its other formats; we name
-/// them as in those.
+/// AMD names kernels with the descriptor's suffix here, and without it in its other formats. We
+/// name them as in those.
 fn without_suffix(name: &str) -> &str {
     let name = name.strip_suffix(" [clone .kd]").unwrap_or(name);
     name.strip_suffix(".kd").unwrap_or(name)
 }
 
-/// A stream's track with AMD's name.
+/// Returns a stream's track with AMD's name.
 fn without_gpu(track: &Value) -> Value {
     let name = text(track);
     let name = name
@@ -73,7 +73,7 @@ fn without_gpu(track: &Value) -> Value {
 fn slices_tracks_and_annotations_are_amds() {
     let ours = golden_trace(|_| ());
     let amds: Value = serde_json::from_str(&golden("pftrace.json")).unwrap();
-    // Ours say which GPU a stream is on, and how fast copies are.
+    // Our tracks say which GPU a stream is on, and how fast copies are.
     let tracks: Vec<Value> = list(&ours["tracks"])
         .iter()
         .filter(|track| !text(track).starts_with("COPY GB/s"))
@@ -116,7 +116,7 @@ fn slices_tracks_and_annotations_are_amds() {
     assert_eq!(list(&ours["slices"]).len(), list(&amds["slices"]).len());
     let different: BTreeSet<_> = flows.values().collect();
     assert_eq!(different.len(), flows.len(), "two calls, one flow");
-    // Kilobytes there, bytes here.
+    // AMD counts kilobytes, and we count bytes.
     for (track, kilobytes) in amds["counter_maxima"].as_object().unwrap() {
         let values = list(&ours["counters"][track]);
         let highest = values.iter().map(|value| value[1].as_u64().unwrap()).max();
@@ -155,7 +155,7 @@ fn by_queue_tracks_have_amds_names() {
         ("vadd", "hsa_api", 874),
     ];
     let golden = golden_json();
-    // How many kernels each queue had is the golden's to say.
+    // The golden says how many kernels each queue had.
     let mut by_queue: BTreeMap<u64, usize> = BTreeMap::new();
     for record in list(&golden["buffer_records"]["kernel_dispatch"]) {
         let queue = record["dispatch_info"]["queue_id"]["handle"]
@@ -205,7 +205,7 @@ fn every_domain_has_as_many_rows_in_every_format() {
     let [csv, json, rocpd] = counts(directory.path());
     assert!(csv.iter().all(|count| *count > 0), "{csv:?}");
     assert_eq!([json, rocpd, pftrace], [csv; 3]);
-    // What has no times stands where nothing else is claimed, with its reason.
+    // Work without times is shown where nothing else is claimed, with its reason.
     let reasons: Vec<_> = list(&trace["instants"])
         .iter()
         .map(|event| (text(&event["category"]), text(&event["notes"]["untimed"])))
@@ -262,7 +262,8 @@ fn notes_are_beside_a_trace_that_has_no_place_for_them() {
     );
 }
 
-/// A program on HSA alone has no streams: its kernels are shown by queue, unasked.
+/// A program that only uses HSA has no streams. Its kernels are shown by queue without being asked
+/// for.
 #[test]
 fn a_process_without_hip_is_shown_by_queue() {
     let tracks = |also: &[Vec<u8>]| {
@@ -294,7 +295,7 @@ fn a_process_without_hip_is_shown_by_queue() {
     }
 }
 
-/// A damaged record: its slice has no length, and ends nothing else.
+/// The slice of a damaged record has no length, and closes no other slice.
 #[test]
 fn a_slice_that_ends_before_it_begins_has_no_length() {
     let mut writer = writer();
@@ -309,7 +310,7 @@ fn a_slice_that_ends_before_it_begins_has_no_length() {
         };
         event::encode(&call, &[])
     };
-    // In the middle of one, and where another begins.
+    // They begin in the middle of a slice, and where another one begins.
     for (n, (start, end)) in [(100, 300), (200, 150), (400, 350), (400, 500)]
         .into_iter()
         .enumerate()
@@ -326,11 +327,11 @@ fn a_slice_that_ends_before_it_begins_has_no_length() {
     assert_eq!(slices.iter().filter(empty).count(), 3);
 }
 
-/// The reader fails where the pair that a viewer sees is not the record.
+/// The reader fails where the begin and end that a viewer pairs are not those of the record.
 #[test]
 fn what_overlaps_keeps_its_times() {
     let mut writer = writer();
-    // Four at the same time, one within another, one that only touches, and one that comes late.
+    // Four overlap, one is within another, one only touches, and one comes late.
     for (start, end) in [
         (100, 200),
         (150, 250),
@@ -342,7 +343,8 @@ fn what_overlaps_keeps_its_times() {
     ] {
         append(&mut writer, &kernel_at(start, end, 7));
     }
-    // Ranges of the process cross; those of a thread nest, and a call with the same begin as one inside it.
+    // Ranges of the process cross. Those of a thread nest, as does a call with the same begin as
+    // one inside it.
     for (n, (start, end)) in [(10, 30), (20, 40), (35, 50)].into_iter().enumerate() {
         let range = Marker {
             header: header(kind::MARKER_CORE_RANGE_API, 2),
@@ -469,7 +471,7 @@ fn levels_follow_copies_allocations_and_scratch() {
         node: if operation <= 2 { 1 } else { NO_NODE },
         ..Allocation::default()
     };
-    // The release comes from another thread's chunk, before the allocation that it is of.
+    // The release comes from another thread's chunk, before its allocation.
     for record in [
         allocation(3, 500, 0x1000, 0),
         allocation(1, 100, 0x1000, 4096),
@@ -538,7 +540,7 @@ fn levels_follow_copies_allocations_and_scratch() {
     );
 }
 
-/// Highest resident size of this process so far, in KiB.
+/// Returns the highest resident size of this process so far, in KiB.
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status
@@ -548,7 +550,7 @@ fn peak() -> u64 {
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-/// Kernels one after the other, in nested calls, with copies and a different message each.
+/// Writes kernels one after the other, in nested calls, with copies and a different message each.
 fn write_many(records: u64) {
     let mut writer = writer();
     let kernel = one_kernel();
@@ -571,7 +573,7 @@ fn write_many(records: u64) {
             ..Copy::default()
         };
         append(&mut writer, &event::encode(&copy, &[]));
-        // More than are interned.
+        // There are more messages than are interned.
         let message = format!("{:064}", n % 20_000);
         for (inner, operation) in [(10, 0), (0, 1)] {
             let marker = Marker {
@@ -592,11 +594,12 @@ fn write_many(records: u64) {
     write(&trace, &names(&golden), &plan).unwrap();
 }
 
-/// In a process of its own, since other tests would count. Started by `memory_does_not_grow_with_the_trace`.
+/// Runs in a process of its own, since other tests would count.
+/// `memory_does_not_grow_with_the_trace` starts it.
 #[test]
 #[ignore = "measures its whole process: memory_does_not_grow_with_the_trace runs it alone"]
 fn within_a_process_alone() {
-    // Enough to fill the tables of names and the window in which changes are sorted.
+    // This is enough to fill the tables of names and the window in which changes are sorted.
     write_many(20_000);
     let before = peak();
     write_many(60_000);
@@ -627,7 +630,8 @@ fn memory_does_not_grow_with_the_trace() {
     );
 }
 
-/// Calls that had not ended come outer ones first: the one inside stands below the other all the same.
+/// Calls that had not ended come in the order outer, inner. The inner one must be shown below the
+/// outer one all the same.
 #[test]
 fn a_call_that_is_open_at_the_detach_is_under_its_outer_call() {
     let mut writer = writer();
@@ -655,8 +659,8 @@ fn a_call_that_is_open_at_the_detach_is_under_its_outer_call() {
     assert_eq!(ours["depths"]["THREAD 1 (5)"], 3);
 }
 
-/// Threads are called what they call themselves; the marks of runtimes, which our own thread found,
-/// are the process's.
+/// Threads have the names that they gave themselves. The marks of runtimes, which our own thread
+/// found, belong to the process.
 #[test]
 fn threads_have_their_names_and_runtimes_are_the_processs() {
     let golden = golden_json();
@@ -693,7 +697,7 @@ fn threads_have_their_names_and_runtimes_are_the_processs() {
     assert_eq!(mark["track"], "", "the process's own track");
 }
 
-/// How many dispatches a queue holds, from when they were launched to when they end.
+/// Tests how many dispatches a queue holds, from their launch to their end.
 #[test]
 fn a_queue_has_its_depth() {
     let mut writer = writer();
@@ -723,7 +727,7 @@ fn a_queue_has_its_depth() {
     );
 }
 
-/// Several sessions in one file: a later one may have begun before an earlier one.
+/// Of several sessions in one file, a later one may have begun before an earlier one.
 #[test]
 fn the_clock_of_a_merged_trace_never_runs_backwards() {
     let golden = golden_json();

@@ -1,5 +1,5 @@
-//! A rocpd file against what AMD's own tool wrote for the same session, and against our other
-//! formats of the same trace; read by Python's SQLite.
+//! A rocpd file, compared with what AMD's own tool wrote for the same session, and with our other
+//! formats of the same trace. Python's SQLite reads it.
 
 use crate::common::{
     agents, entries, golden, golden_json, list, names, number, reader, text, trace,
@@ -47,7 +47,7 @@ fn tables_and_views_are_amds_and_a_few_later_ones() {
     let amds = amds();
     for (name, amds) in amds["tables"].as_object().unwrap() {
         let ours = &ours["tables"][name];
-        // Columns and references that later schemas have are between AMD's; what AMD had is in its
+        // Columns and references of later schemas are between AMD's. Those that AMD had are in its
         // order, with its types and defaults.
         for part in ["columns", "references"] {
             let mut rest = list(&ours[part]).iter();
@@ -64,7 +64,7 @@ fn tables_and_views_are_amds_and_a_few_later_ones() {
         }
     }
     for (name, amds) in amds["views"].as_object().unwrap() {
-        // SQLite's names of columns have no case.
+        // SQLite's names of columns are not case-sensitive.
         let lower = |columns: &Value| -> Vec<String> {
             list(columns)
                 .iter()
@@ -118,7 +118,7 @@ fn tables_and_views_are_amds_and_a_few_later_ones() {
     );
 }
 
-/// Rows of ours and of AMD's without what only one of them has.
+/// Compares rows of ours with AMD's, without what only one of them has.
 fn assert_rows_equal(view: &str, ours: &[Value], amds: &[Value], but: &[&str]) {
     assert_eq!(ours.len(), amds.len(), "{view}");
     for (ours, amds) in ours.iter().zip(amds) {
@@ -326,8 +326,8 @@ fn the_file_says_who_it_is_and_keeps_the_environment_out() {
     assert_eq!(answer(&ours, 5)[0]["string"], "");
 }
 
-/// AMD's importer opens several files at once and unites tables of the same name: two sessions must
-/// not collide.
+/// AMD's importer opens several files at once and unites tables with the same name. Two sessions
+/// must not collide.
 #[test]
 fn two_sessions_of_one_process_can_be_united() {
     let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -434,8 +434,8 @@ fn assert_mode(path: &Path) {
     assert_eq!(mode & 0o777, 0o600);
 }
 
-/// Counters and graphs are not recorded yet, but tools look their views up: they work on rows that
-/// somebody adds.
+/// Counters and graphs are not recorded here, but tools look their views up. The views must work on
+/// rows that somebody adds.
 #[test]
 fn views_of_counters_and_graphs_find_what_is_added() {
     let directory = written(&[Format::Rocpd]);
@@ -489,7 +489,7 @@ except sqlite3.IntegrityError:
     assert_eq!(said, wanted);
 }
 
-/// The views are plain SQL: DuckDB, which reads SQLite's files, finds the same rows.
+/// The views are plain SQL. DuckDB, which reads SQLite's files, must find the same rows.
 #[test]
 fn duckdb_runs_all_views() {
     let directory = tempfile::tempdir().unwrap();
@@ -519,8 +519,8 @@ fn duckdb_runs_all_views() {
     }
 }
 
-/// Numbers of rows go on where they ended for whoever adds some, as in AMD's files; and a join of
-/// calls with what they launched looks rows up by an index.
+/// The numbers of rows continue for somebody who adds some, as in AMD's files. A join of calls with
+/// what they launched must look rows up by an index.
 #[test]
 fn ids_go_on_and_joins_use_indexes() {
     let directory = tempfile::tempdir().unwrap();

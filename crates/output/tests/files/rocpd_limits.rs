@@ -1,4 +1,4 @@
-//! Room and speed of rocpd: no disk, a full one, memory, rows per second.
+//! Space and speed of rocpd: no disk, a full one, memory, rows per second.
 
 use crate::common::{append, entries, golden_json, names, reader, trace_of, writer};
 use crate::rocpd_rows::{header, plan};
@@ -9,7 +9,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-/// A session with so many HIP calls, each with its arguments and, every fourth, a kernel.
+/// Returns a session with this many HIP calls, each with its arguments, and with a kernel for every
+/// fourth call.
 fn many(calls: u64) -> (Trace, Names) {
     let golden = golden_json();
     let names = names(&golden);
@@ -52,8 +53,8 @@ fn many(calls: u64) -> (Trace, Names) {
     (trace_of(writer, &golden), names)
 }
 
-/// In a mount namespace of its own, so that a small file system can be filled. Started by
-/// `a_full_disk_leaves_nothing`.
+/// Runs in a mount namespace of its own, so that a small file system can be filled.
+/// `a_full_disk_leaves_nothing` starts it.
 #[test]
 #[ignore = "needs the file system that a_full_disk_leaves_nothing makes, which runs it"]
 fn within_a_full_disk() {
@@ -77,7 +78,7 @@ fn within_a_full_disk() {
 
 #[test]
 fn a_full_disk_leaves_nothing() {
-    // Full at the first table, and among the rows.
+    // The disk is full at the first table, and among the rows.
     for size in ["16k", "2m"] {
         let directory = tempfile::tempdir().unwrap();
         let script = format!(
@@ -111,7 +112,7 @@ fn a_place_that_nobody_can_write_to_is_named() {
     );
 }
 
-/// Names that SQLite takes for something else.
+/// Names that SQLite would interpret as something else.
 #[test]
 fn places_with_strange_names() {
     let (trace, names) = many(8);
@@ -129,7 +130,7 @@ fn places_with_strange_names() {
     }
 }
 
-/// Highest resident size of this process so far, in KiB.
+/// Returns the highest resident size of this process so far, in KiB.
 fn peak() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status
@@ -139,7 +140,8 @@ fn peak() -> u64 {
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-/// In a process of its own, since other tests would count. Started by `memory_does_not_grow_with_the_trace`.
+/// Runs in a process of its own, since other tests would count.
+/// `memory_does_not_grow_with_the_trace` starts it.
 #[test]
 #[ignore = "measures its whole process: memory_does_not_grow_with_the_trace runs it alone"]
 fn within_a_process_alone() {
@@ -156,10 +158,10 @@ fn within_a_process_alone() {
     let calls = 100_000;
     let (took, bytes) = run(calls);
     let grown = peak() - before;
-    // Several times SQLite's cache.
+    // The file is several times as large as SQLite's cache.
     assert!(bytes > 50 << 20, "{bytes} bytes");
     assert!(grown < 4096, "{grown} KiB more");
-    // A row and an event for each, five arguments for each call.
+    // There are a row and an event for each, and five arguments for each call.
     let rows = 2 * (calls + calls / 4) + 5 * calls;
     let rate = rows as f64 / took.as_secs_f64();
     println!("peak grew by {grown} KiB; {rows} rows, {bytes} bytes, {rate:.0} rows/s");

@@ -1,4 +1,5 @@
-//! Rows of every domain, against csv and json of the same trace; and what a target can invent.
+//! Rows of every domain, compared with csv and json of the same trace, and rows that a target can
+//! invent.
 
 use crate::common::{
     agents, append, golden_json, kernel, list, names, reader, text, trace_of, writer,
@@ -51,7 +52,8 @@ pub fn put_marker(writer: &mut RecordWriter, marker: Marker, message: &[u8]) {
     append(writer, &event::encode(&marker, message));
 }
 
-/// A session with something of every domain, among it things without times and calls that took none.
+/// Returns a session with something of every domain, including work without times and calls that
+/// took no time.
 pub fn every_domain() -> RecordWriter {
     let mut writer = writer();
     let call = Api {
@@ -182,7 +184,8 @@ pub fn every_domain() -> RecordWriter {
     writer
 }
 
-/// Rows of a csv file: its lines without the first, or none where there is no file.
+/// Returns the number of rows of a csv file, that is, of its lines without the first, or 0 where
+/// there is no file.
 fn csv_rows(directory: &Path, name: &str) -> usize {
     match fs::read_to_string(directory.join(format!("r_{name}_trace.csv"))) {
         Ok(text) => text.lines().count() - 1,
@@ -190,7 +193,7 @@ fn csv_rows(directory: &Path, name: &str) -> usize {
     }
 }
 
-/// Counts of each domain, by format.
+/// Returns the counts of each domain, by format.
 pub fn counts(directory: &Path) -> [[usize; 7]; 3] {
     let csv = [
         "hip_api",
@@ -231,7 +234,7 @@ pub fn counts(directory: &Path) -> [[usize; 7]; 3] {
         (&file["integrity"], &file["foreign_keys"]),
         (&json!([["ok"]]), &json!([]))
     );
-    // No row of a table falls out of its view.
+    // Every row of a table must be in the table's view.
     let (tables, views) = (&file["tables"], &file["views"]);
     for (table, view) in [
         ("rocpd_region", "regions"),
@@ -336,7 +339,7 @@ fn rows_say_what_happened() {
         reason(&answer(12)[0]),
         json!({"untimed": Untimed::RunningAtDetach.text(), "open_at_detach": true})
     );
-    // What has no time has no part in averages, and time does not begin at 0 for it.
+    // Work without times must not affect averages, and time must not begin at 0 for it.
     assert_eq!(
         answer(8)[0],
         json!({"GpuTime": duration + 100, "WallTime": duration})
@@ -379,7 +382,7 @@ fn rows_say_what_happened() {
     );
 }
 
-/// Texts that would end a statement, a string or a line, and such as are no text.
+/// Texts that could end a statement, a string or a line, and bytes that are not text.
 #[test]
 fn texts_of_any_bytes_survive_or_are_made_valid() {
     let directory = tempfile::tempdir().unwrap();
@@ -511,8 +514,8 @@ fn ids_that_a_target_invents_lose_no_row() {
     assert_eq!(file["answers"][2], json!([{"stream": "Stream 0"}]));
 }
 
-/// Bytes flipped everywhere in good records of all domains: nothing panics, and what is kept is in
-/// every format.
+/// Bytes are flipped everywhere in good records of all domains. Nothing may panic, and what is kept
+/// must be in every format.
 #[test]
 fn damaged_records_are_written_like_others() {
     let records = every_domain().finish().unwrap();
@@ -544,7 +547,7 @@ fn damaged_records_are_written_like_others() {
     for _ in 0..3000 {
         let mut bytes = good[random() as usize % good.len()].clone();
         for _ in 0..1 + random() % 8 {
-            // Less often in the header, since most that is flipped there makes it no record.
+            // The header is flipped less often, because most changes there make it no record.
             let first = if random() % 4 == 0 { 0 } else { 8 };
             let at = first + random() as usize % (bytes.len() - first);
             bytes[at] = random() as u8;

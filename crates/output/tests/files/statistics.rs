@@ -1,4 +1,4 @@
-//! `--stats` and the summaries, against AMD's files and against json's own sums.
+//! Compares `--stats` and the summaries with AMD's files, and with json's own sums.
 
 use crate::common::{entries, golden, golden_json, list, names, number, text, trace};
 use midair_output::{Console, Format, Plan, SummaryTo, Unit, console_summary, write};
@@ -28,8 +28,8 @@ fn written(change: impl Fn(&mut Plan)) -> (tempfile::TempDir, Option<(Console, S
     (directory, console_summary(&trace, &names, &plan))
 }
 
-/// All but the deviation has to be the same text. The deviation is a double that AMD computes from
-/// rounded parts: the same to ten digits.
+/// All texts but the deviation must be equal. AMD computes the deviation as a double from rounded
+/// parts, so it must agree to ten digits.
 #[test]
 fn statistics_equal_amds() {
     let (directory, _) = written(|_| ());
@@ -95,7 +95,7 @@ fn without_the_option_there_are_no_statistics() {
     );
 }
 
-/// Cells of each row of a table that was printed, by name.
+/// Returns the cells of each row of a table that was printed, by name.
 fn rows(table: &str) -> BTreeMap<String, Vec<String>> {
     let cells = |line: &str| -> Vec<String> {
         let line = line.trim().trim_matches('|');

@@ -1,5 +1,5 @@
-//! Several sessions in one set of csv files: every table has the columns that its header names, and
-//! every row says whose it is.
+//! Several sessions in one set of csv files. Every table must have the columns that its header
+//! names, and every row must name its process.
 
 use crate::common::{golden_json, trace_of};
 use crate::rocpd_rows::{every_domain, plan};
@@ -7,7 +7,7 @@ use midair_output::{Format, Names, write, write_together};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// By table: its header, and its rows' fields. None of the texts has a comma.
+/// Returns, by table, the header and the fields of the rows. None of the texts has a comma.
 fn tables(directory: &Path) -> BTreeMap<String, (Vec<String>, Vec<Vec<String>>)> {
     let mut all = BTreeMap::new();
     for entry in std::fs::read_dir(directory).unwrap() {
@@ -56,7 +56,7 @@ fn each_row_of_merged_tables_has_its_columns_and_its_process() {
         let (single, of_one) = &alone[name];
         let of_process = |header: &[String]| header.iter().filter(|it| *it == "Process_Id").count();
         assert_eq!(of_process(header), 1, "{name}: {header:?}");
-        // What a single session has comes first, as it is; whose it is is behind it, once.
+        // The columns of a single session come first, unchanged. The process is behind them, once.
         assert_eq!(header[..single.len()], single[..], "{name}");
         let more = 1 - of_process(single);
         assert_eq!(header.len(), single.len() + more, "{name}: {header:?}");

@@ -1,4 +1,4 @@
-//! aarch64.
+//! Reading stacks on aarch64.
 
 use framehop::aarch64::{CacheAarch64, PtrAuthMask, UnwindRegsAarch64, UnwinderAarch64};
 use midair_ptrace::{FrameRegisters, Memory, RemoteAddr};
@@ -6,24 +6,24 @@ use midair_ptrace::{FrameRegisters, Memory, RemoteAddr};
 pub(crate) type FrameUnwinder = UnwinderAarch64<crate::unwind_limits::Shared>;
 pub(crate) type FrameCache = CacheAarch64;
 
-/// Address bits of user code: above them a signed return address has its signature
-/// (Documentation/arch/arm64/memory: 52 at most).
+/// The address bits of user code, 52 at most (Documentation/arch/arm64/memory). A signed return
+/// address carries its signature in the bits above them.
 const ADDRESS_BITS: u64 = (1 << 52) - 1;
 
-/// What unwinding begins with.
+/// The registers that unwinding begins with.
 pub(crate) fn unwind_registers(_pc: u64, sp: u64, frame: FrameRegisters) -> UnwindRegsAarch64 {
     UnwindRegsAarch64::new_with_ptr_auth_mask(PtrAuthMask(ADDRESS_BITS), frame.lr, sp, frame.fp)
 }
 
-/// `from` plus the signed field of `bits` bits at `shift` of an instruction, times `scale`.
+/// Returns `from` plus the signed field of `bits` bits at `shift` of an instruction, times `scale`.
 fn relative(from: u64, instruction: u32, shift: u32, bits: u32, scale: i64) -> u64 {
     let field = i64::from((instruction >> shift) & ((1 << bits) - 1));
     let sign = 1_i64 << (bits - 1);
     from.wrapping_add_signed(((field ^ sign) - sign).wrapping_mul(scale))
 }
 
-/// Where the call instruction that ends before `after` goes to (`bl`); calls through registers are
-/// not known.
+/// Returns the target of the call instruction (`bl`) that ends before `after`. The targets of calls
+/// through registers are not known.
 pub(crate) fn called(memory: &Memory, after: u64) -> Option<u64> {
     let at = after.wrapping_sub(4);
     call_target(at, memory.read_u32(RemoteAddr::new(at)).ok()?)
@@ -33,8 +33,8 @@ fn call_target(at: u64, instruction: u32) -> Option<u64> {
     (instruction >> 26 == 0b10_0101).then(|| relative(at, instruction, 0, 26, 4))
 }
 
-/// Where an entry of a procedure linkage table jumps to: an optional `bti c`, then `adrp x16, page;
-/// ldr x17, [x16, #slot]`.
+/// Returns where an entry of a procedure linkage table jumps to. Such an entry is an optional `bti
+/// c`, then `adrp x16, page; ldr x17, [x16, #slot]`.
 pub(crate) fn through_linkage_table(memory: &Memory, entry: u64) -> Option<u64> {
     let bytes = memory.read_vec(RemoteAddr::new(entry), 12).ok()?;
     let mut words = [0_u32; 3];

@@ -1,5 +1,5 @@
-//! What is architecture-specific in reading stacks: the unwinder's registers, and what a call
-//! instruction goes to.
+//! The architecture-specific part of reading stacks: the registers for the unwinder, and the target
+//! of a call instruction.
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;

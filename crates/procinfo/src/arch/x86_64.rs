@@ -1,4 +1,4 @@
-//! x86-64.
+//! Reading stacks on x86-64.
 
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 use midair_ptrace::{FrameRegisters, Memory, RemoteAddr};
@@ -6,19 +6,19 @@ use midair_ptrace::{FrameRegisters, Memory, RemoteAddr};
 pub(crate) type FrameUnwinder = UnwinderX86_64<crate::unwind_limits::Shared>;
 pub(crate) type FrameCache = CacheX86_64;
 
-/// What unwinding begins with.
+/// The registers that unwinding begins with.
 pub(crate) fn unwind_registers(pc: u64, sp: u64, frame: FrameRegisters) -> UnwindRegsX86_64 {
     UnwindRegsX86_64::new(pc, sp, frame.fp)
 }
 
-/// `from` plus a signed 32-bit offset.
+/// Returns `from` plus a signed 32-bit offset.
 fn relative(from: u64, offset: &[u8]) -> Option<u64> {
     let offset = i32::from_le_bytes(offset.try_into().ok()?);
     Some(from.wrapping_add_signed(i64::from(offset)))
 }
 
-/// Where the call instruction that ends before `after` goes to, directly or through a global offset
-/// table; others are not known.
+/// Returns the target of the call instruction that ends before `after`. Direct calls and calls
+/// through a global offset table are known, others are not.
 pub(crate) fn called(memory: &Memory, after: u64) -> Option<u64> {
     let before = memory
         .read_vec(RemoteAddr::new(after.wrapping_sub(6)), 6)
@@ -32,8 +32,8 @@ pub(crate) fn called(memory: &Memory, after: u64) -> Option<u64> {
     }
 }
 
-/// Where an entry of a procedure linkage table jumps to: `endbr64`, `bnd` are optional before `jmp
-/// *slot(%rip)`.
+/// Returns where an entry of a procedure linkage table jumps to. In such an entry `endbr64` and
+/// `bnd` are optional before `jmp *slot(%rip)`.
 pub(crate) fn through_linkage_table(memory: &Memory, entry: u64) -> Option<u64> {
     let bytes = memory.read_vec(RemoteAddr::new(entry), 11).ok()?;
     let mut at = 0;

@@ -1,9 +1,9 @@
-//! Which memory of a process answers.
+//! Which memory of a process can be read without the risk of waiting for ever.
 //!
-//! A page of a mapped file comes from the file's file system. So memory of somebody else's process is
-//! touched only where it is anonymous, or shows a regular file of a file system that answers
+//! A page of a mapped file comes from the file's file system. So another user's memory is touched
+//! only where it is anonymous, or shows a regular file of a file system that answers
 //! ([`super::mounts`]). This is known from the process's list of mappings, which the process may
-//! change at any time: against that only a deadline helps.
+//! change at any time. Only a deadline helps against such a change.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -16,8 +16,9 @@ use super::place::Rules;
 use crate::Tid;
 use crate::maps::{self, Mapping};
 
-/// Mappings are read again for an address that was not known, at most once in so long: there may be
-/// many of them, and a walk of a stack meets many numbers that are no addresses.
+/// The least time between two readings of the mappings. They are read again for an address that was
+/// not known. There may be many of them, and a walk of a stack meets many numbers that are no
+/// addresses.
 const REFRESH: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
@@ -29,13 +30,13 @@ struct Answering {
 
 #[derive(Debug)]
 struct Known {
-    /// Ranges that answer, by address, none adjacent to the next.
+    /// The ranges that answer, by address. No range is adjacent to the next.
     ranges: Vec<(u64, u64)>,
     read: Instant,
 }
 
-/// The memory of the process of a live thread with these mappings. All of it for a process of the
-/// caller's own.
+/// Returns the memory of the process of a live thread with these mappings, as far as it answers.
+/// For a process of the caller's own all memory counts as answering.
 pub(crate) fn memory(tid: Tid, mappings: &[Mapping], rules: &Rules) -> Memory {
     let Some(mounts) = rules.mounts.clone() else {
         return Memory::of(tid);
@@ -48,12 +49,12 @@ pub(crate) fn memory(tid: Tid, mappings: &[Mapping], rules: &Rules) -> Memory {
     Memory::answering(tid, Arc::new(answering))
 }
 
-/// Whether a mapping's pages come without anybody's help.
+/// Whether the kernel can provide the mapping's pages without the help of a user's server.
 fn answers(mapping: &Mapping, mounts: &Mounts) -> bool {
     match mapping.inode {
-        // Anonymous, a stack, a heap, the kernel's own.
+        // Anonymous memory, a stack, a heap, or memory of the kernel's own.
         0 => !mapping.path.starts_with(b"/"),
-        // A device's driver may do anything.
+        // A device's driver may do anything, so its memory is not touched.
         _ if mapping.path.starts_with(b"/dev/") && !mapping.path.starts_with(b"/dev/shm/") => {
             mapping.path == b"/dev/zero"
         }
@@ -73,7 +74,7 @@ fn ranges(mappings: &[Mapping], mounts: &Mounts) -> Vec<(u64, u64)> {
 }
 
 impl Known {
-    /// How many of the bytes lie in a range.
+    /// Returns how many of the `len` bytes at `at` lie in a range that answers.
     fn answering(&self, at: u64, len: usize) -> usize {
         let after = self.ranges.partition_point(|&(start, _)| start <= at);
         let range = after
@@ -83,7 +84,7 @@ impl Known {
         usize::try_from(left).unwrap_or(usize::MAX).min(len)
     }
 
-    /// Adds a range that lay in none.
+    /// Adds a range that no known range contained.
     fn add(&mut self, start: u64, end: u64) {
         let at = self.ranges.partition_point(|&(known, _)| known < start);
         self.ranges.insert(at, (start, end));
@@ -98,7 +99,7 @@ impl Answers for Answering {
             return some;
         }
         drop(known);
-        // A stack that was mapped since.
+        // The address may lie on a stack that was mapped since, so the list is read again.
         let Ok(text) = kernel_text(format!("{}/maps", self.tid)) else {
             return some;
         };
@@ -138,7 +139,7 @@ mod tests {
             ranges,
             read: Instant::now(),
         };
-        // What an attacher mapped is known at once, whenever the list was read.
+        // Memory that an attacher mapped is known at once, no matter when the list was read.
         assert_eq!(known.answering(0x9000, 8), 0);
         known.add(0x9000, 0xa000);
         known.add(0x4000, 0x4800);

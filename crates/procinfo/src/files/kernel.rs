@@ -1,5 +1,5 @@
-//! The kernel's own files below `/proc`: their names and contents are the kernel's, so they are read
-//! with all rights that this program has.
+//! The kernel's own files below `/proc`. Their names and contents are the kernel's, so they are
+//! read with all rights that this program has.
 
 use std::ffi::{CString, OsString};
 use std::fs::{File, Metadata};
@@ -13,7 +13,7 @@ use midair_ptrace::sys;
 
 /// `PROC_SUPER_MAGIC` (linux/magic.h).
 pub(super) const PROC_MAGIC: u64 = 0x9fa0;
-/// `O_PATH`, `O_NONBLOCK`, `O_DIRECTORY` and `O_NOFOLLOW` of this machine.
+/// `O_PATH`, `O_NONBLOCK`, `O_DIRECTORY` and `O_NOFOLLOW` on this machine.
 pub(super) use flags::{DIRECTORY, NONBLOCK, PATH};
 
 #[cfg(target_arch = "x86_64")]
@@ -30,14 +30,14 @@ mod flags {
     pub(in crate::files) const DIRECTORY: i32 = 0o40_000;
 }
 
-/// The most bytes of one text of the kernel's. The list of mappings of a process with a million of
-/// them has some 100 MB.
+/// The most bytes of one text of the kernel's that are read. The list of mappings of a process with
+/// a million mappings has some 100 MB.
 const MOST: usize = 256 << 20;
 
-/// Our `/proc`: a descriptor of it that was checked to be the kernel's.
+/// Returns a descriptor of our `/proc`, which was verified to be the kernel's.
 ///
 /// # Errors
-/// The kernel's; unsupported where something else is mounted at `/proc`.
+/// The kernel's error; unsupported where something else is mounted at `/proc`.
 pub fn proc_directory() -> io::Result<&'static File> {
     static PROC: OnceLock<File> = OnceLock::new();
     if let Some(known) = PROC.get() {
@@ -53,10 +53,10 @@ pub fn proc_directory() -> io::Result<&'static File> {
     Ok(PROC.get_or_init(|| opened))
 }
 
-/// A file below `/proc` (`1/stat`, `sys/kernel/osrelease`), open for reading.
+/// Opens a file below `/proc` (`1/stat`, `sys/kernel/osrelease`) for reading.
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's error.
 pub fn kernel_file(below: impl AsRef<Path>) -> io::Result<File> {
     open_kernels(below.as_ref(), 0)
 }
@@ -66,15 +66,15 @@ fn open_kernels(below: &Path, flags: i32) -> io::Result<File> {
     sys::open_following(proc_directory()?, &name, flags)
 }
 
-/// The whole text of a file below `/proc`.
+/// Returns the whole contents of a file below `/proc`.
 ///
 /// # Errors
-/// The kernel's; file too large beyond 256 MiB.
+/// The kernel's error; file too large beyond 256 MiB.
 pub fn kernel_text(below: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     whole(kernel_file(below)?, MOST)
 }
 
-/// The same as text, where what is not UTF-8 does not matter.
+/// Returns the same as text. Bytes that are not UTF-8 are replaced.
 ///
 /// # Errors
 /// As [`kernel_text`].
@@ -82,11 +82,11 @@ pub fn kernel_words(below: impl AsRef<Path>) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&kernel_text(below)?).into_owned())
 }
 
-/// The beginning of a file below `/proc` whose contents are the target's to choose (`TID/cmdline`,
-/// `TID/environ`): at most `most` bytes.
+/// Returns the beginning, at most `most` bytes, of a file below `/proc` whose contents the target
+/// chooses (`TID/cmdline`, `TID/environ`).
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's error.
 pub fn kernel_text_up_to(below: impl AsRef<Path>, most: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     kernel_file(below)?
@@ -95,18 +95,18 @@ pub fn kernel_text_up_to(below: impl AsRef<Path>, most: usize) -> io::Result<Vec
     Ok(bytes)
 }
 
-/// Names of the entries of a directory below `/proc`.
+/// Returns the names of the entries of a directory below `/proc`.
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's error.
 pub fn kernel_list(below: impl AsRef<Path>) -> io::Result<Vec<OsString>> {
     entries(&open_kernels(below.as_ref(), DIRECTORY)?, usize::MAX)
 }
 
-/// What a link below `/proc` says (`TID/ns/user`). It is not followed.
+/// Returns the text of a link below `/proc` (`TID/ns/user`). The link is not followed.
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's error.
 pub fn kernel_link(below: impl AsRef<Path>) -> io::Result<PathBuf> {
     let below = below.as_ref();
     let (above, name) = match (below.parent(), below.file_name()) {
@@ -122,20 +122,20 @@ pub fn kernel_link(below: impl AsRef<Path>) -> io::Result<PathBuf> {
     Ok(PathBuf::from(OsString::from_vec(sys::link_text(&link)?)))
 }
 
-/// What is known of an entry below `/proc` without opening it: its owner, and for a link what it leads
-/// to.
+/// Returns what is known of an entry below `/proc` without opening it: its owner, and for a link
+/// what it leads to.
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's error.
 pub fn kernel_place(below: impl AsRef<Path>) -> io::Result<Metadata> {
     open_kernels(below.as_ref(), PATH)?.metadata()
 }
 
-/// Whether two links below `/proc` lead to one file. The second may be on a file system that does not
-/// answer: it is asked only where that is the first one's.
+/// Whether two links below `/proc` lead to the same file. The second file may be on a file system
+/// that does not answer. That file system is contacted only if it is also the first file's.
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's error.
 pub fn same_place(ours: &str, theirs: &str) -> io::Result<bool> {
     let (ours, theirs) = (behind_link(ours, 0)?, behind_link(theirs, 0)?);
     if sys::lies(&ours)? != sys::lies(&theirs)? {
@@ -144,20 +144,21 @@ pub fn same_place(ours: &str, theirs: &str) -> io::Result<bool> {
     Ok(ours.metadata()?.ino() == theirs.metadata()?.ino())
 }
 
-/// What a file of a process that it has open itself is (`TID/exe`, `TID/root`, `TID/map_files/…`):
-/// the file that the kernel's link leads to, opened as a place (`O_PATH`) only.
+/// Returns a descriptor of a file that a process itself has open (`TID/exe`, `TID/root`,
+/// `TID/map_files/…`). It refers to the file that the kernel's link leads to, and is opened as a
+/// place (`O_PATH`) only.
 pub(super) fn behind_link(below: &str, flags: i32) -> io::Result<File> {
     open_kernels(Path::new(below), PATH | flags)
 }
 
-/// Opens for reading what `found` is a place of.
+/// Opens the file that `found` is a place of for reading.
 pub(super) fn reopen(found: &File, flags: i32) -> io::Result<File> {
     use std::os::fd::AsRawFd;
     let name = CString::new(format!("self/fd/{}", found.as_raw_fd()))?;
     sys::open_following(proc_directory()?, &name, flags | NONBLOCK)
 }
 
-/// All of a file, of at most `most` bytes.
+/// Returns all of a file of at most `most` bytes.
 pub(super) fn whole(file: File, most: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.take(most as u64 + 1).read_to_end(&mut bytes)?;
@@ -167,10 +168,11 @@ pub(super) fn whole(file: File, most: usize) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Names of the entries of an open directory, at most `most`.
+/// Returns the names of the entries of an open directory, at most `most` of them.
 pub(super) fn entries(directory: &File, most: usize) -> io::Result<Vec<OsString>> {
     use std::os::fd::AsRawFd;
-    // The standard library lists by path only. This one is open, and was checked.
+    // The standard library can list a directory only by path. This directory is open already and
+    // was checked, so it is named by its descriptor.
     let listed = std::fs::read_dir(format!("/proc/self/fd/{}", directory.as_raw_fd()))?;
     let mut names = Vec::new();
     for entry in listed {

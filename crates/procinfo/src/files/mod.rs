@@ -1,15 +1,16 @@
-//! The one way to files of a process that is looked at.
+//! The only way by which files of an inspected process are opened.
 //!
-//! A target names files for us to read: by its root, its environment, its mappings. It can put a
-//! link to somebody else's secret there, a pipe or a device that blocks whoever opens it, or a file
-//! of endless length. So:
+//! A target names files for us to read: by its root, its environment and its mappings. It can put
+//! there a link to another user's secret, a pipe or a device that blocks whoever opens it, or a
+//! file of endless length. So:
 //!
-//! * [`Place`] looks paths up beneath the process's root, with the permissions of the real user, opens
-//!   regular files only, and after it has seen that they are, and reads no more than it is told;
-//! * [`program`] and [`crate::module`] open what a process has mapped, in the same way;
-//! * [`kernel_text`] and its neighbours read the kernel's own texts below `/proc`, of which they first
-//!   check that it is the kernel's;
-//! * nothing is asked of a file system that a user serves ([`mounts`]).
+//! * [`Place`] looks up paths beneath the process's root, with the permissions of the real user. It
+//!   opens a file only after it has seen that it is a regular one, and reads no more than the
+//!   caller allows.
+//! * [`program`] and [`crate::module`] open what a process has mapped, in the same way.
+//! * [`kernel_text`] and its neighbours read the kernel's own texts below `/proc`. They check first
+//!   that this `/proc` is the kernel's.
+//! * A file system that a user serves is never contacted ([`mounts`]).
 //!
 //! No other code of the attaching side opens files by path, except our own and the caller's:
 //! `clippy.toml` disallows the standard library's functions, and each exception states its reason.
@@ -43,22 +44,22 @@ pub use kernel::{
 pub(crate) use place::Rules;
 pub use place::{Found, Place, Processes};
 
-/// The most bytes of a command line or an environment that are taken: as many as execve(2) passes on
-/// with the usual limit of stacks.
+/// The most bytes of a command line or an environment that are read. That is what execve(2) passes
+/// on with the usual limit on stacks.
 pub const MOST_WORDS: usize = 2 << 20;
 
-/// Opens the file that a process has mapped from `start` to `end`, whatever became of its name. It
-/// asks for CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE, and for the real user's permission to read the
-/// file.
+/// Opens the file that a process has mapped from `start` to `end`, even if it has been renamed or
+/// deleted. This requires CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE, and the real user's permission
+/// to read the file.
 ///
 /// # Errors
-/// The kernel's; unsupported where its file system may never answer; invalid input where it is no
-/// regular file.
+/// The kernel's error; unsupported where its file system may never answer; invalid input where it
+/// is no regular file.
 pub(crate) fn mapped(tid: Tid, start: u64, end: u64, rules: &Rules) -> io::Result<File> {
     open_behind(&format!("{tid}/map_files/{start:x}-{end:x}"), rules)
 }
 
-/// Opens the program of a process, also when it was deleted.
+/// Opens the program of a process, even if it has been deleted.
 ///
 /// # Errors
 /// As [`mapped`].
@@ -71,16 +72,16 @@ pub(crate) fn program_under(tid: Tid, rules: &Rules) -> io::Result<File> {
     open_behind(&format!("{tid}/exe"), rules)
 }
 
-/// Which file a program is.
+/// Identifies the file that a process runs as its program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileId {
     lies: Lies,
-    /// 0 where its file system was not asked.
+    /// The inode number, or 0 where the file system was not contacted.
     inode: u64,
 }
 
-/// Which file the program of a process is, to be compared with what was `known` of it before. None
-/// where that may not be seen. A file system that may never answer is not asked.
+/// Identifies the program of a process, to be compared with the `known` earlier answer. None where
+/// the kernel does not show it. A file system that may never answer is not contacted.
 pub fn program_id(tid: Tid, known: Option<&FileId>) -> Option<FileId> {
     let found = kernel::behind_link(&format!("{tid}/exe"), 0).ok()?;
     let lies = sys::lies(&found).ok()?;
@@ -100,8 +101,8 @@ fn open_behind(link: &str, rules: &Rules) -> io::Result<File> {
     place::open_regular(&found, &metadata)
 }
 
-/// The words of a text of the kernel's that are separated by zero bytes: a command line, an
-/// environment. What is not UTF-8 is replaced. Empty where it may not be read.
+/// Returns the words of a text of the kernel's in which zero bytes separate them: a command line or
+/// an environment. Bytes that are not UTF-8 are replaced. Empty where the text may not be read.
 pub fn words(tid: impl Into<Tid>, name: &str) -> Vec<String> {
     let tid = tid.into();
     let bytes = kernel_text_up_to(format!("{tid}/{name}"), MOST_WORDS).unwrap_or_default();

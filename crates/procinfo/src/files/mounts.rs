@@ -1,9 +1,9 @@
-//! Which file systems answer.
+//! Which file systems are certain to answer.
 //!
-//! A user may serve a file system (FUSE) that never answers. Whoever looks a name up there, opens a
-//! file or reads a page of one then waits for as long as that user likes, and cannot even be killed.
-//! So the kind of a file system is known from the kernel's list of mounts before anything is asked of
-//! it.
+//! A user may serve a file system (FUSE) that never answers. Whoever looks up a name there, opens a
+//! file or reads a page of one waits for as long as that user likes, and cannot even be killed. So
+//! the kind of a file system is looked up in the kernel's list of mounts before the file system is
+//! contacted at all.
 
 use std::collections::HashMap;
 use std::io;
@@ -13,7 +13,8 @@ use midair_ptrace::sys::{self, Lies};
 use super::kernel::kernel_text;
 use crate::Tid;
 
-/// File systems that answer by themselves: on this machine's devices, in its memory, or the kernel's.
+/// File systems that answer without outside help: they are on this machine's devices, in its
+/// memory, or the kernel's own.
 const LOCAL: [&str; 42] = [
     "aufs",
     "bcachefs",
@@ -59,14 +60,14 @@ const LOCAL: [&str; 42] = [
     "shm",
 ];
 
-/// File systems of the network and of a host, which root alone can mount, from servers that root
+/// File systems of the network and of a host. Only root can mount them, from servers that root
 /// chose.
 const SERVED: [&str; 16] = [
     "9p", "afs", "beegfs", "ceph", "cifs", "gpfs", "lustre", "nfs", "nfs4", "orangefs", "panfs",
     "pvfs2", "smb3", "virtiofs", "wekafs", "wfs",
 ];
 
-/// Whether a file system of this kind answers, whoever has mounted it.
+/// Whether a file system of this kind answers, no matter who has mounted it.
 fn answers(kind: &str) -> bool {
     LOCAL.contains(&kind) || SERVED.contains(&kind)
 }
@@ -74,14 +75,14 @@ fn answers(kind: &str) -> bool {
 /// The mounts that a process sees, and those that we see.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Mounts {
-    /// Whether a mount answers, by its number.
+    /// Whether a mount answers, by the mount's number.
     mounts: HashMap<u64, bool>,
-    /// Whether all mounts of this device answer.
+    /// Whether all mounts of a device answer, by the device.
     devices: HashMap<(u32, u32), bool>,
 }
 
 impl Mounts {
-    /// Reads both lists. The process's may not be readable; then ours has to do.
+    /// Reads both lists. The process's list may not be readable; then ours alone is used.
     pub(crate) fn of(tid: Option<Tid>) -> io::Result<Mounts> {
         let mut all = Mounts::default();
         if let Some(tid) = tid
@@ -106,7 +107,8 @@ impl Mounts {
         }
     }
 
-    /// Whether what lies there answers. None where that is not known: no list has the mount.
+    /// Whether the file system at this place answers. None where that is not known, because no list
+    /// has the mount.
     pub(crate) fn answer(&self, lies: &Lies) -> Option<bool> {
         let by_mount = lies.mount.and_then(|number| self.mounts.get(&number));
         match by_mount {
@@ -115,20 +117,20 @@ impl Mounts {
         }
     }
 
-    /// Whether all that lies on this device answers. None where that is not known.
+    /// Whether everything on this device answers. None where that is not known.
     pub(crate) fn device_answers(&self, device: (u32, u32)) -> Option<bool> {
         match self.devices.get(&device) {
             Some(answers) => Some(*answers),
-            // A file system on a block device, of a mount that no list has (the layers of an overlay).
-            // Who may mount one chose the kind.
+            // This is a file system on a block device whose mount no list has (the layers of an
+            // overlay). Its kind was chosen by someone who was allowed to mount a block device.
             None if device.0 != 0 => Some(true),
             None => (memory_files() == Some(device)).then_some(true),
         }
     }
 }
 
-/// The device that files in memory (memfd, System V, shared anonymous memory) have. No list has its
-/// mount.
+/// Returns the device of files in memory (memfd, System V, shared anonymous memory). Their mount is
+/// in no list.
 fn memory_files() -> Option<(u32, u32)> {
     static DEVICE: std::sync::OnceLock<Option<(u32, u32)>> = std::sync::OnceLock::new();
     *DEVICE.get_or_init(|| {
@@ -137,7 +139,7 @@ fn memory_files() -> Option<(u32, u32)> {
     })
 }
 
-/// Number, device and kind of a line.
+/// Returns number, device and kind of the mount in a line.
 fn mount(line: &str) -> Option<(u64, (u32, u32), String)> {
     let (front, back) = line.split_once(" - ")?;
     let mut front = front.split(' ');
@@ -167,11 +169,12 @@ mod tests {
         assert_eq!(at(Some(40), (0, 50)), Some(false));
         assert_eq!(at(Some(41), (8, 9)), Some(false));
         assert_eq!(at(Some(42), (0, 60)), Some(false));
-        // By the device alone: before Linux 5.8, and for mappings.
+        // The place is found by its device alone: before Linux 5.8, and for mappings.
         assert_eq!(at(None, (8, 1)), Some(true));
         assert_eq!(at(None, (0, 50)), Some(false));
         assert_eq!(at(None, (8, 9)), Some(false));
-        // In no list: unmounted since (`umount -l`), or a layer of an overlay.
+        // The mount is in no list: it was unmounted since (`umount -l`), or is a layer of an
+        // overlay.
         assert_eq!(at(Some(99), (0, 99)), None);
         assert_eq!(at(Some(99), (259, 3)), Some(true));
     }

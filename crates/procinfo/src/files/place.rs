@@ -1,4 +1,4 @@
-//! Paths that a target names, looked up beneath its root.
+//! Looks up paths that a target names, beneath the target's root.
 
 use std::collections::VecDeque;
 use std::ffi::{CString, OsStr, OsString};
@@ -15,36 +15,37 @@ use super::kernel::{self, DIRECTORY, PATH, PROC_MAGIC};
 use super::mounts::Mounts;
 use crate::{Tid, task};
 
-/// As many links are followed on one way as the kernel follows.
+/// The most links that are followed on one way: as many as the kernel follows.
 const MOST_LINKS: usize = 40;
-/// The most entries of one directory.
+/// The most entries of one directory that are listed.
 const MOST_ENTRIES: usize = 65_536;
-/// `ELOOP`, `ENOTDIR`, of this machine.
+/// `ELOOP` and `ENOTDIR` on this machine.
 const ELOOP: i32 = 40;
 const ENOTDIR: i32 = 20;
 
-/// A directory as a process sees it: its root, or one beneath that.
+/// A directory as a process sees it: the process's root, or a directory beneath it.
 ///
-/// What is found from here never lies outside of the root, whatever links and `..` say: each
+/// What is found from here never lies outside of the root, whatever links and `..` say. Each
 /// component is opened by itself, from the descriptor of the directory before it, and links are
-/// followed by their text. (`openat2` with `RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS` gives the same,
-/// but asks each file system on the way before we could see that it may not answer.) File
-/// permissions are those of the real user, so that raised rights of this program open nothing.
+/// followed by their text. (`openat2` with `RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS` gives the same
+/// result. But it contacts each file system on the way before we could see that this file system
+/// may never answer.) File permissions are those of the real user, so that raised rights of this
+/// program open nothing.
 #[derive(Debug, Clone)]
 pub struct Place {
-    /// The directories from the root to here, at least one.
+    /// The directories from the root to here. There is at least one.
     way: Vec<Arc<File>>,
     rules: Arc<Rules>,
 }
 
-/// Which files of a process may be asked for anything.
+/// The rules for which files of a process may be touched at all.
 #[derive(Debug)]
 pub(crate) struct Rules {
-    /// None for a process of the caller's own: its owner holds up nobody else.
+    /// None for a process of the caller's own: if its files block, nobody but its owner is held up.
     pub(super) mounts: Option<Mounts>,
 }
 
-/// What a path led to: not yet opened for reading.
+/// What a path led to. It has not been opened for reading yet.
 #[derive(Debug)]
 pub struct Found {
     way: Vec<Arc<File>>,
@@ -53,31 +54,31 @@ pub struct Found {
 }
 
 impl Found {
-    /// A regular file.
+    /// Whether it is a regular file.
     pub fn is_file(&self) -> bool {
         self.metadata.is_file()
     }
 
-    /// A directory.
+    /// Whether it is a directory.
     pub fn is_directory(&self) -> bool {
         self.metadata.is_dir()
     }
 
-    /// The number of its inode.
+    /// Returns its inode number.
     pub fn inode(&self) -> u64 {
         self.metadata.ino()
     }
 
-    /// Opens it for reading: a regular file only. Nothing else is ever opened.
+    /// Opens it for reading if it is a regular file. Nothing else is ever opened.
     ///
     /// # Errors
-    /// The kernel's, for the real user; invalid input where it is no regular file.
+    /// The kernel's error, for the real user; invalid input where it is no regular file.
     pub fn open(&self) -> io::Result<File> {
         open_regular(&self.file, &self.metadata)
     }
 }
 
-/// Opens for reading what was looked at, if it is a regular file.
+/// Opens `file` for reading, if `metadata` says that it is a regular file.
 pub(super) fn open_regular(file: &File, metadata: &Metadata) -> io::Result<File> {
     if !metadata.is_file() {
         return Err(io::Error::new(
@@ -100,7 +101,7 @@ fn kind(metadata: &Metadata) -> &'static str {
     }
 }
 
-/// Its file system may be one that never answers, so it was not asked.
+/// The error for a file that was not touched, because its file system may never answer.
 pub(super) fn not_asked() -> io::Error {
     io::Error::new(
         io::ErrorKind::Unsupported,
@@ -109,30 +110,31 @@ pub(super) fn not_asked() -> io::Error {
 }
 
 impl Place {
-    /// The root of the process that `tid` is a live thread of.
+    /// Returns the root of the process that the live thread `tid` belongs to.
     ///
     /// # Errors
-    /// The kernel's: who may not trace the process may not look beneath its root.
+    /// The kernel's error: a user who may not trace the process may not look beneath its root.
     pub fn root_of(tid: impl Into<Tid>) -> io::Result<Place> {
         let tid = tid.into();
         Place::root_under(tid, &Arc::new(Rules::of(tid)?))
     }
 
-    /// The same, under rules that are known.
+    /// As `root_of`, but under rules that are known already.
     pub(crate) fn root_under(tid: Tid, rules: &Arc<Rules>) -> io::Result<Place> {
         let root = kernel::behind_link(&format!("{tid}/root"), DIRECTORY)?;
         Place::starting(root, rules)
     }
 
-    /// Our own root, for files of this machine.
+    /// Returns our own root, for files of this machine.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's error.
     pub fn own_root() -> io::Result<Place> {
         Place::own_root_under(&Arc::new(Rules { mounts: None }))
     }
 
-    /// Our own root, to find there what a process names whose paths are ours: it may name anything.
+    /// Returns our own root under the rules for a process. It is used for a path that the process
+    /// names and that is seen from our root; the process may name anything.
     pub(crate) fn own_root_under(rules: &Arc<Rules>) -> io::Result<Place> {
         let root = sys::open_at(None, c"/", PATH | DIRECTORY)?;
         Place::starting(root, rules)
@@ -146,7 +148,7 @@ impl Place {
         })
     }
 
-    /// Looks a path up. One with a leading `/` begins at the root, others here.
+    /// Looks up a path. A path with a leading `/` begins at the root, any other begins here.
     ///
     /// # Errors
     /// As open(2) would say, with the real user's permissions; unsupported where the way leads through
@@ -204,7 +206,7 @@ impl Place {
         }
     }
 
-    /// A directory from here.
+    /// Returns the directory at a path.
     ///
     /// # Errors
     /// As [`Place::find`]; not a directory.
@@ -219,7 +221,7 @@ impl Place {
         }
     }
 
-    /// A directory from here, as the root of what is looked up from it.
+    /// Returns the directory at a path, as the root of everything that is looked up from it.
     ///
     /// # Errors
     /// As [`Place::enter`].
@@ -237,7 +239,7 @@ impl Place {
         self.find(path)?.open()
     }
 
-    /// All of a regular file of at most `most` bytes.
+    /// Reads all of a regular file of at most `most` bytes.
     ///
     /// # Errors
     /// As [`Place::open`]; file too large.
@@ -245,7 +247,7 @@ impl Place {
         kernel::whole(self.open(path)?, most)
     }
 
-    /// Names of a directory's entries.
+    /// Returns the names of a directory's entries.
     ///
     /// # Errors
     /// As [`Place::enter`]; file too large where it has more than 65,536.
@@ -266,7 +268,8 @@ impl Place {
         self.find(path).is_ok_and(|found| found.is_directory())
     }
 
-    /// The kernel's process files that are mounted at `path`, if it is those and nothing else.
+    /// Returns the `/proc` that is mounted at `path`, if the kernel's process files are mounted
+    /// there.
     ///
     /// # Errors
     /// As [`Place::enter`]; unsupported where something else is there.
@@ -283,24 +286,25 @@ impl Place {
     }
 }
 
-/// A `/proc` that a process sees, known to be the kernel's.
+/// A `/proc` that a process sees and that was verified to be the kernel's.
 #[derive(Debug)]
 pub struct Processes(Arc<File>);
 
 impl Processes {
-    /// The text of a file in it, read with all rights that this program has, as our own `/proc` is.
+    /// Returns the text of a file in it. The file is read with all rights that this program has, as
+    /// our own `/proc` is.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's error.
     pub fn text(&self, below: &str) -> io::Result<Vec<u8>> {
         let file = sys::open_following(&self.0, &CString::new(below)?, 0)?;
         kernel::whole(file, 1 << 20)
     }
 
-    /// Whether there is such an entry.
+    /// Whether there is an entry of this name.
     ///
     /// # Errors
-    /// The kernel's, but for that there is none.
+    /// The kernel's error, except the one that there is no such entry.
     pub fn has(&self, name: &str) -> io::Result<bool> {
         match sys::open_at(Some(&self.0), &CString::new(name)?, PATH) {
             Ok(_) => Ok(true),
@@ -311,7 +315,7 @@ impl Processes {
 }
 
 impl Rules {
-    /// Those for the process of a live thread.
+    /// Returns the rules for the process of a live thread.
     pub(crate) fn of(tid: Tid) -> io::Result<Rules> {
         let mounts = match belongs_to_caller(tid) {
             true => None,
@@ -320,7 +324,7 @@ impl Rules {
         Ok(Rules { mounts })
     }
 
-    /// Err where the file system that this lies on may never answer.
+    /// Fails where the file system that contains `file` may never answer.
     pub(super) fn check(&self, file: &File) -> io::Result<()> {
         let Some(mounts) = &self.mounts else {
             return Ok(());
@@ -332,21 +336,21 @@ impl Rules {
     }
 }
 
-/// Whether it lies in the kernel's process files. It was checked before, so that its file system
-/// answers.
+/// Whether `file` lies in the kernel's process files. The caller has checked before that its file
+/// system answers.
 fn is_proc(file: &File) -> bool {
     sys::file_system(file).is_ok_and(|magic| magic == PROC_MAGIC)
 }
 
-/// Whether the process of `tid` is of the very user who runs this: then whatever its files do, nobody
-/// else is held up.
+/// Whether the process of `tid` belongs to the same user as this process. If its files block,
+/// nobody but that user is held up.
 fn belongs_to_caller(tid: Tid) -> bool {
     let (us, _) = sys::real_ids();
     task::status(tid).is_ok_and(|status| status.uid.iter().all(|&uid| uid == us))
 }
 
-/// Puts the components of a path before those that are ahead. A path that begins with `/` goes back
-/// to the root.
+/// Puts the components of `path` in front of those that are still ahead. A path that begins with
+/// `/` goes back to the root.
 fn push(ahead: &mut VecDeque<OsString>, way: &mut Vec<Arc<File>>, path: &Path) {
     let mut parts: Vec<OsString> = Vec::new();
     for part in path.components() {
@@ -362,7 +366,8 @@ fn push(ahead: &mut VecDeque<OsString>, way: &mut Vec<Arc<File>>, path: &Path) {
     }
 }
 
-/// A link of the kernel's that leads to what a process has open, and not by its text.
+/// Whether this is the text of a link of the kernel's that leads to an open file of a process, and
+/// not to the path that its text shows.
 fn is_magic(text: &[u8]) -> bool {
     text.first() == Some(&b'/') || text.windows(2).any(|part| part == b":[")
 }
@@ -373,7 +378,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
 
-    /// A place that takes this directory for the root of a stranger.
+    /// Returns a place that treats this directory as the root of another user's process.
     fn root(directory: &Path) -> Place {
         let mounts = Some(Mounts::of(None).unwrap());
         Place::starting(File::open(directory).unwrap(), &Arc::new(Rules { mounts })).unwrap()
@@ -468,7 +473,7 @@ mod tests {
         ] {
             assert!(own.find(magic).is_err(), "{magic}");
         }
-        // `self` itself is an ordinary one.
+        // `self` itself is an ordinary link.
         assert!(own.is_file("/proc/self/status") && own.is_file("/proc/mounts"));
         assert!(own.processes_at("/proc").unwrap().has("self").unwrap());
         assert!(own.processes_at("/tmp").is_err());

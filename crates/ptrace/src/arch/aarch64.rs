@@ -3,7 +3,7 @@
 use super::{read_set, write_set};
 use crate::{Result, Tid};
 
-/// `e_machine` of programs for this processor (source: the ELF supplement), and its name.
+/// The `e_machine` value of programs for this processor (source: the ELF supplement), and its name.
 pub const ELF_MACHINE: (u16, &str) = (183, "aarch64");
 
 // Register sets (linux/elf.h).
@@ -13,27 +13,27 @@ const NT_ARM_SYSTEM_CALL: usize = 0x404;
 const NT_ARM_SVE: usize = 0x405;
 const NT_ARM_GCS: usize = 0x410;
 
-/// Bytes of the floating-point set (`struct user_fpsimd_state`): 32 vector registers, status,
-/// control, padding.
+/// The size in bytes of the floating-point register set (`struct user_fpsimd_state`): 32 vector
+/// registers, status, control and padding.
 pub const FPSIMD_BYTES: usize = 528;
-/// The largest SVE set: header, 32 registers of 256 bytes, 16 predicates and the first-fault
-/// register of 32, two words.
+/// The largest size of the SVE register set: a header, 32 registers of 256 bytes, 16 predicates and
+/// the first-fault register of 32 bytes each, and two words.
 const SVE_MOST: usize = 16 + 32 * 256 + 17 * 32 + 64;
 
-/// General registers, as the kernel lays them out for ptrace, and the number of the system call
+/// The general registers, as the kernel lays them out for ptrace, and the number of the system call
 /// that the thread is in.
 #[derive(Debug, Clone, Copy)]
 pub struct Registers {
     /// x0 to x30, sp, pc, pstate.
     pub user: libc::user_regs_struct,
-    /// -1 in none. At a stop for signals the kernel has already forgotten the call that was
-    /// interrupted: `pc` is then at the instruction that makes it again, and x0 is its first
-    /// argument.
+    /// The number of the system call; -1 when the thread is in none. At a signal-delivery stop the
+    /// kernel has already forgotten which call was interrupted: `pc` then points at the instruction
+    /// that makes the call again, and x0 is its first argument.
     pub call: i32,
 }
 
-/// Registers that unwinding needs besides the program counter and the stack pointer. `/proc` does
-/// not tell them.
+/// The registers that unwinding needs besides the program counter and the stack pointer. `/proc`
+/// does not report them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FrameRegisters {
     /// x29.
@@ -43,7 +43,7 @@ pub struct FrameRegisters {
 }
 
 impl FrameRegisters {
-    /// Every one of them this value: to see whether a result depends on them.
+    /// Returns a value with every register set to `value`, to see whether a result depends on them.
     pub fn all(value: u64) -> Self {
         FrameRegisters {
             fp: value,
@@ -61,14 +61,14 @@ impl Registers {
     pub fn sp(&self) -> u64 {
         self.user.sp
     }
-    /// What unwinding needs besides these two.
+    /// The other registers that unwinding needs.
     pub fn frame(&self) -> FrameRegisters {
         FrameRegisters {
             fp: self.user.regs[29],
             lr: self.user.regs[30],
         }
     }
-    /// Result of the system call that has ended: negative errno, or a value.
+    /// The result of the system call that has ended: a negative errno, or a value.
     pub fn result(&self) -> i64 {
         self.user.regs[0].cast_signed()
     }
@@ -112,20 +112,21 @@ impl Registers {
     }
 }
 
-/// The floating-point set, then the SVE set where the processor has one (both as the kernel gives
-/// them).
+/// Reads the floating-point set, followed by the SVE set where the processor has one (both as the
+/// kernel gives them).
 pub(crate) fn read_extended(tid: Tid) -> Result<Vec<u8>> {
     let mut bytes = vec![0_u8; FPSIMD_BYTES];
     read_set("PTRACE_GETREGSET", tid, NT_FPREGSET, &mut bytes)?;
     let mut sve = vec![0_u8; SVE_MOST];
-    // Refused where there is no SVE.
+    // The kernel refuses this where there is no SVE.
     if let Ok(len) = read_set("PTRACE_GETREGSET", tid, NT_ARM_SVE, &mut sve) {
         bytes.extend_from_slice(sve.get(..len).unwrap_or_default());
     }
     Ok(bytes)
 }
 
-/// The SVE set holds the floating-point one, too, so where it is there it alone is set.
+/// Writes the register sets. The SVE set includes the floating-point registers, so where it is
+/// present it is the only one written.
 pub(crate) fn write_extended(tid: Tid, bytes: &[u8]) -> Result<()> {
     match bytes.split_at_checked(FPSIMD_BYTES) {
         Some((_, sve)) if !sve.is_empty() => write_set("PTRACE_SETREGSET", tid, NT_ARM_SVE, sve),
@@ -134,16 +135,16 @@ pub(crate) fn write_extended(tid: Tid, bytes: &[u8]) -> Result<()> {
     }
 }
 
-/// True when the thread keeps its return addresses on a second stack, too (guarded control stack,
+/// Whether the thread also keeps its return addresses on a second stack (guarded control stack,
 /// `struct user_gcs`).
 pub(crate) fn shadow_stack(tid: Tid) -> bool {
     let mut gcs = [0_u8; 24];
-    // Refused where the processor or the kernel has none. The first word has the features that are
-    // on; bit 0 is the stack.
+    // The kernel refuses this where it or the processor has no such stack. The first word holds the
+    // features that are on; bit 0 is the stack.
     read_set("PTRACE_GETREGSET", tid, NT_ARM_GCS, &mut gcs).is_ok() && gcs[0] & 1 != 0
 }
 
-/// The virtual counter.
+/// Reads the virtual counter.
 pub fn ticks() -> u64 {
     let now: u64;
     // SAFETY: reading the counter has no effect; Linux lets user code read it.

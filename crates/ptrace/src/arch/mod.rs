@@ -1,6 +1,6 @@
-//! What is architecture-specific, one module for each: registers and how ptrace moves them, the
-//! clock that code in a target waits by, numbers of the ELF format. Everything above asks
-//! [`Registers`] by what a register is for, not by its name.
+//! The architecture-specific parts, one module for each architecture: the registers and how ptrace
+//! moves them, the clock that code in a target waits by, and numbers of the ELF format. The code
+//! above asks [`Registers`] for a register by its purpose, not by its name.
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
@@ -21,8 +21,8 @@ use std::time::{Duration, Instant};
 use crate::stop::request;
 use crate::{Result, Tid};
 
-/// Ticks of [`ticks`]'s clock in a millisecond, measured once against the monotonic clock over
-/// about 2 ms.
+/// The number of ticks of [`ticks`]'s clock in a millisecond. It is measured once, against the
+/// monotonic clock, over about 2 ms.
 pub fn ticks_per_millisecond() -> u64 {
     static TICKS: OnceLock<u64> = OnceLock::new();
     *TICKS.get_or_init(|| {
@@ -36,7 +36,7 @@ pub fn ticks_per_millisecond() -> u64 {
     })
 }
 
-/// Reads a register set of a stopped thread into `bytes`; gives how much of it the kernel filled.
+/// Reads a register set of a stopped thread into `bytes`. Returns how many bytes the kernel filled.
 pub(crate) fn read_set(
     operation: &'static str,
     tid: Tid,
@@ -60,7 +60,7 @@ pub(crate) fn read_set(
     Ok(area.iov_len.min(bytes.len()))
 }
 
-/// Sets a register set of a stopped thread. The caller counts the operation.
+/// Writes a register set of a stopped thread. The caller counts the operation as a step.
 pub(crate) fn write_set(operation: &'static str, tid: Tid, set: usize, bytes: &[u8]) -> Result<()> {
     let area = libc::iovec {
         iov_base: bytes.as_ptr().cast_mut().cast(),

@@ -5,7 +5,8 @@ use super::Header;
 #[cfg(doc)]
 use super::{Copy, Kernel, NO_NODE, Queue};
 
-/// What CUDA adds to a [`Kernel`]. Source of each field: `CUpti_ActivityKernel*` in api/cupti_1x.json.
+/// What CUDA adds to a [`Kernel`]. Source of each field: `CUpti_ActivityKernel*` in
+/// api/cupti_1x.json.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CudaLaunch {
@@ -37,7 +38,8 @@ pub struct CudaTransfer {
     pub context: u32,
     /// `CUpti_ActivityMemcpyKind`.
     pub copy_kind: u32,
-    /// `CUpti_ActivityMemoryKind` of the source in the low 16 bits, of the destination in the high ones.
+    /// `CUpti_ActivityMemoryKind` of the source in the low 16 bits, and of the destination in the
+    /// high 16 bits.
     pub memory_kinds: u32,
 }
 
@@ -73,7 +75,7 @@ pub struct MemorySet {
     pub reserved: u32,
 }
 
-/// A wait. Source: `CUpti_ActivitySynchronization*`.
+/// A wait of a thread or a stream. Source: `CUpti_ActivitySynchronization*`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Synchronization {
@@ -98,7 +100,7 @@ pub struct Synchronization {
     pub reserved: u32,
 }
 
-/// A move or a fault of unified memory. Source: `CUpti_ActivityUnifiedMemoryCounter*`.
+/// A migration or a fault of unified memory. Source: `CUpti_ActivityUnifiedMemoryCounter*`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct UnifiedMemory {
@@ -120,8 +122,8 @@ pub struct UnifiedMemory {
     pub dst_node: u32,
 }
 
-/// A GPU of a CUDA process. Followed by its name (`name_len` bytes). What CUDA did not report is 0.
-/// Source: `cuDeviceGetAttribute` and its neighbours.
+/// A GPU of a CUDA process. Followed by its name (`name_len` bytes). A field that CUDA did not
+/// report is 0. Source: `cuDeviceGetAttribute` and similar functions.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CudaDevice {
@@ -131,7 +133,8 @@ pub struct CudaDevice {
     pub memory: u64,
     /// Its UUID.
     pub uuid: [u8; 16],
-    /// Number among the devices that the process sees; [`cuda_node`] of it is what records name.
+    /// Its number among the devices that the process sees; records refer to it as [`cuda_node`] of
+    /// this.
     pub ordinal: u32,
     /// PCI domain.
     pub pci_domain: u32,
@@ -149,7 +152,7 @@ pub struct CudaDevice {
     pub warp: u32,
     /// Threads that one multiprocessor holds.
     pub threads_per_multiprocessor: u32,
-    /// Threads of a block at most.
+    /// The most threads of a block.
     pub threads_per_block: u32,
     /// Shared memory of a multiprocessor, bytes.
     pub shared_per_multiprocessor: u32,
@@ -176,14 +179,14 @@ pub struct CudaDevice {
 /// The first node id that stands for a CUDA device. KFD's node ids never get this large.
 pub const CUDA_NODE: u32 = 1 << 16;
 
-/// The number that records have instead of a KFD node id for the CUDA device `ordinal`.
+/// Returns the number that records have in place of a KFD node id for the CUDA device `ordinal`.
 pub const fn cuda_node(ordinal: u32) -> u32 {
     CUDA_NODE.saturating_add(ordinal)
 }
 
-/// The number that records have instead of a stream's handle: CUPTI's ids of the context and of the
-/// stream, which together name it. It is never 0, not even for the default stream of the first
-/// context: CUPTI counts contexts from 1.
+/// Returns the number that records have in place of a stream's handle. It is made of CUPTI's ids of
+/// the context and of the stream, which together identify the stream. It is never 0, not even for
+/// the default stream of the first context, since CUPTI counts contexts from 1.
 pub const fn cuda_stream(context: u32, stream: u32) -> u64 {
     (context as u64) << 32 | stream as u64
 }

@@ -1,4 +1,4 @@
-//! Records as bytes, and bytes as records: the only unsafe code of records.
+//! Conversion between records and bytes: the only unsafe code for records.
 
 use super::{
     Agent, Allocation, Api, CodeObject, Copy, CounterWindow, CudaDevice, CudaLaunch, CudaTransfer,
@@ -9,9 +9,10 @@ use super::{
 /// A plain record: `repr(C)`, no padding with meaning, any bit pattern is a value.
 ///
 /// # Safety
-/// Implement it only for `repr(C)` structs of integers without padding bytes that begin with a [`Header`].
+/// Implement it only for `repr(C)` structs of integers without padding bytes that begin with a
+/// [`Header`].
 pub unsafe trait Plain: core::marker::Copy {
-    /// The struct's own bytes.
+    /// Returns the struct's own bytes.
     fn bytes(&self) -> &[u8] {
         // SAFETY: Plain types are repr(C) integers without padding, so every byte is initialised.
         unsafe { std::slice::from_raw_parts(std::ptr::from_ref(self).cast(), size_of::<Self>()) }
@@ -21,14 +22,16 @@ pub unsafe trait Plain: core::marker::Copy {
         if bytes.len() < size_of::<Self>() {
             return None;
         }
-        // SAFETY: the length was checked, the read is unaligned, and any bit pattern is a value of a Plain type.
+        // SAFETY: the length was checked, the read is unaligned, and any bit pattern is a value of
+        // a Plain type.
         Some(unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast()) })
     }
 }
 
 macro_rules! plain {
     ($($t:ty),*) => { $(
-        // SAFETY: repr(C), integers only, sizes add up without padding (the assertion below), begins with Header.
+        // SAFETY: the type is repr(C) with integers only. Its sizes add up without padding (the
+        // assertion below), and it begins with a Header.
         unsafe impl Plain for $t {}
         const _: () = assert!(size_of::<$t>() % 8 == 0);
     )* };
@@ -56,7 +59,8 @@ plain!(
     CudaDevice
 );
 
-/// What follows a record of fixed size and has no header of its own: `repr(C)`, integers only, no padding.
+/// A struct that follows a record of fixed size and has no header of its own: `repr(C)`, integers
+/// only, no padding.
 pub(super) trait Words: Sized {
     /// Reads one from the front of `bytes` (any alignment).
     fn of_bytes(bytes: &[u8]) -> Option<Self>;
@@ -67,14 +71,16 @@ macro_rules! words {
         impl Words for $t {
             fn of_bytes(bytes: &[u8]) -> Option<$t> {
                 let bytes = bytes.get(..size_of::<$t>())?;
-                // SAFETY: the length was checked, the read is unaligned, and any bit pattern is a value of integers.
+                // SAFETY: the length was checked, the read is unaligned, and any bit pattern is a
+                // valid integer.
                 Some(unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast()) })
             }
         }
         impl $t {
-            /// Its bytes.
+            /// Returns its bytes.
             pub fn bytes(&self) -> &[u8] {
-                // SAFETY: repr(C), integers only, no padding (the sizes are asserted), so every byte is initialised.
+                // SAFETY: the type is repr(C) with integers only and no padding (the sizes are
+                // asserted), so every byte is initialised.
                 unsafe { std::slice::from_raw_parts(std::ptr::from_ref(self).cast(), size_of::<$t>()) }
             }
         }

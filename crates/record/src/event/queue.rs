@@ -1,10 +1,10 @@
-//! Records of queues: what they are, and what became of their packets.
+//! Records of queues, and of what happened to their packets.
 
 use super::Header;
 #[cfg(doc)]
 use super::{CounterWindow, Untimed};
 
-/// A queue as first seen.
+/// A queue, recorded when it is first seen.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Queue {
@@ -12,18 +12,18 @@ pub struct Queue {
     pub header: Header,
     /// Address of the `hsa_queue_t`.
     pub handle: u64,
-    /// Number of ours, from 1 in order of first use.
+    /// Our number of the queue, from 1 in the order of first use.
     pub queue_id: u32,
     /// KFD node id of its agent.
     pub node: u32,
-    /// Packets that it holds.
+    /// How many packets it holds.
     pub size: u32,
     /// Non-zero: an intercept queue.
     pub intercept: u32,
 }
 
-/// What happened to the packets of a queue. The counts are complete when
-/// `last_index - first_index == dispatches + paused + other_packets + ours + lost` and `dispatches == timed + sum(untimed)`.
+/// What happened to the packets of a queue. The counts are complete when `last_index - first_index
+/// == dispatches + paused + other_packets + ours + lost` and `dispatches == timed + sum(untimed)`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct QueueCounts {
@@ -35,7 +35,7 @@ pub struct QueueCounts {
     pub reserved: u32,
     /// Index of the first packet of the session.
     pub first_index: u64,
-    /// One past the last packet that was rung before the detach.
+    /// One past the last packet for which the doorbell rang before the detach.
     pub last_index: u64,
     /// Kernel dispatches among them.
     pub dispatches: u64,
@@ -43,12 +43,13 @@ pub struct QueueCounts {
     pub other_packets: u64,
     /// Dispatches with times.
     pub timed: u64,
-    /// Dispatches without, by [`Untimed`].
+    /// Dispatches without times, by [`Untimed`].
     pub untimed: [u64; 8],
     /// Packets that were never seen.
     pub lost: u64,
     /// Packets of ours ([`CounterWindow`]).
     pub ours: u64,
-    /// Dispatches that were launched while the program had paused the recording: they have no records.
+    /// Dispatches that were launched while the program had paused the recording; they have no
+    /// records.
     pub paused: u64,
 }

@@ -13,12 +13,12 @@ pub(super) struct Mapping {
     fd: OwnedFd,
 }
 
-// SAFETY: the mapping is owned by this value and unmapped only in drop; what it gives out is a raw
+// SAFETY: this value owns the mapping, and only its drop unmaps it. It gives out no more than a raw
 // address.
 unsafe impl Send for Mapping {}
 
 impl Mapping {
-    /// Makes and maps a file of so many zero bytes; at least [`HEAD`].
+    /// Creates and maps a file of `len` zero bytes; `len` is at least [`HEAD`].
     pub(super) fn new(len: usize) -> Result<Mapping, MapError> {
         let fail = |step: &'static str, source: io::Error| MapError::System {
             step,
@@ -35,7 +35,7 @@ impl Mapping {
         const NOEXEC: libc::c_uint = 8;
         let make = |flags: libc::c_uint| {
             let flags = flags | libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
-            // SAFETY: a NUL-terminated name and known flags.
+            // SAFETY: the name ends with a zero byte, and the flags are known ones.
             unsafe { libc::memfd_create(c"midair-spool".as_ptr(), flags) }
         };
         let mut raw = make(NOEXEC);
@@ -48,15 +48,16 @@ impl Mapping {
         // SAFETY: memfd_create returned a descriptor that nobody else owns.
         let fd = unsafe { OwnedFd::from_raw_fd(raw) };
         let file = File::from(fd);
-        // The target gets the descriptor; nobody opens it by a path.
+        // The target gets the descriptor; nobody needs to open it by a path.
         let ours = std::os::unix::fs::PermissionsExt::from_mode(0o600);
         file.set_permissions(ours)
             .map_err(|error| fail("fchmod", error))?;
         file.set_len(len as u64)
             .map_err(|error| fail("ftruncate", error))?;
         let fd = OwnedFd::from(file);
-        // The size can never change: the target cannot make us fault, and we cannot make it fault.
-        // SAFETY: a descriptor of ours and known flags.
+        // The size can never change. So the target cannot make us fault by truncating it, and we
+        // cannot make the target fault.
+        // SAFETY: the descriptor is ours, and the flags are known ones.
         let sealed = unsafe {
             libc::fcntl(
                 raw,
@@ -67,8 +68,8 @@ impl Mapping {
         if sealed < 0 {
             return Err(last("sealing"));
         }
-        // SAFETY: a fresh shared mapping of our own descriptor at an address of the kernel's
-        // choice.
+        // SAFETY: this creates a fresh shared mapping of our own descriptor, at an address that the
+        // kernel chooses.
         let base = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -83,35 +84,35 @@ impl Mapping {
             return Err(last("mmap"));
         }
         // A forked child must not write to what its parent reads.
-        // SAFETY: the mapping just made.
+        // SAFETY: the range is the mapping that was just made.
         unsafe { libc::madvise(base, len, libc::MADV_DONTFORK) };
         let base = base.cast();
         Ok(Mapping { base, len, fd })
     }
 
-    /// Its address: page-aligned, valid for as long as this value.
+    /// Returns its address, which is page-aligned and valid as long as this value.
     pub(super) fn base(&self) -> *mut u8 {
         self.base
     }
 
-    /// Its size in bytes.
+    /// Returns its size in bytes.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// The descriptor to pass to the target.
+    /// Returns the descriptor to pass to the target.
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 
-    /// Populates the pages of a range; `from` is page-aligned. A kernel before Linux 5.14 leaves it
-    /// to the first touch.
+    /// Populates the pages of a range; `from` is page-aligned. A kernel before Linux 5.14 cannot do
+    /// this, and populates a page at its first access.
     pub(super) fn populate(&self, from: usize, upto: usize) {
         let Some(bytes) = upto.min(self.len).checked_sub(from) else {
             return;
         };
         let start = self.base.wrapping_add(from).cast();
-        // SAFETY: a range of our own mapping; the pages' contents stay.
+        // SAFETY: the range is in our own mapping, and the contents of its pages do not change.
         unsafe { libc::madvise(start, bytes, libc::MADV_POPULATE_WRITE) };
     }
 }

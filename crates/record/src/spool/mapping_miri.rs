@@ -1,4 +1,4 @@
-//! [`Mapping`] as Miri can run it: it knows no memory files and no shared mappings.
+//! [`Mapping`] for Miri, which supports neither memory files nor shared mappings.
 
 use super::{HEAD, MapError};
 use std::alloc::Layout;
@@ -11,11 +11,11 @@ pub(super) struct Mapping {
     layout: Layout,
 }
 
-// SAFETY: the memory is owned by this value; what it gives out is a raw address.
+// SAFETY: this value owns the memory, and gives out no more than a raw address.
 unsafe impl Send for Mapping {}
 
 impl Mapping {
-    /// So many zero bytes; at least [`HEAD`].
+    /// Allocates `len` zero bytes; `len` is at least [`HEAD`].
     pub(super) fn new(len: usize) -> Result<Mapping, MapError> {
         let none = || MapError::System {
             step: "memory",
@@ -34,23 +34,23 @@ impl Mapping {
         Ok(Mapping { base, layout })
     }
 
-    /// Its address.
+    /// Returns its address.
     pub(super) fn base(&self) -> *mut u8 {
         self.base
     }
 
-    /// Its size in bytes.
+    /// Returns its size in bytes.
     pub(super) fn len(&self) -> usize {
         self.layout.size()
     }
 
-    /// There is none: standard input's stands for it.
+    /// Returns standard input's descriptor, since there is no memory file.
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: open for as long as the process.
+        // SAFETY: standard input is open as long as the process.
         unsafe { BorrowedFd::borrow_raw(0) }
     }
 
-    /// All pages are there.
+    /// Does nothing: all pages are present.
     pub(super) fn populate(&self, _from: usize, _upto: usize) {}
 }
 

@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-/// What a spool is made with.
+/// The options of a new spool.
 #[derive(Debug, Clone)]
 pub struct ReaderOptions {
     /// Bytes of chunks (rounded up to whole chunks).
@@ -31,7 +31,7 @@ pub enum MapError {
     System {
         /// Which step.
         step: &'static str,
-        /// Bytes wanted.
+        /// How many bytes were wanted.
         size: usize,
         /// Why.
         source: io::Error,
@@ -45,15 +45,16 @@ pub enum MapError {
 #[derive(Debug)]
 pub struct Reader {
     mapping: Mapping,
-    /// What was read of each chunk so far. The target cannot change it.
+    /// How much of each chunk was read so far. The target cannot change this.
     cursors: Vec<u32>,
-    // The target could rewrite the head, so this copy is used.
+    // A copy of the word in the head, since the target could rewrite the head.
     chunks_at: usize,
-    /// Bytes from the start whose pages are populated.
+    /// Up to this offset all pages are populated.
     faulted: usize,
 }
 
-/// Chunks that are populated before the spool is passed on; populating all of them would cost tens of milliseconds.
+/// How many chunks are populated before the spool is passed on. Populating all of them would take
+/// tens of milliseconds.
 const FIRST_CHUNKS: usize = 64;
 
 impl Reader {
@@ -91,15 +92,15 @@ impl Reader {
         head.magic.store(MAGIC, Relaxed);
         let mut settings = options.settings.clone();
         settings.resize(settings.len().next_multiple_of(8), 0);
-        // SAFETY: page-aligned, in front of the chunks, and no longer than SETTINGS, which is a
-        // multiple of 8.
+        // SAFETY: the place is page-aligned and in front of the chunks. The length is at most
+        // SETTINGS, and both are multiples of 8.
         unsafe { bytes::store_words(reader.mapping.base().add(HEAD), [&settings, &[]]) };
         Ok(reader)
     }
 
-    /// Populates the pages of `bytes` more, charged to our cgroup, so that the application's
-    /// threads do not fault them in one by one. Call it until it returns false. A kernel before
-    /// Linux 5.14 cannot, and leaves it to the first touch.
+    /// Populates the pages of the next `bytes`. They are charged to our cgroup, and the
+    /// application's threads do not fault them in one by one. Call this until it returns false. A
+    /// kernel before Linux 5.14 cannot do it; there a page is populated at its first access.
     pub fn fault_in(&mut self, bytes: usize) -> bool {
         let from = self.faulted;
         let upto = from
@@ -113,39 +114,41 @@ impl Reader {
         self.faulted < self.size()
     }
 
-    /// The descriptor to pass to the target.
+    /// Returns the descriptor to pass to the target.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.mapping.fd()
     }
 
-    /// The spool as writers see it, for a spool that this process itself fills.
+    /// Returns the spool as writers see it, for a spool that this process itself fills.
     ///
     /// # Safety
     /// The result, its copies, and every [`ChunkWriter`](super::ChunkWriter) that stored to it must
     /// not be used after this reader was dropped.
     pub unsafe fn area(&self) -> Option<super::Area> {
-        // SAFETY: the mapping is page-aligned, of this length, and lives as long as self; the caller promises the rest.
+        // SAFETY: the mapping is page-aligned, has this length, and lives as long as self. The
+        // caller promises the rest.
         unsafe { super::Area::new(self.mapping.base(), self.size()) }
     }
 
-    /// Address and length of the mapping, for a writer in this process; valid as long as the reader.
+    /// Returns address and length of the mapping, for a writer in this process; valid as long as
+    /// the reader.
     pub fn mapping(&self) -> (*mut u8, usize) {
         (self.mapping.base(), self.size())
     }
 
-    /// Bytes of the whole spool.
+    /// Returns the size of the whole spool in bytes.
     pub fn size(&self) -> usize {
         self.mapping.len()
     }
 
-    /// Page 0. The target may have changed everything in it.
+    /// Returns page 0. The target may have changed everything in it.
     pub fn head(&self) -> &Head {
         // SAFETY: the mapping is page-aligned, lives as long as self, and is larger than Head,
         // which is made of atomics.
         unsafe { &*self.mapping.base().cast::<Head>() }
     }
 
-    /// The target's message about a failure, made printable.
+    /// Returns the target's message about a failure, made printable.
     pub fn message(&self) -> String {
         let head = self.head();
         let len = (head.message_len.load(Acquire) as usize).min(MESSAGE);
@@ -156,23 +159,24 @@ impl Reader {
             .collect()
     }
 
-    /// Copies out what was committed since the last call and frees chunks that are read completely.
-    /// `sink` gets the bytes as the target wrote them, one chunk at a time and in order within it.
-    /// Returns the number of bytes.
+    /// Copies out what was committed since the last call, and frees chunks that were read
+    /// completely. `sink` gets the bytes as the target wrote them, one chunk at a time, and in
+    /// order within a chunk. Returns the number of bytes.
     ///
     /// # Errors
-    /// Whatever `sink` returns; the bytes it refused are not read again.
+    /// Those of `sink`; bytes that it refused are not read again.
     pub fn drain<E>(&mut self, sink: impl FnMut(&[u8]) -> Result<(), E>) -> Result<usize, E> {
         self.drain_beside(sink, || ())
     }
 
-    /// The same; `beside` is what the target does between the two looks at a chunk.
+    /// Does the same. Tests use `beside` for what the target does between the two reads of a
+    /// chunk's head.
     fn drain_beside<E>(
         &mut self,
         mut sink: impl FnMut(&[u8]) -> Result<(), E>,
         mut beside: impl FnMut(),
     ) -> Result<usize, E> {
-        // In the order of the claims, so that one thread's records keep their order.
+        // Visit chunks in the order of their claims, so that one thread's records keep their order.
         let mut order: Vec<(u64, usize)> = (0..self.cursors.len())
             .filter(|&index| self.chunk(index).0.state.load(Acquire) != chunk::FREE)
             .map(|index| (self.chunk(index).0.claimed.load(Relaxed), index))
@@ -182,16 +186,16 @@ impl Reader {
         let mut copy = Vec::new();
         for (_, index) in order {
             let (head, body) = self.chunk(index);
-            // State before committed: if it is sealed now, committed is final.
+            // Read the state before `committed`: if the chunk is sealed now, `committed` is final.
             let sealed = head.state.load(Acquire) == chunk::SEALED;
             beside();
-            // Records are multiples of 8 bytes; a number that is none was not written by ours.
+            // Records are multiples of 8 bytes. A number that is not was not written by our code.
             let committed = (head.committed.load(Acquire) as usize).min(CHUNK_BODY) & !7;
             let from = self.cursors.get(index).map_or(0, |c| *c as usize);
             if committed > from {
                 copy.resize(committed - from, 0);
-                // SAFETY: from < committed <= CHUNK_BODY, so the range lies inside the chunk, whose
-                // body is aligned to 64; both are multiples of 8.
+                // SAFETY: from < committed <= CHUNK_BODY, so the range is inside the chunk, whose
+                // body is aligned to 64; both numbers are multiples of 8.
                 unsafe { bytes::load_words(body.add(from), &mut copy) };
             } else {
                 copy.clear();
@@ -226,7 +230,7 @@ impl Reader {
         }
     }
 
-    /// Records that were dropped because no chunk was free, by [`super::drop_slot`].
+    /// Returns how many records were dropped because no chunk was free, by [`super::drop_slot`].
     pub fn dropped(&self) -> [u64; DROP_SLOTS] {
         std::array::from_fn(|i| self.head().dropped.get(i).map_or(0, |d| d.load(Relaxed)))
     }
@@ -337,7 +341,7 @@ mod tests {
         assert_eq!(reader.dropped().iter().sum::<u64>(), 0);
     }
 
-    /// Otherwise a process with the descriptor could let others open it by its number in `/proc`.
+    /// Otherwise a process with the descriptor could let others open the file through `/proc`.
     #[test]
     #[cfg_attr(miri, ignore = "its spool is no file")]
     fn a_spool_is_for_its_owner() {
@@ -389,7 +393,7 @@ mod tests {
         seen
     }
 
-    /// The target stores a record and seals its chunk while the reader is between its two looks.
+    /// The target stores a record and seals its chunk between the reader's two reads.
     #[test]
     fn what_is_stored_just_before_a_chunk_is_sealed_is_read() {
         let mut reader = small();
@@ -437,7 +441,7 @@ mod tests {
         assert_eq!(starts(&mut reader, || ()), [3]);
     }
 
-    /// A page that a target took away would end who reads it.
+    /// If the target could take a page away, it could crash the reader.
     #[test]
     #[cfg_attr(miri, ignore = "its spool is no file")]
     fn the_size_of_a_spool_is_for_good() {
@@ -449,7 +453,7 @@ mod tests {
             assert_eq!(error.raw_os_error(), Some(libc::EPERM), "{other}");
         }
         assert_eq!(file.metadata().unwrap().len(), size);
-        // SAFETY: takes numbers.
+        // SAFETY: the call takes only numbers.
         let more = unsafe {
             libc::fcntl(
                 std::os::fd::AsRawFd::as_raw_fd(&file),

@@ -3,25 +3,26 @@
 use super::{CHUNK, CHUNK_BODY, ChunkHead, HEAD, Head, MAGIC, MESSAGE, bytes, chunk};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-/// How many chunks a claim tries before it gives up. A chunk is still in use only when the reader is far behind or its
-/// thread writes little, so a few tries are enough to skip the chunks of such threads.
+/// How many chunks a claim tries before it gives up. A chunk is still in use only if the reader is
+/// far behind, or if its thread writes little. So a few tries are enough to skip the chunks of such
+/// threads.
 const CLAIM_TRIES: u32 = 16;
 
 /// A spool mapped in this process. It is a copy of the address, not an owner: the code that mapped
 /// the spool unmaps it when no thread writes to it any more.
 ///
-/// The attaching side can rewrite the head at any moment. What is used of the layout was copied from
-/// there and checked once, by [`Area::new`].
+/// The attaching side can rewrite the head at any moment. So [`Area::new`] copied the words of the
+/// layout once, and checked them.
 #[derive(Debug, Clone, Copy)]
 pub struct Area {
     base: *mut u8,
     /// Offset of the first chunk, a multiple of 64.
     chunks_at: u32,
-    /// At least 1. All of them lie inside the mapping.
+    /// At least 1. All chunks lie inside the mapping.
     chunk_count: u32,
-    /// Where the settings are: a multiple of 8.
+    /// Offset of the settings, a multiple of 8.
     settings_at: u32,
-    /// Bytes of settings. Rounded up to a multiple of 8 they lie inside the mapping.
+    /// Bytes of settings. Rounded up to a multiple of 8, they lie inside the mapping.
     settings_len: u32,
 }
 
@@ -31,7 +32,8 @@ unsafe impl Send for Area {}
 unsafe impl Sync for Area {}
 
 impl Area {
-    /// For a mapped spool of `len` bytes; `None` when its head does not describe a spool of that size.
+    /// Checks a mapped spool of `len` bytes; `None` when its head does not describe a spool of that
+    /// size.
     ///
     /// # Safety
     /// `base` must be the page-aligned start of a readable and writable mapping of `len` bytes that
@@ -43,7 +45,7 @@ impl Area {
         }
         // SAFETY: the caller's promise: larger than Head, which is made of atomics.
         let head = unsafe { &*base.cast::<Head>() };
-        // Each word is read once: a second look might find another value.
+        // Each word is read only once, since it might have another value at a second read.
         let offset = |word: u64| u32::try_from(word).ok();
         let area = Area {
             base,
@@ -70,14 +72,14 @@ impl Area {
         good.then_some(area)
     }
 
-    /// Page 0. The attaching side may have changed everything in it.
+    /// Returns page 0. The attaching side may have changed everything in it.
     pub fn head(&self) -> &Head {
         // SAFETY: `new` promised a live mapping of at least HEAD bytes; Head is made of atomics.
         unsafe { &*self.base.cast::<Head>() }
     }
 
-    /// A copy of the settings as they are now. The attaching side wrote them before it passed the
-    /// spool on. Allocates.
+    /// Returns a copy of the current settings, which the attaching side wrote before it passed the
+    /// spool on. It allocates.
     pub fn settings(&self) -> Vec<u8> {
         let len = self.settings_len as usize;
         let mut copy = vec![0; len.next_multiple_of(8)];
@@ -88,7 +90,7 @@ impl Area {
         copy
     }
 
-    /// Writes a message about a failure where the attaching side reads it. Only the worker thread calls this.
+    /// Writes a message about a failure for the attaching side. Only the worker thread calls this.
     pub fn set_message(&self, text: &str) {
         let head = self.head();
         bytes::store_text(&head.message, text.as_bytes());
@@ -103,9 +105,11 @@ impl Area {
         }
     }
 
-    /// Whether there are free chunks now for `bytes` of records. Other threads that store may claim them first.
+    /// Whether enough chunks are free now for `bytes` of records. Other threads may claim them
+    /// first.
     pub fn has_capacity(&self, bytes: usize) -> bool {
-        // Of a very small spool half is enough: the writer that asks may hold a chunk itself.
+        // In a very small spool, half of the chunks are enough: the writer that asks may hold a
+        // chunk itself.
         let half = u64::from(self.chunk_count / 2);
         let wanted = (bytes.div_ceil(CHUNK_BODY) as u64).min(half);
         let next = self.head().claim.load(Relaxed);
@@ -116,13 +120,14 @@ impl Area {
         })
     }
 
-    /// The chunk that belongs to a claim, inside the mapping and aligned to 64.
+    /// Returns the chunk that belongs to a claim; it is inside the mapping and aligned to 64.
     #[inline]
     fn chunk(&self, claim: u64) -> *mut ChunkHead {
-        // The remainder fits, since the count is no larger. It is not zero: see `new`.
+        // The remainder fits into usize, since it is below the count. The count is not zero: see
+        // `new`.
         let index = (claim % u64::from(self.chunk_count.max(1))) as usize;
         let offset = self.chunks_at as usize + index * CHUNK;
-        // The same as an addition inside the mapping: `new` has checked the last chunk's end.
+        // This is an addition inside the mapping: `new` has checked the end of the last chunk.
         self.base.wrapping_add(offset).cast()
     }
 
@@ -147,19 +152,20 @@ impl Area {
     }
 }
 
-/// One thread's chunk of the spool, and how much of it is used. It lives in that thread's slot; another thread may
-/// [`ChunkWriter::seal`] it only when the owner has ended or is outside.
+/// One thread's chunk of the spool, and how much of it is used. It lives in that thread's slot.
+/// Another thread may [`ChunkWriter::seal`] it only when the owner has ended or is outside our
+/// code.
 #[derive(Debug)]
 pub struct ChunkWriter {
     current: *mut ChunkHead,
     used: u32,
 }
 
-// SAFETY: a writer belongs to its holder; nothing in it is bound to a thread.
+// SAFETY: a writer belongs to its holder, and nothing in it is tied to a thread.
 unsafe impl Send for ChunkWriter {}
 
 impl ChunkWriter {
-    /// A writer with no chunk.
+    /// Creates a writer with no chunk.
     pub const fn new() -> Self {
         ChunkWriter {
             current: std::ptr::null_mut(),
@@ -167,15 +173,16 @@ impl ChunkWriter {
         }
     }
 
-    /// Stores one record made of `parts` in order; their sizes must add up to the record's size (a
-    /// multiple of 8). When no chunk is free, or the size is no such number, the record is dropped
-    /// and counted.
+    /// Stores one record made of `parts` in order; their sizes must add up to the record's size, a
+    /// multiple of 8. When no chunk is free, or the size is not a multiple of 8, the record is
+    /// dropped and counted.
     ///
     /// A hostile attaching side can give one chunk to two threads. Then their records are mixed up,
-    /// for nobody but that side: the bytes are stored by atomic words.
+    /// which harms only that side: the bytes are stored by atomic words.
     ///
     /// # Safety
-    /// The chunk that this writer holds, if any, must be one of `area`, and `area` must still be mapped.
+    /// The chunk that this writer holds, if any, must be one of `area`, and `area` must still be
+    /// mapped.
     #[inline]
     pub unsafe fn store(&mut self, area: Area, tid: u32, kind: u8, parts: [&[u8]; 2]) -> bool {
         let [first, second] = parts;
@@ -196,7 +203,7 @@ impl ChunkWriter {
             }
         }
         // SAFETY: `current` is a chunk of ours in a live mapping, `used + size` fits into its body,
-        // and all three are multiples of 8.
+        // and `current`, `used` and `size` are multiples of 8.
         unsafe {
             let at = self.current.add(1).cast::<u8>().add(self.used as usize);
             bytes::store_words(at, parts);

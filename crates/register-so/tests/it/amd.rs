@@ -6,8 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus};
 
-/// A directory in the lab's root with two of everything: `ours` and `amd` differ in the register
-/// library only.
+/// A directory in the lab's root with two copies of everything. `ours` and `amd` differ only in the
+/// register library.
 struct Pair {
     root: PathBuf,
     folder: tempfile::TempDir,
@@ -76,7 +76,7 @@ impl Pair {
     }
 }
 
-/// Variables of an environment.
+/// The variables of an environment.
 type Variables<'a> = &'a [(&'a str, &'a str)];
 
 #[test]
@@ -85,8 +85,9 @@ fn results_equal_amds() {
     let pair = Pair::new(root);
     let tool: (&str, &str) = ("ROCP_TOOL_LIBRARIES", "libtool.so");
     let attach: (&str, &str) = ("ROCP_TOOL_ATTACH", "1");
-    // HSA comes first where the attach helper is loaded: the release in the lab hands its table
-    // over in the order of registration, the newest source and ours always first.
+    // HSA comes first where the attach helper is loaded. The release in the lab hands the helper's
+    // table over in the order of registration. The newest source and our library always hand it
+    // over first.
     let cases: &[(Variables, &str)] = &[
         (
             &[],

@@ -167,7 +167,7 @@ fn failures_have_their_codes_and_can_be_retried() {
     );
     assert_eq!(home.run(&[], &["add:hip", "detach"])[1], "detach 1");
     assert_eq!(home.run(&[], &["add:hip", "attach-garbage"])[1], "attach 8");
-    // Addresses at which nothing is mapped, or where the mapping ends too early.
+    // These are addresses at which nothing is mapped, or where the mapping ends too early.
     assert_eq!(home.run(&[], &["add:hip", "attach-nowhere"])[1], "attach 8");
     assert_eq!(
         home.run(&[], &["add:hip", "attach-endless", "attach:libtool.so"])[1..3],
@@ -298,7 +298,8 @@ fn amds_helper_of_each_generation_brings_its_table_and_its_thread() {
         assert_eq!(lines.last().unwrap(), "attach 0");
         assert!(lines.contains(&"listeners 1".to_owned()), "{lines:?}");
 
-        // Not asked for: not loaded. Asked for and failing: our own listener is there.
+        // If the helper is not asked for, it is not loaded. If it is asked for and fails, our own
+        // listener exists.
         assert_eq!(
             home.run(&[], &["add:hsa", "listeners:1"]),
             ["add hsa 1 0", "listeners 1"]
@@ -340,7 +341,7 @@ fn amds_injection_works_on_our_listener() {
     let place = output.by_ref().find(|l| l.starts_with("where ")).unwrap();
     let place: Vec<&str> = place.split(' ').collect();
     let (pid, attach, detach, settings, tool) = (place[1], place[2], place[3], place[4], place[5]);
-    // Two cycles; each call is made on the thread while it is parked.
+    // There are two cycles. Each call is made on the thread while it is parked.
     for (function, first, second) in [
         (attach, settings, tool),
         (detach, "0", "0"),

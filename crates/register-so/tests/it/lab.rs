@@ -94,7 +94,7 @@ fn a_real_process_has_one_parked_listener_that_blocks_signals() {
         .unwrap();
     let output = child.stdout.take().unwrap();
     let (tell, told) = channel();
-    // The first iteration shows that everything is up.
+    // The first iteration shows that everything is ready.
     let reader = std::thread::spawn(move || {
         for line in BufReader::new(output).lines().map_while(Result::ok) {
             if line.starts_with("iter ") {
@@ -105,15 +105,15 @@ fn a_real_process_has_one_parked_listener_that_blocks_signals() {
     });
     let up = told.recv_timeout(PATIENCE);
     let found = up.is_ok().then(|| listeners(child.id()));
-    // `enter.sh`, `chroot` and `env` replace themselves, so this is vadd.
+    // `enter.sh`, `chroot` and `env` replace themselves, so this process is vadd.
     child.kill().unwrap();
     child.wait().unwrap();
     reader.join().unwrap();
     let found = found.expect("vadd did not come to its first iteration");
     assert_eq!(found.len(), 1, "{found:?}");
     let (call, blocked) = &found[0];
-    // ppoll(one descriptor, no timeout, no mask): a wait for a connection, which a stop does not
-    // interrupt.
+    // This is ppoll(one descriptor, no timeout, no mask): a wait for a connection, which a stop
+    // does not interrupt.
     let words: Vec<&str> = call.split(' ').collect();
     assert_eq!(
         (words[0], words[2], words[3], words[4]),
@@ -124,7 +124,7 @@ fn a_real_process_has_one_parked_listener_that_blocks_signals() {
     assert_eq!(blocked, "fffffffe7ffbfeff");
 }
 
-/// System call and blocked signals of each thread of the listener's name.
+/// Returns the system call and the blocked signals of each thread that has the listener's name.
 fn listeners(pid: u32) -> Vec<(String, String)> {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -144,7 +144,7 @@ fn listeners(pid: u32) -> Vec<(String, String)> {
                 found.push((read("syscall").trim_end().to_owned(), blocked.to_owned()));
             }
         }
-        // It may have its name already and not be parked yet.
+        // A thread may have its name already and not be parked yet.
         if Instant::now() > deadline
             || (!found.is_empty() && found.iter().all(|(call, _)| call.starts_with("271 ")))
         {

@@ -39,7 +39,7 @@ fn assertions(abi: &Value) -> (String, usize) {
             claim(&mut text, format!("{value} == {number}"));
         }
     }
-    // Each function: its type, by an initialiser that accepts no other.
+    // Each function's type is checked by an initialiser that accepts no other type.
     let types = |params: &Value| -> String {
         let list: Vec<&str> = params
             .as_array()
@@ -95,7 +95,7 @@ fn the_header_and_the_abi_file_agree() {
         object.to_str().unwrap(),
         file.to_str().unwrap(),
     ]);
-    // The assertions can fail.
+    // This shows that the assertions can fail.
     std::fs::write(
         &file,
         text.replace(

@@ -9,8 +9,8 @@ struct Program {
 }
 
 impl Program {
-    /// A program that links the register library and then, if one is given, this library of the
-    /// directory.
+    /// Makes a program that links the register library and then, if one is given, this library of
+    /// the directory.
     fn new(home: Home, also: Option<&str>) -> Program {
         let path = |name: &str| home.path(name).to_str().unwrap().to_owned();
         let mut words = vec!["-o".to_owned(), path("passer"), source("passer.c")];
@@ -51,7 +51,7 @@ fn called(who: &str) -> [String; 2] {
     ]
 }
 
-/// A library with functions of these names of its own.
+/// Adds a library that has functions of these names of its own.
 fn with_plugin(home: Home, file: &str, who: &str) -> Home {
     home.with(file, "plugin.c", &[&format!("-DWHO=\"{who}\"")])
 }
@@ -67,7 +67,8 @@ fn a_plugin_calls_its_own_functions_with_its_own_arguments() {
         lines,
         [called("one"), called("two"), called("one")].concat()
     );
-    // Called by an address that the library passed on: the caller has no such function.
+    // The function is called by an address that the library passed on. The caller itself has no
+    // such function.
     let lines = program.run(&["pointer:one.so"]);
     assert_eq!(lines, [called("one")[0].clone(), "pointer 24.5".to_owned()]);
 }

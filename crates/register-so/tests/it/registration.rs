@@ -1,4 +1,4 @@
-//! Registering, keeping and handing over, seen from a C program.
+//! Registering, keeping and handing over tables, as a C program sees it.
 
 use crate::common::Home;
 
@@ -28,7 +28,8 @@ fn tables_are_kept_without_a_profiler() {
     for (index, name) in NAMES.iter().enumerate() {
         assert_eq!(lines[index], format!("add {name} 1 {}", 8 * index));
     }
-    // The attach helper's table first, the others in their order; our SDK also gets the tables.
+    // The attach helper's table comes first, and the others follow in their order. Our SDK gets the
+    // tables as well.
     let mut order = vec!["rocattach"];
     order.extend(NAMES.iter().filter(|n| **n != "rocattach"));
     let told: Vec<String> = order
@@ -108,8 +109,9 @@ fn many_threads_register_concurrently_and_none_is_refused() {
     assert_eq!(lines.last().unwrap(), "add hsa 7 -1");
 }
 
-/// A program installed a filter that kills at mmap as soon as it saw the thread, which was still
-/// opening its socket: the program was killed.
+/// The listener is ready when a registration returns. Before that was so, a program that installed
+/// a filter against mmap as soon as it saw the thread was killed, since the thread was still
+/// opening its socket.
 #[test]
 fn a_registration_returns_when_the_listener_listens() {
     let home = Home::new();
@@ -151,7 +153,7 @@ fn values_that_end_amds_library_do_not_end_ours() {
         home.run(&strange, &["add:hip", "listeners:1"]),
         ["add hip 1 8", "listeners 1"]
     );
-    // A tool is asked for, and there is no SDK.
+    // A tool is asked for, but there is no SDK.
     let (lines, errors) = home.run_with_errors(
         &[("ROCP_TOOL_LIBRARIES", "/nowhere/libtool.so")],
         &["add:hip", "all", "list:0"],
@@ -206,7 +208,7 @@ fn a_tool_named_at_the_start_gets_each_table_as_it_comes() {
             "add roctx 0 16",
         ]
     );
-    // The explicit switch has priority; a refusal has its code, and the rest goes on.
+    // The explicit switch has priority. A refusal has its code, and the rest continues.
     let forced_off = [tool[0], ("ROCPROFILER_REGISTER_FORCE_LOAD", "0")];
     assert_eq!(home.run(&forced_off, &["add:hip"]), ["add hip 1 8"]);
     let refuses = [
@@ -217,7 +219,7 @@ fn a_tool_named_at_the_start_gets_each_table_as_it_comes() {
     assert_eq!(lines[1], "add hip 6 8");
     assert_eq!(lines[3], "add hsa 0 0");
     assert_eq!(lines[4..], ["  sdk: set hip 70204 0 1 size 32", "rest 6"]);
-    // Registering from inside a registration.
+    // A library registers from inside a registration.
     let recursing = [tool[0], ("PROBE_RECURSE", "1")];
     let lines = home.run(&recursing, &["add:hsa", "add:hip"]);
     assert_eq!(
@@ -285,7 +287,8 @@ fn a_forked_child_has_the_tables_and_gets_its_own_listener() {
             "add:hip",
             "listeners:1",
             "fork",
-            // From the fork on: the child has it before anything is registered there.
+            // This is from the fork on: the child has a listener before anything is registered
+            // there.
             "listeners:1",
             "list:0",
             "add:hsa",

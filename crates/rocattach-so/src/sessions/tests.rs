@@ -46,7 +46,7 @@ impl Engine for Fake {
             return Err(Failure::new(Kind::Busy, "somebody else has it"));
         }
         assert_ne!(settings.get("ROCPROF_KERNEL_TRACE"), None);
-        // SAFETY: every fake of these tests is leaked.
+        // SAFETY: every fake of these tests is leaked, so it is never freed.
         let fake = unsafe { &*std::ptr::from_ref(self) };
         let owner = std::thread::current().id();
         fake.owner_is_one_thread.store(true, Ordering::SeqCst);
@@ -60,7 +60,8 @@ impl Engine for Fake {
 
     fn descendants(&self, pid: Pid) -> Vec<Pid> {
         match pid {
-            // Two generations: one process without a runtime, and one that another attacher holds.
+            // The tree has two generations. One process has no runtime, and another attacher holds
+            // one.
             LIVES => vec![id(11), REFUSES, id(12)],
             LAUNCHES => vec![id(13), HOLDS, id(14)],
             _ => Vec::new(),
@@ -68,11 +69,11 @@ impl Engine for Fake {
     }
 }
 
-/// The root of a tree: a launcher without a runtime, all of whose children are attached, or some of which
+/// The root of a tree: a launcher without a runtime. All its children are attached, or some of them
 /// refuse.
 const LAUNCHES: Pid = id(7);
 
-/// Attached by somebody else.
+/// Another attacher is attached to it.
 const HOLDS: Pid = id(8);
 
 impl LiveSession for FakeLive {

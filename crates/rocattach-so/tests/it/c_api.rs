@@ -30,7 +30,7 @@ fn the_interface_works_from_c() {
     let folder = tempfile::tempdir().unwrap();
     let library = folder.path().join("librocprofiler-sdk-rocattach.so.1");
     std::fs::copy(common::built(), &library).unwrap();
-    // A dummy installation: nothing here gets far enough to load it.
+    // This is a dummy installation, since nothing here gets far enough to load it.
     std::fs::create_dir(folder.path().join("rocprofiler-sdk")).unwrap();
     for name in [
         "librocprofiler-sdk.so.1",

@@ -89,7 +89,8 @@ impl Stage {
     }
 }
 
-/// A process that waits for the end of its input, with a library mapped that has a GPU runtime's name.
+/// A process that waits for the end of its input. It has mapped a library that has the name of a
+/// GPU runtime.
 struct Target {
     child: Child,
     input: Option<ChildStdin>,
@@ -116,7 +117,7 @@ impl Target {
             .spawn()
             .unwrap();
         let mut input = child.stdin.take().unwrap();
-        // It answers, so its libraries are mapped.
+        // The process answers, so its libraries are mapped.
         input.write_all(b"x").unwrap();
         child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
         Target {
@@ -143,8 +144,8 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Starts a command, waits for a line of standard output, does `then`, and returns the whole output. Fails
-/// when that takes too long.
+/// Starts a command, waits for a line of its standard output, does `then`, and returns the whole
+/// output. Fails when that takes too long.
 fn run_and(mut command: Command, line: &str, then: impl FnOnce(&mut Child)) -> Output {
     let mut child = command
         .stdout(Stdio::piped())
@@ -295,7 +296,7 @@ fn rocprof_attach_detaches_however_it_is_ended() {
             "{how}: {printed}"
         );
     }
-    // Input that is at its end from the start, and a target that ends.
+    // The input is at its end from the start, and the target ends.
     let out = stage.rocprof_attach(&words).output().unwrap();
     assert_eq!(out.status.code(), Some(0));
     let out = run_and(piped(), waiting, |_| target.end());
@@ -429,7 +430,7 @@ fn rocprof_attach_is_a_module_with_main() {
     );
 }
 
-/// Old distributions have Python 3.6; its grammar is what newer ones can still check.
+/// Old distributions have Python 3.6. Newer versions can still check its grammar.
 #[test]
 fn rocprof_attach_is_of_python_3_6() {
     let stage = Stage::new(&[]);
@@ -453,7 +454,7 @@ fn older_attach_libraries_serve_both_front_ends() {
         .output()
         .unwrap();
     assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
-    // Found by its name.
+    // The process is found by its name.
     let out = stage.attach_tool(&[&pid, "5"]).output().unwrap();
     assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
     let calls: Vec<String> = stage

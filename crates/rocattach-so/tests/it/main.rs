@@ -1,5 +1,5 @@
-//! The attach library as its users see it: symbols, C and Python callers, whole jobs. All tests are one
-//! program, which links once.
+//! The attach library as its users see it: symbols, C and Python callers, whole jobs. All tests are
+//! one program, which links once.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

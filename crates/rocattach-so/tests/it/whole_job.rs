@@ -1,5 +1,6 @@
-//! A whole job from a C++ program of ours over the C interface: AMD's runtimes in the lab on our register
-//! library, attached, recorded, detached, written. The modelled GPU's log is the ground truth.
+//! A whole job from a C++ program of ours over the C interface: attach, record, detach, write.
+//! AMD's runtimes run in the lab on our register library. The modelled GPU's log is the ground
+//! truth.
 
 use crate::common;
 use midair_tests::Result;
@@ -11,7 +12,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-/// `vadd` with our register library, after its first iterations.
+/// Starts `vadd` with our register library, and returns after its first iterations.
 fn vadd(lab: &Lab, iterations: u32, pause_us: u32) -> Result<LabTarget> {
     let libs = lab.scratch().join("libs");
     std::fs::create_dir_all(&libs)?;
@@ -29,7 +30,7 @@ fn vadd(lab: &Lab, iterations: u32, pause_us: u32) -> Result<LabTarget> {
     Ok(target)
 }
 
-/// The example, built as its Makefile builds it, with the staged library.
+/// Builds the example as its Makefile does, with the staged library.
 fn attach_tool(folder: &Path, words: &[&str]) -> Result<Command> {
     let program = folder.join("attach-tool");
     if !program.exists() {
@@ -64,8 +65,8 @@ fn times(trace: &Csv) -> Vec<(u64, u64)> {
         .collect()
 }
 
-/// Every row is a dispatch in the log, none occurs twice, and none of the log is missing between the first
-/// and the last.
+/// Checks that every row is a dispatch in the log, that none occurs twice, and that none of the log
+/// is missing between the first and the last.
 fn compare(trace: &Csv, target: &LabTarget) -> Result<usize> {
     let log = target.model_log()?;
     let rows = times(trace);
@@ -111,7 +112,7 @@ fn the_attach_tool_profiles_a_running_process_twice() -> Result<()> {
                 .any(|l| l.starts_with("rocattach: error:")),
             "{exit}"
         );
-        // The files are complete now, and relative to this side's directory.
+        // The files are complete now. Their paths are relative to this side's directory.
         let output = folder.path().join("attachment-output");
         let rows = compare(
             &Csv::read(&output.join(format!("{name}_kernel_trace.csv")))?,
@@ -175,7 +176,7 @@ fn rocprof_attach_ends_on_enter_and_leaves_the_process_alone() -> Result<()> {
         .env("PATH", std::env::var_os("PATH").unwrap_or_default());
     let mut attach = Target::spawn(command)?;
     attach.expect("Press Enter to detach...")?;
-    // Wait for some iterations under the profiler, as seen in the model's log.
+    // Waits for some iterations under the profiler, as seen in the model's log.
     let before = target.model_log()?.dispatches().count();
     midair_tests::target::until("work under the profiler", || {
         Ok(target.model_log()?.dispatches().count() > before + 60)

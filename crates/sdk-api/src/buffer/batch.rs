@@ -7,9 +7,9 @@ use midair_sdk_hot::operations::Opaque;
 use std::ffi::c_void;
 use std::thread::ThreadId;
 
-/// What most records are of.
+/// The category of most records.
 const TRACING: i32 = c::ROCPROFILER_BUFFER_CATEGORY_TRACING;
-/// Which word of every record of AMD's is the external correlation id.
+/// The index of the word in each of AMD's records that is the external correlation id.
 const EXTERNAL: usize = 3;
 const _: () = {
     use midair_abi::layout as theirs;
@@ -65,9 +65,9 @@ pub(crate) struct Buffer {
     /// Handle of the callback thread; 0 for the thread that delivers.
     pub thread: u64,
     pub batch: Batch,
-    /// A callback runs, or waits for its thread.
+    /// A callback is running, or waits for its thread.
     pub busy: bool,
-    /// The thread that runs it.
+    /// The thread that runs the callback.
     pub runner: Option<ThreadId>,
 }
 
@@ -94,7 +94,7 @@ impl Buffer {
     pub fn push_plain(&mut self, kind: u32, words: &[u64]) {
         self.push_of(TRACING, kind, words);
     }
-    /// The same for what was counted.
+    /// Adds a record of the counters category, or counts it as dropped.
     pub fn push_counted(&mut self, kind: u32, words: &[u64]) {
         self.push_of(c::ROCPROFILER_BUFFER_CATEGORY_COUNTERS, kind, words);
     }
@@ -108,7 +108,8 @@ impl Buffer {
         self.batch.index.push((category, kind, at));
         self.batch.words.extend_from_slice(words);
     }
-    /// Whether the callback should be called now: at the watermark, or when the next record might not fit.
+    /// Whether the callback should be called now: the watermark is reached, or the next record
+    /// might not fit.
     pub fn due(&self) -> bool {
         let filled = self.batch.bytes();
         !self.busy && (filled >= self.watermark || filled + LARGEST > self.size)

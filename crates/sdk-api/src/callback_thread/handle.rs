@@ -1,4 +1,4 @@
-//! A callback thread, and the functions that are called when threads are made.
+//! A callback thread, and the functions of tools that are called when a thread is created.
 
 use midair_sdk_hot::operations::Opaque;
 use std::ffi::{c_int, c_void};
@@ -21,8 +21,8 @@ impl CallbackThread {
     }
 }
 
-/// `rocprofiler_internal_thread_library_cb_t`: the library that makes a thread, the tool's data.
+/// `rocprofiler_internal_thread_library_cb_t`: the library that creates a thread, the tool's data.
 pub type ThreadNotice = unsafe extern "C-unwind" fn(c_int, *mut c_void);
 
-/// A tool's functions for the making of threads: (before, after, libraries, data).
+/// A tool's functions for the creation of threads: (before, after, libraries, data).
 pub(crate) type Listener = (Option<ThreadNotice>, Option<ThreadNotice>, c_int, Opaque);

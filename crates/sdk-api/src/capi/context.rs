@@ -15,12 +15,12 @@ use midair_sdk_hot::operations::TracingCallback;
 use std::ffi::{c_int, c_void};
 
 c_api! {
-    /// Makes a context; only in a tool's `initialize`.
+    /// Creates a context; only in a tool's `initialize`.
     fn rocprofiler_create_context(context_id: *mut u64) {
         if context_id.is_null() {
             return Err(Status::INVALID_ARGUMENT);
         }
-        // SAFETY: the caller's pointer.
+        // SAFETY: the caller promises that the pointer is null or writable.
         unsafe { put(context_id, context::create()?) }
     }
 
@@ -32,17 +32,17 @@ c_api! {
 
     /// Stores 1 if the context runs, else 0.
     fn rocprofiler_context_is_active(context_id: u64, status: *mut c_int) {
-        // SAFETY: the caller's pointer.
+        // SAFETY: the caller promises that the pointer is null or writable.
         unsafe { put(status, c_int::from(context::is_active(context_id)?)) }
     }
 
     /// Stores 1 if there is such a context, else 0.
     fn rocprofiler_context_is_valid(context_id: u64, status: *mut c_int) {
-        // SAFETY: the caller's pointer.
+        // SAFETY: the caller promises that the pointer is null or writable.
         unsafe { put(status, c_int::from(context::is_active(context_id).is_ok())) }
     }
 
-    /// Makes a buffer; only in a tool's `initialize`.
+    /// Creates a buffer; only in a tool's `initialize`.
     fn rocprofiler_create_buffer(
         context: u64,
         size: usize,
@@ -53,7 +53,7 @@ c_api! {
         buffer_id: *mut u64,
     ) {
         let callback = callback.filter(|_| !buffer_id.is_null()).ok_or(Status::INVALID_ARGUMENT)?;
-        // SAFETY: the caller's pointer.
+        // SAFETY: the caller promises that the pointer is null or writable.
         unsafe { put(buffer_id, buffer::create(context, size, watermark, policy, callback, callback_data)?) }
     }
 
@@ -62,7 +62,7 @@ c_api! {
         buffer::destroy(buffer_id)
     }
 
-    /// Has the callback called with what is in the buffer.
+    /// Calls the callback with the records in the buffer.
     fn rocprofiler_flush_buffer(buffer_id: u64) {
         buffer::flush(buffer_id)
     }
@@ -75,7 +75,7 @@ c_api! {
         operations_count: usize,
         buffer_id: u64,
     ) {
-        // SAFETY: the caller's list.
+        // SAFETY: the caller promises that the list is null or readable.
         let operations = unsafe { list(operations, operations_count)? };
         context::configure_buffer_tracing(context_id, kind, operations, buffer_id)
     }
@@ -90,7 +90,7 @@ c_api! {
         callback_args: *mut c_void,
     ) {
         let callback = callback.ok_or(Status::INVALID_ARGUMENT)?;
-        // SAFETY: the caller's list.
+        // SAFETY: the caller promises that the list is null or readable.
         let operations = unsafe { list(operations, operations_count)? };
         context::configure_callback_tracing(context_id, kind, operations, callback, callback_args)
     }
@@ -100,17 +100,18 @@ c_api! {
         external::push(context, tid, external_correlation_id)
     }
 
-    /// Pops that value and stores it; a null pointer is skipped.
+    /// Pops such a value and stores it; a null pointer is skipped.
     fn rocprofiler_pop_external_correlation_id(context: u64, tid: u64, external_correlation_id: *mut u64) {
         let value = external::pop(context, tid)?;
         if !external_correlation_id.is_null() {
-            // SAFETY: the caller's pointer.
+            // SAFETY: the caller promises that the pointer is null or writable.
             unsafe { put(external_correlation_id, value)? };
         }
         Ok::<(), Status>(())
     }
 
-    /// Has the tool asked for external correlation ids; only in a tool's `initialize`. No kinds: all.
+    /// Makes us ask the tool for external correlation ids; only in a tool's `initialize`. No kinds:
+    /// all.
     fn rocprofiler_configure_external_correlation_id_request_service(
         context_id: u64,
         kinds: *const c_int,
@@ -119,13 +120,13 @@ c_api! {
         callback_args: *mut c_void,
     ) {
         let callback = callback.ok_or(Status::INVALID_ARGUMENT)?;
-        // SAFETY: the caller's list.
+        // SAFETY: the caller promises that the list is null or readable.
         let kinds = unsafe { list(kinds, kinds_count)? };
         context::configure_external_requests(context_id, kinds, callback, callback_args)
     }
 
-    /// Has the tool given the tables of runtimes that register after this; only while a tool is
-    /// configured.
+    /// Makes us pass to the tool the tables of runtimes that register after this; only while a tool
+    /// is being configured.
     fn rocprofiler_at_intercept_table_registration(
         callback: Option<InterceptCallback>,
         libs: c_int,
@@ -135,12 +136,12 @@ c_api! {
         intercept::register(callback, libs, data)
     }
 
-    /// Has a buffer's callbacks called on that thread.
+    /// Makes a buffer's callbacks run on that thread.
     fn rocprofiler_assign_callback_thread(buffer_id: u64, cb_thread_id: u64) {
         buffer::assign_thread(buffer_id, cb_thread_id)
     }
 
-    /// Registers a tool's functions that are called before and after a thread is made.
+    /// Registers a tool's functions that are called before and after a thread is created.
     fn rocprofiler_at_internal_thread_create(
         precreate: Option<ThreadNotice>,
         postcreate: Option<ThreadNotice>,
@@ -153,12 +154,12 @@ c_api! {
 }
 
 c_api_calling! {
-    /// Makes a callback thread; only in a tool's `initialize`.
+    /// Creates a callback thread; only in a tool's `initialize`.
     fn rocprofiler_create_callback_thread(cb_thread_id: *mut u64) {
         if cb_thread_id.is_null() {
             return Err(Status::INVALID_ARGUMENT.into());
         }
-        // SAFETY: the caller's pointer.
+        // SAFETY: the caller promises that the pointer is null or writable.
         Ok(unsafe { put(cb_thread_id, callback_thread::create()?) }?)
     }
 }

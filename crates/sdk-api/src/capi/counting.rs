@@ -1,5 +1,5 @@
-//! Hardware counters: which there are, what is known of them, and lists of those that are counted
-//! together.
+//! Hardware counters: which counters exist, information about them, and lists of counters that are
+//! counted together.
 
 use super::{list, put};
 use crate::c_api_calling;
@@ -17,7 +17,7 @@ type CountersCallback = unsafe extern "C-unwind" fn(u64, *mut u64, usize, *mut c
 type DimensionsCallback =
     unsafe extern "C-unwind" fn(u64, *const RecordDimensionInfo, usize, *mut c_void) -> c_int;
 
-/// A text of C with its length; null is an empty one.
+/// Returns a C text with its length; null is an empty text.
 ///
 /// # Safety
 /// `text` must be null or valid for reads of `length` bytes.
@@ -28,12 +28,12 @@ unsafe fn text<'a>(text: *const c_char, length: usize) -> Result<&'a str, Status
 }
 
 c_api! {
-    /// Takes definitions of counters before any are asked for.
+    /// Loads definitions of counters, before any counters are asked for.
     fn rocprofiler_load_counter_definition(yaml: *const c_char, size: usize, flags: c_int) {
         if yaml.is_null() && size != 0 {
             return Err(Status::INVALID_ARGUMENT);
         }
-        // SAFETY: the caller's text.
+        // SAFETY: the caller promises a readable text of this size.
         counting::load(unsafe { list(yaml.cast::<u8>(), size)? }, flags)
     }
 
@@ -53,7 +53,7 @@ c_api! {
                     expression: basics.expression.as_ptr(),
                     is_constant: basics.bits(),
                 };
-                // SAFETY: the caller's pointer, to a struct of this version.
+                // SAFETY: the caller promises a writable struct of this version.
                 unsafe { put(info.cast(), told) }
             }
             c::ROCPROFILER_COUNTER_INFO_VERSION_1 => {
@@ -85,25 +85,25 @@ c_api! {
         counter_id: u64,
         instance_count: *mut usize,
     ) {
-        // SAFETY: the caller's pointer.
+        // SAFETY: the caller promises that the pointer is null or writable.
         unsafe { put(instance_count, 0)? };
         // SAFETY: as above.
         unsafe { put(instance_count, counting::instances(agent_id, counter_id)?) }
     }
 
-    /// Stores the counter that a record is of.
+    /// Stores the counter of a record.
     fn rocprofiler_query_record_counter_id(id: u64, counter_id: *mut u64) {
-        // SAFETY: the caller's pointer.
+        // SAFETY: the caller promises that the pointer is null or writable.
         unsafe { put(counter_id, counting::ids::counter_of(id)) }
     }
 
     /// Stores a record's number in a dimension.
     fn rocprofiler_query_record_dimension_position(id: u64, dim: u64, pos: *mut usize) {
-        // SAFETY: the caller's pointer.
+        // SAFETY: the caller promises that the pointer is null or writable.
         unsafe { put(pos, counting::ids::position(id, dim)?) }
     }
 
-    /// Makes a counter from an expression over others.
+    /// Creates a counter from an expression over others.
     fn rocprofiler_create_counter(
         name: *const c_char,
         name_len: usize,
@@ -117,7 +117,7 @@ c_api! {
         if counter_id.is_null() || name.is_null() || expr.is_null() {
             return Err(Status::INVALID_ARGUMENT);
         }
-        // SAFETY: the caller's texts.
+        // SAFETY: the caller promises readable texts of these lengths.
         let (name, expr, description) = unsafe {
             (
                 text(name, name_len)?,
@@ -125,22 +125,22 @@ c_api! {
                 text(description, description_len)?,
             )
         };
-        // SAFETY: the caller's pointer.
+        // SAFETY: the caller promises that the pointer is null or writable.
         unsafe { put(counter_id, counting::create(agent, name, expr, description)?) }
     }
 
-    /// Makes a list of counters that are counted together, with those of the list that is there.
+    /// Creates a list of counters that are counted together, including those of the existing list.
     fn rocprofiler_create_counter_config(
         agent_id: u64,
         counters_list: *mut u64,
         counters_count: usize,
         config_id: *mut u64,
     ) {
-        // SAFETY: the caller's pointers.
+        // SAFETY: the caller promises that each pointer is null or valid.
         unsafe { configure(agent_id, counters_list, counters_count, config_id) }
     }
 
-    /// Forgets a list.
+    /// Removes a list.
     fn rocprofiler_destroy_counter_config(config_id: u64) {
         counting::forget(config_id);
         Ok::<(), Status>(())
@@ -153,7 +153,7 @@ c_api! {
         counters_count: usize,
         config_id: *mut u64,
     ) {
-        // SAFETY: the caller's pointers.
+        // SAFETY: the caller promises that each pointer is null or valid.
         unsafe { configure(agent_id, counters_list, counters_count, config_id) }
     }
 
@@ -165,8 +165,8 @@ c_api! {
 }
 
 /// # Safety
-/// `counters` must be null or valid for reads of `count` ids, `config` null or valid for a read and a
-/// write.
+/// `counters` must be null or valid for reads of `count` ids; `config` must be null or valid for a
+/// read and a write.
 unsafe fn configure(
     agent: u64,
     counters: *const u64,
@@ -193,7 +193,8 @@ c_api_calling! {
         let mut ids = counting::of_agent(agent_id)?;
         let (first, count) = (ids.as_mut_ptr(), ids.len());
         let lent = [(first.cast_const().cast(), count * size_of::<u64>())];
-        // SAFETY: the tool's function with its own data; the list lives until it has returned.
+        // SAFETY: this calls the tool's function with its own data; the list lives until it has
+        // returned.
         let called = call(&lent, || unsafe { callback(agent_id, first, count, user_data) })?;
         drop(ids);
         match called {
@@ -210,7 +211,7 @@ c_api_calling! {
     ) {
         let callback = info_cb.ok_or(Status::INVALID_ARGUMENT)?;
         let dimensions = counting::dimensions(id)?;
-        // SAFETY: the tool's function with its own data; the list lives for ever.
+        // SAFETY: this calls the tool's function with its own data; the list lives forever.
         call(&[], || unsafe {
             callback(id, dimensions.as_ptr(), dimensions.len(), user_data)
         })?;

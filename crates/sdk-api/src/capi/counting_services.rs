@@ -1,4 +1,4 @@
-//! The services that count: around dispatches, and for whole devices.
+//! The counting services: around dispatches, and for whole devices.
 
 use crate::counting::services::{AskedCallback, ChooseCallback, Opaque, ToldCallback};
 use crate::counting::{devices, dispatch};
@@ -9,7 +9,7 @@ use midair_capi_build::c_api;
 use std::ffi::{c_int, c_void};
 
 c_api! {
-    /// Has the tool asked before each dispatch, and puts values into a buffer.
+    /// Makes us ask the tool before each dispatch, and put the values into a buffer.
     fn rocprofiler_configure_buffer_dispatch_counting_service(
         context_id: u64,
         buffer_id: u64,
@@ -20,7 +20,7 @@ c_api! {
         dispatch::configure(context_id, buffer_id, (callback, Opaque(callback_data_args)), None)
     }
 
-    /// Has the tool asked before each dispatch, and hands it the values.
+    /// Makes us ask the tool before each dispatch, and pass it the values.
     fn rocprofiler_configure_callback_dispatch_counting_service(
         context_id: u64,
         dispatch_callback: Option<AskedCallback>,
@@ -38,7 +38,7 @@ c_api! {
         )
     }
 
-    /// Has the tool asked for counters of an agent when the context starts.
+    /// Makes us ask the tool for counters of an agent when the context starts.
     fn rocprofiler_configure_device_counting_service(
         context_id: u64,
         buffer_id: u64,
@@ -50,7 +50,7 @@ c_api! {
         devices::configure(context_id, buffer_id, agent_id, callback, Opaque(user_data))
     }
 
-    /// Reads those counters: into the buffer, and into `output_records`, if that is not null.
+    /// Reads those counters into the buffer, and into `output_records` if that is not null.
     fn rocprofiler_sample_device_counting_service(
         context_id: u64,
         user_data: u64,
@@ -65,7 +65,7 @@ c_api! {
         if rec_count.is_null() || flags & c::ROCPROFILER_COUNTER_FLAG_ASYNC != 0 {
             return Err(Status::INVALID_ARGUMENT);
         }
-        // SAFETY: the caller's pointer.
+        // SAFETY: the caller promises that the pointer is null or writable.
         let room = unsafe { rec_count.read_unaligned() };
         if room == 0 {
             return Err(Status::OUT_OF_RESOURCES);
@@ -77,7 +77,7 @@ c_api! {
             return Err(Status::OUT_OF_RESOURCES);
         }
         for (number, value) in values.into_iter().enumerate() {
-            // SAFETY: the caller's array, which has room for as many.
+            // SAFETY: the caller promises an array with room for this many values.
             unsafe { super::put(output_records.wrapping_add(number), value)? };
         }
         Ok(())

@@ -1,6 +1,7 @@
-//! What needs hardware and drivers that midair has no part for: thread trace, streamed counters
-//! (SPM), and AMD's PC sampling. The names are there, as tools link them; each call looks at what it
-//! was given and at the machine, and answers with the status that AMD documents for what it found.
+//! Services that need hardware and drivers that midair has no code for: thread trace, streamed
+//! counters (SPM), and AMD's PC sampling. The functions exist, since tools link them. Each call
+//! checks its arguments and the machine, and returns the status that AMD documents for what it
+//! found.
 //!
 //! Decisions: AMD-067 (`docs/deviations/amd.md`).
 
@@ -11,7 +12,7 @@ use midair_abi::constants as c;
 use midair_capi_build::{c_api, edge};
 use std::ffi::{CStr, c_char, c_int, c_void};
 
-/// Names of an enumeration by its numbers.
+/// The names of an enumeration, by number.
 macro_rules! names {
     ($prefix:literal: $($name:literal),* $(,)?) => {
         &[$(concat!($prefix, $name, "\0")),*]
@@ -39,7 +40,7 @@ fn name_in(names: &[&'static str], number: c_int) -> *const c_char {
         .map_or(std::ptr::null(), CStr::as_ptr)
 }
 
-/// Name of an instruction's type, or null.
+/// Returns the name of an instruction's type, or null.
 #[unsafe(no_mangle)]
 pub extern "C" fn rocprofiler_get_pc_sampling_instruction_type_name(
     instruction_type: c_int,
@@ -49,7 +50,7 @@ pub extern "C" fn rocprofiler_get_pc_sampling_instruction_type_name(
     })
 }
 
-/// Name of the reason why an instruction was not issued, or null.
+/// Returns the name of the reason why an instruction was not issued, or null.
 #[unsafe(no_mangle)]
 pub extern "C" fn rocprofiler_get_pc_sampling_instruction_not_issued_reason_name(
     not_issued_reason: c_int,
@@ -57,13 +58,13 @@ pub extern "C" fn rocprofiler_get_pc_sampling_instruction_not_issued_reason_name
     edge(std::ptr::null(), || name_in(REASONS, not_issued_reason))
 }
 
-/// A callback that would get configurations.
+/// A callback that would be given configurations.
 type ConfigurationsCallback = unsafe extern "C" fn(*const c_void, usize, *mut c_void) -> c_int;
-/// A function of a tool that would be called.
+/// A tool's function that would be called.
 type Function = unsafe extern "C" fn();
 
 c_api! {
-    /// No agent has configurations for PC sampling here.
+    /// Refused: no agent has configurations for PC sampling here.
     fn rocprofiler_query_pc_sampling_agent_configurations(
         agent_id: u64,
         cb: Option<ConfigurationsCallback>,
@@ -73,7 +74,7 @@ c_api! {
         Err(hardware::pc_sampling(agent_id))
     }
 
-    /// Refused, with what is missing.
+    /// Refused with the status for what is missing.
     fn rocprofiler_configure_pc_sampling_service(
         context_id: u64,
         agent_id: u64,
@@ -88,7 +89,7 @@ c_api! {
         Err(hardware::pc_sampling(agent_id))
     }
 
-    /// Refused, with what is missing.
+    /// Refused with the status for what is missing.
     fn rocprofiler_configure_dispatch_thread_trace_service(
         context_id: u64,
         agent_id: u64,
@@ -105,7 +106,7 @@ c_api! {
         Err(hardware::thread_trace(agent_id))
     }
 
-    /// Refused, with what is missing.
+    /// Refused with the status for what is missing.
     fn rocprofiler_configure_device_thread_trace_service(
         context_id: u64,
         agent_id: u64,
@@ -121,19 +122,19 @@ c_api! {
         Err(hardware::thread_trace(agent_id))
     }
 
-    /// Looks for AMD's decoder in a directory. None is not available; of one that is there we do not
-    /// know the interface.
+    /// Looks for AMD's decoder in a directory. If there is none, it is not available. If there is
+    /// one, we do not know its interface.
     fn rocprofiler_thread_trace_decoder_create(handle: *mut u64, path: *const c_char) {
         if path.is_null() {
             return Err(Status::INVALID_ARGUMENT);
         }
-        // SAFETY: the caller's pointer.
+        // SAFETY: the caller promises that the pointer is null or writable.
         unsafe { put(handle, 0)? };
-        // SAFETY: the caller's C string.
+        // SAFETY: the caller promises a C string.
         Err(hardware::decoder(unsafe { CStr::from_ptr(path) }))
     }
 
-    /// There is no decoder whose handle this could be.
+    /// Refused: no decoder exists, so there is no valid handle.
     fn rocprofiler_thread_trace_decoder_codeobj_load(
         _handle: u64,
         _load_id: u64,
@@ -145,12 +146,12 @@ c_api! {
         Err(Status::INVALID_ARGUMENT)
     }
 
-    /// There is no decoder whose handle this could be.
+    /// Refused: no decoder exists, so there is no valid handle.
     fn rocprofiler_thread_trace_decoder_codeobj_unload(_handle: u64, _load_id: u64) {
         Err(Status::INVALID_ARGUMENT)
     }
 
-    /// There is no decoder whose handle this could be.
+    /// Refused: no decoder exists, so there is no valid handle.
     fn rocprofiler_trace_decode(
         _handle: u64,
         _callback: Option<Function>,
@@ -161,7 +162,7 @@ c_api! {
         Err(Status::INVALID_ARGUMENT)
     }
 
-    /// No agent has configurations for streamed counters here.
+    /// Refused: no agent has configurations for streamed counters here.
     fn rocprofiler_spm_query_agent_configurations(
         agent_id: u64,
         cb: Option<ConfigurationsCallback>,
@@ -171,7 +172,7 @@ c_api! {
         Err(hardware::spm(Agent::of(agent_id)?))
     }
 
-    /// No agent has counters that can be streamed here.
+    /// Refused: no agent has counters that can be streamed here.
     fn rocprofiler_spm_iterate_agent_supported_counters(
         agent_id: u64,
         cb: Option<ConfigurationsCallback>,
@@ -181,7 +182,7 @@ c_api! {
         Err(hardware::spm(Agent::of(agent_id)?))
     }
 
-    /// Refused, with what is missing.
+    /// Refused with the status for what is missing.
     fn rocprofiler_spm_create_counter_config(
         agent_id: u64,
         counters_list: *const u64,
@@ -190,7 +191,7 @@ c_api! {
         _parameters_count: usize,
         config_id: *mut u64,
     ) {
-        // SAFETY: the caller's list.
+        // SAFETY: the caller promises that the list is null or readable.
         unsafe { list(counters_list, counters_count)? };
         if config_id.is_null() {
             return Err(Status::INVALID_ARGUMENT);
@@ -199,12 +200,12 @@ c_api! {
         Err(hardware::spm(Agent::of(agent_id)?))
     }
 
-    /// There is no configuration whose handle this could be.
+    /// Refused: no configuration exists, so there is no valid handle.
     fn rocprofiler_spm_destroy_counter_config(_config_id: u64) {
         Err(Status::PROFILE_NOT_FOUND)
     }
 
-    /// Refused, with what is missing.
+    /// Refused with the status for what is missing.
     fn rocprofiler_spm_configure_callback_dispatch_service(
         context_id: u64,
         dispatch_callback: Option<Function>,
@@ -220,7 +221,7 @@ c_api! {
         Err(hardware::spm(Agent::any()?))
     }
 
-    /// Refused, with what is missing.
+    /// Refused with the status for what is missing.
     fn rocprofiler_spm_configure_buffer_dispatch_service(
         context_id: u64,
         buffer_id: u64,
@@ -235,11 +236,11 @@ c_api! {
     }
 }
 
-/// There is no decoder: nothing to end.
+/// Does nothing, since no decoder exists.
 #[unsafe(no_mangle)]
 pub extern "C" fn rocprofiler_thread_trace_decoder_destroy(_handle: u64) {}
 
-/// There is no decoder that could describe a record: null.
+/// Returns null, since there is no decoder that could describe a record.
 #[unsafe(no_mangle)]
 pub extern "C" fn rocprofiler_thread_trace_decoder_info_string(
     _handle: u64,

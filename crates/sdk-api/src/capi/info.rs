@@ -21,7 +21,7 @@ c_api! {
         let (a, b, c) = registration::VERSION;
         for (to, value) in [(major, a), (minor, b), (patch, c)] {
             if !to.is_null() {
-                // SAFETY: the caller's pointer.
+                // SAFETY: the caller promises that the pointer is null or writable.
                 unsafe { put(to, value)? };
             }
         }
@@ -31,19 +31,20 @@ c_api! {
     /// Stores the version as a struct of three numbers.
     fn rocprofiler_get_version_triplet(info: *mut [u32; 3]) {
         let (a, b, c) = registration::VERSION;
-        // SAFETY: the caller's pointer.
+        // SAFETY: the caller promises that the pointer is null or writable.
         unsafe { put(info, [a, b, c]) }
     }
 
     /// Stores the time of the record clock (CLOCK_BOOTTIME), ns.
     fn rocprofiler_get_timestamp(ts: *mut u64) {
-        // SAFETY: the caller's pointer.
+        // SAFETY: the caller promises that the pointer is null or writable.
         unsafe { put(ts, clock::now()) }
     }
 
-    /// Stores the calling thread's id, as records have it.
+    /// Stores the calling thread's id, as it is in records.
     fn rocprofiler_get_thread_id(tid: *mut u64) {
-        // SAFETY: a system call without arguments, and the caller's pointer.
+        // SAFETY: gettid takes no arguments; the caller promises that the pointer is null or
+        // writable.
         unsafe { put(tid, libc::gettid() as u64) }
     }
 }
@@ -57,12 +58,13 @@ c_api_calling! {
         user_data: *mut c_void,
     ) {
         let callback = callback.ok_or(Status::INVALID_ARGUMENT)?;
-        // A tool of older headers knows fewer fields, which is fine; one of newer headers would read past ours.
+        // A tool built with older headers knows fewer fields, which is fine. One built with newer
+        // headers would read beyond our fields.
         if version != c::ROCPROFILER_AGENT_INFO_VERSION_0 || agent_size > size_of::<Agent>() {
             return Err(Status::INCOMPATIBLE_ABI.into());
         }
         let pointers = agents::pointers();
-        // SAFETY: the tool's function with its own data; the list lives for ever.
+        // SAFETY: this calls the tool's function with its own data; the list lives forever.
         let called = call(&[], || unsafe {
             callback(version, pointers.as_ptr(), pointers.len(), user_data)
         })?;
@@ -73,7 +75,7 @@ c_api_calling! {
     }
 }
 
-/// AMD's name of a status, or null.
+/// Returns AMD's name of a status, or null.
 #[unsafe(no_mangle)]
 pub extern "C" fn rocprofiler_get_status_name(status: c_int) -> *const c_char {
     edge(std::ptr::null(), || {
@@ -81,7 +83,7 @@ pub extern "C" fn rocprofiler_get_status_name(status: c_int) -> *const c_char {
     })
 }
 
-/// Words for a status, or null.
+/// Returns a description of a status, or null.
 #[unsafe(no_mangle)]
 pub extern "C" fn rocprofiler_get_status_string(status: c_int) -> *const c_char {
     edge(std::ptr::null(), || {

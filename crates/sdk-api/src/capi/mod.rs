@@ -1,8 +1,8 @@
-//! The C API: AMD's names over the modules of this crate. Each function checks and converts what C
-//! passed; nothing else.
+//! The C API: AMD's functions over the modules of this crate. Each function only checks and
+//! converts its C arguments.
 //!
-//! Functions of AMD's headers that are not built yet are generated: `build/not_implemented.rs` lists
-//! those that are built.
+//! Functions of AMD's headers that are not built yet are generated: `build/not_implemented.rs`
+//! lists those that are built.
 
 pub mod calling;
 pub mod context;
@@ -22,8 +22,8 @@ pub mod not_implemented {
     include!(concat!(env!("OUT_DIR"), "/not_implemented.rs"));
 }
 
-/// Functions beyond the JSON's headers that we export: what injectors, registration libraries and
-/// our own parts look up (source: `docs/sources.md#register`).
+/// Exported functions that are not in the JSON's headers: injectors, registration libraries and our
+/// own parts look them up (source: `docs/sources.md#register`).
 pub const BEYOND_HEADERS: &[&str] = &[
     "rocprofiler_set_api_table",
     "rocprofiler_attach",
@@ -40,12 +40,13 @@ pub unsafe fn put<T>(to: *mut T, value: T) -> Result<(), Status> {
     if to.is_null() {
         return Err(Status::INVALID_ARGUMENT);
     }
-    // SAFETY: the caller's promise; unaligned, since nothing is known of C's pointer.
+    // SAFETY: the caller's promise. The write is unaligned, since the alignment of C's pointer is
+    // unknown.
     unsafe { to.write_unaligned(value) };
     Ok(())
 }
 
-/// A list from C as a slice; null or no items is an empty one.
+/// Returns a list from C as a slice; null or no items give an empty slice.
 ///
 /// # Safety
 /// `items` must be null or valid for reads of `count` items for `'a`.
@@ -56,6 +57,6 @@ pub unsafe fn list<'a, T>(items: *const T, count: usize) -> Result<&'a [T], Stat
     if !items.is_aligned() || count > isize::MAX as usize / size_of::<T>().max(1) {
         return Err(Status::INVALID_ARGUMENT);
     }
-    // SAFETY: not null, aligned, and the caller's promise.
+    // SAFETY: the pointer is not null and aligned; the caller promises the rest.
     Ok(unsafe { std::slice::from_raw_parts(items, count) })
 }

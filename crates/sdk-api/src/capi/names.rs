@@ -12,12 +12,13 @@ use midair_capi_build::c_api;
 use midair_tool_call::call;
 use std::ffi::{CStr, c_char, c_int, c_void};
 
-/// Called per kind: kind, the tool's data. Not zero ends the iteration.
+/// Called for each kind: kind, the tool's data. A result other than 0 ends the iteration.
 type KindCallback = unsafe extern "C-unwind" fn(c_int, *mut c_void) -> c_int;
-/// Called per operation: kind, operation, the tool's data. Not zero ends the iteration.
+/// Called for each operation: kind, operation, the tool's data. A result other than 0 ends the
+/// iteration.
 type OperationCallback = unsafe extern "C-unwind" fn(c_int, c_int, *mut c_void) -> c_int;
 
-/// `rocprofiler_intercept_table_t` and the names without prefix and suffix.
+/// The values of `rocprofiler_intercept_table_t`, and their names without prefix and suffix.
 const INTERCEPT_TABLES: &[(i32, &CStr)] = &[
     (c::ROCPROFILER_HSA_TABLE, c"HSA"),
     (c::ROCPROFILER_HIP_RUNTIME_TABLE, c"HIP_RUNTIME"),
@@ -30,7 +31,7 @@ const INTERCEPT_TABLES: &[(i32, &CStr)] = &[
     (c::ROCPROFILER_ROCJPEG_TABLE, c"ROCJPEG"),
 ];
 
-/// `rocprofiler_external_correlation_id_request_kind_t` by its numbers, without prefix.
+/// The names of `rocprofiler_external_correlation_id_request_kind_t` by value, without prefix.
 const REQUEST_KINDS: &[&CStr] = &[
     c"NONE",
     c"HSA_CORE_API",
@@ -70,13 +71,13 @@ fn operation(kinds: &'static [Kind], of: c_int, operation: c_int) -> Result<Name
         .ok_or(Status::OPERATION_NOT_FOUND)
 }
 
-/// Stores a name and its length where C wants them; null pointers are skipped.
+/// Stores a name and its length; null pointers are skipped.
 ///
 /// # Safety
-/// Each must be null or valid for a write.
+/// Each pointer must be null or valid for a write.
 unsafe fn give(found: Name, name: *mut *const c_char, length: *mut u64) -> Result<(), Status> {
     if !name.is_null() {
-        // SAFETY: the caller's pointer.
+        // SAFETY: the caller promises that the pointer is null or writable.
         unsafe { put(name, found.as_ptr())? };
     }
     if !length.is_null() {
@@ -86,17 +87,17 @@ unsafe fn give(found: Name, name: *mut *const c_char, length: *mut u64) -> Resul
     Ok(())
 }
 
-/// As [`give`], for a text of ours.
+/// Does the same as [`give`], for a text of ours.
 ///
 /// # Safety
-/// As there.
+/// As for [`give`].
 unsafe fn give_text(
     found: &'static CStr,
     name: *mut *const c_char,
     length: *mut u64,
 ) -> Result<(), Status> {
     if !name.is_null() {
-        // SAFETY: the caller's pointer.
+        // SAFETY: the caller promises that the pointer is null or writable.
         unsafe { put(name, found.as_ptr())? };
     }
     if !length.is_null() {
@@ -113,7 +114,7 @@ fn iterate_kinds(
 ) -> Result<(), Ended> {
     let callback = callback.ok_or(Status::INVALID_ARGUMENT)?;
     for kind in 0..kinds.len() {
-        // SAFETY: the tool's function with its own data.
+        // SAFETY: this calls the tool's function with its own data.
         if call(&[], || unsafe { callback(kind as c_int, data) })? != 0 {
             break;
         }
@@ -130,7 +131,7 @@ fn iterate_operations(
     let callback = callback.ok_or(Status::INVALID_ARGUMENT)?;
     let kind = kind(kinds, of)?;
     for id in 0..kind.operations.len() + kind.added.len() {
-        // SAFETY: the tool's function with its own data.
+        // SAFETY: this calls the tool's function with its own data.
         if call(&[], || unsafe { callback(of, id as c_int, data) })? != 0 {
             break;
         }
@@ -139,55 +140,56 @@ fn iterate_operations(
 }
 
 c_api! {
-    /// Name of a buffer-tracing kind, without prefix; lives for ever.
+    /// Stores the name of a buffer-tracing kind, without prefix; it lives forever.
     fn rocprofiler_query_buffer_tracing_kind_name(kind_: c_int, name: *mut *const c_char, name_len: *mut u64) {
-        // SAFETY: the caller's pointers.
+        // SAFETY: the caller promises that each pointer is null or valid.
         unsafe { give(kind(BUFFER_KINDS, kind_)?.name, name, name_len) }
     }
 
-    /// Name of an operation of a buffer-tracing kind; lives for ever.
+    /// Stores the name of an operation of a buffer-tracing kind; it lives forever.
     fn rocprofiler_query_buffer_tracing_kind_operation_name(
         kind_: c_int,
         operation_: c_int,
         name: *mut *const c_char,
         name_len: *mut u64,
     ) {
-        // SAFETY: the caller's pointers.
+        // SAFETY: the caller promises that each pointer is null or valid.
         unsafe { give(operation(BUFFER_KINDS, kind_, operation_)?, name, name_len) }
     }
 
-    /// Name of a callback-tracing kind, without prefix; lives for ever.
+    /// Stores the name of a callback-tracing kind, without prefix; it lives forever.
     fn rocprofiler_query_callback_tracing_kind_name(kind_: c_int, name: *mut *const c_char, name_len: *mut u64) {
-        // SAFETY: the caller's pointers.
+        // SAFETY: the caller promises that each pointer is null or valid.
         unsafe { give(kind(CALLBACK_KINDS, kind_)?.name, name, name_len) }
     }
 
-    /// Name of an operation of a callback-tracing kind; lives for ever.
+    /// Stores the name of an operation of a callback-tracing kind; it lives forever.
     fn rocprofiler_query_callback_tracing_kind_operation_name(
         kind_: c_int,
         operation_: c_int,
         name: *mut *const c_char,
         name_len: *mut u64,
     ) {
-        // SAFETY: the caller's pointers.
+        // SAFETY: the caller promises that each pointer is null or valid.
         unsafe { give(operation(CALLBACK_KINDS, kind_, operation_)?, name, name_len) }
     }
 
-    /// Name of an intercept table; lives for ever.
+    /// Stores the name of an intercept table; it lives forever.
     fn rocprofiler_query_intercept_table_name(kind_: c_int, name: *mut *const c_char, name_len: *mut u64) {
         let found = INTERCEPT_TABLES.iter().find(|(bit, _)| *bit == kind_).ok_or(Status::KIND_NOT_FOUND)?.1;
-        // SAFETY: the caller's pointers.
+        // SAFETY: the caller promises that each pointer is null or valid.
         unsafe { give_text(found, name, name_len) }
     }
 
-    /// Name of a kind of external correlation ids that a tool can be asked for; lives for ever.
+    /// Stores the name of a kind of external correlation ids that a tool can be asked for; it lives
+    /// forever.
     fn rocprofiler_query_external_correlation_id_request_kind_name(
         kind_: c_int,
         name: *mut *const c_char,
         name_len: *mut u64,
     ) {
         let found = usize::try_from(kind_).ok().and_then(|kind| REQUEST_KINDS.get(kind)).ok_or(Status::KIND_NOT_FOUND)?;
-        // SAFETY: the caller's pointers.
+        // SAFETY: the caller promises that each pointer is null or valid.
         unsafe { give_text(found, name, name_len) }
     }
 }
@@ -221,7 +223,8 @@ c_api_calling! {
         iterate_operations(CALLBACK_KINDS, kind_, callback, data)
     }
 
-    /// Calls back for each argument of a record with arguments. The record's header comes by value.
+    /// Calls back for each argument of a record with arguments. The record's header is passed by
+    /// value.
     fn rocprofiler_iterate_buffer_tracing_record_args(
         record: RecordHeader,
         callback: Option<ArgumentCallback>,
@@ -231,11 +234,11 @@ c_api_calling! {
         if record.category != c::ROCPROFILER_BUFFER_CATEGORY_TRACING as u32 || record.payload.is_null() {
             return Err(Status::INVALID_ARGUMENT.into());
         }
-        // SAFETY: the caller's function, and the header of a record of ours.
+        // SAFETY: the caller promises its function's type, and the header of a record of ours.
         unsafe { arguments::iterate(&record, callback, user_data) }
     }
 
-    /// Calls back for each argument of the call that is being reported to a tool's function; only
+    /// Calls back for each argument of the call that is being reported to a tool's function. Only
     /// from within that function.
     fn rocprofiler_iterate_callback_tracing_kind_operation_args(
         record: CallbackRecord,
@@ -244,7 +247,7 @@ c_api_calling! {
         user_data: *mut c_void,
     ) {
         let callback = callback.ok_or(Status::INVALID_ARGUMENT)?;
-        // SAFETY: the caller's function, and the record that the caller was given.
+        // SAFETY: the caller promises its function's type, and the record that it was given.
         unsafe { arguments::iterate_call(&record, callback, max_dereference_count, user_data) }
     }
 }

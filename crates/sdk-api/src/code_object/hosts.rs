@@ -1,7 +1,7 @@
-//! The functions by which the program launches its kernels, by the kernels' names.
+//! The host functions by which the program launches its kernels, by the kernels' names.
 //!
-//! A program registers them with HIP before HIP loads the kernels, often when the process starts: so
-//! only those are known that were registered while a session wanted them (AMD-071).
+//! A program registers them with HIP before HIP loads the kernels, often when the process starts.
+//! So only those are known that were registered while a session wanted them (AMD-071).
 
 use crate::interned::intern;
 use midair_abi::records::{Dim3, HostKernelSymbol};
@@ -9,7 +9,7 @@ use midair_sdk_hot::host_functions::{self, HostFunction};
 use std::collections::HashMap;
 use std::ffi::CString;
 
-/// Those that were registered so far.
+/// The host functions that were registered so far.
 #[derive(Debug, Default)]
 pub(crate) struct Hosts {
     known: HashMap<CString, HostFunction>,
@@ -17,8 +17,8 @@ pub(crate) struct Hosts {
 }
 
 impl Hosts {
-    /// Takes what was registered since the last call. The first of a name stays, as in AMD's
-    /// library.
+    /// Takes what was registered since the last call. The first function with a name is kept, as in
+    /// AMD's library.
     fn learn(&mut self) {
         for function in host_functions::take() {
             self.known
@@ -27,9 +27,9 @@ impl Hosts {
         }
     }
 
-    /// The function of a kernel, by the name of its symbol; `None` where none is known. It gets a
-    /// number of its own: the same program's function for the same kernel on another device is
-    /// another one.
+    /// Returns the function of a kernel, by the name of the kernel's symbol; `None` where none is
+    /// known. It gets its own number: the same program's function for the same kernel on another
+    /// device gets another one.
     pub fn of(
         &mut self,
         kernel_id: u64,
@@ -88,7 +88,7 @@ mod tests {
         assert_eq!((first.host_function_id, second.host_function_id), (1, 2));
         assert_eq!((second.kernel_id, second.code_object_id), (3, 2));
         assert_eq!((first.thread_ids.z, first.block_dims.y), (3, 5));
-        // SAFETY: an interned text.
+        // SAFETY: the pointer is to an interned text.
         let name = unsafe { CStr::from_ptr(first.device_function) };
         assert_eq!(name, c"_Z4vaddPf");
     }

@@ -1,4 +1,4 @@
-//! What a tool was told is loaded, until it is told that it is not any more.
+//! What was reported to a tool as loaded, until it is reported as unloaded.
 
 use crate::context::services::CodeObjectService;
 use midair_abi::constants as c;
@@ -12,16 +12,16 @@ pub(crate) enum Payload {
     Object(CodeObjectLoad),
     /// A kernel of it.
     Symbol(KernelSymbol),
-    /// The function by which the program launches a kernel of it. Told when it is loaded only, as
-    /// AMD's library does.
+    /// The function by which the program launches one of its kernels. Only its loading is reported,
+    /// as by AMD's library.
     Host(HostKernelSymbol),
 }
 
-// SAFETY: the pointers in it are texts that live for ever and are not changed.
+// SAFETY: the pointers in it are to texts that live forever and never change.
 unsafe impl Send for Payload {}
 
 impl Payload {
-    /// AMD's operation.
+    /// Returns AMD's operation.
     pub fn operation(&self) -> i32 {
         match self {
             Payload::Object(_) => c::ROCPROFILER_CODE_OBJECT_LOAD,
@@ -30,7 +30,7 @@ impl Payload {
         }
     }
 
-    /// Number of the code object that it is, or is in.
+    /// Returns the number of the code object that it is, or is in.
     pub fn code_object(&self) -> u64 {
         match self {
             Payload::Object(object) => object.code_object_id,
@@ -39,7 +39,7 @@ impl Payload {
         }
     }
 
-    /// Its struct, as callbacks are given it.
+    /// Returns a pointer to its struct, as callbacks get it.
     pub fn as_pointer(&mut self) -> *mut c_void {
         match self {
             Payload::Object(object) => (&raw mut *object).cast(),
@@ -49,15 +49,15 @@ impl Payload {
     }
 }
 
-/// One thing that one context was told of.
+/// Something that was reported to one context.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Loaded {
     /// Handle of the context.
     pub context: u64,
     /// Its service.
     pub service: CodeObjectService,
-    /// What it was told of.
+    /// What was reported.
     pub payload: Payload,
-    /// The tool's word, as it left it.
+    /// The tool's user data, as the tool left it.
     pub user_data: u64,
 }

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering::SeqCst;
 /// A buffered service of a context.
 #[derive(Debug)]
 pub(crate) struct BufferService {
-    /// `rocprofiler_buffer_tracing_kind_t`, as the tool said it.
+    /// `rocprofiler_buffer_tracing_kind_t`, as the tool passed it.
     pub kind: i32,
     /// Which operations.
     pub operations: OperationSet,
@@ -22,7 +22,7 @@ pub(crate) struct BufferService {
 /// A callback service of a context.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CallbackService {
-    /// `rocprofiler_callback_tracing_kind_t`, as the tool said it.
+    /// `rocprofiler_callback_tracing_kind_t`, as the tool passed it.
     pub kind: i32,
     /// Which operations.
     pub operations: OperationSet,
@@ -32,7 +32,7 @@ pub(crate) struct CallbackService {
     pub data: Opaque,
 }
 
-/// A context's wish to be asked for external correlation ids.
+/// A context's request to be asked for external correlation ids.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestService {
     /// `rocprofiler_external_correlation_id_request_kind_t`; none means all.
@@ -46,7 +46,7 @@ pub(crate) struct RequestService {
 /// The code-object service of a context.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CodeObjectService {
-    /// Which of load and symbol registration.
+    /// Which of loading and symbol registration it wants.
     pub operations: OperationSet,
     /// The tool's function.
     pub callback: TracingCallback,
@@ -57,19 +57,20 @@ pub(crate) struct CodeObjectService {
 /// A context.
 #[derive(Debug)]
 pub(crate) struct Context {
-    /// Handle of the client that made it.
+    /// Handle of the client that created it.
     pub client: u32,
-    /// Its tool is out ([`crate::registration::out`]): nothing of it is called any more.
+    /// Its tool is no longer used ([`crate::registration::out`]): none of its functions is called
+    /// any more.
     pub out: bool,
-    /// Runs.
+    /// It is running.
     pub active: bool,
-    /// The same, for the application's threads. It lives for ever: a thread may read it late.
+    /// The same for the application's threads. It lives forever, since a thread may read it late.
     pub on: &'static AtomicBool,
     /// When it was last started, ns.
     pub started_at: u64,
     /// When it was last stopped, ns.
     pub stopped_at: u64,
-    /// The runtimes that it was told of since then, one bit per operation.
+    /// The runtimes that were reported to it since then, one bit per operation.
     pub runtimes: u64,
     /// Its records go to the attacher's spool, not to buffers.
     pub spool: bool,
@@ -79,27 +80,27 @@ pub(crate) struct Context {
     pub code_objects: Option<CodeObjectService>,
     /// Other callback services.
     pub callbacks: Vec<CallbackService>,
-    /// It counts in dispatches.
+    /// It counts around dispatches.
     pub counts: bool,
-    /// It counts for devices.
+    /// It counts on whole devices.
     pub devices: Option<Arc<Devices>>,
     /// It is asked for external correlation ids.
     pub request: Option<RequestService>,
 }
 
-/// A runtime's bit in [`Context::runtimes`].
+/// Returns a runtime's bit in [`Context::runtimes`].
 fn bit(runtime: &RuntimeInit) -> u64 {
     1_u64.checked_shl(runtime.header.operation).unwrap_or(0)
 }
 
 impl Context {
-    /// Whether it has a service that counts: sessions serve it before it runs, since queues are made
-    /// for it.
+    /// Whether it has a service that counts. A session prepares for it before it runs, since queues
+    /// are created for it.
     pub fn is_counting(&self) -> bool {
         !self.out && (self.counts || self.devices.is_some())
     }
 
-    /// Starts it. False when it runs.
+    /// Starts it. Returns false when it is already running.
     pub fn begin(&mut self, now: u64) -> bool {
         if self.active {
             return false;
@@ -111,18 +112,18 @@ impl Context {
         true
     }
 
-    /// It was told of this runtime.
+    /// Notes that this runtime was reported to it.
     pub fn tell(&mut self, runtime: &RuntimeInit) {
         self.runtimes |= bit(runtime);
     }
 
-    /// Whether it was told of this runtime before. A session tells each once, but a context may see
-    /// several sessions, and a session that other tools join.
+    /// Whether this runtime was reported to it before. A session reports each runtime once, but a
+    /// context may see several sessions, or a session that other tools join.
     pub fn was_told(&self, record: &Record<'_>) -> bool {
         matches!(record, Record::RuntimeInit(runtime) if self.runtimes & bit(runtime) != 0)
     }
 
-    /// Stops it. False when it does not run.
+    /// Stops it. Returns false when it is not running.
     pub fn end(&mut self, now: u64) -> bool {
         if !self.active {
             return false;
@@ -133,8 +134,8 @@ impl Context {
         true
     }
 
-    /// Whether something that ends now may belong to it: it runs, or has run, and what began then
-    /// still arrives.
+    /// Whether something that ends now may belong to it: it is running, or was running, and what
+    /// began then still arrives.
     pub fn covers_end(&self) -> bool {
         self.started_at != 0
     }

@@ -1,4 +1,4 @@
-//! A list of counters of an agent that are counted together.
+//! A list of an agent's counters that are counted together.
 
 use super::device::Device;
 use super::ids::instance;
@@ -10,7 +10,7 @@ use midair_counters::group::{self, Group};
 use midair_counters::plan::{Error, Wanted};
 use midair_counters::{Architecture, Event, Position, Template};
 
-/// What is counted where a list has only constants.
+/// The counter that is counted when a list has only constants.
 const CARRIER: &str = "GRBM_COUNT";
 
 fn group_of(architecture: &'static Architecture, names: &[&str]) -> Result<Group, Status> {
@@ -20,14 +20,14 @@ fn group_of(architecture: &'static Architecture, names: &[&str]) -> Result<Group
         _ => Status::AST_GENERATION_FAILED,
     })?;
     if group.events.is_empty() {
-        // Something has to be counted around a dispatch, so that values come where it ends.
+        // Something has to be counted around a dispatch, so that values are delivered when it ends.
         let carrier = architecture.wanted(CARRIER);
         group.events = carrier.map_or_else(|_| Vec::new(), |wanted| wanted.events);
     }
     Ok(group)
 }
 
-/// One of the counters.
+/// One counter of the list.
 #[derive(Debug)]
 struct Listed {
     id: u64,
@@ -36,7 +36,7 @@ struct Listed {
     name: &'static str,
 }
 
-/// The list, checked.
+/// A checked list of counters.
 #[derive(Debug)]
 pub struct Config {
     device: Device,
@@ -86,26 +86,26 @@ impl Config {
         })
     }
 
-    /// The counters.
+    /// Returns the ids of the counters.
     pub(crate) fn ids(&self) -> impl Iterator<Item = u64> {
         self.listed.iter().map(|listed| listed.id)
     }
 
-    /// The agent that it is for.
+    /// Returns the agent that it is for.
     pub fn device(&self) -> &Device {
         &self.device
     }
 
-    /// What the hardware has to count for it, in the order of [`midair_counters::template::Slot`]'s
-    /// events; none if nothing.
+    /// Returns the events that the hardware has to count for it, in the order of the events of
+    /// [`midair_counters::template::Slot`]; empty if nothing is counted.
     pub fn events(&self) -> &[Event] {
         self.counted
             .as_ref()
             .map_or(&[], |(_, group)| &group.events)
     }
 
-    /// The values of all counters at all places, as a tool gets them. `memory` is what the
-    /// template's commands have read into. A counter that cannot be computed has none.
+    /// Returns the values of all counters at all places, as a tool gets them. `memory` is what the
+    /// template's commands have read into. A counter that cannot be computed has no values.
     pub fn values(&self, template: &Template, memory: &[u64], dispatch: u64) -> Vec<CounterRecord> {
         let nothing = Group::default();
         let (architecture, group) = match &self.counted {

@@ -1,4 +1,4 @@
-//! An agent, as far as counters depend on it.
+//! The properties of an agent on which counters depend.
 
 use midair_abi::agent::Agent;
 use midair_counters::architecture::Shape;
@@ -12,25 +12,25 @@ pub struct Device {
     pub id: u64,
     /// KFD's node.
     pub node: u32,
-    /// "gfx942".
+    /// Such as "gfx942".
     pub name: String,
     pub(crate) shape: Shape,
     agent: Agent,
 }
 
-// SAFETY: the pointers in the agent are to what lives as long as the process and never changes.
+// SAFETY: the agent's pointers are to data that lives as long as the process and never changes.
 unsafe impl Send for Device {}
 // SAFETY: as above.
 unsafe impl Sync for Device {}
 
 impl Device {
-    /// An agent of the list that lives for ever.
+    /// Creates it for an agent of the list, which lives forever.
     pub(crate) fn new(agent: &'static Agent) -> Device {
         let agent = *agent;
         let name = if agent.name.is_null() {
             String::new()
         } else {
-            // SAFETY: a text that we made, which lives as long as the process.
+            // SAFETY: the name is a text of ours that lives as long as the process.
             unsafe { CStr::from_ptr(agent.name) }
                 .to_string_lossy()
                 .into_owned()
@@ -49,8 +49,8 @@ impl Device {
         }
     }
 
-    /// What AMD's packet library is told of it: total engines, units, arrays per engine, PCI domain
-    /// and location.
+    /// Returns what AMD's packet library has to know about it: XCCs, engines, units, arrays per
+    /// engine, PCI domain and location.
     pub fn cut(&self) -> [u32; 6] {
         let agent = &self.agent;
         [

@@ -1,4 +1,4 @@
-//! Counting for whole devices: counters are started with the context, and read when the tool asks.
+//! Counting on whole devices: counters are started with the context, and read when the tool asks.
 
 pub use super::services::Engine;
 
@@ -19,12 +19,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a tool's start waits for the worker thread's, for which packets may have to be made first.
+/// How long a tool's start waits for the start on the worker thread, for which packets may have to
+/// be made first.
 const STARTED_WITHIN: Duration = Duration::from_secs(30);
-/// How long a stop waits for another thread that reads.
+/// How long a stop waits for another thread that is reading.
 const STOPPED_WITHIN: Duration = Duration::from_millis(500);
 
-/// From now on counters can be had.
+/// Sets the engine that counts; from now on counters are available.
 pub fn set_engine(engine: &'static dyn Engine) {
     *STATE
         .counting_engine
@@ -40,7 +41,7 @@ fn engine() -> Option<&'static dyn Engine> {
     engine.filter(|engine| engine.is_open())
 }
 
-/// Adds an agent to what a context counts.
+/// Adds an agent to those that a context counts on.
 ///
 /// # Errors
 /// [`Status::CONTEXT_INVALID`], [`Status::AGENT_DISPATCH_CONFLICT`], [`Status::BUFFER_NOT_FOUND`],
@@ -98,7 +99,7 @@ pub(crate) fn configure(
     Ok(())
 }
 
-/// With which a tool chooses, inside its callback.
+/// The function by which a tool chooses counters, inside its callback.
 unsafe extern "C" fn set(context: u64, config: u64) -> c_int {
     edge(1, || {
         choose(context, config).map_or_else(c_int::from, |()| 0)
@@ -122,16 +123,16 @@ fn choose(context: u64, config: u64) -> Result<(), Status> {
     Ok(())
 }
 
-/// A context's counting.
+/// Returns a context's counting on devices.
 fn of(context: u64) -> Result<Option<Arc<Devices>>, Status> {
     Ok(state::lock().context(context)?.devices.clone())
 }
 
-/// A context was started: its counters start, if there is a runtime; otherwise with that
-/// ([`runtime_is_open`]).
+/// Starts the counters of a context that was started, if there is a runtime. Otherwise they start
+/// when there is one ([`runtime_is_open`]).
 ///
 /// # Errors
-/// What the engine says.
+/// Those of the engine.
 pub fn start(context: u64) -> Result<(), Status> {
     start_within(context, STARTED_WITHIN)
 }
@@ -143,7 +144,7 @@ fn start_within(context: u64, limit: Duration) -> Result<(), Status> {
     }
 }
 
-/// A context was stopped.
+/// Stops the counters of a context that was stopped.
 pub fn stop(context: u64) {
     let engine = *STATE
         .counting_engine
@@ -163,21 +164,24 @@ fn running() -> Vec<u64> {
         .collect()
 }
 
-/// There is a runtime: the counters of contexts that run already start. On the worker thread.
+/// Starts the counters of running contexts, because there is a runtime now. Called on the worker
+/// thread.
 pub fn runtime_is_open() {
     for context in running() {
-        // What cannot be started is told where it is read.
+        // An error is reported when the counters are read.
         let _ = start_within(context, Duration::ZERO);
     }
 }
 
-/// The session ends, and with it the runtime: all counters stop. On the worker thread.
+/// Stops all counters, because the session ends, and with it the use of the runtime. Called on the
+/// worker thread.
 pub fn runtime_closes() {
     let all = state::lock().contexts.len() as u64;
     (1..=all).for_each(stop);
 }
 
-/// Reads a context's counters now. The values go into the buffers of their agents, and are returned.
+/// Reads a context's counters now. The values go into the buffers of their agents, and are also
+/// returned.
 ///
 /// # Errors
 /// [`Status::CONTEXT_INVALID`] for a context that counts for no device, [`Status::HSA_NOT_LOADED`]
@@ -188,7 +192,7 @@ pub(crate) fn sample(context: u64, user_data: u64) -> Result<Vec<CounterRecord>,
     devices.sample(engine, user_data)
 }
 
-/// Whether a context may be read: it was started, and tools have not ended.
+/// Checks that a context may be read: it was started, and tools have not ended.
 ///
 /// # Errors
 /// [`Status::CONTEXT_NOT_FOUND`], [`Status::FINALIZED`], [`Status::CONTEXT_NOT_STARTED`].
@@ -200,7 +204,7 @@ pub(crate) fn may_sample(context: u64) -> Result<(), Status> {
     if state.finalized {
         return Err(Status::FINALIZED);
     }
-    // As AMD's: one that there is not has not been started either.
+    // As in AMD's library: a context that does not exist has not been started either.
     match state.context(context) {
         Ok(context) if context.active => Ok(()),
         _ => Err(Status::CONTEXT_NOT_STARTED),
@@ -212,7 +216,7 @@ impl Devices {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the stage for a call, if it is this one.
+    /// Locks the stage for a call, if the stage is this one.
     fn take(&self, stage: Stage) -> bool {
         let mut inner = self.lock();
         let is_free = inner.stage == stage;
@@ -223,7 +227,7 @@ impl Devices {
         is_free
     }
 
-    /// The same, once another thread that starts, stops or reads is done with that.
+    /// Does the same, after waiting for another thread that starts, stops or reads.
     fn take_soon(&self, stage: Stage, limit: Duration) -> bool {
         let until = Instant::now() + limit;
         while !self.take(stage) {
@@ -231,7 +235,7 @@ impl Devices {
                 let inner = self.lock();
                 (inner.stage, inner.by)
             };
-            // It may be this thread, in a function of the tool's.
+            // The stage may be locked by this very thread, inside a function of the tool.
             let is_own = by == Some(thread::current().id());
             if now != Stage::Locked || is_own || Instant::now() >= until {
                 return false;
@@ -247,7 +251,7 @@ impl Devices {
 
     fn start(&self, engine: &'static dyn Engine, limit: Duration) -> Result<(), Status> {
         if !self.take_soon(Stage::Stopped, limit) {
-            // The worker thread may have been faster.
+            // The worker thread may have started them first.
             return match self.lock().stage {
                 Stage::Started => Ok(()),
                 _ => Err(Status::SERVICE_ALREADY_CONFIGURED),
@@ -327,7 +331,7 @@ impl Devices {
         for (buffer, config, started) in agents {
             let read = match started {
                 Some(started) => engine.read(started),
-                // Only properties of the agent.
+                // The list has only properties of the agent.
                 None => Ok(config.values(&Default::default(), &[], 0)),
             };
             match read {

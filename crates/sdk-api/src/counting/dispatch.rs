@@ -1,5 +1,5 @@
-//! Counting around dispatches: before one goes to its device, the tool is asked what to count in it;
-//! when it has ended, the tool is handed the values.
+//! Counting around dispatches: before a dispatch goes to its device, the tool is asked what to
+//! count in it. When it has ended, the tool gets the values.
 
 use super::config::Config;
 use super::services::DispatchService;
@@ -17,7 +17,7 @@ use midair_sdk_hot::clock;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, PoisonError};
 
-/// A dispatch that goes to its device.
+/// A dispatch that is about to go to its device.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Dispatch {
     /// Id of the agent, as tools know it.
@@ -42,17 +42,18 @@ pub struct Dispatch {
     pub grid: [u32; 3],
 }
 
-/// A dispatch that a tool has chosen counters for.
+/// A dispatch for which a tool has chosen counters.
 #[derive(Debug)]
 pub struct Chosen {
-    /// The handle of what is counted, and that itself.
+    /// The handle of the list of counters, and the list itself.
     pub config: (u64, Arc<Config>),
     service: DispatchService,
     user_data: u64,
     data: DispatchCountingData,
 }
 
-/// Whether a context that runs counts in dispatches: one lock that is hardly ever taken by others.
+/// Whether a running context counts around dispatches. This takes one lock, which is hardly ever
+/// contended.
 pub fn is_on() -> bool {
     services().iter().any(|service| service.on.load(SeqCst))
 }
@@ -62,8 +63,8 @@ fn services() -> Vec<DispatchService> {
     all.unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// Asks the tools of the contexts that run what to count in a dispatch: the first that chooses has
-/// it. On the thread that launches; nothing of ours is held.
+/// Asks the tools of the running contexts what to count in a dispatch. The first tool that chooses
+/// counters gets it. Called on the launching thread, which holds no lock of ours.
 pub fn choose(dispatch: &Dispatch) -> Option<Chosen> {
     let running = services().into_iter();
     let mut running = running.filter(|service| service.on.load(SeqCst));
@@ -96,9 +97,10 @@ fn ask(service: DispatchService, dispatch: &Dispatch) -> Option<Chosen> {
     };
     let (mut config, mut user_data) = (0_u64, 0_u64);
     let to = (&raw mut config, &raw mut user_data);
-    // Calls that the tool makes in it are not the application's.
+    // Calls that the tool makes in this function are not the application's.
     let called = callbacks::as_tool(|| {
-        // SAFETY: the tool gave us this function for such calls; what it writes to outlives the call.
+        // SAFETY: the tool gave us this function for such calls. What it writes to outlives the
+        // call.
         midair_tool_call::call(&[], || unsafe {
             (service.asked)(data, to.0, to.1, service.asked_data.0)
         })
@@ -118,8 +120,8 @@ fn ask(service: DispatchService, dispatch: &Dispatch) -> Option<Chosen> {
 }
 
 impl Chosen {
-    /// The dispatch has ended, from `start` to `end` on the records' clock: hands the values over. On
-    /// the worker thread.
+    /// Passes on the values of a dispatch that ran from `start` to `end` on the records' clock.
+    /// Called on the worker thread.
     pub fn deliver(mut self, mut values: Vec<CounterRecord>, (start, end): (u64, u64)) {
         if values.is_empty() {
             return;
@@ -140,7 +142,7 @@ impl Chosen {
         let (first, count) = (values.as_mut_ptr(), values.len());
         let lent = [(first.cast_const().cast(), size_of_val(values.as_slice()))];
         let called = callbacks::as_tool(|| {
-            // SAFETY: as above; the values live until it has returned.
+            // SAFETY: as above; the values live until the function has returned.
             midair_tool_call::call(&lent, || unsafe {
                 told(data, first, count, user_data, told_data.0)
             })
@@ -150,7 +152,7 @@ impl Chosen {
         }
     }
 
-    /// Into the tool's buffer: a header, and the values behind it.
+    /// Puts a header into the tool's buffer, followed by the values.
     fn put(&self, values: &[CounterRecord]) {
         let header = DispatchCountingRecord {
             size: size_of::<DispatchCountingRecord>() as u64,
@@ -221,8 +223,8 @@ fn words_of_header(
 /// Adds the service to a context.
 ///
 /// # Errors
-/// [`Status::CONTEXT_INVALID`] for a context that there is not,
-/// [`Status::AGENT_DISPATCH_CONFLICT`] for one that counts for devices,
+/// [`Status::CONTEXT_INVALID`] for a context that does not exist,
+/// [`Status::AGENT_DISPATCH_CONFLICT`] for one that counts on devices,
 /// [`Status::BUFFER_NOT_FOUND`], [`Status::FINALIZED`].
 pub(crate) fn configure(
     context: u64,

@@ -1,22 +1,22 @@
-//! Ids of records: counter and place in one word.
+//! Ids of records: a counter and a place in one word.
 
 use crate::status::Status;
 use midair_counters::{Dimension, Position};
 
-/// Bits of a record's id below the counter's.
+/// How many bits of a record's id are below the counter.
 const PLACE_BITS: u32 = 48;
 
-/// The counter that a record is of.
+/// Returns the counter of a record.
 pub(crate) fn counter_of(instance: u64) -> u64 {
     instance >> PLACE_BITS
 }
 
-/// What records of a counter's values at a place have.
+/// Returns the id for records of a counter's values at a place.
 pub(crate) fn instance(counter: u64, place: Position) -> u64 {
     counter << PLACE_BITS | place.0
 }
 
-/// A record's number in a dimension. Of dimension 0, all of them as one number.
+/// Returns a record's number in a dimension; for dimension 0, all numbers as one.
 ///
 /// # Errors
 /// [`Status::DIM_NOT_FOUND`].

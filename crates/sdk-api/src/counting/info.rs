@@ -1,5 +1,5 @@
-//! What is known of a counter, in AMD's layout. Tools keep the pointers: all of it lives for ever, and
-//! is made once.
+//! Information about a counter, in AMD's layout. Tools keep the pointers, so all of it lives
+//! forever and is created once.
 
 use super::device::Device;
 use super::ids::instance;
@@ -10,7 +10,7 @@ use midair_abi::counting::{DimensionInfo, DimensionInstanceInfo, RecordDimension
 use midair_counters::{Definition, Dimension, Position};
 use std::ffi::{CStr, c_char};
 
-/// What does not depend on an agent.
+/// The information that does not depend on an agent.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Basics {
     pub name: &'static CStr,
@@ -53,13 +53,14 @@ impl Basics {
         }
     }
 
-    /// The bits of AMD's structs.
+    /// Returns the bits of AMD's structs.
     pub fn bits(&self) -> u8 {
         u8::from(self.is_constant) | u8::from(self.is_derived) << 1
     }
 }
 
-/// The dimensions of a counter's values on a device; a counter of one value has an instance.
+/// Returns the dimensions of a counter's values on a device. A counter with a single value has one
+/// instance.
 pub(crate) fn extents(metric: &Metric, device: &Device) -> Vec<(Dimension, u32)> {
     let extents = match metric.what {
         What::Constant => Vec::new(),
@@ -88,7 +89,7 @@ fn name(dimension: Dimension) -> *const c_char {
     intern(dimension.name().as_bytes()).as_ptr()
 }
 
-/// All places, the last dimension the slowest.
+/// Returns all places; the last dimension changes slowest.
 fn positions(extents: &[(Dimension, u32)]) -> Vec<Position> {
     let mut all = vec![Position::default()];
     for (dimension, extent) in extents {
@@ -116,7 +117,7 @@ fn cut(infos: &mut Infos, extents: &[(Dimension, u32)]) -> Cut {
     })
 }
 
-/// Where a counter has values on a device.
+/// Returns the places at which a counter has values on a device.
 pub(crate) fn places(
     infos: &mut Infos,
     counter: u64,

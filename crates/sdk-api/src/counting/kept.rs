@@ -1,4 +1,4 @@
-//! What is kept of counters.
+//! The state for counters.
 
 use super::config::Config;
 use super::places::Infos;
@@ -7,10 +7,10 @@ use midair_counters::Definitions;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// All of it.
+/// All of this state.
 #[derive(Debug)]
 pub(crate) struct Counting {
-    /// Definitions that a tool has loaded, and whether they are added to the others.
+    /// Definitions that a tool has loaded, and whether they are added to AMD's.
     pub custom: Option<(Definitions, bool)>,
     pub table: Option<Table>,
     pub infos: Infos,
@@ -31,7 +31,7 @@ impl Counting {
         }
     }
 
-    /// The table, made by the first who asks.
+    /// Returns the table, which is created at the first use.
     pub fn table(&mut self) -> &mut Table {
         let custom = self.custom.as_ref();
         self.table.get_or_insert_with(|| Table::new(custom))

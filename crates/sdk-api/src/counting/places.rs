@@ -1,10 +1,11 @@
-//! Where counters have values, as tools are told: made once ([`mod@super::info`]), and kept for ever.
+//! The places of counters' values in the form that tools get: created once ([`mod@super::info`]),
+//! and kept forever.
 
 use midair_abi::counting::{DimensionInfo, DimensionInstanceInfo, RecordDimensionInfo};
 use midair_counters::{Dimension, Position};
 use std::collections::BTreeMap;
 
-/// Where a counter has values. Pointers and what they lead to are arrays both.
+/// The places at which a counter has values. The pointers, and what they point to, are both arrays.
 #[derive(Debug)]
 pub(crate) struct Places {
     pub dimensions: &'static [RecordDimensionInfo],
@@ -12,22 +13,22 @@ pub(crate) struct Places {
     pub instance_pointers: &'static [*const DimensionInstanceInfo],
 }
 
-// SAFETY: the pointers are to what was leaked and never changes.
+// SAFETY: the pointers are to leaked data that never changes.
 unsafe impl Send for Places {}
 // SAFETY: as above.
 unsafe impl Sync for Places {}
 
-/// The numbers of a place, as the instances of every counter of that cut point to them.
+/// The numbers of a place. Instances of all counters with the same dimensions point to them.
 pub(crate) type Numbers = &'static [*const DimensionInfo];
 
-/// A cut's places with their numbers.
+/// The places for one set of dimensions, with their numbers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cut(pub &'static [(Position, Numbers)]);
 
 // SAFETY: as above.
 unsafe impl Send for Cut {}
 
-/// What was made.
+/// What was created so far.
 #[derive(Debug)]
 pub(crate) struct Infos {
     /// By counter and agent.

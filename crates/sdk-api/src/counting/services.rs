@@ -1,4 +1,4 @@
-//! What tools configure.
+//! The counting services that tools configure.
 
 pub(crate) use midair_sdk_hot::operations::Opaque;
 
@@ -10,86 +10,87 @@ use std::fmt;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
-/// `rocprofiler_dispatch_counting_service_cb_t`: the dispatch, where the choice goes, where the
-/// tool's word goes, its data.
+/// `rocprofiler_dispatch_counting_service_cb_t`: the dispatch, where to store the choice, where to
+/// store the user data, the tool's data.
 pub type AskedCallback =
     unsafe extern "C-unwind" fn(DispatchCountingData, *mut u64, *mut u64, *mut c_void);
-/// `rocprofiler_dispatch_counting_record_cb_t`: the dispatch, values, their number, the tool's word,
-/// its data.
+/// `rocprofiler_dispatch_counting_record_cb_t`: the dispatch, values, their number, the user data,
+/// the tool's data.
 pub type ToldCallback =
     unsafe extern "C-unwind" fn(DispatchCountingData, *mut CounterRecord, usize, u64, *mut c_void);
 /// `rocprofiler_device_counting_agent_cb_t`: context and list of counters.
 pub type SetCallback = unsafe extern "C" fn(u64, u64) -> c_int;
-/// `rocprofiler_device_counting_service_cb_t`: context, agent, with what to choose, the tool's data.
+/// `rocprofiler_device_counting_service_cb_t`: context, agent, the function to choose with, the
+/// tool's data.
 pub type ChooseCallback = unsafe extern "C-unwind" fn(u64, u64, SetCallback, *mut c_void);
 
 /// Counting around dispatches.
 #[derive(Debug, Clone)]
 pub(crate) struct DispatchService {
     pub context: u64,
-    /// The context runs.
+    /// Whether the context is running.
     pub on: &'static AtomicBool,
     pub asked: AskedCallback,
     pub asked_data: Opaque,
-    /// Where values go without `told`.
+    /// The buffer for the values if there is no `told`.
     pub buffer: u64,
     pub told: Option<(ToldCallback, Opaque)>,
 }
 
-// SAFETY: the pointers in it are the tool's functions and data, which the tool allows us to use from
+// SAFETY: the pointers in it are the tool's functions and data. The tool allows us to use them on
 // every thread that launches.
 unsafe impl Sync for DispatchService {}
 
-/// Who can have devices count.
+/// The part of a session that counts on whole devices.
 pub trait Engine: fmt::Debug + Sync {
-    /// Whether there is a runtime.
+    /// Whether there is an open runtime.
     fn is_open(&self) -> bool;
-    /// Starts counters for a whole device; returns what they are known by. When it returns they
-    /// count.
+    /// Starts counters for a whole device. They are counting when it returns. Returns a number that
+    /// identifies them.
     ///
     /// # Errors
     /// [`Status::NO_PROFILE_QUEUE`], [`Status::OUT_OF_RESOURCES`] or [`Status::NOT_AVAILABLE`].
     fn start(&self, config: &Arc<Config>) -> Result<u64, Status>;
-    /// Reads what was counted since the start. The counters go on.
+    /// Reads what was counted since the start. The counters go on counting.
     ///
     /// # Errors
     /// [`Status::ERROR`] when the device does not answer.
     fn read(&self, started: u64) -> Result<Vec<CounterRecord>, Status>;
-    /// Stops them.
+    /// Stops the counters.
     fn stop(&self, started: u64);
 }
 
-/// What a context's counting does.
+/// The state of a context's counting on devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
     Stopped,
-    /// A call starts, reads or stops.
+    /// A call is starting, reading or stopping the counters.
     Locked,
     Started,
 }
 
-/// An agent whose counters a context counts.
+/// An agent on which a context counts.
 #[derive(Debug)]
 pub(crate) struct Agent {
     pub agent: u64,
     pub buffer: u64,
     pub callback: ChooseCallback,
     pub data: Opaque,
-    /// What the tool chose.
+    /// The list that the tool chose.
     pub config: Option<Arc<Config>>,
-    /// By what the engine knows it; none where nothing has to be counted.
+    /// The engine's number for the running counters; None where nothing has to be counted.
     pub started: Option<u64>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub stage: Stage,
-    /// Which thread has made it [`Stage::Locked`], the last time.
+    /// The thread that last made it [`Stage::Locked`].
     pub by: Option<std::thread::ThreadId>,
     pub agents: Vec<Agent>,
 }
 
-/// A context's counting.
+/// A context's counting on devices.
 #[derive(Debug)]
 pub(crate) struct Devices {
     pub context: u64,

@@ -1,13 +1,14 @@
-//! Counters of all architectures by their ids.
+//! The counters of all architectures by their ids.
 //!
-//! An id is a number from 1, since AMD's records have 16 bits for it. Counters of the same name on two
-//! architectures are two. Of each architecture the properties of an agent come first, as constants.
+//! Ids are small numbers from 1 on, since AMD's records have only 16 bits for them. Counters with
+//! the same name on two architectures have two ids. For each architecture, the properties of an
+//! agent come first, as constants.
 
 use crate::status::Status;
 use midair_counters::plan::{Error, PROPERTIES};
 use midair_counters::{Architecture, Counter, Definitions};
 
-/// Ids have so many bits.
+/// The greatest id, since ids have 16 bits.
 const MOST: usize = (1 << 16) - 1;
 
 /// A counter.
@@ -23,26 +24,26 @@ pub(crate) struct Metric {
 pub(crate) enum What {
     /// A property of the agent.
     Constant,
-    /// It is counted, or computed of what is.
+    /// It is counted, or computed from counted values.
     Counted(&'static Counter),
 }
 
-/// Where an architecture's counters are.
+/// An architecture and the ids of its counters.
 #[derive(Debug)]
 struct Listed {
     architecture: &'static Architecture,
     ids: Vec<u64>,
 }
 
-/// All of them.
+/// All counters.
 #[derive(Debug)]
 pub(crate) struct Table {
     /// Architecture and name, by id - 1.
     metrics: Vec<(usize, &'static str, bool)>,
     architectures: Vec<Listed>,
-    /// What is there besides AMD's.
+    /// Definitions in addition to AMD's.
     added: Definitions,
-    /// AMD's are not there.
+    /// Whether AMD's counters are left out.
     bare: bool,
 }
 
@@ -54,7 +55,7 @@ fn status(error: &Error) -> Status {
     }
 }
 
-/// An architecture without what was added, and with it.
+/// Returns an architecture with the added definitions, with or without AMD's counters.
 fn with(
     architecture: &'static Architecture,
     bare: bool,
@@ -65,7 +66,7 @@ fn with(
 }
 
 impl Table {
-    /// Whether definitions can be taken: what makes no sense is an invalid argument.
+    /// Checks that definitions can be used; an invalid one is an invalid argument.
     pub fn check(added: &Definitions, append: bool) -> Result<(), Status> {
         for architecture in Architecture::all() {
             with(architecture, !append, added).map_err(|error| match error {
@@ -76,7 +77,7 @@ impl Table {
         Ok(())
     }
 
-    /// With what a tool has loaded.
+    /// Creates the table with what a tool has loaded.
     pub fn new(custom: Option<&(Definitions, bool)>) -> Table {
         let (added, append) = custom.cloned().unwrap_or((Definitions::default(), true));
         let mut table = Table {
@@ -86,7 +87,7 @@ impl Table {
             bare: !append,
         };
         for (n, base) in Architecture::all().iter().enumerate() {
-            // It was checked when it was loaded.
+            // The definitions were checked when they were loaded.
             let architecture = with(base, table.bare, &table.added).unwrap_or(base);
             let constants = PROPERTIES.iter().map(|name| (n, *name, true));
             let counters = architecture.counters.iter().map(|c| (n, c.name, false));
@@ -105,7 +106,7 @@ impl Table {
         table
     }
 
-    /// Ids of an architecture's counters; none of one that is not known.
+    /// Returns the ids of an architecture's counters; empty for an unknown architecture.
     pub fn of(&self, name: &str) -> Vec<u64> {
         let listed = self
             .architectures
@@ -114,7 +115,7 @@ impl Table {
         listed.map_or_else(Vec::new, |listed| listed.ids.clone())
     }
 
-    /// A counter by its id.
+    /// Returns a counter by its id.
     pub fn metric(&self, id: u64) -> Option<Metric> {
         let at = usize::try_from(id).ok()?.checked_sub(1)?;
         let (architecture, name, is_constant) = *self.metrics.get(at)?;
@@ -130,7 +131,7 @@ impl Table {
         })
     }
 
-    /// Adds a counter to an architecture; returns its id.
+    /// Adds a counter to an architecture. Returns its id.
     pub fn create(
         &mut self,
         name: &str,
@@ -159,7 +160,7 @@ impl Table {
         let base = Architecture::find(name).ok_or(Status::AGENT_NOT_FOUND)?;
         let architecture = with(base, self.bare, &added).map_err(|error| status(&error))?;
         let made = architecture.counter(counter).ok_or(Status::ERROR)?;
-        // What cannot be counted at all is no counter.
+        // A counter that cannot be counted at all is refused.
         architecture
             .wanted(counter)
             .map_err(|error| status(&error))?;

@@ -7,6 +7,6 @@ use std::collections::VecDeque;
 pub(crate) struct Stack {
     /// The values, the top last.
     pub values: Vec<u64>,
-    /// Changes of the top: time and value.
+    /// Changes of the top: times and values.
     pub changes: VecDeque<(u64, u64)>,
 }

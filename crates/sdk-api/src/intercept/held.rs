@@ -23,12 +23,12 @@ pub(crate) struct Interceptor {
 pub(crate) struct Given {
     pub kind: c_int,
     pub table: usize,
-    /// Until the end of the session; otherwise for good.
+    /// Whether it is lent until the end of the session; otherwise the tool keeps it.
     pub lent: bool,
 }
 
 impl Interceptor {
-    /// Whether it wants tables of this kind and was not given this one.
+    /// Whether it wants tables of this kind and does not have this one yet.
     pub fn wants(&self, kind: c_int, table: usize) -> bool {
         self.libraries & kind != 0
             && !self

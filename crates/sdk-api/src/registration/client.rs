@@ -1,37 +1,37 @@
-//! A tool that is configured.
+//! A configured tool.
 
 use midair_abi::registration::{ConfigureResult, Finalize, ToolAttach};
 use std::ffi::c_void;
 
-/// A configured tool.
+/// The record of a configured tool.
 #[derive(Debug)]
 pub(crate) struct Client {
-    /// Its number, which its `ClientId` has, too: that one is the tool's to write to.
+    /// Its number. Its `ClientId` has the number as well, but the tool may write to that one.
     pub handle: u32,
     /// Address of its `rocprofiler_configure`, or `rocprofiler_configure_experimental`.
     pub function: usize,
     /// Where it came from.
     pub source: Source,
-    /// Named for the attach that is under way, or for the last one.
+    /// Whether it is named for the attach that is under way, or was named for the last one.
     pub named: bool,
     pub result: ConfigureResult,
     pub hooks: Hooks,
     pub phase: Phase,
-    /// It has been attached before.
+    /// Whether it has been attached before.
     pub was_attached: bool,
-    /// Its contexts that the next attach starts: those that its `initialize` started; for a tool
-    /// without `tool_attach`, those that ran at the last detach.
+    /// The contexts that the next attach starts: those that its `initialize` started; for a tool
+    /// without `tool_attach`, those that were running at the last detach.
     pub resume: Vec<u64>,
 }
 
-// SAFETY: the pointers in it are the tool's functions and data, which the tool allows us to use from
+// SAFETY: the pointers in it are the tool's functions and data, which the tool allows us to use on
 // the worker thread.
 unsafe impl Send for Client {}
 
-/// The functions of a tool that an attach and a detach call.
+/// The functions of a tool that are called at an attach and at a detach.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Hooks {
-    /// None: its contexts are started and stopped for it.
+    /// None: we start and stop its contexts for it.
     None,
     /// `rocprofiler_configure_attach`.
     Attach {
@@ -39,7 +39,7 @@ pub(crate) enum Hooks {
         detach: Option<Finalize>,
         data: *mut c_void,
     },
-    /// `rocprofiler_configure_experimental`: like `None`, and the tool is notified.
+    /// `rocprofiler_configure_experimental`: as with `None`, and the tool is notified.
     Experimental {
         reattach: Option<Finalize>,
         detach: Option<Finalize>,
@@ -71,14 +71,15 @@ pub(crate) enum Phase {
     Ended,
 }
 
-/// Where a client came from. Two are the same when this is equal.
+/// Where a client came from. Equal values mean the same client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// Named for an attach; by its library handle, so that the next attach finds it again.
+    /// Named for an attach; identified by its library handle, so that the next attach finds it
+    /// again.
     Attachment(usize),
-    /// Present when the process was started; by its `rocprofiler_configure`.
+    /// Present when the process was started; identified by its `rocprofiler_configure`.
     Start(usize),
-    /// `rocprofiler_force_configure`; by its function.
+    /// Passed to `rocprofiler_force_configure`; identified by its function.
     Forced(usize),
 }
 

@@ -1,8 +1,8 @@
-//! Tools that a process is started with: those of `ROCP_TOOL_LIBRARIES`, and those in its libraries,
-//! preloaded or linked.
+//! Tools that a process is started with: those in `ROCP_TOOL_LIBRARIES`, and those in its preloaded
+//! or linked libraries.
 //!
-//! Only a process that was *started* under a profiler is searched. One that an attacher enters may
-//! well have a `rocprofiler_configure` somewhere (libtorch has one) that nobody asked for.
+//! Only a process that was *started* under a profiler is searched. A process that an attacher
+//! enters may contain a `rocprofiler_configure` that nobody asked for (libtorch has one).
 
 use super::client::Source;
 use super::library::{bind, entry, is_ours, names, open, open_named};
@@ -16,23 +16,23 @@ use midair_settings::Settings;
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::sync::atomic::Ordering;
 
-/// Set by a registration library while it attaches: the tools of the list are then the attacher's.
+/// A registration library sets this while it attaches: the list then has the attacher's tools.
 const TOOL_ATTACHED: &str = "ROCPROFILER_REGISTER_TOOL_ATTACHED";
-/// The list.
+/// The variable with the list of tools.
 const TOOL_LIBRARIES: &str = "ROCP_TOOL_LIBRARIES";
 
-/// Records that an attacher's engine loaded this library. From then on nothing is searched.
+/// Records that an attacher's engine loaded this library. From then on no tools are searched for.
 pub fn entered_by_engine() {
     STATE.entered_by_engine.store(true, Ordering::Release);
 }
 
-/// Whether the search has ended, in this process or in the one that it was forked from.
+/// Whether the search has ended, in this process or in the process that it was forked from.
 pub fn is_done() -> bool {
     STATE.search.load(Ordering::Acquire) == Search::Done
 }
 
-/// The list of tools in the environment. A program that runs with more rights than its caller
-/// ignores it.
+/// Returns the list of tools in the environment. A program that runs with more rights than its
+/// caller ignores it.
 fn tool_list() -> Option<CString> {
     CString::new(midair_secure::variable(TOOL_LIBRARIES)?.into_encoded_bytes()).ok()
 }
@@ -42,9 +42,9 @@ fn is_attaching() -> bool {
     std::env::var_os(TOOL_ATTACHED).is_some_and(|value| value == "1")
 }
 
-/// The settings in the environment. In a program that runs with more rights than its caller those
-/// that name files or libraries are left out: whether the caller set them or an attacher cannot be
-/// told.
+/// Returns the settings in the environment. In a program that runs with more rights than its
+/// caller, those that name files or libraries are left out: they may be the caller's or an
+/// attacher's, which cannot be told apart.
 pub fn environment() -> Settings {
     // A variable that is not UTF-8 cannot be one that we read.
     let settings = Settings::from_environment(std::env::vars_os()).unwrap_or_default();
@@ -54,24 +54,24 @@ pub fn environment() -> Settings {
     }
 }
 
-/// Publishes the settings of the environment where no session has brought others.
+/// Publishes the settings of the environment, unless a session has brought others.
 pub fn settings_from_environment() {
     if !setting::is_published() {
         setting::publish(environment());
     }
 }
 
-/// Finds, configures and initialises the tools that this process was started with; once. Returns how
-/// many there are now.
+/// Finds, configures and initialises the tools that this process was started with; once. Returns
+/// how many tools there are now.
 ///
-/// * `ROCP_TOOL_LIBRARIES`, a list with colons, except in a program that runs with more rights than
-///   its caller. While a registration library attaches, these are the attacher's tools: they are
-///   named for the attach, and nothing else is searched.
-/// * Every loaded library with a `rocprofiler_configure` of its own, if at least one such function
-///   is globally visible.
+/// * `ROCP_TOOL_LIBRARIES`, a list separated by colons, except in a program that runs with more
+///   rights than its caller. While a registration library attaches, these are the attacher's tools:
+///   they are named for the attach, and nothing else is searched.
+/// * Every loaded library that has a `rocprofiler_configure` of its own, if at least one such
+///   function is globally visible.
 ///
 /// A later call, a call from inside a tool's own functions, and a call in a process that an engine
-/// entered do nothing and return 0. A tool that cannot be loaded or declines is noted in the
+/// entered do nothing and return 0. If a tool cannot be loaded or declines, this is noted in the
 /// session's records, and the search continues. Tools of ours are bound to `host`.
 pub fn find_clients(host: &'static SdkTable) -> usize {
     if STATE.entered_by_engine.load(Ordering::Acquire)
@@ -101,7 +101,7 @@ pub fn find_clients(host: &'static SdkTable) -> usize {
         };
         listed.push(library);
         let result = if attaching {
-            // SAFETY: just opened, never closed.
+            // SAFETY: the library was just opened, and is never closed.
             unsafe { load(library, host) }
         } else {
             super::library::hold(library);
@@ -126,9 +126,9 @@ pub fn find_clients(host: &'static SdkTable) -> usize {
     found
 }
 
-/// While a registration library attaches: names the tools of its list, unless tools are already
-/// named. For a registration library that does not know `rocprofiler_load_attachment_tool`, in a
-/// process that was started with tools of its own.
+/// Names the tools of the list while a registration library attaches, unless tools are already
+/// named. This is for a registration library that does not know `rocprofiler_load_attachment_tool`,
+/// in a process that was started with tools of its own.
 pub fn name_listed(host: &'static SdkTable) {
     if is_attaching()
         && !super::has_named()
@@ -151,8 +151,8 @@ fn start(library: *mut c_void, host: &'static SdkTable) -> Result<(), crate::sta
     bind(library, host)?;
     super::configure_client(source, entry).map_err(super::NotConfigured::told)?;
     if is_ours(library) {
-        // It starts its contexts when it is attached, also where the start of the process is the
-        // attach.
+        // The tool starts its contexts when it is attached, even where the start of the process
+        // counts as the attach.
         super::name_known(source);
     }
     Ok(())
@@ -160,19 +160,19 @@ fn start(library: *mut c_void, host: &'static SdkTable) -> Result<(), crate::sta
 
 /// Whether a `rocprofiler_configure` is globally visible.
 fn is_visible() -> bool {
-    // SAFETY: RTLD_DEFAULT and a C string.
+    // SAFETY: RTLD_DEFAULT is a valid handle, and the name is a C string.
     unsafe { !libc::dlsym(libc::RTLD_DEFAULT, c"rocprofiler_configure".as_ptr()).is_null() }
 }
 
-/// Handles of all libraries that are loaded, the program first. They stay open.
+/// Returns handles of all loaded libraries, the program first. They stay open.
 fn loaded_libraries() -> Vec<*mut c_void> {
     unsafe extern "C" fn collect(
         info: *mut libc::dl_phdr_info,
         _size: usize,
         names: *mut c_void,
     ) -> c_int {
-        // SAFETY: the loader's struct, and the vector that is passed below. Nothing here calls the
-        // loader, whose lock is held.
+        // SAFETY: `info` is the loader's struct, and `names` the vector that is passed below.
+        // Nothing here calls the loader, whose lock is held.
         unsafe {
             let names = &mut *names.cast::<Vec<CString>>();
             if !(*info).dlpi_name.is_null() {
@@ -182,13 +182,13 @@ fn loaded_libraries() -> Vec<*mut c_void> {
         0
     }
     let mut names: Vec<CString> = Vec::new();
-    // SAFETY: the callback fits, and the vector lives across the call.
+    // SAFETY: the callback has the right type, and the vector lives across the call.
     unsafe { libc::dl_iterate_phdr(Some(collect), (&raw mut names).cast()) };
     names
         .iter()
         .filter_map(|name| {
             if name.is_empty() {
-                // The program itself; the kernel's own object has a name that opens nothing.
+                // Take the program itself. The kernel's own object has a name that opens nothing.
                 // SAFETY: null means the program.
                 let program = unsafe { libc::dlopen(std::ptr::null(), libc::RTLD_LAZY) };
                 return (!program.is_null()).then_some(program);

@@ -1,4 +1,4 @@
-//! Tools by their libraries: how a name becomes a loaded library, and a loaded library a tool.
+//! Tools and their libraries: how a name leads to a loaded library, and a loaded library to a tool.
 
 use super::Entry;
 use super::client::Source;
@@ -9,50 +9,50 @@ use std::ffi::{CStr, CString, OsStr, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// The default tool, below our directory.
+/// The path of the default tool below our directory.
 const DEFAULT_TOOL: &str = "rocprofiler-sdk/librocprofiler-sdk-tool.so.1";
-/// Names of the attach library in all generations. Named as a tool it means the default tool, since
-/// its callers name it so.
+/// The names of the attach library in all generations. As the name of a tool they mean the default
+/// tool, since callers use them so.
 const ATTACH_LIBRARIES: [&str; 3] = [
     "librocprofiler-sdk-rocattach.so",
     "librocprofiler-attach.so",
     "librocprofv3-attach.so",
 ];
 
-/// A symbol that the library itself defines: `dlsym` would also find one in a library that it
-/// depends on.
+/// Returns a symbol that the library itself defines. `dlsym` would also find one in a library that
+/// it depends on.
 pub(super) fn own_symbol(library: *mut c_void, name: &CStr) -> Option<*mut c_void> {
-    // SAFETY: a live handle (the caller's promise) and a C string.
+    // SAFETY: the caller passes an open handle, and the name is a C string.
     let address = unsafe { libc::dlsym(library, name.as_ptr()) };
     if address.is_null() {
         return None;
     }
     let mut map: *mut LinkMap = std::ptr::null_mut();
-    // SAFETY: RTLD_DI_LINKMAP stores one pointer.
+    // SAFETY: RTLD_DI_LINKMAP stores one pointer, for which there is room.
     if unsafe { libc::dlinfo(library, libc::RTLD_DI_LINKMAP, (&raw mut map).cast()) } != 0
         || map.is_null()
     {
         return Some(address);
     }
-    // SAFETY: an all-zero Dl_info is one.
+    // SAFETY: an all-zero Dl_info is valid.
     let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
-    // SAFETY: any address may be passed; `info` is ours.
+    // SAFETY: dladdr takes any address, and `info` is ours.
     let known = unsafe { libc::dladdr(address, &mut info) } != 0 && !info.dli_fname.is_null();
-    // SAFETY: `map` is the library's, which is loaded; its name is a C string or null.
+    // SAFETY: `map` belongs to the library, which is loaded; its name is a C string or null.
     let name = unsafe { (*map).name };
     if !known || name.is_null() {
         return Some(address);
     }
     // SAFETY: both are C strings of the loader's.
     let (name, found) = unsafe { (CStr::from_ptr(name), CStr::from_ptr(info.dli_fname)) };
-    // The program itself has no name in the link map, and a path in Dl_info.
+    // The program itself has no name in the link map, but has a path in Dl_info.
     let same = name == found || name.is_empty() && info.dli_fbase == program_base();
     same.then_some(address)
 }
 
-/// Where the library is loaded that has this address; `None`: no library has.
+/// Returns the base address of the library that contains this address; `None` if no library does.
 pub fn base_of(address: usize) -> Option<usize> {
-    // SAFETY: an all-zero Dl_info is one; dladdr takes any address.
+    // SAFETY: an all-zero Dl_info is valid, and dladdr takes any address.
     let (known, info) = unsafe {
         let mut info: libc::Dl_info = std::mem::zeroed();
         let known = libc::dladdr(std::ptr::without_provenance(address), &mut info) != 0;
@@ -61,10 +61,10 @@ pub fn base_of(address: usize) -> Option<usize> {
     known.then(|| info.dli_fbase.addr())
 }
 
-/// Where the program itself is loaded.
+/// Returns the base address of the program itself.
 fn program_base() -> *mut c_void {
-    // SAFETY: getauxval reads the process's own auxiliary vector; dladdr takes any address; an
-    // all-zero Dl_info is one.
+    // SAFETY: getauxval reads the process's own auxiliary vector, dladdr takes any address, and an
+    // all-zero Dl_info is valid.
     unsafe {
         let entry = libc::getauxval(libc::AT_ENTRY) as usize;
         let mut info: libc::Dl_info = std::mem::zeroed();
@@ -87,29 +87,29 @@ struct LinkMap {
 /// Binds a tool of ours to this SDK; other tools have no such function.
 ///
 /// # Errors
-/// [`Status::INCOMPATIBLE_ABI`] when it is of another build.
+/// [`Status::INCOMPATIBLE_ABI`] when the tool is of another build.
 pub(super) fn bind(library: *mut c_void, host: &'static SdkTable) -> Result<(), Status> {
     let name = CString::new(TOOL_BIND).map_err(|_| Status::ERROR)?;
     let Some(bind) = own_symbol(library, &name) else {
         return Ok(());
     };
-    // SAFETY: only our own tools export this name, with this type.
+    // SAFETY: only our own tools export this name, and it has this type.
     let bind = unsafe { std::mem::transmute::<*mut c_void, ToolBind>(bind) };
-    // SAFETY: a table that lives for ever.
+    // SAFETY: the table lives forever.
     match unsafe { bind(host) } {
         0 => Ok(()),
         _ => Err(Status::INCOMPATIBLE_ABI),
     }
 }
 
-/// Whether it is a tool of ours.
+/// Whether it is one of our tools.
 pub(super) fn is_ours(library: *mut c_void) -> bool {
     CString::new(TOOL_BIND).is_ok_and(|name| own_symbol(library, &name).is_some())
 }
 
-/// The functions by which the library's tool is configured. `None`: the library is no tool.
+/// Returns the functions that configure the library's tool. `None`: the library is not a tool.
 pub(super) fn entry(library: *mut c_void) -> Option<Entry> {
-    // SAFETY: the C API gives the functions of these names these types.
+    // SAFETY: in the C API the functions of these names have these types.
     unsafe {
         let entry = Entry {
             configure: own_symbol(library, c"rocprofiler_configure")
@@ -123,13 +123,13 @@ pub(super) fn entry(library: *mut c_void) -> Option<Entry> {
     }
 }
 
-/// Names the tool of a loaded library for the next attach, and configures and initialises it unless
+/// Names the tool of a loaded library for the next attach. Configures and initialises it, unless
 /// that was done before.
 ///
 /// # Errors
-/// [`Status::INVALID_ARGUMENT`] when the library is no tool, [`Status::INCOMPATIBLE_ABI`] when it is
-/// one of ours but of another build, [`Status::NOT_AVAILABLE`] when it declines, [`Status::ERROR`]
-/// when its `initialize` fails or failed.
+/// [`Status::INVALID_ARGUMENT`] when the library is not a tool, [`Status::INCOMPATIBLE_ABI`] when
+/// it is one of ours but of another build, [`Status::NOT_AVAILABLE`] when it declines,
+/// [`Status::ERROR`] when its `initialize` fails or failed.
 ///
 /// # Safety
 /// `library` must be a handle from `dlopen` that is never closed.
@@ -153,45 +153,46 @@ pub unsafe fn load(library: *mut c_void, host: &'static SdkTable) -> Result<(), 
     super::configure_client(source, entry).map_err(super::NotConfigured::told)
 }
 
-/// Keeps a tool that was loaded for us from ending the process ([`midair_tool_call::imports`]).
+/// Prevents a tool that was loaded for us from ending the process ([`midair_tool_call::imports`]).
 pub(super) fn hold(library: *mut c_void) {
     if !is_ours(library) {
-        // SAFETY: a handle from dlopen that is never closed (the caller's promise).
+        // SAFETY: the caller passes a handle from dlopen that is never closed.
         unsafe { midair_tool_call::imports::hold(library) };
     }
 }
 
-/// Loads a library, with its symbols local to it.
+/// Loads a library with its symbols local to it.
 ///
 /// # Errors
 /// The loader's message.
 pub(super) fn open(path: &CStr, more: libc::c_int) -> Result<*mut c_void, String> {
-    // SAFETY: a C string. Loading a library runs its constructors: the user named it.
+    // SAFETY: the path is a C string. Loading a library runs its constructors; the user named it.
     let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL | more) };
     if !library.is_null() {
         return Ok(library);
     }
-    // SAFETY: null or a C string that is valid until this thread's next dl call.
+    // SAFETY: the result is null, or a C string that is valid until this thread's next dl call.
     let why = unsafe { libc::dlerror() };
     if why.is_null() {
         return Err("unknown".to_owned());
     }
-    // SAFETY: as above.
+    // SAFETY: as above; it is not null.
     Err(unsafe { CStr::from_ptr(why) }
         .to_string_lossy()
         .into_owned())
 }
 
-/// The directory of this library's file, where it has one: an engine may load it from memory.
+/// Returns the directory of this library's file. None where it has no file: an engine may load it
+/// from memory.
 fn own_folder() -> Option<PathBuf> {
     let here: fn() -> Option<PathBuf> = own_folder;
-    // SAFETY: an all-zero Dl_info is one; any address may be asked for.
+    // SAFETY: an all-zero Dl_info is valid, and dladdr takes any address.
     let info = unsafe {
         let mut info: libc::Dl_info = std::mem::zeroed();
         (libc::dladdr(here as *const c_void, &mut info) != 0 && !info.dli_fname.is_null())
             .then_some(info)?
     };
-    // SAFETY: a C string of the loader's.
+    // SAFETY: the name is a C string of the loader's.
     let name = unsafe { CStr::from_ptr(info.dli_fname) };
     let path = Path::new(OsStr::from_bytes(name.to_bytes()));
     let folder = path.parent()?;
@@ -201,7 +202,7 @@ fn own_folder() -> Option<PathBuf> {
         .filter(|folder| !folder.starts_with("/proc"))
 }
 
-/// The paths that the loader is asked for, one after the other, for a name in a list of tools.
+/// Returns the paths to ask the loader for, one after the other, for a name in a list of tools.
 fn candidates(name: &str) -> Vec<PathBuf> {
     let file = Path::new(name)
         .file_name()
@@ -219,14 +220,14 @@ fn candidates(name: &str) -> Vec<PathBuf> {
     }
     let mut list = vec![PathBuf::from(name)];
     if bare {
-        // As AMD's library does: the loader of this process first.
+        // As in AMD's library, the search of this process's loader comes first.
         list.extend(beside(name));
         list.extend(beside(&format!("rocprofiler-sdk/{name}")));
     }
     list
 }
 
-/// Loads the library of a name in a list of tools.
+/// Loads the library for a name in a list of tools.
 ///
 /// # Errors
 /// The loader's message about the name itself.
@@ -246,8 +247,8 @@ pub fn open_named(name: &str) -> Result<*mut c_void, String> {
     Err(first.unwrap_or_else(|| "no such name".to_owned()))
 }
 
-/// The names in a list of tools. Every name counts, including the last one, which AMD's library
-/// loses.
+/// Returns the names in a list of tools. Every name counts, including the last one, which AMD's
+/// library drops.
 pub(super) fn names(list: &CStr) -> Vec<String> {
     let list = list.to_string_lossy();
     let names = list.split(':').filter(|name| !name.is_empty());
@@ -260,12 +261,13 @@ pub(super) fn names(list: &CStr) -> Vec<String> {
     seen
 }
 
-/// Names the tools of a list with colons for the next attach, and loads and configures those that
-/// are new.
+/// Names the tools of a list (separated by colons) for the next attach, and loads and configures
+/// those that are new.
 ///
 /// # Errors
-/// As [`load`]. [`Status::NOT_AVAILABLE`] also when one cannot be loaded; the reason goes into the
-/// session's records. [`Status::INVALID_ARGUMENT`] for an empty list. The first failure ends it.
+/// Those of [`load`]. [`Status::NOT_AVAILABLE`] also when a tool cannot be loaded; the reason goes
+/// into the session's records. [`Status::INVALID_ARGUMENT`] for an empty list. The first failure
+/// ends the call.
 pub fn load_list(list: &CStr, host: &'static SdkTable) -> Result<(), Status> {
     super::begin_names();
     let names = names(list);
@@ -277,7 +279,7 @@ pub fn load_list(list: &CStr, host: &'static SdkTable) -> Result<(), Status> {
             notes::post(&format!("the tool {name} cannot be loaded: {why}"));
             Status::NOT_AVAILABLE
         })?;
-        // SAFETY: just opened, never closed.
+        // SAFETY: the library was just opened, and is never closed.
         unsafe { load(library, host) }?;
     }
     Ok(())

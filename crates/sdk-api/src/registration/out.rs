@@ -1,5 +1,6 @@
-//! Tools that are out: one of their functions threw, or called `exit`, instead of returning. Nothing
-//! of such a tool is called again, and its contexts stop; the process and the other tools go on.
+//! Tools that are no longer used, because one of their functions threw, or called `exit`, instead
+//! of returning. No function of such a tool is called again, and its contexts stop; the process and
+//! the other tools go on.
 
 use super::client::Phase;
 use crate::context;
@@ -9,7 +10,8 @@ use crate::state;
 use midair_sdk_hot::callbacks;
 use std::fmt::Display;
 
-/// Puts the client out that made a context: `stage` names the function, `how` says what it did.
+/// Stops using the client that created a context: `stage` names its function, `how` says what it
+/// did.
 pub(crate) fn expel_owner(context: u64, stage: &str, how: &dyn Display) {
     let client = state::lock().context(context).map(|context| context.client);
     if let Ok(client) = client {
@@ -17,7 +19,7 @@ pub(crate) fn expel_owner(context: u64, stage: &str, how: &dyn Display) {
     }
 }
 
-/// Puts a client out.
+/// Stops using a client.
 pub(crate) fn expel(client: u32, stage: &str, how: &dyn Display) {
     let contexts: Vec<u64> = {
         let mut state = state::lock();
@@ -43,20 +45,20 @@ pub(crate) fn expel(client: u32, stage: &str, how: &dyn Display) {
     ));
 }
 
-/// Puts those out whose functions did so on threads of the application. Called on the worker thread
-/// in each round.
+/// Stops using the clients whose functions threw on threads of the application. Called on the
+/// worker thread in each round.
 pub fn expel_reported() {
     for (context, how) in callbacks::take_thrown() {
         expel_owner(context, "callback", &how);
     }
 }
 
-/// Keeps why a tool was refused, for whoever tells the user ([`why`]).
+/// Stores why a tool was refused, for the code that tells the user ([`why`]).
 pub(crate) fn keep(reason: String) {
     state::lock().refusal = Some(reason);
 }
 
-/// Why the last tool was refused that was refused with `status`, in words.
+/// Returns, as text, why the last tool was refused that was refused with `status`.
 pub fn why(status: crate::status::Status) -> String {
     let kept = state::lock().refusal.take();
     kept.unwrap_or_else(|| status.to_string())

@@ -1,4 +1,4 @@
-//! How far the search for tools has come.
+//! The progress of the search for tools.
 
 use midair_lockfree::word_enum;
 

@@ -1,25 +1,25 @@
-//! Correlation ids that wait for their retirement.
+//! Correlation ids that wait to be retired.
 
 use std::collections::BTreeMap;
 
-/// What is known of an id that waits.
+/// What is known about a waiting id.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Id {
-    /// Its call has returned, or it never had one.
+    /// Its call has returned, or there was no call.
     pub returned: bool,
-    /// The work under way was looked at since its last record, and did not have it.
+    /// Since its last record, a look at the work under way did not find it.
     pub ended: bool,
 }
 
-/// Ids that wait.
+/// The waiting ids.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
-    /// By number.
+    /// The ids by number.
     pub ids: BTreeMap<u64, Id>,
 }
 
 impl Waiting {
-    /// A record has the id.
+    /// Notes that a record has the id.
     pub fn saw(&mut self, id: u64, returned: bool) {
         let known = self.ids.entry(id).or_default();
         known.returned |= returned;

@@ -1,4 +1,4 @@
-//! The settings of a session and the values that were given out.
+//! The settings of a session, and the values that were given out.
 
 use midair_settings::Settings;
 use std::collections::HashMap;

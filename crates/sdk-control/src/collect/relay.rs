@@ -1,4 +1,4 @@
-//! From a private spool to tools' buffers, and on to the attacher's spool.
+//! Moves records from a private spool to tools' buffers, and on to the attacher's spool.
 
 use crate::collection::Route;
 use midair_record::event::{self, Header, Plain, flag};
@@ -6,8 +6,9 @@ use midair_record::spool::Area;
 use midair_sdk_api::buffer;
 use midair_sdk_hot::pause;
 
-/// Moves what the private spool holds on: to the tools' buffers, and to the attacher's spool what
-/// is meant for it: what began in a pause of the recording is not. Returns whether there was anything.
+/// Moves the contents of the private spool to the tools' buffers, and to the attacher's spool
+/// whatever is meant for it; that excludes what began during a pause of the recording. Returns
+/// whether there was anything.
 pub(super) fn relay(route: &mut Route, spool: Option<Area>, tid: u32) -> bool {
     let Route::Relay { reader, onward } = route else {
         return false;
@@ -23,7 +24,8 @@ pub(super) fn relay(route: &mut Route, spool: Option<Area>, tid: u32) -> bool {
                 pause::left_out(header.kind);
                 continue;
             }
-            // SAFETY: the attacher's spool is mapped while the session lasts, and `onward` is only used with it.
+            // SAFETY: the attacher's spool is mapped during the session, and `onward` is only used
+            // with it.
             unsafe { onward.store(spool, tid, header.kind, [record, &[]]) };
         }
         Ok::<(), ()>(())

@@ -1,5 +1,5 @@
-//! Counters around dispatches for tools that are attached ([`Chooser`]): windows are taken for the lists
-//! that a tool chooses, and what is known to be a dispatch's own goes to the tool.
+//! Counters around dispatches for attached tools ([`Chooser`]). Windows count the lists that a tool
+//! chooses. The tool gets the values that are known to belong to one dispatch.
 
 use super::kept::{Counting, Void, locked};
 use super::{dispatch_of, packets_of};
@@ -14,16 +14,17 @@ use midair_sdk_device::queue::windows::chosen::{Chooser, Fate, set_chooser};
 use midair_sdk_device::symbols;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Chosen dispatches that have not ended, at most: further ones have no values.
+/// The most chosen dispatches that have not ended; further ones have no values.
 const MOST: usize = 1 << 16;
 
-/// Whether tools in this process choose dispatches whose queues may be older than them. Where all
-/// queues were made for counting, they count as in a program that was started with them.
+/// Sets whether tools in this process choose dispatches whose queues may be older than the tools.
+/// If all queues were created for counting, the tools count as in a program that was started with
+/// them.
 pub(crate) fn serve(is_wanted: bool) {
     set_chooser((is_wanted && !alone::is_asked()).then_some(&STATE.counting));
 }
 
-/// The session is over. What there is to tell.
+/// Ends the choices of a session. Returns a note for the user.
 pub(super) fn close() -> Option<String> {
     set_chooser(None);
     let counting = &STATE.counting;
@@ -58,7 +59,7 @@ impl Chooser for Counting {
         match packets_of(&config) {
             Ok(packets) => {
                 let mut group = packets.group(symbols::agent_node(agent));
-                // Nothing is left switched on in a queue of the application's.
+                // Leave nothing enabled in a queue of the application.
                 group.read_stop = disabled_after(&group.start, &group.read_stop);
                 Some(group)
             }
@@ -78,7 +79,7 @@ impl Chooser for Counting {
             Fate::NoWindow => return self.without.add(),
             Fate::NotAlone => return self.not_alone.add(),
         };
-        // Another list was counted than the one that was wanted; or it is forgotten.
+        // The window counted another list than the tool wanted, or the list was removed.
         let (wanted, config) = &chosen.config;
         match packets_of(config) {
             Ok(packets) if *wanted == list => {

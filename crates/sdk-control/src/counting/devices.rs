@@ -1,4 +1,4 @@
-//! Counters of whole devices for tools in the process ([`Engine`]).
+//! Counters of whole devices for the tools in the process ([`Engine`]).
 
 use super::kept::{Counting, Running, locked};
 use super::packets_of;
@@ -14,8 +14,9 @@ use midair_sdk_device::symbols;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-/// The runtime is open, and its queues are known: contexts that run and do not count begin to. On the
-/// worker thread, also where contexts have changed. `is_wanted`: some context counts for devices.
+/// Starts counting for running contexts that do not count yet, because the runtime is open and its
+/// queues are known. Called on the worker thread, also when contexts have changed. `is_wanted`:
+/// some context counts on devices.
 pub(crate) fn opened(is_wanted: bool) {
     if !STATE.counting.is_open.swap(true, SeqCst) {
         devices::set_engine(&STATE.counting);
@@ -26,20 +27,20 @@ pub(crate) fn opened(is_wanted: bool) {
     devices::runtime_is_open();
 }
 
-/// One round of the worker thread: queues that the application has made or used since are switched
-/// on. It waits for nobody who reads.
+/// Enables counting in queues that the application has created or used since the last round of the
+/// worker thread. Does not wait for a thread that reads.
 pub(crate) fn pass() {
     if let Ok(mut all) = STATE.counting.running.try_lock() {
         all.values_mut().for_each(|running| running.served.follow());
     }
 }
 
-/// The session ends: nothing counts from here on.
+/// Stops all counting, because the session ends.
 pub(crate) fn closes() {
     let counting = &STATE.counting;
     if counting.is_open.swap(false, SeqCst) {
         devices::runtime_closes();
-        // Those of a context that a thread of the tool's has in its hands all the time.
+        // Stop counters that a thread of the tool has been using all the time.
         let left = std::mem::take(&mut *locked(&counting.running));
         for running in left.into_values() {
             running.served.stop();
@@ -85,7 +86,7 @@ impl Engine for Counting {
             all.insert(number, running);
             return Ok(number);
         }
-        // The session has ended meanwhile.
+        // The session has ended in the meantime.
         drop(all);
         running.served.stop();
         Err(Status::HSA_NOT_LOADED)

@@ -1,4 +1,4 @@
-//! Packets for the tools in this process: the helper that makes them, and what it made.
+//! Packets for the tools in this process: the helper that makes them, and the packets made so far.
 
 use super::packets::Packets;
 use midair_aqlprofile::{Maker, PACKET_HELPER, Unseen};
@@ -8,7 +8,7 @@ use midair_sdk_api::setting;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// The helper, and what it made.
+/// The helper, and the packets made so far.
 #[derive(Debug)]
 pub(crate) struct State {
     helper: Unseen,

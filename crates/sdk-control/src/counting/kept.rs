@@ -1,4 +1,4 @@
-//! What is kept of what tools count.
+//! The state of what tools count.
 
 use super::helper;
 use super::packets::Packets;
@@ -19,7 +19,7 @@ pub(super) struct Ready {
     pub(super) packets: Arc<Packets>,
 }
 
-/// Counters of a device that count for a tool.
+/// Counters that are running on a device for a tool.
 #[derive(Debug)]
 pub(super) struct Running {
     pub(super) served: Served,
@@ -27,28 +27,28 @@ pub(super) struct Running {
     pub(super) config: Arc<Config>,
 }
 
-/// A number of dispatches without values.
+/// The number of dispatches without values.
 #[derive(Debug)]
 pub(super) struct Void(pub(super) AtomicU64);
 
-/// What is kept.
+/// All of this state.
 #[derive(Debug)]
 pub(crate) struct Counting {
     pub(super) helper: Mutex<helper::State>,
     pub(super) ready: Mutex<Vec<Ready>>,
-    /// Dispatches that were chosen, by the number that the device's side knows them by.
+    /// Chosen dispatches, by the number that the device side uses for them.
     pub(super) waiting: Mutex<BTreeMap<u64, (Chosen, Arc<Packets>)>>,
-    /// Dispatches that tools have chosen where windows are taken, by their numbers.
+    /// Dispatches that tools have chosen and that are counted in windows, by number.
     pub(super) chosen: Mutex<BTreeMap<u64, Chosen>>,
-    /// How many of these had no window, and how many were not alone in theirs.
+    /// How many of these had no window, and how many shared their window.
     pub(super) without: Void,
     pub(super) not_alone: Void,
-    /// Counters of whole devices, by the numbers that contexts know them by.
+    /// Counters of whole devices, by the numbers that contexts use for them.
     pub(super) running: Mutex<BTreeMap<u64, Running>>,
-    /// There is a runtime, and a session.
+    /// Whether there is a runtime and a session.
     pub(super) is_open: AtomicBool,
     pub(super) next: AtomicU64,
-    /// Dispatches that were chosen and not counted.
+    /// How many dispatches were chosen and not counted.
     pub(super) void: AtomicU64,
 }
 

@@ -5,7 +5,7 @@ use midair_counters::template::{self, Template};
 use midair_counters::wire::{Gpu, RawEvent};
 use midair_record::counter_plan::{Form, Group, Place};
 
-/// What was made of some events on a kind of GPU.
+/// The packets of some events for a kind of GPU.
 #[derive(Debug)]
 pub(super) struct Packets {
     pub gpu: Gpu,
@@ -15,7 +15,7 @@ pub(super) struct Packets {
 }
 
 impl Packets {
-    /// The same for an agent of this node.
+    /// Returns the same packets for an agent of this node.
     pub fn group(&self, node: u32) -> Group {
         let template = &self.template;
         let place = |place: &template::Place| Place {

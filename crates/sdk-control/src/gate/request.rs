@@ -3,14 +3,14 @@
 use midair_lockfree::word_enum;
 
 word_enum! {
-    /// Which tables are to be hooked without waiting for the next look at the loaded libraries.
+    /// The tables to hook without waiting for the next search of the loaded libraries.
     pub(crate) enum TableRequest else None {
         /// None.
         None = 0,
-        /// All that are there.
+        /// All tables that exist.
         Tables = 1,
-        /// The same, while the HSA runtime registers: it is inside `hsa_init`, behind the loading
-        /// of its own tools, so its slots can be hooked.
+        /// The same, while the HSA runtime registers. It is inside `hsa_init` and has already
+        /// loaded its own tools, so its slots can be hooked.
         Hsa = 2,
     }
 }

@@ -1,10 +1,11 @@
-//! A line of the driver's: the event's number in hexadecimal, nanoseconds of the boot clock, `-` and
-//! the process, and what belongs to the event. Addresses are numbers of pages; GPUs are named by
-//! their ids, and the host's memory by 0 (source: `docs/sources.md#kfd`).
+//! A line of the driver has the event's number in hexadecimal, nanoseconds of the boot clock, `-`
+//! and the process, and the event's own data. Addresses are page numbers. GPUs are named by their
+//! ids, and the host's memory by 0 (source: `docs/sources.md#kfd`).
 
 use midair_abi::constants as c;
 
-/// Bytes of a page, as a power of two: the driver's unit, whatever the processor's is.
+/// The size of a page, as a power of two. This is the driver's unit, whatever the processor's page
+/// size is.
 const PAGE: u32 = 12;
 
 /// `enum kfd_smi_event`.
@@ -19,7 +20,8 @@ mod number {
     pub(super) const DROPPED_EVENT: u64 = 14;
 }
 
-/// The events that are asked for: bit N - 1 for number N. What was dropped the driver tells by itself.
+/// The events that are requested: bit N - 1 for number N. The driver reports dropped events without
+/// a request.
 pub(crate) const MASK: u64 = {
     let mut mask = 0;
     let mut event = number::MIGRATE_START;
@@ -30,18 +32,18 @@ pub(crate) const MASK: u64 = {
     mask | 1 << (number::DROPPED_EVENT - 1)
 };
 
-/// What an event is to others.
+/// The relation of an event to others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// Another one ends what it begins.
+    /// Another event ends what it begins.
     Begin,
-    /// It ends what another one began.
+    /// It ends what another event began.
     End,
     /// It stands alone.
     Whole,
 }
 
-/// An event, or a begin and its end as one.
+/// An event, or a begin and its end in one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Event {
     /// AMD's buffer-tracing kind.
@@ -53,7 +55,7 @@ pub(crate) struct Event {
     pub pid: u32,
     /// First address.
     pub address: u64,
-    /// The address behind the last one.
+    /// The address after the last one.
     pub end_address: u64,
     /// GPU ids; 0 for the host's memory.
     pub from: u32,
@@ -66,12 +68,12 @@ pub(crate) struct Event {
 }
 
 impl Event {
-    /// The kind of its records.
+    /// Returns the kind of its records.
     pub fn kind(&self) -> Option<u8> {
         midair_domain::of_buffer_kind(self.tracing_kind).map(|domain| domain.kind)
     }
 
-    /// Whether it begins or ends something.
+    /// Returns whether it begins or ends something.
     pub fn part(&self) -> Part {
         let operation = self.operation as i32;
         match self.tracing_kind {
@@ -96,7 +98,7 @@ impl Event {
         }
     }
 
-    /// Whether this begin ends with that event.
+    /// Whether `end` is the end of this begin.
     pub fn is_ended_by(&self, end: &Event) -> bool {
         let what = |event: &Event| {
             (
@@ -110,7 +112,7 @@ impl Event {
         what(self) == what(end)
     }
 
-    /// Begin and end as one, from the begin; its time is the begin's.
+    /// Combines a begin and its end. The time is that of the begin.
     pub fn with_end(&self, end: &Event) -> Option<Event> {
         let (tracing_kind, operation) = match self.tracing_kind {
             c::ROCPROFILER_BUFFER_TRACING_KFD_EVENT_PAGE_MIGRATE => (
@@ -155,26 +157,26 @@ fn gpu(text: &str) -> Option<u32> {
     u32::from_str_radix(text, 16).ok()
 }
 
-/// `@A(B)`.
+/// Splits `@A(B)`.
 fn place(text: &str) -> Option<(&str, &str)> {
     text.strip_prefix('@')?.strip_suffix(')')?.split_once('(')
 }
 
-/// Addresses of `@FIRST(PAGES)`.
+/// Returns the addresses of `@FIRST(PAGES)`.
 fn range(text: &str) -> Option<(u64, u64)> {
     let (first, pages) = place(text)?;
     let (first, pages) = (hexadecimal(first)?, hexadecimal(pages)?);
     Some((first << PAGE, first.wrapping_add(pages) << PAGE))
 }
 
-/// A number of one of `count` operations.
+/// Returns the number of one of `count` operations.
 fn operation(text: &str, count: i32) -> Option<u32> {
     text.parse::<u32>()
         .ok()
         .filter(|number| *number < count as u32)
 }
 
-/// Reads a line. `None`: it is of another event, or not as it should be.
+/// Parses a line. `None`: it is about another event, or is malformed.
 pub(crate) fn read(line: &str) -> Option<Event> {
     let mut words = line.split_ascii_whitespace();
     let event = hexadecimal(words.next()?)?;
@@ -203,7 +205,7 @@ pub(crate) fn read(line: &str) -> Option<Event> {
                 ..base
             }
         }
-        // Older drivers tell no error.
+        // Older drivers do not report an error.
         (number::MIGRATE_END, [at, ways, _trigger, error @ ..]) => {
             let (address, end_address) = range(at)?;
             let (from, to) = ways.split_once("->")?;

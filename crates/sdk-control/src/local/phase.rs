@@ -1,25 +1,26 @@
-//! How far a session without an attacher is, what it is, and what it is to do.
+//! The phase of a session without an attacher, its kind, and its commands.
 
 use midair_lockfree::word_enum;
 
 word_enum! {
-    /// What kind of session a tool is in.
+    /// The kind of session that a tool is in.
     pub enum Kind else Engine {
         /// An attacher of ours reads the spool.
         Engine = 0,
-        /// Somebody else's injector attached.
+        /// Another injector attached.
         Attached = 1,
         /// The process was started with the tool.
         Launched = 2,
-        /// It was, and is about to become another program, with which it goes on.
+        /// The process was started with the tool, and is about to execute another program, with
+        /// which recording continues.
         Becoming = 3,
     }
 }
 
 word_enum! {
-    /// How far a session without an attacher is.
+    /// The phase of a session without an attacher.
     pub enum Phase else Off {
-        /// No thread.
+        /// There is no thread.
         Off = 0,
         /// Setting up.
         Starting = 1,
@@ -27,23 +28,25 @@ word_enum! {
         Watching = 2,
         /// Recording.
         On = 3,
-        /// Recording has ended, nothing is hooked; what is left is to be finished by whoever asked.
+        /// Recording has ended and nothing is hooked. The thread that requested the end does the
+        /// rest.
         Stopped = 4,
     }
 }
 
 word_enum! {
-    /// What the worker thread is to do.
+    /// A command to the worker thread.
     pub enum Command else Run {
         /// Go on.
         Run = 0,
         /// Stop, and detach the tools.
         Detach = 1,
-        /// Stop; the asking thread ends the tools.
+        /// Stop; the requesting thread ends the tools.
         Leave = 2,
-        /// Stop and end the tools: the asking thread cannot, it is inside a signal handler.
+        /// Stop and end the tools, since the requesting thread is inside a signal handler and
+        /// cannot.
         Finish = 3,
-        /// Stop; a session that an attacher offers goes on with the contexts that run.
+        /// Stop; the session that an attacher offers continues with the running contexts.
         MakeWay = 4,
     }
 }

@@ -1,7 +1,8 @@
-//! Exported symbols of the libraries that this process has loaded, read from memory as the loader reads them.
+//! Exported symbols of the libraries that this process has loaded, read from memory as the loader
+//! reads them.
 //!
-//! `dlsym` would not do: it does not see libraries that were loaded RTLD_LOCAL (Python's), and
-//! would need a handle that keeps them loaded.
+//! `dlsym` is not enough: it does not see libraries that were loaded RTLD_LOCAL (Python's), and
+//! needs a handle, which would keep them loaded.
 
 use std::ffi::{CStr, c_int, c_void};
 
@@ -37,18 +38,20 @@ const DT_SYMTAB: i64 = 6;
 const DT_GNU_HASH: i64 = 0x6fff_fef5;
 const STT_FUNC: u8 = 2;
 
-/// Calls `visit` for each loaded library. The loader's lock is held meanwhile: keep it short, load nothing.
+/// Calls `visit` for each loaded library. The loader's lock is held during the calls, so they must
+/// be short and load nothing.
 pub fn with_modules(mut visit: impl FnMut(&Module<'_>)) {
     let mut visit: &mut dyn FnMut(&Module<'_>) = &mut visit;
-    // SAFETY: the callback gets back exactly this pointer, and only during the call.
+    // SAFETY: the callback gets exactly this pointer back, and only during the call.
     unsafe { libc::dl_iterate_phdr(Some(each), (&raw mut visit).cast()) };
 }
 
 unsafe extern "C" fn each(info: *mut libc::dl_phdr_info, _size: usize, data: *mut c_void) -> c_int {
-    // SAFETY: `data` is what `with_modules` passed; `info` is valid during the callback (dl_iterate_phdr(3)).
+    // SAFETY: `data` is what `with_modules` passed, and `info` is valid during the callback
+    // (dl_iterate_phdr(3)).
     let (visit, info) = unsafe { (&mut *data.cast::<&mut dyn FnMut(&Module<'_>)>(), &*info) };
     let base = info.dlpi_addr as usize;
-    // SAFETY: the loader gives dlpi_phnum headers at dlpi_phdr.
+    // SAFETY: the loader provides dlpi_phnum headers at dlpi_phdr.
     let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum as usize) };
     let Some(header) = headers
         .iter()
@@ -56,8 +59,8 @@ unsafe extern "C" fn each(info: *mut libc::dl_phdr_info, _size: usize, data: *mu
     else {
         return 0;
     };
-    // SAFETY: the dynamic section of a loaded library lies at base + p_vaddr with p_memsz bytes and
-    // stays while it is loaded.
+    // SAFETY: the dynamic section of a loaded library is at base + p_vaddr, has p_memsz bytes, and
+    // stays mapped while the library is loaded.
     let dynamic = unsafe {
         let at =
             std::ptr::with_exposed_provenance::<Dyn>(base.wrapping_add(header.p_vaddr as usize));
@@ -66,7 +69,7 @@ unsafe extern "C" fn each(info: *mut libc::dl_phdr_info, _size: usize, data: *mu
     let name = if info.dlpi_name.is_null() {
         String::new()
     } else {
-        // SAFETY: a NUL-terminated string of the loader's.
+        // SAFETY: it is a NUL-terminated string of the loader's.
         unsafe { CStr::from_ptr(info.dlpi_name) }
             .to_string_lossy()
             .into_owned()
@@ -79,7 +82,8 @@ unsafe extern "C" fn each(info: *mut libc::dl_phdr_info, _size: usize, data: *mu
     0
 }
 
-/// Libraries loaded plus libraries unloaded since the start of the process.
+/// Returns how many libraries were loaded plus how many were unloaded since the start of the
+/// process.
 pub fn epoch() -> u64 {
     unsafe extern "C" fn first(
         info: *mut libc::dl_phdr_info,
@@ -97,7 +101,7 @@ pub fn epoch() -> u64 {
 }
 
 impl Module<'_> {
-    /// Where it is loaded, as `dladdr` tells it of its functions.
+    /// Returns where it is loaded, as `dladdr` reports it for its functions.
     pub fn base(&self) -> usize {
         self.base
     }
@@ -109,8 +113,8 @@ impl Module<'_> {
             .take_while(|entry| entry.tag != 0)
             .find(|entry| entry.tag == tag)?
             .value as usize;
-        // glibc relocates these entries in place, except in the vDSO and with some loaders: both
-        // forms are told apart by the base.
+        // glibc relocates these entries in place, except in the vDSO, and other loaders may not.
+        // The base tells both forms apart.
         Some(if value < self.base {
             self.base + value
         } else {
@@ -118,7 +122,7 @@ impl Module<'_> {
         })
     }
 
-    /// Address of an exported function.
+    /// Returns the address of an exported function.
     pub fn symbol(&self, name: &str) -> Option<usize> {
         let (symbols, strings, hash) = (
             self.address(DT_SYMTAB)?,
@@ -126,9 +130,9 @@ impl Module<'_> {
             self.address(DT_GNU_HASH)?,
         );
         let wanted = gnu_hash(name.as_bytes());
-        // SAFETY: the tables of a loaded library, laid out as the gABI and the GNU hash section
-        // say; the loader itself relies on them, and the library stays loaded while the loader's
-        // lock is held.
+        // SAFETY: these are the tables of a loaded library, laid out as the gABI and the GNU hash
+        // section define. The loader itself relies on them, and the library stays loaded while the
+        // loader's lock is held.
         unsafe {
             let word =
                 |at: usize| std::ptr::read_unaligned(std::ptr::with_exposed_provenance::<u32>(at));
@@ -189,7 +193,7 @@ mod tests {
 
     #[test]
     fn finds_a_function_of_libc_where_dlsym_finds_it() {
-        // SAFETY: a constant name.
+        // SAFETY: the name is a constant C string.
         let expected = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"getpid".as_ptr()) }.addr();
         let mut seen = Vec::new();
         with_modules(|module| seen.extend(module.symbol("getpid")));

@@ -1,5 +1,5 @@
-//! What memory of this process may be read, run and written, from its maps file: so that a wrong
-//! guess about a table ends in a refusal and not in a fault of the target.
+//! Which memory of this process may be read, executed and written, according to its maps file. This
+//! makes a wrong guess about a table end in a refusal and not in a fault of the target.
 
 /// One range of addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,20 +11,20 @@ struct Range {
     run: bool,
 }
 
-/// A picture of the address space, sorted.
+/// A snapshot of the address space, sorted.
 #[derive(Debug, Default)]
 pub struct Maps {
     ranges: Vec<Range>,
 }
 
 impl Maps {
-    /// The calling process's. Not by `/proc/self`: that is the first thread, which may have ended,
-    /// and then has no mappings.
+    /// Takes a snapshot of the calling process. It does not use `/proc/self`: that is the first
+    /// thread, which may have ended and then has no mappings.
     pub fn of_self() -> Option<Maps> {
         Some(Self::parse(&std::fs::read("/proc/thread-self/maps").ok()?))
     }
 
-    /// Parses the text of a maps file; lines that are none are left out.
+    /// Parses the text of a maps file; malformed lines are left out.
     pub fn parse(text: &[u8]) -> Maps {
         let mut ranges: Vec<Range> = text
             .split(|byte| *byte == b'\n')
@@ -57,19 +57,19 @@ impl Maps {
         self.covers(address, 1, |range| range.run)
     }
 
-    /// Whether all of the range may be read and written, and none of it run.
+    /// Whether the whole range may be read and written, and none of it executed.
     pub fn is_writable(&self, address: usize, len: usize) -> bool {
         self.covers(address, len, |range| {
             range.read && range.write && !range.run
         })
     }
 
-    /// Reads memory of this process that the picture calls readable.
+    /// Reads memory of this process that is readable according to the snapshot.
     pub fn read(&self, address: usize, into: &mut [u8]) -> bool {
         if !self.covers(address, into.len(), |range| range.read) {
             return false;
         }
-        // The kernel checks again: a range may be gone since the picture was taken, and then this
+        // The kernel checks again: the range may be gone since the snapshot was taken. Then this
         // fails instead of faulting.
         let local = libc::iovec {
             iov_base: into.as_mut_ptr().cast(),
@@ -79,14 +79,15 @@ impl Maps {
             iov_base: std::ptr::without_provenance_mut(address),
             iov_len: into.len(),
         };
-        // Of this thread: the first one may have ended, and then has no memory.
-        // SAFETY: `local` describes `into`; `remote` is only an address for the kernel to check.
+        // Use this thread's id: the first thread may have ended, and then has no memory.
+        // SAFETY: `local` describes `into`; `remote` is only an address that the kernel checks.
         let read = unsafe { libc::process_vm_readv(libc::gettid(), &local, 1, &remote, 1, 0) };
         if read >= 0 {
             return read as usize == into.len();
         }
-        // process_vm_readv may be forbidden (seccomp); the picture has said that the range is readable.
-        // SAFETY: the range was mapped readable when the picture was taken, a moment ago, by a
+        // process_vm_readv may be forbidden (seccomp). According to the snapshot the range is
+        // readable.
+        // SAFETY: the range was mapped readable when the snapshot was taken, a moment ago, by a
         // library that is not unloaded while the loader's list is being walked.
         unsafe {
             std::ptr::copy_nonoverlapping(
@@ -110,7 +111,7 @@ fn parse_line(line: &[u8]) -> Option<Range> {
     let line = std::str::from_utf8(line.get(..line.len().min(60))?)
         .ok()
         .or_else(|| {
-            // A path that is not UTF-8 follows the fields that matter.
+            // A path that is not UTF-8 comes after the fields that matter.
             std::str::from_utf8(line.get(..line.iter().position(|byte| *byte >= 0x80)?)?).ok()
         })?;
     let mut fields = line.split_ascii_whitespace();

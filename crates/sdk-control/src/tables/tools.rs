@@ -1,10 +1,11 @@
-//! The table through which the HSA runtime tells tools of scratch memory.
+//! The table through which the HSA runtime reports scratch memory to tools.
 //!
-//! No exported function jumps through it, so it is found by way of the root table, which names all
-//! tables. In AMD's runtime the root lies right before the core table, in one object (seen in 6.0
-//! to 7.2.4: `HsaApiTableContainer` of api/hsa_api_tables.json); a register library may also have
-//! handed it over. Either is believed only if it proves to be the root: its version and its own
-//! size, and that it names the very tables that the exported functions jump through.
+//! No exported function jumps through this table, so it is found through the root table, which
+//! points to all tables. In AMD's runtime the root table is right before the core table, in the
+//! same object (seen in 6.0 to 7.2.4: `HsaApiTableContainer` of api/hsa_api_tables.json). A
+//! register library may also have passed it on. Either is accepted only if it proves to be the
+//! root: by its version and size, and because it points to the very tables that the exported
+//! functions jump through.
 //!
 //! Decisions: AMD-029 (`docs/deviations/amd.md`).
 
@@ -17,7 +18,7 @@ use midair_sdk_hot::wrappers::{self, TABLES};
 mod root {
     /// `HSA_API_TABLE_MAJOR_VERSION`.
     pub const MAJOR: u32 = 3;
-    /// Sizes: with and without the table of PC sampling, its last entry.
+    /// The sizes with and without the table of PC sampling, which is its last entry.
     pub const SIZES: [usize; 2] = [64, 56];
     pub const CORE: usize = 16;
     pub const AMD_EXT: usize = 24;
@@ -31,11 +32,11 @@ pub const SIZE: usize = 64;
 /// Offset of the first entry.
 pub const FIRST: usize = 16;
 
-/// Finds the table that goes with the live tables `found`. `handed_over`: where a register library
-/// said that the root is, 0 when none did.
+/// Finds the table that belongs to the live tables `found`. `handed_over` is where the root is
+/// according to a register library, 0 when none has passed it on.
 ///
 /// # Errors
-/// Why there is none, in words; `None` when the runtime itself was not found.
+/// Why there is none, as text; `None` when the runtime itself was not found.
 pub fn find(found: &[Live], handed_over: usize) -> Result<Live, Option<String>> {
     let Some(core) = live(found, TableId::HsaCore) else {
         return Err(None);
@@ -45,8 +46,8 @@ pub fn find(found: &[Live], handed_over: usize) -> Result<Live, Option<String>> 
     roots(&maps, found, handed_over)
         .find_map(|root| {
             let base = maps.read_u64(root + root::TOOLS)? as usize;
-            // SAFETY: `is_tools` saw that it is aligned and writable; it is a static of the runtime,
-            // which is not unloaded.
+            // SAFETY: `is_tools` saw that it is aligned and writable. It is a static of the
+            // runtime, which is not unloaded.
             is_tools(&maps, base)
                 .then(|| unsafe { Live::new(wrappers::TABLES.len(), base, SIZE, core.home) })
         })
@@ -59,19 +60,19 @@ pub fn find(found: &[Live], handed_over: usize) -> Result<Live, Option<String>> 
         })
 }
 
-/// Address of the root table that goes with the live tables `found`.
+/// Returns the address of the root table that belongs to the live tables `found`.
 pub fn root(found: &[Live], handed_over: usize) -> Option<usize> {
     roots(&Maps::of_self()?, found, handed_over).next()
 }
 
-/// The live table of this id.
+/// Returns the live table with this id.
 fn live(found: &[Live], id: TableId) -> Option<&Live> {
     found
         .iter()
         .find(|live| TABLES.get(live.index).is_some_and(|table| table.id == id))
 }
 
-/// Where the root table is, as far as it proves to be one.
+/// Returns the places that prove to be the root table.
 fn roots<'a>(
     maps: &'a Maps,
     found: &[Live],
@@ -88,7 +89,7 @@ fn roots<'a>(
     })
 }
 
-/// Major version and size of the table at `base`.
+/// Returns major version and size of the table at `base`.
 fn version(maps: &Maps, base: usize) -> Option<(u32, usize)> {
     let first = maps.read_u64(base)?;
     Some((first as u32, (first >> 32) as usize))
@@ -105,7 +106,7 @@ fn is_root(maps: &Maps, base: usize, core: usize, amd_ext: usize) -> bool {
 }
 
 fn is_tools(maps: &Maps, base: usize) -> bool {
-    // Nobody's entry is empty; a tool's is code.
+    // An entry without an owner is empty; that of a tool is code.
     let entry = |offset: usize| {
         let value = maps.read_u64(base + offset).map(|value| value as usize);
         value.is_some_and(|value| value == 0 || maps.is_text(value))
@@ -122,11 +123,12 @@ mod tests {
 
     fn live(id: TableId, base: usize) -> Live {
         let index = TABLES.iter().position(|table| table.id == id).unwrap();
-        // SAFETY: no bytes are promised.
+        // SAFETY: the size is 0, so nothing is promised about any bytes.
         unsafe { Live::new(index, base, 0, 0) }
     }
 
-    /// A root, two words of core table, two of amd_ext, and a tools table; made to fit each other.
+    /// Returns a root table, two words of core table, two of amd_ext, and a tools table, which fit
+    /// each other.
     fn runtime() -> Box<[u64; 32]> {
         let mut words = Box::new([0_u64; 32]);
         let at = |index: usize| (&raw const words[index]).addr() as u64;

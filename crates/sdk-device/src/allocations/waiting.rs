@@ -1,21 +1,22 @@
-//! Which agent owns a pool, and allocations that wait until that is known.
+//! The table of pools and their agents, and allocations that wait until their pool's agent is
+//! known.
 
 use midair_lockfree::{AtomicEnum, AtomicKey, Slot, SlotState, SlotTable, word_enum};
 use midair_record::event::{Allocation, Header};
 use std::sync::atomic::{AtomicU32, AtomicUsize};
 
-/// Pools and regions of a process: a machine of eight GPUs has about forty.
+/// The largest number of pools and regions of a process; a machine with eight GPUs has about forty.
 pub(crate) const POOLS: usize = 1024;
-/// Allocations that can wait for their pool's agent.
+/// How many allocations can wait for their pool's agent.
 const WAITING: usize = 1024;
 
 word_enum! {
     pub(crate) enum Stage else Held {
-        /// Nothing.
+        /// The entry is free.
         Free = 0,
-        /// One thread fills the entry or writes its record.
+        /// A thread fills the entry or writes its record.
         Held = 1,
-        /// It waits for its pool's agent.
+        /// The allocation waits for its pool's agent.
         Waiting = 2,
     }
 }
@@ -32,16 +33,16 @@ pub(crate) struct Waiting {
     pub record: Allocation,
 }
 
-/// What is known of pools in a session.
+/// What is known about pools in a session.
 #[derive(Debug)]
 pub(crate) struct Allocations {
-    /// By a pool's handle: its agent's node.
+    /// The node of a pool's agent, by the pool's handle.
     pub nodes: SlotTable<AtomicKey, POOLS, AtomicU32>,
-    /// Pools in that table.
+    /// The number of pools in that table.
     pub known: AtomicUsize,
-    /// Allocations whose pool's agent is not known.
+    /// The allocations whose pool's agent is not known.
     pub waiting: SlotTable<AtomicEnum<Stage>, WAITING, (), Waiting>,
-    /// Allocations that wait, about.
+    /// The approximate number of allocations that wait.
     pub count: AtomicUsize,
 }
 

@@ -1,22 +1,22 @@
-//! A copy under way, and the table of all.
+//! A copy under way, and the table of all copies.
 
 use midair_lockfree::{AtomicEnum, Slot, SlotState, SlotTable, word_enum};
 use midair_record::event::Untimed;
 use midair_sdk_hot::callbacks::work::Told;
 use std::sync::atomic::AtomicUsize;
 
-/// Copies that can be under way at one time.
+/// How many copies can be under way at a time.
 const CAPACITY: usize = 1 << 13;
 
 word_enum! {
     pub(crate) enum Stage else Held {
-        /// No copy.
+        /// The entry has no copy.
         Free = 0,
-        /// One thread fills the entry, reads the times, or writes the record.
+        /// A thread fills the entry, reads the times, or writes the record.
         Held = 1,
-        /// The engine has not ended it, as far as anybody knows.
+        /// The engine has not ended the copy, as far as is known.
         UnderWay = 2,
-        /// Its times are known, or that it will never have any.
+        /// Its times are known, or it is known that it will never have any.
         Ended = 3,
     }
 }
@@ -26,48 +26,49 @@ impl SlotState for Stage {
     const HELD: Stage = Stage::Held;
 }
 
-/// What is known when a copy is asked for.
+/// What is known when a copy is requested.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Facts {
-    /// Destination address.
+    /// The destination address.
     pub dst: u64,
-    /// Source address.
+    /// The source address.
     pub src: u64,
-    /// Agents' handles: destination.
+    /// The handle of the destination's agent.
     pub dst_agent: u64,
-    /// Source.
+    /// The handle of the source's agent.
     pub src_agent: u64,
-    /// Bytes.
+    /// The number of bytes.
     pub bytes: u64,
-    /// Correlation id.
+    /// The correlation id.
     pub correlation: u64,
-    /// Raw stream handle.
+    /// The raw stream handle.
     pub stream: u64,
-    /// Thread.
+    /// The thread.
     pub tid: u32,
     /// Bits of [`midair_record::event::flag`].
     pub flags: u8,
-    /// Direction (1 H2H … 4 D2D), 0 = by the agents' types.
+    /// The direction (1 H2H … 4 D2D); 0 = to be found by the agents' types.
     pub direction: u32,
-    /// Rectangular: the call names only the agent whose engine moves the bytes, in both fields above.
+    /// Whether the copy is rectangular. Such a call names only the agent whose engine moves the
+    /// bytes, which is then in both fields above.
     pub rect: bool,
-    /// Completion signal.
+    /// The completion signal.
     pub signal: u64,
-    /// Its value before the copy.
+    /// The signal's value before the copy.
     pub value: i64,
-    /// When it was asked for.
+    /// When the copy was requested.
     pub asked: u64,
-    /// Start and end ticks in the signal before the copy.
+    /// The start and end ticks in the signal before the copy.
     pub stale: (u64, u64),
-    /// Its beginning was reported to tools.
+    /// Present if tools were told that the copy begins.
     pub told: Option<Told>,
 }
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Entry {
     pub facts: Facts,
-    /// Start and end in the record clock, or the reason (an [`Untimed`]) why there are none. Once
-    /// it has ended.
+    /// The start and end on the records' clock, or the reason (an [`Untimed`]) why there are none.
+    /// Set once the copy has ended.
     pub outcome: Outcome,
 }
 
@@ -77,11 +78,11 @@ pub(crate) type Outcome = Result<(u64, u64), Untimed>;
 /// The copies of a session.
 #[derive(Debug)]
 pub(crate) struct Copies {
-    /// Entries.
+    /// The entries.
     pub entries: SlotTable<AtomicEnum<Stage>, CAPACITY, (), Entry>,
     /// Where the search for a free entry begins: behind the entry that was claimed last.
     pub next: AtomicUsize,
-    /// Copies under way, about.
+    /// The approximate number of copies under way.
     pub count: AtomicUsize,
 }
 

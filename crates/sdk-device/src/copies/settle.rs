@@ -1,4 +1,4 @@
-//! The times of a copy, which its completion signal carries.
+//! Reads the times of a copy from its completion signal.
 
 use super::entry::{Facts, Outcome, Stage};
 use crate::layout::Signal;
@@ -6,7 +6,7 @@ use crate::state::STATE;
 use midair_record::event::Untimed;
 use midair_sdk_hot::wrappers::original;
 
-/// The signal of copy `index` is about to be used for something else: reads the times now.
+/// Reads the times of copy `index` now, since its signal is about to be used for something else.
 pub(crate) fn settle(index: usize) {
     let Some(slot) = STATE.copies.entries.get(index) else {
         return;
@@ -29,7 +29,7 @@ pub(crate) fn settle(index: usize) {
 /// How far the device's clock, as the runtime converts it, may be behind ours.
 const CLOCKS_APART: u64 = 1_000_000;
 
-/// Times in the record clock or why there are none, when the copy has ended.
+/// Returns the times on the records' clock, or why there are none, if the copy has ended.
 pub(super) fn times(facts: &Facts) -> Option<Outcome> {
     let signal = Signal(facts.signal);
     // SAFETY: the signal is alive: it is watched, and a hook settles the copy before it is destroyed.
@@ -42,9 +42,9 @@ pub(super) fn times(facts: &Facts) -> Option<Outcome> {
         original::hsa_amd_profiling_get_async_copy_time(facts.signal, time.as_mut_ptr().cast())
     };
     let [start, end] = time;
-    // A copy by a kernel on a queue that is not profiled leaves the ticks in the signal as they
-    // were, and the runtime converts those: to a time before the copy was asked for. (Copy engines
-    // leave them, too, and write elsewhere.)
+    // A copy by a kernel on a queue that is not profiled leaves the old ticks in the signal. The
+    // runtime converts those, to a time before the copy was requested. (Copy engines leave the
+    // ticks as well, and write their times elsewhere.)
     // SAFETY: as above.
     let ticks = unsafe { (signal.start_ticks(), signal.end_ticks()) };
     if ticks == facts.stale && (end == 0 || start < facts.asked.saturating_sub(CLOCKS_APART)) {
@@ -62,8 +62,8 @@ mod tests {
     use super::*;
     use crate::queue::model::{Session, UserSignal};
 
-    /// Its signal is used for something else at the moment when it has not ended,
-    /// has ended with times, and has ended without.
+    /// The signal of a copy is used for something else when the copy has not ended, has ended with
+    /// times, and has ended without times.
     #[test]
     fn a_copy_has_its_own_times_or_none() {
         let _session = Session::begin();

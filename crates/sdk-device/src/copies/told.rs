@@ -1,5 +1,5 @@
-//! Copies for tools' callbacks: told of on the thread that asks, and on the worker thread when they
-//! have ended.
+//! Tells tools' callbacks of copies: on the thread that requests a copy, and on the worker thread
+//! when it has ended.
 
 use super::Facts;
 use crate::symbols;
@@ -14,7 +14,7 @@ const _: () = {
     assert!(theirs::dst_address == 48 && theirs::src_address == 56);
 };
 
-/// A copy is about to be asked for. The calling thread is not busy.
+/// Tells tools of a copy that is about to be requested. The calling thread is not busy.
 pub(crate) fn begins(facts: &Facts) -> Option<Told> {
     let gpu = symbols::agent_is_gpu;
     let operation = match facts.direction {
@@ -48,7 +48,7 @@ pub(crate) fn begins(facts: &Facts) -> Option<Told> {
     work::begin(&work, &payload)
 }
 
-/// It has ended. On the worker thread.
+/// Tells tools of a copy that has ended. On the worker thread.
 pub(super) fn ended(told: Told, record: &Copy) {
     let words = [
         record.start,

@@ -1,18 +1,22 @@
-//! Counters of *every* dispatch, in a process that was started for it: each dispatch has its GPU for
+//! Counts *every* dispatch, in a process that was started for that: each dispatch has its GPU to
 //! itself.
 //!
-//! Queues are made while we are loaded, so each is an intercept queue of the runtime's, whose
-//! packets come to [`queue::intercept`](queue) before the device has them. A dispatch is put between
-//! barriers: the first tells that the queue has come to it, the second holds the queue until the
-//! dispatch has its turn, and the last tells that it has ended. [`turns`] gives turns, one at a time
-//! on each agent, in the order in which queues come to their dispatches: a dispatch that waits for
-//! another queue's is behind that, so no chain of events of a program stands still. Programs whose
-//! kernels must run at the same time do, under AMD's tool as under this one (AMD-130).
+//! We are loaded before the program makes its queues, so each of them is made as an intercept queue
+//! of the runtime. The packets of an intercept queue pass through [`queue::intercept`](queue)
+//! before the device gets them. A dispatch is put between barriers: the first signals that the
+//! queue has reached the dispatch, the second holds the queue until it is the dispatch's turn, and
+//! the last signals that the dispatch has ended. [`turns`] gives turns, one at a time on each
+//! agent, in the order in which queues reach their dispatches. A dispatch that depends on a
+//! dispatch of another queue is therefore behind it in the line, so no chain of dependencies in a
+//! program deadlocks. Programs whose kernels must run at the same time do deadlock, under AMD's
+//! tool as well as under this one (AMD-130).
 //!
-//! Who counts is a [`User`]: it chooses before a dispatch goes to the device, and has its values
-//! afterwards. A dispatch that nobody has chosen is counted by nobody and takes its turn all the same.
+//! Whoever wants counts is a [`User`]. It chooses the counters before a dispatch goes to the
+//! device, and receives the values afterwards. A dispatch that no user has chosen is not counted,
+//! but still takes its turn.
 //!
-//! Processes that are attached to have [`super::windows`] instead, where nobody waits.
+//! In a process that we attach to, [`super::windows`] is used instead, where no dispatch waits for
+//! a turn.
 //!
 //! Decisions: AMD-130 (`docs/deviations/amd.md`).
 

@@ -1,5 +1,5 @@
-//! Which kernels' launches are to have windows, as the application's threads read it
-//! ([`super::windows`] decides by it).
+//! The choice of kernels whose launches get windows, in a form that the application's threads can
+//! read ([`super::windows`] decides by it).
 
 use midair_lockfree::{AtomicEnum, word_enum};
 use midair_rotation::ClassKey;
@@ -7,33 +7,35 @@ use std::ops::RangeInclusive;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
-/// Kernels that are told apart. A power of two. Those beyond them are taken for chosen.
+/// The number of kernels that are told apart; a power of two. Kernels beyond that are taken to be
+/// chosen.
 const KERNELS: usize = 1024;
-/// Their classes. A power of two. Those beyond them are taken for unknown.
+/// The number of their classes; a power of two. Classes beyond that are taken to be unknown.
 const CLASSES: usize = 4096;
-/// Places in which one may be.
+/// The number of places in which an entry may be.
 const PROBES: usize = 8;
-/// Ranges of dispatches. Where there are more, the last one here reaches to the end of the last.
+/// The number of ranges of dispatches. If there are more, the last entry extends to the end of the
+/// last range.
 const RANGES: usize = 64;
 
 word_enum! {
-    /// What is known of a kernel.
+    /// What is known about a kernel.
     pub(crate) enum Verdict else Unknown {
-        /// Nothing yet.
+        /// Nothing is known yet.
         Unknown = 0,
-        /// It is chosen.
+        /// The kernel is chosen.
         Chosen = 1,
-        /// It is not.
+        /// The kernel is not chosen.
         LeftOut = 2,
     }
 }
 
 #[derive(Debug)]
 struct Kernel {
-    /// Its kernel object; 0 = the place is free. Set once in a session.
+    /// The kernel object; 0 = the place is free. Set once in a session.
     object: AtomicU64,
     verdict: AtomicEnum<Verdict>,
-    /// Its recorded dispatches.
+    /// The number of its recorded dispatches.
     seen: AtomicU64,
 }
 
@@ -41,18 +43,19 @@ struct Kernel {
 struct Class {
     /// [`ClassKey::number`]; 0 = the place is free. Set once in a session.
     key: AtomicU64,
-    /// Its kernel's place plus one; 0 = not known yet.
+    /// The place of its kernel plus one; 0 = not known yet.
     kernel: AtomicU32,
 }
 
-/// The choice as the application's threads read it. All zero bytes choose everything.
+/// The choice in the form that the application's threads read. If all bytes are zero, everything is
+/// chosen.
 #[derive(Debug)]
 pub(crate) struct Choices {
-    /// There is one. All that a session without costs.
+    /// Whether there is a choice. A session without one costs only this load.
     on: AtomicBool,
     kernels: [Kernel; KERNELS],
     classes: [Class; CLASSES],
-    /// First and last of each range, and how many there are.
+    /// The first and the last number of each range; `count` says how many ranges there are.
     ranges: [(AtomicU64, AtomicU64); RANGES],
     count: AtomicU32,
 }
@@ -101,7 +104,7 @@ impl Choices {
         self.classes.get(at)
     }
 
-    /// Whether a kernel's dispatch of this number is within the ranges.
+    /// Returns whether a kernel's dispatch with this number is within the ranges.
     fn has(&self, number: u64) -> bool {
         let count = self.count.load(Relaxed) as usize;
         let mut ranges = self.ranges.iter().take(count);
@@ -110,19 +113,19 @@ impl Choices {
                 .any(|(first, last)| (first.load(Relaxed)..=last.load(Relaxed)).contains(&number))
     }
 
-    /// Whether it had the last dispatch that can be chosen.
+    /// Returns whether the kernel has had the last dispatch that can be chosen.
     fn is_over(&self, kernel: &Kernel) -> bool {
         let last = (self.count.load(Relaxed) as usize).checked_sub(1);
         let last = last.and_then(|last| self.ranges.get(last));
         last.is_some_and(|(_, last)| kernel.seen.load(Relaxed) >= last.load(Relaxed))
     }
 
-    /// There is no choice any more. While no thread chooses.
+    /// Removes the choice. Call it only while no thread chooses.
     pub(crate) fn clear(&self) {
         self.on.store(false, Release);
     }
 
-    /// A session's choice. While no thread chooses.
+    /// Begins a session's choice. Call it only while no thread chooses.
     pub(crate) fn begin(&self, ranges: &[RangeInclusive<u64>]) {
         for kernel in &self.kernels {
             kernel.object.store(0, Relaxed);
@@ -143,7 +146,8 @@ impl Choices {
         self.on.store(true, Release);
     }
 
-    /// Decides about kernels that were seen: `is_chosen` says nothing of those that it does not know.
+    /// Decides about the kernels that were seen. `is_chosen` returns `None` for kernels that it
+    /// does not know.
     pub(crate) fn judge(&self, is_chosen: impl Fn(u64) -> Option<bool>) {
         if !self.on.load(Relaxed) {
             return;
@@ -163,7 +167,7 @@ impl Choices {
         }
     }
 
-    /// A dispatch was looked at; `recorded`: it has a number in the session.
+    /// Notes a dispatch that was looked at. `recorded` says whether it has a number in the session.
     #[inline]
     pub(crate) fn saw(&self, key: ClassKey, kernel_object: u64, recorded: bool) {
         if !self.on.load(Relaxed) || kernel_object == 0 {
@@ -177,7 +181,8 @@ impl Choices {
         }
     }
 
-    /// Whether a launch is to have a window whose dispatch is expected to be of this class.
+    /// Returns whether a launch is to have a window, if its dispatch is expected to be of this
+    /// class.
     #[inline]
     pub(crate) fn is_wanted(&self, expected: impl FnOnce() -> Option<ClassKey>) -> bool {
         if !self.on.load(Relaxed) {
@@ -192,7 +197,7 @@ impl Choices {
             && self.has(kernel.seen.load(Relaxed).saturating_add(1))
     }
 
-    /// Whether a kernel is known not to be chosen.
+    /// Returns whether a kernel is known not to be chosen.
     pub(crate) fn leaves_out(&self, kernel_object: u64) -> bool {
         let kernel = || self.kernel(kernel_object);
         self.on.load(Relaxed)
@@ -200,7 +205,8 @@ impl Choices {
             && kernel().is_some_and(|(_, kernel)| kernel.verdict.load(Relaxed) == Verdict::LeftOut)
     }
 
-    /// Whether a kernel's dispatches may get windows from now on; none: there is no choice.
+    /// Returns whether a kernel's dispatches may get windows from now on, or `None` if there is no
+    /// choice.
     pub(crate) fn may_come(&self, kernel_object: u64) -> Option<bool> {
         if !self.on.load(Relaxed) || kernel_object == 0 {
             return None;
@@ -210,7 +216,8 @@ impl Choices {
     }
 }
 
-/// The place of a number, which is put there if it has none. None: all places for it are taken.
+/// Returns the place of a number. A number without a place is stored in a free one. Returns `None`
+/// if all places for the number are taken.
 fn place<'t>(
     home: usize,
     size: usize,
@@ -255,13 +262,15 @@ mod tests {
         assert_eq!(choices.may_come(other), None);
         choices.begin(&[2..=3, 6..=6]);
         assert!(choices.is_wanted(|| None) && wanted(chosen, 1) && wanted(other, 1));
-        // Of another kernel nothing is wanted once its name is known, of this one the second.
+        // Once the names are known, the other kernel gets no window, and the chosen one gets it for
+        // its second dispatch.
         choices.saw(key(other, 1), other, true);
         choices.saw(key(chosen, 1), chosen, true);
         choices.judge(|object| (object != 0).then_some(object == chosen));
         assert_eq!((wanted(chosen, 1), wanted(other, 1)), (true, false));
         assert_eq!(choices.may_come(other), Some(false));
-        // All classes of a kernel are numbered together; what is not recorded has no number.
+        // All classes of a kernel are numbered together, and a dispatch that is not recorded has no
+        // number.
         let mut numbers = Vec::new();
         for number in 2..9 {
             if wanted(chosen, 1) {

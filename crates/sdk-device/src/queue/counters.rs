@@ -1,4 +1,4 @@
-//! Hardware counters as a domain.
+//! The domain of hardware counters.
 
 use super::alone;
 use super::device::sampler::Sampler;
@@ -8,12 +8,12 @@ use crate::domain::{Device, Domain};
 use crate::hooks::{self, Hook};
 use midair_record::event::kind;
 
-/// Counters: windows around dispatches, or readings of whole devices.
+/// The domain of counters: windows around dispatches, or readings of whole devices.
 #[derive(Debug, Default)]
 pub struct Counters {
-    /// Windows that the device has not read.
+    /// The number of windows that the device has not read.
     under_way: u64,
-    /// Where whole devices are read.
+    /// Present if whole devices are read.
     sampler: Option<Sampler>,
 }
 

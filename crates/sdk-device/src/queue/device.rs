@@ -1,13 +1,14 @@
-//! Counters of the whole device, over time: read at an interval, around nothing.
+//! Counters of the whole device over time. They are read at an interval, and not around dispatches.
 //!
-//! A queue of ours ([`own`]) carries the commands: they start a group of counters once, read it at an
-//! interval, and stop it ([`counter`]). The worker thread makes the queue when a session is set up
-//! and destroys it at its end, by the runtime's own functions, so that no hook sees it. Several
-//! groups take turns ([`sampler`]); or a tool says when ([`served`]).
+//! The commands go to the device through a queue of our own ([`own`]). They start a group of
+//! counters once, read it at an interval, and stop it ([`counter`]). The worker thread makes the
+//! queue when a session is set up and destroys it at the session's end. It calls the runtime's own
+//! functions for that, so that no hook sees the queue. Several groups take turns ([`sampler`]), or
+//! a tool says when to read ([`served`]).
 //!
-//! Nothing is put around dispatches, and nothing waits. But counters of shader engines count kernels
-//! of those queues only that are switched on for it, so each queue of the application gets one packet
-//! that does this, and one at the end that undoes it ([`switch`]).
+//! No packets are put around dispatches, and nothing waits. But counters of shader engines only
+//! count kernels of queues for which that is switched on. So each queue of the application gets one
+//! packet that switches it on, and one at the end that switches it off ([`switch`]).
 //!
 //! Decisions: AMD-140, AMD-141 (`docs/deviations/amd.md`).
 

@@ -1,10 +1,11 @@
 //! Queues whose doorbell is rung past the hooks.
 //!
 //! A program may store to the doorbell itself instead of calling the runtime; HIP does so with
-//! `DEBUG_CLR_DIRECT_DOORBELL=1`. That is seen by what follows: the device takes packets for which
-//! nobody rang. From then on packets are looked at when the next ones are reserved, on the
-//! application's thread, and in each round of the worker thread. A dispatch that still waits for
-//! the device then is timed; others are counted, with the reason.
+//! `DEBUG_CLR_DIRECT_DOORBELL=1`. We notice that by its effect: the device takes packets for which
+//! no doorbell was rung through us. From then on packets are looked at when the next ones are
+//! reserved, on the application's thread, and in each round of the worker thread. A dispatch that
+//! still waits for the device at that time is timed. The others are recorded as untimed, with the
+//! reason.
 //!
 //! Decisions: AMD-064 (`docs/deviations/amd.md`).
 
@@ -15,15 +16,17 @@ use midair_sdk_hot::clock::now;
 use midair_sdk_hot::wrappers::original;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-/// How long the device may have had packets before somebody rings for them: a device that maps a
-/// queue anew takes what is valid, and the thread that wrote it may be without a processor.
+/// How long, in nanoseconds, the device may have had packets before a thread rings for them. A
+/// device that maps a queue anew takes all valid packets, and the thread that wrote them may be
+/// preempted before it rings.
 const OWED: u64 = 5_000_000;
-/// HIP's switch.
+/// HIP's environment variable.
 const SWITCH: &[u8] = b"DEBUG_CLR_DIRECT_DOORBELL=";
 
-/// Whether this process was started with HIP's switch on.
+/// Returns whether this process was started with HIP's variable switched on.
 pub(super) fn is_asked_for() -> bool {
-    // As the process was started with it; the list in memory may be changed while it is read.
+    // Read the environment with which the process was started, since the list in memory may change
+    // while it is read.
     let environment = std::fs::read("/proc/self/environ").unwrap_or_default();
     is_on(&environment)
 }
@@ -35,10 +38,10 @@ fn is_on(environment: &[u8]) -> bool {
     !matches!(value, None | Some(b"" | b"0" | b"false"))
 }
 
-/// Write and read index; None when the application has destroyed the queue.
+/// Returns the write and the read index, or `None` if the application has destroyed the queue.
 fn indices(queue: &QueueState) -> Option<(u64, u64)> {
     queue.visit(|pointer| {
-        // SAFETY: a live queue (visit).
+        // SAFETY: `visit` calls this only with a live queue.
         unsafe {
             (
                 original::hsa_queue_load_write_index_scacquire(pointer.0 as *mut _),
@@ -48,12 +51,12 @@ fn indices(queue: &QueueState) -> Option<(u64, u64)> {
     })
 }
 
-/// One round of the worker thread.
+/// Does one round of the worker thread.
 pub(super) fn watch(queue: &'static QueueState) {
     let Some((written, read)) = indices(queue) else {
         return;
     };
-    // The usual case takes no lock: a thread of the application may wait for it.
+    // The usual case takes no lock, since threads of the application might have to wait for it.
     if !queue.is_direct() && read <= queue.covered.load(Relaxed) {
         return;
     }
@@ -78,7 +81,8 @@ pub(super) fn watch(queue: &'static QueueState) {
     look(queue, &mut inner, written);
 }
 
-/// The session closes: what the device has taken is looked at now or never.
+/// Looks at a queue's packets when the session closes: it is the last chance to look at what the
+/// device has taken.
 pub(super) fn close(queue: &'static QueueState, inner: &mut Locked<'_>) {
     let Some((written, read)) = indices(queue) else {
         return;
@@ -93,7 +97,8 @@ fn look(queue: &'static QueueState, inner: &mut Locked<'_>, written: u64) {
     queue.visit(|_| scan::look(queue, inner, None, written));
 }
 
-/// Packets that were looked at and for which nobody rang through us.
+/// Returns the number of packets that were looked at, and for which no doorbell was rung through
+/// us.
 pub(super) fn past(queue: &QueueState, inner: &Locked<'_>) -> u64 {
     if queue.is_direct() {
         inner.next.saturating_sub(inner.rung_by_us())
@@ -102,8 +107,8 @@ pub(super) fn past(queue: &QueueState, inner: &Locked<'_>) -> u64 {
     }
 }
 
-/// What is said about packets that were rung past the hooks, if there were any. `queues`: how many
-/// queues they were on.
+/// Returns the note about packets that were rung past the hooks, if there were any. `queues` is the
+/// number of queues that they were on.
 pub(super) fn note(packets: u64, queues: u64) -> Option<String> {
     let switch = "DEBUG_CLR_DIRECT_DOORBELL";
     if packets > 0 {

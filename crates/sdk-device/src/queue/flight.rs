@@ -1,4 +1,5 @@
-//! Dispatches under way: one ring per queue, filled under the queue's spin word, emptied by the worker thread.
+//! Dispatches under way. There is one ring per queue, which is filled under the queue's spin word
+//! and emptied by the worker thread.
 
 use crate::layout::Signal;
 use crate::packet::Dispatch;
@@ -8,17 +9,17 @@ use std::cell::UnsafeCell;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-/// Dispatches that one queue can have under way: as many packets as HIP's largest ring holds.
+/// How many dispatches one queue can have under way: as many as HIP's largest ring has packets.
 pub const FLIGHTS: usize = 1 << 14;
 
 word_enum! {
     /// States of a [`Flight`].
     pub enum Stage else Written {
-        /// Waiting for the device.
+        /// It waits for the device.
         UnderWay = 0,
-        /// One thread reads its times.
+        /// A thread is reading its times.
         Reading = 1,
-        /// Its ticks were read from its own signal before that was used again.
+        /// Its ticks were read from the application's signal before that was used again.
         Seen = 2,
         /// It will never have times; `reason` says why.
         Untimed = 3,
@@ -30,11 +31,11 @@ word_enum! {
 /// Who launched a packet.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Launch {
-    /// Correlation id.
+    /// The correlation id of the launching call.
     pub correlation: u64,
-    /// Raw HIP stream handle.
+    /// The raw HIP stream handle.
     pub stream: u64,
-    /// Thread.
+    /// The thread.
     pub tid: u32,
     /// Bits of [`midair_record::event::flag`].
     pub flags: u8,
@@ -43,31 +44,34 @@ pub struct Launch {
     pub window: u16,
 }
 
-/// What does not change after the entry is published.
+/// The facts about a dispatch, which do not change after the entry is published.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Facts {
-    /// Packet index.
+    /// The packet index.
     pub index: u64,
-    /// Number in the session.
+    /// The number of the dispatch in the session.
     pub dispatch_id: u64,
     /// When the doorbell was rung.
     pub rung: u64,
     /// Who launched it.
     pub launch: Launch,
-    /// What it is.
+    /// What the packet says.
     pub dispatch: Dispatch,
-    /// Its completion signal: ours or its own (0 = none).
+    /// The completion signal: ours or the application's (0 = none).
     pub signal: u64,
-    /// Its own signal's value when it was rung: it has ended when the value is lower.
+    /// The value of the application's signal when the doorbell was rung: the dispatch has ended
+    /// when the value is lower.
     pub value: i64,
-    /// Its own signal's end ticks when it was rung: another value means that it has ended.
+    /// The end ticks in the application's signal when the doorbell was rung: another value means
+    /// that the dispatch has ended.
     pub stale_end: u64,
     /// Whether the signal is ours.
     pub ours: bool,
-    /// Whether it begins only when all packets before it have ended (the header's barrier bit).
+    /// Whether the dispatch begins only when all packets before it have ended (the header's barrier
+    /// bit).
     pub after_all: bool,
-    /// The queue's profiling was switched on too late, see [`super::remap`]: no times mean that the
-    /// device had not taken that up.
+    /// Whether the queue's profiling was switched on too late, see [`super::remap`]. If so, missing
+    /// times mean that the device did not yet profile.
     pub late: bool,
 }
 
@@ -85,25 +89,25 @@ pub struct Flight {
     pub end: AtomicU64,
 }
 
-// SAFETY: `facts` is written before the entry is published (release of the ring's tail) and only
-// read while it is.
+// SAFETY: `facts` is written before the entry is published (by a release store of the ring's tail),
+// and is only read while the entry is published.
 unsafe impl Sync for Flight {}
 
 impl Flight {
-    /// Its facts.
+    /// Returns the facts about the dispatch.
     pub fn facts(&self) -> &Facts {
-        // SAFETY: published entries are not written.
+        // SAFETY: a published entry is not written.
         unsafe { &*self.facts.get() }
     }
 
-    /// The ticks in its own signal, if they are its own; why there are none, if it has ended without.
-    /// None: it runs.
+    /// Returns the ticks in the application's signal if they are of this dispatch, or the reason if
+    /// it has ended without ticks. Returns `None` while it runs.
     ///
     /// # Safety
-    /// The application's signal is alive.
+    /// The application's signal must be alive.
     pub(super) unsafe fn own_ticks(facts: &Facts) -> Option<Result<(u64, u64), Untimed>> {
         let signal = Signal(facts.signal);
-        // The device writes the times and then the value: so the value is read first.
+        // The device writes the times before the value, so the value is read first.
         // SAFETY: the caller's promise.
         let (value, start, end) =
             unsafe { (signal.value(), signal.start_ticks(), signal.end_ticks()) };
@@ -113,15 +117,16 @@ impl Flight {
         (facts.late && value < facts.value).then_some(Err(Untimed::NotProfiled))
     }
 
-    /// Its own signal is about to be used for something else: takes the times now, if they are there.
+    /// Reads the times now, if they are there, since the application is about to use its signal for
+    /// something else.
     pub fn read_own_signal(&self) {
         if self
             .stage
             .compare_exchange(Stage::UnderWay, Stage::Reading, AcqRel, Relaxed)
             .is_err()
         {
-            // The worker thread is reading it: two loads. Without the wait the application could
-            // destroy the signal meanwhile.
+            // The worker thread is reading the signal, which takes it a few loads. Without the wait
+            // the application could destroy the signal meanwhile.
             for _ in 0..100_000 {
                 if self.stage.load(Acquire) != Stage::Reading {
                     break;
@@ -130,8 +135,8 @@ impl Flight {
             }
             return;
         }
-        // SAFETY: the application holds this signal and is about to store to it or destroy it, so
-        // it is alive now.
+        // SAFETY: the application is about to store to this signal or to destroy it, so it is alive
+        // now.
         match unsafe { Flight::own_ticks(self.facts()) } {
             Some(Ok((start, end))) => {
                 self.start.store(start, Relaxed);
@@ -143,14 +148,14 @@ impl Flight {
         }
     }
 
-    /// It will have no times.
+    /// Marks that the dispatch will have no times.
     pub fn give_up(&self, why: Untimed) {
         self.reason.store(why as u32, Relaxed);
         self.stage.store(Stage::Untimed, Release);
     }
 }
 
-/// The ring.
+/// The ring of a queue's dispatches under way.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Flights {
@@ -160,7 +165,7 @@ pub struct Flights {
 }
 
 impl Flights {
-    /// Entry at a position.
+    /// Returns the entry at a position.
     pub fn at(&self, position: u64) -> &Flight {
         let index = position as usize % FLIGHTS;
         #[expect(
@@ -170,38 +175,38 @@ impl Flights {
         &self.entries[index]
     }
 
-    /// Positions that are in the ring.
+    /// Returns the positions that are in the ring.
     pub fn range(&self) -> std::ops::Range<u64> {
         self.head.load(Relaxed)..self.tail.load(Acquire)
     }
 
-    /// The facts of the dispatch at a position that was published, while the ring cannot have come
-    /// round to it; `None` when it may have.
+    /// Returns the facts of the dispatch at a published position, or `None` if the ring may have
+    /// wrapped around to it.
     pub fn still(&self, position: u64) -> Option<Facts> {
         let facts = *self.at(position).facts();
         let tail = self.tail.load(Acquire);
         (position < tail && tail - position < FLIGHTS as u64 / 2).then_some(facts)
     }
 
-    /// Adds one. Only under the queue's spin word. `None` when the ring is full.
+    /// Adds a dispatch. Only under the queue's spin word. Returns `None` if the ring is full.
     pub fn push(&self, facts: Facts, stage: Stage, reason: u32) -> Option<&Flight> {
         let tail = self.tail.load(Relaxed);
         if tail - self.head.load(Acquire) >= FLIGHTS as u64 {
             return None;
         }
         let entry = self.at(tail);
-        // SAFETY: the entry is outside head..tail, so nobody reads it, and the spin word makes us
-        // the only writer.
+        // SAFETY: the entry is outside of head..tail, so no thread reads it, and the spin word
+        // makes us the only writer.
         unsafe { *entry.facts.get() = facts };
         entry.reason.store(reason, Relaxed);
-        // Released: a thread that still has this entry's address from an earlier lap sees the facts
-        // with the stage.
+        // This is a release store: a thread that still has this entry's address from an earlier lap
+        // sees the facts together with the stage.
         entry.stage.store(stage, Release);
         self.tail.store(tail + 1, Release);
         Some(entry)
     }
 
-    /// Frees written entries at the front. Only on the worker thread.
+    /// Frees the written entries at the front. Only on the worker thread.
     pub fn retire(&self) {
         let mut range = self.range();
         while range.start < range.end && self.at(range.start).stage.load(Acquire) == Stage::Written

@@ -19,21 +19,21 @@ use midair_sdk_hot::wrappers::original;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-/// A gap that holds back a doorbell is looked at by us after this, in nanoseconds: whoever fills it
-/// rings, as a rule.
+/// After how many nanoseconds we look at a gap that holds a doorbell back. Usually the thread that
+/// fills the gap rings before that.
 const LOOK_AFTER: u64 = 2_000_000;
-/// A doorbell held back by a gap for so long is rung by us as it was asked for. Until then nothing is
-/// lost by waiting: no device goes past a packet that is not valid. Rung earlier, the device would
-/// take the packet in the gap before anybody had looked at it, since its producer may be without a
-/// processor for longer than a few rounds on a busy machine.
+/// After how many nanoseconds we ring a doorbell that a gap holds back, as the application asked.
+/// Until then nothing is lost by waiting, since no device goes past a packet that is not valid. If
+/// we rang earlier, the device could take the packet in the gap before we had looked at it: on a
+/// busy machine its producer may be preempted for longer than a few rounds.
 const HOLD_LIMIT: u64 = 1_000_000_000;
-/// Unfinished flights that one pass looks at per queue: the device works in order, so those behind
-/// them have not ended either.
+/// How many unfinished flights one pass looks at per queue. The device works in order, so those
+/// behind them have not ended either.
 const LOOK_AHEAD: usize = 512;
 /// What the worker thread keeps between passes.
 #[derive(Debug, Default)]
 pub struct Harvester {
-    /// Who is told of dispatches.
+    /// The subscribers, which are told of dispatches.
     subscribers: Subscribers,
     /// Agent handles and their KFD nodes.
     nodes: HashMap<u64, u32>,
@@ -41,31 +41,33 @@ pub struct Harvester {
     gpus: HashMap<u64, bool>,
     /// Queues whose profiling was switched on too late.
     remap: Remap,
-    /// Packets that were rung past the hooks, and on how many queues.
+    /// The number of packets that were rung past the hooks, and the number of queues that they were
+    /// on.
     past: (u64, u64),
-    /// Correlation ids of the copies under way at the last pass; `None` when one was in use.
+    /// The correlation ids of the copies under way at the last pass; `None` if one was in use and
+    /// could not be read.
     pub(crate) copies: Option<HashSet<u64>>,
 }
 
 impl Harvester {
-    /// Before the hooks go in: signals ready. False when the runtime gives none.
+    /// Makes signals, before the hooks are installed. Returns false if the runtime gives none.
     pub fn prepare(&mut self) -> bool {
         self.remap = Remap::default();
         self.past = (0, 0);
         self.subscribers.timing.prepare()
     }
 
-    /// After the hooks are out: gives the runtime its signals back. It may be shut down and opened
-    /// again before the next session, and at the end of a process it complains of those that were
-    /// kept. A signal that was put into a packet and not seen to fire is left to the device for
-    /// ever.
+    /// Gives the runtime its signals back, after the hooks were removed. The runtime may be shut
+    /// down and opened again before the next session, and at the end of a process it complains
+    /// about signals that were kept. A signal that was put into a packet and not seen to fire is
+    /// left to the device forever.
     pub fn give_back(&mut self) {
         self.subscribers.timing.release_signals();
         self.nodes.clear();
         self.gpus.clear();
     }
 
-    /// One pass over all queues. Returns how many flights ended.
+    /// Does one pass over all queues. Returns how many flights ended.
     pub fn pass(&mut self, sink: &mut Sink) -> usize {
         self.subscribers.timing.refill();
         state::provide();
@@ -84,17 +86,17 @@ impl Harvester {
         ended
     }
 
-    /// At the end of a round: has the queues mapped anew that need it.
+    /// Has the queues that need it mapped anew, at the end of a round.
     pub fn map_anew(&mut self) {
         self.remap.run();
     }
 
-    /// No queue is mapped anew from here on.
+    /// Stops mapping queues anew.
     pub fn keep_mappings(&mut self) {
         self.remap.close();
     }
 
-    /// A copy between these agents, which was asked for at `since`, has ended without times.
+    /// Notes a copy between these agents that was requested at `since` and has ended without times.
     pub fn copy_not_profiled(&mut self, agents: [u64; 2], since: u64) {
         for agent in agents {
             if self.is_gpu(agent) {
@@ -110,13 +112,13 @@ impl Harvester {
             .or_insert_with(|| symbols::agent_is_gpu(agent))
     }
 
-    /// Writes the queue's own record once.
+    /// Writes the queue's own record, once.
     fn announce(&mut self, queue: &QueueState, sink: &mut Sink) {
         if queue.announced.load(Relaxed) != 0 {
             return;
         }
         if queue.agent.load(Acquire) == 0 {
-            // SAFETY: a live queue (visit).
+            // SAFETY: `visit` calls this only with a live queue.
             let agent = queue.visit(|pointer| unsafe { symbols::queue_agent(pointer.0) });
             queue.agent.store(agent.unwrap_or(0), Release);
         }
@@ -140,17 +142,17 @@ impl Harvester {
         sink.put(kind::QUEUE, record.bytes());
     }
 
-    /// The keeper of windows of counters, where the session counts.
+    /// Returns the keeper of windows of counters, if the session counts.
     pub(super) fn counters(&mut self) -> &mut Option<Keeper> {
         &mut self.subscribers.counters
     }
 
-    /// What brings values of dispatches and their times together.
+    /// Returns the collector, which matches values of dispatches with their times.
     pub(super) fn alone(&mut self) -> &mut Collector {
         &mut self.subscribers.alone
     }
 
-    /// KFD node of an agent.
+    /// Returns the KFD node of an agent.
     pub fn node_of(&mut self, agent: u64) -> u32 {
         *self
             .nodes
@@ -158,8 +160,8 @@ impl Harvester {
             .or_insert_with(|| symbols::agent_node(agent))
     }
 
-    /// Correlation ids of the dispatches and copies that have not ended; `None` when that could not
-    /// be told of all.
+    /// Returns the correlation ids of the dispatches and copies that have not ended, or `None` if
+    /// that is not known for all of them.
     pub fn ids_under_way(&self) -> Option<HashSet<u64>> {
         let mut ids = self.copies.clone()?;
         for queue in state::all() {
@@ -172,8 +174,8 @@ impl Harvester {
         Some(ids)
     }
 
-    /// AMD's memory-copy operation by the agents' types: 1 host to host, 2 host to device, 3 device
-    /// to host, 4 device to device.
+    /// Returns AMD's memory-copy operation for the agents' types: 1 host to host, 2 host to device,
+    /// 3 device to host, 4 device to device.
     pub fn direction(&mut self, src_agent: u64, dst_agent: u64) -> u32 {
         match (self.is_gpu(src_agent), self.is_gpu(dst_agent)) {
             (false, false) => 1,
@@ -183,20 +185,22 @@ impl Harvester {
         }
     }
 
-    /// Somebody rang without a look, and nobody may ring after it: the packets are looked at here,
-    /// or counted where they cannot be.
+    /// Looks at packets that were rung without a look, since no later ring may come. Packets that
+    /// cannot be looked at are counted as lost.
     fn look_at_passed(&self, queue: &'static QueueState) {
         if queue.passed.load(Relaxed) != 0
             && let Some(mut inner) = queue.lock()
         {
             Self::catch_up(queue, &mut inner);
             if inner.held_since == 0 && inner.rung < inner.asked && inner.asked <= inner.next {
-                // A packet of ours behind it: nobody else has a reason to ring for that.
+                // There is a packet of ours behind it, for which no other thread has a reason to
+                // ring.
                 inner.rung = inner.asked;
                 let value = inner.asked.wrapping_sub(1) as i64;
                 drop(inner);
                 queue.visit(|_| {
-                    // SAFETY: the doorbell of a live queue (visit).
+                    // SAFETY: `visit` calls this only while the queue, and with it its doorbell, is
+                    // alive.
                     unsafe {
                         original::hsa_signal_store_screlease(queue.doorbell.load(Relaxed), value);
                     };
@@ -215,14 +219,15 @@ impl Harvester {
             .visit(|_| scan::look(queue, inner, None, asked))
             .is_none()
         {
-            // Destroyed meanwhile: nobody can tell any more what they were.
+            // The queue was destroyed meanwhile, so it cannot be told any more what the packets
+            // were.
             inner.lost += asked - inner.next;
             inner.next = asked;
         }
     }
 
-    /// A gap holds back a doorbell: rings as far as it is closed by now. A gap whose producer does not
-    /// come back is rung past in the end.
+    /// Rings a doorbell that a gap holds back, as far as the packets are written by now. If the
+    /// producer of the gap does not come back, the doorbell is rung past the gap in the end.
     fn release_held(&self, queue: &'static QueueState) {
         let Some(mut inner) = queue.lock() else {
             return;
@@ -243,7 +248,7 @@ impl Harvester {
         if upto >= asked {
             inner.held_since = 0;
         } else if upto > inner.rung {
-            // This gap is closed: the next one has its own time.
+            // This gap is closed; the time of the next gap begins now.
             inner.held_since = now();
         }
         if upto <= inner.rung {
@@ -253,14 +258,14 @@ impl Harvester {
         drop(inner);
         queue.visit(|_| {
             let value = upto.wrapping_sub(1) as i64;
-            // SAFETY: the doorbell of a live queue (visit); the application asked for this value, or
-            // for one behind it.
+            // SAFETY: `visit` calls this only while the queue is alive, and the application asked
+            // for this value or a later one.
             unsafe { original::hsa_signal_store_screlease(queue.doorbell.load(Relaxed), value) };
         });
     }
 
-    /// Follows the flights of a queue; with `last`, ends what has not ended, for that reason.
-    /// Returns how many ended.
+    /// Follows the flights of a queue. With `last`, flights that have not ended are ended for that
+    /// reason. Returns how many ended.
     fn follow(
         &mut self,
         queue: &'static QueueState,
@@ -296,8 +301,8 @@ impl Harvester {
         ended
     }
 
-    /// The session closes: nothing new is taken on. Looks at what was rung and not looked at
-    /// (behind a gap), and rings it.
+    /// Closes the queues at the end of a session, when nothing new is accepted. Looks at packets
+    /// that were rung for but not looked at (behind a gap), and rings their doorbell.
     pub fn close(&mut self, sink: &mut Sink) {
         self.keep_mappings();
         for queue in state::all() {
@@ -316,7 +321,8 @@ impl Harvester {
             inner.held_since = 0;
             drop(inner);
             queue.visit(|_| {
-                // SAFETY: the doorbell of a live queue (visit); the application asked for this value.
+                // SAFETY: `visit` calls this only while the queue is alive, and the application
+                // asked for this value.
                 unsafe {
                     original::hsa_signal_store_screlease(
                         queue.doorbell.load(Relaxed),
@@ -327,19 +333,21 @@ impl Harvester {
         }
     }
 
-    /// Switches profiling back, the last thing that is done to queues: the hooks must still be in,
-    /// since the application may destroy a queue at any moment and only its hook waits for us.
+    /// Switches profiling back, which is the last thing that is done to queues. The hooks must
+    /// still be installed, since the application may destroy a queue at any moment, and only the
+    /// hook of that call waits for us.
     pub fn put_back(&mut self) {
         for queue in state::all().filter(|queue| queue.profiling_ours.load(Relaxed) != 0) {
             queue.visit(|pointer| {
-                // SAFETY: a live queue (visit); we switched profiling on and now put it back.
+                // SAFETY: `visit` calls this only with a live queue; we switched its profiling on
+                // and now switch it back.
                 unsafe { original::hsa_amd_profiling_set_profiler_enabled(pointer.0 as *mut _, 0) };
             });
         }
     }
 
-    /// After the hooks are out and everyone was seen outside: writes what still runs as such, and
-    /// the counts. Touches no queue.
+    /// Writes records of dispatches that still run, marked as such, and the counts. Called after
+    /// the hooks were removed and every thread was seen outside of them. Touches no queue.
     pub fn finish(&mut self, sink: &mut Sink) {
         for queue in state::all() {
             let why = if queue.life.load(Acquire) != Life::Alive {
@@ -347,7 +355,7 @@ impl Harvester {
             } else {
                 Untimed::RunningAtDetach
             };
-            // LOOK_AHEAD bounds one pass; each pass ends what it sees.
+            // LOOK_AHEAD limits one pass, and each pass ends what it sees, so repeat.
             while self.follow(queue, sink, Some(why)) > 0 {}
             self.write_counts(queue, sink);
         }
@@ -358,7 +366,7 @@ impl Harvester {
 
     fn write_counts(&mut self, queue: &QueueState, sink: &mut Sink) {
         let Some(inner) = queue.lock_patiently() else {
-            // Without its counts nobody knows whether a queue's dispatches are all there.
+            // Without these counts it is not known whether all of a queue's dispatches are there.
             sink.area.drop_record(kind::QUEUE_COUNTS);
             return;
         };

@@ -1,11 +1,12 @@
-//! What stands at the head of each queue, told to the attaching side after each round.
+//! Writes into the spool which dispatch is at the head of each queue. The attacher reads that. It
+//! is renewed after each round.
 
 use super::flight::Stage;
 use super::queue_state::QueueState;
 use midair_record::spool::{Area, FLIGHTS};
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-/// Writes [`midair_record::spool::Head::flights`], from the first entry on.
+/// A writer of [`midair_record::spool::Head::flights`], which begins at the first entry.
 #[derive(Debug)]
 pub(super) struct Heads {
     area: Area,
@@ -17,11 +18,11 @@ impl Heads {
         Heads { area, next: 0 }
     }
 
-    /// The next queue, where a dispatch of it is under way.
+    /// Writes an entry for the next queue, if a dispatch of it is under way.
     pub(super) fn tell(&mut self, queue: &QueueState) {
         let range = queue.flights.range();
         let under_way = range.end.saturating_sub(range.start);
-        // What was written is retired from the front: the first that is there has not ended.
+        // Written flights are retired from the front, so the first one that is left has not ended.
         let Some(flight) = range
             .map(|position| queue.flights.at(position))
             .next()
@@ -44,11 +45,11 @@ impl Heads {
         entry.queue.store(queue.id.load(Relaxed), Relaxed);
     }
 
-    /// The entries behind tell of none.
+    /// Clears the remaining entries.
     pub(super) fn end(self) {
         let flights = &self.area.head().flights;
         for entry in flights.iter().take(FLIGHTS).skip(self.next) {
-            // Those behind an empty one are empty.
+            // All entries behind an empty one are empty as well.
             if entry.queue.swap(0, Relaxed) == 0 {
                 break;
             }

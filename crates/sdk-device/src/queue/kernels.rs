@@ -1,4 +1,4 @@
-//! Dispatches of kernels as a domain.
+//! The domain of kernel dispatches.
 
 use super::direct;
 use super::state;
@@ -7,7 +7,7 @@ use crate::hooks::{self, Hook};
 use midair_domain::KindSet;
 use midair_record::event::{kind, note};
 
-/// Dispatches.
+/// The domain of kernel dispatches.
 #[derive(Debug, Clone, Copy)]
 pub struct Kernels;
 

@@ -1,26 +1,27 @@
-//! Named points on the way of a packet through the hooks. Tests let something happen there: a detach,
-//! the end of the attacher, which is the same to this process, or another thread's part.
+//! Named points on the way of a packet through the hooks. Tests let something happen there: a
+//! detach, the end of the attacher (which looks the same to this process), or a step of another
+//! thread.
 
-/// Where a thread of the application stands.
+/// The point that a thread of the application has reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::queue) enum Point {
-    /// It is about to choose a group.
+    /// The thread is about to choose a group.
     Choosing,
-    /// It has taken a window, and no packets yet.
+    /// The thread has taken a window, but has not reserved packets yet.
     Taken,
-    /// Three packets are reserved; nobody knows whose they are.
+    /// Three packets are reserved, but it is not yet noted whose they are.
     Reserved,
     /// It is noted whose they are.
     Noted,
-    /// Ours are written, and not valid.
+    /// Our packets are written, but not yet valid.
     Written,
-    /// Ours are valid.
+    /// Our packets are valid.
     Valid,
     /// A dispatch was looked at, and is about to get a completion signal of ours.
     Timing,
 }
 
-/// The calling thread has come to a point.
+/// Marks that the calling thread has reached a point.
 #[cfg(not(test))]
 #[inline(always)]
 pub(in crate::queue) fn reached(_: Point) {}
@@ -39,12 +40,12 @@ mod under_test {
         static NEXT: RefCell<Option<(Point, What)>> = const { RefCell::new(None) };
     }
 
-    /// When the calling thread comes to this point next, it does this.
+    /// Runs `what` when the calling thread next reaches this point.
     pub(in crate::queue) fn at(point: Point, what: impl FnOnce() + 'static) {
         NEXT.with(|next| *next.borrow_mut() = Some((point, Box::new(what))));
     }
 
-    /// See above.
+    /// Runs what a test has set for this point.
     pub(in crate::queue) fn reached(point: Point) {
         let what = NEXT.with(|next| {
             let mut next = next.borrow_mut();

@@ -6,7 +6,7 @@ use midair_lockfree::{Cell, WordQueue};
 /// A power of two, above the number of signals that we ever create.
 const CAPACITY: usize = 1 << 16;
 
-/// Free signals.
+/// The free signals.
 #[derive(Debug)]
 pub struct Pool(WordQueue<CAPACITY>);
 
@@ -15,27 +15,27 @@ impl Pool {
         Pool(WordQueue::new([const { Cell::new() }; CAPACITY]))
     }
 
-    /// Free signals, approximately.
+    /// Returns the approximate number of free signals.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether none is free, approximately.
+    /// Returns whether no signal is free, approximately.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Takes one.
+    /// Takes a free signal.
     #[inline]
     pub fn take(&self) -> Option<Signal> {
         self.0.take().map(Signal)
     }
 
-    /// Puts one in.
+    /// Puts a signal back.
     ///
     /// # Errors
-    /// The signal, when the pool is full, or looks full because a thread is stopped in the middle
-    /// of taking one.
+    /// Returns the signal if the pool is full, or looks full because a thread is stopped in the
+    /// middle of taking a signal.
     pub fn put(&self, signal: Signal) -> Result<(), Signal> {
         self.0.put(signal.0).map_err(Signal)
     }

@@ -9,31 +9,31 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
 use std::time::Duration;
 
-/// Queues per block of states.
+/// The number of states in a block.
 pub(crate) const BLOCK: usize = 32;
-/// Blocks at most.
+/// The largest number of blocks.
 pub(crate) const BLOCKS: usize = 32;
-/// Queues of a session at most: they are numbered from 1.
+/// The largest number of queues in a session. They are numbered from 1.
 pub const MOST: usize = BLOCK * BLOCKS;
-/// Entries of the table of keys; a queue has two.
+/// The number of entries in the table of keys; a queue has two.
 pub(crate) const KEY_COUNT: usize = 1 << 12;
-/// Reservations that a queue remembers: who took which packet index. A power of two.
+/// How many reservations a queue remembers, that is, who took which packet index. A power of two.
 pub const RESERVATIONS: usize = 1 << 14;
-/// Bit of [`Reservation`]'s flags: a packet of ours that is valid.
+/// The bit of [`Reservation`]'s flags that marks a packet of ours as valid.
 const VALID: u32 = 1 << 8;
 /// How often a lock is tried before the thread yields, and how often it yields before it sleeps.
 const SPINS: (u32, u32) = (200, 50);
-/// How long it sleeps at a time, and how often before it gives up. The holder has microseconds of
-/// work left, but may have lost its processor for some scheduling rounds; going by would cost the
-/// times of the packets.
+/// How long the thread sleeps at a time, and how often before it gives up. The holder has only
+/// microseconds of work left, but may have been preempted for some scheduling rounds. Going on
+/// without the lock would cost the times of the packets.
 const SLEEPS: (Duration, u32) = (Duration::from_micros(100), 500);
-/// How often the worker thread tries all that again at the end of a session.
+/// How often the worker thread repeats all of this at the end of a session.
 const PATIENT: u32 = 20;
 
-/// Who reserved a packet index.
+/// The record of who reserved a packet index.
 #[derive(Debug)]
 pub struct Reservation {
-    /// Packet index plus one; 0 = nobody.
+    /// The packet index plus one; 0 = not reserved.
     pub index: AtomicU64,
     correlation: AtomicU64,
     stream: AtomicU64,
@@ -47,63 +47,66 @@ word_enum! {
     pub enum Life else Gone {
         /// In use.
         Alive = 0,
-        /// The application destroys it: its memory must not be touched, and what runs on it may still end.
+        /// The application is destroying it: its memory must not be touched, but what runs on it
+        /// may still end.
         Dying = 1,
         /// Destroyed: nothing on it will end any more.
         Gone = 2,
     }
 }
 
-/// What is only touched under the spin word.
+/// The part of a queue's state that is only touched under the spin word.
 #[derive(Debug, Default)]
 pub struct Inner {
-    /// Address of the ring.
+    /// The address of the ring.
     pub ring: u64,
-    /// Packets in the ring.
+    /// The size of the ring in packets.
     pub size: u64,
-    /// First packet that was ours to see.
+    /// The first packet that was ours to see.
     pub first: u64,
-    /// Next packet to look at.
+    /// The next packet to look at.
     pub next: u64,
     /// Packets below this were reserved before we came.
     pub ours_from: u64,
     /// Packets below this came before the session did; no more than `ours_from`.
     pub counted_from: u64,
-    /// Highest doorbell value that the application asked for, plus one.
+    /// The highest doorbell value that the application asked for, plus one.
     pub asked: u64,
-    /// Highest doorbell value that was passed on, plus one.
+    /// The highest doorbell value that was passed on, plus one.
     pub rung: u64,
-    /// Since when a gap holds back a doorbell (0 = none).
+    /// Since when a gap holds a doorbell back (0 = no gap does).
     pub held_since: u64,
-    /// What [`Inner::rung_by_us`] was when the device was seen to have taken more than that.
+    /// The value of [`Inner::rung_by_us`] when the device was seen to have taken more packets than
+    /// that.
     pub owed_above: u64,
-    /// Since when (0 = it has not).
+    /// Since when the device has taken more (0 = it has not).
     pub owed_since: u64,
-    /// Dispatches seen, but for those that found no free entry in the ring of flights and for [`Inner::paused`].
+    /// The number of dispatches that were seen, without those that found no free entry in the ring
+    /// of flights and without [`Inner::paused`].
     pub dispatches: u64,
-    /// Dispatches seen that were launched in a pause of the recording.
+    /// The number of dispatches that were seen and were launched during a pause of the recording.
     pub paused: u64,
-    /// Other packets seen.
+    /// The number of other packets that were seen.
     pub others: u64,
-    /// Packets of ours seen: those around a window of counters.
+    /// The number of our own packets that were seen.
     pub ours: u64,
-    /// Packets that were consumed unseen, and dispatches that found no free entry.
+    /// The number of packets that were consumed unseen, and of dispatches that found no free entry.
     pub lost: u64,
-    /// Among the others: vendor packets that may launch kernels for all that we know.
+    /// Among `others`: vendor packets that may launch kernels, as far as we know.
     pub unexplained: Unexplained,
 }
 
-/// Vendor packets of formats that nobody explained.
+/// Vendor packets whose formats we do not know.
 #[derive(Debug, Default)]
 pub struct Unexplained {
-    /// How many.
+    /// The number of packets.
     packets: u64,
     /// A bit for each format seen.
     formats: [u64; 4],
 }
 
 impl Unexplained {
-    /// Counts one.
+    /// Counts a packet.
     pub fn count(&mut self, format: u8) {
         self.packets += 1;
         if let Some(word) = self.formats.get_mut(usize::from(format / 64)) {
@@ -111,7 +114,7 @@ impl Unexplained {
         }
     }
 
-    /// In words, if there were any: "4 of format 77", "5 of formats 4, 77".
+    /// Describes the packets in words, if there were any: "4 of format 77", "5 of formats 4, 77".
     pub fn words(&self) -> Option<String> {
         let seen = |format: &u8| {
             let word = self.formats.get(usize::from(format / 64));
@@ -131,7 +134,8 @@ impl Unexplained {
 }
 
 impl Inner {
-    /// Takes over what was rung without a look. Whether there was anything.
+    /// Takes over the doorbells that were rung without a look. Returns whether that adds packets to
+    /// look at.
     pub fn take_passed(&mut self, state: &QueueState) -> bool {
         let passed = state.passed.swap(0, Relaxed);
         self.asked = self.asked.max(passed);
@@ -139,77 +143,81 @@ impl Inner {
         passed > self.next
     }
 
-    /// Packets below this were rung through our hooks, or before we came.
+    /// Returns the index below which packets were rung through our hooks, or before we came.
     pub fn rung_by_us(&self) -> u64 {
         self.asked.max(self.ours_from)
     }
 }
 
-/// A queue's state. All-zero is a free state.
+/// A queue's state. All zero bytes are a free state.
 #[derive(Debug)]
 #[repr(C)]
 pub struct QueueState {
-    /// The queue, 0 = free.
+    /// The address of the queue; 0 = the state is free.
     pub queue: AtomicU64,
-    /// Its doorbell's handle.
+    /// The handle of its doorbell.
     pub doorbell: AtomicU64,
     /// Our number for it, from 1.
     pub id: AtomicU32,
-    /// 1: its doorbell is a user signal (an intercept queue).
+    /// 1 if its doorbell is a user signal (an intercept queue).
     pub intercept: AtomicU32,
     /// See [`Life`].
     pub life: AtomicEnum<Life>,
     /// 1 while the worker thread touches its memory.
     pub visiting: AtomicU32,
-    /// Which engine works it off (`hsa_amd_queue_engine_t`): 0 the one that runs kernels. The rings
-    /// of all others hold no AQL packets, and their sizes and indices count bytes: they are left alone.
+    /// The engine that processes it (`hsa_amd_queue_engine_t`); 0 is the one that runs kernels. The
+    /// rings of all other engines hold no AQL packets, and their sizes and indices count bytes, so
+    /// they are left alone.
     pub engine: AtomicU32,
-    /// 1: we switched profiling on.
+    /// 1 if we switched profiling on.
     pub profiling_ours: AtomicU32,
-    /// 1: profiling was switched on after the queue's first packets, see [`super::remap`].
+    /// 1 if profiling was switched on after the queue's first packets, see [`super::remap`].
     pub late: AtomicU32,
-    /// 1: its doorbell is rung past the hooks, see [`super::direct`].
+    /// 1 if its doorbell is rung past the hooks, see [`super::direct`].
     pub direct: AtomicU32,
-    /// 1: the worker thread wrote its record.
+    /// 1 when the worker thread has written its record.
     pub announced: AtomicU32,
-    /// Which windows of counters are for it: those of the agent with this number, from 1; 0 = none.
+    /// The windows that the queue uses: those of the agent with this number, from 1; 0 = none.
     pub windows_of: AtomicU32,
-    /// 1: packets of ours that switch its counting on or off may stand in its ring.
+    /// 1 if its ring may contain packets of ours that switch its counting on or off.
     pub has_switches: AtomicU32,
-    /// 1: the application looks whether there is room in its ring.
+    /// 1 if the application checks for room in its ring.
     pub watches_room: AtomicU32,
-    /// 1: its ring is known to be in the host's memory, which takes stores in order.
+    /// Where its ring is. 0: the worker thread has not asked yet. 1: the ring is known to be in
+    /// host memory, in which stores arrive in order. 2: that is not known.
     pub host_ring: AtomicU32,
-    /// Number of its gate, where each of its dispatches has a turn ([`super::alone`]); 0 = it has none.
+    /// The number of its gate, if its dispatches take turns ([`super::alone`]); 0 = it has none.
     pub alone: AtomicU32,
-    /// Agent handle, 0 = not asked yet.
+    /// The agent's handle; 0 = not asked yet.
     pub agent: AtomicU64,
-    /// KFD node.
+    /// The agent's KFD node.
     pub node: AtomicU32,
     lock: AtomicU32,
-    /// Highest doorbell value plus one that was passed on without a look, since the spin word was
-    /// not to be had.
+    /// The highest doorbell value plus one that was passed on without a look, since the spin word
+    /// could not be taken.
     pub passed: AtomicU64,
-    /// [`Inner::rung_by_us`] for those who do not hold the spin word; it may lag behind.
+    /// A copy of [`Inner::rung_by_us`] for threads that do not hold the spin word; it may lag
+    /// behind.
     pub covered: AtomicU64,
-    /// Packets below this have ended: a dispatch with the barrier bit was seen to have run.
+    /// Packets below this index have ended, since a dispatch with the barrier bit was seen to have
+    /// run.
     pub ended_below: AtomicU64,
-    /// Dispatches whose record is written, timed.
+    /// The number of dispatches whose record is written with times.
     pub timed: AtomicU64,
-    /// Dispatches whose record is written, untimed, by reason.
+    /// The number of dispatches whose record is written without times, by reason.
     pub untimed: [AtomicU64; 8],
-    /// Before a batch whose kernels are counted one by one.
+    /// The guard before a batch whose kernels are counted one by one.
     pub guard: Guard,
     inner: UnsafeCell<Inner>,
     reservations: [Reservation; RESERVATIONS],
-    /// Dispatches under way.
+    /// The dispatches under way.
     pub flights: Flights,
 }
 
-// SAFETY: `inner` is only reached through `lock`.
+// SAFETY: `inner` is only accessed through `lock`, so by one thread at a time.
 unsafe impl Sync for QueueState {}
 
-/// The spin word of a queue, held.
+/// Proof that the calling thread holds the spin word of a queue.
 #[derive(Debug)]
 pub struct Locked<'a> {
     state: &'a QueueState,
@@ -235,8 +243,8 @@ impl Drop for Locked<'_> {
 }
 
 impl QueueState {
-    /// Takes the spin word; `None` when its holder does not let go (descheduled): the caller then
-    /// passes through.
+    /// Takes the spin word. Returns `None` if its holder does not release it (because it is
+    /// preempted); the caller then goes on without a look at the packets.
     pub fn lock(&self) -> Option<Locked<'_>> {
         for round in 0..SPINS.1 + SLEEPS.1 {
             for _ in 0..SPINS.0 {
@@ -259,41 +267,42 @@ impl QueueState {
         None
     }
 
-    /// The same for the worker thread at the end of a session, when there is no other time to look:
-    /// its holder has some more turns.
+    /// The same, but waits longer. It is for callers that have no other time to look, such as the
+    /// worker thread at the end of a session.
     pub fn lock_patiently(&self) -> Option<Locked<'_>> {
         (0..PATIENT).find_map(|_| self.lock())
     }
 
-    /// Whether its ring holds AQL packets.
+    /// Returns whether its ring holds AQL packets.
     pub fn is_compute(&self) -> bool {
         self.engine.load(Relaxed) == 0
     }
 
-    /// The queue.
+    /// Returns the queue.
     pub fn pointer(&self) -> QueuePointer {
         QueuePointer(self.queue.load(Acquire))
     }
 
-    /// Whether packets of ours may stand in its ring.
+    /// Returns whether its ring may contain packets of ours.
     #[inline]
     pub fn has_windows(&self) -> bool {
         self.windows_of.load(Relaxed) != 0 || self.has_switches.load(Relaxed) != 0
     }
 
-    /// One past what is to be rung where the application has rung up to `asked`: a packet of ours
-    /// that stands directly behind goes with it.
+    /// Returns the index up to which to ring if the application has rung up to `asked`: packets of
+    /// ours directly behind are included.
     pub fn with_ours(&self, asked: u64) -> u64 {
         if !self.has_windows() {
             return asked;
         }
         let window = |index| self.reserver(index).map_or(0, |launch| launch.window);
         let last = asked.checked_sub(1).map_or(0, window);
-        // Behind the first packets of a batch there are more of them.
+        // Behind the first packets of a batch come further packets of the batch.
         match last {
             0 | OURS => asked,
             _ if window(asked) != OURS => asked,
-            // Behind a guard that was opened without having moved anything: all that was for it.
+            // The guard was opened without moving anything: include all packets that were reserved
+            // for it.
             GUARDED => {
                 let ours = |index: &u64| window(*index) == OURS;
                 let most = asked.saturating_add(RESERVATIONS as u64);
@@ -303,13 +312,13 @@ impl QueueState {
         }
     }
 
-    /// Whether its doorbell is rung past the hooks, as far as is known.
+    /// Returns whether its doorbell is rung past the hooks, as far as is known.
     #[inline]
     pub fn is_direct(&self) -> bool {
         self.direct.load(Relaxed) != 0
     }
 
-    /// Remembers who reserved `count` packets from `first`.
+    /// Remembers who reserved `count` packets from `first` on.
     pub fn reserve(&self, first: u64, count: u64, launch: Launch) {
         for index in first..first.saturating_add(count.min(RESERVATIONS as u64)) {
             if let Some(entry) = self.reservations.get(index as usize % RESERVATIONS) {
@@ -323,19 +332,20 @@ impl QueueState {
         }
     }
 
-    /// Packet `index`, which was reserved as one of ours, is valid from now on.
+    /// Marks packet `index`, which was reserved as one of ours, as valid from now on.
     #[inline]
     pub fn ours_is_valid(&self, index: u64) {
         if let Some(entry) = self.reservations.get(index as usize % RESERVATIONS)
-            // In a ring of more packets than are remembered another one may have its place.
+            // In a ring with more packets than are remembered, another packet may have taken its
+            // entry.
             && entry.index.load(Relaxed) == index + 1
         {
             entry.flags.store(u32::from(OURS) << 16 | VALID, Release);
         }
     }
 
-    /// Whether packet `index` is known to be ours and valid: nobody has to read it, which is slow
-    /// where the ring is in device memory.
+    /// Returns whether packet `index` is known to be ours and valid. Such a packet need not be
+    /// read, which would be slow if the ring is in device memory.
     #[inline]
     pub fn has_ours_at(&self, index: u64) -> bool {
         let entry = self.reservations.get(index as usize % RESERVATIONS);
@@ -345,7 +355,7 @@ impl QueueState {
         })
     }
 
-    /// Who reserved packet `index`.
+    /// Returns who reserved packet `index`.
     pub fn reserver(&self, index: u64) -> Option<Launch> {
         let entry = self.reservations.get(index as usize % RESERVATIONS)?;
         (entry.index.load(Acquire) == index + 1).then(|| Launch {
@@ -357,7 +367,8 @@ impl QueueState {
         })
     }
 
-    /// Runs `look` on the queue's memory unless the application destroyed it. Only the worker thread.
+    /// Runs `look` on the queue's memory unless the application has destroyed the queue. Only for
+    /// the worker thread.
     pub fn visit<T>(&self, look: impl FnOnce(QueuePointer) -> T) -> Option<T> {
         self.visiting.store(1, SeqCst);
         let seen = (self.life.load(SeqCst) == Life::Alive).then(|| look(self.pointer()));
@@ -365,8 +376,8 @@ impl QueueState {
         seen
     }
 
-    /// The application is about to destroy the queue: from now on nobody touches its memory. Waits
-    /// briefly for a visit to end.
+    /// Makes sure that the queue's memory is not touched from now on, since the application is
+    /// about to destroy the queue. Waits briefly for a visit to end.
     pub fn end_visits(&self) {
         self.life.store(Life::Dying, SeqCst);
         while self.visiting.load(SeqCst) != 0 {
@@ -380,24 +391,25 @@ impl QueueState {
 pub(crate) struct Queues {
     /// Blocks of states, mapped by the worker thread before they are needed and never unmapped.
     pub blocks: [AtomicPtr<QueueState>; BLOCKS],
-    /// States that a queue has, or had in this session.
+    /// The number of states that are or were in use in this session.
     pub used: AtomicUsize,
-    /// States that are mapped.
+    /// The number of states that are mapped.
     pub ready: AtomicUsize,
-    /// Uses of queues that found no free state.
+    /// The number of uses of queues that found no free state.
     pub unseen: AtomicU64,
-    /// The runtime was opened in this session: packets of a queue that were consumed before it was
-    /// learned went by unseen.
+    /// Whether the runtime was opened in this session: then packets of a queue that were consumed
+    /// before it was learned went by unseen.
     pub born_here: AtomicBool,
-    /// The program was started so that it rings doorbells past the hooks.
+    /// Whether the program was started so that it rings doorbells past the hooks.
     pub direct: AtomicBool,
-    /// Intercept queues known: only then do doorbells of the user kind need a look-up.
+    /// The number of known intercept queues. Doorbells of the user kind need a look-up only if
+    /// there are any.
     pub intercepts: AtomicU32,
-    /// By the address of a queue or the handle of its doorbell: the state's index.
+    /// The index of the state, by the address of a queue or the handle of its doorbell.
     pub keys: SlotTable<AtomicKey, KEY_COUNT, AtomicUsize>,
     /// 1 while a thread learns a queue.
     pub learning: AtomicU32,
-    /// Number of the last dispatch in the session.
+    /// The number of the last dispatch in the session.
     pub last_dispatch: AtomicU64,
 }
 
@@ -439,10 +451,11 @@ mod tests {
     #[test]
     fn what_was_rung_without_a_look_is_looked_at_later() {
         let layout = std::alloc::Layout::new::<QueueState>();
-        // SAFETY: a state is a free one when all of it is zero; it stays for the rest of the process.
+        // SAFETY: all zero bytes are a valid, free state, and the memory is kept for the rest of
+        // the process.
         let state: &'static QueueState = unsafe { &*std::alloc::alloc_zeroed(layout).cast() };
         let held = state.lock().unwrap();
-        // Its holder does not run: another producer rings without a look.
+        // The holder does not run, so another producer rings without a look.
         assert!(state.lock().is_none());
         state.passed.fetch_max(7, Relaxed);
         drop(held);

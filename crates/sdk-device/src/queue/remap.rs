@@ -1,12 +1,12 @@
 //! Queues whose profiling was switched on too late.
 //!
-//! A device looks at a queue's profiling bit at the first dispatch after the queue was mapped, and
-//! keeps to that. HIP sets the bit when it makes a queue; a program's own HSA queues, and the
-//! runtime's own for copies by kernels, have it off. Newer runtimes map a queue anew when the bit
-//! changes; for the others we have it done: where the driver schedules queues (all but the newest
-//! devices), it takes all queues of a device off and maps them again whenever one is made. So the
-//! worker thread makes a queue and destroys it, once something that ended is seen to have no times.
-//! What runs meanwhile is saved and resumed by the driver.
+//! A device reads a queue's profiling bit at the first dispatch after the queue was mapped, and
+//! then keeps that setting. HIP sets the bit when it makes a queue. A program's own HSA queues, and
+//! the queues that the runtime uses for copies by kernels, have it off. Newer runtimes map a queue
+//! anew when the bit changes. For other runtimes we cause that ourselves: where the driver
+//! schedules queues (all but the newest devices), it unmaps all queues of a device and maps them
+//! again whenever a queue is made. So when work is seen to have ended without times, the worker
+//! thread makes a queue and destroys it again. The driver saves and resumes what runs meanwhile.
 //!
 //! Decisions: AMD-063 (`docs/deviations/amd.md`).
 
@@ -15,37 +15,37 @@ use midair_sdk_hot::wrappers::original;
 use std::collections::{HashMap, HashSet};
 use std::ffi::c_void;
 
-/// Packets of the queue that is made: any device takes this size.
+/// The size in packets of the queue that is made; every device accepts this size.
 const SIZE: u32 = 256;
 /// `HSA_QUEUE_TYPE_MULTI`.
 const MULTI: u32 = 0;
 
-/// Whose times are missing.
+/// The work whose times are missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Whose {
-    /// Dispatches on the application's queue with this number of ours.
+    /// Dispatches on the application's queue for which we have this number.
     Queue(u32),
-    /// Copies that the runtime does on queues of its own.
+    /// Copies that the runtime does on its own queues.
     Copies,
 }
 
-/// What the worker thread knows of mappings, in a session.
+/// What the worker thread knows about mappings during a session.
 #[derive(Debug, Default)]
 pub struct Remap {
     /// Agents whose queues are to be mapped anew.
     wanted: HashSet<u64>,
-    /// When they last were.
+    /// When the queues of each agent were last mapped anew.
     done: HashMap<u64, u64>,
-    /// For whom it was done.
+    /// The work for which that was done.
     tried: HashSet<(u64, Whose)>,
-    /// Agents where it does not help: queues (false), copies (true).
+    /// The agents for which it does not help: for queues (false), for copies (true).
     in_vain: HashSet<(u64, bool)>,
-    /// The session ends.
+    /// Whether the session ends.
     closed: bool,
 }
 
 impl Remap {
-    /// Work that was asked for at `since` has ended on `agent` and has no times.
+    /// Notes that work that was requested at `since` has ended on `agent` and has no times.
     pub fn untimed(&mut self, agent: u64, whose: Whose, since: u64) {
         let sort = (agent, whose == Whose::Copies);
         let old = self.done.get(&agent).is_some_and(|done| since <= *done);
@@ -59,7 +59,7 @@ impl Remap {
         }
     }
 
-    /// Has the queues mapped anew that need it. On the worker thread, at the end of a round.
+    /// Has the queues that need it mapped anew. On the worker thread, at the end of a round.
     pub fn run(&mut self) {
         for agent in std::mem::take(&mut self.wanted) {
             if self.closed || !map_anew(agent) {
@@ -69,18 +69,18 @@ impl Remap {
         }
     }
 
-    /// The session ends: nothing is mapped anew from here on.
+    /// Stops mapping queues anew, since the session ends.
     pub fn close(&mut self) {
         self.closed = true;
     }
 }
 
-/// False when the runtime makes no queue.
+/// Has all queues of an agent mapped anew. Returns false if the runtime makes no queue.
 fn map_anew(agent: u64) -> bool {
     let mut queue: *mut c_void = std::ptr::null_mut();
-    // SAFETY: the runtime's own functions, by way of the saved originals, while it is open (a
-    // shut-down waits for the session's end); a valid out pointer; no callback. The queue is ours
-    // alone, never used, and destroyed at once.
+    // SAFETY: these are the runtime's own functions, called by their saved addresses while the
+    // runtime is open (a shut-down waits for the session's end). The out pointer is valid, and
+    // there is no callback. The queue is ours alone, never used, and destroyed at once.
     unsafe {
         let status = original::hsa_queue_create(
             agent,
@@ -102,7 +102,7 @@ mod tests {
 
     const GPU: u64 = 7;
 
-    /// As [`Remap::run`], without a runtime.
+    /// Does the same as [`Remap::run`], without a runtime.
     fn ran(remap: &mut Remap, at: u64) -> bool {
         let wanted = remap.wanted.remove(&GPU);
         if wanted {
@@ -116,13 +116,13 @@ mod tests {
         let mut remap = Remap::default();
         remap.untimed(GPU, Whose::Queue(1), 100);
         assert!(ran(&mut remap, 200));
-        // Rung before it was done.
+        // The doorbell was rung before the queues were mapped anew.
         remap.untimed(GPU, Whose::Queue(1), 150);
         assert!(!ran(&mut remap, 250));
         // Another queue, whose bit was set later.
         remap.untimed(GPU, Whose::Queue(2), 300);
         assert!(ran(&mut remap, 400));
-        // It did not help: neither this queue nor others.
+        // It did not help, so neither this queue nor others are mapped anew.
         remap.untimed(GPU, Whose::Queue(2), 500);
         remap.untimed(GPU, Whose::Queue(3), 600);
         assert!(!ran(&mut remap, 700));

@@ -1,5 +1,5 @@
-//! What happens at a doorbell: inspect the packets since the last time, tell the subscribers of
-//! dispatches, and decide how far to ring.
+//! Does the work at a doorbell: looks at the packets since the last time, tells the subscribers of
+//! dispatches, and decides how far to ring.
 
 use super::flight::Launch;
 use super::queue_state::{Inner, Locked, QueueState};
@@ -20,7 +20,7 @@ use midair_sdk_hot::probe::Busy;
 use midair_sdk_hot::wrappers::original;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// What to pass on to the doorbell.
+/// The value to pass on to the doorbell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ring {
     /// This value.
@@ -30,12 +30,12 @@ pub enum Ring {
     Hold,
 }
 
-/// A doorbell with `value` (the index of the last packet) is about to be rung.
-/// The dispatches that were seen are still to be told of.
+/// Looks at the packets for which a doorbell is about to be rung with `value` (the index of the
+/// last packet). The caller still has to tell tools of the dispatches that it returns.
 pub fn doorbell(state: &'static QueueState, busy: &mut Busy, value: i64) -> (Ring, Seen) {
     let Some(mut inner) = state.lock() else {
-        // The thread that holds it does not run: ring without a look; the packets are counted when somebody looks
-        // next, the worker thread if nobody else.
+        // The thread that holds the spin word does not run, so ring without a look. The packets are
+        // counted at the next look, at the latest by the worker thread.
         if busy.accepts() {
             state
                 .passed
@@ -48,12 +48,12 @@ pub fn doorbell(state: &'static QueueState, busy: &mut Busy, value: i64) -> (Rin
         && (value as u64).wrapping_add(1) >= inner.next
         && !STATE.queues.direct.load(Relaxed)
     {
-        // Somebody rings through us for all that was looked at: it was only late.
+        // A thread rings through our hook for all packets that were looked at, so it was only late.
         state.direct.store(0, Relaxed);
     }
     let asked = (value as u64).wrapping_add(1);
     let moved = if busy.accepts() {
-        // SAFETY: the application rings, so the queue is alive; its spin word is held.
+        // SAFETY: the application rings, so the queue is alive, and its spin word is held.
         unsafe { guard::rung(state, asked) }
     } else {
         // SAFETY: as above.
@@ -65,14 +65,14 @@ pub fn doorbell(state: &'static QueueState, busy: &mut Busy, value: i64) -> (Rin
     state.covered.store(inner.rung_by_us(), Relaxed);
     let asked = inner.asked;
     if !busy.accepts() {
-        // The session closes: pass on, with what was held back.
+        // The session closes, so pass the doorbell on, together with what was held back.
         inner.held_since = 0;
         inner.rung = asked;
         return (Ring::Value(asked.wrapping_sub(1) as i64), Seen::default());
     }
     let before = Seen::before(state);
     if let Some(moved) = moved {
-        // Nothing behind the guard may be taken before it was looked at.
+        // The device must not take any packet behind the guard before we have looked at it.
         look(state, &mut inner, Some(busy), moved.guard);
         if inner.next == moved.guard {
             inner.ours += 1;
@@ -97,13 +97,13 @@ pub fn doorbell(state: &'static QueueState, busy: &mut Busy, value: i64) -> (Rin
         return (Ring::Hold, seen);
     }
     inner.rung = inner.rung.max(upto);
-    // A value that was rung already is passed on as it is: some runtimes ring the same packet twice
-    // on purpose.
+    // A value that was rung already is passed on as it is, since some runtimes ring for the same
+    // packet twice on purpose.
     (Ring::Value(upto.wrapping_sub(1) as i64), seen)
 }
 
-/// The calling thread has reserved packets from `first` on, on a queue whose doorbell is rung past
-/// us: those before are looked at now.
+/// Looks at the packets before `first` on a queue whose doorbell is rung past our hooks. Called
+/// when the calling thread has reserved packets from `first` on.
 pub fn reserved(state: &'static QueueState, busy: &mut Busy, first: u64) -> Seen {
     let Some(mut inner) = state.lock() else {
         return Seen::default();
@@ -113,9 +113,9 @@ pub fn reserved(state: &'static QueueState, busy: &mut Busy, first: u64) -> Seen
     before.until_now()
 }
 
-/// Looks at packets from `next` up to `limit` (what the application has rung, so that the trace
-/// holds what was rung and no more), the first that is not written yet, or the end of what is
-/// reserved.
+/// Looks at packets from `next` on. It stops at `limit` (up to which the application has rung, so
+/// that the trace holds what was rung and no more), at the first packet that is not written yet, or
+/// at the end of what is reserved.
 pub fn look(
     state: &'static QueueState,
     inner: &mut Locked<'_>,
@@ -126,7 +126,8 @@ pub fn look(
     let begin = inner.next;
     let is_rung_later = busy.is_some() && !state.is_direct();
     let has_windows = state.has_windows();
-    // SAFETY: the application is using the queue right now (a doorbell), or the worker thread is visiting it.
+    // SAFETY: the queue is alive: the application is ringing its doorbell right now, or the worker
+    // thread is visiting it.
     let (written, mut read) = unsafe {
         (
             original::hsa_queue_load_write_index_scacquire(queue.0 as *mut _),
@@ -142,7 +143,7 @@ pub fn look(
             continue;
         }
         if index >= read.wrapping_add(inner.size) {
-            // The ring is full: the slot still belongs to an earlier packet.
+            // The ring is full, and this place still belongs to an earlier packet.
             break;
         }
         if has_windows && state.has_ours_at(index) {
@@ -151,10 +152,11 @@ pub fn look(
             continue;
         }
         let packet = Packet::at(inner.ring, inner.size, index);
-        // SAFETY: an index between the read and write index of a live queue.
+        // SAFETY: the index is between the read and the write index of a live queue.
         let image = unsafe { packet.read() };
         if image.kind() == PACKET_INVALID {
-            // Not written yet; or taken already, and then the read index tells.
+            // The packet is not written yet, or the device has taken it already, which the read
+            // index shows.
             // SAFETY: as above.
             let now_read =
                 unsafe { original::hsa_queue_load_read_index_scacquire(queue.0 as *mut _) };
@@ -252,7 +254,7 @@ fn dispatch(
     );
 }
 
-/// The number of a dispatch in this session; 0 for one that is not recorded.
+/// Returns a number in this session for a dispatch; 0 if it is not recorded.
 fn number_of(launch: Launch) -> u64 {
     if pause::is_written(launch.flags) {
         next_dispatch()
@@ -273,7 +275,8 @@ fn enqueue(state: &'static QueueState, inner: &mut Inner, dispatch: &Enqueued) {
     }
 }
 
-/// A packet that was consumed before we looked at it. Its header is gone; its body may still tell what it was.
+/// Counts a packet that was consumed before we looked at it. Its header is gone, but its body may
+/// still tell what it was.
 fn passed_by(state: &'static QueueState, inner: &mut Locked<'_>, index: u64, overwritten: bool) {
     let launch = state.reserver(index);
     if launch.is_some_and(|launch| launch.window == OURS) {
@@ -281,7 +284,7 @@ fn passed_by(state: &'static QueueState, inner: &mut Locked<'_>, index: u64, ove
         return;
     }
     if launch.is_none() && index < inner.counted_from {
-        // Rung and consumed before we came.
+        // It was rung and consumed before we came.
         inner.others += 1;
         return;
     }
@@ -292,7 +295,7 @@ fn passed_by(state: &'static QueueState, inner: &mut Locked<'_>, index: u64, ove
         return;
     }
     let packet = Packet::at(inner.ring, inner.size, index);
-    // SAFETY: the ring stays mapped while the queue lives; the body may be stale, which the look-up
+    // SAFETY: the ring stays mapped while the queue lives. The body may be stale, which the look-up
     // below finds out.
     let image = unsafe { packet.read() };
     let what = if image.was_vendor_dispatch() {
@@ -304,8 +307,8 @@ fn passed_by(state: &'static QueueState, inner: &mut Locked<'_>, index: u64, ove
     if what.workgroup[0] == 0 || what.kernel_object == 0 {
         no_dispatch(inner, launch);
     } else if index < inner.size || crate::symbols::is_kernel(what.kernel_object) {
-        // In its first round a ring holds nothing older; a kernel that was loaded just now may not be
-        // known yet.
+        // In its first round a ring holds no older packets, so the look-up is not needed there: a
+        // kernel that was loaded just now may not be known yet.
         let launch = launch.unwrap_or(Launch {
             flags: flag::NO_CALLER | pause::flags_now(),
             ..Launch::default()
@@ -328,7 +331,7 @@ fn passed_by(state: &'static QueueState, inner: &mut Locked<'_>, index: u64, ove
     }
 }
 
-/// Counts a packet that is no dispatch: the application's, or ours.
+/// Counts a packet that is no dispatch, either the application's or ours.
 fn no_dispatch(inner: &mut Inner, launch: Option<Launch>) {
     match launch {
         Some(Launch { window: OURS, .. }) => inner.ours += 1,

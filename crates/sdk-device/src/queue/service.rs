@@ -1,8 +1,8 @@
-//! The subscribers of the queue service, and who is told of what.
+//! The subscribers of the queue service, and what they are told.
 //!
-//! [`super::scan`] walks the packets and counts them, no matter who subscribes; [`super::harvest`]
-//! follows those that were seen until they have ended. Neither changes a packet: that is up to a
-//! [`Subscriber`]. Subscribers are fields of `Subscribers`, so that calls are direct.
+//! [`super::scan`] walks over the packets and counts them, whoever subscribes. [`super::harvest`]
+//! follows the dispatches that were seen until they have ended. Neither changes a packet; only a
+//! [`Subscriber`] does. Subscribers are fields of `Subscribers`, so that calls are direct.
 
 use super::alone::{collector::Collector, gates};
 use super::flight::Facts;
@@ -14,19 +14,19 @@ use crate::sink::Sink;
 use midair_record::event::Untimed;
 use std::sync::atomic::Ordering::Acquire;
 
-/// All subscribers, as the worker thread has them.
+/// All subscribers. The worker thread owns them.
 #[derive(Debug, Default)]
 pub(super) struct Subscribers {
-    /// Times of kernels.
+    /// The times of kernels.
     pub timing: KernelTiming,
-    /// Windows of counters, where the session counts.
+    /// The windows of counters, if the session counts.
     pub counters: Option<Keeper>,
-    /// Counters of every dispatch, where the process was started for that.
+    /// The counters of every dispatch, if the process was started for that.
     pub alone: Collector,
 }
 
 impl Subscribers {
-    /// A dispatch has ended: `outcome` is in the device's ticks.
+    /// Tells the subscribers of a dispatch that has ended. `outcome` is in the device's ticks.
     pub(super) fn ended(
         &mut self,
         queue: &QueueState,
@@ -52,7 +52,8 @@ impl Subscriber for Subscribers {
     fn enqueue(queue: &'static QueueState, dispatch: &Enqueued) -> Answer {
         Keeper::enqueue(queue, dispatch);
         let answer = KernelTiming::enqueue(queue, dispatch);
-        // Last: who finds this note, on another thread maybe, hands the packet over as it is then.
+        // This comes last: a thread that finds this note, possibly another one, hands the packet
+        // over as it is then.
         let id = (dispatch.index, dispatch.dispatch_id);
         gates::enqueued(queue, id, dispatch.launch);
         answer

@@ -1,8 +1,8 @@
 //! Times of kernels: the first subscriber of the queue service.
 //!
-//! A dispatch without a completion signal gets one of our [`super::pool`]; one with its own keeps
-//! it and is put under [`super::watch`]. Each goes into its queue's [`super::flight`] ring. When it
-//! has ended, its record is written.
+//! A dispatch without a completion signal gets one from our [`super::pool`]. A dispatch with a
+//! signal of the application keeps it and is put under [`super::watch`]. Each dispatch goes into
+//! its queue's [`super::flight`] ring. When it has ended, its record is written.
 
 use super::flight::{Facts, Flight, Stage};
 use super::points::{Point, reached};
@@ -21,11 +21,12 @@ use midair_sdk_hot::wrappers::original;
 use std::collections::HashSet;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-/// Free signals that are kept ready: what eight threads launch in a few milliseconds.
+/// How many free signals are kept ready: as many as eight threads use in a few milliseconds.
 const READY_SIGNALS: usize = 4096;
-/// Those that are made before the hooks go in; the first round of the session makes the rest.
+/// How many signals are made before the hooks are installed; the first round of the session makes
+/// the rest.
 const FIRST_SIGNALS: usize = 1024;
-/// Signals that we make at most, ever.
+/// The largest number of signals that we ever make.
 const MOST_SIGNALS: usize = 60_000;
 /// `HSA_AMD_SIGNAL_AMD_GPU_ONLY`: no interrupt, no event.
 const GPU_ONLY: u64 = 1;
@@ -33,28 +34,28 @@ const GPU_ONLY: u64 = 1;
 /// What the worker thread keeps for the times of kernels.
 #[derive(Debug, Default)]
 pub struct KernelTiming {
-    /// Signals made so far.
+    /// The number of signals made so far.
     made: usize,
-    /// Kernels that were launched and not known: each is looked for once.
+    /// Kernels that were launched but not known; each is looked for once.
     looked_for: HashSet<u64>,
 }
 
 impl KernelTiming {
-    /// Before the hooks are installed: makes signals. False when the runtime gives none.
+    /// Makes signals before the hooks are installed. Returns false if the runtime gives none.
     pub(super) fn prepare(&mut self) -> bool {
         self.fill(FIRST_SIGNALS)
     }
 
-    /// Makes signals for those that were used since.
+    /// Makes signals in place of those that were used.
     pub(super) fn refill(&mut self) {
         self.fill(READY_SIGNALS);
     }
 
-    /// After the hooks are restored: gives the runtime its signals back.
+    /// Gives the runtime its signals back, after the hooks were removed.
     pub(super) fn release_signals(&mut self) {
         while let Some(signal) = STATE.signals.take() {
-            // SAFETY: a signal of ours that nothing in flight refers to; its runtime is open (a
-            // shut-down waits for the session's end).
+            // SAFETY: this is a signal of ours that nothing in flight refers to. Its runtime is
+            // open, since a shut-down waits for the session's end.
             unsafe { original::hsa_signal_destroy(signal.0) };
         }
         self.made = 0;
@@ -64,7 +65,8 @@ impl KernelTiming {
     fn fill(&mut self, wanted: usize) -> bool {
         while STATE.signals.len() < wanted && self.made < MOST_SIGNALS {
             let mut handle = 0_u64;
-            // SAFETY: the runtime's own function with a valid out pointer; no consumers are named.
+            // SAFETY: this is the runtime's own function, the out pointer is valid, and no
+            // consumers are named.
             let status = unsafe {
                 original::hsa_amd_signal_create(
                     1,
@@ -86,7 +88,8 @@ impl KernelTiming {
     }
 
     fn recycle(&mut self, signal: Signal) {
-        // SAFETY: ours, and nothing in flight refers to it (its packet has completed).
+        // SAFETY: the signal is ours, and nothing in flight refers to it, since its packet has
+        // completed.
         unsafe { signal.rearm() };
         if let Err(signal) = STATE.signals.put(signal) {
             // SAFETY: as above.
@@ -95,7 +98,8 @@ impl KernelTiming {
         }
     }
 
-    /// Ticks or reason, if the flight has ended.
+    /// Returns the ticks of a flight that has ended, or the reason why it has none. Returns `None`
+    /// while it runs.
     pub(super) fn ended(
         &mut self,
         queue: &QueueState,
@@ -110,11 +114,12 @@ impl KernelTiming {
         }
         let facts = flight.facts();
         let signal = Signal(facts.signal);
-        // Before the look at the signal: what has not fired on a queue that is gone never will.
+        // Read this before the signal: a signal that has not fired on a queue that is already gone
+        // never will.
         let gone = queue.life.load(Acquire) == Life::Gone;
         let has_ended = facts.index < queue.ended_below.load(Relaxed);
         if facts.ours {
-            // SAFETY: a signal of ours, alive as long as its runtime.
+            // SAFETY: this is a signal of ours, which is alive as long as its runtime.
             let (value, start, end) =
                 unsafe { (signal.value(), signal.start_ticks(), signal.end_ticks()) };
             if value < 1 {
@@ -125,8 +130,8 @@ impl KernelTiming {
                 return Some(Ok((start, end)));
             }
             if has_ended {
-                // The packet processor had read the packet when our signal was put in: it never
-                // fires, and nobody waits for it.
+                // The packet processor had already read the packet when our signal was put in, so
+                // the signal never fires.
                 return Some(Err(Untimed::PacketTakenFirst));
             }
             if let Some(why) = last {
@@ -137,7 +142,8 @@ impl KernelTiming {
             }
             return None;
         }
-        // Its own signal: the application may be about to change it; the thread that changes the stage reads it.
+        // The signal is the application's, which may be about to change it. The thread that changes
+        // the stage reads the signal.
         if flight
             .stage
             .compare_exchange(Stage::UnderWay, Stage::Reading, AcqRel, Acquire)
@@ -147,12 +153,14 @@ impl KernelTiming {
         }
         let watcher = Watcher::Flight(std::ptr::from_ref(flight).addr());
         if let Some(why) = last {
-            // The hooks are out: the application may have destroyed the signal, or used it for something else.
+            // The hooks are removed, so the application may have destroyed the signal, or used it
+            // for something else.
             STATE.watchers.release(facts.signal, watcher);
             return Some(Err(why));
         }
-        // SAFETY: the signal is watched: before the application stores to it or destroys it, a hook
-        // takes the flight out of UNDER_WAY, and waits for us while it is READING.
+        // SAFETY: the signal is watched, so it is alive. Before the application stores to it or
+        // destroys it, a hook takes the flight out of UNDER_WAY, and waits for us while it is
+        // READING.
         if let Some(outcome) = unsafe { Flight::own_ticks(facts) } {
             STATE.watchers.release(facts.signal, watcher);
             return Some(outcome);
@@ -173,13 +181,14 @@ impl Subscriber for KernelTiming {
             if let Some((_, own)) = enqueued.packet
                 && own.0 != 0
             {
-                // The times of an earlier packet with this signal are about to be overwritten.
+                // Read the times of an earlier packet with this signal, since they are about to be
+                // overwritten.
                 settle(own.0);
             }
             return Answer::default();
         }
         let Some((packet, own)) = enqueued.packet else {
-            // Its packet is gone: nobody can put a signal into it.
+            // Its packet is gone, so no signal can be put into it.
             let facts = facts_of(enqueued);
             let reason = Untimed::PacketTakenFirst as u32;
             let pushed = queue.flights.push(facts, Stage::Untimed, reason);
@@ -200,16 +209,17 @@ impl Subscriber for KernelTiming {
                     facts.signal = signal.0;
                     facts.ours = true;
                     reached(Point::Timing);
-                    // SAFETY: the packet is valid and not rung; one aligned store. If the packet
-                    // processor has taken it already (a queue that is mapped again takes packets
-                    // without a doorbell), the signal never fires and is never used again.
+                    // SAFETY: the packet is valid and its doorbell is not rung yet, and this is one
+                    // aligned store. If the packet processor has taken the packet already (a queue
+                    // that is mapped again takes packets without a doorbell), the signal never
+                    // fires and is never used again.
                     unsafe { packet.set_completion(signal) };
                 }
                 None => (at, reason) = (Stage::Untimed, Untimed::NoSignal),
             }
         } else {
-            // The times of an earlier packet with this signal are read now, before
-            // they are overwritten.
+            // Read the times of an earlier packet with this signal now, before they are
+            // overwritten.
             settle(own.0);
             // SAFETY: the application put the signal into the packet, so it is alive.
             unsafe { (facts.value, facts.stale_end) = (own.value(), own.end_ticks()) };
@@ -220,7 +230,7 @@ impl Subscriber for KernelTiming {
                     .watchers
                     .watch(own.0, Watcher::Flight(std::ptr::from_ref(flight).addr()))
                 {
-                    // SAFETY: an address that was put under watch in this session.
+                    // SAFETY: the address was put under watch in this session.
                     unsafe { read_flight(address) };
                 }
                 false
@@ -243,7 +253,7 @@ impl Subscriber for KernelTiming {
         };
         let has_ended = match untimed {
             Untimed::Timed => true,
-            // Others may have made the application's own signal fall.
+            // Something else may have decremented the application's signal.
             Untimed::NotProfiled => facts.ours,
             _ => false,
         };
@@ -271,7 +281,8 @@ impl Subscriber for KernelTiming {
         let mut kernel_id = symbols::kernel_id(kernel);
         if kernel_id == 0 && (STATE.symbols.changed.load(Relaxed) || self.looked_for.insert(kernel))
         {
-            // Loaded a moment ago, or in a way that no hook sees: it is looked for among all that is loaded.
+            // The kernel was loaded a moment ago, or in a way that no hook sees. Look for it among
+            // everything that is loaded.
             symbols::set_changed();
             symbols::refresh(sink);
             kernel_id = symbols::kernel_id(kernel);
@@ -308,7 +319,7 @@ impl Subscriber for KernelTiming {
     }
 }
 
-/// What is known of a dispatch when it is enqueued, but for its signal.
+/// Returns what is known about a dispatch when it is enqueued, except for its signal.
 fn facts_of(enqueued: &Enqueued) -> Facts {
     Facts {
         index: enqueued.index,
@@ -333,13 +344,15 @@ fn untimed(number: u32) -> Untimed {
         .unwrap_or(Untimed::BadTimes)
 }
 
-/// Device ticks to the record clock, by the runtime's own calibration.
+/// Converts device ticks to the records' clock, by the runtime's own calibration. Returns 0 if the
+/// time is not known.
 pub(super) fn to_clock(agent: u64, ticks: u64) -> u64 {
     if ticks == 0 {
         return 0;
     }
     let mut time = 0_u64;
-    // SAFETY: the runtime's own function with a valid out pointer; an unknown agent is answered with an error.
+    // SAFETY: this is the runtime's own function with a valid out pointer, and it returns an error
+    // for an unknown agent.
     let status = unsafe {
         original::hsa_amd_profiling_convert_tick_to_system_domain(
             agent,

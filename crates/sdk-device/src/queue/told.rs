@@ -1,5 +1,5 @@
-//! Dispatches for tools' callbacks: told of when they were seen at a doorbell, before it is rung, on
-//! the thread that rings.
+//! Tells tools' callbacks of dispatches: after the dispatches were seen at a doorbell and before
+//! the doorbell is rung, on the thread that rings it.
 
 use super::flight::Facts;
 use super::queue_state::QueueState;
@@ -24,14 +24,14 @@ const _: () = {
     assert!(info::group_segment_size == 44 && info::workgroup_size == 48 && info::grid_size == 60);
 };
 
-/// Dispatches of a queue that were seen: positions in its ring of flights.
+/// The dispatches of a queue that were seen, as positions in its ring of flights.
 #[derive(Debug, Default)]
 pub struct Seen {
     of: Option<(&'static QueueState, u64, u64)>,
 }
 
 impl Seen {
-    /// None so far. Under the queue's spin word.
+    /// Begins with no dispatches. Called under the queue's spin word.
     pub(super) fn before(queue: &'static QueueState) -> Seen {
         let end = queue.flights.range().end;
         Seen {
@@ -39,7 +39,7 @@ impl Seen {
         }
     }
 
-    /// Those since then. Under the same hold of the spin word.
+    /// Returns the dispatches that were seen since then. Called while the spin word is still held.
     pub(super) fn until_now(self) -> Seen {
         Seen {
             of: self
@@ -48,8 +48,9 @@ impl Seen {
         }
     }
 
-    /// Tells the tools that want to know, or are asked for ids. Nothing is held; the thread is no
-    /// longer busy while a tool's function runs.
+    /// Tells the tools that want to know of dispatches, and asks those that choose counters. The
+    /// caller holds no lock. `busy` is dropped first, so a detach does not wait for a tool's
+    /// function.
     #[inline]
     pub fn tell(self, busy: Busy) {
         let Some((queue, begin, end)) = self.of else {
@@ -75,8 +76,8 @@ fn tell(queue: &'static QueueState, begin: u64, end: u64) {
     let node = if queue.announced.load(Relaxed) != 0 {
         queue.node.load(Relaxed)
     } else {
-        // The worker thread has not asked yet.
-        // SAFETY: the application is ringing this queue's doorbell, so it is there.
+        // The worker thread has not asked for the queue's agent yet.
+        // SAFETY: the application is ringing this queue's doorbell, so the queue exists.
         let agent = queue.visit(|pointer| unsafe { symbols::queue_agent(pointer.0) });
         symbols::agent_node(agent.unwrap_or(0))
     };

@@ -1,10 +1,11 @@
-//! Signals of the application that carry times which nobody has read yet.
+//! Signals of the application that hold times which we have not read yet.
 //!
-//! We never stand between a signal and who waits for it; so the times of a dispatch or copy with a
-//! signal of its own are read by the worker thread when it has fired, or at the last moment: when
-//! the application stores to the signal, destroys it, or hands it to the next packet. A lookup is
-//! one or two cache lines. Keys stay for the session (applications reuse their signals); a session
-//! with more signals than fit leaves the rest to the worker thread's passes.
+//! We never come between a signal and the code that waits for it. So if a dispatch or a copy has a
+//! signal of the application, the worker thread reads its times when the signal has fired, or a
+//! hook reads them at the last moment: when the application stores to the signal, destroys it, or
+//! hands it to the next packet. A look-up touches one or two cache lines. Keys stay for the
+//! session, since applications reuse their signals. If a session has more signals than fit, the
+//! rest is left to the worker thread's passes.
 
 use midair_lockfree::{AtomicKey, Slot, SlotTable};
 use std::sync::atomic::AtomicUsize;
@@ -13,12 +14,12 @@ use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 const CAPACITY: usize = 1 << 14;
 const PROBES: usize = 16;
 
-/// Who watches a signal.
+/// The dispatch or the copy that watches a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Watcher {
-    /// Address of a [`super::flight::Flight`].
+    /// The address of a [`super::flight::Flight`].
     Flight(usize),
-    /// Index of a copy.
+    /// The index of a copy.
     Copy(usize),
 }
 
@@ -41,9 +42,10 @@ impl Watcher {
 /// The watched signals of a session.
 #[derive(Debug)]
 pub(crate) struct Watchers {
-    /// By signal: the watching entry's address, 0 = none; its lowest bit tells copies (1) from flights (0).
+    /// The packed watcher of each signal: a flight's address, or a copy's index with the lowest bit
+    /// set; 0 = none.
     table: SlotTable<AtomicKey, CAPACITY, AtomicUsize>,
-    /// Signals in the table.
+    /// The number of signals in the table.
     count: AtomicUsize,
 }
 
@@ -57,7 +59,7 @@ impl Watchers {
         }
     }
 
-    /// Watches `signal` for `watcher`; returns who watched it before.
+    /// Watches `signal` for `watcher`. Returns the previous watcher.
     pub(crate) fn watch(&self, signal: u64, watcher: Watcher) -> Option<Watcher> {
         let (entry, new) = self.table.find_or_insert(signal, PROBES)?;
         if new {
@@ -66,7 +68,7 @@ impl Watchers {
         Watcher::unpack(entry.shared().swap(watcher.pack(), AcqRel))
     }
 
-    /// Ends the watch and tells who had it. Cheap when nothing is watched.
+    /// Ends the watch and returns the watcher. Cheap if nothing is watched.
     #[inline]
     pub(crate) fn unwatch(&self, signal: u64) -> Option<Watcher> {
         if self.count.load(Relaxed) == 0 {

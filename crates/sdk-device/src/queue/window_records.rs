@@ -1,14 +1,14 @@
-//! Records of windows, the same for all that count: one by one around chosen dispatches
-//! ([`super::windows`]), around every dispatch ([`super::alone`]), of whole devices
+//! Writes the records of windows. They are the same for all ways to count: around chosen dispatches
+//! ([`super::windows`]), around every dispatch ([`super::alone`]), and on whole devices
 //! ([`super::device`]).
 
 use crate::sink::Sink;
 use midair_record::event::{CounterWindow, Header, MAX_RECORD, Plain, kind};
 
-/// Words of one record at most.
+/// The largest number of words in one record.
 const RECORD_WORDS: usize = (MAX_RECORD - size_of::<CounterWindow>()) / 8;
 
-/// Numbers windows and writes them. One for a session and a way to count.
+/// Numbers windows and writes their records. There is one for each session and way to count.
 #[derive(Debug, Default)]
 pub(super) struct Writer {
     written: u64,
@@ -17,7 +17,7 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// One that has written nothing.
+    /// Makes a writer that has written nothing.
     pub(super) const fn new() -> Writer {
         Writer {
             written: 0,
@@ -25,13 +25,14 @@ impl Writer {
         }
     }
 
-    /// Windows that were written.
+    /// Returns the number of windows that were written.
     pub(super) fn written(&self) -> u64 {
         self.written
     }
 
-    /// Writes a window with what was counted in it, in as many records as that takes; without words in
-    /// one. The header, the number and what tells of the words are filled in here.
+    /// Writes a window with its values, in as many records as that takes; a window without values
+    /// takes one. The header, the window's number and the fields about the words are filled in
+    /// here.
     pub(super) fn put(
         &mut self,
         sink: &mut Sink,
@@ -64,8 +65,8 @@ impl Writer {
     }
 }
 
-/// Whether these can be a window's times: begin and end of the packet that starts the counters, then
-/// of the one that reads them.
+/// Returns whether these can be a window's times: the begin and the end of the packet that starts
+/// the counters, then those of the packet that reads them.
 pub(super) fn is_plausible([begin, start, end, read_end]: [u64; 4]) -> bool {
     begin != 0 && start >= begin && end >= start && read_end >= end
 }
@@ -76,7 +77,7 @@ mod tests {
     use crate::queue::model::Session;
     use midair_record::event::WindowResult;
 
-    /// What was written: window, and its words.
+    /// Returns what was written: the window and its words.
     fn written(session: &mut Session) -> Vec<(CounterWindow, Vec<u64>)> {
         let mut all = Vec::new();
         session.records(|header, bytes| {

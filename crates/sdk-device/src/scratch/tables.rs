@@ -1,15 +1,16 @@
-//! Changes of scratch memory under way, and queues that had one.
+//! The tables of changes of scratch memory under way, and of queues that had such a change.
 
 use midair_lockfree::{AtomicKey, Slot, SlotTable};
 use midair_sdk_hot::callbacks::work::Told;
 use std::sync::atomic::{AtomicPtr, AtomicU32};
 
-/// Changes of scratch memory under way at one time: a queue has at most three.
+/// How many changes of scratch memory can be under way at a time; a queue has at most three.
 pub(crate) const OPEN: usize = 256;
-/// Queues of a session that are told apart.
+/// The number of queues of a session that are told apart.
 pub(crate) const QUEUES: usize = 1024;
 
-/// Entries of the runtime's table for tools: start and end of three operations.
+/// The number of entries in the runtime's table for tools: the start and the end of three
+/// operations.
 pub(crate) const ENTRIES: usize = 6;
 
 /// A change under way.
@@ -19,29 +20,30 @@ pub(crate) struct Change {
     pub start: u64,
     /// Bits of [`midair_record::event::flag`].
     pub flags: u8,
-    /// Tools were told that it begins.
+    /// Present if tools were told that the change begins.
     pub told: Option<Told>,
 }
 
-/// A queue that had a change.
+/// What is known about a queue that had a change.
 #[derive(Debug)]
 pub(crate) struct Known {
-    /// Our number for it.
+    /// Our number for the queue.
     pub number: AtomicU32,
     pub node: AtomicU32,
 }
 
-/// What is known of scratch memory in a session, and what the runtime's table held before.
+/// What is known about scratch memory in a session, and what the runtime's table held before.
 #[derive(Debug)]
 pub(crate) struct Scratches {
-    /// What the entries of the runtime's table held before ours: empty, or another tool's.
+    /// What the entries of the runtime's table held before ours: nothing, or functions of another
+    /// tool.
     pub originals: [AtomicPtr<()>; ENTRIES],
-    /// By the queue's address, with the operation in its low bits.
+    /// The changes, by the queue's address with the operation in its low bits.
     pub changes: SlotTable<AtomicKey, OPEN, (), Change>,
-    /// By the id in `hsa_queue_t`, plus one. That id is never given to another queue of the
-    /// process, while the address may be.
+    /// The queues, by the id in `hsa_queue_t` plus one. Another queue of the process never gets the
+    /// same id, while it may get the same address.
     pub known: SlotTable<AtomicKey, QUEUES, Known>,
-    /// The last number of a queue that the dispatches' side does not know.
+    /// The last number that was given to a queue that the dispatches' side does not know.
     pub last_number: AtomicU32,
 }
 

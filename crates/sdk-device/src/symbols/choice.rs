@@ -1,7 +1,7 @@
-//! Which kernels the session counts: a tool is asked once for each, with the name of its symbol, on
-//! the worker thread.
+//! Decides which kernels the session counts. The tool is asked once for each kernel, with the name
+//! of its symbol, on the worker thread.
 //!
-//! Names decide here before anything is counted. What is in the files is decided once more from the
+//! Here names decide before anything is counted. What goes into the files is decided again from the
 //! records, by the same expressions (`midair_output::KernelFilter`).
 
 use super::{known, set_changed};
@@ -17,17 +17,18 @@ fn place() -> MutexGuard<'static, Option<Arc<KernelChoice>>> {
     choice.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What the next recording counts; none: every dispatch. Before it begins, on the worker thread.
+/// Sets what the next recording counts; `None` means every dispatch. Called on the worker thread
+/// before the recording begins.
 pub fn set_kernel_choice(choice: Option<KernelChoice>) {
     *place() = choice.map(Arc::new);
 }
 
-/// The session's choice, if it does not count every dispatch.
+/// Returns the session's choice, if it does not count every dispatch.
 pub(crate) fn kernel_choice() -> Option<Arc<KernelChoice>> {
     place().clone()
 }
 
-/// A kernel was told: asks whether it is chosen. On the worker thread.
+/// Asks the tool whether a kernel that was recorded just now is chosen. On the worker thread.
 pub(super) fn judge(kernel_object: u64, symbol: &[u8]) {
     if let Some(choice) = kernel_choice() {
         let is_chosen = choice.has(symbol);
@@ -37,13 +38,13 @@ pub(super) fn judge(kernel_object: u64, symbol: &[u8]) {
     }
 }
 
-/// Whether a kernel is chosen, where there is a choice; none: it is not known yet.
+/// Returns whether a kernel is chosen, if there is a choice. `None` means that it is not known yet.
 pub(crate) fn is_chosen(kernel_object: u64) -> Option<bool> {
     known().as_ref()?.chosen.get(&kernel_object).copied()
 }
 
-/// The same for a thread of the application: a kernel that was loaded a moment ago is learned by the
-/// worker thread, which is given `limit` for it. With the kernel's number.
+/// The same for a thread of the application, together with the kernel's number. If the kernel was
+/// loaded a moment ago, the thread waits for up to `limit` until the worker thread has learned it.
 pub(crate) fn is_chosen_within(kernel_object: u64, limit: Duration) -> Option<(u64, bool)> {
     let end = Instant::now() + limit;
     loop {

@@ -1,15 +1,17 @@
 //! Executables that the application is about to destroy.
 //!
-//! What is destroyed cannot be asked for its name any more, and the next executable may be loaded
-//! at the same addresses. So the thread that destroys one waits until the worker thread has written
-//! what ended so far, told the executable's kernels, and taken them out of its tables. The wait is
-//! bounded: after it the program goes on, and at worst kernels of it have no name.
+//! The names of a destroyed executable's kernels cannot be queried any more, and the next
+//! executable may be loaded at the same addresses. So the thread that destroys an executable waits
+//! until the worker thread has written what ended so far, recorded the executable's kernels, and
+//! taken them out of its tables. The wait is bounded. After it the program goes on, and at worst
+//! kernels of the executable have no name.
 //!
-//! Nor may one be destroyed while the worker thread asks the runtime about it: the runtime takes
-//! any handle for one of a live executable. The worker thread stores `looking` before it reads the
-//! slots; the other thread marks its slot as seen before it reads `looking`. Both are sequentially
-//! consistent, so one of them sees the other. (The runtime's own lock does not help: its queries,
-//! made inside its list, wait for threads that are loading and wait for that list.)
+//! Nor may an executable be destroyed while the worker thread asks the runtime about it: the
+//! runtime takes any handle for that of a live executable. The worker thread stores `looking`
+//! before it reads the slots; the other thread marks its slot as seen before it reads `looking`.
+//! Both accesses are sequentially consistent, so at least one thread sees the other. (The runtime's
+//! own lock does not help: its queries, made inside its list, wait for threads that are loading and
+//! wait for that list.)
 
 use super::known::Stage;
 use crate::state::STATE;
@@ -18,20 +20,20 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
-/// Longest wait of the application's thread for names.
+/// The longest wait of the application's thread for names.
 const LIMIT: Duration = Duration::from_millis(100);
-/// Longest wait until the worker thread has read the list of executables. That takes longer only
-/// where the thread gets no processor.
+/// The longest wait until the worker thread has read the list of executables. That takes longer
+/// only if the worker thread is not scheduled.
 const LOOK_LIMIT: Duration = Duration::from_secs(2);
-/// An executable's handle, in a slot that tells how far it is.
+/// An executable's handle, in a slot whose word is its stage.
 type Entry = Slot<AtomicEnum<Stage>, AtomicU64>;
 
-/// The worker thread looks at executables, until this is dropped.
+/// Marks that the worker thread looks at executables, until this is dropped.
 #[derive(Debug)]
 pub struct Looking(());
 
 impl Looking {
-    /// Begins. Ask [`has_left`] only after this.
+    /// Begins to look. Call [`has_left`] only after this.
     pub fn begin() -> Looking {
         STATE.symbols.looking.store(true, SeqCst);
         Looking(())
@@ -51,8 +53,9 @@ pub struct Leaving {
 }
 
 impl Leaving {
-    /// Announces it and waits until the worker thread has seen that, within a limit. `wake` asks
-    /// the worker thread to look and tells whether one is there; it is asked again and again.
+    /// Announces the executable and waits, within a limit, until the worker thread has seen that.
+    /// `wake` asks the worker thread to look and returns whether there is one. It is called
+    /// repeatedly.
     pub fn announce(executable: u64, wake: impl Fn() -> bool) -> Leaving {
         let entry = STATE.symbols.leaving.claim().and_then(|(index, claimed)| {
             claimed.shared().store(executable, SeqCst);
@@ -86,7 +89,8 @@ impl Drop for Leaving {
     }
 }
 
-/// Looks at all slots: the mark of those that were ever claimed is not sequentially consistent.
+/// Returns whether any slot has this stage and a wanted executable. It looks at all slots, since
+/// the mark of those that were ever claimed is not sequentially consistent.
 fn is_any(stage: Stage, wanted: impl Fn(u64) -> bool) -> bool {
     STATE
         .symbols
@@ -96,27 +100,27 @@ fn is_any(stage: Stage, wanted: impl Fn(u64) -> bool) -> bool {
         .any(|entry| entry.word().load(SeqCst) == stage && wanted(entry.shared().load(SeqCst)))
 }
 
-/// Whether any waits to be seen.
+/// Returns whether any executable waits to be seen.
 pub fn any() -> bool {
     is_any(Stage::Asked, |_| true)
 }
 
-/// Whether the worker thread has seen that this one leaves.
+/// Returns whether this executable is being destroyed and must not be looked at any more.
 pub fn has_left(executable: u64) -> bool {
     is_any(Stage::Seen, |leaving| leaving == executable)
 }
 
-/// Whether this one waits to be seen.
+/// Returns whether this executable waits to be seen.
 pub fn is_asked(executable: u64) -> bool {
     is_any(Stage::Asked, |leaving| leaving == executable)
 }
 
-/// The worker thread has seen it: the thread that destroys it goes on.
+/// Marks an executable as seen, so that the thread that destroys it goes on.
 pub fn see(executable: u64) {
     see_if(|leaving| leaving == executable);
 }
 
-/// Lets all go on.
+/// Marks all executables as seen.
 pub fn see_all() {
     see_if(|_| true);
 }
@@ -124,8 +128,8 @@ pub fn see_all() {
 fn see_if(wanted: impl Fn(u64) -> bool) {
     for entry in STATE.symbols.leaving.slots() {
         if entry.word().load(SeqCst) == Stage::Asked && wanted(entry.shared().load(SeqCst)) {
-            // A thread whose patience was over has freed it meanwhile, or another took it: then it
-            // is not ours to change.
+            // If this fails, a thread whose wait was over has freed the slot meanwhile, or another
+            // thread has taken it. Then it is not ours to change.
             let _ = entry
                 .word()
                 .compare_exchange(Stage::Asked, Stage::Seen, SeqCst, SeqCst);
@@ -139,15 +143,15 @@ mod tests {
 
     #[test]
     fn waits_until_it_is_seen_and_not_for_ever() {
-        // Nobody is there: no wait.
+        // There is no worker thread, so there is no wait.
         let began = Instant::now();
         drop(Leaving::announce(7, || false));
-        // Somebody is there and does not look: the wait ends.
+        // There is a worker thread, but it does not look: the wait ends.
         let leaving = Leaving::announce(8, || true);
         assert!(began.elapsed() >= LIMIT);
         assert!(!any() && has_left(8));
         drop(leaving);
-        // While somebody looks, it is waited for.
+        // While the worker thread looks, the other thread waits.
         let looking = std::cell::Cell::new(Some(Looking::begin()));
         let asked = std::cell::Cell::new(0);
         drop(Leaving::announce(8, || {
@@ -159,7 +163,7 @@ mod tests {
             true
         }));
         assert!(asked.get() >= 5);
-        // Somebody looks.
+        // The worker thread looks.
         let first = std::cell::Cell::new(true);
         let leaving = Leaving::announce(9, || {
             if first.replace(false) {

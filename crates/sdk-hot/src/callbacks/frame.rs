@@ -1,4 +1,4 @@
-//! A call that was reported to tools, between its beginning and its end.
+//! A call that is reported to tools, from its beginning to its end.
 
 use crate::operations::{Opaque, RequestCallback, TracingCallback};
 use midair_abi::records::CorrelationId;
@@ -6,31 +6,31 @@ use midair_lockfree::{AtomicEnum, word_enum};
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
-/// Contexts that one call is reported to at most.
+/// The most contexts that one call is reported to.
 pub const MAX_CONTEXTS: usize = 8;
-/// Words of the largest payload: HSA's (source: api/rocprofiler_sdk.json,
+/// The number of words of the largest payload: HSA's (source: api/rocprofiler_sdk.json,
 /// `rocprofiler_callback_tracing_hsa_api_data_t`).
 pub const PAYLOAD: usize = 26;
-/// Contexts that are kept at most whose tool is out ([`super::out`]). A tool of a further one gets
-/// further calls until the worker has put it out.
+/// How many contexts are remembered whose tool is no longer used ([`super::out`]). The tool of a
+/// further one gets calls until the worker thread has stopped using it.
 pub const MOST_OUT: usize = 64;
-/// Their handles, 0 for none.
+/// The handles of these contexts, 0 for none.
 pub(crate) type Out = [AtomicU64; MOST_OUT];
 
 word_enum! {
     /// States of a [`Frame`].
     pub(crate) enum FrameState else Abandoned {
-        /// It belongs to its thread and holds no call.
+        /// It belongs to its thread and has no call.
         Free = 0,
         /// Its thread reports the call's beginning.
         Entering = 1,
-        /// The call runs.
+        /// The call is running.
         Open = 2,
         /// Its thread reports the call's end.
         Exiting = 3,
         /// The worker thread reports the call's end.
         Closing = 4,
-        /// The session ended while the beginning was reported: the end is not reported.
+        /// The session ended while the beginning was being reported, so the end is not reported.
         Abandoned = 5,
     }
 }
@@ -39,9 +39,9 @@ word_enum! {
 #[repr(C)]
 pub(crate) struct Frame {
     pub state: AtomicEnum<FrameState>,
-    /// It is open for what it keeps, not for an end that is still to be reported.
+    /// Whether it is open only for the data in it: no end remains to be reported.
     pub is_kept: AtomicBool,
-    /// Used only by the holder of the state.
+    /// Only the holder of the state uses this.
     pub body: UnsafeCell<Body>,
 }
 
@@ -53,18 +53,18 @@ pub(crate) struct Body {
     /// `rocprofiler_callback_tracing_kind_t`.
     pub callback_kind: i32,
     pub operation: u32,
-    /// What the record is known by: see [`super::requests`].
+    /// The id by which the record is identified: see [`super::requests`].
     pub id: u64,
     pub count: usize,
     pub contexts: [u64; MAX_CONTEXTS],
     pub callbacks: [Option<(TracingCallback, Opaque)>; MAX_CONTEXTS],
     pub user_data: [u64; MAX_CONTEXTS],
     pub external: [u64; MAX_CONTEXTS],
-    /// Tools that are asked for the external id, or have answered; the last says whether a buffer
-    /// wants the answer, too.
+    /// Tools that are asked for the external id, or have answered. The bool says whether a buffer
+    /// wants the answer as well.
     pub requests: [Option<(RequestCallback, Opaque, bool)>; MAX_CONTEXTS],
     pub payload: [u64; PAYLOAD],
 }
 
-// SAFETY: `body` belongs to whoever holds the state, see the module's description.
+// SAFETY: `body` is used only by the holder of the state, see the module's description.
 unsafe impl Sync for Frame {}

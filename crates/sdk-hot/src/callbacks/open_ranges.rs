@@ -1,30 +1,30 @@
-//! Ranges of ROCTx whose beginning was reported to tools.
+//! ROCTx ranges whose beginning was reported to tools.
 
 use super::frame::Frame;
 use midair_lockfree::{AtomicKey, SlotTable};
 use std::cell::UnsafeCell;
 
-/// Ranges of one thread that are reported at one time, at most.
+/// The most ranges of one thread that are reported at one time.
 pub const LEVELS: usize = 32;
-/// Ranges across threads that are reported at one time, at most; a power of two.
+/// The most ranges across threads that are reported at one time; a power of two.
 pub const PROCESS: usize = 1024;
 /// Bytes of a message, with its terminating zero.
 pub const TEXT: usize = 512;
 
-/// A range, and the copy of its message that tools are given.
+/// A range, and the copy of its message that tools get.
 #[repr(C)]
 pub(crate) struct ReportedRange {
     pub frame: Frame,
-    /// Used by the thread that reports a beginning in a free frame.
+    /// The thread that reports a beginning uses this while the frame is free.
     pub text: UnsafeCell<[u8; TEXT]>,
 }
 
-/// A thread's ranges. Zeroed memory is a thread without any.
+/// A thread's ranges. Zeroed memory is a thread without ranges.
 #[repr(C)]
 pub(crate) struct Thread {
-    /// Used only by the thread itself.
+    /// Only the thread itself uses this.
     pub open: UnsafeCell<Open>,
-    /// For marks, which begin and end in one call.
+    /// For marks, which begin and end in the same call.
     pub mark: ReportedRange,
     pub levels: [ReportedRange; LEVELS],
 }
@@ -33,15 +33,15 @@ pub(crate) struct Open {
     pub generation: u64,
     pub tid: u32,
     pub depth: usize,
-    /// Ranges nested in these that exceeded the capacity.
+    /// How many ranges nested in these exceeded the capacity.
     pub overflow: usize,
 }
 
-/// Ranges that may end on another thread, by their ids. The holder of an entry reports its beginning
-/// or end. Zeroed memory is an empty table.
+/// Ranges that may end on another thread, by id. The holder of an entry reports its beginning or
+/// end. Zeroed memory is an empty table.
 pub(crate) type Anywhere = SlotTable<AtomicKey, PROCESS, ReportedRange>;
 
-// SAFETY: the fields' descriptions say which thread uses each cell.
+// SAFETY: the descriptions of the fields say which thread uses each cell.
 unsafe impl Sync for Thread {}
-// SAFETY: the text is used by the holder of the frame's state, or of its entry in [`Anywhere`].
+// SAFETY: only the holder of the frame's state, or of its entry in [`Anywhere`], uses the text.
 unsafe impl Sync for ReportedRange {}

@@ -1,7 +1,7 @@
 //! Callbacks for ROCTx: for its calls as for all others, and for marks and ranges as such
-//! (`MARKER_CORE_RANGE_API`). A push reports a range's beginning and its pop the end; the message
-//! and the user data are kept in between. The same holds for start and stop, which may be on
-//! different threads.
+//! (`MARKER_CORE_RANGE_API`). A push reports the beginning of a range, and its pop reports the end.
+//! The message and the user data are kept in between. The same holds for start and stop, which may
+//! be on different threads.
 
 use super::frame::{Body, Frame, FrameState};
 use super::open_ranges::{Anywhere, Open, ReportedRange, TEXT, Thread};
@@ -15,11 +15,11 @@ use midair_lockfree::{AtomicKey, SlotTable};
 use midair_record::event::kind;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-/// Slots that are searched for such a range, beginning with that of its id.
+/// How many slots are searched for such a range, beginning with that of its id.
 const PROBES: usize = 64;
 
-/// Maps the memory; a forked child has none of its parent's ranges to report. Called on the worker
-/// thread. False when the system refuses.
+/// Maps the memory, which is zeroed in a forked child so that it does not report its parent's
+/// ranges. Called on the worker thread. Returns false when the system refuses.
 pub(super) fn prepare() -> bool {
     map(&STATE.reported_threads, MAX_THREADS, InChild::Zeroed)
         && map(&STATE.reported_anywhere, 1, InChild::Zeroed)
@@ -27,16 +27,17 @@ pub(super) fn prepare() -> bool {
 
 fn thread(index: usize) -> Option<&'static Thread> {
     let base = STATE.reported_threads.load(Acquire);
-    // SAFETY: inside the mapping made by `prepare`, which is never unmapped.
+    // SAFETY: the index is inside the mapping made by `prepare`, which is never unmapped.
     (!base.is_null() && index < MAX_THREADS).then(|| unsafe { &*base.add(index) })
 }
 
 fn anywhere() -> Option<&'static Anywhere> {
-    // SAFETY: null, or the mapping made by `prepare`, which is never unmapped; zeroed memory is an empty table.
+    // SAFETY: it is null, or the mapping made by `prepare`, which is never unmapped; zeroed memory
+    // is an empty table.
     unsafe { STATE.reported_anywhere.load(Acquire).as_ref() }
 }
 
-/// Every frame of the first `threads` threads, and of ranges that may end anywhere.
+/// Returns every frame of the first `threads` threads, and of ranges that may end anywhere.
 pub(super) fn frames(threads: usize) -> impl Iterator<Item = &'static Frame> {
     (0..threads)
         .filter_map(thread)
@@ -52,7 +53,8 @@ pub(super) fn frames(threads: usize) -> impl Iterator<Item = &'static Frame> {
         )
 }
 
-/// The operation of a call of the core table, and its thread's ranges; `None` for other tables.
+/// Returns the operation of a call of the core table, and its thread's ranges; `None` for other
+/// tables.
 fn of(call: Call) -> Option<(u32, &'static Thread, &'static mut Open)> {
     let (index, _) = call.slot_and_depth()?;
     let running = probe::running_call(call)?;
@@ -62,11 +64,11 @@ fn of(call: Call) -> Option<(u32, &'static Thread, &'static mut Open)> {
     let (tid, operation) = (running.busy.tid(), running.open.operation);
     drop(running);
     let thread = thread(index)?;
-    // SAFETY: the calling thread's own. This is the only reference while the thread is in `enter` or
-    // `exit`, since a ROCTx call from a tool's function is not reported.
+    // SAFETY: this is the calling thread's own data, and the only reference to it while the thread
+    // is in `enter` or `exit`: a ROCTx call from a tool's function is not reported.
     let open = unsafe { &mut *thread.open.get() };
     if (open.generation, open.tid) != (call.generation(), tid) {
-        // They belong to another session, or to a thread that has ended and left them open.
+        // The ranges belong to another session, or to a thread that has ended without closing them.
         for range in &thread.levels {
             finish(&range.frame, None, &[]);
         }
@@ -80,8 +82,8 @@ fn of(call: Call) -> Option<(u32, &'static Thread, &'static mut Open)> {
     Some((operation, thread, open))
 }
 
-/// Reports the beginning of a mark or a range. `message` is a C string's address, or 0. False when
-/// no tool wants it.
+/// Reports the beginning of a mark or a range. `message` is a C string's address, or 0. Returns
+/// false when no tool wants it.
 fn begin(call: Call, range: &ReportedRange, what: u32, message: u64) -> bool {
     finish(&range.frame, None, &[]);
     begin_frame(
@@ -96,7 +98,7 @@ fn begin(call: Call, range: &ReportedRange, what: u32, message: u64) -> bool {
             } else {
                 let (text, end) = text.split_at_mut(TEXT - 8);
                 end.fill(0);
-                // SAFETY: the application passes the message to the call that it is in.
+                // SAFETY: the application passes the message to the call that is running.
                 let len = unsafe {
                     copy_message(std::ptr::with_exposed_provenance(message as usize), text)
                 };
@@ -112,7 +114,7 @@ fn begin(call: Call, range: &ReportedRange, what: u32, message: u64) -> bool {
     )
 }
 
-/// Before a call of ROCTx that is reported to a tool. `words`: its argument words.
+/// Called before a call of ROCTx that is reported to a tool. `words` are its argument words.
 #[cold]
 #[inline(never)]
 pub fn enter(call: Call, words: &[u64]) {
@@ -141,7 +143,8 @@ pub fn enter(call: Call, words: &[u64]) {
     probe::restart(call);
 }
 
-/// After such a call, with the words of its result. Returns the call with the time of its return.
+/// Called after such a call, with the words of its result. Returns the call with the time of its
+/// return.
 #[cold]
 #[inline(never)]
 pub fn exit(call: Call, words: &[u64], result: &[u64]) -> Call {
@@ -177,7 +180,7 @@ fn start(call: Call, id: u64, message: u64) {
     if !AtomicKey::is_key(id) {
         return;
     }
-    // An entry without an open frame is left from an earlier session.
+    // An entry without an open frame is left over from an earlier session.
     let stale = |range: &ReportedRange| range.frame.state.load(Acquire) == FrameState::Free;
     match anywhere().and_then(|all| all.claim_where(id as usize, PROBES, stale)) {
         Some(entry) => {

@@ -1,6 +1,6 @@
 //! External correlation ids that a tool is asked for, once for each event of the kinds that it
-//! named. The answer goes to the tool's callbacks with the event, and to its buffers with the
-//! record: until the worker thread makes that, it is kept in a table without locks.
+//! named. The answer is passed to the tool's callbacks with the event, and to its buffers with the
+//! record. It is kept in a lock-free table until the worker thread makes that record.
 
 use super::frame::{Body, Frame};
 use super::out;
@@ -12,10 +12,10 @@ use midair_domain::kind;
 use std::ffi::c_int;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-/// Slots that are searched for an answer.
+/// How many slots are searched for an answer.
 const PROBES: usize = 64;
 
-/// AMD's request kind of a record kind, if it has one.
+/// Returns AMD's request kind of a record kind, if it has one.
 pub fn request_kind(record_kind: u8) -> Option<c_int> {
     Some(match record_kind {
         kind::HSA_CORE_API => c::ROCPROFILER_EXTERNAL_CORRELATION_REQUEST_HSA_CORE_API,
@@ -43,21 +43,21 @@ pub fn request_kind(record_kind: u8) -> Option<c_int> {
     })
 }
 
-/// The key of an answer. `id` is what the record of the event is known by: the correlation id of a
-/// call, of other things what [`mixed`] makes of two words of the record.
+/// Returns the key of an answer. `id` identifies the record of the event: the correlation id of a
+/// call, and for other events what [`mixed`] makes of two words of the record.
 fn key_of(context: u64, record_kind: u8, id: u64) -> u64 {
-    // A context's number is at least 1, so that no key is a reserved one.
+    // The handle of a context is at least 1, so that no key is a reserved one.
     context.min(0xfe) << 56 | u64::from(record_kind) << 48 | id & 0xffff_ffff_ffff
 }
 
-/// One number of two words that a record and the report of it have in common.
+/// Returns one number made of two words that a record and its report have in common.
 pub fn mixed(one: u64, other: u64) -> u64 {
     (one.rotate_left(29) ^ other).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16
 }
 
 /// Asks the tools that want to be asked. The caller holds the frame's state, and is not busy.
 pub(super) fn ask(frame: &Frame) {
-    // SAFETY: the caller holds the state.
+    // SAFETY: the caller holds the frame's state, which gives it the body.
     let body = unsafe { &mut *frame.body.get() };
     if body.requests.iter().take(body.count).all(Option::is_none) {
         return;
@@ -123,7 +123,7 @@ pub(super) fn ask(frame: &Frame) {
 
 fn put(key: u64, value: u64) -> bool {
     if let Some(known) = STATE.requested.find(key, PROBES) {
-        // Two events that are told apart by nothing.
+        // Two events have the same key: the later answer replaces the earlier one.
         known.shared().store(value, Release);
         return true;
     }
@@ -136,7 +136,8 @@ fn put(key: u64, value: u64) -> bool {
     true
 }
 
-/// Takes the answer of a context for an event, on the worker thread; `None` when there is none.
+/// Takes the answer of a context for an event; `None` when there is none. Called on the worker
+/// thread.
 pub fn take(context: u64, record_kind: u8, id: u64) -> Option<u64> {
     if !STATE.any_requested.load(Acquire) {
         return None;
@@ -159,7 +160,7 @@ mod tests {
         assert_eq!(take(3, kind::MEMORY_COPY, 77), None);
         assert_eq!(take(3, kind::HIP_RUNTIME_API_EXT, 77), Some(5));
         assert_eq!(take(3, kind::HIP_RUNTIME_API_EXT, 77), None);
-        // The table does not fill up with what was taken.
+        // The table does not fill up with answers that were taken.
         for id in 0..100_000 {
             assert!(put(key_of(1, kind::KERNEL_DISPATCH, id), id + 1));
             assert_eq!(take(1, kind::KERNEL_DISPATCH, id), Some(id + 1));

@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 pub struct Service {
     /// Handle of the context.
     pub context: u64,
-    /// Whether the context runs: it may have been stopped since the services were published.
+    /// Whether the context is running: it may have been stopped since the services were published.
     pub on: &'static AtomicBool,
     /// Operations that are reported to it.
     pub operations: OperationSet,
@@ -20,16 +20,16 @@ pub struct Service {
     pub data: Opaque,
 }
 
-/// A context's wish to be asked for external correlation ids.
+/// A context's request to be asked for external correlation ids.
 #[derive(Debug, Clone, Copy)]
 pub struct Request {
     /// Handle of the context.
     pub context: u64,
-    /// Whether it runs.
+    /// Whether the context is running.
     pub on: &'static AtomicBool,
     /// Record kinds whose events it is asked for.
     pub kinds: KindSet,
-    /// Those whose records go into its buffers.
+    /// The record kinds whose records go into its buffers.
     pub stored: KindSet,
     /// The tool's function.
     pub callback: RequestCallback,
@@ -87,12 +87,12 @@ impl Services {
         }
     }
 
-    /// Whether there are none.
+    /// Whether there are no services.
     pub fn is_empty(&self) -> bool {
         self.kinds.is_empty()
     }
 
-    /// The services for calls of a record kind.
+    /// Returns the services for calls of a record kind.
     pub(super) fn of(&self, record_kind: u8) -> impl Iterator<Item = &Service> {
         self.by_kind
             .get(usize::from(record_kind))
@@ -100,19 +100,19 @@ impl Services {
             .flatten()
     }
 
-    /// Services for HIP streams.
+    /// Returns the services for HIP streams.
     pub(super) fn streams(&self) -> impl Iterator<Item = &Service> {
         self.streams.iter()
     }
 
-    /// The contexts that are asked for the external ids of a kind.
+    /// Returns the contexts that are asked for the external ids of a kind.
     pub(super) fn requests(&self, record_kind: u8) -> impl Iterator<Item = &Request> {
         self.requests
             .iter()
             .filter(move |request| request.kinds.contains(record_kind))
     }
 
-    /// Kinds with a service.
+    /// Returns the kinds with a service.
     pub fn kinds(&self) -> KindSet {
         self.kinds
     }

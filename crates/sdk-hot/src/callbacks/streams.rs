@@ -1,8 +1,9 @@
-//! Callbacks for HIP streams (`HIP_STREAM`): one is made, destroyed, or named by a call. The events
-//! are calls of HIP's runtime; what is told is told around them (a call that names a stream) or
-//! behind them (one that makes or destroys it), as AMD's does.
+//! Callbacks for HIP streams (`HIP_STREAM`): a call creates, destroys or names one. The events are
+//! calls of HIP's runtime. As in AMD's library, they are reported around the call if it names a
+//! stream, and after the call if it creates or destroys one.
 //!
-//! A stream's number counts from 1 in the order in which streams are seen; the null stream has 0.
+//! Streams are numbered from 1 in the order in which they are seen; the null stream has the number
+//! 0.
 
 use super::frame::{Body, Frame, FrameState, PAYLOAD};
 use super::{push, run};
@@ -17,16 +18,16 @@ use midair_abi::records::CorrelationId;
 use midair_record::event::kind;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 
-/// Slots that are searched for a stream.
+/// How many slots are searched for a stream.
 const PROBES: usize = 64;
-/// Words of the payload: its size, the stream's number, its handle.
+/// Indexes of words of the payload, which has its size, the stream's number, and its handle.
 const NUMBER: usize = 1;
 const HANDLE: usize = 2;
 const _: () = assert!(
     theirs::SIZE == 24 && theirs::stream_id == 8 * NUMBER && theirs::stream_value == 8 * HANDLE
 );
 
-/// Maps the memory. Called on the worker thread. False when the system refuses.
+/// Maps the memory. Called on the worker thread. Returns false when the system refuses.
 pub(super) fn prepare() -> bool {
     map(&STATE.stream_frames, MAX_THREADS, InChild::Zeroed)
 }
@@ -36,16 +37,17 @@ fn frame(thread: usize, depth: usize) -> Option<&'static Frame> {
     if base.is_null() || thread >= MAX_THREADS {
         return None;
     }
-    // SAFETY: inside the mapping made by `prepare`, which is never unmapped; zeroed memory is valid.
+    // SAFETY: the index is inside the mapping made by `prepare`, which is never unmapped; zeroed
+    // memory is valid.
     unsafe { &*base.add(thread) }.get(depth)
 }
 
-/// Every frame of the first `threads` threads.
+/// Returns every frame of the first `threads` threads.
 pub(super) fn frames(threads: usize) -> impl Iterator<Item = &'static Frame> {
     (0..threads).flat_map(|thread| (0..MAX_OPEN).map_while(move |depth| frame(thread, depth)))
 }
 
-/// What a call does with a stream: AMD's operation, and the word of its argument.
+/// Returns what a call does with a stream: AMD's operation, and the index of its argument.
 fn what(operation: u32) -> Option<(i32, usize)> {
     let function = function_of(kind::HIP_RUNTIME_API_EXT, operation)?;
     let parameter = |ty: &str| {
@@ -71,7 +73,7 @@ fn what(operation: u32) -> Option<(i32, usize)> {
     }
 }
 
-/// The number of a stream, a new one where it was not seen before.
+/// Returns the number of a stream; a stream that was not seen before gets a new one.
 fn number_of(handle: u64) -> u64 {
     if handle == 0 {
         return 0;
@@ -88,12 +90,13 @@ fn number_of(handle: u64) -> u64 {
     number
 }
 
-/// Before a call of HIP's runtime: the stream that it names is set.
+/// Called before a call of HIP's runtime: reports that the stream that it names is set.
 pub(super) fn enter(call: Call, thread: usize, depth: usize, words: &[u64]) {
     let Some(running) = probe::running_call(call) else {
         return;
     };
-    // SAFETY: null, or published and not freed before this thread, which is busy, is seen outside.
+    // SAFETY: it is null, or it was published and is not freed before this thread, which is busy,
+    // is seen outside.
     let Some(services) = (unsafe { STATE.services.load(Acquire).as_ref() }) else {
         return;
     };
@@ -166,7 +169,7 @@ pub(super) fn enter(call: Call, thread: usize, depth: usize, words: &[u64]) {
         .compare_exchange(FrameState::Entering, FrameState::Open, AcqRel, Relaxed)
         .is_err()
     {
-        // Abandoned at the end of the session.
+        // The session's end has abandoned the frame.
         own.state.store(FrameState::Free, Release);
     }
 }
@@ -177,7 +180,7 @@ fn put(body: &mut Body, number: u64, handle: u64) {
     }
 }
 
-/// After such a call, with the words of its result.
+/// Called after such a call, with the words of its result.
 pub(super) fn exit(call: Call, thread: usize, depth: usize, result: &[u64]) {
     let Some(own) = frame(thread, depth) else {
         return;
@@ -185,13 +188,13 @@ pub(super) fn exit(call: Call, thread: usize, depth: usize, result: &[u64]) {
     if !own.is_kept.load(Acquire) {
         return super::finish(own, Some(call.generation()), &[]);
     }
-    // The session may have ended meanwhile: then nothing is told any more.
+    // The session may have ended in the meantime; then nothing more is reported.
     let Some(running) = probe::running_call(call) else {
         own.is_kept.store(false, Release);
         own.state.store(FrameState::Free, Release);
         return;
     };
-    // SAFETY: a kept frame of this thread's, which nobody else uses.
+    // SAFETY: it is a kept frame of this thread, which nothing else uses.
     let body = unsafe { &mut *own.body.get() };
     own.state.store(FrameState::Exiting, SeqCst);
     own.is_kept.store(false, Release);
@@ -200,7 +203,7 @@ pub(super) fn exit(call: Call, thread: usize, depth: usize, result: &[u64]) {
         let handle = body.payload.get(HANDLE).copied().unwrap_or(0);
         if body.operation == c::ROCPROFILER_HIP_STREAM_CREATE as u32 {
             let made: *const u64 = std::ptr::with_exposed_provenance(handle as usize);
-            // SAFETY: the call that was given this out parameter has succeeded: it wrote a handle.
+            // SAFETY: the call that got this out parameter has succeeded, so it wrote a handle.
             let handle = unsafe { made.read_unaligned() };
             put(body, number_of(handle), handle);
         } else {

@@ -1,12 +1,13 @@
 //! Callbacks for work that calls cause: dispatches, copies, allocations, scratch memory.
 //!
-//! The beginning is reported on the thread that asks for the work, before it is done; the end where
-//! it becomes known: on the same thread, on a thread of the runtime, or on the worker thread. In
-//! between the report is a [`Frame`], as for calls, in one of two tables: [`PLACES`] entries that
-//! are claimed by whoever reports, and as many for dispatches, by the dispatch's number, since
-//! their records are all that the worker thread has in its hand when they have ended.
+//! The beginning is reported on the thread that requests the work, before it is done. The end is
+//! reported where it becomes known: on the same thread, on a thread of the runtime, or on the
+//! worker thread. In between, the report is kept in a [`Frame`], as for calls, in one of two
+//! tables. One has [`PLACES`] entries that the reporting thread claims. The other has as many
+//! entries for dispatches, indexed by the dispatch's number, since the worker thread has only the
+//! records of dispatches when they have ended.
 //!
-//! What is still open when a session ends is ended by [`super::close`].
+//! [`super::close`] ends what is still open when a session ends.
 
 use super::frame::{Body, Frame, FrameState, PAYLOAD};
 use super::requests;
@@ -19,12 +20,12 @@ use midair_abi::records::CorrelationId;
 use std::num::NonZeroU32;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 
-/// Reports that can be open at one time in each of the tables.
+/// How many reports can be open at one time in each of the tables.
 const PLACES: usize = 1 << 13;
-/// Places that are tried for a new report.
+/// How many places are tried for a new report.
 const TRIES: usize = 64;
 
-/// What is reported.
+/// The work that is reported.
 #[derive(Debug, Clone, Copy)]
 pub struct Work {
     /// Record kind.
@@ -33,39 +34,39 @@ pub struct Work {
     pub operation: u32,
     /// Correlation id.
     pub correlation: u64,
-    /// That of the call around the one that caused it, or 0.
+    /// Correlation id of the call around the one that caused it, or 0.
     pub ancestor: u64,
     /// The thread that asked for it.
     pub tid: u32,
-    /// What the record of it is known by; see [`take`](super::requests::take).
+    /// The id by which its record is identified; see [`take`](super::requests::take).
     pub id: u64,
 }
 
-/// A beginning that was reported.
+/// The beginning of work, after it was reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Told {
     place: NonZeroU32,
     generation: u64,
 }
 
-/// Maps the memory. Called on the worker thread. False when the system refuses.
+/// Maps the memory. Called on the worker thread. Returns false when the system refuses.
 pub(super) fn prepare() -> bool {
     map(&STATE.work_frames, 2 * PLACES, InChild::Zeroed)
 }
 
 fn place(index: usize) -> Option<&'static Frame> {
     let base = STATE.work_frames.load(Acquire);
-    // SAFETY: inside the mapping made by `prepare`, which is never unmapped; zeroed memory is a
-    // free frame.
+    // SAFETY: the index is inside the mapping made by `prepare`, which is never unmapped; zeroed
+    // memory is a free frame.
     (!base.is_null() && index < 2 * PLACES).then(|| unsafe { &*base.add(index) })
 }
 
-/// The place of a dispatch.
+/// Returns the frame of a dispatch.
 fn place_of(dispatch_id: u64) -> Option<&'static Frame> {
     place(PLACES + dispatch_id as usize % PLACES)
 }
 
-/// Every frame that was used in this session.
+/// Returns every frame that was used in this session.
 pub(super) fn frames() -> impl Iterator<Item = &'static Frame> {
     let used = if STATE.work_told.load(Acquire) {
         2 * PLACES
@@ -75,7 +76,7 @@ pub(super) fn frames() -> impl Iterator<Item = &'static Frame> {
     (0..used).map_while(place)
 }
 
-/// A session begins: what was kept of dispatches is of another.
+/// Forgets what was kept of dispatches in the last session, because another session begins.
 pub(super) fn forget() {
     for frame in frames().filter(|frame| frame.is_kept.swap(false, AcqRel)) {
         let _ = frame
@@ -85,7 +86,7 @@ pub(super) fn forget() {
     STATE.work_told.store(false, Release);
 }
 
-/// Ids of agents by their nodes, for payloads that are made on the application's threads.
+/// Sets the ids of agents by node, for payloads that are made on the application's threads.
 pub fn set_agents(agents: impl IntoIterator<Item = (u32, u64)>) {
     for (node, id) in agents {
         if let Some(entry) = STATE.agent_ids.get(node as usize) {
@@ -94,7 +95,7 @@ pub fn set_agents(agents: impl IntoIterator<Item = (u32, u64)>) {
     }
 }
 
-/// The id of a node's agent; 0 when none is known.
+/// Returns the id of a node's agent; 0 when it is not known.
 pub fn agent_id(node: u32) -> u64 {
     STATE
         .agent_ids
@@ -102,10 +103,10 @@ pub fn agent_id(node: u32) -> u64 {
         .map_or(0, |id| id.load(Relaxed))
 }
 
-/// Fills a frame of this thread's. False when nobody wants it.
+/// Fills a frame that this thread holds. Returns None when no tool wants it.
 fn fill(frame: &Frame, work: &Work, payload: &[u64]) -> Option<u64> {
     let busy = Busy::enter()?;
-    // SAFETY: the caller holds the frame's state.
+    // SAFETY: the caller holds the frame's state, which gives it the body.
     let body = unsafe { &mut *frame.body.get() };
     STATE.work_told.store(true, Release);
     gather(&busy, body, work.kind, work.operation, u64::from(work.tid));
@@ -127,8 +128,8 @@ fn fill(frame: &Frame, work: &Work, payload: &[u64]) -> Option<u64> {
     Some(body.generation)
 }
 
-/// Reports a beginning, on the thread that asks for the work; the thread is not busy. `None` when
-/// no tool wants it.
+/// Reports a beginning, on the thread that requests the work; that thread is not busy. Returns
+/// `None` when no tool wants it.
 #[cold]
 #[inline(never)]
 pub fn begin(work: &Work, payload: &[u64]) -> Option<Told> {
@@ -157,7 +158,7 @@ pub fn begin(work: &Work, payload: &[u64]) -> Option<Told> {
         .compare_exchange(FrameState::Entering, FrameState::Open, AcqRel, Relaxed)
         .is_err()
     {
-        // Abandoned at the end of the session.
+        // The session's end has abandoned the frame.
         frame.state.store(FrameState::Free, Release);
         return None;
     }
@@ -167,8 +168,8 @@ pub fn begin(work: &Work, payload: &[u64]) -> Option<Told> {
     })
 }
 
-/// Reports the end of it, on whatever thread knows. `put` completes the payload, a word of which is
-/// an element.
+/// Reports the end of the work, on the thread that learns of it. `put` completes the payload, a
+/// slice of words.
 #[cold]
 #[inline(never)]
 pub fn end(told: Told, put: impl FnOnce(&mut [u64])) {
@@ -182,10 +183,10 @@ pub fn end(told: Told, put: impl FnOnce(&mut [u64])) {
     {
         return;
     }
-    // SAFETY: this thread holds the frame's state.
+    // SAFETY: this thread holds the frame's state, which gives it the body.
     let body = unsafe { &mut *frame.body.get() };
     if body.generation != told.generation {
-        // Ended with its session; somebody else's since.
+        // The report ended with its session; another one uses the frame now.
         frame.state.store(FrameState::Open, Release);
         return;
     }
@@ -194,8 +195,8 @@ pub fn end(told: Told, put: impl FnOnce(&mut [u64])) {
     frame.state.store(FrameState::Free, Release);
 }
 
-/// Reports that a dispatch is enqueued, beginning and end. What the tools put into their words is
-/// kept until [`completed`]. `work.id` is the dispatch's number.
+/// Reports that a dispatch is enqueued, with beginning and end. The tools' user data is kept until
+/// [`completed`]. `work.id` is the dispatch's number.
 #[cold]
 #[inline(never)]
 pub fn enqueued(work: &Work, payload: &[u64]) {
@@ -228,18 +229,18 @@ pub fn enqueued(work: &Work, payload: &[u64]) {
     }
 }
 
-/// What was said to the tools when a dispatch was enqueued.
+/// What the tools answered when a dispatch was enqueued.
 #[derive(Debug)]
 pub struct Kept {
     contexts: Vec<(u64, u64, Option<u64>)>,
 }
 
 impl Kept {
-    /// A context's word.
+    /// Returns a context's user data.
     pub fn user_data(&self, context: u64) -> u64 {
         self.of(context).map_or(0, |(_, word, _)| *word)
     }
-    /// The external correlation id that a context's tool gave when it was asked.
+    /// Returns the external correlation id that a context's tool gave when it was asked.
     pub fn external(&self, context: u64) -> Option<u64> {
         self.of(context).and_then(|(_, _, external)| *external)
     }
@@ -248,15 +249,15 @@ impl Kept {
     }
 }
 
-/// Takes what is kept of a dispatch, on the worker thread. `None` when it was not reported, or is
-/// being reported.
+/// Takes what is kept of a dispatch. `None` when it was not reported, or is being reported. Called
+/// on the worker thread.
 pub fn completed(dispatch_id: u64) -> Option<Kept> {
     let frame = place_of(dispatch_id)?;
     frame
         .state
         .compare_exchange(FrameState::Open, FrameState::Exiting, AcqRel, Relaxed)
         .ok()?;
-    // SAFETY: this thread holds the frame's state.
+    // SAFETY: this thread holds the frame's state, which gives it the body.
     let body = unsafe { &*frame.body.get() };
     if body.id != dispatch_id {
         frame.state.store(FrameState::Open, Release);

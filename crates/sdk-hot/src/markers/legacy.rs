@@ -1,7 +1,7 @@
-//! libroctx64.so.4 of the old roctracer. It has no dispatch tables. `roctxRegisterTracerCallback`
-//! stores one function, which is called at the beginning of each call (source: Debian's
-//! libroctx64-4 6.4.1 and 7.2.4; the struct is declared as users of that function declare it). We
-//! store ours in that variable and pass calls on to the previous one.
+//! The old roctracer's libroctx64.so.4, which has no dispatch tables. Its
+//! `roctxRegisterTracerCallback` stores one function, which is called at the beginning of each call
+//! (source: Debian's libroctx64-4 6.4.1 and 7.2.4; the struct is declared as users of that function
+//! declare it). We store our function in that variable and pass calls on to the previous one.
 
 use super::{Event, operation, record, takes_id};
 use crate::probe::Busy;
@@ -24,7 +24,7 @@ impl Tap {
     /// `variable` must be the aligned address of the variable in which a loaded libroctx64.so.4
     /// keeps its callback, and that library must stay loaded.
     pub unsafe fn install(variable: usize) -> Option<Tap> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises an aligned address of a variable that stays mapped.
         let variable =
             unsafe { AtomicPtr::from_ptr(std::ptr::with_exposed_provenance_mut(variable)) };
         let ours = legacy as *mut ();
@@ -38,12 +38,12 @@ impl Tap {
         Some(Tap { variable })
     }
 
-    /// Whether it is in this variable.
+    /// Whether our callback is in this variable.
     pub fn is_in(&self, variable: usize) -> bool {
         self.variable.as_ptr().addr() == variable
     }
 
-    /// Restores the previous callback, if ours is still there.
+    /// Restores the previous callback, if ours is still in the variable.
     pub fn remove(self) {
         let _ = self.variable.compare_exchange(
             legacy as *mut (),
@@ -68,7 +68,7 @@ const LEGACY_DOMAIN: u32 = 6;
 /// Type of the old library's callback: domain, operation, [`LegacyData`].
 type LegacyCallback = unsafe extern "C" fn(u32, u32, *const LegacyData) -> i32;
 
-/// Our callback for libroctx64.so.4 of the old roctracer: called at the beginning of each call.
+/// Our callback for the old roctracer's libroctx64.so.4, called at the beginning of each call.
 ///
 /// # Safety
 /// Only that library calls it.
@@ -77,9 +77,9 @@ unsafe extern "C" fn legacy(domain: u32, operation: u32, data: *const LegacyData
     let answer = if before.is_null() {
         0
     } else {
-        // SAFETY: the library's variable held it, as a callback of this type.
+        // SAFETY: the library's variable held it, so it is a callback of this type.
         let before = unsafe { std::mem::transmute::<*mut (), LegacyCallback>(before) };
-        // SAFETY: the library's own call, passed on.
+        // SAFETY: this forwards the library's own call.
         unsafe { before(domain, operation, data) }
     };
     if domain != LEGACY_DOMAIN || data.is_null() || operation > operation::STOP {
@@ -95,7 +95,7 @@ unsafe extern "C" fn legacy(domain: u32, operation: u32, data: *const LegacyData
     if recorded.is_empty() {
         return answer;
     }
-    // SAFETY: the library's struct, during its call.
+    // SAFETY: it is the library's struct, which is valid during its call.
     let LegacyData { message, id } = unsafe { data.read() };
     let now = crate::clock::now();
     let event = Event {

@@ -4,13 +4,13 @@ use midair_lockfree::{AtomicKey, SlotTable};
 use midair_record::event::{Header, MAX_RECORD, Marker, kind};
 use std::sync::atomic::AtomicU64;
 
-/// Bytes of a message that are kept.
+/// How many bytes of a message are kept.
 pub const MAX_MESSAGE: usize = 1024;
-/// Ranges that can be open in one thread at one time.
+/// How many ranges can be open in one thread at one time.
 pub const MAX_LEVELS: usize = 128;
 /// Bytes for the messages of one thread's open ranges; a multiple of 8.
 pub const THREAD_TEXT: usize = 16 << 10;
-/// Process ranges that can be open at one time; a power of two.
+/// How many process ranges can be open at one time; a power of two.
 pub const MAX_PROCESS_RANGES: usize = 4096;
 const _: () =
     assert!(size_of::<Marker>() + MAX_MESSAGE <= MAX_RECORD && MAX_MESSAGE.is_multiple_of(8));
@@ -18,11 +18,11 @@ const _: () =
 /// A range that has begun.
 #[derive(Debug, Clone, Copy)]
 pub struct Range {
-    /// When.
+    /// When it began.
     pub start: u64,
     /// Correlation id of the call that began it.
     pub correlation: u64,
-    /// Correlation id of the traced call around that one.
+    /// Correlation id of the traced call around that call.
     pub ancestor: u64,
     /// Raw return value of that call: level or id.
     pub retval: u64,
@@ -34,12 +34,12 @@ pub struct Range {
     pub operation: u32,
     /// Where its message begins in the thread's text.
     pub text: u32,
-    /// Bits of [`midair_record::event::flag`] from its beginning.
+    /// Bits of [`midair_record::event::flag`], as they were when it began.
     pub flags: u8,
 }
 
 impl Range {
-    /// Its record.
+    /// Returns its record.
     pub fn record(&self, end: u64, flags: u8, message: &[u8]) -> Marker {
         Marker {
             header: Header {
@@ -59,26 +59,27 @@ impl Range {
     }
 }
 
-/// A thread's open ranges. Zeroed memory is an empty one.
+/// A thread's open ranges. Zeroed memory is an empty stack.
 #[repr(C)]
 pub(crate) struct Stack {
-    /// Session that the rest belongs to.
+    /// The session that the rest belongs to.
     pub generation: u64,
-    /// Open ranges.
+    /// The number of open ranges.
     pub depth: usize,
-    /// Ranges nested in these that exceeded the capacity.
+    /// How many ranges nested in these exceeded the capacity.
     pub overflow: usize,
-    /// Bytes of text in use.
+    /// How many bytes of the text are in use.
     pub used: usize,
     pub ranges: [Range; MAX_LEVELS],
     pub text: [u8; THREAD_TEXT],
 }
 
-/// The part of an open process range that only its holder uses.
+/// The part of an open process range that only the entry's holder uses.
 pub(crate) struct ProcessRange {
     pub range: Range,
     pub text: [u8; MAX_MESSAGE],
 }
 
-/// Open process ranges by their ids, with the session that each belongs to. Zeroed memory is an empty table.
+/// Open process ranges by id, with the session that each belongs to. Zeroed memory is an empty
+/// table.
 pub(crate) type ProcessRanges = SlotTable<AtomicKey, MAX_PROCESS_RANGES, AtomicU64, ProcessRange>;

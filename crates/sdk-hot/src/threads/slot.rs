@@ -1,12 +1,13 @@
-//! A thread's own state.
+//! The state of a thread.
 
 use midair_record::spool::ChunkWriter;
 use std::cell::UnsafeCell;
 use std::sync::atomic::AtomicU32;
 
-/// Threads that can be traced at one time. Calls of further threads pass through and are counted as dropped.
+/// How many threads can be traced at one time. Calls of further threads pass through and are
+/// counted as dropped.
 pub const MAX_THREADS: usize = 4096;
-/// Traced calls that can be open in one thread at one time (calls inside calls).
+/// How many traced calls can be open in one thread at one time (calls inside calls).
 pub const MAX_OPEN: usize = 16;
 
 /// A call that has begun and not ended.
@@ -14,11 +15,11 @@ pub const MAX_OPEN: usize = 16;
 pub struct OpenCall {
     /// Entry, CLOCK_BOOTTIME ns.
     pub start: u64,
-    /// Its correlation id, 0 while nothing has asked for one: see [`Owned::identify`].
+    /// Its correlation id; 0 until something asks for one: see [`Owned::identify`].
     pub correlation: u64,
-    /// Raw stream handle that it names.
+    /// Raw handle of the stream that it names.
     pub stream: u64,
-    /// Stack address of its wrapper: what lies below it on the stack is gone when a younger call has a higher one.
+    /// Stack address of its wrapper: if a later call has a higher address, this call was abandoned.
     pub frame: usize,
     /// Operation id.
     pub operation: u32,
@@ -28,30 +29,31 @@ pub struct OpenCall {
     pub flags: u8,
 }
 
-/// What only the owning thread uses.
+/// The data that only the owning thread uses.
 #[derive(Debug)]
 pub struct Owned {
-    /// Session (generation) that `writer` and `open` belong to.
+    /// The session (generation) that `writer` and `open` belong to.
     pub generation: u64,
-    /// Open calls.
+    /// The number of open calls.
     pub depth: usize,
-    /// See [`OpenCall`]; `depth` of them are valid.
+    /// The open calls; the first `depth` of them are valid.
     pub open: [OpenCall; MAX_OPEN],
-    /// Its chunk.
+    /// The writer with its chunk.
     pub writer: ChunkWriter,
 }
 
 impl Owned {
-    /// Correlation id of the innermost call around the one at `depth` that has one, 0 for none.
+    /// Returns the correlation id of the innermost call around the one at `depth` that has an id, 0
+    /// for none.
     pub fn around(&self, depth: usize) -> u64 {
         let outer = self.open.get(..depth).unwrap_or_default();
         let mut ids = outer.iter().rev().map(|call| call.correlation);
         ids.find(|id| *id != 0).unwrap_or(0)
     }
 
-    /// Correlation id of the call at `depth`. A call that is neither recorded nor reported, but
-    /// watched for what it begins, has none until then: `fresh` gives it one, so that the ids of a
-    /// trace have no holes.
+    /// Returns the correlation id of the call at `depth`. A call that is neither recorded nor
+    /// reported, but watched for what it begins, has no id until this is called; then `fresh` gives
+    /// it one. This way the ids of a trace have no holes.
     pub fn identify(&mut self, depth: usize, fresh: impl FnOnce() -> u64) -> Option<u64> {
         let call = self.open.get_mut(depth)?;
         if call.correlation == 0 {
@@ -73,15 +75,15 @@ pub struct ThreadSlot {
     owned: UnsafeCell<Owned>,
 }
 
-// SAFETY: `owned` is used by the owner while `busy` is 1. The worker thread uses it only after it
-// has changed the generation, made that visible to all threads (membarrier) and seen `busy` 0.
+// SAFETY: the owner uses `owned` while `busy` is 1. The worker thread uses it only after it has
+// changed the generation, made that visible to all threads (membarrier) and seen `busy` 0.
 unsafe impl Sync for ThreadSlot {}
 
 impl ThreadSlot {
-    /// The owner's data.
+    /// Returns the owner's data.
     ///
     /// # Safety
-    /// The caller is the owner with `busy` set, or the worker thread after the protocol in
+    /// The caller must be the owner with `busy` set, or the worker thread after the protocol in
     /// [`crate::probe::quiesce`].
     #[expect(
         clippy::mut_from_ref,

@@ -1,6 +1,6 @@
-//! Conditions of hardware counters: what the machine, its kernel driver and its other processes mean
-//! for `--pmc` and `--pmc-device`. None of them forbids an attach. Each is told with its cause, what
-//! was found, and the remedy.
+//! Conditions for hardware counters: what the machine, its kernel driver and its other processes
+//! mean for `--pmc` and `--pmc-device`. None of them forbids an attach. Each is reported with what
+//! was found, its cause, and the remedy.
 
 use super::Lines;
 use crate::profiler_lock;
@@ -13,29 +13,29 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// `CAP_PERFMON` and `CAP_SYS_ADMIN`, either of which the driver takes.
+/// `CAP_PERFMON` and `CAP_SYS_ADMIN`. The driver accepts either.
 const MAY_LOCK: u64 = 1 << 38 | 1 << 21;
-/// Below this version of its instructions a GPU does not switch the counters' clock off.
+/// GPUs of an instruction set version below this one do not switch the counters' clock off.
 const GATED_FROM: u32 = 110_000;
-/// Processes on a GPU that are named; more are only counted.
+/// The most processes on a GPU that are named. More are only counted.
 const MOST_NAMED: usize = 8;
 
-/// What is looked at.
+/// The machine that is inspected.
 pub(super) struct Machine<'a> {
     /// Where the kernel's files are: `/sys`.
     pub sys: PathBuf,
     pub gpus: Vec<&'a Agent>,
     /// The process that would be attached to.
     pub pid: Pid,
-    /// What the driver says of its profiler lock: the version of the interface, or why there is none.
+    /// The driver's profiler lock: the version of its interface, or why there is none.
     pub lock: Result<u32, String>,
-    /// Whether this process may take it.
+    /// Whether this process may take the lock.
     pub may_lock: bool,
-    /// Files that AMD's packet library may be, in the order in which they are tried.
+    /// The files that AMD's packet library may be, in the order in which they are tried.
     pub libraries: Vec<OsString>,
 }
 
-/// Lines about counters of the machine's GPUs; none where there is no GPU.
+/// Adds lines about the counters of the machine's GPUs, or none where there is no GPU.
 pub(super) fn lines(agents: &[Agent], pid: Pid, lines: &mut Lines) {
     let gpus: Vec<&Agent> = agents
         .iter()
@@ -73,10 +73,10 @@ impl Machine<'_> {
         }
     }
 
-    /// Without it there are no packets.
+    /// Reports AMD's packet library. Without it no packets can be made.
     fn library(&self, lines: &mut Lines) {
         const NAME: &str = "counters: library";
-        // The last is a name that the loader looks for, and no path.
+        // The last candidate is a name for the loader to search, and not a path.
         let found = self.libraries.iter().find(|file| is_file(Path::new(file)));
         match found {
             Some(file) => lines.pass(NAME, format!("{}", Path::new(file).display())),
@@ -91,7 +91,8 @@ impl Machine<'_> {
         }
     }
 
-    /// With it no other profiler starts the counters anew, as far as it asks for the lock, too.
+    /// Reports the driver's profiler lock. While it is held, no other profiler restarts the
+    /// counters, provided that the other one asks for the lock, too.
     fn profiler_lock(&self, lines: &mut Lines) {
         const NAME: &str = "counters: profiler lock";
         match (&self.lock, self.may_lock) {
@@ -136,8 +137,8 @@ impl Machine<'_> {
         }
     }
 
-    /// On gfx11 and gfx12 the counters' clock stands still while the driver chooses clocks by itself:
-    /// counters read 0 then.
+    /// Reports the counters' clock. On gfx11 and gfx12 it stands still while the driver chooses
+    /// clocks by itself, and the counters then read 0.
     fn clock(&self, number: usize, gpu: &Agent, lines: &mut Lines) {
         const LEVEL: &str = "power_dpm_force_performance_level";
         if gpu.gfx_target_version < GATED_FROM {
@@ -161,7 +162,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Counters of whole devices count what other processes do, too.
+    /// Reports other processes on the GPU. Counters of whole devices count their work, too.
     fn others(&self, number: usize, gpu: &Agent, lines: &mut Lines) {
         let name = format!("counters: others on GPU {number}");
         let processes = self.sys.join("class/kfd/kfd/proc");
@@ -188,7 +189,8 @@ impl Machine<'_> {
     }
 }
 
-/// Processes other than `pid` that have memory or queues on a GPU, as the driver tells.
+/// Returns the processes other than `pid` that have memory or queues on a GPU, according to the
+/// driver.
 fn users(processes: &Path, gpu_id: u64, pid: Pid) -> io::Result<BTreeSet<u32>> {
     let mut found = BTreeSet::new();
     for path in list(processes)? {
@@ -212,7 +214,7 @@ fn has_queues(directory: &Path, gpu_id: u64) -> bool {
     gpus.any(|gpu| gpu.is_ok_and(|gpu| gpu.trim() == gpu_id.to_string()))
 }
 
-/// A file of this machine's kernel, whole.
+/// Reads a file of this machine's kernel.
 #[expect(
     clippy::disallowed_methods,
     reason = "the kernel's own files, at places that no target names"
@@ -221,7 +223,7 @@ fn text(file: &Path) -> io::Result<String> {
     std::fs::read_to_string(file)
 }
 
-/// The entries of a directory of this machine's kernel.
+/// Returns the entries of a directory of this machine's kernel.
 #[expect(
     clippy::disallowed_methods,
     reason = "the kernel's own files, at places that no target names"
@@ -244,7 +246,7 @@ mod tests {
     use super::super::{Check, Verdict};
     use super::*;
 
-    /// A machine with one GPU whose files are below a directory of ours.
+    /// A machine with one GPU. Its files are below a directory of the test.
     struct Model {
         sys: tempfile::TempDir,
         gpu: Agent,
@@ -309,12 +311,12 @@ mod tests {
         );
         model.write(LEVEL, "profile_standard\n");
         assert!(found(&model.tell(Ok(1), true), "counters: clock of GPU 0").1);
-        // The file is not there: nobody knows.
+        // The file is missing, so the state of the clock is unknown.
         let model = Model::new("gfx1201", 120_001);
         let checks = model.tell(Ok(1), true);
         let (text, good) = found(&checks, "counters: clock of GPU 0");
         assert!(!good && text.contains("cannot be determined"), "{text}");
-        // One that does not stop it.
+        // This GPU does not stop the clock.
         let checks = Model::new("gfx942", 90_402).tell(Ok(1), true);
         assert!(checks.iter().all(|check| !check.name.contains("clock")));
     }
@@ -346,7 +348,8 @@ mod tests {
             found(&model.tell(Ok(1), true), NAME).1,
             "it is the only one"
         );
-        // One without anything there, one with memory, one with a queue, one on another GPU.
+        // One process without anything there, one with memory, one with a queue, and one on another
+        // GPU.
         model.write("class/kfd/kfd/proc/81/vram_4711", "0\n");
         model.write("class/kfd/kfd/proc/82/vram_4711", "8192\n");
         model.write("class/kfd/kfd/proc/83/queues/1/gpuid", "4711\n");

@@ -18,7 +18,7 @@ fn mib(bytes: u64) -> String {
     format!("{} MiB", bytes >> 20)
 }
 
-/// Limits of the target: one line for each, and one that says whether an attach fits.
+/// Reports the limits of the target: one line for each, and one that says whether an attach fits.
 pub(super) fn headroom(
     request: &Request,
     look: &Inspection,
@@ -54,7 +54,7 @@ pub(super) fn headroom(
     line("memory cgroup", left.memory, mib);
 }
 
-/// How many threads its user may have.
+/// Reports how many threads the target's user may have.
 pub(super) fn threads(tid: Tid, status: &Status, lines: &mut Lines) {
     const NAME: &str = "thread limit";
     /// CAP_SYS_ADMIN and CAP_SYS_RESOURCE, either of which lifts the limit (see setrlimit(2)).
@@ -93,7 +93,7 @@ pub(super) fn threads(tid: Tid, status: &Status, lines: &mut Lines) {
     lines.pass(NAME, format!("user {uid} has {there} threads of {limit}"));
 }
 
-/// Where results would be written.
+/// Reports where results would be written.
 pub(super) fn results(request: &Request, (pid, tid): (Pid, Tid), lines: &mut Lines) {
     const NAME: &str = "results";
     match results_fit(request, &crate::identity::read(pid, tid)) {
@@ -112,14 +112,14 @@ pub(super) fn results(request: &Request, (pid, tid): (Pid, Tid), lines: &mut Lin
     }
 }
 
-/// The directory, or its nearest ancestor that exists.
+/// Returns the directory, or its nearest ancestor that exists.
 #[expect(clippy::disallowed_methods, reason = "the caller names it")]
 fn nearest(directory: &std::path::Path) -> &std::path::Path {
     let found = directory.ancestors().find(|path| path.is_dir());
     found.unwrap_or(std::path::Path::new("."))
 }
 
-/// Memory for records that have not been collected yet.
+/// Reports the memory for records that have not been collected yet.
 pub(super) fn spool(request: &Request, lines: &mut Lines) {
     const NAME: &str = "spool";
     let text = kernel_text("meminfo").unwrap_or_default();
@@ -142,7 +142,7 @@ pub(super) fn spool(request: &Request, lines: &mut Lines) {
     }
 }
 
-/// System calls that entering depends on.
+/// Reports the system calls on which entering depends.
 pub(super) fn kernel(lines: &mut Lines) {
     const NAME: &str = "kernel";
     let missing = midair_ptrace::sys::missing_calls();

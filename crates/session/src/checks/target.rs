@@ -13,7 +13,7 @@ use midair_procinfo::status::Status;
 use midair_procinfo::{Pid, Tid, access, freezer, show, task};
 use std::io;
 
-/// Whether the process exists: its number, and a live thread of it.
+/// Finds out whether the process exists. Returns its number and a live thread of it.
 pub(super) fn existence(asked: Pid, lines: &mut Lines) -> Option<(Pid, Tid)> {
     const NAME: &str = "process";
     let nobody = |lines: &mut Lines| {
@@ -64,7 +64,7 @@ fn no_process(pid: Pid) -> Failure {
     explain::no_process(pid.get())
 }
 
-/// Users, capabilities, Yama, dumpable, user namespaces.
+/// Reports users, capabilities, Yama, the dumpable flag and user namespaces.
 pub(super) fn permission(pid: Pid, tid: Tid, lines: &mut Lines) {
     const NAME: &str = "permission";
     let access = match access::look(tid) {
@@ -114,7 +114,7 @@ fn rights(tid: Tid, lines: &mut Lines) {
     }
 }
 
-/// A debugger, or another tracer.
+/// Reports a debugger, or another tracer.
 pub(super) fn tracer(pid: Pid, status: &Status, lines: &mut Lines) {
     const NAME: &str = "tracer";
     let Some(by) = status.tracer else {
@@ -124,7 +124,7 @@ pub(super) fn tracer(pid: Pid, status: &Status, lines: &mut Lines) {
     lines.forbids_tracing(NAME, &Refusal::Traced { pid, by, name });
 }
 
-/// Job control.
+/// Reports whether job control has stopped the process.
 pub(super) fn running(pid: Pid, status: &Status, lines: &mut Lines) {
     const NAME: &str = "state";
     if matches!(status.state, b'T' | b't') && status.tracer.is_none() {
@@ -139,7 +139,7 @@ pub(super) fn running(pid: Pid, status: &Status, lines: &mut Lines) {
     );
 }
 
-/// System call filters.
+/// Reports system call filters.
 pub(super) fn seccomp(pid: Pid, status: &Status, lines: &mut Lines) {
     const NAME: &str = "seccomp";
     match status.seccomp {
@@ -152,7 +152,7 @@ pub(super) fn seccomp(pid: Pid, status: &Status, lines: &mut Lines) {
     }
 }
 
-/// Machine type of the program.
+/// Reports the machine type of the program.
 pub(super) fn machine(pid: Pid, tid: Tid, lines: &mut Lines) {
     const NAME: &str = "machine";
     match files::program(tid).map(ElfFile::open) {
@@ -165,7 +165,7 @@ pub(super) fn machine(pid: Pid, tid: Tid, lines: &mut Lines) {
     }
 }
 
-/// Kind and version of the C library.
+/// Reports the kind and version of the C library.
 pub(super) fn c_library(pid: Pid, modules: &Modules, lines: &mut Lines) {
     const NAME: &str = "C library";
     /// The oldest glibc that our libraries run on (`midair-inject`'s `code`).
@@ -188,7 +188,7 @@ pub(super) fn c_library(pid: Pid, modules: &Modules, lines: &mut Lines) {
     lines.forbids_tracing(NAME, &Refusal::LibcKind { pid, what });
 }
 
-/// HIP, HSA and CUDA.
+/// Reports the runtimes: HIP, HSA and CUDA.
 pub(super) fn runtimes(pid: Pid, modules: &Modules, copies: &[String], lines: &mut Lines) {
     const NAME: &str = "runtime";
     let files = |names: &[String]| -> String {
@@ -219,7 +219,7 @@ pub(super) fn runtimes(pid: Pid, modules: &Modules, copies: &[String], lines: &m
     }
 }
 
-/// Where the runtimes' function tables are found.
+/// Reports where the runtimes' dispatch tables are found.
 pub(super) fn table_source(modules: &Modules, lines: &mut Lines) {
     let register = modules
         .list
@@ -243,7 +243,7 @@ pub(super) fn table_source(modules: &Modules, lines: &mut Lines) {
     lines.pass("table source", found);
 }
 
-/// Libraries of other profilers, and what each means for ours.
+/// Libraries of other profilers, and what each means for an attach of ours.
 const OTHERS: [(&str, &str); 8] = [
     (
         "librocprofiler-sdk-tool.so",
@@ -283,7 +283,7 @@ pub(super) fn other_profilers(modules: &Modules, lines: &mut Lines) {
     let mut found = Vec::new();
     for module in &modules.list {
         let file = show(module.file_name());
-        // One copied from memory is ours: midair-agent-N.so.
+        // A library that was copied from memory is ours: midair-agent-N.so.
         let other = OTHERS.iter().find(|(name, _)| file.starts_with(name));
         if let Some((_, means)) = other {
             found.push(format!("{}: {means}", show(&module.path)));
@@ -296,7 +296,7 @@ pub(super) fn other_profilers(modules: &Modules, lines: &mut Lines) {
     }
 }
 
-/// Namespaces that differ from ours.
+/// Reports the namespaces that differ from ours.
 pub(super) fn namespaces(tid: Tid, lines: &mut Lines) {
     const NAME: &str = "namespaces";
     const KINDS: [&str; 7] = ["user", "pid", "mnt", "net", "ipc", "uts", "cgroup"];
@@ -327,7 +327,7 @@ pub(super) fn namespaces(tid: Tid, lines: &mut Lines) {
     lines.note(NAME, found);
 }
 
-/// Whether its clock is ours.
+/// Reports whether the target's clock is the same as ours.
 pub(super) fn clock(tid: Tid, lines: &mut Lines) {
     const NAME: &str = "clock";
     const SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";

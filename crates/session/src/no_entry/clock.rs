@@ -1,19 +1,19 @@
-//! A GPU's clock as the system's: both are read together, often, and a tick between two readings is
-//! between their times.
+//! Converts a GPU's clock to the system's. Both are read together, often, so a tick between two
+//! readings lies between their times.
 
 use midair_ptrace::kfd::Clocks;
 
-/// Readings that are kept beside the first.
+/// The most readings that are kept besides the first.
 const KEPT: usize = 1024;
 
-/// Readings, oldest first.
+/// The readings, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Clock {
     readings: Vec<Clocks>,
 }
 
 impl Clock {
-    /// Adds a reading. False when it tells nothing: a clock stands still or has gone back.
+    /// Adds a reading. Returns false when it is of no use: a clock stood still or went back.
     pub fn add(&mut self, reading: Clocks) -> bool {
         if let Some(last) = self.readings.last()
             && (reading.gpu <= last.gpu || reading.system <= last.system)
@@ -21,27 +21,28 @@ impl Clock {
             return false;
         }
         if self.readings.len() > KEPT {
-            // The first stays, for kernels that run long.
+            // The first reading is kept for kernels that run long.
             self.readings.drain(1..KEPT / 2);
         }
         self.readings.push(reading);
         true
     }
 
-    /// Whether it runs: two readings that differ.
+    /// Whether the clock runs, that is, whether two readings differ.
     pub fn runs(&self) -> bool {
         self.readings.len() > 1
     }
 
-    /// The time of a tick, CLOCK_BOOTTIME ns. Ticks outside of all readings are reckoned by the two
-    /// that are nearest. `None` without two readings, or for a time that cannot be.
+    /// Returns the time of a tick, CLOCK_BOOTTIME ns. A tick outside of all readings is
+    /// extrapolated from the two nearest. `None` where there are not two readings, or where the
+    /// result is impossible.
     pub fn time(&self, ticks: u64) -> Option<u64> {
         let after = self.readings.partition_point(|reading| reading.gpu < ticks);
         let second = after.clamp(1, self.readings.len().max(2) - 1);
         let [a, b] = [self.readings.get(second - 1)?, self.readings.get(second)?];
         let [ticks, from, to] = [ticks, a.gpu, b.gpu].map(i128::from);
         let [begin, end] = [a.system, b.system].map(i128::from);
-        // Ticks are what the log says: their distance may be any.
+        // The ticks come from the log, so their distance may be any number.
         let since = (ticks - from).checked_mul(end - begin)? / (to - from);
         u64::try_from(begin + since).ok().filter(|time| *time != 0)
     }

@@ -1,12 +1,12 @@
-//! Begins and ends of kernels, put together.
+//! Pairs the begins of kernels with their ends.
 
 use super::ring::{BEGIN, Record};
 use std::collections::HashMap;
 
-/// Kernels under way that are remembered at most: more cannot be in the queues of a GPU.
+/// The most running kernels that are remembered. The queues of a GPU cannot hold more.
 const MOST: usize = 1 << 20;
 
-/// Which dispatch: its queue, and the low 32 bits of its packet's index there.
+/// Identifies a dispatch by its queue and the low 32 bits of its packet's index there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Dispatch {
     /// Its queue's doorbell.
@@ -26,7 +26,7 @@ pub(super) struct Ran {
     pub end: u64,
 }
 
-/// Begins whose ends were not seen so far.
+/// Begins whose ends have not been seen so far.
 #[derive(Debug, Default)]
 pub(super) struct Pairs {
     open: HashMap<Dispatch, u64>,
@@ -37,15 +37,15 @@ pub(super) struct Pairs {
 }
 
 impl Pairs {
-    /// Takes a record; the kernel, when it is complete.
+    /// Takes a record. Returns the kernel when it is complete.
     pub fn take(&mut self, record: &Record) -> Option<Ran> {
         let dispatch = Dispatch {
             doorbell: record.doorbell,
             packet: record.packet,
         };
         if record.what == BEGIN {
-            // The same packet again: the queue has been around 2^32 packets, or is another one with the
-            // doorbell of one that is gone.
+            // The same packet index occurs again. Either the queue has gone through 2^32 packets,
+            // or it is a new queue with the doorbell of one that is gone.
             if self.open.insert(dispatch, record.ticks).is_some() {
                 self.without_end += 1;
             }
@@ -60,7 +60,7 @@ impl Pairs {
                 begin,
                 end: record.ticks,
             }),
-            // The end of an earlier kernel of that number.
+            // This is the end of an earlier kernel with the same number.
             Some(begin) => {
                 self.open.insert(dispatch, begin);
                 self.without_begin += 1;
@@ -83,7 +83,7 @@ impl Pairs {
         self.without_end += (before - self.open.len()) as u64;
     }
 
-    /// Those that still run, in the order of their begins.
+    /// Returns the kernels that still run, in the order of their begins.
     pub fn under_way(&self) -> Vec<(Dispatch, u64)> {
         let mut all: Vec<_> = self
             .open

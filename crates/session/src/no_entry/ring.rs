@@ -1,20 +1,21 @@
-//! The rings of a dispatch log: the layout that the kernel tells, checked, and reading them.
+//! The rings of a dispatch log: checks the layout that the kernel describes, and reads the rings.
 //!
-//! The firmware writes records and then an index, and never waits for a reader. The index counts
-//! records, or is the next slot's number and begins again at 0; the low 32 bits are all that either
-//! kind has. A lap that a counting index shows is counted as lost; of the other kind a whole lap
-//! between two looks cannot be seen, so looks are frequent and rings large.
+//! The firmware writes records and then an index, and never waits for a reader. On some GPUs the
+//! index counts records; on others it is the next slot's number and begins again at 0. Either way
+//! only the low 32 bits exist. If a counting index shows that a whole lap was missed, the records
+//! are counted as lost. With the other kind a whole lap between two looks cannot be noticed, so
+//! looks are frequent and rings are large.
 
 use midair_ptrace::kfd::{Mapping, STREAM_VERSIONS, StreamInfo};
 
 /// Bytes of a record.
 const RECORD: usize = 20;
-/// Rings that are believed at most.
+/// The most rings that are accepted.
 const MOST_REGIONS: u32 = 64;
-/// Bytes that are mapped at most.
+/// The most bytes that are mapped.
 const MOST_BYTES: u64 = 256 << 20;
 
-/// What the firmware wrote.
+/// A record that the firmware wrote.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Record {
     /// Ticks of the GPU.
@@ -23,7 +24,7 @@ pub(super) struct Record {
     pub what: u32,
     /// The low 32 bits of the packet's index in its queue.
     pub packet: u32,
-    /// The queue: where its doorbell is in the process's page of doorbells.
+    /// The queue, as the offset of its doorbell in the process's page of doorbells.
     pub doorbell: u32,
 }
 
@@ -36,7 +37,7 @@ pub(super) const END: u32 = 2;
 pub(super) trait Words {
     /// The word at this offset in bytes.
     fn word(&self, offset: usize) -> Option<u32>;
-    /// Stores 64 bits where they may be stored.
+    /// Stores 64 bits at this offset, if they may be stored there.
     fn store(&self, offset: usize, value: u64);
 }
 
@@ -49,7 +50,7 @@ impl Words for Mapping {
     }
 }
 
-/// Memory as it was at one moment, of which nothing changes.
+/// Memory as it was at one moment. It cannot be changed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Look<'a>(pub &'a [u8]);
 
@@ -61,7 +62,7 @@ impl Words for Look<'_> {
     fn store(&self, _: usize, _: u64) {}
 }
 
-/// A layout that fits into what is mapped.
+/// A layout that fits into the mapped memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Layout {
     regions: usize,
@@ -75,7 +76,7 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// Checks what the kernel says.
+    /// Checks the layout that the kernel describes.
     ///
     /// # Errors
     /// What is not as we know it, in words.
@@ -151,16 +152,16 @@ impl Layout {
     }
 }
 
-/// How far a reader has come in each region.
+/// How far a reader has got in each region.
 #[derive(Debug)]
 pub(super) struct Cursors {
     read: Vec<u32>,
-    /// An index beyond the ring's end was seen: it counts records.
+    /// Whether an index beyond the ring's end was seen, so that it must count records.
     counts: Vec<bool>,
 }
 
 impl Cursors {
-    /// From what will be written from now on.
+    /// Starts with what will be written from now on.
     pub fn at_the_end(layout: &Layout, memory: &impl Words) -> Cursors {
         let read: Vec<u32> = (0..layout.regions)
             .map(|region| layout.written(memory, region))
@@ -171,8 +172,8 @@ impl Cursors {
         }
     }
 
-    /// Copies what is new into `out`. Returns how many records were overwritten before they could be
-    /// read.
+    /// Copies the new records into `out`. Returns how many records were overwritten before they
+    /// could be read.
     pub fn take(&mut self, layout: &Layout, memory: &impl Words, out: &mut Vec<Record>) -> u64 {
         let mut lost = 0;
         for (region, (read, counts)) in self.read.iter_mut().zip(&mut self.counts).enumerate() {
@@ -192,7 +193,8 @@ impl Cursors {
             out.extend(
                 (0..unread).filter_map(|n| layout.record(memory, region, first.wrapping_add(n))),
             );
-            // What was written meanwhile may have overwritten the oldest of what was copied.
+            // Records that were written meanwhile may have overwritten the oldest of those that
+            // were copied.
             let since = behind(layout.written(memory, region), written);
             let torn =
                 (u64::from(unread) + u64::from(since)).saturating_sub(u64::from(layout.slots) - 1);
@@ -206,7 +208,7 @@ impl Cursors {
                 memory.store(at + 8 * region, u64::from(written));
             }
         }
-        // Padding, and slots that were not written yet.
+        // This removes padding, and slots that had not been written yet.
         out.retain(|record| record.doorbell != 0 && (BEGIN..=END).contains(&record.what));
         lost
     }

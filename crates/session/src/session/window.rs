@@ -1,4 +1,4 @@
-//! The files of a window: what was recorded between two moments of a session that goes on.
+//! The files of a window: the records between two moments of a session that goes on.
 
 use crate::recorder::Disk;
 use crate::rights;
@@ -56,7 +56,8 @@ impl Parts {
     }
 }
 
-/// The files, if they fit into what the windows may take of the disk; otherwise they are removed.
+/// Returns the files, if they fit into what the windows may take of the disk. Otherwise they are
+/// removed.
 #[expect(clippy::disallowed_methods, reason = "files that were written here")]
 fn within(disk: &Disk, written: Written) -> Result<Written, Failure> {
     let size = |file: &PathBuf| file.metadata().map_or(0, |file| file.len());
@@ -70,7 +71,7 @@ fn within(disk: &Disk, written: Written) -> Result<Written, Failure> {
         let _ = std::fs::remove_file(file);
     }
     if let Some(directory) = written.files.first().and_then(|file| file.parent()) {
-        // Another's files keep it.
+        // This fails, as it should, where the directory also has files of somebody else.
         let _ = std::fs::remove_dir(directory);
     }
     Err(Failure::new(

@@ -1,4 +1,5 @@
-//! One process of a group: a thread of this side that attaches, follows and detaches.
+//! One process of a group, and the thread of this side that attaches to it, follows it and
+//! detaches.
 
 use crate::collected::Collected;
 use crate::request::{Entry, Event, Request};
@@ -16,25 +17,25 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// An attach that takes longer is given up by its group. Its own deadlines are shorter; but a process may
-/// hold up whoever reads its memory.
+/// A group gives an attach up after this time. The attach's own deadlines are shorter, but a
+/// process may block whoever reads its memory.
 const LONGEST_ATTACH: Duration = Duration::from_secs(60);
-/// How long one waits for the others that are entered at the time.
+/// How long a member waits for other members that are entering at the time.
 const TURN: Duration = Duration::from_secs(1);
 
 /// The longest time between two polls of a session.
 const HEARTBEAT: Duration = Duration::from_millis(100);
 
-/// What a member reports, each at most once and in this order.
+/// A member's reports. Each is sent at most once, and in this order.
 #[derive(Debug)]
 pub(super) enum Report {
-    /// It records. The duration is from the start of the attach.
+    /// The session records. The duration is the time since the start of the attach.
     Attached(Entry, Duration),
-    /// It was not attached.
+    /// The process was not attached.
     Refused(Failure),
-    /// Its process has ended, or has become another program; the session is being completed.
+    /// The process has ended, or has become another program. The session is being completed.
     Ending(End),
-    /// Its session is over: how its process ended, if it did, and what was recorded.
+    /// The session is over: how the process ended, if it did, and what was recorded.
     Over(Option<End>, Box<Result<Collected, Failure>>),
 }
 
@@ -55,7 +56,8 @@ impl Shared {
     }
 }
 
-/// How many processes are entered at one time: each takes a processor for some milliseconds, here and there.
+/// Returns how many processes are entered at one time. Each entry takes a processor on both sides
+/// for some milliseconds.
 fn concurrency() -> usize {
     std::thread::available_parallelism().map_or(4, |cores| cores.get().clamp(4, 32))
 }
@@ -63,7 +65,7 @@ fn concurrency() -> usize {
 /// A counting semaphore.
 #[derive(Debug)]
 struct Limiter {
-    /// Below zero where some did not wait any longer.
+    /// Below zero where members did not wait any longer for their turn.
     left: Mutex<isize>,
     back: Condvar,
 }
@@ -76,7 +78,8 @@ impl Limiter {
         }
     }
 
-    /// Waits for its turn, but not for ever: those before may be held up by their processes.
+    /// Waits for a turn, but not for ever: the members before this one may be blocked by their
+    /// processes.
     fn with<T>(&self, act: impl FnOnce() -> T) -> T {
         let left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut left, _) = self
@@ -105,9 +108,9 @@ pub(super) struct Member {
     pub(super) pid: Pid,
     pub(super) name: String,
     pub(super) counters: Arc<Counters>,
-    /// It has sent [`Report::Ending`].
+    /// Whether it has sent [`Report::Ending`].
     pub(super) ending: bool,
-    /// It has sent [`Report::Attached`].
+    /// Whether it has sent [`Report::Attached`].
     pub(super) attached: bool,
     began: Instant,
     stop: Arc<Stop>,
@@ -131,7 +134,7 @@ fn signal() -> Result<EventFd, Failure> {
 }
 
 impl Member {
-    /// Starts to attach. Every report carries `number`.
+    /// Starts a member, which attaches. Every report carries `number`.
     pub(super) fn start(
         number: usize,
         name: String,
@@ -155,7 +158,7 @@ impl Member {
             .name(format!("session {pid}"))
             .spawn(move || {
                 let report = |report| {
-                    // The group waits for this report, or has given up on all members.
+                    // This fails only where the group has given up on all members.
                     let _ = reports.send((number, report));
                     let _ = work.shared.wakeup.write(1);
                 };
@@ -176,18 +179,18 @@ impl Member {
         })
     }
 
-    /// Asks for the detach.
+    /// Asks the member to detach.
     pub(super) fn stop(&self) {
         self.stop.asked.store(true, Relaxed);
         let _ = self.stop.wakeup.write(1);
     }
 
-    /// Whether its attach takes so long that its process must be holding it up.
+    /// Whether its attach takes so long that its process must be blocking it.
     pub(super) fn is_held_up(&self) -> bool {
         !self.attached && self.began.elapsed() > LONGEST_ATTACH
     }
 
-    /// Leaves its thread behind: nobody waits for it any more.
+    /// Leaves its thread behind, without waiting for it.
     pub(super) fn abandon(mut self) {
         self.stop();
         self.thread = None;
@@ -198,7 +201,8 @@ impl Member {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Waits for its thread, which has sent its last report or is about to. False when the thread panicked.
+    /// Waits for its thread, which has sent its last report or is about to. Returns false when the
+    /// thread panicked.
     pub(super) fn join(&mut self) -> bool {
         self.thread
             .take()
@@ -208,7 +212,7 @@ impl Member {
 
 impl Drop for Member {
     fn drop(&mut self) {
-        // Nobody follows a session whose group is gone.
+        // A session must not go on when its group is gone.
         self.stop();
         self.join();
     }
@@ -243,13 +247,13 @@ impl Work {
             Ok(end) => (end, None),
             Err(failure) => (None, Some(failure)),
         };
-        // Before the detach, which may take a moment: whoever waits for the end of the process need not wait
-        // for it.
+        // The report comes before the detach, which may take a moment. Whoever waits for the end of
+        // the process need not wait for the detach.
         if let Some(end) = end {
             report(Report::Ending(end));
         }
         let collected = match (session.detach(), trouble) {
-            // What was recorded is kept, and the failure is reported with it.
+            // The records are kept, and the failure is reported with them.
             (Ok(mut collected), Some(failure)) => {
                 collected.finished.failure.get_or_insert(failure);
                 Ok(collected)

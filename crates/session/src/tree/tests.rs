@@ -1,5 +1,5 @@
-//! What a group does with what its members report. The processes are shells, which have no runtime:
-//! nothing is entered.
+//! Tests of what a group does with its members' reports. The processes are shells, which have no
+//! runtime, so nothing is entered.
 
 use super::*;
 use midair_settings::Settings;
@@ -9,7 +9,7 @@ struct Ended(Child);
 
 impl Drop for Ended {
     fn drop(&mut self) {
-        // It may have ended.
+        // The process may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -21,13 +21,13 @@ impl Ended {
     }
 }
 
-/// Waits for its input.
+/// Starts a shell that waits for its input.
 fn process() -> Ended {
     let mut command = Command::new("cat");
     Ended(command.stdin(Stdio::piped()).spawn().unwrap())
 }
 
-/// A group that knows these processes; the first is its root where it is a tree.
+/// Makes a group that knows these processes. For a tree, the first is the root.
 fn group(selection: Selection, pid: Pid) -> Group {
     let (reports, incoming) = channel();
     let mut group = Group {
@@ -63,7 +63,7 @@ fn failure(kind: Kind) -> Failure {
     Failure::new(kind, "a reason")
 }
 
-/// A member that does what it likes: its reports are not read.
+/// Adds a member whose own reports are not read.
 fn member(group: &mut Group, pid: Pid) -> usize {
     let number = group.started;
     group.started += 1;
@@ -99,7 +99,8 @@ fn one_that_came_later_is_tried_several_times() {
     }
 }
 
-/// Whoever was there at the start is answered at once, and other reasons do not go away.
+/// A process that existed at the start is reported at once. Other reasons for a refusal do not go
+/// away.
 #[test]
 fn others_are_refused_at_once() {
     let (root, other) = (process(), process());
@@ -120,8 +121,8 @@ fn others_are_refused_at_once() {
     assert!(!is_watched(&group, pid));
 }
 
-/// After a lapsed lease, or as another program, it is looked at again; one that has yielded or is
-/// full is not.
+/// A process whose lease has lapsed, or that has become another program, is inspected again. One
+/// whose session has yielded or is full is not.
 #[test]
 fn one_that_runs_on_is_attached_anew() {
     let target = process();
@@ -172,7 +173,7 @@ fn a_tree_goes_on_until_all_its_members_have_ended() {
     }
 }
 
-/// Its first process has ended; another one of the tree runs, which has no runtime so far.
+/// The first process has ended. Another process of the tree runs, which has no runtime so far.
 #[test]
 fn a_tree_goes_on_while_one_of_its_processes_may_still_load_a_runtime() {
     let mut command = Command::new("sh");

@@ -1,8 +1,8 @@
-//! Which processes belong to a group, and what has become of each since the last scan.
+//! Finds out which processes belong to a group, and what has become of each since the last scan.
 //!
-//! Nothing here waits or touches a process. A process is identified by its number and its start, so a number
-//! that is used again is another process. A process that begins and ends between two scans is missed, and so
-//! is one whose parent does.
+//! Nothing here waits for a process or touches one. A process is identified by its number and its
+//! start time, so a number that is used again is another process. A process that begins and ends
+//! between two scans is missed, and so is one whose parent does.
 
 use crate::answer;
 use crate::find::{self, Found};
@@ -13,12 +13,13 @@ use midair_ptrace::share_memory;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-/// Shortest time between two scans.
+/// The shortest time between two scans.
 const SHORTEST: Duration = Duration::from_millis(100);
-/// A scan may take one part in so many of a processor's time: the machine is in production use.
+/// The scan takes at most one part in this many of a processor's time, because the machine is in
+/// production use.
 const SHARE: u32 = 50;
-/// A process that starts while we scan must have existed for so long before it is entered. Until then it may
-/// be a child between `fork` and `exec`, which still shows its parent's libraries.
+/// A process that starts while we scan must have existed for this long before it is entered. Until
+/// then it may be a child between `fork` and `exec`, which still shows its parent's libraries.
 const SETTLED: Duration = Duration::from_millis(80);
 
 /// Which processes.
@@ -28,15 +29,15 @@ pub enum Selection {
     Tree(Pid),
     /// Every process that has a GPU runtime.
     All,
-    /// Those whose name or command line the expression matches, and all that descend from them.
+    /// Processes whose name or command line matches the expression, and all that descend from them.
     Named(regex_lite::Regex),
 }
 
 impl Selection {
-    /// By an expression for the name or the command line.
+    /// Selects processes by an expression for the name or the command line.
     ///
     /// # Errors
-    /// [`Kind::Usage`] when it is none.
+    /// [`Kind::Usage`] when the text is not a valid expression.
     pub fn named(expression: &str) -> Result<Selection, Failure> {
         let wanted = regex_lite::Regex::new(expression).map_err(|why| {
             Failure::new(
@@ -63,22 +64,24 @@ impl Selection {
 struct Known {
     start_ticks: u64,
     name: String,
-    /// It belongs to the group. Others are remembered only so that they are not read again and again.
+    /// Whether it belongs to the group. Other processes are remembered only so that they are not
+    /// read again and again.
     chosen: bool,
     stage: Stage,
     /// When it joined the group, or became another program.
     since: Instant,
-    /// Pages of its address space when its libraries were last inspected. Loading another library changes it.
+    /// The pages of its address space when its libraries were last inspected. The number changes
+    /// when another library is loaded.
     pages: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// Without a runtime, or not yet to be entered.
+    /// The process has no runtime, or must not be entered yet.
     Watched,
-    /// Handed to a member, which attaches.
+    /// The process was handed to a member, which attaches.
     Attaching,
-    /// Not to be tried again.
+    /// The process is not tried again.
     Abandoned,
 }
 
@@ -96,9 +99,9 @@ pub(super) struct Watch {
     known: BTreeMap<Pid, Known>,
     next: Instant,
     first: bool,
-    /// Those that did not answer, and have not been told of.
+    /// Processes that did not answer and have not been reported yet.
     silent: Vec<Ready>,
-    /// Processor time of the threads that looked at processes in this scan.
+    /// The processor time of the threads that read processes in this scan.
     cost: Duration,
 }
 
@@ -135,14 +138,14 @@ impl Watch {
         ready
     }
 
-    /// A member attaches to this process, whatever was found out about it.
+    /// Notes that a member attaches to this process, whatever the scan found out about it.
     pub(super) fn mark_attaching(&mut self, pid: Pid) {
         if let Some(known) = self.known.get_mut(&pid) {
             known.stage = Stage::Attaching;
         }
     }
 
-    /// It could not be entered: it is tried again after a while.
+    /// Notes that the process could not be entered. It is tried again after a while.
     pub(super) fn retry_after(&mut self, pid: Pid, after: Duration) {
         if let Some(known) = self.known.get_mut(&pid) {
             known.stage = Stage::Watched;
@@ -151,19 +154,19 @@ impl Watch {
         }
     }
 
-    /// It has become another program: the next scan inspects it again.
+    /// Notes that the process has become another program. The next scan inspects it again.
     pub(super) fn rescan(&mut self, pid: Pid) {
         self.retry_after(pid, Duration::ZERO);
     }
 
-    /// Nothing more is to be done with this process.
+    /// Notes that nothing more is to be done with this process.
     pub(super) fn give_up(&mut self, pid: Pid) {
         if let Some(known) = self.known.get_mut(&pid) {
             known.stage = Stage::Abandoned;
         }
     }
 
-    /// Processes of the group that run and have no runtime so far, with their names.
+    /// Returns the running processes of the group that have no runtime so far, with their names.
     pub(super) fn watched(&self) -> Vec<(Pid, String)> {
         let watched = |(pid, known): (&Pid, &Known)| {
             (known.chosen && known.stage == Stage::Watched).then(|| (*pid, known.name.clone()))
@@ -171,7 +174,7 @@ impl Watch {
         self.known.iter().filter_map(watched).collect()
     }
 
-    /// How many processes of the group run.
+    /// Returns how many processes of the group run.
     pub(super) fn alive(&self) -> usize {
         self.known.values().filter(|known| known.chosen).count()
     }
@@ -179,21 +182,21 @@ impl Watch {
     fn forget_ended(&mut self) {
         self.known.retain(|pid, known| {
             task::stat(*pid).is_ok_and(|stat| {
-                // Other threads may run on where the leader has ended.
+                // Other threads may run on after the main thread has ended.
                 stat.start_ticks == known.start_ticks
                     && (!stat.is_dead() || task::live(*pid).is_ok_and(|tid| tid.is_some()))
             })
         });
     }
 
-    /// The processes that did not answer since the last call. Each is told of once, and is not looked at
-    /// again.
+    /// Returns the processes that did not answer since the last call. Each is reported once, and is
+    /// not read again.
     pub(super) fn silent(&mut self) -> Vec<Ready> {
         std::mem::take(&mut self.silent)
     }
 
-    /// Looks at processes, each on another thread and with a deadline. None for one that is no process by
-    /// now, or that did not answer, which is then abandoned.
+    /// Reads processes, each on another thread and with a deadline. None for a process that no
+    /// longer exists, or that did not answer. The latter is then abandoned.
     fn look(&mut self, pids: &[Pid]) -> Vec<Option<Found>> {
         let timed = |pid| {
             let before = thread_cpu_time();
@@ -256,7 +259,7 @@ impl Watch {
         for pid in find::pids() {
             match self.known.get_mut(&pid) {
                 None => fresh.push(pid),
-                // An exec changes the name; loading a library takes memory.
+                // An exec changes the name, and loading a library takes memory.
                 Some(known) if !known.chosen && known.stage != Stage::Abandoned => {
                     let pages = pages(pid);
                     if pages != known.pages {
@@ -279,8 +282,8 @@ impl Watch {
         }
     }
 
-    /// Children of the processes in the group, and their children, and so on. One whose parent has ended
-    /// since stays in the group.
+    /// Finds the children of the group's processes, their children, and so on. A process whose
+    /// parent has ended since stays in the group.
     fn discover_descendants(&mut self) {
         let chosen = self.known.iter().filter(|(_, known)| known.chosen);
         let mut open: Vec<Pid> = chosen.map(|(pid, _)| *pid).collect();
@@ -306,7 +309,7 @@ impl Watch {
         let mut moved = Vec::new();
         for (pid, known) in &mut self.known {
             let settled = self.first || known.since.elapsed() >= SETTLED;
-            // `since` may be in the future: the process is left alone until then.
+            // `since` may be in the future. The process is then left alone until that time.
             if !known.chosen || known.stage != Stage::Watched || !settled {
                 continue;
             }
@@ -336,27 +339,29 @@ impl Watch {
     }
 }
 
-/// Processor time of this thread. Elapsed time does not tell what a scan costs: on a starved machine it would
-/// postpone the next scan by minutes.
+/// Returns the processor time of this thread. Elapsed time would not do, because a scan can wait
+/// for a processor: on an overloaded machine the next scan would be postponed by minutes.
 fn thread_cpu_time() -> Duration {
     nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID)
         .map_or(Duration::ZERO, Duration::from)
 }
 
-/// Pages of its address space; 0 when that cannot be read.
+/// Returns the pages of a process's address space, or 0 when that cannot be read.
 fn pages(pid: Pid) -> u64 {
     let text = kernel_words(format!("{pid}/statm")).unwrap_or_default();
     let first = text.split_ascii_whitespace().next();
     first.and_then(|word| word.parse().ok()).unwrap_or(0)
 }
 
-/// A child of `vfork` runs in its parent's memory until it execs: entering it would enter the parent. Where the
-/// kernel does not tell, the child is taken for a process of its own.
+/// Whether a process is a child of `vfork`, which runs in its parent's memory until it calls exec.
+/// Entering it would enter the parent. Where the kernel does not tell, the child counts as a
+/// process of its own.
 fn shares_memory(pid: Pid, parent: Option<Pid>) -> bool {
     parent.is_some_and(|parent| share_memory(pid, parent) == Some(true))
 }
 
-/// The root and all its descendants at present, the root first; empty when the root does not exist.
+/// Returns the root and all its present descendants, the root first, or nothing when the root does
+/// not exist.
 pub fn tree(root: Pid) -> Vec<Found> {
     let mut found: Vec<Found> = find::process(root).into_iter().collect();
     let mut by_parent = None;
@@ -373,8 +378,8 @@ pub fn tree(root: Pid) -> Vec<Found> {
     found
 }
 
-/// Children of any thread of a process. On a kernel without the lists of children (CONFIG_PROC_CHILDREN) this
-/// takes one pass over all processes, which is cached in `by_parent`.
+/// Returns the children of all threads of a process. On a kernel without the lists of children
+/// (CONFIG_PROC_CHILDREN) this takes one pass over all processes, which is cached in `by_parent`.
 fn children(pid: Pid, by_parent: &mut Option<BTreeMap<Pid, Vec<Pid>>>) -> Vec<Pid> {
     let mut all = Vec::new();
     for tid in task::list(pid).unwrap_or_default() {
@@ -418,7 +423,7 @@ mod tests {
         }
     }
 
-    /// A shell whose child has a child; all end with its standard input.
+    /// A shell whose child has a child. All end with the shell's standard input.
     fn family() -> Ended {
         let script = "sh -c 'cat; true'; true";
         let mut command = Command::new("sh");
@@ -478,7 +483,7 @@ mod tests {
         let nobody = regex_lite::Regex::new("no such name, nowhere").unwrap();
         let mut watch = Watch::new(Selection::Named(nobody));
         assert!(watch.scan().is_empty());
-        // This test's own process is left out.
+        // The test's own process is left out.
         assert_eq!(watch.alive(), 0);
     }
 }

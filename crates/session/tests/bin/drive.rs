@@ -36,7 +36,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The libraries of the stage.
+/// Returns the libraries of the stage.
 fn install() -> Result<Install, Error> {
     let stage = std::env::var_os("MIDAIR_STAGE").ok_or("MIDAIR_STAGE is not set")?;
     let lib = PathBuf::from(stage).join("lib");
@@ -106,7 +106,7 @@ fn run(args: Vec<String>) -> Result<(), Error> {
     Ok(())
 }
 
-/// A whole session: until there are records, or until the fault was injected.
+/// Runs a whole session, until there are records or until the fault was injected.
 fn attach(
     request: &Request,
     install: &Install,
@@ -143,19 +143,20 @@ fn attach(
     })
 }
 
-/// From now on a write beyond so many bytes of any file ends this process by SIGXFSZ.
+/// Limits files: from now on, a write beyond this size of any file ends this process by SIGXFSZ.
 fn limit_files(bytes: u64) {
     let limit = libc::rlimit {
         rlim_cur: bytes,
         rlim_max: bytes,
     };
-    // SAFETY: a live struct; what it limits is this process alone.
+    // SAFETY: the pointer is to a live struct, and the limit concerns this process alone.
     unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) };
 }
 
-/// Bytes that are allocated in this process.
+/// Returns the number of bytes that are allocated in this process.
 fn allocated() -> usize {
-    // SAFETY: it takes nothing, and reads the allocator's books under its locks.
+    // SAFETY: `mallinfo2` takes no arguments, and reads the allocator's state under the allocator's
+    // locks.
     let all = unsafe { libc::mallinfo2() };
     all.uordblks + all.hblkhd
 }

@@ -1,6 +1,6 @@
-//! The target of a session ends, executes another program or is stopped, after each of its steps: the
-//! attacher ends soon, reports what happened by its own exit code, keeps what was recorded, and leaks no
-//! descriptor.
+//! The target of a session ends, executes another program or is stopped, after each of its steps.
+//! The attacher must end soon, report what happened by its exit code, keep what was recorded, and
+//! leak no descriptor.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use crate::common::{Worker, numbers, pipe, serve, steps};
 use midair_tests::stand_in::Kit;
 use midair_tests::target::{PATIENCE, Target};
 
-/// Longest time that it may take: a second; ten where other tests run beside this one, and after a stop,
-/// which may end at any moment.
+/// Returns the longest time that it may take: a second, or ten where other tests run beside this
+/// one and after a stop, which may end at any moment.
 fn soon(what: &str) -> Duration {
     Duration::from_secs(if crate::common::long() && what != "stop" {
         1
@@ -173,7 +173,7 @@ fn is_stopped() {
     after_every_step("stop");
 }
 
-/// As [`after_every_step`] where `MIDAIR_LONG=1` asks for all of them.
+/// Runs [`after_every_step`] where `MIDAIR_LONG=1` asks for all steps.
 fn only_in_the_long_form(way: &'static str) {
     if crate::common::long() {
         after_every_step(way);

@@ -4,22 +4,22 @@ use crate::common::{Worker, pipe, serve};
 use midair_tests::stand_in::Kit;
 use midair_tests::target::{PATIENCE, Target};
 
-/// Sessions before the first measurement: tables, caches and buffers of both sides have then reached their
-/// final sizes.
+/// The sessions before the first measurement. By then the tables, caches and buffers of both sides
+/// have reached their final sizes.
 const WARM: u64 = 40;
 /// Sessions between the two measurements.
 const MORE: u64 = 200;
-/// Bytes per session that either side may keep. The smallest object leaked once per session is larger in this
-/// allocator; other differences between two measurements were at most 2500 bytes, whatever the number of
-/// sessions.
+/// The bytes per session that either side may keep. The smallest object that could be leaked once
+/// per session is larger in this allocator. Other differences between two measurements were at most
+/// 2500 bytes, whatever the number of sessions.
 const KEPT: u64 = 28;
 
-/// Memory that a thread of the program frees is returned, and not cached for that thread, which would count
-/// as allocated.
+/// Makes the allocator return the memory that a thread of the program frees. Otherwise it would be
+/// cached for that thread and count as allocated.
 const EXACT: (&str, &str) = ("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0");
 
-/// Whole sessions: attach, record, detach, files written. Returns the bytes allocated in the attaching
-/// process after them.
+/// Runs whole sessions: attach, record, detach, write files. Returns the bytes that are then
+/// allocated in the attaching process.
 fn sessions(attacher: &mut Target, count: u64, line: &str) -> u64 {
     let mut allocated = 0;
     for _ in 0..count {
@@ -32,7 +32,7 @@ fn sessions(attacher: &mut Target, count: u64, line: &str) -> u64 {
     allocated
 }
 
-/// Bytes allocated in the program while none of its threads works.
+/// Returns the bytes allocated in the program while none of its threads works.
 fn allocated_there(worker: &mut Worker) -> u64 {
     let target = &mut worker.target;
     for word in ["stop", "heap"] {
@@ -53,7 +53,7 @@ fn neither_side_keeps_memory_of_a_session() {
     let control = pipe(kit.scratch());
     let mut worker = Worker::start_with(&kit, "model.log", None, &[EXACT]);
     let mut attacher = serve();
-    // With a step number that is never reached, nothing is injected and the program stays alive.
+    // The step number is never reached, so nothing is injected and the program stays alive.
     let line = format!(
         "{} kill {} {} {}",
         u64::MAX,

@@ -1,11 +1,11 @@
-//! An attacher that gets no processor for longer than the worker thread waits for it: what it was
-//! about to send is sent anew.
+//! An attacher gets no processor for longer than the worker thread waits for it. What it was about
+//! to send must then be sent anew.
 
 use crate::common::{Worker, drive};
 use midair_tests::stand_in::Kit;
 use midair_tests::target::{PATIENCE, run};
 
-/// A session whose attacher stands still once.
+/// Runs a session whose attacher stands still once.
 fn late(how: &str, milliseconds: &str) {
     let kit = Kit::new().unwrap();
     let worker = Worker::start(&kit, "model.log", None);
@@ -22,8 +22,8 @@ fn what_was_sent_too_late_is_sent_again() {
     late("--late", "4000");
 }
 
-/// The worker thread waits five seconds, and has ended when the offer is about to be made: that is not
-/// the process's end.
+/// The worker thread waits five seconds, and has ended when the offer is about to be made. That
+/// must not be taken for the end of the process.
 #[test]
 fn what_was_offered_too_late_is_offered_again() {
     late("--late-offer", "7000");

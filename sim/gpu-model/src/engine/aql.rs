@@ -1,16 +1,18 @@
 //! AQL queues.
 //!
-//! As on the device: a kernel dispatch leaves the ring when it is launched (its header becomes
-//! invalid, the read index moves), not when it ends; a barrier leaves it when it is passed. Packets
-//! of one queue run one after another, as if each had its barrier bit set.
+//! As on the device, a kernel dispatch leaves the ring when it is launched (its header becomes
+//! invalid, and the read index moves), not when it ends. A barrier leaves the ring when it is
+//! passed. The packets of one queue run one after another, as if each had its barrier bit set.
 //!
-//! A dispatch that needs more scratch memory than its queue has stays in the ring: the queue stops
-//! and tells the runtime through its inactive signal, and goes on when the runtime has set that
-//! back to zero. Memory that the runtime gave for one dispatch only is returned in the same way.
+//! A dispatch that needs more scratch memory than its queue has stays in the ring. The queue stops,
+//! reports this to the runtime through its inactive signal, and continues when the runtime has set
+//! that signal back to zero. Memory that the runtime provided for one dispatch only is returned in
+//! the same way.
 //!
 //! A dispatch may be a vendor packet, as on gfx1250 ([`EXT_DISPATCH`]): it waits for the one signal
-//! that it names and then runs like any other. One with PM4 commands ([`PM4`]) has them carried out
-//! by the counters' registers ([`crate::pmu`]). Other vendor packets are passed.
+//! that it names and then runs like any other. The commands of a vendor packet with PM4 commands
+//! ([`PM4`]) are executed with the counters' registers ([`crate::pmu`]). Other vendor packets are
+//! passed.
 
 use super::{Dice, Place, Step, signal};
 use crate::log::{Dispatch, Event, Packet};
@@ -39,42 +41,45 @@ const BARRIER_VALUE: u8 = 2;
 /// `format` of a vendor packet that dispatches a kernel (source: `docs/sources.md#hsa-newer`).
 const EXT_DISPATCH: u8 = 3;
 
-/// From the write index back to the start of its `amd_queue_t` (source: hsa/amd_hsa_queue.h).
+/// The offset of the write index in its `amd_queue_t` (source: hsa/amd_hsa_queue.h).
 const WRITE_INDEX_IN_QUEUE: u64 = 56;
 /// `hsa_queue_t::doorbell_signal`.
 const DOORBELL_SIGNAL: u64 = 16;
 /// `amd_queue_t::queue_properties`.
 const PROPERTIES: u64 = 180;
-/// `amd_queue_t::scratch_wave64_lane_byte_size`: scratch memory that the queue has, in bytes per work-item.
+/// `amd_queue_t::scratch_wave64_lane_byte_size`: the scratch memory of the queue, in bytes per
+/// work-item.
 const SCRATCH_PER_ITEM: u64 = 176;
 /// `amd_queue_t::queue_inactive_signal`.
 const INACTIVE_SIGNAL: u64 = 192;
-/// What the inactive signal says: a dispatch needs more scratch memory.
+/// Value of the inactive signal: a dispatch needs more scratch memory.
 const NEEDS_SCRATCH: u64 = 1;
-/// What the inactive signal says: scratch memory for one dispatch has been used.
+/// Value of the inactive signal: scratch memory for one dispatch has been used.
 const SCRATCH_USED: u64 = 512;
-/// The bit of the properties that says that the scratch memory is for one dispatch.
+/// The property bit for scratch memory that is for one dispatch only.
 const USE_SCRATCH_ONCE: u32 = 1 << 4;
-/// The bit of the properties that asks for times.
+/// The property bit that requests times.
 const ENABLE_PROFILING: u32 = 1 << 3;
 
-/// What the model leaves in a doorbell that it has read: nobody rings this value, so each ring is seen as a change.
+/// The value that the model leaves in a doorbell that it has read. No thread rings with this value,
+/// so each ring is seen as a change.
 const READ: u64 = 1 << 63;
-/// How long a ring that was overwritten may hold up its packets, see [`Rung`]. Much longer than a
-/// thread with a packet written and not rung may be without its processor on a busy machine.
+/// How long a ring that was overwritten may hold up its packets, see [`Rung`]. This is much longer
+/// than a thread that has written a packet may wait for its processor before it rings, on a busy
+/// machine.
 const OVERWRITTEN_NS: u64 = 20_000_000;
 
-/// What the doorbell said so far.
+/// What the doorbell has reported so far.
 ///
 /// Several threads may write packets and ring out of order: the thread with packet 7 rings after
-/// the one with packet 9. A device sees each ring; in memory the 7 may overwrite the 9 before
-/// anybody looked, and packets 8 and 9 would wait for ever. So with each ring seen, the packets
-/// that were valid at that moment count as possibly rung, and are taken if nothing else comes
-/// within [`OVERWRITTEN_NS`]. A packet that became valid after the last ring is never taken (unless
-/// eager), which is what tests of a profiler's doorbells need.
+/// the one with packet 9. A device sees each ring. In memory, the 7 may overwrite the 9 before the
+/// model has looked, and packets 8 and 9 would wait forever. So, whenever a ring is seen, the
+/// packets that are valid at that moment count as possibly rung. They are taken if nothing else
+/// happens within [`OVERWRITTEN_NS`]. A packet that became valid after the last ring is never taken
+/// (unless eager), which is what tests of a profiler's doorbells need.
 #[derive(Debug)]
 struct Rung {
-    /// Highest index that was rung; -1 for none.
+    /// The highest index that was rung, or -1 for none.
     highest: i64,
     /// One past the last packet that was valid when a ring was last seen.
     possibly: u64,
@@ -93,7 +98,7 @@ enum State {
         words: [u64; 8],
         doorbell: i64,
     },
-    /// Stopped until this signal is zero.
+    /// Stopped until the runtime sets this signal to zero.
     Stopped {
         signal: u64,
     },
@@ -108,17 +113,17 @@ pub struct AqlQueue {
     read: u64,
     state: State,
     dice: Dice,
-    /// Apart from the other, so that times do not change which packets are taken early.
+    /// Separate from the other dice, so that times do not change which packets are taken early.
     time_dice: Dice,
-    /// Address of the doorbell, once the runtime has made it.
+    /// Address of the doorbell, after the runtime has created it.
     doorbell_at: Option<u64>,
     rung: Rung,
-    /// The profiling bit as the packet processor found it at the first dispatch after the queue
+    /// The profiling bit, as the packet processor found it at the first dispatch after the queue
     /// was mapped.
     latched: Option<bool>,
-    /// Which mapping that was.
+    /// The number of that mapping.
     mapping: u64,
-    /// `COMPUTE_PERFCOUNT_ENABLE`: whether SQ and SPI count its kernels.
+    /// `COMPUTE_PERFCOUNT_ENABLE`: whether SQ and SPI count the queue's kernels.
     perfcount: bool,
 }
 
@@ -189,7 +194,7 @@ impl AqlQueue {
         machine.log(self.place.number, &Event::QueueEnd { index: self.read });
     }
 
-    /// The kernel ends now; returns when.
+    /// Ends the kernel now. Returns the time.
     fn end_kernel(&self, machine: &impl Machine) -> u64 {
         let clock = || machine.now();
         match machine.pmu() {
@@ -198,9 +203,9 @@ impl AqlQueue {
         }
     }
 
-    /// Finds the doorbell, which the runtime makes just after the queue. A doorbell holds the index
-    /// of the last packet rung, and fresh memory is zero, which would ring packet 0 before anybody
-    /// did: so an untouched doorbell is marked as read.
+    /// Finds the doorbell, which the runtime creates just after the queue. A doorbell contains the
+    /// index of the last packet rung. Fresh memory is zero, which would mean that packet 0 was
+    /// rung. So an untouched doorbell is marked as read.
     fn find_doorbell(&mut self, machine: &impl Machine) -> Option<u64> {
         let mut at = self.place.doorbell_at;
         if at == 0 {
@@ -215,18 +220,18 @@ impl AqlQueue {
         }
         let unused = || machine.load_u64(self.place.write_index_at) == 0;
         if unused() && machine.swap_u64(at, 0, READ) && !unused() {
-            // Another thread began to use the queue meanwhile and may have rung 0 just before the swap; a
-            // later ring fails this one.
+            // Another thread may have begun to use the queue in the meantime, and may have rung 0
+            // just before the swap. A later ring makes this swap fail.
             machine.swap_u64(at, READ, 0);
         }
         self.doorbell_at = Some(at);
         self.doorbell_at
     }
 
-    /// Looks at the doorbell; returns the highest index rung.
+    /// Reads the doorbell. Returns the highest index rung.
     fn read_doorbell(&mut self, machine: &impl Machine, at: u64, written: u64) -> i64 {
         let value = machine.load_u64(at);
-        // A ring between the load and the swap is seen by the next poll.
+        // A ring between the load and the swap is seen at the next poll.
         if value != READ && machine.swap_u64(at, value, READ) {
             let packets = self.place.ring_bytes / PACKET;
             let mut possibly = self.read;
@@ -245,18 +250,18 @@ impl AqlQueue {
         self.rung.highest
     }
 
-    /// Whether the packet at the read index has been rung.
+    /// Returns whether the packet at the read index has been rung.
     fn is_rung(&self, machine: &impl Machine) -> bool {
         self.rung.highest >= self.read as i64
             || self.read < self.rung.possibly && machine.now() - self.rung.at > OVERWRITTEN_NS
     }
 
-    /// Type of a packet.
+    /// Returns the type of a packet.
     fn header(&self, machine: &impl Machine, index: u64) -> u16 {
         machine.load_u16(self.place.ring + index * PACKET % self.place.ring_bytes) & 0xff
     }
 
-    /// Address of the `amd_queue_t`.
+    /// Returns the address of the `amd_queue_t`.
     fn queue(&self) -> u64 {
         self.place.write_index_at - WRITE_INDEX_IN_QUEUE
     }
@@ -265,7 +270,7 @@ impl AqlQueue {
         machine.load_u32(self.queue() + PROPERTIES)
     }
 
-    /// Whether times go into the completion signal of a packet that is taken now.
+    /// Returns whether the completion signal of a packet that is taken now gets times.
     fn profiling(&mut self, machine: &impl Machine, is_dispatch: bool) -> bool {
         if self.settings.always_time {
             return true;
@@ -285,7 +290,8 @@ impl AqlQueue {
         self.latched.unwrap_or(bit)
     }
 
-    /// Stops and tells the runtime why. False when the queue has no signal for that.
+    /// Stops the queue and tells the runtime why. Returns false when the queue has no signal for
+    /// this.
     fn stop(&mut self, machine: &impl Machine, index: u64, need: u32, code: u64) -> bool {
         let signal = machine.load_u64(self.queue() + INACTIVE_SIGNAL);
         if signal == 0 {
@@ -346,7 +352,7 @@ impl AqlQueue {
         }
     }
 
-    /// The common words of the packet at the read index.
+    /// Returns what all packets have, for the packet at the read index.
     fn packet(&mut self, machine: &impl Machine, words: [u64; 8], doorbell: i64) -> Packet {
         let now = machine.now();
         let is_dispatch = words[0] as u16 & 0xff == packet_type::DISPATCH;
@@ -385,7 +391,7 @@ impl AqlQueue {
         ];
         let is_ext = words[0] as u16 & 0xff == packet_type::VENDOR;
         let (format, setup, grid) = if is_ext {
-            // Clusters of the grid, workgroups of a cluster, work-items of a workgroup.
+            // Words: clusters of the grid, workgroups of a cluster, work-items of a workgroup.
             let clusters = [half(1, 1), half(2, 0) & 0xffff, half(2, 0) >> 16];
             let size = |axis: u32| half(2, 1) >> (8 * axis) & 0xff;
             let grid = std::array::from_fn(|axis| {
@@ -445,7 +451,7 @@ impl AqlQueue {
         Step::Progress
     }
 
-    /// Passes a barrier or vendor packet if what it waits for has come.
+    /// Passes a barrier or vendor packet if its condition is met.
     fn wait(&mut self, machine: &impl Machine, words: [u64; 8], doorbell: i64) -> Step {
         let value = |handle: u64| machine.load_u64(handle + signal::VALUE) as i64;
         let (kind, format) = (words[0] as u16 & 0xff, (words[0] >> 16) as u8);
@@ -490,7 +496,7 @@ impl AqlQueue {
         self.finish(machine, packet, event)
     }
 
-    /// Carries out the commands of a vendor packet.
+    /// Executes the commands of a vendor packet.
     fn commands(&mut self, machine: &impl Machine, pmu: &Pmu, words: [u64; 8]) {
         let Some(buffer) = Buffer::of_packet(words) else {
             return;
@@ -518,7 +524,8 @@ impl AqlQueue {
     }
 }
 
-/// `hsa_signal_condition_t`: 0 equal, 1 not equal, 2 less, 3 greater or equal.
+/// Returns whether a condition holds. `hsa_signal_condition_t`: 0 equal, 1 not equal, 2 less, 3
+/// greater or equal.
 fn compare(condition: u32, left: i64, right: i64) -> bool {
     match condition {
         0 => left == right,

@@ -1,7 +1,7 @@
-//! Packets and queues, over the [`Machine`] trait and free of C.
+//! Packets and queues, over the [`Machine`] trait and without C.
 //!
-//! An engine never blocks: [`Engine::step`] does one piece of work or says what it waits for, so
-//! that its thread can be stopped at any moment, and tests can interleave queues as they like.
+//! An engine never blocks. [`Engine::step`] does one piece of work, or returns what it waits for.
+//! So its thread can be stopped at any moment, and tests can interleave queues as they like.
 
 mod aql;
 mod rect;
@@ -14,7 +14,7 @@ use crate::machine::Machine;
 use crate::settings::Settings;
 use std::sync::Arc;
 
-/// Where a queue lives. Addresses as the application sees them.
+/// The memory of a queue. Addresses are as the application sees them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     /// Number of the queue, for the log.
@@ -27,26 +27,26 @@ pub struct Place {
     pub write_index_at: u64,
     /// The read index.
     pub read_index_at: u64,
-    /// The doorbell that the runtime named when it made the queue, or 0.
+    /// The doorbell that the runtime named when it created the queue, or 0.
     pub doorbell_at: u64,
 }
 
-/// What one step came to.
+/// The result of one step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// Something was done: step again.
+    /// Something was done, so step again.
     Progress,
-    /// The runtime has not finished making the queue: look again at once.
+    /// The runtime has not finished creating the queue, so look again at once.
     Unready,
-    /// Nothing to do until memory changes. `near`: a packet is being written or waits for its
-    /// doorbell, so it pays to look again at once.
+    /// There is nothing to do until memory changes. `near` means that a packet is being written or
+    /// waits for its doorbell, so it pays to look again at once.
     Idle {
         /// See above.
         near: bool,
     },
-    /// A kernel runs for so many ns more.
+    /// A kernel is running for this many more ns.
     Busy(u64),
-    /// A packet could not be understood: the queue takes no more.
+    /// A packet was not understood: the queue takes no more packets.
     Halted,
 }
 
@@ -60,7 +60,7 @@ pub enum Engine {
 }
 
 impl Engine {
-    /// Makes the engine of a queue; reads where it stands from its read index.
+    /// Creates the engine of a queue, which begins at the queue's read index.
     pub fn new(
         sdma: bool,
         place: Place,
@@ -80,7 +80,7 @@ impl Engine {
             Engine::Sdma(queue) => queue.step(machine),
         }
     }
-    /// The queue is destroyed: writes the last records.
+    /// Ends a queue that is destroyed: writes its last records.
     pub fn end(&mut self, machine: &impl Machine) {
         match self {
             Engine::Aql(queue) => queue.end(machine),
@@ -93,11 +93,11 @@ impl Engine {
 pub mod signal {
     use crate::machine::Machine;
 
-    /// The value; for a doorbell signal the address of the doorbell.
+    /// The value, or the address of the doorbell for a doorbell signal.
     pub const VALUE: u64 = 8;
-    /// Where the event id goes when the signal changes, or 0.
+    /// The address to which the event id is written when the signal changes, or 0.
     pub const MAILBOX: u64 = 16;
-    /// The event to raise, 0 for none (signals that only the device and active waiters look at).
+    /// The event to raise, 0 for none (for signals that only the device and active waiters watch).
     pub const EVENT: u64 = 24;
     /// When the packet began.
     pub const START: u64 = 32;
@@ -119,12 +119,14 @@ pub mod signal {
         }
     }
 
-    /// Completes a packet: times first if they are asked for, then the value, then the interrupt.
+    /// Completes a packet: first the times if they are requested, then the value, then the
+    /// interrupt.
     pub(super) fn complete(machine: &impl Machine, signal: u64, times: Option<(u64, u64)>) {
         if signal == 0 {
             return;
         }
-        // Read first: whoever waits for the value may free the signal as soon as it changes.
+        // Read these first: a thread that waits for the value may free the signal as soon as it
+        // changes.
         let (mailbox, event) = (
             machine.load_u64(signal + MAILBOX),
             machine.load_u32(signal + EVENT),
@@ -137,15 +139,15 @@ pub mod signal {
         if mailbox != 0 {
             machine.store_u64(mailbox, u64::from(event));
         }
-        // A device raises what it finds in the mailbox; ROCr's model mode makes events without
-        // mailboxes and goes by the id.
+        // A device raises the id that it finds in the mailbox. ROCr's model mode creates events
+        // without mailboxes, and uses the id.
         if event != 0 {
             machine.raise(event);
         }
     }
 }
 
-/// The moments of the eager mode: splitmix64, one stream per queue.
+/// Random numbers for the moments of the eager mode: splitmix64, one stream per queue.
 #[derive(Debug)]
 struct Dice(u64);
 
@@ -163,12 +165,13 @@ impl Dice {
     fn coin(&mut self) -> bool {
         self.roll() & 1 == 1
     }
-    /// A time around `ns`, spread by `percent`: about log-normal, as the times of kernels on a shared machine are.
+    /// Returns a random time around `ns`, spread by `percent`. It is about log-normal, like the
+    /// times of kernels on a shared machine.
     fn spread(&mut self, ns: u64, percent: u32) -> u64 {
         if percent == 0 {
             return ns;
         }
-        // Four even numbers of [0, 1) add up to about a normal one with variance 4/12.
+        // The sum of four uniform numbers in [0, 1) is about normal, with variance 4/12.
         let sum: f64 = (0..4)
             .map(|_| (self.roll() >> 11) as f64 / (1u64 << 53) as f64)
             .sum();

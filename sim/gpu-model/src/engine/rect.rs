@@ -2,7 +2,7 @@
 
 use crate::machine::Machine;
 
-/// One side of a rectangular copy. Offsets in elements, pitches in elements.
+/// One side of a rectangular copy. Offsets and pitches are in elements.
 #[derive(Debug, Clone, Copy)]
 struct Side {
     base: u64,
@@ -43,7 +43,7 @@ pub(super) struct Rect {
 }
 
 impl Rect {
-    /// Dwords of the packet.
+    /// The number of dwords of the packet.
     pub(super) const DWORDS: u64 = 13;
 
     pub(super) fn decode(d: &[u32; 16]) -> Rect {

@@ -7,7 +7,8 @@ use crate::machine::Machine;
 use crate::settings::Settings;
 use std::sync::Arc;
 
-/// Operation codes: the low byte of a packet (source: the packet layouts that ROCr 7.2's blit code emits for gfx9).
+/// Operation codes: the low byte of a packet (source: the packet layouts that ROCr 7.2's blit code
+/// emits for gfx9).
 mod op {
     pub const NOP: u32 = 0;
     pub const COPY: u32 = 1;
@@ -98,7 +99,8 @@ impl SdmaQueue {
     fn run(&self, machine: &impl Machine, d: &[u32; 16], doorbell: i64) -> Outcome {
         let address = |low: usize| u64::from(d[low]) | u64::from(d[low + 1]) << 32;
         let (code, sub) = (d[0] & 0xff, d[0] >> 8 & 0xff);
-        // What changes memory that others wait on is logged before it happens: see the module `log`.
+        // A change of memory that others wait for is logged before it happens: see the module
+        // `log`.
         let log = |op: &'static str, at: u64, value: u64| {
             let event = Event::Sdma {
                 ring: self.place.ring,
@@ -128,7 +130,7 @@ impl SdmaQueue {
             })
         };
         match code {
-            // Padding at the end of the ring: not worth a record.
+            // This is padding at the end of the ring, which needs no record.
             op::NOP => Outcome::Took(1 + u64::from(d[0] >> 16 & 0x3fff), None),
             op::COPY if sub == LINEAR => {
                 let (bytes, src, dst) = (u64::from(d[1] & 0x3fff_ffff) + 1, address(3), address(5));
@@ -160,7 +162,8 @@ impl SdmaQueue {
                 Outcome::Took(2, None)
             }
             op::POLL => {
-                // Without the memory bit it polls a register of the device: always satisfied here.
+                // Without the memory bit, the packet polls a register of the device. Here this is
+                // always satisfied.
                 if sub == 0 && d[0] >> 31 != 0 {
                     if !compare(d[0] >> 28 & 7, machine.load_u32(address(1)) & d[4], d[3]) {
                         return Outcome::Waits;
@@ -200,7 +203,7 @@ enum Outcome {
     Unknown,
 }
 
-/// The comparison of a poll: 0 always, then <, <=, ==, !=, >=, >.
+/// Applies the comparison of a poll: 0 always, then <, <=, ==, !=, >=, >.
 fn compare(function: u32, value: u32, reference: u32) -> bool {
     match function {
         0 => true,

@@ -1,17 +1,18 @@
-//! The engine on rings of our own making.
+//! Tests of the engine on rings made by the tests.
 
 use super::*;
 use crate::log::{Event, Packet};
 use crate::pmu::Pmu;
 use std::cell::{Cell, RefCell};
 
-/// Memory from address 0 on, a clock that only the test moves, and a log.
+/// A machine with memory from address 0 on, a clock that only the test advances, and a log.
 pub(crate) struct Bench {
     memory: RefCell<Vec<u8>>,
     pub(crate) now: Cell<u64>,
     raised: RefCell<Vec<u32>>,
     pub(crate) log: RefCell<Vec<(u32, Event)>>,
-    /// What signal 0 held when the last record was written: shows that the log comes before the completion.
+    /// The value of signal 0 when the last record was written, which shows that the log is written
+    /// before the completion.
     value_at_log: Cell<u64>,
     mappings: Cell<u64>,
     pub(crate) pmu: Pmu,
@@ -63,7 +64,7 @@ impl Bench {
             .map(|(_, event)| event)
             .collect()
     }
-    /// Puts a packet at `index`, header last.
+    /// Writes a packet at `index`, its header last.
     fn put(&self, index: u64, words: [u64; 8]) {
         let at = RING + 64 * (index % PACKETS);
         for (n, word) in words.iter().enumerate().rev() {
@@ -145,7 +146,7 @@ fn place() -> Place {
 
 fn aql(bench: &Bench, settings: Settings) -> Engine {
     let mut engine = Engine::new(false, place(), Arc::new(settings), bench);
-    // Looks at the empty queue once, as its thread does, and so finds the doorbell.
+    // The engine looks at the empty queue once, as its thread does, and so finds the doorbell.
     assert_eq!(engine.step(bench), Step::Idle { near: false });
     engine
 }
@@ -164,7 +165,7 @@ fn dispatch(grid: u64, signal: u64) -> [u64; 8] {
     ]
 }
 
-/// Five clusters of two workgroups of 64, as a vendor packet.
+/// Returns a vendor packet for five clusters of two workgroups of 64.
 fn ext_dispatch(dep: u64, signal: u64) -> [u64; 8] {
     let header = 0x1500 | 3 << 16 | 1 << 24 | 64 << 32 | 1 << 48;
     [
@@ -329,7 +330,7 @@ fn times_are_written_only_where_profiling_is_on() {
     }
 }
 
-/// Whether the next dispatch gets times.
+/// Returns whether the next dispatch gets times.
 fn is_timed(bench: &Bench, queue: &mut Engine, index: u64) -> bool {
     bench.put(index, dispatch(64, SIGNAL));
     bench.store_u64(WRITE, index + 1);
@@ -471,7 +472,7 @@ fn an_overwritten_doorbell_is_recovered_and_none_is_invented() {
     bench.ring(3);
     while queue.step(&bench) == Step::Progress {}
     assert_eq!(bench.load_u64(READ), 4);
-    // A late ring of a packet that is gone changes nothing.
+    // A late ring for a packet that was taken already changes nothing.
     bench.ring(1);
     assert_eq!(queue.step(&bench), Step::Idle { near: false });
     let told: Vec<i64> = bench
@@ -490,7 +491,8 @@ fn an_overwritten_doorbell_is_recovered_and_none_is_invented() {
 
 #[test]
 fn barriers_wait_for_what_they_name() {
-    // (packet, signal values at which it waits, signal values at which it passes); the signals are SIGNAL and OTHER.
+    // (packet, signal values at which it waits, signal values at which it passes); the signals are
+    // SIGNAL and OTHER.
     let and = barrier(3, [SIGNAL, 0, 0, 0, OTHER], 0);
     let or = barrier(5, [SIGNAL, 0, 0, OTHER, 0], 0);
     let value = |condition: u64| [2 << 16, SIGNAL, 5, 0xff, condition, 0, 0, 0];
@@ -593,7 +595,7 @@ fn a_doorbell_rung_before_it_was_found_counts() {
     assert_eq!(queue.step(&bench), Step::Progress);
 }
 
-/// Writes an SDMA packet behind those before it, lets the queue run, and returns what was logged.
+/// Writes an SDMA packet after the previous ones, lets the queue run, and returns what was logged.
 fn sdma(bench: &Bench, queue: &mut Engine, dwords: &[u32]) -> (Step, Vec<Event>) {
     let start = bench.load_u64(WRITE);
     for (n, word) in dwords.iter().enumerate() {
@@ -613,7 +615,7 @@ fn sdma_packets_do_what_they_say() {
     };
     let mut queue = Engine::new(true, place, Arc::new(Settings::default()), &bench);
     bench.write(0x8000, b"midair model");
-    // More rounds than the ring holds: packets lie across its end.
+    // More rounds than fit into the ring, so that packets lie across its end.
     for round in 0..20u64 {
         let (step, events) = sdma(&bench, &mut queue, &[1, 11, 0, 0x8000, 0, 0x9000, 0]);
         assert_eq!(
@@ -672,7 +674,8 @@ fn a_rectangle_is_moved_row_by_row() {
     };
     let mut queue = Engine::new(true, place, Arc::new(Settings::default()), &bench);
     bench.write(0x8000, &(0..64).collect::<Vec<u8>>());
-    // 2 rows of 3 elements of 2 bytes; source at x=1, y=1 in rows of 8 elements; target in rows of 4.
+    // 2 rows of 3 elements of 2 bytes. The source begins at x=1, y=1 in rows of 8 elements, and the
+    // target has rows of 4.
     let dwords = [
         1 | 4 << 8 | 1 << 29,
         0x8000,
@@ -757,7 +760,7 @@ fn a_dispatch_without_enough_scratch_stops_the_queue_until_the_runtime_provides_
     ));
     assert_eq!(bench.load_u64(INACTIVE + 8), 512);
     assert_eq!(queue.step(&bench), Step::Idle { near: true });
-    // The runtime took it back, so the next dispatch asks anew.
+    // The runtime took the memory back, so the next dispatch asks again.
     bench.store_u32(SCRATCH, 0);
     bench.store_u32(PROPERTIES, 0);
     bench.store_u64(INACTIVE + 8, 0);
@@ -776,7 +779,7 @@ fn times_are_spread_around_theirs() {
     let near = times
         .iter()
         .filter(|time| (80_000..122_000).contains(*time));
-    // Two thirds of what is normally spread lie within one deviation.
+    // Two thirds of normally distributed values lie within one deviation.
     assert!((1200..1500).contains(&near.count()));
     let mut again = super::Dice::new(5, 0);
     again.spread(1000, 0);

@@ -1,4 +1,4 @@
-//! Every record survives the way through text.
+//! Every record survives its conversion to text and back.
 
 use super::*;
 

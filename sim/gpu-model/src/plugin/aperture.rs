@@ -1,9 +1,9 @@
 //! The memory of the modelled machine.
 //!
-//! ROCr maps all memory that the device can reach a second time, at one base (the aperture); an
-//! address below the aperture's size is an offset into it, any other is an address of the process.
-//! Going through the aperture means that a packet which names freed memory still reads something
-//! instead of faulting, as on a device with its own page tables.
+//! ROCr maps all memory that the device can reach a second time, at one base (the aperture). An
+//! address below the aperture's size is an offset into it; any other is an address of the process.
+//! Because of the aperture, a packet that refers to freed memory still reads something instead of
+//! faulting, as on a device with its own page tables.
 
 use std::sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
@@ -18,12 +18,13 @@ macro_rules! access {
         pub(super) fn $load(&self, at: u64) -> $int {
             let at = self.host(at).cast::<$int>();
             if at.is_aligned() {
-                // SAFETY: aligned (checked); mapped, since it comes from a queue, packet or signal
-                // of the runtime, which has to keep them as long as the device may use them; shared
-                // with the application, hence atomic.
+                // SAFETY: it is aligned (checked). It is mapped, since it comes from a queue,
+                // packet or signal of the runtime, which has to keep them as long as the device may
+                // use them. It is shared with the application, so the access is atomic.
                 unsafe { <$atomic>::from_ptr(at) }.load(Ordering::Acquire)
             } else {
-                // SAFETY: mapped, as above; alignment is not needed.
+                // SAFETY: it is mapped, for the reason given above. An unaligned read needs no
+                // alignment.
                 let value = unsafe { at.read_unaligned() };
                 fence(Ordering::Acquire);
                 value
@@ -32,11 +33,12 @@ macro_rules! access {
         pub(super) fn $store(&self, at: u64, value: $int) {
             let at = self.host(at).cast::<$int>();
             if at.is_aligned() {
-                // SAFETY: as in the load above; the runtime asked the device to write here.
+                // SAFETY: as in the load above. The runtime asked the device to write here.
                 unsafe { <$atomic>::from_ptr(at) }.store(value, Ordering::Release);
             } else {
                 fence(Ordering::Release);
-                // SAFETY: mapped, as above; alignment is not needed.
+                // SAFETY: it is mapped, for the reason given above. An unaligned write needs no
+                // alignment.
                 unsafe { at.write_unaligned(value) };
             }
         }
@@ -49,13 +51,13 @@ impl Aperture {
         self.bytes.store(bytes, Ordering::Release);
     }
 
-    /// Whether an address is reached through the aperture, and so not by the mapping that the
-    /// program uses.
+    /// Returns whether an address is reached through the aperture, and so not through the program's
+    /// own mapping.
     pub(super) fn holds(&self, at: u64) -> bool {
         at < self.bytes.load(Ordering::Acquire)
     }
 
-    /// Where this process sees a device address.
+    /// Returns the address at which this process sees a device address.
     fn host(&self, at: u64) -> *mut u8 {
         if at < self.bytes.load(Ordering::Acquire) {
             self.base.load(Ordering::Acquire).wrapping_add(at as usize)
@@ -71,7 +73,7 @@ impl Aperture {
     pub(super) fn add_u64(&self, at: u64, value: u64) {
         let host = self.host(at).cast::<u64>();
         if host.is_aligned() {
-            // SAFETY: aligned (checked), mapped and shared as in the loads above.
+            // SAFETY: it is aligned (checked), and mapped and shared as in the loads above.
             unsafe { AtomicU64::from_ptr(host) }.fetch_add(value, Ordering::SeqCst);
         } else {
             // A device cannot do this atomically either.
@@ -84,23 +86,24 @@ impl Aperture {
         if !host.is_aligned() {
             return false;
         }
-        // SAFETY: aligned (checked), mapped and shared as in the loads above.
+        // SAFETY: it is aligned (checked), and mapped and shared as in the loads above.
         unsafe { AtomicU64::from_ptr(host) }
             .compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst)
             .is_ok()
     }
 
     pub(super) fn copy(&self, to: u64, from: u64, bytes: u64) {
-        // SAFETY: the application named both ranges in a copy packet and keeps them mapped until it completes; `copy`
-        // allows overlap. Races with the application are its own fault, as on a device.
+        // SAFETY: the application named both ranges in a copy packet and keeps them mapped until it
+        // completes. `copy` allows overlap. Races with the application are its own fault, as on a
+        // device.
         unsafe { std::ptr::copy(self.host(from), self.host(to), bytes as usize) };
     }
 
     pub(super) fn fill(&self, to: u64, pattern: &[u8], bytes: u64) {
         let to = self.host(to);
         for (n, byte) in pattern.iter().cycle().take(bytes as usize).enumerate() {
-            // SAFETY: within the range that the application named in a fill packet and keeps mapped
-            // until it completes.
+            // SAFETY: the byte is in the range that the application named in a fill packet and
+            // keeps mapped until it completes.
             unsafe { to.add(n).write(*byte) };
         }
     }

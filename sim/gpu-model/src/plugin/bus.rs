@@ -1,26 +1,26 @@
 //! Rings in device memory, as the program's processor sees them: writes are combined, and each
 //! read goes over the bus.
 //!
-//! The model reads a ring through the aperture; so the mapping that the program uses can be closed
-//! (`PROT_NONE`). An access faults, is counted if it is a read, and is then let through by opening
-//! the ring for one single-stepped instruction. Programs with several threads on a ring at one time
-//! are counted too low, since the other threads pass while one steps.
+//! The model reads a ring through the aperture, so the mapping that the program uses can be closed
+//! (`PROT_NONE`). An access then faults. The handler counts it if it is a read, and lets it through
+//! by opening the ring for one single-stepped instruction. If several threads of a program use a
+//! ring at the same time, the count is too low, since the other threads pass while one steps.
 //!
-//! What counts as one read: an instruction that reads. Streaming loads (`movntdqa`) of one line
-//! that follow one another are one, since the first fetches the line into a buffer that serves the
-//! others; that is what the instruction is for.
+//! An instruction that reads counts as one read. Consecutive streaming loads (`movntdqa`) from one
+//! line count as one read, since the first fetches the line into a buffer that serves the others.
+//! That is the purpose of this instruction.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
-/// Rings that can be watched at one time.
+/// How many rings can be watched at one time.
 const RINGS: usize = 64;
 const PAGE: u64 = 4096;
-/// Bytes of a line.
+/// The size of a line in bytes.
 const LINE: u64 = 64;
 
 struct Ring {
-    /// First byte, 0: none.
+    /// The first byte, or 0 for none.
     at: AtomicU64,
     bytes: AtomicU64,
     reads: AtomicU64,
@@ -33,13 +33,13 @@ static WATCHED: [Ring; RINGS] = [const {
         reads: AtomicU64::new(0),
     }
 }; RINGS];
-/// The line that a streaming load has fetched, and by which thread: both folded into one word.
+/// The line that a streaming load has fetched, and the thread that did it, folded into one word.
 static STREAMED: AtomicU64 = AtomicU64::new(0);
 static INSTALLED: Mutex<bool> = Mutex::new(false);
 static FAULT_BEFORE: AtomicPtr<libc::sigaction> = AtomicPtr::new(std::ptr::null_mut());
 static IN_USE: AtomicBool = AtomicBool::new(false);
 
-/// How many reads of this ring went over the bus; None when it is not watched.
+/// Returns how many reads of this ring went over the bus, or `None` when it is not watched.
 pub(super) fn reads(ring: u64) -> Option<u64> {
     if !IN_USE.load(Ordering::Acquire) {
         return None;
@@ -58,8 +58,8 @@ impl Ring {
     fn protect(&self, protection: i32) -> bool {
         let at = self.at.load(Ordering::Acquire) as usize;
         let bytes = self.bytes.load(Ordering::Acquire) as usize;
-        // SAFETY: whole pages of a ring that the runtime keeps mapped as long as its queue lives;
-        // who touches a closed one is served by the handler below.
+        // SAFETY: these are whole pages of a ring that the runtime keeps mapped as long as its
+        // queue lives. The handler below serves accesses to a closed ring.
         unsafe { libc::mprotect(std::ptr::with_exposed_provenance_mut(at), bytes, protection) == 0 }
     }
 }
@@ -86,7 +86,7 @@ pub(super) fn watch(at: u64, bytes: u64) -> Result<(), String> {
         .ok_or_else(|| format!("mprotect: {}", std::io::Error::last_os_error()))
 }
 
-/// The queue is destroyed: opens the mapping again.
+/// Opens the mapping of a ring again, because its queue is destroyed.
 pub(super) fn forget(at: u64) {
     if let Some(ring) = find(at) {
         ring.protect(libc::PROT_READ | libc::PROT_WRITE);
@@ -103,14 +103,14 @@ fn install() -> Result<(), String> {
         return Ok(());
     }
     let set = |number: i32, handler: Handler, before: *mut libc::sigaction| {
-        // SAFETY: zeroed is a valid sigaction: no flags, an empty mask.
+        // SAFETY: an all-zero sigaction is valid: no flags, an empty mask.
         let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
         action.sa_sigaction = handler as *const () as usize;
         action.sa_flags = libc::SA_SIGINFO | libc::SA_NODEFER | libc::SA_ONSTACK;
-        // SAFETY: both structs are valid; the handler has the three-argument form.
+        // SAFETY: both structs are valid, and the handler has the form with three arguments.
         unsafe { libc::sigaction(number, &raw const action, before) == 0 }
     };
-    // SAFETY: plain data that sigaction fills.
+    // SAFETY: it is plain data that sigaction fills.
     let mut before: Box<libc::sigaction> = unsafe { Box::new(std::mem::zeroed()) };
     if !set(libc::SIGTRAP, on_step, std::ptr::null_mut())
         || !set(libc::SIGSEGV, on_fault, &raw mut *before)
@@ -124,18 +124,19 @@ fn install() -> Result<(), String> {
 
 type Handler = unsafe extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void);
 
-/// Bit of the error code: the access was a write.
+/// The bit of the error code for a write access.
 const WRITE: i64 = 2;
 /// The trap flag.
 const STEP: i64 = 1 << 8;
 
-/// Whether the instruction at `at` is a streaming load: `66 [REX] 0F 38 2A`, or its VEX form.
+/// Returns whether the instruction at `at` is a streaming load: `66 [REX] 0F 38 2A`, or its VEX
+/// form.
 ///
 /// # Safety
-/// `at` is the instruction that the thread has just begun.
+/// `at` must be the instruction that the thread has just begun.
 unsafe fn is_streaming(at: *const u8) -> bool {
-    // SAFETY: an instruction with this prefix has at least five bytes; each byte is read only if
-    // those before it promise one more.
+    // SAFETY: an instruction with this prefix has at least five bytes. Each byte is read only if
+    // the bytes before it imply that it exists.
     unsafe {
         match at.read() {
             0x66 => {
@@ -150,7 +151,7 @@ unsafe fn is_streaming(at: *const u8) -> bool {
     }
 }
 
-/// An access to a closed ring, or a fault of the program's own.
+/// Handles an access to a closed ring, or a fault of the program itself.
 unsafe extern "C" fn on_fault(number: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: the kernel passes both to a handler of this form.
     let (at, context) = unsafe {
@@ -160,8 +161,8 @@ unsafe extern "C" fn on_fault(number: i32, info: *mut libc::siginfo_t, context: 
         )
     };
     let Some(ring) = find(at) else {
-        // SAFETY: what was installed before; without the handler the access faults again and ends
-        // the program as it would have.
+        // SAFETY: this restores the action that was installed before. Without our handler the
+        // access faults again, and ends the program as it would have without the model.
         unsafe {
             let before = FAULT_BEFORE.load(Ordering::Acquire);
             libc::sigaction(number, before, std::ptr::null_mut());
@@ -169,14 +170,14 @@ unsafe extern "C" fn on_fault(number: i32, info: *mut libc::siginfo_t, context: 
         return;
     };
     let registers = &mut context.uc_mcontext.gregs;
-    // SAFETY: takes nothing.
+    // SAFETY: gettid takes no arguments.
     let thread = unsafe { libc::gettid() } as u64;
     let here = (thread << 42) ^ (at / LINE);
     if registers[libc::REG_ERR as usize] & WRITE != 0 {
         STREAMED.store(0, Ordering::Release);
     } else {
         let rip = registers[libc::REG_RIP as usize] as usize;
-        // SAFETY: the instruction pointer of the thread that this handler interrupts.
+        // SAFETY: it is the instruction pointer of the thread that this handler interrupts.
         let streaming = unsafe { is_streaming(std::ptr::with_exposed_provenance(rip)) };
         let fetched = STREAMED.swap(if streaming { here } else { 0 }, Ordering::AcqRel);
         if !streaming || fetched != here {
@@ -187,7 +188,7 @@ unsafe extern "C" fn on_fault(number: i32, info: *mut libc::siginfo_t, context: 
     registers[libc::REG_EFL as usize] |= STEP;
 }
 
-/// The instruction has run: closes all rings again.
+/// Closes all rings again after the instruction has run.
 unsafe extern "C" fn on_step(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: the kernel passes it to a handler of this form.
     let context = unsafe { &mut *context.cast::<libc::ucontext_t>() };

@@ -1,5 +1,5 @@
-//! The same model without ROCr's interface, for a runtime of our own (`sim/hsa`): addresses are the
-//! process's, several devices may share one.
+//! The same model without ROCr's interface, for a runtime of our own (`sim/hsa`). Addresses are
+//! those of the process, which several devices may share.
 
 use super::worker::Worker;
 use super::{Raise, Shared, give_up};
@@ -10,21 +10,22 @@ use std::ffi::c_void;
 use std::io;
 use std::sync::{Arc, PoisonError};
 
-/// A model with its settings from the environment and its log. Queues are numbered by whoever makes them.
+/// A model with its settings from the environment, and its log. The caller numbers the queues.
 pub struct Device(Arc<Shared>);
 
-/// A queue at work; the device serves it on a thread of its own (`gpu-model-N`) until [`Served::stop`].
+/// A queue that is being served. The device serves it on a separate thread (`gpu-model-N`) until
+/// [`Served::stop`].
 pub struct Served {
     worker: Worker,
     shared: Arc<Shared>,
 }
 
 impl Device {
-    /// Reads the environment and opens the log. `raise` is called by the queues' threads with the
-    /// event of each signal that they complete.
+    /// Reads the environment and opens the log. The queues' threads call `raise` with the event of
+    /// each signal that they complete.
     ///
-    /// Ends the process when the settings cannot be understood or the log cannot be opened: a test
-    /// must not run with another model than it asked for.
+    /// Ends the process when the settings cannot be parsed or the log cannot be opened: a test must
+    /// not run with another model than it asked for.
     pub fn of_environment(raise: unsafe extern "C" fn(*mut c_void, u32)) -> Device {
         let settings = Settings::from_lookup(|name| std::env::var(name).ok())
             .unwrap_or_else(|what| give_up(&what));
@@ -52,10 +53,10 @@ impl Device {
     /// Serves a queue.
     ///
     /// # Errors
-    /// When there is no thread for it.
+    /// Fails when no thread can be created for the queue.
     pub fn serve(&self, sdma: bool, place: Place) -> io::Result<Served> {
         if let Some(log) = &self.0.firmware_log {
-            // The file is there as soon as the device is used.
+            // The file exists as soon as the device is used.
             log.begin(place.number);
         }
         self.0.map_anew();
@@ -68,7 +69,7 @@ impl Device {
 }
 
 impl Served {
-    /// Ends the queue; returns when its thread is gone.
+    /// Ends the queue. Returns when its thread has ended.
     pub fn stop(self) {
         self.worker.stop();
         self.shared.map_anew();

@@ -1,11 +1,11 @@
-//! The log of begins and ends of kernels that the firmware of newer GPUs writes, and that AMD's kernel
-//! driver maps into a reader (source: `docs/sources.md#kfd`).
+//! The log of kernels' begins and ends that the firmware of newer GPUs writes, and that AMD's
+//! kernel driver maps into a reader (source: `docs/sources.md#kfd`).
 //!
-//! For each node a file `PID-NODE` in the directory that `MODEL_FIRMWARE_LOG` names, as the driver's
-//! memory is laid out: two rings of 20-byte records, a write index of 64 bits for each, and a read index
-//! of 64 bits for each, which only older readers write. The clock ticks at 100 MHz. A queue writes into
-//! ring (number modulo 2), and its doorbell lies at 256 + 8 * (number modulo 1000). What is written is
-//! never held up by readers: an older record is overwritten.
+//! For each node there is a file `PID-NODE` in the directory that `MODEL_FIRMWARE_LOG` names. It is
+//! laid out like the driver's memory: two rings of 20-byte records, a 64-bit write index for each,
+//! and a 64-bit read index for each, which only older readers write. The clock ticks at 100 MHz. A
+//! queue writes into the ring with its number modulo 2, and its doorbell is at 256 + 8 * (number
+//! modulo 1000). Readers never hold up writing: an older record is overwritten.
 
 use super::give_up;
 use std::collections::HashMap;
@@ -14,13 +14,13 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// Numbers of queues per node, as the stand-in runtime gives them.
+/// How many queue numbers a node has in the stand-in runtime.
 const QUEUES_PER_NODE: u32 = 1000;
-/// Rings.
+/// The number of rings.
 const REGIONS: u64 = 2;
 /// Bytes of a record.
 const RECORD: u64 = 20;
-/// Nanoseconds of a tick.
+/// The length of a tick in nanoseconds.
 const TICK: u64 = 10;
 
 /// The logs of this process.
@@ -75,7 +75,7 @@ impl FirmwareLog {
         }))
     }
 
-    /// A queue is made.
+    /// Creates the log of a queue's node, because a queue is created.
     pub(super) fn begin(&self, queue: u32) {
         self.with(queue, |_| ());
     }

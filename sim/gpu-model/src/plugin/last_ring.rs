@@ -1,40 +1,40 @@
-//! The end of a process's last AQL queue, which ROCr 7.2 in its model mode gets wrong.
+//! Works around an error of ROCr 7.2 in its model mode, at the end of a process's last AQL queue.
 //!
-//! ROCr wakes its handler thread, which says "done" and then raises the queue's event once more.
+//! ROCr wakes its handler thread, which reports "done" and then raises the queue's event once more.
 //! Meanwhile the destroying thread destroys the queue, frees its ring and, after the last queue,
-//! destroys the event. A driver would answer the late call with an error that nobody reads; the
+//! destroys the event. A driver would answer the late call with an error that nobody reads. The
 //! model mode aborts the process ("event_id = 6 is not allocated").
 //!
-//! All these calls take one mutex of ROCr's, and the thread that frees the ring holds it while it
+//! All these calls take one mutex of ROCr, and the thread that frees the ring holds it while it
 //! calls the model. In every run that was looked at, the handler was blocked at that mutex. So the
 //! model unlocks the mutex until the handler has had it, and the handler raises an event that still
 //! exists. (Sleeping does not help: this thread would sleep with the mutex held, and afterwards the
-//! fastest of the waiting threads gets it.)
+//! fastest of the waiting threads would get it.)
 //!
-//! The thread may hold other mutexes that others wait for, such as one of the program's own that
-//! keeps its threads out of HIP while the process exits. Those stay locked: ROCr's mutex is a
-//! static variable, so it lies in the file of ROCr's own library.
+//! The thread may hold other mutexes that other threads wait for, such as one of the program's own
+//! that keeps its threads out of HIP while the process exits. Those stay locked. ROCr's mutex is
+//! recognised because it is a static variable, so it is in ROCr's own library.
 
 use std::ffi::{c_int, c_void};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// How long the handler may need to reach the mutex.
+/// How long the handler may take to reach the mutex.
 const ON_ITS_WAY: Duration = Duration::from_millis(25);
-/// Longest wait for the handler while a thread of the process runs or wants a processor: it may be
-/// the handler. A program whose own threads compute waits this long in vain.
+/// The longest wait for the handler while a thread of the process is running or wants a processor,
+/// since that may be the handler. In a program whose own threads compute, this wait is in vain.
 const STARVED: Duration = Duration::from_millis(500);
-/// Between two inspections of the threads.
+/// The time between two inspections of the threads.
 const NAP: Duration = Duration::from_millis(1);
 
-/// A mutex that the calling thread has locked and that others wait for.
+/// A mutex that the calling thread has locked and that other threads wait for.
 struct Wanted(*mut libc::pthread_mutex_t);
 
 /// Another thread of this process.
 struct Other(PathBuf);
 
-/// Lets the handler come to its end. Called by the thread that frees the last ring; `in_runtime` is
-/// any address in ROCr's library.
+/// Lets the handler finish. Called by the thread that frees the last ring; `in_runtime` is any
+/// address in ROCr's library.
 pub(super) fn let_handler_finish(in_runtime: *const c_void) {
     let began = Instant::now();
     let Some(runtime) = library_of(in_runtime) else {
@@ -48,7 +48,7 @@ pub(super) fn let_handler_finish(in_runtime: *const c_void) {
     let Some(Wanted(mutex)) = wanted else {
         return;
     };
-    // The thread that waits may be another one, and the handler still on its way.
+    // The thread that waits may be another one while the handler is still on its way to the mutex.
     while began.elapsed() < ON_ITS_WAY && others().any(|other| other.runs()) {
         std::thread::sleep(NAP);
     }
@@ -59,13 +59,13 @@ pub(super) fn let_handler_finish(in_runtime: *const c_void) {
             (other, turns)
         })
         .collect();
-    // SAFETY: a pthread mutex of ROCr's (it lies in ROCr's library) that this thread owns (its
-    // owner field says so), which nobody destroys while others wait for it. What it protects is
-    // consistent: ROCr calls the model between two steps of its own, and the calls that follow
-    // raise and await events.
+    // SAFETY: it is a pthread mutex of ROCr (it is in ROCr's library) that this thread owns
+    // (according to its owner field). Nobody destroys it while other threads wait for it. The data
+    // that it protects is consistent: ROCr calls the model between two of its own steps, and the
+    // calls that follow raise and await events.
     unsafe { libc::pthread_mutex_unlock(mutex) };
-    // Only until those that waited have had it: the program's own threads may make calls as well,
-    // which would come too late now.
+    // This waits only until the waiting threads have had the mutex. The program's own threads may
+    // make calls as well, which would come too late now.
     let until = Instant::now() + STARVED;
     let had_it = |(other, turns): &(Other, Option<u64>)| {
         other.turns() != *turns && other.waits_for() != Some(mutex.addr())
@@ -73,27 +73,30 @@ pub(super) fn let_handler_finish(in_runtime: *const c_void) {
     while !waiting.iter().all(had_it) && Instant::now() < until {
         std::thread::sleep(NAP / 10);
     }
-    // SAFETY: as above; this thread no longer holds it.
+    // SAFETY: it is the same mutex as above, and this thread no longer holds it.
     unsafe { libc::pthread_mutex_lock(mutex) };
 }
 
-/// Whether another thread of this process runs or waits for a processor, and there is time left for it.
+/// Returns whether another thread of this process is running or waits for a processor, and there is
+/// time left for it.
 fn is_starved(began: Instant) -> bool {
     began.elapsed() < STARVED && others().any(|other| other.runs())
 }
 
-/// Where the program or library begins that an address lies in. None: it lies in none, as on the heap.
+/// Returns the base of the program or library that contains an address, or `None` if none does, as
+/// on the heap.
 fn library_of(address: *const c_void) -> Option<usize> {
     let mut found = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
-    // SAFETY: an address that is only compared, and a valid out pointer.
+    // SAFETY: the address is only compared, and the out pointer is valid.
     if unsafe { libc::dladdr(address, found.as_mut_ptr()) } == 0 {
         return None;
     }
-    // SAFETY: dladdr filled it; zeroed, it was valid before, too.
+    // SAFETY: dladdr has filled it, and it was valid before, since it was zeroed.
     Some(unsafe { found.assume_init() }.dli_fbase.addr())
 }
 
-/// The mutex of the library that begins at `runtime`, if a thread waits for one that this thread holds.
+/// Returns the mutex in the library with base `runtime` that this thread holds, if another thread
+/// waits for one.
 fn wanted(runtime: usize) -> Option<Wanted> {
     others().find_map(|other| {
         let mutex =
@@ -101,11 +104,11 @@ fn wanted(runtime: usize) -> Option<Wanted> {
         if library_of(mutex.cast()) != Some(runtime) {
             return None;
         }
-        // glibc's layout: the lock word (2: others wait), a count, the owner. SAFETY: a thread
-        // waits at this address in the C library's lock function, so a mutex is there; its words
-        // are read as they are.
+        // This is glibc's layout: the lock word (2 if others wait), a count, the owner.
+        // SAFETY: a thread waits at this address in the C library's lock function, so a mutex is
+        // there. Its words are only read.
         let owner = unsafe { mutex.cast::<c_int>().add(2).read_volatile() };
-        // SAFETY: takes nothing.
+        // SAFETY: gettid takes no arguments.
         (owner == unsafe { libc::gettid() }).then_some(Wanted(mutex))
     })
 }
@@ -115,18 +118,19 @@ impl Other {
         std::fs::read_to_string(self.0.join(file)).ok()
     }
 
-    /// The mutex that it waits for.
+    /// Returns the mutex that it waits for.
     fn waits_for(&self) -> Option<usize> {
         locking(&self.read("syscall")?)
     }
 
-    /// How often it has been scheduled: the third number of `schedstat`. None when it has ended.
+    /// Returns how often it has been scheduled, which is the third number of `schedstat`. Returns
+    /// `None` when it has ended.
     fn turns(&self) -> Option<u64> {
         let text = self.read("schedstat")?;
         text.split_ascii_whitespace().nth(2)?.parse().ok()
     }
 
-    /// Whether it runs or waits for a processor.
+    /// Returns whether it is running or waits for a processor.
     fn runs(&self) -> bool {
         self.read("stat").is_some_and(|stat| {
             stat.rsplit(") ")
@@ -136,8 +140,8 @@ impl Other {
     }
 }
 
-/// The address of the mutex that a thread in this system call waits for: `futex(address, FUTEX_WAIT
-/// | PRIVATE, 2)`. A wait for a condition variable is another operation.
+/// Returns the address of the mutex that a thread in this system call waits for: `futex(address,
+/// FUTEX_WAIT | PRIVATE, 2)`. A wait for a condition variable has another operation.
 fn locking(call: &str) -> Option<usize> {
     let mut words = call.split_ascii_whitespace();
     let number: libc::c_long = words.next()?.parse().ok()?;
@@ -147,9 +151,9 @@ fn locking(call: &str) -> Option<usize> {
     (number == libc::SYS_futex && operation == waits && expected == 2).then_some(address)
 }
 
-/// All other threads of this process.
+/// Returns all other threads of this process.
 fn others() -> impl Iterator<Item = Other> {
-    // SAFETY: takes nothing.
+    // SAFETY: gettid takes no arguments.
     let own = unsafe { libc::gettid() }.to_string();
     std::fs::read_dir("/proc/self/task")
         .into_iter()
@@ -165,7 +169,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     struct Shared(std::cell::UnsafeCell<libc::pthread_mutex_t>);
-    // SAFETY: only touched by the pthread functions, which are made for sharing.
+    // SAFETY: only the pthread functions access it, which are made for sharing.
     unsafe impl Sync for Shared {}
 
     impl Shared {
@@ -173,17 +177,18 @@ mod tests {
             Shared(std::cell::UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER))
         }
         fn lock(&self) {
-            // SAFETY: a valid mutex that is never moved or freed.
+            // SAFETY: it is a valid mutex that is never moved or freed.
             assert_eq!(unsafe { libc::pthread_mutex_lock(self.0.get()) }, 0);
         }
         fn unlock(&self) {
-            // SAFETY: as above, locked by this thread.
+            // SAFETY: it is a valid mutex that is never moved or freed, and this thread has locked
+            // it.
             assert_eq!(unsafe { libc::pthread_mutex_unlock(self.0.get()) }, 0);
         }
     }
 
-    /// Whether a thread that waits for this mutex, which this thread holds, has had it after a call
-    /// of `let_handler_finish`.
+    /// Returns whether a thread that waits for this mutex, which this thread holds, has had it
+    /// after a call of `let_handler_finish`.
     fn waiter_had_it(mutex: &'static Shared) -> bool {
         let had = std::sync::Arc::new(AtomicBool::new(false));
         mutex.lock();
@@ -201,7 +206,7 @@ mod tests {
         assert!(!had.load(Ordering::Acquire));
         let_handler_finish(waiter_had_it as *const c_void);
         let result = had.load(Ordering::Acquire);
-        // Held again, whatever happened meanwhile.
+        // This thread holds it again, whatever happened in the meantime.
         mutex.unlock();
         other.join().unwrap();
         result

@@ -1,4 +1,4 @@
-//! How many of what the device has.
+//! The numbers of a device's units.
 
 /// A device's units. The totals are those of all its XCCs, as in AMD's descriptions of agents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub struct Gpu {
 }
 
 impl Default for Gpu {
-    /// The lab's gfx942: one XCC, and the compute units that its topology files tell.
+    /// Returns the lab's gfx942: one XCC, and the compute units that its topology files have.
     fn default() -> Gpu {
         Gpu {
             xccs: 1,
@@ -43,13 +43,13 @@ impl Gpu {
         (sane && numbers.next().is_none()).then_some(gpu)
     }
 
-    /// Shader engines of one XCC.
+    /// Returns the number of shader engines of one XCC.
     pub fn engines_of_xcc(&self) -> u32 {
         self.engines / self.xccs
     }
 
-    /// Compute units of an engine, which is counted from 0 over all XCCs: as even as possible, the
-    /// first have one more.
+    /// Returns the number of compute units of an engine; engines are counted from 0 over all XCCs.
+    /// Units are spread as evenly as possible, so the first engines have one more.
     pub fn units_of_engine(&self, engine: u32) -> u32 {
         self.units / self.engines + u32::from(engine < self.units % self.engines)
     }

@@ -1,15 +1,15 @@
-//! Performance counters: the registers that PM4 commands select, start, sample and read them by,
+//! Performance counters: the registers by which PM4 commands select, start, sample and read them,
 //! and what they count.
 //!
-//! * [`Gpu`]: how many of what the device has.
+//! * [`Gpu`]: the numbers of the device's units.
 //! * [`rules`]: **what each counter counts.** Tests compare with these rules, so they are stated
 //!   there and nowhere else.
-//! * [`registers`]: addresses, and which write of a register counts for which unit.
+//! * [`registers`]: addresses, and which write to a register counts for which unit.
 //! * [`pm4`]: the commands of an indirect buffer.
 //!
-//! As on the device there is one set of counters for all queues and processes. A reset by one
-//! queue's commands destroys what another queue was counting, and its selects take the other's
-//! place. What a read gives is what the last sample latched.
+//! As on the device, there is one set of counters for all queues and processes. A reset by one
+//! queue's commands destroys what another queue was counting, and its selects replace the other's.
+//! A read returns what the last sample latched.
 
 pub mod gpu;
 pub mod pm4;
@@ -29,7 +29,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 #[derive(Debug)]
 pub struct Pmu(Mutex<Device>);
 
-/// A kernel that runs.
+/// A running kernel.
 #[derive(Debug)]
 struct Running {
     queue: u32,
@@ -46,18 +46,18 @@ pub(crate) struct Device {
     running: Vec<Running>,
 }
 
-/// What one accelerator complex die has of its own.
+/// The state that each accelerator complex die has for itself.
 #[derive(Debug, Default)]
 struct Xcc {
-    /// `GRBM_GFX_INDEX`: which units the next register access means.
+    /// `GRBM_GFX_INDEX`: which units the next register access refers to.
     index: u32,
     registers: Banked,
-    /// Since when the counters count; none while they are stopped.
+    /// The time since which the counters count, or `None` while they are stopped.
     since: Option<u64>,
-    /// Which queue's commands made them count.
+    /// The queue whose commands started the counters.
     owner: Option<u32>,
     tally: Tally,
-    /// What the last sample saw.
+    /// The values at the last sample.
     latched: Tally,
 }
 
@@ -76,7 +76,8 @@ impl Control {
 }
 
 impl Pmu {
-    /// Counters of a device that count by these rules. Nothing is selected, nothing counts.
+    /// Creates the counters of a device that count by these rules. Nothing is selected or counted
+    /// yet.
     pub fn new(rules: Rules) -> Pmu {
         let xccs = (0..rules.gpu.xccs).map(|_| Xcc::default()).collect();
         Pmu(Mutex::new(Device {
@@ -90,7 +91,7 @@ impl Pmu {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A kernel of `queue` begins at `start` and will take `takes` ns.
+    /// Begins a kernel of `queue` at `start`, which will take `takes` ns.
     pub fn begin(&self, queue: u32, work: Work, start: u64, takes: u64) {
         let mut device = self.lock();
         device.running.push(Running {
@@ -101,11 +102,12 @@ impl Pmu {
         });
     }
 
-    /// The kernel of `queue` ends now, by `clock`; returns when. A queue runs one at a time in this
-    /// model.
+    /// Ends the kernel of `queue` now, by `clock`. Returns the time. In this model a queue runs one
+    /// kernel at a time.
     ///
-    /// The time is taken while nobody else reaches the counters: with a time of before, commands of
-    /// another queue could come in between, and count a kernel that had ended when they began.
+    /// The time is read while no other thread can access the counters. With an earlier time,
+    /// commands of another queue could come in between, and count a kernel that had ended when they
+    /// began.
     pub fn end(&self, queue: u32, clock: impl FnOnce() -> u64) -> u64 {
         let mut device = self.lock();
         let end = clock();
@@ -127,7 +129,7 @@ impl Pmu {
 }
 
 impl Device {
-    /// Writes `CP_PERFMON_CNTL` of one XCC; returns the queue whose counting this destroyed.
+    /// Writes `CP_PERFMON_CNTL` of one XCC. Returns the queue whose counting this destroyed.
     fn control(&mut self, xcc: usize, queue: u32, value: u32, now: u64) -> Option<u32> {
         let control = Control(value);
         if value & Control::SAMPLE != 0 {
@@ -144,14 +146,14 @@ impl Device {
             }
             Control::RUN => {
                 let xcc = &mut self.xccs[xcc];
-                // A sample while they count is written as run, too, and changes nothing.
+                // A sample during counting also writes "run", and changes nothing.
                 if xcc.since.is_none() {
                     xcc.owner = Some(queue);
                     xcc.since = Some(now);
                 }
                 None
             }
-            // Stopped, in whichever way: what was counted stays.
+            // Every other state stops the counters. What was counted stays.
             _ => {
                 let tally = self.tally(xcc, now);
                 let xcc = &mut self.xccs[xcc];
@@ -165,7 +167,8 @@ impl Device {
         }
     }
 
-    /// What one XCC has counted until now, with the shares of the kernels that still run.
+    /// Returns what one XCC has counted until now, including the shares of kernels that are still
+    /// running.
     fn tally(&self, xcc: usize, now: u64) -> Tally {
         let xcc = &self.xccs[xcc];
         let mut tally = xcc.tally.clone();
@@ -185,8 +188,8 @@ impl Device {
         tally
     }
 
-    /// What a read of a register gives: the latched value's low or high half for a counter, else
-    /// what was written.
+    /// Returns what a read of a register gives: the latched value's low or high half for a counter,
+    /// otherwise the value that was written.
     fn read(&self, xcc: usize, register: u32) -> u32 {
         let x = &self.xccs[xcc];
         let unit = registers::Unit::of(x.index);

@@ -1,7 +1,7 @@
 //! The commands of an indirect buffer.
 //!
-//! AMD's library makes seven kinds for counters (`docs/sources.md#counters`); they are carried out
-//! by each XCC for itself. Other commands are passed by their length, and said in the log.
+//! AMD's library uses seven kinds of commands for counters (`docs/sources.md#counters`). Each XCC
+//! executes them for itself. Other commands are skipped by their length, and reported in the log.
 
 use super::registers::{COMPUTE_PERFCOUNT_ENABLE, CP_PERFMON_CNTL, GRBM_GFX_INDEX, Unit};
 use super::{Device, Pmu};
@@ -25,7 +25,7 @@ const SH: u32 = 0x2c00;
 /// First register of [`opcode::SET_UCONFIG_REG`]'s range.
 const UCONFIG: u32 = 0xc000;
 
-/// Sources of `COPY_DATA`: a register, a counter's register, memory (by either way), a value in the
+/// Sources of `COPY_DATA`: a register, a counter's register, memory (in two ways), a value in the
 /// command.
 mod source {
     pub const REGISTER: u32 = 0;
@@ -43,7 +43,7 @@ mod destination {
     pub const MEMORY: u32 = 5;
 }
 
-/// Where an indirect buffer is, as a vendor packet of format 1 names it.
+/// The place of an indirect buffer, as a vendor packet of format 1 has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Buffer {
     /// Its address.
@@ -53,7 +53,7 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// Reads the vendor packet; none if its command is no `INDIRECT_BUFFER`.
+    /// Reads the vendor packet. Returns `None` if its command is not `INDIRECT_BUFFER`.
     pub fn of_packet(words: [u64; 8]) -> Option<Buffer> {
         let half = |n: usize| (words[n / 2] >> (32 * (n % 2))) as u32;
         (opcode_of(half(1)) == Some(opcode::INDIRECT_BUFFER)).then(|| Buffer {
@@ -67,7 +67,7 @@ fn opcode_of(header: u32) -> Option<u32> {
     (header >> 30 == 3).then_some(header >> 8 & 0xff)
 }
 
-/// Whose commands they are.
+/// The queue and packet that issued the commands.
 #[derive(Debug)]
 pub struct Issuer {
     /// Number of the queue.
@@ -81,8 +81,8 @@ pub struct Issuer {
 }
 
 impl Pmu {
-    /// Carries out a buffer's commands, one XCC after the other, and logs each access of a
-    /// register, then the buffer.
+    /// Executes a buffer's commands, one XCC after the other. Logs each access to a register, then
+    /// the buffer.
     pub fn execute(&self, machine: &impl Machine, issuer: &mut Issuer, buffer: Buffer) {
         let words: Vec<u32> = (0..u64::from(buffer.words))
             .map(|n| machine.load_u32(buffer.at + 4 * n))
@@ -128,7 +128,7 @@ impl<M: Machine> Run<'_, M> {
             let length = (header >> 16 & 0x3fff) as usize + 1;
             let body = words.get(at + 1..at + 1 + length);
             let (Some(opcode), Some(body)) = (opcode_of(*header), body) else {
-                // No command, or one that the buffer's end cuts off: nothing behind it can be
+                // It is not a command, or the buffer's end cuts it off. Nothing after it can be
                 // found.
                 self.done.unknown = *header;
                 return;
@@ -144,14 +144,14 @@ impl<M: Machine> Run<'_, M> {
                 opcode::SET_SH_REG => self.set(SH, body),
                 opcode::COPY_DATA if length >= 5 => self.copy(body),
                 // A queue's kernels run one after another here, so those before this packet have
-                // ended; and memory is coherent.
+                // ended. Memory is coherent.
                 opcode::EVENT_WRITE | opcode::ACQUIRE_MEM | opcode::NOP => {}
                 _ => self.done.unknown = *header,
             }
         }
     }
 
-    /// Registers from one on.
+    /// Writes consecutive registers, beginning with one.
     fn set(&mut self, base: u32, body: &[u32]) {
         for (register, value) in (base + (body[0] & 0xffff)..).zip(&body[1..]) {
             self.write(register, *value);

@@ -1,7 +1,7 @@
-//! Registers of the counters of gfx90a, gfx942, gfx950 and gfx908, which agree in them.
+//! The counter registers of gfx90a, gfx942, gfx950 and gfx908, which are the same.
 //!
-//! Source: decoded from packets of AMD's library (`docs/sources.md#counters`): addresses in words,
-//! as PM4 names them.
+//! Source: decoded from packets of AMD's library (`docs/sources.md#counters`). Addresses are in
+//! words, as in PM4.
 
 /// `GRBM_GFX_INDEX`.
 pub const GRBM_GFX_INDEX: u32 = 0xc200;
@@ -10,7 +10,7 @@ pub const CP_PERFMON_CNTL: u32 = 0xd808;
 /// `COMPUTE_PERFCOUNT_ENABLE`, of the queue.
 pub const COMPUTE_PERFCOUNT_ENABLE: u32 = 0x2e0b;
 
-/// What `GRBM_GFX_INDEX` names; `None` is all of them.
+/// What `GRBM_GFX_INDEX` refers to; `None` means all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Unit {
     /// Shader engine of the XCC.
@@ -29,8 +29,8 @@ impl Unit {
         instance: None,
     };
 
-    /// Reads a value of the register: bits 0-7 instance, 8-15 array, 16-23 engine; 29 all arrays,
-    /// 30 all instances, 31 all engines.
+    /// Decodes a value of the register: bits 0-7 instance, 8-15 array, 16-23 engine; bit 29 all
+    /// arrays, 30 all instances, 31 all engines.
     pub fn of(index: u32) -> Unit {
         let field = |shift: u32, all: u32| (index >> all & 1 == 0).then_some(index >> shift & 0xff);
         Unit {
@@ -40,7 +40,7 @@ impl Unit {
         }
     }
 
-    /// Whether all that `other` names is named by this, too.
+    /// Returns whether this includes everything that `other` refers to.
     fn covers(self, other: Unit) -> bool {
         let covers = |mine: Option<u32>, theirs: Option<u32>| mine.is_none() || mine == theirs;
         covers(self.engine, other.engine)
@@ -48,7 +48,7 @@ impl Unit {
             && covers(self.instance, other.instance)
     }
 
-    /// Whether there is a unit that both name.
+    /// Returns whether both refer to a common unit.
     fn meets(self, other: Unit) -> bool {
         let meets = |mine: Option<u32>, theirs: Option<u32>| {
             mine.is_none() || theirs.is_none() || mine == theirs
@@ -59,20 +59,20 @@ impl Unit {
     }
 }
 
-/// Registers of which each unit has its own: the writes that still hold for some unit, oldest
+/// Registers that each unit has for itself: the writes that are still valid for some unit, oldest
 /// first.
 #[derive(Debug, Default)]
 pub struct Banked(std::collections::BTreeMap<u32, Vec<(Unit, u32)>>);
 
 impl Banked {
-    /// Writes a register of the units.
+    /// Writes a register of these units.
     pub fn set(&mut self, register: u32, unit: Unit, value: u32) {
         let writes = self.0.entry(register).or_default();
         writes.retain(|(older, _)| !unit.covers(*older));
         writes.push((unit, value));
     }
 
-    /// What was written last to one of the units; none if nothing was.
+    /// Returns what was last written for one of these units, or `None` if nothing was.
     pub fn get(&self, register: u32, unit: Unit) -> Option<u32> {
         let writes = self.0.get(&register)?;
         let last = writes.iter().rev().find(|(written, _)| written.meets(unit));
@@ -80,16 +80,16 @@ impl Banked {
     }
 }
 
-/// Which units a block has counters in.
+/// The place where a block has its counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// Once in an XCC.
+    /// One in each XCC.
     Xcc,
-    /// So many channels of an XCC.
+    /// One in each of this many channels of an XCC.
     Channels(u32),
-    /// Once in a shader engine.
+    /// One in each shader engine.
     Engine,
-    /// In each compute unit.
+    /// One in each compute unit.
     Unit,
 }
 
@@ -111,7 +111,7 @@ pub struct Block {
     pub name: &'static str,
     /// Where it is.
     pub place: Place,
-    /// Bits of a select register that name the event.
+    /// How many bits of a select register name the event.
     pub events: u32,
     /// Its counters.
     pub slots: &'static [Slot],
@@ -121,7 +121,7 @@ const fn slot(select: u32, low: u32, high: u32) -> Slot {
     Slot { select, low, high }
 }
 
-/// Counters with the low half first.
+/// Returns a counter with the low half first.
 const fn up(select: u32, low: u32) -> Slot {
     slot(select, low, low + 1)
 }
@@ -150,7 +150,7 @@ pub static BLOCKS: [Block; 10] = [
         name: "SPI",
         place: Place::Engine,
         events: 0x3ff,
-        // The low half is behind the high one.
+        // Here the low half comes after the high half.
         slots: &[
             slot(0xd980, 0xd181, 0xd180),
             slot(0xd981, 0xd183, 0xd182),
@@ -222,17 +222,17 @@ pub static BLOCKS: [Block; 10] = [
     },
 ];
 
-/// A counter that a register belongs to.
+/// The counter that a register belongs to.
 #[derive(Debug, Clone, Copy)]
 pub struct Counter {
     /// Its block.
     pub block: &'static Block,
-    /// Its number there.
+    /// Its number in the block.
     pub slot: usize,
 }
 
 impl Counter {
-    /// The counter that a register reads, and whether it is the high half.
+    /// Returns the counter that a register reads, and whether the register is the high half.
     pub fn read_by(register: u32) -> Option<(Counter, bool)> {
         BLOCKS.iter().find_map(|block| {
             let slot = block
@@ -245,7 +245,7 @@ impl Counter {
     }
 }
 
-/// A block by its name.
+/// Returns a block by its name.
 pub fn block(name: &str) -> Option<&'static Block> {
     BLOCKS.iter().find(|block| block.name == name)
 }

@@ -41,28 +41,28 @@ use super::gpu::Gpu;
 use super::registers::{Block, Place, Unit, block};
 use std::collections::BTreeMap;
 
-/// Work-items of a wave.
+/// The number of work-items in a wave.
 const WAVE: u64 = 64;
-/// What each unit of a level adds to the accumulated value.
+/// The amount that each unit of a level adds to the accumulated value.
 const ACCUMULATED: u64 = 16;
-/// MHz of the modelled device, unless the settings say otherwise.
+/// The clock of the modelled device in MHz, unless the settings change it.
 pub const CLOCK_MHZ: u64 = 2100;
 
-/// What is counted of a kernel.
+/// The properties of a kernel on which counts depend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Work {
-    /// Work-items of the first dimension of its grid, by which [`Rate`]s choose.
+    /// Work-items of the first dimension of its grid, by which [`Rate`]s are selected.
     pub grid_x: u32,
     /// Workgroups.
     pub workgroups: u64,
-    /// Waves of each.
+    /// Waves of each workgroup.
     pub waves: u64,
     /// Whether its queue has `COMPUTE_PERFCOUNT_ENABLE`.
     pub enabled: bool,
 }
 
 impl Work {
-    /// Of a grid of work-items.
+    /// Creates it for a grid of work-items.
     pub fn new(grid: [u32; 3], workgroup: [u16; 3], enabled: bool) -> Work {
         let sizes = workgroup.map(|size| u64::from(size.max(1)));
         let groups = std::array::from_fn::<u64, 3, _>(|n| u64::from(grid[n]).div_ceil(sizes[n]));
@@ -75,7 +75,7 @@ impl Work {
     }
 }
 
-/// An event that a kernel raises another number of times per wave than all others do.
+/// An event that a kernel raises a different number of times per wave than other kernels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rate {
     /// Work-items of the first dimension of the kernel's grid.
@@ -102,18 +102,18 @@ impl Rate {
     }
 }
 
-/// What was counted: kernels and parts of kernels, and times.
+/// What was counted: kernels, parts of kernels, and times.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Whole kernels: how many, and their ns together.
+    /// Whole kernels: how many, and their ns in total.
     whole: BTreeMap<Work, (u64, u64)>,
     /// Parts: ns seen, and ns that the whole kernel takes.
     parts: Vec<(Work, u64, u64)>,
     /// ns in which a kernel ran.
     busy_ns: u64,
-    /// Until when `busy_ns` is known.
+    /// The time until which `busy_ns` is known.
     busy_until: u64,
-    /// ns of counting.
+    /// How long the counters counted, in ns.
     counted_ns: u64,
 }
 
@@ -129,8 +129,8 @@ impl Tally {
         }
     }
 
-    /// A kernel ran from `from` to `until`. While one that began at one of `others` still runs, the
-    /// time belongs to that one's end.
+    /// Adds the time from `from` to `until`, in which a kernel ran. While a kernel that began at
+    /// one of `others` is still running, the time is added at that kernel's end.
     pub fn busy(&mut self, from: u64, until: u64, others: &[u64]) {
         let until = others.iter().fold(until, |until, start| until.min(*start));
         let from = from.max(self.busy_until);
@@ -140,12 +140,12 @@ impl Tally {
         }
     }
 
-    /// The counters counted from `from` to `until`.
+    /// Adds the time from `from` to `until`, in which the counters counted.
     pub fn count(&mut self, from: u64, until: u64) {
         self.counted_ns += until.saturating_sub(from);
     }
 
-    /// Sum over the kernels: `of` tells a whole kernel's value from its work.
+    /// Returns the sum over the kernels; `of` returns a whole kernel's value for its work.
     fn sum(&self, of: impl Fn(&Work) -> u64) -> u64 {
         let whole = self.whole.iter().map(|(work, (count, _))| of(work) * count);
         let part = |(work, seen, takes): &(Work, u64, u64)| {
@@ -154,7 +154,7 @@ impl Tally {
         whole.sum::<u64>() + self.parts.iter().map(part).sum::<u64>()
     }
 
-    /// ns of the kernels that `of` chooses.
+    /// Returns the time of the kernels that `of` selects, in ns.
     fn time(&self, of: impl Fn(&Work) -> bool) -> u64 {
         let whole = self.whole.iter().filter(|(work, _)| of(work));
         let parts = self.parts.iter().filter(|(work, ..)| of(work));
@@ -162,7 +162,8 @@ impl Tally {
     }
 }
 
-/// How many of `all` things that are dealt one by one to `among` the one with number `at` gets.
+/// Returns how many of `all` things go to place number `at` if they are dealt one by one to `among`
+/// places.
 fn dealt(all: u64, among: u64, at: u64) -> u64 {
     all / among + u64::from(at < all % among)
 }
@@ -174,7 +175,7 @@ pub struct Rules {
     pub gpu: Gpu,
     /// Its clock in MHz.
     pub clock_mhz: u64,
-    /// Exceptions.
+    /// Exceptions to the rules.
     pub rates: Vec<Rate>,
 }
 
@@ -191,18 +192,19 @@ impl Rules {
         rate.map_or(1 + u64::from(event) % 7, |rate| rate.factor)
     }
 
-    /// Workgroups of a kernel on an XCC.
+    /// Returns how many workgroups of a kernel run on an XCC.
     fn on_xcc(&self, work: &Work, xcc: u32) -> u64 {
         dealt(work.workgroups, u64::from(self.gpu.xccs), u64::from(xcc))
     }
 
-    /// Workgroups of a kernel on an engine of an XCC.
+    /// Returns how many workgroups of a kernel run on an engine of an XCC.
     fn on_engine(&self, work: &Work, xcc: u32, engine: u32) -> u64 {
         let engines = u64::from(self.gpu.engines_of_xcc());
         dealt(self.on_xcc(work, xcc), engines, u64::from(engine))
     }
 
-    /// Workgroups of a kernel on a compute unit of an engine; none on one that there is not.
+    /// Returns how many workgroups of a kernel run on a compute unit of an engine; 0 on a unit that
+    /// does not exist.
     fn on_unit(&self, work: &Work, xcc: u32, engine: u32, unit: u32) -> u64 {
         let units = self
             .gpu
@@ -217,7 +219,7 @@ impl Rules {
         )
     }
 
-    /// The value of an event: `before` is the event of the counter before it.
+    /// Returns the value of an event; `before` is the event of the counter before it.
     pub fn value(
         &self,
         tally: &Tally,

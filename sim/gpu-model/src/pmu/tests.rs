@@ -1,4 +1,4 @@
-//! Windows of counting, in commands of our own making.
+//! Windows of counters, with commands made by the tests.
 
 use super::pm4::{Buffer, Issuer};
 use super::registers::{CP_PERFMON_CNTL, GRBM_GFX_INDEX};
@@ -31,7 +31,8 @@ fn read(register: u32, to: u64) -> Vec<u32> {
     ]
 }
 
-/// Reset, these selects for all units, run; and the queue's kernels count.
+/// Returns commands that reset, apply these selects to all units, run, and make the queue's kernels
+/// count.
 fn start(selects: &[(u32, u32)]) -> Vec<u32> {
     let mut words = uconfig(CP_PERFMON_CNTL, 0);
     words.extend(uconfig(GRBM_GFX_INDEX, ALL));
@@ -43,7 +44,8 @@ fn start(selects: &[(u32, u32)]) -> Vec<u32> {
     words
 }
 
-/// A sample, and the read of these registers of engine `engine` into consecutive words.
+/// Returns commands that sample, and read these registers of engine `engine` into consecutive
+/// words.
 fn sample(engine: u32, registers: &[u32]) -> Vec<u32> {
     let mut words = uconfig(CP_PERFMON_CNTL, 0x401);
     words.extend(uconfig(GRBM_GFX_INDEX, 0x6000_0000 | engine << 16));
@@ -53,7 +55,7 @@ fn sample(engine: u32, registers: &[u32]) -> Vec<u32> {
     words
 }
 
-/// Has a queue carry out the commands; returns whether its kernels count now.
+/// Makes a queue execute the commands. Returns whether its kernels count now.
 fn execute(bench: &Bench, queue: u32, words: &[u32]) -> bool {
     for (n, word) in words.iter().enumerate() {
         bench.store_u32(COMMANDS + 4 * n as u64, *word);
@@ -72,12 +74,12 @@ fn execute(bench: &Bench, queue: u32, words: &[u32]) -> bool {
     issuer.enabled
 }
 
-/// A kernel of 20 workgroups of 100 work-items (two waves each).
+/// Returns a kernel of 20 workgroups of 100 work-items (two waves each).
 fn work() -> Work {
     Work::new([2000, 1, 1], [100, 1, 1], true)
 }
 
-/// Lets a kernel of `queue` run for so many ns.
+/// Lets a kernel of `queue` run for this many ns.
 fn kernel(bench: &Bench, queue: u32, work: Work, ns: u64) {
     let begin = bench.now.get();
     bench.pmu.begin(queue, work, begin, ns);
@@ -98,7 +100,7 @@ fn last(bench: &Bench) -> crate::log::Pm4 {
     }
 }
 
-/// SQ_WAVES and SQ_INSTS_VALU, GRBM_GUI_ACTIVE.
+/// The selects of SQ_WAVES, SQ_INSTS_VALU and GRBM_GUI_ACTIVE.
 const SELECTS: [(u32, u32); 3] = [(0xd9c0, 0xf0f_f004), (0xd9c1, 0xf0f_f01a), (0xd840, 2)];
 const READS: [u32; 4] = [0xd1c0, 0xd1c1, 0xd1c2, 0xd040];
 
@@ -111,12 +113,12 @@ fn a_window_holds_what_ran_in_it() {
     // 20 workgroups on 8 engines: 3 on the first four, 2 on the others.
     for (engine, waves) in [(0, 6), (3, 6), (4, 4), (7, 4), (8, 0)] {
         execute(&bench, 1, &sample(engine, &READS));
-        // 26 mod 7 + 1 instructions a wave, 2.1 cycles a ns.
+        // 26 mod 7 + 1 instructions per wave, and 2.1 cycles per ns.
         assert_eq!(output(&bench, 4), [waves, 0, waves * 6, 2100], "{engine}");
     }
     let pm4 = last(&bench);
     assert_eq!((pm4.control, pm4.reads, pm4.unknown), (vec![0x401], 4, 0));
-    // What follows the sample is not in it.
+    // What follows the sample is not included in it.
     kernel(&bench, 1, work(), 1000);
     execute(&bench, 1, &sample(0, &READS)[3..]);
     assert_eq!(output(&bench, 1), [6]);
@@ -132,7 +134,7 @@ fn what_another_queue_starts_destroys_a_window() {
     assert_eq!(last(&bench).over, Some(1));
     execute(&bench, 1, &sample(0, &READS));
     assert_eq!(output(&bench, 4), [0, 0, 0, 0]);
-    // Its select holds, too.
+    // Its select is in effect, too.
     kernel(&bench, 1, work(), 1000);
     execute(&bench, 1, &sample(0, &READS));
     assert_eq!(output(&bench, 1), [36]);
@@ -147,7 +149,7 @@ fn a_kernel_counts_evenly_over_its_time() {
     execute(&bench, 1, &start(&SELECTS));
     bench.now.set(10_750);
     execute(&bench, 1, &sample(0, &READS));
-    // A quarter of 6 waves and of 36 instructions, whole ones only.
+    // A quarter of 6 waves and of 36 instructions, rounded down.
     assert_eq!(output(&bench, 4), [1, 0, 9, 525]);
     bench.now.set(11_000);
     bench.pmu.end(3, || 11_000);
@@ -172,8 +174,9 @@ fn the_time_of_kernels_that_overlap_counts_once() {
     assert_eq!(output(&bench, 4)[3], 2000 * 21 / 10);
 }
 
-/// Commands of another queue come before a kernel's end or after it, never between the time of the
-/// end and the counters' knowledge of it: they would count a kernel that had ended before they began.
+/// Commands of another queue come before a kernel's end or after it. They never come between the
+/// time of the end and the moment when the counters learn of it: they would count a kernel that had
+/// ended before they began.
 #[test]
 fn a_kernel_ends_at_one_moment() {
     let bench = Bench::new();
@@ -253,7 +256,7 @@ fn counters_of_units_and_channels_add_up_to_the_kernel() {
             })
             .sum()
     };
-    // 1 mod 7 + 1 a wave.
+    // 1 mod 7 + 1 per wave.
     assert_eq!(sum("TCP", 8, 13), 6000);
     assert_eq!(
         sum("TCP", 8, 20),

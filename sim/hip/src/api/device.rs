@@ -9,18 +9,18 @@ pub extern "C" fn hipInit(_flags: u32) -> Error {
 }
 
 pub unsafe extern "C" fn hipDriverGetVersion(out: *mut c_int) -> Error {
-    // SAFETY: the application's out pointer.
+    // SAFETY: the application promises that its out pointer is null or writable.
     answer(unsafe { put(out, 70_253_211) })
 }
 
 pub unsafe extern "C" fn hipRuntimeGetVersion(out: *mut c_int) -> Error {
-    // SAFETY: the application's out pointer.
+    // SAFETY: the application promises that its out pointer is null or writable.
     answer(unsafe { put(out, 70_253_211) })
 }
 
 pub unsafe extern "C" fn hipGetDeviceCount(out: *mut c_int) -> Error {
     let count = runtime().map(|runtime| runtime.devices.len() as c_int);
-    // SAFETY: the application's out pointer.
+    // SAFETY: the application promises that its out pointer is null or writable.
     answer(count.and_then(|count| unsafe { put(out, count) }))
 }
 
@@ -29,12 +29,12 @@ pub extern "C" fn hipSetDevice(ordinal: c_int) -> Error {
 }
 
 pub unsafe extern "C" fn hipGetDevice(out: *mut c_int) -> Error {
-    // SAFETY: the application's out pointer.
+    // SAFETY: the application promises that its out pointer is null or writable.
     answer(current().and_then(|device| unsafe { put(out, device.ordinal as c_int) }))
 }
 
 pub unsafe extern "C" fn hipDeviceGet(out: *mut c_int, ordinal: c_int) -> Error {
-    // SAFETY: the application's out pointer.
+    // SAFETY: the application promises that its out pointer is null or writable.
     answer(device(ordinal as usize).and_then(|_| unsafe { put(out, ordinal) }))
 }
 
@@ -45,7 +45,7 @@ pub unsafe extern "C" fn hipDeviceGetName(out: *mut c_char, len: c_int, ordinal:
         }
         let name = device.name.as_bytes();
         let count = name.len().min(len as usize - 1);
-        // SAFETY: the application's buffer has `len` bytes; fewer are copied, and one 0.
+        // SAFETY: the application's buffer has `len` bytes; fewer are copied, plus one 0.
         unsafe {
             std::ptr::copy_nonoverlapping(name.as_ptr(), out.cast(), count);
             out.add(count).write(0);
@@ -55,11 +55,12 @@ pub unsafe extern "C" fn hipDeviceGetName(out: *mut c_char, len: c_int, ordinal:
 }
 
 pub unsafe extern "C" fn hipDeviceTotalMem(out: *mut usize, ordinal: c_int) -> Error {
-    // SAFETY: the application's out pointer.
+    // SAFETY: the application promises that its out pointer is null or writable.
     answer(device(ordinal as usize).and_then(|device| unsafe { put(out, device.memory as usize) }))
 }
 
-/// `hipDeviceProp_tR0600` has 1472 bytes; the fields that programs print are filled in (offsets: api/hip_types.json).
+/// Fills in the fields of `hipDeviceProp_tR0600` that programs print (offsets: api/hip_types.json).
+/// The struct has 1472 bytes.
 pub unsafe extern "C" fn hipGetDevicePropertiesR0600(out: *mut c_void, ordinal: c_int) -> Error {
     answer(device(ordinal as usize).and_then(|device| {
         let mut bytes = [0_u8; 1472];
@@ -77,14 +78,14 @@ pub unsafe extern "C" fn hipGetDevicePropertiesR0600(out: *mut c_void, ordinal: 
         set(364, &4_u32.to_ne_bytes());
         set(388, &device.units.to_ne_bytes());
         set(1160, &short(&device.arch));
-        // SAFETY: the application's struct, of this size.
+        // SAFETY: the application's struct has this size.
         unsafe { put(out.cast(), bytes) }
     }))
 }
 
 pub unsafe extern "C" fn hipDeviceCanAccessPeer(out: *mut c_int, from: c_int, to: c_int) -> Error {
     let both = device(from as usize).and_then(|_| device(to as usize));
-    // SAFETY: the application's out pointer.
+    // SAFETY: the application promises that its out pointer is null or writable.
     answer(both.and_then(|_| unsafe { put(out, c_int::from(from != to)) }))
 }
 
@@ -112,7 +113,7 @@ pub extern "C" fn hipPeekAtLastError() -> Error {
     LAST.get()
 }
 
-/// Name and explanation of an error.
+/// Returns name and explanation of an error.
 fn described(code: Error) -> (&'static std::ffi::CStr, &'static std::ffi::CStr) {
     match code {
         error::SUCCESS => (c"hipSuccess", c"no error"),

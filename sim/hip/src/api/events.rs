@@ -11,11 +11,11 @@ const DISABLE_TIMING: u32 = 2;
 pub struct Event {
     signal: u64,
     timed: bool,
-    /// Agent of the stream that it was recorded in.
+    /// The agent of the stream that it was recorded in.
     recorded: Mutex<Option<u64>>,
 }
 
-/// Events that live.
+/// The existing events.
 static EVENTS: Mutex<Vec<&'static Event>> = Mutex::new(Vec::new());
 
 fn find(handle: *const Event) -> Result<&'static Event, Error> {
@@ -26,7 +26,7 @@ fn find(handle: *const Event) -> Result<&'static Event, Error> {
 
 impl Event {
     fn is_done(&self) -> bool {
-        // SAFETY: the event's own signal.
+        // SAFETY: it is the event's own signal.
         lock(&self.recorded).is_none() || unsafe { hsa::hsa_signal_load_scacquire(self.signal) } < 1
     }
     fn wait(&self) {
@@ -43,7 +43,7 @@ fn create(out: *mut *const Event, flags: u32) -> Result<(), Error> {
         recorded: Mutex::new(None),
     }));
     lock(&EVENTS).push(event);
-    // SAFETY: the application's out pointer.
+    // SAFETY: the application promises that its out pointer is null or writable.
     unsafe { put(out, std::ptr::from_ref(event)) }
 }
 
@@ -59,7 +59,7 @@ pub extern "C" fn hipEventDestroy(handle: *const Event) -> Error {
     answer(find(handle).map(|event| {
         event.wait();
         lock(&EVENTS).retain(|other| !std::ptr::eq(*other, event));
-        // SAFETY: the event's own signal, waited for.
+        // SAFETY: it is the event's own signal, which was waited for.
         unsafe { hsa::hsa_signal_destroy(event.signal) };
     }))
 }
@@ -67,9 +67,10 @@ pub extern "C" fn hipEventDestroy(handle: *const Event) -> Error {
 pub extern "C" fn hipEventRecord(handle: *const Event, stream: *const Stream) -> Error {
     answer(find(handle).and_then(|event| {
         let stream = Stream::of(stream)?;
-        // A second record takes the event from the first: its signal cannot count for both.
+        // A second record takes the event away from the first, since its signal cannot count for
+        // both.
         event.wait();
-        // SAFETY: the event's own signal, which nothing in flight refers to.
+        // SAFETY: it is the event's own signal, and nothing in flight refers to it.
         unsafe { hsa::hsa_signal_silent_store_relaxed(event.signal, 1) };
         *lock(&event.recorded) = Some(stream.device.agent);
         stream.barrier(0, event.signal);
@@ -120,7 +121,7 @@ pub unsafe extern "C" fn hipEventElapsedTime(
             return Err(error::NOT_READY);
         }
         let mut times = [0; 2];
-        // SAFETY: the event's own signal and an out struct of ours.
+        // SAFETY: it is the event's own signal, and the out struct is ours.
         checked(unsafe {
             hsa::hsa_amd_profiling_get_dispatch_time(agent, event.signal, &raw mut times)
         })?;
@@ -128,7 +129,7 @@ pub unsafe extern "C" fn hipEventElapsedTime(
     };
     answer(end(from).and_then(|from| {
         let ns = end(to)? as f64 - from as f64;
-        // SAFETY: the application's out pointer.
+        // SAFETY: the application promises that its out pointer is null or writable.
         unsafe { put(out, (ns / 1e6) as f32) }
     }))
 }

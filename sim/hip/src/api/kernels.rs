@@ -60,13 +60,14 @@ pub unsafe extern "C" fn hipLaunchKernel(
 }
 
 pub unsafe extern "C" fn __hipRegisterFatBinary(_wrapper: *const c_void) -> *mut *mut c_void {
-    // What is inside is code for a device, and nothing here runs any: names come with each function.
+    // The contents are code for a device, and nothing here runs code: names come with each
+    // function.
     let module: &'static mut Module = Box::leak(Box::default());
     std::ptr::from_mut(module).cast()
 }
 
 pub extern "C" fn __hipUnregisterFatBinary(_modules: *mut *mut c_void) {
-    // At the program's end: everything ends with it.
+    // Nothing to do: this is called at the program's end.
 }
 
 pub unsafe extern "C" fn __hipRegisterFunction(
@@ -81,21 +82,21 @@ pub unsafe extern "C" fn __hipRegisterFunction(
     _grid: *mut c_void,
     _size: *mut i32,
 ) {
-    // SAFETY: what __hipRegisterFatBinary gave, or null.
+    // SAFETY: it is what __hipRegisterFatBinary returned, or null.
     let Some(module) = (unsafe { modules.cast::<Module>().as_ref() }) else {
         return;
     };
     if name.is_null() {
         return;
     }
-    // SAFETY: the program's text.
+    // SAFETY: it is a C string of the program.
     let name = unsafe { CStr::from_ptr(name) }
         .to_string_lossy()
         .into_owned();
     register(host, Function { module, name });
 }
 
-/// `<<<groups, items, shared, stream>>>`, between the compiler's two calls.
+/// The configuration `<<<groups, items, shared, stream>>>`, between the compiler's two calls.
 type Configuration = (Dim3, Dim3, usize, *const Stream);
 
 thread_local! {
@@ -120,7 +121,7 @@ pub unsafe extern "C" fn __hipPopCallConfiguration(
 ) -> Error {
     let top = CONFIGURATIONS.with_borrow_mut(Vec::pop);
     answer(top.ok_or(error::INVALID_VALUE).and_then(|top| {
-        // SAFETY: the compiler's out pointers.
+        // SAFETY: they are the compiler's out pointers.
         unsafe {
             put(groups, top.0)?;
             put(items, top.1)?;
@@ -130,7 +131,7 @@ pub unsafe extern "C" fn __hipPopCallConfiguration(
     }))
 }
 
-/// Modules that the program loaded, and functions that it asked for.
+/// The modules that the program loaded, and the functions that it asked for.
 static MODULES: Mutex<Vec<&'static Module>> = Mutex::new(Vec::new());
 static FUNCTIONS: Mutex<Vec<&'static Function>> = Mutex::new(Vec::new());
 
@@ -138,7 +139,7 @@ fn load(out: *mut *const Module, image: Vec<u8>) -> Result<(), Error> {
     let module: &'static Module = Box::leak(Box::new(Module::of_image(image)));
     module.executable(current()?)?;
     lock(&MODULES).push(module);
-    // SAFETY: the application's out pointer.
+    // SAFETY: the application promises that its out pointer is null or writable.
     unsafe { put(out, std::ptr::from_ref(module)) }
 }
 
@@ -146,7 +147,7 @@ pub unsafe extern "C" fn hipModuleLoad(out: *mut *const Module, path: *const c_c
     if path.is_null() {
         return error::INVALID_VALUE;
     }
-    // SAFETY: the application's text.
+    // SAFETY: it is a C string of the application.
     let path = unsafe { CStr::from_ptr(path) }
         .to_string_lossy()
         .into_owned();
@@ -154,12 +155,12 @@ pub unsafe extern "C" fn hipModuleLoad(out: *mut *const Module, path: *const c_c
     answer(image.and_then(|image| load(out, image)))
 }
 
-/// Bytes of an ELF file, by its own headers.
+/// Returns the size of an ELF file, according to its own headers.
 ///
 /// # Safety
-/// `image` is an ELF file in memory.
+/// `image` must be an ELF file in memory.
 unsafe fn elf_size(image: *const u8) -> Option<usize> {
-    // SAFETY: the caller's promise: a file has a header of 64 bytes.
+    // SAFETY: the caller promises an ELF file, which has a header of 64 bytes.
     let header = unsafe { std::slice::from_raw_parts(image, 64) };
     let word = |at: usize| {
         header
@@ -178,7 +179,7 @@ unsafe fn elf_size(image: *const u8) -> Option<usize> {
     if !header.starts_with(b"\x7fELF\x02\x01") {
         return None;
     }
-    // Section headers come last in what compilers write.
+    // In files that compilers write, the section headers come last.
     let end = word(40)?.checked_add(u64::from(half(58)?) * u64::from(half(60)?))?;
     usize::try_from(end).ok().filter(|end| *end < 1 << 30)
 }
@@ -187,7 +188,7 @@ pub unsafe extern "C" fn hipModuleLoadData(out: *mut *const Module, image: *cons
     if image.is_null() {
         return error::INVALID_VALUE;
     }
-    // SAFETY: the application's image, whose size it does not tell.
+    // SAFETY: it is the application's image, which does not come with a size.
     let bytes = unsafe {
         elf_size(image.cast())
             .map(|size| std::slice::from_raw_parts(image.cast::<u8>(), size).to_vec())
@@ -223,7 +224,7 @@ pub unsafe extern "C" fn hipModuleGetFunction(
     let (Some(module), false) = (module, name.is_null()) else {
         return answer(Err(error::INVALID_HANDLE));
     };
-    // SAFETY: the application's text.
+    // SAFETY: it is a C string of the application.
     let name = unsafe { CStr::from_ptr(name) }
         .to_string_lossy()
         .into_owned();
@@ -231,7 +232,7 @@ pub unsafe extern "C" fn hipModuleGetFunction(
         module.kernel(device, &name)?;
         let function: &'static Function = Box::leak(Box::new(Function { module, name }));
         lock(&FUNCTIONS).push(function);
-        // SAFETY: the application's out pointer.
+        // SAFETY: the application promises that its out pointer is null or writable.
         unsafe { put(out, std::ptr::from_ref(function)) }
     }))
 }

@@ -10,7 +10,7 @@ fn allocate(out: *mut *mut c_void, device: Option<&Device>, bytes: usize) -> Res
     } else {
         runtime()?.allocate(device, bytes)?
     };
-    // SAFETY: the application's out pointer.
+    // SAFETY: the application promises that its out pointer is null or writable.
     unsafe { put(out, at) }
 }
 
@@ -23,7 +23,7 @@ pub unsafe extern "C" fn hipHostMalloc(out: *mut *mut c_void, bytes: usize, _fla
 }
 
 pub unsafe extern "C" fn hipFree(at: *mut c_void) -> Error {
-    // It waits for the device, as AMD's does.
+    // It waits for the device, as AMD's function does.
     let idle = current().and_then(|device| {
         let mut streams = Stream::all_of(device).into_iter();
         streams.try_for_each(|stream| stream.synchronize())
@@ -37,7 +37,7 @@ pub unsafe extern "C" fn hipHostFree(at: *mut c_void) -> Error {
 
 pub unsafe extern "C" fn hipMemGetInfo(free: *mut usize, total: *mut usize) -> Error {
     answer(current().and_then(|device| {
-        // SAFETY: the application's out pointers.
+        // SAFETY: they are the application's out pointers.
         unsafe {
             put(free, device.memory as usize)?;
             put(total, device.memory as usize)
@@ -111,7 +111,7 @@ pub unsafe extern "C" fn hipMemcpyDtoD(
     copy(to, from, bytes, std::ptr::null(), true)
 }
 
-/// The null stream of the source's device: its engine moves the bytes.
+/// Returns the null stream of the source's device, whose engine copies the bytes.
 fn peer_stream(from: c_int) -> Result<&'static Stream, Error> {
     device(from as usize)?.null_stream()
 }
@@ -151,7 +151,7 @@ fn set(at: *mut c_void, value: u8, bytes: usize, stream: *const Stream) -> Error
             return Err(error::NOT_SUPPORTED);
         }
         let word = u32::from_ne_bytes([value; 4]);
-        // SAFETY: the application's range, of so many words.
+        // SAFETY: it is the application's range, of this many words.
         checked(unsafe { hsa::hsa_amd_memory_fill(at, word, bytes / 4) })
     }))
 }
@@ -160,7 +160,8 @@ pub unsafe extern "C" fn hipMemset(at: *mut c_void, value: c_int, bytes: usize) 
     set(at, value as u8, bytes, std::ptr::null())
 }
 
-/// Done when it returns: later than AMD's lets the caller go on, never too early.
+/// Fills memory before it returns. So the caller continues later than with AMD's function, but
+/// never too early.
 pub unsafe extern "C" fn hipMemsetAsync(
     at: *mut c_void,
     value: c_int,

@@ -1,6 +1,6 @@
-//! The functions of the C interface that are implemented. `build.rs` puts each function that is
-//! named here into its slot. Their arguments, results and ownership are those of AMD's functions of
-//! the same names.
+//! The implemented functions of the C interface. `build.rs` puts each function that is named here
+//! into its slot. Their arguments, results and ownership are those of AMD's functions with the same
+//! names.
 #![expect(
     missing_docs,
     non_snake_case,
@@ -22,15 +22,15 @@ pub use streams::*;
 
 use crate::{Error, error};
 
-/// Puts a value where the application wants it.
+/// Stores a value through an out pointer of the application.
 ///
 /// # Safety
-/// `out` is null or takes a `T`.
+/// `out` must be null or valid for a write of a `T`.
 unsafe fn put<T>(out: *mut T, value: T) -> Result<(), Error> {
     if out.is_null() {
         return Err(error::INVALID_VALUE);
     }
-    // SAFETY: not null; else the caller's promise.
+    // SAFETY: it is not null, and the caller promises the rest.
     unsafe { out.write(value) };
     Ok(())
 }

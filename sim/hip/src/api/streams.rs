@@ -6,7 +6,7 @@ use std::ffi::c_int;
 
 fn create(out: *mut *const Stream, flags: u32) -> Result<(), Error> {
     let stream = Stream::with_flags(current()?, flags)?;
-    // SAFETY: the application's out pointer.
+    // SAFETY: the application promises that its out pointer is null or writable.
     unsafe { put(out, std::ptr::from_ref(stream)) }
 }
 
@@ -27,7 +27,7 @@ pub unsafe extern "C" fn hipStreamCreateWithPriority(
 }
 
 pub unsafe extern "C" fn hipStreamGetFlags(handle: *const Stream, out: *mut u32) -> Error {
-    // SAFETY: the application's out pointer.
+    // SAFETY: the application promises that its out pointer is null or writable.
     answer(Stream::of(handle).and_then(|stream| unsafe { put(out, stream.flags) }))
 }
 

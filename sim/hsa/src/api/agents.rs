@@ -3,7 +3,7 @@ use crate::signals::put;
 use crate::{Status, status};
 use std::ffi::c_void;
 
-/// The value of an attribute as bytes, in the type that AMD's headers give it.
+/// Returns the value of an attribute as bytes, in the type that AMD's headers give it.
 fn attribute(agent: &Agent, attribute: u32) -> Option<Vec<u8>> {
     let word = |value: u64| Some((value as u32).to_ne_bytes().to_vec());
     let long = |value: u64| Some(value.to_ne_bytes().to_vec());
@@ -75,7 +75,7 @@ pub unsafe extern "C" fn hsa_agent_get_info(handle: u64, which: u32, value: *mut
     match bytes {
         Ok(_) if value.is_null() => status::INVALID_ARGUMENT,
         Ok(bytes) => {
-            // SAFETY: the caller's buffer takes the attribute's type, whose bytes these are.
+            // SAFETY: the caller's buffer has room for the attribute's type, whose bytes these are.
             unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), value.cast(), bytes.len()) };
             status::SUCCESS
         }
@@ -92,7 +92,7 @@ pub unsafe extern "C" fn hsa_amd_agent_iterate_memory_pools(
         return status::INVALID_ARGUMENT;
     };
     match with(|machine| Ok(machine.agent(agent).ok_or(status::INVALID_AGENT)?.pool())) {
-        // SAFETY: the caller's function with the caller's data, as its type says.
+        // SAFETY: this calls the caller's function with the caller's data, as its type requires.
         Ok(pool) => unsafe { callback(pool, data) },
         Err(status) => status,
     }
@@ -109,7 +109,7 @@ pub unsafe extern "C" fn hsa_amd_memory_pool_get_info(
             .ok_or(status::INVALID_ARGUMENT)?;
         // Global flags: kernel arguments and fine-grained on the host, coarse-grained on a device.
         let flags: u32 = if agent.is_gpu() { 4 } else { 1 | 2 };
-        // SAFETY: the caller's buffer takes the attribute's type.
+        // SAFETY: the caller's buffer has room for the attribute's type.
         let status = unsafe {
             match which {
                 0 => put(value.cast(), 0_u32),
@@ -136,13 +136,14 @@ pub unsafe extern "C" fn hsa_amd_agent_memory_pool_get_info(
         let owner = machine
             .agent_of_pool(pool)
             .ok_or(status::INVALID_ARGUMENT)?;
-        // hsa_amd_memory_pool_access_t: 1 allowed by default, 2 disallowed by default (a peer has to be given access).
+        // hsa_amd_memory_pool_access_t: 1 allowed by default, 2 disallowed by default (a peer has
+        // to be given access).
         let access: u32 = if owner.handle == agent || !owner.is_gpu() {
             1
         } else {
             2
         };
-        // SAFETY: the caller's buffer takes the attribute's type.
+        // SAFETY: the caller's buffer has room for the attribute's type.
         let status = unsafe {
             match which {
                 0 => put(value.cast(), access),

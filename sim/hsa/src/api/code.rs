@@ -11,12 +11,12 @@ type EachExecutable = unsafe extern "C" fn(u64, *mut c_void) -> Status;
 /// Writes the value of an attribute, given as bytes.
 ///
 /// # Safety
-/// `out` is null or takes the attribute's type, which has as many bytes.
+/// `out` must be null, or have room for the attribute's type, which has this many bytes.
 unsafe fn put_bytes(out: *mut c_void, bytes: &[u8]) -> Result<(), Status> {
     if out.is_null() {
         return Err(status::INVALID_ARGUMENT);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: `out` is not null, and the caller promises that it has room for these bytes.
     unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), out.cast(), bytes.len()) };
     Ok(())
 }
@@ -45,7 +45,7 @@ pub unsafe extern "C" fn hsa_code_object_reader_create_from_memory(
             bytes: size as u64,
         };
         machine.readers.insert(reader, block);
-        // SAFETY: the caller's out pointer.
+        // SAFETY: the caller promises that the out pointer is null or writable.
         ok(unsafe { put(out, reader) })
     }))
 }
@@ -66,12 +66,12 @@ pub unsafe extern "C" fn hsa_executable_create_alt(
     answer(with(|machine| {
         let executable = machine.fresh();
         machine.executables.insert(executable, false);
-        // SAFETY: the caller's out pointer.
+        // SAFETY: the caller promises that the out pointer is null or writable.
         ok(unsafe { put(out, executable) })
     }))
 }
 
-/// Loads a code object: its segments in memory of their own, its kernels as symbols.
+/// Loads a code object: its segments go into fresh memory, its kernels become symbols.
 fn load(machine: &mut Machine, executable: u64, agent: u64, file: Block) -> Result<u64, Status> {
     let frozen = machine.executables.get(&executable);
     if frozen.copied().ok_or(status::INVALID_EXECUTABLE)? {
@@ -79,13 +79,15 @@ fn load(machine: &mut Machine, executable: u64, agent: u64, file: Block) -> Resu
     }
     machine.agent(agent).ok_or(status::INVALID_AGENT)?;
     let from = std::ptr::with_exposed_provenance::<u8>(file.at as usize);
-    // SAFETY: the bytes that the application named to the reader and keeps until it destroys that.
+    // SAFETY: these are the bytes that the application passed to the reader, and keeps until it
+    // destroys the reader.
     let bytes = unsafe { std::slice::from_raw_parts(from, file.bytes as usize) };
     let image = image(bytes).ok_or(status::INVALID_CODE_OBJECT)?;
     let block = Block::map(image.size.next_multiple_of(4096)).ok_or(status::OUT_OF_RESOURCES)?;
     for (address, offset, size) in &image.segments {
         let to = std::ptr::with_exposed_provenance_mut::<u8>((block.at + address) as usize);
-        // SAFETY: `image` has checked that the segment lies in the file and, with its size, in the block.
+        // SAFETY: `image` has checked that the segment is in the file and, with its size, in the
+        // block.
         unsafe { std::ptr::copy_nonoverlapping(from.add(*offset as usize), to, *size as usize) };
     }
     for kernel in image.kernels {
@@ -125,11 +127,11 @@ pub unsafe extern "C" fn hsa_executable_load_agent_code_object(
             agent,
             file.ok_or(status::INVALID_CODE_OBJECT)?,
         )?;
-        // The handle is wanted by few.
+        // Few callers want the handle.
         if out.is_null() {
             return Ok(());
         }
-        // SAFETY: the caller's out pointer.
+        // SAFETY: the caller promises that the out pointer is null or writable.
         ok(unsafe { put(out, handle) })
     }))
 }
@@ -157,7 +159,7 @@ pub unsafe extern "C" fn hsa_executable_get_info(
             2 => frozen.into(),
             _ => return Err(status::INVALID_ARGUMENT),
         };
-        // SAFETY: the caller's buffer takes the attribute's type, an enum.
+        // SAFETY: the caller's buffer has room for the attribute's type, an enum.
         unsafe { put_bytes(value, &word.to_ne_bytes()) }
     }))
 }
@@ -168,7 +170,7 @@ pub unsafe extern "C" fn hsa_executable_validate(executable: u64, result: *mut u
             .executables
             .get(&executable)
             .ok_or(status::INVALID_EXECUTABLE)?;
-        // SAFETY: the caller's out pointer.
+        // SAFETY: the caller promises that the out pointer is null or writable.
         ok(unsafe { put(result, 0) })
     }))
 }
@@ -193,7 +195,7 @@ pub extern "C" fn hsa_executable_destroy(executable: u64) -> Status {
     }))
 }
 
-/// Handles of the symbols of an executable, and each one's agent.
+/// Returns the handles of an executable's symbols, each with its agent.
 fn symbols_of(executable: u64) -> Result<Vec<(u64, u64)>, Status> {
     with(|machine| {
         machine
@@ -218,7 +220,8 @@ pub unsafe extern "C" fn hsa_executable_iterate_symbols(
     };
     answer(symbols.and_then(|symbols| {
         for (symbol, _) in symbols {
-            // SAFETY: the caller's function with the caller's data, as its type says.
+            // SAFETY: this calls the caller's function with the caller's data, as its type
+            // requires.
             ok(unsafe { callback(executable, symbol, data) })?;
         }
         Ok(())
@@ -237,7 +240,8 @@ pub unsafe extern "C" fn hsa_executable_iterate_agent_symbols(
     answer(symbols.and_then(|symbols| {
         for (symbol, of) in symbols {
             if of == agent {
-                // SAFETY: the caller's function with the caller's data, as its type says.
+                // SAFETY: this calls the caller's function with the caller's data, as its type
+                // requires.
                 ok(unsafe { callback(executable, agent, symbol, data) })?;
             }
         }
@@ -254,7 +258,7 @@ pub unsafe extern "C" fn hsa_executable_get_symbol_by_name(
     if name.is_null() {
         return status::INVALID_ARGUMENT;
     }
-    // SAFETY: the caller's text, and its agent or null for any.
+    // SAFETY: the name is the caller's C string; the agent is the caller's, or null for any.
     let (name, agent) = unsafe { (CStr::from_ptr(name), agent.as_ref().copied()) };
     answer(with(|machine| {
         let found = machine.symbols.iter().find(|(_, symbol)| {
@@ -263,7 +267,7 @@ pub unsafe extern "C" fn hsa_executable_get_symbol_by_name(
                 && agent.is_none_or(|agent| agent == symbol.agent)
         });
         let (handle, _) = found.ok_or(status::INVALID_SYMBOL_NAME)?;
-        // SAFETY: the caller's out pointer.
+        // SAFETY: the caller promises that the out pointer is null or writable.
         ok(unsafe { put(out, *handle) })
     }))
 }
@@ -281,7 +285,8 @@ pub unsafe extern "C" fn hsa_executable_symbol_get_info(
         // The descriptor's first three words: group segment, private segment, kernel arguments.
         let word = |index: u64| {
             let at = std::ptr::with_exposed_provenance::<u32>((symbol.object + 4 * index) as usize);
-            // SAFETY: `elf::image` has checked that the descriptor's 64 bytes lie in the loaded block.
+            // SAFETY: `elf::image` has checked that the descriptor's 64 bytes are in the loaded
+            // block.
             unsafe { at.read_unaligned() }
         };
         let name = symbol.kernel.name.as_bytes();
@@ -303,12 +308,13 @@ pub unsafe extern "C" fn hsa_executable_symbol_get_info(
             22 => symbol.object.to_ne_bytes().to_vec(),
             _ => return Err(status::INVALID_ARGUMENT),
         };
-        // SAFETY: the caller's buffer takes the attribute's type; a name's length was asked for before.
+        // SAFETY: the caller's buffer has room for the attribute's type; the caller asked for a
+        // name's length before.
         unsafe { put_bytes(value, &bytes) }
     }))
 }
 
-/// `hsa_ven_amd_loader_1_03_pfn_t`, entry by entry.
+/// Returns `hsa_ven_amd_loader_1_03_pfn_t`, entry by entry.
 pub fn loader_table() -> [*const c_void; 7] {
     [
         query_host_address as *const c_void,
@@ -328,7 +334,7 @@ unsafe extern "C" fn query_host_address(device: *const c_void, out: *mut *const 
         if !machine.objects.values().any(lies) {
             return Err(status::INVALID_ARGUMENT);
         }
-        // SAFETY: the caller's out pointer.
+        // SAFETY: the caller promises that the out pointer is null or writable.
         ok(unsafe { put(out, device) })
     }))
 }
@@ -343,7 +349,8 @@ unsafe extern "C" fn iterate_executables(
     let all = with(|machine| Ok(machine.executables.keys().copied().collect::<Vec<_>>()));
     answer(all.and_then(|all| {
         for executable in all {
-            // SAFETY: the caller's function with the caller's data, as its type says.
+            // SAFETY: this calls the caller's function with the caller's data, as its type
+            // requires.
             ok(unsafe { callback(executable, data) })?;
         }
         Ok(())
@@ -367,7 +374,8 @@ unsafe extern "C" fn iterate_code_objects(
     });
     answer(objects.and_then(|objects| {
         for object in objects {
-            // SAFETY: the caller's function with the caller's data, as its type says.
+            // SAFETY: this calls the caller's function with the caller's data, as its type
+            // requires.
             ok(unsafe { callback(executable, object, data) })?;
         }
         Ok(())
@@ -394,14 +402,15 @@ unsafe extern "C" fn code_object_info(handle: u64, which: u32, value: *mut c_voi
             4 => 2_u32.to_ne_bytes().to_vec(),
             5 => object.file.at.to_ne_bytes().to_vec(),
             6 => object.file.bytes.to_ne_bytes().to_vec(),
-            // The file's addresses begin at 0: the load base is what is added to them.
+            // The file's addresses begin at 0, so the load base is what has to be added to them.
             8 | 9 => object.block.at.to_ne_bytes().to_vec(),
             10 => object.block.bytes.to_ne_bytes().to_vec(),
             11 => (uri.len() as u32).to_ne_bytes().to_vec(),
             12 => uri.into_bytes(),
             _ => return Err(status::INVALID_ARGUMENT),
         };
-        // SAFETY: the caller's buffer takes the attribute's type; the length of the text was asked for before.
+        // SAFETY: the caller's buffer has room for the attribute's type; the caller asked for the
+        // text's length before.
         unsafe { put_bytes(value, &bytes) }
     }))
 }

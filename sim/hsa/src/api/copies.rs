@@ -5,16 +5,17 @@ use std::ffi::c_void;
 use std::mem::offset_of;
 use std::sync::atomic::Ordering::SeqCst;
 
-/// Most bytes of one linear copy packet, and of one fill packet.
+/// The most bytes of one linear copy packet, and of one fill packet.
 const LINEAR: u64 = 1 << 30;
 /// See [`LINEAR`].
 const FILL: u64 = 1 << 22;
-/// Engines: to the host, and all other ways.
+/// The engines: one for copies to the host, and one for all others.
 const TO_HOST: u32 = 0;
 /// See [`TO_HOST`].
 const FROM_HOST: u32 = 1;
 
-/// DMA packets as the engines of gfx9 take them (source: what `midair-gpu-model` decodes).
+/// DMA packets as the engines of gfx9 take them (source: the packets that `midair-gpu-model`
+/// decodes).
 #[derive(Default)]
 struct Packets(Vec<u32>);
 
@@ -26,7 +27,7 @@ impl Packets {
     fn address(at: u64) -> [u32; 2] {
         [at as u32, (at >> 32) as u32]
     }
-    /// Waits until both halves of a signal's value are 0.
+    /// Adds packets that wait until both halves of a signal's value are 0.
     fn poll(&mut self, handle: u64) {
         let value = handle + offset_of!(Signal, value) as u64;
         for half in [value, value + 4] {
@@ -55,13 +56,14 @@ impl Packets {
             done += part;
         }
     }
-    /// Takes one off the signal, then raises its event.
+    /// Adds packets that subtract one from the signal, then raise its event.
     fn complete(&mut self, handle: u64) {
         let [low, high] = Packets::address(handle + offset_of!(Signal, value) as u64);
         self.push(10 | 47 << 25, &[low, high, u32::MAX, u32::MAX, 0, 0, 0]);
         self.push(6, &[EVENT]);
     }
-    /// Dependencies, then `body` between its times, then the completion.
+    /// Returns the packets of a job: dependencies, then `body` between its two times, then the
+    /// completion.
     fn job(deps: &[u64], completion: u64, body: impl FnOnce(&mut Packets)) -> Packets {
         let mut packets = Packets::default();
         for dep in deps.iter().filter(|dep| **dep != 0) {
@@ -82,7 +84,8 @@ impl Packets {
     }
 }
 
-/// Which GPU's engine moves bytes between two agents: the source's, or the destination's where the source is the host.
+/// Returns which GPU's engine copies bytes between two agents: the source's, or the destination's
+/// if the source is the host.
 fn engine(machine: &Machine, to: u64, from: u64) -> Result<(u64, u32), Status> {
     let is_gpu = |agent: u64| -> Result<bool, Status> {
         let found = machine.agent(agent).ok_or(status::INVALID_AGENT)?;
@@ -92,20 +95,20 @@ fn engine(machine: &Machine, to: u64, from: u64) -> Result<(u64, u32), Status> {
         (true, false) => Ok((from, TO_HOST)),
         (true, true) => Ok((from, FROM_HOST)),
         (false, true) => Ok((to, FROM_HOST)),
-        // Between hosts there is no engine; AMD's runtime does that itself.
+        // There is no engine between hosts. AMD's runtime copies these bytes itself.
         (false, false) => Err(status::INVALID_AGENT),
     }
 }
 
-/// Signals waited for.
+/// Returns the signals to wait for.
 ///
 /// # Safety
-/// `list` has `count` handles.
+/// `list` must be null or have `count` handles.
 unsafe fn signals(count: u32, list: *const u64) -> Vec<u64> {
     if list.is_null() {
         return Vec::new();
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: `list` is not null, and the caller promises that it has `count` handles.
     unsafe { std::slice::from_raw_parts(list, count as usize) }.to_vec()
 }
 
@@ -119,7 +122,7 @@ pub unsafe extern "C" fn hsa_amd_memory_async_copy(
     deps: *const u64,
     completion: u64,
 ) -> Status {
-    // SAFETY: the caller's list of signals.
+    // SAFETY: the caller promises a list of this length.
     let deps = unsafe { signals(count, deps) };
     answer(with(|machine| {
         let (agent, engine) = engine(machine, to_agent, from_agent)?;
@@ -149,7 +152,7 @@ pub unsafe extern "C" fn hsa_amd_memory_async_copy_on_engine(
     if !engine_id.is_power_of_two() {
         return status::INVALID_ARGUMENT;
     }
-    // SAFETY: the caller's list of signals.
+    // SAFETY: the caller promises a list of this length.
     let deps = unsafe { signals(count, deps) };
     answer(with(|machine| {
         let (agent, _) = engine(machine, to_agent, from_agent)?;
@@ -178,7 +181,7 @@ pub unsafe extern "C" fn hsa_amd_memory_copy_engine_status(
 ) -> Status {
     answer(with(|machine| {
         let (_, engine) = engine(machine, to_agent, from_agent)?;
-        // SAFETY: the caller's out pointer.
+        // SAFETY: the caller promises that the out pointer is null or writable.
         match unsafe { put(mask, 1 << engine) } {
             0 => Ok(()),
             status => Err(status),
@@ -195,7 +198,8 @@ pub struct Pitched {
 }
 
 impl Pitched {
-    /// The five words of one side of a rectangular copy, in elements of a byte; `None` where the packet cannot say it.
+    /// Returns the five words of one side of a rectangular copy, in elements of one byte; `None` if
+    /// they do not fit into the packet.
     fn side(&self, [x, y, z]: [u32; 3]) -> Option<[u32; 5]> {
         let [low, high] = Packets::address(self.base.expose_provenance() as u64);
         let (row, slice) = (self.pitch.checked_sub(1)?, self.slice.max(self.pitch) - 1);
@@ -216,7 +220,7 @@ pub unsafe extern "C" fn hsa_amd_memory_async_copy_rect(
     deps: *const u64,
     completion: u64,
 ) -> Status {
-    // SAFETY: the caller's structs and list of signals, each null or valid.
+    // SAFETY: the caller promises that each struct and the list of signals are null or valid.
     let (parts, deps) = unsafe {
         let parts = (
             to.as_ref(),
@@ -252,7 +256,7 @@ pub unsafe extern "C" fn hsa_amd_memory_async_copy_rect(
     }))
 }
 
-/// Fills `count` words and waits for it.
+/// Fills `count` words and waits for the end.
 pub fn fill_on(agent: u64, at: u64, value: u32, count: u64) -> Status {
     let done = Signal::make_user(1, EVENT);
     let mut packets = Packets::default();
@@ -264,7 +268,8 @@ pub fn fill_on(agent: u64, at: u64, value: u32, count: u64) -> Status {
     {
         wait(signal, 2, 1, u64::MAX);
     }
-    // SAFETY: ours alone; the engine's last access to it, the addition, was waited for.
+    // SAFETY: the signal is ours alone, and we have waited for the engine's last access to it, the
+    // addition.
     unsafe { Signal::destroy(done) };
     status
 }

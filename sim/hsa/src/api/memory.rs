@@ -30,7 +30,7 @@ pub unsafe extern "C" fn hsa_amd_memory_pool_allocate(
         };
         machine.allocations.insert(block.at, allocation);
         let at = std::ptr::with_exposed_provenance_mut(block.at as usize);
-        // SAFETY: the caller's out pointer.
+        // SAFETY: the caller promises that the out pointer is null or writable.
         match unsafe { put(out, at) } {
             0 => Ok(()),
             status => Err(status),
@@ -49,7 +49,8 @@ pub unsafe extern "C" fn hsa_amd_memory_pool_free(at: *mut c_void) -> Status {
     }))
 }
 
-/// All agents see all memory: the processes' addresses are the devices'.
+/// Does nothing: all agents see all memory, since the addresses of the process are those of the
+/// devices.
 pub unsafe extern "C" fn hsa_amd_agents_allow_access(
     _count: u32,
     _agents: *const u64,
@@ -117,7 +118,7 @@ pub unsafe extern "C" fn hsa_amd_pointer_info(
             full.flags = if found.agent == host { 2 } else { 4 };
         }
         let bytes = (size as usize).min(size_of::<PointerInfo>());
-        // SAFETY: no more than the caller's struct has, by its own size.
+        // SAFETY: no more bytes are written than the caller's struct has, according to its size.
         unsafe {
             std::ptr::copy_nonoverlapping((&raw const full).cast::<u8>(), info.cast(), bytes);
             if !count.is_null() {
@@ -133,7 +134,7 @@ pub unsafe extern "C" fn hsa_memory_copy(
     from: *const c_void,
     bytes: usize,
 ) -> Status {
-    // SAFETY: the caller's ranges; all memory here is the process's.
+    // SAFETY: these are the caller's ranges, and all memory here belongs to the process.
     unsafe { std::ptr::copy(from.cast::<u8>(), to.cast::<u8>(), bytes) };
     status::SUCCESS
 }
@@ -152,7 +153,7 @@ pub unsafe extern "C" fn hsa_amd_memory_fill(at: *mut c_void, value: u32, count:
         Ok(Some(agent)) => fill_on(agent, at.addr() as u64, value, count as u64),
         Ok(None) => {
             for index in 0..count {
-                // SAFETY: `count` words from `at` are the caller's.
+                // SAFETY: the caller promises `count` words from `at` on.
                 unsafe { at.cast::<u32>().add(index).write_unaligned(value) };
             }
             status::SUCCESS

@@ -1,6 +1,6 @@
-//! The functions of the C interface that are implemented, by file as in AMD's headers. `build.rs`
-//! puts each function that is named here into its slot. Their arguments, results and ownership are
-//! those of AMD's functions of the same names.
+//! The implemented functions of the C interface, in files as in AMD's headers. `build.rs` puts each
+//! function that is named here into its slot. Their arguments, results and ownership are those of
+//! AMD's functions with the same names.
 #![expect(
     missing_docs,
     clippy::missing_safety_doc,

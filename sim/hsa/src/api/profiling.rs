@@ -8,7 +8,7 @@ pub extern "C" fn hsa_amd_profiling_async_copy_enable(enable: bool) -> Status {
     status::SUCCESS
 }
 
-/// Begin and end of what a signal stands for, once it has ended.
+/// Returns begin and end of the work that a signal stands for, after it has ended.
 fn times(handle: u64) -> Option<[u64; 2]> {
     let signal = signal(handle)?;
     let times = [signal.start.load(Acquire), signal.end.load(Acquire)];
@@ -38,12 +38,12 @@ pub unsafe extern "C" fn hsa_amd_profiling_get_async_copy_time(
     }
 }
 
-/// Devices count on the system's clock.
+/// Returns the tick itself: devices use the system's clock.
 pub unsafe extern "C" fn hsa_amd_profiling_convert_tick_to_system_domain(
     _agent: u64,
     tick: u64,
     out: *mut u64,
 ) -> Status {
-    // SAFETY: the caller's out pointer.
+    // SAFETY: the caller promises that the out pointer is null or writable.
     unsafe { put(out, tick) }
 }

@@ -4,10 +4,10 @@ use crate::{Status, status};
 use std::ffi::c_void;
 use std::sync::atomic::Ordering::SeqCst;
 
-/// The queue at this address, which the application has to keep as long as it uses it.
+/// Returns the queue at this address, which the application has to keep as long as it uses it.
 fn queue(at: *mut Queue) -> Option<&'static Queue> {
-    // SAFETY: null or a live queue of ours, by the contract of each function that comes here; what
-    // changes in it is atomic.
+    // SAFETY: it is null or a live queue of ours, by the contract of each function that calls this.
+    // The fields that change are atomic.
     unsafe { at.as_ref() }
 }
 
@@ -23,7 +23,7 @@ pub unsafe extern "C" fn hsa_queue_create(
 ) -> Status {
     answer(with(|machine| {
         let made = machine.create_queue(agent, kind, Works::Compute, u64::from(size) * 64)?;
-        // SAFETY: the caller's out pointer.
+        // SAFETY: the caller promises that the out pointer is null or writable.
         match unsafe { put(out, made) } {
             0 => Ok(()),
             status => Err(status),
@@ -44,7 +44,7 @@ pub struct Descriptor {
     callback: *const c_void,
     data: *mut c_void,
     queue: *mut Queue,
-    /// Of a compute queue: mask of units (8 bytes), kind, private segment, and more.
+    /// For a compute queue: mask of units (8 bytes), kind, private segment, and more.
     of_engine: [u32; 8],
     traffic_class: u32,
     reserved: [u8; 20],
@@ -52,7 +52,7 @@ pub struct Descriptor {
 
 const _: () = assert!(size_of::<Descriptor>() == 96);
 
-/// The queue that a descriptor asks for.
+/// Creates the queue that a descriptor asks for.
 fn create_one(agent: u64, wanted: &Descriptor) -> Result<*mut Queue, Status> {
     let works = match wanted.engine {
         0 => Works::Compute,
@@ -79,7 +79,7 @@ pub unsafe extern "C" fn hsa_amd_queue_create(
     }
     let mut first_error = status::SUCCESS;
     for number in 0..count as usize {
-        // SAFETY: `count` descriptors of the caller's, which nobody else uses during the call.
+        // SAFETY: the caller promises `count` descriptors, which nothing else uses during the call.
         let wanted = unsafe { &mut *descriptors.add(number) };
         let made = create_one(agent, wanted);
         wanted.queue = made.unwrap_or(std::ptr::null_mut());
@@ -95,7 +95,7 @@ pub unsafe extern "C" fn hsa_queue_destroy(at: *mut Queue) -> Status {
     let Some(owned) = held.open().and_then(|machine| machine.remove_queue(at)) else {
         return status::INVALID_ARGUMENT;
     };
-    // Not under the lock, see hsa_shut_down.
+    // Do this without the lock, see hsa_shut_down.
     drop(held);
     owned.end(at);
     status::SUCCESS
@@ -108,7 +108,8 @@ pub unsafe extern "C" fn hsa_amd_queue_get_info(
 ) -> Status {
     answer(with(|machine| {
         let (agent, works) = machine.queue_facts(at).ok_or(status::INVALID_ARGUMENT)?;
-        // SAFETY: the caller's buffer takes the attribute's type: a handle, or a number of 32 bits.
+        // SAFETY: the caller's buffer has room for the attribute's type: a handle, or a 32-bit
+        // number.
         let status = unsafe {
             match which {
                 0 => put(value.cast(), agent),

@@ -12,7 +12,7 @@ pub unsafe extern "C" fn hsa_signal_create(
     _list: *const u64,
     out: *mut u64,
 ) -> Status {
-    // SAFETY: the application's out pointer.
+    // SAFETY: the application promises that its out pointer is null or writable.
     unsafe { put(out, Signal::make_user(value, EVENT)) }
 }
 
@@ -24,7 +24,7 @@ pub unsafe extern "C" fn hsa_amd_signal_create(
     out: *mut u64,
 ) -> Status {
     let event = if attributes & GPU_ONLY == 0 { EVENT } else { 0 };
-    // SAFETY: the application's out pointer.
+    // SAFETY: the application promises that its out pointer is null or writable.
     unsafe { put(out, Signal::make_user(value, event)) }
 }
 
@@ -32,7 +32,7 @@ pub unsafe extern "C" fn hsa_signal_destroy(handle: u64) -> Status {
     if handle == 0 {
         return status::INVALID_ARGUMENT;
     }
-    // SAFETY: the application gives the signal up.
+    // SAFETY: the application promises not to use the signal any more.
     unsafe { Signal::destroy(handle) };
     status::SUCCESS
 }
@@ -44,7 +44,7 @@ pub unsafe extern "C" fn hsa_amd_signal_value_pointer(
     let Some(signal) = signal(handle) else {
         return status::INVALID_ARGUMENT;
     };
-    // SAFETY: the application's out pointer.
+    // SAFETY: the application promises that its out pointer is null or writable.
     unsafe { put(out, signal.value.as_ptr().cast_const().cast()) }
 }
 

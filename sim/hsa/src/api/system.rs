@@ -17,7 +17,8 @@ pub extern "C" fn hsa_shut_down() -> Status {
         return status::NOT_INITIALIZED;
     };
     let ended = machine.leave();
-    // Not under the lock: a queue's thread may be about to wake a thread that then asks for it.
+    // Do this without the lock: a queue's thread may be about to wake a thread that then takes the
+    // lock.
     drop(held);
     for served in ended {
         served.stop();
@@ -25,13 +26,13 @@ pub extern "C" fn hsa_shut_down() -> Status {
     status::SUCCESS
 }
 
-/// CLOCK_BOOTTIME in ns: the clock of the system and of every device.
+/// Returns CLOCK_BOOTTIME in ns, the clock of the system and of every device.
 pub fn now() -> u64 {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: writes one timespec, which we own.
+    // SAFETY: the call writes one timespec, which is ours.
     unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
@@ -41,8 +42,8 @@ pub unsafe extern "C" fn hsa_system_get_info(attribute: u32, value: *mut c_void)
         vintage::answer_slowly();
         return status::NOT_INITIALIZED;
     }
-    // SAFETY: `value` takes what AMD's headers say for the attribute: two bytes for versions, eight
-    // for times, four for enums.
+    // SAFETY: `value` has room for what AMD's headers define for the attribute: two bytes for
+    // versions, eight for times, four for enums.
     unsafe {
         match attribute {
             0 => put(value.cast(), 1_u16),
@@ -58,7 +59,7 @@ pub unsafe extern "C" fn hsa_system_get_info(attribute: u32, value: *mut c_void)
     }
 }
 
-/// The bit mask of supported extensions: bit N is extension N.
+/// Returns the bit mask of supported extensions: bit N is extension N.
 fn extensions() -> [u8; 128] {
     let mut mask = [0; 128];
     mask[usize::from(LOADER / 8)] |= 1 << (LOADER % 8);
@@ -85,7 +86,8 @@ pub unsafe extern "C" fn hsa_system_get_major_extension_table(
         return status::INVALID_ARGUMENT;
     }
     let ours = loader_table();
-    // SAFETY: the caller's buffer has `bytes` bytes; no more than there are of ours are copied.
+    // SAFETY: the caller's buffer has `bytes` bytes, and no more bytes are copied than our table
+    // has.
     unsafe {
         std::ptr::copy_nonoverlapping(
             ours.as_ptr().cast::<u8>(),
@@ -102,7 +104,7 @@ pub unsafe extern "C" fn hsa_system_major_extension_supported(
     minor: *mut u16,
     result: *mut bool,
 ) -> Status {
-    // SAFETY: the caller's out pointers.
+    // SAFETY: the caller promises that the out pointers are null or writable.
     unsafe {
         put(minor, 3);
         put(result, extension == LOADER && major == 1)
@@ -116,7 +118,7 @@ pub unsafe extern "C" fn hsa_status_string(code: Status, text: *mut *const c_cha
         status::OUT_OF_RESOURCES => c"no memory or no device",
         _ => c"an error of the stand-in runtime",
     };
-    // SAFETY: the caller's out pointer.
+    // SAFETY: the caller promises that the out pointer is null or writable.
     unsafe { put(text, words.as_ptr()) }
 }
 
@@ -139,7 +141,7 @@ pub unsafe extern "C" fn hsa_iterate_agents(
         Err(status) => return status,
     };
     for handle in handles {
-        // SAFETY: the caller's function with the caller's data, as its type says.
+        // SAFETY: this calls the caller's function with the caller's data, as its type requires.
         let status = unsafe { callback(handle, data) };
         if status != status::SUCCESS {
             return status;

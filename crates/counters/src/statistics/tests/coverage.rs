@@ -1,42 +1,43 @@
-//! Whether the intervals hold as often as they say, with the scheduler that chooses the windows.
+//! Whether the intervals contain the true value as often as they claim, with the scheduler that
+//! chooses the windows.
 
 use super::*;
 
 const GROUPS: u32 = 12;
 const RUNS: u64 = 1000;
-/// Of 6,000 runs with others, 94.2 to 95.1 % hold.
+/// In 6,000 runs with other seeds, 94.2 to 95.1 % of the intervals contained it.
 const SEED: u64 = 0x18 << 32;
 const GAP: u64 = 20_000;
-/// A window's cost: at 2 %, one dispatch in ten has one.
+/// The cost of a window: with a budget of 2 %, one dispatch in ten has one.
 const COST: u64 = 4_000;
 
-/// How a dispatch's counts come about.
+/// How the counts of a dispatch vary.
 #[derive(Clone, Copy, Default)]
 struct Kernel {
-    /// Spread of chance, in units of the mean.
+    /// The random spread, relative to the mean.
     noise: f64,
-    /// How much more at the end than at the beginning.
+    /// How much more is counted at the end than at the beginning.
     drift: f64,
-    /// How much more in one part of the period than in another.
+    /// How much more is counted in one part of the period than in another.
     period: f64,
-    /// Dispatches of a period.
+    /// The number of dispatches in a period.
     length: u64,
 }
 
 impl Kernel {
-    /// The factor of dispatch `n` of `all`, the same in all groups.
+    /// Returns the factor of dispatch `n` of `all`, which is the same in all groups.
     fn factor(&self, n: u64, all: u64) -> f64 {
         let phase = if self.length == 0 {
             0.0
         } else {
-            // The parts of a period have nothing to do with each other.
+            // The parts of a period are unrelated.
             (mix(n % self.length + 77) % 1000) as f64 / 999.0
         };
         (1.0 + self.drift * n as f64 / all as f64) * (1.0 + self.period * phase)
     }
 }
 
-/// Nearly normal, of mean 0 and deviation 1.
+/// Returns a nearly normal number, of mean 0 and deviation 1.
 fn noise(seed: u64) -> f64 {
     let uniform = |n: u64| (mix(seed ^ n << 60) >> 11) as f64 / (1_u64 << 53) as f64;
     (0..4).map(uniform).sum::<f64>() * 3.0_f64.sqrt() - 2.0 * 3.0_f64.sqrt()
@@ -47,8 +48,8 @@ enum Order {
     RoundRobin,
 }
 
-/// The classes' shares of 1,000 runs in which the interval of a group's counter held its true mean,
-/// and the ratio across two groups theirs.
+/// Returns in which share of 1,000 runs the interval of a group's counter contained the true mean,
+/// and in which share the interval of a ratio across two groups contained the true ratio.
 fn held(kernel: Kernel, order: &Order, dispatches: u64) -> (f64, f64) {
     let (mut means, mut ratios, mut runs) = (0, 0, 0);
     let table = Box::new(Rotation::new());
@@ -63,7 +64,7 @@ fn held(kernel: Kernel, order: &Order, dispatches: u64) -> (f64, f64) {
         table.renew_cost(COST);
         let mut scheduler = Scheduler::new(GROUPS, percent, start);
         let mut class = Windows::default();
-        // Two of the groups are looked at; counter 0 is the group's, 1 the reference.
+        // Look at two of the groups. Counter 0 is the group's own, counter 1 is the reference.
         let groups = [(run % 12) as u32, ((run + 5) % 12) as u32];
         let mut truth = [[0.0; 2]; 2];
         for n in 0..dispatches {
@@ -138,7 +139,7 @@ const DRIFTING: Kernel = Kernel {
     drift: 0.8,
     ..NOISY
 };
-/// As long as there are groups.
+/// A kernel whose period is as long as the number of groups.
 const PERIODIC: Kernel = Kernel {
     noise: 0.1,
     drift: 0.0,

@@ -1,11 +1,11 @@
-//! The code that runs in the target before any library of ours is there: the stub on the parked
-//! thread, then the beginning of our own thread. It is position-independent, uses no stack of the
-//! application, and knows everything else from the boot block, which is in `x19` throughout. Both
-//! branch targets begin with a landing pad (`bti c`, which processors without it
-//! pass over).
+//! The code that runs in the target before any library of ours is there. First comes the stub,
+//! which runs on the borrowed thread, and then the beginning of the worker thread. The code is
+//! position-independent and uses no stack of the application. It takes everything else from the
+//! boot block, whose address is in `x19` throughout. Both places that are branched to indirectly
+//! begin with a landing pad (`bti c`, which processors without branch target identification
+//! ignore).
 
-// The bytes between two labels of the assembly below are taken by address; nothing else here is
-// unsafe.
+// `unsafe` is only needed to take the bytes between two labels of the assembly below.
 #![allow(unsafe_code)]
 
 use std::arch::global_asm;
@@ -21,9 +21,9 @@ global_asm!(
     ".globl midair_blob_begin",
     ".hidden midair_blob_begin",
     "midair_blob_begin:",
-    // ---- The stub: make one detached thread, say so, wait to be taken back. All memory of ours is readable and
-    // executable at first: all but this page is made writable instead. Nothing was written yet, the
-    // stack included.
+    // ---- The stub: make one detached thread, store the result, and wait to be stopped again. All
+    // memory of ours is readable and executable at first. Everything but this page is now made
+    // writable instead. Nothing was written before, not even to the stack.
     "hint #34", // bti c
     "mov x8, #226", // mprotect(data, PROT_READ | PROT_WRITE)
     "ldr x0, [x19, #{data_base}]",
@@ -72,15 +72,15 @@ global_asm!(
     "ldr x10, [x19, #{stub_patience_ticks}]",
     "cmp x9, x10",
     "b.lo 4b",
-    // Nobody came: the thread puts itself back. (Also where nothing can be written, then with no
-    // word left.)
+    // Nobody stopped the thread in time, so it restores itself. (It also comes here if the data
+    // cannot be made writable. It can then leave no error.)
     "5:",
     "ldr x9, [x19, #{sigframe}]",
     "mov sp, x9",
     "mov x8, #139", // rt_sigreturn
     "svc #0",
     "brk #1",
-    // ---- Our thread.
+    // ---- The worker thread.
     ".balign 16",
     "10:",
     "hint #34", // bti c
@@ -89,8 +89,8 @@ global_asm!(
     "stp x19, x20, [sp, #16]",
     "stp x21, x22, [sp, #32]",
     "mov x19, x0",
-    // The program's thread may have set traps or another rounding; a new thread begins with its
-    // maker's.
+    // A new thread inherits the floating point control of its maker, and the program's thread may
+    // have enabled traps or chosen another rounding mode.
     "msr fpcr, xzr",
     "mov x8, #135", // rt_sigprocmask(SIG_SETMASK, all)
     "mov x0, #2",
@@ -117,7 +117,7 @@ global_asm!(
     "add x2, x19, #{affinity}",
     "svc #0",
     "11:",
-    // The mailbox, for all that follows.
+    // x22 is the address of the mailbox from here on.
     "add x22, x19, #{mailbox}",
     "mov w9, #{STARTED}",
     "stlr w9, [x22]",
@@ -144,8 +144,8 @@ global_asm!(
     "mov w9, #{OPEN}",
     "stlr w9, [x22]",
     "12:",
-    // The time limit as seconds and nanoseconds. The kernel writes back what is left, so a
-    // repetition begins where it was.
+    // The time limit in seconds and nanoseconds. The kernel writes the remaining time back, so a
+    // repeated call does not begin anew.
     "ldr w9, [x19, #{patience_ms}]",
     "mov w10, #1000",
     "udiv w11, w9, w10",
@@ -186,18 +186,18 @@ global_asm!(
     "bl 81f",
     "mov w9, #{TALKING}",
     "stlr w9, [x22]",
-    // Only now that nobody reads this process's memory while one of its threads is held: this takes
-    // the lock of the mappings, and a thread that loses its processor meanwhile would keep the
-    // attacher waiting.
+    // The guard page is protected only now, when nobody reads this process's memory any more while
+    // one of its threads is held. The call takes the lock of the mappings, and if a thread lost its
+    // processor meanwhile, it would keep the attacher waiting.
     "mov x8, #226", // mprotect(guard, PROT_NONE)
     "ldr x0, [x19, #{guard_base}]",
     "ldr x1, [x19, #{guard_len}]",
     "mov x2, #0",
     "svc #0",
-    // The process has the library already: its entry is called.
+    // The process has the library already, so its entry is called.
     "ldr x9, [x19, #{fn_entry}]",
     "cbnz x9, 19f",
-    // No descriptor came: there is nothing to load, and that was meant so.
+    // No descriptor came with the message: the attacher has nothing to load, which is no error.
     "ldr x9, [x19, #{message} + 40]",
     "cmp x9, #20",
     "b.lo 40f",
@@ -217,8 +217,8 @@ global_asm!(
     "str w0, [x19, #{library_fd}]",
     "bl 80f",
     "str x1, [x19, #{inodes} + 16]",
-    // The number in decimal, behind "/proc/thread-self/fd/": first how many digits, then from the
-    // last.
+    // Append the number in decimal to "/proc/thread-self/fd/": first count the digits, then write
+    // them from the last to the first.
     "add x9, x19, #{path} + 21",
     "mov w10, #10",
     "mov w11, w0",
@@ -242,8 +242,8 @@ global_asm!(
     "mov x20, x0",
     "mov w23, #{STEP_LOAD}",
     "cbnz x0, 17f",
-    // Refused: can its path be opened at all? The same call as the loader's, so that no filter
-    // minds it more.
+    // dlopen refused. Find out whether the path can be opened at all, with the same call as the
+    // loader's, so that no seccomp filter objects to it more than to the loader's.
     "mov x8, #56", // openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC)
     "mov x0, #-100",
     "add x1, x19, #{path}",
@@ -272,7 +272,7 @@ global_asm!(
     "mov x0, x19",
     "blr x9",
     "b 40f",
-    // ---- dlopen refused: keep its words, which are freed with this thread.
+    // ---- dlopen refused: copy its message, which is freed with this thread.
     "20:",
     "ldr x9, [x19, #{fn_dlerror}]",
     "blr x9",
@@ -290,14 +290,14 @@ global_asm!(
     "strb wzr, [x10]",
     "mov w20, w23",
     "mov w0, #0",
-    // ---- Failed: w0 is the negative errno or nothing, w20 the step.
+    // ---- Failed: w0 is the negative errno or 0, w20 is the step.
     "30:",
     "neg w0, w0",
     "str w0, [x19, #{error}]",
     "str w20, [x19, #{error_step}]",
     "mov w9, #{FAILED}",
     "stlr w9, [x22]",
-    // ---- The end: close what is open.
+    // ---- The end: close the descriptors that are open.
     "40:",
     "mov w9, #-1",
     "ldr w0, [x19, #{fd_far}]",
@@ -322,9 +322,8 @@ global_asm!(
     "ldp x29, x30, [sp], #64",
     "mov x0, #0",
     "ret",
-    // ---- x1 = the inode of the descriptor w0, 0 where there is none:
-    // newfstatat(w0, "", AT_EMPTY_PATH). Keeps w0; a system call
-    // keeps all but x0.
+    // ---- Returns the inode of descriptor w0 in x1, or 0 if there is none: newfstatat(w0, "",
+    // AT_EMPTY_PATH). Keeps w0. A system call changes no register but x0.
     "80:",
     "mov w10, w0",
     "sub sp, sp, #128", // struct stat
@@ -339,7 +338,7 @@ global_asm!(
     "csel x1, x1, xzr, eq",
     "mov w0, w10",
     "ret",
-    // ---- Closes the descriptor w0 if its inode is x11: else it is the program's by now.
+    // ---- Closes descriptor w0 if its inode is x11. If it is not, the number is now the program's.
     "81:",
     "mov x12, x30",
     "bl 80b",
@@ -415,12 +414,13 @@ unsafe extern "C" {
     static midair_blob_end: u8;
 }
 
-/// The bytes of the code. It begins with the stub.
+/// Returns the bytes of the code, which begins with the stub.
 pub(crate) fn code() -> &'static [u8] {
     let (begin, end) = (&raw const midair_blob_begin, &raw const midair_blob_end);
     let len = end as usize - begin as usize;
     // SAFETY: the assembly above puts both labels into one read-only section of this program,
-    // `begin` first, with only initialised bytes between them.
+    // `begin` first. So the range is one allocation that is never written, and all bytes of it are
+    // initialised.
     unsafe { std::slice::from_raw_parts(begin, len) }
 }
 
@@ -456,11 +456,12 @@ mod tests {
         assert_eq!(bytes[bytes.len() - 4..], 0xd65f_03c0_u32.to_le_bytes());
     }
 
-    /// Runs all of the code in this process: the stub makes the thread and comes back by the frame,
-    /// the thread talks to us. `talk` is given a copy of the far end, and the numbers of both.
+    /// Runs all of the code in this process. The stub makes the thread and comes back through the
+    /// frame; then the thread talks to us. `talk` is given a copy of the far end, and the numbers
+    /// of both ends. Returns the boot block's `error_step`, `fd_near` and `error`.
     fn run(with_entry: bool, talk: impl FnOnce(&OwnedFd, [RawFd; 2])) -> (u32, u32, i32) {
-        // SAFETY: everything below happens in one fresh mapping of ours, laid out as in a target,
-        // and in a frame that holds what this function's registers are.
+        // SAFETY: everything below touches only one fresh mapping of ours, which is laid out as in
+        // a target, and a frame that holds the values of this function's own registers.
         unsafe {
             let whole = usize::try_from(WHOLE_LEN).unwrap();
             let (rw, private) = (
@@ -567,8 +568,8 @@ mod tests {
     fn it_runs_to_its_end() {
         let nothing = run(false, |far, _| send_bytes(far.as_fd(), b"none").unwrap());
         assert_eq!(nothing, (0, u32::MAX, 0));
-        // A descriptor that is no library; a library without our entry; an entry that is there
-        // already.
+        // Three cases follow: a descriptor that is no library, a library without our entry, and an
+        // entry that is there already.
         let not_one = File::open("/dev/null").unwrap();
         let bad = run(false, |far, _| {
             send_with_descriptor(far.as_fd(), b"library", not_one.as_fd()).unwrap();
@@ -588,24 +589,25 @@ mod tests {
         numbers_that_the_program_took_stay_open();
     }
 
-    /// Called by the one test that lets the code run, so that nobody else opens a descriptor
+    /// Called by the only test that runs the code, so that nothing else opens a descriptor
     /// meanwhile.
     fn numbers_that_the_program_took_stay_open() {
         let other = File::open("/dev/null").unwrap();
         let inode = other.metadata().unwrap().ino();
-        // Where its own end is the program's, the thread cannot receive; where the far one is, it
-        // only leaves that alone.
+        // If the number of the near end was taken by the program, the thread cannot receive. If
+        // that of the far end was, the thread only leaves it open.
         for (taken, step) in [(0, step::RECEIVE), (1, 0)] {
             let mut number = -1;
             let done = run(false, |far, numbers| {
                 number = numbers[taken];
-                // SAFETY: both are open; nobody of this process needs what the number stood for.
+                // SAFETY: both descriptors are open, and nothing in this process needs the one that
+                // is replaced.
                 assert_eq!(unsafe { libc::dup2(other.as_raw_fd(), number) }, number);
                 send_bytes(far.as_fd(), b"none").unwrap();
             });
             assert_eq!(done.0, step);
-            // SAFETY: if it is open it is the copy that was made above; if it is not, looking at it
-            // fails.
+            // SAFETY: if the number is open, it is the copy made above, which nothing else owns. If
+            // it is not open, looking at it fails.
             let kept = File::from(unsafe { OwnedFd::from_raw_fd(number) });
             assert_eq!(kept.metadata().unwrap().ino(), inode, "end {taken}");
         }

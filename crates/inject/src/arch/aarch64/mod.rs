@@ -1,11 +1,12 @@
 //! aarch64 (Linux, little-endian).
 //!
-//! What differs from x86-64: the kernel forgets an interrupted call *before* a tracer sees the
-//! thread. At the stop `pc` is back at the instruction, x0 is the first argument again, and no
-//! register says how the call would have ended, so that is known by its number ([`ending`]).
-//! Changing registers at such a stop loses it for good. Giving a thread back therefore puts it into
-//! a call once more ([`rearm`]), and the kernel itself decides anew: also between a restart and
-//! EINTR, where a signal has come meanwhile (source: arch/arm64/kernel/signal.c).
+//! This differs from x86-64: the kernel forgets an interrupted call *before* a tracer sees the
+//! thread. At the stop, `pc` is back at the instruction and x0 is the first argument again. No
+//! register says how the call would have ended, so we derive that from its number ([`ending`]).
+//! Changing registers at such a stop loses the restart for good. Giving a thread back therefore
+//! puts it into a call once more ([`rearm`]), and the kernel itself decides anew. This includes the
+//! choice between a restart and EINTR when a signal has come meanwhile (source:
+//! arch/arm64/kernel/signal.c).
 
 mod blob;
 mod sigframe;
@@ -20,7 +21,7 @@ use crate::needs::{Need, must};
 
 use super::{Blocked, Rearm, RestartAs, Standing};
 
-/// A multiple of every size that pages have here (4, 16 and 64 KiB).
+/// A multiple of every page size on this processor (4, 16 and 64 KiB).
 pub(crate) const PAGE: u64 = 65536;
 /// The instruction by which a thread enters the kernel: `svc #0`.
 pub(crate) const SYSCALL_INSTRUCTION: [u8; 4] = [0x01, 0, 0, 0xd4];
@@ -34,7 +35,7 @@ pub(crate) const GETPID_CALL: u64 = 4;
 pub(crate) const SYSCALL_RETURN: [u8; 8] = [0x01, 0, 0, 0xd4, 0xc0, 0x03, 0x5f, 0xd6];
 /// `mov x8, #139; svc #0`: return from signal handlers.
 pub(crate) const RESTORER: [u8; 8] = [0x68, 0x11, 0x80, 0xd2, 0x01, 0, 0, 0xd4];
-/// It is the kernel's own, in the page that the kernel maps into each process.
+/// True: the restorer is the kernel's own, in the page that the kernel maps into each process.
 pub(crate) const RESTORER_IN_VDSO: bool = true;
 
 /// System call numbers that the engine makes in the target (asm-generic/unistd.h).
@@ -57,12 +58,12 @@ pub(crate) mod number {
 
 /// `AUDIT_ARCH_AARCH64` (linux/audit.h).
 pub(crate) const AUDIT: u32 = 0xc000_00b7;
-/// Calls that our way makes here only.
+/// Calls that entering makes on this processor only.
 pub(crate) const NEEDED: &[Need] = &[must("ppoll", libc::SYS_ppoll, [1, 1, 1, 0, 0, 0])];
 
-/// Judges a system call by number and arguments; None: not one to enter through. The groups are
-/// those that were measured on x86-64, see `docs/sources.md#inject`; the calls behind them are the
-/// kernel's common code.
+/// Judges a system call by its number and arguments. None if a thread in it is not to be borrowed.
+/// The groups are those that were measured on x86-64, see `docs/sources.md#inject`. Behind these
+/// calls is code that the kernel shares between processors.
 pub(crate) fn blocked_in(nr: u64, args: &[u64; 6]) -> Option<(&'static str, Blocked)> {
     use Blocked::{Disturbed, Futex, Restarted, Restarts};
     Some(match nr {
@@ -103,14 +104,15 @@ const ERESTARTSYS: i64 = 512;
 const ERESTARTNOHAND: i64 = 514;
 const ERESTART_RESTARTBLOCK: i64 = 516;
 
-/// With which of the kernel's codes a call ends that a stop interrupts. It shows in no register.
+/// Returns the kernel's internal code with which a call ends when a stop interrupts it. No register
+/// shows it.
 fn ending(number: u64, args: &[u64; 6]) -> i64 {
     /// TIMER_ABSTIME
     const ABSOLUTE: u64 = 1;
     match number {
         number::NANOSLEEP | number::RESTART => ERESTART_RESTARTBLOCK,
         number::CLOCK_NANOSLEEP if args[1] & ABSOLUTE == 0 => ERESTART_RESTARTBLOCK,
-        // FUTEX_WAIT and WAIT_BITSET with a time limit.
+        // FUTEX_WAIT and FUTEX_WAIT_BITSET with a time limit.
         number::FUTEX if args[3] != 0 && matches!(args[1] & 0x7f, 0 | 9) => ERESTART_RESTARTBLOCK,
         number::CLOCK_NANOSLEEP | number::SIGSUSPEND | number::PPOLL | number::PSELECT6 => {
             ERESTARTNOHAND
@@ -127,8 +129,8 @@ fn arguments(regs: &Registers) -> [u64; 6] {
 
 const INSTRUCTION: u64 = SYSCALL_INSTRUCTION.len() as u64;
 
-/// How the call comes back in which a thread was seen and is now stopped; None when it is not in
-/// that call any more.
+/// Returns how the call goes on in which a thread was seen before it was stopped. None if it is not
+/// in that call any more.
 pub(crate) fn stands_in(regs: &Registers, call: &Blocking) -> Option<RestartAs> {
     if regs.sp() != call.sp || regs.user.regs[8] != call.number {
         return None;
@@ -143,8 +145,8 @@ pub(crate) fn stands_in(regs: &Registers, call: &Blocking) -> Option<RestartAs> 
     })
 }
 
-/// Number and arguments of a system call that a stop has interrupted and that will be made again,
-/// whichever it is. `instruction` tells what lies at an address.
+/// Returns the number and arguments of the system call that a stop has interrupted and that will be
+/// made again, whichever it is. `instruction` reads the instruction at an address.
 pub(crate) fn interrupted_call(
     regs: &Registers,
     instruction: impl Fn(u64) -> Option<[u8; SYSCALL_INSTRUCTION.len()]>,
@@ -153,9 +155,10 @@ pub(crate) fn interrupted_call(
     again.then(|| (regs.user.regs[8], arguments(regs)))
 }
 
-/// How to have the kernel find the thread interrupted in its call once more: getpid with the first
-/// argument of that call (which the kernel keeps by itself where no tracer reaches it), at whose
-/// end stands what the call would have ended with.
+/// Returns how to make the kernel find the thread interrupted in its call once more. The thread
+/// makes getpid with the first argument of that call, which the kernel keeps by itself where no
+/// tracer reaches it. At the end of getpid, its result is replaced by the code with which the call
+/// would have ended.
 pub(crate) fn rearm(original: &Registers, call: Option<&Blocking>) -> Option<Rearm> {
     let call = call?;
     if !matches!(
@@ -175,9 +178,10 @@ pub(crate) fn rearm(original: &Registers, call: Option<&Blocking>) -> Option<Rea
     })
 }
 
-/// System calls that no allocator, loader or C library makes while it holds a lock that making a
-/// thread needs, by number. A thread that has just come back from one stands in a plain wrapper.
-/// Not `futex`, nor those that change mappings or threads.
+/// Returns the name of a system call, by its number, if no allocator, loader or C library makes it
+/// while it holds a lock that making a thread needs. A thread that has just returned from such a
+/// call is in a plain wrapper. `futex` is not among them, nor are calls that change mappings or
+/// threads.
 pub(crate) fn plain_call(nr: u64) -> Option<&'static str> {
     Some(match nr {
         29 => "ioctl",
@@ -211,9 +215,9 @@ pub(crate) fn plain_call(nr: u64) -> Option<&'static str> {
     })
 }
 
-/// What a stopped thread was doing. Only at the end of a call is that known: at a stop for signals
-/// the kernel has forgotten it, and a thread that comes back from a call looks like one in its own
-/// code. So no running thread is borrowed here.
+/// Returns what a stopped thread was doing. This is known only at the end of a call. At a stop for
+/// signals the kernel has forgotten it, and a thread that returns from a call looks like one in its
+/// own code. So no running thread is borrowed on this processor.
 pub(crate) fn standing(regs: &Registers) -> Standing {
     match u64::try_from(regs.call) {
         Ok(number) => Standing::Back(number),
@@ -221,8 +225,8 @@ pub(crate) fn standing(regs: &Registers) -> Standing {
     }
 }
 
-/// Bits of `pstate` that must be clear in our code: single step; the kind of branch that led here
-/// (landing pads).
+/// The bits of `pstate` that must be clear in our code: single step, and the kind of branch that
+/// led here (for landing pads).
 const CLEAR_STATE: u64 = 1 << 21 | 0b11 << 10;
 
 fn ours(base: &Registers, pc: RemoteAddr, stack: RemoteAddr, comes_back_to: u64) -> Registers {
@@ -235,8 +239,8 @@ fn ours(base: &Registers, pc: RemoteAddr, stack: RemoteAddr, comes_back_to: u64)
     regs
 }
 
-/// Registers for one system call made by the `svc #0; ret` at `gadget`, which returns to the
-/// restorer with the stack pointer at the frame.
+/// Returns the registers for one system call made by the `svc #0; ret` at `gadget`, which returns
+/// to the restorer with the stack pointer at the frame.
 pub(crate) fn for_system_call(
     base: &Registers,
     gadget: RemoteAddr,
@@ -253,28 +257,28 @@ pub(crate) fn for_system_call(
     regs
 }
 
-/// There is none: the C library keeps the number of `exit` in x8 over its last loop, and a thread
-/// whose attacher dies behind another call would make that one for ever. The way out borrows a
-/// thread of the program here.
+/// Returns None: the worker thread cannot unmap itself here. The C library keeps the number of
+/// `exit` in x8 over its last loop. If the attacher died after another call, the thread would make
+/// that call for ever. So a thread of the program is borrowed for the removal here.
 pub(crate) fn last_call() -> Option<u64> {
     None
 }
 
-/// Number of the system call at whose beginning or end a thread stands.
+/// Returns the number of the system call at whose beginning or end a thread is stopped.
 pub(crate) fn call_begun(regs: &Registers) -> u64 {
     u64::from(regs.call.cast_unsigned())
 }
 
-/// Registers by which a thread that stands behind a system call leaves it out, if it has only
-/// begun, or makes none again.
+/// Returns registers that leave a system call out if the thread has only begun it, and make none
+/// again if it has returned from one.
 pub(crate) fn without_call(base: &Registers) -> Registers {
     let mut regs = *base;
     regs.call = -1;
     regs
 }
 
-/// Registers for one system call by the instruction at `at`. All but the number, the arguments that
-/// are given and the address are as in `base`.
+/// Returns the registers for one system call by the instruction at `at`. All but the address, the
+/// number and the given arguments are as in `base`.
 pub(crate) fn call_from(base: &Registers, at: RemoteAddr, nr: u64, args: &[u64]) -> Registers {
     let mut regs = without_call(base);
     regs.user.pc = at.get();
@@ -285,7 +289,7 @@ pub(crate) fn call_from(base: &Registers, at: RemoteAddr, nr: u64, args: &[u64])
     regs
 }
 
-/// Bytes before and behind a system call that [`ends_in_exit`] looks at.
+/// The number of bytes before and behind a system call that [`ends_in_exit`] looks at.
 pub(crate) const AROUND_EXIT: (usize, usize) = (4, 4);
 
 /// See [`last_call`].
@@ -293,7 +297,7 @@ pub(crate) fn ends_in_exit(_before: &[u8], _after: &[u8]) -> bool {
     false
 }
 
-/// Registers for the stub.
+/// Returns the registers for the stub.
 pub(crate) fn for_stub(
     base: &Registers,
     code: RemoteAddr,
@@ -343,11 +347,11 @@ mod tests {
         assert_eq!(stands_in(&regs, &call), Some(RestartAs::Again));
         let (regs, call) = seen(number::NANOSLEEP, [0x1000, 0, 0, 0, 0, 0]);
         assert_eq!(stands_in(&regs, &call), Some(RestartAs::Interrupted));
-        // It has its result: pc is behind the instruction.
+        // The call has its result: pc is behind the instruction.
         let mut done = regs;
         done.user.pc = call.pc;
         assert_eq!(stands_in(&done, &call), Some(RestartAs::Done));
-        // Another call, another first argument, another stack: it went on.
+        // With another call, another first argument or another stack, the thread went on.
         let mut other = regs;
         other.user.regs[8] = 64;
         assert_eq!(stands_in(&other, &call), None);

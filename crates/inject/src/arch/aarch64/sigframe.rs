@@ -1,5 +1,6 @@
-//! The prepared signal frame: by a plain `rt_sigreturn` the thread puts itself back into what it
-//! was doing, with no help from anybody. It is what makes the attacher's death harmless at any moment.
+//! The prepared signal frame. With a plain `rt_sigreturn`, the thread restores itself to what it
+//! was doing, without anybody's help. Because of it, the attacher may die at any moment without
+//! harm.
 //!
 //! Layout after linux/arch/arm64: `struct rt_sigframe` (kernel/signal.c), `struct sigcontext` and
 //! its records (uapi/asm/sigcontext.h). The kernel reads the records up to the terminator, not the
@@ -12,7 +13,7 @@ use midair_ptrace::{Registers, RemoteAddr, SignalMask};
 use super::{RestartAs, stands_in};
 
 const EINTR: i64 = 4;
-/// Bytes of `siginfo_t`: the ucontext comes behind.
+/// Bytes of `siginfo_t`, which the ucontext follows.
 const SIGINFO: usize = 128;
 // Offsets from the frame's beginning.
 const STACK_FLAGS: usize = SIGINFO + 24;
@@ -21,11 +22,12 @@ const MASK: usize = SIGINFO + 40;
 const CONTEXT: usize = SIGINFO + 176;
 pub(super) const GENERAL: usize = CONTEXT + 8;
 const RECORDS: usize = CONTEXT + 288;
-/// Room that the records have there; more of them lie behind a record that says so.
+/// The room for records in the sigcontext. Further ones lie behind it, and an extra record tells
+/// where.
 const RECORDS_MOST: usize = 4096;
 
-/// No valid combination for `sigaltstack`: the kernel ignores the error and leaves the alternative
-/// stack as it is.
+/// Not a valid combination for `sigaltstack`. So the kernel ignores the error and leaves the
+/// alternative stack as it is.
 const NO_ALTSTACK: u32 = 0x7;
 const FPSIMD_MAGIC: u32 = 0x4650_8001;
 const EXTRA_MAGIC: u32 = 0x4558_5401;
@@ -33,21 +35,23 @@ const SVE_MAGIC: u32 = 0x5356_4501;
 /// A record without content ends the list.
 const TERMINATOR: usize = 16;
 const EXTRA: usize = 32;
-/// Header of the SVE register set; its `flags` say by bit 0 that the long registers are live.
+/// Bytes of the header of the SVE register set. Bit 0 of its `flags` says that the long registers
+/// are live.
 const SVE_HEADER: usize = 16;
 
 /// Where the frame lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FrameLayout {
-    /// Stack pointer for the system calls that we make: the frame itself.
+    /// The stack pointer for the system calls that we make, which is the frame itself.
     pub(crate) stack: RemoteAddr,
-    /// The same: stack pointer at the moment of `rt_sigreturn`.
+    /// The same address: it is the stack pointer at the moment of `rt_sigreturn`.
     pub(crate) context: RemoteAddr,
     /// Address after the last byte.
     pub(crate) end: RemoteAddr,
 }
 
-/// Puts the frame below the thread's stack pointer: nothing below it is in use here.
+/// Puts the frame below the thread's stack pointer. This processor has no red zone: nothing below
+/// the stack pointer is in use.
 pub(crate) fn lay_out(regs: &Registers, extended: &[u8]) -> FrameLayout {
     let end = RemoteAddr::new(regs.sp()).align_down(16);
     let len = RECORDS + records(RemoteAddr::new(0), extended).len();
@@ -64,7 +68,7 @@ fn head(bytes: &mut Vec<u8>, magic: u32, size: usize) {
     bytes.extend_from_slice(&u32::try_from(size).unwrap_or(0).to_le_bytes());
 }
 
-/// The SVE registers as their record has them, where they are live. In a system call they are not.
+/// Returns the record of the SVE registers, if these are live. In a system call they are not.
 fn sve_record(extended: &[u8]) -> Option<Vec<u8>> {
     let set = extended.get(FPSIMD_BYTES..)?;
     let half = |at: usize| Some(u16::from_le_bytes([*set.get(at)?, *set.get(at + 1)?]));
@@ -73,7 +77,8 @@ fn sve_record(extended: &[u8]) -> Option<Vec<u8>> {
         return None;
     }
     let vector = usize::from(vector_bytes);
-    // 32 vectors; 16 predicates and the first-fault register, an eighth of a vector each.
+    // There are 32 vectors. The 16 predicates and the first-fault register have an eighth of a
+    // vector each.
     let live = 32 * vector + 17 * (vector / 8);
     let registers = set.get(SVE_HEADER..SVE_HEADER + live)?;
     let size = (16 + live).next_multiple_of(16);
@@ -86,11 +91,12 @@ fn sve_record(extended: &[u8]) -> Option<Vec<u8>> {
     Some(record)
 }
 
-/// The records, which will lie at `at`.
+/// Returns the records, which will lie at `at`.
 fn records(at: RemoteAddr, extended: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     head(&mut bytes, FPSIMD_MAGIC, FPSIMD_BYTES);
-    // Status and control come first here, behind the vectors in the register set.
+    // Status and control come first in this record. In the register set they come behind the
+    // vectors.
     bytes.extend_from_slice(extended.get(512..520).unwrap_or(&[0; 8]));
     bytes.extend_from_slice(extended.get(..512).unwrap_or(&[0; 512]));
     if let Some(sve) = sve_record(extended) {
@@ -108,8 +114,8 @@ fn records(at: RemoteAddr, extended: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The bytes from `layout.stack` to `layout.end`, for a thread that stands in `call`, if it is in
-/// one. `_restorer` is reached by the link register.
+/// Returns the bytes from `layout.stack` to `layout.end`, for a thread that is in `call`, if it is
+/// in a call. `_restorer` is not needed here: the link register leads to it.
 pub(crate) fn frame_bytes(
     layout: &FrameLayout,
     regs: &Registers,
@@ -127,8 +133,8 @@ pub(crate) fn frame_bytes(
     };
     let (mut first, mut pc) = (regs.user.regs[0], regs.user.pc);
     let comes_back = call.and_then(|call| Some((call, stands_in(regs, call)?)));
-    // The kernel forgets the rest of a timed wait at `rt_sigreturn`. In the other cases the
-    // registers are already those that make the call again, or that have its result.
+    // The kernel forgets the rest of a timed wait at `rt_sigreturn`. In the other cases, the
+    // registers already make the call again, or have its result.
     if let Some((call, RestartAs::Interrupted)) = comes_back {
         first = (-EINTR).cast_unsigned();
         pc = call.pc;
@@ -155,8 +161,8 @@ mod tests {
     use super::*;
     use std::mem::offset_of;
 
-    /// What a signal handler gets here is what the kernel's layout is: libc's `ucontext_t` has it,
-    /// too.
+    /// The context that a signal handler gets has the kernel's layout, and libc's `ucontext_t`
+    /// describes it, too.
     #[test]
     fn offsets_are_those_of_the_c_library() {
         assert_eq!(MASK - SIGINFO, offset_of!(libc::ucontext_t, uc_sigmask));
@@ -189,7 +195,7 @@ mod tests {
     fn long_vectors_lie_behind_a_record_that_says_so() {
         let plain = records(RemoteAddr::new(0x1000), &state(0));
         assert_eq!(plain.len(), FPSIMD_BYTES + TERMINATOR);
-        // Not live: no record.
+        // Registers that are not live get no record.
         let mut unused = state(16);
         unused[FPSIMD_BYTES + 12] = 0;
         assert_eq!(records(RemoteAddr::new(0x1000), &unused), plain);
@@ -204,8 +210,8 @@ mod tests {
         assert!(long.len() % 16 == 0);
     }
 
-    /// The proof by the kernel (or by what stands for it): a frame of ours in the place of a real
-    /// one, and `rt_sigreturn` by it.
+    /// Lets the kernel (or its emulator) prove the frame: one of ours takes the place of a real
+    /// one, and `rt_sigreturn` uses it.
     #[test]
     fn a_thread_goes_on_by_a_frame_of_ours() {
         use std::sync::atomic::{AtomicU64, Ordering};
@@ -215,8 +221,8 @@ mod tests {
             _info: *mut libc::siginfo_t,
             context: *mut libc::c_void,
         ) {
-            // SAFETY: the kernel gives a live context; a frame of ours is written over it, records
-            // included, within the space that the kernel has made for its own.
+            // SAFETY: the kernel passes a live context. A frame of ours is written over it, records
+            // included, and stays within the space that the kernel has made for its own.
             unsafe {
                 let context = &mut *context.cast::<libc::ucontext_t>();
                 let machine = &context.uc_mcontext;
@@ -226,7 +232,7 @@ mod tests {
                     pc: machine.pc,
                     pstate: machine.pstate,
                 };
-                // x19 comes back as what we say, where it is read.
+                // x19 comes back with this value, which is checked below.
                 regs.regs[19] = 0x1234_5678;
                 let regs = Registers {
                     user: regs,
@@ -249,8 +255,9 @@ mod tests {
             SEEN.fetch_add(1, Ordering::SeqCst);
         }
         let (mut register, mut vector) = (7_u64, 0_u64);
-        // SAFETY: a handler of ours for a signal that this thread alone gets; the assembly sends it
-        // by `tgkill` and takes what the frame has put into x19 and v0.
+        // SAFETY: the handler is ours, and only this thread gets the signal. The assembly sends it
+        // with `tgkill`, declares or restores every register that it changes, and reads the values
+        // that the frame has put into x19 and v0.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = handler as *const () as usize;

@@ -1,11 +1,11 @@
-//! The code that runs in the target before any library of ours is there: the stub on the parked
-//! thread, then the beginning of our own thread. It is position-independent, uses no stack of the
-//! application, and knows everything else from the boot block, which is in `rbx` throughout.
+//! The code that runs in the target before any library of ours is there. First comes the stub,
+//! which runs on the borrowed thread, and then the beginning of the worker thread. The code is
+//! position-independent and uses no stack of the application. It takes everything else from the
+//! boot block, whose address is in `rbx` throughout.
 //!
 //! Decisions: ENG-002, ENG-007 (`docs/deviations/engine.md`).
 
-// The bytes between two labels of the assembly below are taken by address; nothing else here is
-// unsafe.
+// `unsafe` is only needed to take the bytes between two labels of the assembly below.
 #![allow(unsafe_code)]
 
 use std::arch::global_asm;
@@ -21,9 +21,9 @@ global_asm!(
     ".globl midair_blob_begin",
     ".hidden midair_blob_begin",
     "midair_blob_begin:",
-    // ---- The stub: make one detached thread, say so, wait to be taken back. All memory of ours is readable and
-    // executable at first: all but this page is made writable instead. Nothing was written yet, the
-    // stack included.
+    // ---- The stub: make one detached thread, store the result, and wait to be stopped again. All
+    // memory of ours is readable and executable at first. Everything but this page is now made
+    // writable instead. Nothing was written before, not even to the stack.
     "mov eax, 10", // mprotect(data, PROT_READ | PROT_WRITE)
     "mov rdi, [rbx + {data_base}]",
     "mov rsi, [rbx + {data_len}]",
@@ -31,9 +31,9 @@ global_asm!(
     "syscall",
     "test eax, eax",
     "js 5f",
-    // A thread begins with the floating point control of the one that made it: a program that traps
-    // on division by zero, or flushes small numbers to zero, must not do so to our code. The
-    // borrowed thread gets its own back with the rest.
+    // A new thread inherits the floating point control of its maker. A program that traps on
+    // division by zero, or flushes small numbers to zero, must not do so to our code. The borrowed
+    // thread gets its own control words back with the rest of its state.
     "fninit",
     "mov dword ptr [rsp - 8], 0x1f80",
     "ldmxcsr [rsp - 8]",
@@ -72,7 +72,7 @@ global_asm!(
     "or rax, rdx",
     "mov r13, rax",
     "mov r14d, [rbx + {stub_turn_ticks}]",
-    "dec r14", // 0: never
+    "dec r14", // 0 wraps around: it never yields
     "4:",
     "pause",
     "rdtsc",
@@ -83,8 +83,8 @@ global_asm!(
     "jae 5f",
     "cmp rax, r14",
     "jb 4b",
-    // Somebody who waits for this processor may have the lock of the mappings, which the attacher
-    // needs to see the result.
+    // A thread that waits for this processor may hold the lock of the mappings, which the attacher
+    // needs to read the result.
     "mov eax, 24", // sched_yield
     "syscall",
     "rdtsc",
@@ -94,14 +94,14 @@ global_asm!(
     "mov r14d, [rbx + {stub_turn_ticks}]",
     "add r14, rax",
     "jmp 4b",
-    // Nobody came: the thread puts itself back. (Also where nothing can be written, then with no
-    // word left.)
+    // Nobody stopped the thread in time, so it restores itself. (It also comes here if the data
+    // cannot be made writable. It can then leave no error.)
     "5:",
     "mov rsp, [rbx + {sigframe}]",
     "mov eax, 15", // rt_sigreturn
     "syscall",
     "ud2",
-    // ---- Our thread.
+    // ---- The worker thread.
     ".balign 16",
     "10:",
     "push rbx",
@@ -187,16 +187,16 @@ global_asm!(
     "mov rsi, [rbx + {inodes} + 8]",
     "call 81f",
     "mov dword ptr [rbx + {mailbox}], {TALKING}",
-    // Only now that nobody reads this process's memory while one of its threads is held: this takes
-    // the lock of the mappings, and a thread that loses its processor meanwhile would keep the
-    // attacher waiting.
+    // The guard page is protected only now, when nobody reads this process's memory any more while
+    // one of its threads is held. The call takes the lock of the mappings, and if a thread lost its
+    // processor meanwhile, it would keep the attacher waiting.
     "mov eax, 10", // mprotect(guard, PROT_NONE)
     "mov rdi, [rbx + {guard_base}]",
     "mov rsi, [rbx + {guard_len}]",
     "xor edx, edx",
     "syscall",
-    // The library is there since before this process was forked: its entry is called, and nothing
-    // is loaded.
+    // This process was forked from one that had the library. So its entry is called, and nothing is
+    // loaded.
     "mov rax, [rbx + {fn_entry}]",
     "test rax, rax",
     "jz 16f",
@@ -204,7 +204,7 @@ global_asm!(
     "call rax",
     "jmp 40f",
     "16:",
-    // No descriptor came: there is nothing to load, and that was meant so.
+    // No descriptor came with the message: the attacher has nothing to load, which is no error.
     "cmp qword ptr [rbx + {message} + 40], 20",
     "jb 40f",
     "mov r12d, [rbx + {control} + 16]",
@@ -226,7 +226,7 @@ global_asm!(
     "call 80f",
     "mov [rbx + {inodes} + 16], rax",
     "mov eax, r13d",
-    // The number in decimal, behind "/proc/thread-self/fd/".
+    // Append the number in decimal to "/proc/thread-self/fd/".
     "lea rdi, [rbx + {path} + 21]",
     "mov ecx, 10",
     "xor r8d, r8d",
@@ -252,8 +252,8 @@ global_asm!(
     "mov r12d, {STEP_LOAD}",
     "test rax, rax",
     "jnz 17f",
-    // Refused: can its path be opened at all? The same call as the loader's, so that no filter
-    // minds it more.
+    // dlopen refused. Find out whether the path can be opened at all, with the same call as the
+    // loader's, so that no seccomp filter objects to it more than to the loader's.
     "mov eax, 257", // openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC)
     "mov edi, -100",
     "lea rsi, [rbx + {path}]",
@@ -282,7 +282,7 @@ global_asm!(
     "mov rdi, rbx",
     "call rax",
     "jmp 40f",
-    // ---- dlopen refused: keep its words, which are freed with this thread.
+    // ---- dlopen refused: copy its message, which is freed with this thread.
     "20:",
     "call [rbx + {fn_dlerror}]",
     "lea rdi, [rbx + {error_copy}]",
@@ -303,13 +303,13 @@ global_asm!(
     "mov byte ptr [rdi], 0",
     "mov ecx, r12d",
     "xor eax, eax",
-    // ---- Failed: eax is the negative errno or nothing, ecx the step.
+    // ---- Failed: eax is the negative errno or 0, ecx is the step.
     "30:",
     "neg eax",
     "mov [rbx + {error}], eax",
     "mov [rbx + {error_step}], ecx",
     "mov dword ptr [rbx + {mailbox}], {FAILED}",
-    // ---- The end: close what is open.
+    // ---- The end: close the descriptors that are open.
     "40:",
     "mov edi, [rbx + {fd_far}]",
     "cmp edi, -1",
@@ -321,9 +321,9 @@ global_asm!(
     "mov edi, [rbx + {fd_near}]",
     "cmp edi, -1",
     "je 42f",
-    // Nothing more comes from here: an empty message says so, as an end would. The thread waits
-    // until its attacher has gone, who may follow it to its end, and no longer than for anything
-    // else.
+    // An empty message tells the attacher that nothing more comes, as closing the socket would. The
+    // thread then waits until the attacher has hung up, since the attacher may want to trace the
+    // thread to its end. It waits no longer than for anything else.
     "call 80f",
     "cmp rax, [rbx + {inodes}]",
     "jne 44f",
@@ -358,8 +358,8 @@ global_asm!(
     "pop rbx",
     "xor eax, eax",
     "ret",
-    // ---- The inode of the descriptor edi, 0 where there is none:
-    // newfstatat(edi, "", AT_EMPTY_PATH). Keeps edi and rsi.
+    // ---- Returns the inode of descriptor edi in rax, or 0 if there is none: newfstatat(edi, "",
+    // AT_EMPTY_PATH). Keeps edi and rsi.
     "80:",
     "push rsi",
     "sub rsp, 144", // struct stat
@@ -376,7 +376,8 @@ global_asm!(
     "add rsp, 144",
     "pop rsi",
     "ret",
-    // ---- Closes the descriptor edi if its inode is rsi: else it is the program's by now.
+    // ---- Closes descriptor edi if its inode is rsi. If it is not, the number is now the
+    // program's.
     "81:",
     "call 80b",
     "cmp rax, rsi",
@@ -385,8 +386,8 @@ global_asm!(
     "syscall",
     "83:",
     "ret",
-    // ---- One system call of the attacher's on the worker thread, which is about to end: if the
-    // attacher dies, the thread ends all the same.
+    // ---- One system call that the attacher has the worker thread make when that is about to end.
+    // An exit follows it, so that the thread ends even if the attacher dies.
     ".globl midair_blob_call",
     ".hidden midair_blob_call",
     "midair_blob_call:",
@@ -463,19 +464,20 @@ unsafe extern "C" {
     static midair_blob_end: u8;
 }
 
-/// Offset of the instruction that makes a system call on a worker thread that is about to end; it
-/// ends behind it.
+/// Returns the offset of the instruction with which a worker thread that is about to end makes
+/// system calls. An `exit` follows it.
 pub(crate) fn last_call() -> Option<u64> {
     let (begin, call) = (&raw const midair_blob_begin, &raw const midair_blob_call);
     Some((call as u64).wrapping_sub(begin as u64))
 }
 
-/// The bytes of the code. It begins with the stub.
+/// Returns the bytes of the code, which begins with the stub.
 pub(crate) fn code() -> &'static [u8] {
     let (begin, end) = (&raw const midair_blob_begin, &raw const midair_blob_end);
     let len = end as usize - begin as usize;
     // SAFETY: the assembly above puts both labels into one read-only section of this program,
-    // `begin` first, with only initialised bytes between them.
+    // `begin` first. So the range is one allocation that is never written, and all bytes of it are
+    // initialised.
     unsafe { std::slice::from_raw_parts(begin, len) }
 }
 

@@ -27,7 +27,7 @@ pub(crate) const GETPID_CALL: u64 = 5;
 pub(crate) const SYSCALL_RETURN: [u8; 3] = [0x0f, 0x05, 0xc3];
 /// `mov $15,%rax; syscall`: the C library's return from signal handlers.
 pub(crate) const RESTORER: [u8; 9] = [0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];
-/// Signal handlers return to the C library's own.
+/// False: signal handlers return to the C library's own restorer.
 pub(crate) const RESTORER_IN_VDSO: bool = false;
 
 /// System call numbers that the engine makes in the target.
@@ -43,14 +43,14 @@ pub(crate) mod number {
 
 /// `AUDIT_ARCH_X86_64` (linux/audit.h).
 pub(crate) const AUDIT: u32 = 0xc000_003e;
-/// Calls that our way makes here only.
+/// Calls that entering makes on this processor only.
 pub(crate) const NEEDED: &[Need] = &[
     must("poll", libc::SYS_poll, [1, 1, 0, 0, 0, 0]),
     may("readlink", libc::SYS_readlink, [1, 1, 64, 0, 0, 0]),
 ];
 
-/// Judges a system call by number and arguments; None: not one to enter through. The three groups
-/// were measured, see `docs/sources.md#inject`.
+/// Judges a system call by its number and arguments. None if a thread in it is not to be borrowed.
+/// The three groups were measured, see `docs/sources.md#inject`.
 pub(crate) fn blocked_in(nr: u64, args: &[u64; 6]) -> Option<(&'static str, Blocked)> {
     use Blocked::{Disturbed, Futex, Restarted, Restarts};
     Some(match nr {
@@ -96,7 +96,7 @@ const ERESTARTNOINTR: i64 = 513;
 const ERESTARTNOHAND: i64 = 514;
 const ERESTART_RESTARTBLOCK: i64 = 516;
 
-/// How the system call comes back that a stopped thread is in; None when it is in none.
+/// Returns how the system call goes on in which a thread was stopped. None if it is in no call.
 fn restart_as(regs: &Registers) -> Option<RestartAs> {
     let regs = &regs.0;
     if regs.orig_rax.cast_signed() < 0 {
@@ -109,15 +109,15 @@ fn restart_as(regs: &Registers) -> Option<RestartAs> {
     }
 }
 
-/// How the call comes back in which a thread was seen and is now stopped; None when it is not in
-/// that call any more.
+/// Returns how the call goes on in which a thread was seen before it was stopped. None if it is not
+/// in that call any more.
 pub(crate) fn stands_in(regs: &Registers, call: &Blocking) -> Option<RestartAs> {
     let same = regs.0.orig_rax == call.number && regs.0.rip == call.pc && regs.0.rsp == call.sp;
     same.then(|| restart_as(regs)).flatten()
 }
 
-/// Number and arguments of a system call that a stop has interrupted and that will be made again,
-/// whichever it is. `_instruction` tells what lies at an address.
+/// Returns the number and arguments of the system call that a stop has interrupted and that will be
+/// made again, whichever it is. `_instruction` reads the instruction at an address.
 pub(crate) fn interrupted_call(
     regs: &Registers,
     _instruction: impl Fn(u64) -> Option<[u8; SYSCALL_INSTRUCTION.len()]>,
@@ -128,14 +128,16 @@ pub(crate) fn interrupted_call(
     again.then_some((regs.orig_rax, args))
 }
 
-/// Registers say it all here: the kernel reads from `orig_rax` and `rax` how the call goes on.
+/// Returns None, since nothing more is needed here: the kernel reads from `orig_rax` and `rax` how
+/// the call goes on.
 pub(crate) fn rearm(_original: &Registers, _call: Option<&Blocking>) -> Option<Rearm> {
     None
 }
 
-/// System calls that no allocator, loader or C library makes while it holds a lock that making a
-/// thread needs, by number. A thread that has just come back from one stands in a plain wrapper.
-/// Not `futex`, nor those that change mappings or threads.
+/// Returns the name of a system call, by its number, if no allocator, loader or C library makes it
+/// while it holds a lock that making a thread needs. A thread that has just returned from such a
+/// call is in a plain wrapper. `futex` is not among them, nor are calls that change mappings or
+/// threads.
 pub(crate) fn plain_call(nr: u64) -> Option<&'static str> {
     Some(match nr {
         0 => "read",
@@ -172,7 +174,7 @@ pub(crate) fn plain_call(nr: u64) -> Option<&'static str> {
     })
 }
 
-/// What a stopped thread was doing.
+/// Returns what a stopped thread was doing.
 pub(crate) fn standing(regs: &Registers) -> Standing {
     let number = regs.0.orig_rax;
     match restart_as(regs) {
@@ -186,12 +188,12 @@ pub(crate) fn standing(regs: &Registers) -> Standing {
     }
 }
 
-/// Flags that must be clear in our code: direction, trap.
+/// The flags that must be clear in our code: direction, trap.
 const CLEAR_FLAGS: u64 = 0x400 | 0x100;
 
-/// Registers for one system call made by the `syscall; ret` at `gadget`, on the stack at `stack`.
-/// `orig_rax` is -1 so that the kernel does not take the interrupted call for the one to restart.
-/// The restorer's address is on the stack already.
+/// Returns the registers for one system call, which is made by the `syscall; ret` at `gadget` on
+/// the stack at `stack`. `orig_rax` is -1 so that the kernel does not take the interrupted call for
+/// one to restart. The restorer's address is on the stack already.
 pub(crate) fn for_system_call(
     base: &Registers,
     gadget: RemoteAddr,
@@ -210,21 +212,21 @@ pub(crate) fn for_system_call(
     Registers(regs)
 }
 
-/// Number of the system call at whose beginning or end a thread stands.
+/// Returns the number of the system call at whose beginning or end a thread is stopped.
 pub(crate) fn call_begun(regs: &Registers) -> u64 {
     regs.0.orig_rax
 }
 
-/// Registers by which a thread that stands behind a system call leaves it out, if it has only
-/// begun, or makes none again.
+/// Returns registers that leave a system call out if the thread has only begun it, and make none
+/// again if it has returned from one.
 pub(crate) fn without_call(base: &Registers) -> Registers {
     let mut regs = base.0;
     regs.orig_rax = u64::MAX;
     Registers(regs)
 }
 
-/// Registers for one system call by the instruction at `at`. All but the number, the arguments that
-/// are given and the address are as in `base`.
+/// Returns the registers for one system call by the instruction at `at`. All but the address, the
+/// number and the given arguments are as in `base`.
 pub(crate) fn call_from(base: &Registers, at: RemoteAddr, nr: u64, args: &[u64]) -> Registers {
     let mut regs = base.0;
     regs.rip = at.get();
@@ -244,14 +246,15 @@ pub(crate) fn call_from(base: &Registers, at: RemoteAddr, nr: u64, args: &[u64])
     Registers(regs)
 }
 
-/// Bytes before and behind a system call that [`ends_in_exit`] looks at.
+/// The number of bytes before and behind a system call that [`ends_in_exit`] looks at.
 pub(crate) const AROUND_EXIT: (usize, usize) = (16, 2);
 
-/// Whether the code around the `syscall` by which the C library ends a thread makes that call again
-/// if it comes back, whatever the call left in the registers that it changes (`rax`, `rcx`, `r11`)
-/// and `munmap` needs (`rdi`, `rsi`). `before` ends with the instruction.
+/// Returns true if the code around the `syscall` with which the C library ends a thread makes that
+/// call again when it returns. This must hold whatever the call left in the registers that it
+/// changes (`rax`, `rcx`, `r11`) and in those that `munmap` needs (`rdi`, `rsi`). `before` ends
+/// with the instruction.
 pub(crate) fn ends_in_exit(before: &[u8], after: &[u8]) -> bool {
-    // jmp, by a signed byte, backwards.
+    // A backwards jmp by a signed byte.
     let &[0xeb, back] = after else { return false };
     let Some(len) = usize::from(back.cast_signed().unsigned_abs()).checked_sub(2) else {
         return false;
@@ -267,8 +270,8 @@ pub(crate) fn ends_in_exit(before: &[u8], after: &[u8]) -> bool {
     }
     let mut number = false;
     while code != SYSCALL_INSTRUCTION {
-        // Moves between registers, and nothing that touches memory. The number's comes from one
-        // that nobody changes.
+        // Only moves between registers are allowed, and nothing that touches memory. The number has
+        // to come from a register that nothing changes.
         let (is_number, rest) = match *code {
             [0x31, 0xff, ref rest @ ..] => (false, rest),
             // mov eax, 60
@@ -290,7 +293,7 @@ pub(crate) fn ends_in_exit(before: &[u8], after: &[u8]) -> bool {
     number
 }
 
-/// Registers for the stub.
+/// Returns the registers for the stub.
 pub(crate) fn for_stub(
     base: &Registers,
     code: RemoteAddr,
@@ -324,8 +327,9 @@ mod tests {
         let other = [0xb8, 60, 0, 0, 0, 0x31, 0xff, 0x0f, 0x05];
         assert!(ends_in_exit(&other, &[0xeb, 0xf5]));
         for (before, after) in [
-            // Forwards, no jump, into the middle, past what was read, the number not loaded anew,
-            // from a register that changes.
+            // In this order: a jump forwards, no jump, a jump into the middle, a jump past the
+            // bytes that were read, the number not loaded again (twice), the number from a register
+            // that changes, and the longest jump backwards.
             (&debian[..], [0xeb, 0x08]),
             (&debian, [0x90, 0x90]),
             (&debian, [0xeb, 0xf9]),

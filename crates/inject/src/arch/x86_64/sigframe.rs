@@ -1,5 +1,6 @@
-//! The prepared signal frame: by a plain `rt_sigreturn` the thread puts itself back into what it
-//! was doing, with no help from anybody. It is what makes the attacher's death harmless at any moment.
+//! The prepared signal frame. With a plain `rt_sigreturn`, the thread restores itself to what it
+//! was doing, without anybody's help. Because of it, the attacher may die at any moment without
+//! harm.
 //!
 //! Layout after linux/arch/x86: `struct rt_sigframe`, `struct sigcontext`, `struct _fpx_sw_bytes`.
 
@@ -15,21 +16,22 @@ const EINTR: i64 = 4;
 const UCONTEXT: u64 = 304;
 /// `UC_FP_XSTATE | UC_SIGCONTEXT_SS | UC_STRICT_RESTORE_SS`.
 const UC_FLAGS: u64 = 7;
-/// No valid combination for `sigaltstack`: the kernel ignores the error and leaves the alternative
-/// stack as it is.
+/// Not a valid combination for `sigaltstack`. So the kernel ignores the error and leaves the
+/// alternative stack as it is.
 const NO_ALTSTACK: u32 = 0x7;
 const MAGIC1: u32 = 0x4650_5853;
 const MAGIC2: u32 = 0x4650_5845;
-/// Where the XSAVE area has its software-reserved bytes; ptrace gives XCR0 in the first eight.
+/// The offset of the software-reserved bytes in the XSAVE area. In the first eight, ptrace gives
+/// XCR0.
 const SOFTWARE_BYTES: usize = 464;
 
 /// Where the frame lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FrameLayout {
-    /// Stack pointer for the system calls that we make: the word there is the address of the C
+    /// The stack pointer for the system calls that we make. The word there is the address of the C
     /// library's restorer.
     pub(crate) stack: RemoteAddr,
-    /// The ucontext: stack pointer at the moment of `rt_sigreturn`.
+    /// The ucontext, which is the stack pointer at the moment of `rt_sigreturn`.
     pub(crate) context: RemoteAddr,
     /// The XSAVE area.
     xsave: RemoteAddr,
@@ -62,8 +64,8 @@ fn word(bytes: &[u8], at: usize) -> u64 {
         .map_or(0, u64::from_le_bytes)
 }
 
-/// The bytes from `layout.stack` to `layout.end`, for a thread that stands in `_call`, if it is in
-/// one. `restorer` is the C library's `mov $15,%rax; syscall`.
+/// Returns the bytes from `layout.stack` to `layout.end`, for a thread that is in `_call`, if it is
+/// in a call. `restorer` is the C library's `mov $15,%rax; syscall`.
 pub(crate) fn frame_bytes(
     layout: &FrameLayout,
     regs: &Registers,

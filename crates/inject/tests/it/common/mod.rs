@@ -1,5 +1,5 @@
-//! What the engine's tests share: C targets compiled and started, an attacher as a process of its
-//! own.
+//! What the engine's tests share: they compile and start C targets, and run an attacher as a
+//! process of its own.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "tests may panic")]
 
@@ -11,7 +11,7 @@ pub use midair_procinfo::Pid;
 pub use midair_tests::snapshot::Snapshot;
 pub use midair_tests::target::{Exit, PATIENCE, Target, run, until};
 
-/// Compiles `tests/c/NAME.c` once per change; `shared` makes a library of it.
+/// Compiles `tests/c/NAME.c` once per change. With `shared`, the result is a library.
 pub fn compiled(name: &str, shared: bool) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/c/{name}.c"));
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR"));
@@ -20,7 +20,8 @@ pub fn compiled(name: &str, shared: bool) -> PathBuf {
     } else {
         name.to_owned()
     });
-    // Each process compiles for itself and renames: several tests may do so immediately.
+    // Several tests may compile at the same time. So each process compiles to a file of its own and
+    // then renames it.
     let fresh = dir.join(format!("{name}.{}", std::process::id()));
     let newer = |path: &Path| {
         path.metadata()
@@ -45,7 +46,7 @@ pub fn compiled(name: &str, shared: bool) -> PathBuf {
 pub fn compiled_with(name: &str, flags: &[&str]) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/c/{name}.c"));
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    // Flags may hold commas and equals signs, which are fine in a file's name; not slashes.
+    // Flags may have commas and equals signs, which are fine in a file's name. Slashes are not.
     let suffix = flags.concat().replace('/', "_");
     let out = dir.join(format!("{name}{suffix}"));
     let fresh = dir.join(format!("{name}{suffix}.{}", std::process::id()));
@@ -68,7 +69,7 @@ pub fn compiled_with(name: &str, flags: &[&str]) -> PathBuf {
     out
 }
 
-/// A program that links our register library, which is laid beside it.
+/// Compiles a program that links our register library, which is copied beside it.
 pub fn listening(name: &str) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/c/{name}.c"));
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("listening");
@@ -76,7 +77,8 @@ pub fn listening(name: &str) -> PathBuf {
     let built = midair_tests::build_dir()
         .expect("the tests' own folder")
         .join("librocprofiler_register.so");
-    // Each process makes its own and renames: several tests may do so immediately.
+    // Several tests may do this at the same time. So each process makes a file of its own and then
+    // renames it.
     let put = |name: &str, from: &Path, make: &dyn Fn(&Path)| {
         let time = |path: &Path| path.metadata().and_then(|it| it.modified()).ok();
         let out = dir.join(name);
@@ -109,7 +111,7 @@ pub fn start(args: &[&str]) -> Target {
     start_with(Command::new(compiled("target", false)), args)
 }
 
-/// The same, by a command that ends in it.
+/// Starts the C target through a command that executes it in the end.
 pub fn start_with(mut command: Command, args: &[&str]) -> Target {
     command.args(args).env("RUNTIME", compiled("runtime", true));
     let mut target = Target::spawn(command).expect("the target starts");
@@ -117,19 +119,19 @@ pub fn start_with(mut command: Command, args: &[&str]) -> Target {
     target
 }
 
-/// The process of a target.
+/// Returns the process id of a target.
 pub fn pid_of(target: &Target) -> Pid {
     Pid::try_from(target.pid()).expect("a process has an id")
 }
 
-/// Has the target check all its threads; it must find nothing wrong.
+/// Has the target check all its threads. It must find nothing wrong.
 pub fn check(target: &mut Target) {
     target.send("check").expect("the target listens");
     let line = target.expect("checked").expect("the target checks");
     assert!(line.contains("wrong 0 "), "{line}");
 }
 
-/// Ends the target; it must have found nothing wrong.
+/// Ends the target. It must have found nothing wrong.
 pub fn end(target: Target) -> Exit {
     target
         .wait(Duration::from_secs(60))
@@ -138,7 +140,7 @@ pub fn end(target: Target) -> Exit {
         .expect("the target was not disturbed")
 }
 
-/// An attacher of its own.
+/// Returns a command that runs an attacher as a process of its own.
 pub fn attacher(pid: Pid, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_midair-enter"));
     command.arg(pid.to_string()).args(args);

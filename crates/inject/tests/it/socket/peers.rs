@@ -1,4 +1,4 @@
-//! Peers that mean no good, or nothing at all.
+//! Peers that are hostile, or that send nonsense or nothing.
 
 use super::*;
 use midair_ptrace::{
@@ -16,7 +16,7 @@ fn start_ticks(pid: Pid) -> u64 {
     midair_procinfo::task::stat(pid).unwrap().start_ticks
 }
 
-/// The name that its listener has, where nobody else has one like it.
+/// Returns the name of the process's listener. No other socket may have a name like it.
 fn name_of(pid: Pid) -> String {
     let sockets = std::fs::read_to_string("/proc/net/unix").unwrap();
     let prefix = format!("@{}", prefix(pid.get(), start_ticks(pid)));
@@ -27,10 +27,10 @@ fn name_of(pid: Pid) -> String {
     names.next().unwrap()[1..].to_owned()
 }
 
-/// Sits on an abstract name, by a socket of the listener's kind: the kernel keeps those of other
-/// kinds apart.
+/// Occupies an abstract name with a socket of the listener's type. The kernel keeps the names of
+/// other types apart.
 fn squat(name: &str) -> OwnedFd {
-    // SAFETY: plain calls with a descriptor of our own and an address that outlives them.
+    // SAFETY: these are plain calls with a descriptor of our own and an address that outlives them.
     unsafe {
         let fd = libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC, 0);
         let socket = OwnedFd::from_raw_fd(fd);
@@ -61,7 +61,7 @@ fn who_sits_on_names_like_its_own_neither_hides_it_nor_gets_anything() {
         };
         range.map(own).map(|name| squat(&name)).collect::<Vec<_>>()
     };
-    // Before it has a name, and once it has.
+    // The names are taken before the listener has one, and again when it has one.
     let before = names(0..120);
     listen(&mut target);
     let after = names(120..240);
@@ -75,7 +75,7 @@ fn who_sits_on_names_like_its_own_neither_hides_it_nor_gets_anything() {
     end(target);
 }
 
-/// What the other end says next.
+/// Returns the next reply of the other end.
 fn reply(peer: &OwnedFd) -> Option<ConnectReply> {
     assert!(poll_readable(peer.as_fd(), Deadline::after(PATIENCE)).unwrap());
     let mut bytes = [0; REPLY_LEN];
@@ -109,7 +109,8 @@ fn a_token_is_for_one_connection_and_one_answer() {
     let (first, second) = (connect(pid), connect(pid));
     let (its, other) = (challenged(pid, &first), challenged(pid, &second));
     assert_ne!(its, other);
-    // Neither another connection's token nor a guess, nor one that was good before.
+    // Neither another connection's token, nor a guess, nor a token that was good before is
+    // accepted.
     assert_eq!(answer(&second, its), refused);
     assert_eq!(answer(&first, its), (outcome::AVAILABLE, 0));
     let third = connect(pid);
@@ -119,12 +120,12 @@ fn a_token_is_for_one_connection_and_one_answer() {
     let mut guess = challenged(pid, &fourth);
     guess.secret[0] ^= 1;
     assert_eq!(answer(&fourth, guess), refused);
-    // Nothing else will do, be it the request once more.
+    // No other message is accepted in place of the token, not even the request once more.
     let fifth = connect(pid);
     challenged(pid, &fifth);
     send_bytes(fifth.as_fd(), &ConnectRequest::new(purpose::ATTACH).bytes()).unwrap();
     assert_eq!(reply(&fifth).unwrap().error, refusal::PROOF);
-    // What was refused is over.
+    // The connection that was refused is closed.
     assert_eq!(reply(&fifth), None);
     park(over_the_socket(pid), pid);
     end(target);
@@ -134,10 +135,10 @@ fn a_token_is_for_one_connection_and_one_answer() {
 fn silent_peers_hold_nobody_up_for_long() {
     let target = start(&[]);
     let pid = pid_of(&target);
-    // Of one process: they push each other out.
+    // Connections of one process push each other out.
     let _held: Vec<_> = (0..40).map(|_| connect(pid)).collect();
     park(over_the_socket(pid), pid);
-    // Asked, and then silent.
+    // This peer asks and is then silent.
     let asked = connect(pid);
     challenged(pid, &asked);
     park(over_the_socket(pid), pid);
@@ -175,7 +176,7 @@ fn garbage_and_silence_harm_nobody() {
         let peer = connect(pid);
         send_bytes(peer.as_fd(), bytes).unwrap();
     }
-    // With descriptors, which must not stay.
+    // These messages bring descriptors, which must not stay open.
     let file = memfd_with(c"garbage", b"garbage").unwrap();
     for bytes in [&good[..], &garbage[0]] {
         let peer = connect(pid);
@@ -186,13 +187,13 @@ fn garbage_and_silence_harm_nobody() {
     let proof = ConnectProof { token };
     send_with_descriptor(peer.as_fd(), &proof.bytes(), file.as_fd()).unwrap();
     assert_eq!(reply(&peer).unwrap().outcome, outcome::AVAILABLE);
-    // Gone immediately, and many at a time.
+    // These peers go away immediately, and many at a time.
     for _ in 0..50 {
         drop(connect(pid));
     }
     let many: Vec<_> = (0..4).map(|_| connect(pid)).collect();
     drop(many);
-    // One that says nothing holds the others up for its time and no longer.
+    // A silent peer delays the others by its own time limit and no longer.
     let silent = connect(pid);
     until("the last one's end", || {
         Ok(inspect(pid)?.worker.is_some_and(|agent| agent.is_parked()))

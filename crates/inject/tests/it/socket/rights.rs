@@ -6,20 +6,20 @@ use midair_ptrace::{Deadline, Seized};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 
-/// A program of ours that enters over the socket, or by any other path.
+/// Returns a program of ours that enters over the socket, or by any other path.
 fn any_way(pid: Pid) -> Command {
     let agent = compiled("library", true);
     attacher(pid, &["--any-way", "--library", agent.to_str().unwrap()])
 }
 
-/// The same as this user, without capabilities.
+/// Runs it as this user, without capabilities.
 fn as_user(user: u32, pid: Pid) -> crate::common::Exit {
     let mut command = any_way(pid);
     command.uid(user).gid(user);
     run(command, PATIENCE).unwrap()
 }
 
-/// The same in a sandbox (no_new_privs, a filter that refuses what tracers use), of this user.
+/// Runs it as this user in a sandbox (no_new_privs, and a filter that refuses what tracers use).
 fn sandboxed(user: &str, pid: Pid) -> crate::common::Exit {
     let plain = any_way(pid);
     let mut command = Command::new(compiled("without_ptrace", false));
@@ -32,7 +32,7 @@ fn let_in(exit: &crate::common::Exit) -> bool {
     exit.status.success() && exit.stdout[0].contains("via=Socket")
 }
 
-/// What another user must reach for this: the programs of the test.
+/// Lets other users reach the programs of the test.
 fn open_to_all() {
     for file in [
         compiled("library", true),
@@ -58,7 +58,7 @@ fn a_user_without_capabilities_enters_a_process_that_is_being_traced() {
     open_to_all();
     let target = start(&["drop", "1000", "dumpable"]);
     let pid = pid_of(&target);
-    // Somebody traces it all the time: no second tracer could enter.
+    // Another process traces it all the time, so no second tracer could enter.
     let _held = Seized::seize(pid, false).unwrap();
     let before = Snapshot::take(pid).unwrap();
     assert_ne!(before.tracer, 0);
@@ -114,7 +114,7 @@ fn who_gave_up_rights_is_for_root_only() {
         assert!(let_in(&exit), "{words:?}: {exit}");
         end(target);
     }
-    // A process of root's is not for others.
+    // Other users may not enter a process of root.
     let target = start(&[]);
     let exit = as_user(1000, pid_of(&target));
     assert!(exit.stdout[0].contains("it belongs to user 0"), "{exit}");
@@ -150,7 +150,8 @@ fn a_filter_in_the_process_is_no_hindrance() {
             park((entered, socket), pid);
         }
         if later {
-            // Who cannot trace cannot know what the filter would do, and does not try it out.
+            // An attacher that cannot trace cannot know what the filter would do, and does not try
+            // it out.
             let exit = sandboxed("-", pid);
             assert!(exit.stdout[0].contains("since it listens"), "{exit}");
         }
@@ -231,14 +232,14 @@ fn one_that_is_stopped_is_named_with_who_stopped_it() {
     let EnterError::TargetStopped { words, .. } = &error else {
         panic!("{error}")
     };
-    // SAFETY: takes nothing.
+    // SAFETY: gettid takes no arguments and cannot fail.
     let us = unsafe { libc::gettid() };
     assert!(
         words.contains(&us.to_string()) && words.contains("traces"),
         "{error}"
     );
     stopped.detach().unwrap();
-    // Who gave up has left nothing behind.
+    // The attacher that gave up has left nothing behind.
     crate::common::until_alone(pid);
     park(over_the_socket(pid), pid);
     target.signal(libc::SIGSTOP).unwrap();

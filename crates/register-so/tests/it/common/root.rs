@@ -4,11 +4,11 @@ use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-/// Runs a program there, in a mount namespace of its own.
+/// The script that runs a program there, in a mount namespace of its own.
 pub const ENTER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../lab/enter.sh");
 
-/// Its path. Without root, or with `MIDAIR_SKIP_LAB=1`, the running test is left out; `cargo xtask
-/// test` lists it.
+/// Returns the lab's path. Without root, or with `MIDAIR_SKIP_LAB=1`, the running test is left out,
+/// and `cargo xtask test` lists it.
 pub fn find() -> Option<PathBuf> {
     let skipped = std::env::var_os("MIDAIR_SKIP_LAB").is_some_and(|v| v == "1");
     let root = std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);

@@ -1,24 +1,25 @@
-//! Signals of gates when the session is over: the process may run its exit handlers, where a runtime
-//! takes its memory back while dispatches of ours still wait for their turns. Then the kernel copies
-//! the words, and tells where nothing is mapped any more.
+//! Access to the signals of gates after the session is over. The process may be in its exit
+//! handlers, where a runtime frees its memory while dispatches still wait for their turns. The
+//! operating system's kernel therefore copies the signals' words for us, and returns an error where
+//! nothing is mapped any more.
 
 use crate::layout::Signal;
 
 /// Offset of a signal's value.
 const VALUE: u64 = 8;
 
-/// There is no memory where the signal was.
+/// The error that the memory of the signal is no longer mapped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Gone;
 
-/// A signal's value.
+/// Returns a signal's value.
 pub(super) fn value(signal: Signal) -> Result<i64, Gone> {
     let mut value = 0_i64;
     copy(libc::SYS_process_vm_readv, (&raw mut value).addr(), signal)?;
     Ok(value)
 }
 
-/// Sets a signal's value. Nobody but the device waits for it.
+/// Sets a signal's value. Only the device waits on it, so no thread has to be woken.
 pub(super) fn set_value(signal: Signal, value: i64) -> Result<(), Gone> {
     copy(
         libc::SYS_process_vm_writev,
@@ -34,9 +35,9 @@ fn copy(call: libc::c_long, own: usize, signal: Signal) -> Result<(), Gone> {
         iov_len: size_of::<i64>(),
     };
     let (here, there) = (bytes(own), bytes((signal.0 + VALUE) as usize));
-    // SAFETY: `own` is eight bytes of the caller's; the other side is only touched by the kernel, which
-    // checks that it is mapped. What is mapped there instead is memory of this process that was a
-    // signal's: the runtime's, in the moments before it is gone.
+    // SAFETY: `own` is eight bytes of the caller's. Only the operating system's kernel touches the
+    // other side, and it checks that this is mapped. What is mapped there is the runtime's memory
+    // of a signal, or what was until moments ago, while the runtime goes away.
     let copied = unsafe {
         libc::syscall(
             call,

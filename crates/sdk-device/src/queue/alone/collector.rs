@@ -1,5 +1,5 @@
-//! The worker thread's side: brings values and times of dispatches together, and hands them to
-//! their users.
+//! The worker thread's side: matches the values of each dispatch with its times, and hands both to
+//! the user that chose it.
 
 use super::gate::{Chosen, Ended};
 use super::user::Counted;
@@ -12,32 +12,33 @@ use std::collections::{HashMap, HashSet};
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-/// Start and end, or why there are none.
+/// The start and end of a dispatch, or why there are none.
 type Times = Result<(u64, u64), Untimed>;
 
-/// The time on the records' clock of an agent's ticks; 0 = not known.
+/// Converts an agent's ticks (agent, ticks) to the records' clock; returns 0 if the time is not
+/// known.
 type Clock = fn(u64, u64) -> u64;
 
-/// What has ended and is not delivered.
+/// The dispatches that have ended and are not yet delivered.
 #[derive(Debug, Default)]
 pub struct Collector {
-    /// A session that counts every dispatch is on.
+    /// Whether a session that counts every dispatch is on.
     is_open: bool,
     clock: Option<Clock>,
-    /// Times of dispatches whose values have not come, by number.
+    /// The times of dispatches whose values have not arrived, by dispatch number.
     times: HashMap<u64, Times>,
-    /// Dispatches that nobody has chosen, and whose times have not come.
+    /// The dispatches that no user has chosen, and whose times have not arrived.
     unchosen: HashSet<u64>,
-    /// Values of dispatches whose times have not come.
+    /// The values of dispatches whose times have not arrived.
     values: HashMap<u64, Ended>,
-    /// Dispatches that were delivered, with values and without.
+    /// The number of dispatches that were delivered with values; `void` is the number without.
     counted: u64,
     void: u64,
 }
 
 impl Collector {
-    /// The runtime is open, and somebody wants to count.
-    /// `clock` makes times of records out of an agent's ticks.
+    /// Begins a session: the runtime is open, and a user wants to count. `clock` converts an
+    /// agent's ticks to the records' clock.
     pub fn open(&mut self, sink: &mut Sink, clock: Clock) {
         self.clock = Some(clock);
         if !std::mem::replace(&mut self.is_open, true) {
@@ -51,14 +52,14 @@ impl Collector {
         }
     }
 
-    /// A dispatch has ended: its times.
+    /// Takes the times of a dispatch that has ended.
     pub(in crate::queue) fn complete(&mut self, queue: &QueueState, id: u64, times: Times) {
         if self.is_open && queue.alone.load(Relaxed) != 0 && id != 0 && !self.unchosen.remove(&id) {
             self.times.insert(id, times);
         }
     }
 
-    /// One round. Returns how many dispatches were delivered.
+    /// Does one round. Returns how many dispatches were delivered.
     pub fn pass(&mut self, sink: &mut Sink) -> usize {
         let ended = STATE.alone.take_ended();
         for ended in ended {
@@ -86,7 +87,7 @@ impl Collector {
         whole.len()
     }
 
-    /// Dispatches on their way, and values that wait for times.
+    /// Returns the number of dispatches on their way, plus the values that wait for their times.
     pub fn under_way(&self) -> u64 {
         if !self.is_open {
             return 0;
@@ -95,7 +96,8 @@ impl Collector {
         open.sum::<u64>() + self.values.len() as u64
     }
 
-    /// Nothing new comes, and what has not ended had its time: all that was chosen is delivered.
+    /// Ends the session: nothing new comes, and the time to wait for unfinished dispatches is over.
+    /// Everything that was chosen is delivered now, with values or without.
     pub fn finish(&mut self, sink: &mut Sink) {
         if !std::mem::take(&mut self.is_open) {
             return;
@@ -111,7 +113,8 @@ impl Collector {
                 sink,
             );
         }
-        // Those that a ring still holds go on to take their turns, and nobody asks for their values.
+        // Dispatches that are still in a ring continue to take their turns, but their values are no
+        // longer read.
         for gate in STATE.alone.gates() {
             let mut pending = gate.pending();
             for pending in pending.iter_mut() {
@@ -132,7 +135,7 @@ impl Collector {
                     WindowResult::Open,
                     sink,
                 );
-                // The device still reads into its memory.
+                // Keep the counters' memory: the device may still write to it.
                 pending.chosen = ended.pending.chosen;
             }
         }

@@ -1,4 +1,5 @@
-//! The gate of a queue: what its dispatches wait for, and which of them are on their way.
+//! The gate of a queue: the signals that its dispatches wait on, and the list of dispatches on
+//! their way.
 
 use super::prepared::Prepared;
 use super::user::Dispatch;
@@ -13,29 +14,31 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// `HSA_AMD_SIGNAL_AMD_GPU_ONLY`: no interrupt, no event.
 const GPU_ONLY: u64 = 1;
 
-/// Signals of a gate. The device only ever counts them down, so the difference to the first value
-/// is how often that happened; no value is waited for twice.
+/// The signals of a gate. The device only ever decrements `reached`, `started` and `done`, so the
+/// difference from the first value is the number of decrements. The thread that gives turns never
+/// waits for the same value twice.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Signals {
-    /// Counted down when the queue has come to a dispatch. From 0.
+    /// Decremented, from 0, when the queue has reached a dispatch.
     pub reached: Signal,
-    /// Every second dispatch waits until this is 0, the others for the other one. The one that is
-    /// not open has the value 1.
+    /// Dispatches alternate between these two signals: each waits until its signal is 0. A signal
+    /// that is not open has the value 1.
     pub open: [Signal; 2],
-    /// Has the times of the packet that starts the counters. Counted down from 0.
+    /// Decremented, from 0, by the packet that starts the counters, and holds the times of that
+    /// packet.
     pub started: Signal,
-    /// Counted down when a dispatch has ended and its counters were read. From 0. Has the times of
-    /// the packet that reads.
+    /// Decremented, from 0, when a dispatch has ended and its counters were read. Holds the times
+    /// of the packet that reads them.
     pub done: Signal,
 }
 
 impl Signals {
-    /// Makes them; none when the runtime gives none.
+    /// Creates the signals. Returns `None` if the runtime does not give all of them.
     pub fn make() -> Option<Signals> {
         let made: Vec<Signal> = [0, 1, 1, 0, 0].into_iter().map_while(signal).collect();
         let &[reached, one, other, started, done] = &made[..] else {
             for signal in made {
-                // SAFETY: made above, and used by nobody.
+                // SAFETY: the signal was created above, and nothing uses it.
                 unsafe { original::hsa_signal_destroy(signal.0) };
             }
             return None;
@@ -48,11 +51,11 @@ impl Signals {
         })
     }
 
-    /// Gives them back. Nothing in any ring refers to them any more.
+    /// Destroys the signals. No packet in any ring may refer to them any more.
     pub fn destroy(self) {
         let [one, other] = self.open;
         for signal in [self.reached, one, other, self.started, self.done] {
-            // SAFETY: signals of ours, by the caller's promise used by nobody.
+            // SAFETY: the signals are ours, and the caller promises that nothing uses them.
             unsafe { original::hsa_signal_destroy(signal.0) };
         }
     }
@@ -73,41 +76,42 @@ fn signal(value: i64) -> Option<Signal> {
     (status == 0).then_some(Signal(handle))
 }
 
-/// What a dispatch is counted with, and by whom.
+/// The counters that a dispatch is counted with, and the user that chose them.
 #[derive(Debug)]
 pub(crate) struct Chosen {
-    /// Which user.
+    /// The index of the user.
     pub user: usize,
-    /// What.
+    /// The counters.
     pub counters: Arc<Prepared>,
-    /// The user's own.
+    /// The user's own data.
     pub data: u64,
 }
 
 /// A dispatch between its barriers.
 #[derive(Debug)]
 pub(crate) struct Pending {
-    /// It.
+    /// The dispatch.
     pub dispatch: Dispatch,
-    /// What it is counted with.
+    /// The counters that it is counted with, if a user chose any.
     pub chosen: Option<Chosen>,
 }
 
-/// A dispatch that has ended, or whose queue has.
+/// A dispatch that has ended, or whose queue is gone.
 #[derive(Debug)]
 pub(crate) struct Ended {
-    /// It.
+    /// The dispatch.
     pub pending: Pending,
-    /// The output; none where the device has not read.
+    /// The output; `None` if the device has not read the counters.
     pub words: Option<Box<[u64]>>,
-    /// Ticks of the packets that start and that read: beginning and end of each.
+    /// The ticks at which the packet that starts the counters began and ended, then the same for
+    /// the packet that reads them.
     pub ticks: [u64; 4],
 }
 
-/// What the scan knows of a packet.
+/// What the scan of the ring has found out about a packet.
 #[derive(Debug, Default)]
 struct Note {
-    /// Index of the packet plus one.
+    /// The index of the packet plus one.
     index: AtomicU64,
     dispatch_id: AtomicU64,
     correlation: AtomicU64,
@@ -116,34 +120,35 @@ struct Note {
     flags: AtomicU32,
 }
 
-/// A queue that is intercepted.
+/// The gate of an intercepted queue.
 #[derive(Debug)]
 pub(crate) struct Gate {
-    /// From 1.
+    /// The number of the gate, from 1.
     pub number: u32,
-    /// Its agent's handle.
+    /// The handle of the queue's agent.
     pub agent: u64,
-    /// The queue's handle, once it is made; 0 again when it is gone.
+    /// The queue's handle; 0 before the queue is made.
     pub queue: AtomicU64,
     pub(super) signals: Signals,
-    /// The application has destroyed the queue.
+    /// Whether the gate is out of use: the application has destroyed the queue, or the signals were
+    /// given back.
     pub is_gone: AtomicBool,
-    /// Its signals are no more.
+    /// Whether its signals no longer exist.
     pub is_lost: AtomicBool,
-    /// They were given back between sessions, and the queue is still there.
+    /// Whether its signals were given back between sessions while the queue still exists.
     pub is_parked: AtomicBool,
     notes: Box<[Note]>,
     pending: Mutex<VecDeque<Pending>>,
-    /// How many are pending.
+    /// The number of pending dispatches.
     pub open: AtomicU64,
-    /// Threads that may use the signals: inside the interceptor.
+    /// The number of threads that are inside the interceptor, and so may use the signals.
     pub inside: AtomicU64,
-    /// The gate that the queue has instead: this one's signals were given back between sessions.
+    /// The gate that replaces this one, after this one's signals were given back between sessions.
     pub next: AtomicPtr<Gate>,
-    /// Packets in the queue.
+    /// The size of the queue in packets.
     pub size: u32,
-    /// How many have been let in, by the runtime's lock of the queue. Their parity says which signal
-    /// a dispatch waits for.
+    /// The number of dispatches that were let in so far. Only changed under the runtime's lock of
+    /// the queue. Its parity says which of the two `open` signals the next dispatch waits on.
     pub(super) taken: AtomicU64,
 }
 
@@ -167,21 +172,22 @@ impl Gate {
         }
     }
 
-    /// The gate that the queue has now.
+    /// Returns the gate that the queue has now.
     pub(super) fn current(&'static self) -> &'static Gate {
         let mut gate = self;
-        // SAFETY: null, or a gate that was leaked.
+        // SAFETY: the pointer is null, or a gate that was leaked and so is never freed.
         while let Some(next) = unsafe { gate.next.load(Acquire).as_ref() } {
             gate = next;
         }
         gate
     }
 
-    /// Between sessions: gives the signals back, if nothing is on its way. The runtime may be shut
-    /// down before the next, and at the end of a process it complains of those that were kept.
+    /// Gives the signals back between sessions, if no dispatch is on its way. The runtime may be
+    /// shut down before the next session, and at the end of a process it complains about signals
+    /// that were kept.
     pub(super) fn park(&self) {
         self.is_gone.store(true, SeqCst);
-        // Who comes in from here on sees that it is gone.
+        // A thread that enters the interceptor from here on sees that the gate is gone.
         if self.inside.load(SeqCst) == 0
             && self.open.load(SeqCst) == 0
             && !self.is_lost.swap(true, SeqCst)
@@ -191,7 +197,8 @@ impl Gate {
         }
     }
 
-    /// Notes what a packet is. One thread at a time: the queue's spin word is held.
+    /// Notes what a packet is. The caller holds the queue's spin word, so only one thread at a time
+    /// does this.
     pub(super) fn note(&self, index: u64, dispatch_id: u64, launch: Launch) {
         if let Some(note) = self.notes.get(index as usize % self.notes.len()) {
             note.index.store(0, Relaxed);
@@ -204,7 +211,8 @@ impl Gate {
         }
     }
 
-    /// What was noted of a packet: number of the dispatch (0: it is not recorded) and its launch.
+    /// Returns what was noted about a packet: the number of the dispatch (0: it is not recorded)
+    /// and its launch.
     pub(super) fn noted(&self, index: u64) -> Option<(u64, Launch)> {
         let note = self.notes.get(index as usize % self.notes.len())?;
         (note.index.load(Acquire) == index + 1).then(|| {
@@ -219,7 +227,8 @@ impl Gate {
         })
     }
 
-    /// The dispatches on their way. Held for moments, and never over a call of the runtime's.
+    /// Locks the list of dispatches on their way. The lock is held only briefly, and never during a
+    /// call of the runtime.
     pub(super) fn pending(&self) -> MutexGuard<'_, VecDeque<Pending>> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }

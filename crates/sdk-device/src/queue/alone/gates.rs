@@ -1,4 +1,4 @@
-//! Gates of queues: found by the queue, kept for as long as it lives.
+//! Finds the gate of a queue, and makes new gates when a session begins.
 
 use super::gate::{Gate, Signals};
 use super::turns;
@@ -8,18 +8,18 @@ use crate::queue::queue_state::QueueState;
 use crate::state::STATE;
 use std::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 
-/// A queue is learned: the number of its gate, 0 = it has none.
+/// Returns the number of a queue's gate, for a queue that is being learned; 0 if it has none.
 pub(in crate::queue) fn gate_of(queue: u64) -> u32 {
     if !is_asked() {
         return 0;
     }
-    // The newest: a queue may be where another was.
+    // Take the newest gate: a queue may have the address of an earlier one.
     let here = |gate: &&Gate| gate.queue.load(Relaxed) == queue && !gate.is_gone.load(Relaxed);
     let found = STATE.alone.gates().filter(here).last();
     found.map_or(0, |gate| gate.number)
 }
 
-/// A session begins: queues that are older, and whose gates were parked, have new ones.
+/// Makes new gates, at the beginning of a session, for queues whose gates were parked.
 pub(super) fn renew() {
     let parked: Vec<&Gate> = STATE
         .alone
@@ -38,7 +38,7 @@ pub(super) fn renew() {
     }
 }
 
-/// The application has made a queue in a way in which it cannot be intercepted.
+/// Counts a queue that the application has made in a way in which it cannot be intercepted.
 pub(crate) fn is_made_otherwise() {
     if is_asked() {
         STATE.alone.refused.fetch_add(1, Relaxed);
@@ -49,13 +49,13 @@ pub(crate) fn is_made_otherwise() {
 #[derive(Debug)]
 pub(crate) struct Leaving(Option<&'static Gate>);
 
-/// The application is about to destroy a queue.
+/// Notes the gate of a queue that the application is about to destroy.
 pub(crate) fn destroys(queue: u64) -> Leaving {
     Leaving(STATE.alone.gate(gate_of(queue)))
 }
 
 impl Leaving {
-    /// It has: nothing on the queue will have its turn.
+    /// The queue is destroyed now: nothing on it will get a turn any more.
     pub(crate) fn has_left(self) {
         if let Some(gate) = self.0 {
             gate.is_gone.store(true, SeqCst);
@@ -64,8 +64,8 @@ impl Leaving {
     }
 }
 
-/// A dispatch was looked at, under its queue's spin word: its number and its launch are kept for
-/// when the runtime hands its packet over.
+/// Keeps the number and the launch of a dispatch until the runtime hands its packet over. Called
+/// when the dispatch was looked at, under its queue's spin word.
 #[inline]
 pub(in crate::queue) fn enqueued(
     queue: &QueueState,

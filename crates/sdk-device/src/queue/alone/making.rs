@@ -1,11 +1,11 @@
-//! How counters are made ready for an agent.
+//! Makes counters ready for an agent.
 
 use super::prepared::Prepared;
 use crate::queue::windows::memory::Memory;
 use crate::symbols;
 use midair_record::counter_plan::Group;
 
-/// Where commands and outputs begin: at multiples of this.
+/// The alignment of commands and outputs, in bytes.
 const ALIGNMENT: usize = 256;
 
 impl Prepared {

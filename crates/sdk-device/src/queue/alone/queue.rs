@@ -1,4 +1,4 @@
-//! Queues that are intercepted, and what is put around their dispatches.
+//! Makes intercept queues, and puts packets around their dispatches.
 
 use super::gate::{Chosen, Gate, Pending, Signals};
 use super::turns;
@@ -18,43 +18,43 @@ use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 
-/// `hsa_amd_queue_intercept_packet_writer`.
+/// The type `hsa_amd_queue_intercept_packet_writer`.
 type Writer = unsafe extern "C" fn(*const c_void, u64);
-/// A packet.
+/// A packet, as 64-bit words.
 type Words = [u64; 8];
 
-/// Packets that a dispatch becomes, at most.
+/// The largest number of packets that a dispatch becomes.
 const AROUND: usize = 5;
 
-/// Packets of an intercepted queue, at least. Where several threads write into one of 128 or fewer, each
-/// packet of which becomes five, the runtime (7.2.4) loses its count of those that wait for room, and
-/// ends the process (AMD-133).
+/// The smallest size of an intercept queue, in packets. If several threads write to a queue of 128
+/// packets or fewer, and each packet becomes five, the runtime (7.2.4) loses count of the packets
+/// that wait for room, and ends the process (AMD-133).
 const LEAST: u32 = 1024;
 
-/// What the application passes to `hsa_queue_create` behind the agent.
+/// The arguments that the application passes to `hsa_queue_create` after the agent.
 #[derive(Debug, Clone, Copy)]
 pub struct Arguments {
-    /// Packets.
+    /// The size in packets.
     pub size: u32,
     /// `hsa_queue_type32_t`.
     pub kind: u32,
-    /// Called where something on the queue goes wrong.
+    /// The function that is called when an error occurs on the queue.
     pub callback: *mut c_void,
-    /// Its argument.
+    /// The argument of `callback`.
     pub data: *mut c_void,
-    /// Bytes of private memory.
+    /// The bytes of private memory.
     pub private_segment: u32,
-    /// Bytes of group memory.
+    /// The bytes of group memory.
     pub group_segment: u32,
-    /// Where the queue goes.
+    /// Where the pointer to the queue is stored.
     pub queue: *mut c_void,
 }
 
-/// Makes a queue whose dispatches can be counted. `None`: it could not be made so, and nothing was
-/// made; the caller makes an ordinary one.
+/// Makes a queue whose dispatches can be counted, and returns the runtime's status. Returns `None`
+/// if that is not possible: then no queue was made, and the caller makes an ordinary one.
 ///
 /// # Safety
-/// As `hsa_queue_create`, whose arguments these are.
+/// The same as for `hsa_queue_create`, whose arguments these are.
 pub unsafe fn create_queue(agent: u64, arguments: Arguments) -> Option<u32> {
     let made = turns::is_there().then(Signals::make).flatten();
     let number = made.and_then(|_| STATE.alone.number());
@@ -65,7 +65,8 @@ pub unsafe fn create_queue(agent: u64, arguments: Arguments) -> Option<u32> {
         STATE.alone.refused.fetch_add(1, Relaxed);
         return None;
     };
-    // SAFETY: the caller's promise; this takes the same arguments.
+    // SAFETY: the caller promises valid arguments of `hsa_queue_create`, and this function takes
+    // the same.
     let status = unsafe {
         original::hsa_amd_queue_intercept_create(
             agent,
@@ -79,35 +80,35 @@ pub unsafe fn create_queue(agent: u64, arguments: Arguments) -> Option<u32> {
         )
     };
     if status != 0 {
-        // It may be one that an ordinary queue would meet as well.
+        // An ordinary queue might fail in the same way; the caller tries that.
         signals.destroy();
         STATE.alone.refused.fetch_add(1, Relaxed);
         return None;
     }
-    // SAFETY: the runtime has put a live queue there.
+    // SAFETY: the call succeeded, so the runtime has stored a pointer to a live queue there.
     let queue = unsafe { arguments.queue.cast::<u64>().read() };
-    // SAFETY: a live queue.
+    // SAFETY: the queue was made above and is alive.
     let size = unsafe { QueuePointer(queue).size() };
     let gate = STATE
         .alone
         .keep(Box::new(Gate::new(number, agent, size, signals)));
     gate.queue.store(queue, Release);
     let data = std::ptr::from_ref(gate).cast_mut().cast::<c_void>();
-    // SAFETY: the queue was made by the function that this one is for; the gate is never freed, and
-    // nobody has used the queue yet.
+    // SAFETY: the queue was made by `hsa_amd_queue_intercept_create`, as this function requires.
+    // The gate is never freed, and nothing has used the queue yet.
     let registered = unsafe {
         original::hsa_amd_queue_intercept_register(queue as *mut _, intercept as *mut c_void, data)
     };
     if registered != 0 {
-        // Packets go through it as through any other.
+        // Without an interceptor, the queue works like any other.
         gate.is_gone.store(true, SeqCst);
         STATE.alone.refused.fetch_add(1, Relaxed);
     }
     Some(0)
 }
 
-/// The runtime hands packets over that the application has rung, under the queue's lock. They go to
-/// the device through `writer`.
+/// Receives packets for which the application has rung the doorbell. The runtime calls it under the
+/// queue's lock, and passes what is given to `writer` on to the device.
 unsafe extern "C" fn intercept(
     packets: *const c_void,
     count: u64,
@@ -115,17 +116,18 @@ unsafe extern "C" fn intercept(
     data: *mut c_void,
     writer: Writer,
 ) {
-    // SAFETY: the gate that the function was registered with; gates are never freed.
+    // SAFETY: `data` is the gate that this function was registered with, and gates are never freed.
     let gate: &'static Gate = unsafe { &*data.cast::<Gate>() };
     let gate = gate.current();
     gate.inside.fetch_add(1, SeqCst);
-    // All in one call: where the ring is full the runtime keeps what one call brings, and no more.
+    // Write all packets in one call: when the ring is full, the runtime keeps the packets of one
+    // call only.
     let mut out: Vec<Words> = Vec::with_capacity(count as usize * AROUND);
     for number in 0..count {
         let at = packets.cast::<Words>().wrapping_add(number as usize);
         let before = out.len();
         let put = catch_unwind(AssertUnwindSafe(|| {
-            // SAFETY: one of the packets that the runtime passes.
+            // SAFETY: `at` is one of the packets that the runtime passes.
             unsafe { put(gate, at, first.wrapping_add(number), &mut out) };
         }));
         if put.is_err() && out.len() == before {
@@ -133,19 +135,20 @@ unsafe extern "C" fn intercept(
             out.push(unsafe { at.read_volatile() });
         }
     }
-    // SAFETY: the runtime's function, during its own call; so many packets.
+    // SAFETY: `writer` is called during the runtime's own call, as it requires, with the real
+    // number of packets.
     unsafe { writer(out.as_ptr().cast(), out.len() as u64) };
     turns::wake();
     gate.inside.fetch_sub(1, SeqCst);
 }
 
-/// Puts a packet there, with what belongs around it.
+/// Appends a packet to `out`, together with the packets that belong around it.
 ///
 /// # Safety
-/// `at` is a packet that the runtime hands over.
+/// `at` must be a packet that the runtime hands over.
 unsafe fn put(gate: &'static Gate, at: *const Words, index: u64, out: &mut Vec<Words>) {
-    // SAFETY: the caller's promise. The packet may be in the application's ring, where a thread of
-    // ours may still put a completion signal in: one word, before this call.
+    // SAFETY: the caller promises that `at` is a packet. It may be in the application's ring, where
+    // a probe may still have stored a completion signal, which is one word, before this call.
     let image = Image::of(unsafe { at.read_volatile() });
     let what = match image.kind() {
         PACKET_DISPATCH => Some(image.dispatch()),
@@ -181,7 +184,7 @@ unsafe fn put(gate: &'static Gate, at: *const Words, index: u64, out: &mut Vec<W
             data,
         })
     };
-    // Read again: what looked at the packet may have put a signal in.
+    // Read the packet again: the code that looked at it may have stored a completion signal in it.
     // SAFETY: the caller's promise.
     let words = unsafe { at.read_volatile() };
     let turn = gate.taken.fetch_add(1, Relaxed);
@@ -191,7 +194,7 @@ unsafe fn put(gate: &'static Gate, at: *const Words, index: u64, out: &mut Vec<W
     out.extend(packets.into_iter().take(count));
 }
 
-/// What is known of a dispatch; none where no session takes it.
+/// Returns what is known about a dispatch, or `None` if no session records it.
 fn noted(
     gate: &Gate,
     index: u64,
@@ -205,9 +208,10 @@ fn noted(
     }
     let queue = state::find(gate.queue.load(Relaxed))?;
     if gate.noted(index).is_none() {
-        // The runtime takes what is valid, whether or not its producer has rung.
-        // Without a turn the dispatch would not be counted: its holder, which may be without a
-        // processor, is waited for. It waits for nothing of the runtime's.
+        // The runtime takes valid packets whether or not their producer has rung the doorbell, so
+        // this dispatch may not have been looked at yet. If it were not looked at now, it would not
+        // be counted. We therefore wait for the holder of the queue's spin word, which may be
+        // preempted. The holder itself waits for nothing of the runtime, so this cannot deadlock.
         let mut inner = queue.lock_patiently()?;
         scan::look(queue, &mut inner, Some(&mut busy), index.wrapping_add(1));
     }
@@ -215,7 +219,8 @@ fn noted(
     Some((queue, dispatch_id, launch))
 }
 
-/// The packets around a dispatch that has this turn on its queue, with it, and how many they are.
+/// Returns a dispatch together with the packets around it, and how many they are. `turn` is the
+/// number of the dispatch on its queue.
 fn around(
     gate: &Gate,
     turn: u64,

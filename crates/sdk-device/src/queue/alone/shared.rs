@@ -1,4 +1,5 @@
-//! What the application's threads, the thread that gives turns and the worker thread share.
+//! The state that the application's threads, the thread that gives turns, and the worker thread
+//! share.
 
 use super::gate::{Ended, Gate};
 use super::user::{USERS, User};
@@ -6,39 +7,43 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 
-/// Queues of a process that are intercepted, at most, counted over its life.
+/// The most queues that can be intercepted during the life of a process.
 pub(crate) const GATES: usize = 4096;
 
-/// What has ended. In a box of its own, since a vector of nothing is not all zero.
+/// The dispatches that have ended. It is kept in a box, since an empty vector is not all zero
+/// bytes.
 #[derive(Debug, Default)]
 pub(crate) struct EndedList(Vec<Ended>);
 
-/// All of it. Its bytes are all zero when it is fresh.
+/// The shared state. In its initial state all of its bytes are zero.
 #[derive(Debug)]
 pub(crate) struct Alone {
-    /// There is a user.
+    /// Whether there is a user.
     pub asked: AtomicBool,
-    /// Who chooses.
+    /// The users, which choose dispatches.
     pub users: RwLock<[Option<&'static dyn User>; USERS]>,
-    /// Gates by number, from 1. They are never freed: a queue's interceptor refers to its gate.
+    /// The gates by number, from 1. They are never freed, since a queue's interceptor refers to its
+    /// gate.
     gates: [AtomicPtr<Gate>; GATES],
-    /// How many there are.
+    /// The number of gates.
     count: AtomicU32,
-    /// What has ended, for the worker thread.
+    /// The dispatches that have ended, for the worker thread.
     ended: Mutex<Option<Box<EndedList>>>,
-    /// The thread that gives turns is there.
+    /// Whether the thread that gives turns was started.
     pub turns: Mutex<bool>,
     /// Held while that thread looks at signals.
     pub looking: Mutex<()>,
-    /// Changes with every dispatch that is to have its turn; the thread sleeps on it.
+    /// The futex on which the thread that gives turns sleeps. It changes when that thread is to
+    /// wake.
     pub wanted: AtomicU32,
-    /// 1 while it sleeps, or is about to.
+    /// 1 while that thread sleeps, or is about to.
     pub sleeps: AtomicU32,
-    /// No session counts, and the process may be at its end.
+    /// Whether no session counts, so that the process may be about to exit.
     pub is_over: AtomicBool,
-    /// Dispatches that went to the device without a turn, since the session was not to be had.
+    /// The number of dispatches that went to the device without a turn, since the session could not
+    /// be entered.
     pub passed: AtomicU64,
-    /// Queues that the runtime would not make so that they can be intercepted.
+    /// The number of queues that could not be made as intercept queues.
     pub refused: AtomicU64,
 }
 
@@ -60,7 +65,7 @@ impl Alone {
         }
     }
 
-    /// The gate with this number.
+    /// Returns the gate with this number.
     pub(crate) fn gate(&self, number: u32) -> Option<&'static Gate> {
         let index = (number as usize).checked_sub(1)?;
         let at = self.gates.get(index)?.load(Acquire);
@@ -68,20 +73,20 @@ impl Alone {
         unsafe { at.as_ref() }
     }
 
-    /// All gates.
+    /// Returns all gates.
     pub(crate) fn gates(&self) -> impl Iterator<Item = &'static Gate> {
         let count = self.count.load(Acquire);
         (1..=count).filter_map(|number| self.gate(number))
     }
 
-    /// A number for a new gate, if one is left.
+    /// Returns a number for a new gate, if one is left.
     pub(crate) fn number(&self) -> Option<u32> {
         let next = |count: u32| (count < GATES as u32).then_some(count + 1);
         let before = self.count.fetch_update(Acquire, Relaxed, next).ok()?;
         Some(before + 1)
     }
 
-    /// Makes a gate known, and keeps it for ever.
+    /// Makes a gate known, and keeps it forever.
     pub(crate) fn keep(&self, gate: Box<Gate>) -> &'static Gate {
         let gate: &'static Gate = Box::leak(gate);
         if let Some(place) = self.gates.get((gate.number as usize).wrapping_sub(1)) {
@@ -97,12 +102,12 @@ impl Alone {
         self.ended.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// These have ended.
+    /// Adds dispatches that have ended.
     pub(crate) fn end(&self, ended: impl IntoIterator<Item = Ended>) {
         self.ended().get_or_insert_default().0.extend(ended);
     }
 
-    /// Takes what has ended.
+    /// Takes the dispatches that have ended.
     pub(crate) fn take_ended(&self) -> Vec<Ended> {
         self.ended().take().map_or_else(Vec::new, |list| list.0)
     }

@@ -1,4 +1,4 @@
-//! Turns on gates of our own, whose signals count down when a test says so.
+//! Turns on gates of our own, whose signals are decremented when a test says so.
 
 use super::gate::{Gate, Pending, Signals};
 use super::turns::{Look, Turns};
@@ -14,14 +14,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicI64};
 
-/// Counts a signal down, as the device does.
+/// Decrements a signal, as the device does.
 fn count_down(signal: Signal) {
     let value = std::ptr::with_exposed_provenance::<AtomicI64>(signal.0 as usize + 8);
-    // SAFETY: a signal of a gate, which nobody gives back.
+    // SAFETY: this is a signal of a gate, which is not given back.
     unsafe { (*value).fetch_sub(1, SeqCst) };
 }
 
-/// A gate with so many dispatches on their way.
+/// Makes a gate with this many dispatches on their way.
 fn gate(agent: u64, dispatches: u64) -> &'static Gate {
     let number = STATE.alone.number().unwrap();
     let gate = Box::new(Gate::new(number, agent, 16, Signals::make().unwrap()));
@@ -39,8 +39,8 @@ fn gate(agent: u64, dispatches: u64) -> &'static Gate {
     gate
 }
 
-/// Which gates' dispatches were let go since the last time: the gate's number, and the parity of the
-/// dispatch.
+/// Returns which gates' dispatches were let go since the last call: the gate's number, and the
+/// parity of the dispatch.
 fn let_go(gates: &[&Gate]) -> Vec<(u32, usize)> {
     let stored = rung();
     let opened = stored.iter().filter(|(_, value)| *value == 0);
@@ -69,7 +69,7 @@ fn dispatches_of_an_agent_have_their_turn_one_after_another() {
     let mut turns = Turns::default();
     assert_eq!(turns.look(), Look::Same);
     assert_eq!(let_go(&gates), []);
-    // The second queue is at its dispatch first.
+    // The second queue reaches its dispatch first.
     count_down(two.signals.reached);
     assert_eq!(turns.look(), Look::Changed);
     assert_eq!(let_go(&gates), [(two.number, 0)]);
@@ -81,7 +81,7 @@ fn dispatches_of_an_agent_have_their_turn_one_after_another() {
     turns.look();
     assert_eq!(let_go(&gates), [(one.number, 0)]);
     assert_eq!(ended(), [10 * u64::from(two.number)]);
-    // The next of the same queue waits for the other signal.
+    // The next dispatch of the same queue waits on the other signal.
     count_down(one.signals.done);
     count_down(one.signals.reached);
     turns.look();
@@ -128,8 +128,8 @@ fn nothing_is_intercepted_until_somebody_asks() {
     assert!(is_asked());
 }
 
-/// Who finds a dispatch's note hands its packet over to the device, on another thread maybe: the signal
-/// for its times has to be in it by then.
+/// A thread that finds a dispatch's note, possibly another one, hands the packet over to the
+/// device. By then the signal for the times must be in the packet.
 #[test]
 fn a_dispatch_is_noted_when_its_packet_is_whole() {
     let session = Session::begin();

@@ -1,9 +1,10 @@
 //! The thread that gives turns.
 //!
-//! It follows the signals of all gates with dispatches on their way: who has come to one waits in
-//! line, who has the turn keeps it until it has ended. It sleeps while there is nothing on its way,
-//! and takes short naps otherwise. It lives as long as the process: queues that wait for a turn need
-//! it, whatever becomes of sessions.
+//! The thread watches the signals of all gates that have dispatches on their way. A queue that has
+//! reached a dispatch waits in line, and a queue that has the turn keeps it until its dispatch has
+//! ended. The thread sleeps on a futex while nothing is on its way, and otherwise polls with short
+//! sleeps ("naps"). It lives as long as the process: queues that wait for a turn need it even after
+//! a session has ended.
 
 use super::afterwards::{self, Gone};
 use super::gate::{Ended, Gate};
@@ -18,21 +19,21 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
-/// Its name.
+/// The name of the thread.
 const NAME: &str = "midair-turns";
-/// Bytes of its stack.
+/// The size of its stack in bytes.
 const STACK: usize = 256 << 10;
-/// How often it looks without a nap where nothing has changed.
+/// How often it looks without a nap in between while nothing has changed.
 const LOOKS: u32 = 20;
-/// The first nap. With the slack below, the latency of a turn.
+/// The shortest nap. Together with the slack below, it is the latency of a turn.
 const NAP: Duration = Duration::from_micros(15);
-/// Naps grow to a sixteenth of the time in which nothing has happened, and no further than this: a
-/// kernel of a minute is no reason to look 60,000 times a second.
+/// The longest nap. A nap is a sixteenth of the time in which nothing has happened, within these
+/// limits: during a kernel of a minute there is no need to look 60,000 times a second.
 const LONGEST_NAP: Duration = Duration::from_millis(1);
-/// Nanoseconds by which its naps may be longer.
+/// How many nanoseconds longer than asked its naps may be.
 const SLACK: libc::c_ulong = 1000;
 
-/// Whether the thread is there; makes it at first.
+/// Returns whether the thread runs; the first call starts it.
 pub(super) fn is_there() -> bool {
     let mut made = STATE
         .alone
@@ -45,7 +46,7 @@ pub(super) fn is_there() -> bool {
     *made
 }
 
-/// Something is on its way, or has changed.
+/// Wakes the thread, since a dispatch is on its way or a gate has changed.
 pub(super) fn wake() {
     let alone = &STATE.alone;
     if alone.sleeps.load(SeqCst) != 0 {
@@ -54,8 +55,8 @@ pub(super) fn wake() {
     }
 }
 
-/// The application shuts its runtime down, maybe for good: nobody looks at signals meanwhile, nor
-/// afterwards where they are gone.
+/// Runs `act`, in which the application shuts its runtime down, possibly for good. The thread does
+/// not look at signals during that time, nor afterwards if the signals are gone.
 pub fn while_shut_down<T>(act: impl FnOnce() -> T) -> T {
     if !is_asked() {
         return act();
@@ -73,7 +74,7 @@ pub fn while_shut_down<T>(act: impl FnOnce() -> T) -> T {
     result
 }
 
-/// The session is over: gates give their signals back where nothing is on its way.
+/// Gives the signals of all gates without dispatches on their way back, at the end of a session.
 pub(super) fn park() {
     let held = STATE
         .alone
@@ -93,7 +94,7 @@ pub(super) fn park() {
 }
 
 fn futex(operation: libc::c_int, value: u32) {
-    // SAFETY: a static word, which the call waits on or wakes; no time-out.
+    // SAFETY: the futex is a static word, and a null time-out is allowed.
     unsafe {
         libc::syscall(
             libc::SYS_futex,
@@ -106,7 +107,7 @@ fn futex(operation: libc::c_int, value: u32) {
 }
 
 fn serve() {
-    // SAFETY: a number for the calling thread.
+    // SAFETY: the call takes a number, and affects only the calling thread.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, SLACK) };
     let alone = &STATE.alone;
     let mut turns = Turns::default();
@@ -121,7 +122,7 @@ fn serve() {
                 since = Instant::now();
                 std::thread::yield_now();
             }
-            // Signals that only the device changes: there is nothing to be woken by.
+            // Only the device changes these signals, and they wake no thread, so poll them.
             Look::Same => std::thread::sleep((since.elapsed() / 16).clamp(NAP, LONGEST_NAP)),
             Look::Idle => {
                 alone.sleeps.store(1, SeqCst);
@@ -135,48 +136,48 @@ fn serve() {
     }
 }
 
-/// What one look at all gates came to.
+/// The result of one look at all gates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Look {
-    /// Nothing is on its way.
+    /// No dispatch is on its way.
     Idle,
-    /// Something is.
+    /// A dispatch is on its way, but nothing has changed.
     Same,
-    /// Somebody has come to a dispatch, or ended one, or was given the turn.
+    /// A queue has reached a dispatch, has ended one, was given the turn, or is gone.
     Changed,
 }
 
-/// An agent's line.
+/// The line of queues that wait for their turn on an agent.
 #[derive(Debug, Default)]
 struct Line {
     /// The gate that has the turn.
     holder: Option<u32>,
-    /// Those that wait, the longest first.
+    /// The gates that wait, the longest-waiting first.
     waiting: VecDeque<u32>,
 }
 
-/// How far a gate is.
+/// How far the queue of a gate has come.
 #[derive(Debug, Clone, Copy, Default)]
 struct Progress {
-    /// Dispatches that its queue has come to.
+    /// The number of dispatches that its queue has reached.
     reached: u64,
-    /// Dispatches that have ended.
+    /// The number of its dispatches that have ended.
     done: u64,
-    /// It is gone, and nothing of it is left.
+    /// Whether the gate is gone, and nothing is left to do for it.
     is_over: bool,
 }
 
-/// What the thread knows.
+/// What the thread knows about lines and gates.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
-    /// By agent.
+    /// The lines by agent.
     lines: HashMap<u64, Line>,
-    /// By number of the gate, from 1.
+    /// The progress by number of the gate, from 1.
     progress: Vec<Progress>,
 }
 
 impl Turns {
-    /// One look at all gates.
+    /// Looks at all gates once.
     pub(super) fn look(&mut self) -> Look {
         let _held = STATE
             .alone
@@ -228,18 +229,19 @@ impl Turns {
     }
 }
 
-/// How often the device has counted a signal of a gate down from 0.
+/// Returns how often the device has decremented a signal of a gate from 0.
 fn count(signal: Signal) -> Result<u64, Gone> {
     let value = if STATE.alone.is_over.load(SeqCst) {
         afterwards::value(signal)?
     } else {
-        // SAFETY: a signal of a gate that is not gone; only this thread ends it.
+        // SAFETY: the gate is not gone, so its signals exist: they are destroyed only under the
+        // lock that this thread holds.
         unsafe { signal.value() }
     };
     Ok(value.unsigned_abs())
 }
 
-/// Whether the gate's queue has come any further.
+/// Updates the progress of a gate. Returns whether its queue has advanced.
 fn follow(gate: &Gate, line: &mut Line, progress: &mut Progress) -> Result<bool, Gone> {
     let mut has_changed = false;
     let (done, reached) = (count(gate.signals.done)?, count(gate.signals.reached)?);
@@ -247,7 +249,8 @@ fn follow(gate: &Gate, line: &mut Line, progress: &mut Progress) -> Result<bool,
         progress.done += 1;
         let pending = gate.pending().pop_front();
         let ended = if STATE.alone.is_over.load(SeqCst) {
-            // Nobody asks for values, and the runtime, to which memory would go back, may be half gone.
+            // Nothing asks for the values any more, and the runtime, to which the memory would be
+            // given back, may be partly shut down.
             std::mem::forget(pending);
             None
         } else {
@@ -279,14 +282,15 @@ fn follow(gate: &Gate, line: &mut Line, progress: &mut Progress) -> Result<bool,
 }
 
 fn times(signal: Signal) -> [u64; 2] {
-    // SAFETY: a signal of a gate, which is not destroyed.
+    // SAFETY: the signal belongs to a gate whose signals are not destroyed.
     unsafe { [signal.start_ticks(), signal.end_ticks()] }
 }
 
-/// Lets a gate's next dispatch go: `turn` is its number on the queue.
+/// Lets a gate's next dispatch go. `turn` is the number of this dispatch on the queue.
 fn open(gate: &Gate, turn: u64) {
     let [this, next] = [turn, turn + 1].map(|turn| gate.signals.open[(turn % 2) as usize]);
-    // The one behind stays held: it waits for the other signal, which is closed before this one opens.
+    // The dispatch behind it stays held: it waits on the other signal, which is closed before this
+    // one is opened.
     if STATE.alone.is_over.load(SeqCst) {
         let opened = afterwards::set_value(next, 1).and_then(|()| afterwards::set_value(this, 0));
         if opened.is_err() {
@@ -294,21 +298,21 @@ fn open(gate: &Gate, turn: u64) {
         }
         return;
     }
-    // SAFETY: signals of ours, alive; the runtime's own function.
+    // SAFETY: the signals are ours and alive, and this is the runtime's own function.
     unsafe {
         original::hsa_signal_store_screlease(next.0, 1);
         original::hsa_signal_store_screlease(this.0, 0);
     }
 }
 
-/// The gate's signals are no more.
+/// Marks the gate as gone, since its signals no longer exist.
 fn lose(gate: &Gate) {
     gate.is_lost.store(true, SeqCst);
     gate.is_gone.store(true, SeqCst);
     gate.is_parked.store(false, SeqCst);
 }
 
-/// The gate's queue is gone: nothing of it has a turn any more.
+/// Removes a gate from its line, since its queue is gone and gets no turn any more.
 fn leave(gate: &Gate, line: &mut Line) {
     line.waiting.retain(|number| *number != gate.number);
     if line.holder == Some(gate.number) {

@@ -1,4 +1,4 @@
-//! Who counts every dispatch.
+//! The list of users, which count every dispatch.
 
 use super::prepared::Prepared;
 use super::user::{Dispatch, User};
@@ -6,9 +6,10 @@ use crate::state::STATE;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, PoisonError};
 
-/// Adds a user. From then on queues are made so that dispatches can be counted: call it before the
-/// application makes its first. A user is asked in the order in which it came, and the first that
-/// chooses counters for a dispatch has it. False when there are too many.
+/// Adds a user. From then on queues are made so that their dispatches can be counted, so call it
+/// before the application makes its first queue. Users are asked in the order in which they were
+/// added, and the first that chooses counters for a dispatch gets it. Returns false if there are
+/// too many users.
 pub fn add_user(user: &'static dyn User) -> bool {
     let mut users = STATE
         .alone
@@ -32,14 +33,14 @@ pub fn add_user(user: &'static dyn User) -> bool {
     added
 }
 
-/// Whether anybody wants to count every dispatch in this process.
+/// Returns whether there is a user that counts every dispatch in this process.
 pub fn is_asked() -> bool {
     STATE.alone.asked.load(Acquire)
 }
 
-/// Asks the users for a dispatch: which of them chose, and what.
+/// Asks the users about a dispatch. Returns which of them chose, its counters, and its data.
 pub(super) fn choose(dispatch: &Dispatch) -> Option<(usize, Arc<Prepared>, u64)> {
-    // Copied: a user's function may take its time.
+    // Copy the list, so that no lock is held while a user's function runs, which may take long.
     let users = *STATE
         .alone
         .users

@@ -1,6 +1,7 @@
-//! The counters of one device: started, read as often as one likes, stopped, one step after another.
+//! The counters of one device. They are started, read any number of times, and stopped, one step
+//! after another.
 //!
-//! This knows nothing of sessions and records: who uses it says when each step is to be taken.
+//! This module knows nothing of sessions and records. Its user says when each step is to be taken.
 
 use super::own::OwnQueue;
 use crate::layout::Signal;
@@ -14,29 +15,29 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// What the device is told.
+/// A step that the device is told to take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// Reset the counters, choose the group's, and let them count.
+    /// Reset the counters, select those of the group, and let them count.
     Start,
-    /// Write what they have counted since the start into the output. They go on.
+    /// Write what they have counted since the start into the output. They go on counting.
     Read,
-    /// Stop them.
+    /// Stop the counters.
     Stop,
 }
 
 /// A step that the device has taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Taken {
-    /// Which.
+    /// The step.
     pub step: Step,
-    /// Of which group.
+    /// The index of the group.
     pub group: usize,
-    /// When the device began and ended it, on the clock of the records; 0 = not known.
+    /// When the device began and ended the step, on the records' clock; 0 = not known.
     pub times: (u64, u64),
 }
 
-/// Where a group's commands and its output are: addresses, and how many words.
+/// The places of a group's commands and output: addresses and numbers of words.
 #[derive(Debug, Clone, Copy)]
 struct At {
     start: (u64, u32),
@@ -45,9 +46,9 @@ struct At {
     output: (u64, usize),
 }
 
-/// The counters of a device, with memory, a signal and a queue of their own. They count for the whole
-/// device, whoever uses it. Only one such thing, or the windows of one session, can count on a device
-/// at a time. Given back by [`DeviceCounter::close`] only.
+/// The counters of a device, with their own memory, signal and queue. They count for the whole
+/// device, whoever uses it. Only one `DeviceCounter`, or the windows of one session, can count on a
+/// device at a time. Only [`DeviceCounter::close`] gives it back.
 #[derive(Debug)]
 pub struct DeviceCounter {
     agent: u64,
@@ -58,15 +59,15 @@ pub struct DeviceCounter {
     under_way: Option<(Step, usize)>,
 }
 
-/// A device's counters, and where further commands are: addresses, and how many words.
+/// A device's counters, and the places of further commands: addresses and numbers of words.
 pub type Opened = (DeviceCounter, Vec<(u64, u32)>);
 
 impl DeviceCounter {
-    /// Asks the runtime for what is needed. `further` are commands that are put beside those of the
-    /// groups, for other queues: returns where they are.
+    /// Asks the runtime for what is needed. `further` are commands for other queues, which are
+    /// stored beside those of the groups; their places are returned.
     ///
     /// # Errors
-    /// What the runtime does not give.
+    /// Says what the runtime does not give.
     pub fn open(agent: u64, groups: &[&Group], further: &[&[u32]]) -> Result<Opened, &'static str> {
         let size = |bytes: usize| bytes.next_multiple_of(ALIGNMENT);
         let of_words = |words: usize| size(4 * words);
@@ -85,7 +86,7 @@ impl DeviceCounter {
                 .sum::<usize>();
         let signal = signal().ok_or("the runtime gives no signal")?;
         let give_back = || {
-            // SAFETY: made above, and used by nobody.
+            // SAFETY: the signal was created above, and nothing uses it.
             unsafe { original::hsa_signal_destroy(signal.0) };
         };
         let Some(memory) = Memory::allocate(agent, bytes.next_multiple_of(4096)) else {
@@ -111,7 +112,7 @@ impl DeviceCounter {
         for group in groups {
             let (start, stop) = (place(&group.start), group.read_words as usize);
             let stop = place(group.read_stop.get(stop..).unwrap_or_default());
-            // Written again below, when the output's address is known.
+            // These are written again below, when the output's address is known.
             let mut words = group.read_stop.clone();
             words.truncate(group.read_words as usize);
             let read = place(&words);
@@ -137,7 +138,8 @@ impl DeviceCounter {
         Ok((counter, further))
     }
 
-    /// Has the device take a step. False while another one is under way, and for what there is not.
+    /// Has the device take a step. Returns false while another step is under way, and for a group
+    /// that does not exist.
     pub fn submit(&mut self, step: Step, group: usize) -> bool {
         let Some(at) = self.groups.get(group) else {
             return false;
@@ -150,7 +152,7 @@ impl DeviceCounter {
             Step::Read => at.read,
             Step::Stop => at.stop,
         };
-        // SAFETY: a signal of ours that no packet under way refers to.
+        // SAFETY: this is a signal of ours that no packet under way refers to.
         unsafe { self.signal.rearm() };
         if !self.queue.submit(commands, self.signal) {
             return false;
@@ -159,15 +161,15 @@ impl DeviceCounter {
         true
     }
 
-    /// Whether a step is under way.
+    /// Returns whether a step is under way.
     pub fn is_under_way(&self) -> bool {
         self.under_way.is_some()
     }
 
-    /// The step that was under way, if the device has taken it by now.
+    /// Returns the step that was under way, if the device has taken it by now.
     pub fn poll(&mut self) -> Option<Taken> {
         let (step, group) = self.under_way?;
-        // SAFETY: a signal of ours, alive until `close`.
+        // SAFETY: this is a signal of ours, which is alive until `close`.
         let ticks = unsafe {
             if self.signal.value() >= 1 {
                 return None;
@@ -182,7 +184,7 @@ impl DeviceCounter {
         })
     }
 
-    /// As [`DeviceCounter::poll`], and waits for it until `deadline`.
+    /// Does the same as [`DeviceCounter::poll`], but waits for the step until `deadline`.
     pub fn wait(&mut self, deadline: u64) -> Option<Taken> {
         while self.under_way.is_some() {
             if let Some(taken) = self.poll() {
@@ -196,28 +198,29 @@ impl DeviceCounter {
         None
     }
 
-    /// What the last [`Step::Read`] of a group has written.
+    /// Returns what the last [`Step::Read`] of a group has written.
     pub fn words(&self, group: usize) -> impl Iterator<Item = u64> {
         let (at, count) = self.groups.get(group).map_or((0, 0), |at| at.output);
         (0..count).map(move |word| {
             let at = at as usize + 8 * word;
-            // SAFETY: inside a group's output, an aligned word that the device writes whole.
+            // SAFETY: this is an aligned word inside a group's output, and the device writes whole
+            // words.
             unsafe { (*std::ptr::with_exposed_provenance::<AtomicU64>(at)).load(Relaxed) }
         })
     }
 
-    /// How many words a group's output has.
+    /// Returns how many words a group's output has.
     pub fn size(&self, group: usize) -> usize {
         self.groups.get(group).map_or(0, |at| at.output.1)
     }
 
     /// Gives everything back. With `keep` the memory stays, since further commands in it may still
-    /// be carried out. False where something had to be left to the runtime.
+    /// be executed. Returns false if something had to be left to the runtime.
     pub fn close(self, keep: bool) -> bool {
         if !self.queue.destroy() {
             return false;
         }
-        // SAFETY: a signal of ours, whose queue is no more.
+        // SAFETY: this is a signal of ours, and the queue that used it is destroyed.
         unsafe { original::hsa_signal_destroy(self.signal.0) };
         if !keep {
             self.memory.free();

@@ -1,29 +1,31 @@
-//! A queue of ours, for commands of the packet processor. No kernel runs on it.
+//! A queue of our own, for commands to the packet processor. No kernel runs on it.
 
 use crate::layout::{QueuePointer, Signal};
 use crate::packet::{self, Packet};
 use midair_sdk_hot::wrappers::original;
 use std::ffi::c_void;
 
-/// Packets in its ring: what every agent offers.
+/// The size of its ring in packets; every agent offers this size.
 const SIZE: u32 = 64;
 /// `HSA_QUEUE_TYPE_MULTI`.
 const MULTI: u32 = 0;
 
-/// The queue. It is used by one thread at a time. Whoever drops it leaves it to the runtime; see
-/// [`OwnQueue::destroy`].
+/// The queue. Only one thread uses it at a time. Dropping the value leaves the queue to the
+/// runtime; see [`OwnQueue::destroy`].
 #[derive(Debug)]
 pub struct OwnQueue(QueuePointer);
 
 impl OwnQueue {
-    /// Has the runtime make it, with times in the signals of its packets.
+    /// Has the runtime make the queue, with times in the signals of its packets.
     ///
     /// # Errors
-    /// The runtime refuses: all hardware queues of the process are used, for example.
+    /// Fails if the runtime refuses, for example because all hardware queues of the process are in
+    /// use.
     pub fn create(agent: u64) -> Result<OwnQueue, &'static str> {
         let mut queue: *mut c_void = std::ptr::null_mut();
-        // SAFETY: the runtime's own function, by way of the saved originals, while it is open (a
-        // shut-down waits for the session's end); a valid out pointer; no callback.
+        // SAFETY: this is the runtime's own function, called by its saved address while the runtime
+        // is open (a shut-down waits for the session's end). The out pointer is valid, and there is
+        // no callback.
         let status = unsafe {
             original::hsa_queue_create(
                 agent,
@@ -39,7 +41,7 @@ impl OwnQueue {
         if status != 0 || queue.is_null() {
             return Err("the runtime gives no queue");
         }
-        // SAFETY: the queue that was just made.
+        // SAFETY: the queue was just made, so it is alive.
         unsafe { original::hsa_amd_profiling_set_profiler_enabled(queue, 1) };
         Ok(OwnQueue(QueuePointer(queue.addr() as u64)))
     }
@@ -48,14 +50,14 @@ impl OwnQueue {
         std::ptr::with_exposed_provenance_mut(self.0.0 as usize)
     }
 
-    /// Has commands carried out behind all before them; `signal` tells when. False where the ring is
-    /// full.
+    /// Has commands executed after all earlier ones. `signal` fires when they have been. Returns
+    /// false if the ring is full.
     ///
     /// The commands must stay where they are until the signal fires, or the queue is destroyed.
     pub fn submit(&mut self, (address, words): (u64, u32), signal: Signal) -> bool {
         let queue = self.raw();
-        // SAFETY: our own live queue, which nobody else uses; the packet was passed by the device,
-        // since there is room.
+        // SAFETY: this is our own live queue, which nothing else uses. There is room, so the device
+        // has passed this packet's place.
         unsafe {
             let (ring, size) = (self.0.ring(), u64::from(self.0.size()));
             let index = original::hsa_queue_load_write_index_relaxed(queue);
@@ -75,10 +77,10 @@ impl OwnQueue {
         true
     }
 
-    /// Gives it back. The device carries out nothing of it any more. False where the runtime does not
-    /// say so: what its packets refer to must then stay.
+    /// Destroys the queue, so that the device executes nothing of it any more. Returns false if the
+    /// runtime does not confirm that: then what its packets refer to must stay.
     pub fn destroy(self) -> bool {
-        // SAFETY: our own queue, which nobody uses any more.
+        // SAFETY: this is our own queue, which nothing uses any more.
         unsafe { original::hsa_queue_destroy(self.raw()) == 0 }
     }
 }

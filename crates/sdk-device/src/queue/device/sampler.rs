@@ -1,12 +1,12 @@
 //! Reads the counters of whole devices at an interval, group by group, and writes what they counted.
 //!
-//! One group goes on counting from reading to reading: nothing is missed between them. Several
-//! take turns of one interval each, in a random order in each round. All of it happens in rounds of the
-//! worker thread; nothing is waited for.
+//! A single group goes on counting from reading to reading, so nothing is missed in between.
+//! Several groups take turns of one interval each, in a random order in each round. All of this
+//! happens in rounds of the worker thread, which does not wait for the device.
 //!
-//! While the program has paused the recording nothing counts: the round that sees the pause reads and
-//! stops the counters, and the one that sees its end starts them anew, some 5 ms later than the calls
-//! at most. A reading says from when to when it counted.
+//! While the program has paused the recording, nothing counts: the round that sees the pause reads
+//! and stops the counters, and the round that sees its end starts them again, at most some 5 ms
+//! after the calls. A reading says from when to when it counted.
 
 use super::counter::{DeviceCounter, Step, Taken};
 use super::switch::Switches;
@@ -22,19 +22,19 @@ use midair_sdk_hot::clock::now;
 use midair_sdk_hot::pause;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Nanoseconds that a session's begin waits for the devices to start their counters.
+/// How many nanoseconds the begin of a session waits for the devices to start their counters.
 const STARTED_WITHIN: u64 = 100_000_000;
 
 /// What a device is doing for us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// Nothing.
+    /// The device does nothing for us.
     Idle,
-    /// The counters count; they are to be read at this time.
+    /// The counters count, and are to be read at this time.
     Counting(u64),
     /// A step is under way.
     Busy,
-    /// All is over.
+    /// Everything is over.
     Ended,
 }
 
@@ -44,21 +44,21 @@ struct Device {
     node: u32,
     counter: DeviceCounter,
     switches: Option<Switches>,
-    /// Of each group: the plan's number.
+    /// For each group: its number in the plan.
     groups: Vec<u32>,
     phase: Phase,
-    /// Index of the group whose turn it is, and how many turns there were.
+    /// The index of the group whose turn it is; `turns` is the number of turns so far.
     group: usize,
     turns: u64,
-    /// Since when it counts what was not read, on the clock of the records.
+    /// Since when it counts what was not yet read, on the records' clock.
     since: u64,
-    /// What the last reading has read.
+    /// The values of the last reading.
     before: Vec<u64>,
-    /// What steps have cost the device since the last reading, in nanoseconds.
+    /// How many nanoseconds the steps have cost the device since the last reading.
     cost: u64,
-    /// No new turn begins.
+    /// Whether the session is closing, so that no new turn begins.
     is_closing: bool,
-    /// The recording is paused: none begins, and the one that is on ends.
+    /// Whether recording is paused: then no turn begins, and the current turn ends.
     is_paused: bool,
 }
 
@@ -66,9 +66,9 @@ struct Device {
 #[derive(Debug)]
 pub struct Sampler {
     devices: Vec<Device>,
-    /// Nanoseconds between readings.
+    /// The nanoseconds between readings.
     interval: u64,
-    /// Percent of the time that steps may take.
+    /// The percentage of the time that steps may take.
     max_overhead: u64,
     /// Writes readings.
     records: Writer,
@@ -76,8 +76,8 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Asks the runtime for queues and memory by the session's plan. None where it asks for windows, or
-    /// for nothing. The runtime is open.
+    /// Asks the runtime, which is open, for queues and memory for the session's plan. Returns
+    /// `None` if the plan asks for windows or for nothing.
     pub fn open() -> Option<Sampler> {
         let plan = windows::session_plan().filter(|plan| plan.interval != 0)?;
         let mut sampler = Sampler {
@@ -96,7 +96,8 @@ impl Sampler {
                 sampler.complaints.push(text);
             }
         }
-        // What is launched once the session is there is counted: all count by then.
+        // Wait until all devices count, so that everything that is launched after the begin of the
+        // session is counted.
         for device in &mut sampler.devices {
             device.go_on(now());
         }
@@ -145,7 +146,7 @@ impl Sampler {
         Ok(())
     }
 
-    /// One round. Returns whether anything was written.
+    /// Does one round. Returns whether anything was written.
     pub fn pass(&mut self, sink: &mut Sink) -> bool {
         for text in self.complaints.drain(..) {
             sink.put(kind::NOTE, &note(&text));
@@ -172,14 +173,15 @@ impl Sampler {
         self.records.written() > before
     }
 
-    /// No new turn begins: what counts is read once more.
+    /// Stops beginning new turns. Counters that count are read once more.
     pub fn close(&mut self) {
         for device in &mut self.devices {
             device.is_closing = true;
         }
     }
 
-    /// The last moment for packets in queues of the application: switches off what is still on.
+    /// Switches off the queues that are still on. This is the last moment for packets in queues of
+    /// the application.
     pub fn restore(&mut self) {
         for device in &mut self.devices {
             if let Some(switches) = &mut device.switches {
@@ -188,7 +190,7 @@ impl Sampler {
         }
     }
 
-    /// Steps and packets of ours that the device has not come to.
+    /// Returns the number of our steps and packets that the device has not reached.
     pub fn under_way(&mut self) -> u64 {
         let of = |device: &mut Device| {
             let steps = match device.phase {
@@ -205,7 +207,7 @@ impl Sampler {
         self.devices.iter_mut().map(of).sum::<usize>() as u64
     }
 
-    /// Tells what there was.
+    /// Writes a note about what was counted.
     pub fn finish(&mut self, sink: &mut Sink) {
         STATE.windows.switches.store(false, Relaxed);
         let left_out: usize = self
@@ -249,7 +251,7 @@ impl Sampler {
 }
 
 impl Device {
-    /// Takes the next step where it is time.
+    /// Takes the next step if it is time for it.
     fn go_on(&mut self, time: u64) {
         let (step, group) = match self.phase {
             Phase::Idle if self.is_closing => {
@@ -278,11 +280,11 @@ impl Device {
         }
     }
 
-    /// The device has taken a step. Returns whether there is something to be written.
+    /// Goes on after a step that the device has taken. Returns whether there is something to write.
     fn took(&mut self, taken: &Taken, (interval, max_overhead): (u64, u64)) -> bool {
         let (begin, end) = taken.times;
         self.cost = self.cost.saturating_add(end.saturating_sub(begin));
-        // A reading that costs much comes less often.
+        // A reading with a high cost is done less often.
         let due = || {
             let least = self.cost.saturating_mul(100) / max_overhead;
             now().saturating_add(interval.max(least))
@@ -311,7 +313,7 @@ impl Device {
         }
     }
 
-    /// Writes what was counted since the reading before this one.
+    /// Writes what was counted since the previous reading.
     fn write(&mut self, (begin, end): (u64, u64), records: &mut Writer, sink: &mut Sink) {
         let Some(&group) = self.groups.get(self.group) else {
             return;

@@ -1,5 +1,5 @@
-//! Counters of a device for a tool in the process: started, read and stopped when it says so, by
-//! whichever thread it says so on.
+//! Counters of a device for a tool in the process. They are started, read and stopped when the tool
+//! says so, on the thread on which it says so.
 
 use super::counter::{DeviceCounter, Step};
 use super::switch::Switches;
@@ -9,20 +9,20 @@ use midair_sdk_hot::clock::now;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// How long the device may take for a step.
+/// The longest time that the device may take for a step.
 const LIMIT: Duration = Duration::from_secs(5);
-/// How long queues may take to come to what switches them off.
+/// The longest time that queues may take to reach the packet that switches them off.
 const OFF: Duration = Duration::from_millis(100);
 
-/// Counters that count. Stopped by [`Served::stop`] only.
+/// Counters that are counting. Only [`Served::stop`] stops them.
 #[derive(Debug)]
 pub struct Served {
     counter: DeviceCounter,
     switches: Option<Switches>,
 }
 
-/// From now on it is seen which queues may be switched on ([`super::switch`]): before counters start,
-/// so that they count the kernels of queues that are there.
+/// Begins to watch which queues may be switched on ([`super::switch`]). This happens before
+/// counters start, so that they count the kernels of existing queues.
 pub fn watch() {
     STATE.windows.switches.store(true, Relaxed);
 }
@@ -32,10 +32,10 @@ fn deadline(limit: Duration) -> u64 {
 }
 
 impl Served {
-    /// Starts a group on the agent with this handle. When this returns it counts.
+    /// Starts a group on the agent with this handle. When this returns, the group counts.
     ///
     /// # Errors
-    /// What the runtime does not give, or a device that does not answer.
+    /// Says what the runtime does not give, or that the device does not answer.
     pub fn start(agent: u64, group: &Group) -> Result<Served, &'static str> {
         let enable = &group.enable[..];
         let mut disable = enable.to_vec();
@@ -63,20 +63,21 @@ impl Served {
         self.counter.submit(step, 0) && self.counter.wait(deadline(LIMIT)).is_some()
     }
 
-    /// Queues that the application has made since are switched on, too.
+    /// Switches on queues that the application has made since, too.
     pub fn follow(&mut self) {
         if let Some(switches) = &mut self.switches {
             switches.follow();
         }
     }
 
-    /// What was counted since the start. None: the device does not answer.
+    /// Returns what was counted since the start, or `None` if the device does not answer.
     pub fn read(&mut self) -> Option<Vec<u64>> {
         self.step(Step::Read)
             .then(|| self.counter.words(0).collect())
     }
 
-    /// Stops counting and gives everything back. False where something had to be left to the runtime.
+    /// Stops counting and gives everything back. Returns false if something had to be left to the
+    /// runtime.
     pub fn stop(mut self) -> bool {
         self.step(Step::Stop);
         let mut open = 0;

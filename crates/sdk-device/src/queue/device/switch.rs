@@ -1,9 +1,10 @@
-//! Queues of the application that are to count: a packet of ours switches each on, and another one
-//! switches it off at the end.
+//! Switches the application's queues to counting: a packet of ours switches each queue on, and
+//! another one switches it off at the end.
 //!
-//! Neither waits for anything, and nothing waits for it. They are only put into rings where any thread
-//! may put packets, whose application looks whether there is room (AMD-121), and which are at most half
-//! full. A queue without one goes uncounted, and is told of.
+//! Neither packet waits for anything, and nothing waits for it. They are only put into rings into
+//! which any thread may put packets, whose application checks for room (AMD-121), and which are at
+//! most half full. The kernels of a queue without such a packet are not counted, and a note says
+//! so.
 
 use crate::layout::Signal;
 use crate::packet::{self, Packet};
@@ -17,12 +18,12 @@ use midair_sdk_hot::clock::now;
 use midair_sdk_hot::wrappers::original;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-/// A packet of ours in a queue of the application's.
+/// A packet of ours in a queue of the application.
 #[derive(Debug)]
 struct Switch {
     queue: &'static QueueState,
     signal: Signal,
-    /// The device has come to it, or never will.
+    /// Whether the device has reached it, or never will.
     is_done: bool,
 }
 
@@ -30,7 +31,7 @@ struct Switch {
 #[derive(Debug)]
 pub(super) struct Switches {
     agent: u64,
-    /// Commands: address and words.
+    /// The commands that switch a queue on: their address and number of words.
     on: (u64, u32),
     off: (u64, u32),
     all: Vec<Switch>,
@@ -48,7 +49,7 @@ impl Switches {
         }
     }
 
-    /// Switches on what is not yet.
+    /// Switches on the queues that are not switched on yet.
     pub(super) fn follow(&mut self) {
         self.look();
         if self.is_ended {
@@ -66,7 +67,7 @@ impl Switches {
         self.all.iter().any(|on| std::ptr::eq(on.queue, queue))
     }
 
-    /// Switches all off. Nothing new is taken on from here on.
+    /// Switches all queues off. No queue is switched on from here on.
     pub(super) fn end(&mut self) {
         if std::mem::replace(&mut self.is_ended, true) {
             return;
@@ -88,37 +89,37 @@ impl Switches {
                 is_done: false,
             });
         } else {
-            // SAFETY: made above, and used by nobody.
+            // SAFETY: the signal was created above, and nothing uses it.
             unsafe { original::hsa_signal_destroy(signal.0) };
         }
     }
 
     fn look(&mut self) {
         for switch in self.all.iter_mut().filter(|switch| !switch.is_done) {
-            // SAFETY: a signal of ours, alive until `release`.
+            // SAFETY: this is a signal of ours, which is alive until `release`.
             let has_fired = unsafe { switch.signal.value() < 1 };
             switch.is_done = has_fired || switch.queue.life.load(Acquire) == Life::Gone;
         }
     }
 
-    /// Packets that the device has not come to.
+    /// Returns the number of packets that the device has not reached.
     pub(super) fn under_way(&mut self) -> usize {
         self.look();
         self.all.iter().filter(|switch| !switch.is_done).count()
     }
 
-    /// Queues of the agent that were not switched on.
+    /// Returns the number of the agent's queues that were not switched on.
     pub(super) fn left_out(&self) -> usize {
         let queues = state::all().filter(|queue| queue.agent.load(Acquire) == self.agent);
         queues.filter(|queue| !self.is_on(queue)).count()
     }
 
-    /// Gives signals back, but for those of packets that the device may still come to. Returns how
-    /// many these are: their commands must stay.
+    /// Gives the signals back, except for those of packets that the device may still reach. Returns
+    /// the number of these packets, whose commands must stay.
     pub(super) fn release(mut self) -> usize {
         let open = self.under_way();
         for switch in self.all.iter().filter(|switch| switch.is_done) {
-            // SAFETY: a signal of ours that no packet of a living queue refers to.
+            // SAFETY: this is a signal of ours that no packet of a live queue refers to.
             unsafe { original::hsa_signal_destroy(switch.signal.0) };
         }
         open
@@ -132,9 +133,9 @@ fn may_have_one(queue: &QueueState) -> bool {
         && !queue.is_direct()
 }
 
-/// Puts a packet into a queue of the application's and rings for it. False where that cannot be done
-/// now. `is_observed`: packets of the queue are looked at, so that those before this one are looked at
-/// first.
+/// Puts a packet into a queue of the application and rings the doorbell for it. Returns false if
+/// that is not possible now. `is_observed` says that packets of the queue are looked at; then those
+/// before this one are looked at first.
 fn insert(
     queue: &'static QueueState,
     (address, words): (u64, u32),
@@ -144,12 +145,12 @@ fn insert(
     let Some(mut inner) = queue.lock() else {
         return false;
     };
-    // It may have had some before, for another reader's counters.
+    // The queue may have had such packets before, for the counters of another reader.
     let had = queue.has_switches.swap(1, Relaxed);
     let put = queue.visit(|pointer| {
         let raw = std::ptr::with_exposed_provenance_mut(pointer.0 as usize);
-        // SAFETY: a live queue (visit) in which any thread may reserve packets. The packet is ours,
-        // and free: there was room, and the read index only grows.
+        // SAFETY: `visit` calls this only with a live queue, and any thread may reserve packets in
+        // it. The packet is ours, and it is free: there was room, and the read index only grows.
         unsafe {
             if !pointer.is_for_all_threads() {
                 return None;
@@ -169,7 +170,8 @@ fn insert(
                 window: OURS,
                 ..Launch::default()
             };
-            // Before it is valid: who looks at the ring meanwhile must know whose it is.
+            // Note the owner before the packet is valid: a thread that looks at the ring meanwhile
+            // must know whose packet it is.
             queue.reserve(old, 1, ours);
             let packet = Packet::at(ring, size, old);
             packet.set_body(address, words, signal);
@@ -195,7 +197,8 @@ fn insert(
     } else {
         asked
     };
-    // Another producer's packet before ours is not written yet: who writes it rings for both.
+    // Another producer's packet before ours is not written yet. The thread that writes it rings for
+    // both.
     inner.held_since = match inner.held_since {
         _ if upto >= asked => 0,
         0 => now(),
@@ -206,7 +209,7 @@ fn insert(
         drop(inner);
         queue.visit(|_| {
             let value = upto.wrapping_sub(1) as i64;
-            // SAFETY: the doorbell of a live queue (visit).
+            // SAFETY: `visit` calls this only while the queue, and with it its doorbell, is alive.
             unsafe { original::hsa_signal_store_screlease(queue.doorbell.load(Relaxed), value) };
         });
     }

@@ -1,33 +1,33 @@
-//! What ran beside a window, found out in the process itself: for tools that are handed values while
-//! the session goes on.
+//! Finds out in the process itself what ran beside a window, for tools that get values while the
+//! session goes on.
 //!
-//! A window that was read waits until everything that may have run beside it has ended: all that was
-//! on the agent's queues one round of the worker thread later, when packets that had passed by the
-//! hooks are looked at, too.
+//! A window that was read waits until everything that may have run beside it has ended. That is
+//! everything that was on the agent's queues one round of the worker thread later: by then packets
+//! that were rung past the hooks have been looked at, too.
 
 use std::collections::VecDeque;
 
-/// Ends that are remembered of an agent.
+/// How many ended spans are remembered for an agent.
 const MOST: usize = 1 << 14;
 
-/// From when to when something used the counters of an agent.
+/// The time in which a dispatch or a window used the counters of an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Span {
-    /// Number of the queue.
+    /// The number of the queue.
     pub queue: u32,
-    /// Number of the dispatch; 0 for a window.
+    /// The number of the dispatch; 0 for a window.
     pub dispatch: u64,
-    /// On the records' clock.
+    /// The start on the records' clock.
     pub start: u64,
-    /// The same. [`u64::MAX`]: nobody knows when it ended.
+    /// The end on the same clock. [`u64::MAX`] means that the end is not known.
     pub end: u64,
 }
 
-/// A window that was read, and whose words are the dispatch's if nothing ran beside it.
+/// A window that was read. Its words belong to the dispatch if nothing ran beside it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Read {
-    /// Which dispatch, on which queue, from the start of the packet that starts the counters to the
-    /// end of the one that reads them.
+    /// The dispatch, its queue, and the time from the start of the packet that starts the counters
+    /// to the end of the packet that reads them.
     pub span: Span,
     /// The list that was counted.
     pub list: u64,
@@ -38,25 +38,25 @@ pub(super) struct Read {
 /// What must have ended before a window can be judged.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Before {
-    /// Of queues: number, and the end of what was on them.
+    /// For each queue: its number, and the end of its range of flights.
     pub queues: Vec<(u32, u64)>,
-    /// Of windows in rings: index, and the packet inside.
+    /// For each window in a ring: its index, and the index of the packet inside.
     pub windows: Vec<(usize, u64)>,
 }
 
-/// What used an agent, and windows that are not judged yet.
+/// What used an agent, and the windows that are not judged yet.
 #[derive(Debug, Default)]
 pub(super) struct Beside {
     ran: VecDeque<Span>,
-    /// All that ended up to here is forgotten.
+    /// Spans that ended up to this time may be forgotten.
     forgotten: u64,
-    /// Windows of the last round.
+    /// The windows that were read since the last round.
     fresh: Vec<Read>,
     waiting: VecDeque<(Before, Vec<Read>)>,
 }
 
 impl Beside {
-    /// Something has ended.
+    /// Notes something that has ended.
     pub(super) fn ended(&mut self, span: Span) {
         if self.ran.len() >= MOST
             && let Some(oldest) = self.ran.pop_front()
@@ -66,13 +66,14 @@ impl Beside {
         self.ran.push_back(span);
     }
 
-    /// A window was read. Its own span is among those that ended.
+    /// Notes a window that was read. Its own span is noted by `ended` as well.
     pub(super) fn read(&mut self, read: Read) {
         self.fresh.push(read);
     }
 
-    /// A round: windows of the last one wait for what `before` says; those for which all has ended
-    /// are judged. Returns them, with the times of their dispatches if they were alone.
+    /// Does a round. The windows `earlier` begin to wait for what `before` returns. Windows for
+    /// which all of that has ended are judged and returned, with the times of their dispatches if
+    /// they were alone.
     pub(super) fn round(
         &mut self,
         before: impl FnOnce() -> Before,
@@ -92,12 +93,12 @@ impl Beside {
         self.judge(judged)
     }
 
-    /// Those of the last round.
+    /// Takes the windows that were read since the last round.
     pub(super) fn fresh(&mut self) -> Vec<Read> {
         std::mem::take(&mut self.fresh)
     }
 
-    /// All that is left, when nothing more will end.
+    /// Judges all windows that are left, when nothing more will end.
     pub(super) fn last(&mut self) -> Vec<(Read, Option<(u64, u64)>)> {
         let waiting = std::mem::take(&mut self.waiting);
         let mut left: Vec<Read> = waiting.into_iter().flat_map(|(_, reads)| reads).collect();
@@ -105,10 +106,10 @@ impl Beside {
         self.judge(left)
     }
 
-    /// Nothing of the past matters any more: no window is in a ring, and none waits.
+    /// Forgets the past if no window waits. The caller knows that no window is in a ring.
     pub(super) fn forget(&mut self) {
         if self.waiting.is_empty() && self.fresh.is_empty() {
-            // What ended at a time that nobody knows may still run.
+            // Keep spans whose end is not known: they may still run.
             let last = self.ran.iter().map(|span| span.end);
             self.forgotten = last
                 .filter(|end| *end != u64::MAX)
@@ -128,7 +129,8 @@ impl Beside {
                 if span.dispatch == of.dispatch {
                     own = Some((span.start, span.end));
                 } else if span.queue == of.queue && (span.dispatch == 0 || span.end == u64::MAX) {
-                    // What is on its own queue is before its barriers or behind them.
+                    // Packets on the window's own queue run before its barriers or behind them,
+                    // never beside it.
                 } else if span.start < of.end && span.end > of.start {
                     return None;
                 }
@@ -189,7 +191,7 @@ mod tests {
         // Another queue's window, whatever is in it; and its own.
         assert_eq!(beside(&[ran(2, 0, (15, 40))]), None);
         assert_eq!(beside(&[ran(1, 0, (10, 20))]), Some((12, 18)));
-        // Nobody knows when it ended.
+        // It is not known when this one ended.
         assert_eq!(beside(&[ran(2, 2, (5, u64::MAX))]), None);
         assert_eq!(beside(&[ran(2, 2, (20, u64::MAX))]), Some((12, 18)));
     }

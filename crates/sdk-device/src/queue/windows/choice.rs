@@ -1,16 +1,17 @@
-//! Which launches are to have windows, where the user has chosen kernels.
+//! Decides which launches get windows if the person who profiles has chosen kernels.
 //!
-//! A window is taken before its packet is there, so what is known is what usually comes next on the
-//! queue ([`Rotation::expected`](midair_rotation::Rotation::expected)). A launch gets none where that
-//! is of a kernel that is not chosen, or where the number that it would have among its kernel's is not.
-//! What nothing is known of gets one, so the first dispatch of a kernel can be counted. Which values
-//! are in the files is decided afterwards, by the dispatches that were there: a wrong guess costs a
-//! window, and makes no wrong value.
+//! A window is taken before its packet is written, so all that is known is what usually comes next
+//! on the queue ([`Rotation::expected`](midair_rotation::Rotation::expected)). A launch gets no
+//! window if the expected dispatch is of a kernel that is not chosen, or if its number among the
+//! dispatches of its kernel is not chosen. A launch about which nothing is known gets a window, so
+//! that the first dispatch of a kernel can be counted. Which values go into the files is decided
+//! afterwards, by the dispatches that really ran: a wrong guess costs a window, but makes no wrong
+//! value.
 
 use crate::state::STATE;
 use crate::symbols::choice::{is_chosen, kernel_choice};
 
-/// A session begins. By the worker thread, while no windows are taken.
+/// Begins a session. Called by the worker thread while no windows are taken.
 pub(super) fn begin() {
     let choices = &STATE.windows.choices;
     match kernel_choice() {
@@ -19,7 +20,8 @@ pub(super) fn begin() {
     }
 }
 
-/// One round of the worker thread: names decide about the kernels that were seen.
+/// Decides about the kernels that were seen, by their names. Called in each round of the worker
+/// thread.
 pub(super) fn pass() {
     STATE.windows.choices.judge(is_chosen);
 }

@@ -1,10 +1,12 @@
-//! Windows around dispatches that a tool in the process chooses, where queues are older than the tool.
+//! Windows around dispatches that a tool in the process chooses, if the queues were made before the
+//! tool came.
 //!
-//! The tool is asked at the doorbell, when the dispatch is known; its window was taken before, when
-//! the packet was reserved. So a window counts one of the lists of counters that the tool has chosen on
-//! that agent so far, and its values are the dispatch's where the tool then chooses the same list. The
-//! worker thread makes a list ready when it is chosen for the first time. Dispatches without a window
-//! have no values, and neither have those beside which something else ran ([`super::beside`]).
+//! The tool is asked at the doorbell, when the dispatch is known. Its window was taken before that,
+//! when the packet was reserved. So a window counts one of the lists of counters that the tool has
+//! chosen on that agent so far, and its values count for the dispatch only if the tool then chooses
+//! the same list. The worker thread makes a list ready when it is chosen for the first time.
+//! Dispatches without a window have no values, and neither have those beside which something else
+//! ran ([`super::beside`]).
 //!
 //! Decisions: AMD-153 (`docs/deviations/amd.md`).
 
@@ -19,7 +21,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 pub use crate::queue::choosing::{Chooser, Fate};
 
-/// Who chooses in the session, if anybody does. On the worker thread.
+/// Sets the code that chooses in the session, if any. Called on the worker thread.
 pub fn set_chooser(user: Option<&'static dyn Chooser>) {
     let mut known = STATE
         .windows
@@ -30,12 +32,12 @@ pub fn set_chooser(user: Option<&'static dyn Chooser>) {
     *known = user;
 }
 
-/// Whether somebody wants to choose.
+/// Returns whether a tool wants to choose.
 pub fn is_wanted() -> bool {
     STATE.windows.choosing.user().is_some()
 }
 
-/// The session takes windows for whoever chooses.
+/// Begins to ask the chooser, if there is one, and returns it.
 pub(super) fn open() -> Option<&'static dyn Chooser> {
     let choosing = &STATE.windows.choosing;
     let user = choosing.user()?;
@@ -44,18 +46,18 @@ pub(super) fn open() -> Option<&'static dyn Chooser> {
     Some(user)
 }
 
-/// Nobody is asked any more.
+/// Stops asking the chooser.
 pub(super) fn close() {
     STATE.windows.choosing.is_on.store(false, Release);
 }
 
-/// Whether dispatches are to be told of. One load.
+/// Returns whether the chooser is to be asked about dispatches. This is a single load.
 #[inline]
 pub(in crate::queue) fn is_on() -> bool {
     STATE.windows.choosing.is_on.load(Acquire)
 }
 
-/// What was chosen and is to be made ready.
+/// Takes the lists that were chosen and are to be made ready.
 pub(super) fn wishes() -> Vec<ListOn> {
     let mut wishes = STATE.windows.choosing.wishes();
     let fresh = wishes
@@ -64,8 +66,8 @@ pub(super) fn wishes() -> Vec<ListOn> {
     fresh.unwrap_or_default()
 }
 
-/// These dispatches of a queue were seen, and are not rung yet. Nothing is held, and the thread is not
-/// busy while a tool's function runs.
+/// Asks the chooser about dispatches of a queue that were seen and whose doorbell is not rung yet.
+/// The caller holds no lock, and is not marked busy while a tool's function runs.
 #[cold]
 pub(in crate::queue) fn ask(queue: &'static QueueState, begin: u64, end: u64) {
     let choosing = &STATE.windows.choosing;
@@ -74,8 +76,8 @@ pub(in crate::queue) fn ask(queue: &'static QueueState, begin: u64, end: u64) {
     };
     let agent = match queue.agent.load(Acquire) {
         0 => {
-            // The worker thread has not asked yet.
-            // SAFETY: the application is ringing this queue's doorbell, so it is there.
+            // The worker thread has not asked for the queue's agent yet.
+            // SAFETY: the application is ringing this queue's doorbell, so the queue exists.
             let agent = queue.visit(|pointer| unsafe { symbols::queue_agent(pointer.0) });
             agent.unwrap_or(0)
         }

@@ -1,17 +1,23 @@
 //! Windows that have the device for themselves, as far as a short wait allows (`--exclusive`).
 //!
-//! A thread that is to open a window takes its agent's *turn*: from then on launches on other queues of
-//! the agent wait, at most [`LIMIT`]. It waits for what these queues run already, at most [`DRAIN`];
-//! where that does not end in time, the turn goes back, and the launch has no window. The turn is over
-//! when the device has read the window, or after [`LIMIT`], whatever comes first.
+//! A thread that is to open a window takes its agent's *turn*. From then on launches on other
+//! queues of the agent wait, for at most [`LIMIT`]. The thread waits, for at most [`DRAIN`], for
+//! the work that these queues already run. If that does not end in time, the thread gives the turn
+//! back, and the launch has no window. The turn is over when the device has read the window, or
+//! after [`LIMIT`], whichever comes first.
 //!
-//! Only threads wait, in a launch, for a bounded time: nothing in any ring waits for another packet, so
-//! kernels that need each other go on. Whether a window was alone is judged later, by times, as
-//! without this: one whose kernel takes longer than [`LIMIT`] may be shared.
+//! Kernels of a batch that are counted one by one ([`super::guard`]) have one turn together, which
+//! is taken when the application rings the doorbell for them. If the turn cannot be had, they are
+//! not moved.
 //!
-//! Of two threads on different queues at least one sees the other: who rings has entered its
-//! dispatches as under way before it looks for a turn; who takes a turn looks for dispatches
-//! afterwards.
+//! Only threads wait, during a launch and for a bounded time. No packet in any ring waits for
+//! another packet, so kernels that need each other go on. Whether a window was alone is judged
+//! later by its times, as it is without `--exclusive`: a window whose kernel takes longer than
+//! [`LIMIT`] may be shared.
+//!
+//! Of two threads on different queues at least one sees the other. A thread that rings a doorbell
+//! has entered its dispatches as under way before it looks for a turn, and a thread that takes a
+//! turn looks for dispatches afterwards.
 //!
 //! Decisions: AMD-142 (`docs/deviations/amd.md`).
 
@@ -24,16 +30,16 @@ use crate::state::STATE;
 use midair_sdk_hot::clock::now;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 
-/// Nanoseconds that a launch on another queue waits at most, and that a turn lasts.
+/// How many nanoseconds a launch on another queue waits at most, and a turn lasts at most.
 pub(super) const LIMIT: u64 = 200_000;
-/// Nanoseconds that the launch with the window waits at most for what other queues run.
+/// How many nanoseconds the launch with the window waits at most for the work of other queues.
 pub(super) const DRAIN: u64 = 100_000;
-/// Dispatches of a queue that are looked at; one with more of them is busy.
+/// How many dispatches of a queue are looked at; a queue with more of them counts as busy.
 const LOOK: u64 = 1024;
-/// How often a thread looks before it lets others run.
+/// How often a thread looks before it yields its processor.
 const SPINS: u32 = 64;
 
-/// Whether windows are to be exclusive. One load.
+/// Returns whether windows are to be exclusive. This is a single load.
 #[inline]
 pub(crate) fn is_on() -> bool {
     STATE.windows.exclusive.load(Relaxed)
@@ -43,7 +49,7 @@ fn micros(time: u64) -> u32 {
     (time / 1000) as u32
 }
 
-/// Whether a turn still lasts.
+/// Returns whether a turn still lasts.
 fn lasts(word: u64, time: u64) -> bool {
     let left = ((word >> 32) as u32)
         .wrapping_sub(micros(time))
@@ -54,7 +60,8 @@ fn lasts(word: u64, time: u64) -> bool {
     let window = STATE.windows.numbered(word as u16);
     window.is_none_or(|window| {
         let [_, was_read] = &window.signals;
-        // SAFETY: a signal of ours, alive until the session is over, which waits for this thread.
+        // SAFETY: this is a signal of ours. It is alive until the session is over, and the end of
+        // the session waits for this thread.
         unsafe { Signal(was_read.load(Relaxed)).value() >= 1 }
     })
 }
@@ -63,7 +70,7 @@ fn queue_of(word: u64) -> u32 {
     (word >> 16) as u32 & 0xffff
 }
 
-/// A turn of the calling thread. Given back when it is dropped, unless a window was opened.
+/// A turn that the calling thread holds. It is given back when dropped, unless a window was opened.
 #[derive(Debug)]
 pub(super) struct Turn<'a> {
     of: &'a Word,
@@ -71,8 +78,8 @@ pub(super) struct Turn<'a> {
 }
 
 impl<'a> Turn<'a> {
-    /// Takes the turn of an agent for a queue, and waits for what other queues of the agent run. None
-    /// where another queue has it, or where they do not end in time.
+    /// Takes the turn of an agent for a queue, and waits for the work of the agent's other queues.
+    /// Returns `None` if another queue has the turn, or if that work does not end in time.
     pub(super) fn take(agent: usize, queue: &QueueState) -> Option<Turn<'a>> {
         let of = &STATE.windows.agents.get(agent)?.turn;
         let began = now();
@@ -94,7 +101,7 @@ impl<'a> Turn<'a> {
         Some(turn)
     }
 
-    /// The window is in the ring.
+    /// Keeps the turn for a window, which is in the ring now.
     pub(super) fn opened(self, window: u16) {
         let opened = self.word | u64::from(window);
         let _ = self
@@ -120,7 +127,7 @@ fn relax(spins: &mut u32) {
     }
 }
 
-/// Whether a queue of the agent other than this one has a dispatch under way.
+/// Returns whether another queue of the agent has a dispatch under way.
 fn others_run(agent: usize, queue: &QueueState) -> bool {
     state::all().any(|other| {
         !std::ptr::eq(other, queue)
@@ -135,14 +142,15 @@ fn is_busy(queue: &QueueState) -> bool {
     range.end - range.start > LOOK || range.rev().any(|at| runs(queue.flights.at(at)))
 }
 
-/// Whether a dispatch may still run. One with a signal of the application's is known to have ended when
-/// the worker thread has seen that: the signal may be gone.
+/// Returns whether a dispatch may still run. A dispatch with a signal of the application counts as
+/// ended only when the worker thread has seen that: we cannot look here, since the signal may be
+/// gone.
 fn runs(flight: &Flight) -> bool {
     match flight.stage.load(Acquire) {
         Stage::UnderWay => {
             let facts = flight.facts();
-            // SAFETY: a signal of our pool, alive until the session is over, which waits for this
-            // thread.
+            // SAFETY: this is a signal of our pool. It is alive until the session is over, and the
+            // end of the session waits for this thread.
             !facts.ours || unsafe { Signal(facts.signal).value() >= 1 }
         }
         Stage::Reading => true,
@@ -150,8 +158,8 @@ fn runs(flight: &Flight) -> bool {
     }
 }
 
-/// A doorbell of this queue is about to be rung, and its dispatches are entered: waits while another
-/// queue of the agent has its turn.
+/// Waits while another queue of the agent has the turn. Called when a doorbell of this queue is
+/// about to be rung, and its dispatches are entered as under way.
 pub(crate) fn wait(queue: &QueueState) {
     let Some(agent) = (queue.windows_of.load(Relaxed) as usize).checked_sub(1) else {
         return;
@@ -192,7 +200,8 @@ mod tests {
         assert!(!is_on(), "the session's end");
     }
 
-    /// While another queue's dispatch runs there is no window; when it has ended there is one.
+    /// While another queue's dispatch runs, there is no window; when the dispatch has ended, there
+    /// is one.
     #[test]
     fn a_window_is_opened_when_no_other_queue_runs_anything() {
         let mut counting = begin();
@@ -217,7 +226,8 @@ mod tests {
         end(counting);
     }
 
-    /// Another queue waits while the window is open, and rings when it was read.
+    /// A launch on another queue waits while the window is open, and rings when the window was
+    /// read.
     #[test]
     fn a_launch_on_another_queue_waits_until_the_window_was_read() {
         let mut counting = begin();
@@ -228,7 +238,7 @@ mod tests {
         assert_eq!(one.ring(1), Ring::Value(2));
         // Its own queue goes on.
         wait(one.state);
-        // As long as this test takes, however slow the machine is.
+        // Let the turn last as long as this test takes, however slow the machine is.
         let word = &STATE.windows.agents[0].turn.0;
         let until =
             |turn: u64| turn & 0xffff_ffff | u64::from(micros(now() + 60_000_000_000)) << 32;
@@ -254,7 +264,8 @@ mod tests {
         end(counting);
     }
 
-    /// One turn at a time; it goes back with the thread that has found no window.
+    /// Only one queue holds the turn at a time, and it is given back when the thread has found no
+    /// window.
     #[test]
     fn a_turn_is_held_by_one_queue() {
         let mut counting = begin();

@@ -1,4 +1,4 @@
-//! Memory that the device executes commands from and writes counters into.
+//! Allocates memory from which the device executes commands, and into which it writes counters.
 
 use crate::symbols;
 use midair_sdk_hot::wrappers::original;
@@ -16,13 +16,14 @@ const GLOBAL: u32 = 0;
 const FINE_GRAINED: u32 = 2;
 /// `HSA_AMD_MEMORY_POOL_EXECUTABLE_FLAG`.
 const EXECUTABLE: u32 = 4;
-/// `hsa_device_type_t` plus one, as [`symbols::agents`] has it.
+/// `hsa_device_type_t` plus one, as [`symbols::agents`] returns it.
 const CPU: u32 = 1;
 
-/// Whether the runtime has allocated this memory on the host. Not where it does not know.
+/// Returns whether the runtime has allocated this memory on the host; false if the runtime does not
+/// know.
 pub(super) fn is_of_the_host(at: u64) -> bool {
-    /// `hsa_amd_pointer_info_t` (source: `docs/sources.md#hsa`), with room behind it for what newer
-    /// runtimes add.
+    /// `hsa_amd_pointer_info_t` (source: `docs/sources.md#hsa`), of which newer runtimes have a
+    /// longer version.
     #[repr(C)]
     struct Info {
         size: u32,
@@ -44,8 +45,8 @@ pub(super) fn is_of_the_host(at: u64) -> bool {
         owner: 0,
         flags: [0; 2],
     };
-    // SAFETY: the runtime's own query with a valid out pointer, of the size that is in it; no list of
-    // agents is asked for.
+    // SAFETY: this is the runtime's own query. The out pointer is valid and has the size that its
+    // first field says. No list of agents is asked for.
     let status = unsafe {
         original::hsa_amd_pointer_info(
             std::ptr::with_exposed_provenance_mut(at as usize),
@@ -62,22 +63,23 @@ pub(super) fn is_of_the_host(at: u64) -> bool {
     status == 0 && info.kind == ALLOCATED && is_one(info.owner)
 }
 
-/// Memory of the host's that a GPU may read, write and take commands from. It is given back with
-/// [`Memory::free`] only: whoever drops it leaves it to the device for good.
+/// Host memory that a GPU may read and write, and from which it may take commands. Only
+/// [`Memory::free`] gives it back; dropping the value leaves the memory to the device for good.
 #[derive(Debug)]
 pub(in crate::queue) struct Memory {
-    /// Its address, a multiple of 4096.
+    /// The address, a multiple of 4096.
     pub at: u64,
 }
 
 impl Memory {
-    /// `bytes` zeroed bytes for the agent `gpu`; none if the runtime refuses.
+    /// Allocates `bytes` zeroed bytes for the agent `gpu`. Returns `None` if the runtime refuses.
     pub(in crate::queue) fn allocate(gpu: u64, bytes: usize) -> Option<Memory> {
         let pool = pools().find(|pool| is_fit(*pool))?;
         let mut at: *mut c_void = std::ptr::null_mut();
         // Older runtimes know no flags.
         let allocated = [EXECUTABLE, 0].into_iter().any(|flags| {
-            // SAFETY: the runtime's own function with a pool of its own and a valid out pointer.
+            // SAFETY: this is the runtime's own function, with one of its pools and a valid out
+            // pointer.
             let status = unsafe {
                 original::hsa_amd_memory_pool_allocate(
                     pool,
@@ -95,7 +97,8 @@ impl Memory {
             at: at.expose_provenance() as u64,
         };
         let agents = [gpu];
-        // SAFETY: the runtime's own function, with one agent and memory that was allocated above.
+        // SAFETY: this is the runtime's own function, with one agent and the memory that was
+        // allocated above.
         let status = unsafe {
             original::hsa_amd_agents_allow_access(
                 1,
@@ -108,30 +111,30 @@ impl Memory {
             memory.free();
             return None;
         }
-        // SAFETY: so many bytes were allocated, and nobody uses them yet.
+        // SAFETY: this many bytes were allocated, and nothing uses them yet.
         unsafe { at.cast::<u8>().write_bytes(0, bytes) };
         Some(memory)
     }
 
-    /// Writes commands to an address inside, which the device does not use yet.
+    /// Writes commands to an address inside this memory, which the device does not use yet.
     pub(in crate::queue) fn write(&self, at: u64, words: &[u32]) {
         let to = std::ptr::with_exposed_provenance_mut::<u32>(at as usize);
-        // SAFETY: the caller has set so many words aside there.
+        // SAFETY: the caller has reserved this many words at `at`.
         unsafe { to.copy_from_nonoverlapping(words.as_ptr(), words.len()) };
     }
 
-    /// Gives it back. Nothing in any ring refers to it any more.
+    /// Gives the memory back. No packet in any ring may refer to it any more.
     pub(in crate::queue) fn free(self) {
         let at = std::ptr::with_exposed_provenance_mut(self.at as usize);
-        // SAFETY: memory of the runtime's that the caller says is not used.
+        // SAFETY: this is the runtime's memory, and the caller promises that it is not used.
         unsafe { original::hsa_amd_memory_pool_free(at) };
     }
 }
 
-/// Pools of the processors.
+/// Returns the memory pools of the CPU agents.
 fn pools() -> impl Iterator<Item = u64> {
     unsafe extern "C" fn each(pool: u64, data: *mut c_void) -> u32 {
-        // SAFETY: `data` is the vector below, during the call only.
+        // SAFETY: `data` is the vector below, and is used only during the call.
         unsafe { (*data.cast::<Vec<u64>>()).push(pool) };
         0
     }
@@ -140,7 +143,7 @@ fn pools() -> impl Iterator<Item = u64> {
         .filter(|(_, kind)| *kind == CPU);
     processors.flat_map(|(agent, _)| {
         let mut pools: Vec<u64> = Vec::new();
-        // SAFETY: the runtime's own query; the callback matches its type.
+        // SAFETY: this is the runtime's own query, and the callback matches its type.
         unsafe {
             original::hsa_amd_agent_iterate_memory_pools(
                 agent,
@@ -152,12 +155,14 @@ fn pools() -> impl Iterator<Item = u64> {
     })
 }
 
-/// Whether a pool is one of the host's memory that devices see at once, and may be allocated from.
+/// Returns whether a pool consists of fine-grained host memory, whose changes devices see at once,
+/// and allows allocation.
 fn is_fit(pool: u64) -> bool {
     let ask = |what: u32| {
-        // Room for a flag of one byte, too, which the runtime calls a bool.
+        // This has room for a one-byte `bool`, too.
         let mut value = 0_u32;
-        // SAFETY: the runtime's own query with an out pointer that has room for any of the three.
+        // SAFETY: this is the runtime's own query, and the out pointer has room for any of the
+        // three values.
         let status =
             unsafe { original::hsa_amd_memory_pool_get_info(pool, what, (&raw mut value).cast()) };
         (status == 0).then_some(value)

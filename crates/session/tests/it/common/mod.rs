@@ -15,26 +15,26 @@ use midair_tests::target::{Target, until};
 
 pub use midair_tests::long;
 
-/// The attaching side.
+/// Returns the command that runs the attaching side.
 pub fn drive(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_midair-drive"));
     command.args(args).env("MIDAIR_STAGE", stage().unwrap());
     command
 }
 
-/// A program at work on both GPUs, and where its tables are.
+/// A program at work on both GPUs, and where its dispatch tables are.
 pub struct Worker {
     pub target: LabTarget,
     tables: Vec<(String, u64, usize)>,
 }
 
 impl Worker {
-    /// Starts it; `control` is the pipe by which it is told to end.
+    /// Starts it. It is told through the pipe `control` to end.
     pub fn start(kit: &Kit, log: &str, control: Option<&Path>) -> Worker {
         Worker::start_with(kit, log, control, &[])
     }
 
-    /// The same with further variables in its environment.
+    /// Starts it with further variables in its environment.
     pub fn start_with(
         kit: &Kit,
         log: &str,
@@ -59,12 +59,12 @@ impl Worker {
             tables.push((name.to_owned(), at, bytes.parse().unwrap()));
         }
         assert_eq!(tables.len(), 4);
-        // Queues, and the threads of their model, come with the first work.
+        // The queues, and the threads of their model, are made for the first work.
         target.send("work 1").unwrap();
         target.expect("work").unwrap();
         target.send("start").unwrap();
         target.expect("start").unwrap();
-        // A thread that is just being made has signals blocked.
+        // A thread that is just being created has its signals blocked.
         until("threads at work", || {
             let now = Snapshot::take(target.pid())?;
             let own = now.threads.values().filter(|one| one.name == "two_gpus");
@@ -78,7 +78,7 @@ impl Worker {
         self.target.pid()
     }
 
-    /// The bytes of its live tables.
+    /// Returns the bytes of its live dispatch tables.
     pub fn tables(&self) -> midair_tests::Result<BTreeMap<String, Vec<u8>>> {
         let read = self
             .tables
@@ -87,7 +87,7 @@ impl Worker {
         read.collect()
     }
 
-    /// Stops its work, which it checks itself, and ends it.
+    /// Stops its work, whose results it checks itself, and ends it.
     pub fn quit(mut self) {
         self.target.send("stop").unwrap();
         self.target.expect("stop").unwrap();
@@ -99,16 +99,16 @@ impl Worker {
     }
 }
 
-/// A pipe with a name.
+/// Makes a named pipe.
 pub fn pipe(directory: &Path) -> std::path::PathBuf {
     let path = directory.join("control");
     let name = std::ffi::CString::new(path.as_os_str().as_bytes()).unwrap();
-    // SAFETY: a C string that outlives the call.
+    // SAFETY: the name is a C string that outlives the call.
     assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
     path
 }
 
-/// Names of steps, as `midair-drive` lists them.
+/// Returns the names of steps, in the form in which `midair-drive` lists them.
 pub fn steps(line: &str) -> Vec<String> {
     let inner = line.split_once('[').unwrap().1.trim_end_matches(']');
     inner
@@ -117,8 +117,8 @@ pub fn steps(line: &str) -> Vec<String> {
         .collect()
 }
 
-/// Numbers of the steps to take: all in the long form, else those that are the session's own. The
-/// engine's tests take its steps.
+/// Returns the numbers of the steps to take: all of them in the long form, otherwise only the
+/// session's own. The engine's tests cover the engine's steps.
 pub fn numbers(steps: &[String]) -> Vec<u64> {
     let engine = |name: &str| {
         name.starts_with("PTRACE_")
@@ -133,7 +133,7 @@ pub fn numbers(steps: &[String]) -> Vec<u64> {
         .collect()
 }
 
-/// An attaching side that stays.
+/// Starts an attaching side that stays.
 pub fn serve() -> Target {
     Target::spawn(drive(&["serve"])).unwrap()
 }

@@ -1,4 +1,5 @@
-//! The keeper where a tool in the process chooses ([`chosen`]): its lists, and what is handed to it.
+//! The part of the keeper for a tool in the process that chooses dispatches ([`chosen`]): makes its
+//! lists ready, and hands it the results.
 
 use super::{Agent, Keeper};
 use crate::queue::choosing::LISTS;
@@ -11,11 +12,11 @@ use midair_record::event::Untimed;
 use midair_sdk_hot::clock::now;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-/// Windows of a list that a tool has chosen.
+/// The number of windows for a list that a tool has chosen.
 const OF_A_LIST: usize = 16;
 
 impl Keeper {
-    /// Makes lists ready that a tool has chosen for the first time.
+    /// Makes the lists ready that a tool has chosen for the first time.
     pub(super) fn make_ready(&mut self, chooser: &'static dyn Chooser) {
         for (list, handle) in chosen::wishes() {
             let found = self.agents.iter().position(|agent| agent.handle == handle);
@@ -40,7 +41,7 @@ impl Keeper {
         }
     }
 
-    /// Hands over what is known by now of dispatches that a tool has chosen.
+    /// Hands the tool what is known by now about the dispatches that it has chosen.
     pub(super) fn judge(&mut self, chooser: &'static dyn Chooser, all: bool) {
         let open: Vec<(usize, usize, u64)> = self
             .reserved()
@@ -90,12 +91,12 @@ impl Keeper {
     }
 }
 
-/// When a dispatch used its agent.
+/// Returns the span in which a dispatch used its agent.
 pub(super) fn span_of(queue: &QueueState, dispatch: &Completed<'_>) -> Span {
     let rung = dispatch.facts.rung;
     let (start, end) = match dispatch.outcome {
         Ok(times) => times,
-        // It has ended by now.
+        // The dispatch has ended by now.
         Err(Untimed::BadTimes | Untimed::NotProfiled) => (rung, now()),
         Err(_) => (rung, u64::MAX),
     };
@@ -107,7 +108,7 @@ pub(super) fn span_of(queue: &QueueState, dispatch: &Completed<'_>) -> Span {
     }
 }
 
-/// Whether there are packets on a queue that nobody has seen, or may be.
+/// Returns whether there are or may be packets on a queue that we have not seen.
 fn has_lost(queue: &QueueState) -> bool {
     queue.lock().is_none_or(|inner| inner.lost > 0)
 }
