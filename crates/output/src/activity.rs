@@ -1,11 +1,12 @@
 //! What each GPU did over the session: kernels, copies, work that waited to start, or nothing, and
 //! whether the host was in a synchronize call meanwhile.
 //!
-//! Records come in about the order of their ends, one GPU's queues after another's. Their spans are
-//! kept exactly while they are recent ([`Spans`]). What is older is summed up in buckets of time
-//! ([`Past`]), so that memory stays bounded however long a session lasts. A span that arrives after
-//! its time was summed up (a synchronize call of many seconds is recorded when it returns) takes its
-//! share of the buckets that it covers, as if what it displaces were spread evenly in each.
+//! Records come roughly in the order of their ends, one GPU's queues after another's. Their spans
+//! are kept exactly while they are recent ([`Spans`]). Older spans are summed up in buckets of time
+//! ([`Past`]), so that memory stays bounded however long a session lasts. A span may arrive after
+//! its time was summed up: a synchronize call of many seconds is recorded when it returns. It then
+//! takes its share of the buckets that it covers, as if what it displaces were spread evenly in
+//! each.
 
 mod past;
 mod spans;
@@ -18,19 +19,20 @@ use spans::Spans;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::LazyLock;
 
-/// Nodes beyond this many are not followed: no machine has so many GPUs.
+/// Further nodes are not followed: no machine has so many GPUs.
 const MOST_NODES: usize = 128;
-/// Spans of one sort that are kept exactly; where there are more, the older half is summed up.
+/// The most spans of one sort that are kept exactly. Where there are more, the older half is summed
+/// up.
 const MOST_SPANS: usize = 4096;
 
-/// What a GPU does at an instant: the first of these that holds.
+/// What a GPU does at an instant: the first of these that applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Doing {
     /// A kernel runs.
     Kernel,
     /// No kernel runs, and a copy does.
     Copy,
-    /// Neither runs; a kernel whose doorbell was rung has not started.
+    /// Neither runs, and a kernel whose doorbell was rung has not started.
     Starting,
     /// Nothing is queued, and a thread of the host is in a synchronize call.
     Waited,
@@ -38,15 +40,15 @@ enum Doing {
 
 const DOINGS: [Doing; 4] = [Doing::Kernel, Doing::Copy, Doing::Starting, Doing::Waited];
 
-/// How a GPU spent a time; all in nanoseconds. The five add up to the time.
+/// How a GPU spent a period, all in nanoseconds. The five add up to the period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Shares {
     /// At least one kernel ran.
     pub busy: u64,
     /// No kernel ran, and at least one copy or fill did.
     pub copies: u64,
-    /// Neither ran, and at least one dispatch was queued that had not started. Always 0 in a CUDA
-    /// process: CUPTI does not tell when a launch reached the GPU.
+    /// Neither ran, and at least one queued dispatch had not started. Always 0 in a CUDA process,
+    /// because CUPTI does not tell when a launch reached the GPU.
     pub starting: u64,
     /// Nothing was queued, and a thread of the process was in a synchronize call.
     pub waited: u64,
@@ -63,14 +65,14 @@ struct Gpu {
     past: Past,
 }
 
-/// All GPUs, while records arrive.
+/// The activity of all GPUs, built while records arrive.
 #[derive(Debug, Clone, Default)]
 pub struct Activity {
     gpus: BTreeMap<u32, Gpu>,
     waits: Spans,
-    /// Everything before is in the buckets of each [`Gpu`].
+    /// Everything before this time is in the buckets of each [`Gpu`].
     summed_up: u64,
-    /// Whether there was a call or a record by which a wait of the host is seen.
+    /// Whether there was a call or a record that can show a wait of the host.
     sees_waits: bool,
 }
 
@@ -98,7 +100,7 @@ impl Activity {
         self.add(set.node, Doing::Copy, set.start, set.end);
     }
 
-    /// A call of a runtime.
+    /// Adds a call of a runtime.
     pub(crate) fn add_call(&mut self, call: &Api) {
         self.sees_waits |= SEEN_IN.contains(call.header.kind);
         if is_wait(call.header.kind, call.header.operation) {
@@ -106,10 +108,10 @@ impl Activity {
         }
     }
 
-    /// A wait that CUPTI reports.
+    /// Adds a wait that CUPTI reports.
     pub(crate) fn add_synchronization(&mut self, wait: &Synchronization) {
         self.sees_waits = true;
-        // 2 is a stream that waits for an event: no thread does.
+        // Operation 2 is a stream that waits for an event: no thread waits.
         if wait.header.operation != 2 {
             self.add_wait(wait.start, wait.end);
         }
@@ -152,7 +154,7 @@ impl Activity {
         }
     }
 
-    /// Puts what arrived in order, and sums the older half up where there is too much.
+    /// Sorts the spans that have arrived, and sums the older half up where there are too many.
     fn settle(&mut self) {
         let mut until = None;
         let gpus = self.gpus.values_mut();
@@ -172,6 +174,7 @@ impl Activity {
                 past,
             } = gpu;
             let lists = [&*kernels, copies, queued, &self.waits];
+            let lists = lists.map(|list| list.from(self.summed_up));
             sweep(lists, self.summed_up, until, |doing, start, end| {
                 past.add(doing, start, end);
             });
@@ -183,25 +186,26 @@ impl Activity {
         self.summed_up = until;
     }
 
-    /// Nodes with kernels or copies. Those of CPUs are among them, as ends of copies.
+    /// Returns the nodes with kernels or copies. Nodes of CPUs are among them, as ends of copies.
     pub fn nodes(&self) -> impl Iterator<Item = u32> {
         self.gpus.keys().copied()
     }
 
-    /// Whether a kernel ran there, at a known time.
+    /// Whether a kernel with known times ran there.
     pub fn has_kernels(&self, node: u32) -> bool {
         let gpu = self.gpus.get(&node);
         gpu.is_some_and(|gpu| !gpu.kernels.is_empty() || gpu.past.total(Doing::Kernel) > 0)
     }
 
-    /// Whether waits of the host would have been seen: calls, or CUPTI's waits, were recorded.
+    /// Whether waits of the host would have been seen, because calls or CUPTI's waits were
+    /// recorded.
     pub fn sees_waits(&self) -> bool {
         self.sees_waits
     }
 
-    /// How a node spent the time between two times, `CLOCK_BOOTTIME` nanoseconds. What is older than
-    /// the last thousands of records counts as a whole, so begin with the session, or take the
-    /// difference of two of these.
+    /// Returns how a node spent the time between two times, `CLOCK_BOOTTIME` nanoseconds. Anything
+    /// older than the last thousands of records counts as a whole. So begin with the session, or
+    /// take the difference of two results.
     pub fn shares(&self, node: u32, from: u64, to: u64) -> Shares {
         let all = to.saturating_sub(from);
         let mut sums = [0_u64; DOINGS.len()];
@@ -216,13 +220,34 @@ impl Activity {
                 spans.settle();
             }
             sums = DOINGS.map(|doing| gpu.past.total(doing));
-            let lists = [&kernels, &copies, &queued, &waits];
-            sweep(lists, from.max(self.summed_up), to, |doing, start, end| {
+            let from = from.max(self.summed_up);
+            let lists = [&kernels, &copies, &queued, &waits].map(|list| list.from(from));
+            sweep(lists, from, to, |doing, start, end| {
                 if let Some(sum) = sums.get_mut(doing as usize) {
                     *sum += end - start;
                 }
             });
         }
+        Shares::of_sums(sums, all)
+    }
+}
+
+impl Shares {
+    /// Returns how a GPU spent the time between two times. The lists are spans in nanoseconds: when
+    /// kernels ran, when copies ran, when dispatches were queued that had not started, and when a
+    /// thread waited. Each list is sorted, and its spans do not touch one another.
+    pub fn of(lists: [&[(u64, u64)]; 4], from: u64, to: u64) -> Shares {
+        let mut sums = [0_u64; DOINGS.len()];
+        sweep(lists, from, to, |doing, start, end| {
+            if let Some(sum) = sums.get_mut(doing as usize) {
+                *sum += end - start;
+            }
+        });
+        Shares::of_sums(sums, to.saturating_sub(from))
+    }
+
+    /// Makes the shares from sums in the order of [`Doing`]. The rest of `all` counts as nothing.
+    fn of_sums(sums: [u64; DOINGS.len()], all: u64) -> Shares {
         let mut left = all;
         let [busy, copies, starting, waited] = sums.map(|sum| {
             let part = sum.min(left);
@@ -239,15 +264,15 @@ impl Activity {
     }
 }
 
-/// Visits the time between two times, in pieces in which a GPU did one thing; not those in which it
-/// did none. The lists are in the order of [`Doing`], settled.
+/// Visits the time between two times in pieces in which a GPU did one thing, and leaves out those
+/// in which it did nothing. The lists are in the order of [`Doing`], and each is sorted.
 fn sweep(
-    lists: [&Spans; DOINGS.len()],
+    lists: [&[(u64, u64)]; DOINGS.len()],
     from: u64,
     to: u64,
     mut visit: impl FnMut(Doing, u64, u64),
 ) {
-    let mut rest = lists.map(|list| list.from(from));
+    let mut rest = lists;
     let mut now = from;
     while now < to {
         let (mut doing, mut next) = (None, to);
@@ -275,12 +300,12 @@ fn sweep(
     }
 }
 
-/// Kinds by which waits of the host are seen.
+/// The kinds of records that can show waits of the host.
 const SEEN_IN: KindSet = sets::HIP_CALLS
     .union(sets::HSA_CALLS)
     .union(sets::CUDA_CALLS);
 
-/// Calls in which the host waits for a GPU, by kind: a bit for each operation.
+/// Calls in which the host waits for a GPU: for each kind, a flag for each operation.
 static WAITS: LazyLock<HashMap<u8, Vec<bool>>> = LazyLock::new(|| {
     let mut all: HashMap<u8, Vec<bool>> = HashMap::new();
     for known in midair_domain::built().filter(|domain| SEEN_IN.contains(domain.kind)) {
@@ -311,8 +336,8 @@ static WAITS: LazyLock<HashMap<u8, Vec<bool>>> = LazyLock::new(|| {
     all
 });
 
-/// Whether the host waits in the call of this name. Blocking copies are no waits here: while they
-/// run, the GPU is busy copying.
+/// Whether the host waits in the call with this name. Blocking copies do not count as waits here,
+/// because the GPU is busy copying meanwhile.
 fn names_a_wait(name: &str) -> bool {
     name.contains("Synchronize")
         || name.starts_with("hsa_signal_wait")

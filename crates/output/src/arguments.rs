@@ -1,42 +1,45 @@
 //! Raw argument words as text.
 //!
-//! A pointer is printed, never followed: the memory is the target's, may be gone, and was not
-//! copied. This is where we differ from AMD's tool, which prints the text behind `char *`.
+//! A pointer is printed and never followed: the memory is the target's, may be gone, and was not
+//! copied. This differs from AMD's tool, which prints the text behind `char *`.
 
 use crate::api::{Field, Parameter, Shape};
+use crate::digits;
 use std::fmt::Write;
 
-/// Calls `each` with every parameter whose words are there and its text.
+/// Calls `each` with the text of every parameter whose words are there. The text is made in `text`,
+/// which saves an allocation for each call.
 pub(crate) fn each<'p, E>(
     parameters: &'p [Parameter],
     words: &[u8],
+    text: &mut String,
     mut each: impl FnMut(&'p Parameter, &str) -> Result<(), E>,
 ) -> Result<(), E> {
     let mut at = 0;
-    let mut text = String::new();
     for parameter in parameters {
         let end = at + parameter.shape.words() * 8;
-        // A shorter record is of another version of the runtime: what is there is still right.
+        // A shorter record comes from another version of the runtime. The words that are there are
+        // still right.
         let Some(value) = words.get(at..end) else {
             break;
         };
         text.clear();
-        print(&mut text, &parameter.shape, value);
-        each(parameter, &text)?;
+        print(text, &parameter.shape, value);
+        each(parameter, text)?;
         at = end;
     }
     Ok(())
 }
 
-/// Writing to a String cannot fail, hence the ignored results below.
+/// Appends a value's text. Writing to a String cannot fail, hence the ignored results below.
 fn print(out: &mut String, shape: &Shape, bytes: &[u8]) {
     match shape {
         Shape::Pointer => match unsigned(bytes, 8) {
             0 => out.push_str("(null)"),
-            address => drop(write!(out, "{address:#x}")),
+            address => digits::text_hex(out, address),
         },
-        Shape::Signed(size) => drop(write!(out, "{}", signed(bytes, *size))),
-        Shape::Unsigned(size) => drop(write!(out, "{}", unsigned(bytes, *size))),
+        Shape::Signed(size) => digits::text_i64(out, signed(bytes, *size)),
+        Shape::Unsigned(size) => digits::text_u64(out, unsigned(bytes, *size)),
         Shape::Float(4) => drop(write!(out, "{}", f32::from_bits(unsigned(bytes, 4) as u32))),
         Shape::Float(_) => drop(write!(out, "{}", f64::from_bits(unsigned(bytes, 8)))),
         Shape::Enum { prefix, values } => {
@@ -56,14 +59,15 @@ fn print(out: &mut String, shape: &Shape, bytes: &[u8]) {
     }
 }
 
-/// The last field first, as AMD prints `dim3`.
+/// Appends a struct, the last field first, as AMD prints `dim3`.
 fn print_struct(out: &mut String, fields: &[Field], bytes: &[u8]) {
     out.push('{');
     for (n, field) in fields.iter().rev().enumerate() {
         if n > 0 {
             out.push_str(", ");
         }
-        let _ = write!(out, "{}=", field.name);
+        out.push_str(&field.name);
+        out.push('=');
         print(
             out,
             &field.shape,
@@ -73,13 +77,24 @@ fn print_struct(out: &mut String, fields: &[Field], bytes: &[u8]) {
     out.push('}');
 }
 
-/// The first `size` bytes as a number; missing ones count as zero.
+/// Returns the first `size` bytes as a number. Missing bytes count as zero.
 fn unsigned(bytes: &[u8], size: u8) -> u64 {
-    let mut word = [0; 8];
-    for (to, from) in word.iter_mut().zip(bytes).take(size as usize) {
-        *to = *from;
+    // Nearly always the words are whole.
+    let whole = bytes
+        .first_chunk::<8>()
+        .map(|word| u64::from_le_bytes(*word));
+    let word = whole.unwrap_or_else(|| {
+        let mut word = [0; 8];
+        for (to, from) in word.iter_mut().zip(bytes) {
+            *to = *from;
+        }
+        u64::from_le_bytes(word)
+    });
+    match size {
+        0 => 0,
+        1..=7 => word & (u64::MAX >> (64 - 8 * u32::from(size))),
+        _ => word,
     }
-    u64::from_le_bytes(word)
 }
 
 fn signed(bytes: &[u8], size: u8) -> i64 {
@@ -99,7 +114,7 @@ mod tests {
         };
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         let mut all = Vec::new();
-        each(&[parameter], &bytes, |_, text| {
+        each(&[parameter], &bytes, &mut String::new(), |_, text| {
             all.push(text.to_owned());
             Ok::<(), ()>(())
         })

@@ -1,36 +1,37 @@
-//! The table of counters at the end of `midair attach`: for each kernel what its dispatches counted on
-//! average, from how many windows, and how sure that is.
+//! The table of counters at the end of `midair attach`: for each kernel what its dispatches counted
+//! on average, from how many windows, and how certain that is.
 
 use crate::api::Names;
+use crate::counter_report::CounterReport;
 use crate::counters::batch::Batch;
 use crate::counters::{Counts, Reader, Verdict, values};
-use crate::device_table::device_table;
 use crate::job::Job;
 use crate::model::{Plan, Trace};
 use crate::record_file::WalkError;
 use crate::table::{Style, fit};
 use midair_counters::statistics::{Class, Counter, Window, Windows};
 use midair_record::event::{Kernel, Record, kind};
+use serde_json::{Value, json};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
 use std::fmt::Write;
 
-/// Classes beyond this many are not shown. A target can invent any number.
+/// Further classes are not shown, since a target can invent any number.
 const MOST_CLASSES: usize = 1 << 12;
-/// Counters of one class that are shown.
+/// The most counters of one class that are shown.
 const MOST_COUNTERS: usize = 16;
 
-/// Widths behind the name.
+/// The widths of the columns behind the name.
 const COUNT: usize = 9;
 const MEAN: usize = 14;
 const SURE: usize = 10;
 
 /// One class of dispatches.
 #[derive(Default)]
-struct Counted {
+pub(crate) struct Counted {
     statistics: Windows,
-    /// Where each counter stands: by name.
+    /// The state of each counter, by name.
     counters: BTreeMap<&'static str, Counter>,
     /// Nanoseconds on the device.
     time: u64,
@@ -38,8 +39,8 @@ struct Counted {
     batch: (String, u64),
 }
 
-/// Each batch with a window stands for so many without one: how many there were is not known, and
-/// the interval is to be the one for very many.
+/// The number of batches that each batch with a window is taken to stand for. The real number is
+/// not known, and the confidence interval should be that for very many.
 const BATCHES_EACH: u64 = 1000;
 
 fn class(kernel: &Kernel) -> Class {
@@ -52,27 +53,75 @@ fn class(kernel: &Kernel) -> Class {
     }
 }
 
-/// The table; empty where no counters were counted.
+/// Returns the table, or an empty text where no counters were counted.
 pub fn counter_table(trace: &Trace, names: &Names, plan: &Plan, style: Style) -> String {
-    if trace.records.index().count_of(kind::COUNTER_COLLECTION) == 0 {
-        return String::new();
-    }
-    let job = Job::new(trace, names, plan);
-    if trace.counters.interval != 0 {
-        return device_table(&job, style);
-    }
-    let (classes, batches) = classes(&job);
-    text(&job, classes, batches, style)
+    CounterReport::of(trace, names, plan, style).text
 }
 
-/// Classes of dispatches, and sorts of batches.
+/// A class of dispatches or, with another number than 0, a sort of batches.
+type Row = ((Class, u64), Counted);
+
+/// Returns all rows: those that took most of the GPU's time first.
+pub(crate) fn rows(job: &Job<'_>) -> Vec<Row> {
+    let (classes, batches) = classes(job);
+    let mut all: Vec<Row> = Vec::new();
+    all.extend(classes.into_iter().map(|(class, of)| ((class, 0), of)));
+    let batches = batches.into_iter();
+    all.extend(batches.map(|(sort, of)| ((Class::default(), sort), of)));
+    all.sort_by_key(|(class, counted)| (Reverse(counted.time), *class));
+    all
+}
+
+/// Returns the rows as members of the JSON document.
+pub(crate) fn fields(job: &Job<'_>, rows: &[Row]) -> Vec<Value> {
+    rows.iter().map(|row| field(job, row)).collect()
+}
+
+fn field(job: &Job<'_>, ((class, _), counted): &Row) -> Value {
+    let statistics = &counted.statistics;
+    let counters = counted.counters.iter().filter_map(|(name, counter)| {
+        let mean = statistics.mean(*counter)?;
+        let range = statistics.range(*counter);
+        Some(json!({
+            "name": name,
+            "mean": mean.value,
+            "windows": mean.n,
+            "interval_95": mean.interval().map(|(low, high)| [low, high]),
+            "min": range.map(|range| range.0),
+            "max": range.map(|range| range.1),
+            "coverage": statistics.coverage_of(counter.group),
+        }))
+    });
+    let (kernels, together) = &counted.batch;
+    let is_batch = *together > 0;
+    let kernel = match is_batch {
+        true => kernels.clone(),
+        false => job.kernel_name_by_id(class.kernel).to_string(),
+    };
+    json!({
+        "agent": (!is_batch).then(|| job.agent_name(class.node)),
+        "kernel": kernel,
+        "grid": (!is_batch).then_some(class.grid),
+        "workgroup": (!is_batch).then_some(class.workgroup),
+        "lds_bytes": (!is_batch).then_some(class.lds),
+        "batch_of": is_batch.then_some(*together),
+        "dispatches": (!is_batch).then(|| statistics.dispatches()),
+        "windows": statistics.windows(),
+        "shared_windows": statistics.shared_windows(),
+        "total_ns": counted.time,
+        "counters": counters.collect::<Vec<_>>(),
+    })
+}
+
+/// Collects the classes of dispatches and the sorts of batches.
 fn classes(job: &Job<'_>) -> (HashMap<Class, Counted>, HashMap<u64, Counted>) {
     let records = &job.trace.records;
     let mut classes: HashMap<Class, Counted> = HashMap::new();
     let mut batches: HashMap<u64, Counted> = HashMap::new();
-    // Which of its class each dispatch with values is.
+    // The position of each dispatch with values within its class.
     let mut ordinals: HashMap<u64, u64> = HashMap::new();
-    // What cannot be read is missing in the table; the files' writer has said so.
+    // Records that cannot be read are missing in the table. The writer of the files has already
+    // reported that.
     let _ = records.walk_all(
         |kind| kind == kind::KERNEL_DISPATCH,
         |record| {
@@ -140,7 +189,7 @@ fn classes(job: &Job<'_>) -> (HashMap<Class, Counted>, HashMap<u64, Counted>) {
     (classes, batches)
 }
 
-/// The row of a batch's sort, unless there are too many.
+/// Returns the row for a batch's sort, unless there are too many rows.
 fn sort_of<'b>(
     batches: &'b mut HashMap<u64, Counted>,
     batch: &Batch,
@@ -158,11 +207,11 @@ fn sort_of<'b>(
 }
 
 impl Counted {
-    /// Takes what a window counted.
+    /// Adds what a window counted.
     fn count(&mut self, counts: &Counts<'_>, group: u32, ordinal: u64, duration: u64) {
         let mut sums = Vec::with_capacity(counts.counters.len());
         for (value, (_, name, values)) in counts.counters.iter().enumerate() {
-            // One that is in several groups is told of the first.
+            // A counter that is in several groups is taken from the first of them.
             let place = Counter { group, value };
             self.counters.entry(name).or_insert(place);
             sums.push(values::sum(values));
@@ -176,17 +225,8 @@ impl Counted {
     }
 }
 
-fn text(
-    job: &Job<'_>,
-    classes: HashMap<Class, Counted>,
-    batches: HashMap<u64, Counted>,
-    style: Style,
-) -> String {
-    let mut all: Vec<((Class, u64), Counted)> = Vec::new();
-    all.extend(classes.into_iter().map(|(class, of)| ((class, 0), of)));
-    let batches = batches.into_iter();
-    all.extend(batches.map(|(sort, of)| ((Class::default(), sort), of)));
-    all.sort_by_key(|(class, counted)| (Reverse(counted.time), *class));
+/// Returns the table of these rows.
+pub(crate) fn text(job: &Job<'_>, all: &[Row], style: Style) -> String {
     let (bold, plain) = if style.colour {
         ("\x1b[1m", "\x1b[0m")
     } else {
@@ -222,7 +262,7 @@ fn text(
                 statistics.shared_windows()
             )
         };
-        // The numbers stand at the end: a long name is cut before them.
+        // The numbers stand at the end of the name, so a long name is cut before them.
         let tail = name.len() - name.rfind(" [").unwrap_or(0);
         let kept = (width + COUNT + MEAN + SURE).saturating_sub(tail);
         let (head, tail) = name.split_at(name.len() - tail);
@@ -255,7 +295,7 @@ fn text(
     out
 }
 
-/// At most eight digits.
+/// Returns a number in at most eight digits.
 pub(crate) fn short(value: f64) -> String {
     if value == value.trunc() && value.abs() < 1e9 {
         format!("{value:.0}")

@@ -1,11 +1,11 @@
-//! Hardware counters: windows around dispatches become values of kernels.
+//! Hardware counters: turns windows around dispatches into values of kernels.
 //!
-//! A window is what the device counted between two packets of ours around one dispatch. Nothing keeps
-//! other dispatches from running meanwhile, so all of them are compared with all windows first
-//! ([`windows`]): values are given only of windows whose dispatch had the device for itself. The
-//! others are counted, by reason. Values are then read in the same walk as all other records. A
-//! window may hold several dispatches that were launched at once, and then its values are those of
-//! all of them together ([`batch`]).
+//! A window is what the device counted between two packets of ours around one dispatch. Nothing
+//! keeps other dispatches from running meanwhile. So all dispatches are compared with all windows
+//! first ([`windows`]), and only windows whose dispatch had the device for itself give values. The
+//! other windows are counted by reason. Values are then read in the same walk as all other records.
+//! A window may hold several dispatches that were launched at once, and its values are then those
+//! of all of them together ([`batch`]).
 //!
 //! Decisions: FMT-023, FMT-024, FMT-026, FMT-030 (`docs/deviations/formats.md`).
 
@@ -16,7 +16,7 @@ pub(crate) mod values;
 mod verdict;
 mod windows;
 
-pub(crate) use readings::Reading;
+pub(crate) use readings::{Partial as PartialReading, Reading};
 pub(crate) use verdict::Verdict;
 
 use batch::Batch;
@@ -36,15 +36,15 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use values::Properties;
 use windows::Windows;
 
-/// Counters of a session: what was asked for, and which windows are good for it.
+/// The counters of a session: what was asked for, and which windows give values.
 #[derive(Debug, Default)]
 pub(crate) struct Counting {
     pub(crate) windows: Windows,
-    /// Numbers of counters in files by KFD node and name, from 1. AMD's are positions in a table that
-    /// changes with each version.
+    /// The numbers of counters in files by KFD node and name, from 1. AMD's numbers are positions
+    /// in a table that changes with each version.
     ids: BTreeMap<(u32, &'static str), u64>,
     properties: HashMap<u32, Properties>,
-    /// Counters by KFD node and name that are sums over time, of whole devices.
+    /// The counters of whole devices that are sums over time, by KFD node and name.
     sums: HashSet<(u32, &'static str)>,
     /// Why windows could not be read.
     failed: Option<String>,
@@ -60,21 +60,21 @@ pub(crate) struct Counter<'a> {
 
 /// The counters of one dispatch, or of several together.
 pub(crate) struct Counts<'a> {
-    /// The dispatch, or the first one.
+    /// The dispatch, or the first one of several.
     pub(crate) kernel: &'a Kernel,
-    /// Where they are several: these.
+    /// The dispatches, where there are several.
     pub(crate) batch: Option<&'a Batch>,
     /// Number of the window.
     pub(crate) window: u64,
-    /// Number, name and values of each counter, by name.
+    /// The number, name and values of each counter, sorted by name.
     pub(crate) counters: Vec<(u64, &'static str, Values)>,
 }
 
 impl Counting {
-    /// Of a trace. Without windows and without a plan it is empty.
-    pub(crate) fn of(trace: &Trace, agent: impl Fn(u32) -> Option<Agent>) -> Counting {
+    /// Makes the counters of a plan, without any windows.
+    pub(crate) fn of_plan(plan: &CounterPlan, agent: impl Fn(u32) -> Option<Agent>) -> Counting {
         let mut counting = Counting::default();
-        for (node, groups) in &trace.counters.agents {
+        for (node, groups) in &plan.agents {
             counting
                 .properties
                 .insert(*node, Properties::of(agent(*node).as_ref()));
@@ -85,10 +85,20 @@ impl Counting {
         for (id, number) in counting.ids.values_mut().zip(1..) {
             *id = number;
         }
-        if trace.records.index().count_of(kind::COUNTER_COLLECTION) == 0 {
+        counting.sums = readings::sums(&counting, plan);
+        counting
+    }
+
+    /// Makes the counters of a trace. The result is empty where there are neither windows nor a
+    /// plan.
+    pub(crate) fn of(trace: &Trace, agent: impl Fn(u32) -> Option<Agent>) -> Counting {
+        let mut counting = Counting::of_plan(&trace.counters, agent);
+        // Even without a window there are dispatches, whose missing values have to be explained.
+        if trace.records.index().count_of(kind::COUNTER_COLLECTION) == 0
+            && trace.counters.agents.is_empty()
+        {
             return counting;
         }
-        counting.sums = readings::sums(&counting, trace);
         let kernels = midair_domain::domain(kind::KERNEL_DISPATCH);
         let kernels = kernels.map_or("", |domain| domain.files.records);
         let lost = |(what, count): &(String, u64)| *count > 0 && what.starts_with(kernels);
@@ -100,7 +110,7 @@ impl Counting {
         counting
     }
 
-    /// Every counter that was asked for, by node and name.
+    /// Returns every counter that was asked for, by node and name.
     pub(crate) fn counters<'a>(&self, plan: &'a CounterPlan) -> Vec<Counter<'a>> {
         let mut all = Vec::new();
         for ((node, name), id) in &self.ids {
@@ -121,10 +131,10 @@ impl Counting {
         all
     }
 
-    /// The places where a counter is counted, sorted.
+    /// Returns the places where a counter is counted, sorted.
     pub(crate) fn places(&self, counter: &Counter<'_>) -> Values {
         let words = counter.prepared.template.output_bytes.div_ceil(8);
-        // A template is the attacher's own, and was made with memory of this size.
+        // The template is the attacher's own, and was made with memory of this size.
         let memory = vec![0; usize::try_from(words).unwrap_or_default()];
         self.values(counter.node, counter.prepared, counter.wanted, &memory)
             .unwrap_or_default()
@@ -149,8 +159,8 @@ impl Counting {
             .ok()
     }
 
-    /// Whether the kernel driver's profiler lock was held, in a line; none where no counters were
-    /// asked for.
+    /// Returns a line on whether the kernel driver's profiler lock was held, or none where no
+    /// counters were asked for.
     pub(crate) fn lock_note(
         &self,
         plan: &CounterPlan,
@@ -179,7 +189,8 @@ impl Counting {
         ))
     }
 
-    /// What a reader has to know, in a line; none where no counters were asked for.
+    /// Returns a line with what a reader has to know about the counters, or none where none were
+    /// asked for.
     pub(crate) fn note(&self, plan: &CounterPlan) -> Option<String> {
         if let Some(failed) = &self.failed {
             return Some(format!("counters could not be read: {failed}"));
@@ -190,7 +201,10 @@ impl Counting {
         }
         if windows.count() == 0 {
             let asked = !plan.agents.is_empty();
-            return asked.then(|| "counters: no dispatch was counted".to_owned());
+            return asked.then(|| match windows.chosen {
+                0 => "counters: no dispatch was counted".to_owned(),
+                chosen => format!("counters: none of {chosen} dispatches was counted"),
+            });
         }
         let tally = windows.tally();
         let alone = tally.get(&Verdict::Alone).copied().unwrap_or(0);
@@ -211,12 +225,13 @@ impl Counting {
     }
 }
 
-/// Puts windows together while records are walked.
+/// Assembles windows while records are walked.
 pub(crate) struct Reader<'j> {
     job: &'j Job<'j>,
-    /// Words of windows under way. Only good ones are read, of which few come by turns.
+    /// The words of incomplete windows. Only good windows are read, and few of them are
+    /// interleaved.
     open: HashMap<u64, Vec<u64>>,
-    readings: readings::Reader,
+    readings: PartialReading,
 }
 
 impl<'j> Reader<'j> {
@@ -224,19 +239,21 @@ impl<'j> Reader<'j> {
         Reader {
             job,
             open: HashMap::new(),
-            readings: readings::Reader::default(),
+            readings: PartialReading::default(),
         }
     }
 
-    /// Takes a record of a whole device; returns a reading when its last came.
+    /// Takes a record of a whole device. Returns a reading when its last record has come.
     pub(crate) fn reading(&mut self, part: &CounterWindow, words: &[u8]) -> Option<Reading> {
         if self.job.trace.counters.interval == 0 {
             return None;
         }
-        self.readings.part(self.job, part, words)
+        self.readings
+            .part(&self.job.trace.counters, &self.job.counting, part, words)
     }
 
-    /// Takes a record; returns a dispatch's counters when the last of its window came.
+    /// Takes a record of a window. Returns a dispatch's counters when the last record of its window
+    /// has come.
     pub(crate) fn part(&mut self, part: &CounterWindow, words: &[u8]) -> Option<Counts<'j>> {
         let job = self.job;
         let window = job.counting.windows.of(part)?;
@@ -269,7 +286,7 @@ impl<'j> Reader<'j> {
         })
     }
 
-    /// Gives a record to the sinks: a window as what it counted.
+    /// Passes a record on to the sinks. A window is passed on as the counters that it gives.
     pub(crate) fn give(
         &mut self,
         record: &Record<'_>,

@@ -1,9 +1,9 @@
-//! rocprofv3's csv: one file per domain that has records, and agent_info always.
+//! rocprofv3's csv: one file for each domain that has records, and agent_info always.
 //!
-//! Texts are quoted, numbers are not, lines end in `\n`. AMD's tool writes quotes within a text as
-//! they are; we double them (RFC 4180), since what it writes then cannot be read back. Line breaks
-//! within a text become spaces: one record, one line. A dispatch or copy without times has 0 in
-//! both columns; why is said in the notes and in json.
+//! Texts are quoted, numbers are not, and lines end in `\n`. AMD's tool writes quotes within a text
+//! unchanged, which cannot be read back. We double them (RFC 4180). Line breaks within a text
+//! become spaces, so that one record is one line. A dispatch or copy without times has 0 in both
+//! columns; the notes and json give the reason.
 //!
 //! Decisions: FMT-001, FMT-020 (`docs/deviations/formats.md`).
 
@@ -126,7 +126,7 @@ const READINGS: &[&str] = &[
     "Start_Timestamp",
     "End_Timestamp",
 ];
-/// The file of these.
+/// The file of these rows.
 const READINGS_FILE: &str = "device_counter_collection.csv";
 
 const STATS: &[&str] = &[
@@ -140,33 +140,33 @@ const STATS: &[&str] = &[
     "StdDev",
 ];
 
-/// Last column of tables of several processes that have none of this name.
+/// The last column in tables of several processes that have no column with the process.
 const PROCESS: &str = "Process_Id";
 
-/// A kernel's name stands in each of its rows. Of a trace in which names take more than this beside
-/// [`NAME_SHARE`] bytes for each byte of the records, the rest of the rows has them short.
+/// A kernel's name stands in each of its rows. If the names of a trace take more than this plus
+/// [`NAME_SHARE`] bytes for each byte of the records, the remaining rows have short names.
 const LONG_NAMES: u64 = 64 << 20;
 const NAME_SHARE: u64 = 16;
-/// Bytes of a name that every row has.
+/// The number of bytes of a name that every row may have.
 const SHORT_NAME: usize = 256;
 
-/// LDS is given out in blocks of so many bytes.
+/// LDS is allocated in blocks of this many bytes.
 const LDS_BLOCK: u32 = 512;
 
-/// Columns behind those of AMD, and what writes a record's fields in them.
+/// The columns behind AMD's, and the function that writes a record's fields into them.
 type Further = (&'static [&'static str], fn(&mut Row, &Record<'_>));
 
-/// A table: the domains whose records have the same file, as the table of domains says.
+/// A table: the domains whose records share one file, according to the table of domains.
 struct Layout {
     /// One of these domains.
     kind: u8,
     columns: &'static [&'static str],
     row: fn(&mut Row, &Job<'_>, &Record<'_>),
-    /// Columns behind those of AMD, where a session has CUDA's records.
+    /// The columns behind AMD's, where a session has CUDA's records.
     cuda: Option<Further>,
 }
 
-/// All tables of records, in the order in which files are named to the user.
+/// All tables of records, in the order in which their files are named to the user.
 static LAYOUTS: [Layout; 15] = [
     Layout::of(kind::HIP_RUNTIME_API_EXT, CALLS, call_row),
     Layout::of(kind::HSA_CORE_API, CALLS, call_row),
@@ -181,7 +181,7 @@ static LAYOUTS: [Layout; 15] = [
     },
     Layout::of(kind::MEMORY_ALLOCATION, ALLOCATIONS, allocation_row),
     Layout::of(kind::SCRATCH_MEMORY, SCRATCH, scratch_row),
-    // Its rows come from windows, and not from records one by one.
+    // Its rows come from windows, and not from single records.
     Layout::of(kind::COUNTER_COLLECTION, COUNTERS, |_, _, _| ()),
     Layout::of(kind::RCCL_API, CALLS, call_row),
     Layout::of(kind::ROCDECODE_API_EXT, CALLS, call_row),
@@ -206,7 +206,7 @@ impl Layout {
         }
     }
 
-    /// Name of the file, and the domains whose records it has.
+    /// Returns the file's name, and the domains whose records it has.
     fn file(&self) -> Option<(&'static str, KindSet)> {
         let name = midair_domain::domain(self.kind)?.files.csv?;
         let same = midair_domain::built().filter(|domain| domain.files.csv == Some(name));
@@ -214,13 +214,14 @@ impl Layout {
     }
 }
 
-/// A table with rows, and its file.
+/// A table that has rows, and its file.
 struct Table {
     kinds: KindSet,
     file: OutputFile,
     row: fn(&mut Row, &Job<'_>, &Record<'_>),
     cuda: Option<fn(&mut Row, &Record<'_>)>,
-    /// Whether each row ends in the process: that of several processes whose rows do not say it.
+    /// Whether each row ends with the process. That is so for several processes whose rows do not
+    /// contain it.
     of_process: bool,
 }
 
@@ -232,11 +233,11 @@ struct Csv<'a> {
     gpu: Option<gpu::Gpu>,
     agents: OutputFile,
     row: Row,
-    /// Names that were written short.
+    /// The number of names that were written short.
     shortened: u64,
 }
 
-/// Begins the files of records, those that have any, and the one of agents.
+/// Begins the files of the records, as far as there are any, and the file of agents.
 pub(crate) fn open<'a>(jobs: &'a [Job<'a>], files: &FileSet) -> Opened<'a> {
     let together = jobs.len() > 1;
     let with_cuda = jobs.iter().any(|job| job.index.is_cuda());
@@ -282,6 +283,8 @@ pub(crate) fn open<'a>(jobs: &'a [Job<'a>], files: &FileSet) -> Opened<'a> {
 impl Writer for Csv<'_> {
     fn begin<'s>(&'s mut self, job: &'s Job<'s>) -> Result<Box<dyn Sink + 's>, WriteError> {
         let bytes = job.trace.records.bytes();
+        // Another session may have other names for its agents.
+        self.row.texts.clear();
         self.row.names = LONG_NAMES.saturating_add(NAME_SHARE.saturating_mul(bytes));
         if let (Some(gpu), Some(samples)) = (&mut self.gpu, &job.trace.gpu) {
             gpu.samples(&mut self.row, samples)?;
@@ -314,7 +317,7 @@ impl Writer for Csv<'_> {
     }
 }
 
-/// Rows of one session.
+/// The rows of one session.
 struct Rows<'s> {
     job: &'s Job<'s>,
     tables: &'s mut [Table],
@@ -435,7 +438,8 @@ fn stats_file(
     files.add(file)
 }
 
-/// A share in percent: two digits after the point from 1 on, four above 0.01, else with an exponent.
+/// Returns a share in percent: with two digits after the point from 1 on, with four above 0.01, and
+/// else with an exponent.
 fn percentage(part: u64, all: u64) -> String {
     let percent = if all == 0 {
         0.0
@@ -462,13 +466,47 @@ fn begin(files: &FileSet, suffix: &str, columns: &[&str]) -> Result<OutputFile, 
     Ok(file)
 }
 
-/// One line under construction; kept between records to save the allocation.
+/// From this number of an agent or operation on, its text is made anew for each row. A target can
+/// invent any number; the meaningful ones are smaller.
+const MOST_KNOWN: usize = 1 << 12;
+
+/// What a known text is the name of.
+#[derive(Debug, Clone, Copy)]
+enum Known {
+    Agent(u32),
+    Operation(u8, u32),
+}
+
+/// Appends a text with its quotes.
+fn quote(line: &mut Vec<u8>, text: &str) {
+    line.push(b'"');
+    let is_special = |byte: &u8| matches!(byte, b'"' | b'\n' | b'\r');
+    // Hardly any text has such a byte, and searching for one takes a fraction of the time of a
+    // byte-wise copy.
+    if !digits::has(text.as_bytes(), is_special) {
+        line.extend_from_slice(text.as_bytes());
+        line.push(b'"');
+        return;
+    }
+    for byte in text.bytes() {
+        match byte {
+            b'"' => line.extend_from_slice(b"\"\""),
+            b'\n' | b'\r' => line.push(b' '),
+            other => line.push(other),
+        }
+    }
+    line.push(b'"');
+}
+
+/// One line under construction. It is kept between records to save the allocation.
 #[derive(Debug, Default)]
 struct Row {
     line: Vec<u8>,
-    /// Bytes that long names may still take.
+    /// The quoted texts of one session: agents, then operations by kind.
+    texts: Vec<Vec<Vec<u8>>>,
+    /// How many bytes long names may still take.
     names: u64,
-    /// How many names were written short.
+    /// The number of names that were written short.
     shortened: u64,
 }
 
@@ -481,19 +519,53 @@ impl Row {
 
     fn text(&mut self, text: &str) -> &mut Self {
         self.separate();
-        self.line.push(b'"');
-        for byte in text.bytes() {
-            match byte {
-                b'"' => self.line.extend_from_slice(b"\"\""),
-                b'\n' | b'\r' => self.line.push(b' '),
-                other => self.line.push(other),
-            }
-        }
-        self.line.push(b'"');
+        quote(&mut self.line, text);
         self
     }
 
-    /// A name that stands in many rows.
+    /// Appends a text that is made and quoted only once. Few such texts stand in many rows.
+    fn known(&mut self, what: Known, make: impl FnOnce() -> String) -> &mut Self {
+        self.separate();
+        let number = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+        let place = match what {
+            Known::Agent(node) => (0, number(node.into())),
+            Known::Operation(kind, operation) => (1 + usize::from(kind), number(operation.into())),
+        };
+        if place.1 >= MOST_KNOWN {
+            quote(&mut self.line, &make());
+            return self;
+        }
+        if self.texts.len() <= place.0 {
+            self.texts.resize_with(place.0 + 1, Vec::new);
+        }
+        let Some(texts) = self.texts.get_mut(place.0) else {
+            return self;
+        };
+        if texts.len() <= place.1 {
+            texts.resize_with(place.1 + 1, Vec::new);
+        }
+        if let Some(text) = texts.get_mut(place.1) {
+            if text.is_empty() {
+                quote(text, &make());
+            }
+            self.line.extend_from_slice(text);
+        }
+        self
+    }
+
+    /// Appends the name of an agent.
+    fn agent(&mut self, job: &Job<'_>, node: u32) -> &mut Self {
+        self.known(Known::Agent(node), || job.agent_name(node))
+    }
+
+    /// Appends the names of a kind of records and of an operation, in two columns.
+    fn operation(&mut self, job: &Job<'_>, kind: u8, operation: u32) -> &mut Self {
+        self.known(Known::Operation(kind, operation), || {
+            job.names.operation(kind, operation).into_owned()
+        })
+    }
+
+    /// Appends a name that stands in many rows.
     fn name(&mut self, name: Cow<'_, str>) -> &mut Self {
         if name.len() <= SHORT_NAME {
             return self.text(&name);
@@ -516,7 +588,8 @@ impl Row {
         self
     }
 
-    /// A real number of statistics: six digits after the point above 0.01, else with an exponent.
+    /// Appends a real number of statistics: six digits after the point above 0.01, else with an
+    /// exponent.
     fn real(&mut self, number: f64) -> &mut Self {
         if number > 0.01 {
             self.raw(&format!("{number:.6}"))
@@ -525,7 +598,7 @@ impl Row {
         }
     }
 
-    /// A number that is a text already.
+    /// Appends a number that is a text already.
     fn raw(&mut self, text: &str) -> &mut Self {
         self.separate();
         self.line.extend_from_slice(text.as_bytes());
@@ -548,7 +621,7 @@ fn call_row(row: &mut Row, job: &Job<'_>, record: &Record<'_>) {
     };
     let kind = api.header.kind;
     row.text(&job.names.kind(kind))
-        .text(&job.names.operation(kind, api.header.operation));
+        .operation(job, kind, api.header.operation);
     row.number(job.trace.process.pid)
         .number(api.tid)
         .number(api.correlation)
@@ -567,7 +640,7 @@ fn kernel_row(row: &mut Row, job: &Job<'_>, record: &Record<'_>) {
         .map(|symbol| symbol.record)
         .unwrap_or_default();
     row.text(&job.names.kind(kind::KERNEL_DISPATCH))
-        .text(&job.agent_name(kernel.node));
+        .agent(job, kernel.node);
     row.number(kernel.queue_id)
         .number(job.index.stream(kernel.stream))
         .number(kernel.tid)
@@ -577,11 +650,11 @@ fn kernel_row(row: &mut Row, job: &Job<'_>, record: &Record<'_>) {
         .number(kernel.correlation);
     row.number(kernel.start).number(kernel.end);
     let (lds, registers) = match extra {
-        // What this launch had: static and dynamic shared memory, and registers of the kernel as it
-        // was compiled for this device.
+        // These are the values of this launch: its static and dynamic shared memory, and the
+        // registers of the kernel as compiled for this device.
         Some(extra) => (u64::from(kernel.group_segment), extra.registers),
-        // The size that the code object asks for, in whole blocks. Dynamic LDS is not in it: AMD's
-        // column has never had it.
+        // This is the size that the code object asks for, in whole blocks. It does not contain
+        // dynamic LDS, because AMD's column never has.
         None => (
             u64::from(symbol.group_segment).next_multiple_of(u64::from(LDS_BLOCK)),
             symbol.arch_vgpr,
@@ -597,14 +670,14 @@ fn kernel_row(row: &mut Row, job: &Job<'_>, record: &Record<'_>) {
     }
 }
 
-/// One counter of a dispatch: its sum over all places.
+/// Writes one counter of a dispatch: its sum over all places.
 fn counter_row(row: &mut Row, job: &Job<'_>, kernel: &Kernel, name: &str, value: f64) {
     let symbol = job.index.symbols.get(&kernel.kernel_id);
     let symbol = symbol.map(|symbol| symbol.record).unwrap_or_default();
     let product = |sizes: [u32; 3]| sizes.into_iter().map(u64::from).fold(1, u64::wrapping_mul);
     row.number(kernel.correlation)
         .number(kernel.dispatch_id)
-        .text(&job.agent_name(kernel.node))
+        .agent(job, kernel.node)
         .number(kernel.queue_id)
         .number(job.trace.process.pid)
         .number(kernel.tid)
@@ -629,10 +702,10 @@ fn copy_row(row: &mut Row, job: &Job<'_>, record: &Record<'_>) {
     };
     let direction = copy_operation(copy, extra.as_ref());
     row.text(&job.names.kind(kind::MEMORY_COPY))
-        .text(&job.names.operation(kind::MEMORY_COPY, direction));
+        .operation(job, kind::MEMORY_COPY, direction);
     row.number(job.index.stream(copy.stream))
-        .text(&job.agent_name(copy.src_node))
-        .text(&job.agent_name(copy.dst_node));
+        .agent(job, copy.src_node)
+        .agent(job, copy.dst_node);
     row.number(copy.correlation)
         .number(copy.start)
         .number(copy.end);
@@ -658,7 +731,7 @@ fn allocation_row(row: &mut Row, job: &Job<'_>, record: &Record<'_>) {
     let operation = allocation.header.operation;
     row.text(&job.names.kind(kind::MEMORY_ALLOCATION))
         .text(&job.names.operation(kind::MEMORY_ALLOCATION, operation));
-    // A release names no agent.
+    // The record of a release names no agent.
     match allocation.node {
         NO_NODE => row.text(""),
         node => row.text(&job.agent_name(node)),

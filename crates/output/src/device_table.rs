@@ -1,11 +1,12 @@
-//! The table of whole devices' counters at the end of `midair attach`: how many in a second, or for
-//! ratios how much, on average, and in the readings with the least and the most.
+//! The table of whole devices' counters at the end of `midair attach`: rates per second, or values
+//! for ratios, each on average and in the readings with the least and the most.
 
 use crate::counters::{Reader, Reading, values};
 use crate::job::Job;
 use crate::record_file::WalkError;
 use crate::table::{Style, fit};
 use midair_record::event::{Record, kind};
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::fmt::Write;
@@ -15,10 +16,10 @@ const VALUE: usize = 14;
 
 /// A counter of a device.
 #[derive(Debug, Default)]
-struct Line {
+pub(crate) struct Line {
     is_sum: bool,
     readings: u64,
-    /// Sum of what was counted, or of values times seconds.
+    /// The sum of what was counted, or for ratios of values times seconds.
     total: f64,
     seconds: f64,
     least: f64,
@@ -46,11 +47,15 @@ impl Line {
     }
 }
 
-/// The table; empty where no device was read.
-pub(crate) fn device_table(job: &Job<'_>, style: Style) -> String {
-    let mut lines: BTreeMap<(u32, &'static str), Line> = BTreeMap::new();
+/// The counters of devices, by node and name.
+pub(crate) type Lines = BTreeMap<(u32, &'static str), Line>;
+
+/// Returns what was read of all devices.
+pub(crate) fn lines(job: &Job<'_>) -> Lines {
+    let mut lines = Lines::new();
     let mut reader = Reader::new(job);
-    // What cannot be read is missing in the table; the files' writer has said so.
+    // Records that cannot be read are missing in the table. The writer of the files has already
+    // reported that.
     let _: Result<(), WalkError<Infallible>> = job.trace.records.walk_all(
         |kind| kind == kind::COUNTER_COLLECTION,
         |record| {
@@ -65,6 +70,27 @@ pub(crate) fn device_table(job: &Job<'_>, style: Style) -> String {
             Ok(())
         },
     );
+    lines
+}
+
+/// Returns these lines as members of the JSON document.
+pub(crate) fn fields(job: &Job<'_>, lines: &Lines) -> Vec<Value> {
+    let field = |((node, name), line): (&(u32, &'static str), &Line)| {
+        json!({
+            "agent": job.agent_name(*node),
+            "name": name,
+            "per_second": line.is_sum,
+            "readings": line.readings,
+            "mean": line.mean(),
+            "min": line.least,
+            "max": line.most,
+        })
+    };
+    lines.iter().map(field).collect()
+}
+
+/// Returns the table, or an empty text where no device was read.
+pub(crate) fn text(job: &Job<'_>, lines: &Lines, style: Style) -> String {
     let (bold, plain) = if style.colour {
         ("\x1b[1m", "\x1b[0m")
     } else {
@@ -81,7 +107,7 @@ pub(crate) fn device_table(job: &Job<'_>, style: Style) -> String {
         );
     }
     let mut agent = None;
-    for ((node, name), line) in &lines {
+    for ((node, name), line) in lines {
         if agent.replace(*node) != Some(*node) {
             let _ = writeln!(out, "{}", job.agent_name(*node));
         }

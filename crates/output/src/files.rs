@@ -1,11 +1,11 @@
 //! Files that appear complete or not at all.
 //!
-//! Each is written without a name, in its final directory (mode 0600), and gets its name when
-//! everything of the trace is written: when this process is killed before that, nothing stays.
-//! Where the file system has no files without names, and for a file that something else opens by
-//! its name, there is a temporary name beside the final one, never over something that exists. When
-//! anything fails, temporary files are removed; those of a process that was killed are removed by
-//! the next one that writes there ([`stale`]). Files of an earlier run stay.
+//! Each is written without a name, in its final directory (mode 0600). It gets its name when the
+//! whole trace is written. If this process is killed before that, nothing is left. A temporary name
+//! beside the final one is used where the file system has no files without names, and for a file
+//! that something else opens by its name. It never replaces something that exists. When anything
+//! fails, temporary files are removed. Those of a process that was killed are removed by the next
+//! process that writes there ([`stale`]). Files of an earlier run stay.
 
 mod stale;
 
@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 /// What could not be written, and why.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// A directory could not be made, or nothing in it.
+    /// A directory could not be made, or nothing could be made in it.
     #[error("cannot write to the directory {}: {source}", path.display())]
     Directory {
         /// The directory.
@@ -41,7 +41,7 @@ pub enum WriteError {
     Records(io::Error),
 }
 
-/// A path that fits a line.
+/// Returns a path that fits on a line.
 fn shortened(path: &Path) -> PathBuf {
     let text = path.to_string_lossy();
     match text.char_indices().nth(160) {
@@ -50,9 +50,10 @@ fn shortened(path: &Path) -> PathBuf {
     }
 }
 
-/// Refuses a path on which another user has planted a link: one in a directory that all may write
-/// to (sticky, such as /tmp) that belongs neither to us nor to the directory's owner. The kernel
-/// does so too where `fs.protected_symlinks` is 1, which is not the case everywhere.
+/// Refuses a path on which another user has planted a link. That is a link in a directory to which
+/// everybody may write (sticky, such as /tmp), which belongs neither to us nor to the directory's
+/// owner. The kernel refuses these as well where `fs.protected_symlinks` is 1, which is not the
+/// case everywhere.
 fn no_planted_links(path: &Path) -> io::Result<()> {
     const FOR_ALL: u32 = 0o1002;
     let path = std::path::absolute(path)?;
@@ -83,18 +84,18 @@ fn no_planted_links(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The user as whom files are made.
+/// Returns the user who will own the files.
 fn our_uid() -> u32 {
     let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("Uid:"));
-    // Real, effective, saved, of files (source: proc(5)).
+    // The ids are the real, effective, saved and file system ids (source: proc(5)).
     let of_files = line.and_then(|ids| ids.split_ascii_whitespace().nth(3));
     of_files.and_then(|id| id.parse().ok()).unwrap_or(u32::MAX)
 }
 
-/// Whether files could be made at `directory`/`prefix`. Nothing is left behind: a file without a
-/// name is made in the directory, or in the nearest one above it that exists, and the longest name
-/// is looked up.
+/// Checks whether files could be made at `directory`/`prefix`, and leaves nothing behind. A file
+/// without a name is made in the directory, or in the nearest existing one above it, and the
+/// longest name is looked up.
 ///
 /// # Errors
 /// What the writing would fail with.
@@ -118,7 +119,7 @@ pub(crate) fn probe(directory: &Path, prefix: &str) -> Result<(), WriteError> {
         source,
     })?;
     let there = wanted.ancestors().find(|path| path.is_dir());
-    // A relative path's last ancestor is empty: the current directory.
+    // The last ancestor of a relative path is empty. It means the current directory.
     let there = there.unwrap_or(Path::new("."));
     tempfile::tempfile_in(there).map_err(|source| WriteError::Directory {
         path: wanted.to_path_buf(),
@@ -132,22 +133,24 @@ pub(crate) fn probe(directory: &Path, prefix: &str) -> Result<(), WriteError> {
 pub(crate) struct FileSet {
     /// Where the files go.
     directory: PathBuf,
-    /// First part of their names, with the separator; empty when none was asked for.
+    /// The first part of their names with the separator, or empty when none was asked for.
     stem: String,
-    /// Whether a file that is made there without a name can get one.
+    /// Whether a file that is made there without a name can be given one.
     named_later: bool,
-    /// Written, not yet renamed.
+    /// Files that are written and do not have their names yet.
     ready: Vec<Pending>,
-    /// Files of an earlier trace of this name that would be wrong beside this one.
+    /// Files of an earlier trace with this name that would be wrong beside this one.
     outdated: Vec<PathBuf>,
 }
 
-/// A file that has not got its name yet.
+/// A file that does not have its final name yet.
 #[derive(Debug)]
 struct Pending {
-    /// Keeps a file without a name, and the lock of one with a temporary name.
+    /// The descriptor. It keeps a file without a name alive, and holds the lock of one with a
+    /// temporary name.
     file: File,
-    /// Its name beside the final one, if it has one; removed unless the file is renamed.
+    /// Its temporary name beside the final one, if it has one. It is removed unless the file is
+    /// renamed.
     temporary: Option<PathBuf>,
     path: PathBuf,
 }
@@ -155,7 +158,7 @@ struct Pending {
 impl Drop for Pending {
     fn drop(&mut self) {
         if let Some(temporary) = &self.temporary {
-            // Nothing more can be done about a file that cannot be removed; the failure that led
+            // Nothing more can be done about a file that cannot be removed. The failure that led
             // here is reported.
             let _ = fs::remove_file(temporary);
         }
@@ -163,7 +166,7 @@ impl Drop for Pending {
 }
 
 impl Pending {
-    /// Begins an empty file for `path`: without a name where files can get theirs later.
+    /// Begins an empty file for `path`. It has no name where files can be given their names later.
     fn begin(path: PathBuf, named_later: bool) -> Result<Pending, WriteError> {
         let failed = |source| WriteError::File {
             path: path.clone(),
@@ -197,7 +200,7 @@ impl Pending {
         }
     }
 
-    /// Its temporary name, which it gets here if it had none.
+    /// Returns its temporary name. A file that has none gets one here.
     fn temporary(&mut self) -> Result<&Path, WriteError> {
         if self.temporary.is_none() {
             let linked = beside(&self.path, |name| link(&self.file, name));
@@ -207,7 +210,7 @@ impl Pending {
         Ok(self.temporary.as_deref().unwrap_or(&self.path))
     }
 
-    /// Gives it its name, in the place of what has this name.
+    /// Gives the file its final name, replacing what has this name.
     fn name(&mut self) -> Result<(), WriteError> {
         if self.temporary.is_none() && link(&self.file, &self.path).is_ok() {
             return Ok(());
@@ -220,23 +223,23 @@ impl Pending {
     }
 }
 
-/// A new file without a name, locked, that can get one.
+/// Returns a new locked file without a name, if it can be given one.
 fn unnamed(directory: &Path) -> io::Result<File> {
     let file = OpenOptions::new()
         .write(true)
         .custom_flags(OFlag::O_TMPFILE.bits())
         .mode(0o600)
         .open(directory)?;
-    // By this way it will get its name.
+    // Through this link the file will get its name.
     fs::symlink_metadata(own_link(&file))?;
-    // Whoever else may have the file open has no name for it.
+    // Nobody else can lock the file first, since it has no name.
     let _locked = file.try_lock();
     Ok(file)
 }
 
-/// Whether a file without a name can get one in this directory. AppArmor refuses that to a process
-/// whose profile lacks `mediate_deleted`, with ENOENT, and only when the name is given: by then
-/// everything would have been written. So an empty file tries it first.
+/// Whether a file without a name can be given one in this directory. AppArmor refuses that to a
+/// process whose profile lacks `mediate_deleted`, with ENOENT, and only at the moment when the name
+/// is given. By then everything would have been written, so it is tried with an empty file first.
 fn named_later(directory: &Path) -> bool {
     let Ok(file) = unnamed(directory) else {
         return false;
@@ -251,15 +254,15 @@ fn own_link(file: &File) -> String {
     format!("/proc/self/fd/{}", file.as_raw_fd())
 }
 
-/// Gives a file without a name a name that nothing has.
+/// Gives a file without a name a name that nothing has yet.
 fn link(file: &File, name: &Path) -> io::Result<()> {
     let follow = AtFlags::AT_SYMLINK_FOLLOW;
     let own = own_link(file);
     nix::unistd::linkat(AT_FDCWD, own.as_str(), AT_FDCWD, name, follow).map_err(io::Error::from)
 }
 
-/// Makes something under a temporary name beside `path`; the name is hidden, and its numbers tell
-/// apart two sessions that write to one directory.
+/// Makes something under a temporary name beside `path`. The name is hidden. Its numbers
+/// distinguish two sessions that write to one directory.
 fn beside<T>(
     path: &Path,
     mut make: impl FnMut(&Path) -> io::Result<T>,
@@ -276,7 +279,8 @@ fn beside<T>(
     Err(io::ErrorKind::AlreadyExists.into())
 }
 
-/// Whether results of this name are there: a file whose name goes on behind it as those of results do.
+/// Whether there are results with this prefix, that is, a file whose name continues after the
+/// prefix like the names of results.
 pub(crate) fn is_taken(directory: &Path, prefix: &str) -> bool {
     let path = directory.join(prefix);
     let (Some(directory), Some(stem)) = (path.parent(), path.file_name()) else {
@@ -292,7 +296,8 @@ pub(crate) fn is_taken(directory: &Path, prefix: &str) -> bool {
     })
 }
 
-/// The prefix, or where results have it already, the first of `PREFIX-2`, `PREFIX-3`, ... that none has.
+/// Returns the prefix or, where results have it already, the first of `PREFIX-2`, `PREFIX-3`, ...
+/// that none has.
 pub fn free_prefix(directory: &Path, prefix: &str) -> String {
     let numbered = (2..).map(|number: u64| format!("{prefix}-{number}"));
     let mut all = std::iter::once(prefix.to_owned()).chain(numbered);
@@ -306,7 +311,7 @@ impl FileSet {
         let (below, stem) = prefix
             .rsplit_once('/')
             .map_or(("", prefix), |(below, stem)| (below, stem));
-        // "/x" is absolute and means what it says.
+        // "/x" is an absolute path.
         let below = if prefix.starts_with('/') && below.is_empty() {
             "/"
         } else {
@@ -337,7 +342,7 @@ impl FileSet {
         })
     }
 
-    /// Where the files go.
+    /// Returns the directory of the files.
     pub(crate) fn directory(&self) -> &Path {
         &self.directory
     }
@@ -347,7 +352,7 @@ impl FileSet {
         OutputFile::begin(self.path(suffix), self.named_later)
     }
 
-    /// Where a format begins further files later.
+    /// Returns the place of the files, for a format that begins further files later.
     pub(crate) fn folder(&self) -> Folder {
         Folder {
             directory: self.directory.clone(),
@@ -367,23 +372,24 @@ impl FileSet {
         self.directory.join(format!("{}{suffix}", self.stem))
     }
 
-    /// `PREFIX_suffix` of an earlier trace goes when this one gets its names.
+    /// Marks `PREFIX_suffix` of an earlier trace for removal, when the files of this one get their
+    /// names.
     pub(crate) fn outdate(&mut self, suffix: &str) {
         self.outdated.push(self.path(suffix));
     }
 
-    /// Takes a finished file.
+    /// Adds a finished file.
     pub(crate) fn add(&mut self, file: OutputFile) -> Result<(), WriteError> {
         self.ready.push(file.finish()?);
         Ok(())
     }
 
-    /// Takes a file that something else has finished.
+    /// Adds a file that something else has finished.
     pub(crate) fn add_reserved(&mut self, file: ReservedFile) {
         self.ready.push(file.0);
     }
 
-    /// Gives all files their names and returns these.
+    /// Gives all files their names, and returns the paths.
     pub(crate) fn commit(mut self) -> Result<Vec<PathBuf>, WriteError> {
         for pending in &mut self.ready {
             pending.name()?;
@@ -407,7 +413,7 @@ impl FileSet {
     }
 }
 
-/// Where files of a trace go: for formats that do not begin all of theirs at once.
+/// The place of a trace's files, for formats that do not begin all of their files at once.
 #[derive(Debug)]
 pub(crate) struct Folder {
     directory: PathBuf,
@@ -421,19 +427,36 @@ impl Folder {
         let path = self.directory.join(format!("{}{suffix}", self.stem));
         OutputFile::begin(path, self.named_later)
     }
+
+    /// Returns the same place in another directory.
+    pub(crate) fn moved(self, directory: PathBuf) -> Folder {
+        Folder { directory, ..self }
+    }
+
+    /// Begins a file with this name in a directory below, which is made if it does not exist.
+    pub(crate) fn create_below(&self, below: &Path, name: &str) -> Result<OutputFile, WriteError> {
+        let directory = self.directory.join(below);
+        let failed = |source| WriteError::Directory {
+            path: directory.clone(),
+            source,
+        };
+        no_planted_links(&directory).map_err(failed)?;
+        fs::create_dir_all(&directory).map_err(failed)?;
+        OutputFile::begin(directory.join(name), self.named_later)
+    }
 }
 
-/// A complete file, or one that something else writes.
+/// A file that is complete, or that something else writes.
 #[derive(Debug)]
 pub(crate) struct ReservedFile(Pending);
 
 impl ReservedFile {
-    /// Where it is now: an empty file that only we use.
+    /// Returns its present path, which leads to an empty file that only we use.
     pub(crate) fn temporary(&self) -> &Path {
         self.0.temporary.as_deref().unwrap_or(&self.0.path)
     }
 
-    /// The error for a failed write to this file.
+    /// Returns the error for a failed write to this file.
     pub(crate) fn failed(&self, source: io::Error) -> WriteError {
         self.0.failed(source)
     }
@@ -457,19 +480,26 @@ impl OutputFile {
         })
     }
 
-    /// Ends the writing before the whole trace ends, and gives back what that needs.
+    /// Splits a file that something else writes and flushes into its writer and the part that gives
+    /// it its name.
+    pub(crate) fn apart(self) -> (BufWriter<File>, ReservedFile) {
+        (self.writer, ReservedFile(self.pending))
+    }
+
+    /// Ends the writing of this file before the whole trace ends, and returns the part that gives
+    /// it its name.
     pub(crate) fn close(self) -> Result<ReservedFile, WriteError> {
         Ok(ReservedFile(self.finish()?))
     }
 
-    /// Appends bytes; the error names the file.
+    /// Appends bytes. The error names the file.
     pub(crate) fn put(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
         self.writer
             .write_all(bytes)
             .map_err(|source| self.failed(source))
     }
 
-    /// The error for a failed write to this file.
+    /// Returns the error for a failed write to this file.
     pub(crate) fn failed(&self, source: io::Error) -> WriteError {
         self.pending.failed(source)
     }
@@ -477,8 +507,8 @@ impl OutputFile {
     fn finish(mut self) -> Result<Pending, WriteError> {
         self.writer.flush().map_err(|source| self.failed(source))?;
         let OutputFile { writer, pending } = self;
-        // A failure to close (a quota, a network file system) would be silent in Drop; a BufWriter
-        // that was flushed has nothing left, and write errors were seen above.
+        // A failure to close (a quota, a network file system) would be silent in Drop. A flushed
+        // BufWriter has nothing left to write, and write errors were reported above.
         drop(writer);
         Ok(pending)
     }
@@ -504,7 +534,7 @@ mod tests {
         let free = |prefix: &str| free_prefix(at, prefix);
         assert_eq!(free("host/42"), "host/42");
         fs::create_dir(at.join("host")).unwrap();
-        // Of another process, and no results.
+        // This belongs to another process, and is not a result of the prefix.
         fs::write(at.join("host/421_results.db"), "").unwrap();
         fs::write(at.join("host/42"), "").unwrap();
         assert_eq!(free("host/42"), "host/42");
@@ -594,7 +624,8 @@ mod tests {
         fs::create_dir(at("there")).unwrap();
         std::os::unix::fs::symlink(at("there"), at("link")).unwrap();
         no_planted_links(&at("link/new")).unwrap();
-        // Only root can make one that belongs to another user; elsewhere the rest has been tested.
+        // Only root can make one that belongs to another user. For other users the rest has been
+        // tested by now.
         if our_uid() == 0 {
             std::os::unix::fs::chown(directory.path(), Some(1001), None).unwrap();
             std::os::unix::fs::lchown(at("link"), Some(1000), None).unwrap();
@@ -603,7 +634,8 @@ mod tests {
                 assert!(said.contains("user 1000"), "{said}");
                 assert!(FileSet::new(&path, "r").is_err());
             }
-            // As in a directory that is his alone, where links are his to make.
+            // The directory is now like one that belongs to that user alone, who may make links
+            // there.
             fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755)).unwrap();
             no_planted_links(&at("link")).unwrap();
         }
@@ -642,7 +674,7 @@ mod tests {
         assert!(entries(&directory.path().join("sub")).is_empty());
     }
 
-    /// As where there are no files without names.
+    /// This is the way on file systems that have no files without names.
     #[test]
     fn a_file_with_a_temporary_name_gets_its_own() {
         let directory = tempfile::tempdir().unwrap();
@@ -659,7 +691,7 @@ mod tests {
         assert_eq!(whole, b"db");
     }
 
-    /// Begins files and dies. Started by `a_process_that_is_killed_leaves_nothing_for_long`.
+    /// Begins files and dies. `a_process_that_is_killed_leaves_nothing_for_long` starts it.
     #[test]
     #[ignore = "dies by a signal: a_process_that_is_killed_leaves_nothing_for_long starts it"]
     fn within_a_process_that_is_killed() {
@@ -684,7 +716,7 @@ mod tests {
             .unwrap();
         let signal = std::os::unix::process::ExitStatusExt::signal(&output.status);
         assert_eq!(signal, Some(9), "{output:?}");
-        // What has no name is gone already, where the file system has such.
+        // A file without a name is gone already, where the file system has such files.
         let left = entries(directory.path());
         let unnamed_work = unnamed(directory.path()).is_ok();
         assert!(left.iter().all(|name| name.ends_with(".tmp")), "{left:?}");
@@ -693,7 +725,7 @@ mod tests {
         assert!(entries(directory.path()).is_empty());
     }
 
-    /// A full disk is met at the flush, since writes are buffered.
+    /// Writes are buffered, so a full disk is noticed at the flush.
     #[test]
     fn a_full_device_is_an_error_with_the_files_name() {
         let directory = tempfile::tempdir().unwrap();

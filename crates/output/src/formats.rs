@@ -7,7 +7,7 @@ use crate::job::Job;
 use crate::model::{Format, Plan};
 use crate::progress::{self, Walked};
 use crate::sink::{Opened, Writer};
-use crate::{csv, json, kineto, pftrace, rocpd, summary};
+use crate::{columns, csv, html, json, kineto, parquet, pftrace, rocpd, summary};
 use midair_record::event::kind;
 use std::path::PathBuf;
 
@@ -16,14 +16,14 @@ struct Row {
     format: Format,
     /// Its name in `--output-format`.
     name: &'static str,
-    /// What its files end in.
+    /// The extension of its files.
     extension: &'static str,
     /// Begins its files.
     open: for<'a> fn(&'a [Job<'a>], &FileSet) -> Opened<'a>,
 }
 
 /// All formats, in the order in which they are offered.
-static FORMATS: [Row; 5] = [
+static FORMATS: [Row; 7] = [
     Row {
         format: Format::Rocpd,
         name: "rocpd",
@@ -54,15 +54,27 @@ static FORMATS: [Row; 5] = [
         extension: "pt.trace.json",
         open: kineto::open,
     },
+    Row {
+        format: Format::Parquet,
+        name: "parquet",
+        extension: "parquet",
+        open: parquet::open,
+    },
+    Row {
+        format: Format::Html,
+        name: "html",
+        extension: "html",
+        open: html::open,
+    },
 ];
 
 impl Format {
-    /// All formats, in the order in which they are offered.
+    /// Returns all formats, in the order in which they are offered.
     pub fn all() -> impl Iterator<Item = Format> {
         FORMATS.iter().map(|row| row.format)
     }
 
-    /// The format of a name, in any case.
+    /// Returns the format with this name, in upper or lower case.
     pub fn of(name: &str) -> Option<Format> {
         let row = FORMATS
             .iter()
@@ -70,14 +82,19 @@ impl Format {
         Some(row.format)
     }
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(self) -> &'static str {
         self.row().map_or("", |row| row.name)
     }
 
-    /// What the names of its files end in, without the dot.
+    /// Returns the extension of its files, without the dot.
     pub fn extension(self) -> &'static str {
         self.row().map_or("", |row| row.extension)
+    }
+
+    /// Whether this process can write it. Only the attaching side can write Parquet.
+    pub fn is_at_hand(self) -> bool {
+        self != Format::Parquet || columns::encoder().is_some()
     }
 
     fn row(self) -> Option<&'static Row> {
@@ -87,6 +104,9 @@ impl Format {
 
 /// Writes all formats of a plan, in one walk over the records of each session.
 pub(crate) fn write(jobs: &[Job<'_>], plan: &Plan) -> Result<Vec<PathBuf>, WriteError> {
+    if plan.is_too_little(jobs.iter().map(|job| &job.trace.records)) {
+        return Ok(Vec::new());
+    }
     let mut files = FileSet::new(&plan.directory, &plan.prefix)?;
     let mut writers: Vec<Box<dyn Writer + '_>> = Vec::new();
     for row in plan.formats.iter().filter_map(|format| format.row()) {
@@ -119,6 +139,13 @@ pub(crate) fn write(jobs: &[Job<'_>], plan: &Plan) -> Result<Vec<PathBuf>, Write
         writer.finish(&mut files)?;
     }
     summary::write(jobs, plan, &mut files)?;
+    if let Some(job) = jobs.first().filter(|_| plan.config_file) {
+        let mut file = files.create("config.json")?;
+        let config = json::pieces::config(job).map_err(|source| file.failed(source))?;
+        file.put(config.as_bytes())?;
+        file.put(b"\n")?;
+        files.add(file)?;
+    }
     files.commit()
 }
 
@@ -132,6 +159,6 @@ mod tests {
             assert_eq!(Format::of(&format.name().to_uppercase()), Some(format));
             assert!(!format.extension().is_empty());
         }
-        assert_eq!((Format::all().count(), Format::of("otf2")), (5, None));
+        assert_eq!((Format::all().count(), Format::of("otf2")), (7, None));
     }
 }

@@ -1,5 +1,5 @@
-//! Samples of a whole GPU that were taken beside a session, whoever used the GPU: counters over time,
-//! and what a kernel's samples come to.
+//! Samples of a whole GPU that were taken during a session, whoever used the GPU: counters over
+//! time, and the means of the samples within each kernel.
 //!
 //! Decisions: CUDA-030 to CUDA-033 (`docs/deviations/cuda.md`).
 
@@ -7,9 +7,10 @@ use crate::cuda::devices;
 use crate::index::Index;
 use crate::table::{Style, fit};
 use midair_record::event::Kernel;
+use serde_json::{Value, json};
 use std::fmt::Write;
 
-/// Bytes that samples may take; what comes then is counted, and not kept.
+/// The most bytes of samples. Further samples are counted, but not kept.
 const MOST_BYTES: usize = 512 << 20;
 
 /// A metric that is sampled.
@@ -28,10 +29,10 @@ pub struct GpuMetric {
 /// Samples of one group, in the order of their times.
 #[derive(Debug, Clone, Default)]
 struct Group {
-    /// Numbers of its metrics.
+    /// The indices of its metrics.
     metrics: Vec<usize>,
     times: Vec<(u64, u64)>,
-    /// For each sample a value of each metric.
+    /// For each sample, a value of each metric.
     values: Vec<f32>,
 }
 
@@ -44,7 +45,7 @@ pub struct GpuSamples {
     pub name: String,
     /// Its place: `0000:17:00.0`.
     pub bus: String,
-    /// Samples a second that were asked for.
+    /// The number of samples a second that was asked for.
     pub rate: u32,
     /// What is sampled.
     pub metrics: Vec<GpuMetric>,
@@ -65,29 +66,29 @@ pub struct GpuSample<'a> {
     pub start: u64,
     /// When it ended.
     pub end: u64,
-    /// Numbers of its metrics.
+    /// The indices of its metrics.
     pub metrics: &'a [usize],
-    /// A value of each; not a number where there was none.
+    /// The value of each metric, or NaN where there was none.
     pub values: &'a [f32],
 }
 
-/// Means of the samples that lie within a kernel.
+/// The means of the samples that lie within a kernel.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Inside {
-    /// How many samples; of the group that has most.
+    /// The number of samples, taken from the group that has most.
     pub samples: u64,
     /// For each metric the sum of its values and their number.
     pub sums: Vec<(f64, u64)>,
 }
 
 impl Inside {
-    /// The mean of a metric; none where no sample had a value.
+    /// Returns the mean of a metric, or none where no sample had a value.
     pub fn mean(&self, metric: usize) -> Option<f64> {
         let (sum, count) = self.sums.get(metric)?;
         (*count > 0).then(|| sum / *count as f64)
     }
 
-    /// Takes what lies within another kernel as well.
+    /// Adds the samples within another kernel.
     pub fn add(&mut self, other: &Inside) {
         self.samples += other.samples;
         self.sums
@@ -100,7 +101,7 @@ impl Inside {
 }
 
 impl GpuSamples {
-    /// Of a GPU, with these metrics.
+    /// Makes an empty set of samples of a GPU, with these metrics.
     pub fn new(index: u32, rate: u32, metrics: Vec<GpuMetric>) -> GpuSamples {
         let count = metrics
             .iter()
@@ -122,7 +123,7 @@ impl GpuSamples {
         }
     }
 
-    /// Takes samples of a group, which are later than those before.
+    /// Adds samples of a group, which are later than the earlier ones.
     pub fn push(&mut self, group: u32, times: &[(u64, u64)], values: &[f64]) {
         let Some(group) = self.groups.get_mut(group as usize) else {
             return;
@@ -145,7 +146,7 @@ impl GpuSamples {
         }
     }
 
-    /// Keeps what was sampled between two times.
+    /// Keeps only what was sampled between two times.
     pub fn keep(&mut self, from: u64, to: u64) {
         for group in &mut self.groups {
             let width = group.metrics.len();
@@ -158,17 +159,36 @@ impl GpuSamples {
         }
     }
 
-    /// How many groups take turns.
+    /// Returns for each metric the mean of its samples that began since then, and their number.
+    pub fn means_since(&self, from: u64) -> Vec<(Option<f64>, u64)> {
+        let mut sums = vec![(0.0, 0_u64); self.metrics.len()];
+        for group in &self.groups {
+            let width = group.metrics.len();
+            let first = group.times.partition_point(|time| time.0 < from);
+            for (place, value) in group.values.iter().enumerate().skip(first * width) {
+                let metric = group.metrics.get(place % width.max(1));
+                if let Some(sum) = metric.and_then(|metric| sums.get_mut(*metric))
+                    && value.is_finite()
+                {
+                    *sum = (sum.0 + f64::from(*value), sum.1 + 1);
+                }
+            }
+        }
+        let mean = |(sum, count): (f64, u64)| ((count > 0).then(|| sum / count as f64), count);
+        sums.into_iter().map(mean).collect()
+    }
+
+    /// Returns how many groups take turns.
     pub fn groups(&self) -> usize {
         self.groups.len()
     }
 
-    /// Samples that are kept.
+    /// Returns how many samples are kept.
     pub fn count(&self) -> usize {
         self.groups.iter().map(|group| group.times.len()).sum()
     }
 
-    /// All samples, by their begin.
+    /// Returns all samples, sorted by their begin.
     pub fn samples(&self) -> impl Iterator<Item = GpuSample<'_>> {
         let mut at = vec![0; self.groups.len()];
         std::iter::from_fn(move || {
@@ -197,7 +217,8 @@ impl GpuSamples {
         })
     }
 
-    /// Means of the samples that lie within `[start, end]` as a whole; none where no sample does.
+    /// Returns the means of the samples that lie wholly within `[start, end]`, or none where no
+    /// sample does.
     pub fn inside(&self, start: u64, end: u64) -> Option<Inside> {
         let mut inside = Inside {
             samples: 0,
@@ -224,8 +245,8 @@ impl GpuSamples {
         (inside.samples > 0).then_some(inside)
     }
 
-    /// Whether records that name this node are of the GPU: by its place on the bus, or by its number where that place is not
-    /// known.
+    /// Whether records that name this node belong to the GPU. It is identified by its place on the
+    /// bus, or by its number where the place is not known.
     pub(crate) fn is_node(&self, node: u32, index: &Index) -> bool {
         let Some(ordinal) = devices::ordinal(node) else {
             return false;
@@ -243,11 +264,11 @@ impl GpuSamples {
             "{:04x}:{:02x}:{:02x}.0",
             record.pci_domain, record.pci_bus, record.pci_device
         );
-        // Domains have four digits or eight.
+        // Domain numbers have four digits or eight.
         self.bus.to_ascii_lowercase().ends_with(&place)
     }
 
-    /// Means of a kernel's samples, if it is of this GPU.
+    /// Returns the means of a kernel's samples, if the kernel ran on this GPU.
     pub(crate) fn of_kernel(&self, kernel: &Kernel, index: &Index) -> Option<Inside> {
         if kernel.start == 0 || !self.is_node(kernel.node, index) {
             return None;
@@ -260,12 +281,8 @@ const COUNT: usize = 10;
 const VALUE: usize = 12;
 const UNIT: usize = 8;
 
-/// The table at the end of `midair attach`: of each metric mean, least and most over the session; empty
-/// where no GPU was sampled.
-pub fn gpu_table(samples: Option<&GpuSamples>, style: Style) -> String {
-    let Some(samples) = samples.filter(|samples| samples.count() > 0) else {
-        return String::new();
-    };
+/// Returns for each metric the number of its values, their sum, the least and the most.
+fn lines(samples: &GpuSamples) -> Vec<(u64, f64, f64, f64)> {
     let mut lines = vec![(0_u64, 0.0_f64, f64::INFINITY, f64::NEG_INFINITY); samples.metrics.len()];
     for sample in samples.samples() {
         for (metric, value) in sample.metrics.iter().zip(sample.values) {
@@ -280,6 +297,35 @@ pub fn gpu_table(samples: Option<&GpuSamples>, style: Style) -> String {
             }
         }
     }
+    lines
+}
+
+/// Returns the metrics as members of the JSON document.
+pub(crate) fn fields(samples: &GpuSamples) -> Vec<Value> {
+    let field = |(metric, (count, sum, least, most)): (&GpuMetric, (u64, f64, f64, f64))| {
+        let of = |value: f64| (count > 0).then_some(value);
+        json!({
+            "gpu": samples.index,
+            "gpu_name": samples.name,
+            "name": metric.name,
+            "unit": metric.unit,
+            "samples": count,
+            "mean": of(sum / count.max(1) as f64),
+            "min": of(least),
+            "max": of(most),
+        })
+    };
+    let lines = lines(samples);
+    samples.metrics.iter().zip(lines).map(field).collect()
+}
+
+/// Returns the table at the end of `midair attach`: for each metric the mean, least and most over
+/// the session. Empty where no GPU was sampled.
+pub(crate) fn gpu_table(samples: Option<&GpuSamples>, style: Style) -> String {
+    let Some(samples) = samples.filter(|samples| samples.count() > 0) else {
+        return String::new();
+    };
+    let lines = lines(samples);
     let (bold, plain) = if style.colour {
         ("\x1b[1m", "\x1b[0m")
     } else {
@@ -385,6 +431,8 @@ mod tests {
     #[test]
     fn what_is_beside_the_session_is_left_out() {
         let mut samples = two_groups();
+        let means = samples.means_since(400);
+        assert_eq!(means, [(Some(5.0), 1), (Some(8.0), 2), (Some(20.0), 1)]);
         samples.keep(200, 600);
         let all: Vec<(u64, f32)> = samples
             .samples()
@@ -400,7 +448,7 @@ mod tests {
         let mut samples = two_groups();
         samples.push(9, &[(1, 2)], &[1.0]);
         samples.push(0, &[(1, 2)], &[1.0]);
-        // Earlier than what is there, and an end before the begin.
+        // One is earlier than what is there, and one ends before it begins.
         samples.push(0, &[(1, 2), (900, 850)], &[1.0, 2.0, 3.0, 4.0]);
         assert_eq!((samples.count(), samples.left_out), (5, 2));
         assert!(gpu_table(None, Style::default()).is_empty());

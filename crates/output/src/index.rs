@@ -1,11 +1,11 @@
-//! What the records say so far: what other records refer to, the numbers of streams, counts and
-//! sums.
+//! What the records have told so far: what other records refer to, the numbers of streams, counts
+//! and sums.
 //!
-//! It is fed record by record while a session collects, and is complete when the last one was
-//! appended. Its size depends on how many different kernels, code objects, queues, streams and
+//! The index is fed record by record while a session collects, and is complete when the last one
+//! was appended. Its size depends on how many different kernels, code objects, queues, streams and
 //! calls there are, not on how often they occur. The target writes all of these, so each has a
-//! limit, and their names have one together ([`limits::NAMES`]). What exceeds it is counted and
-//! reported.
+//! limit, and all their names share one ([`limits::NAMES`]). Whatever exceeds a limit is counted
+//! and reported.
 
 mod cuda;
 mod descriptions;
@@ -14,6 +14,7 @@ use crate::activity::Activity;
 use crate::api::has_message;
 use crate::cuda as names;
 use crate::limits::{self, Budget};
+use foldhash::fast::RandomState;
 use midair_domain::{KindSet, sets};
 use midair_failure::plain;
 use midair_record::event::{
@@ -24,26 +25,27 @@ use std::collections::{BTreeMap, HashMap};
 
 pub use cuda::Cuda;
 
-/// Kernels and code objects beyond this number are not described (their arrays in json are as long
-/// as the largest id).
+/// Kernels and code objects with greater ids are not described, because their arrays in json are as
+/// long as the largest id.
 const MOST_IDS: u64 = 1 << 18;
-/// Streams and queues beyond this many share one number.
+/// Further streams and queues share one number.
 const MOST_STREAMS: usize = 1 << 18;
-/// Notes of the target beyond this many are only counted.
+/// Further notes of the target are only counted.
 const MOST_NOTES: usize = 256;
-/// Different names of markers beyond this many, or longer together than so many bytes, are summed up as one.
+/// Further markers are summed up as one, where there are more different names than this, or where
+/// the names take more bytes than the limit.
 const MOST_MARKERS: usize = 1 << 16;
 const MOST_MARKER_BYTES: usize = 16 << 20;
 /// AMD's number for HIP among the runtimes (source: api/rocprofiler_sdk.json).
 const RUNTIME_HIP: u32 = 2;
-/// What the names of the kernels begin with by which ROCclr, HIP's lower half, fills and copies.
+/// The beginning of the names of the kernels with which ROCclr, HIP's lower half, fills and copies.
 const ROCCLR_KERNEL: &[u8] = b"__amd_rocclr_";
-/// What stands for the names of markers beyond the limit.
+/// The name for all markers beyond the limit.
 pub(crate) const OTHER_MARKERS: &str = "(further markers)";
-/// Runtimes beyond this many are not listed.
+/// Further runtimes are not listed.
 const MOST_RUNTIMES: usize = 1024;
 
-/// Calls and time of one thing.
+/// The number of calls of one thing, and their times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stat {
     /// How often.
@@ -54,8 +56,8 @@ pub struct Stat {
     pub min: u64,
     /// Nanoseconds of the longest.
     pub max: u64,
-    /// Sum of the squares, in square nanoseconds: exact, so that the deviation is right for any sum
-    /// (AMD's tool squares in 64 bits, which overflow after 4.3 s).
+    /// Sum of the squares, in square nanoseconds. It is exact, so that the deviation is right for
+    /// any sum (AMD's tool squares in 64 bits, which overflow after 4.3 s).
     pub squares: u128,
 }
 
@@ -76,7 +78,7 @@ impl Stat {
         self.count(end.saturating_sub(start));
     }
 
-    /// Counts a call that took so many nanoseconds.
+    /// Counts a call that took `duration` nanoseconds.
     pub fn count(&mut self, duration: u64) {
         self.calls += 1;
         self.total = self.total.saturating_add(duration);
@@ -95,7 +97,7 @@ impl Stat {
         self.squares = self.squares.saturating_add(other.squares);
     }
 
-    /// Nanoseconds per call; 0 where there is none.
+    /// Returns the nanoseconds per call, or 0 where there is none.
     pub fn mean(&self) -> f64 {
         if self.calls == 0 {
             return 0.0;
@@ -103,14 +105,15 @@ impl Stat {
         self.total as f64 / self.calls as f64
     }
 
-    /// Variance of a sample, in square nanoseconds; 0 for fewer than two calls.
+    /// Returns the variance of a sample, in square nanoseconds, or 0 for fewer than two calls.
     pub fn variance(&self) -> f64 {
         if self.calls < 2 {
             return 0.0;
         }
         let (calls, total) = (u128::from(self.calls), u128::from(self.total));
         let below = calls as f64 * (calls - 1) as f64;
-        // Whole numbers to the last step, since the difference of two large squares is what loses digits.
+        // Whole numbers are used up to the last step, since the difference of two large squares
+        // would lose digits.
         match calls.checked_mul(self.squares) {
             Some(squares) => squares.saturating_sub(total * total) as f64 / below,
             None => {
@@ -121,7 +124,7 @@ impl Stat {
         }
     }
 
-    /// Standard deviation of a sample, in nanoseconds.
+    /// Returns the standard deviation of a sample, in nanoseconds.
     pub fn deviation(&self) -> f64 {
         self.variance().sqrt()
     }
@@ -145,7 +148,7 @@ pub struct Object {
     pub uri: Vec<u8>,
 }
 
-/// How many records there were of each kind that a domain has.
+/// The number of records of each kind that has a domain.
 #[derive(Debug, Clone)]
 struct Counts([u64; KindSet::LIMIT as usize]);
 
@@ -156,10 +159,10 @@ impl Default for Counts {
 }
 
 /// What a view of a running session shows of an index: sums by kind and operation, kernels by name,
-/// markers by message. It is a copy, of a size that depends on how many different things there are.
+/// markers by message. It is a copy, whose size depends on how many different things there are.
 #[derive(Debug, Clone, Default)]
 pub struct Snapshot {
-    /// Records of each kind that there are any of, timed or not.
+    /// The number of records of each kind that occurs, timed or not.
     pub counts: Vec<(u8, u64)>,
     /// Calls, and work other than kernels.
     pub operations: Vec<((u8, u32), Stat)>,
@@ -180,8 +183,8 @@ pub struct Index {
     pub code_objects: BTreeMap<u64, Object>,
     /// By queue id.
     pub queues: BTreeMap<u32, Queue>,
-    /// Numbers of streams by raw handle, and handles by number from 1.
-    streams: HashMap<u64, u64>,
+    /// The numbers of streams by raw handle, and the handles by number from 1.
+    streams: HashMap<u64, u64, RandomState>,
     stream_handles: Vec<u64>,
     /// Timed dispatches by kernel id.
     pub kernels: HashMap<u64, Stat>,
@@ -190,19 +193,19 @@ pub struct Index {
     /// All other timed work by kind and operation: copies by direction, fills, waits, allocations
     /// and releases, changes of scratch memory, what unified memory did.
     pub work: HashMap<(u8, u32), Stat>,
-    /// Records of each domain, timed or not.
+    /// The number of records of each domain, timed or not.
     counts: Counts,
     /// Marks and ranges by message; other calls of ROCTx are in `calls`.
     pub markers: HashMap<String, Stat>,
-    /// Bytes of those messages.
+    /// The bytes of those messages.
     marker_bytes: usize,
-    /// Records of ROCTx of all kinds.
+    /// The number of records of ROCTx of all kinds.
     pub marker_count: u64,
-    /// Runtimes whose API tables were hooked.
+    /// Runtimes whose dispatch tables were hooked.
     pub runtimes: Vec<RuntimeInit>,
-    /// All dispatches, timed or not.
+    /// The number of all dispatches, timed or not.
     pub dispatches: u64,
-    /// All copies, timed or not.
+    /// The number of all copies, timed or not.
     pub copy_count: u64,
     /// Dispatches and copies without times, by reason.
     pub untimed: BTreeMap<&'static str, u64>,
@@ -210,17 +213,17 @@ pub struct Index {
     pub open_at_detach: u64,
     /// Dispatches and copies that no traced call launched.
     pub orphans: u64,
-    /// What happened to the packets of each queue.
+    /// The fate of the packets of each queue.
     pub queue_counts: Vec<QueueCounts>,
     /// Messages about problems that did not end the session.
     pub notes: Vec<String>,
-    /// Further notes that were only counted.
+    /// The number of further notes, which were only counted.
     pub notes_left_out: u64,
-    /// Descriptions of kernels and code objects with impossible numbers.
+    /// The number of descriptions of kernels and code objects with impossible ids.
     pub ids_refused: u64,
-    /// Bytes of these names.
+    /// The bytes of these names.
     names: Budget<{ limits::NAMES }>,
-    /// Descriptions that were left out because their names did not fit into that.
+    /// The number of descriptions that were left out because their names exceeded that limit.
     pub names_refused: u64,
     /// What only a CUDA process has.
     pub cuda: Cuda,
@@ -229,7 +232,7 @@ pub struct Index {
 }
 
 impl Index {
-    /// Takes the next record.
+    /// Adds the next record.
     pub(crate) fn add(&mut self, record: &Record<'_>) {
         match record {
             Record::Api(api, _) => {
@@ -247,7 +250,7 @@ impl Index {
                 self.add_copy(copy, extra.as_ref());
             }
             Record::Agent(_) => {}
-            // A window may have several records.
+            // A window may have several records, of which only the first is counted.
             Record::CounterWindow(window, _) if window.first == 0 => self.count(&window.header),
             Record::CounterWindow(..) => {}
             Record::MemorySet(set) => self.add_set(set),
@@ -329,18 +332,20 @@ impl Index {
         kinds.iter().any(|kind| self.count_of(kind) > 0)
     }
 
-    /// How many records there are of a kind, timed or not; 0 for kinds that only describe.
+    /// Returns how many records there are of a kind, timed or not. It is 0 for kinds that only
+    /// describe.
     pub fn count_of(&self, kind: u8) -> u64 {
         self.counts.0.get(usize::from(kind)).copied().unwrap_or(0)
     }
 
-    /// Calls, and work other than kernels, of these kinds.
+    /// Returns calls, and work other than kernels, of these kinds.
     pub fn operations(&self, kinds: KindSet) -> impl Iterator<Item = (&(u8, u32), &Stat)> {
         let all = self.calls.iter().chain(&self.work);
         all.filter(move |((kind, _), _)| kinds.contains(*kind))
     }
 
-    /// A copy of what a view shows, for one that does not run where records are appended.
+    /// Returns a copy of what a view shows, for a view that does not run where records are
+    /// appended.
     pub fn snapshot(&self) -> Snapshot {
         let counts = (0..KindSet::LIMIT).map(|kind| (kind, self.count_of(kind)));
         let all = self.operations(sets::BUILT);
@@ -362,7 +367,7 @@ impl Index {
         fits
     }
 
-    /// Whether there is room for a name in the place of one of `known` bytes.
+    /// Whether there is room for a name that replaces one of `known` bytes.
     fn name_fits(&mut self, known: usize, name: &[u8]) -> bool {
         let fits = self.names.replace(known, name.len());
         self.names_refused += u64::from(!fits);
@@ -406,20 +411,20 @@ impl Index {
             .add(kernel.start, kernel.end);
     }
 
-    /// Takes dispatches out again: all sums of kernels become those of the dispatches that are then
-    /// given to [`Index::keep_kernel`].
+    /// Removes all dispatches from the sums of kernels. The sums then become those of the
+    /// dispatches that are given to [`Index::keep_kernel`].
     pub(crate) fn forget_kernels(&mut self) {
         self.kernels.clear();
     }
 
-    /// A dispatch stays.
+    /// Counts a dispatch that stays.
     pub(crate) fn keep_kernel(&mut self, kernel: &Kernel) {
         if untimed(kernel.header.flags, kernel.untimed).is_none() {
             self.add_kernel_time(kernel);
         }
     }
 
-    /// A dispatch goes.
+    /// Takes out a dispatch that is left out of the results.
     pub(crate) fn drop_kernel(&mut self, kernel: &Kernel) {
         let flags = kernel.header.flags;
         if let Some(count) = self.counts.0.get_mut(usize::from(kernel.header.kind)) {
@@ -445,7 +450,7 @@ impl Index {
         if !self.add_untimed(copy.header.flags, copy.untimed) {
             self.activity.add_copy(copy);
             let direction = names::copy_operation(copy, extra);
-            // Directions that do not exist share an entry.
+            // Invalid directions share an entry.
             let direction = if names::is_further_copy(direction) {
                 direction
             } else {
@@ -475,7 +480,7 @@ impl Index {
         let name = limits::text(message);
         let fits = self.markers.len() < MOST_MARKERS
             && self.marker_bytes + name.len() <= MOST_MARKER_BYTES;
-        // The name is usually known: it is looked up before a copy of it is made.
+        // The name is usually known, so it is looked up before a copy of it is made.
         let stat = match self.markers.get_mut(name.as_ref()) {
             Some(known) => known,
             None if fits => {
@@ -490,7 +495,7 @@ impl Index {
     fn add_allocation(&mut self, allocation: &Allocation) {
         self.count(&allocation.header);
         self.add_stream(allocation.stream);
-        // Operations that do not exist share an entry.
+        // Invalid operations share an entry.
         self.work
             .entry((kind::MEMORY_ALLOCATION, allocation.header.operation.min(5)))
             .or_default()
@@ -510,7 +515,7 @@ impl Index {
         self.orphans += u64::from(flags & (flag::ORPHAN | flag::NO_CALLER) != 0);
     }
 
-    /// Counts the reason and says whether there was one.
+    /// Counts the reason, and returns whether there was one.
     fn add_untimed(&mut self, flags: u8, reason: u32) -> bool {
         let Some(reason) = untimed(flags, reason) else {
             return false;
@@ -519,7 +524,8 @@ impl Index {
         true
     }
 
-    /// Streams are numbered from 1 in the order in which they appear; 0 is the default stream.
+    /// Numbers a stream. Streams are numbered from 1 in the order in which they appear, and 0 is
+    /// the default stream.
     fn add_stream(&mut self, handle: u64) {
         if handle != 0 && self.streams.len() < MOST_STREAMS {
             let next = self.streams.len() as u64 + 1;
@@ -530,18 +536,18 @@ impl Index {
         }
     }
 
-    /// The raw handle of a stream's number.
+    /// Returns the raw handle of the stream with this number.
     pub(crate) fn stream_handle(&self, number: u64) -> Option<u64> {
         let position = usize::try_from(number.checked_sub(1)?).ok()?;
         self.stream_handles.get(position).copied()
     }
 
-    /// Number of a stream.
+    /// Returns the number of a stream.
     pub fn stream(&self, handle: u64) -> u64 {
         self.streams.get(&handle).copied().unwrap_or(0)
     }
 
-    /// Whether nothing happened: there are only descriptions.
+    /// Whether nothing happened, so that there are only descriptions.
     pub fn is_idle(&self) -> bool {
         let initialized = KindSet::of(&[kind::RUNTIME_INITIALIZATION]);
         !self.has(sets::BUILT - initialized)
@@ -560,21 +566,30 @@ impl Index {
                 .any(|symbol| symbol.name.starts_with(ROCCLR_KERNEL))
     }
 
-    /// Dispatches that were launched while the program had paused the recording.
+    /// Returns how many dispatches were seen on queues, whether or not their records were asked
+    /// for.
+    pub fn launched(&self) -> u64 {
+        self.queue_counts
+            .iter()
+            .fold(0, |sum, counts| sum.saturating_add(counts.dispatches))
+    }
+
+    /// Returns how many dispatches were launched while the program had paused the recording.
     pub fn paused(&self) -> u64 {
         self.queue_counts
             .iter()
             .fold(0, |sum, counts| sum.saturating_add(counts.paused))
     }
 
-    /// Packets of queues that were not observed. How many of them were dispatches is not known.
+    /// Returns how many packets were in queues that were not observed. How many of them were
+    /// dispatches is not known.
     pub fn unseen(&self) -> u64 {
         self.queue_counts
             .iter()
             .fold(0, |sum, counts| sum.saturating_add(counts.lost))
     }
 
-    /// Queues whose counts do not add up, in words.
+    /// Describes the queues whose counts do not add up.
     pub fn unbalanced(&self) -> Vec<String> {
         let mut all = Vec::new();
         for counts in &self.queue_counts {
@@ -597,7 +612,7 @@ impl Index {
     }
 }
 
-/// Why a dispatch or copy has no times, in words; None when it has.
+/// Returns in words why a dispatch or copy has no times, or None when it has times.
 pub(crate) fn untimed(flags: u8, reason: u32) -> Option<&'static str> {
     if reason == Untimed::Timed as u32 && flags & flag::UNTIMED == 0 {
         return None;
@@ -609,7 +624,7 @@ pub(crate) fn untimed(flags: u8, reason: u32) -> Option<&'static str> {
     Some(known.map_or("no reason was recorded", |known| known.text()))
 }
 
-/// Bytes of the target as one line that no terminal obeys.
+/// Returns bytes of the target as one line that no terminal interprets.
 fn printable(text: &[u8]) -> String {
     limits::text(text)
         .chars()

@@ -1,8 +1,9 @@
-//! rocprofv3's json: one object per process in a list, all keys of AMD's in AMD's order, no spaces.
+//! rocprofv3's json: a list with one object per process, with all of AMD's keys in AMD's order, and
+//! no spaces.
 //!
-//! The lists of records are streamed, each in blocks that wait in one file until the document has
-//! come to them. What we have to say beyond AMD's keys is in `metadata.midair` and nowhere else, so
-//! that a reader of AMD's files finds what it expects.
+//! The lists of records are streamed. Each is gathered in blocks that wait in one file until the
+//! document has come to that list. What we report beyond AMD's keys is in `metadata.midair` and
+//! nowhere else, so that readers of AMD's files find what they expect.
 //!
 //! Decisions: FMT-015, FMT-016 (`docs/deviations/formats.md`).
 
@@ -17,7 +18,7 @@ mod spill;
 mod summary;
 mod symbols;
 
-use crate::api::Kind;
+use crate::api::{Kind, Parameter};
 use crate::api::{has_message, number_in_files};
 use crate::arguments;
 use crate::counters::{Counts, Reading};
@@ -28,14 +29,16 @@ use crate::limits;
 use crate::model::{Console, Format, SummaryTo};
 use crate::sink::{Opened, Sink, Writer};
 use emit::Emit;
+use foldhash::fast::RandomState;
 use midair_domain::{KindSet, sets};
 use midair_record::event::{Api, Copy, CudaLaunch, CudaTransfer, Kernel, Marker, Record, kind};
 use spill::{List, Spill};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
+use std::rc::Rc;
 
-/// Sizes of AMD's structs, which each record names (source: api/rocprofiler_sdk.json; the golden
-/// json for those of the tool).
+/// The sizes of AMD's structs, which each record names (source: api/rocprofiler_sdk.json; the
+/// golden json for those of the tool).
 mod size {
     pub(super) const HIP_API: u64 = 176;
     pub(super) const HSA_API: u64 = 64;
@@ -82,11 +85,22 @@ fn end<W: io::Write>(out: &mut Emit<W>) -> io::Result<()> {
 impl Writer for Json {
     fn begin<'s>(&'s mut self, job: &'s Job<'s>) -> Result<Box<dyn Sink + 's>, WriteError> {
         self.spill.clear();
+        let records = lists(job, &self.spill);
+        let mut by_kind = [None; 256];
+        for (place, of) in (0..).zip(&records) {
+            for (kind, known) in (0..=u8::MAX).zip(&mut by_kind) {
+                if known.is_none() && of.kinds.contains(kind) {
+                    *known = Some(place);
+                }
+            }
+        }
         Ok(Box::new(Session {
             job,
             out: &mut self.out,
             messages: self.spill.list(),
-            records: lists(job, &self.spill),
+            by_kind,
+            heads: Heads::default(),
+            records,
             counted: self.spill.list(),
             read: self.spill.list(),
             batches: self.spill.list(),
@@ -106,15 +120,15 @@ struct Records<'s> {
     list: List<'s>,
 }
 
-/// All lists of records in AMD's order, and behind them those that AMD's json does not have, where
-/// the session is a CUDA process's.
+/// Returns all lists of records in AMD's order. In a CUDA process's session they are followed by
+/// those that AMD's json does not have.
 fn lists<'s>(job: &Job<'_>, spill: &'s Spill) -> Vec<Records<'s>> {
     let mut all: BTreeMap<u8, Records<'s>> = BTreeMap::new();
     for domain in &midair_domain::DOMAINS {
         let Some(json) = domain.files.json else {
             continue;
         };
-        // AMD's json has the list of driver events since 2026 only.
+        // AMD's json has the list of driver events only since 2026.
         let is_there = !sets::DRIVER.contains(domain.kind) || job.index.has(sets::DRIVER);
         if is_there && (domain.runtimes.amd || job.index.is_cuda()) {
             let records = all.entry(json.rank).or_insert_with(|| Records {
@@ -128,19 +142,50 @@ fn lists<'s>(job: &Job<'_>, spill: &'s Spill) -> Vec<Records<'s>> {
     all.into_values().collect()
 }
 
-/// One session's object. It is written when its records are known: the lists stand between what describes them.
+/// One session's object. It is written when its records are known, since the lists are in the
+/// middle of what describes them.
 struct Session<'s> {
     job: &'s Job<'s>,
     out: &'s mut Emit<OutputFile>,
-    /// Messages of marks and ranges by correlation id, which their records refer to.
+    /// The messages of marks and ranges by correlation id. The marker records refer to them.
     messages: List<'s>,
     records: Vec<Records<'s>>,
     /// Dispatches with counters.
     counted: List<'s>,
-    /// What whole devices counted.
+    /// The readings of whole devices.
     read: List<'s>,
-    /// Several dispatches with the counters of all of them together.
+    /// Batches: several dispatches with the counters of all of them together.
     batches: List<'s>,
+    /// The list of each kind, by its place.
+    by_kind: [Option<u8>; 256],
+    heads: Heads,
+}
+
+/// What is written before the value of each argument, and the place where values are made.
+#[derive(Default)]
+struct Heads {
+    known: HashMap<(u8, u32), Rc<[Vec<u8>]>, RandomState>,
+    text: String,
+}
+
+impl Heads {
+    /// Returns the beginnings of a function's arguments as objects.
+    fn of(&mut self, kind: u8, operation: u32, parameters: &[Parameter]) -> Rc<[Vec<u8>]> {
+        if let Some(known) = self.known.get(&(kind, operation)) {
+            return Rc::clone(known);
+        }
+        let text = |text: &str| serde_json::Value::from(text).to_string();
+        let head = |parameter: &Parameter| {
+            let [of, name] = [&parameter.type_name, &parameter.name].map(|of| text(of));
+            format!("{{\"type\":{of},\"name\":{name},\"value\":").into_bytes()
+        };
+        let heads: Rc<[Vec<u8>]> = parameters.iter().map(head).collect();
+        // Only functions with parameters are kept, of which there are as many as the headers have.
+        if !parameters.is_empty() {
+            self.known.insert((kind, operation), Rc::clone(&heads));
+        }
+        heads
+    }
 }
 
 impl Session<'_> {
@@ -151,9 +196,14 @@ impl Session<'_> {
         if let Record::Marker(marker, text) = record {
             message(&mut self.messages.0, marker, text)?;
         }
-        let mut lists = self.records.iter_mut();
-        match lists.find(|records| records.kinds.contains(header.kind)) {
-            Some(records) => element(&mut records.list.0, self.job, record),
+        let place = self
+            .by_kind
+            .get(usize::from(header.kind))
+            .copied()
+            .flatten();
+        let list = place.and_then(|place| self.records.get_mut(usize::from(place)));
+        match list {
+            Some(records) => element(&mut records.list.0, self.job, record, &mut self.heads),
             None => Ok(()),
         }
     }
@@ -187,6 +237,7 @@ impl Sink for Session<'_> {
             counted,
             read,
             batches,
+            ..
         } = *self;
         session(out, job, messages, records, (counted, batches, read))
             .map_err(|error| out.writer().failed(error))
@@ -228,7 +279,7 @@ fn session<W: io::Write>(
     out.close_object()
 }
 
-fn empty_arrays<W: io::Write>(out: &mut Emit<W>, keys: &[&str]) -> io::Result<()> {
+fn empty_arrays<W: io::Write>(out: &mut Emit<W>, keys: &[&'static str]) -> io::Result<()> {
     for key in keys {
         out.key(key)?;
         out.open_array()?;
@@ -263,7 +314,8 @@ fn metadata<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> io::Result<()> {
     out.close_object()
 }
 
-/// AMD's tool writes all its settings here. Those that have no meaning in ours have AMD's defaults.
+/// Writes the settings. AMD's tool writes all of its own here; those without a meaning in ours have
+/// AMD's defaults.
 fn config<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> io::Result<()> {
     let plan = job.plan;
     let directory = plan.directory.to_string_lossy();
@@ -302,7 +354,7 @@ fn config<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> io::Result<()> {
     out.close_object()
 }
 
-/// What a reader has to know to trust the rest: what is missing, and why.
+/// Writes what a reader has to know to trust the rest: what is missing, and why.
 fn midair<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> io::Result<()> {
     let index = job.index;
     out.key("midair")?;
@@ -311,7 +363,8 @@ fn midair<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> io::Result<()> {
     out.key("lost")?;
     out.open_object()?;
     for (what, count) in &job.trace.lost {
-        out.number(what, *count)?;
+        out.any_key(what)?;
+        out.value(*count)?;
     }
     out.close_object()?;
     out.key("untimed")?;
@@ -360,7 +413,7 @@ fn strings<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>, messages: List<'_>) -
     out.close_object()
 }
 
-/// A message, where the marker has one by its nature.
+/// Writes a message, where markers of this kind have one.
 fn message<W: io::Write>(out: &mut Emit<W>, marker: &Marker, text: &[u8]) -> io::Result<()> {
     if !has_message(marker.header.kind, marker.header.operation) {
         return Ok(());
@@ -371,7 +424,7 @@ fn message<W: io::Write>(out: &mut Emit<W>, marker: &Marker, text: &[u8]) -> io:
     out.close_object()
 }
 
-fn kinds<W: io::Write>(out: &mut Emit<W>, key: &str, kinds: &[Kind]) -> io::Result<()> {
+fn kinds<W: io::Write>(out: &mut Emit<W>, key: &'static str, kinds: &[Kind]) -> io::Result<()> {
     out.key(key)?;
     out.open_array()?;
     for kind in kinds {
@@ -383,16 +436,21 @@ fn kinds<W: io::Write>(out: &mut Emit<W>, key: &str, kinds: &[Kind]) -> io::Resu
     out.close_array()
 }
 
-/// One record, in its list.
-fn element<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>, record: &Record<'_>) -> io::Result<()> {
+/// Writes one record into its list.
+fn element<W: io::Write>(
+    out: &mut Emit<W>,
+    job: &Job<'_>,
+    record: &Record<'_>,
+    heads: &mut Heads,
+) -> io::Result<()> {
     match record {
         Record::Kernel(record, extra) => kernel(out, job, record, extra.as_ref()),
         Record::Copy(record, extra) => copy(out, job, record, extra.as_ref()),
         Record::Api(record, words) if sets::HIP_CALLS.contains(record.header.kind) => {
-            hip(out, job, record, words)
+            hip(out, job, record, words, heads)
         }
         Record::Api(record, words) if record.header.kind == kind::ROCDECODE_API_EXT => {
-            rocdecode(out, job, record, words)
+            rocdecode(out, job, record, words, heads)
         }
         Record::Api(record, _) if sets::CUDA_CALLS.contains(record.header.kind) => {
             cuda::call(out, record)
@@ -409,25 +467,31 @@ fn element<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>, record: &Record<'_>) 
     }
 }
 
-/// `internal` and `external`: what device work has. The external id belongs to tools that push one.
-fn correlation<W: io::Write>(
-    out: &mut Emit<W>,
-    internal: u64,
-    ancestor: Option<u64>,
-) -> io::Result<()> {
-    out.key("correlation_id")?;
-    out.open_object()?;
-    out.number("internal", internal)?;
-    out.number("external", 0)?;
-    if let Some(ancestor) = ancestor {
-        out.number("ancestor", ancestor)?;
-    }
-    out.close_object()
+/// Makes `,"key":` and what follows it, as one piece.
+macro_rules! follows {
+    ($key:literal) => {
+        concat!(",\"", $key, "\":")
+    };
+    ($key:literal, $rest:literal) => {
+        concat!(",\"", $key, "\":", $rest)
+    };
 }
 
-fn times<W: io::Write>(out: &mut Emit<W>, start: u64, end: u64) -> io::Result<()> {
-    out.number("start_timestamp", start)?;
-    out.number("end_timestamp", end)
+/// Writes `internal` and `external`, which work on a device has. The external id belongs to tools
+/// that push one.
+fn correlation<W: io::Write>(out: &mut Emit<W>, internal: u64, ancestor: Option<u64>) {
+    out.next_open(follows!("correlation_id", "{"));
+    out.next(follows!("internal"), internal);
+    out.next(follows!("external"), 0);
+    if let Some(ancestor) = ancestor {
+        out.next(follows!("ancestor"), ancestor);
+    }
+    out.next_close(b'}');
+}
+
+fn times<W: io::Write>(out: &mut Emit<W>, start: u64, end: u64) {
+    out.next(follows!("start_timestamp"), start);
+    out.next(follows!("end_timestamp"), end);
 }
 
 fn kernel<W: io::Write>(
@@ -437,37 +501,48 @@ fn kernel<W: io::Write>(
     extra: Option<&CudaLaunch>,
 ) -> io::Result<()> {
     out.open_object()?;
-    out.number("size", size::KERNEL_DISPATCH)?;
-    out.number("kind", number_in_files(record.header.kind))?;
-    out.number("operation", record.header.operation)?;
-    out.number("thread_id", record.tid)?;
-    correlation(out, record.correlation, None)?;
-    times(out, record.start, record.end)?;
-    dispatch_info(out, job, record)?;
-    out.handle("stream_id", job.index.stream(record.stream))?;
+    out.next(follows!("size"), size::KERNEL_DISPATCH);
+    out.next(follows!("kind"), number_in_files(record.header.kind).into());
+    out.next(follows!("operation"), record.header.operation.into());
+    out.next(follows!("thread_id"), record.tid.into());
+    correlation(out, record.correlation, None);
+    times(out, record.start, record.end);
+    dispatch_info(out, job, record);
+    out.next_handle(
+        follows!("stream_id", "{\"handle\":"),
+        job.index.stream(record.stream),
+    );
     if let Some(extra) = extra {
         cuda::launch(out, record, extra)?;
     }
     out.close_object()
 }
 
-fn dispatch_info<W: io::Write>(
-    out: &mut Emit<W>,
-    job: &Job<'_>,
-    record: &Kernel,
-) -> io::Result<()> {
-    out.key("dispatch_info")?;
-    out.open_object()?;
-    out.number("size", size::DISPATCH_INFO)?;
-    out.handle("agent_id", job.handle(record.node))?;
-    out.handle("queue_id", u64::from(record.queue_id))?;
-    out.number("kernel_id", record.kernel_id)?;
-    out.number("dispatch_id", record.dispatch_id)?;
-    out.number("private_segment_size", record.private_segment)?;
-    out.number("group_segment_size", record.group_segment)?;
-    out.extents("workgroup_size", record.workgroup)?;
-    out.extents("grid_size", record.grid)?;
-    out.close_object()
+fn dispatch_info<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>, record: &Kernel) {
+    let extents = |out: &mut Emit<W>, [x, y, z]: [u32; 3]| {
+        out.next(follows!("x"), x.into());
+        out.next(follows!("y"), y.into());
+        out.next(follows!("z"), z.into());
+        out.next_close(b'}');
+    };
+    out.next_open(follows!("dispatch_info", "{"));
+    out.next(follows!("size"), size::DISPATCH_INFO);
+    let agent = job.handle(record.node);
+    out.next_handle(follows!("agent_id", "{\"handle\":"), agent);
+    let queue = u64::from(record.queue_id);
+    out.next_handle(follows!("queue_id", "{\"handle\":"), queue);
+    out.next(follows!("kernel_id"), record.kernel_id);
+    out.next(follows!("dispatch_id"), record.dispatch_id);
+    out.next(
+        follows!("private_segment_size"),
+        record.private_segment.into(),
+    );
+    out.next(follows!("group_segment_size"), record.group_segment.into());
+    out.next_open(follows!("workgroup_size", "{"));
+    extents(out, record.workgroup);
+    out.next_open(follows!("grid_size", "{"));
+    extents(out, record.grid);
+    out.next_close(b'}');
 }
 
 fn copy<W: io::Write>(
@@ -477,35 +552,39 @@ fn copy<W: io::Write>(
     extra: Option<&CudaTransfer>,
 ) -> io::Result<()> {
     out.open_object()?;
-    out.number("size", size::MEMORY_COPY)?;
-    out.number("kind", number_in_files(record.header.kind))?;
-    out.number("operation", copy_direction(record, extra))?;
-    out.number("thread_id", record.tid)?;
-    correlation(out, record.correlation, None)?;
-    times(out, record.start, record.end)?;
-    out.handle("dst_agent_id", job.handle(record.dst_node))?;
-    out.handle("src_agent_id", job.handle(record.src_node))?;
-    out.number("bytes", record.bytes)?;
-    out.handle("stream_id", job.index.stream(record.stream))?;
+    out.next(follows!("size"), size::MEMORY_COPY);
+    out.next(follows!("kind"), number_in_files(record.header.kind).into());
+    out.next(follows!("operation"), copy_direction(record, extra).into());
+    out.next(follows!("thread_id"), record.tid.into());
+    correlation(out, record.correlation, None);
+    times(out, record.start, record.end);
+    let (to, from) = (job.handle(record.dst_node), job.handle(record.src_node));
+    out.next_handle(follows!("dst_agent_id", "{\"handle\":"), to);
+    out.next_handle(follows!("src_agent_id", "{\"handle\":"), from);
+    out.next(follows!("bytes"), record.bytes);
+    out.next_handle(
+        follows!("stream_id", "{\"handle\":"),
+        job.index.stream(record.stream),
+    );
     if let Some(extra) = extra {
         cuda::transfer(out, record, extra)?;
     }
     out.close_object()
 }
 
-/// What HIP and HSA calls have in common.
-fn call<W: io::Write>(out: &mut Emit<W>, record: &Api, size: u64) -> io::Result<()> {
-    out.number("size", size)?;
-    out.number("kind", number_in_files(record.header.kind))?;
-    out.number("operation", record.header.operation)?;
-    correlation(out, record.correlation, Some(record.ancestor))?;
-    times(out, record.start, record.end)?;
-    out.number("thread_id", record.tid)
+/// Writes what HIP and HSA calls have in common.
+fn call<W: io::Write>(out: &mut Emit<W>, record: &Api, size: u64) {
+    out.next(follows!("size"), size);
+    out.next(follows!("kind"), number_in_files(record.header.kind).into());
+    out.next(follows!("operation"), record.header.operation.into());
+    correlation(out, record.correlation, Some(record.ancestor));
+    times(out, record.start, record.end);
+    out.next(follows!("thread_id"), record.tid.into());
 }
 
 fn hsa<W: io::Write>(out: &mut Emit<W>, record: &Api) -> io::Result<()> {
     out.open_object()?;
-    call(out, record, size::HSA_API)?;
+    call(out, record, size::HSA_API);
     out.close_object()
 }
 
@@ -514,11 +593,15 @@ fn hip<W: io::Write>(
     job: &Job<'_>,
     record: &Api,
     words: &[u8],
+    heads: &mut Heads,
 ) -> io::Result<()> {
     out.open_object()?;
-    call(out, record, size::HIP_API)?;
-    call_arguments(out, job, record, words)?;
-    out.handle("stream_id", job.index.stream(record.stream))?;
+    call(out, record, size::HIP_API);
+    call_arguments(out, job, record, words, heads)?;
+    out.next_handle(
+        follows!("stream_id", "{\"handle\":"),
+        job.index.stream(record.stream),
+    );
     out.close_object()
 }
 
@@ -527,35 +610,34 @@ fn rocdecode<W: io::Write>(
     job: &Job<'_>,
     record: &Api,
     words: &[u8],
+    heads: &mut Heads,
 ) -> io::Result<()> {
     out.open_object()?;
-    call(out, record, size::ROCDECODE_API)?;
-    call_arguments(out, job, record, words)?;
+    call(out, record, size::ROCDECODE_API);
+    call_arguments(out, job, record, words, heads)?;
     out.close_object()
 }
 
-/// `args` and `retval` of a call.
+/// Writes `args` and `retval` of a call.
 fn call_arguments<W: io::Write>(
     out: &mut Emit<W>,
     job: &Job<'_>,
     record: &Api,
     words: &[u8],
+    heads: &mut Heads,
 ) -> io::Result<()> {
-    out.key("args")?;
-    out.open_array()?;
-    let parameters = job
-        .names
-        .parameters(record.header.kind, record.header.operation);
-    arguments::each(parameters, words, |parameter, text| -> io::Result<()> {
-        out.open_object()?;
-        out.text("type", &parameter.type_name)?;
-        out.text("name", &parameter.name)?;
-        out.text("value", text)?;
-        out.close_object()
+    out.next_open(follows!("args", "["));
+    let (kind, operation) = (record.header.kind, record.header.operation);
+    let parameters = job.names.parameters(kind, operation);
+    let known = heads.of(kind, operation, parameters);
+    let mut known = known.iter();
+    arguments::each(parameters, words, &mut heads.text, |_, text| {
+        let head = known.next().map_or(&b""[..], Vec::as_slice);
+        out.with_text(head, text)
     })?;
-    out.close_array()?;
-    out.key("retval")?;
-    out.open_object()?;
-    out.number("uint64_t_retval", record.retval)?;
-    out.close_object()
+    out.next_close(b']');
+    out.next_open(follows!("retval", "{"));
+    out.next(follows!("uint64_t_retval"), record.retval);
+    out.next_close(b'}');
+    Ok(())
 }

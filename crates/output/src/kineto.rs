@@ -1,14 +1,15 @@
-//! `results.pt.trace.json`: Chrome's JSON as PyTorch's profiler (Kineto) writes it, one file for
-//! each process, for the tools that read such traces: HolisticTraceAnalysis, TensorBoard's plug-in,
-//! Perfetto.
+//! The format `results.pt.trace.json`: Chrome's JSON as PyTorch's profiler (Kineto) writes it. Each
+//! process has one file. It is for the tools that read such traces: HolisticTraceAnalysis,
+//! TensorBoard's plug-in, Perfetto.
 //!
 //! Categories and arguments are Kineto's: `kernel`, `gpu_memcpy` and `gpu_memset` with their
 //! device, stream and correlation, `cuda_runtime` and `cuda_driver` for calls of either vendor's
-//! runtime, `user_annotation` for ranges. Times are microseconds of the boot clock, to the
-//! nanosecond. What has no times is an instant: readers that sum up skip it.
+//! runtime, `user_annotation` for ranges. Times are microseconds of the boot clock, with nanosecond
+//! precision. Work without times is an instant, which readers that compute sums skip.
 //!
-//! A stream's number is that of the other formats and 1: readers take 0 for no stream. What would
-//! cross on a stream's row (kernels of one stream may overlap) is on a further row of its name.
+//! A stream's number is that of the other formats plus 1, because readers take 0 for no stream.
+//! Kernels of one stream may overlap. A slice that would cross another one on a stream's row is put
+//! on a further row with the same name.
 //!
 //! Decision: FMT-031 (`docs/deviations/formats.md`).
 
@@ -24,6 +25,7 @@ use crate::job::Job;
 use crate::json::pieces;
 use crate::lanes::{Lane, Rule};
 use crate::sink::{Opened, Sink, Writer};
+use foldhash::fast::RandomState;
 use lines::{Lines, Place, quoted};
 use midair_agents::AgentType;
 use midair_domain::sets;
@@ -33,45 +35,47 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::rc::Rc;
 
-/// Ranks beyond this are no ranks: sessions are numbered instead.
+/// The greatest number that is believed to be a rank. If there is a greater one, sessions are
+/// numbered instead.
 const MOST_RANKS: u64 = 100_000;
-/// Rows of GPUs stand below those of programs.
+/// Rows of GPUs are sorted below those of programs.
 const BELOW: u64 = 5_000_000;
-/// Names that are remembered as JSON, of calls and of kernels each.
+/// The most names that are remembered as JSON, of calls and of kernels each.
 const MOST_NAMES: usize = 1 << 16;
-/// Rows with lanes that are kept; what is beyond shares one, in which slices may cross.
+/// The most rows with lanes. Further rows share one, in which slices may cross.
 const MOST_ROWS: usize = 1 << 14;
-/// Lanes of a row. What finds no place in them is in the last, where slices may cross.
+/// The most lanes of a row. A slice that fits in none of them goes into the last, where slices may
+/// cross.
 const MOST_LANES: usize = 64;
-/// Numbers of a row's further lanes are this far apart.
+/// The distance between the numbers of a row's further lanes.
 const LANES_APART: u64 = 1_000_000;
 
-/// Numbers of the streams of further contexts are this far apart.
+/// The distance between the numbers of the streams of further contexts.
 const CONTEXTS_APART: u64 = 1_000_000_000;
 
-/// Rows that are no stream's, by their numbers.
+/// The numbers of rows that do not belong to a stream.
 mod row {
     /// ROCTx and NVTX ranges of the process.
     pub(super) const RANGES: u64 = 4_000_000_000;
     /// Waits that CUPTI reports.
     pub(super) const WAITS: u64 = 4_000_000_001;
-    /// Work of unified memory.
+    /// Operations of unified memory.
     pub(super) const UNIFIED: u64 = 4_000_000_002;
-    /// Allocations, by their kind.
+    /// Allocations, each kind on its own row.
     pub(super) const OWN: u64 = 4_000_000_100;
 }
 
-/// The writer: one file at a time.
+/// The writer, which writes one file at a time.
 struct Kineto {
     folder: Folder,
     ranks: Vec<u64>,
     world: u64,
-    /// Sessions begun, and files that are complete.
+    /// The number of sessions begun, and the files that are complete.
     begun: usize,
     done: Vec<ReservedFile>,
 }
 
-/// Begins nothing: each session has its own file.
+/// Makes the writer. No file is begun yet, since each session has its own.
 pub(crate) fn open<'a>(jobs: &'a [Job<'a>], files: &FileSet) -> Opened<'a> {
     let known = jobs.iter().filter_map(|job| job.trace.process.place.ranks);
     let ranks = ranks(jobs);
@@ -85,7 +89,8 @@ pub(crate) fn open<'a>(jobs: &'a [Job<'a>], files: &FileSet) -> Opened<'a> {
     }))
 }
 
-/// The rank of each session. Where two have the same, or one of several has none, they are numbered.
+/// Returns the rank of each session. Where two have the same, or one of several has none, the
+/// sessions are numbered instead.
 fn ranks(jobs: &[Job<'_>]) -> Vec<u64> {
     let told: Vec<Option<u64>> = jobs
         .iter()
@@ -112,12 +117,12 @@ impl Writer for Kineto {
         let mut session = Session {
             job,
             lines: Lines::begin(file, &head),
-            calls: HashMap::new(),
-            kernels: HashMap::new(),
-            devices: HashSet::new(),
-            threads: HashSet::new(),
-            lanes: HashMap::new(),
-            inner: HashMap::new(),
+            calls: HashMap::default(),
+            kernels: HashMap::default(),
+            devices: HashSet::default(),
+            threads: HashSet::default(),
+            lanes: HashMap::default(),
+            inner: HashMap::default(),
             contexts: HashMap::new(),
             done: &mut self.done,
         };
@@ -133,8 +138,8 @@ impl Writer for Kineto {
     }
 }
 
-/// What comes before the events. HolisticTraceAnalysis looks for the rank with a space before it, in
-/// the first line that has one.
+/// Returns the text before the events. HolisticTraceAnalysis looks for the rank with a space before
+/// it, in the first line that has one.
 fn head(job: &Job<'_>, rank: u64, world: u64) -> io::Result<String> {
     let gpus = job.agents().iter();
     let gpus = gpus.filter(|agent| agent.agent_type == AgentType::Gpu);
@@ -166,27 +171,27 @@ fn head(job: &Job<'_>, rank: u64, world: u64) -> io::Result<String> {
 
 /// What is known of a function.
 struct Call {
-    /// With its quotes.
+    /// The name with its quotes.
     name: Vec<u8>,
     category: &'static str,
-    /// Whether it may launch work: an arrow begins there.
+    /// Whether it may launch work. An arrow begins there.
     launches: bool,
 }
 
-/// One process's events.
+/// The events of one process.
 struct Session<'s> {
     job: &'s Job<'s>,
     lines: Lines,
-    calls: HashMap<(u8, u32), Rc<Call>>,
-    kernels: HashMap<u64, Rc<[u8]>>,
-    /// Devices and threads that were described.
-    devices: HashSet<u64>,
-    threads: HashSet<u32>,
-    lanes: HashMap<(u64, u64), Vec<Lane>>,
-    /// Driver calls by thread, until it is known whether a call of the runtime is around them: these
-    /// have one correlation id, which readers take for one call's.
-    inner: HashMap<u32, Vec<Api>>,
-    /// The first context that had a stream of this number.
+    calls: HashMap<(u8, u32), Rc<Call>, RandomState>,
+    kernels: HashMap<u64, Rc<[u8]>, RandomState>,
+    /// The devices and threads that were described.
+    devices: HashSet<u64, RandomState>,
+    threads: HashSet<u32, RandomState>,
+    lanes: HashMap<(u64, u64), Vec<Lane>, RandomState>,
+    /// Driver calls by thread, until it is known whether a call of the runtime encloses them. Such
+    /// calls share one correlation id, which readers take for that of a single call.
+    inner: HashMap<u32, Vec<Api>, RandomState>,
+    /// The first context with a stream of each number.
     contexts: HashMap<u32, u32>,
     done: &'s mut Vec<ReservedFile>,
 }
@@ -196,7 +201,7 @@ impl Sink for Session<'_> {
         match record {
             Record::Api(api, _) => self.nested(api),
             Record::Marker(marker, message) => self.marker(marker, message),
-            // One with counters comes with these.
+            // A dispatch with counters is given together with them.
             Record::Kernel(kernel, _)
                 if self.job.counting.windows.has_values(kernel.dispatch_id) =>
             {
@@ -221,7 +226,7 @@ impl Sink for Session<'_> {
         let counters: Vec<(&str, f64)> = counters
             .map(|(_, name, values)| (*name, sum(values)))
             .collect();
-        // What a batch counted together belongs to none of its kernels.
+        // The values of a batch belong to none of its kernels.
         let counters = match counts.batch {
             None => counters,
             Some(_) => Vec::new(),
@@ -283,7 +288,8 @@ impl Session<'_> {
         })
     }
 
-    /// The process that stands for a device: its number, as Kineto has it, unless the program has it.
+    /// Returns the process number that stands for a device. It is Kineto's number, unless the
+    /// program itself has that number.
     fn device(&mut self, node: u32) -> Result<u64, WriteError> {
         let number = self.number(node);
         let pid = match number {
@@ -308,7 +314,7 @@ impl Session<'_> {
         Ok(pid)
     }
 
-    /// A device's number among those of its kind.
+    /// Returns a device's number among those of its type.
     fn number(&self, node: u32) -> u64 {
         let cuda = ordinal(node).filter(|_| self.job.index.is_cuda());
         let agent = self.job.agent(node);
@@ -316,7 +322,7 @@ impl Session<'_> {
         number.map_or(0, u64::from)
     }
 
-    /// Whether records name a GPU by this.
+    /// Whether the node that records name is a GPU.
     fn is_gpu(&self, node: u32) -> bool {
         match self.job.agent(node) {
             Some(agent) => agent.agent_type == AgentType::Gpu,
@@ -324,7 +330,7 @@ impl Session<'_> {
         }
     }
 
-    /// The number of a stream.
+    /// Returns the number of a stream.
     fn stream(&mut self, handle: u64) -> u64 {
         if !self.job.index.is_cuda() {
             return self.job.index.stream(handle) + 1;
@@ -333,14 +339,15 @@ impl Session<'_> {
         if self.contexts.len() >= MOST_ROWS && !self.contexts.contains_key(&stream) {
             return u64::from(stream);
         }
-        // Each context counts its streams from the same number: readers take equal ones for one stream.
+        // Each context counts its streams from the same number, and readers take equal numbers for
+        // one stream.
         match *self.contexts.entry(stream).or_insert(context) {
             first if first == context => u64::from(stream),
             _ => u64::from(context) * CONTEXTS_APART + u64::from(stream),
         }
     }
 
-    /// The place on a row where a slice crosses no other.
+    /// Returns a place on a row where a slice crosses no other.
     fn lane(
         &mut self,
         (pid, row, name): (u64, u64, &str),
@@ -383,7 +390,7 @@ impl Session<'_> {
         })
     }
 
-    /// The row of a thread.
+    /// Returns the row of a thread.
     fn thread(&mut self, tid: u32) -> Result<Place, WriteError> {
         let place = Place {
             pid: self.pid(),
@@ -400,7 +407,7 @@ impl Session<'_> {
         Ok(place)
     }
 
-    /// What is known of a function.
+    /// Returns what is known of a function.
     fn function(&mut self, kind: u8, operation: u32) -> Result<Rc<Call>, WriteError> {
         if let Some(call) = self.calls.get(&(kind, operation)) {
             return Ok(Rc::clone(call));

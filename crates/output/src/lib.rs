@@ -1,14 +1,14 @@
 //! Writers of traces.
 //!
 //! A session collects records into a [`RecordWriter`], which keeps an [`Index`] of them from the
-//! first one on, finishes it into a [`RecordFile`], puts a [`Trace`] together, and calls
-//! [`write()`]. [`names::expand`] makes directory and prefix from what the user asked for;
+//! first one on. It finishes the writer into a [`RecordFile`], puts a [`Trace`] together, and calls
+//! [`write()`]. [`names::expand`] makes directory and prefix from what the user asked for.
 //! [`Screen`] is what `midair attach` prints at its end.
 //!
-//! Writers stream: memory depends on how many different kernels, streams and calls there are, not
-//! on how many records. They know records and names ([`Names`]), not runtimes. Each format is one
-//! module and one row of a table; one walk over the records feeds them all. Files appear whole or
-//! not at all.
+//! Writers stream: their memory depends on how many different kernels, streams and calls there are,
+//! not on how many records. They know records and names ([`Names`]), not runtimes. Each format is
+//! one module and one row of a table, and one walk over the records feeds them all. Files appear
+//! whole or not at all.
 #![forbid(unsafe_code)]
 
 mod activity;
@@ -17,17 +17,21 @@ mod apart;
 mod api;
 mod arguments;
 mod choice;
+pub mod columns;
 mod counted_so_far;
+mod counter_report;
 mod counter_table;
 mod counters;
 mod csv;
 mod ctype;
 mod cuda;
+mod device_readings;
 mod device_table;
 mod digits;
 mod files;
 mod formats;
 mod gpu;
+mod html;
 mod index;
 mod job;
 mod json;
@@ -38,6 +42,7 @@ mod limits;
 mod model;
 pub mod names;
 mod notes;
+mod parquet;
 mod pftrace;
 mod progress;
 mod record_file;
@@ -54,14 +59,16 @@ pub use apart::told_apart;
 pub use api::{Field, Kind, Names, Parameter, Shape, Text};
 pub use choice::KernelFilter;
 pub use counted_so_far::write_counted_so_far;
+pub use counter_report::CounterReport;
 pub use counter_table::counter_table;
 pub use cuda::devices::Device;
+pub use device_readings::{DeviceReadings, DeviceValue};
 pub use files::{WriteError, free_prefix};
-pub use gpu::{GpuMetric, GpuSample, GpuSamples, Inside, gpu_table};
+pub use gpu::{GpuMetric, GpuSample, GpuSamples, Inside};
 pub use index::{Cuda, Index, Object, Snapshot, Stat, Symbol};
 pub use model::{
-    AgentIndex, Console, Format, KernelNames, Node, Outcome, PerfettoBuffers, Place, Plan, Process,
-    SummaryTo, Trace, Unit,
+    AgentIndex, Attach, Console, Format, KernelNames, Node, Outcome, PerfettoBuffers, Place, Plan,
+    Process, SummaryTo, Trace, Unit,
 };
 pub use progress::written;
 pub use record_file::{Observed, Observer, RecordFile, RecordWriter, WalkError};
@@ -76,8 +83,8 @@ use std::path::PathBuf;
 /// Writes a trace in all formats of the plan. Returns the files in the order in which they were
 /// written.
 ///
-/// Either all files get their names or none (unless the renaming itself fails half-way, which the
-/// error then says); on failure no temporary file stays.
+/// Either all files get their names or none does (unless the renaming itself fails half-way, which
+/// the error then says). On failure no temporary file is left.
 ///
 /// # Errors
 /// [`WriteError`] names the file or directory that could not be written.
@@ -85,9 +92,9 @@ pub fn write(trace: &Trace, names: &Names, plan: &Plan) -> Result<Vec<PathBuf>, 
     formats::write(&[Job::new(trace, names, plan)], plan)
 }
 
-/// As [`write()`], of several sessions in one set of files. Each format keeps them apart: rocpd by
-/// guid and process, json by one object per process, Perfetto by process tracks; csv has a column
-/// `Process_Id` at the end of each table that has none.
+/// Writes several sessions into one set of files, like [`write()`]. Each format keeps them apart:
+/// rocpd by guid and process, json by one object per process, and Perfetto by process tracks. In
+/// csv, each table without a column for the process ends with a column `Process_Id`.
 ///
 /// # Errors
 /// As [`write()`].
@@ -103,11 +110,11 @@ pub fn write_together(
     formats::write(&jobs, plan)
 }
 
-/// Sessions beyond this many cannot be in one rocpd file: SQLite unites at most 500 tables in a view.
+/// The most sessions in one rocpd file, because SQLite unites at most 500 tables in a view.
 pub const MOST_TOGETHER: usize = 400;
 
-/// Whether the files of a plan could be written, found out before anything is recorded and without
-/// leaving anything.
+/// Checks whether the files of a plan could be written. It is meant for the time before anything is
+/// recorded, and leaves nothing behind.
 ///
 /// # Errors
 /// What [`write()`] would fail with. Free space is not checked, since the size of the files is not
@@ -116,8 +123,8 @@ pub fn check(plan: &Plan) -> Result<(), WriteError> {
     files::probe(&plan.directory, &plan.prefix)
 }
 
-/// The tables of the plan's summaries and where they go, when that is a console: the caller prints
-/// them. A tool inside the target has no console to print on.
+/// Returns the tables of the plan's summaries and the console for them, where they go to a console.
+/// The caller prints them. A tool inside the target has no console to print on.
 pub fn console_summary(trace: &Trace, names: &Names, plan: &Plan) -> Option<(Console, String)> {
     if !plan.has_summary() {
         return None;
@@ -125,7 +132,7 @@ pub fn console_summary(trace: &Trace, names: &Names, plan: &Plan) -> Option<(Con
     summary::console(&[Job::new(trace, names, plan)], plan)
 }
 
-/// As [`console_summary`], over several sessions.
+/// Does the same as [`console_summary`] for several sessions.
 pub fn console_summary_together(
     parts: &[Trace],
     names: &Names,

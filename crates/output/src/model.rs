@@ -1,8 +1,9 @@
-//! What the writers are given.
+//! The input of the writers.
 
 use crate::choice::KernelFilter;
 use crate::gpu::GpuSamples;
 use crate::record_file::RecordFile;
+use crate::screen::Cost;
 use midair_agents::Agent;
 use midair_counters::CounterPlan;
 use std::collections::BTreeMap;
@@ -28,8 +29,8 @@ pub struct Node {
 }
 
 impl Node {
-    /// A number for the machine. AMD hashes the machine id with its C++ library's hash; ours is
-    /// FNV-1a, since the number only has to be stable and different between machines.
+    /// Returns a number for the machine. AMD hashes the machine id with its C++ library's hash.
+    /// Ours is FNV-1a, since the number only has to be stable and different between machines.
     pub fn hash(&self) -> u64 {
         let mut hash = 0xcbf2_9ce4_8422_2325_u64;
         for byte in self.machine_id.bytes() {
@@ -38,14 +39,14 @@ impl Node {
         hash % (i64::MAX as u64)
     }
 
-    /// The hash as a 32-bit id.
+    /// Returns the hash as a 32-bit id.
     pub fn id(&self) -> u64 {
         self.hash() % u64::from(u32::MAX)
     }
 }
 
-/// The process that was traced. Pids are those of its own pid namespace where that is known, since
-/// its threads' ids in the records are.
+/// The process that was traced. Its pids are those of its own pid namespace where these are known,
+/// because the thread ids in the records are from that namespace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Process {
     /// Its pid.
@@ -60,17 +61,18 @@ pub struct Process {
     pub fini_time: u64,
     /// The machine.
     pub node: Node,
-    /// Which part of a larger program it is.
+    /// Its part in a larger program.
     pub place: Place,
-    /// What its threads are called, by their ids, as far as they are known. The first thread is called
-    /// as the program is.
+    /// The names of its threads by their ids, as far as they are known. The main thread has the
+    /// program's name.
     pub threads: BTreeMap<u32, String>,
 }
 
-/// Which part of a program on several GPUs or machines a process is, as its launcher said.
+/// The part of a process in a program on several GPUs or machines, according to its launcher.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Place {
-    /// What all parts have in common, such as the number of a job: fit for the name of a directory.
+    /// What all parts have in common, such as the number of a job. It is fit for the name of a
+    /// directory.
     pub run: Option<String>,
     /// Its rank.
     pub rank: Option<u64>,
@@ -96,26 +98,40 @@ impl Default for Outcome {
     }
 }
 
+/// What the attaching side knows about a session besides its records. It is for people to read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Attach {
+    /// The process as the user knows it, where that is not its pid in its own namespace.
+    pub pid: Option<u32>,
+    /// When it began, in local time, or empty where that is not known.
+    pub began: String,
+    /// What it cost.
+    pub cost: Cost,
+}
+
 /// A finished session.
 #[derive(Debug)]
 pub struct Trace {
-    /// Who.
+    /// The process.
     pub process: Process,
     /// The machine's CPUs and GPUs.
     pub agents: Vec<Agent>,
-    /// What happened.
+    /// The records of what happened.
     pub records: RecordFile,
-    /// Records that were dropped because nothing was free to hold them: what they were ("kernel
-    /// dispatches") and how many.
+    /// Records that were dropped because there was no free memory for them: what they were ("kernel
+    /// dispatches"), and how many.
     pub lost: Vec<(String, u64)>,
-    /// Soft errors of the attaching side, in words. Those of the target are in the records.
+    /// Errors of the attaching side that did not end the session, in words. Those of the target are
+    /// in the records.
     pub notes: Vec<String>,
-    /// How it ended.
+    /// How the session ended.
     pub outcome: Outcome,
-    /// The counters that were asked for, by which windows of counters are read.
+    /// The counters that were asked for. The windows of counters are read with this plan.
     pub counters: CounterPlan,
     /// Samples of a whole GPU that were taken meanwhile.
     pub gpu: Option<GpuSamples>,
+    /// What is known about the attach.
+    pub attach: Attach,
 }
 
 /// How kernels are named (rocprofv3's `-M` and `-T`).
@@ -157,14 +173,14 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// The unit of a word, as the option takes it.
+    /// Returns the unit for a word of the option.
     pub fn of(word: &str) -> Option<Unit> {
         [Unit::Sec, Unit::Msec, Unit::Usec, Unit::Nsec]
             .into_iter()
             .find(|unit| unit.text() == word)
     }
 
-    /// Its word.
+    /// Returns its word.
     pub fn text(self) -> &'static str {
         match self {
             Unit::Sec => "sec",
@@ -174,7 +190,7 @@ impl Unit {
         }
     }
 
-    /// How many nanoseconds it has.
+    /// Returns how many nanoseconds it has.
     pub fn nanoseconds(self) -> u64 {
         match self {
             Unit::Sec => 1_000_000_000,
@@ -188,7 +204,7 @@ impl Unit {
 /// An output stream of the process that asked for the trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Console {
-    /// Standard output: where AMD's tool prints summaries, whichever of the two it is told.
+    /// Standard output. AMD's tool prints summaries there even when told to use the other.
     #[default]
     Stdout,
     /// Standard error.
@@ -223,6 +239,10 @@ pub enum Format {
     Rocpd,
     /// One trace per process in the form of PyTorch's profiler.
     Kineto,
+    /// A table for each kind of records, in directories that name run, host and rank.
+    Parquet,
+    /// One page for a browser.
+    Html,
 }
 
 /// What to write and where.
@@ -232,7 +252,7 @@ pub struct Plan {
     pub directory: PathBuf,
     /// First part of each file's name, expanded; may contain directories.
     pub prefix: String,
-    /// Directory as the user gave it (said in json's `config`).
+    /// Directory as the user gave it (reported in json's `config`).
     pub raw_directory: String,
     /// First part as the user gave it.
     pub raw_prefix: String,
@@ -242,7 +262,7 @@ pub struct Plan {
     pub kernel_names: KernelNames,
     /// Which dispatches are in the results.
     pub kernel_filter: KernelFilter,
-    /// Dispatches were recorded only so that counters refer to them.
+    /// Whether dispatches were recorded only so that counters can refer to them.
     pub hide_kernels: bool,
     /// How agents are named.
     pub agent_index: AgentIndex,
@@ -252,20 +272,24 @@ pub struct Plan {
     pub summary: bool,
     /// Whether there is a table of each domain.
     pub summary_per_domain: bool,
-    /// Expressions, each for a table of the domains whose whole names match
+    /// Expressions for further tables. Each table has the domains whose whole names match
     /// ([`check_group`](crate::check_group)).
     pub summary_groups: Vec<String>,
     /// Where these tables go.
     pub summary_to: SummaryTo,
-    /// Their unit.
+    /// The unit of times in these tables.
     pub summary_unit: Unit,
-    /// Whether pftrace has kernels by queue and copies by thread, and not both by stream.
+    /// Whether pftrace has kernels by queue and copies by thread, instead of both by stream.
     pub group_by_queue: bool,
-    /// What was said about Perfetto's buffers: told in json's `config`, of no other use.
+    /// Whether the settings are written into a file of their own.
+    pub config_file: bool,
+    /// No files are written where fewer bytes were recorded.
+    pub minimum_bytes: u64,
+    /// What the user said about Perfetto's buffers. It is only reported in json's `config`.
     pub perfetto: PerfettoBuffers,
 }
 
-/// rocprofv3's options of Perfetto's buffers. Our writer has none.
+/// rocprofv3's options for Perfetto's buffers. Our writer has no such buffers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PerfettoBuffers {
     /// Kilobytes of memory shared with Perfetto.
@@ -277,7 +301,7 @@ pub struct PerfettoBuffers {
 }
 
 impl Default for PerfettoBuffers {
-    /// AMD's values.
+    /// Returns AMD's values.
     fn default() -> Self {
         PerfettoBuffers {
             shmem_size_hint: 64,
@@ -288,6 +312,11 @@ impl Default for PerfettoBuffers {
 }
 
 impl Plan {
+    /// Whether these records are so few that no files are wanted (`--minimum-output-data`).
+    pub fn is_too_little<'a>(&self, records: impl Iterator<Item = &'a RecordFile>) -> bool {
+        self.minimum_bytes > 0 && records.map(RecordFile::bytes).sum::<u64>() < self.minimum_bytes
+    }
+
     /// Whether any table is asked for.
     pub fn has_summary(&self) -> bool {
         self.summary || self.summary_per_domain || !self.summary_groups.is_empty()

@@ -1,33 +1,34 @@
-//! Names of output files: keys like `%pid%` in what the user gave, with the values of the process
-//! that was traced.
+//! Names of output files. Keys like `%pid%` in the user's text are replaced with values of the
+//! traced process.
 //!
 //! The keys are those of rocprofv3: `%key%` and `{key}`, the short `%h %p %j %r %s`, and
 //! environment variables as `%env{NAME}%`, `$env{NAME}` and `%q{NAME}`. Values may contain keys,
 //! which are expanded in turn, within limits.
 //!
-//! Where AMD's tool does not do what its manual says, we do: `%q{NAME}` works, and `%nid%` is the
-//! pid where there is no rank.
+//! Where AMD's tool does not do what its manual says, we follow the manual: `%q{NAME}` works, and
+//! `%nid%` is the pid where there is no rank.
 
 use crate::model::Place;
 use midair_failure::plain;
 use std::path::{Path, PathBuf};
 
-/// Rounds of expansion: values that name each other would otherwise go on for ever.
+/// The most rounds of expansion. Values that name each other would otherwise go on for ever.
 const MOST_ROUNDS: usize = 16;
-/// Bytes beyond which nothing more is expanded (a path has at most 4096).
+/// A text with more bytes is not expanded further (a path has at most 4096).
 const LONGEST: usize = 8192;
-/// Bytes of the value of a key: a file name has at most 255 (NAME_MAX), with what follows the value
-/// ([`LONGEST_SUFFIX`]). Longer ones are cut. The working directory is the user's own.
+/// The most bytes of a key's value. A file name has at most 255 bytes (NAME_MAX), including what
+/// follows the value ([`LONGEST_SUFFIX`]). Longer values are cut. The working directory is the
+/// user's own, so it is not cut.
 const LONGEST_VALUE: usize = 255 - LONGEST_SUFFIX.len();
-/// The longest that may follow a prefix: a suffix, with what makes a name a temporary one.
+/// The longest text that may follow a prefix: a suffix, with what makes a name a temporary one.
 pub(crate) const LONGEST_SUFFIX: &str = "_memory_allocation_trace.csv.4194304.63.tmp.";
 
-/// The directory when none is asked for: the caller's own.
+/// The directory when none is asked for, which is the caller's own.
 pub const DEFAULT_DIRECTORY: &str = "%cwd%";
-/// The file when none is asked for.
+/// The file name when none is asked for.
 pub const DEFAULT_FILE: &str = "%hostname%/%pid%";
 
-/// Variables that tell an MPI rank; of those that are set, the last wins (AMD's order).
+/// Variables that hold an MPI rank. Of those that are set, the last counts (AMD's order).
 const RANKS: &[&str] = &[
     "MPI_RANK",
     "MPI_LOCALRANKID",
@@ -38,7 +39,7 @@ const RANKS: &[&str] = &[
     "SLURM_PROCID",
     "PBS_NODENUM",
 ];
-/// Variables that tell the number of ranks, in the same way.
+/// Variables that hold the number of ranks. Of those that are set, the last counts.
 const SIZES: &[&str] = &[
     "MPI_SIZE",
     "MPI_LOCALNRANKS",
@@ -50,7 +51,12 @@ const SIZES: &[&str] = &[
     "PBS_O_TASKNUM",
 ];
 
-/// Variables that name what all parts of a program have in common; the first one that is set counts.
+/// The variables that name the user's own variables for both (`--mpi-world-rank-variable`).
+const OWN_RANK: &str = "ROCPROF_MPI_RANK_VAR";
+const OWN_SIZE: &str = "ROCPROF_MPI_SIZE_VAR";
+
+/// Variables that name what all parts of a program have in common. The first one that is set
+/// counts.
 const RUNS: &[&str] = &[
     "SLURM_JOB_ID",
     "PBS_JOBID",
@@ -60,7 +66,7 @@ const RUNS: &[&str] = &[
     "PMIX_NAMESPACE",
 ];
 
-/// What keys stand for. All of it is the target's but for `cwd`.
+/// The values of the keys. All but `cwd` come from the target.
 #[derive(Debug, Clone, Default)]
 pub struct Keys {
     /// `%hostname%`.
@@ -73,10 +79,11 @@ pub struct Keys {
     pub pgid: u32,
     /// `%psid%`.
     pub psid: u32,
-    /// `%psize%`: children of the parent.
+    /// `%psize%`: the number of the parent's children.
     pub siblings: u32,
-    /// `%cwd%`: the working directory of the attacher. In AMD's tool it is the target's; files of
-    /// an attach belong to the one who asked for them, who may not even be able to write there.
+    /// `%cwd%`: the working directory of the attacher. In AMD's tool it is the target's. But the
+    /// files of an attach belong to the user who asked for them, who may not even be able to write
+    /// there.
     pub cwd: String,
     /// Command line, for `%argv%`, `%args%`, `%argt%`, `%tag%`, `%arg0%`, …
     pub command: Vec<String>,
@@ -84,7 +91,7 @@ pub struct Keys {
     pub environment: Vec<String>,
     /// When collecting began, seconds since 1970, for `%launch_date%` and `%launch_time%`.
     pub launched: i64,
-    /// Seconds that local time is ahead of UTC.
+    /// How many seconds local time is ahead of UTC.
     pub utc_offset: i64,
 }
 
@@ -97,7 +104,7 @@ pub struct OutputName {
     pub prefix: String,
 }
 
-/// Expands both parts (defaults where `None`). A relative directory is below `cwd`.
+/// Expands both parts, with defaults for `None`. A relative directory is below `cwd`.
 pub fn output_name(directory: Option<&str>, file: Option<&str>, keys: &Keys) -> OutputName {
     let directory = expand(directory.unwrap_or(DEFAULT_DIRECTORY), keys);
     OutputName {
@@ -106,8 +113,8 @@ pub fn output_name(directory: Option<&str>, file: Option<&str>, keys: &Keys) -> 
     }
 }
 
-/// Expands keys until nothing changes, at most 16 times over. Unknown keys stay as they are, but
-/// for `%argN%` past the end, which is removed with the separators behind it.
+/// Expands keys until nothing changes, at most 16 times. Unknown keys stay as they are, except
+/// `%argN%` past the end, which is removed with the separators behind it.
 pub fn expand(text: &str, keys: &Keys) -> String {
     let mut text = text.to_owned();
     for _ in 0..MOST_ROUNDS {
@@ -120,7 +127,7 @@ pub fn expand(text: &str, keys: &Keys) -> String {
     text
 }
 
-/// One round: every key from left to right, without looking into what was put in.
+/// Makes one round: expands every key from left to right, without looking into the values.
 fn pass(text: &str, keys: &Keys) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -134,7 +141,7 @@ fn pass(text: &str, keys: &Keys) -> String {
                 rest = rest.trim_start_matches(['-', '/', '_']);
             }
         } else {
-            // The first byte is one of the three, all ASCII.
+            // The first byte is one of three, which are all ASCII.
             let (sign, after) = from.split_at(1);
             out.push_str(sign);
             rest = after;
@@ -148,7 +155,7 @@ fn is_argument(text: &str) -> bool {
     text.trim_start_matches(['%', '{']).starts_with("arg")
 }
 
-/// The key at the front of the text: how many bytes it takes, and its value.
+/// Finds the key at the front of the text. Returns how many bytes it takes, and its value.
 fn key(text: &str, keys: &Keys) -> Option<(usize, String)> {
     if let Some(found) = variable(text, keys) {
         return Some(found);
@@ -176,7 +183,8 @@ fn key(text: &str, keys: &Keys) -> Option<(usize, String)> {
     Some((2, named(short, keys)?))
 }
 
-/// `%env{NAME}%`, `$env{NAME}`, `%q{NAME}`; `ENV` as well. A variable that is not set is empty.
+/// Finds `%env{NAME}%`, `$env{NAME}` or `%q{NAME}`, also with `ENV`. A variable that is not set is
+/// empty.
 fn variable(text: &str, keys: &Keys) -> Option<(usize, String)> {
     let forms = [
         ("%env{", "}%"),
@@ -203,8 +211,8 @@ fn variable(text: &str, keys: &Keys) -> Option<(usize, String)> {
     ))
 }
 
-/// A value of the target within a file name: no directories, nothing that a terminal obeys or that
-/// leads upwards, and not longer than [`LONGEST_VALUE`].
+/// Makes a value of the target fit for a file name: it has no directories, nothing that a terminal
+/// interprets or that leads upwards, and is not longer than [`LONGEST_VALUE`].
 fn harmless(value: &str) -> String {
     let value = value.get(..value.floor_char_boundary(LONGEST_VALUE));
     let value: String = value
@@ -236,7 +244,7 @@ fn named(name: &str, keys: &Keys) -> Option<String> {
         "job" => harmless(keys.variable("SLURM_JOB_ID").unwrap_or("0")),
         "rank" => keys.rank().unwrap_or_else(|| "0".to_owned()),
         "size" => keys
-            .number(SIZES)
+            .size()
             .filter(|size| *size > 0)
             .unwrap_or(1)
             .to_string(),
@@ -265,7 +273,7 @@ impl Keys {
             .find_map(|entry| entry.strip_prefix(name)?.strip_prefix('='))
     }
 
-    /// The last of the variables that is set to a number.
+    /// Returns the number in the last of the variables that is set to one.
     fn number(&self, names: &[&str]) -> Option<u64> {
         names
             .iter()
@@ -273,8 +281,8 @@ impl Keys {
             .find_map(|name| self.variable(name)?.trim().parse().ok())
     }
 
-    /// Which part of a larger program the process is. PyTorch's launcher says so in variables that
-    /// AMD's keys do not know; where it does, these count.
+    /// Returns the part of the process in a larger program. PyTorch's launcher uses variables that
+    /// AMD's keys do not know. Where they are set, they count.
     pub fn place(&self) -> Place {
         let run = RUNS.iter().find_map(|name| self.variable(name));
         let run = run.map(harmless).filter(|run| !run.is_empty());
@@ -282,11 +290,22 @@ impl Keys {
         Place {
             run,
             rank: torch("RANK").or_else(|| self.rank()?.parse().ok()),
-            ranks: torch("WORLD_SIZE").or_else(|| self.number(SIZES)),
+            ranks: torch("WORLD_SIZE").or_else(|| self.size()),
+        }
+    }
+
+    /// Returns the number of ranks.
+    fn size(&self) -> Option<u64> {
+        match self.variable(OWN_SIZE) {
+            Some(own) => self.number(&[own]),
+            None => self.number(SIZES),
         }
     }
 
     fn rank(&self) -> Option<String> {
+        if let Some(own) = self.variable(OWN_RANK) {
+            return self.number(&[own]).map(|rank| rank.to_string());
+        }
         let slurm = self
             .variable("SLURM_PROCID")
             .and_then(|rank| rank.trim().parse::<u64>().ok());
@@ -295,13 +314,14 @@ impl Keys {
             .map(|rank| rank.to_string())
     }
 
-    /// Base name of the program.
+    /// Returns the base name of the program.
     fn tag(&self) -> String {
         let program = self.command.first().map_or("", String::as_str);
         harmless(program.rsplit('/').next().unwrap_or_default())
     }
 
-    /// Arguments from `first` on, each made fit for a file name; a `--` behind the program is left out.
+    /// Returns the arguments from `first` on, each made fit for a file name. A `--` behind the
+    /// program is left out.
     fn arguments(&self, first: usize) -> impl Iterator<Item = String> {
         let dashes = self.command.get(1).is_some_and(|argument| argument == "--");
         let kept = self
@@ -318,7 +338,7 @@ impl Keys {
         .skip(first)
     }
 
-    /// The arguments from `first` on behind `text`, as many as fit.
+    /// Appends the arguments from `first` on to `text`, as many as fit.
     fn joined(&self, text: String, first: usize) -> String {
         let mut out = text;
         for (at, argument) in self.arguments(first).enumerate() {
@@ -334,16 +354,17 @@ impl Keys {
         out
     }
 
-    /// When collecting began, as people write it.
+    /// Returns when collecting began, in a form for people.
     pub fn began(&self) -> String {
         match self.launched {
             0 => String::new(),
-            // A space in a format becomes a character for file names.
+            // The text for people needs spaces, which a format for file names would replace.
             _ => format!("{} {} UTC", self.launch("%F"), self.launch("%T")),
         }
     }
 
-    /// The launch in the given format: the parts of strftime(3) that make sense in a file name.
+    /// Returns the time of the launch in the given format, with the parts of strftime(3) that make
+    /// sense in a file name.
     fn launch(&self, format: &str) -> String {
         let local = self.launched.saturating_add(self.utc_offset);
         let (days, seconds) = (local.div_euclid(86_400), local.rem_euclid(86_400));
@@ -376,8 +397,8 @@ impl Keys {
     }
 }
 
-/// Year, month and day of a number of days since 1970-01-01 (Gregorian). Counts from 0000-03-01, so
-/// that the leap day is the last of a year; 146097 days are 400 years.
+/// Returns year, month and day for a number of days since 1970-01-01 (Gregorian). It counts from
+/// 0000-03-01, so that the leap day is the last of a year. 146097 days are 400 years.
 fn date(days: i64) -> (i64, i64, i64) {
     let days = days.saturating_add(719_468);
     let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
@@ -492,7 +513,7 @@ mod tests {
             );
             assert!(value.len() > 200, "{key}: {value}");
         }
-        // A value may name keys: then it is the whole that has a limit.
+        // A value may name further keys, so the whole text has a limit, too.
         assert!(expand("%env{LONG}%", &keys).len() <= LONGEST);
         assert_eq!(expand("%env{TURNED}%", &keys), "a_b_c");
     }
@@ -520,6 +541,13 @@ mod tests {
             "2/1/2"
         );
         assert_eq!(rank(&["SLURM_PROCID=../../x"]), "0/1/2371");
+        // The variables that the user named count alone.
+        let own = ["ROCPROF_MPI_RANK_VAR=MINE", "ROCPROF_MPI_SIZE_VAR=OURS"];
+        assert_eq!(
+            rank(&[own[0], own[1], "MINE=7", "OURS=9", "SLURM_PROCID=2"]),
+            "7/9/7"
+        );
+        assert_eq!(rank(&[own[0], "SLURM_PROCID=2", "MPI_SIZE=4"]), "0/4/2371");
     }
 
     #[test]

@@ -1,11 +1,11 @@
-//! `results.pftrace`: a trace for Perfetto, in one walk over the records.
+//! The format `results.pftrace`: a trace for Perfetto, written in one walk over the records.
 //!
-//! Tracks, categories and annotations are named as in AMD's traces (`docs/sources.md#pftrace`).
-//! What differs, each for the sake of correct data: nothing is buffered, so nothing is lost; times
-//! are those of the records, so overlapping kernels stand on tracks of the same name instead of
-//! being cut; the main thread is the process's own; counters count bytes and not kilobytes; kernels
-//! are named as in the other formats; allocations, releases and changes of scratch memory are
-//! slices as well.
+//! Tracks, categories and annotations are named as in AMD's traces (`docs/sources.md#pftrace`). The
+//! differences are for the sake of correct data. Nothing is buffered, so nothing is lost. Times are
+//! those of the records, so overlapping kernels are on tracks with the same name instead of being
+//! cut. The main thread is the process's own. Counters count bytes and not kilobytes. Kernels are
+//! named as in the other formats. Allocations, releases and changes of scratch memory are slices as
+//! well.
 //!
 //! Decisions: FMT-013, FMT-014 (`docs/deviations/formats.md`).
 
@@ -15,6 +15,7 @@ mod gpu;
 mod levels;
 mod packets;
 mod tracks;
+mod wire;
 
 use crate::api::{has_message, number_in_files};
 use crate::counters::values::sum;
@@ -40,19 +41,20 @@ use tracks::{TrackKey, Tracks, queue_index};
 /// `roctxRangeStartA` and its stop (source: api/rocprofiler_sdk.json).
 const PROCESS_RANGE: u32 = 2;
 
-/// Releases among the operations of allocations (`rocprofiler_memory_allocation_operation_t`).
+/// The number of releases among the operations of allocations
+/// (`rocprofiler_memory_allocation_operation_t`).
 const FREE: u32 = 3;
 const VMEM_FREE: u32 = 4;
 
-/// Calls and ranges that are kept until the end. No program has as many threads inside calls; those
-/// beyond, which a target invents, are written as they come.
+/// The most calls and ranges that are kept until the end. No program has as many threads inside
+/// calls. Further ones, which a target invents, are written as they come.
 const MOST_OPEN: usize = 1 << 14;
 
 /// The writer.
 struct Pftrace<'a> {
     jobs: &'a [Job<'a>],
     file: OutputFile,
-    /// Sessions begun.
+    /// The number of sessions begun.
     sequences: u32,
 }
 
@@ -67,8 +69,8 @@ pub(crate) fn open<'a>(jobs: &'a [Job<'a>], files: &FileSet) -> Opened<'a> {
 
 impl Writer for Pftrace<'_> {
     fn begin<'s>(&'s mut self, job: &'s Job<'s>) -> Result<Box<dyn Sink + 's>, WriteError> {
-        // A trace is a series of packets. Those of one session follow those of another, as a
-        // sequence of their own.
+        // A trace is a series of packets. Each session's packets follow those of the session
+        // before, as a sequence of their own.
         self.sequences += 1;
         let mut scene = Scene {
             job,
@@ -85,7 +87,8 @@ impl Writer for Pftrace<'_> {
 
     fn finish(self: Box<Self>, files: &mut FileSet) -> Result<(), WriteError> {
         files.add(self.file)?;
-        // The format cannot hold notes about a trace. Where csv is written, it has a file of notes already.
+        // The format cannot hold notes about a trace. Where csv is written as well, it already has
+        // a file of notes.
         let mut plans = self.jobs.iter().map(|job| job.plan);
         if plans.any(|plan| plan.formats.contains(&Format::Csv)) {
             return Ok(());
@@ -102,22 +105,23 @@ struct Scene<'a> {
     out: Packets<'a>,
     tracks: Tracks,
     levels: Levels,
-    /// Calls and ranges that had not ended at the detach: they are written at the end, inner ones first.
+    /// Calls and ranges that had not ended at the detach. They are written at the end, inner ones
+    /// first.
     open: Vec<Open>,
-    /// Until when the tracks of whole devices' counters have values.
+    /// The time up to which each track of a whole device's counter has values.
     read: BTreeMap<u64, u64>,
     by_queue: bool,
 }
 
 /// A call, or a range with its message, that had not ended at the detach. The target writes outer
-/// ones before those inside them, others the other way round.
+/// ones before inner ones here. Those that ended come the other way round.
 enum Open {
     Call(Api),
     Range(Marker, Vec<u8>),
 }
 
 impl Open {
-    /// The order in which they are written: inner ones first.
+    /// Returns the key for sorting, which puts inner ones first.
     fn order(&self) -> (u32, Reverse<u64>) {
         match self {
             Open::Call(api) => (api.tid, Reverse(api.start)),
@@ -150,7 +154,7 @@ impl Sink for Scene<'_> {
             }
             Record::Api(api, _) => self.call(api),
             Record::Marker(marker, message) => self.marker(marker, message),
-            // One with counters comes with these.
+            // A dispatch with counters is given together with them.
             Record::Kernel(kernel, _)
                 if self.job.counting.windows.has_values(kernel.dispatch_id) =>
             {
@@ -211,8 +215,8 @@ impl Scene<'_> {
         header.flags & flag::OPEN_AT_DETACH != 0 && self.open.len() < MOST_OPEN
     }
 
-    /// The flow that connects a call with its work. There is none where the caller is not known:
-    /// CUDA counts calls from 1.
+    /// Returns the flow that connects a call with its work. There is none where the caller is not
+    /// known, since CUDA counts calls from 1.
     fn flow(&self, correlation: u64) -> Option<u64> {
         let unknown = correlation == 0 && self.job.index.is_cuda();
         (!unknown).then(|| self.out.flow(correlation))
@@ -233,7 +237,8 @@ impl Scene<'_> {
         self.out.slice(&event, start, end)
     }
 
-    /// Untimed work is an instant: the time when its doorbell rang, or else the end of the session.
+    /// Writes untimed work as an instant, at the time when its doorbell rang, or else at the end of
+    /// the session.
     fn untimed(&mut self, mut slice: Slice<'_>, rung: u64, reason: u32) -> Result<(), WriteError> {
         let known = Untimed::ALL.iter().find(|known| **known as u32 == reason);
         let text = known.map_or("no reason was recorded", |known| known.text());
@@ -323,7 +328,7 @@ impl Scene<'_> {
         })
     }
 
-    /// A dispatch, with what it counted.
+    /// Writes a dispatch, with what it counted.
     fn kernel<'a>(
         &mut self,
         kernel: &Kernel,
@@ -395,7 +400,7 @@ impl Scene<'_> {
         self.change(end, Change::Done { node, queue })
     }
 
-    /// The GPU of a copy: the side that is one, or of two the one that is copied to.
+    /// Returns the GPU of a copy: the end that is one, or of two the one that is written to.
     fn device(&self, [to, from]: [u32; 2]) -> u32 {
         let is_gpu = |node: u32| {
             let agent = self.job.agent(node);
@@ -462,7 +467,7 @@ impl Scene<'_> {
         let end = copy.end.max(copy.start);
         self.change(copy.start, Change::Copying { node, bytes })?;
         self.change(end, Change::Copied { node, bytes })?;
-        // Bytes in a nanosecond are gigabytes in a second. What took no time has no speed.
+        // Bytes per nanosecond are gigabytes per second. A copy that took no time has no speed.
         let Some(speed) = bytes
             .checked_mul(1000)
             .and_then(|bytes| bytes.checked_div(end - copy.start))
@@ -503,7 +508,8 @@ impl Scene<'_> {
             correlation,
             annotations,
         })?;
-        // Memory exists once the allocating call has returned, and no longer when the releasing one begins.
+        // Memory exists from the return of the allocating call until the begin of the releasing
+        // one.
         let address = allocation.address;
         let released = matches!(header.operation, FREE | VMEM_FREE);
         match allocation.node {
@@ -552,10 +558,11 @@ impl Scene<'_> {
         self.change(scratch.end, Change::Scratch { node, queue, bytes })
     }
 
-    /// AMD's traces do not have these.
+    /// Writes the start of a runtime, which AMD's traces do not have.
     fn runtime(&mut self, runtime: &RuntimeInit) -> Result<(), WriteError> {
         let job = self.job;
-        // The thread is our own worker, which found the runtime there: the program has no such thread.
+        // The thread is our own worker, which found the runtime there. It is not a thread of the
+        // program, so the process's track is used.
         let track = self.out.process();
         let header = runtime.header;
         let annotations = [
@@ -578,7 +585,7 @@ impl Scene<'_> {
     }
 }
 
-/// The category of a domain's events.
+/// Returns the category of a domain's events.
 fn category(kind: u8) -> &'static str {
     midair_domain::domain(kind)
         .and_then(|domain| domain.files.category)
@@ -597,7 +604,7 @@ fn times<'a>(start: u64, end: u64) -> Annotations<'a> {
     ]
 }
 
-/// What all records of calls have.
+/// Makes the annotations that all records of calls have.
 fn caller<'a>(header: &Header, tid: u32, correlation: u64, ancestor: u64) -> Annotations<'a> {
     let mut annotations = vec![
         ("tid", Value::Uint(u64::from(tid))),

@@ -1,16 +1,20 @@
-//! What `midair attach` shows at its end: who was recorded and for how long, what each GPU did, what
-//! was lost, what the recording cost, where the results are, and tables of where the time went. As
-//! text ([`Screen::text`]), or as one JSON document with the same ([`Screen::json`]).
+//! What `midair attach` shows at its end: who was recorded and for how long, what each GPU did,
+//! what was lost, what the recording cost, where the results are, and tables of where the time
+//! went. It is text ([`Screen::text`]), or one JSON document with the same contents
+//! ([`Screen::json`]).
 //!
-//! All of it comes from the index, so no further pass over the records is needed; the tables of
-//! counters are the caller's.
+//! Everything comes from the index, so no further pass over the records is needed. The caller
+//! provides the tables of counters.
 
 mod heading;
 mod json;
 mod open;
 
+pub(crate) use json::head;
+
 use crate::activity::Shares;
 use crate::api::Names;
+use crate::counter_report::CounterReport;
 use crate::cuda::devices::{Agents, ordinal};
 use crate::index::Index;
 use crate::model::{KernelNames, Trace};
@@ -19,11 +23,12 @@ use midair_agents::AgentType;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What a session cost the process and the machine, as far as it was measured.
+/// What a session cost the process and the machine, as far as that was measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Cost {
-    /// The longest time for which a thread of the process was stopped, to enter it; zero where none
-    /// was. `None` where that is not known: the process recorded itself.
+    /// The longest time for which a thread of the process was stopped so that it could be entered.
+    /// Zero where none was stopped. `None` where that is not known, because the process recorded
+    /// itself.
     pub longest_stop: Option<Duration>,
     /// Processor time of our thread in the process during the session.
     pub in_process: Option<Duration>,
@@ -40,11 +45,11 @@ pub struct Gpu {
     pub model: String,
     /// How it spent the session.
     pub shares: Shares,
-    /// Whether `shares.waited` was seen at all: no call was recorded otherwise.
+    /// Whether `shares.waited` could be seen at all. Without recorded calls it could not.
     pub sees_waits: bool,
 }
 
-/// One session: what stands above the tables.
+/// One session, as shown above the tables.
 #[derive(Debug, Clone, Default)]
 pub struct Head {
     /// The process as the user knows it.
@@ -53,17 +58,17 @@ pub struct Head {
     pub command: Vec<String>,
     /// Name of the machine.
     pub host: String,
-    /// When it began, as local people write it; empty where that is not known.
+    /// When it began, in local time for people, or empty where that is not known.
     pub began: String,
-    /// Nanoseconds of the recording.
+    /// The duration of the recording in nanoseconds.
     pub time: u64,
-    /// How it ended, where that was out of the ordinary.
+    /// How it ended, if that was unusual.
     pub outcome: Option<String>,
-    /// Records that are kept.
+    /// The number of records that are kept.
     pub records: u64,
-    /// Records that were lost: what, and how many.
+    /// The records that were lost: what they were, and how many.
     pub lost: Vec<(String, u64)>,
-    /// Dispatches and copies without times, which are in no share of a GPU.
+    /// The number of dispatches and copies without times. They are in no share of a GPU.
     pub untimed: u64,
     /// What it cost.
     pub cost: Cost,
@@ -74,8 +79,8 @@ pub struct Head {
 }
 
 impl Head {
-    /// Of a session of the process `pid` that began at `began`.
-    pub fn of(trace: &Trace, pid: u32, began: String, cost: Cost) -> Head {
+    /// Makes the head for a session.
+    pub fn of(trace: &Trace) -> Head {
         let index = trace.records.index();
         let process = &trace.process;
         let (from, to) = (process.init_time, process.fini_time);
@@ -117,30 +122,30 @@ impl Head {
             .filter(|agent| agent.agent_type == AgentType::Gpu)
             .count();
         Head {
-            pid,
+            pid: trace.attach.pid.unwrap_or(process.pid),
             command: process.command.clone(),
             host: process.node.hostname.clone(),
-            began,
+            began: trace.attach.began.clone(),
             time: to.saturating_sub(from),
             outcome: (!trace.outcome.ordinary).then(|| trace.outcome.text.clone()),
             records: trace.records.records(),
             lost,
             untimed: index.untimed.values().sum(),
-            cost,
+            cost: trace.attach.cost,
             idle_gpus: all.saturating_sub(gpus.len()),
             gpus,
         }
     }
 }
 
-/// A session among those of a screen.
+/// One of the sessions on a screen.
 #[derive(Debug)]
 pub struct Session<'a> {
-    /// Which process, in words.
+    /// The process in words.
     pub label: String,
-    /// What stands above the tables.
+    /// What is shown above the tables.
     pub head: Head,
-    /// What is in them.
+    /// The index from which the tables are made.
     pub index: &'a Index,
 }
 
@@ -149,14 +154,14 @@ pub struct Session<'a> {
 pub struct Screen {
     heads: Vec<Head>,
     sections: Vec<Section>,
-    /// Tables of counters, as text.
-    counters: String,
+    /// What is shown of counters.
+    counters: CounterReport,
     files: Vec<PathBuf>,
     warnings: Vec<String>,
 }
 
 impl Screen {
-    /// Of these sessions, one or more, whose results are in these files.
+    /// Makes the screen for these sessions, one or more, whose results are in these files.
     pub fn new(
         sessions: Vec<Session<'_>>,
         names: &Names,
@@ -173,21 +178,21 @@ impl Screen {
         Screen {
             sections: sections(&of, names, kernel_names),
             heads: sessions.into_iter().map(|session| session.head).collect(),
-            counters: String::new(),
+            counters: CounterReport::default(),
             files: files.to_vec(),
             warnings: Vec::new(),
         }
     }
 
-    /// With tables of counters, which have their own line ends.
+    /// Adds what is shown of counters.
     #[must_use]
-    pub fn with_counters(mut self, tables: String) -> Screen {
-        self.counters = tables;
+    pub fn with_counters(mut self, counters: CounterReport) -> Screen {
+        self.counters = counters;
         self
     }
 
-    /// With what the user should know, and why the results are incomplete, if they are: the JSON
-    /// document has it.
+    /// Adds what the user should know, and why the results are incomplete, if they are. Both are in
+    /// the JSON document.
     #[must_use]
     pub fn with_warnings(mut self, warnings: &[String], incomplete: Option<&str>) -> Screen {
         self.warnings = warnings.to_vec();
@@ -195,12 +200,12 @@ impl Screen {
         self
     }
 
-    /// As text for a terminal or a file; empty where there was no session.
+    /// Returns the screen as text for a terminal or a file. Empty where there was no session.
     pub fn text(&self, style: Style) -> String {
         let heading = heading::heading(&self.heads, &self.files, style);
         let tables = self.sections.iter().map(|section| section.text(style));
         let all = std::iter::once(heading).chain(tables);
-        let all = all.chain(std::iter::once(self.counters.clone()));
+        let all = all.chain(std::iter::once(self.counters.text.clone()));
         let all: Vec<String> = all.filter(|part| !part.is_empty()).collect();
         all.join("\n")
     }

@@ -1,7 +1,7 @@
 //! The table at the end of `midair attach`: where the time went.
 //!
-//! Plain functions from the index's sums to text. Names come from the target, so nothing that a
-//! terminal would obey gets through.
+//! These are plain functions from the index's sums to text. Names come from the target, so
+//! everything that a terminal would interpret is removed.
 
 use crate::activity::is_wait;
 use crate::apart::told_apart;
@@ -21,15 +21,15 @@ use std::fmt::Write;
 /// How a table looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Style {
-    /// Columns of the terminal; tables use up to 160 and need at least 40.
+    /// The columns of the terminal. Tables use up to 160 and need at least 40.
     pub columns: usize,
-    /// Names are never cut, whatever the columns: for files and other programs.
+    /// Whether names are never cut, whatever the columns. This is for files and other programs.
     pub whole_names: bool,
-    /// Rows of each table; what does not fit is summed up in one more.
+    /// The rows of each table. The remaining entries are summed up in one more row.
     pub rows: usize,
-    /// Bold titles and dim bars by ANSI sequences.
+    /// Whether titles are bold and bars are dim, through ANSI sequences.
     pub colour: bool,
-    /// Bars and ellipses beyond ASCII.
+    /// Whether bars and ellipses may use characters beyond ASCII.
     pub unicode: bool,
 }
 
@@ -45,7 +45,7 @@ impl Default for Style {
     }
 }
 
-/// Width of the columns behind the name, each with the space before it.
+/// The width of the columns behind the name, each including the space before it.
 const CALLS: usize = 10;
 const TOTAL: usize = 11;
 const MEAN: usize = 11;
@@ -58,13 +58,15 @@ struct Line {
     stat: Stat,
 }
 
-/// One table: what took longest first.
+/// One table, sorted by time with the longest first.
 #[derive(Debug, Clone, Default)]
 pub struct Section {
     title: String,
     lines: Vec<Line>,
-    /// Said below it.
+    /// A note below the table.
     note: Option<String>,
+    /// Whether its names are those of kernels.
+    is_of_kernels: bool,
 }
 
 impl Section {
@@ -78,33 +80,44 @@ impl Section {
             title: title.to_owned(),
             lines,
             note: None,
+            is_of_kernels: false,
         }
     }
 
-    /// What it is of.
+    /// Returns the title.
     pub fn title(&self) -> &str {
         &self.title
     }
 
-    /// Whether there is nothing in it.
+    /// Returns the note below it.
+    pub(crate) fn note(&self) -> Option<&str> {
+        self.note.as_deref()
+    }
+
+    /// Whether its names are those of kernels.
+    pub(crate) fn is_of_kernels(&self) -> bool {
+        self.is_of_kernels
+    }
+
+    /// Whether the table is empty.
     pub fn is_empty(&self) -> bool {
         self.lines.is_empty() && self.note.is_none()
     }
 
-    /// Its rows, with names as long as they are.
+    /// Returns its rows, with names in full length.
     pub fn rows(&self) -> impl Iterator<Item = (&str, &Stat)> {
         self.lines
             .iter()
             .map(|line| (line.name.as_str(), &line.stat))
     }
 
-    /// Nanoseconds of all its rows.
+    /// Returns the nanoseconds of all its rows.
     pub fn total(&self) -> u64 {
         let totals = self.lines.iter().map(|line| line.stat.total);
         totals.fold(0, u64::saturating_add)
     }
 
-    /// As text; empty where there is nothing in it.
+    /// Returns the table as text, or an empty text where the table is empty.
     pub fn text(&self, style: Style) -> String {
         let mut out = text(&self.title, &self.lines, style);
         if let Some(note) = &self.note {
@@ -115,7 +128,7 @@ impl Section {
     }
 }
 
-/// One session among several: whose it is, and what was found in it.
+/// One of several sessions: its process, and what was recorded.
 pub struct Of<'a> {
     /// The process, in words.
     pub label: String,
@@ -123,24 +136,42 @@ pub struct Of<'a> {
     pub index: &'a Index,
 }
 
-/// Kernels, calls, copies, waits and markers of these sessions. Where there are several, the first
-/// table has a row for each process.
+/// Returns the tables of kernels, calls, copies, waits and markers of these sessions. Where there
+/// are several, the first table has a row for each process.
 pub fn sections(sessions: &[Of<'_>], names: &Names, kernel_names: KernelNames) -> Vec<Section> {
+    all_sections(sessions, names, kernel_names, true)
+}
+
+/// Returns the same tables with kernels' names in full length.
+pub(crate) fn full_sections(
+    sessions: &[Of<'_>],
+    names: &Names,
+    kernel_names: KernelNames,
+) -> Vec<Section> {
+    all_sections(sessions, names, kernel_names, false)
+}
+
+fn all_sections(
+    sessions: &[Of<'_>],
+    names: &Names,
+    kernel_names: KernelNames,
+    in_short: bool,
+) -> Vec<Section> {
     let indexes: Vec<&Index> = sessions.iter().map(|session| session.index).collect();
-    let mut all = parts(&indexes, names, kernel_names);
+    let mut all = parts(&indexes, names, kernel_names, in_short);
     if sessions.len() > 1 {
         all.insert(0, processes(sessions));
     }
     all
 }
 
-/// As [`sections`] of one session, as text; empty when nothing was recorded.
+/// Returns the [`sections`] of one session as text, or an empty text when nothing was recorded.
 pub fn summary(index: &Index, names: &Names, kernel_names: KernelNames, style: Style) -> String {
     let label = String::new();
     summary_together(&[Of { label, index }], names, kernel_names, style)
 }
 
-/// As [`sections`], as text.
+/// Returns the [`sections`] as text.
 pub fn summary_together(
     sessions: &[Of<'_>],
     names: &Names,
@@ -157,7 +188,12 @@ pub fn summary_together(
     all.join("\n")
 }
 
-fn parts(indexes: &[&Index], names: &Names, kernel_names: KernelNames) -> Vec<Section> {
+fn parts(
+    indexes: &[&Index],
+    names: &Names,
+    kernel_names: KernelNames,
+    in_short: bool,
+) -> Vec<Section> {
     let mut markers: HashMap<String, Stat> = HashMap::new();
     for (message, stat) in indexes.iter().flat_map(|index| &index.markers) {
         markers.entry(message.clone()).or_default().merge(stat);
@@ -166,10 +202,10 @@ fn parts(indexes: &[&Index], names: &Names, kernel_names: KernelNames) -> Vec<Se
         .filter_map(|domain| Some((domain.files.table?, domain.kind)))
         .collect();
     headings.sort_by_key(|(heading, _)| heading.rank);
-    // Domains that share a table are summed up by the first of them.
+    // Domains that share a table are summed up under the first of them.
     headings.dedup_by_key(|(heading, _)| heading.rank);
     let part = |(heading, first): (Ranked, u8)| match first {
-        kind::KERNEL_DISPATCH => kernels(indexes, heading.name, kernel_names),
+        kind::KERNEL_DISPATCH => kernels(indexes, heading.name, kernel_names, in_short),
         first if sets::MARKERS.contains(first) => {
             Section::new(heading.name, std::mem::take(&mut markers))
         }
@@ -180,7 +216,8 @@ fn parts(indexes: &[&Index], names: &Names, kernel_names: KernelNames) -> Vec<Se
     headings.into_iter().map(part).collect()
 }
 
-/// Waits of the host: CUPTI's records of them, or where there are none the calls that waited.
+/// Returns the waits of the host: CUPTI's records of them or, where there are none, the calls that
+/// waited.
 fn waits(indexes: &[&Index], names: &Names, title: &str) -> Section {
     let recorded = work(indexes, names, kind::SYNCHRONIZATION);
     if !recorded.is_empty() {
@@ -196,7 +233,7 @@ fn waits(indexes: &[&Index], names: &Names, title: &str) -> Section {
     Section::new(title, by_name)
 }
 
-/// Each process with its kernels, or with its calls where none has any kernel.
+/// Returns each process with its kernels, or with its calls where no process has any kernel.
 fn processes(sessions: &[Of<'_>]) -> Section {
     fn sum<'a>(stats: impl Iterator<Item = &'a Stat>) -> Stat {
         stats.fold(Stat::default(), |mut sum, stat| {
@@ -214,7 +251,7 @@ fn processes(sessions: &[Of<'_>]) -> Section {
         } else {
             sum(session.index.calls.values())
         };
-        // A process that became another program had two sessions.
+        // A process that has become another program had two sessions.
         by_process
             .entry(session.label.clone())
             .or_default()
@@ -228,9 +265,11 @@ fn processes(sessions: &[Of<'_>]) -> Section {
     Section::new(title, by_process)
 }
 
-/// Kernels by time on the device. Dispatches without times are not in it; a line below says how many there are.
-fn kernels(indexes: &[&Index], title: &str, kernel_names: KernelNames) -> Section {
-    // Several code objects can have one kernel (a library loaded for each device): one line for a name.
+/// Returns kernels by their time on the device. Dispatches without times are not included. A line
+/// below says how many there are.
+fn kernels(indexes: &[&Index], title: &str, kernel_names: KernelNames, in_short: bool) -> Section {
+    // Several code objects can have one kernel (a library loaded for each device). There is one
+    // line for each name.
     let mut namer = Namer::new(kernel_names);
     let mut by_name: HashMap<String, Stat> = HashMap::new();
     for (index, (id, stat)) in indexes
@@ -243,7 +282,11 @@ fn kernels(indexes: &[&Index], title: &str, kernel_names: KernelNames) -> Sectio
         };
         by_name.entry(name).or_default().merge(stat);
     }
-    let mut section = Section::new(title, in_short(by_name, kernel_names));
+    if in_short {
+        by_name = shorter(by_name, kernel_names);
+    }
+    let mut section = Section::new(title, by_name);
+    section.is_of_kernels = true;
     let timed: u64 = indexes
         .iter()
         .flat_map(|index| index.kernels.values())
@@ -259,8 +302,8 @@ fn kernels(indexes: &[&Index], title: &str, kernel_names: KernelNames) -> Sectio
     section
 }
 
-/// The names of kernels by their mangled ones, demangled and without what does not help to
-/// recognise them, as far as that leaves them different.
+/// Returns the names of kernels from their mangled ones: demangled, and without what does not help
+/// to recognise them, as far as they stay different.
 pub fn kernel_labels(symbols: &[&[u8]]) -> Vec<String> {
     let mut namer = Namer::new(KernelNames::Demangled);
     let names: Vec<String> = symbols
@@ -270,8 +313,8 @@ pub fn kernel_labels(symbols: &[&[u8]]) -> Vec<String> {
     shortened(&names)
 }
 
-/// Demangled names without what does not help to recognise a kernel, where that leaves them different.
-fn in_short(by_name: HashMap<String, Stat>, kernel_names: KernelNames) -> HashMap<String, Stat> {
+/// Shortens demangled names by what does not help to recognise a kernel, where they stay different.
+fn shorter(by_name: HashMap<String, Stat>, kernel_names: KernelNames) -> HashMap<String, Stat> {
     if kernel_names == KernelNames::Mangled {
         return by_name;
     }
@@ -279,7 +322,8 @@ fn in_short(by_name: HashMap<String, Stat>, kernel_names: KernelNames) -> HashMa
     shortened(&names).into_iter().zip(stats).collect()
 }
 
-/// Calls of HIP, HSA and CUDA by time between entry and return. Calls within calls count in both.
+/// Returns calls of HIP, HSA and CUDA by the time between entry and return. A call within another
+/// counts in both.
 fn calls(indexes: &[&Index], names: &Names, title: &str) -> Section {
     let mut by_name: HashMap<String, Stat> = HashMap::new();
     for (key, stat) in indexes.iter().flat_map(|index| &index.calls) {
@@ -289,7 +333,8 @@ fn calls(indexes: &[&Index], names: &Names, title: &str) -> Section {
     Section::new(title, by_name)
 }
 
-/// Work of one domain by time: copies on their engine, fills, moves of unified memory, waits.
+/// Returns the work of one domain by time: copies on their engine, fills, moves of unified memory,
+/// waits.
 fn work(indexes: &[&Index], names: &Names, kind: u8) -> HashMap<String, Stat> {
     let prefix = format!("{}_", names.kind(kind));
     let mut by_name: HashMap<String, Stat> = HashMap::new();
@@ -314,7 +359,7 @@ fn text(title: &str, lines: &[Line], style: Style) -> String {
     fold_rest(&mut lines, style);
 
     let columns = style.columns.clamp(40, 160);
-    // What matters least goes first when the terminal is narrow.
+    // On a narrow terminal, the least important columns are left out first.
     let (mut bar, mut mean) = (BAR, MEAN);
     let fixed = |bar: usize, mean: usize| CALLS + TOTAL + mean + SHARE + bar;
     if columns < fixed(bar, mean) + 20 {
@@ -383,10 +428,10 @@ fn text(title: &str, lines: &[Line], style: Style) -> String {
     out
 }
 
-/// Sums what is beyond the last row into one line.
+/// Sums the rows beyond the last one up in one line.
 fn fold_rest(lines: &mut Vec<Line>, style: Style) {
     let rows = style.rows.max(1);
-    // One line more than asked for takes no more space than the line that would stand for it.
+    // One line more than asked for takes no more space than the line that would replace it.
     if lines.len() <= rows + 1 {
         return;
     }
@@ -401,7 +446,8 @@ fn fold_rest(lines: &mut Vec<Line>, style: Style) {
     });
 }
 
-/// The text in at most `width` characters, with no control characters; cut texts end in an ellipsis.
+/// Returns the text in at most `width` characters, without control characters. A text that was cut
+/// ends in an ellipsis.
 pub(crate) fn fit(text: &str, width: usize, unicode: bool) -> String {
     let clean: Vec<char> = text
         .chars()
@@ -419,7 +465,7 @@ pub(crate) fn fit(text: &str, width: usize, unicode: bool) -> String {
         .collect()
 }
 
-/// A bar of at most `width` characters, in eighths where the terminal can.
+/// Returns a bar of at most `width` characters, in eighths where the terminal can show them.
 fn draw(share: f64, width: usize, unicode: bool) -> String {
     let full = share.clamp(0.0, 1.0) * width as f64;
     if !unicode {
@@ -436,7 +482,7 @@ fn draw(share: f64, width: usize, unicode: bool) -> String {
     bar
 }
 
-/// A duration in nanoseconds with three digits and a unit.
+/// Returns a duration in nanoseconds with three digits and a unit.
 pub fn duration(nanoseconds: f64) -> String {
     let units = [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)];
     let (unit, scale) = units
@@ -565,7 +611,7 @@ c                  2     150 us    75.0 us   15.0%  ##
             "void a::j<1>(int)",
         ];
         let by_name = stats(&names.map(|name| (name, 1, 5)));
-        let shown = in_short(by_name, KernelNames::default());
+        let shown = shorter(by_name, KernelNames::default());
         let mut shown: Vec<String> = shown.into_keys().collect();
         shown.sort();
         assert_eq!(shown, ["j<1>", "void a::k<1>(int)", "void b::k<1>(int)"]);

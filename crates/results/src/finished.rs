@@ -1,4 +1,4 @@
-//! A trace that is complete and not written yet.
+//! A trace that is complete and has not been written yet.
 
 use crate::identity::Identity;
 use crate::plan::plan;
@@ -6,11 +6,11 @@ use midair_counters::CounterPlan;
 use midair_failure::{Failure, Kind};
 use midair_output::screen::{Cost, Head};
 use midair_output::{
-    Console, Format, GpuSamples, Names, Outcome, Plan, RecordFile, Screen, Trace, WriteError,
-    console_summary, counter_table, gpu_table, table,
+    Attach, Console, CounterReport, Format, GpuSamples, Names, Outcome, Plan, RecordFile, Screen,
+    Trace, WriteError, console_summary, table,
 };
 use midair_record::spool::{DROP_SLOTS, outcome};
-use midair_settings::{DEFAULT_MAX_BYTES, MAX_BYTES, Settings};
+use midair_settings::{COLLECTION_PERIOD, DEFAULT_MAX_BYTES, MAX_BYTES, Settings};
 use std::path::{Path, PathBuf};
 
 /// How the target ended.
@@ -28,6 +28,21 @@ pub enum End {
     Lapsed,
     /// It runs on. The session ended because its records reached their greatest size.
     Full,
+}
+
+/// Returns the warning where no files are written because too little was recorded.
+pub(crate) fn too_little<'a>(
+    plan: &Plan,
+    records: impl Iterator<Item = &'a RecordFile> + Clone,
+) -> Option<String> {
+    let bytes: u64 = records.clone().map(RecordFile::bytes).sum();
+    plan.is_too_little(records).then(|| {
+        format!(
+            "no file is written: {} KB were recorded, and --minimum-output-data asks for {}",
+            bytes / 1024,
+            plan.minimum_bytes.div_ceil(1024)
+        )
+    })
 }
 
 /// Describes how the target ended.
@@ -61,17 +76,23 @@ pub struct Written {
     pub incomplete: Option<Failure>,
 }
 
-/// Where there is nothing in the files.
+/// The warning where the files contain nothing.
 const NOTHING: &str =
     "nothing was recorded: the process made no call and launched no kernel that was asked for";
 
-/// The same where only regions were to be recorded.
+/// The same warning where only regions were to be recorded.
 const NOT_SELECTED: &str = "nothing was recorded: between roctxProfilerResume and roctxProfilerPause the process made no call and launched no kernel that was asked for";
+
+/// The same warning where only collection periods were to be recorded.
+const NOT_IN_A_PERIOD: &str = "nothing was recorded: in the collection periods the process made no call and launched no kernel that was asked for";
+
+/// The same warning where kernels were to be counted, and some ran.
+const NOT_COUNTED: &str = "nothing was counted: no launch of a kernel had a window of counters around it; the notes say why, as far as it is known";
 
 /// What a session recorded.
 #[derive(Debug)]
 pub struct Finished {
-    /// Who was traced, with the times of the session in it.
+    /// The process that was traced, with the times of the session.
     pub identity: Identity,
     /// What was asked for.
     pub settings: Settings,
@@ -87,18 +108,24 @@ pub struct Finished {
     pub failure: Option<Failure>,
     /// Minor errors while collecting, in words.
     pub notes: Vec<String>,
-    /// What was counted: by what the words of windows of counters are read.
+    /// The plan of the counters, by which the words in the windows of counters are read.
     pub counters: CounterPlan,
-    /// What it cost, as far as it was measured.
+    /// What the session cost, as far as that was measured.
     pub cost: Cost,
     /// Samples of the whole GPU that were taken meanwhile.
     pub gpu: Option<GpuSamples>,
-    /// Only tools of the caller's were attached: what they were told is theirs, and comes in no file of
-    /// ours.
+    /// Only the caller's own tools were attached. What they were told belongs to them, and is in no
+    /// file of ours.
     pub only_others: bool,
 }
 
 impl Finished {
+    /// Whether the process used no GPU runtime and nothing went wrong. In a group such a process is
+    /// only a helper (a DataLoader's worker, say), and there is nothing to report about it.
+    pub(crate) fn had_no_gpu(&self) -> bool {
+        self.outcome & outcome::NO_TABLES != 0 && self.failure.is_none()
+    }
+
     /// Writes the outputs where the settings say, with the table in this `style`.
     ///
     /// # Errors
@@ -120,13 +147,7 @@ impl Finished {
         let (files, saved_elsewhere) = ready.write_files(&names)?;
         let summary = console_summary(&ready.trace, &names, &ready.plan);
         let (warnings, incomplete) = ready.conclusion(saved_elsewhere);
-        let counters = counter_table(&ready.trace, &names, &ready.plan, style);
-        let mut counters = counters;
-        let gpu = gpu_table(ready.trace.gpu.as_ref(), style);
-        if !counters.is_empty() && !gpu.is_empty() {
-            counters.push('\n');
-        }
-        counters.push_str(&gpu);
+        let counters = CounterReport::of(&ready.trace, &names, &ready.plan, style);
         let session = midair_output::screen::Session {
             label: String::new(),
             head: ready.head(),
@@ -146,7 +167,7 @@ impl Finished {
         })
     }
 
-    /// Writes what was counted so far to this file, as long as the session is on.
+    /// Writes what was counted so far to this file, while the session goes on.
     ///
     /// # Errors
     /// [`Kind::Output`] where that cannot be.
@@ -163,7 +184,7 @@ impl Finished {
         !self.only_others
     }
 
-    /// The trace, ready to be written.
+    /// Returns the trace, ready to be written.
     pub(crate) fn ready(mut self, plan: Plan) -> Ready {
         let killed = match self.ended {
             Some(end @ (End::Signal(_) | End::Exec)) => Some(end),
@@ -212,14 +233,17 @@ impl Finished {
             outcome: Outcome { text, ordinary },
             counters: self.counters,
             gpu: self.gpu,
+            attach: Attach {
+                pid: Some(self.identity.seen_as),
+                began: self.identity.keys.began(),
+                cost: self.cost,
+            },
         };
         Ready {
-            pid: self.identity.seen_as,
-            began: self.identity.keys.began(),
-            cost: self.cost,
             trace,
             plan,
             selects: self.settings.is_on("ROCPROF_SELECTED_REGIONS"),
+            has_periods: self.settings.text(COLLECTION_PERIOD).is_some(),
             system_backend: self.settings.text("ROCPROF_PERFETTO_BACKEND") == Some("system"),
             killed,
             full,
@@ -232,15 +256,13 @@ impl Finished {
 /// A trace that is ready to be written.
 #[derive(Debug)]
 pub(crate) struct Ready {
-    /// The process as the user knows it.
-    pid: u32,
-    began: String,
-    cost: Cost,
     pub(crate) trace: Trace,
     pub(crate) plan: Plan,
     system_backend: bool,
-    /// Only selected regions were recorded.
+    /// Whether only selected regions were recorded.
     selects: bool,
+    /// Whether only what began in collection periods was to be recorded.
+    has_periods: bool,
     killed: Option<End>,
     full: Option<String>,
     truncated: Option<&'static str>,
@@ -248,13 +270,13 @@ pub(crate) struct Ready {
 }
 
 impl Ready {
-    /// What stands above the tables.
+    /// Returns what is shown above the tables.
     pub(crate) fn head(&self) -> Head {
-        Head::of(&self.trace, self.pid, self.began.clone(), self.cost)
+        Head::of(&self.trace)
     }
 
-    /// Writes the files where the plan says, or else into a temporary directory, which is the failure
-    /// returned then.
+    /// Writes the files where the plan says, or else into a temporary directory. The failure that
+    /// is returned then says so.
     pub(crate) fn write_files(
         &self,
         names: &Names,
@@ -270,7 +292,8 @@ impl Ready {
         }
     }
 
-    /// As [`Ready::conclusion`], where nothing is written: what would be in the files' notes is told.
+    /// Does the same as [`Ready::conclusion`] where no files are written. What would be in their
+    /// notes becomes warnings.
     pub(crate) fn words_alone(&self) -> (Vec<String>, Option<Failure>) {
         let (mut warnings, incomplete) = self.conclusion(None);
         warnings.retain(|warning| warning != NOTHING);
@@ -278,7 +301,7 @@ impl Ready {
         (warnings, incomplete)
     }
 
-    /// Warnings about the results, and why they are incomplete, if they are.
+    /// Returns warnings about the results, and why these are incomplete, if they are.
     pub(crate) fn conclusion(
         &self,
         saved_elsewhere: Option<Failure>,
@@ -295,6 +318,7 @@ impl Ready {
                 "--stats has no effect: statistics are written with csv and json only".to_owned(),
             );
         }
+        warnings.extend(too_little(plan, std::iter::once(&trace.records)));
         if plan.formats.contains(&Format::Pftrace) && self.system_backend {
             warnings.push(
                 "ROCPROF_PERFETTO_BACKEND=system has no effect: the trace is in its file"
@@ -353,13 +377,24 @@ impl Ready {
         });
         warnings.extend(unbalanced);
         if index.paused() > 0 {
+            let when = if self.has_periods {
+                "outside of the collection periods, or while the program had paused the recording"
+            } else {
+                "while the program had paused the recording (roctxProfilerPause)"
+            };
             warnings.push(format!(
-                "{} dispatches were launched while the program had paused the recording (roctxProfilerPause): they are left out",
+                "{} dispatches were launched {when}: they are left out",
                 index.paused()
             ));
         }
         if index.is_idle() {
-            let nothing = if self.selects { NOT_SELECTED } else { NOTHING };
+            let counts = !trace.counters.agents.is_empty() && trace.counters.interval == 0;
+            let nothing = match self.selects {
+                _ if counts && index.launched() > 0 => NOT_COUNTED,
+                true => NOT_SELECTED,
+                false if self.has_periods => NOT_IN_A_PERIOD,
+                false => NOTHING,
+            };
             warnings.push(nothing.to_owned());
         }
         (warnings, incomplete)
@@ -417,13 +452,13 @@ pub fn check(settings: &Settings, identity: &Identity) -> Result<PathBuf, Failur
     Ok(plan.directory)
 }
 
-/// What the account of lost records calls those that only describe.
+/// The name for lost records that only describe something.
 const DESCRIPTIONS: &str = "descriptions of agents, queues or kernels";
 
-/// Ends the name of records that were left out because of the limit of their size.
+/// The end of the name of records that were left out because of the limit of their size.
 const BEYOND: &str = " beyond --max-size";
 
-/// What to say of a session whose records reached the limit of their size.
+/// Returns a note about a session whose records reached the limit of their size.
 fn full(records: &RecordFile) -> Option<String> {
     let beyond = records.beyond().iter().any(|count| *count > 0);
     beyond.then(|| {
@@ -434,7 +469,7 @@ fn full(records: &RecordFile) -> Option<String> {
     })
 }
 
-/// The limit of the bytes of one session's records.
+/// Returns the limit of the bytes of one session's records.
 ///
 /// # Errors
 /// [`Kind::Usage`] where the setting is no number.
@@ -463,7 +498,7 @@ fn lost(dropped: &[u64; DROP_SLOTS], how: &str) -> Vec<(String, u64)> {
     lost
 }
 
-/// Why a session that has ended lacks part of what happened, if it does.
+/// Returns why a session that has ended lacks part of what happened, if it does.
 fn truncated(word: u32) -> Option<&'static str> {
     [
         (outcome::LEASE_EXPIRED, "the target's side ended the session by itself, since this side was silent for too long: what the process did from then on is missing"),
@@ -474,7 +509,7 @@ fn truncated(word: u32) -> Option<&'static str> {
     .map(|(_, text)| text)
 }
 
-/// What the target's side reports about its end, in words.
+/// Returns in words what the target's side reports about its end.
 fn outcome_notes(word: u32) -> Vec<String> {
     [
         (outcome::SLOT_KEPT, "another library has put its wrapper over ours: ours stays below it and only passes calls on"),

@@ -21,6 +21,13 @@ fn formats(settings: &Settings) -> Result<Vec<Format>, Failure> {
             )
             .hint(format!("use --output-format {}", built.join(" "))));
         };
+        if !format.is_at_hand() {
+            return Err(Failure::new(
+                Kind::Usage,
+                format!("{} is written by an attach only", format.name()),
+            )
+            .hint("start the program by itself, and attach to it: midair attach PID -f parquet"));
+        }
         if !formats.contains(&format) {
             formats.push(format);
         }
@@ -84,8 +91,8 @@ fn summary_to(settings: &Settings) -> Result<SummaryTo, Failure> {
     }
 }
 
-/// What to write and where, from the settings; beside earlier results under a name of its own, where
-/// the settings ask for that.
+/// Returns what to write and where, from the settings. Where the settings ask for it, the results
+/// get a name of their own beside earlier ones.
 ///
 /// # Errors
 /// [`Kind::NotBuilt`] for a format that is not built, [`Kind::Usage`] for meaningless values.
@@ -97,7 +104,8 @@ pub(crate) fn plan(settings: &Settings, identity: &Identity) -> Result<Plan, Fai
     Ok(plan)
 }
 
-/// The same, under the name that the settings give. Members of a group have a common one.
+/// Returns the same, but always under the name that the settings give. The members of a group share
+/// a name.
 ///
 /// # Errors
 /// As [`plan`].
@@ -132,12 +140,22 @@ pub(crate) fn plan_as_named(settings: &Settings, identity: &Identity) -> Result<
         summary_to: summary_to(settings)?,
         summary_unit: summary_unit.and_then(Unit::of).unwrap_or_default(),
         group_by_queue: settings.is_on("ROCPROF_GROUP_BY_QUEUE"),
+        config_file: settings.is_on("ROCPROF_OUTPUT_CONFIG_FILE"),
+        minimum_bytes: minimum_bytes(settings)?,
         perfetto: perfetto(settings),
     })
 }
 
-/// The directory of the files of a window of a session that goes on: below that of its results, by
-/// the process and the window's end, CLOCK_BOOTTIME ms, so that none is overwritten.
+/// Returns how many bytes have to be recorded for files to be written.
+fn minimum_bytes(settings: &Settings) -> Result<u64, Failure> {
+    let number = settings.number("ROCPROF_MINIMUM_OUTPUT_BYTES");
+    let number = number.map_err(|bad| Failure::new(Kind::Usage, bad.to_string()))?;
+    Ok(number.unwrap_or(0))
+}
+
+/// Returns the directory for the files of a window of a session that goes on. It is below that of
+/// the session's results, and is named by the process and the window's end, CLOCK_BOOTTIME ms, so
+/// that no window overwrites another.
 ///
 /// # Errors
 /// As [`plan`].
@@ -149,7 +167,7 @@ pub fn window_directory(settings: &Settings, identity: &Identity) -> Result<Stri
     below.map_err(|_| Failure::new(Kind::Usage, "the path of the results is not UTF-8"))
 }
 
-/// Copied into json's list of settings.
+/// Returns the settings that are copied into json's list.
 fn perfetto(settings: &Settings) -> PerfettoBuffers {
     let amds = PerfettoBuffers::default();
     let number = |name: &str| settings.number(name).ok().flatten();

@@ -1,13 +1,13 @@
 //! Several finished sessions: files for each, or one set of files for all, and one table.
 
-use crate::finished::{End, Finished, Written};
+use crate::finished::{End, Finished, Written, too_little};
 use crate::identity::Identity;
 use crate::plan::{plan, plan_as_named};
 use midair_failure::{Failure, Kind};
 use midair_ids::Pid;
 use midair_output::screen::{Head, Session};
 use midair_output::{
-    Index, MOST_TOGETHER, Names, Plan, Screen, Trace, counter_table, free_prefix, table,
+    CounterReport, Index, MOST_TOGETHER, Names, Plan, Screen, Trace, free_prefix, table,
 };
 use midair_settings::{KEEP_RESULTS, Settings};
 use std::collections::HashSet;
@@ -16,13 +16,14 @@ use std::path::PathBuf;
 /// What a group of sessions recorded.
 #[derive(Debug)]
 pub struct Together {
-    /// Process, its name, and its session. Several sessions of one process are in chronological order.
+    /// Process, its name, and its session. Several sessions of one process are in chronological
+    /// order.
     pub parts: Vec<(Pid, String, Finished)>,
     /// Processes without a session, and why.
     pub failed: Vec<(Pid, String, Failure)>,
     /// The process that names a result of all, or else the first of the parts.
     pub lead: Option<Identity>,
-    /// One set of files for all instead of one for each.
+    /// Whether to write one set of files for all instead of one for each.
     pub merge: bool,
 }
 
@@ -40,9 +41,18 @@ impl Together {
                 None => Failure::new(Kind::NotGpu, "no process was attached"),
             });
         }
+        // A process without a GPU is not reported if others have something to report.
+        if self
+            .parts
+            .iter()
+            .any(|(_, _, finished)| !finished.had_no_gpu())
+        {
+            self.parts.retain(|(_, _, finished)| !finished.had_no_gpu());
+        }
         let count = self.parts.len() + self.failed.len();
         for (_, _, finished) in &mut self.parts {
-            // Expected in a group: the next session of the process, if it had one, is another part.
+            // This is expected in a group. The next session of the process, if it had one, is
+            // another part.
             if finished.ended == Some(End::Exec) {
                 finished.ended = None;
                 finished.notes.push(
@@ -91,7 +101,7 @@ impl Together {
         Ok(written)
     }
 
-    /// Writes files for each. Returns how many sessions there were.
+    /// Writes files for each session. Returns how many sessions there were.
     fn write_each(
         &mut self,
         style: table::Style,
@@ -107,7 +117,7 @@ impl Together {
         let mut done: Vec<(String, Head, Index)> = Vec::new();
         let mut kernel_names = None;
         let mut without_files = 0;
-        let mut counters = String::new();
+        let mut counters = CounterReport::default();
         for (pid, name, finished) in self.parts.drain(..) {
             let label = label(pid, &name);
             let mut plan = plan_as_named(&finished.settings, &finished.identity)?;
@@ -148,8 +158,8 @@ impl Together {
                 written.warnings.push(format!("{label}: {warning}"));
             }
             failures.extend(failure.map(|failure| (label.clone(), failure)));
-            let table = counter_table(&ready.trace, &names, &ready.plan, style);
-            add_counters(&mut counters, &label, &table);
+            let report = CounterReport::of(&ready.trace, &names, &ready.plan, style);
+            counters.add(&label, report);
             done.push((label, ready.head(), ready.trace.records.into_index()));
         }
         let sessions: Vec<Session<'_>> = done
@@ -190,7 +200,11 @@ impl Together {
         for (pid, name, finished) in self.parts.drain(..) {
             let label = label(pid, &name);
             let has_files = finished.has_files();
-            let ready = finished.ready(plan.clone());
+            // Of the files of all, the records of all decide whether they are written.
+            let ready = finished.ready(Plan {
+                minimum_bytes: 0,
+                ..plan.clone()
+            });
             let (warnings, failure) = match has_files {
                 true => ready.conclusion(None),
                 false => ready.words_alone(),
@@ -209,11 +223,12 @@ impl Together {
             return Ok(all);
         }
         written.files = write_or_save(&parts, &names, &plan, lead.keys.pid, failures)?;
+        let records = parts.iter().map(|trace| &trace.records);
+        written.warnings.extend(too_little(&plan, records));
         written.summary = midair_output::console_summary_together(&parts, &names, &plan);
-        let mut counters = String::new();
+        let mut counters = CounterReport::default();
         for (label, trace) in labels.iter().zip(&parts) {
-            let table = counter_table(trace, &names, &plan, style);
-            add_counters(&mut counters, label, &table);
+            counters.add(label, CounterReport::of(trace, &names, &plan, style));
         }
         let sessions: Vec<Session<'_>> = labels
             .into_iter()
@@ -231,14 +246,7 @@ impl Together {
     }
 }
 
-/// Adds a session's table of counters, if it has one.
-fn add_counters(all: &mut String, label: &str, table: &str) {
-    if !table.is_empty() {
-        all.push_str(&format!("\n{label}\n{table}"));
-    }
-}
-
-/// Writes all to the requested directory, or else to a temporary one.
+/// Writes all sessions to the requested directory, or else to a temporary one.
 fn write_or_save(
     parts: &[Trace],
     names: &Names,
@@ -260,9 +268,9 @@ fn label(pid: Pid, name: &str) -> String {
     format!("process {pid} ({name})")
 }
 
-/// Gives every session file names of its own. Where the user's name is the same for several, the lead keeps
-/// it, and the others get their process's number appended. `inner` is the number in the process's own pid
-/// namespace, which the keys in names stand for.
+/// Gives every session file names of its own. Where the user's name is the same for several, the
+/// lead keeps it, and the others get their process's number appended. `inner` is the number in the
+/// process's own pid namespace, for which the keys in names stand.
 fn make_unique(
     plan: &mut Plan,
     (pid, inner): (Pid, u32),

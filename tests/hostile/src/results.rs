@@ -10,8 +10,10 @@ use midair_output::{
 use std::collections::HashSet;
 use std::sync::OnceLock;
 
-/// Records, as the reader of the spool hands them over, are stored and written in all formats.
+/// Stores records as the reader of the spool passes them on, and writes them in all formats.
 pub fn results(bytes: &[u8]) {
+    // The attaching side does this, too. Without it, Parquet would be refused.
+    midair_columns::install();
     let place = tempfile::tempdir().unwrap_or_else(|error| panic!("a directory: {error}"));
     let Ok(mut writer) = RecordWriter::create_in(place.path()) else {
         panic!("a file without a name");
@@ -36,6 +38,7 @@ pub fn results(bytes: &[u8]) {
         outcome: Outcome::default(),
         counters: counters(),
         gpu: None,
+        attach: Default::default(),
     };
     let plan = Plan {
         directory: place.path().join("files"),
@@ -52,7 +55,7 @@ pub fn results(bytes: &[u8]) {
     };
     static NAMES: OnceLock<Names> = OnceLock::new();
     let names = NAMES.get_or_init(Names::amd);
-    // Some with all kernels, some with chosen ones, some without any.
+    // Some cases have all kernels, some have chosen ones and some have none.
     let (chosen, kernels) = (
         bytes.len().is_multiple_of(2),
         !bytes.len().is_multiple_of(5),
@@ -74,7 +77,7 @@ pub fn results(bytes: &[u8]) {
     }
 }
 
-/// Two groups of counters for a GPU, so that windows in the records mean something.
+/// Returns two groups of counters for a GPU, so that windows in the records have a meaning.
 fn counters() -> CounterPlan {
     let Some(architecture) = Architecture::find("gfx942") else {
         return CounterPlan::default();

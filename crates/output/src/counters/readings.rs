@@ -1,27 +1,25 @@
 //! Counters of whole devices over time: what each reading adds to the one before.
 
 use super::Counting;
-use crate::job::Job;
-use crate::model::Trace;
 use midair_counters::plan::Wanted;
 use midair_counters::value::Values;
 use midair_counters::{CounterPlan, Prepared};
 use midair_record::event::{CounterWindow, WindowResult};
 use std::collections::HashSet;
 
-/// What came of the readings of a session.
+/// The outcomes of a session's readings.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Tally {
-    /// With values.
+    /// Readings with values.
     pub(crate) counted: u64,
-    /// Somebody else had started the counters anew.
+    /// Readings before which somebody else had restarted the counters.
     pub(crate) disturbed: u64,
-    /// The device wrote no plausible times.
+    /// Readings for which the device wrote no plausible times.
     pub(crate) without_times: u64,
 }
 
 impl Tally {
-    /// Takes a record; false where it is none of a reading.
+    /// Counts the outcome that a record reports. Returns false if the record belongs to no reading.
     pub(super) fn take(&mut self, plan: &CounterPlan, part: &CounterWindow) -> bool {
         if plan.interval == 0 {
             return false;
@@ -37,7 +35,7 @@ impl Tally {
         true
     }
 
-    /// What a reader has to know, in a line.
+    /// Returns a line with what a reader has to know.
     pub(super) fn note(self) -> String {
         let mut line = format!("counters of the whole device: {} readings", self.counted);
         if self.disturbed > 0 {
@@ -59,17 +57,19 @@ pub(crate) struct Reading {
     pub(crate) node: u32,
     pub(crate) start: u64,
     pub(crate) end: u64,
-    /// Number, name and values of each counter, by name, and whether it is a sum over time.
+    /// The number, name and values of each counter, sorted by name, and whether it is a sum over
+    /// time.
     pub(crate) counters: Vec<(u64, &'static str, Values, bool)>,
 }
 
 impl Reading {
-    /// Seconds.
+    /// Returns the time between the readings in seconds.
     pub(crate) fn duration(&self) -> f64 {
         self.end.saturating_sub(self.start) as f64 / 1e9
     }
 
-    /// What is shown of a counter over time: how many in a second, of a sum; else the value itself.
+    /// Returns what is shown of a counter over time: of a sum its rate per second, otherwise the
+    /// value itself.
     pub(crate) fn shown(&self, value: f64, is_sum: bool) -> f64 {
         if is_sum && self.end > self.start {
             value / self.duration()
@@ -79,25 +79,26 @@ impl Reading {
     }
 }
 
-/// Puts readings together from their records, which a target writes one after the other.
-#[derive(Default)]
-pub(super) struct Reader {
+/// Assembles readings from their records, which a target writes one after the other.
+#[derive(Debug, Default)]
+pub(crate) struct Partial {
     number: u64,
     memory: Vec<u64>,
 }
 
-impl Reader {
-    /// Takes a record; returns a reading when its last came.
-    pub(super) fn part(
+impl Partial {
+    /// Takes a record. Returns a reading when its last record has come.
+    pub(crate) fn part(
         &mut self,
-        job: &Job<'_>,
+        plan: &CounterPlan,
+        counting: &Counting,
         part: &CounterWindow,
         words: &[u8],
     ) -> Option<Reading> {
         if part.result != WindowResult::Sampled as u32 {
             return None;
         }
-        let prepared = super::windows::group(&job.trace.counters, part)?;
+        let prepared = super::windows::group(plan, part)?;
         let size = prepared.template.output_bytes.div_ceil(8);
         if part.first == 0 {
             self.number = part.window;
@@ -105,7 +106,7 @@ impl Reader {
         }
         let is_next = part.window == self.number && part.first as usize == self.memory.len();
         if !is_next || u64::from(part.total) != size || part.end < part.start {
-            // A record was lost, or they contradict themselves: nothing comes of this reading.
+            // A record was lost, or the records contradict each other, so this reading is given up.
             self.number = 0;
             return None;
         }
@@ -116,7 +117,6 @@ impl Reader {
             return None;
         }
         self.memory.truncate(size as usize);
-        let counting = &job.counting;
         let mut counters = Vec::new();
         for wanted in &prepared.group.counters {
             let key = (part.node, wanted.name);
@@ -136,14 +136,14 @@ impl Reader {
     }
 }
 
-/// The counters that are sums over time: twice the counts are twice the value. The others are ratios,
-/// or what is left of them.
-pub(super) fn sums(counting: &Counting, trace: &Trace) -> HashSet<(u32, &'static str)> {
+/// Returns the counters that are sums over time, whose value doubles when the counts double. The
+/// others are ratios and the like.
+pub(super) fn sums(counting: &Counting, plan: &CounterPlan) -> HashSet<(u32, &'static str)> {
     let mut sums = HashSet::new();
-    if trace.counters.interval == 0 {
+    if plan.interval == 0 {
         return sums;
     }
-    for (node, groups) in &trace.counters.agents {
+    for (node, groups) in &plan.agents {
         for prepared in groups {
             for wanted in &prepared.group.counters {
                 if is_sum(counting, *node, prepared, wanted) {
@@ -160,7 +160,7 @@ fn is_sum(counting: &Counting, node: u32, prepared: &Prepared, wanted: &Wanted) 
         return true;
     }
     let words = prepared.template.output_bytes.div_ceil(8);
-    // Different ones, so that differences of counters are not 0.
+    // The values differ, so that differences between counters are not 0.
     let value = |factor: u64| {
         let memory: Vec<u64> = (0..words).map(|n| factor * (1000 + n * n)).collect();
         let values = counting.values(node, prepared, wanted, &memory)?;

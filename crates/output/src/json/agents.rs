@@ -1,4 +1,4 @@
-//! `agents[]`: the fields of `rocprofiler_agent_v0_t` in order, and `gpu_index`.
+//! The list `agents[]`: the fields of `rocprofiler_agent_v0_t` in order, and `gpu_index`.
 
 use super::emit::Emit;
 use midair_agents::{Agent, AgentType, Cache, IoLink, MemBank};
@@ -163,9 +163,10 @@ fn identity<W: io::Write>(out: &mut Emit<W>, agent: &Agent) -> io::Result<()> {
     out.open_object()?;
     out.key("bytes")?;
     out.open_object()?;
-    // AMD's serialiser names the elements of an array so.
+    // AMD's serialiser gives such names to the elements of an array.
     for (n, byte) in agent.uuid.iter().enumerate() {
-        out.number(&format!("value{n}"), *byte)?;
+        out.any_key(&format!("value{n}"))?;
+        out.value(*byte)?;
     }
     out.close_object()?;
     out.close_object()
@@ -207,7 +208,7 @@ fn parts<W: io::Write>(out: &mut Emit<W>, agent: &Agent) -> io::Result<()> {
 
 fn array<W: io::Write, T>(
     out: &mut Emit<W>,
-    key: &str,
+    key: &'static str,
     items: &[T],
     mut write: impl FnMut(&mut Emit<W>, &T) -> io::Result<()>,
 ) -> io::Result<()> {

@@ -1,4 +1,4 @@
-//! Counters: what there is, where it is counted, and how much each dispatch counted.
+//! Counters: which there are, where they are counted, and how much each dispatch counted.
 
 use super::emit::Emit;
 use super::{correlation, dispatch_info, size, times};
@@ -11,10 +11,10 @@ use midair_counters::{Definition, Dimension, Position};
 use std::collections::BTreeMap;
 use std::io;
 
-/// Counters are in the upper 16 bits of an instance's id, its place is in the others.
+/// The counter is in the upper 16 bits of an instance's id, and its place is in the others.
 const PLACE_BITS: u32 = 48;
 
-/// What a counter is, in texts.
+/// The nature of a counter, in texts.
 #[derive(Default)]
 pub(crate) struct Nature {
     pub(crate) description: &'static str,
@@ -40,8 +40,8 @@ impl Nature {
     }
 }
 
-/// Dimensions with more than one place, and how many there are; the instance is always one. In AMD's
-/// order, the last first.
+/// Returns the dimensions with more than one place, and how many places there are. The instance is
+/// always among them. They are in AMD's order, the last first.
 fn extents(places: &Values) -> Vec<(Dimension, u32)> {
     let extent = |dimension: Dimension| {
         let numbers = places.iter().map(|(place, _)| place.get(dimension));
@@ -60,7 +60,7 @@ fn dimension<W: io::Write>(out: &mut Emit<W>, of: Dimension, extent: u32) -> io:
     out.close_object()
 }
 
-/// The counters that were asked for.
+/// Writes the counters that were asked for.
 pub(super) fn list<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> io::Result<()> {
     out.key("counters")?;
     out.open_array()?;
@@ -115,7 +115,7 @@ fn instance<W: io::Write>(
     out.close_object()
 }
 
-/// All dimensions of all counters.
+/// Writes all dimensions of all counters.
 pub(super) fn dimensions<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> io::Result<()> {
     let mut all: BTreeMap<Dimension, u32> = BTreeMap::new();
     for counter in job.counting.counters(&job.trace.counters) {
@@ -132,7 +132,7 @@ pub(super) fn dimensions<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> io::
     out.close_array()
 }
 
-/// A dispatch with its counters, each at each place.
+/// Writes a dispatch with the values of its counters at each place.
 pub(super) fn element<W: io::Write>(
     out: &mut Emit<W>,
     job: &Job<'_>,
@@ -144,16 +144,17 @@ pub(super) fn element<W: io::Write>(
     out.key("dispatch_data")?;
     out.open_object()?;
     out.number("size", size::DISPATCH_COUNTING)?;
-    correlation(out, kernel.correlation, None)?;
-    times(out, kernel.start, kernel.end)?;
-    dispatch_info(out, job, kernel)?;
+    correlation(out, kernel.correlation, None);
+    times(out, kernel.start, kernel.end);
+    dispatch_info(out, job, kernel);
     out.close_object()?;
     records(out, counts)?;
     out.handle("stream_id", job.index.stream(kernel.stream))?;
     out.close_object()
 }
 
-/// Several dispatches that were launched at once, and what they counted together, at each place.
+/// Writes several dispatches that were launched at once, and what they counted together at each
+/// place.
 pub(super) fn batch<W: io::Write>(
     out: &mut Emit<W>,
     job: &Job<'_>,
@@ -164,8 +165,8 @@ pub(super) fn batch<W: io::Write>(
     out.open_object()?;
     out.number("batch_id", counts.window)?;
     out.number("thread_id", kernel.tid)?;
-    correlation(out, kernel.correlation, None)?;
-    times(out, batch.start, batch.end)?;
+    correlation(out, kernel.correlation, None);
+    times(out, batch.start, batch.end);
     out.handle("agent_id", job.handle(kernel.node))?;
     out.handle("queue_id", u64::from(kernel.queue_id))?;
     out.number("count", batch.count)?;
@@ -197,7 +198,7 @@ fn records<W: io::Write>(out: &mut Emit<W>, counts: &Counts<'_>) -> io::Result<(
     out.close_array()
 }
 
-/// What a whole device counted from one reading to the next, as sums over the device.
+/// Writes what a whole device counted from one reading to the next, as sums over the device.
 pub(super) fn reading<W: io::Write>(
     out: &mut Emit<W>,
     job: &Job<'_>,
@@ -206,7 +207,7 @@ pub(super) fn reading<W: io::Write>(
     out.open_object()?;
     out.number("reading", reading.number)?;
     out.handle("agent_id", job.handle(reading.node))?;
-    times(out, reading.start, reading.end)?;
+    times(out, reading.start, reading.end);
     out.key("records")?;
     out.open_array()?;
     for (id, _, values, _) in &reading.counters {
@@ -219,7 +220,7 @@ pub(super) fn reading<W: io::Write>(
     out.close_object()
 }
 
-/// By number of the agent's node, whether the kernel driver's profiler lock was held.
+/// Writes for each agent, by its node's number, whether the kernel driver's profiler lock was held.
 fn locks<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> io::Result<()> {
     let locks = &job.trace.counters.locks;
     if locks.is_empty() {
@@ -228,12 +229,14 @@ fn locks<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> io::Result<()> {
     out.key("profiler_locks")?;
     out.open_object()?;
     for (node, state) in locks {
-        out.text(&node.to_string(), state)?;
+        out.any_key(&node.to_string())?;
+        out.text_value(state)?;
     }
     out.close_object()
 }
 
-/// How many windows there were, and how many of each sort; nothing where no counters were asked for.
+/// Writes how many windows there were, and how many with each verdict. Writes nothing where no
+/// counters were asked for.
 pub(super) fn windows<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> io::Result<()> {
     locks(out, job)?;
     let windows = &job.counting.windows;

@@ -1,5 +1,5 @@
-//! Records that only CUDA processes have, and what CUDA tells of kernels and copies besides: in an
-//! object `cuda` at the end of theirs.
+//! Records that only CUDA processes have, and what CUDA tells about kernels and copies in addition:
+//! an object `cuda` at the end of their objects.
 
 use super::emit::Emit;
 use super::{correlation, times};
@@ -13,12 +13,14 @@ use midair_record::event::{
 use std::borrow::Cow;
 use std::io;
 
-/// Bytes of a record: AMD has no structs for these, so it is that of our own.
+/// Returns the size of a record. AMD has no structs for these records, so it is the size of our
+/// own.
 const fn size<T>() -> u64 {
     size_of::<T>() as u64
 }
 
-/// AMD's kinds and ours, so that numbers index the list: what is between AMD's last and our first is empty.
+/// Returns AMD's kinds and ours, so that numbers index the list. The entries between AMD's last and
+/// our first are empty.
 pub(super) fn kinds(names: &Names) -> Vec<Kind> {
     let mut all = names.buffer.clone();
     let empty = Kind {
@@ -30,7 +32,8 @@ pub(super) fn kinds(names: &Names) -> Vec<Kind> {
     all
 }
 
-/// Context and stream as CUPTI counts them. A record that is for no single stream has none.
+/// Writes context and stream as CUPTI counts them, or nothing for a record that does not belong to
+/// a single stream.
 fn stream<W: io::Write>(out: &mut Emit<W>, handle: u64) -> io::Result<()> {
     let (context, stream) = stream_parts(handle);
     out.number("context_id", context)?;
@@ -40,7 +43,7 @@ fn stream<W: io::Write>(out: &mut Emit<W>, handle: u64) -> io::Result<()> {
     out.number("stream", stream)
 }
 
-/// The device as CUDA counts it.
+/// Writes the device as CUDA counts it.
 fn device<W: io::Write>(out: &mut Emit<W>, node: u32) -> io::Result<()> {
     match ordinal(node) {
         Some(ordinal) => out.number("device", ordinal),
@@ -89,7 +92,7 @@ pub(super) fn transfer<W: io::Write>(
 
 pub(super) fn call<W: io::Write>(out: &mut Emit<W>, record: &Api) -> io::Result<()> {
     out.open_object()?;
-    super::call(out, record, size::<Api>())?;
+    super::call(out, record, size::<Api>());
     out.key("retval")?;
     out.open_object()?;
     out.number("uint64_t_retval", record.retval)?;
@@ -107,8 +110,8 @@ pub(super) fn set<W: io::Write>(
     out.number("kind", number_in_files(record.header.kind))?;
     out.number("operation", record.header.operation)?;
     out.number("thread_id", record.tid)?;
-    correlation(out, record.correlation, None)?;
-    times(out, record.start, record.end)?;
+    correlation(out, record.correlation, None);
+    times(out, record.start, record.end);
     out.handle("agent_id", job.handle(record.node))?;
     out.number("bytes", record.bytes)?;
     out.number("value", record.value)?;
@@ -134,8 +137,8 @@ pub(super) fn wait<W: io::Write>(
     out.number("kind", number_in_files(record.header.kind))?;
     out.number("operation", record.header.operation)?;
     out.number("thread_id", record.tid)?;
-    correlation(out, record.correlation, None)?;
-    times(out, record.start, record.end)?;
+    correlation(out, record.correlation, None);
+    times(out, record.start, record.end);
     if names_stream(record.stream) {
         out.handle("stream_id", job.index.stream(record.stream))?;
     }
@@ -158,8 +161,8 @@ pub(super) fn unified<W: io::Write>(
     out.number("size", size::<UnifiedMemory>())?;
     out.number("kind", number_in_files(record.header.kind))?;
     out.number("operation", record.header.operation)?;
-    times(out, record.start, record.end)?;
-    // Where no device is named the host is meant.
+    times(out, record.start, record.end);
+    // Where no device is named, the host is meant.
     out.handle("src_agent_id", job.handle(record.src_node))?;
     out.handle("dst_agent_id", job.handle(record.dst_node))?;
     out.text("address", &address(record.address))?;

@@ -24,7 +24,7 @@ pub(super) fn event<W: io::Write>(
         kind::KFD_EVENT_UNMAP_FROM_GPU | kind::KFD_EVENT_DROPPED_EVENTS => {
             out.number("timestamp", record.start)?;
         }
-        _ => times(out, record.start, record.end)?,
+        _ => times(out, record.start, record.end),
     }
     out.number("pid", record.pid)?;
     match event {

@@ -3,14 +3,14 @@
 use crate::digits;
 use std::io::{self, Write};
 
-/// Bytes gathered before they are passed on.
+/// The number of bytes that are gathered before they are passed on.
 const BLOCK: usize = 64 * 1024;
 
 /// Writes JSON without spaces. Keys and values come in the order of the calls; the caller keeps
 /// opens and closes paired and calls [`Emit::flush`] at the end.
 pub(super) struct Emit<W> {
     out: W,
-    /// Pieces are small: gathering them here is several times faster than passing each on.
+    /// The pieces are small, and gathering them here is several times faster than passing each on.
     pending: Vec<u8>,
     /// Whether the next key or value in this container follows another.
     comma: bool,
@@ -25,23 +25,23 @@ impl<W: Write> Emit<W> {
         }
     }
 
-    /// Passes on what is left.
+    /// Passes on the bytes that are left.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         self.pass_on()?;
         self.out.flush()
     }
 
-    /// Where it writes to.
+    /// Returns the writer below.
     pub(super) fn writer(&self) -> &W {
         &self.out
     }
 
-    /// Where it wrote to, and what was not passed on yet.
+    /// Returns the writer below, and the bytes that were not passed on yet.
     pub(super) fn into_parts(self) -> (W, Vec<u8>) {
         (self.out, self.pending)
     }
 
-    /// Elements that are JSON already, with their commas, as all that an array has.
+    /// Writes elements that are JSON already, with their commas, as the whole contents of an array.
     pub(super) fn raw(&mut self, elements: &[u8]) -> io::Result<()> {
         self.pending.extend_from_slice(elements);
         if self.pending.len() < BLOCK {
@@ -57,6 +57,7 @@ impl<W: Write> Emit<W> {
         Ok(())
     }
 
+    #[inline]
     fn separate(&mut self) {
         if std::mem::replace(&mut self.comma, true) {
             self.pending.push(b',');
@@ -73,7 +74,7 @@ impl<W: Write> Emit<W> {
     fn close(&mut self, bracket: &[u8]) -> io::Result<()> {
         self.comma = true;
         self.pending.extend_from_slice(bracket);
-        // Often enough: no piece between two closes is large.
+        // This is often enough, because no piece between two closes is large.
         if self.pending.len() < BLOCK {
             Ok(())
         } else {
@@ -98,25 +99,101 @@ impl<W: Write> Emit<W> {
     }
 
     fn quoted(&mut self, text: &str) -> io::Result<()> {
+        // Hardly any text has a byte that needs an escape (those of RFC 8259).
+        let is_special = |byte: &u8| *byte < 0x20 || matches!(byte, b'"' | b'\\');
+        if !digits::has(text.as_bytes(), is_special) {
+            self.pending.push(b'"');
+            self.pending.extend_from_slice(text.as_bytes());
+            self.pending.push(b'"');
+            return Ok(());
+        }
         serde_json::to_writer(&mut self.pending, text).map_err(io::Error::from)
     }
 
-    /// The key of the value that comes next.
-    pub(super) fn key(&mut self, key: &str) -> io::Result<()> {
+    /// Writes the key of the value that comes next. Keys of the format need no escapes.
+    #[inline]
+    pub(super) fn key(&mut self, key: &'static str) -> io::Result<()> {
         self.separate();
-        self.quoted(key)?;
         self.comma = false;
+        self.pending.push(b'"');
+        self.pending.extend_from_slice(key.as_bytes());
+        self.pending.extend_from_slice(b"\":");
+        Ok(())
+    }
+
+    /// Writes `,"key":`, without the comma where nothing comes before it. Records have many keys, so
+    /// each is one piece ([`follows`](super::follows)).
+    #[inline]
+    fn lead(&mut self, lead: &'static str) {
+        let from = usize::from(!std::mem::replace(&mut self.comma, true));
+        self.pending
+            .extend_from_slice(lead.as_bytes().get(from..).unwrap_or_default());
+    }
+
+    /// Writes a key, as [`follows`](super::follows) makes it, and its number.
+    #[inline]
+    pub(super) fn next(&mut self, lead: &'static str, number: u64) {
+        self.lead(lead);
+        digits::push_u64(&mut self.pending, number);
+    }
+
+    /// Writes a key and the beginning of its object or array.
+    #[inline]
+    pub(super) fn next_open(&mut self, lead: &'static str) {
+        self.lead(lead);
+        self.comma = false;
+    }
+
+    /// Ends what [`Emit::next_open`] began.
+    #[inline]
+    pub(super) fn next_close(&mut self, bracket: u8) {
+        self.pending.push(bracket);
+        self.comma = true;
+    }
+
+    /// Writes a key and `{"handle":n}`.
+    #[inline]
+    pub(super) fn next_handle(&mut self, lead: &'static str, handle: u64) {
+        self.lead(lead);
+        digits::push_u64(&mut self.pending, handle);
+        self.pending.push(b'}');
+    }
+
+    /// Writes a key that is any text.
+    pub(super) fn any_key(&mut self, key: &str) -> io::Result<()> {
+        self.separate();
+        self.comma = false;
+        self.quoted(key)?;
         self.pending.push(b':');
         Ok(())
     }
 
-    pub(super) fn text(&mut self, key: &str, text: &str) -> io::Result<()> {
+    /// Writes an object of an array, of which only the last value differs: `{...` up to it, and the
+    /// text.
+    pub(super) fn with_text(&mut self, head: &[u8], text: &str) -> io::Result<()> {
+        self.separate();
+        self.pending.extend_from_slice(head);
+        self.quoted(text)?;
+        self.close(b"}")
+    }
+
+    pub(super) fn text(&mut self, key: &'static str, text: &str) -> io::Result<()> {
         self.key(key)?;
         self.comma = true;
         self.quoted(text)
     }
 
-    pub(super) fn texts<T: AsRef<str>>(&mut self, key: &str, texts: &[T]) -> io::Result<()> {
+    /// Writes a text after [`Emit::any_key`].
+    pub(super) fn text_value(&mut self, text: &str) -> io::Result<()> {
+        self.separate();
+        self.quoted(text)
+    }
+
+    pub(super) fn texts<T: AsRef<str>>(
+        &mut self,
+        key: &'static str,
+        texts: &[T],
+    ) -> io::Result<()> {
         self.key(key)?;
         self.open_array()?;
         for text in texts {
@@ -126,33 +203,35 @@ impl<W: Write> Emit<W> {
         self.close_array()
     }
 
-    pub(super) fn number(&mut self, key: &str, number: impl Into<i128>) -> io::Result<()> {
+    #[inline]
+    pub(super) fn number(&mut self, key: &'static str, number: impl Into<i128>) -> io::Result<()> {
         self.key(key)?;
         self.value(number)
     }
 
-    /// A number that may be larger than 64 bits. Readers that hold it in fewer read it as a real one.
-    pub(super) fn whole(&mut self, key: &str, number: u128) -> io::Result<()> {
+    /// Writes a number that may be larger than 64 bits. Readers that hold it in fewer bits read it
+    /// as a real number.
+    pub(super) fn whole(&mut self, key: &'static str, number: u128) -> io::Result<()> {
         self.key(key)?;
         self.comma = true;
         write!(self.pending, "{number}")
     }
 
-    /// A real number, with as many digits as tell it from its neighbours.
-    pub(super) fn real(&mut self, key: &str, number: f64) -> io::Result<()> {
+    /// Writes a real number, with as many digits as distinguish it from its neighbours.
+    pub(super) fn real(&mut self, key: &'static str, number: f64) -> io::Result<()> {
         self.key(key)?;
         self.comma = true;
         serde_json::to_writer(&mut self.pending, &number).map_err(io::Error::from)
     }
 
-    /// A number in an array, or after [`Emit::key`].
+    /// Writes a number in an array, or after [`Emit::key`].
     pub(super) fn value(&mut self, number: impl Into<i128>) -> io::Result<()> {
         self.separate();
         digits::push(&mut self.pending, number);
         Ok(())
     }
 
-    pub(super) fn boolean(&mut self, key: &str, value: bool) -> io::Result<()> {
+    pub(super) fn boolean(&mut self, key: &'static str, value: bool) -> io::Result<()> {
         self.key(key)?;
         self.comma = true;
         self.pending
@@ -160,16 +239,18 @@ impl<W: Write> Emit<W> {
         Ok(())
     }
 
-    /// `{"handle":n}`.
-    pub(super) fn handle(&mut self, key: &str, handle: u64) -> io::Result<()> {
+    /// Writes `{"handle":n}`.
+    pub(super) fn handle(&mut self, key: &'static str, handle: u64) -> io::Result<()> {
         self.key(key)?;
-        self.open_object()?;
-        self.number("handle", handle)?;
-        self.close_object()
+        self.comma = true;
+        self.pending.extend_from_slice(b"{\"handle\":");
+        digits::push_u64(&mut self.pending, handle);
+        self.pending.push(b'}');
+        Ok(())
     }
 
-    /// `{"x":…,"y":…,"z":…}`.
-    pub(super) fn extents(&mut self, key: &str, extents: [u32; 3]) -> io::Result<()> {
+    /// Writes `{"x":…,"y":…,"z":…}`.
+    pub(super) fn extents(&mut self, key: &'static str, extents: [u32; 3]) -> io::Result<()> {
         let [x, y, z] = extents;
         self.key(key)?;
         self.open_object()?;
@@ -179,12 +260,13 @@ impl<W: Write> Emit<W> {
         self.close_object()
     }
 
-    /// `{"name":bits,…}` of a word with bit fields, given as name, first bit and number of bits.
+    /// Writes `{"name":bits,…}` for a word with bit fields, given as name, first bit and number of
+    /// bits.
     pub(super) fn bits(
         &mut self,
-        key: &str,
+        key: &'static str,
         word: u32,
-        fields: &[(&str, u32, u32)],
+        fields: &[(&'static str, u32, u32)],
     ) -> io::Result<()> {
         self.key(key)?;
         self.open_object()?;

@@ -8,7 +8,7 @@ use crate::job::{Job, address};
 use midair_record::event::{Allocation, Marker, NO_NODE, Scratch};
 use std::io;
 
-/// The handle that stands for no agent in AMD's records of releases (source: the SDK's records; its
+/// The handle that means no agent in AMD's records of releases (source: the SDK's records; its
 /// tools compare some other records with the highest number).
 const NO_AGENT: u64 = 0;
 
@@ -17,8 +17,8 @@ pub(super) fn marker<W: io::Write>(out: &mut Emit<W>, record: &Marker) -> io::Re
     out.number("size", size::MARKER_API)?;
     out.number("kind", number_in_files(record.header.kind))?;
     out.number("operation", record.header.operation)?;
-    correlation(out, record.correlation, Some(record.ancestor))?;
-    times(out, record.start, record.end)?;
+    correlation(out, record.correlation, Some(record.ancestor));
+    times(out, record.start, record.end);
     out.number("thread_id", record.tid)?;
     out.close_object()
 }
@@ -33,8 +33,8 @@ pub(super) fn allocation<W: io::Write>(
     out.number("kind", number_in_files(record.header.kind))?;
     out.number("operation", record.header.operation)?;
     out.number("thread_id", record.tid)?;
-    correlation(out, record.correlation, Some(record.ancestor))?;
-    times(out, record.start, record.end)?;
+    correlation(out, record.correlation, Some(record.ancestor));
+    times(out, record.start, record.end);
     let agent = match record.node {
         NO_NODE => NO_AGENT,
         node => job.handle(node),
@@ -58,14 +58,14 @@ pub(super) fn scratch<W: io::Write>(
     out.handle("agent_id", job.handle(record.node))?;
     out.handle("queue_id", u64::from(record.queue_id))?;
     out.number("thread_id", record.tid)?;
-    times(out, record.start, record.end)?;
-    correlation(out, record.correlation, Some(record.ancestor))?;
+    times(out, record.start, record.end);
+    correlation(out, record.correlation, Some(record.ancestor));
     out.number("flags", record.flags)?;
     out.number("allocation_size", record.bytes)?;
     out.close_object()
 }
 
-/// Runtimes of the process. AMD's json has no key for them, so they are under ours.
+/// Writes the runtimes of the process. AMD's json has no key for them, so they are under ours.
 pub(super) fn runtimes<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> io::Result<()> {
     out.key("runtimes")?;
     out.open_array()?;

@@ -1,8 +1,8 @@
-//! Where lists of records wait for their places in the document.
+//! The place where lists of records wait for their turn in the document.
 //!
 //! Records come in the order in which they were collected, and the document has one list for each
-//! sort. Each list is gathered in memory block by block; whole blocks go to one file without a name
-//! beside the results, and come back in order when the session's records have all been seen.
+//! kind. Each list is gathered in memory block by block. Whole blocks go to one file without a name
+//! beside the results, and are read back in order when all of the session's records have been seen.
 
 use super::emit::Emit;
 use std::cell::{Cell, OnceCell};
@@ -11,11 +11,11 @@ use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// The file. It is made with the first block: small sessions need none.
+/// The file. It is made with the first block, since small sessions need none.
 pub(super) struct Spill {
     directory: PathBuf,
     file: OnceCell<File>,
-    /// Bytes in use.
+    /// The number of bytes in use.
     len: Cell<u64>,
 }
 
@@ -34,12 +34,12 @@ impl Spill {
         }
     }
 
-    /// Forgets what is in it.
+    /// Forgets the contents.
     pub(super) fn clear(&self) {
         self.len.set(0);
     }
 
-    /// A list without elements.
+    /// Returns a list without elements.
     pub(super) fn list(&self) -> List<'_> {
         List(Emit::new(Blocks {
             spill: self,
@@ -73,7 +73,7 @@ impl Spill {
     }
 }
 
-/// What a list wrote to the file.
+/// The blocks that a list has written to the file.
 pub(super) struct Blocks<'s> {
     spill: &'s Spill,
     blocks: Vec<Block>,
@@ -94,7 +94,7 @@ pub(super) struct List<'s>(pub(super) Emit<Blocks<'s>>);
 
 impl List<'_> {
     /// Writes the list into a document.
-    pub(super) fn put<W: Write>(self, key: &str, out: &mut Emit<W>) -> io::Result<()> {
+    pub(super) fn put<W: Write>(self, key: &'static str, out: &mut Emit<W>) -> io::Result<()> {
         let (written, rest) = self.0.into_parts();
         out.key(key)?;
         out.open_array()?;

@@ -1,39 +1,41 @@
-//! Bytes being copied and how fast, bytes allocated, and dispatches that wait or run, over time: the
-//! counter tracks.
+//! The counter tracks over time: bytes being copied and their speed, bytes allocated, and
+//! dispatches that wait or run.
 //!
-//! Records come nearly in the order of time, not quite: each thread's and each queue's are in
-//! order. A window of changes is sorted before it is summed up; one that is later than the whole
-//! window still counts, from its own time on.
+//! Records come nearly in the order of time: only those of each thread and each queue are fully in
+//! order. A window of changes is sorted before it is summed up. A change that comes later than the
+//! whole window still counts, from its own time on.
 
 use super::packets::Packets;
 use super::tracks::queue_index;
 use crate::files::WriteError;
 use crate::job::Job;
+use foldhash::fast::RandomState;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
-/// Changes that are sorted before they are written.
+/// The number of changes that are sorted before they are written.
 const WINDOW: usize = 1 << 14;
-/// Live allocations that are remembered. The release of any further one is not subtracted.
+/// The most live allocations that are remembered. The releases of further ones are not subtracted.
 const MOST_LIVE: usize = 1 << 18;
-/// Nodes, and queues with scratch memory, that are counted. A target can name any number of either.
+/// The most nodes, and queues with scratch memory, that are counted. A target can name any number
+/// of either.
 const MOST_COUNTED: usize = 1 << 14;
 
-/// Keeps numbers of counter tracks apart from those of others.
+/// Keeps the numbers of counter tracks different from those of others.
 const COUNTERS: u64 = u64::MAX;
 
-/// What is counted, in bytes where nothing else is said, on which node.
+/// What is counted on a node, in bytes unless the variant says otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Level {
-    /// Copies under way to it.
+    /// Copies to the node that are in progress.
     CopyTo(u32),
-    /// Memory allocated on it in this session and not released.
+    /// Memory that was allocated on the node in this session and not released.
     Allocated(u32),
-    /// Scratch memory of its queues.
+    /// Scratch memory of the node's queues.
     Scratch(u32),
-    /// Thousandths of gigabytes in a second that are copied to it.
+    /// The speed of copies to the node, in thousandths of gigabytes per second.
     Speed(u32),
-    /// Dispatches of one of its queues that were launched and have not ended.
+    /// Dispatches in one of the node's queues that were launched and have not ended.
     Depth(u32, u32),
 }
 
@@ -55,14 +57,14 @@ pub(super) enum Change {
 #[derive(Debug, Default)]
 pub(super) struct Levels {
     waiting: BinaryHeap<Reverse<(u64, Change)>>,
-    values: HashMap<Level, u64>,
-    /// Node and bytes by address.
+    values: HashMap<Level, u64, RandomState>,
+    /// Node and bytes of each live allocation, by address.
     live: HashMap<u64, (u32, u64)>,
     scratch: HashMap<(u32, u32), u64>,
 }
 
 impl Levels {
-    /// Notes a change at a time.
+    /// Records a change at a time.
     pub(super) fn change(
         &mut self,
         job: &Job<'_>,
@@ -77,7 +79,7 @@ impl Levels {
         Ok(())
     }
 
-    /// Writes what still waits.
+    /// Writes the changes that are still waiting.
     pub(super) fn finish(
         &mut self,
         job: &Job<'_>,
@@ -89,7 +91,7 @@ impl Levels {
         Ok(())
     }
 
-    /// Writes the levels after all changes of the earliest moment.
+    /// Writes the levels after all changes of the earliest time.
     fn settle(&mut self, job: &Job<'_>, out: &mut Packets<'_>) -> Result<(), WriteError> {
         let Some(Reverse((now, first))) = self.waiting.pop() else {
             return Ok(());
@@ -110,7 +112,7 @@ impl Levels {
             if out.describe(uuid) {
                 let name = name(job, level);
                 let begin = job.trace.process.init_time.min(now);
-                // The level before the first change, so that the curve begins at 0.
+                // Writes the level before the first change, so that the curve begins at 0.
                 if is_bytes {
                     out.counter_track(uuid, &name)?;
                     out.counter(uuid, begin, 0)?;
@@ -146,7 +148,7 @@ impl Levels {
                 }
                 (Level::Allocated(node), bytes, 0)
             }
-            // What was allocated before the attach is in no level.
+            // Memory that was allocated before the attach is in no level.
             Change::Released { address } => {
                 let (node, bytes) = self.live.remove(&address)?;
                 (Level::Allocated(node), 0, bytes)
@@ -226,7 +228,7 @@ mod tests {
             allocated(0x10, 100),
             allocated(0x20, 50),
             Change::Released { address: 0x10 },
-            // Allocated before the attach.
+            // This was allocated before the attach.
             Change::Released { address: 0x77 },
             Change::Released { address: 0x10 },
             allocated(0x10, 7),

@@ -1,15 +1,16 @@
-//! Packets of a trace, one after the other into its file.
+//! The packets of a trace, written one after the other into its file.
 //!
-//! Names are interned: written once with a number, then named by it. The table of names is kept
-//! small: what does not fit, such as millions of different messages, is written in full each time.
+//! Names are interned: a name is written once with a number, and then referred to by the number.
+//! The table of names is kept small. Names that do not fit, such as millions of different messages,
+//! are written in full each time.
 
+use super::wire::{self, Fields};
 use crate::files::{OutputFile, WriteError};
 use crate::model::Process;
+use foldhash::fast::RandomState;
+use prost::Message;
 use proto::track_event::Type;
-use proto::{
-    CounterDescriptor, DebugAnnotation, InternedData, InternedString, TracePacket, TrackDescriptor,
-    TrackEvent,
-};
+use proto::{CounterDescriptor, InternedData, InternedString, TracePacket, TrackDescriptor};
 use std::collections::{HashMap, HashSet};
 
 /// The messages of `proto/perfetto.proto`.
@@ -17,7 +18,7 @@ pub(super) mod proto {
     include!(concat!(env!("OUT_DIR"), "/midair.perfetto.rs"));
 }
 
-/// Flags of a sequence: what was interned before is forgotten; this packet needs what was interned.
+/// Flags of a sequence: everything interned before is forgotten; this packet needs interned data.
 const CLEARED: u32 = 1;
 const NEEDS_INTERNED: u32 = 2;
 /// The sequence of the first session in a file.
@@ -26,7 +27,8 @@ const FIRST: u32 = 1;
 const BOOTTIME: u32 = 6;
 /// Bytes among Perfetto's units of counters.
 const UNIT_BYTES: i32 = 3;
-/// Names of events beyond this many, or longer together than so many bytes, are not interned.
+/// Further names of events are not interned, where there are more than this, or where they take
+/// more bytes than the limit.
 const MOST_NAMES: usize = 1 << 14;
 const MOST_NAME_BYTES: usize = 4 << 20;
 
@@ -49,24 +51,26 @@ pub(super) struct Event<'a> {
     pub(super) annotations: &'a [(&'a str, Value<'a>)],
 }
 
-/// The file, and what was already defined in it.
+/// The file, and what has been defined in it.
 pub(super) struct Packets<'f> {
     file: &'f mut OutputFile,
-    /// The sequence that all packets of this process are of.
+    /// The sequence to which all packets of this process belong.
     sequence: u32,
     buffer: Vec<u8>,
-    categories: HashMap<String, u64>,
-    annotations: HashMap<String, u64>,
-    names: HashMap<String, u64>,
-    name_bytes: usize,
-    /// Tracks that were described.
-    described: HashSet<u64>,
-    /// What keeps numbers of this process apart from those of others, in traces that are put together.
+    /// An event under construction.
+    fields: Vec<u8>,
+    categories: Interner,
+    annotations: Interner,
+    names: Interner,
+    /// The tracks that were described.
+    described: HashSet<u64, RandomState>,
+    /// Keeps the numbers of this process different from those of others, where traces are merged.
     process: u64,
 }
 
 impl<'f> Packets<'f> {
-    /// Begins a sequence, behind what is in the file, with the packet that names the clock of all times.
+    /// Begins a sequence behind what is in the file, with the packet that names the clock of all
+    /// times.
     pub(super) fn begin(
         file: &'f mut OutputFile,
         process: &Process,
@@ -77,15 +81,15 @@ impl<'f> Packets<'f> {
             file,
             sequence,
             buffer: Vec::new(),
-            categories: HashMap::new(),
-            annotations: HashMap::new(),
-            names: HashMap::new(),
-            name_bytes: 0,
-            described: HashSet::new(),
+            fields: Vec::new(),
+            categories: Interner::default(),
+            annotations: Interner::default(),
+            names: Interner::default(),
+            described: HashSet::default(),
             process: mix(process.node.hash(), &[u64::from(process.pid), time]),
         };
-        // One snapshot in a file: those of later sessions could run backwards, which readers take for a
-        // fault. All times are of one clock, so one is enough.
+        // There is only one snapshot in a file. Snapshots of later sessions could run backwards,
+        // which readers take for an error. All times are of one clock, so one is enough.
         let snapshot = (sequence == FIRST).then(|| proto::ClockSnapshot {
             clocks: vec![proto::clock_snapshot::Clock {
                 clock_id: Some(BOOTTIME),
@@ -105,29 +109,30 @@ impl<'f> Packets<'f> {
         Ok(packets)
     }
 
-    /// The process's own track.
+    /// Returns the process's own track.
     pub(super) fn process(&self) -> u64 {
         self.process
     }
 
-    /// A number for a thing of this process.
+    /// Returns a number for a thing of this process.
     pub(super) fn uuid(&self, parts: &[u64]) -> u64 {
         mix(self.process, parts)
     }
 
-    /// The flow of a correlation id.
+    /// Returns the flow of a correlation id.
     pub(super) fn flow(&self, correlation: u64) -> u64 {
         self.process ^ correlation
     }
 
-    /// A trace is the field 1 of a message, repeated: each packet with its length in front.
+    /// Writes a packet with its length before it. A trace is a message whose field 1 is repeated
+    /// for each packet.
     fn put(&mut self, packet: &TracePacket) -> Result<(), WriteError> {
         self.buffer.clear();
         prost::encoding::message::encode(1, packet, &mut self.buffer);
         self.file.put(&self.buffer)
     }
 
-    /// Whether a track is still to be described; from now on it is.
+    /// Whether a track has not been described yet. From now on it counts as described.
     pub(super) fn describe(&mut self, uuid: u64) -> bool {
         self.described.insert(uuid)
     }
@@ -141,7 +146,7 @@ impl<'f> Packets<'f> {
         })
     }
 
-    /// Describes a track of bytes below the process.
+    /// Describes a track of bytes, below the process.
     pub(super) fn counter_track(&mut self, uuid: u64, name: &str) -> Result<(), WriteError> {
         self.track(TrackDescriptor {
             uuid: Some(uuid),
@@ -154,21 +159,20 @@ impl<'f> Packets<'f> {
         })
     }
 
-    /// A counter's value from a time on.
+    /// Writes a counter's value, which is valid from a time on.
     pub(super) fn counter(&mut self, track: u64, time: u64, value: u64) -> Result<(), WriteError> {
-        let event = TrackEvent {
-            r#type: Some(Type::Counter.into()),
-            track_uuid: Some(track),
-            counter_value: Some(i64::try_from(value).unwrap_or(i64::MAX)),
-            ..TrackEvent::default()
-        };
-        self.put(&TracePacket {
-            track_event: Some(event),
-            ..packet(self.sequence, time)
-        })
+        let counter = Some(i64::try_from(value).unwrap_or(i64::MAX));
+        self.put_event(
+            time,
+            None,
+            &Fields {
+                counter,
+                ..of(Type::Counter, track)
+            },
+        )
     }
 
-    /// Describes a track of plain numbers below the process.
+    /// Describes a track of plain numbers, below the process.
     pub(super) fn number_track(&mut self, uuid: u64, name: &str) -> Result<(), WriteError> {
         self.track(TrackDescriptor {
             uuid: Some(uuid),
@@ -179,21 +183,20 @@ impl<'f> Packets<'f> {
         })
     }
 
-    /// A number from a time on.
+    /// Writes a number, which is valid from a time on.
     pub(super) fn number(&mut self, track: u64, time: u64, value: f64) -> Result<(), WriteError> {
-        let event = TrackEvent {
-            r#type: Some(Type::Counter.into()),
-            track_uuid: Some(track),
-            double_counter_value: Some(value),
-            ..TrackEvent::default()
-        };
-        self.put(&TracePacket {
-            track_event: Some(event),
-            ..packet(self.sequence, time)
-        })
+        let real = Some(value);
+        self.put_event(
+            time,
+            None,
+            &Fields {
+                real,
+                ..of(Type::Counter, track)
+            },
+        )
     }
 
-    /// A slice with its begin and end.
+    /// Writes a slice with its begin and end.
     pub(super) fn slice(
         &mut self,
         event: &Event<'_>,
@@ -201,76 +204,132 @@ impl<'f> Packets<'f> {
         end: u64,
     ) -> Result<(), WriteError> {
         self.event(event, Type::SliceBegin, start)?;
-        let event = TrackEvent {
-            r#type: Some(Type::SliceEnd.into()),
-            track_uuid: Some(event.track),
-            ..TrackEvent::default()
-        };
-        // An end before the begin, which only a damaged record has, would end something else.
-        self.put(&TracePacket {
-            track_event: Some(event),
-            ..packet(self.sequence, end.max(start))
-        })
+        // Only a damaged record ends before it begins. Its end would close another slice, so it is
+        // moved.
+        self.put_event(end.max(start), None, &of(Type::SliceEnd, event.track))
     }
 
-    /// An instant.
+    /// Writes an instant.
     pub(super) fn instant(&mut self, event: &Event<'_>, time: u64) -> Result<(), WriteError> {
         self.event(event, Type::Instant, time)
     }
 
     fn event(&mut self, event: &Event<'_>, of: Type, time: u64) -> Result<(), WriteError> {
         let mut new = InternedData::default();
-        let category = intern(
-            &mut self.categories,
-            &mut new.event_categories,
-            event.category,
-        );
-        let mut annotations = Vec::with_capacity(event.annotations.len());
+        let category = self
+            .categories
+            .number(&mut new.event_categories, event.category);
+        let mut annotations: Vec<(u64, Value<'_>)> = Vec::with_capacity(event.annotations.len());
         for (name, value) in event.annotations {
-            let number = intern(&mut self.annotations, &mut new.debug_annotation_names, name);
-            annotations.push(annotation(number, value));
+            let number = self
+                .annotations
+                .number(&mut new.debug_annotation_names, name);
+            annotations.push((number, *value));
         }
-        let name_iid = self.intern_name(&mut new, event.name);
-        let name = match name_iid {
-            Some(_) => None,
-            None => Some(event.name.to_owned()),
+        let name_iid = self.names.number_if_few(&mut new.event_names, event.name);
+        let something_new = !new.event_categories.is_empty()
+            || !new.debug_annotation_names.is_empty()
+            || !new.event_names.is_empty();
+        let new = something_new.then(|| new.encode_to_vec());
+        let fields = Fields {
+            category: Some(category),
+            annotations: &annotations,
+            name_iid,
+            name: name_iid.is_none().then_some(event.name),
+            flow: event.flow,
+            ..self::of(of, event.track)
         };
-        let something_new = new != InternedData::default();
-        self.put(&TracePacket {
-            interned_data: something_new.then_some(new),
-            track_event: Some(TrackEvent {
-                category_iids: vec![category],
-                debug_annotations: annotations,
-                r#type: Some(of.into()),
-                name_iid,
-                track_uuid: Some(event.track),
-                name,
-                flow_ids: event.flow.into_iter().collect(),
-                ..TrackEvent::default()
-            }),
-            ..packet(self.sequence, time)
-        })
+        self.put_event(time, new.as_deref(), &fields)
     }
 
-    fn intern_name(&mut self, new: &mut InternedData, name: &str) -> Option<u64> {
-        if let Some(known) = self.names.get(name) {
-            return Some(*known);
-        }
-        if self.names.len() >= MOST_NAMES || self.name_bytes + name.len() > MOST_NAME_BYTES {
-            return None;
-        }
-        let number = self.names.len() as u64 + 1;
-        self.name_bytes += name.len();
-        self.names.insert(name.to_owned(), number);
-        new.event_names.push(interned(number, name));
-        Some(number)
+    fn put_event(
+        &mut self,
+        time: u64,
+        interned: Option<&[u8]>,
+        fields: &Fields<'_>,
+    ) -> Result<(), WriteError> {
+        self.fields.clear();
+        wire::event(&mut self.fields, fields);
+        self.buffer.clear();
+        let head = (time, self.sequence, NEEDS_INTERNED);
+        wire::packet(&mut self.buffer, head, &self.fields, interned);
+        self.file.put(&self.buffer)
     }
 }
 
-/// A number from several, the same each time.
+/// Makes an event of a track without further fields.
+fn of<'a>(of: Type, track: u64) -> Fields<'a> {
+    Fields {
+        category: None,
+        annotations: &[],
+        of: of.into(),
+        name_iid: None,
+        track,
+        name: None,
+        counter: None,
+        real: None,
+        flow: None,
+    }
+}
+
+/// Names and their numbers, which begin at 1.
+#[derive(Default)]
+struct Interner {
+    numbers: HashMap<String, u64>,
+    texts: Vec<String>,
+    bytes: usize,
+    /// Numbers by the address where a text was last seen. Most texts come from the same address
+    /// each time, and comparing a text takes a fraction of the time of hashing it.
+    seen: HashMap<(usize, usize), u64, RandomState>,
+}
+
+impl Interner {
+    fn known(&mut self, name: &str) -> Option<u64> {
+        let place = (name.as_ptr().addr(), name.len());
+        if let Some(number) = self.seen.get(&place)
+            && let Some(text) = self
+                .texts
+                .get(usize::try_from(*number).unwrap_or(0).wrapping_sub(1))
+            && text == name
+        {
+            return Some(*number);
+        }
+        let number = *self.numbers.get(name)?;
+        if self.seen.len() >= MOST_NAMES {
+            self.seen.clear();
+        }
+        self.seen.insert(place, number);
+        Some(number)
+    }
+
+    fn number(&mut self, new: &mut Vec<InternedString>, name: &str) -> u64 {
+        if let Some(number) = self.known(name) {
+            return number;
+        }
+        let number = self.numbers.len() as u64 + 1;
+        self.bytes += name.len();
+        self.numbers.insert(name.to_owned(), number);
+        self.texts.push(name.to_owned());
+        new.push(interned(number, name));
+        number
+    }
+
+    /// Does the same as [`Interner::number`], but returns none where there are too many names
+    /// already.
+    fn number_if_few(&mut self, new: &mut Vec<InternedString>, name: &str) -> Option<u64> {
+        if let Some(number) = self.known(name) {
+            return Some(number);
+        }
+        let is_full = self.numbers.len() >= MOST_NAMES || self.bytes + name.len() > MOST_NAME_BYTES;
+        (!is_full).then(|| self.number(new, name))
+    }
+}
+
+/// Makes a number from several, the same each time.
 fn mix(seed: u64, parts: &[u64]) -> u64 {
     parts.iter().fold(seed, |mixed, part| {
-        // The finishing steps of splitmix64: every bit counts in every bit.
+        // These are the finishing steps of splitmix64, in which every bit of the input affects
+        // every bit of the result.
         let mut mixed = (mixed ^ part).wrapping_add(0x9e37_79b9_7f4a_7c15);
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -278,7 +337,7 @@ fn mix(seed: u64, parts: &[u64]) -> u64 {
     })
 }
 
-/// A packet of our sequence with a time and nothing else.
+/// Makes a packet of our sequence with only a time.
 fn packet(sequence: u32, time: u64) -> TracePacket {
     TracePacket {
         timestamp: Some(time),
@@ -288,34 +347,9 @@ fn packet(sequence: u32, time: u64) -> TracePacket {
     }
 }
 
-fn intern(known: &mut HashMap<String, u64>, new: &mut Vec<InternedString>, name: &str) -> u64 {
-    if let Some(number) = known.get(name) {
-        return *number;
-    }
-    let next = known.len() as u64 + 1;
-    known.insert(name.to_owned(), next);
-    new.push(interned(next, name));
-    next
-}
-
 fn interned(number: u64, name: &str) -> InternedString {
     InternedString {
         iid: Some(number),
         name: Some(name.to_owned()),
     }
-}
-
-fn annotation(name: u64, value: &Value<'_>) -> DebugAnnotation {
-    let mut annotation = DebugAnnotation {
-        name_iid: Some(name),
-        ..DebugAnnotation::default()
-    };
-    match value {
-        Value::Uint(value) => annotation.uint_value = Some(*value),
-        Value::Int(value) => annotation.int_value = Some(*value),
-        Value::Real(value) => annotation.double_value = Some(*value),
-        Value::Bool(value) => annotation.bool_value = Some(*value),
-        Value::Text(value) => annotation.string_value = Some((*value).to_owned()),
-    }
-    annotation
 }

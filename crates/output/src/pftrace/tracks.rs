@@ -1,4 +1,4 @@
-//! Tracks, and the lanes of each: where slices are shown.
+//! The tracks on which slices are shown, and the lanes of each.
 
 use super::packets::Packets;
 use super::packets::proto::{ProcessDescriptor, ThreadDescriptor, TrackDescriptor};
@@ -6,31 +6,33 @@ use crate::cuda::stream_parts;
 use crate::files::WriteError;
 use crate::job::{AgentName, Job};
 use crate::lanes::{Lane, Rule};
+use foldhash::fast::RandomState;
 use midair_domain::Track;
 use midair_record::event::kind;
 use std::collections::HashMap;
 
-/// Lanes of one track beyond this many are one, in which slices may cross.
+/// The most lanes of one track. Further ones share one, in which slices may cross.
 const MOST_LANES: usize = 1024;
-/// Tracks and lanes of a trace beyond this many together are one ([`TrackKey::Others`]): a target
-/// can name any number of threads.
+/// The most tracks and lanes of a trace. Further ones share one ([`TrackKey::Others`]), since a
+/// target can name any number of threads.
 const MOST: usize = 1 << 15;
 
-/// A track, by what it shows.
+/// Identifies a track by what it shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum TrackKey {
     /// Calls and markers of a thread.
     Thread(u32),
-    /// Kernels and copies of a stream on a node, by its number: the default stream is each GPU's.
+    /// Kernels and copies of a stream on a node, by its number. The default stream is separate for
+    /// each GPU.
     Stream(u64, u32),
     /// Kernels of a queue on a node.
     Compute { node: u32, queue: u32 },
-    /// Copies to a node that a thread asked for.
+    /// Copies to a node that a thread requested.
     CopyTo { node: u32, tid: u32 },
     /// ROCTx ranges of the process, which need not end on the thread that began them.
     Ranges,
-    /// Records of a domain that has one track of its own: those that take the same time as calls of
-    /// their threads would hide them.
+    /// Records of a domain with a track of its own. They take the same time as the calls of their
+    /// threads, and would hide these.
     Own(u8),
     /// Changes of scratch memory on a node.
     Scratch(u32),
@@ -46,7 +48,7 @@ impl TrackKey {
         }
     }
 
-    /// Numbers that identify the track within the process.
+    /// Returns numbers that identify the track within the process.
     fn parts(self) -> [u64; 3] {
         match self {
             TrackKey::Thread(tid) => [1, u64::from(tid), 0],
@@ -54,7 +56,7 @@ impl TrackKey {
             TrackKey::Compute { node, queue } => [3, u64::from(node), u64::from(queue)],
             TrackKey::CopyTo { node, tid } => [4, u64::from(node), u64::from(tid)],
             TrackKey::Ranges => [5, 0, 0],
-            // Numbers of tracks stay the same in all versions.
+            // The numbers of tracks stay the same in all versions.
             TrackKey::Own(kind::MEMORY_ALLOCATION) => [6, 0, 0],
             TrackKey::Own(kind::SYNCHRONIZATION) => [8, 0, 0],
             TrackKey::Own(kind::UNIFIED_MEMORY) => [9, 0, 0],
@@ -68,10 +70,10 @@ impl TrackKey {
 /// The tracks of a trace.
 #[derive(Debug, Default)]
 pub(super) struct Tracks {
-    lanes: HashMap<TrackKey, Vec<Lane>>,
-    /// How many lanes all tracks have.
+    lanes: HashMap<TrackKey, Vec<Lane>, RandomState>,
+    /// The number of lanes of all tracks.
     count: usize,
-    /// Numbers of threads other than the main one, in the order in which they appear.
+    /// The numbers of threads other than the main one, in the order in which they appear.
     threads: HashMap<u32, u64>,
 }
 
@@ -93,7 +95,7 @@ impl Tracks {
             .map(drop)
     }
 
-    /// The track for a slice of these times.
+    /// Returns the track for a slice with these times.
     pub(super) fn lane(
         &mut self,
         job: &Job<'_>,
@@ -119,7 +121,7 @@ impl Tracks {
         self.describe(job, out, key, number)
     }
 
-    /// The first lane of a track, for what takes no time.
+    /// Returns the first lane of a track, for events that take no time.
     pub(super) fn first(
         &mut self,
         job: &Job<'_>,
@@ -130,7 +132,7 @@ impl Tracks {
         self.describe(job, out, key, 0)
     }
 
-    /// The track itself, or the one that stands for all others where there are too many.
+    /// Returns the track itself, or the one that stands for all others where there are too many.
     fn within_limit(&mut self, key: TrackKey) -> TrackKey {
         if self.lanes.contains_key(&key) {
             return key;
@@ -153,7 +155,7 @@ impl Tracks {
         let uuid = out.uuid(&[kind, a, b, number as u64]);
         if out.describe(uuid) {
             let name = self.name(job, key);
-            // Further lanes of a thread are no threads.
+            // Further lanes of a thread are not described as threads.
             let thread = match key {
                 TrackKey::Thread(tid) if number == 0 => Some(ThreadDescriptor {
                     pid: i32::try_from(job.trace.process.pid).ok(),
@@ -173,8 +175,8 @@ impl Tracks {
         Ok(uuid)
     }
 
-    /// What a viewer calls the thread, which puts its id behind: its own name, where it is known. `name`
-    /// is its track's.
+    /// Returns the name that a viewer shows for the thread, before its id: the thread's own name
+    /// where it is known. `name` is the name of its track.
     fn thread_name(&mut self, job: &Job<'_>, tid: u32, name: &str) -> String {
         let known = job.trace.process.threads.get(&tid);
         match (self.thread(job, tid), known) {
@@ -184,7 +186,7 @@ impl Tracks {
         }
     }
 
-    /// 0 is the main thread.
+    /// Returns a thread's number. The main thread has 0.
     fn thread(&mut self, job: &Job<'_>, tid: u32) -> u64 {
         if tid == job.trace.process.pid {
             return 0;
@@ -193,7 +195,7 @@ impl Tracks {
         *self.threads.entry(tid).or_insert(next)
     }
 
-    /// Names as in AMD's traces.
+    /// Returns the track's name, as in AMD's traces.
     fn name(&mut self, job: &Job<'_>, key: TrackKey) -> String {
         match key {
             TrackKey::Thread(tid) => match self.thread(job, tid) {
@@ -206,7 +208,7 @@ impl Tracks {
             },
             TrackKey::Stream(number, node) => match job.index.stream_handle(number) {
                 Some(handle) if job.index.is_cuda() => cuda_stream(job, handle),
-                // AMD's name, and the GPU.
+                // AMD's name, followed by the GPU.
                 _ => {
                     let agent = job.agent_index(node);
                     let AgentName {
@@ -254,7 +256,7 @@ impl Tracks {
     }
 }
 
-/// What the track of a domain is called, or how the names of its tracks begin.
+/// Returns the name of a domain's track, or the beginning of the names of its tracks.
 fn track_name(kind: u8) -> &'static str {
     match midair_domain::domain(kind).and_then(|domain| domain.files.track) {
         Some(Track::Own(name) | Track::PerDevice(name)) => name,
@@ -262,7 +264,8 @@ fn track_name(kind: u8) -> &'static str {
     }
 }
 
-/// A stream by the numbers that CUPTI and other tools have for it, and its device where that was told.
+/// Describes a stream by the numbers that CUPTI and other tools have for it, and by its device
+/// where that is known.
 fn cuda_stream(job: &Job<'_>, handle: u64) -> String {
     let (context, stream) = stream_parts(handle);
     let mut queues = job.index.queues.values();
@@ -276,7 +279,7 @@ fn cuda_stream(job: &Job<'_>, handle: u64) -> String {
     format!("CUDA {device}CONTEXT [{context}] STREAM [{stream}]")
 }
 
-/// AMD's traces count queues from 0, its records from 1.
+/// Returns a queue's number in AMD's traces, which count queues from 0. Records count them from 1.
 pub(super) fn queue_index(queue: u32) -> u32 {
     queue.saturating_sub(1)
 }

@@ -1,18 +1,19 @@
-//! The connection, and what every part of the writer needs: errors, statements, texts and numbers
-//! as SQLite takes them.
+//! The connection, and what every part of the writer needs: errors, statements, and texts and
+//! numbers in the form that SQLite takes.
 
 use super::guid::Guid;
 use super::schema;
+use foldhash::fast::RandomState;
 use rusqlite::{Connection, ErrorCode, Statement};
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::hash::Hash;
 use std::io;
 
-/// Things of one sort remembered as being in the file; after so many all are forgotten and asked of
-/// the file again.
+/// The most things of one sort that are remembered as being in the file. When there are more, all
+/// are forgotten and looked up in the file again.
 const MOST_SEEN: usize = 1 << 16;
-/// What Linux says where a disk is full.
+/// The error number of Linux for a full disk.
 const ENOSPC: i32 = 28;
 
 /// Why writing to the file failed.
@@ -42,7 +43,7 @@ impl From<rusqlite::Error> for Failed {
     }
 }
 
-/// A connection and the guid in the names of its tables.
+/// A connection, and the guid in the names of its tables.
 pub(super) struct Database<'c> {
     connection: &'c Connection,
     guid: &'c Guid,
@@ -57,13 +58,14 @@ impl<'c> Database<'c> {
         self.guid
     }
 
-    /// Inserts rows.
+    /// Returns a statement that inserts rows. A column may have a value, `column=value`, which is then
+    /// that of all rows.
     pub(super) fn insert(&self, table: &str, columns: &str) -> Step<Statement<'c>> {
         let sql = schema::insert("INSERT", table, columns, self.guid);
         Ok(self.connection.prepare(&sql)?)
     }
 
-    /// Inserts rows whose id is not taken, and does nothing for others.
+    /// Returns a statement that inserts rows whose id is not in use, and does nothing for others.
     pub(super) fn ensure(&self, table: &str, columns: &str) -> Step<Statement<'c>> {
         let sql = schema::insert("INSERT OR IGNORE", table, columns, self.guid);
         Ok(self.connection.prepare(&sql)?)
@@ -74,17 +76,18 @@ impl<'c> Database<'c> {
     }
 }
 
-/// What is in the file already. Its size has a limit: to put a row in again does nothing.
-pub(super) struct Seen<K>(HashSet<K>);
+/// Remembers what is in the file already. Its size has a limit, because inserting a row again does
+/// no harm.
+pub(super) struct Seen<K>(HashSet<K, RandomState>);
 
 impl<K> Default for Seen<K> {
     fn default() -> Self {
-        Seen(HashSet::new())
+        Seen(HashSet::default())
     }
 }
 
 impl<K: Hash + Eq> Seen<K> {
-    /// Whether this has to be put in.
+    /// Whether this has to be inserted.
     pub(super) fn first(&mut self, key: K) -> bool {
         if self.0.len() >= MOST_SEEN {
             self.0.clear();
@@ -93,12 +96,12 @@ impl<K: Hash + Eq> Seen<K> {
     }
 }
 
-/// SQLite's integers have a sign; addresses keep their bits.
+/// Returns the number as a signed integer, as SQLite has them. Addresses keep their bits.
 pub(super) fn whole(number: u64) -> i64 {
     number.cast_signed()
 }
 
-/// A text that every reader sees whole: many end at a NUL.
+/// Returns a text that every reader sees whole. Many readers end a text at a NUL.
 pub(super) fn text(text: &str) -> Cow<'_, str> {
     if text.contains('\0') {
         Cow::Owned(text.replace('\0', "\u{fffd}"))
@@ -107,7 +110,7 @@ pub(super) fn text(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// JSON whose texts every reader sees whole: `json_extract` ends them at a NUL.
+/// Returns JSON whose texts every reader sees whole. `json_extract` ends them at a NUL.
 pub(super) fn json(text: String) -> String {
     if !text.contains("\\u0000") {
         return text;
@@ -117,7 +120,7 @@ pub(super) fn json(text: String) -> String {
     while let Some(at) = rest.find('\\') {
         let (before, escape) = rest.split_at(at);
         out.push_str(before);
-        // A backslash has another character behind it, which may be a backslash.
+        // A backslash is followed by another character, which may be a backslash.
         let (taken, put) = match escape.strip_prefix("\\u0000") {
             Some(_) => (6, "\\ufffd"),
             None => (2, escape.get(..2).unwrap_or(escape)),

@@ -5,13 +5,14 @@ use super::cuda::{launch, transfer};
 use super::database::{Database, Step, text, whole};
 use super::info::Info;
 use super::strings::Strings;
-use crate::api::has_message;
+use crate::api::{Parameter, has_message};
 use crate::arguments;
 use crate::cuda::copy_operation;
 use crate::index::untimed;
 use crate::job::Job;
 use crate::kernel_name;
 use crate::limits;
+use foldhash::fast::RandomState;
 use midair_domain::{Rocpd, sets};
 use midair_record::event::{
     Allocation, Api, Copy, CudaLaunch, CudaTransfer, Header, Kernel, KfdEvent, Marker, NO_NODE,
@@ -20,10 +21,11 @@ use midair_record::event::{
 use rusqlite::{Statement, params};
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::rc::Rc;
 
-/// Ids beyond this are not taken over from records: SQLite has to find free ones above.
+/// The greatest id that is taken from records, because SQLite has to find free ids above it.
 const LARGEST_ID: u64 = 1 << 62;
-/// Tracks remembered; after so many all are forgotten.
+/// The most tracks that are remembered. When there are more, all are forgotten.
 const MOST_TRACKS: usize = 1 << 16;
 
 /// What a call's or marker's row needs.
@@ -34,32 +36,48 @@ pub(super) struct Call<'a> {
     pub(super) correlation: u64,
     pub(super) ancestor: u64,
     pub(super) tid: u32,
-    /// JSON for the event.
+    /// The JSON for the event.
     pub(super) extdata: Cow<'a, str>,
 }
 
-/// Statements for what happened.
+/// What is appended to a list of columns that ends in `extdata`, where no row has such data.
+const NO_DATA: &str = "='{}'";
+
+/// The parameters of a function, and their types in the form that people write.
+struct Function<'j> {
+    parameters: &'j [Parameter],
+    types: Vec<String>,
+}
+
+/// The statements for records of what happened.
 pub(super) struct Rows<'c, 'j> {
     pub(super) job: &'j Job<'j>,
     pub(super) info: Info<'c, 'j>,
     strings: Strings<'c>,
-    /// Id of the name of each kind and of each call.
-    categories: HashMap<u8, i64>,
-    operations: HashMap<(u8, u32), i64>,
-    /// Types of arguments as people write them, by their mangled names.
-    types: HashMap<&'j str, String>,
+    /// The id of the name of each kind, and of each call.
+    categories: HashMap<u8, i64, RandomState>,
+    operations: HashMap<(u8, u32), i64, RandomState>,
+    /// The parameters of functions.
+    functions: HashMap<(u8, u32), Rc<Function<'j>>, RandomState>,
+    /// The place where values of arguments are made.
+    text: String,
+    /// Statements for rows with and without data of their own in `extdata`. Hardly any has some, and
+    /// a value that is in the statement takes less time than one that is bound for each row.
     event: Statement<'c>,
+    event_with: Statement<'c>,
     region: Statement<'c>,
+    region_with: Statement<'c>,
     sample: Statement<'c>,
     track: Statement<'c>,
     argument: Statement<'c>,
+    argument_with: Statement<'c>,
     dispatches: Statement<'c>,
     pub(super) copy: Statement<'c>,
     allocation: Statement<'c>,
     metadata: Statement<'c>,
-    tracks: HashMap<(u32, i64), i64>,
+    tracks: HashMap<(u32, i64), i64, RandomState>,
     pub(super) counters: Counters<'c>,
-    /// Ids of the last event, copy and allocation.
+    /// The ids of the last event, copy and allocation.
     events: i64,
     pub(super) copies: i64,
     allocations: i64,
@@ -72,27 +90,43 @@ impl<'c, 'j> Rows<'c, 'j> {
         info: Info<'c, 'j>,
         strings: Strings<'c>,
     ) -> Step<Rows<'c, 'j>> {
+        // External correlation ids belong to tools that push them.
+        let event = |extdata: &str| {
+            let columns = "id, category_id, stack_id, parent_stack_id, correlation_id=0, extdata";
+            database.insert("event", &format!("{columns}{extdata}"))
+        };
+        let process = format!("nid={}, pid={}", info.nid, info.pid);
+        let region = |extdata: &str| {
+            let columns = "tid, start, end, name_id, event_id, extdata";
+            let columns = format!("id, {process}, {columns}{extdata}");
+            database.ensure(Rocpd::Region.table(), &columns)
+        };
+        let argument = |extdata: &str| {
+            let columns = "event_id, position, type, name, value, extdata";
+            database.insert("arg", &format!("{columns}{extdata}"))
+        };
+        let (event, event_with) = (event(NO_DATA)?, event("")?);
+        let (region, region_with) = (region(NO_DATA)?, region("")?);
+        let (argument, argument_with) = (argument(NO_DATA)?, argument("")?);
         Ok(Rows {
             job,
             info,
             strings,
-            categories: HashMap::new(),
-            operations: HashMap::new(),
-            types: HashMap::new(),
-            event: database.insert(
-                "event",
-                "id, category_id, stack_id, parent_stack_id, correlation_id, extdata",
-            )?,
-            region: database.ensure(
-                Rocpd::Region.table(),
-                "id, nid, pid, tid, start, end, name_id, event_id, extdata",
-            )?,
+            categories: HashMap::default(),
+            operations: HashMap::default(),
+            functions: HashMap::default(),
+            text: String::new(),
+            event,
+            event_with,
+            region,
+            region_with,
             sample: database.ensure("sample", "id, track_id, timestamp, event_id, extdata")?,
             track: database.insert("track", "nid, pid, tid, name_id")?,
-            argument: database.insert("arg", "event_id, position, type, name, value, extdata")?,
+            argument,
+            argument_with,
             dispatches: database.ensure(
                 Rocpd::KernelDispatch.table(),
-                "id, nid, pid, tid, agent_id, kernel_id, dispatch_id, queue_id, stream_id, start, end, private_segment_size, group_segment_size, workgroup_size_x, workgroup_size_y, workgroup_size_z, grid_size_x, grid_size_y, grid_size_z, graph_exec_id, graph_node_id, region_name_id, event_id, extdata",
+                &format!("id, {process}, tid, agent_id, kernel_id, dispatch_id, queue_id, stream_id, start, end, private_segment_size, group_segment_size, workgroup_size_x, workgroup_size_y, workgroup_size_z, grid_size_x, grid_size_y, grid_size_z, graph_exec_id, graph_node_id, region_name_id={}, event_id, extdata", Strings::EMPTY),
             )?,
             copy: database.insert(
                 Rocpd::MemoryCopy.table(),
@@ -103,7 +137,7 @@ impl<'c, 'j> Rows<'c, 'j> {
                 "id, nid, pid, tid, agent_id, type, level, start, end, address, size, queue_id, stream_id, event_id, extdata",
             )?,
             metadata: database.insert("metadata", "tag, value")?,
-            tracks: HashMap::new(),
+            tracks: HashMap::default(),
             counters: Counters::new(database, job)?,
             events: 0,
             copies: 0,
@@ -127,7 +161,7 @@ impl<'c, 'j> Rows<'c, 'j> {
         }
     }
 
-    /// Id of an operation's name.
+    /// Returns the id of an operation's name.
     pub(super) fn operation(&mut self, header: &Header) -> Step<i64> {
         let key = (header.kind, header.operation);
         if let Some(id) = self.operations.get(&key) {
@@ -135,14 +169,14 @@ impl<'c, 'j> Rows<'c, 'j> {
         }
         let name = self.job.names.operation(key.0, key.1);
         let id = self.strings.id(&name)?;
-        // Numbers without a name are the target's invention and may be many.
+        // Numbers without a name are invented by the target, and may be many.
         if matches!(name, Cow::Borrowed(_)) {
             self.operations.insert(key, id);
         }
         Ok(id)
     }
 
-    /// Id of a kind's name.
+    /// Returns the id of a kind's name.
     fn category(&mut self, kind: u8) -> Step<i64> {
         if let Some(id) = self.categories.get(&kind) {
             return Ok(*id);
@@ -156,24 +190,22 @@ impl<'c, 'j> Rows<'c, 'j> {
     pub(super) fn event(&mut self, kind: u8, stack: u64, parent: u64, extdata: &str) -> Step<i64> {
         let category = self.category(kind)?;
         self.events += 1;
-        // External correlation ids belong to tools that push them.
-        self.event.execute(params![
-            self.events,
-            category,
-            whole(stack),
-            whole(parent),
-            0,
-            extdata
-        ])?;
+        let (id, stack, parent) = (self.events, whole(stack), whole(parent));
+        match extdata {
+            "{}" => self.event.execute(params![id, category, stack, parent])?,
+            extdata => self
+                .event_with
+                .execute(params![id, category, stack, parent, extdata])?,
+        };
         Ok(self.events)
     }
 
-    /// A region, or a sample where it took no time. Returns the event's id.
+    /// Inserts a region, or a sample where the call took no time. Returns the event's id.
     pub(super) fn call(&mut self, call: &Call<'_>) -> Step<i64> {
         let header = &call.header;
         let tid = self.info.thread(call.tid)?;
         let event = self.event(header.kind, call.correlation, call.ancestor, &call.extdata)?;
-        // Of CUDA's calls, waits and ranges several have one correlation id.
+        // Several of CUDA's calls, waits and ranges may have one correlation id.
         let id = if self.job.index.is_cuda() {
             None
         } else {
@@ -193,17 +225,20 @@ impl<'c, 'j> Rows<'c, 'j> {
             return Ok(event);
         }
         let name = self.operation(header)?;
-        let (nid, pid) = (self.info.nid, self.info.pid);
         let (start, end) = (whole(call.start), whole(call.end));
         let extdata = remarks(header.flags, None);
-        with_own_or_free_id(id, |id| {
-            self.region
-                .execute(params![id, nid, pid, tid, start, end, name, event, extdata])
+        with_own_or_free_id(id, |id| match extdata.as_ref() {
+            "{}" => self
+                .region
+                .execute(params![id, tid, start, end, name, event]),
+            extdata => self
+                .region_with
+                .execute(params![id, tid, start, end, name, event, extdata]),
         })?;
         Ok(event)
     }
 
-    /// A sample on a thread's track of this name. Returns its id.
+    /// Inserts a sample on the track with this name of a thread. Returns its id.
     pub(super) fn sample_on(
         &mut self,
         tid: u32,
@@ -255,32 +290,46 @@ impl<'c, 'j> Rows<'c, 'j> {
             return Ok(());
         }
         let stream = self.info.stream(api.stream)?;
-        let parameters = self.job.names.parameters(header.kind, header.operation);
-        let (types, argument) = (&mut self.types, &mut self.argument);
+        let function = self.function(header.kind, header.operation);
+        let (argument, argument_with) = (&mut self.argument, &mut self.argument_with);
         let mut position = 0;
-        arguments::each(parameters, words, |parameter, value| -> Step<()> {
-            let readable: &String = types
-                .entry(&parameter.type_name)
-                .or_insert_with(|| kernel_name::demangle_type(&parameter.type_name));
-            let extdata = if parameter.name == "stream" {
-                Cow::Owned(format!("{{\"stream_id\":{stream}}}"))
+        let mut types = function.types.iter();
+        let put = |parameter: &Parameter, value: &str| -> Step<()> {
+            let readable = types.next().map_or("", String::as_str);
+            let (name, value) = (parameter.name.as_ref(), text(value));
+            if name == "stream" {
+                let extdata = format!("{{\"stream_id\":{stream}}}");
+                argument_with.execute(params![event, position, readable, name, value, extdata])?;
             } else {
-                Cow::Borrowed("{}")
-            };
-            argument.execute(params![
-                event,
-                position,
-                readable,
-                parameter.name,
-                text(value),
-                extdata
-            ])?;
+                argument.execute(params![event, position, readable, name, value])?;
+            }
             position += 1;
             Ok(())
-        })
+        };
+        arguments::each(function.parameters, words, &mut self.text, put)
     }
 
-    /// On the process's first thread, for the driver names none.
+    /// Returns the parameters of a function.
+    fn function(&mut self, kind: u8, operation: u32) -> Rc<Function<'j>> {
+        if let Some(known) = self.functions.get(&(kind, operation)) {
+            return Rc::clone(known);
+        }
+        let parameters = self.job.names.parameters(kind, operation);
+        let types = parameters.iter();
+        let types = types.map(|parameter| kernel_name::demangle_type(&parameter.type_name));
+        let function = Rc::new(Function {
+            parameters,
+            types: types.collect(),
+        });
+        // Numbers without parameters may be invented by the target.
+        if !parameters.is_empty() {
+            self.functions
+                .insert((kind, operation), Rc::clone(&function));
+        }
+        function
+    }
+
+    /// Inserts an event on the process's main thread, since the driver names no thread.
     fn driver_event(&mut self, event: &KfdEvent) -> Step<()> {
         let extdata = serde_json::json!({
             "address": event.address,
@@ -323,7 +372,7 @@ impl<'c, 'j> Rows<'c, 'j> {
     }
 
     fn kernel(&mut self, kernel: &Kernel, extra: Option<&CudaLaunch>) -> Step<()> {
-        // One with counters is written once, by whichever comes first.
+        // A dispatch with counters is written once, by whichever of the two records comes first.
         if self.counters.has_dispatch(kernel) {
             return Ok(());
         }
@@ -332,7 +381,7 @@ impl<'c, 'j> Rows<'c, 'j> {
         Ok(())
     }
 
-    /// The row of a dispatch, and its event, whose id it returns.
+    /// Inserts the row of a dispatch and its event, and returns the event's id.
     pub(super) fn dispatch(&mut self, kernel: &Kernel, extra: Option<&CudaLaunch>) -> Step<i64> {
         let correlation = kernel.correlation;
         let event = self.event(kind::KERNEL_DISPATCH, correlation, correlation, "{}")?;
@@ -341,8 +390,6 @@ impl<'c, 'j> Rows<'c, 'j> {
         let symbol = self.info.kernel(kernel)?;
         let queue = self.info.queue(kernel.queue_id)?;
         let stream = self.info.stream(kernel.stream)?;
-        let (nid, pid) = (self.info.nid, self.info.pid);
-        let region = Strings::EMPTY;
         let flags = kernel.header.flags;
         let mut extdata = remarks(flags, untimed(flags, kernel.untimed));
         let (mut graph, mut node) = (0, 0);
@@ -355,8 +402,6 @@ impl<'c, 'j> Rows<'c, 'j> {
         with_own_or_free_id(own_id(kernel.dispatch_id), |id| {
             self.dispatches.execute(params![
                 id,
-                nid,
-                pid,
                 tid,
                 agent,
                 symbol,
@@ -375,7 +420,6 @@ impl<'c, 'j> Rows<'c, 'j> {
                 grid_z,
                 graph,
                 node,
-                region,
                 event,
                 extdata,
             ])
@@ -504,20 +548,20 @@ impl<'c, 'j> Rows<'c, 'j> {
         Ok(())
     }
 
-    /// A row of `rocpd_metadata`.
+    /// Inserts a row of `rocpd_metadata`.
     pub(super) fn put_metadata(&mut self, tag: &str, value: &str) -> Step<()> {
         self.metadata.execute(params![tag, text(value)])?;
         Ok(())
     }
 }
 
-/// The id in a record, if it is a valid one.
+/// Returns the id in a record, if it is valid.
 fn own_id(id: u64) -> Option<i64> {
     (1..LARGEST_ID).contains(&id).then(|| whole(id))
 }
 
 /// Inserts a row under its own id. Where it has none, or the id is in use (a target can write
-/// anything), under a free one.
+/// anything), a free id is used.
 fn with_own_or_free_id(
     id: Option<i64>,
     mut put: impl FnMut(Option<i64>) -> rusqlite::Result<usize>,
@@ -528,7 +572,7 @@ fn with_own_or_free_id(
     Ok(())
 }
 
-/// Further facts about a row, as JSON.
+/// Returns further facts about a row, as JSON.
 fn remarks(flags: u8, untimed: Option<&'static str>) -> Cow<'static, str> {
     let open = flags & flag::OPEN_AT_DETACH != 0;
     match (untimed, open) {

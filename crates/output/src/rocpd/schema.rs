@@ -1,16 +1,16 @@
-//! The tables of a rocpd file: names, columns, defaults, checks and the order of the references are
-//! those of AMD's schema 3.0.3. Its tools up to ROCm 7.2 look columns up by name; its newest ones
-//! refuse a file whose tables differ in any of these from the version that it names, even in how a
-//! default is quoted.
+//! The tables of a rocpd file. Names, columns, defaults, checks and the order of the references are
+//! those of AMD's schema 3.0.3. AMD's tools up to ROCm 7.2 look columns up by name. Its newest
+//! tools refuse a file whose tables differ in any of these from the version that the file names,
+//! even in how a default is quoted.
 //!
-//! Every table carries its session's guid in its name and in each row: several sessions are in one
-//! file, or several files attached to one connection, and united. A view without the guid stands
-//! for each table.
+//! Every table has its session's guid in its name and in each row. So several sessions can be in
+//! one file, or several files can be attached to one connection and united. For each table there is
+//! a view without the guid.
 
 use super::guid::Guid;
 use std::fmt::Write;
 
-/// A column: name, declared type with constraints, and the table whose `id` it names.
+/// A column: its name, its declared type with constraints, and the table to whose `id` it refers.
 struct Column(&'static str, &'static str, Option<&'static str>);
 
 /// A table without its prefix "rocpd_"; `id` and `guid` come before the columns.
@@ -41,7 +41,7 @@ const EXTDATA: Column = plain("extdata", "JSONB NOT NULL DEFAULT \"{}\"");
 const GRAPH_EXEC: Column = plain("graph_exec_id", "INTEGER NOT NULL DEFAULT 0");
 const GRAPH_NODE: Column = plain("graph_node_id", "INTEGER NOT NULL DEFAULT 0");
 
-/// References in AMD's order where that is not the order of the columns.
+/// The references in AMD's order, for tables where that is not the order of the columns.
 const REFERENCES: &[(&str, &[&str])] = &[
     ("pmc_event", &["pmc_id", "event_id", "sample_id"]),
     (
@@ -73,7 +73,8 @@ const REFERENCES: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// All but `rocpd_metadata`, which has no guid column; each after those that it names.
+/// All tables except `rocpd_metadata`, which has no guid column. Each comes after those to which it
+/// refers.
 const TABLES: &[Table] = &[
     Table {
         name: "string",
@@ -374,12 +375,12 @@ const TABLES: &[Table] = &[
     },
 ];
 
-/// Name of a table with the file's guid, quoted.
+/// Returns the quoted name of a table with the file's guid.
 fn full_name(table: &str, guid: &Guid) -> String {
     format!("\"rocpd_{table}{}\"", guid.suffix())
 }
 
-/// Columns that name others' rows, and the tables that they name.
+/// Returns the columns that refer to rows of other tables, and these tables.
 fn references(table: &Table) -> Vec<(&'static str, &'static str)> {
     let mut all: Vec<_> = table
         .columns
@@ -409,10 +410,10 @@ pub enum SchemaPart {
     SummaryViews,
 }
 
-/// The statements of a part of one session's schema, with `{{uuid}}` where the ends of names go and
-/// `{{guid}}` where the guid goes.
+/// Returns the statements of a part of one session's schema, with `{{uuid}}` in place of the ends
+/// of names and `{{guid}}` in place of the guid.
 pub fn rocpd_schema(part: SchemaPart) -> String {
-    // A guid that no other text holds.
+    // A guid that occurs in no other text.
     const HERE: &str = "@guid@";
     let guid = Guid::named(HERE);
     let sql = match part {
@@ -427,7 +428,7 @@ pub fn rocpd_schema(part: SchemaPart) -> String {
         .replace(HERE, "{{guid}}")
 }
 
-/// Statements that make the tables of each session, and the views over all.
+/// Returns the statements that make the tables of each session, and the views over all of them.
 pub(super) fn definition(guids: &[Guid]) -> String {
     let of_each = |guid: &Guid| tables(guid, "") + &indexes(guid);
     let mut sql: String = guids.iter().map(of_each).collect();
@@ -436,7 +437,7 @@ pub(super) fn definition(guids: &[Guid]) -> String {
     sql
 }
 
-/// Statements that make a view over each table of the sessions.
+/// Returns the statements that make a view over each table of the sessions.
 fn views(guids: &[Guid]) -> String {
     let mut sql = String::new();
     for name in std::iter::once("metadata").chain(TABLES.iter().map(|table| table.name)) {
@@ -452,13 +453,14 @@ fn views(guids: &[Guid]) -> String {
     sql
 }
 
-/// What SQLite does for a column with this word costs as much as the row itself: it looks each new id
-/// up in a table of last ids, and writes it there. Only who inserts rows later has a use for it.
+/// A word in the declaration of a column that makes SQLite keep a table of last ids. Looking each
+/// new id up in it and writing it there costs as much as the row itself. Only somebody who inserts
+/// rows later has a use for it.
 const AUTOINCREMENT: &str = " AUTOINCREMENT";
 
-/// Tables with a row for each thing that happened. While they are written their ids have no
-/// [`AUTOINCREMENT`]; [`complete`] puts it into the schema. How rows are stored does not depend on it
-/// (source: sqlite.org/autoinc.html).
+/// The tables with a row for each thing that happened. While they are written, their ids are
+/// declared without [`AUTOINCREMENT`]. [`complete`] then puts it into the schema, which does not
+/// change how rows are stored (source: sqlite.org/autoinc.html).
 const LONG: [&str; 8] = [
     "arg",
     "event",
@@ -470,15 +472,15 @@ const LONG: [&str; 8] = [
     "pmc_event",
 ];
 
-/// Columns by which calls and what they launched are joined: table and column.
+/// The columns by which calls and what they launched are joined, each with its table.
 const INDEXES: [(&str, &str); 3] = [
     ("event", "stack_id"),
     ("region", "event_id"),
     ("kernel_dispatch", "event_id"),
 ];
 
-/// Statements that make a session's indexes: before its rows, since to sort these at the end takes
-/// memory for all of them.
+/// Returns the statements that make a session's indexes. They run before its rows are inserted,
+/// since sorting these at the end would take memory for all of them.
 fn indexes(guid: &Guid) -> String {
     let mut sql = String::new();
     for (table, column) in INDEXES {
@@ -493,10 +495,10 @@ fn indexes(guid: &Guid) -> String {
     sql
 }
 
-/// Statements for when all rows of all sessions are there.
+/// Returns the statements for the time when all rows of all sessions are there.
 pub(super) fn complete(guids: &[Guid]) -> String {
-    // Without figures about the tables SQLite takes a guid, which all rows share, for the best way to
-    // a row. Few of each are looked at.
+    // Without figures about the tables, SQLite takes a guid for the best way to find a row,
+    // although all rows share it. A few rows of each table are analysed.
     let mut sql = "PRAGMA analysis_limit = 400;\n".to_owned();
     for guid in guids {
         for (table, _) in INDEXES {
@@ -522,7 +524,8 @@ pub(super) fn complete(guids: &[Guid]) -> String {
     sql
 }
 
-/// Statements that make the tables of a session; `long` stands behind the ids of [`LONG`] ones.
+/// Returns the statements that make the tables of a session. `long` is appended to the declared ids
+/// of the [`LONG`] tables.
 fn tables(guid: &Guid, long: &str) -> String {
     // Writing to a String cannot fail, hence the ignored results.
     let mut sql = format!(
@@ -552,7 +555,8 @@ fn tables(guid: &Guid, long: &str) -> String {
         }
         sql.push_str(");\n");
     }
-    // Each insert searches the list of last ids from its begin, so those that are made most often stand first.
+    // Each insert searches the list of last ids from its begin, so the tables with most inserts
+    // come first.
     for table in LONG {
         let name = full_name(table, guid).replace('"', "'");
         let _ = writeln!(
@@ -563,13 +567,15 @@ fn tables(guid: &Guid, long: &str) -> String {
     sql
 }
 
-/// `INSERT` (or `INSERT OR IGNORE`) of these columns, separated by commas; one parameter each.
+/// Returns an `INSERT` (or `INSERT OR IGNORE`) of these columns, which are separated by commas,
+/// with one parameter each. A column with `=` behind it has the value that follows.
 pub(super) fn insert(verb: &str, table: &str, columns: &str, guid: &Guid) -> String {
-    let quoted: Vec<_> = columns
-        .split(", ")
-        .map(|name| format!("\"{name}\""))
-        .collect();
-    let places = vec!["?"; quoted.len()].join(", ");
+    let columns = columns.split(", ");
+    let columns = columns.map(|column| column.split_once('=').unwrap_or((column, "?")));
+    let (quoted, places): (Vec<String>, Vec<&str>) = columns
+        .map(|(name, value)| (format!("\"{name}\""), value))
+        .unzip();
+    let places = places.join(", ");
     format!(
         "{verb} INTO {} ({}) VALUES ({places})",
         full_name(table, guid),
@@ -577,7 +583,7 @@ pub(super) fn insert(verb: &str, table: &str, columns: &str, guid: &Guid) -> Str
     )
 }
 
-/// Finds a text's id.
+/// Returns the statement that finds a text's id.
 pub(super) fn find_string(guid: &Guid) -> String {
     format!(
         "SELECT id FROM {} WHERE string = ?",

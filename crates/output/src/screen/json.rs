@@ -5,12 +5,13 @@ use crate::index::Stat;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Version of the document's schema: raised when a member is removed or changes its meaning.
+/// The version of the document's schema. It is raised when a member is removed or changes its
+/// meaning.
 const SCHEMA: u32 = 1;
 
 impl Screen {
-    /// Everything that is shown as one document. Of each table it has `rows` rows at most, and how
-    /// many there are besides.
+    /// Returns everything that is shown as one document. Each table has at most `rows` rows, and
+    /// says how many more there are.
     pub fn json(&self, rows: usize) -> Value {
         let tables = self.sections.iter().filter(|section| !section.is_empty());
         let tables = tables.map(|section| {
@@ -22,15 +23,18 @@ impl Screen {
                 "rows_left_out": section.rows().count().saturating_sub(rows),
             })
         });
-        json!({
+        let mut document = json!({
             "schema": SCHEMA,
             "midair": env!("CARGO_PKG_VERSION"),
             "processes": self.heads.iter().map(head).collect::<Vec<_>>(),
             "tables": tables.collect::<Vec<_>>(),
-            "counters": self.counters.lines().collect::<Vec<_>>(),
             "files": self.files,
             "warnings": self.warnings,
-        })
+        });
+        if let Some(members) = document.as_object_mut() {
+            self.counters.put(members, rows);
+        }
+        document
     }
 }
 
@@ -47,7 +51,7 @@ fn row(name: &str, stat: &Stat, all: u64) -> Value {
     })
 }
 
-fn head(head: &Head) -> Value {
+pub(crate) fn head(head: &Head) -> Value {
     let nanoseconds = |time: Option<Duration>| time.map(|time| time.as_nanos() as u64);
     let lost = head
         .lost

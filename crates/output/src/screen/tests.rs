@@ -117,7 +117,7 @@ GPU 0 gfx942
 7 other GPUs did nothing for this process
 ";
     assert!(text.starts_with(wanted), "{text}");
-    // Lines to be copied are whole; all others fit.
+    // Lines that are meant to be copied are whole, and all others fit.
     for line in text.lines().filter(|line| !line.starts_with("OPEN")) {
         assert!(line.chars().count() <= 60, "{line}");
     }
@@ -185,4 +185,12 @@ fn the_document_has_what_the_screen_has() {
     assert_eq!(tables[0]["rows_left_out"], 1);
     assert_eq!(document["files"][0], "/r/node7/4242_results.db");
     assert_eq!(document["warnings"][1], "records were lost");
+    for member in [
+        "counters",
+        "kernel_counters",
+        "device_counters",
+        "gpu_metrics",
+    ] {
+        assert_eq!(document[member], serde_json::json!([]), "{member}");
+    }
 }

@@ -1,4 +1,5 @@
-//! A session built from AMD's own json, so that what we write for it can be held against what AMD's tool wrote.
+//! A session built from AMD's own json, so that what we write for it can be compared with what
+//! AMD's tool wrote.
 
 use midair_agents::{Agent, Sources};
 use midair_output::{
@@ -10,7 +11,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What stands for the pointer of a text that AMD's tool printed instead.
+/// The value of pointers to texts, where AMD's tool printed the text instead.
 pub const TEXT_POINTER: u64 = 0x1234;
 
 pub fn golden(name: &str) -> String {
@@ -48,7 +49,8 @@ pub fn list(value: &Value) -> &[Value] {
         .unwrap_or_else(|| panic!("not a list: {value}"))
 }
 
-/// Agents of the lab, with the handles and the product's name that this run of AMD's tool had.
+/// Returns the agents of the lab, with the handles and the product's name that this run of AMD's
+/// tool had.
 pub fn agents() -> Vec<Agent> {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../agents/tests/fixtures");
     let sources = Sources {
@@ -66,12 +68,12 @@ pub fn agents() -> Vec<Agent> {
     agents
 }
 
-/// The number that files have for a kind of records.
+/// Returns the number that files have for a kind of records.
 fn number_of(kind: u8) -> usize {
     usize::from(midair_domain::domain(kind).unwrap().number.unwrap())
 }
 
-/// Names with the golden's numbers; parameters of each call are those of AMD's headers.
+/// Returns names with the golden's numbers. The parameters of each call are those of AMD's headers.
 pub fn names(golden: &Value) -> Names {
     let kinds = |key: &str| -> Vec<Kind> {
         let kind = |value: &Value| Kind {
@@ -108,7 +110,7 @@ pub fn names(golden: &Value) -> Names {
     names
 }
 
-/// The raw handle that stands for a stream's number.
+/// Returns the raw handle that stands for a stream's number.
 fn stream(id: &Value) -> u64 {
     number(&id["handle"]) * 0x1_0000
 }
@@ -135,7 +137,7 @@ fn extents(value: &Value) -> [u32; 3] {
     ["x", "y", "z"].map(|key| small(&value[key]))
 }
 
-/// The words that a printed argument was.
+/// Returns the words that a printed argument had.
 fn words(shape: &Shape, printed: &str) -> Vec<u64> {
     let word = match shape {
         Shape::Pointer if printed == "(null)" => 0,
@@ -283,12 +285,13 @@ pub fn writer() -> RecordWriter {
     RecordWriter::create_in(&std::env::temp_dir()).unwrap()
 }
 
-/// The whole golden session.
+/// Returns the whole golden session.
 pub fn trace(golden: &Value, names: &Names) -> Trace {
     let agents = agents();
     let records = &golden["buffer_records"];
     let mut writer = writer();
-    // Calls as they returned, inner ones first, as a thread writes them; the order within each list stays.
+    // Calls are ordered as they returned, inner ones first, as a thread writes them. The order
+    // within each list stays.
     let end = |record: &&Value| number(&record["end_timestamp"]);
     let mut hip = list(&records["hip_api"]).iter().peekable();
     let mut hsa = list(&records["hsa_api"]).iter().peekable();
@@ -314,7 +317,7 @@ pub fn trace(golden: &Value, names: &Names) -> Trace {
     }
 }
 
-/// A session with the golden's process and the records given.
+/// Returns a session with the golden's process and the given records.
 pub fn trace_of(writer: RecordWriter, golden: &Value) -> Trace {
     let metadata = &golden["metadata"];
     let node = &metadata["node"];
@@ -343,6 +346,7 @@ pub fn trace_of(writer: RecordWriter, golden: &Value) -> Trace {
         outcome: Outcome::default(),
         counters: Default::default(),
         gpu: None,
+        attach: Default::default(),
     }
 }
 
@@ -350,7 +354,7 @@ pub fn index(trace: &Trace) -> &Index {
     trace.records.index()
 }
 
-/// Names of a directory's entries, sorted.
+/// Returns the names of a directory's entries, sorted.
 pub fn entries(path: &Path) -> Vec<String> {
     let mut names: Vec<_> = fs::read_dir(path)
         .unwrap()
@@ -360,7 +364,7 @@ pub fn entries(path: &Path) -> Vec<String> {
     names
 }
 
-/// What Python's SQLite finds in a rocpd file, and its answers to queries.
+/// Returns what Python's SQLite finds in a rocpd file, and its answers to queries.
 pub fn reader(file: &Path, queries: &[&str]) -> Value {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/files/rocpd_reader.py");
     let output = std::process::Command::new("python3")

@@ -1,5 +1,5 @@
-//! Windows around several dispatches that were launched at once: their values are those of all of
-//! them together, in every format, and of none of them alone.
+//! Windows around several dispatches that were launched at once. In every format, their values must
+//! be those of all of them together, and of none of them alone.
 
 use crate::common::{entries, golden_json, list, names, reader, writer};
 use crate::counters::{
@@ -9,14 +9,14 @@ use midair_output::{Format, Plan, RecordWriter, Trace, counter_table};
 use midair_record::event::{CounterWindow, Kernel, Untimed, flag, kind};
 use serde_json::{Value, json};
 
-/// Packet `packet` of queue 1, which ran at 1,000 times its number for 500 ns.
+/// Returns packet `packet` of queue 1. Packets begin 1,000 ns apart and run for 500 ns.
 fn kernel(packet: u64, kernel_id: u64) -> Kernel {
     Kernel {
         header: header(kind::KERNEL_DISPATCH),
         start: 10_000 + 1_000 * packet,
         end: 10_500 + 1_000 * packet,
         rung: 9_000,
-        // Another queue's dispatches had numbers between them.
+        // The numbers in between belong to another queue's dispatches.
         dispatch_id: if packet < 3 { packet } else { packet + 5 },
         packet_index: packet,
         correlation: 77,
@@ -31,7 +31,7 @@ fn kernels() -> [Kernel; 3] {
     [kernel(1, 11), kernel(2, 10), kernel(4, 11)]
 }
 
-/// Around packets 1 to 4, of which the third is no dispatch.
+/// Returns a window around packets 1 to 4, of which the third is not a dispatch.
 fn around(number: u64) -> CounterWindow {
     CounterWindow {
         first_index: 1,
@@ -43,10 +43,10 @@ fn around(number: u64) -> CounterWindow {
     }
 }
 
-fn batch(also: impl FnOnce(&mut RecordWriter)) -> Trace {
+pub fn batch(also: impl FnOnce(&mut RecordWriter)) -> Trace {
     let mut writer = writer();
     let [first, second, third] = kernels();
-    // In any order.
+    // The dispatches may come in any order.
     put_kernel(&mut writer, &third);
     put_kernel(&mut writer, &first);
     put(&mut writer, around(1), &[3; 9], 4);
@@ -173,7 +173,8 @@ fn the_table_names_a_sort_of_batches_and_its_mean() {
         "{text}"
     );
     let mean = text.lines().find(|line| line.contains("SQ_WAVES")).unwrap();
-    // (1 + 2 + 3 + 4) / 4 on eight engines; the others of its sort are not known.
+    // The value is (1 + 2 + 3 + 4) / 4 on eight engines. The other batches of its sort are not
+    // known.
     assert!(
         mean.contains(" 20") && mean.contains('±') && !mean.contains("±0"),
         "{text}"
@@ -197,10 +198,10 @@ fn what_ran_beside_a_batch_makes_it_shared_and_its_own_kernels_do_not() {
         told(batch(|w| put_kernel(w, &beside(11_900, 2, 2)))),
         shared
     );
-    // One of the same queue, behind it: at another time, and not.
+    // A later dispatch in the same queue ran at another time, so it does not share the window.
     let later = json!({ "dispatches": 4, "windows": 1, "batches": 1 });
     assert_eq!(told(batch(|w| put_kernel(w, &beside(15_000, 1, 5)))), later);
-    // Another queue's with the same packet's number is none of its own.
+    // A packet with the same number in another queue does not belong to the batch.
     assert_eq!(told(batch(|w| put_kernel(w, &beside(20_000, 2, 2)))), later);
     let untimed = |w: &mut RecordWriter| {
         let mut kernel = Kernel {

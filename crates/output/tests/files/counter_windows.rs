@@ -1,5 +1,5 @@
-//! Which windows of counters have values: those that their dispatch had for itself, of chosen
-//! kernels, and whole.
+//! Which windows of counters have values: whole ones of chosen kernels, whose dispatch had the
+//! device for itself.
 
 use crate::common::{append, golden_json, list, names, number, writer};
 use crate::counters::{
@@ -7,14 +7,16 @@ use crate::counters::{
     window, written,
 };
 use midair_counters::{Architecture, CounterPlan};
-use midair_output::{Format, KernelFilter, Plan, RecordWriter, Trace, write};
+use midair_output::{
+    CounterReport, Format, KernelFilter, KernelNames, Plan, RecordWriter, Screen, Trace, write,
+};
 use midair_record::event::{
     self, CounterWindow, Kernel, Queue, QueueCounts, Untimed, WindowResult, flag, kind,
 };
 use serde_json::{Value, json};
 use std::fs;
 
-/// One kernel after another, 1000 ns each, on queue 1 of the GPU.
+/// Returns one of several kernels that run one after another, 1000 ns each, on queue 1 of the GPU.
 fn kernel(dispatch_id: u64) -> Kernel {
     Kernel {
         header: header(kind::KERNEL_DISPATCH),
@@ -29,7 +31,7 @@ fn kernel(dispatch_id: u64) -> Kernel {
     }
 }
 
-/// What json tells about windows, without what is 0.
+/// Returns what json reports about windows, without members that are 0.
 fn told(writer: RecordWriter) -> Value {
     told_of(session(writer, amds_plan()))
 }
@@ -48,7 +50,7 @@ fn told_of(trace: Trace) -> Value {
     told.into()
 }
 
-/// Windows around dispatches 1 to 4 of queue 1, and what else is given.
+/// Returns the report for windows around dispatches 1 to 4 of queue 1, with further records.
 fn four(also: impl FnOnce(&mut RecordWriter)) -> Value {
     let mut writer = writer();
     for n in 1..=4 {
@@ -68,7 +70,7 @@ fn what_another_dispatch_overlapped_is_told_and_has_no_values() {
         queue_id,
         ..kernel(9)
     };
-    // On another queue within window 2, and across 3 and 4.
+    // One runs on another queue within window 2, and one across 3 and 4.
     let shared = four(|writer| {
         put_kernel(writer, &beside(20_500, 20_600, NODE, 2));
         put_kernel(writer, &beside(30_500, 40_500, NODE, 3));
@@ -77,7 +79,7 @@ fn what_another_dispatch_overlapped_is_told_and_has_no_values() {
         shared,
         json!({ "dispatches": 6, "windows": 4, "alone": 1, "shared": 3 })
     );
-    // On another GPU, or when the window was not open.
+    // One runs on another GPU, and one while no window was open.
     let alone = four(|writer| {
         put_kernel(writer, &beside(20_500, 20_600, 2, 2));
         put_kernel(writer, &beside(22_000, 29_990, NODE, 2));
@@ -85,7 +87,8 @@ fn what_another_dispatch_overlapped_is_told_and_has_no_values() {
     assert_eq!(alone, json!({ "dispatches": 6, "windows": 4, "alone": 4 }));
 }
 
-/// The first packet makes one XCC count after the other: what still ran meanwhile is counted by some.
+/// The first packet starts the counters of one XCC after the other. Some of them count a dispatch
+/// that still ran meanwhile.
 #[test]
 fn what_ended_while_the_counters_were_started_is_counted_too() {
     for (ended, verdict) in [(19_985, "shared"), (19_950, "alone")] {
@@ -127,7 +130,7 @@ fn a_dispatch_without_times_makes_later_windows_of_other_queues_doubtful() {
     };
     let doubtful = json!({ "dispatches": 5, "windows": 4, "alone": 2, "not_known_to_be_alone": 2 });
     assert_eq!(four(untimed(2, 25_000)), doubtful);
-    // Those of one queue do not run within its own windows.
+    // Dispatches of a queue do not run within that queue's own windows.
     let alone = json!({ "dispatches": 5, "windows": 4, "alone": 4 });
     assert_eq!(four(untimed(1, 25_000)), alone);
 }
@@ -188,7 +191,7 @@ fn windows_without_a_dispatch_or_a_reading_are_told_by_reason() {
     }
 }
 
-/// Whatever a target writes: each is counted once, and has no values.
+/// Whatever a target writes, each window is counted once and has no values.
 #[test]
 fn what_does_not_fit_together_has_no_values() {
     let good = || window(5, &kernel(5), 9);
@@ -208,7 +211,7 @@ fn what_does_not_fit_together_has_no_values() {
     case("contradictory", |w| w.total = 3, whole);
     case("contradictory", |w| w.dispatch_id = 0, whole);
     case("contradictory", |w| w.queue_id = 4, whole);
-    // A window of before: its parts contradict each other, and so does the window.
+    // No dispatch with this number was recorded.
     case("dispatch_not_recorded", |w| w.dispatch_id = 99, whole);
     case("without_plausible_times", |w| w.start = 0, whole);
     case("without_plausible_times", |w| w.end = 1, whole);
@@ -232,7 +235,7 @@ fn what_does_not_fit_together_has_no_values() {
             append(writer, &event::encode(&window, &[0; 24]));
         },
     );
-    // A part without what is before it, as where the spool was full.
+    // A part comes without those before it, as when the spool was full.
     case(
         "incomplete",
         |_| (),
@@ -250,10 +253,10 @@ fn what_does_not_fit_together_has_no_values() {
         });
         let windows = number(&found["windows"]);
         let all = ["alone", key].map(|key| found.get(key).map_or(0, number));
-        // One that begins in the middle is counted where it begins.
+        // A window whose middle part comes first is counted when its first part comes.
         assert_eq!((windows, all), (5, [4, 1]), "{n}: {found}");
     }
-    // Two windows of one dispatch: neither.
+    // Of two windows of one dispatch, neither has values.
     let twice = four(|writer| put(writer, window(5, &kernel(2), 9), &[1; 9], 9));
     let wanted = json!({
         "dispatches": 4, "windows": 5, "alone": 3, "contradictory": 1, "dispatch_not_recorded": 1
@@ -267,7 +270,7 @@ fn many_windows_that_never_end_stay_few_in_memory() {
         for n in 5..1000 {
             put(writer, window(n, &kernel(n), 9), &[1; 2], 2);
         }
-        // One of the old ones goes on: it was given up.
+        // One of the old windows goes on after it was given up.
         let mut late = window(5, &kernel(5), 9);
         (late.first, late.words) = (2, 7);
         append(writer, &event::encode(&late, &[0; 56]));
@@ -301,7 +304,7 @@ fn derived_counters_are_computed_from_what_was_counted() {
         .map(|l| l.rsplit(',').skip(2).take(2).collect())
         .collect();
     assert!(rows.contains(&vec!["36.000000", "\"SQ_WAVES\""]), "{csv}");
-    // A property of the agent: lanes of a wave.
+    // A property of the agent is used: the lanes of a wave.
     assert!(
         rows.contains(&vec!["64.000000", "\"MAX_WAVE_SIZE\""]),
         "{csv}"
@@ -377,9 +380,20 @@ fn counters_that_were_asked_for_in_vain_are_told() {
     let directory = written(session(writer(), amds_plan()), &[Format::Csv]);
     let notes = read(directory.path(), "r_notes.txt");
     assert_eq!(notes, "counters: no dispatch was counted\n");
+    // In a short session no window may have been opened. Its dispatches must be reported all the
+    // same.
+    let without_windows = || {
+        let mut writer = writer();
+        (1..=3).for_each(|n| put_kernel(&mut writer, &kernel(n)));
+        writer
+    };
+    assert_eq!(told(without_windows()), json!({ "dispatches": 3 }));
+    let directory = written(session(without_windows(), amds_plan()), &[Format::Csv]);
+    let notes = read(directory.path(), "r_notes.txt");
+    assert_eq!(notes, "counters: none of 3 dispatches was counted\n");
 }
 
-/// Marsaglia's xorshift: the same numbers in each run.
+/// Marsaglia's xorshift, which gives the same numbers in each run.
 fn below(state: &mut u64, limit: u64) -> u64 {
     *state ^= *state << 13;
     *state ^= *state >> 7;
@@ -387,8 +401,9 @@ fn below(state: &mut u64, limit: u64) -> u64 {
     *state % limit
 }
 
-/// A thousand dispatches on four queues of two GPUs, a third of them with windows: those with values
-/// are those that no other one overlaps, as comparing each with each finds them.
+/// A thousand dispatches run on four queues of two GPUs, a third of them with windows. Those with
+/// values must be exactly those that no other dispatch overlaps, as a comparison of each with each
+/// finds them.
 #[test]
 fn of_many_dispatches_exactly_those_alone_have_values() {
     let mut state = 0x2545_f491_4f6c_dd1d;
@@ -409,7 +424,7 @@ fn of_many_dispatches_exactly_those_alone_have_values() {
     }
     let has_window = |kernel: &Kernel| kernel.dispatch_id.is_multiple_of(3);
     let overlapped = |of: &Kernel| {
-        // Until the counters were read; two windows also spoil each other.
+        // A window is open until the counters were read. Two windows also spoil each other.
         let (from, to) = (of.start - 10, of.end + 30);
         kernels.iter().any(|other| {
             let same_gpu = other.node == of.node && other.dispatch_id != of.dispatch_id;
@@ -469,7 +484,7 @@ fn the_terminal_has_means_with_their_intervals() {
     let mut writer = writer();
     for n in 1..=20 {
         put_kernel(&mut writer, &kernel(n));
-        // Half of the dispatches, and one that is shared.
+        // These are half of the dispatches, and one that is shared.
         if n % 2 == 0 {
             put(&mut writer, window(n, &kernel(n), 9), &[n; 9], 9);
         }
@@ -510,6 +525,48 @@ fn the_terminal_has_means_with_their_intervals() {
             .all(|line| line.chars().count() <= style.columns),
         "{table}"
     );
+    // The same as fields.
+    let report = CounterReport::of(&trace, &names(&golden_json()), &Plan::default(), style);
+    assert_eq!(report.text, table);
+    let screen = Screen::new(
+        Vec::new(),
+        &names(&golden_json()),
+        KernelNames::default(),
+        &[],
+    );
+    let screen = screen.with_counters(report);
+    let document = screen.json(10);
+    assert_eq!(document["counters"].as_array().unwrap().len(), lines.len());
+    let row = &document["kernel_counters"][0];
+    assert!(
+        row["kernel"].as_str().unwrap().starts_with("vadd("),
+        "{row}"
+    );
+    assert_eq!(
+        (&row["dispatches"], &row["windows"], &row["shared_windows"]),
+        (&20.into(), &9.into(), &1.into())
+    );
+    assert_eq!(row["process"], trace.process.pid);
+    let waves = &row["counters"][1];
+    assert_eq!(
+        (&waves["name"], &waves["windows"]),
+        (&"SQ_WAVES".into(), &9.into())
+    );
+    let number = |value: &serde_json::Value| value.as_f64().unwrap();
+    let mean = number(&waves["mean"]);
+    let (low, high) = (
+        number(&waves["interval_95"][0]),
+        number(&waves["interval_95"][1]),
+    );
+    assert!(low <= mean && mean <= high, "{waves}");
+    assert!(
+        number(&waves["min"]) <= mean && mean <= number(&waves["max"]),
+        "{waves}"
+    );
+    assert!((0.0..=1.0).contains(&number(&waves["coverage"])), "{waves}");
+    let none_shown = screen.json(0);
+    assert_eq!(none_shown["kernel_counters_left_out"], 1);
+    assert_eq!(none_shown["kernel_counters"], serde_json::json!([]));
     let nothing = session(crate::common::writer(), amds_plan());
     let none =
         midair_output::counter_table(&nothing, &names(&golden_json()), &Plan::default(), style);

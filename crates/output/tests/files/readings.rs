@@ -3,11 +3,14 @@
 use crate::common::{list, reader, writer};
 use crate::counters::{NODE, amds_plan, json_of, put, read, session, written};
 use midair_counters::CounterPlan;
-use midair_output::{Format, Names, Plan, RecordWriter, Trace, counter_table, table::Style};
-use midair_record::event::{CounterWindow, Header, WindowResult, kind};
+use midair_output::{
+    CounterReport, DeviceReadings, Format, KernelNames, Names, Plan, RecordWriter, Screen, Trace,
+    counter_table, table::Style,
+};
+use midair_record::event::{CounterWindow, Header, Record, WindowResult, kind};
 use serde_json::json;
 
-/// Begin of the first reading; each takes half a second.
+/// The begin of the first reading. Each reading takes half a second.
 const BEGIN: u64 = 1_000_000_000;
 const HALF: u64 = 500_000_000;
 
@@ -52,8 +55,8 @@ fn put_reading(
     put(writer, reading, &words, 4);
 }
 
-/// Two readings, one that somebody else has disturbed, and another one after a gap.
-fn readings() -> Trace {
+/// Returns two readings, one that somebody else has disturbed, and another one after a gap.
+pub fn readings() -> Trace {
     let mut writer = writer();
     let values = [
         (1, 0, WindowResult::Sampled, 10),
@@ -139,7 +142,8 @@ fn json_and_rocpd_have_the_same_values() {
     );
 }
 
-/// How many in a second, from one reading to the next, and nothing where there is none.
+/// A track has rates per second from one reading to the next, and nothing where there is no
+/// reading.
 #[test]
 fn each_counter_has_a_track_of_rates() {
     let directory = written(readings(), &[Format::Pftrace]);
@@ -175,7 +179,7 @@ fn the_table_has_rates() {
     let text = counter_table(&trace, &Names::amd(), &Plan::default(), style);
     let waves = text.lines().find(|line| line.contains("SQ_WAVES /s"));
     let words: Vec<&str> = waves.unwrap().split_whitespace().collect();
-    // 280 in 1.5 seconds.
+    // The rate is 280 in 1.5 seconds.
     assert_eq!(
         words,
         ["SQ_WAVES", "/s", "3", "186.667", "80", "320"],
@@ -183,7 +187,52 @@ fn the_table_has_rates() {
     );
 }
 
-/// Whatever a target writes: parts that are missing, twice there, of another size.
+/// The same rates are fields of the document, and are there while the records arrive.
+#[test]
+fn rates_are_fields_and_are_read_as_they_come() {
+    let trace = readings();
+    let report = CounterReport::of(&trace, &Names::amd(), &Plan::default(), Style::default());
+    let screen = Screen::new(Vec::new(), &Names::amd(), KernelNames::default(), &[]);
+    let document = screen.with_counters(report).json(10);
+    let rows = document["device_counters"].as_array().unwrap();
+    let waves = rows.iter().find(|row| row["name"] == "SQ_WAVES").unwrap();
+    assert_eq!(
+        (
+            &waves["readings"],
+            &waves["per_second"],
+            &waves["min"],
+            &waves["max"]
+        ),
+        (&3.into(), &true.into(), &80.0.into(), &320.0.into())
+    );
+    assert!(
+        (waves["mean"].as_f64().unwrap() - 280.0 / 1.5).abs() < 1e-9,
+        "{waves}"
+    );
+    let mut live = DeviceReadings::of(&trace.counters, &trace.agents).unwrap();
+    let mut values = Vec::new();
+    trace
+        .records
+        .walk(
+            |_| true,
+            |record| {
+                if let Record::CounterWindow(part, words) = record {
+                    values.extend(live.take(part, words));
+                }
+                Ok::<(), std::convert::Infallible>(())
+            },
+        )
+        .unwrap();
+    let mut waves: Vec<f64> = values
+        .iter()
+        .filter(|value| value.name == "SQ_WAVES" && value.node == NODE && value.per_second)
+        .map(|value| value.value)
+        .collect();
+    waves.sort_by(f64::total_cmp);
+    assert_eq!((waves.len(), waves[0], waves[2]), (3, 80.0, 320.0));
+}
+
+/// A target may write anything: parts may be missing, come twice, or have another size.
 #[test]
 fn readings_that_contradict_themselves_have_no_values() {
     let mut writer = writer();
@@ -200,13 +249,13 @@ fn readings_that_contradict_themselves_have_no_values() {
         total: 9,
         ..CounterWindow::default()
     };
-    // The middle is missing.
+    // The middle part is missing.
     for first in [0, 6] {
         part.first = first;
         part.words = 3;
         put_part(&mut writer, &part, 3);
     }
-    // Too small, and one that ends before it began.
+    // One is too small, and one ends before it begins.
     part.first = 0;
     (part.window, part.total) = (2, 3);
     put_part(&mut writer, &part, 3);

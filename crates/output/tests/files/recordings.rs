@@ -1,8 +1,8 @@
 //! Recorded sessions, and every file that midair wrote for them before it was rebuilt (at commit
-//! f31223d): byte by byte the same.
+//! f31223d). The files must be the same byte by byte.
 //!
-//! `tests/recordings/README.md` says where the recordings come from and how a difference is looked
-//! into.
+//! `tests/recordings/README.md` says where the recordings come from, and how to investigate a
+//! difference.
 
 use crate::common::agents;
 use midair_agents::Agent;
@@ -27,7 +27,7 @@ const RECORDINGS: [(&str, u32, bool); 7] = [
     ("cuda_odd", 4243, true),
 ];
 
-/// The kind of a record by the number that it had when the recordings were made.
+/// Returns the kind of a record from the number that it had when the recordings were made.
 fn kind_of(number: u8) -> u8 {
     match number {
         1 => kind::HSA_CORE_API,
@@ -65,7 +65,7 @@ fn here() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings")
 }
 
-/// The machine's two agents and a second GPU.
+/// Returns the machine's two agents and a second GPU.
 fn machine() -> Vec<Agent> {
     let mut all = agents();
     let second = Agent {
@@ -79,7 +79,7 @@ fn machine() -> Vec<Agent> {
     all
 }
 
-/// A recording as a session.
+/// Returns a recording as a session.
 pub fn recorded(name: &str) -> Trace {
     let known = RECORDINGS.iter().find(|known| known.0 == name);
     trace(*known.unwrap())
@@ -94,7 +94,7 @@ fn trace((name, pid, lossy): (&str, u32, bool)) -> Trace {
         bytes[at + 2] = kind_of(bytes[at + 2]);
         let mut record = bytes[at..at + size].to_vec();
         if record[2] == kind::QUEUE_COUNTS {
-            // They had neither packets of ours nor pauses yet.
+            // At that time the record had neither packets of ours nor pauses.
             record.resize(size_of::<QueueCounts>(), 0);
             let size = u16::try_from(record.len()).unwrap();
             record[..2].copy_from_slice(&size.to_le_bytes());
@@ -131,6 +131,7 @@ fn trace((name, pid, lossy): (&str, u32, bool)) -> Trace {
         outcome: Outcome::default(),
         counters: Default::default(),
         gpu: None,
+        attach: Default::default(),
     };
     if lossy {
         trace.lost = vec![
@@ -146,7 +147,7 @@ fn trace((name, pid, lossy): (&str, u32, bool)) -> Trace {
     trace
 }
 
-/// What is asked for, by a name: everything, in AMD's ways; and the opposite of each choice.
+/// Returns plans by name: everything in AMD's ways, and the opposite of each choice.
 fn plans(directory: &Path) -> [(&'static str, Plan); 3] {
     let everything = Plan {
         directory: directory.to_owned(),
@@ -196,8 +197,8 @@ fn digest(bytes: &[u8]) -> String {
     format!("{} {hash:016x}", bytes.len())
 }
 
-/// Keeps what the user sees besides the files among them, and the files' names in the order in
-/// which they are told.
+/// Stores what the user sees besides the files as further files, with the files' names in the order
+/// in which they are reported.
 fn keep(directory: &Path, files: &[PathBuf], console: Option<(Console, String)>, table: &str) {
     let put = |name: &str, text: &str| fs::write(directory.join(name), text).unwrap();
     let names: Vec<String> = files
@@ -250,7 +251,7 @@ fn write_all(out: &Path) {
     }
 }
 
-/// Digests of all files below a directory.
+/// Returns the digests of all files below a directory.
 fn digests(directory: &Path) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
     let mut open = vec![directory.to_owned()];
@@ -268,8 +269,8 @@ fn digests(directory: &Path) -> BTreeMap<String, String> {
     all
 }
 
-/// json and rocpd say which directory was asked for, so it must be the same each time: it is
-/// relative, and this the only test that changes the working directory.
+/// json and rocpd contain the directory that was asked for, so it must be the same each time.
+/// Therefore it is relative, and this is the only test that changes the working directory.
 #[test]
 fn files_of_recorded_sessions_are_what_they_always_were() {
     let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join("recordings");

@@ -1,0 +1,306 @@
+//! The format `results.html`: one page for a browser, which needs neither a network nor a server.
+//! It has what `midair attach` prints at its end, the tables in full length, and a timeline.
+//!
+//! The page is a fixed document with a style and a script, and one block of JSON. Everything that
+//! the target chose (names of kernels, threads, ranges) is in that block alone, in which `<`, `>`
+//! and `&` are escapes, so no text can end it. The script shows texts as texts. The page's policy
+//! allows that script and that style by their digests, and nothing else: no other script, no
+//! request.
+//!
+//! Memory and size of the page are bounded: see [`timeline`], [`series`] and [`tables`].
+//!
+//! Decision: FMT-035 (`docs/deviations/formats.md`).
+
+mod rows;
+mod series;
+mod tables;
+mod timeline;
+
+use crate::files::{FileSet, OutputFile, WriteError};
+use crate::job::Job;
+use crate::sink::{Opened, Sink, Writer};
+use rows::Session;
+use serde_json::{Value, json};
+use series::Series;
+use std::collections::HashMap;
+use std::io::{self, Write};
+use timeline::Timeline;
+
+const STYLE: &str = include_str!("html/page.css");
+const SCRIPT: &str = include_str!("html/page.js");
+const BODY: &str = include_str!("html/page.html");
+/// SHA-256 of [`STYLE`] and [`SCRIPT`] in base 64. A test compares them, and says what they should
+/// be.
+const STYLE_DIGEST: &str = "6A5xFpEpPxpFZit+snqHj5WWJ3rcENeVlKu351uq4/s=";
+const SCRIPT_DIGEST: &str = "HDRbRWX7EFCetHyUhwdbwYbsea74YXEumdz6+uHMflc=";
+
+/// Numbers beyond this are not exact in a browser.
+const MOST_EXACT: i128 = (1 << 53) - 1;
+/// The version of the data within the page.
+const SCHEMA: u32 = 1;
+
+/// What is gathered while records are walked over.
+#[derive(Debug, Default)]
+struct Page {
+    timeline: Timeline,
+    series: Series,
+    /// The names by which kernels are shown, by their full names.
+    labels: HashMap<String, String>,
+}
+
+/// The writer.
+struct Html<'a> {
+    jobs: &'a [Job<'a>],
+    file: OutputFile,
+    page: Page,
+    /// The number of sessions begun.
+    begun: usize,
+}
+
+/// Begins the file.
+pub(crate) fn open<'a>(jobs: &'a [Job<'a>], files: &FileSet) -> Opened<'a> {
+    Ok(Box::new(Html {
+        jobs,
+        file: files.create("results.html")?,
+        page: Page {
+            labels: tables::labels(jobs),
+            ..Page::default()
+        },
+        begun: 0,
+    }))
+}
+
+impl Writer for Html<'_> {
+    fn begin<'s>(&'s mut self, job: &'s Job<'s>) -> Result<Box<dyn Sink + 's>, WriteError> {
+        let process = self.begun;
+        self.begun += 1;
+        Ok(Box::new(Session::new(job, process, &mut self.page)))
+    }
+
+    fn finish(mut self: Box<Self>, files: &mut FileSet) -> Result<(), WriteError> {
+        let written = document(&mut self.file, self.jobs, &mut self.page);
+        written.map_err(|error| self.file.failed(error))?;
+        files.add(self.file)
+    }
+}
+
+/// Writes the page.
+fn document(file: &mut OutputFile, jobs: &[Job<'_>], page: &mut Page) -> io::Result<()> {
+    write!(
+        file,
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \
+         script-src 'sha256-{SCRIPT_DIGEST}'; style-src 'sha256-{STYLE_DIGEST}'; \
+         base-uri 'none'; form-action 'none'\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"referrer\" content=\"no-referrer\">\n\
+         <title>midair</title>\n<style>{STYLE}</style>\n</head>\n{BODY}\
+         <script type=\"application/json\" id=\"data\">"
+    )?;
+    data(&mut Escaped(&mut *file), jobs, page)?;
+    write!(
+        file,
+        "</script>\n<script>{SCRIPT}</script>\n</body>\n</html>\n"
+    )
+}
+
+/// Writes the data as one JSON object.
+fn data(out: &mut impl Write, jobs: &[Job<'_>], page: &mut Page) -> io::Result<()> {
+    let clock = Clock::of(jobs, page);
+    let head = json!({
+        "schema": SCHEMA,
+        "midair": env!("CARGO_PKG_VERSION"),
+        "processes": tables::processes(jobs),
+        "tables": tables::tables(jobs, &page.labels),
+        "begin": clock.of_time(clock.begin),
+        "end": clock.of_time(clock.end),
+        "records": page.timeline.added,
+        "bucket": page.timeline.width,
+        "counters_merged": page.series.is_merged,
+        "counters_left_out": page.series.left_out,
+        "names": names(&page.timeline),
+    });
+    let mut head = head.to_string();
+    // The object goes on with the rows.
+    head.pop();
+    write!(out, "{head},\"rows\":[")?;
+    rows(out, &clock, page)?;
+    write!(out, "],\"curves\":[")?;
+    curves(out, &clock, page)?;
+    write!(out, "]}}")
+}
+
+fn names(timeline: &Timeline) -> Vec<Value> {
+    let names = timeline.names.iter();
+    names
+        .map(|(category, name)| json!([category.text(), name]))
+        .collect()
+}
+
+/// Writes the rows with their spans, each as numbers: the begin as the distance from the begin of
+/// the span before, the length, and the name. Single spans have their value behind that, merged
+/// ones their number, the sum of their times, and the longest.
+fn rows(out: &mut impl Write, clock: &Clock, page: &mut Page) -> io::Result<()> {
+    let timeline = &mut page.timeline;
+    timeline.sort();
+    let mut order: Vec<usize> = (0..timeline.rows.len()).collect();
+    order.sort_by_key(|row| timeline.rows.get(*row).map(|row| (row.process, row.key)));
+    for (at, number) in order.into_iter().enumerate() {
+        let Some(row) = timeline.rows.get(number) else {
+            continue;
+        };
+        let from = timeline
+            .spans
+            .partition_point(|span| (span.row as usize) < number);
+        let until = timeline
+            .spans
+            .partition_point(|span| span.row as usize <= number);
+        let spans = timeline.spans.get(from..until).unwrap_or_default();
+        let comma = if at == 0 { "" } else { ",\n" };
+        let name = Value::from(row.name.as_str());
+        write!(
+            out,
+            "{comma}{{\"process\":{},\"name\":{name},\"spans\":[",
+            row.process
+        )?;
+        let mut before = 0;
+        let mut follows = "";
+        for span in spans.iter().filter(|span| span.count == 1) {
+            let start = clock.of_time(span.start);
+            let time = exact(span.sum);
+            let value = exact(span.value);
+            write!(
+                out,
+                "{follows}{},{time},{},{value}",
+                start - before,
+                span.name
+            )?;
+            (before, follows) = (start, ",");
+        }
+        write!(out, "],\"merged\":[")?;
+        (before, follows) = (0, "");
+        for span in spans.iter().filter(|span| span.count > 1) {
+            let start = clock.of_time(span.start);
+            let [time, sum, longest] = [span.end - span.start, span.sum, span.longest].map(exact);
+            let (name, count) = (span.name, span.count);
+            write!(
+                out,
+                "{follows}{},{time},{name},{count},{sum},{longest}",
+                start - before
+            )?;
+            (before, follows) = (start, ",");
+        }
+        write!(out, "]}}")?;
+    }
+    Ok(())
+}
+
+/// Writes the curves: begin, length and value of each step.
+fn curves(out: &mut impl Write, clock: &Clock, page: &mut Page) -> io::Result<()> {
+    for (at, curve) in page.series.curves.iter_mut().enumerate() {
+        curve.values.sort_by_key(|value| value.start);
+        let comma = if at == 0 { "" } else { ",\n" };
+        let name = Value::from(curve.name.as_str());
+        write!(
+            out,
+            "{comma}{{\"process\":{},\"name\":{name},\"values\":[",
+            curve.process
+        )?;
+        let mut follows = "";
+        for value in &curve.values {
+            let (start, time) = (clock.of_time(value.start), exact(value.end - value.start));
+            let shown = Value::from(value.mean);
+            write!(out, "{follows}{start},{time},{shown}")?;
+            follows = ",";
+        }
+        write!(out, "]}}")?;
+    }
+    Ok(())
+}
+
+fn exact(number: u64) -> u64 {
+    number.min(MOST_EXACT as u64)
+}
+
+/// The times of the page, all `CLOCK_BOOTTIME` nanoseconds.
+struct Clock {
+    /// The begin of the first session, from which the page counts.
+    zero: u64,
+    /// The first and the last instant at which something is.
+    begin: u64,
+    end: u64,
+}
+
+impl Clock {
+    fn of(jobs: &[Job<'_>], page: &Page) -> Clock {
+        let sessions = jobs.iter().map(|job| &job.trace.process);
+        let known = sessions.filter(|process| process.init_time != 0);
+        let known = known.map(|process| (process.init_time, process.fini_time));
+        let spans = page
+            .timeline
+            .spans
+            .iter()
+            .map(|span| (span.start, span.end));
+        let curves = page.series.curves.iter().flat_map(|curve| &curve.values);
+        let values = curves.map(|value| (value.start, value.end));
+        let all: Vec<(u64, u64)> = known.collect();
+        let first =
+            |times: &mut dyn Iterator<Item = (u64, u64)>| times.map(|(start, _)| start).min();
+        let found = first(&mut spans.clone().chain(values.clone()));
+        let zero = first(&mut all.iter().copied()).or(found).unwrap_or(0);
+        let ends = spans.chain(values).chain(all).map(|(_, end)| end);
+        Clock {
+            zero,
+            begin: found.map_or(zero, |found| found.min(zero)),
+            end: ends.max().unwrap_or(zero).max(zero),
+        }
+    }
+
+    /// Returns the time since the first session began.
+    fn of_time(&self, time: u64) -> i64 {
+        let since = i128::from(time) - i128::from(self.zero);
+        since.clamp(-MOST_EXACT, MOST_EXACT) as i64
+    }
+}
+
+/// Writes JSON so that it cannot end the element that it is in. These characters are only within
+/// JSON's texts.
+struct Escaped<W>(W);
+
+impl<W: Write> Write for Escaped<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut rest = bytes;
+        while let Some(at) = rest
+            .iter()
+            .position(|byte| matches!(byte, b'<' | b'>' | b'&'))
+        {
+            let (before, from) = rest.split_at(at);
+            self.0.write_all(before)?;
+            let byte = from.first().copied().unwrap_or_default();
+            write!(self.0, "\\u{byte:04x}")?;
+            rest = from.get(1..).unwrap_or_default();
+        }
+        self.0.write_all(rest)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_text_ends_the_block_of_data() {
+        let mut out = Vec::new();
+        let text = "</script><img src=x onerror=alert(1)>&amp;<!-- ü";
+        write!(Escaped(&mut out), "{}", Value::from(text)).unwrap();
+        let written = String::from_utf8(out).unwrap();
+        assert!(!written.contains(['<', '>', '&']), "{written}");
+        let read: String = serde_json::from_str(&written).unwrap();
+        assert_eq!(read, text);
+    }
+}

@@ -1,0 +1,49 @@
+"""Records a process with the package midair. Usage: package_midair.py PID KERNELS.
+
+Says "attached", waits for a line on the standard input, detaches, and holds what the package gives against the number of kernels
+that the process launched meanwhile.
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import midair
+import pandas
+
+pid, kernels = int(sys.argv[1]), int(sys.argv[2])
+try:
+    midair.attach(pid, trace=["nonsense"])
+    raise AssertionError("a trace that there is not was taken")
+except ValueError as error:
+    assert "nonsense" in str(error)
+try:
+    midair.attach(os.getpid(), trace=["kernels"])
+    raise AssertionError("this process has no GPU runtime")
+except midair.AttachError as error:
+    assert error.exit_code != 0 and str(error), error
+
+with midair.attach(pid, trace=["kernels", "runtime"], formats=["rocpd", "parquet"]) as session:
+    assert session.is_recording
+    print("attached", flush=True)
+    sys.stdin.readline()
+recording = session.recording
+assert not session.is_recording and session.detach() is recording
+assert recording.is_complete and recording.lost == {}, recording.messages
+rows = list(recording.kernels().rows())
+assert len(rows) == kernels, len(rows)
+frame = recording.kernels().pandas()
+assert isinstance(frame, pandas.DataFrame) and len(frame) == kernels
+assert (frame["end"] - frame["start"] == frame["duration"]).all()
+assert sum(row["duration"] for row in rows) == int(frame["duration"].sum())
+assert {row["pid"] for row in rows} == {pid}
+tables = [file for file in recording.files if file.parent.name == "kind=kernels"]
+assert len(tables) == 1 and all(file.is_file() for file in recording.files)
+assert list(recording.table("top_kernels").rows())[0]["name"]
+assert recording.document["processes"][0]["pid"] == pid
+directory = recording.directory
+recording.close()
+assert not Path(directory).exists()
+json.dump(sorted(frame["name"].unique()), sys.stdout)
+print()
