@@ -1,4 +1,5 @@
-//! CUPTI: names of calls, enumerators, and where the fields of its records lie in each version.
+//! Generates the names of CUPTI's calls and enumerators, and the offsets of its records' fields in
+//! each version.
 
 use super::{Text, number, object, text};
 use serde_json::Value;
@@ -6,17 +7,20 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt::Write;
 
-/// `cupti_12.json`, `cupti_13.json` and `cupti_versions.json`.
+/// The contents of `cupti_12.json`, `cupti_13.json`, `cupti_versions.json` and `cuda_silent.json`.
 pub struct Cupti {
-    /// CUDA 12's.
+    /// The headers of CUDA 12.
     pub twelve: Value,
-    /// CUDA 13's.
+    /// The headers of CUDA 13.
     pub thirteen: Value,
-    /// What differs between the versions of both.
+    /// The differences between the versions of CUDA 12 and 13.
     pub versions: Value,
+    /// `cuda_silent.json`: calls that only ask for state.
+    pub silent: Value,
 }
 
-/// Enums whose enumerators become constants and names: module, C enum, what is left out in front, what the module says.
+/// Enums whose enumerators become constants and names: module, C enum, the prefix to remove, and
+/// the documentation of the module.
 const ENUMS: &[(&str, &str, &str, &str)] = &[
     (
         "activity_kind",
@@ -92,7 +96,7 @@ const ENUMS: &[(&str, &str, &str, &str)] = &[
     ),
 ];
 
-/// Records that we read: name in Rust, kind in `cupti_versions.json`, and the fields.
+/// The records that we read: name in Rust, kind in `cupti_versions.json`, and the fields.
 const RECORDS: &[(&str, &str, &[&str])] = &[
     (
         "kernel",
@@ -248,7 +252,7 @@ const RECORDS: &[(&str, &str, &[&str])] = &[
     ),
 ];
 
-/// `cupti_names.rs`: names of calls, and a module per enum.
+/// Returns `cupti_names.rs`: names of calls, and a module for each enum.
 pub fn names(cupti: &Cupti) -> Text {
     let mut out = String::new();
     for (function, of, enum_name) in [
@@ -274,6 +278,13 @@ pub fn names(cupti: &Cupti) -> Text {
              pub fn {}(name: &str) -> Option<u32> {{ {of}_NAMES.iter().position(|n| !name.is_empty() && *n == name).and_then(|at| u32::try_from(at).ok()) }}",
             function.replace("name", "cbid")
         )?;
+        let silent = silent(cupti, of, &calls)?;
+        writeln!(
+            out,
+            "/// Callback ids of calls that only ask for state, in order (`cuda_silent.json`).\n\
+             pub static SILENT_{of}: [u32; {}] = {silent:?};",
+            silent.len()
+        )?;
     }
     for (module, enum_name, prefix, about) in ENUMS {
         writeln!(out, "/// {about} (`{enum_name}`).\npub mod {module} {{")?;
@@ -283,7 +294,7 @@ pub fn names(cupti: &Cupti) -> Text {
             writeln!(out, "/// `{full}`.\npub const {short}: u32 = {value};")?;
             by_value.entry(value).or_insert(short);
         }
-        // Bits mean something else in each kind of record, so there is no name for a number.
+        // The bits have another meaning in each kind of record, so a number alone has no name.
         if *module != "flag" {
             out.push_str(
                 "/// What CUPTI calls it, without the prefix; `None` for what no known version has.\n\
@@ -299,7 +310,7 @@ pub fn names(cupti: &Cupti) -> Text {
     Ok(out)
 }
 
-/// Calls by callback id, the newest name of each.
+/// Returns the calls by callback id, each under its newest name.
 fn calls(cupti: &Cupti, of: &str, name: &str) -> Result<BTreeMap<u64, String>, Box<dyn Error>> {
     let prefix = format!("CUPTI_{of}_TRACE_CBID_");
     let mut calls = BTreeMap::new();
@@ -322,14 +333,60 @@ fn calls(cupti: &Cupti, of: &str, name: &str) -> Result<BTreeMap<u64, String>, B
     Ok(calls)
 }
 
-/// `cuda123` or `cuda123_v12000`: a call that is not public has its number for a name.
+/// Returns the ids of the calls that `cuda_silent.json` names, with all versions of these calls. It
+/// fails if CUPTI has no call of a listed name.
+fn silent(
+    cupti: &Cupti,
+    of: &str,
+    calls: &BTreeMap<u64, String>,
+) -> Result<Vec<u64>, Box<dyn Error>> {
+    let part = of.to_lowercase();
+    let listed = cupti.silent[&part]
+        .as_array()
+        .ok_or_else(|| format!("cuda_silent.json has no {part}"))?;
+    let mut found = Vec::new();
+    for name in listed {
+        let name = name.as_str().ok_or("cuda_silent.json: a name is no text")?;
+        let before = found.len();
+        found.extend(
+            calls
+                .iter()
+                .filter(|(_, call)| without_variant(call) == name)
+                .map(|(id, _)| *id),
+        );
+        if found.len() == before {
+            return Err(format!("cuda_silent.json: CUPTI has no call {name}").into());
+        }
+    }
+    found.sort_unstable();
+    Ok(found)
+}
+
+/// Returns the name without its suffixes `_ptsz` and `_ptds` (the stream of each thread), `_v2` and
+/// `_v3`.
+fn without_variant(name: &str) -> &str {
+    let mut name = name;
+    while let Some((front, end)) = name.rsplit_once('_')
+        && (matches!(end, "ptsz" | "ptds")
+            || end.strip_prefix('v').is_some_and(|digits| {
+                !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())
+            }))
+    {
+        name = front;
+    }
+    name
+}
+
+/// Returns whether a call's name is only a number, such as `cuda123` or `cuda123_v12000`. CUPTI
+/// names the calls that are not public so.
 fn is_number(name: &str) -> bool {
     without_version(name)
         .strip_prefix("cuda")
         .is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// Without `_vNNNN`, the version of CUDA in which a runtime call came; `_v2` is part of a call's name.
+/// Returns the name without `_vNNNN`, the version of CUDA that introduced a runtime call. `_v2` is
+/// part of a call's name.
 fn without_version(name: &str) -> &str {
     match name.rsplit_once("_v") {
         Some((front, digits))
@@ -341,7 +398,8 @@ fn without_version(name: &str) -> &str {
     }
 }
 
-/// Enumerators of both versions, without sizes, counts and what only makes the enum 32 bits wide.
+/// Returns the enumerators of both versions. Sizes and counts are left out, and so is the
+/// enumerator that only makes the enum 32 bits wide.
 fn enumerators(cupti: &Cupti, name: &str) -> Result<BTreeMap<String, u64>, Box<dyn Error>> {
     let mut all = BTreeMap::new();
     for source in [&cupti.twelve, &cupti.thirteen] {
@@ -360,7 +418,8 @@ fn enumerators(cupti: &Cupti, name: &str) -> Result<BTreeMap<String, u64>, Box<d
     Ok(all)
 }
 
-/// `cupti_layouts.rs`: a struct of places per record, and their values for each version.
+/// Returns `cupti_layouts.rs`: for each record a struct with the places of its fields, and the
+/// values of these structs in each version.
 pub fn layouts(cupti: &Cupti) -> Text {
     let mut out = String::new();
     for (record, kind, fields) in RECORDS {
@@ -415,7 +474,7 @@ pub fn layouts(cupti: &Cupti) -> Text {
     Ok(out)
 }
 
-/// The value of one record's layout.
+/// Returns the value of one record's layout.
 fn one(cupti: &Cupti, record: &str, name: &str, fields: &[&str]) -> Text {
     let layout = cupti
         .versions
@@ -445,7 +504,7 @@ fn one(cupti: &Cupti, record: &str, name: &str, fields: &[&str]) -> Text {
     Ok(out)
 }
 
-/// `memcpy_peer` to `MemcpyPeerLayout`.
+/// Turns `memcpy_peer` into `MemcpyPeerLayout`.
 fn type_name(record: &str) -> String {
     let mut name = String::new();
     for word in record.split('_') {
@@ -456,7 +515,8 @@ fn type_name(record: &str) -> String {
     name + "Layout"
 }
 
-/// `graphNodeId` to `graph_node_id`, `objectId.pt.threadId` to `thread_id`; `type` is a word of Rust.
+/// Turns `graphNodeId` into `graph_node_id`, and `objectId.pt.threadId` into `thread_id`. `type`
+/// becomes `type_of`, since `type` is a keyword of Rust.
 fn snake(field: &str) -> String {
     let mut name = String::new();
     let field = field.rsplit('.').next().unwrap_or(field);

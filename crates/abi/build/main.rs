@@ -1,4 +1,5 @@
-//! Generates the tables of this crate from `api/*.json` into `OUT_DIR`. The output is never edited and never committed.
+//! Generates the tables of this crate from `api/*.json` into `OUT_DIR`. The output is never edited
+//! or committed.
 
 #[path = "constants.rs"]
 mod constants;
@@ -14,7 +15,7 @@ use std::error::Error;
 use std::path::Path;
 use std::{env, fs};
 
-/// What a generator returns: Rust text, or what was wrong with the JSON.
+/// The result of a generator: Rust text, or a description of what is wrong with the JSON.
 type Text = Result<String, Box<dyn Error>>;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -39,6 +40,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         twelve: read("cupti_12.json")?,
         thirteen: read("cupti_13.json")?,
         versions: read("cupti_versions.json")?,
+        silent: read("cuda_silent.json")?,
     };
 
     let out = env::var("OUT_DIR")?;
@@ -53,7 +55,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The object at `value[a][b]`, or an error that names the place.
+/// Returns the object at a path of keys, or an error that names the path.
 fn object<'a>(
     value: &'a Value,
     path: &[&str],
@@ -68,7 +70,8 @@ fn object<'a>(
         .ok_or_else(|| format!("{} is not an object", path.join(".")).into())
 }
 
-/// The enumerators of an enum of rocprofiler_sdk.json, by value, without `NONE = -1` and `LAST`.
+/// Returns the enumerators of an enum of rocprofiler_sdk.json, by value, without `NONE = -1` and
+/// `LAST`.
 fn enumerators<'a>(sdk: &'a Value, name: &str) -> Result<Vec<(&'a str, i64)>, Box<dyn Error>> {
     let mut all: Vec<(&str, i64)> = object(sdk, &["enums", name, "values"])?
         .iter()
@@ -79,7 +82,7 @@ fn enumerators<'a>(sdk: &'a Value, name: &str) -> Result<Vec<(&'a str, i64)>, Bo
     Ok(all)
 }
 
-/// Text of a field, or an error that names it.
+/// Returns the text of a field, or an error that names the field.
 fn text<'a>(value: &'a Value, key: &str) -> Result<&'a str, Box<dyn Error>> {
     value
         .get(key)
@@ -87,7 +90,7 @@ fn text<'a>(value: &'a Value, key: &str) -> Result<&'a str, Box<dyn Error>> {
         .ok_or_else(|| format!("no text {key:?} in {value}").into())
 }
 
-/// Number of a field, or an error that names it.
+/// Returns the number of a field, or an error that names the field.
 fn number(value: &Value, key: &str) -> Result<u64, Box<dyn Error>> {
     value
         .get(key)

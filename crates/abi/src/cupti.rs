@@ -1,19 +1,31 @@
-//! NVIDIA's CUPTI: names of calls and enumerators, and where the fields of its activity records lie in each version.
-//! Source: api/cupti_12.json, api/cupti_13.json, api/cupti_versions.json. CUPTI itself is never linked.
+//! NVIDIA's CUPTI: names of calls and enumerators, and the places of its activity records' fields
+//! in each version. Source: api/cupti_12.json, api/cupti_13.json, api/cupti_versions.json. CUPTI
+//! itself is never linked.
 
-/// Where a field lies in its record.
+/// The place of a field in its record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
-    /// Bytes from the record's start.
+    /// Offset in bytes from the start of the record.
     pub offset: u16,
-    /// Bytes.
+    /// Size in bytes.
     pub width: u8,
 }
 
 include!(concat!(env!("OUT_DIR"), "/cupti_names.rs"));
 include!(concat!(env!("OUT_DIR"), "/cupti_layouts.rs"));
 
-/// The name at a place of a list that has "" where there is none.
+/// Whether a call of the runtime, or of the driver, only asks for state: it waits for nothing and
+/// starts nothing.
+pub fn is_silent(runtime: bool, cbid: u32) -> bool {
+    let known: &[u32] = if runtime {
+        &SILENT_RUNTIME
+    } else {
+        &SILENT_DRIVER
+    };
+    known.binary_search(&cbid).is_ok()
+}
+
+/// Returns the name at an index of a list that has "" where there is no name.
 fn named(names: &[&'static str], at: u32) -> Option<&'static str> {
     names
         .get(usize::try_from(at).ok()?)
@@ -21,25 +33,26 @@ fn named(names: &[&'static str], at: u32) -> Option<&'static str> {
         .filter(|name| !name.is_empty())
 }
 
-/// Layouts for what `cuptiGetVersion` says (`api`), or `None` where the version is older than CUDA
-/// 12.0's or of a later major version than the newest that we know.
+/// Returns the layouts for the version that `cuptiGetVersion` returns (`api`). `None` where the
+/// version is older than that of CUDA 12.0, or of a later major version than the newest that we
+/// know.
 ///
-/// A version between two known ones has the lower one's layouts. A newer one of the newest major
-/// version has the newest layouts: in all versions from 12.0 to 13.5 no field has moved or gone,
-/// records only grew at the end or into their padding (api/cupti_versions.json; a test says so),
-/// and the next record is found by CUPTI itself. `libcupti.so.11` of 11.8 also calls itself 18; it
-/// is told apart by its name, before.
+/// A version between two known ones uses the layouts of the lower one. A newer version of the
+/// newest major version uses the newest layouts: in all versions from 12.0 to 13.5 no field was
+/// moved or removed. Records only grew at the end or into their padding (api/cupti_versions.json,
+/// checked by a test), and CUPTI itself finds the next record. `libcupti.so.11` of 11.8 also
+/// reports version 18; callers tell it apart by its name beforehand.
 pub fn layouts_for(api: u32) -> Option<&'static Layouts> {
     let newest = LAYOUTS.last()?;
-    // From 13.0 on the number is 10000 * major + 100 * minor + update.
+    // Since 13.0 the number is 10000 * major + 100 * minor + update.
     if api >= 10_000 && api / 10_000 > newest.cuda.0 {
         return None;
     }
     LAYOUTS.iter().rev().find(|known| known.api <= api)
 }
 
-/// CUDA's major and minor version that belongs to what `cuptiGetVersion` says, as far as it tells:
-/// 12.0 and 12.1 say the same (and are taken for 12.1). `None` for versions before 12.
+/// Returns CUDA's major and minor version for what `cuptiGetVersion` returns, as precisely as that
+/// allows: 12.0 and 12.1 report the same (and are taken for 12.1). `None` for versions before 12.
 pub fn cuda_version(api: u32) -> Option<(u32, u32)> {
     if api >= 10_000 {
         return Some((api / 10_000, api / 100 % 100));

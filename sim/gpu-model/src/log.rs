@@ -16,7 +16,7 @@
 //! | `vendor` | packet words, then `format` |
 //! | `copy` | `ring idx db op` (linear, rect) `bytes src dst start end` |
 //! | `sdma` | `ring idx db op at value`: any other SDMA packet; `value` is what it wrote, added, compared or raised |
-//! | `reads` | `ring idx count`: the program had read from a ring in device memory so often when its dispatch `idx` was taken (`MODEL_RING=device`) |
+//! | `reads` | `ring idx count`: how often the program had read from a ring in device memory when its dispatch `idx` was taken (`MODEL_RING=device`) |
 //! | `stop` | `ring idx code need have`: the packet processor stopped the queue and told the runtime why (`code`, as in the queue's inactive signal: 1 a dispatch needs more scratch memory, 512 scratch memory for one dispatch has been used); `need have` are bytes per work-item |
 //! | `register` | `ring idx xcc op` (write, read) `reg` (address in words) `unit` (`GRBM_GFX_INDEX` at that moment) `value at` (where a read went): a command of packet `idx` accessed a register of the counters (see `pmu`) |
 //! | `pm4` | `ring idx at words control` (what was written to `CP_PERFMON_CNTL`, `-` for nothing) `reads` (of registers, of all XCCs) `enabled` (whether the queue's kernels count in SQ and SPI from now on) `over` (the queue whose counting a reset destroyed, -1 for none) `unknown` (a word that was not understood, 0 for none): the commands of vendor packet `idx` have been carried out |
@@ -31,10 +31,9 @@
 //! which takes several producers on one queue). Numbers with `0x` are addresses, handles and
 //! headers.
 
-use std::collections::HashMap;
 use std::fmt::{self, Write as _};
 
-/// What is common to the AQL packets.
+/// The fields that all AQL packets have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Packet {
     /// Address of the queue's ring.
@@ -58,9 +57,9 @@ pub struct Packet {
 /// A kernel dispatch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Dispatch {
-    /// What all packets have.
+    /// The fields that all packets have.
     pub packet: Packet,
-    /// 0 for AQL's own packet, else the format of the vendor packet.
+    /// 0 for AQL's own packet, otherwise the format of the vendor packet.
     pub format: u8,
     /// Number of dimensions, as the packet has it.
     pub setup: u16,
@@ -101,24 +100,24 @@ pub struct Copy {
     pub end: u64,
 }
 
-/// An access to a register of the counters.
+/// An access to a counter register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Register {
     /// Address of the queue's ring.
     pub ring: u64,
     /// Index of the packet.
     pub index: u64,
-    /// Which XCC accessed its own.
+    /// The XCC that accessed its register.
     pub xcc: u32,
-    /// Write, else read.
+    /// Whether it is a write; otherwise it is a read.
     pub write: bool,
     /// Address in words.
     pub register: u32,
     /// `GRBM_GFX_INDEX` at that moment.
     pub unit: u32,
-    /// What was written or read.
+    /// The value that was written or read.
     pub value: u32,
-    /// Where a value that was read went in memory, else 0.
+    /// The address to which a read value was stored, otherwise 0.
     pub at: u64,
 }
 
@@ -133,19 +132,19 @@ pub struct Pm4 {
     pub at: u64,
     /// Their length in 32-bit words.
     pub words: u32,
-    /// What was written to `CP_PERFMON_CNTL` of XCC 0, in order.
+    /// The values that were written to `CP_PERFMON_CNTL` of XCC 0, in order.
     pub control: Vec<u32>,
-    /// Registers read into memory, of all XCCs.
+    /// The number of registers read into memory, on all XCCs.
     pub reads: u32,
     /// The queue's `COMPUTE_PERFCOUNT_ENABLE` afterwards.
     pub enabled: bool,
-    /// The queue whose counting a reset destroyed.
+    /// The queue whose counting was destroyed by a reset.
     pub over: Option<u32>,
     /// A word that was not understood, or 0.
     pub unknown: u32,
 }
 
-/// What a record tells.
+/// What a record reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// A process has loaded the model.
@@ -157,7 +156,7 @@ pub enum Event {
         /// Length of a kernel in ns.
         kernel_ns: u64,
     },
-    /// A queue was made.
+    /// A queue was created.
     Queue {
         /// SDMA, else AQL.
         sdma: bool,
@@ -185,7 +184,7 @@ pub enum Event {
     Cut(Dispatch),
     /// A barrier was passed.
     Barrier {
-        /// What all packets have.
+        /// The fields that all packets have.
         packet: Packet,
         /// Barrier-or, else barrier-and.
         or: bool,
@@ -194,14 +193,14 @@ pub enum Event {
     },
     /// A vendor packet was passed.
     Vendor {
-        /// What all packets have.
+        /// The fields that all packets have.
         packet: Packet,
         /// 1: PM4 commands, 2: barrier-value.
         format: u8,
     },
     /// A register of the counters was accessed.
     Register(Register),
-    /// The commands of a vendor packet were carried out.
+    /// The commands of a vendor packet were executed.
     Pm4(Pm4),
     /// Bytes were moved.
     Copy(Copy),
@@ -217,7 +216,7 @@ pub enum Event {
         op: &'static str,
         /// Address, or 0.
         at: u64,
-        /// What it wrote, added, compared or raised.
+        /// The value that it wrote, added, compared or raised.
         value: u64,
     },
     /// A dispatch was taken from a ring in device memory.
@@ -226,23 +225,23 @@ pub enum Event {
         ring: u64,
         /// Index of the packet.
         index: u64,
-        /// Reads over the bus since the queue was made.
+        /// The number of reads over the bus since the queue was created.
         count: u64,
     },
-    /// The queue was stopped until the runtime has done something about it.
+    /// The queue was stopped until the runtime has reacted.
     Stop {
         /// Address of the queue's ring.
         ring: u64,
         /// Index of the packet.
         index: u64,
-        /// The code that the runtime was given.
+        /// The code that was passed to the runtime.
         code: u64,
         /// Bytes of scratch memory per work-item that the packet needs.
         need: u32,
-        /// Those that the queue had.
+        /// Bytes of scratch memory per work-item that the queue had.
         have: u32,
     },
-    /// A packet that the model does not know; its queue stops there.
+    /// A packet that the model does not know. Its queue stops there.
     Unknown {
         /// Address of the queue's ring.
         ring: u64,
@@ -260,7 +259,7 @@ pub struct Record {
     pub time: u64,
     /// The process.
     pub pid: u32,
-    /// Number of the queue in that process; 0 too for `model`.
+    /// Number of the queue in that process, or 0 for `model`.
     pub queue: u32,
     /// What happened.
     pub event: Event,
@@ -421,7 +420,7 @@ impl fmt::Display for Record {
 }
 
 impl Record {
-    /// The record as a line with its newline, ready for one `write`.
+    /// Returns the record as a line with its newline, ready for one `write`.
     pub fn line(&self) -> String {
         let mut line = String::with_capacity(320);
         // Writing to a String cannot fail.
@@ -442,22 +441,32 @@ const SDMA_OPS: [&str; 8] = [
     "gcr",
 ];
 
-struct Fields<'a>(HashMap<&'a str, &'a str>);
+/// The fields of a line. They are few, and logs have millions of lines: a table of hashes took longer
+/// to make than all looks into it.
+struct Fields<'a>(Vec<(&'a str, &'a str)>);
+
+/// Reads a decimal or, after `0x`, a hexadecimal number.
+fn number_of<T: TryFrom<u64>>(key: &str, text: &str) -> Result<T, String> {
+    let parsed = match text.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16),
+        None => text.parse(),
+    };
+    parsed
+        .ok()
+        .and_then(|value| T::try_from(value).ok())
+        .ok_or_else(|| format!("{key}={text}"))
+}
 
 impl<'a> Fields<'a> {
     fn text(&self, key: &str) -> Result<&'a str, String> {
-        self.0.get(key).copied().ok_or_else(|| format!("no {key}"))
+        let mut fields = self.0.iter().rev();
+        let found = fields.find(|(name, _)| *name == key);
+        found
+            .map(|(_, text)| *text)
+            .ok_or_else(|| format!("no {key}"))
     }
     fn number<T: TryFrom<u64>>(&self, key: &str) -> Result<T, String> {
-        let text = self.text(key)?;
-        let parsed = match text.strip_prefix("0x") {
-            Some(hex) => u64::from_str_radix(hex, 16),
-            None => text.parse(),
-        };
-        parsed
-            .ok()
-            .and_then(|value| T::try_from(value).ok())
-            .ok_or_else(|| format!("{key}={text}"))
+        number_of(key, self.text(key)?)
     }
     fn signed(&self, key: &str) -> Result<i64, String> {
         let text = self.text(key)?;
@@ -472,7 +481,7 @@ impl<'a> Fields<'a> {
         let mut words = text.split(',');
         for slot in &mut out {
             let word = words.next().ok_or_else(|| format!("{key}={text}"))?;
-            *slot = Fields(HashMap::from([(key, word)])).number(key)?;
+            *slot = number_of(key, word)?;
         }
         if words.next().is_some() {
             Err(format!("{key}={text}"))
@@ -480,13 +489,11 @@ impl<'a> Fields<'a> {
             Ok(out)
         }
     }
-    /// A list of any length; `-` is the empty one.
+    /// Returns a list of any length; `-` is the empty one.
     fn numbers(&self, key: &str) -> Result<Vec<u32>, String> {
         let text = self.text(key)?;
         let words = text.split(',').filter(|word| *word != "-");
-        words
-            .map(|word| Fields(HashMap::from([(key, word)])).number(key))
-            .collect()
+        words.map(|word| number_of(key, word)).collect()
     }
     fn either(&self, key: &str, yes: &str, no: &str) -> Result<bool, String> {
         match self.text(key)? {
@@ -621,10 +628,10 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Reads one line.
+/// Parses one line.
 ///
 /// # Errors
-/// The word that is missing or cannot be understood.
+/// Fails when a word is missing or cannot be parsed, and names the word.
 pub fn parse_line(line: &str) -> Result<Record, String> {
     let fields = Fields(
         line.split_ascii_whitespace()
@@ -642,10 +649,11 @@ pub fn parse_line(line: &str) -> Result<Record, String> {
     read().map_err(|what| format!("{what} in the model's log: {line}"))
 }
 
-/// Reads a whole log. A last line without its newline is refused too: a record is one `write`, so there can be none.
+/// Parses a whole log. A last line without its newline is refused, too. Since a record is one
+/// `write`, there can be no such line.
 ///
 /// # Errors
-/// The first line that is not a record.
+/// Returns the first line that is not a record.
 pub fn parse(text: &str) -> Result<Vec<Record>, String> {
     if !text.is_empty() && !text.ends_with('\n') {
         return Err("the model's log ends in the middle of a line".into());

@@ -1,8 +1,8 @@
-//! The C edge: what ROCr 7.2 looks up in the library that `HSA_MODEL_LIB` names.
+//! The C interface: what ROCr 7.2 looks up in the library that `HSA_MODEL_LIB` names.
 //!
 //! Interface 0.4 (observed, `docs/sources.md#hsa`): one exported function returns a table of
-//! functions. ROCr makes one model per process, tells it where all device memory is mapped, hands
-//! it each queue, and passes a function that raises events.
+//! functions. ROCr creates one model per process, tells it where all device memory is mapped,
+//! passes it each queue, and passes a function that raises events.
 
 mod aperture;
 #[cfg_attr(not(target_arch = "x86_64"), path = "bus_unknown.rs")]
@@ -10,6 +10,7 @@ mod bus;
 mod device;
 mod firmware_log;
 mod last_ring;
+mod waits;
 mod worker;
 
 pub use device::{Device, Served};
@@ -41,7 +42,8 @@ pub struct QueueInfo {
     ring_bytes: u32,
     kind: u32,
 }
-/// [`QueueInfo::kind`] of an SDMA queue; the others that ROCr makes in model mode are AQL.
+/// [`QueueInfo::kind`] of an SDMA queue; other queues that ROCr creates in model mode are AQL
+/// queues.
 const SDMA: u32 = 1;
 
 /// The table that ROCr asks for.
@@ -76,8 +78,8 @@ static FUNCTIONS: Functions = Functions {
     destroy_queue,
 };
 
-/// What ROCr looks up: the table of functions, which lives as long as the library.
-// SAFETY: the name is that of ROCr's interface and of nothing else in a process.
+/// Returns the table of functions, which lives as long as the library. ROCr looks this function up.
+// SAFETY: the name belongs to ROCr's interface, and to nothing else in a process.
 #[unsafe(no_mangle)]
 pub extern "C" fn get_hsakmt_model_functions() -> *const Functions {
     &raw const FUNCTIONS
@@ -88,7 +90,8 @@ struct Interrupt {
     raise: Raise,
     data: *mut c_void,
 }
-// SAFETY: ROCr calls for the function to be called from the model's threads; the argument is only handed back to it.
+// SAFETY: ROCr requires that the function may be called from the model's threads. The argument is
+// only passed back to it.
 unsafe impl Send for Interrupt {}
 
 /// One modelled GPU.
@@ -98,28 +101,29 @@ pub struct Model {
     rings: Mutex<Rings>,
 }
 
-/// Rings of AQL queues, for [`freed_memory`].
+/// The rings of AQL queues, for [`freed_memory`].
 #[derive(Default)]
 struct Rings {
-    /// How many queues live.
+    /// How many queues exist.
     live: usize,
-    /// Ring of the queue that was destroyed last, until it is freed.
+    /// The ring of the queue that was destroyed last, until it is freed.
     last: Option<u64>,
 }
 
-/// What the queues' threads share.
+/// The state that the queues' threads share.
 struct Shared {
     settings: Arc<Settings>,
     aperture: Aperture,
     interrupt: Mutex<Option<Interrupt>>,
     log: Option<File>,
     firmware_log: Option<FirmwareLog>,
-    /// How often queues were mapped anew.
+    /// How often queues were remapped.
     mappings: AtomicU64,
     pmu: Pmu,
 }
 
-/// A test must never go on with a model that cannot do what was asked for, or with a log that has holes.
+/// Ends the process: a test must never continue with a model that cannot do what was requested, or
+/// with a log that has holes.
 fn give_up(what: &str) -> ! {
     eprintln!("[gpu-model] {what}: aborting");
     std::process::abort()
@@ -149,7 +153,8 @@ impl Shared {
         }
     }
 
-    /// A queue was made or destroyed: KFD takes all queues off the device and maps them again.
+    /// Counts a remapping: when a queue is created or destroyed, KFD unmaps all queues from the
+    /// device and maps them again.
     fn map_anew(&self) {
         if self.settings.remap {
             self.mappings.fetch_add(1, Ordering::AcqRel);
@@ -158,12 +163,13 @@ impl Shared {
 }
 
 thread_local! {
-    /// The last event that this thread raised, until its worker takes it (0: none), see [`worker::Echo`].
+    /// The last event that this thread raised, until its worker takes it (0: none), see
+    /// [`worker::Echo`].
     static RAISED: Cell<u32> = const { Cell::new(0) };
 }
 
 impl Shared {
-    /// [`Machine::log`], for those who do not have the trait at hand.
+    /// Does the same as [`Machine::log`], for callers that do not import the trait.
     fn write(&self, queue: u32, event: &Event) {
         Machine::log(self, queue, event);
     }
@@ -175,9 +181,10 @@ impl Shared {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         if let Some(Interrupt { raise, data }) = *interrupt {
-            // Not under the lock: the function is ROCr's and may take its time.
+            // Do not hold the lock: the function is ROCr's and may take its time.
             drop(interrupt);
-            // SAFETY: ROCr passed this function for this use, with this argument, valid until it destroys the model.
+            // SAFETY: ROCr passed this function and this argument for this use; they are valid
+            // until it destroys the model.
             unsafe { raise(data, event) };
         }
     }
@@ -219,7 +226,8 @@ impl Machine for Shared {
             tv_sec: 0,
             tv_nsec: 0,
         };
-        // SAFETY: clock_gettime writes one timespec, which we own; this clock exists on every Linux that we support.
+        // SAFETY: clock_gettime writes one timespec, which is ours. This clock exists on every
+        // Linux that we support.
         unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut time) };
         time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
     }
@@ -253,7 +261,8 @@ impl Machine for Shared {
         }
         .line();
         if let Some(mut log) = self.log.as_ref() {
-            // One write of a line to a file opened for appending: lines of several threads and processes do not mix.
+            // A line is one write to a file that is opened for appending, so lines of several
+            // threads and processes do not mix.
             match log.write(line.as_bytes()) {
                 Ok(written) if written == line.len() => {}
                 Ok(_) => give_up("the log took only a part of a record"),
@@ -287,8 +296,8 @@ extern "C" fn create() -> *mut Model {
 }
 
 unsafe extern "C" fn destroy(model: *mut Model) {
-    // SAFETY: ROCr passes what create() returned, once, after it destroyed the queues; threads that
-    // are left keep their own reference to what is shared.
+    // SAFETY: ROCr passes what create() returned, once, after it has destroyed the queues.
+    // Remaining threads keep their own reference to the shared state.
     drop(unsafe { Box::from_raw(model) });
 }
 
@@ -314,18 +323,21 @@ unsafe extern "C" fn freed_memory(model: *mut Model, at: *mut c_void, _: u64) {
         let interrupt = model.shared.interrupt.lock();
         let raise = match &*interrupt.unwrap_or_else(PoisonError::into_inner) {
             Some(interrupt) => interrupt.raise,
-            // Without it there is no event to raise.
+            // Without this function there is no event to raise.
             None => return,
         };
-        // ROCr's own function, so it lies in ROCr's library.
+        // It is ROCr's own function, so it is in ROCr's library.
         last_ring::let_handler_finish(raise as *const c_void);
     }
 }
-// Both are for models that run elsewhere and have to be waited for; this one polls.
+// Both are for models that run elsewhere and have to be waited for. This model polls.
 extern "C" fn set_notify_event(_: *mut Model, _: *const c_void, _: *mut c_void) {}
 extern "C" fn set_wait_event(_: *mut Model, _: *const c_void, _: *mut c_void) {}
 
 unsafe extern "C" fn set_set_event(model: *mut Model, raise: Option<Raise>, data: *mut c_void) {
+    if let Some(raise) = raise {
+        waits::let_them_sleep(raise as *const () as usize);
+    }
     // SAFETY: ROCr passes a live model.
     let model = unsafe { &*model };
     *model

@@ -1,0 +1,103 @@
+//! `midair why`: what a process that hangs or crawls waits for.
+
+use crate::doctor::json_argument;
+use crate::report::Report;
+use crate::words;
+use clap::{Arg, ArgMatches, Command};
+use midair_failure::{Failure, Kind};
+use midair_session::find::named;
+use midair_session::{why, why_tree};
+use midair_settings::duration_word;
+use midair_why::Options;
+use std::time::Duration;
+
+/// The time between the two looks, unless the user says otherwise.
+const TIME: Duration = Duration::from_secs(1);
+/// The longest time that may be asked for.
+const LONGEST: Duration = Duration::from_secs(600);
+
+/// The clap command; `pid` is its argument.
+pub(crate) fn command(pid: Arg) -> Command {
+    Command::new("why")
+        .about("Say what a process that hangs or crawls waits for")
+        .long_about(
+            "Say what a process that hangs or crawls waits for: kernels that do not end, packets that wait for a signal and which queue \
+             would complete it, threads in calls of HIP, HSA, CUDA, RCCL, NCCL and MPI with their stacks, in Python too, locks and who \
+             holds them; with --tree the rank that the others wait for.\n\
+             Nothing is loaded into the process and nothing is written to it: its memory is read, also what it launched long before. A \
+             thread that runs stands still while its stack is read, for less than a millisecond as a rule.",
+        )
+        .args_override_self(true)
+        .after_help(crate::help::WHY)
+        .arg(
+            pid.required(false)
+                .help("Process to look at: its PID, or the name of the one GPU process that has it; or --tree"),
+        )
+        .arg(
+            Arg::new("tree")
+                .long("tree")
+                .value_name("PID")
+                .value_parser(clap::value_parser!(u32))
+                .conflicts_with_all(["PID", "pid"])
+                .help("Look at this process and all that descend from it, such as the ranks of a launcher"),
+        )
+        .arg(
+            Arg::new("time")
+                .long("time")
+                .value_name("TIME")
+                .help("How long to watch whether anything moves, at most 10m (default 1s)"),
+        )
+        .arg(json_argument())
+}
+
+/// Looks, and prints what was seen. Returns the exit code.
+pub(crate) fn run(
+    matches: &ArgMatches,
+    process: Option<&str>,
+    report: Report,
+) -> Result<u8, Failure> {
+    let time = match matches.get_one::<String>("time") {
+        None => TIME,
+        Some(word) => duration_word(word)
+            .filter(|time| *time <= LONGEST)
+            .ok_or_else(|| {
+                Failure::new(Kind::Usage, format!("--time {word} is no time up to 10m"))
+            })?,
+    };
+    let options = Options { time };
+    let as_json = matches.get_flag("json");
+    let lines = match (matches.get_one::<u32>("tree"), process) {
+        (Some(root), _) => {
+            let root = named(*root)?;
+            let ranks = {
+                let _progress = report.progress("looking");
+                why_tree(root, options)?
+            };
+            if as_json {
+                report.json(&ranks.to_json());
+                return Ok(0);
+            }
+            ranks.lines()
+        }
+        (None, Some(word)) => {
+            let pid = words::process(word)?;
+            let answer = {
+                let _progress = report.progress("looking");
+                why(pid, options)?
+            };
+            if as_json {
+                report.json(&answer.to_json());
+                return Ok(0);
+            }
+            midair_why::lines(&answer)
+        }
+        (None, None) => {
+            return Err(Failure::new(Kind::Usage, "no process is named")
+                .hint("midair ps lists those that use a GPU"));
+        }
+    };
+    for line in lines {
+        report.line(&line);
+    }
+    Ok(0)
+}

@@ -1,0 +1,103 @@
+//! The line number of an instruction (source: CPython's Objects/locations.md, from 3.11 on).
+
+/// Returns the line of the instruction that lies `distance` bytes behind the first one, in a
+/// function whose first line is `first`. None where the instruction has no line.
+pub(super) fn line(table: &[u8], first: u32, distance: u64) -> Option<u32> {
+    let mut line = i64::from(first);
+    let mut bytes = table.iter().copied();
+    let mut end = 0;
+    while let Some(head) = bytes.next() {
+        if head & 0x80 == 0 {
+            return None;
+        }
+        let code = head >> 3 & 15;
+        // The length is counted in units of two bytes.
+        end += 2 * (u64::from(head & 7) + 1);
+        let mut has_line = true;
+        match code {
+            15 => has_line = false,
+            14 => {
+                line += signed(&mut bytes)?;
+                // Skips the last line and both columns.
+                for _ in 0..3 {
+                    unsigned(&mut bytes)?;
+                }
+            }
+            13 => line += signed(&mut bytes)?,
+            10..=12 => {
+                line += i64::from(code) - 10;
+                bytes.nth(1)?;
+            }
+            _ => {
+                bytes.next()?;
+            }
+        }
+        if distance < end {
+            return has_line.then(|| u32::try_from(line).ok()).flatten();
+        }
+    }
+    None
+}
+
+/// Reads a number in groups of six bits, the lowest group first.
+fn unsigned(bytes: &mut impl Iterator<Item = u8>) -> Option<u64> {
+    let mut number = 0;
+    for shift in (0..60).step_by(6) {
+        let byte = bytes.next()?;
+        number |= u64::from(byte & 63) << shift;
+        if byte & 64 == 0 {
+            return Some(number);
+        }
+    }
+    None
+}
+
+/// Reads such a number with its sign in the lowest bit.
+fn signed(bytes: &mut impl Iterator<Item = u8>) -> Option<i64> {
+    let number = unsigned(bytes)?;
+    let size = (number >> 1) as i64;
+    Some(if number & 1 == 1 { -size } else { size })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_form_of_an_entry() {
+        let table = [
+            // No line, one unit.
+            0x80 | 15 << 3,
+            // Short, two units, the first line.
+            0x80 | 3 << 3 | 1,
+            0x12,
+            // One line on, one unit.
+            0x80 | 11 << 3,
+            1,
+            2,
+            // Without columns, 100 lines on.
+            0x80 | 13 << 3,
+            0x40 | (200 & 63),
+            200 >> 6,
+            // Long, two lines back.
+            0x80 | 14 << 3,
+            5,
+            0,
+            1,
+            1,
+        ];
+        let line = |distance| line(&table, 7, distance);
+        assert_eq!(
+            [0, 2, 4, 6, 8, 10, 12].map(line),
+            [None, Some(7), Some(7), Some(8), Some(108), Some(106), None]
+        );
+    }
+
+    #[test]
+    fn a_table_that_breaks_off_has_no_line() {
+        assert_eq!(line(&[0x80 | 14 << 3, 0x40], 1, 0), None);
+        assert_eq!(line(&[0x12], 1, 0), None);
+        assert_eq!(line(&[], 1, 0), None);
+        assert_eq!(line(&[0x80 | 13 << 3; 20], 1, 1000), None);
+    }
+}

@@ -1,0 +1,228 @@
+//! The offsets of the fields in CPython's structures.
+
+use crate::memory::Bytes;
+
+/// The owner of a frame that belongs to the interpreter itself (source: `enum _frameowner`, 3.12 to
+/// 3.14; 3.11 has no such frames).
+pub(super) const OWNED_BY_INTERPRETER: u8 = 3;
+/// The largest offset that is accepted. `_PyRuntime` of 3.13 has some 400 KiB.
+const LARGEST: u64 = 16 << 20;
+
+/// Offsets in bytes.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Offsets {
+    /// The first interpreter, in `_PyRuntime`.
+    pub(super) interpreters: u64,
+    pub(super) next_interpreter: u64,
+    pub(super) threads: u64,
+    pub(super) next_thread: u64,
+    pub(super) native: u64,
+    /// In the thread: its innermost frame, or the structure that leads to it.
+    frame: u64,
+    /// The frame within that structure, where there is one.
+    frame_behind: Option<u64>,
+    pub(super) previous: u64,
+    pub(super) code: u64,
+    pub(super) instruction: u64,
+    pub(super) owner: u64,
+    pub(super) filename: u64,
+    pub(super) qualname: u64,
+    pub(super) line_table: u64,
+    pub(super) first_line: u64,
+    pub(super) bytecode: u64,
+    pub(super) bytes_size: u64,
+    pub(super) bytes_data: u64,
+    pub(super) text_state: u64,
+    pub(super) text_length: u64,
+    pub(super) ascii_size: u64,
+    pub(super) compact_size: u64,
+}
+
+/// Whether this Python can be read.
+#[derive(Debug)]
+pub(super) enum Known {
+    /// It can, with these offsets.
+    Yes(Offsets),
+    /// It cannot, for this reason.
+    No(Refused),
+}
+
+/// Why a Python cannot be read.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// Its version is not supported.
+    Version(u64, u64),
+    /// It does not say its version, as 3.10 and older do not.
+    Old,
+    /// It has no global lock, and its structures differ.
+    FreeThreaded,
+    /// Its values are impossible.
+    Nonsense,
+}
+
+/// Returns the major and the minor number of `PY_VERSION_HEX`.
+fn version(hex: u64) -> (u64, u64) {
+    (hex >> 24 & 0xff, hex >> 16 & 0xff)
+}
+
+impl Offsets {
+    /// Returns the offsets for the interpreter whose `_PyRuntime` lies at `runtime`. `hex` is its
+    /// `Py_Version`.
+    pub(super) fn of(memory: &impl Bytes, runtime: u64, hex: Option<u64>) -> Known {
+        // From 3.13 on, the runtime begins with a table of its offsets.
+        if memory.bytes(runtime, 8).as_deref() == Some(b"xdebugpy") {
+            return Offsets::told(memory, runtime);
+        }
+        match hex.map(version) {
+            Some((3, 11)) => Known::Yes(PYTHON_3_11),
+            Some((3, 12)) => Known::Yes(PYTHON_3_12),
+            Some((major, minor)) if major == 3 && minor < 20 => {
+                Known::No(Refused::Version(major, minor))
+            }
+            None => Known::No(Refused::Old),
+            _ => Known::No(Refused::Nonsense),
+        }
+    }
+
+    /// Reads the interpreter's own table (source: CPython's `pycore_runtime.h` of 3.13,
+    /// `pycore_debug_offsets.h` of 3.14). It has one word of 64 bits for each field, in the order
+    /// of the fields.
+    fn told(memory: &impl Bytes, runtime: u64) -> Known {
+        let Some(bytes) = memory.bytes(runtime, 8 * 96) else {
+            return Known::No(Refused::Nonsense);
+        };
+        let word = |index: usize| {
+            let word = bytes.get(8 * index..).and_then(|rest| rest.first_chunk());
+            word.map_or(u64::MAX, |word| u64::from_le_bytes(*word))
+        };
+        if word(2) != 0 {
+            return Known::No(Refused::FreeThreaded);
+        }
+        // The index of the first word of the thread state, the frame, the code object, the bytes
+        // object and the string.
+        let [thread, frame, code, bytes_at, text] = match version(word(1)) {
+            (3, 13) => [19, 28, 34, 64, 67],
+            (3, 14) => [22, 31, 39, 74, 77],
+            (major, minor) => return Known::No(Refused::Version(major, minor)),
+        };
+        let ascii_size = word(text + 3);
+        let offsets = Offsets {
+            interpreters: word(5),
+            next_interpreter: word(8),
+            threads: word(9),
+            next_thread: word(thread + 2),
+            frame: word(thread + 4),
+            frame_behind: None,
+            native: word(thread + 6),
+            previous: word(frame + 1),
+            code: word(frame + 2),
+            instruction: word(frame + 3),
+            owner: word(frame + 5),
+            filename: word(code + 1),
+            qualname: word(code + 3),
+            line_table: word(code + 4),
+            first_line: word(code + 5),
+            bytecode: word(code + 9),
+            bytes_size: word(bytes_at + 1),
+            bytes_data: word(bytes_at + 2),
+            text_state: word(text + 1),
+            text_length: word(text + 2),
+            ascii_size,
+            // Behind the object's header lie the length and the address of a copy in UTF-8.
+            compact_size: ascii_size.saturating_add(16),
+        };
+        match offsets.are_believed() {
+            true => Known::Yes(offsets),
+            false => Known::No(Refused::Nonsense),
+        }
+    }
+
+    fn are_believed(&self) -> bool {
+        let all = [
+            self.interpreters,
+            self.next_interpreter,
+            self.threads,
+            self.next_thread,
+            self.native,
+            self.frame,
+            self.previous,
+            self.code,
+            self.instruction,
+            self.owner,
+            self.filename,
+            self.qualname,
+            self.line_table,
+            self.first_line,
+            self.bytecode,
+            self.bytes_size,
+            self.bytes_data,
+            self.text_state,
+            self.text_length,
+            self.compact_size,
+        ];
+        all.iter().all(|offset| *offset < LARGEST)
+    }
+
+    /// Returns the innermost frame of a thread, or None where it has none.
+    pub(super) fn first_frame(&self, memory: &impl Bytes, thread: u64) -> Option<u64> {
+        let at = memory.word(thread.wrapping_add(self.frame))?;
+        match self.frame_behind {
+            None => Some(at),
+            Some(_) if at == 0 => None,
+            Some(behind) => memory.word(at.wrapping_add(behind)),
+        }
+    }
+}
+
+/// The offsets of 3.11, measured with `offsetof` in the headers of 3.11.7. The structures do not
+/// change within 3.11.
+const PYTHON_3_11: Offsets = Offsets {
+    interpreters: 40,
+    next_interpreter: 0,
+    threads: 16,
+    next_thread: 8,
+    native: 160,
+    frame: 56,
+    frame_behind: Some(8),
+    previous: 48,
+    code: 32,
+    instruction: 56,
+    owner: 69,
+    filename: 112,
+    qualname: 128,
+    line_table: 136,
+    first_line: 72,
+    bytecode: 184,
+    bytes_size: 16,
+    bytes_data: 32,
+    text_state: 32,
+    text_length: 16,
+    ascii_size: 48,
+    compact_size: 72,
+};
+
+/// The offsets of 3.12, measured in the headers of 3.12.1.
+const PYTHON_3_12: Offsets = Offsets {
+    interpreters: 40,
+    next_interpreter: 0,
+    threads: 72,
+    next_thread: 8,
+    native: 144,
+    frame: 56,
+    frame_behind: Some(0),
+    previous: 8,
+    code: 0,
+    instruction: 56,
+    owner: 70,
+    filename: 112,
+    qualname: 128,
+    line_table: 136,
+    first_line: 68,
+    bytecode: 192,
+    bytes_size: 16,
+    bytes_data: 32,
+    text_state: 32,
+    text_length: 16,
+    ascii_size: 40,
+    compact_size: 56,
+};
