@@ -10,7 +10,7 @@ typedef void (*writer_t)(const void *packets, uint64_t count);
 typedef void (*handler_t)(const void *packets, uint64_t count, uint64_t index, void *data, writer_t write);
 typedef void (*callback_t)(hsa_status_t, hsa_queue_t *, void *);
 typedef hsa_status_t (*create_t)(hsa_agent_t, uint32_t, hsa_queue_type32_t, callback_t, void *, uint32_t, uint32_t, hsa_queue_t **);
-typedef hsa_status_t (*register_t)(hsa_queue_t *, handler_t, void *);
+typedef hsa_status_t (*add_handler_t)(hsa_queue_t *, handler_t, void *);
 typedef hsa_status_t (*profile_t)(hsa_queue_t *, int);
 enum { PROFILE = 32, CREATE = 312, REGISTER = 320 };
 
@@ -52,5 +52,5 @@ hsa_status_t hsa_queue_create(hsa_agent_t agent, uint32_t size, hsa_queue_type32
   hsa_status_t status = (*(create_t *)(table + CREATE))(agent, size, type, callback, data, private_size, group_size, queue);
   if (status) return status;
   (*(profile_t *)(table + PROFILE))(*queue, 1);
-  return (*(register_t *)(table + REGISTER))(*queue, on_packets, NULL);
+  return (*(add_handler_t *)(table + REGISTER))(*queue, on_packets, NULL);
 }

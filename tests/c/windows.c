@@ -12,8 +12,11 @@
 //   ring        rings for it
 //   open        lets the queue go on, if it is held
 //   end         waits until it has run
-// Each command is answered by its name; "quit" says "launched N" and "done".
+//   fork        forks a child that asks HSA for the time and ends
+//   become      executes this program anew
+// Each command is answered by its name ("become" by "ready"); "quit" says "launched N" and "done".
 #include "hsa_kit.h"
+#include <sys/wait.h>
 
 static hsa_queue_t *queue;
 static atomic_ulong launched;
@@ -122,6 +125,17 @@ static void step(const char *name) {
   say("%s", name);
 }
 
+static void child(void) {
+  pid_t pid = fork();
+  if (pid < 0) fail("no child");
+  if (pid == 0) {
+    uint64_t time = 0;
+    _exit(hsa_system_get_info(HSA_SYSTEM_INFO_TIMESTAMP, &time) == HSA_STATUS_SUCCESS && time ? 0 : 1);
+  }
+  int status;
+  if (waitpid(pid, &status, 0) != pid || status) fail("the child ended with %x", status);
+}
+
 int main(int argc, char **argv) {
   if (argc < 3) fail("usage: windows KERNELS SIZE");
   HSA(hsa_init());
@@ -140,6 +154,8 @@ int main(int argc, char **argv) {
     else if (sscanf(line, "cas %u", &threads) == 1) otherwise(CAS, threads), say("cas");
     else if (sscanf(line, "store %u", &threads) == 1) otherwise(STORE, threads), say("store");
     else if (sscanf(line, "many %u", &threads) == 1) otherwise(MANY, threads), say("many");
+    else if (!strcmp(line, "fork")) child(), say("fork");
+    else if (!strcmp(line, "become")) execv("/proc/self/exe", argv), fail("no other program");
     else step(line);
   }
   HSA(hsa_queue_destroy(queue));

@@ -30,6 +30,9 @@ struct all_t
     std::vector<rocprofiler_context_id_t> contexts;
     std::vector<rocprofiler_buffer_id_t> buffers;
     bool attached = false;
+    // By which a tool may end itself.
+    rocprofiler_client_finalize_t finalizer = nullptr;
+    rocprofiler_client_id_t* me = nullptr;
 };
 
 // Never destroyed: records may come until the very end of the process.
@@ -60,10 +63,11 @@ inline rocprofiler_context_id_t new_context()
 }
 
 // With a thread of its own, which the callback is called on.
-inline rocprofiler_buffer_id_t new_buffer(rocprofiler_context_id_t context, rocprofiler_buffer_tracing_cb_t callback)
+inline rocprofiler_buffer_id_t
+new_buffer(rocprofiler_context_id_t context, rocprofiler_buffer_tracing_cb_t callback, size_t size = 65536, size_t watermark = 49152)
 {
     rocprofiler_buffer_id_t buffer = {0};
-    CALL(rocprofiler_create_buffer(context, 65536, 49152, ROCPROFILER_BUFFER_POLICY_LOSSLESS, callback, nullptr, &buffer));
+    CALL(rocprofiler_create_buffer(context, size, watermark, ROCPROFILER_BUFFER_POLICY_LOSSLESS, callback, nullptr, &buffer));
     rocprofiler_callback_thread_t thread = {0};
     CALL(rocprofiler_create_callback_thread(&thread));
     CALL(rocprofiler_assign_callback_thread(buffer, thread));
@@ -102,8 +106,9 @@ inline void report()
     all().counts.clear();
 }
 
-inline int initialize(rocprofiler_client_finalize_t, void*)
+inline int initialize(rocprofiler_client_finalize_t finalizer, void*)
 {
+    all().finalizer = finalizer;
     configure();
     all().attached = rocprofiler_is_current_client_attachment() != 0;
     if (!all().attached)
@@ -135,6 +140,7 @@ extern "C" rocprofiler_tool_configure_result_t*
 rocprofiler_configure(uint32_t version, const char*, uint32_t, rocprofiler_client_id_t* me)
 {
     me->name = "sample client";
+    client::all().me = me;
     client::expect(version == ROCPROFILER_VERSION, "the version");
     static rocprofiler_tool_configure_result_t result{sizeof result, client::initialize, client::finalize, nullptr};
     return &result;

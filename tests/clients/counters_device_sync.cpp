@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <thread>
 #include <unistd.h>
 
@@ -78,6 +79,10 @@ void end()
 
 void client::configure()
 {
+    // At the exit of the process it asks to be ended, before it would be: once is enough.
+    std::atexit([] {
+        if (all().me != nullptr) all().finalizer(*all().me);
+    });
     find_gpus();
     context = new_context();
     CALL(rocprofiler_configure_device_counting_service(context, new_buffer(context, none), gpus().at(0)->id, choose, nullptr));

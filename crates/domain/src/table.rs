@@ -1,19 +1,23 @@
-//! The rows.
+//! The rows of the domain table.
 //!
-//! The order of the built rows is that of AMD's numbers, which accounts of lost records follow. A
-//! new row goes to the end: its place is its number in records, which changes the layouts' version.
+//! Built rows are in the order of AMD's numbers, which accounts of lost records follow. A new row
+//! goes to the end: its position is its number in records, so it changes the version of the
+//! layouts.
+
+mod parts;
 
 use crate::files::{Files, Ranked, Rocpd, Statistics, Track};
-use crate::{Ask, Callback, CallbackTime, Domain, Needs, RequestedBy, Runtimes};
-use core::ffi::CStr;
+use crate::{Domain, RequestedBy};
 use midair_abi::constants as c;
 use midair_abi::cupti::activity_kind as activity;
+use parts::*;
 
-/// Makes the numbers and the table from the rows: a row's name is its constant, its position its number.
+/// Makes numbers and table from the rows: the name of a row is its constant, its position is its
+/// number.
 macro_rules! domains {
     ($( $(#[$doc:meta])* $name:ident { $($field:ident : $value:expr),+ $(,)? $(; ..$base:expr)? } )+) => {
-        /// Numbers of the domains in records: dense, from 1 on, so that zeroed bytes are no record. From
-        /// [`KindSet::LIMIT`](crate::KindSet::LIMIT) on no domain has a number.
+        /// Numbers of the domains in records: dense, from 1 on, so that zeroed bytes are no
+        /// record. From [`KindSet::LIMIT`](crate::KindSet::LIMIT) on no domain has a number.
         pub mod kind {
             #[allow(non_camel_case_types, clippy::upper_case_acronyms, reason = "the names of the constants below")]
             enum Position { $($name,)+ }
@@ -25,259 +29,6 @@ macro_rules! domains {
         ];
     };
 }
-
-/// Only AMD's runtimes have it.
-const AMD: Runtimes = Runtimes {
-    amd: true,
-    cuda: false,
-};
-/// Only CUDA has it.
-const CUDA: Runtimes = Runtimes {
-    amd: false,
-    cuda: true,
-};
-/// Both have it.
-const BOTH: Runtimes = Runtimes {
-    amd: true,
-    cuda: true,
-};
-
-/// Nothing has to be prepared.
-const NOTHING: Needs = Needs {
-    calls: false,
-    runtime: false,
-    device: false,
-};
-/// Its calls are hooked.
-const CALLS: Needs = Needs {
-    calls: true,
-    ..NOTHING
-};
-/// The HSA runtime tells of it.
-const RUNTIME: Needs = Needs {
-    runtime: true,
-    ..NOTHING
-};
-/// It happens on a device.
-const DEVICE: Needs = Needs {
-    runtime: true,
-    device: true,
-    ..NOTHING
-};
-
-/// Names that are not settled before the domain is built.
-const NO_FILES: Files = Files {
-    csv: None,
-    json: None,
-    category: None,
-    track: None,
-    rocpd: None,
-    statistics: None,
-    table: None,
-    records: "",
-    phrase: None,
-};
-
-const HSA: Files = Files {
-    csv: Some("hsa_api_trace.csv"),
-    json: Ranked::some("hsa_api", 30),
-    category: Some("hsa_api"),
-    track: Some(Track::Thread),
-    rocpd: Some(Rocpd::Region),
-    statistics: Some(&HSA_STATISTICS),
-    table: Ranked::some("CALL", 20),
-    records: "HSA calls",
-    phrase: Ranked::some("calls of HSA", 70),
-};
-static HSA_STATISTICS: Statistics = Statistics {
-    name: "HSA_API",
-    csv: "hsa_api_stats.csv",
-    rank: 10,
-    json_rank: 20,
-};
-
-const HIP: Files = Files {
-    csv: Some("hip_api_trace.csv"),
-    json: Ranked::some("hip_api", 20),
-    category: Some("hip_api"),
-    track: Some(Track::Thread),
-    rocpd: Some(Rocpd::Region),
-    statistics: Some(&HIP_STATISTICS),
-    table: Ranked::some("CALL", 20),
-    records: "HIP calls",
-    phrase: Ranked::some("calls of HIP", 60),
-};
-static HIP_STATISTICS: Statistics = Statistics {
-    name: "HIP_API",
-    csv: "hip_api_stats.csv",
-    rank: 20,
-    json_rank: 30,
-};
-
-const MARKER: Files = Files {
-    csv: Some("marker_api_trace.csv"),
-    json: Ranked::some("marker_api", 40),
-    category: Some("marker_api"),
-    track: Some(Track::Thread),
-    rocpd: Some(Rocpd::Region),
-    statistics: Some(&MARKER_STATISTICS),
-    table: Ranked::some("MARKER", 70),
-    records: "markers",
-    phrase: Ranked::some("NVTX", 30),
-};
-static MARKER_STATISTICS: Statistics = Statistics {
-    name: "MARKER_API",
-    csv: "marker_api_stats.csv",
-    rank: 30,
-    json_rank: 60,
-};
-
-const RCCL: Files = library(
-    "rccl_api_trace.csv",
-    Ranked::some("rccl_api", 50),
-    "rccl_api",
-    &Statistics {
-        name: "RCCL_API",
-        csv: "rccl_api_stats.csv",
-        rank: 65,
-        json_rank: 72,
-    },
-    "RCCL calls",
-    Ranked::some("calls of RCCL", 61),
-);
-const ROCDECODE: Files = library(
-    "rocdecode_api_trace.csv",
-    Ranked::some("rocdecode_api", 90),
-    "rocdecode_api",
-    &Statistics {
-        name: "ROCDECODE_API",
-        csv: "rocdecode_api_stats.csv",
-        rank: 72,
-        json_rank: 74,
-    },
-    "rocDecode calls",
-    Ranked::some("calls of rocDecode", 62),
-);
-const ROCJPEG: Files = library(
-    "rocjpeg_api_trace.csv",
-    Ranked::some("rocjpeg_api", 100),
-    "rocjpeg_api",
-    &Statistics {
-        name: "ROCJPEG_API",
-        csv: "rocjpeg_api_stats.csv",
-        rank: 74,
-        json_rank: 76,
-    },
-    "rocJPEG calls",
-    Ranked::some("calls of rocJPEG", 63),
-);
-
-/// Names of the calls of a library above HIP.
-const fn library(
-    csv: &'static str,
-    json: Option<Ranked>,
-    category: &'static str,
-    statistics: &'static Statistics,
-    records: &'static str,
-    phrase: Option<Ranked>,
-) -> Files {
-    Files {
-        csv: Some(csv),
-        json,
-        category: Some(category),
-        track: Some(Track::Thread),
-        rocpd: Some(Rocpd::Region),
-        statistics: Some(statistics),
-        table: Ranked::some("CALL", 20),
-        records,
-        phrase,
-    }
-}
-
-/// Names of events of the kernel driver, as AMD's json has them; its tables have none.
-const fn driver(track: &'static str) -> Files {
-    Files {
-        json: Ranked::some("kfd", 85),
-        category: Some("kfd_events"),
-        track: Some(Track::Own(track)),
-        rocpd: Some(Rocpd::Region),
-        records: "events of the kernel driver",
-        phrase: Ranked::some("events of the kernel driver", 90),
-        ..NO_FILES
-    }
-}
-
-const CUDA_API: Files = Files {
-    csv: Some("cuda_api_trace.csv"),
-    json: Ranked::some("cuda_api", 130),
-    category: Some("cuda_api"),
-    track: Some(Track::Thread),
-    rocpd: Some(Rocpd::Region),
-    statistics: None,
-    table: Ranked::some("CALL", 20),
-    records: "CUDA calls",
-    phrase: Ranked::some("calls", 50),
-};
-
-const fn around(kind: i32) -> Option<Callback> {
-    Some(Callback {
-        kind,
-        told: CallbackTime::Around,
-    })
-}
-
-const fn late(kind: i32) -> Option<Callback> {
-    Some(Callback {
-        kind,
-        told: CallbackTime::Late,
-    })
-}
-
-const fn work(kind: i32) -> Option<Callback> {
-    Some(Callback {
-        kind,
-        told: CallbackTime::Work,
-    })
-}
-
-const fn unserved(kind: i32) -> Option<Callback> {
-    Some(Callback {
-        kind,
-        told: CallbackTime::Never,
-    })
-}
-
-const fn ask(option: &'static str, setting: &'static CStr) -> Ask {
-    Ask { option, setting }
-}
-
-/// What rows of unbuilt domains leave out.
-const LATER: Domain = Domain {
-    kind: 0,
-    name: "",
-    asked: RequestedBy::ByTools,
-    buffer_kinds: &[],
-    callback: None,
-    number: None,
-    activities: &[],
-    runtimes: AMD,
-    needs: NOTHING,
-    usual: false,
-    files: NO_FILES,
-    built: false,
-};
-
-const MARKER_TRACE: RequestedBy =
-    RequestedBy::By(&[ask("marker-trace", c"ROCPROF_MARKER_API_TRACE")]);
-const KERNEL_TRACE: RequestedBy = RequestedBy::By(&[ask("kernel-trace", c"ROCPROF_KERNEL_TRACE")]);
-const COPY_TRACE: RequestedBy =
-    RequestedBy::By(&[ask("memory-copy-trace", c"ROCPROF_MEMORY_COPY_TRACE")]);
-const ALLOCATION_TRACE: RequestedBy = RequestedBy::By(&[ask(
-    "memory-allocation-trace",
-    c"ROCPROF_MEMORY_ALLOCATION_TRACE",
-)]);
-const CUDA_RUNTIME: Ask = ask("cuda-runtime-trace", c"MIDAIR_CUDA_RUNTIME_API_TRACE");
-const CUDA_DRIVER: Ask = ask("cuda-driver-trace", c"MIDAIR_CUDA_DRIVER_API_TRACE");
 
 domains! {
     /// Calls of HSA's core.
@@ -332,7 +83,8 @@ domains! {
         files: HSA,
         built: true,
     }
-    /// Calls of ROCTx's core, one record per call. [`MARKER_CORE_RANGE_API`] is made from the same calls.
+    /// Calls of ROCTx's core, one record per call. [`MARKER_CORE_RANGE_API`] is made from the same
+    /// calls.
     MARKER_CORE_API {
         asked: RequestedBy::ByTools,
         buffer_kinds: &[c::ROCPROFILER_BUFFER_TRACING_MARKER_CORE_API],
@@ -483,7 +235,7 @@ domains! {
         },
         built: true,
     }
-    /// A runtime handed its API tables over. AMD's tool asks for these, too, and keeps them to itself.
+    /// A runtime passed its API tables on. AMD's tool asks for these, too, but does not write them.
     RUNTIME_INITIALIZATION {
         asked: RequestedBy::WithAll,
         buffer_kinds: &[c::ROCPROFILER_BUFFER_TRACING_RUNTIME_INITIALIZATION],
@@ -645,7 +397,7 @@ domains! {
         },
         built: true,
     }
-    /// Unified memory moved, or was missed.
+    /// Pages of unified memory migrated, or were missing at an access.
     UNIFIED_MEMORY {
         asked: ALLOCATION_TRACE,
         buffer_kinds: &[],
@@ -812,7 +564,7 @@ domains! {
             ask("pmc", c"ROCPROF_COUNTER_GROUPS"),
             ask("pmc", c"ROCPROF_COUNTERS"),
         ]),
-        // Ours: AMD's are a service of their own.
+        // The number is ours: AMD's counters are a separate service without one.
         number: Some(61),
         files: Files {
             csv: Some("counter_collection.csv"),
@@ -831,13 +583,13 @@ domains! {
         asked: RequestedBy::By(&[ask("spm", c"ROCPROF_SPM_COUNTER_COLLECTION")]);
         ..LATER
     }
-    /// Program counters, sampled by traps that the host asks for.
+    /// Samples of program counters, taken by traps that the host triggers.
     PC_SAMPLING_HOST_TRAP {
         asked: RequestedBy::By(&[PC_SAMPLING]),
         files: Files { json: Ranked::some("pc_sample_host_trap", 110), ..NO_FILES };
         ..LATER
     }
-    /// Program counters, sampled by the device itself.
+    /// Samples of program counters, taken by the device itself.
     PC_SAMPLING_STOCHASTIC {
         asked: RequestedBy::By(&[PC_SAMPLING]),
         files: Files { json: Ranked::some("pc_sample_stochastic", 120), ..NO_FILES };
@@ -862,8 +614,3 @@ domains! {
         built: true,
     }
 }
-
-const PC_SAMPLING: Ask = ask(
-    "pc-sampling-beta-enabled",
-    c"ROCPROFILER_PC_SAMPLING_BETA_ENABLED",
-);

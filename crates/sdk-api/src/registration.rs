@@ -1,64 +1,63 @@
 //! Tools: how they are configured, attached, detached and ended (source:
-//! `docs/sources.md#register`). How they are found and loaded is in [`library`] and [`discover`].
+//! `docs/sources.md#register`). [`library`] and [`discover`] find and load them.
 //!
 //! A tool's functions are called in this order: `midair_tool_bind` if it has one (ours has),
 //! `rocprofiler_configure`, immediately after that `rocprofiler_configure_attach`, then
-//! `initialize`, which is the only time at which the tool may make contexts. Each attach calls
+//! `initialize`, which is the only time at which the tool may create contexts. Each attach calls
 //! `tool_attach`. At each detach the tool's contexts are stopped, what was recorded is delivered,
 //! its buffers are flushed, and `tool_detach` is called. `finalize` is called once, at the end of
-//! the process. A tool of the first generation has `rocprofiler_configure_experimental` instead,
-//! whose `tool_reattach` is called from the second attach on.
+//! the process. A tool of the first generation has `rocprofiler_configure_experimental` instead;
+//! its `tool_reattach` is called from the second attach on.
 //!
-//! An attach reaches only the tools that were named for it. Those that the process was started with,
-//! and those that are part of the application, are left as they are.
+//! An attach affects only the tools that were named for it. Tools that the process was started
+//! with, and tools that are part of the application, are left as they are.
 
 use crate::buffer;
-use crate::code_object;
 use crate::context;
 use crate::registry::{self, Registry};
-use crate::state::{self, STATE};
+use crate::state;
 use crate::status::Status;
 use midair_abi::registration::{
     ClientId, Configure, ConfigureAttach, ConfigureExperimental, ConfigureResult,
 };
 use std::cell::Cell;
 use std::ffi::{CStr, c_int, c_void};
-use std::sync::atomic::Ordering::SeqCst;
-use std::time::{Duration, Instant};
 
 pub(crate) mod client;
 pub mod discover;
 pub mod library;
 pub(crate) mod out;
 pub(crate) mod search;
+mod transitions;
 
 use client::{Client, Hooks, Phase, Source};
 pub use discover::find_clients;
 pub use library::{load, load_list};
 use midair_tool_call::{Thrown, call};
 pub use out::{expel_reported, why};
+pub use transitions::{attach, detach, end_at_exit, finalize};
 
 /// Our version as tools see it, 10000 major + 100 minor + patch: the interface is that of 1.2.1.
 pub const VERSION: (u32, u32, u32) = (1, 2, 1);
 /// [`VERSION`] in one number.
 pub const VERSION_NUMBER: u32 = VERSION.0 * 10000 + VERSION.1 * 100 + VERSION.2;
-/// [`VERSION`] in words.
+/// [`VERSION`] as text.
 pub const VERSION_TEXT: &CStr = c"1.2.1";
 
-/// The functions by which a tool is configured, as far as its library has them.
+/// The functions that configure a tool, as far as its library has them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Entry {
     /// `rocprofiler_configure`.
     pub configure: Option<Configure>,
     /// `rocprofiler_configure_attach`.
     pub attach: Option<ConfigureAttach>,
-    /// `rocprofiler_configure_experimental`. It covers all of `rocprofiler_configure`, and is called
-    /// in its place where the tool does not have `rocprofiler_configure_attach` as well.
+    /// `rocprofiler_configure_experimental`. It does everything that `rocprofiler_configure` does,
+    /// and is called in its place where the tool has no `rocprofiler_configure_attach`.
     pub experimental: Option<ConfigureExperimental>,
 }
 
 impl Entry {
-    /// Address of the function by which the tool is known.
+    /// Returns the address of the function that identifies the tool.
     fn function(&self) -> usize {
         self.configure.map_or_else(
             || self.experimental.map_or(0, |function| function as usize),
@@ -82,7 +81,8 @@ impl From<Status> for NotConfigured {
 }
 
 impl NotConfigured {
-    /// Where we asked for it: what was thrown ends here, and is told.
+    /// Returns the status for a configuration that we asked for: if something was thrown, this ends
+    /// here and is reported.
     fn told(self) -> Status {
         match self {
             NotConfigured::Because(status) => status,
@@ -103,15 +103,16 @@ pub fn is_current_client_attachment() -> bool {
     IN_ATTACHMENT.get()
 }
 
-/// `rocprofiler_force_configure`: a tool that is part of the application. One whose function was
-/// forced before is left alone; one that was found before otherwise is refused, as AMD's library
-/// does: it has had its configuration.
+/// `rocprofiler_force_configure`: configures a tool that is part of the application. If the same
+/// function was forced before, nothing happens. If the tool was found in another way before, it is
+/// refused, as by AMD's library, since it is configured already.
 ///
 /// # Errors
-/// What the tool's functions threw, which is the application's to catch: nothing of the tool is left
+/// What the tool's functions threw, which the application has to catch. Nothing of the tool is left
 /// here then.
 ///
 /// # Safety
+/// `configure` must be a function of that type.
 /// `configure` must be a function of that type.
 pub unsafe fn force(configure: Configure) -> Result<Result<(), Status>, Thrown> {
     let source = Source::Forced(configure as usize);
@@ -143,7 +144,7 @@ pub unsafe fn force(configure: Configure) -> Result<Result<(), Status>, Thrown> 
     }
 }
 
-/// Configures and initialises a tool. One at a time, and not from inside another tool's
+/// Configures and initialises a tool. Only one at a time, and not from inside another tool's
 /// configuration.
 fn configure_client(source: Source, entry: Entry) -> Result<(), NotConfigured> {
     {
@@ -170,7 +171,7 @@ struct Configured {
     hooks: Hooks,
 }
 
-/// Calls a tool's `configure` functions. `None`: it declines.
+/// Calls a tool's `configure` functions. Returns `None` if the tool declines.
 fn configure_tool(
     entry: Entry,
     priority: u32,
@@ -179,14 +180,14 @@ fn configure_tool(
     let text = VERSION_TEXT.as_ptr();
     let lent = [(id.cast_const().cast::<c_void>(), size_of::<ClientId>())];
     if let (Some(configure), None) = (entry.experimental, entry.attach) {
-        // SAFETY: the tool's function, with arguments as the C API describes them; `id` lives for
-        // ever.
+        // SAFETY: this calls the tool's function with arguments as the C API describes them; `id`
+        // lives forever.
         let answer = call(&lent, || unsafe {
             configure(VERSION_NUMBER, text, priority, id)
         })
         .map_err(|thrown| NotConfigured::Thrown("rocprofiler_configure_experimental", thrown))?;
-        // SAFETY: the result is null or the tool's struct, which lives at least until its next
-        // function is called. Only fields that its size covers are read.
+        // SAFETY: the result is null or the tool's struct, which lives at least until the tool's
+        // next function is called. Only fields that its size covers are read.
         let Some(answer) = (unsafe { answer.as_ref() }) else {
             return Ok(None);
         };
@@ -240,8 +241,8 @@ fn configure_tool(
     Ok(Some(Configured { result, hooks }))
 }
 
-/// What the registry holds before a tool is configured: a tool that is part of the application and
-/// throws leaves nothing behind.
+/// The sizes of the registry's lists before a tool is configured. They serve to remove everything
+/// of a tool that is part of the application and throws.
 #[derive(Debug, Clone, Copy)]
 struct Before {
     clients: usize,
@@ -262,7 +263,7 @@ impl Before {
         }
     }
 
-    /// Removes what a client has made since. Only one is configured at a time.
+    /// Removes what a client has created since then. Only one client is configured at a time.
     fn restore(self) {
         let mut state = state::lock();
         let made: Vec<u64> = (self.contexts as u64 + 1..=state.contexts.len() as u64).collect();
@@ -276,7 +277,7 @@ impl Before {
         let ended = state.threads.split_off(kept);
         state.initialized = self.initialized;
         drop(state);
-        // Their threads end when there is nobody who could send them work.
+        // Their threads end when no sender for their work is left.
         drop(ended);
         midair_sdk_hot::callbacks::readmit(&made);
     }
@@ -286,7 +287,7 @@ fn configure_alone(source: Source, entry: Entry) -> Result<(), NotConfigured> {
     let before = Before::now(&state::lock());
     let priority = state::lock().clients.len() as u32;
     let handle = priority + 1;
-    // The tool may keep the pointer for ever.
+    // The tool may keep the pointer forever.
     let id: &'static mut ClientId = Box::leak(Box::new(ClientId {
         size: size_of::<ClientId>(),
         name: std::ptr::null(),
@@ -312,7 +313,7 @@ fn configure_alone(source: Source, entry: Entry) -> Result<(), NotConfigured> {
         state.configuring = Some(handle);
     }
     let answer = result.initialize.map_or(Ok(0), |initialize| {
-        // SAFETY: the tool's function with its own data.
+        // SAFETY: this calls the tool's function with its own data.
         call(&[], || unsafe {
             initialize(Some(end_client), result.tool_data)
         })
@@ -345,8 +346,8 @@ fn configure_alone(source: Source, entry: Entry) -> Result<(), NotConfigured> {
         return Err(Status::ERROR.into());
     }
     if source.is_attachment() {
-        // The contexts that it has started begin with the attach, which may yet fail because of
-        // another tool.
+        // Stop the contexts that it has started. They begin with the attach, which may still fail
+        // because of another tool.
         let started = running(&contexts_of(handle));
         with_client(handle, |client| client.resume.clone_from(&started));
         context::stop_all(&started);
@@ -354,7 +355,7 @@ fn configure_alone(source: Source, entry: Entry) -> Result<(), NotConfigured> {
     Ok(())
 }
 
-/// Those of the contexts that are running.
+/// Returns those of the contexts that are running.
 fn running(contexts: &[u64]) -> Vec<u64> {
     let mut state = state::lock();
     let active = |handle: &u64| state.context(*handle).is_ok_and(|context| context.active);
@@ -378,7 +379,7 @@ fn set_phase(state: &mut Registry, handle: u32, phase: Phase) {
     }
 }
 
-/// Handles of a client's contexts.
+/// Returns the handles of a client's contexts.
 fn contexts_of(client: u32) -> Vec<u64> {
     let state = state::lock();
     let handles = (1..).zip(&state.contexts);
@@ -388,8 +389,8 @@ fn contexts_of(client: u32) -> Vec<u64> {
         .collect()
 }
 
-/// `rocprofiler_client_finalize_t`: a tool ends itself. What its `finalize` throws is its own to
-/// catch.
+/// `rocprofiler_client_finalize_t`: a tool ends itself. What its `finalize` throws is for the tool
+/// to catch.
 unsafe extern "C-unwind" fn end_client(id: ClientId) {
     let thrown = midair_capi_build::edge(None, || {
         let finalize = {
@@ -410,7 +411,7 @@ unsafe extern "C-unwind" fn end_client(id: ClientId) {
         context::stop_all(&contexts);
         buffer::flush_contexts(&contexts);
         let (finalize, data) = finalize?;
-        // SAFETY: the tool's function with its own data.
+        // SAFETY: this calls the tool's function with its own data.
         call(&[], || unsafe { finalize(data) }).err()
     });
     if let Some(thrown) = thrown {
@@ -418,45 +419,8 @@ unsafe extern "C-unwind" fn end_client(id: ClientId) {
     }
 }
 
-/// A client that is being attached or detached: what is needed of it while no lock is held.
-struct Transition {
-    handle: u32,
-    hooks: Hooks,
-    was_attached: bool,
-    contexts: Vec<u64>,
-    resume: Vec<u64>,
-}
-
-/// Moves every client that is in phase `from` and passes `fits` to the phase `to`, and returns them.
-/// The caller is then the only one that works on them.
-fn begin_transitions(from: Phase, to: Phase, fits: impl Fn(&Client) -> bool) -> Vec<Transition> {
-    let mut transitions: Vec<Transition> = {
-        let mut state = state::lock();
-        let clients = state
-            .clients
-            .iter_mut()
-            .filter(|client| client.phase == from && fits(client));
-        clients
-            .map(|client| {
-                client.phase = to;
-                Transition {
-                    handle: client.handle,
-                    hooks: client.hooks,
-                    was_attached: client.was_attached,
-                    contexts: Vec::new(),
-                    resume: std::mem::take(&mut client.resume),
-                }
-            })
-            .collect()
-    };
-    for transition in &mut transitions {
-        transition.contexts = contexts_of(transition.handle);
-    }
-    transitions
-}
-
-/// Begins the naming of tools for the next attach: those of the last one stay loaded and are left
-/// alone.
+/// Begins the naming of tools for the next attach. The tools of the last attach stay loaded, and
+/// are left alone unless they are named again.
 pub fn begin_session() {
     let mut state = state::lock();
     state
@@ -466,7 +430,7 @@ pub fn begin_session() {
     state.named_used = false;
 }
 
-/// Names a tool that is already configured. `None`: it is not known; false: it has ended.
+/// Names a tool that is already configured. `None`: the tool is unknown; false: it has ended.
 fn name_known(source: Source) -> Option<bool> {
     let mut state = state::lock();
     let client = state
@@ -477,8 +441,8 @@ fn name_known(source: Source) -> Option<bool> {
     Some(client.named)
 }
 
-/// Whether a tool with this function has been configured, wherever it came from: a program that
-/// hands its `rocprofiler_configure` over by `rocprofiler_force_configure` often shows it, too.
+/// Whether a tool with this function has been configured, in any way. A program that passes its
+/// `rocprofiler_configure` to `rocprofiler_force_configure` often exports it, too.
 fn is_known(function: usize) -> bool {
     let state = state::lock();
     state
@@ -487,13 +451,13 @@ fn is_known(function: usize) -> bool {
         .any(|client| client.function == function)
 }
 
-/// Whether an attach would reach a tool.
+/// Whether an attach would affect any tool.
 pub fn has_named() -> bool {
     state::lock().clients.iter().any(|client| client.named)
 }
 
-/// Whether the tool whose library has this function is at work: attached, or there from the start.
-/// A function of a library that is no tool's is taken for one's.
+/// Whether the tool whose library contains this function is active: attached, or active since the
+/// process started. A function in a library that belongs to no known tool counts as active.
 pub fn is_at_work(function: usize) -> bool {
     let Some(home) = library::base_of(function) else {
         return true;
@@ -512,7 +476,7 @@ pub fn is_at_work(function: usize) -> bool {
         })
 }
 
-/// Whether a tool that the process was started with is named, that is, one of ours.
+/// Whether a tool that the process was started with is named; only our own are.
 pub fn has_started() -> bool {
     let state = state::lock();
     state
@@ -521,8 +485,8 @@ pub fn has_started() -> bool {
         .any(|client| client.named && !client.source.is_attachment())
 }
 
-/// Whether a context runs that no attach brought: one of a tool that the process was started with,
-/// or of a profiler of its own.
+/// Whether a context is running that no attach has brought: one of a tool that the process was
+/// started with, or of a profiler inside the application.
 pub fn runs_by_itself() -> bool {
     let state = state::lock();
     let brought = |client: u32| {
@@ -535,204 +499,15 @@ pub fn runs_by_itself() -> bool {
     running.any(|context| !brought(context.client))
 }
 
-/// A caller that names tools one by one begins again once they have been attached.
+/// Begins a new list of names if the named tools have been attached, for callers that name tools
+/// one by one.
 fn begin_names() {
     if state::lock().named_used {
         begin_session();
     }
 }
 
-/// Attaches every tool that was named for it: calls its `tool_attach`, which starts contexts. For a
-/// tool without one, the contexts are started that ran when it was last detached, or, the first
-/// time, those that it had started when it was initialised.
-///
-/// # Errors
-/// [`Status::NOT_AVAILABLE`] when there is no tool, [`Status::ERROR`] when one refuses: its contexts
-/// are stopped again, and its `tool_detach` is called; the others are attached.
-pub fn attach() -> Result<(), Status> {
-    state::lock().named_used = true;
-    let transitions = begin_transitions(Phase::Initialized, Phase::Attached, |client| client.named);
-    let mut outcome = if transitions.is_empty() {
-        Err(Status::NOT_AVAILABLE)
-    } else {
-        Ok(())
-    };
-    for mut transition in transitions {
-        with_client(transition.handle, |client| client.was_attached = true);
-        for context in &transition.resume {
-            let _ = context::start(*context);
-        }
-        let answer = match transition.hooks {
-            Hooks::None => Ok(0),
-            Hooks::Experimental { reattach, data, .. } => {
-                let reattach = reattach.filter(|_| transition.was_attached);
-                reattach.map_or(Ok(0), |reattach| {
-                    // SAFETY: the tool's function with its own data.
-                    call(&[], || unsafe { reattach(data) }).map(|()| 0)
-                })
-            }
-            Hooks::Attach { attach, data, .. } => attach.map_or(Ok(0), |attach| {
-                let list = transition.contexts.as_mut_slice();
-                let lent = [(list.as_ptr().cast(), size_of_val(list))];
-                let (list, count) = (list.as_mut_ptr(), list.len() as u64);
-                // SAFETY: the tool's function with its own data and a list that lives during the
-                // call. There is no detach function, as with AMD's library.
-                call(&lent, || unsafe { attach(None, list, count, data) })
-            }),
-        };
-        let answer = match answer {
-            Ok(answer) => answer,
-            Err(thrown) => {
-                out::expel(transition.handle, "tool_attach", &thrown);
-                out::keep(format!("in its tool_attach {thrown}"));
-                outcome = Err(Status::ERROR);
-                continue;
-            }
-        };
-        if answer != 0 {
-            with_client(transition.handle, |client| {
-                client.phase = Phase::Detaching;
-                client.was_attached = transition.was_attached;
-                client.resume.clone_from(&transition.resume);
-            });
-            detach_one(&transition);
-            out::keep(format!("its tool_attach returned {answer}"));
-            outcome = Err(Status::ERROR);
-        }
-    }
-    outcome
-}
-
-/// Detaches every attached tool.
-///
-/// # Errors
-/// [`Status::NOT_AVAILABLE`] when none was attached.
-pub fn detach() -> Result<(), Status> {
-    let transitions = begin_transitions(Phase::Attached, Phase::Detaching, |_| true);
-    if transitions.is_empty() {
-        return Err(Status::NOT_AVAILABLE);
-    }
-    for transition in transitions
-        .iter()
-        .filter(|transition| !transition.hooks.starts())
-    {
-        let ran = running(&transition.contexts);
-        with_client(transition.handle, |client| client.resume = ran);
-    }
-    // All at the same time, so that the collecting side stops and drains once.
-    let all: Vec<u64> = transitions
-        .iter()
-        .flat_map(|transition| transition.contexts.iter().copied())
-        .collect();
-    context::stop_all(&all);
-    transitions.iter().for_each(detach_one);
-    Ok(())
-}
-
-fn detach_one(transition: &Transition) {
-    context::stop_all(&transition.contexts);
-    buffer::flush_contexts(&transition.contexts);
-    let notice = match transition.hooks {
-        Hooks::None => None,
-        Hooks::Attach { detach, data, .. } | Hooks::Experimental { detach, data, .. } => {
-            detach.map(|detach| (detach, data))
-        }
-    };
-    if let Some((tool_detach, data)) = notice {
-        // SAFETY: the tool's function with its own data.
-        if let Err(thrown) = call(&[], || unsafe { tool_detach(data) }) {
-            out::expel(transition.handle, "tool_detach", &thrown);
-        }
-    }
-    // A tool may have ended itself in between.
-    with_client(transition.handle, |client| {
-        if client.phase == Phase::Detaching {
-            client.phase = Phase::Initialized;
-        }
-    });
-}
-
-/// Ends everything, once: detaches, stops and flushes what is still running, then calls every tool's
-/// `finalize`. For the end of the process.
-pub fn finalize() {
-    let _ = detach();
-    wait_for_detaches();
-    if std::mem::replace(&mut state::lock().finalized, true) {
-        return;
-    }
-    let handles: Vec<u32> = {
-        let state = state::lock();
-        let living = state
-            .clients
-            .iter()
-            .filter(|client| client.phase != Phase::Ended);
-        living.map(|client| client.handle).collect()
-    };
-    let all: Vec<u64> = handles
-        .iter()
-        .flat_map(|handle| contexts_of(*handle))
-        .collect();
-    // As AMD's: what is loaded counts as unloaded, before the tools end.
-    code_object::unload_all();
-    context::stop_all(&all);
-    buffer::flush_contexts(&all);
-    for handle in handles {
-        let mut end = None;
-        with_client(handle, |client| {
-            if client.phase != Phase::Ended {
-                // One whose `initialize` has not returned has nothing to finalize.
-                let begun = client.phase != Phase::Configured;
-                client.phase = Phase::Ended;
-                end = client
-                    .result
-                    .finalize
-                    .filter(|_| begun)
-                    .map(|finalize| (finalize, client.result.tool_data));
-            }
-        });
-        if let Some((finalize, data)) = end {
-            // The process ends: nobody is left to be told.
-            // SAFETY: the tool's function with its own data.
-            let _ = call(&[], || unsafe { finalize(data) });
-        }
-    }
-    state::lock().ended = true;
-}
-
-/// Waits, for at most two seconds, until no tool is being detached: the worker thread may be in the
-/// middle of a detach and have tools still to call.
-fn wait_for_detaches() {
-    let end = Instant::now() + Duration::from_secs(2);
-    let detaching = || {
-        state::lock()
-            .clients
-            .iter()
-            .any(|client| client.phase == Phase::Detaching)
-    };
-    while detaching() && Instant::now() < end {
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
-/// Has [`finalize`] called when this process exits; once. Whatever stops the collection at the exit
-/// must be registered later, since the exit calls the last one first.
-pub fn end_at_exit() {
-    extern "C" fn at_exit() {
-        // SAFETY: no arguments, no failure.
-        if unsafe { libc::getpid() } == STATE.exit_process.load(SeqCst) {
-            midair_capi_build::edge((), finalize);
-        }
-    }
-    // SAFETY: as above; `at_exit` is a function of a library that is never unloaded.
-    unsafe {
-        let me = libc::getpid();
-        if STATE.exit_process.swap(me, SeqCst) != me {
-            libc::atexit(at_exit);
-        }
-    }
-}
-
-/// `rocprofiler_is_initialized`: 0 no, 1 yes, -1 a tool is being initialised.
+/// `rocprofiler_is_initialized`: 0 no, 1 yes, -1 while a tool is being initialised.
 pub fn is_initialized() -> c_int {
     let state = state::lock();
     if state.busy {

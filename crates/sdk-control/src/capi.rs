@@ -1,4 +1,5 @@
-//! C functions that begin and end sessions: what attachers, registration libraries and tools call that hooks something.
+//! C functions that begin and end sessions: those that attachers, registration libraries and tools
+//! call and that hook something.
 
 use crate::local;
 use midair_abi::private::{ChoosesKernel, SDK_TABLE_VERSION, SdkTable};
@@ -16,7 +17,7 @@ use midair_sdk_hot::pause;
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 c_api! {
-    /// Starts a context. In a process that was started with tools a session may begin with it.
+    /// Starts a context. In a process that was started with tools, a session may begin with it.
     /// Refused ([`Status::CONFIGURATION_LOCKED`]) while another build of this library records this
     /// process.
     fn rocprofiler_start_context(context_id: u64) {
@@ -27,8 +28,9 @@ c_api! {
         devices::start(context_id)
     }
 
-    /// Attaches the tools that are loaded. Called by a registration library; settings that no
-    /// session brought are taken from the environment, where it has put the attacher's.
+    /// Attaches the loaded tools. A registration library calls this. If no session has brought
+    /// settings, they are taken from the environment, where the registration library has put the
+    /// attacher's.
     ///
     /// The session runs on a thread of ours, which ends with it. Refused
     /// ([`Status::CONFIGURATION_LOCKED`]) while another session is on.
@@ -37,13 +39,13 @@ c_api! {
         local::attach(discover::environment())
     }
 
-    /// Detaches the tools that are attached: when it returns, they have everything and files are written.
+    /// Detaches the attached tools. When it returns, they have all records, and files are written.
     fn rocprofiler_detach() {
         local::detach()
     }
 
-    /// Loads the tools that are named for an attach, a list with colons, and configures and
-    /// initialises those that are new. The attach library's own name means the default tool.
+    /// Loads the tools that are named for an attach (a list separated by colons), and configures
+    /// and initialises those that are new. The attach library's own name means the default tool.
     /// Refused ([`Status::CONFIGURATION_LOCKED`]) while a session is on.
     fn rocprofiler_load_attachment_tool(path: *const c_char) {
         if path.is_null() {
@@ -52,25 +54,25 @@ c_api! {
         if local::is_kept() {
             return Err(Status::CONFIGURATION_LOCKED);
         }
-        // SAFETY: the caller's C string.
+        // SAFETY: the caller promises a C string.
         registration::load_list(unsafe { CStr::from_ptr(path) }, table())
     }
 }
 
 c_api_calling! {
-    /// Configures and initialises a tool that is part of the application. What its functions throw
-    /// comes out of this one, and nothing of the tool is left then.
+    /// Configures and initialises a tool that is part of the application. What the tool's functions
+    /// throw passes through this function; nothing of the tool is left then.
     fn rocprofiler_force_configure(configure_func: Option<Configure>) {
         let configure = configure_func.ok_or(Status::INVALID_ARGUMENT)?;
-        // SAFETY: the caller's function.
+        // SAFETY: the caller promises a function of this type.
         let forced = unsafe { registration::force(configure) }?;
         local::launch();
         Ok(forced?)
     }
 }
 
-/// Names of the libraries whose tables come through [`rocprofiler_set_api_table`], and how many tables each has
-/// (source: `docs/sources.md#register`).
+/// The names of the libraries whose tables are passed to [`rocprofiler_set_api_table`], and how
+/// many tables each has (source: `docs/sources.md#register`).
 const LIBRARIES: &[(&CStr, usize)] = &[
     (c"hsa", 1),
     (c"hip", 1),
@@ -85,9 +87,9 @@ const LIBRARIES: &[(&CStr, usize)] = &[
 ];
 
 c_api! {
-    /// Takes a runtime's tables. A library that we do not trace is accepted and left alone. The
-    /// first call is also how a process that was started under a profiler says so: its tools are
-    /// found, configured and initialised before the call returns.
+    /// Takes a runtime's tables. A library that we do not trace is accepted and left alone. In a
+    /// process that was started under a profiler, the first call also finds, configures and
+    /// initialises the process's tools before it returns.
     fn rocprofiler_set_api_table(
         name: *const c_char,
         lib_version: u64,
@@ -98,23 +100,24 @@ c_api! {
         if name.is_null() || tables.is_null() {
             return Err(Status::INVALID_ARGUMENT);
         }
-        // SAFETY: the caller's C string.
+        // SAFETY: the caller promises a C string.
         let name = unsafe { CStr::from_ptr(name) };
         let expected = LIBRARIES.iter().find(|(known, _)| *known == name).ok_or(Status::INVALID_ARGUMENT)?.1;
         let count = usize::try_from(num_tables).map_err(|_| Status::INVALID_ARGUMENT)?;
         if count < expected {
             return Err(Status::INVALID_ARGUMENT);
         }
-        // SAFETY: the caller's list.
+        // SAFETY: the caller promises a list of this length.
         let tables_given = tables;
-        // SAFETY: the caller's list.
+        // SAFETY: the caller promises a list of this length.
         let tables: Vec<usize> = unsafe { list(tables, count)? }.iter().map(|table| table.addr()).collect();
         if tables.contains(&0) {
             return Err(Status::INVALID_ARGUMENT);
         }
-        // As AMD's: tools first, so that the first call through the tables is theirs to see.
+        // As in AMD's library, tools come first, so that they see the first call through the
+        // tables.
         local::serve_the_first_table(name == c"hsa", table());
-        // SAFETY: the caller's list, as above; a tool may replace the functions that a table holds.
+        // SAFETY: as above; a tool may replace functions in the tables.
         let offered: Vec<*mut c_void> = unsafe { list(tables_given, count)? }.to_vec();
         intercept::offer(name, lib_version, lib_instance, &offered);
         local::adopt(name, lib_version, lib_instance, &tables);
@@ -122,7 +125,7 @@ c_api! {
     }
 }
 
-/// The table for our own tool.
+/// Returns the table for our own tool.
 pub fn table() -> &'static SdkTable {
     static TABLE: SdkTable = SdkTable {
         size: size_of::<SdkTable>(),
@@ -141,6 +144,7 @@ pub fn table() -> &'static SdkTable {
         set_pauses,
         count_every,
         choose_kernels,
+        set_period,
     };
     &TABLE
 }
@@ -166,20 +170,24 @@ unsafe extern "C" fn set_pauses(bits: u32) {
     edge((), || pause::begin(pause::Mode::of_word(bits)));
 }
 
+unsafe extern "C" fn set_period(open: u32) {
+    edge((), || pause::set_period(open != 0));
+}
+
 unsafe extern "C" fn session_kind() -> c_int {
     edge(0, || local::kind() as c_int)
 }
 
 unsafe extern "C" fn give_spool(base: *mut u8, len: usize) -> c_int {
     edge(1, || {
-        // SAFETY: our own tool's promise, which is this table's.
+        // SAFETY: our own tool promises what this function of the table requires.
         unsafe { local::give_spool(base, len) }.map_or_else(c_int::from, |()| 0)
     })
 }
 
 unsafe extern "C" fn count_every(plan: *const u8, len: usize, interval: u64) -> c_int {
     edge(1, || {
-        // SAFETY: our own tool passes a plan.
+        // SAFETY: our own tool passes a plan of this length.
         let bytes = unsafe { std::slice::from_raw_parts(plan, len) };
         local::count_every(bytes, interval).map_or_else(c_int::from, |()| 0)
     })
@@ -193,7 +201,7 @@ unsafe extern "C" fn choose_kernels(
     edge((), || {
         let ranges = match words {
             0 => &[],
-            // SAFETY: our own tool passes so many words.
+            // SAFETY: our own tool passes this many words.
             _ => unsafe { std::slice::from_raw_parts(ranges, words) },
         };
         let pairs = ranges.as_chunks::<2>().0.iter();

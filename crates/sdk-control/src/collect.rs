@@ -1,13 +1,14 @@
-//! A session that collects: brings hooks, queues and spool into line with what the running contexts
+//! A session that collects. It keeps hooks, queues and spool in line with what the running contexts
 //! want.
 //!
-//! Only the worker thread changes anything; other threads leave a request ([`changes`]) and wait.
+//! Only the worker thread changes anything. Other threads leave a request ([`changes`]) and wait.
 //!
-//! At the start originals are saved, signals made ready, slots hooked, and the recording is opened.
-//! At the stop nothing new is observed, while the hooks stay until the device has finished what it
-//! runs; then the recording is closed, every thread is seen outside, slots are restored, counts are
-//! written, and the signals go back to the runtime.
+//! At the start, the collection saves the slots' original functions, prepares signals, hooks slots,
+//! and opens the recording. At the stop, nothing new is observed, while the hooks stay until the
+//! device has finished what it is running. Then the recording is closed, every thread is seen
+//! outside, slots are restored, counts are written, and the signals go back to the runtime.
 
+mod hooking;
 mod relay;
 
 use crate::collection::{Collection, Leftover, Route, Running};
@@ -25,15 +26,14 @@ use midair_record::event::{kind, note};
 use midair_record::spool::{Area, ChunkWriter, Reader, ReaderOptions, outcome};
 use midair_sdk_api::context::{self, Wanted};
 use midair_sdk_api::{changes, code_object, intercept, notes, registration, retirement};
-use midair_sdk_device::domain::{self, Device, Domain, Entry};
-use midair_sdk_device::queue::harvest::Harvester;
+use midair_sdk_device::domain::{self, Device, Domain};
 use midair_sdk_device::queue::{alone, state, windows};
 use midair_sdk_device::sink::Sink;
 use midair_sdk_device::symbols;
 use midair_sdk_hot::callbacks;
 use midair_sdk_hot::clock::now;
 use midair_sdk_hot::host_functions;
-use midair_sdk_hot::markers::{self, legacy};
+use midair_sdk_hot::markers;
 use midair_sdk_hot::pause;
 use midair_sdk_hot::probe;
 use midair_sdk_hot::wrappers::TABLES;
@@ -42,7 +42,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 use std::time::Duration;
 
-/// Runs `act` on the collection. On the worker only.
+/// Runs `act` on the collection. Only the worker calls this.
 pub fn with<T>(act: impl FnOnce(&mut Collection) -> T) -> T {
     let mut guard = STATE
         .collection
@@ -55,16 +55,17 @@ pub fn with<T>(act: impl FnOnce(&mut Collection) -> T) -> T {
 const QUIESCE_LIMIT: Duration = Duration::from_millis(250);
 /// How long a tool's function may take when a session ends.
 const CALLBACK_LIMIT: Duration = Duration::from_secs(2);
-/// How long the device may finish what it runs when a second profiler joins.
+/// How long the device has to finish what it is running when a second profiler joins.
 const SHARE_DRAIN: Duration = Duration::from_millis(100);
-/// Bytes of the private spool that feeds tools' buffers.
+/// The size in bytes of the private spool that feeds tools' buffers.
 const PRIVATE_SPOOL: usize = 8 << 20;
-/// How often the list of libraries is searched for runtimes that were loaded since, in ns.
+/// How often the list of libraries is searched for newly loaded runtimes, in ns.
 const LOADER_INTERVAL: u64 = 5_000_000;
 
 impl Collection {
-    /// A session begins: `spool` is its reader's; without one only tools with buffers can be served.
-    /// `goes_on`: it serves tools of the session before it, too, so ids that they know are not used again.
+    /// Begins a session. `spool` is read by the session's reader; without a spool only tools with
+    /// buffers can be served. `goes_on`: the session also serves tools of the previous session, so
+    /// ids that they know are not used again.
     pub fn begin(&mut self, spool: Option<Area>, goes_on: bool) {
         self.spool = spool;
         if !goes_on {
@@ -78,13 +79,13 @@ impl Collection {
         self.runtimes = runtimes::Reports::new(&STATE.registered);
     }
 
-    /// [`Self::stop`], if something still runs.
+    /// Calls [`Self::stop`], if something is still running.
     pub fn stop_all(&mut self, deadline: u64) {
         self.memory_kept |= self.stop(deadline) == Leftover::Memory;
     }
 
-    /// Tools of this session that want runtimes' tables get those that they were not given yet, once
-    /// our own functions are in them.
+    /// Lends runtimes' tables to tools of this session that want them and do not have them yet,
+    /// after our own functions are in them.
     fn lend(&mut self) {
         if intercept::kinds() == 0 {
             return;
@@ -109,7 +110,7 @@ impl Collection {
         self.lent.lend(&live, hsa_open, root, &STATE.registered);
     }
 
-    /// As [`Self::lend`], where libraries were loaded since it was last done.
+    /// Does the same as [`Self::lend`], if libraries were loaded since it was last done.
     fn lend_what_is_new(&mut self) {
         let is_due = self.lent.looked.is_some_and(|(at, epoch)| {
             now() - at > LOADER_INTERVAL && epoch != tables::loader_epoch()
@@ -119,21 +120,21 @@ impl Collection {
         }
     }
 
-    /// Takes tables back that tools were given: no function of a tool's is called from here on.
-    /// To be called before the tools are detached.
+    /// Takes tables back that were lent to tools; no function of a tool is called from here on.
+    /// Call this before the tools are detached.
     pub fn take_tables_back(&mut self) {
         if self.lent.is_empty() {
             return;
         }
         self.lent.take_back();
         if self.running.is_none() {
-            // Ours, which the tools' stood over.
+            // Restore our functions, which the tools' functions covered.
             self.installed.restore(&STATE.marks);
         }
         self.lent.take_back();
     }
 
-    /// The session is over. Returns whether its spool must stay mapped.
+    /// Ends the session. Returns whether its spool must stay mapped.
     pub fn end(&mut self) -> bool {
         self.take_tables_back();
         if self.lent.end() > 0 {
@@ -155,9 +156,9 @@ impl Collection {
         self.running.is_some()
     }
 
-    /// Brings everything into line with what the running contexts want. Returns complaints, if it cannot.
+    /// Applies what the running contexts want. Returns an error text if it cannot.
     pub fn apply(&mut self) -> Result<(), String> {
-        // Changes that were requested before this point are applied when it is done.
+        // Changes that were requested before this point are applied when it returns.
         let ticket = changes::requested();
         let result = self.follow(&context::wanted());
         self.lend();
@@ -181,23 +182,24 @@ impl Collection {
             domain.wanted(wanted.kinds());
         }
         if let Some(running) = &mut self.running {
-            // What was observed once is observed until the session ends: a queue some of whose
-            // doorbells were missed has no counts.
+            // What was observed once is observed until the session ends: a queue has no counts if
+            // some of its doorbells were missed.
             need.work |= running.need.work;
             need.called = callbacks::publish(wanted.services.clone());
             retirement::follow(wanted.retirement);
             host_functions::keep(wanted.code_objects);
             running.need = need;
-            probe::set_kinds(need.tracked(), need.recorded);
-            probe::set_called(need.called);
+            probe::session::set_kinds(need.tracked(), need.recorded);
+            probe::session::set_called(need.called);
             running.searched_at = 0;
         }
         self.search_tables();
         Ok(())
     }
 
-    /// A tool in this process wants records as well, which went straight to the attacher so far: the collecting begins
-    /// anew, on the way over the tools' buffers. Numbers go on.
+    /// Restarts the collection, because a tool in this process wants records as well, which went
+    /// straight to the attacher so far. From now on they pass through the tools' buffers. Numbers
+    /// continue.
     fn share(&mut self, wanted: &Wanted) -> Result<(), String> {
         let began = now();
         self.stop_all(began + SHARE_DRAIN.as_nanos() as u64);
@@ -213,7 +215,7 @@ impl Collection {
     }
 
     fn start(&mut self, wanted: &Wanted) -> Result<(), String> {
-        if !probe::prepare() || !state::provide() {
+        if !probe::session::prepare() || !state::provide() {
             return Err("cannot map memory for the hooks".to_owned());
         }
         let wanted_work = need_of(wanted).work;
@@ -233,7 +235,7 @@ impl Collection {
                 session: 0,
             };
             let reader = Reader::create(&options).map_err(|error| error.to_string())?;
-            // SAFETY: the reader goes into `route`. It is dropped only when every thread was seen
+            // SAFETY: the reader goes into `route`. It is dropped only after every thread was seen
             // outside, and leaked otherwise.
             let area = unsafe { reader.area() }.ok_or("the private spool is not one")?;
             (
@@ -258,9 +260,10 @@ impl Collection {
         }
         self.runtimes.want(wanted);
         let tid = changes::worker();
-        // SAFETY: the area is the attacher's spool, which the worker unmaps only when `stop` has
-        // returned Leftover::Nothing, or that of the private reader, which lives in `route` until then.
-        let generation = unsafe { probe::start(area, self.next_correlation) };
+        // SAFETY: the area is the attacher's spool, which the worker unmaps only after `stop` has
+        // returned Leftover::Nothing, or that of the private reader, which lives in `route` until
+        // then.
+        let generation = unsafe { probe::session::start(area, self.next_correlation) };
         self.running = Some(Running {
             generation,
             need,
@@ -273,7 +276,7 @@ impl Collection {
             live: Vec::new(),
             tools: None,
             hsa_up: false,
-            // Who hands tables over is inside `hsa_init`.
+            // A thread that registers tables is inside `hsa_init`, so the runtime is still closed.
             began_closed: need.work.contains(kind::KERNEL_DISPATCH)
                 && STATE.request.load(SeqCst) == TableRequest::Hsa,
             hsa_final: false,
@@ -290,7 +293,8 @@ impl Collection {
         STATE
             .device_pending
             .store(u32::from(need.device()), Release);
-        // Before `hsa_init` is hooked: a call that returns through the hook finds it set.
+        // Set this before `hsa_init` is hooked, so that a call that returns through the hook sees
+        // it.
         STATE.hsa_closed.store(1, Release);
         match gate::take_search() {
             None => self.search_tables(),
@@ -299,224 +303,17 @@ impl Collection {
                 gate::answer_search(ticket);
             }
         }
-        probe::set_called(need.called);
-        probe::open(need.tracked(), need.recorded);
+        probe::session::set_called(need.called);
+        probe::session::open(need.tracked(), need.recorded);
         Ok(())
     }
 
-    /// How many slots hold our functions.
+    /// Returns how many slots contain our functions.
     pub fn slots(&self) -> u32 {
         self.installed.len() as u32
     }
 
-    /// Searches for tables, opens the device's side where the runtime is open, hooks slots.
-    fn search_tables(&mut self) {
-        self.find_tables();
-        self.hook_slots();
-        self.check_hsa();
-        if let Some(running) = &mut self.running {
-            Self::open_hsa(running, &mut self.domains, &mut self.harvester);
-        }
-        self.hook_slots();
-        self.release_waiters();
-    }
-
-    /// Everything is hooked: no thread has to wait for it any more.
-    fn release_waiters(&mut self) {
-        if let Some(running) = &self.running {
-            let waiting = running.need.device() && !running.hsa_open;
-            STATE.device_pending.store(u32::from(waiting), Release);
-            STATE.hsa_closed.store(u32::from(!running.hsa_up), Release);
-        }
-    }
-
-    /// Hooks tables without asking the device: the thread that waits for it may be inside `hsa_init`.
-    fn hook_tables(&mut self, request: TableRequest) {
-        self.find_tables();
-        if request == TableRequest::Hsa {
-            self.hsa_slots_are_final();
-        }
-        self.hook_slots();
-    }
-
-    /// Before the HSA runtime is open, the tools that it loads by itself may still put their
-    /// functions into its slots. So only `hsa_init` is hooked, and the rest when that returns: our
-    /// functions then call theirs, as if we had attached later, and nothing is lost.
-    fn check_hsa(&mut self) {
-        let Some(running) = &mut self.running else {
-            return;
-        };
-        if running.hsa_up || !running.has_hsa() {
-            return;
-        }
-        running.hsa_up = Self::runtime_is_open();
-        if !running.hsa_up {
-            running.began_closed = running.need.work.contains(kind::KERNEL_DISPATCH);
-        }
-        if running.hsa_up {
-            self.hsa_slots_are_final();
-        }
-    }
-
-    /// The slots now hold what the runtime and its own tools want there.
-    fn hsa_slots_are_final(&mut self) {
-        let Some(running) = &mut self.running else {
-            return;
-        };
-        if !std::mem::replace(&mut running.hsa_final, true) {
-            for live in running.live.iter().filter(|live| live.is_hsa()) {
-                self.installed.save_originals(live, &STATE.marks);
-            }
-        }
-    }
-
-    fn hook_slots(&mut self) {
-        let Some(running) = &mut self.running else {
-            return;
-        };
-        for live in &running.live {
-            if running.hsa_final || !live.is_hsa() {
-                self.installed.hook(live, &running.need);
-            } else {
-                self.installed.hook_opener(live);
-            }
-        }
-        if !running.hsa_final {
-            return;
-        }
-        let entries: Vec<Entry> = self
-            .domains
-            .iter()
-            .filter(|domain| running.need.work.contains(domain.kind()))
-            .flat_map(|domain| domain.entries())
-            .collect();
-        if entries.is_empty() {
-            return;
-        }
-        Self::find_tools(running);
-        if let Some(table) = &running.tools {
-            for (index, (original, hook)) in entries.into_iter().enumerate() {
-                if let Some(cell) = table.slot(tables::tools::FIRST + 8 * index) {
-                    self.installed
-                        .hook_entry(cell, table.home(), original, hook);
-                }
-            }
-        }
-    }
-
-    fn find_tables(&mut self) {
-        let Some(running) = &mut self.running else {
-            return;
-        };
-        running.searched_at = now();
-        let epoch = tables::loader_epoch();
-        let mut found = tables::find();
-        for (id, at) in STATE.registered.libraries() {
-            found.complete(id, at);
-        }
-        running.epoch = if found.not_yet.is_empty() { epoch } else { 0 };
-        for why in found.refused {
-            if !running.reported.contains(&why) {
-                running.sink.put(kind::NOTE, &note(&why));
-                running.reported.push(why);
-            }
-        }
-        for live in found.live {
-            match running
-                .live
-                .iter_mut()
-                .find(|known| known.index() == live.index())
-            {
-                Some(known) if known.base() == live.base() => {}
-                Some(known) => *known = live,
-                None => {
-                    self.installed.save_originals(&live, &STATE.marks);
-                    running.live.push(live);
-                    self.runtimes.report(&live, &mut running.sink);
-                }
-            }
-        }
-        if running.need.markers()
-            && let Some(variable) = found.legacy_roctx
-            && !self.roctx_tap.is_some_and(|tap| tap.is_in(variable))
-        {
-            // SAFETY: the aligned variable was found through the loaded library's own code. Programs
-            // do not unload it; if one does, the loader's count changes and it is searched again.
-            self.roctx_tap = unsafe { legacy::Tap::install(variable) };
-        }
-    }
-
-    fn runtime_is_open() -> bool {
-        STATE.in_runtime.store(1, SeqCst);
-        let open = symbols::runtime_is_open();
-        STATE.in_runtime.store(0, SeqCst);
-        open
-    }
-
-    /// Finds the table through which the runtime reports scratch memory.
-    fn find_tools(running: &mut Running) {
-        if running.tools.is_some() {
-            return;
-        }
-        match tables::tools::find(&running.live, STATE.root_table.load(Relaxed)) {
-            Ok(table) => running.tools = Some(table),
-            Err(Some(why)) if !running.reported.contains(&why) => {
-                running.sink.put(kind::NOTE, &note(&why));
-                running.reported.push(why);
-            }
-            Err(_) => {}
-        }
-    }
-
-    /// Once the HSA runtime is there and open: signals, names, profiling of copies. Contexts start
-    /// one by one, so what is needed may grow after the runtime was opened.
-    fn open_hsa(running: &mut Running, domains: &mut [Box<dyn Domain>], harvester: &mut Harvester) {
-        if !running.need.runtime() {
-            return;
-        }
-        if !running.hsa_open {
-            running.waiting_for = if !running.has_hsa() {
-                "no table of an HSA runtime was found"
-            } else if !running.hsa_up {
-                "the HSA runtime was not initialised"
-            } else {
-                running.hsa_open = true;
-                ""
-            };
-            if !running.hsa_open {
-                return;
-            }
-            for domain in &mut *domains {
-                domain.runtime_is_open(running.began_closed);
-            }
-            symbols::write_agents(&mut running.sink);
-        }
-        if !running.need.device() {
-            return;
-        }
-        if !running.hsa_ready {
-            if !harvester.prepare() {
-                running.waiting_for = "the HSA runtime gave no signals";
-                return;
-            }
-            running.hsa_ready = true;
-            if let Some(complaint) = symbols::refresh(&mut running.sink) {
-                running.sink.put(kind::NOTE, &note(complaint));
-            }
-        }
-        let mut device = Device {
-            harvester,
-            sink: &mut running.sink,
-        };
-        for domain in domains {
-            if domain::needs_device(&**domain) && running.need.work.contains(domain.kind()) {
-                domain.open(&mut device);
-            }
-        }
-        counting::devices::opened(running.need.counts_devices);
-    }
-
-    /// One round of the worker while a session is on. Returns whether there was anything to do.
+    /// Runs one round of the worker during a session. Returns whether there was anything to do.
     pub fn tick(&mut self) -> bool {
         let asked = changes::rounds_asked();
         let busy = self.round();
@@ -565,7 +362,8 @@ impl Collection {
             retirement::delivered();
         }
         if running.hsa_ready {
-            // What ended up to now was delivered above; what is loaded up to now is announced.
+            // What has ended up to now was delivered above, and what is loaded up to now was
+            // announced.
             symbols::retire(code_object::unload);
         }
         let time = now();
@@ -576,7 +374,7 @@ impl Collection {
             } else if running.has_hsa()
                 && (!running.hsa_up || !running.hsa_ready && running.need.device())
             {
-                // A closed runtime answers at once; nothing has to be searched.
+                // A closed runtime answers at once, so nothing has to be searched.
                 self.check_hsa();
                 if self.running.as_ref().is_some_and(|running| running.hsa_up) {
                     self.search_tables();
@@ -586,17 +384,17 @@ impl Collection {
         busy
     }
 
-    /// Ends the collecting: what still runs on the device may take until `deadline`.
+    /// Ends the collection. Work that is still running on the device may take until `deadline`.
     ///
-    /// First nothing new is observed, while the hooks stay: before an application's thread uses a
-    /// signal again, the times in it are still read. Then the slots are restored.
+    /// First nothing new is observed, while the hooks stay: before a thread of the application uses
+    /// a signal again, the times in it are still read. Then the slots are restored.
     pub fn stop(&mut self, deadline: u64) -> Leftover {
         let Some(mut running) = self.running.take() else {
             return Leftover::Nothing;
         };
         windows::recording_ends();
         counting::devices::closes();
-        probe::close(QUIESCE_LIMIT);
+        probe::session::close(QUIESCE_LIMIT);
         if running.hsa_ready {
             let mut device = Device {
                 harvester: &mut self.harvester,
@@ -621,8 +419,8 @@ impl Collection {
         for text in callbacks::close(CALLBACK_LIMIT) {
             running.sink.put(kind::NOTE, &note(&text));
         }
-        probe::stop();
-        self.next_correlation = probe::next_correlation().max(1);
+        probe::session::stop();
+        self.next_correlation = probe::session::next_correlation().max(1);
         let outside = probe::quiesce(QUIESCE_LIMIT);
         if let Some(why) = why_never_selected(&running, self.roctx_tap.is_some()) {
             running.sink.put(kind::NOTE, &note(why));
@@ -634,7 +432,7 @@ impl Collection {
             self.outcome |= outcome::SLOT_KEPT;
         }
         if outside {
-            probe::close_session(running.generation, running.need.recorded);
+            probe::session::close_session(running.generation, running.need.recorded);
         }
         notes::open(false);
         for text in markers::notes().into_iter().chain(notes::take()) {
@@ -691,15 +489,16 @@ impl Collection {
         if STATE.went_on_unhooked.load(SeqCst) > 0 {
             self.outcome |= outcome::HOOKED_LATE;
         }
-        // What began in a pause is counted on its way, where it has one.
+        // Relay first: records that began during a pause are counted on this way, if there is one.
         relay(&mut running.route, self.spool, changes::worker());
         for text in pause::notes() {
             running.sink.put(kind::NOTE, &note(&text));
         }
-        // SAFETY: the spool (or the private one, still in `running`) is mapped, and only the worker uses this writer.
+        // SAFETY: the spool (or the private one, which is still in `running`) is mapped, and only
+        // the worker uses this writer.
         unsafe { running.sink.writer.seal() };
         relay(&mut running.route, self.spool, changes::worker());
-        // What is loaded is told anew, with new numbers, when another recording begins.
+        // What is loaded is reported again, with new numbers, when another recording begins.
         code_object::unload_all();
         if retirement::is_followed() {
             retirement::finish();
@@ -716,14 +515,14 @@ impl Collection {
             Leftover::Nothing
         } else {
             self.outcome |= outcome::MEMORY_KEPT;
-            // The private spool, too, may still be written to.
+            // Threads may still write to the private spool as well.
             std::mem::forget(running.route);
             Leftover::Memory
         }
     }
 }
 
-/// Why no region can have been selected, where nothing else is recorded.
+/// Returns why no region can have been selected, if nothing else is recorded.
 fn why_never_selected(running: &Running, has_old_library: bool) -> Option<&'static str> {
     let is_control = |live: &tables::Live| {
         TABLES
@@ -757,7 +556,7 @@ fn need_of(wanted: &Wanted) -> Need {
     let work = work.with_if(kind::COUNTER_COLLECTION, counts);
     let mut recorded = kinds & sets::HOOKED_CALLS;
     if wanted.retirement {
-        // The record of a call tells that it has returned.
+        // The record of a call tells that the call has returned.
         recorded |= wanted.services.kinds() & sets::HOOKED_CALLS;
         if work.intersects(sets::NEEDS_DEVICE) {
             recorded |= sets::HIP_CALLS;
@@ -772,21 +571,21 @@ fn need_of(wanted: &Wanted) -> Need {
     }
 }
 
-/// Domains whose work is done by the device.
+/// Returns the domains whose work is done by the device.
 fn on_device(domains: &mut [Box<dyn Domain>]) -> impl Iterator<Item = &mut Box<dyn Domain>> {
     domains
         .iter_mut()
         .filter(|domain| domain::needs_device(&***domain))
 }
 
-/// All others.
+/// Returns all other domains.
 fn off_device(domains: &mut [Box<dyn Domain>]) -> impl Iterator<Item = &mut Box<dyn Domain>> {
     domains
         .iter_mut()
         .filter(|domain| !domain::needs_device(&***domain))
 }
 
-/// Work of the device that has not ended.
+/// Returns how much of the device's work has not ended.
 fn under_way(domains: &mut [Box<dyn Domain>]) -> u64 {
     on_device(domains).map(|domain| domain.under_way()).sum()
 }

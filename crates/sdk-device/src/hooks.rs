@@ -1,4 +1,5 @@
-//! What is put into a slot instead of the plain wrapper where we need more than the call's times.
+//! The hooks: functions that are stored in a slot instead of the plain wrapper where we need more
+//! than the call's times.
 //!
 //! Each hook does its work while the thread is *busy* (see [`midair_sdk_hot::probe`]), leaves, and
 //! then calls the plain wrapper, which records the call if that was asked for and passes it on.
@@ -49,11 +50,11 @@ fn launch(busy: &mut Busy) -> Launch {
     }
 }
 
-/// `count` packets of `queue` are to be reserved while counters are counted: with a window around
-/// them, if one is to be had. Returns the index of the first.
+/// Reserves `count` packets of `queue` while counters are counted, with a window around them if one
+/// is available. Returns the index of the first packet.
 ///
 /// # Safety
-/// As the application's call, which `original` carries out.
+/// The same as for the application's call, which `original` makes.
 pub(crate) unsafe fn reserve(
     queue: *mut c_void,
     count: u64,
@@ -78,7 +79,7 @@ pub(crate) unsafe fn reserve(
     }
 }
 
-/// `count` packets from `first` of `queue` were reserved by the calling thread.
+/// Notes that the calling thread has reserved `count` packets of `queue` from `first` on.
 fn reserved(mut busy: Busy, queue: u64, first: u64, count: u64) {
     if !busy.accepts() || !busy.wants(kind::KERNEL_DISPATCH) {
         return;
@@ -88,7 +89,7 @@ fn reserved(mut busy: Busy, queue: u64, first: u64, count: u64) {
         reserved: Some(first),
         ..state::Hint::default()
     };
-    // SAFETY: the application has just used the queue.
+    // SAFETY: the application has just used the queue, so it is alive.
     if let Some(state) = unsafe { state::learn(QueuePointer(queue), hint) }
         && state.is_compute()
     {
@@ -102,7 +103,7 @@ fn reserved(mut busy: Busy, queue: u64, first: u64, count: u64) {
 
 macro_rules! add_write_index {
     ($($name:ident by $recorded:ident),*) => { $(
-        /// Learns the queue and who reserves.
+        /// Learns the queue, and which thread reserves packets.
         unsafe extern "C-unwind" fn $name(queue: *mut c_void, value: u64) -> u64 {
             if value != 0 && windows::are_taken() {
                 // SAFETY: the application's own call, passed on.
@@ -127,7 +128,7 @@ add_write_index!(
 
 macro_rules! load_read_index {
     ($($name:ident),*) => { $(
-        /// Learns that the application looks whether there is room in its ring.
+        /// Learns that the application checks for room in its ring.
         unsafe extern "C-unwind" fn $name(queue: *mut c_void) -> u64 {
             windows::watches_room(queue.addr() as u64);
             // SAFETY: the application's own call, passed on.
@@ -142,13 +143,14 @@ load_read_index!(
 
 macro_rules! cas_write_index {
     ($($name:ident),*) => { $(
-        /// Learns the queue and who reserves.
+        /// Learns the queue, and which thread reserves packets.
         unsafe extern "C-unwind" fn $name(queue: *mut c_void, expected: u64, value: u64) -> u64 {
             // SAFETY: the application's own call, passed on.
             let old = unsafe { wrappers::hsa_core::$name(queue, expected, value) };
             if old == expected && value > expected
                 && let Some(busy) = Busy::enter()
             {
+                windows::reserved_otherwise(&busy);
                 reserved(busy, queue.addr() as u64, old, value - expected);
             }
             old
@@ -164,12 +166,13 @@ cas_write_index!(
 
 macro_rules! store_write_index {
     ($($name:ident),*) => { $(
-        /// Learns the queue and who reserves.
+        /// Learns the queue, and which thread reserves packets.
         unsafe extern "C-unwind" fn $name(queue: *mut c_void, value: u64) {
             if let Some(busy) = Busy::enter() {
-                // SAFETY: the application is using the queue.
+                // SAFETY: the application is using the queue, so it is alive.
                 let old = unsafe { original::hsa_queue_load_write_index_relaxed(queue) };
                 if value > old {
+                    windows::reserved_otherwise(&busy);
                     reserved(busy, queue.addr() as u64, old, value - old);
                 }
             }
@@ -183,7 +186,7 @@ store_write_index!(
     hsa_queue_store_write_index_screlease
 );
 
-/// A doorbell of a queue that is known.
+/// Handles the doorbell of a known queue.
 fn rung(queue: &'static QueueState, mut busy: Busy, value: i64) -> Ring {
     let (ring, seen) = scan::doorbell(queue, &mut busy, value);
     if windows::exclusive::is_on() && ring != Ring::Hold {
@@ -193,10 +196,10 @@ fn rung(queue: &'static QueueState, mut busy: Busy, value: i64) -> Ring {
     ring
 }
 
-/// A store to a signal: a doorbell, or the reuse of a signal that carries times.
+/// Handles a store to a signal: a doorbell, or the reuse of a signal that holds times.
 ///
 /// # Safety
-/// `signal` is 0 or a live signal.
+/// `signal` must be 0 or a live signal.
 #[inline]
 unsafe fn before_store(signal: u64, value: i64) -> Ring {
     let Some(busy) = Busy::enter() else {
@@ -253,7 +256,8 @@ signal_store!(
 
 macro_rules! signal_exchange {
     ($($name:ident),*) => { $(
-        /// As a store; a doorbell is always rung here, since the caller wants the old value.
+        /// Does the same as for a store, but always rings a doorbell, since the caller wants the
+        /// old value.
         unsafe extern "C-unwind" fn $name(signal: u64, value: i64) -> i64 {
             // SAFETY: the application stores to the signal, so it is alive.
             unsafe { before_store(signal, value) };
@@ -271,7 +275,7 @@ signal_exchange!(
 
 macro_rules! signal_change {
     ($($name:ident),*) => { $(
-        /// The signal may carry times that its next use overwrites.
+        /// Reads the times that the signal may hold before its next use overwrites them.
         unsafe extern "C-unwind" fn $name(signal: u64, value: i64) {
             if value > 0
                 && let Some(_busy) = Busy::enter()
@@ -290,7 +294,7 @@ signal_change!(
     hsa_signal_add_screlease
 );
 
-/// Reads the times that the signal carries before it is gone.
+/// Reads the times that the signal holds before it is destroyed.
 unsafe extern "C-unwind" fn hsa_signal_destroy(signal: u64) -> u32 {
     if let Some(_busy) = Busy::enter() {
         settle(signal);
@@ -312,7 +316,7 @@ unsafe extern "C-unwind" fn hsa_queue_destroy(queue: *mut c_void) -> u32 {
     if status == 0 {
         leaving.has_left();
     }
-    // In a later session the state may be another queue's.
+    // In a later session the state may belong to another queue.
     if let (0, Some((known, generation)), Some(busy)) = (status, buried, Busy::enter())
         && busy.generation() == generation
     {
@@ -321,8 +325,8 @@ unsafe extern "C-unwind" fn hsa_queue_destroy(queue: *mut c_void) -> u32 {
     status
 }
 
-/// Learns the queues that were made and which engines they are for.
-unsafe extern "C-unwind" fn hsa_amd_queue_create(
+/// Learns the queues that were made, and for which engines.
+pub(crate) unsafe extern "C-unwind" fn hsa_amd_queue_create(
     agent: u64,
     descriptors: *mut c_void,
     count: u32,
@@ -333,15 +337,16 @@ unsafe extern "C-unwind" fn hsa_amd_queue_create(
         && busy.accepts()
         && busy.wants(kind::KERNEL_DISPATCH)
     {
-        // Also after an error: that of one queue, where others were made.
-        // SAFETY: the descriptors that the application passed to the call, which has filled them in.
+        // This is done after an error, too: one queue may have failed where others were made.
+        // SAFETY: these are the descriptors that the application passed to the call, and the call
+        // has filled them in.
         for made in unsafe { QueueDescriptor::all(descriptors.addr() as u64, count) } {
             let hint = state::Hint {
                 agent,
                 engine: Some(made.engine),
                 reserved: None,
             };
-            // SAFETY: the runtime has just made it.
+            // SAFETY: the runtime has just made this queue.
             let known = unsafe { state::learn(made.queue, hint) };
             if known.is_some_and(QueueState::is_compute) {
                 alone::is_made_otherwise();
@@ -351,7 +356,7 @@ unsafe extern "C-unwind" fn hsa_amd_queue_create(
     status
 }
 
-/// New kernels: the worker thread tells their names.
+/// Has the worker thread record the names of new kernels.
 unsafe extern "C-unwind" fn hsa_executable_freeze(executable: u64, options: *mut c_void) -> u32 {
     // SAFETY: the application's own call, passed on.
     let status = unsafe { wrappers::hsa_core::hsa_executable_freeze(executable, options) };
@@ -525,7 +530,8 @@ unsafe extern "C-unwind" fn hsa_amd_memory_async_copy_rect(
             )
         };
         let bytes = u64::from(x) * u64::from(y) * u64::from(z);
-        // hsa_amd_copy_direction_t has AMD's memory-copy operations' order, from 0.
+        // hsa_amd_copy_direction_t has the order of AMD's memory-copy operations, but counts from
+        // 0.
         copies::Facts {
             rect: true,
             ..copy_facts(
@@ -556,8 +562,8 @@ unsafe extern "C-unwind" fn hsa_amd_memory_async_copy_rect(
     copy_asked(ticket, status)
 }
 
-/// Copies that the runtime is given many at a time: they are counted as lost, since their times are
-/// nowhere that we know of.
+/// Counts copies that are requested many at a time as lost, since we know of no place where their
+/// times are.
 unsafe extern "C-unwind" fn hsa_amd_memory_async_batch_copy(
     copies: *mut c_void,
     count: u32,
@@ -580,7 +586,7 @@ unsafe extern "C-unwind" fn hsa_amd_memory_async_batch_copy(
     status
 }
 
-/// For dispatches.
+/// The hooks for dispatches.
 pub static KERNELS: &[Hook] = crate::hooks! {
     Kernels:
         hsa_queue_add_write_index_scacq_screl, hsa_queue_add_write_index_scacquire,
@@ -591,13 +597,13 @@ pub static KERNELS: &[Hook] = crate::hooks! {
         hsa_queue_destroy, hsa_amd_queue_create, hsa_executable_freeze, __hipRegisterFunction;
 };
 
-/// For counters.
+/// The hooks for counters.
 pub static COUNTERS: &[Hook] = crate::hooks! {
     Counters:
         hsa_queue_load_read_index_scacquire, hsa_queue_load_read_index_relaxed;
 };
 
-/// For dispatches or copies: signals that carry times.
+/// The hooks for signals that hold times, which dispatches and copies need.
 pub static SIGNALS: &[Hook] = crate::hooks! {
     Signals:
         hsa_signal_store_relaxed, hsa_signal_store_screlease,
@@ -609,14 +615,14 @@ pub static SIGNALS: &[Hook] = crate::hooks! {
         hsa_signal_destroy;
 };
 
-/// For copies.
+/// The hooks for copies.
 pub static COPIES: &[Hook] = crate::hooks! {
     Copies:
         hsa_amd_memory_async_copy, hsa_amd_memory_async_copy_on_engine, hsa_amd_memory_async_copy_rect,
         hsa_amd_memory_async_batch_copy;
 };
 
-/// For allocations.
+/// The hooks for allocations.
 pub static ALLOCATIONS: &[Hook] = crate::hooks! {
     Allocations:
         hsa_memory_allocate, hsa_memory_free, hsa_amd_memory_pool_allocate, hsa_amd_memory_pool_free,

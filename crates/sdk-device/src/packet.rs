@@ -1,9 +1,9 @@
 //! AQL packets in a ring: the only code that touches a ring's memory.
 //!
-//! A ring may lie in device memory, where the processor's reads are not cached and each goes over
-//! the bus (about a microsecond), and where writes are combined. So a packet is read once and as a
-//! whole ([`Packet::read`]), what was read is kept in an [`Image`], and the only write is one store
-//! of eight bytes ([`Packet::set_completion`]). Nothing is read back.
+//! A ring may be in device memory. There the processor's reads are not cached, so each goes over
+//! the bus (about a microsecond), and writes are combined. So a packet is read once and as a whole
+//! ([`Packet::read`]), what was read is kept in an [`Image`], and the only write to a packet of the
+//! application is one store of eight bytes ([`Packet::set_completion`]). Nothing is read back.
 //!
 //! Decisions: AMD-062, AMD-128 (`docs/deviations/amd.md`).
 
@@ -15,25 +15,27 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 #[derive(Debug, Clone, Copy)]
 pub struct Packet(u64);
 
-/// AQL packet type: a vendor's own, told by its third byte ([`VendorFormat`]).
+/// AQL packet type: a packet of the vendor, whose third byte says what it is ([`VendorFormat`]).
 pub const PACKET_VENDOR: u8 = 0;
-/// AQL packet type: nothing there, or not written yet.
+/// AQL packet type: there is no packet, or it is not written yet.
 pub const PACKET_INVALID: u8 = 1;
 /// AQL packet type: kernel dispatch.
 pub const PACKET_DISPATCH: u8 = 2;
 /// AQL packet type: waits until the values of up to five signals are 0.
 pub const PACKET_BARRIER_AND: u8 = 3;
-/// Bit of a packet header: it begins only when all packets before it have ended (`HSA_PACKET_HEADER_BARRIER`).
+/// The bit of a packet header that makes the packet begin only when all packets before it have
+/// ended (`HSA_PACKET_HEADER_BARRIER`).
 pub const PACKET_BARRIER: u16 = 1 << 8;
 
-/// What a vendor packet of AMD's is (source: `docs/sources.md#hsa-newer`).
+/// What a vendor packet of AMD does (source: `docs/sources.md#hsa-newer`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VendorFormat {
-    /// It dispatches a kernel: how gfx1250 is given its work.
+    /// It dispatches a kernel. gfx1250 gets its work in this way.
     Dispatch,
-    /// It dispatches none: PM4 commands (1), a barrier on a value (2), a mark of an intercept queue (254).
+    /// It dispatches no kernel: PM4 commands (1), a barrier on a value (2), a mark of an intercept
+    /// queue (254).
     NoDispatch,
-    /// Nobody said what it does.
+    /// It is not known what a packet of this format does.
     Unknown(u8),
 }
 
@@ -62,57 +64,58 @@ pub struct Dispatch {
     pub kernel_object: u64,
 }
 
-/// A packet as it was when it was read.
+/// The contents of a packet when it was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Image([u64; 8]);
 
 impl Image {
-    /// A packet that was read elsewhere.
+    /// Makes an image of a packet that was read elsewhere.
     pub const fn of(words: [u64; 8]) -> Image {
         Image(words)
     }
 
-    /// Packet header. Its low byte is the packet's type.
+    /// Returns the packet header. Its low byte is the packet's type.
     pub fn header(&self) -> u16 {
         self.0[0] as u16
     }
 
-    /// The packet's type.
+    /// Returns the packet's type.
     pub fn kind(&self) -> u8 {
         self.header() as u8
     }
 
-    /// Whether it begins only when all packets before it have ended.
+    /// Returns whether the packet begins only when all packets before it have ended.
     pub fn is_after_all(&self) -> bool {
         self.header() & PACKET_BARRIER != 0
     }
 
-    /// The completion signal's handle.
+    /// Returns the completion signal's handle.
     pub fn completion(&self) -> Signal {
         Signal(self.0[7])
     }
 
-    /// What a vendor packet is, if it is one.
+    /// Returns what a vendor packet does, if the packet is one.
     pub fn vendor_format(&self) -> VendorFormat {
         let [_, _, format, ..] = self.0[0].to_le_bytes();
         VendorFormat::of(format)
     }
 
-    /// Whether a packet without its header was AMD's dispatch as a vendor packet: there the byte
-    /// behind the format has the number of dimensions, which AQL's own dispatch has in the format's
-    /// place, with a zero behind it.
+    /// Returns whether a packet whose header is gone was a dispatch in AMD's vendor format. In that
+    /// format the byte behind the format has the number of dimensions. AQL's own dispatch has this
+    /// number in the format's place, with a zero behind it.
     pub fn was_vendor_dispatch(&self) -> bool {
         let [_, _, _, dimensions, ..] = self.0[0].to_le_bytes();
         self.vendor_format() == VendorFormat::Dispatch && dimensions != 0
     }
 
-    /// The fields of a dispatch as a vendor packet, [`VendorFormat::Dispatch`]. Its completion
-    /// signal is where AQL's own has it.
+    /// Returns the fields of a dispatch in the vendor format, [`VendorFormat::Dispatch`]. Its
+    /// completion signal is at the same place as in AQL's own dispatch.
     pub fn vendor_dispatch(&self) -> Dispatch {
         // Both layouts have the same workgroup, segments and kernel.
         let aql = self.dispatch();
         let [clusters_yz, cluster] = [self.0[2] as u32, (self.0[2] >> 32) as u32];
-        // The grid in clusters, x in a word of its own; a cluster in workgroups.
+        // The grid is given in clusters, with x in a word of its own, and the cluster's size in
+        // workgroups.
         let clusters = [aql.grid[0], clusters_yz & 0xffff, clusters_yz >> 16];
         let size = |axis: usize| cluster >> (8 * axis) & 0xff;
         Dispatch {
@@ -126,7 +129,7 @@ impl Image {
         }
     }
 
-    /// The fields of a dispatch packet (`hsa_kernel_dispatch_packet_t`).
+    /// Returns the fields of a dispatch packet (`hsa_kernel_dispatch_packet_t`).
     pub fn dispatch(&self) -> Dispatch {
         let half = |word: u64, n: u32| word as u32 >> (16 * n) & 0xffff;
         let [first, second, third, fourth, kernel_object, ..] = self.0;
@@ -142,24 +145,25 @@ impl Image {
 }
 
 impl Packet {
-    /// Packet `index` of a ring of `size` packets at `ring`.
+    /// Returns packet `index` of a ring of `size` packets at `ring`.
     pub fn at(ring: u64, size: u64, index: u64) -> Packet {
         Packet(ring + 64 * (index & (size - 1)))
     }
 
-    /// The packet, read once as a whole. Where its header is valid, the rest is what its writer
+    /// Reads the packet once, as a whole. If its header is valid, the rest is what its writer
     /// published with the header.
     ///
     /// # Safety
-    /// A packet of a live ring; so for every accessor here.
+    /// The packet must be in the ring of a live queue. This holds for every accessor here.
     #[inline]
     pub unsafe fn read(self) -> Image {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         if is_x86_feature_detected!("sse4.1") {
-            // SAFETY: the caller's promise; the processor has the instruction.
+            // SAFETY: the caller promises a live ring, and the processor has the instruction.
             return unsafe { self.stream() };
         }
-        // SAFETY: the caller's promise; eight aligned words. The first has the header.
+        // SAFETY: the caller promises a live ring, and a packet is eight aligned words, of which
+        // the first has the header.
         unsafe {
             let word = |n: usize, order| {
                 (*std::ptr::with_exposed_provenance::<AtomicU64>(self.0 as usize + 8 * n))
@@ -179,18 +183,19 @@ impl Packet {
         }
     }
 
-    /// By streaming loads: from device memory, the first one fetches the line into a buffer of the
-    /// processor's, out of which the others are served; elsewhere they are ordinary loads. The
-    /// fence keeps the header's load before the others, which device memory would not.
+    /// Reads the packet by streaming loads. From device memory, the first load fetches the line
+    /// into a buffer of the processor, from which the others are served. From other memory they are
+    /// ordinary loads. The fence keeps the header's load before the others, which device memory
+    /// would not do by itself.
     ///
     /// # Safety
-    /// As [`Packet::read`], on a processor with SSE 4.1.
+    /// The same as for [`Packet::read`], and the processor must have SSE 4.1.
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     #[inline]
     unsafe fn stream(self) -> Image {
         use std::arch::x86_64::__m128i;
         let (a, b, c, d): (__m128i, __m128i, __m128i, __m128i);
-        // SAFETY: reads the 64 bytes of the packet, which are aligned to 64.
+        // SAFETY: this reads the 64 bytes of the packet, which are aligned to 64.
         unsafe {
             std::arch::asm!(
                 "movntdqa {a}, [{at}]",
@@ -205,7 +210,7 @@ impl Packet {
                 d = lateout(xmm_reg) d,
                 options(nostack, readonly, preserves_flags),
             );
-            // Any bits are eight words.
+            // Any bits are valid for eight words.
             Image(std::mem::transmute::<[__m128i; 4], [u64; 8]>([a, b, c, d]))
         }
     }
@@ -214,7 +219,7 @@ impl Packet {
     /// leaves it invalid.
     ///
     /// # Safety
-    /// A packet of a live ring that was reserved by the caller, and is free.
+    /// The packet must be in the ring of a live queue, reserved by the caller, and free.
     pub unsafe fn set_body(self, address: u64, words: u32, signal: Signal) {
         let packet = commands(address, words, signal);
         for (n, word) in packet.into_iter().enumerate().skip(1) {
@@ -226,11 +231,11 @@ impl Packet {
         }
     }
 
-    /// Makes a packet with commands valid: it begins when all packets before it have ended, and
-    /// neither empties caches nor waits for them.
+    /// Makes a packet with commands valid. It begins when all packets before it have ended, and
+    /// neither empties caches nor waits for that.
     ///
     /// # Safety
-    /// As [`Packet::set_body`], which was called for it.
+    /// The same as for [`Packet::set_body`], which must have been called for this packet.
     pub unsafe fn set_commands_header(self) {
         // SAFETY: the caller's promise.
         unsafe { self.set_header_word(COMMANDS_HEADER) };
@@ -239,16 +244,17 @@ impl Packet {
     /// The same for commands that wait for nothing, and that nothing waits for.
     ///
     /// # Safety
-    /// As [`Packet::set_body`], which was called for it.
+    /// The same as for [`Packet::set_body`], which must have been called for this packet.
     pub unsafe fn set_commands_header_at_once(self) {
         // SAFETY: the caller's promise.
         unsafe { self.set_header_word(COMMANDS_HEADER & !u64::from(PACKET_BARRIER)) };
     }
 
     /// # Safety
-    /// As [`Packet::set_body`], which was called for it.
+    /// The same as for [`Packet::set_body`], which must have been called for this packet.
     unsafe fn set_header_word(self, word: u64) {
-        // SAFETY: the caller's promise; one aligned 8-byte store makes it valid as a whole.
+        // SAFETY: the caller promises that it may write this packet, and one aligned 8-byte store
+        // makes the packet valid as a whole.
         unsafe {
             (*std::ptr::with_exposed_provenance::<AtomicU64>(self.0 as usize)).store(word, Release);
         };
@@ -257,7 +263,7 @@ impl Packet {
     /// Writes all but the first word of a packet.
     ///
     /// # Safety
-    /// As [`Packet::set_body`].
+    /// The same as for [`Packet::set_body`].
     pub unsafe fn set_rest(self, rest: [u64; 7]) {
         for (n, word) in (1..).zip(rest) {
             // SAFETY: the caller's promise; an aligned word of the packet.
@@ -271,9 +277,11 @@ impl Packet {
     /// Writes a whole packet, its header last.
     ///
     /// # Safety
-    /// A packet of a live ring that the caller may write, since the device stands before it.
+    /// The packet must be in the ring of a live queue, and the caller may write it, since the
+    /// device stands before it.
     pub unsafe fn put(self, Image([first, rest @ ..]): Image) {
-        // SAFETY: the caller's promise; one aligned 8-byte store makes it valid as a whole.
+        // SAFETY: the caller promises that it may write this packet, and one aligned 8-byte store
+        // makes the packet valid as a whole.
         unsafe {
             self.set_rest(rest);
             flush();
@@ -282,13 +290,14 @@ impl Packet {
         };
     }
 
-    /// Puts a completion signal in.
+    /// Stores a completion signal in the packet.
     ///
     /// # Safety
-    /// A packet of a live ring that was not rung yet, or that may be taken with or without it.
+    /// The packet must be in the ring of a live queue. Its doorbell must not have been rung yet, or
+    /// the device may take the packet with or without the signal.
     pub unsafe fn set_completion(self, signal: Signal) {
-        // SAFETY: the caller's promise; one aligned 8-byte store: the device sees the old handle or
-        // the new one.
+        // SAFETY: the caller promises a live ring, and this is one aligned 8-byte store, so the
+        // device sees either the old handle or the new one.
         unsafe {
             (*std::ptr::with_exposed_provenance::<AtomicU64>(self.0 as usize + 56))
                 .store(signal.0, Release)
@@ -296,46 +305,50 @@ impl Packet {
     }
 }
 
-/// First word of a packet with commands: it begins when all packets before it have ended, and has no
-/// fences.
+/// The first word of a packet with commands, which begins when all packets before it have ended,
+/// and has no fences.
 const COMMANDS_HEADER: u64 = {
-    /// `INDIRECT_BUFFER` of the packet processor.
+    /// The packet processor's command `INDIRECT_BUFFER`.
     const INDIRECT_BUFFER: u64 = 0xc002_3f00;
-    /// AMD's format of a vendor packet with commands.
+    /// AMD's format number of a vendor packet with commands.
     const COMMANDS: u64 = 1;
     PACKET_BARRIER as u64 | PACKET_VENDOR as u64 | COMMANDS << 16 | INDIRECT_BUFFER << 32
 };
 
-/// A packet with commands: `words` of them, at `address`.
+/// Returns a packet with `words` words of commands at `address`.
 pub fn commands(address: u64, words: u32, completion: Signal) -> [u64; 8] {
-    /// Bits of the length's word: the buffer is one of commands, and belongs to no virtual machine of
-    /// its own.
+    /// Bits of the length's word: the buffer contains commands, and has no virtual machine of its
+    /// own.
     const LENGTH: u32 = 0x1080_0000;
-    /// What stands behind it: how much of the packet is left.
+    /// The word behind it: how much of the packet is left.
     const REST: u64 = 10;
     let length = u64::from(words | LENGTH) | REST << 32;
     [COMMANDS_HEADER, address, length, 0, 0, 0, 0, completion.0]
 }
 
-/// A packet that begins when all before it have ended, waits until the value of `until` is 0, if
-/// there is one, and does nothing else. It has no fences.
+/// Returns a packet that begins when all packets before it have ended, waits until the value of
+/// `until` is 0, if there is such a signal, and does nothing else. It has no fences.
 pub fn barrier(until: Option<Signal>, completion: Signal) -> [u64; 8] {
     let header = u64::from(PACKET_BARRIER | u16::from(PACKET_BARRIER_AND));
     let until = until.map_or(0, |signal| signal.0);
     [header, until, 0, 0, 0, 0, 0, completion.0]
 }
 
-/// What was put into packets goes out to the device now. Where the application rings the doorbell
-/// afterwards that does it, too.
+/// Sends what was stored in packets out to the device now. If the application rings the doorbell
+/// afterwards, that has the same effect.
 #[inline]
 pub fn flush() {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: orders stores; every x86-64 processor has it.
+    // SAFETY: the instruction only orders stores, and every x86-64 processor has it.
     unsafe {
         std::arch::x86_64::_mm_sfence();
     }
-    #[cfg(not(target_arch = "x86_64"))]
-    std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: the instruction only orders stores. A fence of the language orders them for other
+    // processors (`ish`), and the device is outside their domain.
+    unsafe {
+        std::arch::asm!("dmb oshst", options(nostack, preserves_flags));
+    }
 }
 
 #[cfg(test)]
@@ -360,7 +373,7 @@ mod tests {
             ],
         ]);
         let at = ring.0.as_ptr().expose_provenance() as u64;
-        // SAFETY: a ring of two packets, which nobody writes.
+        // SAFETY: this is a ring of two packets, to which nothing writes.
         let (first, second) = unsafe { (Packet::at(at, 2, 4).read(), Packet::at(at, 2, 5).read()) };
         assert_eq!(first, Image([1; 8]));
         assert_eq!(first.kind(), PACKET_INVALID);

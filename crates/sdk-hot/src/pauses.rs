@@ -1,48 +1,56 @@
-//! What is kept of pauses in a session, and how calls change it. What that means for a recording is
-//! [`crate::pause`]'s.
+//! The state of pauses in a session, and how calls change it. [`crate::pause`] decides what this
+//! means for a recording.
 
 use crate::clock::now;
 use midair_record::event::{flag, kind};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
-/// How a session takes the two calls.
+/// How a session reacts to the two calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Mode {
-    /// They are honoured at all.
+    /// Whether it reacts to them at all.
     pub honoured: bool,
-    /// The recording begins paused.
+    /// Whether the recording begins paused.
     pub selected: bool,
-    /// Nested pairs are counted.
+    /// Whether nested pairs are counted.
     pub counted: bool,
+    /// Whether only what begins in a collection period is recorded.
+    pub periods: bool,
 }
 
 impl Mode {
-    /// As a word: [`midair_abi::private::pauses`].
+    /// Creates it from a word: [`midair_abi::private::pauses`].
     pub fn of_word(word: u32) -> Mode {
-        use midair_abi::private::pauses::{COUNTED, HONOURED, SELECTED};
+        use midair_abi::private::pauses::{COUNTED, HONOURED, PERIODS, SELECTED};
         Mode {
             honoured: word & HONOURED != 0,
             selected: word & SELECTED != 0,
             counted: word & COUNTED != 0,
+            periods: word & PERIODS != 0,
         }
     }
 
     fn word(self) -> u32 {
-        use midair_abi::private::pauses::{COUNTED, HONOURED, SELECTED};
+        use midair_abi::private::pauses::{COUNTED, HONOURED, PERIODS, SELECTED};
         let bit = |on: bool, bit: u32| if on { bit } else { 0 };
-        bit(self.honoured, HONOURED) | bit(self.selected, SELECTED) | bit(self.counted, COUNTED)
+        bit(self.honoured, HONOURED)
+            | bit(self.selected, SELECTED)
+            | bit(self.counted, COUNTED)
+            | bit(self.periods, PERIODS)
     }
 }
 
-/// What decides, in one word, so that calls of several threads cannot tear it.
+/// The values that decide, in one word, so that calls of several threads cannot tear it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Moment {
-    /// The recording is paused.
+    /// Whether the program has paused the recording.
     pub(crate) paused: bool,
-    /// There was a call of either.
+    /// Whether the session has collection periods and none of them is on.
+    closed: bool,
+    /// Whether either function was called.
     called: bool,
-    /// Resumes less pauses, where they are counted.
+    /// The number of resumes minus the number of pauses, where they are counted.
     count: i32,
 }
 
@@ -51,15 +59,25 @@ impl Moment {
         Moment {
             paused: word & 1 != 0,
             called: word & 2 != 0,
+            closed: word & 4 != 0,
             count: (word >> 32) as u32 as i32,
         }
     }
 
     fn word(self) -> u64 {
-        u64::from(self.paused) | u64::from(self.called) << 1 | u64::from(self.count as u32) << 32
+        u64::from(self.paused)
+            | u64::from(self.called) << 1
+            | u64::from(self.closed) << 2
+            | u64::from(self.count as u32) << 32
     }
 
-    /// A pause begins. The first call of all is never counted: programs pause what began by itself.
+    /// Whether what begins now is recorded.
+    fn is_recording(self) -> bool {
+        !self.paused && !self.closed
+    }
+
+    /// Returns the state after a pause begins. The very first call is never counted, since programs
+    /// pause a recording that began by itself.
     pub(crate) fn paused(self, counted: bool) -> Moment {
         let count = if counted && self.called {
             self.count.saturating_sub(1)
@@ -70,10 +88,11 @@ impl Moment {
             paused: self.paused || !counted || !self.called || count == 0,
             called: true,
             count,
+            ..self
         }
     }
 
-    /// A resume returns.
+    /// Returns the state after a resume returns.
     pub(crate) fn resumed(self, counted: bool) -> Moment {
         Moment {
             paused: self.paused && counted && self.count != 0,
@@ -83,11 +102,12 @@ impl Moment {
             } else {
                 0
             },
+            ..self
         }
     }
 }
 
-/// Kinds of work of which those that were left out are counted, and their names.
+/// The kinds of work for which we count what is left out, and their names.
 const COUNTS: [(u8, &str); 4] = [
     (kind::KERNEL_DISPATCH, "dispatches"),
     (kind::MEMORY_COPY, "copies"),
@@ -95,24 +115,30 @@ const COUNTS: [(u8, &str); 4] = [
     (kind::SCRATCH_MEMORY, "changes of scratch memory"),
 ];
 
-/// What is kept of the two calls in a session.
+/// The state of the two calls in a session.
 #[derive(Debug)]
 pub(crate) struct Pause {
     /// [`Mode::word`].
     mode: AtomicU32,
     /// [`Moment::word`].
     moment: AtomicU64,
-    /// Others want what begins in a pause.
+    /// Whether others want what begins during a pause.
     pub(crate) shared: AtomicBool,
-    /// One of the calls named a thread other than the main one.
+    /// Whether one of the calls named a thread other than the main one.
     pub(crate) named_thread: AtomicBool,
-    /// Pauses that took effect, that at the beginning not counted.
+    /// The number of pauses that took effect, without the one at the beginning.
     pauses: AtomicU64,
-    /// When the last one did; 0: it ended.
+    /// When the last pause took effect; 0: it has ended.
     since: AtomicU64,
-    /// How long those took that have ended, in ns.
+    /// How long the ended pauses took together, in ns.
     total: AtomicU64,
-    /// What was left out, as [`COUNTS`].
+    /// The number of collection periods that began.
+    periods: AtomicU64,
+    /// When the current period began; 0: none is on.
+    open_since: AtomicU64,
+    /// How long the ended periods took together, in ns.
+    open_total: AtomicU64,
+    /// How much was left out, in the order of [`COUNTS`].
     left_out: [AtomicU64; COUNTS.len()],
 }
 
@@ -126,6 +152,9 @@ impl Pause {
             pauses: AtomicU64::new(0),
             since: AtomicU64::new(0),
             total: AtomicU64::new(0),
+            periods: AtomicU64::new(0),
+            open_since: AtomicU64::new(0),
+            open_total: AtomicU64::new(0),
             left_out: [const { AtomicU64::new(0) }; COUNTS.len()],
         }
     }
@@ -141,10 +170,13 @@ impl Pause {
     pub(crate) fn begin(&self, mode: Mode) {
         let moment = Moment {
             paused: mode.honoured && mode.selected,
+            closed: mode.periods,
             ..Moment::default()
         };
+        let of_periods = [&self.periods, &self.open_since, &self.open_total];
         for count in [&self.pauses, &self.total]
             .into_iter()
+            .chain(of_periods)
             .chain(&self.left_out)
         {
             count.store(0, Relaxed);
@@ -156,7 +188,7 @@ impl Pause {
         self.mode.store(mode.word(), SeqCst);
     }
 
-    /// Whether this changes what is recorded.
+    /// Applies a call. Returns whether this changes what is recorded.
     pub(crate) fn change(&self, next: impl Fn(Moment, bool) -> Moment) -> bool {
         let mode = self.mode();
         if !mode.honoured {
@@ -184,10 +216,38 @@ impl Pause {
         before != after
     }
 
+    /// Begins or ends a collection period. Returns whether this changes what is recorded.
+    pub(crate) fn set_period(&self, open: bool) -> bool {
+        if !self.mode().periods {
+            return false;
+        }
+        let step = |word| {
+            let moment = Moment::of(word);
+            (moment.closed == open).then(|| {
+                Moment {
+                    closed: !open,
+                    ..moment
+                }
+                .word()
+            })
+        };
+        if self.moment.fetch_update(AcqRel, Acquire, step).is_err() {
+            return false;
+        }
+        if open {
+            self.periods.fetch_add(1, Relaxed);
+            self.open_since.store(now(), Relaxed);
+        } else {
+            let took = now().saturating_sub(self.open_since.swap(0, Relaxed));
+            self.open_total.fetch_add(took, Relaxed);
+        }
+        true
+    }
+
     /// See [`crate::pause::is_recording_wanted`].
     #[inline]
     pub(crate) fn is_recording_wanted(&self) -> bool {
-        !self.moment().paused
+        self.moment().is_recording()
     }
 
     /// See [`crate::pause::is_written`].
@@ -196,7 +256,7 @@ impl Pause {
         flags & flag::PAUSED == 0 || self.is_shared()
     }
 
-    /// Others than the session's own tool want what begins in a pause.
+    /// Whether others than the session's own tool want what begins during a pause.
     #[inline]
     pub(crate) fn is_shared(&self) -> bool {
         self.shared.load(Relaxed)
@@ -211,19 +271,14 @@ impl Pause {
         }
     }
 
-    /// In words, what the user must know at the end of a recording, and takes the counts.
+    /// Returns notes for the user at the end of a recording, and resets the counts.
     pub(crate) fn notes(&self) -> Vec<String> {
         let (mode, moment) = (self.mode(), self.moment());
         let mut notes = Vec::new();
-        if !mode.honoured || !(moment.called || mode.selected) {
+        let has_pauses = mode.honoured && (moment.called || mode.selected);
+        if !has_pauses && !mode.periods {
             return notes;
         }
-        let open = match self.since.load(Relaxed) {
-            0 => 0,
-            since => now().saturating_sub(since),
-        };
-        let seconds = (self.total.swap(0, Relaxed) + open) as f64 / 1e9;
-        let pauses = self.pauses.swap(0, Relaxed);
         let left_out: Vec<String> = COUNTS
             .iter()
             .zip(&self.left_out)
@@ -231,18 +286,40 @@ impl Pause {
             .filter(|(count, _)| *count > 0)
             .map(|(count, name)| format!("{count} {name}"))
             .collect();
-        let from_the_start = if mode.selected {
-            ", and from the start, as was asked for"
-        } else {
-            ""
-        };
         let what = if left_out.is_empty() {
             "no dispatches and copies".to_owned()
         } else {
             left_out.join(", ")
         };
+        if mode.periods {
+            let seconds = seconds_of(&self.open_total, &self.open_since);
+            let periods = self.periods.swap(0, Relaxed);
+            notes.push(format!(
+                "recorded in {periods} periods, {seconds:.3} s in all (--collection-period): {what} that began outside of them are left out, and calls and markers"
+            ));
+        }
+        if !has_pauses {
+            return notes;
+        }
+        let seconds = seconds_of(&self.total, &self.since);
+        let pauses = self.pauses.swap(0, Relaxed);
+        let what = if mode.periods {
+            "the numbers above have what".to_owned()
+        } else {
+            format!("{what} that")
+        };
+        let from_the_start = if mode.selected {
+            ", and from the start, as was asked for"
+        } else {
+            ""
+        };
+        let rest = if mode.periods {
+            "began then"
+        } else {
+            "began then are left out, and calls and markers"
+        };
         notes.push(format!(
-            "the program paused the recording {pauses} times{from_the_start}, for {seconds:.3} s in all (roctxProfilerPause): {what} that began then are left out, and calls and markers"
+            "the program paused the recording {pauses} times{from_the_start}, for {seconds:.3} s in all (roctxProfilerPause): {what} {rest}"
         ));
         if mode.selected && !moment.called {
             notes.push(
@@ -267,11 +344,21 @@ impl Pause {
     }
 }
 
+/// Returns a time in seconds: the sum so far, which is reset, and what has passed since a moment,
+/// if there is one.
+fn seconds_of(total: &AtomicU64, since: &AtomicU64) -> f64 {
+    let open = match since.load(Relaxed) {
+        0 => 0,
+        since => now().saturating_sub(since),
+    };
+    (total.swap(0, Relaxed) + open) as f64 / 1e9
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// What calls do: `p`, `r`; `+` recorded, `-` not, `!` changed.
+    /// Returns what calls do: `p`, `r`; `+` recorded, `-` not recorded, `!` changed.
     fn with(mode: Mode, calls: &str) -> String {
         let pause = Pause::new();
         pause.begin(mode);
@@ -293,7 +380,46 @@ mod tests {
         honoured: true,
         selected: false,
         counted: false,
+        periods: false,
     };
+
+    #[test]
+    fn only_what_begins_in_a_period_is_recorded() {
+        let pause = Pause::new();
+        pause.begin(PLAIN);
+        // A session without periods.
+        assert!(!pause.set_period(false) && pause.is_recording_wanted());
+        pause.begin(Mode {
+            periods: true,
+            ..PLAIN
+        });
+        assert!(!pause.is_recording_wanted());
+        assert!(!pause.set_period(false), "it begins outside of a period");
+        assert!(pause.set_period(true) && !pause.set_period(true));
+        assert!(pause.is_recording_wanted());
+        // The program's pause holds in a period, and a period does not end it.
+        pause.change(Moment::paused);
+        assert!(!pause.is_recording_wanted());
+        assert!(pause.set_period(false) && pause.set_period(true));
+        assert!(!pause.is_recording_wanted());
+        pause.change(Moment::resumed);
+        assert!(pause.is_recording_wanted());
+        assert!(pause.set_period(false));
+        pause.left_out(kind::KERNEL_DISPATCH);
+        let notes = pause.notes();
+        assert!(
+            notes[0].starts_with("recorded in 2 periods, 0.00"),
+            "{notes:?}"
+        );
+        assert!(
+            notes[0].contains(": 1 dispatches that began outside"),
+            "{notes:?}"
+        );
+        assert!(
+            notes[1].contains("the numbers above have what began then"),
+            "{notes:?}"
+        );
+    }
 
     #[test]
     fn pairs_are_honoured_as_amds_tool_does() {
@@ -304,7 +430,8 @@ mod tests {
             selected: true,
             ..PLAIN
         };
-        // A program pauses first, to record only between a resume and the next pause.
+        // A program pauses first, so that only what is between a resume and the next pause is
+        // recorded.
         assert_eq!(with(selected, "prprrpp"), "off -+!-!+!+-!-");
     }
 
@@ -317,11 +444,12 @@ mod tests {
         };
         // The first pause does not count; inner pairs change nothing.
         assert_eq!(with(counted, "prrppr"), "off -+!++-!+!");
-        // Without that first pause.
+        // The same without that first pause.
         assert_eq!(with(counted, "rrpp"), "off +!++-!");
-        // Pauses without a resume: the count has to come up again.
+        // Pauses without a resume: the count has to rise to zero again.
         assert_eq!(with(counted, "pprrp"), "off ---+!-!");
-        // Counted without a beginning in a pause: the first pause takes effect, whatever the count.
+        // Pairs are counted, and the recording does not begin paused: the first pause takes effect,
+        // whatever the count.
         let counted = Mode {
             counted: true,
             ..PLAIN
@@ -353,7 +481,7 @@ mod tests {
             Moment {
                 paused: true,
                 called: true,
-                count: 0
+                ..Moment::default()
             }
         );
     }

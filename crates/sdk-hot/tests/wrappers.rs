@@ -1,7 +1,7 @@
-//! Every wrapper is called by compiled C, and calls compiled C: arguments and results must come
-//! through bit by bit, whether the call is recorded or not, and the record must hold them. The C
-//! side has its own struct types, made here from the ABI tables, so a mistake in the Rust signatures
-//! shows.
+//! Compiled C calls every wrapper, and every wrapper calls compiled C. Arguments and results must
+//! come through bit by bit, whether the call is recorded or not, and the record must contain them.
+//! The C side has its own struct types, made here from the ABI tables, so that a mistake in the
+//! Rust signatures shows.
 #![allow(
     clippy::indexing_slicing,
     clippy::unwrap_used,
@@ -23,7 +23,7 @@ use std::process::Command;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Byte `byte` of argument `argument` (99 = the result) of slot `slot`.
+/// Returns byte `byte` of argument `argument` (99 = the result) of slot `slot`.
 fn pattern(slot: usize, argument: usize, byte: usize) -> u8 {
     (slot * 31 + argument * 7 + byte * 13 + 1) as u8
 }
@@ -144,7 +144,8 @@ fn functions() -> impl Iterator<Item = &'static Function> {
     ALL.iter().flat_map(|table| table.functions)
 }
 
-/// What the record of a slot must hold for a value of type `ty`, computed here from bytes.
+/// Returns what the record of a slot must contain for a value of type `ty`, computed here from
+/// bytes.
 fn expected_words(ty: &Type, slot: usize, argument: usize) -> Vec<u64> {
     let mut bytes: Vec<u8> = (0..ty.size as usize)
         .map(|b| pattern(slot, argument, b))
@@ -181,14 +182,14 @@ fn load(dir: &Path) -> *mut c_void {
         .expect("a C compiler is needed");
     assert!(status.success());
     let path = CString::new(library.to_str().unwrap()).unwrap();
-    // SAFETY: a library of plain functions that we have just made.
+    // SAFETY: the library was just made, and contains plain functions.
     let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
     assert!(!handle.is_null());
     handle
 }
 
 fn symbol<T>(library: *mut c_void, name: &std::ffi::CStr) -> *mut T {
-    // SAFETY: a live handle.
+    // SAFETY: the handle is open.
     let address = unsafe { libc::dlsym(library, name.as_ptr()) };
     assert!(!address.is_null());
     address.cast()
@@ -210,7 +211,7 @@ fn every_wrapper_passes_everything_through() {
             slot.original.store(entry.dummy, Ordering::Release);
             // SAFETY: the wrapper has the C type of the slot, and its original is in place.
             let same = unsafe { (entry.call)(slot.wrapper) };
-            // SAFETY: an int of the C program; one thread.
+            // SAFETY: it is an int of the C program, and there is only one thread.
             let wrong = unsafe { wrong.read() };
             assert_eq!(wrong, 0, "{}: an argument changed", slot.name);
             assert_eq!(same, 1, "{}: the result changed", slot.name);
@@ -218,10 +219,10 @@ fn every_wrapper_passes_everything_through() {
     };
 
     all();
-    // SAFETY: an int of the C program; one thread.
+    // SAFETY: it is an int of the C program, and there is only one thread.
     assert_eq!(unsafe { calls.read() } as usize, slots.len());
 
-    // The same with every call recorded.
+    // The same again, with every call recorded.
     let mut reader = Reader::create(&ReaderOptions {
         size: 4 << 20,
         settings: Vec::new(),
@@ -230,7 +231,7 @@ fn every_wrapper_passes_everything_through() {
         session: 1,
     })
     .unwrap();
-    // SAFETY: a shared mapping of the spool's whole file.
+    // SAFETY: this creates a shared mapping of the spool's whole file.
     let base = unsafe {
         libc::mmap(
             std::ptr::null_mut(),
@@ -242,20 +243,20 @@ fn every_wrapper_passes_everything_through() {
         )
     };
     assert_ne!(base, libc::MAP_FAILED);
-    // SAFETY: mapped above, for the rest of the process.
+    // SAFETY: it was mapped above, for the rest of the process.
     let area = unsafe { Area::new(base.cast(), reader.size()) }.unwrap();
-    assert!(probe::prepare());
-    // ROCTx's records hold messages, and these arguments are not addresses of any. The end-to-end
-    // tests cover those records.
+    assert!(probe::session::prepare());
+    // ROCTx's records contain messages, but the arguments here are not addresses of messages. The
+    // end-to-end tests cover those records.
     let kinds = sets::HOOKED_CALLS - markers::KINDS;
     // SAFETY: the mapping stays.
-    let generation = unsafe { probe::start(area, 1) };
-    probe::open(kinds, kinds);
+    let generation = unsafe { probe::session::start(area, 1) };
+    probe::session::open(kinds, kinds);
     assert_ne!(generation, 0);
     all();
-    probe::stop();
+    probe::session::stop();
     assert!(probe::quiesce(Duration::from_secs(5)));
-    probe::close_session(generation, kinds);
+    probe::session::close_session(generation, kinds);
 
     let mut records: Vec<Vec<u8>> = Vec::new();
     reader
@@ -273,7 +274,7 @@ fn every_wrapper_passes_everything_through() {
         .iter()
         .filter_map(|table| Some((of_buffer_kind(i32::from(table.kind))?.kind, table)))
         .flat_map(|(kind, table)| table.functions.iter().map(move |f| (kind, f)))
-        // ROCTx's tables stand between others, and their functions have slots, too.
+        // ROCTx's tables are between others, and their functions have slots, too.
         .enumerate()
         .filter(|(_, (kind, _))| kinds.contains(*kind));
     let tables: Vec<_> = tables.collect();

@@ -1,14 +1,13 @@
-//! Where libroctx64.so.4 of the old roctracer, which has no tables, keeps its callback
+//! Finds where the old roctracer's libroctx64.so.4, which has no tables, stores its callback
 //! (`midair_sdk_hot::markers::legacy`).
 
 use super::elf;
 use super::maps::Maps;
-use iced_x86::{Decoder, DecoderOptions, Mnemonic, OpKind, Register};
 
 /// The function that stores the callback.
 const SETTER: &str = "roctxRegisterTracerCallback";
 
-/// The variable of a loaded old library; `None` when the module is none.
+/// Returns the variable of a loaded old library; `None` when the module is not that library.
 pub(crate) fn variable_of(maps: &Maps, module: &elf::Module<'_>) -> Option<Result<usize, String>> {
     let setter = module.symbol(SETTER)?;
     let variable = stored_at(maps, setter)
@@ -18,8 +17,17 @@ pub(crate) fn variable_of(maps: &Maps, module: &elf::Module<'_>) -> Option<Resul
     )
 }
 
-/// Where a function stores its first argument, if that is all it does: `mov %rdi,variable(%rip); ret`.
+/// AMD made the old library for x86-64 alone.
+#[cfg(not(target_arch = "x86_64"))]
+fn stored_at(_maps: &Maps, _function: usize) -> Option<usize> {
+    None
+}
+
+/// Returns where a function stores its first argument, if it does nothing else: `mov
+/// %rdi,variable(%rip); ret`.
+#[cfg(target_arch = "x86_64")]
 fn stored_at(maps: &Maps, function: usize) -> Option<usize> {
+    use iced_x86::{Decoder, DecoderOptions, Mnemonic, OpKind, Register};
     let mut code = [0; 16];
     if !maps.is_text(function) || !maps.read(function, &mut code) {
         return None;

@@ -1,7 +1,7 @@
-//! Queues in memory of our own, and the runtime's functions on them, for tests: what a device does
+//! Queues in our own memory, and the runtime's functions on them, for tests. What a device does
 //! happens when a test says so.
 //!
-//! The state of this crate is one for the process, so a [`Session`] excludes all others.
+//! The process has only one state of this crate, so a [`Session`] excludes all others.
 
 use super::harvest::Harvester;
 use super::queue_state::QueueState;
@@ -21,30 +21,30 @@ use std::sync::atomic::{AtomicI64, AtomicU64};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Packets of a model queue, unless a test wants another one.
+/// The size of a model queue in packets, unless a test wants another one.
 pub(crate) const SIZE: usize = 16;
-/// Header of a dispatch.
+/// The header of a dispatch.
 pub(crate) const DISPATCH: u16 = 2;
-/// Header of a dispatch that begins when all before it have ended.
+/// The header of a dispatch that begins when all packets before it have ended.
 pub(crate) const ORDERED_DISPATCH: u16 = 2 | 1 << 8;
 const INVALID: u64 = 1;
-/// Words of the queue's block that hold its indices, behind `amd_queue_t`.
+/// The words of the queue's block that hold its indices, behind `amd_queue_t`.
 const WRITTEN: usize = 64;
 const READ: usize = 65;
 
-/// Takes what was stored to signals since the last time.
+/// Takes the stores to signals since the last call.
 pub(crate) fn rung() -> Vec<(u64, i64)> {
     std::mem::take(&mut *RUNG.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 static ALONE: Mutex<()> = Mutex::new(());
-/// Pieces of memory that were allocated and not freed.
+/// The number of pieces of memory that were allocated and not freed.
 pub(crate) static ALLOCATED: AtomicI64 = AtomicI64::new(0);
-/// Stores to signals that were not the application's: handle and value.
+/// The stores to signals that were not made by the application: handle and value.
 static RUNG: Mutex<Vec<(u64, i64)>> = Mutex::new(Vec::new());
 
 fn words<'a>(address: u64, count: usize) -> &'a [AtomicU64] {
-    // SAFETY: addresses in this module are those of leaked arrays of at least so many words.
+    // SAFETY: the addresses in this module are those of leaked arrays of at least this many words.
     unsafe {
         std::slice::from_raw_parts(std::ptr::with_exposed_provenance(address as usize), count)
     }
@@ -63,7 +63,7 @@ impl<const N: usize> Words<N> {
     }
 }
 
-/// A user signal of the application's (`amd_signal_t`).
+/// A user signal of the application (`amd_signal_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct UserSignal(pub u64);
 
@@ -75,13 +75,13 @@ impl UserSignal {
         signal
     }
 
-    /// The device writes times.
+    /// The device writes the times.
     pub(crate) fn write_times(self, start: u64, end: u64) {
         words(self.0, 8)[4].store(start, SeqCst);
         words(self.0, 8)[5].store(end, SeqCst);
     }
 
-    /// The device writes times and decrements the value.
+    /// The device writes the times and decrements the value.
     pub(crate) fn fire(self, start: u64, end: u64) {
         self.write_times(start, end);
         words(self.0, 8)[1].fetch_sub(1, SeqCst);
@@ -173,7 +173,7 @@ mod runtime {
         unsafe { *out.cast::<u32>() = value };
         0
     }
-    /// One pool of each agent, with the agent's number.
+    /// Each agent has one pool, with the agent's number.
     pub(super) unsafe extern "C-unwind" fn pools(
         agent: u64,
         each: *mut c_void,
@@ -182,7 +182,7 @@ mod runtime {
         // SAFETY: the caller's callback of this type, and its data.
         unsafe { std::mem::transmute::<*mut c_void, Each>(each)(agent, data) }
     }
-    /// The processor's is fine-grained, and all may be allocated from.
+    /// The CPU agent's pool is fine-grained, and all pools allow allocation.
     pub(super) unsafe extern "C-unwind" fn pool_info(
         pool: u64,
         what: u32,
@@ -206,7 +206,7 @@ mod runtime {
     ) -> u32 {
         assert_eq!(pool, 6);
         let layout = std::alloc::Layout::from_size_align(bytes as usize, 4096).unwrap();
-        // SAFETY: a layout of some bytes, and the caller's out pointer.
+        // SAFETY: the layout is not empty, and the out pointer is the caller's.
         unsafe { *out.cast::<*mut u8>() = std::alloc::alloc_zeroed(layout) };
         ALLOCATED.fetch_add(1, SeqCst);
         0
@@ -225,7 +225,7 @@ mod runtime {
         assert_eq!((count, unsafe { *agents.cast::<u64>() }), (1, 7));
         0
     }
-    /// Rings are memory of the processor's, which the runtime has allocated.
+    /// Rings are host memory, which the runtime has allocated.
     pub(super) unsafe extern "C-unwind" fn pointer_info(
         _at: *mut c_void,
         out: *mut c_void,
@@ -245,7 +245,36 @@ mod runtime {
         1
     }
 
-    pub(super) const FUNCTIONS: [(&str, *const ()); 20] = [
+    /// The queues exist already: the caller's descriptors name them.
+    pub(super) unsafe extern "C-unwind" fn make_queues(
+        _agent: u64,
+        _descriptors: *mut c_void,
+        _count: u32,
+    ) -> u32 {
+        0
+    }
+    /// The queue is of agent 7, and for kernels.
+    pub(super) unsafe extern "C-unwind" fn queue_info(
+        _queue: *mut c_void,
+        what: u32,
+        out: *mut c_void,
+    ) -> u32 {
+        const AGENT: u32 = 0;
+        const ENGINE: u32 = 13;
+        // SAFETY: the caller's out pointer, of the attribute's type.
+        unsafe {
+            match what {
+                AGENT => *out.cast::<u64>() = 7,
+                ENGINE => *out.cast::<u32>() = 0,
+                _ => return 1,
+            }
+        }
+        0
+    }
+
+    pub(super) const FUNCTIONS: [(&str, *const ()); 22] = [
+        ("hsa_amd_queue_create", make_queues as *const ()),
+        ("hsa_amd_queue_get_info", queue_info as *const ()),
         ("hsa_amd_pointer_info", pointer_info as *const ()),
         (
             "hsa_queue_load_write_index_scacquire",
@@ -293,7 +322,7 @@ mod runtime {
     ];
 }
 
-/// A queue of the application's.
+/// A queue of the application.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ModelQueue {
     at: u64,
@@ -305,6 +334,22 @@ pub(crate) struct ModelQueue {
 
 impl ModelQueue {
     fn new(size: usize) -> ModelQueue {
+        let hint = Hint {
+            agent: 7,
+            engine: Some(0),
+            reserved: None,
+        };
+        // SAFETY: the queue was just made, and is never freed.
+        ModelQueue::learned(size, |at| unsafe {
+            state::learn(QueuePointer(at), hint).unwrap()
+        })
+    }
+
+    /// Makes a queue that is learned with this hint.
+    pub(crate) fn learned(
+        size: usize,
+        learn: impl FnOnce(u64) -> &'static QueueState,
+    ) -> ModelQueue {
         let packets = (0..size).map(|_| Words([const { AtomicU64::new(0) }; 8]));
         let packets: &[Words<8>] = Vec::leak(packets.collect());
         let (at, ring, doorbell) = (
@@ -316,20 +361,14 @@ impl ModelQueue {
         for (word, value) in [(1, ring), (2, doorbell), (3, size as u64), (4, 1)] {
             queue[word].store(value, SeqCst);
         }
-        // Its profiling is on.
+        // The queue's profiling is on.
         queue[22].store(1 << 35, SeqCst);
         for packet in words(ring, 8 * size).chunks(8) {
             packet[0].store(INVALID, SeqCst);
         }
         words(doorbell, 8)[0].store(crate::layout::KIND_DOORBELL as u64, SeqCst);
         words(doorbell, 8)[6].store(at, SeqCst);
-        let hint = Hint {
-            agent: 7,
-            engine: Some(0),
-            reserved: None,
-        };
-        // SAFETY: the queue that was just made, which stays.
-        let state = unsafe { state::learn(QueuePointer(at), hint) }.unwrap();
+        let state = learn(at);
         ModelQueue {
             at,
             ring,
@@ -349,35 +388,36 @@ impl ModelQueue {
         self.reserve_batch(1)
     }
 
-    /// The application reserves so many at once.
+    /// The application reserves several packets at once.
     pub(crate) fn reserve_batch(&self, count: u64) -> u64 {
         let queue = std::ptr::with_exposed_provenance_mut(self.at as usize);
         let original = || words(self.at, 128)[WRITTEN].fetch_add(count, SeqCst);
-        // SAFETY: the model's queue, which stays.
+        // SAFETY: this is the model's queue, which is never freed.
         unsafe { crate::hooks::reserve(queue, count, original) }
     }
 
-    /// A packet's words.
+    /// Returns a packet's words.
     pub(crate) fn words(&self, index: u64) -> [u64; 8] {
         std::array::from_fn(|n| self.packet(index)[n].load(SeqCst))
     }
 
-    /// Packets that are reserved.
+    /// Returns the number of reserved packets.
     pub(crate) fn written(&self) -> u64 {
         words(self.at, 128)[WRITTEN].load(SeqCst)
     }
 
-    /// The next packet that the device takes.
+    /// Returns the next packet that the device takes.
     pub(crate) fn read(&self) -> u64 {
         words(self.at, 128)[READ].load(SeqCst)
     }
 
-    /// Packets below `end` are reserved.
+    /// Reserves the packets below `end`.
     pub(crate) fn reserve(&self, end: u64) {
         words(self.at, 128)[WRITTEN].store(end, SeqCst);
     }
 
-    /// A producer writes packet `index`: a dispatch with this header and completion signal (0: none).
+    /// Writes packet `index` as a producer: a dispatch with this header and completion signal (0:
+    /// none).
     pub(crate) fn write(&self, index: u64, header: u16, signal: u64) {
         let packet = self.packet(index);
         packet[1].store(1, SeqCst);
@@ -386,12 +426,12 @@ impl ModelQueue {
         packet[0].store(u64::from(header) | 1 << 16 | 64 << 32, SeqCst);
     }
 
-    /// The completion signal that packet `index` has.
+    /// Returns the completion signal of packet `index`.
     pub(crate) fn signal(&self, index: u64) -> UserSignal {
         UserSignal(self.packet(index)[7].load(SeqCst))
     }
 
-    /// The device has taken all packets below `end`.
+    /// Marks all packets below `end` as taken by the device.
     pub(crate) fn take(&self, end: u64) {
         let read = &words(self.at, 128)[READ];
         for index in read.load(SeqCst)..end {
@@ -401,7 +441,7 @@ impl ModelQueue {
         read.store(end, SeqCst);
     }
 
-    /// The calling thread rings for all packets up to `value`.
+    /// Rings on the calling thread for all packets up to `value`.
     pub(crate) fn ring(&self, value: i64) -> Ring {
         scan::doorbell(self.state, &mut Busy::enter().unwrap(), value).0
     }
@@ -430,7 +470,7 @@ impl Session {
         state::number_from_one();
         pause::begin(pause::Mode::default());
         pause::set_shared(false);
-        assert!(probe::prepare() && state::provide());
+        assert!(probe::session::prepare() && state::provide());
         let reader = Reader::create(&ReaderOptions {
             size: 1 << 20,
             settings: Vec::new(),
@@ -439,16 +479,16 @@ impl Session {
             session: 1,
         })
         .unwrap();
-        // SAFETY: the reader lives as long as the session, which is stopped before.
+        // SAFETY: the reader outlives the session, which is stopped before.
         let area = unsafe { reader.area() }.unwrap();
         // SAFETY: as above; no thread is inside, since sessions exclude each other.
-        unsafe { probe::start(area, 1) };
+        unsafe { probe::session::start(area, 1) };
         let kinds = KindSet::of(&[
             kind::KERNEL_DISPATCH,
             kind::MEMORY_COPY,
             kind::COUNTER_COLLECTION,
         ]);
-        probe::open(kinds, kinds);
+        probe::session::open(kinds, kinds);
         let mut harvester = Harvester::default();
         assert!(harvester.prepare());
         Session {
@@ -467,12 +507,12 @@ impl Session {
         ModelQueue::new(SIZE)
     }
 
-    /// A queue with so many packets.
+    /// Makes a queue with this many packets.
     pub(crate) fn queue_of(&self, size: usize) -> ModelQueue {
         ModelQueue::new(size)
     }
 
-    /// A round of the worker thread.
+    /// Does a round of the worker thread.
     pub(crate) fn pass(&mut self) {
         self.harvester.pass(&mut self.sink);
     }
@@ -484,7 +524,7 @@ impl Session {
         }
     }
 
-    /// What we rang ourselves so far.
+    /// Returns what our code rang so far.
     pub(crate) fn rung(&self) -> Vec<(u64, i64)> {
         RUNG.lock().unwrap().clone()
     }
@@ -501,7 +541,7 @@ impl Session {
             .unwrap();
     }
 
-    /// Kernels that were written since the last call: packet, start, end, reason.
+    /// Returns the kernels that were written since the last call: packet, start, end, reason.
     pub(crate) fn kernels(&mut self) -> Vec<(u64, u64, u64, u32)> {
         let mut kernels = Vec::new();
         self.records(|header, bytes| {
@@ -518,7 +558,7 @@ impl Session {
         kernels
     }
 
-    /// The counts of the only queue, at the end.
+    /// Returns the counts of the only queue, at the end.
     pub(crate) fn finish(&mut self) -> QueueCounts {
         self.harvester.close(&mut self.sink);
         self.harvester.finish(&mut self.sink);
@@ -535,8 +575,8 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         let limit = Duration::from_secs(10);
-        probe::close(limit);
-        probe::stop();
+        probe::session::close(limit);
+        probe::session::stop();
         assert!(probe::quiesce(limit));
         self.harvester.give_back();
         state::clear();

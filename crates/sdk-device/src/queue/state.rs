@@ -1,8 +1,8 @@
-//! What is known of each queue, and how a queue or a doorbell finds it.
+//! Finds and makes the state of a queue, by the address of the queue or of its doorbell.
 //!
 //! States are taken from blocks of zeroed, lazily touched memory that the worker thread maps before
-//! they are needed; a queue that finds no free state is passed through and counted. Look-ups are
-//! lock-free; learning a queue (once per queue and session) takes one spin word.
+//! they are needed. Calls for a queue that finds no free state are passed on and counted. Look-ups
+//! are lock-free. Learning a queue, which happens once per queue and session, takes one spin word.
 
 use super::queue_state::{BLOCK, BLOCKS, Inner, KEY_COUNT, QueueState};
 use crate::layout::{QueuePointer, Signal};
@@ -12,11 +12,13 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 fn state_at(index: usize) -> Option<&'static QueueState> {
     let block = STATE.queues.blocks.get(index / BLOCK)?.load(Acquire);
-    // SAFETY: a block holds BLOCK states in zeroed memory that is never unmapped; all-zero is valid.
+    // SAFETY: a block holds BLOCK states in zeroed memory that is never unmapped, and all zero
+    // bytes are a valid state.
     (!block.is_null()).then(|| unsafe { &*block.add(index % BLOCK) })
 }
 
-/// Makes sure that a few states are free. Only the worker thread. False when memory ran out.
+/// Makes sure that a few states are free. Only for the worker thread. Returns false if there is no
+/// memory.
 pub fn provide() -> bool {
     let used = STATE.queues.used.load(Acquire);
     while STATE.queues.ready.load(Relaxed) < (used + BLOCK / 2).min(BLOCK * BLOCKS) {
@@ -24,7 +26,8 @@ pub fn provide() -> bool {
         let Some(entry) = STATE.queues.blocks.get(block) else {
             return true;
         };
-        // SAFETY: a fresh private mapping; NORESERVE and untouched, so it costs address space only.
+        // SAFETY: this makes a new private mapping at an address that the kernel chooses, so it
+        // replaces nothing. It is NORESERVE and untouched, so it costs only address space.
         let memory = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -44,12 +47,12 @@ pub fn provide() -> bool {
     true
 }
 
-/// Queues of this session whose rings hold AQL packets.
+/// Returns the queues of this session whose rings hold AQL packets.
 pub fn all() -> impl Iterator<Item = &'static QueueState> {
     every().filter(|state| state.is_compute())
 }
 
-/// How many queues of other engines the application has used in this session.
+/// Returns how many queues of other engines the application has used in this session.
 pub fn other_engines() -> usize {
     every().filter(|state| !state.is_compute()).count()
 }
@@ -64,17 +67,17 @@ fn every() -> impl Iterator<Item = &'static QueueState> {
         .filter(|state| state.id.load(Acquire) != 0)
 }
 
-/// Frees all states and forgets all queues and watched signals. Only while no session is on. The
-/// memory is handed back to the system and reads as zero again; where the program has locked it the
-/// system does not take it, and what was used is overwritten.
+/// Frees all states and forgets all queues and watched signals. Call it only while no session is
+/// on. The memory is handed back to the system and reads as zero again. If the program has locked
+/// its memory, the system does not take it back, and the used part is overwritten with zeros.
 pub fn clear() {
     STATE.watchers.clear();
     let used = STATE.queues.used.load(Acquire);
     for (number, block) in STATE.queues.blocks.iter().enumerate() {
         let block = block.load(Acquire);
         if !block.is_null() {
-            // SAFETY: our own private anonymous mapping; nobody uses a state while no session is
-            // on, and all-zero is a free one.
+            // SAFETY: this is our own private anonymous mapping. Nothing uses a state while no
+            // session is on, and all zero bytes are a free state.
             unsafe {
                 let bytes = BLOCK * size_of::<QueueState>();
                 if libc::madvise(block.cast(), bytes, libc::MADV_DONTNEED) != 0 {
@@ -92,7 +95,7 @@ pub fn clear() {
     STATE.queues.keys.clear();
 }
 
-/// The state of the queue, or of the doorbell, with this address.
+/// Returns the state of the queue with this address, or of the queue whose doorbell this is.
 #[inline]
 pub fn find(key: u64) -> Option<&'static QueueState> {
     state_at(
@@ -116,58 +119,60 @@ fn forget(key: u64) {
     STATE.queues.keys.remove(key, KEY_COUNT);
 }
 
-/// The application is about to destroy the queue: from now on nobody touches its memory. Waits
-/// briefly for a visit to end.
+/// Forgets a queue that the application is about to destroy, and makes sure that its memory is not
+/// touched from now on. Waits briefly for a visit to end.
 pub fn begin_destroy(state: &QueueState) {
     state.end_visits();
     forget(state.queue.load(Relaxed));
     forget(state.doorbell.load(Relaxed));
 }
 
-/// A session begins: its dispatches are numbered from 1.
+/// Begins a session's numbering: its dispatches are numbered from 1.
 pub fn number_from_one() {
     STATE.queues.last_dispatch.store(0, Relaxed);
 }
 
-/// Number of a dispatch that was just seen.
+/// Returns the number of a dispatch that was just seen.
 pub(crate) fn next_dispatch() -> u64 {
     STATE.queues.last_dispatch.fetch_add(1, Relaxed) + 1
 }
 
-/// Whether the runtime was opened in this session: packets of a queue that were consumed before it
-/// was learned went by unseen.
+/// Sets whether the runtime was opened in this session: then packets of a queue that were consumed
+/// before it was learned went by unseen.
 pub fn set_born_here(born_here: bool) {
     STATE.queues.born_here.store(born_here, Relaxed);
 }
 
-/// Whether the program was started so that it rings doorbells past the hooks.
+/// Sets whether the program was started so that it rings doorbells past the hooks.
 pub fn set_direct(direct: bool) {
     STATE.queues.direct.store(direct, Relaxed);
 }
 
-/// Uses of queues that found no free state.
+/// Returns the number of uses of queues that found no free state.
 pub fn unseen() -> u64 {
     STATE.queues.unseen.load(Relaxed)
 }
 
-/// Whether there are intercept queues: only then do doorbells of the user kind need a look-up.
+/// Returns whether there are intercept queues. Only then do doorbells of the user kind need a
+/// look-up.
 #[inline]
 pub(crate) fn has_intercepts() -> bool {
     STATE.queues.intercepts.load(Relaxed) != 0
 }
 
-/// What is known of a queue when it is learned.
+/// What is known about a queue when it is learned.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Hint {
-    /// Its agent, if that is known already.
+    /// The queue's agent, if it is known already.
     pub agent: u64,
-    /// The engine that works it off, where whoever made it said so; else the runtime is asked.
+    /// The engine that processes it, if its creation said so; otherwise the runtime is asked.
     pub engine: Option<u32>,
     /// The first index that the caller itself reserved, if it did.
     pub reserved: Option<u64>,
 }
 
-/// The state of a queue, learned now if need be. `None` when no state is free.
+/// Returns the state of a queue, which is learned now if need be. Returns `None` if no state is
+/// free.
 ///
 /// # Safety
 /// `queue` must be a live `hsa_queue_t`.
@@ -194,8 +199,8 @@ pub unsafe fn learn(queue: QueuePointer, hint: Hint) -> Option<&'static QueueSta
             STATE.queues.unseen.fetch_add(1, Relaxed);
             return None;
         };
-        // SAFETY: the caller's promise that the queue is live; originals were saved before hooks
-        // were installed.
+        // SAFETY: the caller promises that the queue is live, and the original functions were saved
+        // before the hooks were installed.
         unsafe { set_up(state, queue, hint) };
         state.id.store(index as u32 + 1, Release);
         STATE.queues.used.store(index + 1, Release);
@@ -208,9 +213,10 @@ pub unsafe fn learn(queue: QueuePointer, hint: Hint) -> Option<&'static QueueSta
 }
 
 /// # Safety
-/// `queue` must be live, `state` free and the caller alone with it.
+/// `queue` must be live, `state` must be free, and no other thread may use it.
 unsafe fn set_up(state: &QueueState, queue: QueuePointer, hint: Hint) {
-    // SAFETY: the caller's promise; the calls are the runtime's own, by way of the saved originals.
+    // SAFETY: the caller promises a live queue, and the calls go to the runtime's own functions,
+    // whose addresses were saved.
     unsafe {
         let engine = hint
             .engine
@@ -237,9 +243,11 @@ unsafe fn set_up(state: &QueueState, queue: QueuePointer, hint: Hint) {
         if intercept {
             STATE.queues.intercepts.fetch_add(1, AcqRel);
         }
+        super::windows::learned(state, queue);
         if intercept || !queue.profiled() {
-            // An intercept queue hides the queue behind it, so it cannot be asked; switching on
-            // twice does no harm, and what was not seen to be off is not put back.
+            // An intercept queue hides the queue behind it, so its profiling cannot be queried.
+            // Switching it on twice does no harm. Profiling that was not seen to be off is not
+            // switched off later.
             original::hsa_amd_profiling_set_profiler_enabled(queue.0 as *mut _, 1);
             state.profiling_ours.store(u32::from(!intercept), Relaxed);
             let used = hint.reserved.unwrap_or(written) != 0;
@@ -249,8 +257,8 @@ unsafe fn set_up(state: &QueueState, queue: QueuePointer, hint: Hint) {
         state.direct.store(u32::from(direct), Relaxed);
         let born_here = STATE.queues.born_here.load(Relaxed);
         let ours_from = hint.reserved.unwrap_or(written);
-        // A queue of this session whose first packets came before the hooks did: those that are
-        // consumed are looked at like any that were passed by.
+        // If the queue was made in this session, its first packets may have come before the hooks.
+        // Those that are consumed already are looked at like any packets that went by unseen.
         let (first, next) = match born_here {
             true => (0, read.min(written.saturating_sub(u64::from(queue.size())))),
             false => (read, read),

@@ -25,7 +25,7 @@ fn a_doorbell_that_a_gap_holds_back_is_rung_by_us() {
         session.pass();
     }
     assert_eq!(session.rung().len(), 1, "once");
-    // It comes back after all: what it rings goes out, and both packets are seen.
+    // The producer comes back after all: what it rings is passed on, and both packets are seen.
     queue.write(0, DISPATCH, 0);
     assert_eq!(queue.ring(0), Ring::Value(1));
     queue.signal(0).fire(10, 20);
@@ -34,7 +34,7 @@ fn a_doorbell_that_a_gap_holds_back_is_rung_by_us() {
     assert_eq!(session.kernels(), [(0, 10, 20, 0), (1, 20, 30, 0)]);
 }
 
-/// The device carries out what was rung, in order, as far as packets are valid.
+/// The device executes what was rung, in order, as far as packets are valid.
 fn carry_out(session: &Session, queue: ModelQueue, rung: i64) {
     let by_us = session.rung().into_iter().map(|(_, value)| value);
     let rung = by_us.max().unwrap_or(-1).max(rung);
@@ -47,9 +47,10 @@ fn carry_out(session: &Session, queue: ModelQueue, rung: i64) {
     }
 }
 
-/// A producer has reserved packet 0 and has no processor for many rounds of the worker thread, and
-/// again before it rings. Others launch meanwhile, until the ring has gone round. The device can do
-/// nothing before packet 0 is there, so nothing is gained by a ring for what is behind it.
+/// A producer has reserved packet 0 and is preempted for many rounds of the worker thread, and
+/// again before it rings. Other threads launch meanwhile, until the ring has wrapped around. The
+/// device can do nothing before packet 0 is written, so ringing for the packets behind it gains
+/// nothing.
 #[test]
 fn a_packet_that_others_waited_for_is_not_lost() {
     let mut session = Session::begin();
@@ -123,7 +124,8 @@ fn what_a_gap_holds_back_is_rung_when_the_session_closes() {
     assert_eq!(session.rung(), [(queue.doorbell, 1)]);
 }
 
-/// The thread that holds the queue's word has no processor: who rings goes by, and is not forgotten.
+/// The thread that holds the queue's spin word is preempted: a thread that rings goes on without a
+/// look, and its packets are looked at later.
 #[test]
 fn a_doorbell_that_went_by_is_looked_at_in_the_next_round() {
     let mut session = Session::begin();
@@ -151,7 +153,7 @@ fn a_doorbell_that_went_by_is_looked_at_by_the_next_one() {
     let held = queue.state.lock().unwrap();
     assert_eq!(queue.ring(2), Ring::Value(2));
     drop(held);
-    // Another producer, which was later with an earlier packet.
+    // Another producer rings later for an earlier packet.
     assert_eq!(queue.ring(0), Ring::Value(2));
     for index in 0..3 {
         queue.signal(index).fire(10, 20 + index);
@@ -163,15 +165,15 @@ fn a_doorbell_that_went_by_is_looked_at_by_the_next_one() {
     assert_eq!((counts.dispatches, counts.timed, counts.lost), (3, 3, 0));
 }
 
-/// What is rung in a pause is a term of the counts. Its packet stays as it is, unless others want
-/// to know of it.
+/// Dispatches that are rung during a pause have a number of their own in the counts. Their packets
+/// stay as they are, unless another subscriber wants to know of them.
 #[test]
 fn dispatches_in_a_pause_are_counted_and_have_no_records() {
     let paused = |selected| {
         pause::begin(Mode {
             honoured: true,
             selected,
-            counted: false,
+            ..Mode::default()
         });
     };
     for shared in [false, true] {
@@ -206,7 +208,7 @@ fn dispatches_in_a_pause_are_counted_and_have_no_records() {
     }
 }
 
-/// Dispatches may end in another order than they began.
+/// Dispatches may end in a different order than they began.
 #[test]
 fn a_dispatch_without_the_barrier_bit_says_nothing_of_those_before_it() {
     let mut session = Session::begin();
@@ -242,7 +244,7 @@ fn a_dispatch_with_the_barrier_bit_ends_those_before_it() {
     assert_eq!(session.kernels(), [(1, 10, 20, 0), (0, 0, 0, taken)]);
 }
 
-/// The application's own signal still has the times of its last use, which nobody traced.
+/// The application's own signal still has the times of its last use, which was not traced.
 #[test]
 fn times_of_an_earlier_use_are_not_those_of_this_one() {
     let mut session = Session::begin();
@@ -259,7 +261,8 @@ fn times_of_an_earlier_use_are_not_those_of_this_one() {
     session.pass();
     let reused = Untimed::SignalReused as u32;
     assert_eq!(session.kernels(), [(0, 0, 0, reused)]);
-    // The same with the next use, which ends in time; and it is handed to another packet at once.
+    // The same happens with the next use, which ends in time, and the signal is handed to another
+    // packet at once.
     signal.arm();
     queue.write(1, DISPATCH, signal.0);
     assert_eq!(queue.ring(1), Ring::Value(1));

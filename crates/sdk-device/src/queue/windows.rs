@@ -1,20 +1,20 @@
 //! Windows of hardware counters: the second subscriber of the queue service.
 //!
-//! When the application reserves packets, the hook reserves two more: in the first it puts commands
-//! that start the counters, in the last commands that read and stop them, and the application gets
-//! those between them. All are reserved by one compare-and-exchange, after a look at the room in the
-//! ring, so there is always room for them. A reservation is one packet for most launches. HIP reserves
-//! several at once for a graph: such a window counts the batch, and nobody can tell what each of its
-//! kernels has counted. Both packets of ours are valid
-//! before the reservation returns: whatever happens to this process's hooks, to the worker thread or
-//! to the attacher, the queue goes on. Nothing of ours that lies in a ring waits for us.
+//! When the application reserves packets, the hook reserves two more. It fills the first one with
+//! commands that start the counters and the last one with commands that read and stop them, and the
+//! application gets those in between. All are reserved by one compare-and-exchange, after a check
+//! of the room in the ring, so there is always room for them. Most launches reserve one packet. HIP
+//! reserves several at once for a graph: such a window counts the batch, and the counts of its
+//! single kernels cannot be told apart. Both of our packets are valid before the reservation
+//! returns. Whatever happens to the hooks of this process, to the worker thread or to the attacher,
+//! the queue therefore goes on. None of our packets in a ring waits for our code.
 //!
-//! The packets have the barrier bit, so the first begins when all work before it has ended, and the
-//! second when the application's has. They have no fences, which would empty the caches whose use
-//! is counted. The application's packet is not changed.
+//! Both packets have the barrier bit, so the first begins when all work before it has ended, and
+//! the second when the application's packets have ended. They have no fences, since fences would
+//! empty the caches whose use is counted. The application's packet is not changed.
 //!
-//! The application's threads take windows that [`keeper`] has made ready; it also reads what the
-//! device has written. What is counted, in which order, is up to the attacher's plan.
+//! The application's threads take windows that [`keeper`] has made ready. The keeper also reads
+//! what the device has written. The attacher's plan says what is counted, and in which order.
 //!
 //! Decisions: AMD-120 to AMD-122 (`docs/deviations/amd.md`).
 
@@ -50,7 +50,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{MutexGuard, PoisonError};
 
-/// Whose packets a batch has is remembered for all of them.
+/// The owner of every packet of a batch is remembered, so a batch must fit into the reservations.
 const _: () = assert!(MOST_PACKETS < RESERVATIONS as u64 / 2);
 
 fn plan() -> MutexGuard<'static, Option<Box<Plan>>> {
@@ -61,41 +61,41 @@ fn plan() -> MutexGuard<'static, Option<Box<Plan>>> {
         .unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What the session is to count. Only while no session collects.
+/// Sets what the session is to count. Call it only while no session collects.
 pub fn set_plan(wanted: Plan) {
     *plan() = (!wanted.groups.is_empty()).then(|| Box::new(wanted));
 }
 
-/// How often the session reads the counters of whole devices, if it does.
+/// Returns whether the session reads the counters of whole devices at an interval.
 pub(super) fn is_of_devices() -> bool {
     plan().as_ref().is_some_and(|plan| plan.interval != 0)
 }
 
-/// The session's plan.
+/// Returns a copy of the session's plan.
 pub(super) fn session_plan() -> Option<Box<Plan>> {
     plan().clone()
 }
 
-/// Whether the session counts anything.
+/// Returns whether the session counts anything.
 pub fn has_plan() -> bool {
     plan().is_some()
 }
 
-/// Recording is about to end: call it before anything is launched that has no record.
+/// Notes that recording is about to end. Call it before anything is launched that has no record.
 pub fn recording_ends() {
     STATE.windows.until.store(now(), Release);
 }
 
-/// Whether windows are taken. One load: all that a session without counters costs.
+/// Returns whether windows are taken. A session without counters costs only this load.
 #[inline]
 pub fn are_taken() -> bool {
     STATE.windows.on.load(Relaxed)
 }
 
-/// The application looks whether there is room in this queue's ring. One that never does keeps its
-/// own books, in which packets of ours have no place.
+/// Notes that the application checks for room in this queue's ring. An application that never does
+/// so keeps its own count of packets, and our packets would break it.
 pub(crate) fn watches_room(queue: u64) {
-    // Nearly always it is known: a look without more.
+    // It is nearly always known already, so look first without entering the session.
     if (are_taken() || STATE.windows.switches.load(Relaxed))
         && super::state::find(queue).is_none_or(|state| state.watches_room.load(Relaxed) == 0)
         && let Some(_busy) = Busy::enter()
@@ -106,12 +106,37 @@ pub(crate) fn watches_room(queue: u64) {
     }
 }
 
-/// A reservation of `count` packets becomes one with a window around it, if one is to be had:
-/// returns the index of the application's first packet, which the application has reserved by that.
+/// Stores the agent of a queue that is being learned, where the runtime tells it, so that the worker
+/// thread's next round can give its packets windows.
+///
+/// They get none before that round. A kernel that was launched before the attach, on a queue that has
+/// not been used since, is in no record. A window beside it would look as if it had been alone. The
+/// round comes milliseconds later, when most such kernels have ended.
 ///
 /// # Safety
-/// `queue` is a live queue that the application is about to reserve packets on; its table was
-/// adopted.
+/// `queue` is live, and no other thread uses its `state`.
+pub(super) unsafe fn learned(state: &QueueState, queue: QueuePointer) {
+    if are_taken() && state.agent.load(Relaxed) == 0 {
+        // SAFETY: the caller's promise.
+        let agent = unsafe { crate::symbols::queue_agent(queue.0) };
+        state.agent.store(agent, Relaxed);
+    }
+}
+
+/// Counts a reservation by which the program leaves no room for a window, since it chose the index
+/// itself.
+pub(crate) fn reserved_otherwise(busy: &Busy) {
+    if are_taken() && busy.accepts() && busy.wants(kind::COUNTER_COLLECTION) {
+        STATE.windows.other_ways.fetch_add(1, Relaxed);
+    }
+}
+
+/// Reserves `count` packets with a window around them, if a window is available. Returns the index
+/// of the application's first packet; the packets are then reserved for the application.
+///
+/// # Safety
+/// `queue` must be a live queue on which the application is about to reserve packets, and the
+/// runtime's table must have been adopted.
 pub(crate) unsafe fn reserve(
     busy: &mut Busy,
     queue: *mut c_void,
@@ -123,20 +148,22 @@ pub(crate) unsafe fn reserve(
     }
     let state = super::state::find(queue.addr() as u64)?;
     let agent = (state.windows_of.load(Acquire) as usize).checked_sub(1)?;
+    // HIP reserves barrier packets in the same way, but in calls that are not launches.
+    if state.life.load(Relaxed) != Life::Alive || busy.is_launching() == Some(false) {
+        return None;
+    }
+    let windows = &STATE.windows;
     if state.is_direct()
         || state.intercept.load(Relaxed) != 0
         || state.late.load(Relaxed) != 0
         || state.watches_room.load(Relaxed) == 0
-        || state.life.load(Relaxed) != Life::Alive
-        // HIP reserves barriers in the same way, in other calls.
-        || busy.is_launching() == Some(false)
     {
+        windows.unfit.fetch_add(1, Relaxed);
         return None;
     }
-    let windows = &STATE.windows;
     let rotation = windows.rotation(agent)?;
     let pointer = QueuePointer(queue.addr() as u64);
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises a live queue.
     let (ring, size, written, read) = unsafe {
         (
             pointer.ring(),
@@ -146,7 +173,7 @@ pub(crate) unsafe fn reserve(
         )
     };
     if guard::is_wanted(state, count) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises a live queue.
         match unsafe { guard::claim(state, queue, (written, read), count, rotation) } {
             Ok(first) => {
                 let launch = launch(busy);
@@ -159,14 +186,15 @@ pub(crate) unsafe fn reserve(
         }
     }
     let all = count.saturating_add(2);
-    // What is left is the application's: it may have looked at the room for more packets than these.
+    // Leave half of the ring to the application, which may have checked the room for more packets
+    // than these.
     if written.wrapping_sub(read).saturating_add(all) > size / 2 || count > MOST_PACKETS {
         windows.no_room.fetch_add(1, Relaxed);
         return None;
     }
     reached(Point::Choosing);
     let id = state.id.load(Relaxed);
-    // A batch may have others behind the first one.
+    // This is not asked for a batch, which may contain other kernels behind the first one.
     if count == 1 && !windows.choices.is_wanted(|| rotation.expected(id)) {
         return None;
     }
@@ -181,9 +209,9 @@ pub(crate) unsafe fn reserve(
             rotation.untaken();
             return None;
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises a live queue.
         written = unsafe { original::hsa_queue_load_write_index_relaxed(queue) };
-        // The read index only grows: what was read of it is on the safe side.
+        // The read index only grows, so the value that was read before is a safe one.
         if written.wrapping_sub(read).saturating_add(all) > size / 2 {
             windows.no_room.fetch_add(1, Relaxed);
             rotation.untaken();
@@ -198,12 +226,14 @@ pub(crate) unsafe fn reserve(
     let number = number as u16;
     let window = windows.numbered(number)?;
     reached(Point::Taken);
-    // SAFETY: the caller's promise. The read index only grows, so where this succeeds there is room.
+    // SAFETY: the caller promises a live queue. The read index only grows, so where this succeeds
+    // there is room.
     let old = unsafe {
         original::hsa_queue_cas_write_index_scacq_screl(queue, written, written.wrapping_add(all))
     };
     if old != written {
-        // Another producer was faster. Nobody else holds this number, so there is room for it.
+        // Another producer was faster. No other thread holds this window's number, so the pool has
+        // room for it.
         let _ = ready.put(u64::from(number));
         rotation.untaken();
         return None;
@@ -220,7 +250,7 @@ pub(crate) unsafe fn reserve(
     Some(old.wrapping_add(1))
 }
 
-/// Writes both packets around the `count` packets from `first + 1` on.
+/// Writes our two packets around the `count` packets from `first + 1` on.
 fn place(
     state: &QueueState,
     window: &Window,
@@ -234,7 +264,8 @@ fn place(
     };
     let middle = first.wrapping_add(1);
     let last = middle.wrapping_add(count);
-    // Before they are valid: who looks at the ring meanwhile must know whose they are.
+    // Note the owners before the packets are valid: a thread that looks at the ring meanwhile must
+    // know whose packets they are.
     state.reserve(first, 1, ours);
     state.reserve(middle, count, launch);
     state.reserve(last, 1, ours);
@@ -253,19 +284,20 @@ fn place(
         (last, commands(&window.read), was_read),
     ];
     for (index, (address, words), signal) in packets {
-        // SAFETY: a packet of a live ring that was reserved for us, and is free: its slot was passed
-        // by the device before it was reserved.
+        // SAFETY: this is a packet in the ring of a live queue. It was reserved for us, and it is
+        // free: the device had passed its place before it was reserved.
         unsafe { Packet::at(ring, size, index).set_body(address, words, signal) };
     }
     reached(Point::Written);
-    // Device memory may take stores in another order. The host's does not take a packet's first
-    // word, which is released, before the others; and nobody waits until it has left this processor.
-    let is_ordered = state.host_ring.load(Relaxed) != 0;
+    // Stores to device memory may arrive in another order. In host memory a packet's first word,
+    // which is stored with release, does not arrive before the others, and no one waits until the
+    // store has left this processor.
+    let is_ordered = state.host_ring.load(Relaxed) == 1;
     if !is_ordered {
         packet::flush();
     }
     for (index, ..) in packets {
-        // SAFETY: as above; its body is written.
+        // SAFETY: as above, and the packet's body is written.
         unsafe { Packet::at(ring, size, index).set_commands_header() };
     }
     if !is_ordered {
@@ -277,7 +309,7 @@ fn place(
     }
 }
 
-/// A dispatch was looked at: the next one of its queue is predicted by that.
+/// Notes a dispatch that was looked at. The next dispatch of its queue is predicted from it.
 #[inline]
 pub(super) fn enqueued(state: &QueueState, dispatch: &Enqueued) {
     let key = class_of(&dispatch.dispatch);
@@ -292,7 +324,8 @@ pub(super) fn enqueued(state: &QueueState, dispatch: &Enqueued) {
     let number = dispatch.launch.window;
     if let Some(window) = STATE.windows.numbered(number) {
         window.class.store(key.number(), Relaxed);
-        // A pause that began between the choice of the window and the packet: it has no number.
+        // The dispatch has no number if a pause began between the choice of the window and the
+        // packet.
         window.saw(match dispatch.dispatch_id {
             0 => Inside::Unrecorded,
             number => Inside::Dispatch(number),
@@ -300,19 +333,20 @@ pub(super) fn enqueued(state: &QueueState, dispatch: &Enqueued) {
     }
 }
 
-/// What dispatches have in common whose counts may be compared.
+/// Returns the class of a dispatch: what dispatches have in common if their counts may be compared.
 fn class_of(dispatch: &Dispatch) -> ClassKey {
     let class = Class {
         kernel_object: dispatch.kernel_object,
         grid: dispatch.grid,
-        // A dispatch packet has halves of words for it.
+        // A dispatch packet has 16 bits for each size.
         workgroup: dispatch.workgroup.map(|size| size as u16),
         lds: dispatch.group_segment,
     };
     class.key()
 }
 
-/// A packet with a window around it was looked at, and is no dispatch that anybody is told of.
+/// Notes a packet with a window around it that was looked at, and that is no dispatch of which
+/// subscribers are told.
 #[inline]
 pub(super) fn seen(number: u16, inside: Inside) {
     if number != 0

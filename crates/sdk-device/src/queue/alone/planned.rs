@@ -1,4 +1,4 @@
-//! The user that the default tool has: groups of a plan, and records of windows.
+//! The user of the default tool: it counts the groups of a plan, and writes records of windows.
 
 use super::prepared::Prepared;
 use super::user::{Choice, Counted, Dispatch, User};
@@ -9,6 +9,7 @@ use crate::symbols;
 use crate::symbols::choice::{self, KernelChoice};
 use midair_record::counter_plan::Plan;
 use midair_record::event::{CounterWindow, WindowResult};
+use midair_sdk_hot::pause;
 use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -18,7 +19,7 @@ use std::time::Duration;
 /// How long a dispatch waits for the name of a kernel that was loaded a moment ago.
 const NAME_LIMIT: Duration = Duration::from_millis(50);
 
-/// Which dispatches are counted, and how many each kernel had, by its number.
+/// Which dispatches are counted, and how many dispatches each kernel has had, by the kernel's id.
 #[derive(Debug)]
 struct Kernels {
     choice: Arc<KernelChoice>,
@@ -26,9 +27,10 @@ struct Kernels {
 }
 
 impl Kernels {
-    /// Whether a dispatch is counted. Once for each: those of a kernel are numbered in this order, as
-    /// AMD's tool does. One of a kernel whose name does not come in time is counted; whether it is in
-    /// the files is decided once more when names are known.
+    /// Returns whether a dispatch is counted. Call it once for each dispatch: the dispatches of a
+    /// kernel are numbered in the order of these calls, as in AMD's tool. A dispatch whose kernel's
+    /// name is not known in time is counted; whether it goes into the files is decided again when
+    /// names are known.
     fn has(&self, kernel_object: u64) -> bool {
         let (id, is_chosen) =
             choice::is_chosen_within(kernel_object, NAME_LIMIT).unwrap_or((0, true));
@@ -42,25 +44,25 @@ impl Kernels {
     }
 }
 
-/// An agent's groups, which take turns.
+/// The groups of an agent, which take turns.
 #[derive(Debug)]
 struct Groups {
     all: Vec<Arc<Prepared>>,
-    /// Dispatches that were counted.
+    /// The number of dispatches that were counted.
     next: AtomicU64,
 }
 
-/// See the module.
+/// The default tool's user; see the module's documentation.
 #[derive(Debug)]
 struct Planned {
     plan: Mutex<Option<Plan>>,
-    /// By agent.
+    /// The groups of each agent; `None` outside of a session.
     groups: RwLock<Option<HashMap<u64, Groups>>>,
-    /// Which dispatches; none: every one.
+    /// Which dispatches are counted; `None` means all.
     kernels: RwLock<Option<Kernels>>,
-    /// Dispatches that a group counts before the next has its turn.
+    /// The number of dispatches that a group counts before it is the next group's turn.
     interval: AtomicU64,
-    /// The worker thread's.
+    /// The writer of records. Only the worker thread uses it.
     records: Mutex<Writer>,
 }
 
@@ -72,9 +74,9 @@ static PLANNED: Planned = Planned {
     records: Mutex::new(Writer::new()),
 };
 
-/// Every dispatch is to be counted by this plan, from the next session on; one that is on must not
-/// have begun to. With several groups on an agent, `interval` dispatches have the same one. False:
-/// there are too many users.
+/// Sets the plan by which every dispatch is counted from the next session on. A session that is
+/// already on must not have begun to count. If an agent has several groups, each is used for
+/// `interval` dispatches in a row. Returns false if there are too many users.
 pub fn set_plan(plan: Plan, interval: u64) -> bool {
     let asks = !plan.groups.is_empty();
     *PLANNED.plan.lock().unwrap_or_else(PoisonError::into_inner) = asks.then_some(plan);
@@ -82,7 +84,8 @@ pub fn set_plan(plan: Plan, interval: u64) -> bool {
     !asks || add_user(&PLANNED)
 }
 
-/// The runtime is open: asks it for memory. Returns what to tell the user.
+/// Begins a session: asks the runtime, which is open, for memory. Returns complaints for the person
+/// who profiles.
 pub(super) fn open() -> Vec<String> {
     let mut complaints = Vec::new();
     let mut groups = HashMap::new();
@@ -123,7 +126,7 @@ pub(super) fn open() -> Vec<String> {
     complaints
 }
 
-/// The session is over: nothing is chosen any more.
+/// Ends the session: no dispatch is chosen any more.
 pub(super) fn close() {
     let mut place = PLANNED
         .groups
@@ -140,6 +143,10 @@ impl Planned {
 
 impl User for Planned {
     fn choose(&self, dispatch: &Dispatch) -> Choice {
+        // What begins now is left out of the recording, and so are its values.
+        if !pause::is_recording_wanted() {
+            return Choice::default();
+        }
         let kernels = self.kernels.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(kernels) = &*kernels
             && !kernels.has(dispatch.packet.kernel_object)

@@ -1,4 +1,4 @@
-//! What else happens on a queue, and at which moment a session may end: each case by itself.
+//! Single cases: what else happens on a queue, and at which moments a session may end.
 
 use super::keeper::Keeper;
 use super::tests::{BARRIER_AND, Counting, OURS};
@@ -13,14 +13,14 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 
-/// A vendor packet with commands that is the runtime's own.
+/// A vendor packet with commands, which the runtime has written for itself.
 const COMMANDS: u16 = 0;
 
 fn is_ours(queue: &ModelQueue, index: u64) -> bool {
     queue.words(index)[0] == OURS
 }
 
-/// Every packet of the ring is somebody's, and none is lost.
+/// Every packet of the ring has an owner, and none is lost.
 fn balanced(counts: &QueueCounts) {
     let known = counts.dispatches + counts.other_packets + counts.ours + counts.lost;
     assert_eq!(known, counts.last_index - counts.first_index, "{counts:?}");
@@ -53,7 +53,7 @@ fn the_three_packets_may_lie_at_both_ends_of_the_ring() {
     }
 }
 
-/// Whatever the ring holds: three packets more are taken only where half of it stays free.
+/// Whatever the ring holds, three more packets are taken only if half of it stays free.
 #[test]
 fn a_window_is_taken_in_the_first_half_of_any_ring_only() {
     for size in [SIZE as u64, 64] {
@@ -76,7 +76,8 @@ fn a_window_is_taken_in_the_first_half_of_any_ring_only() {
     }
 }
 
-/// A second producer's window stands behind the first one's, and nobody stands inside one.
+/// A second producer's window is behind the first one's, and no packet of another producer is
+/// inside a window.
 #[test]
 fn packets_of_another_producer_stay_in_order() {
     let mut counting = Counting::begin();
@@ -84,10 +85,10 @@ fn packets_of_another_producer_stay_in_order() {
     let (first, second) = (queue.reserve_one(), queue.reserve_one());
     assert_eq!((first, second), (1, 4));
     queue.write(second, DISPATCH, 0);
-    // The first packet of the first window may run; the first producer's is not there.
+    // The first packet of the first window may run; the first producer's packet is not written yet.
     assert_eq!(queue.ring(second as i64), Ring::Value(0));
     queue.write(first, DISPATCH, 0);
-    // Who closes the gap rings for both, and for ours behind them.
+    // The producer that closes the gap rings for both, and for our packet behind them.
     assert_eq!(queue.ring(first as i64), Ring::Value(5));
     for (index, value) in [(first, 7), (second, 9)] {
         counting.count(index, 100 * index, 100 * index + 50, value);
@@ -127,8 +128,8 @@ fn commands_of_the_runtime_are_not_taken_for_ours() {
     counting.end();
 }
 
-/// Queues whose packets go other ways: through another profiler's hands, past our hooks, or with
-/// times that come too late.
+/// Queues whose packets take other paths: through another profiler, past our hooks, or with
+/// profiling that was switched on too late.
 #[test]
 fn some_queues_get_no_windows() {
     let counting = Counting::begin();
@@ -140,6 +141,7 @@ fn some_queues_get_no_windows() {
         assert_eq!(queue.reserve_one(), round);
         switch.store(0, SeqCst);
     }
+    assert_eq!(STATE.windows.unfit.load(SeqCst), 3, "and it is told");
     state.life.store(Life::Dying, SeqCst);
     assert_eq!(queue.reserve_one(), 3);
     state.life.store(Life::Alive, SeqCst);
@@ -150,7 +152,7 @@ fn some_queues_get_no_windows() {
     counting.end();
 }
 
-/// The device takes ours, and the application's, without waiting for anybody to ring.
+/// The device takes our packets and the application's without waiting for a doorbell.
 #[test]
 fn an_eager_device_may_take_the_first_packet_at_once() {
     let mut counting = Counting::begin();
@@ -175,7 +177,7 @@ fn an_eager_device_may_take_the_first_packet_at_once() {
     counting.end();
 }
 
-/// All windows are in use: the application goes on without.
+/// All windows are in use, so the application goes on without one.
 #[test]
 fn a_launch_does_not_wait_for_a_window_that_is_free() {
     let counting = Counting::on(1024);
@@ -194,16 +196,16 @@ fn a_launch_does_not_wait_for_a_window_that_is_free() {
     counting.end();
 }
 
-/// Between what the packets hold and the device.
+/// Moments in the life of a window at which a session may end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Moment {
-    /// The application's thread stands in our hook.
+    /// The application's thread is in our hook.
     Inside(Point),
     /// The application has its index.
     Returned,
-    /// It has written its packet.
+    /// The application has written its packet.
     Filled,
-    /// It has rung.
+    /// The application has rung the doorbell.
     Rung,
     /// The device has started the counters.
     Started,
@@ -228,8 +230,9 @@ const MOMENTS: [Moment; 12] = [
     Moment::Read,
 ];
 
-/// A session ends in the middle of a window; nobody waits for the thread inside, or for the device.
-/// The queue goes on, what the device may still touch stays, and what it cannot is given back.
+/// A session ends in the middle of a window, without waiting for the thread inside or for the
+/// device. The queue goes on. What the device may still touch stays, and everything else is given
+/// back.
 #[test]
 fn a_session_may_end_at_each_point_of_a_window() {
     for moment in MOMENTS {
@@ -257,19 +260,19 @@ fn a_session_may_end_at_each_point_of_a_window() {
             continue;
         }
         assert_eq!((index, queue.written()), (1, 3), "{moment:?}");
-        // Nothing of ours waits: both are valid, and the device passes them.
+        // None of our packets waits: both are valid, and the device passes them.
         assert!(is_ours(&queue, 0) && is_ours(&queue, 2), "{moment:?}");
         now(Moment::Returned);
         queue.write(1, DISPATCH, 0);
         now(Moment::Filled);
-        // Ours behind it is rung with it, as long as the hooks are there.
+        // Our packet behind it is rung for together with it, as long as the hooks are installed.
         assert_eq!(queue.ring(1), Ring::Value(2), "{moment:?}");
         now(Moment::Rung);
         queue.signal(0).fire(90, 100);
         now(Moment::Started);
         queue.signal(1).fire(110, 140);
         now(Moment::Ran);
-        // The commands and the output must be there still.
+        // The commands and the output must still exist.
         counting.borrow_mut().count_last(1, 150, 7);
         queue.take(3);
         if moment == Moment::Read {
@@ -283,7 +286,7 @@ fn a_session_may_end_at_each_point_of_a_window() {
         };
         let (expected, left) = match moment {
             Moment::Read => (vec![WindowResult::Counted as u32], 0),
-            // Not in any ring yet when the books were closed.
+            // The window was not in any ring yet when the counts were written.
             Moment::Inside(Point::Taken | Point::Reserved) => (vec![], 1),
             _ => (vec![WindowResult::Open as u32], 1),
         };
@@ -292,7 +295,7 @@ fn a_session_may_end_at_each_point_of_a_window() {
     }
 }
 
-/// The queue is destroyed at each of these moments: its window comes back, and its memory goes.
+/// The queue is destroyed at each of these moments: its window comes back, and its memory is freed.
 #[test]
 fn a_queue_may_be_destroyed_at_each_point_of_a_window() {
     for moment in [
@@ -334,7 +337,7 @@ fn a_queue_may_be_destroyed_at_each_point_of_a_window() {
     }
 }
 
-/// A device at work: carries out what was rung, in order.
+/// A device at work, which executes what was rung, in order.
 struct Device {
     queue: ModelQueue,
     doorbell: AtomicI64,
@@ -375,8 +378,8 @@ impl Device {
     }
 }
 
-/// Two threads launch on one ring that is soon full and goes round many times, while a third one
-/// plays the device and the worker thread.
+/// Two threads launch on one ring that is soon full and wraps around many times, while a third
+/// thread plays the device and the worker thread.
 fn two_producers_on(size: usize, each: u64) {
     let mut counting = Counting::on(size);
     let queue = counting.queue;
@@ -395,7 +398,7 @@ fn two_producers_on(size: usize, each: u64) {
                 scope.spawn(move || {
                     for round in 0..each {
                         let index = queue.reserve_one();
-                        // As programs do: the slot is free when the device has passed it.
+                        // As programs do: a place is free when the device has passed it.
                         while index - queue.read() >= size as u64 {
                             if failed.load(SeqCst) {
                                 return;
@@ -463,7 +466,7 @@ fn two_producers_on_a_ring_of_64() {
     two_producers_on(64, 3_000);
 }
 
-/// What a session leaves behind it does not disturb the next one on the same queue.
+/// What a session leaves behind does not disturb the next session on the same queue.
 #[test]
 fn windows_on_and_off_500_times() {
     let before = ALLOCATED.load(SeqCst);

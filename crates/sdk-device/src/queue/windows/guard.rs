@@ -1,25 +1,28 @@
-//! Guards: windows around each kernel of a batch, for who asks for them (`--pmc-graph-kernels`).
+//! Guards: windows around each kernel of a batch, on request (`--pmc-graph-kernels`).
 //!
-//! There is no room between the packets of a batch. So the hook reserves one packet before it, the
-//! guard, and room behind it. The guard stays invalid until the application rings for its packets, so
-//! the device can take none of them. Then they are moved, in their order and with their signals, into
-//! the room behind them, kernels with a window around each; the application's own become barriers
-//! that wait for nothing; and the guard is made valid.
+//! There is no room between the packets of a batch. So the hook reserves one packet before the
+//! batch, the guard, and room behind the batch. The guard stays invalid until the application rings
+//! the doorbell for its packets, so the device cannot take any of them. Then the packets are moved,
+//! in their order and with their signals, into the room behind them, and each kernel gets a window
+//! around it. The application's original packets become barriers that wait for nothing, and the
+//! guard is made valid.
 //!
-//! This is the only case in which the device waits for something of ours. It waits no longer than
-//! [`LIMIT`] and a round of the worker thread: the worker thread then opens the guard, and the
-//! application's packets stay where they are. It opens all of them when recording ends, while the
-//! hooks are in; a thread that is about to shut one sees that recording has ended, and opens it
-//! itself. So hooks go only when no guard is shut. A queue on which this has happened
-//! [`MOST_LATE`] times gets no more guards.
+//! This is the only case in which the device waits for our code. It waits no longer than [`LIMIT`]
+//! plus one round of the worker thread: after that the worker thread opens the guard, and the
+//! application's packets stay where they are. A queue on which this has happened [`MOST_LATE`]
+//! times gets no more guards. When recording ends, the worker thread opens all guards while the
+//! hooks are still installed. A thread that is about to shut a guard at that moment sees that
+//! recording has ended, and opens the guard itself. So the hooks are removed only when no guard is
+//! shut.
 //!
-//! Who opens a guard is who changes its stage from [`GuardStage::Shut`](Stage::Shut).
+//! A guard is opened by the thread that changes its stage from [`GuardStage::Shut`](Stage::Shut).
 //!
 //! Decisions: AMD-126 (`docs/deviations/amd.md`).
 
 #[cfg(test)]
 mod tests;
 
+use super::exclusive::{self, Turn};
 use super::place;
 use crate::layout::QueuePointer;
 use crate::packet::{self, Image, Packet, VendorFormat};
@@ -37,28 +40,29 @@ use std::ffi::c_void;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::fence;
 
-/// How long a guard may be shut, in nanoseconds.
+/// The longest time for which a guard may be shut, in nanoseconds.
 pub(crate) const LIMIT: u64 = 50_000_000;
-/// Guards of a queue that may have been opened by that limit before it gets no more.
+/// How many guards of a queue may be opened because of that limit before the queue gets no more
+/// guards.
 const MOST_LATE: u32 = 3;
-/// Packets of a batch at most.
+/// The largest number of packets in a batch.
 const MOST_PACKETS: u64 = 512;
 
 /// Why there is no guard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum No {
-    /// One cannot be had; another kind of window may.
+    /// There is no room for a guard, but there may be for another kind of window.
     Room,
-    /// None is to be had now, of any kind.
+    /// No window of any kind is available now.
     Window,
 }
 
 /// A batch that was moved.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::queue) struct Moved {
-    /// Index of the guard, which is still shut.
+    /// The index of the guard, which is still shut.
     pub guard: u64,
-    /// One past the last packet that was reserved with it.
+    /// The index one past the last packet that was reserved with the guard.
     pub end: u64,
 }
 
@@ -71,9 +75,9 @@ struct Ring {
 
 impl Ring {
     /// # Safety
-    /// A live queue.
+    /// `queue` must be alive.
     unsafe fn of(queue: QueuePointer) -> Ring {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises a live queue.
         unsafe {
             Ring {
                 at: queue.ring(),
@@ -95,7 +99,7 @@ const OF_OURS: Launch = Launch {
     window: OURS,
 };
 
-/// Whether a batch of so many packets is to have one.
+/// Returns whether a batch of this many packets is to have a guard.
 pub(super) fn is_wanted(state: &QueueState, count: u64) -> bool {
     count > 1
         && count <= MOST_PACKETS
@@ -107,7 +111,7 @@ pub(super) fn is_wanted(state: &QueueState, count: u64) -> bool {
 /// index; the caller calls [`shut`] at once.
 ///
 /// # Safety
-/// As [`super::reserve`].
+/// The same as for [`super::reserve`].
 pub(super) unsafe fn claim(
     state: &QueueState,
     queue: *mut c_void,
@@ -116,7 +120,7 @@ pub(super) unsafe fn claim(
     rotation: &Rotation,
 ) -> Result<u64, No> {
     let guard = &state.guard;
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises a live queue.
     let ring = unsafe { Ring::of(QueuePointer(queue.addr() as u64)) };
     let most = 1 + 2 * count + 2 * count.min(MOST_GUARDED as u64);
     let is_idle = |to| {
@@ -152,8 +156,8 @@ pub(super) unsafe fn claim(
     guard.first.store(written, Relaxed);
     let old = match taken {
         0 => !written,
-        // SAFETY: the caller's promise. The read index only grows, so where this succeeds there is
-        // room.
+        // SAFETY: the caller promises a live queue. The read index only grows, so if this succeeds,
+        // there is room.
         _ => unsafe {
             original::hsa_queue_cas_write_index_scacq_screl(queue, written, guard.end())
         },
@@ -170,7 +174,7 @@ pub(super) unsafe fn claim(
 /// Shuts the guard that the calling thread has reserved.
 ///
 /// # Safety
-/// As [`claim`], which has returned this moment.
+/// The same as for [`claim`], which must have just returned.
 pub(super) unsafe fn shut(state: &QueueState, queue: *mut c_void, launch: Launch) {
     let guard = &state.guard;
     let first = guard.first.load(Relaxed);
@@ -179,8 +183,8 @@ pub(super) unsafe fn shut(state: &QueueState, queue: *mut c_void, launch: Launch
         window: GUARDED,
         ..launch
     };
-    // SAFETY: the caller's promise; the slot was passed by the device before it was reserved, so it
-    // is not valid.
+    // SAFETY: the caller promises a live queue. The device had passed this place in the ring before
+    // it was reserved, so the packet there is not valid, and the device does not read it.
     unsafe {
         let ring = Ring::of(QueuePointer(queue.addr() as u64));
         ring.packet(first).set_rest([0; 7]);
@@ -192,19 +196,20 @@ pub(super) unsafe fn shut(state: &QueueState, queue: *mut c_void, launch: Launch
     guard.since.store(now(), Relaxed);
     guard.stage.store(Stage::Shut, SeqCst);
     STATE.windows.shut.fetch_add(1, Relaxed);
-    // Either who ends the recording sees this guard, or this thread sees that it has ended.
+    // Either the thread that ends the recording sees this guard, or this thread sees that recording
+    // has ended.
     fence(SeqCst);
     if !STATE.windows.on.load(SeqCst) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises a live queue.
         unsafe { open_unmoved(state, QueuePointer(queue.addr() as u64), false) };
     }
 }
 
-/// The application rings for all packets below `asked`: moves the batch behind the guard, if it is
-/// whole. The guard is still shut; the caller opens it with [`open`].
+/// Moves the batch behind the guard, if all of it is written. Called when the application rings for
+/// all packets below `asked`. The guard stays shut; the caller opens it with [`open`].
 ///
 /// # Safety
-/// The queue is alive, and its spin word held.
+/// The queue must be alive, and its spin word held.
 pub(in crate::queue) unsafe fn rung(state: &QueueState, asked: u64) -> Option<Moved> {
     let guard = &state.guard;
     if guard.stage.load(Acquire) != Stage::Shut {
@@ -216,10 +221,11 @@ pub(in crate::queue) unsafe fn rung(state: &QueueState, asked: u64) -> Option<Mo
     if asked < behind {
         return None;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises a live queue.
     let ring = unsafe { Ring::of(state.pointer()) };
     let batch = || (first.wrapping_add(1)..behind).map(|index| (index, ring.packet(index)));
-    // SAFETY: packets of a live ring that the application has reserved and rung for.
+    // SAFETY: these are packets in the ring of a live queue, which the application has reserved and
+    // rung for.
     let image = |packet: Packet| unsafe { packet.read() };
     let mut kernels = 0_u64;
     for (_, packet) in batch() {
@@ -228,6 +234,20 @@ pub(in crate::queue) unsafe fn rung(state: &QueueState, asked: u64) -> Option<Mo
             return None;
         }
         kernels += u64::from(is_counted(&image));
+    }
+    let mut alone = None;
+    if exclusive::is_on() {
+        // Take the turn now, and not when the packets were reserved: a turn is short, and it is not
+        // known in advance when the application rings. The work of other queues does not depend on
+        // this thread, so waiting for it cannot deadlock.
+        let agent = (state.windows_of.load(Relaxed) as usize).checked_sub(1);
+        alone = agent.and_then(|agent| Turn::take(agent, state));
+        if alone.is_none() {
+            STATE.windows.not_alone.fetch_add(1, Relaxed);
+            // SAFETY: the caller promises a live queue.
+            unsafe { open_unmoved(state, state.pointer(), false) };
+            return None;
+        }
     }
     let to = Stage::Opening;
     let taken = guard
@@ -238,9 +258,9 @@ pub(in crate::queue) unsafe fn rung(state: &QueueState, asked: u64) -> Option<Mo
     }
     let mut windows = guard.windows();
     let all = u64::from(guard.taken.load(Relaxed)).min(kernels);
-    // Each kernel is as likely as the others to have a window.
+    // Each kernel is equally likely to have a window.
     let mut turn = now() % kernels.max(1);
-    let (mut to, mut used) = (behind, 0);
+    let (mut to, mut used, mut last) = (behind, 0, 0);
     for (index, packet) in batch() {
         let image = image(packet);
         let launch = Launch {
@@ -253,6 +273,7 @@ pub(in crate::queue) unsafe fn rung(state: &QueueState, asked: u64) -> Option<Mo
             if turn < all {
                 number = windows.next().map_or(0, |(number, _)| number);
                 used += usize::from(number != 0);
+                last = if number == 0 { last } else { number };
             }
         }
         let launch = Launch {
@@ -263,7 +284,8 @@ pub(in crate::queue) unsafe fn rung(state: &QueueState, asked: u64) -> Option<Mo
             Some(window) => {
                 place(state, window, (ring.at, ring.size, to), 1, launch);
                 to = to.wrapping_add(1);
-                // SAFETY: a packet that was reserved for us, before which the device stands.
+                // SAFETY: this packet was reserved for us, and the device stands before it, at the
+                // guard.
                 unsafe { ring.packet(to).put(image) };
                 to = to.wrapping_add(2);
             }
@@ -275,23 +297,27 @@ pub(in crate::queue) unsafe fn rung(state: &QueueState, asked: u64) -> Option<Mo
             }
         }
         state.reserve(index, 1, OF_OURS);
-        // SAFETY: as above; what stood there was moved.
+        // SAFETY: as above, and the application's packet that was there has been moved.
         unsafe { packet.put(NOTHING) };
     }
     let end = guard.end();
     fill(ring, to..end);
     packet::flush();
     give_back_from(state, used);
+    if let Some(turn) = alone.filter(|_| last != 0) {
+        // The turn lasts until the device has read the last window.
+        turn.opened(last);
+    }
     STATE.windows.moved.fetch_add(1, Relaxed);
     Some(Moved { guard: first, end })
 }
 
-/// Lets the device go on to what was moved.
+/// Opens the guard, so that the device goes on to the packets that were moved.
 ///
 /// # Safety
-/// As [`rung`], which has returned this.
+/// The same as for [`rung`], which must have returned `moved`.
 pub(in crate::queue) unsafe fn open(state: &QueueState, moved: Moved) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises a live queue.
     unsafe {
         packet::flush();
         Ring::of(state.pointer()).packet(moved.guard).put(NOTHING);
@@ -300,11 +326,11 @@ pub(in crate::queue) unsafe fn open(state: &QueueState, moved: Moved) {
     state.guard.stage.store(Stage::Idle, Release);
 }
 
-/// Opens a shut guard, and leaves the application's packets where they are. `late`: since it was shut
-/// for too long.
+/// Opens a shut guard, and leaves the application's packets where they are. `late` says that the
+/// reason is that the guard was shut for too long.
 ///
 /// # Safety
-/// The queue is alive until this returns.
+/// The queue must stay alive until this returns.
 unsafe fn open_unmoved(state: &QueueState, queue: QueuePointer, late: bool) {
     let guard = &state.guard;
     let to = Stage::Opening;
@@ -317,11 +343,11 @@ unsafe fn open_unmoved(state: &QueueState, queue: QueuePointer, late: bool) {
     }
     let first = guard.first.load(Relaxed);
     let count = u64::from(guard.count.load(Relaxed));
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises a live queue.
     let ring = unsafe { Ring::of(queue) };
     fill(ring, first.wrapping_add(1 + count)..guard.end());
     packet::flush();
-    // SAFETY: the caller's promise; a packet that was reserved for us.
+    // SAFETY: the caller promises a live queue, and the packet was reserved for us.
     unsafe { ring.packet(first).put(NOTHING) };
     packet::flush();
     if late {
@@ -343,7 +369,8 @@ unsafe fn open_unmoved(state: &QueueState, queue: QueuePointer, late: bool) {
     guard.stage.store(Stage::Idle, Release);
 }
 
-/// One round of the worker thread: opens a guard that is shut for too long, or with `all` any.
+/// Does one round of the worker thread: opens a guard that was shut for too long, or with `all` any
+/// guard.
 pub(super) fn watch(state: &QueueState, time: u64, all: bool) {
     let guard = &state.guard;
     if guard.stage.load(SeqCst) != Stage::Shut {
@@ -360,18 +387,19 @@ pub(super) fn watch(state: &QueueState, time: u64, all: bool) {
             give_back(state);
         }
     } else if is_late || all {
-        // SAFETY: a live queue (visit).
+        // SAFETY: `visit` calls this only with a live queue.
         state.visit(|queue| unsafe { open_unmoved(state, queue, !all) });
     }
 }
 
-/// The session closes, and the application rings: nothing is moved any more.
+/// Opens the guard without moving packets. Called when the application rings while the session
+/// closes.
 ///
 /// # Safety
-/// The queue is alive until this returns.
+/// The queue must stay alive until this returns.
 pub(in crate::queue) unsafe fn open_now(state: &QueueState) {
     if state.guard.stage.load(Acquire) == Stage::Shut {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises a live queue.
         unsafe { open_unmoved(state, state.pointer(), false) };
     }
 }
@@ -382,8 +410,8 @@ const NOTHING: Image = Image::of([PACKET_BARRIER_AND as u64, 0, 0, 0, 0, 0, 0, 0
 /// Writes empty barriers into packets of ours.
 fn fill(ring: Ring, packets: std::ops::Range<u64>) {
     for index in packets {
-        // SAFETY: the callers': packets of a live ring that were reserved for us, before which the
-        // device stands.
+        // SAFETY: the callers pass packets in the ring of a live queue that were reserved for us,
+        // and the device stands before them, at the guard.
         unsafe { ring.packet(index).put(NOTHING) };
     }
 }
@@ -396,7 +424,7 @@ fn is_kernel(image: &Image) -> bool {
     }
 }
 
-/// Whether it is a kernel that may have a window.
+/// Returns whether a packet is a kernel that may have a window.
 fn is_counted(image: &Image) -> bool {
     let dispatch = match image.kind() {
         PACKET_DISPATCH => image.dispatch(),
@@ -405,24 +433,24 @@ fn is_counted(image: &Image) -> bool {
     is_kernel(image) && !STATE.windows.choices.leaves_out(dispatch.kernel_object)
 }
 
-/// Windows of a group of the queue's agent.
+/// Returns the ready windows of a group of the queue's agent.
 fn pool(state: &QueueState, group: u32) -> Option<&'static WordQueue<OF_A_GROUP>> {
     let agent = (state.windows_of.load(Relaxed) as usize).checked_sub(1)?;
     STATE.windows.pool(agent, group)
 }
 
-/// Gives the windows back that were taken for a guard and are in no ring.
+/// Gives all windows back that were taken for a guard. They must be in no ring.
 fn give_back(state: &QueueState) {
     give_back_from(state, 0);
 }
 
-/// Those from this one on.
+/// Gives the windows back except for the first `used`.
 fn give_back_from(state: &QueueState, used: usize) {
     let agent = (state.windows_of.load(Relaxed) as usize).checked_sub(1);
     let rotation = agent.and_then(|agent| STATE.windows.rotation(agent));
     for (number, group) in state.guard.windows().skip(used) {
         if let Some(pool) = pool(state, group) {
-            // Nobody else holds this number, so there is room for it.
+            // No other thread holds this number, so the pool has room for it.
             let _ = pool.put(u64::from(number));
         }
         if let Some(rotation) = rotation {

@@ -1,5 +1,5 @@
-//! The worker thread's side of windows: makes them ready, reads what the device has counted, and
-//! takes everything back at the end.
+//! The worker thread's side of windows: makes windows ready, reads what the device has counted, and
+//! frees everything at the end.
 
 mod serving;
 
@@ -28,13 +28,13 @@ use std::collections::HashSet;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU64, fence};
 
-/// Windows of an agent that are wanted, whatever its groups.
+/// The number of windows that are wanted for an agent, divided among its groups.
 const OF_AN_AGENT: usize = 64;
-/// Where commands and outputs begin: at multiples of this.
+/// The alignment of commands and outputs, in bytes.
 pub(in crate::queue) const ALIGNMENT: usize = 256;
 /// `HSA_AMD_SIGNAL_AMD_GPU_ONLY`: no interrupt, no event.
 const GPU_ONLY: u64 = 1;
-/// How much times of the device may differ on the records' clock, in ns, with a margin.
+/// The largest error of the device's times on the records' clock in ns, with a margin.
 const CLOCKS: u64 = 20_000;
 
 /// An agent with counters.
@@ -42,29 +42,30 @@ const CLOCKS: u64 = 20_000;
 struct Agent {
     handle: u64,
     node: u32,
-    /// Of each group: the plan's number, and the words of an output.
+    /// For each group: its number in the plan, and the number of words of an output.
     groups: Vec<(u32, usize)>,
     memory: Vec<Memory>,
-    /// Where a tool chooses: by group, the list, and what ran beside its windows.
+    /// If a tool chooses: the list of each group; `beside` has what ran beside the agent's windows.
     lists: Vec<u64>,
     beside: Beside,
-    /// What decides which group comes next.
+    /// Decides which group comes next.
     scheduler: Scheduler,
-    /// Percent of the time that its windows may take.
+    /// The percentage of the time that its windows may take.
     percent: f64,
     rotation: &'static Rotation,
 }
 
-/// What the worker thread knows of a window.
+/// What the worker thread knows about a window.
 #[derive(Debug, Clone, Copy)]
 struct Kept {
-    /// Index of its agent.
+    /// The index of its agent.
     agent: usize,
-    /// Index of its group there.
+    /// The index of its group on this agent.
     group: u32,
-    /// Address of its output.
+    /// The address of its output.
     output: u64,
-    /// It was not read when the collecting ended, and its records are written.
+    /// Whether the device had not read it when collecting ended, so that it was recorded without
+    /// values.
     is_given_up: bool,
 }
 
@@ -72,20 +73,20 @@ struct Kept {
 #[derive(Debug, Default)]
 pub struct Keeper {
     agents: Vec<Agent>,
-    /// By number of the window, from 1.
+    /// The windows by number, from 1.
     kept: Vec<Kept>,
-    /// Pools that groups have.
+    /// The number of pools that groups have.
     pools: usize,
     records: Writer,
-    /// What to tell the user.
+    /// Complaints for the person who profiles.
     complaints: Vec<String>,
-    /// A tool in the process chooses: values go to it, and not into the records.
+    /// Set if a tool in the process chooses: then values go to the tool and not into the records.
     chooser: Option<&'static dyn Chooser>,
 }
 
 impl Keeper {
-    /// Asks the runtime for memory and signals for the session's plan, and has windows taken from
-    /// then on. The runtime is open.
+    /// Asks the runtime, which is open, for memory and signals for the session's plan. From then on
+    /// windows are taken.
     pub fn open() -> Keeper {
         let mut keeper = Keeper::default();
         let plan = plan().clone();
@@ -100,7 +101,7 @@ impl Keeper {
         for (handle, _) in symbols::agents() {
             let node = symbols::agent_node(handle);
             if keeper.chooser.is_some() && symbols::agent_is_gpu(handle) {
-                // Its lists come when they are chosen.
+                // Its lists are added when a tool chooses them.
                 let first_pool = LISTS * keeper.agents.len();
                 if let Err(why) = keeper.add_agent((handle, node), 100.0, first_pool) {
                     keeper
@@ -124,6 +125,8 @@ impl Keeper {
         }
         STATE.windows.no_room.store(0, Relaxed);
         STATE.windows.none_ready.store(0, Relaxed);
+        STATE.windows.unfit.store(0, Relaxed);
+        STATE.windows.other_ways.store(0, Relaxed);
         STATE.windows.not_alone.store(0, Relaxed);
         let exclusive = plan.as_deref().is_some_and(|plan| plan.exclusive);
         STATE.windows.exclusive.store(exclusive, Relaxed);
@@ -152,14 +155,17 @@ impl Keeper {
         let added = self.add_groups(self.agents.len() - 1, groups, each);
         if added.is_err() {
             self.agents.pop();
+            if let Some(known) = STATE.windows.agents.get(self.agents.len()) {
+                known.handle.store(0, Release);
+            }
         } else {
             self.pools += groups.len();
         }
         added
     }
 
-    /// Adds an agent without groups, whose windows may take so much of the time. Its pools follow on
-    /// `first_pool`.
+    /// Adds an agent without groups. Its windows may take `percent` of the time, and its pools
+    /// begin at `first_pool`.
     fn add_agent(
         &mut self,
         (handle, node): (u64, u32),
@@ -173,6 +179,9 @@ impl Keeper {
         let rotation = rotation(agent).ok_or("no memory for the choice of groups")?;
         known.first_pool.store(first_pool as u32, Relaxed);
         rotation.begin(0, 0.0, 0, 0);
+        // From here on a thread that learns a queue of this agent knows which windows the queue
+        // uses.
+        known.handle.store(handle, Release);
         self.agents.push(Agent {
             handle,
             node,
@@ -187,7 +196,8 @@ impl Keeper {
         Ok(())
     }
 
-    /// Adds groups to an agent, with so many windows each, and has windows of all its groups taken.
+    /// Adds groups to an agent, with `each` windows for each group. From then on windows of all its
+    /// groups are taken.
     fn add_groups(
         &mut self,
         agent: usize,
@@ -212,7 +222,7 @@ impl Keeper {
             .collect();
         let give_back = |signals: Vec<Signal>| {
             for signal in signals {
-                // SAFETY: made above, and used by nobody.
+                // SAFETY: the signal was created above, and nothing uses it.
                 unsafe { original::hsa_signal_destroy(signal.0) };
             }
         };
@@ -262,7 +272,7 @@ impl Keeper {
                 window.signals[0].store(started.0, Relaxed);
                 window.signals[1].store(was_read.0, Relaxed);
                 window.stage.store(Stage::Idle, Relaxed);
-                // The pool has room for all of a group's.
+                // The pool has room for all windows of a group.
                 let _ = pool.put(u64::from(number));
             }
             of.groups
@@ -274,7 +284,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// One round. Returns how many windows were read.
+    /// Does one round. Returns how many windows were read.
     pub fn pass(&mut self, sink: &mut Sink) -> usize {
         for text in self.complaints.drain(..) {
             sink.put(kind::NOTE, &note(&text));
@@ -298,23 +308,23 @@ impl Keeper {
         read
     }
 
-    /// Tells a queue whose windows are for it.
+    /// Tells a queue which agent's windows it uses, if the thread that learned the queue could not,
+    /// and finds out where its ring is.
     fn assign(&self, queue: &QueueState) {
-        let handle = queue.agent.load(Acquire);
-        if handle == 0 || queue.windows_of.load(Relaxed) != 0 {
-            return;
+        if queue.windows_of.load(Relaxed) == 0 {
+            let of = STATE.windows.of_agent(queue.agent.load(Acquire));
+            queue.windows_of.store(of, Release);
         }
-        let found = self.agents.iter().position(|agent| agent.handle == handle);
-        if let Some(agent) = found {
-            // SAFETY: a live queue (visit).
+        if queue.windows_of.load(Relaxed) != 0 && queue.host_ring.load(Relaxed) == 0 {
+            // SAFETY: `visit` calls this only with a live queue.
             let ring = queue.visit(|pointer| unsafe { pointer.ring() });
             let is_host = ring.is_some_and(is_of_the_host);
-            queue.host_ring.store(u32::from(is_host), Relaxed);
-            queue.windows_of.store(agent as u32 + 1, Release);
+            queue.host_ring.store(if is_host { 1 } else { 2 }, Relaxed);
         }
     }
 
-    /// Windows in rings, and those that were to be: index, window, and what is known of it.
+    /// Returns the windows that are in rings or were about to be: their index, the window, and what
+    /// is known about it.
     fn reserved(&self) -> impl Iterator<Item = (usize, &'static Window, Kept)> + '_ {
         self.kept.iter().enumerate().filter_map(|(index, kept)| {
             let window = STATE.windows.all.get(index)?;
@@ -323,12 +333,12 @@ impl Keeper {
         })
     }
 
-    /// How many windows the device has not read.
+    /// Returns how many windows the device has not read.
     pub fn under_way(&self) -> u64 {
         self.reserved().count() as u64
     }
 
-    /// No window is taken from here on.
+    /// Stops collecting: no window is taken from here on.
     pub fn close() {
         STATE.windows.on.store(false, SeqCst);
         STATE.windows.exclusive.store(false, Release);
@@ -339,8 +349,8 @@ impl Keeper {
         }
     }
 
-    /// Reads what the device has written, and ends windows whose queue is gone. With `all`, what has
-    /// not been read is written, too.
+    /// Reads what the device has written, and ends windows whose queue is gone. With `all`, windows
+    /// that the device has not read get records, too.
     fn harvest(&mut self, sink: &mut Sink, all: bool) -> usize {
         let gone: HashSet<u32> = state::all()
             .filter(|queue| queue.life.load(Acquire) == Life::Gone)
@@ -373,13 +383,13 @@ impl Keeper {
                 agent.turn.was_read(index as u16 + 1);
             }
             for signal in &window.signals {
-                // SAFETY: ours, and its packet has completed, or is in no queue.
+                // SAFETY: the signal is ours, and its packet has completed or is in no queue.
                 unsafe { Signal(signal.load(Relaxed)).rearm() };
             }
             window.stage.store(Stage::Idle, Release);
             if let Some(pool) = STATE.windows.pool(kept.agent, kept.group) {
-                // A thread that stands in the middle of taking one makes the pool look full: this
-                // one then waits for the next session.
+                // A thread that is stopped in the middle of taking a window makes the pool look
+                // full. This window is then not used again before the next session.
                 let _ = pool.put(index as u64 + 1);
             }
         }
@@ -398,7 +408,7 @@ impl Keeper {
         let dispatches = window.looked.1.load(Relaxed);
         let [started, was_read] = window.signals.each_ref().map(|s| Signal(s.load(Relaxed)));
         let was_used = why != Some(WindowResult::TooLate);
-        // SAFETY: signals of ours, alive until they are given back.
+        // SAFETY: these are signals of ours, which are alive until `release` destroys them.
         let ticks = unsafe {
             [
                 started.start_ticks(),
@@ -430,12 +440,13 @@ impl Keeper {
         };
         let value = |word: usize| {
             let at = kept.output as usize + 8 * word;
-            // SAFETY: inside the window's output, an aligned word that the device has written.
+            // SAFETY: this is an aligned word inside the window's output, which the device has
+            // written.
             unsafe { (*std::ptr::with_exposed_provenance::<AtomicU64>(at)).load(Relaxed) }
         };
         if let Some(chooser) = self.chooser {
             let queue = window.queue.load(Relaxed);
-            // One that was not read may have begun.
+            // A window that was not read may have begun.
             let end = if read_end == 0 { u64::MAX } else { read_end };
             let span = Span {
                 queue,
@@ -478,7 +489,7 @@ impl Keeper {
         self.records.put(sink, record, (0..words).map(value));
         let cost = (start - begin.min(start)) + (read_end - end.min(read_end));
         match (result, ClassKey::of(window.class.load(Relaxed))) {
-            // What a batch counted says nothing of one class.
+            // The counts of a batch say nothing about a single class.
             (WindowResult::Counted, Some(class)) if dispatches == 1 => {
                 let words = (0..words).map(value);
                 agent
@@ -490,7 +501,8 @@ impl Keeper {
         }
     }
 
-    /// The hooks are out, and nobody is inside: writes what the device has not read as such.
+    /// Ends the collection, after the hooks were removed and no thread is inside them. Windows that
+    /// the device has not read are recorded as such.
     pub fn finish(&mut self, sink: &mut Sink) {
         self.harvest(sink, true);
         if let Some(chooser) = self.chooser {
@@ -506,6 +518,20 @@ impl Keeper {
             count(&STATE.windows.no_room)
         );
         sink.put(kind::NOTE, &note(&text));
+        let unfit = count(&STATE.windows.unfit);
+        if unfit > 0 {
+            let text = format!(
+                "counters: {unfit} launches had no window, since they were on queues that another profiler stands before, that have no times, that are rung past our hooks, or whose room the program does not look at"
+            );
+            sink.put(kind::NOTE, &note(&text));
+        }
+        let other_ways = count(&STATE.windows.other_ways);
+        if other_ways > 0 {
+            let text = format!(
+                "counters: {other_ways} reservations had no window, since the program itself chose their packets (a store or a compare-and-exchange of the queue's write index)"
+            );
+            sink.put(kind::NOTE, &note(&text));
+        }
         let (shut, moved) = (count(&STATE.windows.shut), count(&STATE.windows.moved));
         if shut > 0 {
             let text = format!(
@@ -523,8 +549,8 @@ impl Keeper {
         }
     }
 
-    /// Gives memory and signals back, but for those that a ring still refers to, since nobody can
-    /// tell when the device comes to them, and for those that a thread has taken and not used yet.
+    /// Gives memory and signals back. It keeps those that a ring still refers to, since it is not
+    /// known when the device reaches them, and those that a thread has taken and not used yet.
     pub fn release(self, sink: &mut Sink) {
         let mut free = vec![false; self.kept.len()];
         for pool in &STATE.windows.pools {
@@ -537,12 +563,15 @@ impl Keeper {
         let windows = STATE.windows.all.iter().zip(&free);
         for (window, _) in windows.filter(|(_, free)| **free) {
             for signal in &window.signals {
-                // SAFETY: a signal of ours that no packet in a ring refers to.
+                // SAFETY: the signal is ours, and no packet in a ring refers to it.
                 unsafe { original::hsa_signal_destroy(signal.swap(0, Relaxed)) };
             }
         }
         let mut left = 0;
         for (index, agent) in self.agents.into_iter().enumerate() {
+            if let Some(known) = STATE.windows.agents.get(index) {
+                known.handle.store(0, Release);
+            }
             agent.rotation.begin(0, 0.0, 0, 0);
             let mut windows = self.kept.iter().zip(&free);
             if windows.all(|(kept, free)| kept.agent != index || *free) {
@@ -594,16 +623,16 @@ impl Subscriber for Keeper {
     }
 }
 
-/// Whether the device has carried out both packets.
+/// Returns whether the device has executed both packets.
 fn has_fired(window: &Window) -> bool {
     window.signals.iter().all(|signal| {
-        // SAFETY: a signal of ours, alive as long as its runtime.
+        // SAFETY: the signal is ours, and is alive as long as its runtime.
         unsafe { Signal(signal.load(Relaxed)).value() < 1 }
     })
 }
 
-/// Whether it was read after recording had begun to end, or so near to that that the device's clock
-/// cannot tell.
+/// Returns whether a window was read after recording had begun to end, or so close to that moment
+/// that the device's clock cannot tell.
 fn was_open_at_the_end(read_end: u64) -> bool {
     let until = STATE.windows.until.load(Acquire);
     until != 0 && read_end.saturating_add(CLOCKS) > until
@@ -612,14 +641,16 @@ fn was_open_at_the_end(read_end: u64) -> bool {
 /// Writes commands into memory of ours.
 pub(in crate::queue) fn write(at: u64, words: &[u32]) {
     let to = std::ptr::with_exposed_provenance_mut::<u32>(at as usize);
-    // SAFETY: the caller has set so many words aside there, and the device does not use them yet.
+    // SAFETY: the caller has reserved this many words at `at`, and the device does not use them
+    // yet.
     unsafe { to.copy_from_nonoverlapping(words.as_ptr(), words.len()) };
 }
 
-/// A signal of the value 1.
+/// Creates a signal with the value 1.
 pub(in crate::queue) fn signal() -> Option<Signal> {
     let mut handle = 0_u64;
-    // SAFETY: the runtime's own function with a valid out pointer; no consumers are named.
+    // SAFETY: this is the runtime's own function, the out pointer is valid, and no consumers are
+    // named.
     let status = unsafe {
         original::hsa_amd_signal_create(
             1,
@@ -632,13 +663,15 @@ pub(in crate::queue) fn signal() -> Option<Signal> {
     (status == 0).then_some(Signal(handle))
 }
 
-/// The table by which threads of the application choose, mapped at its first use.
+/// Returns the table by which the application's threads choose a group. It is mapped at its first
+/// use.
 fn rotation(agent: usize) -> Option<&'static Rotation> {
     if let Some(known) = STATE.windows.rotation(agent) {
         return Some(known);
     }
     let place = STATE.windows.agents.get(agent)?;
-    // SAFETY: a fresh private mapping at an address of the kernel's choice.
+    // SAFETY: this makes a new private mapping at an address that the kernel chooses, so it
+    // replaces nothing.
     let memory = unsafe {
         libc::mmap(
             std::ptr::null_mut(),
@@ -652,7 +685,7 @@ fn rotation(agent: usize) -> Option<&'static Rotation> {
     if memory == libc::MAP_FAILED {
         return None;
     }
-    // All zero bytes are one that chooses nothing.
+    // A table of zero bytes is valid, and chooses nothing.
     place.rotation.store(memory.cast(), Release);
     STATE.windows.rotation(agent)
 }

@@ -30,14 +30,14 @@ fn kernels_of_a_batch_are_moved_and_have_windows_of_their_own() {
     let mut counting = guarded();
     let queue = counting.queue;
     assert_eq!(queue.reserve_batch(3), 1);
-    // The guard, three packets, and room for these and three windows.
+    // The reservation has the guard, three packets, and room for these and three windows.
     assert_eq!(queue.written(), 13);
     let header = |index: u64| queue.words(index)[0];
     assert!((0..13).all(|index| header(index) == INVALID));
     let (own, barrier) = (UserSignal::new(1), UserSignal::new(1));
     queue.write(1, DISPATCH, own.0);
     queue.write(2, BARRIER_AND, barrier.0);
-    // It rings for its first packets: the device must not have them.
+    // The application rings for its first packets, which the device must not get.
     assert_eq!(queue.ring(2), Ring::Hold);
     assert_eq!(
         (header(0), header(1) & 0xff),
@@ -53,7 +53,8 @@ fn kernels_of_a_batch_are_moved_and_have_windows_of_their_own() {
         );
     }
     let kinds: Vec<u64> = (4..13).map(|index| header(index) & 0xff).collect();
-    // Start, kernel, read; the barrier; start, kernel, read; and what was not needed.
+    // The order is start, kernel, read; the barrier; start, kernel, read; and the packets that were
+    // not needed.
     assert_eq!(kinds, [0, 2, 0, 3, 0, 2, 0, 3, 3]);
     assert_eq!(queue.words(5)[7], own.0, "its signal moves with it");
     assert_eq!(queue.words(7)[7], barrier.0);
@@ -84,7 +85,61 @@ fn kernels_of_a_batch_are_moved_and_have_windows_of_their_own() {
     counting.end();
 }
 
-/// The worker thread opens it: nothing is moved, and the program goes on.
+/// With `--exclusive`, a batch is let go as it is while another queue runs something. When that has
+/// ended, the kernels of a batch have one turn together, until the last of their windows was read.
+#[test]
+fn kernels_of_a_batch_have_the_device_for_themselves_where_that_is_asked_for() {
+    let mut counting = guarded();
+    STATE.windows.exclusive.store(true, SeqCst);
+    let (queue, other) = (counting.queue, counting.session.queue());
+    counting.session.count();
+    other.reserve(1);
+    other.write(0, DISPATCH, 0);
+    assert_eq!(other.ring(0), Ring::Value(0));
+    let word = || STATE.windows.agents[0].turn.0.load(SeqCst);
+    let header = |index: u64| queue.words(index)[0];
+    assert_eq!(queue.reserve_batch(2), 1);
+    // Guard, two packets, room for these and two windows.
+    assert_eq!(queue.written(), 9);
+    queue.write(1, DISPATCH, 0);
+    queue.write(2, DISPATCH, 0);
+    assert_eq!(queue.ring(2), Ring::Value(8));
+    assert_eq!(STATE.windows.not_alone.load(SeqCst), 1);
+    assert_eq!(
+        (header(0), header(1) & 0xff),
+        (NOTHING, u64::from(DISPATCH))
+    );
+    assert!((3..9).all(|index| header(index) == NOTHING));
+    assert_eq!(word(), 0, "nobody's turn");
+    counting.pass();
+    assert_eq!(counting.under_way(), 0, "the windows are ready again");
+    for index in [1, 2] {
+        queue.signal(index).fire(10 * index, 10 * index + 5);
+    }
+    other.signal(0).fire(100, 140);
+    // The other queue's work has ended.
+    queue.take(9);
+    assert_eq!(queue.reserve_batch(2), 10);
+    queue.write(10, DISPATCH, 0);
+    queue.write(11, DISPATCH, 0);
+    assert_eq!(queue.ring(11), Ring::Value(17));
+    let kinds: Vec<u64> = (9..18).map(|index| header(index) & 0xff).collect();
+    // Start, kernel and read, twice.
+    assert_eq!(kinds, [3, 3, 3, 0, 2, 0, 0, 2, 0]);
+    assert_ne!(word(), 0, "its turn");
+    for (index, value) in [(13, 7), (16, 9)] {
+        counting.count(index, 100 * index, 100 * index + 50, value);
+        queue.signal(index).fire(100 * index + 10, 100 * index + 40);
+        counting.pass();
+        assert_eq!(word() == 0, index == 16, "until the last one was read");
+    }
+    assert_eq!(counting.windows().len(), 2);
+    assert_eq!(STATE.windows.not_alone.load(SeqCst), 1);
+    counting.end();
+}
+
+/// The worker thread opens a guard that is shut for too long: nothing is moved, and the program
+/// goes on.
 #[test]
 fn a_guard_that_is_shut_for_too_long_is_opened() {
     let mut counting = guarded();
@@ -110,11 +165,11 @@ fn a_guard_that_is_shut_for_too_long_is_opened() {
         assert_eq!(counting.under_way(), 0, "they are ready again");
         queue.write(first, DISPATCH, 0);
         queue.write(first + 1, DISPATCH, 0);
-        // What was for the windows goes with it.
+        // The packets that were reserved for the windows are rung for together with it.
         assert_eq!(queue.ring(first as i64 + 1), Ring::Value(first as i64 + 7));
         queue.take(first + 8);
     }
-    // This program does so always: from now on both kernels are counted together.
+    // This program always does so, so from now on both kernels are counted together.
     assert_eq!(queue.reserve_batch(2), 28);
     assert_eq!(queue.written(), 31);
     for index in [28, 29] {
@@ -135,7 +190,7 @@ fn all_guards_are_open_when_recording_ends() {
     Keeper::close();
     assert_eq!((queue.words(0)[0], queue.words(1)[0]), (NOTHING, INVALID));
     assert_eq!((queue.words(3)[0], queue.words(8)[0]), (NOTHING, NOTHING));
-    // One that a thread was about to shut meanwhile.
+    // This is a guard that a thread was about to shut meanwhile.
     STATE.windows.on.store(true, SeqCst);
     crate::queue::points::at(crate::queue::points::Point::Reserved, Keeper::close);
     assert_eq!(queue.reserve_batch(2), 10);
@@ -152,13 +207,13 @@ fn all_guards_are_open_when_recording_ends() {
     counting.end();
 }
 
-/// Another thread's packet behind it waits as long as the guard is shut, and has no harm.
+/// Another thread's packet behind the guard waits as long as the guard is shut, and takes no harm.
 #[test]
 fn a_second_producer_and_a_second_guard() {
     let mut counting = guarded();
     let queue = counting.queue;
     assert_eq!(queue.reserve_batch(2), 1);
-    // One guard at a time: the other batch has one window.
+    // There is one guard at a time, so the other batch has one window.
     assert_eq!(queue.reserve_batch(2), 10);
     assert_eq!(queue.written(), 13);
     for index in [10, 11] {
