@@ -16,6 +16,8 @@
 pub mod buffer;
 mod counters;
 pub mod options;
+mod periods;
+mod ranks;
 pub mod reference;
 mod resolve;
 mod settings;
@@ -26,11 +28,13 @@ pub use counters::{
     EXTRA_COUNTERS, KernelChoice,
 };
 pub use options::{Category, Front, Opt, Sets, Shape, State, options};
+pub use periods::{COLLECTION_PERIOD, Period};
+pub use ranks::{Choice, RANK_VARIABLE, RANKS, Rank, SIZE_VARIABLE};
 pub use resolve::{Given, Refusal, Resolved, Value, resolve};
 pub use settings::{
-    ALIASES, BadValue, CUDA_DRIVER_API_TRACE, CUDA_RUNTIME_API_TRACE, CUPTI, DEFAULT_MAX_BYTES,
-    GPU_METRICS, GPU_METRICS_DEVICE, GPU_METRICS_RATE, GRAPH_KERNELS, KEEP_RESULTS, LIVE_COUNTERS,
-    MAX_BYTES, MAX_OVERHEAD, OURS, SCREEN, STRICT_REATTACH, Settings, TOOLS_BY_NAME, inheritable,
-    names_a_file,
+    ALIASES, BadValue, CUDA_ALL_CALLS, CUDA_DRIVER_API_TRACE, CUDA_RUNTIME_API_TRACE, CUPTI,
+    DEFAULT_MAX_BYTES, GPU_METRICS, GPU_METRICS_DEVICE, GPU_METRICS_RATE, GRAPH_KERNELS,
+    KEEP_RESULTS, LIVE_COUNTERS, MAX_BYTES, MAX_OVERHEAD, OURS, SCREEN, STRICT_REATTACH, Settings,
+    TOOLS_BY_NAME, inheritable, names_a_file,
 };
 pub use words::{Verbosity, boolean_word, duration_word, tool_boolean};

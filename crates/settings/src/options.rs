@@ -139,6 +139,8 @@ pub enum Sets {
     CounterGroups,
     /// Groups of counters, each on a line of this variable.
     Groups(&'static str),
+    /// Collection periods, in ns by the unit of another option.
+    Periods(&'static str),
 }
 
 /// Whether an option works.
@@ -148,8 +150,6 @@ pub enum State {
     Built,
     /// Known, but not built yet. Off is accepted where it can be written, since off is what happens.
     NotBuilt,
-    /// Not built, and it cannot be combined with an attach, not in AMD's tool either; the text says so.
-    NotWithAttach(&'static str),
 }
 
 /// One option.
@@ -173,12 +173,16 @@ pub struct Opt {
     pub sets: Sets,
     /// Other options that it switches on unless they were given explicitly.
     pub expands: &'static [&'static str],
+    /// The variable that the word `all` sets, beside what switching the option on does.
+    pub all: Option<&'static str>,
     /// Words of its shape that are known but not built.
     pub later_words: &'static [&'static str],
     /// Whether it works.
     pub state: State,
     /// Which command lines have it.
     pub front: Front,
+    /// Why it cannot be combined with an attach, if so.
+    pub not_with_attach: Option<&'static str>,
     /// Not shown in help.
     pub hidden: bool,
 }
@@ -201,9 +205,11 @@ impl Opt {
             long_help: "",
             sets,
             expands: &[],
+            all: None,
             later_words: &[],
             state: State::Built,
             front: Front::Both,
+            not_with_attach: None,
             hidden: false,
         }
     }
@@ -223,6 +229,10 @@ impl Opt {
         self.expands = members;
         self
     }
+    const fn all(mut self, variable: &'static str) -> Opt {
+        self.all = Some(variable);
+        self
+    }
     const fn later_words(mut self, words: &'static [&'static str]) -> Opt {
         self.later_words = words;
         self
@@ -231,7 +241,7 @@ impl Opt {
         self.state = State::NotBuilt;
         self
     }
-    /// Whether it works is said by the domain that it asks for.
+    /// Takes from the domain that the option asks for whether the option works.
     const fn of(self, kind: u8) -> Opt {
         match midair_domain::domain(kind) {
             Some(domain) if domain.built => self,
@@ -239,7 +249,7 @@ impl Opt {
         }
     }
     const fn not_with_attach(mut self, why: &'static str) -> Opt {
-        self.state = State::NotWithAttach(why);
+        self.not_with_attach = Some(why);
         self
     }
     const fn front(mut self, front: Front) -> Opt {
@@ -256,7 +266,7 @@ impl Opt {
         self.state == State::Built
     }
 
-    /// The variables that it sets.
+    /// The variables that it sets by itself, without [`Opt::all`].
     pub fn variables(&self) -> Vec<&'static str> {
         match self.sets {
             Sets::Nothing => Vec::new(),
@@ -266,13 +276,15 @@ impl Opt {
             | Sets::Path(name)
             | Sets::Scaled(name, _)
             | Sets::Prefixed(name, _)
-            | Sets::Groups(name) => vec![name],
+            | Sets::Groups(name)
+            | Sets::Periods(name) => vec![name],
             Sets::Words(names, _) => names.to_vec(),
             Sets::CounterGroups => vec![COUNTER_COLLECTION, COUNTERS, COUNTER_GROUPS],
         }
     }
 
-    /// Whether it is the option of this long name, or switches that one on where nothing was said about it.
+    /// Whether this is the option with this long name, or switches that one on where the user did
+    /// not mention it.
     pub fn reaches(&self, long: &str) -> bool {
         self.long == long
             || self
@@ -282,7 +294,7 @@ impl Opt {
                 .any(|member| member.reaches(long))
     }
 
-    /// The words to choose from, where its shape has such.
+    /// Returns the words to choose from, where its shape has some.
     pub fn choices(&self) -> &'static [&'static str] {
         match self.shape {
             Shape::OneOf(words) | Shape::SomeOf(words) => words,
@@ -291,7 +303,7 @@ impl Opt {
     }
 }
 
-/// The option and the setting that ask for a domain first.
+/// Returns the option and the setting that ask for a domain first.
 pub(crate) const fn ask(kind: u8) -> Ask {
     const NOBODY: Ask = Ask {
         option: "",
@@ -437,7 +449,7 @@ mod tests {
         }
     }
 
-    /// What a domain says of its options is true, and what options say of domains, too.
+    /// What a domain says about its options must be true, and what options say about domains, too.
     #[test]
     fn options_and_domains_agree() {
         for domain in &midair_domain::DOMAINS {

@@ -14,6 +14,7 @@ pub fn spelling(option: &Opt) -> String {
     }
     match option.shape {
         Shape::Flag => {}
+        Shape::Boolean if option.all.is_some() => text.push_str(" [true|false|all]"),
         Shape::Boolean => text.push_str(" [true|false]"),
         Shape::Text(name) | Shape::Number { name, .. } => text.push_str(&format!(" {name}")),
         Shape::Duration => text.push_str(" TIME"),

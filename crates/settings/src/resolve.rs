@@ -1,15 +1,16 @@
-//! From the options given and the settings inherited to the settings of one attach.
+//! Computes the settings of one attach from the options given and the settings inherited.
 //!
-//! Precedence, from strong to weak: an option given, an aggregate that switches it on, an inherited variable,
-//! a default. This is AMD's order except in two points, where AMD's differs by accident: an option that says
-//! *off* also removes an inherited variable, and `--output-format` stands alone instead of being appended to
-//! the inherited formats.
+//! Precedence, from strong to weak: an option given, an aggregate that switches it on, an inherited
+//! variable, a default. This is AMD's order except in two points, where AMD's differs by accident:
+//! an option that says *off* also removes an inherited variable, and `--output-format` stands alone
+//! instead of being appended to the inherited formats.
 
 use midair_domain::{Ask, DOMAINS, Domain};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::counters::{COUNTER_COLLECTION, COUNTER_GROUPS, COUNTERS, EXCLUSIVE, GROUP, names_of};
 use crate::options::{self, Opt, Sets, Shape, State, option, options};
+use crate::periods::{self, COLLECTION_PERIOD};
 use crate::settings::{CUPTI, Settings};
 use crate::words::{boolean_word, duration_word};
 
@@ -40,31 +41,16 @@ pub enum Refusal {
     /// Known, but not built: the option in AMD's spelling.
     #[error("{0} is known but not built yet")]
     NotBuilt(String),
-    /// Not built either, and nothing for an attach, in AMD's tool as well: the option, and AMD's words for
-    /// the second.
-    #[error("{option} is known but not built yet")]
-    NotBuiltNorWithAttach {
-        /// The option in AMD's spelling.
-        option: String,
-        /// Why an attach cannot have it.
-        attach: &'static str,
-    },
 }
 
 impl Opt {
-    /// Reads the words that followed this option; of [`Shape::Groups`] each word is a whole group. `Ok(None)` says that the option asks for nothing: it is not
-    /// built, and it was switched off.
+    /// Reads the words that followed this option. Each word of [`Shape::Groups`] is a whole group.
+    /// `Ok(None)` says that the option asks for nothing: it is not built, and it was switched off.
     pub fn read(&self, words: &[String]) -> Result<Option<Value>, Refusal> {
         let long = self.long;
         let usage = |text: String| Err(Refusal::Usage(text));
         match self.state {
             State::Built => {}
-            State::NotWithAttach(attach) => {
-                return Err(Refusal::NotBuiltNorWithAttach {
-                    option: format!("--{long}"),
-                    attach,
-                });
-            }
             State::NotBuilt => {
                 let off = self.shape == Shape::Boolean
                     && matches!(words, [word] if boolean_word(word) == Some(false));
@@ -82,8 +68,15 @@ impl Opt {
         let value = match self.shape {
             Shape::Flag => Value::Switch(true),
             Shape::Boolean if words.is_empty() => Value::Switch(true),
+            Shape::Boolean if self.all.is_some() && one()? == "all" => Value::Switch(true),
             Shape::Boolean => match boolean_word(one()?) {
                 Some(on) => Value::Switch(on),
+                None if self.all.is_some() => {
+                    return usage(format!(
+                        "--{long} takes true, false or all, not '{}'",
+                        one()?
+                    ));
+                }
                 None => return usage(format!("--{long} takes true or false, not '{}'", one()?)),
             },
             Shape::Text(_) if one()?.is_empty() => return usage(format!("--{long} is empty")),
@@ -165,10 +158,12 @@ impl Opt {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Given {
     values: BTreeMap<&'static str, Value>,
+    /// The variables that the word `all` sets.
+    all: BTreeSet<&'static str>,
 }
 
 impl Given {
-    /// None.
+    /// Makes an empty set.
     pub fn new() -> Given {
         Given::default()
     }
@@ -177,6 +172,9 @@ impl Given {
     pub fn give(&mut self, option: &Opt, words: &[String]) -> Result<(), Refusal> {
         if let Some(value) = option.read(words)? {
             self.values.insert(option.long, value);
+            if matches!(words, [word] if word == "all") {
+                self.all.extend(option.all);
+            }
         }
         Ok(())
     }
@@ -299,6 +297,10 @@ pub fn resolve(given: &Given, inherited: &Settings, cwd: &str) -> Result<Resolve
             apply(option, value, &mut settings, cwd);
         }
     }
+    for variable in &given.all {
+        settings.set(*variable, "1");
+    }
+    settle_periods(&values, &mut settings)?;
     check_formats(&settings)?;
     check_cupti(&settings)?;
     settle_counters(&mut settings)?;
@@ -402,14 +404,15 @@ fn absolute(path: &str, cwd: &str) -> String {
     }
 }
 
-/// Settings that ask for a domain, beside the variable that the domain's option sets: with the option.
+/// Returns the settings that ask for a domain, besides the variable that the domain's option sets.
+/// Each comes with its option.
 fn companions() -> impl Iterator<Item = &'static Ask> {
     DOMAINS.iter().flat_map(Domain::asks).filter(|ask| {
         option(ask.option).is_some_and(|option| !option.variables().contains(&ask.name()))
     })
 }
 
-/// The inherited variables that would switch on what is not built.
+/// Returns the inherited variables that would switch on something that is not built.
 fn find_without_effect(inherited: &Settings) -> Vec<(String, &'static str)> {
     let mut found = Vec::new();
     for option in options().filter(|option| !option.is_built()) {
@@ -436,7 +439,7 @@ fn find_without_effect(inherited: &Settings) -> Vec<(String, &'static str)> {
     found
 }
 
-/// A relative path is refused: it would be relative to another process's directory.
+/// Refuses a relative path, because it would be relative to another process's directory.
 fn check_cupti(settings: &Settings) -> Result<(), Refusal> {
     match settings.text(CUPTI) {
         Some(path) if !path.starts_with('/') => Err(Refusal::Usage(format!(
@@ -446,8 +449,8 @@ fn check_cupti(settings: &Settings) -> Result<(), Refusal> {
     }
 }
 
-/// Counters may come from the environment. Where they are asked for, the switch says so: it is what a
-/// target looks at.
+/// Sets the switch for counters where counters are asked for. They may come from the environment,
+/// and a target looks at the switch.
 fn settle_counters(settings: &mut Settings) -> Result<(), Refusal> {
     let refused = |bad: crate::BadValue| Refusal::Usage(bad.to_string());
     if !settings.counter_groups().map_err(refused)?.is_empty() {
@@ -466,7 +469,31 @@ fn settle_counters(settings: &mut Settings) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Formats may come from the environment, and must be known and built there, too.
+/// Sets the collection periods, and checks those of the environment.
+fn settle_periods(
+    values: &BTreeMap<&'static str, Value>,
+    settings: &mut Settings,
+) -> Result<(), Refusal> {
+    if let Some(Value::Texts(words)) = values.get("collection-period") {
+        let unit = match values.get("collection-period-unit") {
+            Some(Value::Text(unit)) => unit,
+            _ => "sec",
+        };
+        settings.set(COLLECTION_PERIOD, periods::variable(words, unit)?);
+    }
+    let periods = settings
+        .collection_periods()
+        .map_err(|bad| Refusal::Usage(bad.to_string()))?;
+    // As AMD's tool has it: both decide when the recording begins.
+    if !periods.is_empty() && settings.is_on("ROCPROF_SELECTED_REGIONS") {
+        return Err(Refusal::Usage(
+            "--collection-period and --selected-regions cannot be combined".to_owned(),
+        ));
+    }
+    Ok(())
+}
+
+/// Checks that formats are known and built, since they may come from the environment, too.
 fn check_formats(settings: &Settings) -> Result<(), Refusal> {
     let Some(option) = option("output-format") else {
         return Ok(());

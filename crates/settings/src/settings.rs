@@ -8,8 +8,8 @@ use crate::options::ask;
 use crate::words::tool_boolean;
 use midair_domain::kind;
 
-/// Names in older documents of AMD's (`docs/sources.md#register`), and the names that its tool reads today. A
-/// current name that is set overrides an old one.
+/// The names in older documents of AMD's (`docs/sources.md#register`), and the names that its tool
+/// reads today. A current name that is set overrides an old one.
 pub const ALIASES: &[(&str, &[&str])] = &[
     (
         "ROCPROF_HIP_API_TRACE",
@@ -35,46 +35,50 @@ pub const ALIASES: &[(&str, &[&str])] = &[
 /// other would make the target's registration library load tools that the user did not name for this attach.
 const STAY_HERE: &[&str] = &["ROCPROFILER_REGISTER_LIBRARY", "ROCP_TOOL_LIBRARIES"];
 
-/// Set by our attacher, whatever was in its environment: tools that the target's own loader shall find,
-/// separated by colons.
+/// Set by our attacher, whatever was in its environment: tools that the target's own loader must
+/// find, separated by colons.
 pub const TOOLS_BY_NAME: &str = "ROCP_MIDAIR_TOOLS_BY_NAME";
 
-/// Calls of CUDA's runtime, and waits, are recorded (a switch).
+/// Whether calls of CUDA's runtime, and waits, are recorded (a switch).
 pub const CUDA_RUNTIME_API_TRACE: &str = ask(kind::CUDA_RUNTIME_API).name();
-/// Calls of CUDA's driver, and waits, are recorded (a switch).
+/// Whether calls of CUDA's driver, and waits, are recorded (a switch).
 pub const CUDA_DRIVER_API_TRACE: &str = ask(kind::CUDA_DRIVER_API).name();
+/// Whether calls of CUDA that only ask for state are recorded, too (a switch).
+pub const CUDA_ALL_CALLS: &str = "MIDAIR_CUDA_ALL_CALLS";
 /// The CUPTI to use in a CUDA process: an absolute path in its mount namespace.
 pub const CUPTI: &str = "MIDAIR_CUPTI";
 /// The most bytes that the records of one process may take.
 pub const MAX_BYTES: &str = "MIDAIR_MAX_BYTES";
-/// How many percent of the time windows of counters may take.
+/// The percentage of the time that windows of counters may take.
 pub const MAX_OVERHEAD: &str = "MIDAIR_MAX_OVERHEAD";
-/// Kernels that HIP launches several at once are counted one by one (a switch).
+/// Whether kernels that HIP launches several at once are counted one by one (a switch).
 pub const GRAPH_KERNELS: &str = "MIDAIR_PMC_GRAPH_KERNELS";
-/// The most bytes where nothing is said: some forty million records.
+/// The most bytes where the user says nothing: some forty million records.
 pub const DEFAULT_MAX_BYTES: u64 = 4 << 30;
-/// Columns of the terminal on which a launched program's screen is shown at its end; 0 where it is none.
+/// Columns of the terminal on which a launched program's screen is shown at its end, or 0 where
+/// there is no terminal.
 pub const SCREEN: &str = "MIDAIR_SCREEN";
-/// Results get a name that no others have, instead of taking the place of those of an earlier
-/// recording (a switch).
+/// Whether results get an unused name, instead of replacing those of an earlier recording (a
+/// switch).
 pub const KEEP_RESULTS: &str = "MIDAIR_KEEP_RESULTS";
-/// Directory into which the attaching side writes what was counted so far, while attached.
+/// The directory into which the attaching side writes what was counted so far, while attached.
 pub const LIVE_COUNTERS: &str = "MIDAIR_LIVE_COUNTERS";
-/// Other settings than those of the last attach to a process are refused (a switch).
+/// Whether settings that differ from those of the last attach to a process are refused (a switch).
 pub const STRICT_REATTACH: &str = "MIDAIR_STRICT_REATTACH";
-/// What of the whole GPU is sampled beside a CUDA process: sets and metrics.
+/// What is sampled of the whole GPU during a session with a CUDA process: sets and metrics.
 pub const GPU_METRICS: &str = "MIDAIR_GPU_METRICS";
-/// Samples a second.
+/// The number of samples per second.
 pub const GPU_METRICS_RATE: &str = "MIDAIR_GPU_METRICS_RATE";
 /// The number of the GPU.
 pub const GPU_METRICS_DEVICE: &str = "MIDAIR_GPU_METRICS_DEVICE";
 /// Settings without a name of AMD's.
-pub const OURS: [&str; 16] = [
+pub const OURS: [&str; 17] = [
     DEVICE_COUNTERS,
     DEVICE_INTERVAL,
     EXCLUSIVE,
     CUDA_RUNTIME_API_TRACE,
     CUDA_DRIVER_API_TRACE,
+    CUDA_ALL_CALLS,
     CUPTI,
     GPU_METRICS,
     GPU_METRICS_DEVICE,
@@ -94,8 +98,8 @@ pub fn inheritable(name: &str) -> bool {
     (name.starts_with("ROCP") && !STAY_HERE.contains(&name)) || OURS.contains(&name)
 }
 
-/// Whether a setting names a file, a directory or a library. By parts of its name, so that it holds
-/// for names that are unknown here, too.
+/// Whether a setting names a file, a directory or a library. This is decided by parts of its name,
+/// so that it holds for unknown names, too.
 pub fn names_a_file(name: &str) -> bool {
     const PARTS: [&str; 6] = ["PATH", "FILE", "DIR", "LIBRAR", "CUPTI", "TOPOLOGY"];
     // `ROCPROF_HIPFILE_API_TRACE` is a switch.
@@ -116,7 +120,7 @@ pub struct BadValue {
     pub wanted: String,
 }
 
-/// Characters of a value that are shown.
+/// How many characters of a value are shown.
 const SHOWN: usize = 80;
 
 /// As much of a value as a reader needs.
@@ -342,7 +346,7 @@ mod tests {
         );
     }
 
-    /// Each part of a name alone says so, in names that nobody knows yet, too.
+    /// Each part alone decides, also in names that nobody knows yet.
     #[test]
     fn each_part_of_a_name_that_means_a_file_counts_alone() {
         for name in [

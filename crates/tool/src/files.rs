@@ -1,11 +1,13 @@
-//! Writing the files ourselves, where no attacher of ours reads the spool: the process was started with the
+//! Writes the files where no attacher of ours reads the spool: the process was started with the
 //! tool, or another injector attached.
 //!
-//! The tool is then both ends. It makes the spool, a thread of its own follows the spool into an unlinked
-//! file while the session is on, and whoever ends the session waits until the files are written. The code
-//! that writes them is the same as on the attaching side (`midair-results`).
+//! The tool is then on both sides of the spool. It makes the spool, and a thread of its own follows
+//! the spool into an unlinked file during the session. The thread that ends the session waits until
+//! the files are written. The code that writes them is the same as on the attaching side
+//! (`midair-results`).
 
 use crate::counters;
+use crate::peers::Peers;
 use crate::sdk::{Sdk, SdkError, SessionKind};
 use midair_capi_build::quiet_thread;
 use midair_counters::CounterPlan;
@@ -19,24 +21,26 @@ use midair_results::{
 use midair_settings::{ALIASES, KEEP_RESULTS, SCREEN, Settings, Verbosity, options};
 use std::ffi::CString;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// Name of the thread that follows the spool.
+/// The name of the thread that follows the spool.
 const NAME: &str = "midair-records";
 const STACK: usize = 512 << 10;
-/// How often it reads the spool.
+/// How often that thread reads the spool.
 const TICK: Duration = Duration::from_millis(20);
 /// How long it may take to read the rest at the end.
 const FINISH_LIMIT: Duration = Duration::from_secs(60);
-/// Memory of the spool that is faulted in before its use, so that an application's thread need not do it.
+/// How much of the spool's memory is faulted in ahead of its use, so that the application's threads
+/// need not do it.
 const PREFAULT_AHEAD: usize = 4 << 20;
-/// Set by the command line to its own pid, which the program then has: the one process that reports that
-/// there was nothing to record. Its children, such as those of a shell script, do not.
+/// The command line sets this variable to its own pid, which the program then has. Only that
+/// process reports that there was nothing to record; its children, such as those of a shell script,
+/// do not.
 const LAUNCHED: &str = "ROCPROF_LAUNCH_PID";
 
 /// A session whose files we write.
@@ -44,30 +48,35 @@ struct Recording {
     kind: SessionKind,
     settings: Settings,
     identity: Identity,
-    /// What the records of counters are read by.
+    /// The plan with which to interpret the records of counters.
     counters: CounterPlan,
-    /// Dropping it ends the thread's wait.
+    /// Dropping it wakes the thread that follows the spool, which then ends.
     stop: Sender<()>,
     done: Receiver<Followed>,
+    /// Whom to wait for at the end, if that is asked for.
+    peers: Option<Peers>,
 }
 
 /// What the thread that follows the spool returns.
 struct Followed {
     reader: Reader,
     records: RecordWriter,
-    /// Calls, dispatches and the like, without descriptions.
+    /// How many records tell of calls, dispatches and the like; descriptions do not count.
     events: u64,
     failure: Option<Failure>,
 }
 
-/// Files of this process were written, or it was reported why not.
+/// Whether files of this process were written, or it was reported why not.
 static WROTE: AtomicBool = AtomicBool::new(false);
 const NOTHING: &str = "rocprofv3: nothing was recorded, no file is written: the process made no call and launched no kernel that was asked for";
 
-/// The same where there was nothing that could have been recorded.
+/// The same message for a program without anything that could have been recorded.
 const NO_RUNTIME: &str = "rocprofv3: nothing was recorded, no file is written: the program used no GPU runtime (HIP, HSA or CUDA)";
 
-/// What the names of GPU runtimes' files begin with.
+/// The message where `--process-sync` waits no longer.
+const STILL_RECORDED: &str = "rocprofv3: warning: --process-sync: other children of the same parent were still being recorded after a minute";
+
+/// The beginnings of the file names of GPU runtimes.
 const RUNTIMES: [&str; 3] = ["/libamdhip64.so", "/libhsa-runtime64.so", "/libcuda.so"];
 
 static RECORDING: Mutex<Option<Recording>> = Mutex::new(None);
@@ -76,7 +85,7 @@ fn recording() -> std::sync::MutexGuard<'static, Option<Recording>> {
     RECORDING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The session's settings, as far as we know their names.
+/// Returns the session's settings, as far as we know their names.
 pub(crate) fn settings(sdk: Sdk) -> Settings {
     let names = options().flat_map(|option| option.variables()).chain(
         ALIASES
@@ -96,8 +105,8 @@ pub(crate) fn settings(sdk: Sdk) -> Settings {
 /// Prepares a session in which we write the files. Call it before the contexts are started.
 ///
 /// # Errors
-/// When there is no memory, no directory for records, or no way to write what is asked for: better now than
-/// at the end.
+/// When there is no memory, no directory for records, or no way to write the requested files: it is
+/// better to fail now than at the end.
 pub fn begin(sdk: Sdk) -> Result<(), SdkError> {
     let kind = sdk.session_kind();
     if kind == SessionKind::Engine || recording().is_some() {
@@ -114,7 +123,7 @@ pub fn begin(sdk: Sdk) -> Result<(), SdkError> {
 
 fn start(sdk: Sdk, kind: SessionKind, settings: Settings) -> Result<(), Failure> {
     let setup = |error: &dyn std::fmt::Display| Failure::new(Kind::Setup, error.to_string());
-    // SAFETY: takes nothing, cannot fail.
+    // SAFETY: gettid takes no arguments and cannot fail.
     let own = unsafe { libc::gettid() };
     let identity = Identity::read(
         Pid::own(),
@@ -144,6 +153,7 @@ fn start(sdk: Sdk, kind: SessionKind, settings: Settings) -> Result<(), Failure>
             .hint("name one in ROCPROF_TMPDIR")
         })?;
     let records = records.limited(record_limit(&settings)?);
+    let peers = peers(kind, &settings)?;
     let (base, len) = reader.mapping();
     let (stop, stopped) = channel();
     let (give, done) = channel();
@@ -151,8 +161,8 @@ fn start(sdk: Sdk, kind: SessionKind, settings: Settings) -> Result<(), Failure>
         let _ = give.send(follow(reader, records, &stopped));
     };
     quiet_thread(NAME, STACK, follow).map_err(|error| setup(&error))?;
-    // SAFETY: the reader's own mapping. It is kept by the thread, which ends when the session is
-    // over, and then by `finish`.
+    // SAFETY: this is the reader's own mapping. The reader is kept by the thread, which ends when
+    // the session is over, and then by `finish`.
     unsafe { sdk.give_spool(base, len) }
         .map_err(|error| setup(&format!("the SDK takes no spool (status {})", error.0)))?;
     *recording() = Some(Recording {
@@ -162,12 +172,27 @@ fn start(sdk: Sdk, kind: SessionKind, settings: Settings) -> Result<(), Failure>
         counters,
         stop,
         done,
+        peers,
     });
     Ok(())
 }
 
-/// Directories in which the unlinked file may be. The C library removes `TMPDIR` from the
-/// environment of a program that runs with more rights than its caller.
+/// Joins the processes that end together (`--process-sync`), where that is asked for.
+fn peers(kind: SessionKind, settings: &Settings) -> Result<Option<Peers>, Failure> {
+    if kind != SessionKind::Launched || !settings.is_on("ROCPROF_PROCESS_SYNC") {
+        return Ok(None);
+    }
+    // The same directory for all of them, whose TMPDIR may differ.
+    Peers::join(Path::new("/tmp")).map(Some).map_err(|error| {
+        Failure::new(
+            Kind::Setup,
+            format!("--process-sync has no file in /tmp: {error}"),
+        )
+    })
+}
+
+/// Returns the directories in which the unlinked file may be. The C library removes `TMPDIR` from
+/// the environment of a program that runs with more rights than its caller.
 fn temporary_directories() -> impl Iterator<Item = PathBuf> {
     midair_secure::variable("ROCPROF_TMPDIR")
         .map(PathBuf::from)
@@ -195,8 +220,8 @@ fn follow(mut reader: Reader, mut records: RecordWriter, stop: &Receiver<()>) ->
                 records.append(bytes).map(drop)
             })
         };
-        // Records that cannot be stored are dropped, so that the spool has room for new ones. At the end
-        // everything that is there is read.
+        // Records that cannot be stored are dropped, so that the spool has room for new ones. At
+        // the end, read everything that is left.
         while match drain() {
             Ok(taken) => ended && taken > 0,
             Err(error) => {
@@ -218,7 +243,8 @@ fn follow(mut reader: Reader, mut records: RecordWriter, stop: &Receiver<()>) ->
     }
 }
 
-/// How many of these records tell what happened: those of traced kinds, except which runtimes are loaded.
+/// Returns how many of these records tell what happened: those of traced kinds, except records of
+/// loaded runtimes.
 fn count_events(bytes: &[u8]) -> u64 {
     let (mut rest, mut count) = (bytes, 0);
     while let Ok((_, size)) = event::decode(rest) {
@@ -230,11 +256,21 @@ fn count_events(bytes: &[u8]) -> u64 {
     count
 }
 
-/// Writes the files of a session that is over. When it returns they exist.
+/// Writes the files of a session that is over. They exist when it returns, and those of its peers
+/// do where that is asked for.
 pub fn finish() {
-    let Some(recording) = recording().take() else {
+    let Some(mut recording) = recording().take() else {
         return;
     };
+    let peers = recording.peers.take();
+    write(recording);
+    if peers.is_some_and(|peers| !peers.wait()) {
+        print_line(STILL_RECORDED);
+    }
+}
+
+/// Writes the files of this session.
+fn write(recording: Recording) {
     let Recording {
         kind,
         settings,
@@ -242,6 +278,7 @@ pub fn finish() {
         counters,
         stop,
         done,
+        peers: _,
     } = recording;
     drop(stop);
     let Ok(followed) = done.recv_timeout(FINISH_LIMIT) else {
@@ -263,7 +300,7 @@ pub fn finish() {
     // A launched session normally ends with its process.
     let mut outcome_bits = head.outcome.load(Acquire) & !outcome::PROCESS_EXIT;
     if kind == SessionKind::Launched {
-        // Hooked slots do not matter then either.
+        // Hooked slots do not matter then.
         outcome_bits &= !outcome::SLOT_KEPT;
     }
     let dropped = reader.dropped();
@@ -304,8 +341,8 @@ pub fn finish() {
     }
 }
 
-/// Called at the end of the process: reports that there was nothing to write, in the one process that the
-/// user has started.
+/// Reports, at the end of the process, that there was nothing to write. Only the process that the
+/// user started does so.
 pub fn report_if_empty(sdk: Sdk) {
     if is_launched_process() && !WROTE.load(Relaxed) && sdk.session_kind() != SessionKind::Becoming
     {
@@ -316,7 +353,7 @@ pub fn report_if_empty(sdk: Sdk) {
     }
 }
 
-/// How the screen looks on standard error of a program that midair started.
+/// Returns how the screen looks on standard error of a program that midair started.
 fn screen_style(settings: &Settings) -> Style {
     let columns = settings.number(SCREEN).ok().flatten().unwrap_or(0);
     match usize::try_from(columns) {
@@ -333,7 +370,7 @@ fn screen_style(settings: &Settings) -> Style {
     }
 }
 
-/// Whether a GPU runtime is loaded here; true where that cannot be found out.
+/// Whether a GPU runtime is loaded in this process; true where that cannot be determined.
 #[expect(
     clippy::disallowed_methods,
     reason = "the kernel's file of this process"
@@ -346,7 +383,7 @@ fn has_runtime() -> bool {
     RUNTIMES.iter().any(|runtime| maps.contains(runtime))
 }
 
-/// Whether this is the process that the command line became.
+/// Whether this is the process that the command line became by executing the program.
 fn is_launched_process() -> bool {
     std::env::var(LAUNCHED).is_ok_and(|pid| pid.parse() == Ok(std::process::id()))
 }
@@ -358,13 +395,14 @@ fn is_verbose(settings: &Settings) -> bool {
     level.is_some_and(|level| level >= Verbosity::Info)
 }
 
-/// Whether we may print: yes where the user started the program under the profiler. Where somebody attached,
-/// standard error is the application's, and is used only on request.
+/// Whether we may print. We may if the user started the program under the profiler. After an
+/// attach, standard error belongs to the application, and is used only on request.
 fn may_print(kind: SessionKind, settings: &Settings) -> bool {
     kind == SessionKind::Launched || is_verbose(settings)
 }
 
-/// Summaries for a console go to a file, `PREFIX_summary.txt`, where the consoles are the application's.
+/// Sends summaries for a console to a file, `PREFIX_summary.txt`, where the console belongs to the
+/// application.
 fn with_summary_file(kind: SessionKind, settings: &Settings) -> Settings {
     const OUTPUT: &str = "ROCPROF_STATS_SUMMARY_OUTPUT";
     let mut settings = settings.clone();
@@ -383,18 +421,18 @@ fn announce(kind: SessionKind, settings: &Settings, written: &Written) {
         print_line(&format!("rocprofv3: warning: {warning}"));
     }
     let printed = match &written.summary {
-        // As AMD's tool does: on the standard output of the program that it started.
+        // As AMD's tool does, print on standard output of the program that it started.
         Some((Console::Stdout, tables)) if kind == SessionKind::Launched => {
             std::io::stdout().write_all(tables.as_bytes())
         }
         Some((_, tables)) => std::io::stderr().write_all(tables.as_bytes()),
         None => Ok(()),
     };
-    // A summary that cannot be printed is not a failure.
+    // A summary that cannot be printed is not an error.
     drop(printed);
     if kind == SessionKind::Launched && settings.get(SCREEN).is_some() {
         let screen = midair_failure::plain::lines(&written.table);
-        // As for the summary.
+        // As for the summary, an error does not matter.
         drop(std::io::stderr().write_all(screen.as_bytes()));
     }
     for file in &written.files {
@@ -415,8 +453,8 @@ fn print_failure(kind: SessionKind, settings: &Settings, failure: &Failure) {
     }
 }
 
-/// A line on standard error, in one write, with nothing in it that a terminal obeys. A line that
-/// cannot be written is dropped.
+/// Prints a line on standard error in one write, without any control sequences. A line that cannot
+/// be written is dropped.
 fn print_line(text: &str) {
     let line = format!("{}\n", midair_failure::plain::line(text));
     let _ = std::io::stderr().write_all(line.as_bytes());

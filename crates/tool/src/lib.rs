@@ -1,22 +1,26 @@
-//! The default tool: collects what `ROCPROF_*` asks for into a spool.
+//! The default tool: collects what the `ROCPROF_*` settings ask for into a spool.
 //!
 //! * [`domain`]: which setting asks for which domain,
-//! * [`session`]: a context for each domain, made once, started and stopped as each attach asks,
-//! * [`sdk`]: the table of functions that our SDK binds it to,
-//! * [`files`]: following the spool and writing the files, where no attacher of ours does,
+//! * [`session`]: a context for each domain, created once; each attach starts and stops contexts,
+//! * [`sdk`]: the table of functions that our SDK passes to it,
+//! * [`files`]: following the spool and writing the files, where no attacher of ours does this,
 //! * `choice`: which kernels are counted,
-//! * `counters`: the plan of counters in a process that was started for them,
-//! * [`preload`]: what it does when it is preloaded by itself,
+//! * `counters`: the plan of counters in a process that was started with counters,
+//! * `peers`: what `--process-sync` waits for,
+//! * `periods`: the collection periods of a process that was started with them,
+//! * [`preload`]: what it does when only the tool is preloaded,
 //! * [`capi`]: the functions that the SDK looks up in the library.
 //!
-//! Where an attacher of ours reads the spool, the tool writes no files and runs no thread. It depends on no
-//! SDK library; an SDK that does not bind it (AMD's) cannot configure it.
+//! Where an attacher of ours reads the spool, the tool writes no files and runs no thread. It does
+//! not depend on an SDK library. An SDK that does not bind it (such as AMD's) cannot configure it.
 
 pub mod capi;
 mod choice;
 mod counters;
 pub mod domain;
 pub mod files;
+mod peers;
+mod periods;
 pub mod preload;
 pub mod sdk;
 pub mod session;

@@ -1,4 +1,4 @@
-//! The SDK as the tool sees it: safe calls through the table that it was bound to.
+//! The SDK as the tool sees it: safe calls of the functions in the table that it was bound to.
 
 use midair_abi::private::{ChoosesKernel, SDK_TABLE_VERSION, SdkTable, pauses};
 use std::ffi::{CStr, CString, c_int};
@@ -8,20 +8,20 @@ use std::sync::OnceLock;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SdkError(pub c_int);
 
-/// Who started the session.
+/// What started the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SessionKind {
     /// An attacher of ours, which reads the spool.
     Engine,
-    /// Another injector.
+    /// Another injector, which attached.
     Attached,
-    /// Whoever started the process.
+    /// Anyone who started the process with the tool.
     Launched,
     /// The same, and the process is about to execute another program.
     Becoming,
 }
 
-/// A bound SDK. The table was checked, and its functions live as long as the process.
+/// A bound SDK. The table was checked, and its functions stay valid as long as the process.
 #[derive(Debug, Clone, Copy)]
 pub struct Sdk {
     table: &'static SdkTable,
@@ -29,28 +29,28 @@ pub struct Sdk {
 
 static BOUND: OnceLock<Sdk> = OnceLock::new();
 
-/// Binds the tool to an SDK. Returns false when the table belongs to another build, or when the tool is bound
-/// to another table.
+/// Binds the tool to an SDK. Returns false when the table belongs to another build, or when the
+/// tool is bound to another table.
 ///
 /// # Safety
-/// `table` must be null or point to a table whose first two fields are those of [`SdkTable`] and which lives
-/// forever. With our version number it must be an [`SdkTable`].
+/// `table` must be null, or point to a table that lives forever and whose first two fields are
+/// those of [`SdkTable`]. If it has our version number, it must be an [`SdkTable`].
 pub unsafe fn bind(table: *const SdkTable) -> bool {
     if table.is_null() || !table.is_aligned() {
         return false;
     }
-    // SAFETY: the caller's promise about the first two fields.
+    // SAFETY: the caller promises the first two fields.
     let (size, version) = unsafe { ((*table).size, (*table).version) };
     if version != SDK_TABLE_VERSION || size != size_of::<SdkTable>() {
         return false;
     }
-    // SAFETY: the caller's promise about tables of our version.
+    // SAFETY: the caller promises that a table of our version is an SdkTable.
     let table = unsafe { &*table };
     let sdk = Sdk { table };
     std::ptr::eq(BOUND.get_or_init(|| sdk).table, table)
 }
 
-/// The SDK, if the tool was bound to one.
+/// Returns the SDK, if the tool was bound to one.
 pub fn bound() -> Option<Sdk> {
     BOUND.get().copied()
 }
@@ -64,10 +64,11 @@ fn checked(status: c_int) -> Result<(), SdkError> {
 }
 
 impl Sdk {
-    /// Makes a context whose records go to the spool.
+    /// Creates a context whose records go to the spool.
     pub fn create_spool_context(&self) -> Result<u64, SdkError> {
         let mut context = 0;
-        // SAFETY: the SDK's functions with valid arguments; so in all that follows.
+        // SAFETY: here and in all methods below, these are the SDK's functions, called with valid
+        // arguments.
         unsafe {
             checked((self.table.create_context)(&raw mut context))?;
             checked((self.table.use_spool)(context))?;
@@ -76,7 +77,7 @@ impl Sdk {
     }
     /// Records every operation of a buffer-tracing kind while the context runs.
     pub fn trace(&self, context: u64, kind: c_int) -> Result<(), SdkError> {
-        // SAFETY: see above; no list of operations, no buffer.
+        // SAFETY: see above; there is no list of operations and no buffer.
         checked(unsafe {
             (self.table.configure_buffer_tracing_service)(context, kind, std::ptr::null(), 0, 0)
         })
@@ -97,15 +98,16 @@ impl Sdk {
         // SAFETY: see above.
         unsafe { (self.table.context_is_active)(context, &raw mut active) == 0 && active != 0 }
     }
-    /// A setting of the session, under its own name or an older one.
+    /// Returns a setting of the session, under its own name or an older one.
     pub fn setting(&self, name: &CStr) -> Option<String> {
-        // SAFETY: see above; the value is valid until the next session brings new ones, and is copied at once.
+        // SAFETY: see above. The value is valid until the next session brings new ones, and is
+        // copied at once.
         unsafe {
             let value = (self.table.get_setting)(name.as_ptr());
             (!value.is_null()).then(|| CStr::from_ptr(value).to_string_lossy().into_owned())
         }
     }
-    /// The kind of session that the tool is in.
+    /// Returns the kind of session that the tool is in.
     pub fn session_kind(&self) -> SessionKind {
         // SAFETY: see above.
         match unsafe { (self.table.session_kind)() } {
@@ -115,39 +117,49 @@ impl Sdk {
             _ => SessionKind::Engine,
         }
     }
-    /// Hands over the spool that we read: its address and its size in bytes.
+    /// Passes the spool that we read to the SDK: its address and its size in bytes.
     ///
     /// # Safety
-    /// It must be a spool that stays mapped until the session is over.
+    /// The spool must stay mapped until the session is over.
     pub unsafe fn give_spool(&self, base: *mut u8, len: usize) -> Result<(), SdkError> {
-        // SAFETY: see above, and the caller's promise.
+        // SAFETY: see above; the caller promises that the spool stays mapped.
         checked(unsafe { (self.table.give_spool)(base, len) })
     }
-    /// Counts every dispatch by this plan (`midair_record::counter_plan`); `interval` dispatches have
-    /// the same group.
+    /// Counts every dispatch by this plan (`midair_record::counter_plan`). Each group is used for
+    /// `interval` successive dispatches.
     pub fn count_every(&self, plan: &[u8], interval: u64) -> Result<(), SdkError> {
-        // SAFETY: see above; the plan is read during the call.
+        // SAFETY: see above; the plan is only read during the call.
         checked(unsafe { (self.table.count_every)(plan.as_ptr(), plan.len(), interval) })
     }
-    /// Counts dispatches of kernels whose symbols `takes` says yes to (none: of all), and of each
-    /// those with these numbers, first and last of each range (none: all).
+    /// Counts only dispatches of kernels for whose symbols `takes` returns true (none: all
+    /// kernels). Of each kernel, only those dispatches are counted whose numbers are in one of
+    /// these ranges of first and last number (none: all dispatches).
     pub fn choose_kernels(&self, takes: Option<ChoosesKernel>, ranges: &[[u64; 2]]) {
         let words = ranges.as_flattened();
-        // SAFETY: see above; the words are read during the call, the function lives for ever.
+        // SAFETY: see above. The words are only read during the call, and the function lives
+        // forever.
         unsafe { (self.table.choose_kernels)(takes, words.as_ptr(), words.len()) };
     }
-    /// How what we record takes the program's pauses: at all, beginning in one, counting pairs.
-    pub fn set_pauses(&self, honoured: bool, selected: bool, counted: bool) {
+    /// Sets how our records react to the program's pauses: whether at all, whether the recording
+    /// begins paused, and whether nested pairs are counted. With `periods`, only what begins in a
+    /// collection period is recorded ([`Sdk::set_period`]).
+    pub fn set_pauses(&self, honoured: bool, selected: bool, counted: bool, periods: bool) {
         let bits = [
             (honoured, pauses::HONOURED),
             (selected, pauses::SELECTED),
             (counted, pauses::COUNTED),
+            (periods, pauses::PERIODS),
         ];
         let word = bits
             .iter()
             .fold(0, |word, (on, bit)| if *on { word | bit } else { word });
         // SAFETY: see above.
         unsafe { (self.table.set_pauses)(word) };
+    }
+    /// Begins or ends a collection period. Any thread may call this.
+    pub fn set_period(&self, open: bool) {
+        // SAFETY: see above.
+        unsafe { (self.table.set_period)(u32::from(open)) };
     }
     /// Reports a note to the user.
     pub fn note(&self, text: &str) {

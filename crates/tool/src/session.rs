@@ -1,9 +1,10 @@
-//! Contexts: one for each domain, made when the tool is initialised, since none can be made later. Each
-//! attach starts those that its settings ask for.
+//! Contexts: one for each domain. They are all created when the tool is initialised, since none can
+//! be created later. Each attach starts those that its settings ask for.
 
 use crate::choice;
 use crate::domain::{Collected, collected, not_built, with_all};
 use crate::files;
+use crate::periods;
 use crate::sdk::{Sdk, SdkError};
 use midair_domain::kind;
 use midair_settings::tool_boolean;
@@ -17,7 +18,7 @@ const COUNTS: [&CStr; 3] = [
     c"MIDAIR_PMC_DEVICE",
 ];
 
-/// Domains and their contexts.
+/// The domains and their contexts.
 static CONTEXTS: Mutex<Vec<(Collected, u64)>> = Mutex::new(Vec::new());
 
 fn contexts() -> Vec<(Collected, u64)> {
@@ -27,11 +28,12 @@ fn contexts() -> Vec<(Collected, u64)> {
         .clone()
 }
 
-/// Makes the contexts.
+/// Creates the contexts.
 ///
 /// # Errors
-/// The SDK's status when it refuses one.
+/// The SDK's status when it refuses to create one.
 pub fn initialize(sdk: Sdk) -> Result<(), SdkError> {
+    periods::started();
     let mut made = Vec::new();
     for domain in collected() {
         let context = sdk.create_spool_context()?;
@@ -62,10 +64,10 @@ fn is_on(sdk: Sdk, setting: &CStr) -> bool {
 /// Starts what this session's settings ask for, and stops the rest.
 ///
 /// # Errors
-/// The SDK's status when it refuses to start a context; none is left running then.
+/// The SDK's status when it refuses to start a context. Then no context is left running.
 pub fn attach(sdk: Sdk) -> Result<(), SdkError> {
     let contexts = contexts();
-    // Counters are counted around dispatches, which are recorded for that.
+    // Counting happens around dispatches, so dispatches are recorded for it.
     let counts = COUNTS.iter().find(|setting| sdk.setting(setting).is_some());
     let asked_for = |domain: &Collected| {
         let asked = domain.settings().find(|setting| is_on(sdk, setting));
@@ -78,7 +80,8 @@ pub fn attach(sdk: Sdk) -> Result<(), SdkError> {
     {
         files::begin(sdk)?;
     }
-    honour_pauses(sdk);
+    let periods = periods::of(sdk);
+    honour_pauses(sdk, !periods.is_empty());
     if counts.is_some() {
         choice::begin(sdk);
     }
@@ -107,19 +110,21 @@ pub fn attach(sdk: Sdk) -> Result<(), SdkError> {
             ));
         }
     }
+    periods::begin(sdk, periods);
     if !any {
         sdk.note("no setting asks for anything that can be collected");
     }
     Ok(())
 }
 
-/// The program's calls of `roctxProfilerPause` and `roctxProfilerResume` are honoured where AMD's
-/// tool does: with markers, or where only regions are to be recorded.
-fn honour_pauses(sdk: Sdk) {
+/// Makes the program's calls of `roctxProfilerPause` and `roctxProfilerResume` effective where
+/// AMD's tool does: with markers, or where only selected regions are to be recorded. With periods,
+/// the recording begins outside of one.
+fn honour_pauses(sdk: Sdk, periods: bool) {
     let markers = is_on(sdk, c"ROCPROF_MARKER_API_TRACE");
     let selected = is_on(sdk, c"ROCPROF_SELECTED_REGIONS");
     let counted = is_on(sdk, c"ROCPROF_SELECTED_REGIONS_REF_COUNT");
-    sdk.set_pauses(markers || selected || counted, selected, counted);
+    sdk.set_pauses(markers || selected || counted, selected, counted, periods);
 }
 
 /// Stops all contexts, and writes the files if that is our task.
@@ -129,7 +134,8 @@ pub fn detach(sdk: Sdk) {
             let _ = sdk.stop(context);
         }
     }
-    sdk.set_pauses(false, false, false);
+    periods::end();
+    sdk.set_pauses(false, false, false, false);
     choice::end(sdk);
     files::finish();
 }

@@ -1,5 +1,5 @@
-//! The tool under an SDK of the test's own: which contexts it makes, starts and stops for which settings. It
-//! is one test, since a tool is bound once per process.
+//! The tool under a fake SDK: which contexts it creates, starts and stops for which settings. This
+//! is a single test, since a tool is bound once per process.
 
 #![allow(
     clippy::unwrap_used,
@@ -38,7 +38,7 @@ unsafe extern "C" fn create(context: *mut u64) -> c_int {
         fake.contexts.insert(handle, Vec::new());
         handle
     });
-    // SAFETY: the tool's variable.
+    // SAFETY: the pointer is to the tool's variable.
     unsafe { *context = handle };
     0
 }
@@ -58,7 +58,7 @@ unsafe extern "C" fn stop(context: u64) -> c_int {
     with(|fake| if fake.running.remove(&context) { 0 } else { 11 })
 }
 unsafe extern "C" fn is_active(context: u64, active: *mut c_int) -> c_int {
-    // SAFETY: the tool's variable.
+    // SAFETY: the pointer is to the tool's variable.
     unsafe { *active = c_int::from(with(|fake| fake.running.contains(&context))) };
     0
 }
@@ -110,7 +110,7 @@ unsafe extern "C" fn choose_kernels(
     ranges: *const u64,
     words: usize,
 ) {
-    // SAFETY: the tool passes so many words.
+    // SAFETY: the tool passes this many words.
     let ranges = (words > 0).then(|| unsafe { std::slice::from_raw_parts(ranges, words) });
     let ranges = ranges.unwrap_or_default().to_vec();
     with(|fake| fake.choice = takes.map(|takes| (takes, ranges)));
@@ -118,10 +118,14 @@ unsafe extern "C" fn choose_kernels(
 
 unsafe extern "C" fn set_pauses(bits: u32) {
     with(|fake| {
-        // It is said before anything is recorded.
+        // The pauses are set before anything is recorded.
         assert!(bits == 0 || fake.running.is_empty());
         fake.pauses.push(bits);
     });
+}
+
+unsafe extern "C" fn no_period(_open: u32) {
+    unreachable!("the process was not started with the tool")
 }
 
 static TABLE: SdkTable = SdkTable {
@@ -141,6 +145,7 @@ static TABLE: SdkTable = SdkTable {
     set_pauses,
     count_every: no_counters,
     choose_kernels,
+    set_period: no_period,
 };
 static OTHER_BUILD: SdkTable = SdkTable {
     version: SDK_TABLE_VERSION + 1,
@@ -159,7 +164,7 @@ fn settings(pairs: &[(&str, &str)]) {
     });
 }
 
-/// Domains that are being collected.
+/// Returns the domains that are being collected.
 fn running() -> Vec<c_int> {
     with(|fake| {
         fake.running
@@ -176,9 +181,9 @@ fn each_attach_collects_what_its_settings_ask_for() {
         name: std::ptr::null(),
         handle: 1,
     };
-    // SAFETY (whole test): the tool's functions with tables and data that live for ever.
+    // SAFETY (whole test): the tool's functions are called with tables and data that live forever.
     unsafe {
-        // Unbound, or offered a table of another build: it declines, and touches nothing.
+        // If it is unbound, or offered a table of another build, it declines and touches nothing.
         assert_eq!(midair_tool_bind(std::ptr::null()), -1);
         assert_eq!(midair_tool_bind(&OTHER_BUILD), -1);
         assert!(rocprofiler_configure(10201, c"1.2.1".as_ptr(), 0, &raw mut id).is_null());
@@ -203,7 +208,7 @@ fn each_attach_collects_what_its_settings_ask_for() {
                 ]
             );
             assert_eq!(fake.spool.len(), 21);
-            // Each context also records which runtimes there are.
+            // Each context also records which runtimes are loaded.
             assert!(fake.contexts.values().all(|kinds| kinds[1..] == [17]));
         });
         let on = |attach: &ConfigureAttachResult| {
@@ -220,7 +225,7 @@ fn each_attach_collects_what_its_settings_ask_for() {
         assert_eq!(running(), [11, 21]);
         assert!(with(|fake| fake.notes.is_empty()));
 
-        // Another attach without a detach in between: what is no longer asked for is stopped.
+        // Another attach without a detach in between stops what is no longer asked for.
         settings(&[
             ("ROCPROF_HSA_CORE_API_TRACE", "True"),
             ("ROCPROF_KERNEL_TRACE", "0"),
@@ -230,7 +235,8 @@ fn each_attach_collects_what_its_settings_ask_for() {
         off(&attach);
         assert!(running().is_empty());
 
-        // Nothing asked for, an empty value, something that is not built: attached, and reported.
+        // Nothing asked for, an empty value, or something that is not built: the tool attaches and
+        // reports this.
         settings(&[("ROCPROF_KERNEL_TRACE", ""), ("ROCPROF_OMPT_TRACE", "1")]);
         assert_eq!(on(&attach), 0);
         assert!(running().is_empty());
@@ -243,7 +249,7 @@ fn each_attach_collects_what_its_settings_ask_for() {
             assert!(notes.contains(words), "{words}: {notes}");
         }
 
-        // The SDK refuses one: nothing is left running.
+        // If the SDK refuses to start one, none is left running.
         settings(&[
             ("ROCPROF_HIP_RUNTIME_API_TRACE", "1"),
             ("ROCPROF_KERNEL_TRACE", "1"),

@@ -1,6 +1,12 @@
 //! Which part is recorded.
 
 use super::{Category::Filter, Opt, Sets, Shape};
+use crate::periods::COLLECTION_PERIOD;
+use crate::ranks::{RANK_VARIABLE, RANKS, SIZE_VARIABLE};
+
+/// An attach names its processes.
+const NO_RANKS: &str =
+    "MPI ranks are chosen where a program is started: with an attach, name the processes instead";
 
 pub(super) const OPTIONS: &[Opt] = &[
     Opt::new(
@@ -30,19 +36,23 @@ pub(super) const OPTIONS: &[Opt] = &[
         "collection-period",
         Filter,
         Shape::Texts("DELAY:LENGTH:REPEAT"),
-        Sets::Words(&["ROCPROF_COLLECTION_PERIOD"], ";"),
-        "Record periodically; only for programs started by this command",
+        Sets::Periods(COLLECTION_PERIOD),
+        "Record a started program only at these times: wait, record, so many times",
     )
     .short('P')
+    .more(
+        "1:2:3 waits a second, records for two, and does both three times. Several periods come one after the other. \
+         The first begins when the program is started; nothing is recorded after the last. What begins in a period is \
+         recorded, whenever it ends.",
+    )
     .not_with_attach("--collection-period is not compatible with attach mode"),
     Opt::new(
         "collection-period-unit",
         Filter,
         Shape::OneOf(&["hour", "min", "sec", "msec", "usec", "nsec"]),
         Sets::Nothing,
-        "Unit of --collection-period",
-    )
-    .later(),
+        "Unit of the times of --collection-period (default sec)",
+    ),
     Opt::new(
         "selected-regions",
         Filter,
@@ -66,24 +76,28 @@ pub(super) const OPTIONS: &[Opt] = &[
         "profile-mpi-ranks",
         Filter,
         Shape::Text("RANKS"),
-        Sets::Words(&["ROCPROF_MPI_RANKS"], ""),
-        "Record only these MPI ranks, as in 0-3,8",
+        Sets::Words(&[RANKS], ""),
+        "Record a started program only if it has one of these MPI ranks, as in 0-3,8",
     )
-    .later(),
+    .more(
+        "Other ranks run without the profiler. The rank is taken from the variables of PBS, Slurm, PMI, MVAPICH, Open MPI \
+         or Intel MPI, or from those that the next two options name; where there are none, the program is recorded.",
+    )
+    .not_with_attach(NO_RANKS),
     Opt::new(
         "mpi-world-rank-variable",
         Filter,
         Shape::Text("NAME"),
-        Sets::Words(&["ROCPROF_MPI_RANK_VAR"], ""),
-        "Variable that holds the MPI rank",
+        Sets::Words(&[RANK_VARIABLE], ""),
+        "Variable that holds the MPI rank; goes with the next option",
     )
-    .later(),
+    .not_with_attach(NO_RANKS),
     Opt::new(
         "mpi-world-size-variable",
         Filter,
         Shape::Text("NAME"),
-        Sets::Words(&["ROCPROF_MPI_SIZE_VAR"], ""),
-        "Variable that holds the number of MPI ranks",
+        Sets::Words(&[SIZE_VARIABLE], ""),
+        "Variable that holds the number of MPI ranks; goes with the previous option",
     )
-    .later(),
+    .not_with_attach(NO_RANKS),
 ];

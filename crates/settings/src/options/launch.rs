@@ -2,6 +2,9 @@
 
 use super::{Category::Advanced, Front, Opt, Sets, Shape};
 
+const NOT_STARTED: &str = "--process-sync is for programs that are started: an attach writes each process's files by itself";
+const OWN_LIBRARIES: &str = "an attach brings libraries of its own: --rocm-root, --sdk-version and --sdk-soversion are for programs that are started";
+
 /// An option that is built.
 const fn built(long: &'static str, shape: Shape, sets: Sets, help: &'static str) -> Opt {
     Opt::new(long, Advanced, shape, sets, help).front(Front::Rocprofv3)
@@ -60,30 +63,41 @@ pub(super) const OPTIONS: &[Opt] = &[
         "Without it, results are written before SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGABRT or a fault ends the program, where the program \
          has no handler of its own.",
     ),
-    launch(
+    built(
         "process-sync",
         Shape::Boolean,
         Sets::Switch("ROCPROF_PROCESS_SYNC"),
-        "Make started processes end together",
-    ),
-    launch(
+        "Let a started process end only when its siblings have written their files",
+    )
+    .more(
+        "Siblings are the recorded processes with the same parent, such as the ranks of one host. Some launchers kill all of \
+         them when the first ends. A process waits for a minute at most.",
+    )
+    .not_with_attach(NOT_STARTED),
+    built(
         "rocm-root",
         Shape::Text("DIR"),
         Sets::Nothing,
-        "Use the installation below this directory",
-    ),
-    launch(
+        "Start the program with the SDK and the tool below this directory",
+    )
+    .more("Those in DIR/lib, instead of the ones beside this program.")
+    .not_with_attach(OWN_LIBRARIES),
+    built(
         "sdk-soversion",
         Shape::Text("N"),
         Sets::Nothing,
-        "Use SDK libraries of this soversion",
-    ),
-    launch(
+        "Start the program with SDK libraries whose names end in this number",
+    )
+    .more("librocprofiler-sdk.so.N and rocprofiler-sdk/librocprofiler-sdk-tool.so.N; without it, 1.")
+    .not_with_attach(OWN_LIBRARIES),
+    built(
         "sdk-version",
         Shape::Text("X.Y.Z"),
         Sets::Nothing,
-        "Use SDK libraries of this version",
-    ),
+        "Start the program with SDK libraries whose names end in this version",
+    )
+    .more("As --sdk-soversion, and it counts where both are given.")
+    .not_with_attach(OWN_LIBRARIES),
     launch(
         "readlink",
         Shape::Boolean,

@@ -12,7 +12,7 @@ pub(super) const OPTIONS: &[Opt] = &[
     Opt::new(
         "output-format",
         Output,
-        Shape::SomeOf(&["csv", "json", "pftrace", "otf2", "rocpd", "kineto"]),
+        Shape::SomeOf(&["csv", "json", "pftrace", "otf2", "rocpd", "kineto", "parquet", "html"]),
         Sets::Words(&["ROCPROF_OUTPUT_FORMAT"], ","),
         "Formats of the results (default rocpd)",
     )
@@ -20,7 +20,8 @@ pub(super) const OPTIONS: &[Opt] = &[
     .later_words(&["otf2"])
     .more(
         "Several may be named. Exactly these are written: a value in ROCPROF_OUTPUT_FORMAT counts only without this \
-         option.",
+         option. parquet makes directories run=/host=/rank=/kind=, for tables of many processes, and is written by an \
+         attach only. html is one page for a browser, with a timeline.",
     ),
     Opt::new("output-directory", Output, Shape::Text("DIR"), Sets::Path("ROCPROF_OUTPUT_PATH"), "Directory of the results")
         .short('d')
@@ -53,17 +54,17 @@ pub(super) const OPTIONS: &[Opt] = &[
         Output,
         Shape::Boolean,
         Sets::Switch("ROCPROF_OUTPUT_CONFIG_FILE"),
-        "Write the settings beside the results",
+        "Write the settings beside the results, as NAME_config.json",
     )
-    .later(),
+    .more("One object, as json has it in its member metadata.config."),
     Opt::new(
         "minimum-output-data",
         Output,
         Shape::Number { name: "KB", min: 0, max: u64::MAX / 1024 },
         Sets::Scaled("ROCPROF_MINIMUM_OUTPUT_BYTES", 1024),
-        "Write a result only if it has this many kilobytes",
+        "Write no files where fewer kilobytes were recorded",
     )
-    .later(),
+    .more("The bytes of records count, of one process or, with --merge, of all; not those of the files."),
     Opt::new(
         "max-size",
         Output,

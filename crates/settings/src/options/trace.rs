@@ -4,6 +4,7 @@ use super::{
     Category::{Aggregate, Perfetto, Trace},
     Opt, Sets, Shape, ask,
 };
+use crate::settings::CUDA_ALL_CALLS;
 use midair_domain::kind;
 
 /// The switch of a domain: its name, its variable and whether it is built are the domain's.
@@ -26,6 +27,10 @@ const fn aggregate(
 ) -> Opt {
     Opt::new(long, Aggregate, Shape::Boolean, Sets::Nothing, help).expands(members)
 }
+
+/// Why options stay refused.
+const NO_SOURCE: &str = "Its library is in no public package that midair could be tested with, so midair does not guess at its tables.";
+const KOKKOS: &str = "Kokkos loads a tool library of its own for this (KOKKOS_TOOLS_LIBS), which midair does not have.";
 
 pub(super) const OPTIONS: &[Opt] = &[
     // Wider aggregates come first: they are expanded in this order, so an explicit word for a narrower one wins.
@@ -86,13 +91,19 @@ pub(super) const OPTIONS: &[Opt] = &[
         "Record calls of all parts of HSA",
     ),
     aggregate("cuda-trace", &["cuda-runtime-trace", "cuda-driver-trace"], "Record calls of the CUDA runtime and driver, and waits")
-        .more("In a CUDA process only, where --hip-trace and --hsa-trace find nothing. Arguments are not recorded."),
+        .all(CUDA_ALL_CALLS)
+        .more(
+            "In a CUDA process only, where --hip-trace and --hsa-trace find nothing. Arguments are not recorded. Calls that only ask for \
+             state (cudaGetDevice, cudaGetLastError, cuCtxGetCurrent and their like) are left out; 'all' has them, too.",
+        ),
     aggregate(
         "kfd-trace",
         &["kfd-page-migration-trace", "kfd-page-mapping-trace", "kfd-queue-trace", "kfd-dropped-events-trace"],
         "Record all events of the kernel driver",
     ),
-    aggregate("kokkos-trace", &["marker-trace", "kernel-rename"], "Record Kokkos regions as markers").later(),
+    aggregate("kokkos-trace", &["marker-trace", "kernel-rename"], "Record Kokkos regions as markers")
+        .more(KOKKOS)
+        .later(),
     trace(kind::HIP_RUNTIME_API_EXT, "Record calls of the HIP runtime")
         .expands(&["hip-graph-trace", "hip-event-trace"]),
     trace(kind::HIP_COMPILER_API_EXT, "Record the calls that the HIP compiler inserts")
@@ -101,9 +112,12 @@ pub(super) const OPTIONS: &[Opt] = &[
     trace(kind::HSA_AMD_EXT_API, "Record calls of AMD's HSA extensions (hsa_amd_*)"),
     trace(kind::HSA_IMAGE_EXT_API, "Record calls of HSA's image extension"),
     trace(kind::HSA_FINALIZE_EXT_API, "Record calls of HSA's finalizer extension"),
-    trace(kind::CUDA_RUNTIME_API, "Record calls of the CUDA runtime, and waits"),
+    trace(kind::CUDA_RUNTIME_API, "Record calls of the CUDA runtime, and waits")
+        .all(CUDA_ALL_CALLS)
+        .more("Calls that only ask for state are left out; 'all' has them, too."),
     trace(kind::CUDA_DRIVER_API, "Record calls of the CUDA driver, and waits")
-        .more("The runtime makes most of its calls by the driver: these are recorded a second time."),
+        .all(CUDA_ALL_CALLS)
+        .more("The runtime makes most of its calls by the driver: these are recorded a second time. Calls that only ask for state are left out; 'all' has them, too."),
     trace(kind::KERNEL_DISPATCH, "Record kernels: which, where, when they began and ended")
         .more("Kernels on queues that were there before the attach are recorded as well."),
     trace(kind::MEMORY_COPY, "Record copies between host and devices"),
@@ -119,11 +133,12 @@ pub(super) const OPTIONS: &[Opt] = &[
         Sets::Words(&["ROCPROF_OMPT_TRACE_OPERATIONS"], ","),
         "Record OpenMP events of these kinds",
     )
+    .more(NO_SOURCE)
     .of(kind::OMPT),
     trace(kind::ROCDECODE_API_EXT, "Record calls of rocDecode"),
     trace(kind::ROCJPEG_API, "Record calls of rocJPEG"),
-    trace(kind::ROCSHMEM_API, "Record calls of rocSHMEM"),
-    trace(kind::HIPFILE_API, "Record calls of hipFile"),
+    trace(kind::ROCSHMEM_API, "Record calls of rocSHMEM").more(NO_SOURCE),
+    trace(kind::HIPFILE_API, "Record calls of hipFile").more(NO_SOURCE),
     trace(kind::HIP_GRAPH, "Record launches of HIP graphs"),
     trace(kind::HIP_EVENT, "Record HIP events"),
     trace(kind::KFD_PAGE_MIGRATE, "Record migrations of pages"),

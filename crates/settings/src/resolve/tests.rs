@@ -402,14 +402,6 @@ fn what_is_not_built_is_refused_by_name_unless_it_is_off() {
         }
     }
     assert!(refused > 30, "only {refused}");
-    let period = give(&[("collection-period", &["1:2:3"])]).unwrap_err();
-    assert_eq!(
-        period,
-        Refusal::NotBuiltNorWithAttach {
-            option: "--collection-period".into(),
-            attach: "--collection-period is not compatible with attach mode",
-        }
-    );
 }
 
 #[test]
@@ -594,4 +586,29 @@ fn a_list_goes_behind_its_word() {
         settings.get("ROCPROF_SPM_COUNTERS"),
         Some("spm: SQ_WAVES GRBM_COUNT")
     );
+}
+
+#[test]
+fn all_calls_of_cuda_are_a_word_of_its_switches() {
+    let settings = |word: Option<&str>| {
+        let mut given = Given::new();
+        let words: Vec<String> = word.map(str::to_owned).into_iter().collect();
+        given.give(option("cuda-trace").unwrap(), &words).unwrap();
+        resolve(&given, &Settings::new(), "/x").unwrap().settings
+    };
+    let some = settings(None);
+    assert!(some.is_on(crate::CUDA_RUNTIME_API_TRACE));
+    assert!(!some.is_on(crate::CUDA_ALL_CALLS));
+    let all = settings(Some("all"));
+    assert!(all.is_on(crate::CUDA_DRIVER_API_TRACE) && all.is_on(crate::CUDA_ALL_CALLS));
+    let refused = |long: &str| {
+        let words = ["every".to_owned()];
+        let why = Given::new().give(option(long).unwrap(), &words);
+        why.unwrap_err().to_string()
+    };
+    assert!(refused("cuda-driver-trace").contains("true, false or all"));
+    assert!(!refused("kernel-trace").contains("all"));
+    let words = ["all".to_owned()];
+    let why = Given::new().give(option("kernel-trace").unwrap(), &words);
+    assert!(why.is_err());
 }
