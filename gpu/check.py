@@ -23,10 +23,13 @@ import part_d
 import part_e
 import part_g
 import part_m
+import part_p
+import part_r
 import part_t
+import part_v
 from kit import WITHIN, Problem, Results
 
-PARTS = {"a": part_a, "b": part_b, "c": part_c, "d": part_d, "e": part_e, "g": part_g, "m": part_m, "t": part_t}
+PARTS = {"a": part_a, "b": part_b, "c": part_c, "d": part_d, "e": part_e, "g": part_g, "m": part_m, "p": part_p, "r": part_r, "t": part_t, "v": part_v}
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -137,7 +140,7 @@ def main():
     parser.add_argument("--parts", default="abcdegmt")
     parser.add_argument("--pairs", type=int, default=40)
     parser.add_argument("--pin", type=int, help="part d: measured threads stay on this processor")
-    parser.add_argument("--cupti", action="append", default=[], help="part g: also by this libcupti.so.N")
+    parser.add_argument("--cupti", action="append", default=[], help="parts g, p, v: also by this libcupti.so.N")
     parser.add_argument("--quick", action="store_true", help="less of everything: to see whether it works at all")
     words = parser.parse_args()
     began = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")

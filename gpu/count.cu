@@ -373,7 +373,7 @@ int main(int words, char **word) {
     std::vector<std::thread> running;
     for (auto &worker : workers) running.emplace_back([&worker] { worker.run(); });
     printf("@ {\"ready\": true, \"graph_kernels\": %d}\n", GRAPH_KERNELS);
-    char line[512];
+    char line[4096];
     while (fgets(line, sizeof line, stdin)) {
         line[strcspn(line, "\n")] = 0;
         double length;

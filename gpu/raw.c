@@ -5,7 +5,10 @@
  *   set N BYTES VALUE    an attribute (CUpti_ActivityAttribute), which is read back
  *   period MS            CUPTI's own flushes
  *   on KIND...           kinds of records (CUpti_ActivityKind); where the driver's calls are among them, without the one that CUPTI makes
- *   flush 0|1, off, finalize
+ *   less runtime|driver N...   calls that are left out of their kind
+ *   calls runtime|driver N...  these calls alone, without their kind
+ *   unified              moves of unified memory are counted
+ *   flush 0|1, off, finalize; timed-off tells the milliseconds of each kind
  *
  * The commands run on a thread of their own, as a profiler's do that comes from outside; with "here" in front on the caller's. */
 #define _GNU_SOURCE
@@ -18,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #define BUFFER ((size_t)1 << 20)
 #define BUFFERS 128
@@ -87,7 +91,7 @@ static uint32_t set(unsigned which, size_t bytes, uint64_t value, uint64_t *read
 }
 
 struct job {
-    char words[512];
+    char words[8192];
     char answer[512];
 };
 
@@ -122,11 +126,34 @@ static void one(char *words, char *answer) {
             }
             code = code ? code : now;
         }
-    } else if (!strcmp(verb, "off")) {
-        while (number_on) {
-            uint32_t now = call1("cuptiActivityDisable", on[--number_on]);
+    } else if (!strcmp(verb, "less") || !strcmp(verb, "calls")) {
+        const char *which = strtok_r(NULL, " ", &rest);
+        int runtime = which && !strcmp(which, "runtime"), wanted = !strcmp(verb, "calls");
+        uint32_t (*api)(uint32_t, uint8_t) =
+            (uint32_t(*)(uint32_t, uint8_t))dlsym(cupti, runtime ? "cuptiActivityEnableRuntimeApi" : "cuptiActivityEnableDriverApi");
+        if (!api) code = 9995;
+        for (char *word; api && (word = strtok_r(NULL, " ", &rest));) {
+            uint32_t now = api(strtoul(word, NULL, 0), wanted);
             code = code ? code : now;
         }
+    } else if (!strcmp(verb, "unified")) {
+        uint32_t counters[4][4] = {{2, 1, 0, 1}, {2, 2, 0, 1}, {2, 8, 0, 1}, {2, 4, 0, 1}};
+        uint32_t (*configure)(void *, uint32_t) = (uint32_t(*)(void *, uint32_t))dlsym(cupti, "cuptiActivityConfigureUnifiedMemoryCounter");
+        code = configure ? configure(counters, 4) : 9994;
+    } else if (!strcmp(verb, "off") || !strcmp(verb, "timed-off")) {
+        int timed = verb[0] == 't';
+        while (number_on) {
+            struct timespec begin, end;
+            clock_gettime(CLOCK_MONOTONIC, &begin);
+            uint32_t now = call1("cuptiActivityDisable", on[--number_on]);
+            clock_gettime(CLOCK_MONOTONIC, &end);
+            code = code ? code : now;
+            if (timed) {
+                length = strlen(answer);
+                snprintf(answer + length, 512 - length, "%u:%.1f ", on[number_on], (end.tv_sec - begin.tv_sec) * 1e3 + (end.tv_nsec - begin.tv_nsec) / 1e6);
+            }
+        }
+        length = strlen(answer);
     } else if (!strcmp(verb, "flush")) {
         code = call1("cuptiActivityFlushAll", strtoul(strtok_r(NULL, " ", &rest), NULL, 0));
     } else if (!strcmp(verb, "finalize")) {

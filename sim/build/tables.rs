@@ -1,8 +1,9 @@
-//! Shared by the build scripts of `sim/hsa` and `sim/hip`: API tables and exported stubs from `api/*.json`.
+//! Generates API tables and exported stubs from `api/*.json`, for the build scripts of `sim/hsa`
+//! and `sim/hip`.
 //!
-//! Which functions are implemented is read from the sources themselves: a slot whose name is used
-//! anywhere below `src/api` holds the function of that name, every other slot a function that
-//! answers "not supported" in its own type.
+//! The sources themselves tell which functions are implemented. Where a slot's name is used
+//! anywhere below `src/api`, the slot holds the function of that name. Every other slot holds a
+//! function that answers "not supported" in the type of its result.
 
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -25,16 +26,17 @@ pub struct Table {
     pub name: &'static str,
     /// C name of the struct.
     pub c_name: &'static str,
-    /// Bytes that its header says; less than the struct has where the runtime that is stood in for has fewer.
+    /// The bytes that the table's header says. They are fewer than the struct has where the runtime
+    /// that we stand in for has fewer functions.
     pub size: u64,
-    /// Bytes that there are: with slots that only some of the runtimes have that are stood in for
-    /// (`sim/hsa/src/vintage.rs`).
+    /// The bytes that the table really has. They include slots that only some of the runtimes have
+    /// that we stand in for (`sim/hsa/src/vintage.rs`).
     pub room: u64,
     /// `{major, step}` of an HSA table.
     pub version: [u32; 2],
 }
 
-/// Words that occur in the Rust files of `dir`, comments left out.
+/// Returns the words that occur in the Rust files of `dir` outside of comments.
 pub fn words(dir: &Path) -> Result<BTreeSet<String>, Box<dyn Error>> {
     println!("cargo:rerun-if-changed={}", dir.display());
     let mut words = BTreeSet::new();
@@ -49,7 +51,7 @@ pub fn words(dir: &Path) -> Result<BTreeSet<String>, Box<dyn Error>> {
     Ok(words)
 }
 
-/// The statics and stubs of `tables`.
+/// Returns the statics and the stubs of `tables` as Rust text.
 pub fn generate(
     api: &Value,
     tables: &[Table],
@@ -57,12 +59,13 @@ pub fn generate(
     implemented: &BTreeSet<String>,
 ) -> Result<String, Box<dyn Error>> {
     let mut out = String::new();
-    // HSA's tables lie in one object, the root table first, as in AMD's runtime.
+    // HSA's tables lie in one object, with the root table first, as in AMD's runtime.
     let (mut fields, mut values) = (String::new(), String::new());
     for table in tables {
         let header = if form == Form::Hsa { 16 } else { 8 };
         let count = (table.room - header) / 8;
-        // Slots that no header knows of: some function, whose address nobody may touch.
+        // Slots that no header knows hold some function, since nobody may change or call it by its
+        // address.
         let unknown = match form {
             Form::Hsa => "crate::unsupported::status as *mut ()",
             Form::Hip => "std::ptr::null_mut()",
@@ -89,7 +92,11 @@ pub fn generate(
                 .get_mut(usize::try_from((offset - header) / 8)?)
                 .ok_or("a slot past the end")?;
             *slot = format!("{function} as *mut ()");
-            stub(&mut stubs, name, table.name, offset, form)?;
+            writeln!(
+                stubs,
+                "{}",
+                stub(name, table.name, offset, form, machine()?)
+            )?;
         }
         let first = match form {
             Form::Hsa => format!(
@@ -126,10 +133,13 @@ pub fn generate(
             )?;
         }
         if form == Form::Hip {
+            let body = match machine()? {
+                Machine::X86_64 => r#""mov rax, [rip + {table}]", "ret""#,
+                Machine::Aarch64 => r#""adrp x0, {table}", "ldr x0, [x0, :lo12:{table}]", "ret""#,
+            };
             writeln!(
                 out,
-                "#[unsafe(naked)] unsafe extern \"C\" fn get_{name}() {{ naked_asm!(\"mov rax, [rip + {{table}}]\", \"ret\", \
-                 table = sym {name}_AT) }}",
+                "#[unsafe(naked)] unsafe extern \"C\" fn get_{name}() {{ naked_asm!({body}, table = sym {name}_AT) }}",
                 name = table.name
             )?;
         }
@@ -150,10 +160,10 @@ pub fn generate(
     Ok(out)
 }
 
-/// What a function answers that is not supported, by the class of its result.
+/// Returns the function that answers for one that is not supported, by the class of the result.
 fn answer(class: &str) -> Result<&'static str, Box<dyn Error>> {
     Ok(match class {
-        // A status that nobody reads, where there is no result.
+        // Where there is no result, the function returns a status that nobody reads.
         "enum" | "void" => "status",
         "int" | "uint" => "zero",
         "ptr" => "null",
@@ -162,18 +172,43 @@ fn answer(class: &str) -> Result<&'static str, Box<dyn Error>> {
     })
 }
 
-fn stub(out: &mut String, name: &str, table: &str, offset: u64, form: Form) -> std::fmt::Result {
-    let body = match form {
-        Form::Hsa => format!(
+/// The processor that is compiled for.
+#[derive(Clone, Copy)]
+enum Machine {
+    X86_64,
+    Aarch64,
+}
+
+fn machine() -> Result<Machine, Box<dyn Error>> {
+    match std::env::var("CARGO_CFG_TARGET_ARCH")?.as_str() {
+        "x86_64" => Ok(Machine::X86_64),
+        "aarch64" => Ok(Machine::Aarch64),
+        other => Err(format!("no stubs for {other}").into()),
+    }
+}
+
+/// An exported function. Arguments stay in their registers.
+fn stub(name: &str, table: &str, offset: u64, form: Form, machine: Machine) -> String {
+    let body = match (form, machine) {
+        (Form::Hsa, Machine::X86_64) => format!(
             "\"endbr64\", \"mov rax, [rip + {{table}}]\", \"jmp [rax + {offset}]\", table = sym {table}_AT"
         ),
-        // Arguments stay in their registers: the getter touches none of them.
-        Form::Hip => format!(
+        // The getter touches no argument.
+        (Form::Hip, Machine::X86_64) => format!(
             "\"endbr64\", \"sub rsp, 8\", \"call {{get}}\", \"mov rax, [rax + {offset}]\", \"add rsp, 8\", \"jmp rax\", get = sym get_{table}"
         ),
+        // `hint #34` is `bti c`.
+        (Form::Hsa, Machine::Aarch64) => format!(
+            "\"hint #34\", \"adrp x16, {{table}}\", \"ldr x16, [x16, :lo12:{{table}}]\", \"ldr x16, [x16, #{offset}]\", \"br x16\", \
+             table = sym {table}_AT"
+        ),
+        // The getter's result is in the register of the first argument.
+        (Form::Hip, Machine::Aarch64) => format!(
+            "\"hint #34\", \"stp x29, x30, [sp, #-32]!\", \"mov x29, sp\", \"str x0, [sp, #16]\", \"bl {{get}}\", \
+             \"ldr x16, [x0, #{offset}]\", \"ldr x0, [sp, #16]\", \"ldp x29, x30, [sp], #32\", \"br x16\", get = sym get_{table}"
+        ),
     };
-    writeln!(
-        out,
+    format!(
         "#[unsafe(no_mangle)] #[unsafe(naked)] pub unsafe extern \"C\" fn {name}() {{ naked_asm!({body}) }}"
     )
 }

@@ -1,4 +1,4 @@
-//! Tables and stubs of libamdhip64.so.7, and a library to link it against.
+//! Generates the tables and stubs of libamdhip64.so.7, and a library to link it against.
 
 #[path = "../build/tables.rs"]
 mod tables;
@@ -8,7 +8,8 @@ use std::path::Path;
 use std::process::Command;
 use tables::{Form, Table};
 
-/// Sizes of HIP 7.2.4 (source: `docs/sources.md#hip`): fewer functions than the newest header has.
+/// The sizes in HIP 7.2.4 (source: `docs/sources.md#hip`), which has fewer functions than the
+/// newest header.
 const TABLES: [Table; 2] = [
     Table {
         name: "HIP",
@@ -39,9 +40,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     link(Path::new(&here), Path::new(&out))
 }
 
-/// As AMD's, this library needs libhsa-runtime64.so.1 by name and finds it beside itself. Cargo
-/// does not link one cdylib against another, so the linker gets an empty library with that SONAME
-/// and the names that `src/hsa.rs` declares.
+/// Links the library so that it needs libhsa-runtime64.so.1 by name and finds it beside itself, as
+/// AMD's does. Cargo does not link one cdylib against another. So the linker gets an empty library
+/// with that SONAME, and with the names that `src/hsa.rs` declares.
 fn link(here: &Path, out: &Path) -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=src/hsa.rs");
     let declared = std::fs::read_to_string(here.join("src/hsa.rs"))?;
@@ -55,14 +56,17 @@ fn link(here: &Path, out: &Path) -> Result<(), Box<dyn Error>> {
     let file = out.join("names.c");
     std::fs::write(&file, source)?;
     let library = out.join("libhsa-runtime64.so.1");
-    let status = Command::new("gcc")
+    // The one of the processor that is compiled for, where cargo was told of one.
+    println!("cargo:rerun-if-env-changed=RUSTC_LINKER");
+    let gcc = std::env::var("RUSTC_LINKER").unwrap_or_else(|_| "gcc".to_owned());
+    let status = Command::new(&gcc)
         .args(["-shared", "-fPIC", "-nostdlib", "-fno-builtin"])
         .args(["-Wl,-soname,libhsa-runtime64.so.1", "-o"])
         .args([&library, &file])
         .status()
-        .map_err(|error| format!("gcc: {error}"))?;
+        .map_err(|error| format!("{gcc}: {error}"))?;
     if !status.success() {
-        return Err(format!("gcc: {status}").into());
+        return Err(format!("{gcc}: {status}").into());
     }
     for argument in [
         "-soname,libamdhip64.so.7",

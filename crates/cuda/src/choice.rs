@@ -1,29 +1,33 @@
-//! What is recorded: from the settings to domains.
+//! Decides from the settings what is recorded.
 
 use midair_domain::{Domain, KindSet, built, domain, sets};
-use midair_settings::{CUPTI, Settings};
+use midair_settings::{CUDA_ALL_CALLS, CUPTI, Settings};
 
 /// What a session is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Choice {
     /// The kinds of records that are wanted.
     pub kinds: KindSet,
+    /// Whether calls that only ask for state are recorded, too.
+    pub all_calls: bool,
     /// The CUPTI that the user named: a path in the target's own file system.
     pub cupti: Option<String>,
 }
 
 impl Choice {
-    /// Whether records of this kind are wanted.
+    /// Returns whether records of this kind are wanted.
     pub fn has(&self, kind: u8) -> bool {
         self.kinds.contains(kind)
     }
 
-    /// Calls of the runtime or of the driver, with which waits are recorded.
+    /// Returns whether calls of the runtime or of the driver are wanted. Waits are recorded with
+    /// them.
     pub fn calls(&self) -> bool {
         self.kinds.intersects(sets::CUDA_CALLS)
     }
 
-    /// CUPTI's kinds of activities that are to be enabled, in the order in which users are told of them: kernels first.
+    /// CUPTI's kinds of activities that are to be enabled, in the order in which messages to users
+    /// name them: kernels first.
     pub fn activities(&self) -> Vec<u32> {
         let mut domains: Vec<&Domain> = self.kinds.iter().filter_map(domain).collect();
         domains.sort_by_key(|domain| domain.files.phrase.map(|phrase| phrase.rank));
@@ -34,7 +38,8 @@ impl Choice {
             .collect()
     }
 
-    /// Reads the settings. Where none of the switches is on, the usual domains are recorded, less what is switched off.
+    /// Reads the settings. If none of the switches is on, the usual domains are recorded, without
+    /// those that are switched off.
     pub fn of(settings: &Settings) -> Choice {
         let cuda = || built().filter(|domain| domain.runtimes.cuda && !domain.asks().is_empty());
         let is = |domain: &Domain, wanted: bool| {
@@ -50,6 +55,7 @@ impl Choice {
         }
         Choice {
             kinds,
+            all_calls: settings.is_on(CUDA_ALL_CALLS),
             cupti: settings.text(CUPTI).map(str::to_owned),
         }
     }
@@ -90,6 +96,8 @@ mod tests {
         assert_eq!(choice.kinds, KindSet::of(&driver));
         assert!(choice.calls());
         assert_eq!(choice.cupti.as_deref(), Some("/opt/x/libcupti.so.13"));
+        assert!(!choice.all_calls);
+        assert!(of(&[(CUDA_DRIVER_API_TRACE, "1"), (CUDA_ALL_CALLS, "1")]).all_calls);
         let choice = of(&[
             ("ROCPROF_MARKER_TRACE", "true"),
             ("ROCPROF_MEMORY_ALLOCATION_TRACE", "1"),

@@ -9,7 +9,7 @@ use crate::markers::{Event, EventKind, Markers, Range};
 use crate::session::OWN_CALL;
 use crate::sink::{Sink, header};
 use midair_abi::cupti::{
-    flag as cupti_flag, memcpy_kind, memory_kind, memory_operation, unified_memory,
+    flag as cupti_flag, is_silent, memcpy_kind, memory_kind, memory_operation, unified_memory,
 };
 use midair_record::event::{
     self, CudaLaunch, CudaTransfer, KernelSymbol, MAX_RECORD, MemorySet, NO_NODE, Queue, Untimed,
@@ -32,8 +32,11 @@ pub struct Drain {
     pub sink: Sink,
     /// Conversion from CUPTI's clock.
     pub clock: Clock,
-    /// Whether calls are recorded: then what a record names has a caller in the records.
+    /// Whether calls are recorded. If so, the correlation id in a record has its call in the
+    /// records.
     calls: bool,
+    /// Whether calls that only ask for state are recorded, too.
+    all_calls: bool,
     /// Thread id of the worker thread. Its own calls, which query GPUs and wait for the device, are
     /// left out.
     own: u32,
@@ -62,11 +65,12 @@ pub struct Drain {
 
 impl Drain {
     /// A conversion that has read nothing yet.
-    pub fn new(sink: Sink, calls: bool) -> Drain {
+    pub fn new(sink: Sink, calls: bool, all_calls: bool) -> Drain {
         Drain {
             sink,
             clock: Clock::default(),
             calls,
+            all_calls,
             // SAFETY: a system call without arguments.
             own: unsafe { libc::syscall(libc::SYS_gettid) } as u32,
             kernels: Kernels::default(),
@@ -250,7 +254,8 @@ impl Drain {
 
     fn api(&mut self, api: &Api) {
         let tid = self.tid(api.thread);
-        if tid == self.own || (!api.runtime && api.cbid == OWN_CALL) {
+        let cupti_s = !api.runtime && api.cbid == OWN_CALL;
+        if tid == self.own || cupti_s || !self.all_calls && is_silent(api.runtime, api.cbid) {
             return;
         }
         let which = if api.runtime {

@@ -21,7 +21,8 @@ use crate::pool::{BUFFER, BUFFERS, Filled, Pool};
 use crate::sink::Sink;
 use crate::watch::Watch;
 use midair_abi::cupti::{
-    activity_kind, attribute, result, thread_id_type, unified_memory, unified_memory_scope,
+    SILENT_DRIVER, SILENT_RUNTIME, activity_kind, attribute, result, thread_id_type,
+    unified_memory, unified_memory_scope,
 };
 use midair_cupti_file::Origin;
 use midair_guest::{Refused, now};
@@ -47,12 +48,12 @@ pub(crate) static LOADED_BY_US: AtomicBool = AtomicBool::new(false);
 /// each launch.
 pub(crate) const OWN_CALL: u32 = 719;
 
-/// After so many ns without a buffer, CUPTI is flushed: records then reach the attacher within that
-/// time, also if the process is killed. Where buffers fill by themselves it is not flushed:
-/// launches wait for CUPTI's locks meanwhile.
+/// After this many ns without a buffer, CUPTI is flushed. Records then reach the attacher within
+/// that time, even if the process is killed. CUPTI is not flushed while buffers fill by themselves,
+/// since launches wait for CUPTI's locks during a flush.
 const FLUSH_AFTER: u64 = 100_000_000;
-/// CUPTI is flushed at least this often: a thread that does little may run beside one whose buffers
-/// fill. In ns.
+/// CUPTI is flushed at least this often, in ns, since a thread that does little may run beside one
+/// whose buffers fill.
 const FLUSH_EVERY: u64 = 1_000_000_000;
 /// Maximum number of buffers that are read in one round: between rounds the worker thread shows
 /// that it is alive.
@@ -61,7 +62,8 @@ const READ_AT_ONCE: usize = 4;
 /// that they may need: few are longer than 200 bytes.
 const RECORDS_PER_CHECK: u32 = 64;
 const MAX_BATCH_BYTES: usize = 128 * 1024;
-/// So many free buffers are reserved for CUPTI, even if records are lost because the spool is full.
+/// How many free buffers are reserved for CUPTI, even if records are lost because the spool is
+/// full.
 const KEEP_FREE: usize = BUFFERS / 4;
 
 /// A running session.
@@ -116,7 +118,7 @@ impl Session {
         is_alone(cupti)?;
         let mut session = Session {
             cupti: cupti.clone(),
-            drain: Drain::new(sink, choice.calls()),
+            drain: Drain::new(sink, choice.calls(), choice.all_calls),
             enabled: Vec::new(),
             watch: None,
             nvtx: None,
@@ -129,7 +131,7 @@ impl Session {
             broken: 0,
             noted_error: None,
         };
-        // Before calls are recorded: it makes some.
+        // This happens before calls are recorded, since it makes some itself.
         describe(&mut session.drain.sink);
         match session.switch_on(choice) {
             Ok(()) => Ok(session),
@@ -152,7 +154,7 @@ impl Session {
         let registered = cupti.register_callbacks(requested, completed);
         registered.map_err(|why| does_not_work(&cupti, "cuptiActivityRegisterCallbacks", why))?;
         self.read_clocks();
-        // What was dropped before belongs to nobody's session.
+        // Records that were dropped before belong to no session.
         let _ = cupti.dropped();
         if choice.has(kind::UNIFIED_MEMORY)
             && let Err(why) = cupti.configure_unified_memory(&mut unified_counters())
@@ -179,15 +181,12 @@ impl Session {
                 }
             }
         }
-        if self.enabled.contains(&activity_kind::DRIVER) {
-            // Where CUPTI is older than this function, `Drain` leaves these records out.
-            let _ = cupti.enable_driver_api(OWN_CALL, false);
-        }
+        self.leave_calls_out(choice);
         if let (true, Some((what, why))) = (self.enabled.is_empty(), last) {
             return Err(does_not_work(&cupti, &what, why));
         }
-        // SAFETY: entry points of functions of a library that stays loaded, called at their
-        // entries, with integers and pointers only.
+        // SAFETY: these are entry points of functions of a library that stays loaded. The functions
+        // are called at their entries, with integers and pointers only.
         match unsafe { Watch::begin(&entries(&cupti)) } {
             Ok(watch) => self.watch = Some(watch),
             Err(why) => self.drain.sink.note(&format!(
@@ -205,6 +204,26 @@ impl Session {
         }
         self.flushed_at = now();
         Ok(())
+    }
+
+    /// Makes CUPTI leave out its own call, and those that only ask for state: nine of ten of the
+    /// calls of PyTorch's loops (docs/sources.md#cupti). CUPTI forgets this when a whole kind is
+    /// enabled or disabled, so nothing has to be undone. If CUPTI is older than these functions,
+    /// [`Drain`] leaves the records out.
+    fn leave_calls_out(&self, choice: &Choice) {
+        let silent = |calls: &'static [u32]| if choice.all_calls { &[] } else { calls };
+        if self.enabled.contains(&activity_kind::RUNTIME) {
+            for call in silent(&SILENT_RUNTIME) {
+                // An older CUPTI may not know a call.
+                let _ = self.cupti.enable_runtime_api(*call, false);
+            }
+        }
+        if self.enabled.contains(&activity_kind::DRIVER) {
+            let _ = self.cupti.enable_driver_api(OWN_CALL, false);
+            for call in silent(&SILENT_DRIVER) {
+                let _ = self.cupti.enable_driver_api(*call, false);
+            }
+        }
     }
 
     /// With one buffer per thread, the thread that requests a buffer tells both of its ids, and
@@ -431,14 +450,14 @@ fn entries(cupti: &Cupti) -> Vec<usize> {
 /// Uses CUPTI for the first time, and checks whether another profiler records. A profiler that is
 /// subscribed but idle is no obstacle (PyTorch's stays subscribed from its first use on).
 ///
-/// CUPTI's threads are made at its first use. If that is ours, no other profiler records. Only
-/// where the threads existed before, CUPTI is asked, by the one question that there is: recording
-/// kernels one by one is refused while somebody records them concurrently. That question is not
-/// harmless: where eight threads launched kernels meanwhile, it hung the process about every
-/// fiftieth time as CUPTI's first use (CUPTI's lock and the driver's are taken in both orders), and
-/// crashed it where CUPTI was in use before (H200, CUPTI 13.0; docs/sources.md#cupti). So it is not
-/// asked either where we loaded CUPTI: another profiler that began between two sessions, and
-/// records, is then not noticed.
+/// CUPTI's threads are made at its first use. If that is ours, no other profiler records. Only if
+/// the threads existed before is CUPTI asked, by the one question that there is: it refuses to
+/// record kernels one by one while a profiler records them concurrently. That question is not
+/// harmless. While eight threads launched kernels, it hung the process about every fiftieth time as
+/// CUPTI's first use (CUPTI's lock and the driver's are taken in both orders), and crashed it where
+/// CUPTI was in use before (H200, CUPTI 13.0; docs/sources.md#cupti). So it is not asked if we
+/// loaded CUPTI, either: another profiler that began between two sessions, and records, is then not
+/// noticed.
 ///
 /// # Errors
 /// Another profiler records, or CUPTI does not work.
@@ -483,14 +502,14 @@ fn is_alone(cupti: &Cupti) -> Result<(), Refused> {
 
 /// Makes CUPTI return its buffers to the profiler that is registered. A kernel that a thread
 /// launched while we asked is recorded in a buffer of that profiler. If the buffer stayed in use,
-/// everything that we record would follow into it, and would be returned to nobody who reads it
-/// (H200 with PyTorch's profiler: 21 of 397 sessions without a kernel; with this, none of 200;
-/// docs/sources.md#cupti).
+/// everything that we record would follow into it, and would be returned to a profiler that does
+/// not read it (H200 with PyTorch's profiler: 21 of 397 sessions without a kernel; with this, none
+/// of 200; docs/sources.md#cupti).
 fn return_foreign_buffers(cupti: &Cupti) {
     // A thread that is still inside a call may be writing to it: then the buffer stays, and is read
     // when it is returned.
     if quiesce::wait(finish::LEAVE_LIMIT) {
-        // Where nobody is registered, CUPTI has no buffer and says so.
+        // If no profiler is registered, CUPTI has no buffer and says so.
         let _ = cupti.flush_all(true);
     }
 }

@@ -1,24 +1,24 @@
-//! Giving way to another profiler: its first call into the CUPTI that we use waits until we have
-//! left it.
+//! Gives way to another profiler: its first call into the CUPTI that we use waits until we have
+//! left CUPTI.
 //!
-//! During a session, the entry points of a few functions of CUPTI begin with a jump to code of
-//! ours: those functions by which a profiler subscribes or registers buffers. Whoever calls one
-//! waits while the worker thread flushes, disables and finalizes CUPTI. Then the entry point is
-//! restored, and the call continues there as if we had never been there. Code of the application is
-//! never changed, and code of CUPTI only during a session.
+//! During a session, the entry points of a few functions of CUPTI begin with a jump to our code.
+//! They are the functions by which a profiler subscribes or registers buffers. A thread that calls
+//! one of them waits while the worker thread flushes, disables and finalizes CUPTI. Then the entry
+//! point is restored, and the call continues there as if we had never been there. The application's
+//! code is never changed, and CUPTI's code only during a session.
 //!
 //! The jump has 5 bytes, within the first 8 of a function whose address is a multiple of 8, so that
 //! one store puts it there and one store removes it: no thread ever sees half of it. These
-//! functions are called a few times in the life of a process. A thread that is executing the first
-//! 8 bytes of one at that very moment is a remaining risk; it is not looked for.
+//! functions are called a few times in the life of a process. There is a remaining risk, for which
+//! we do not check: a thread may be executing the first 8 bytes of one at that very moment.
 //!
 //! Decisions: CUDA-012 (`docs/deviations/cuda.md`).
 
 #[cfg(target_arch = "x86_64")]
 #[path = "watch/x86_64.rs"]
 mod arch;
-#[cfg(not(target_arch = "x86_64"))]
-#[path = "watch/other.rs"]
+#[cfg(target_arch = "aarch64")]
+#[path = "watch/aarch64.rs"]
 mod arch;
 mod segment;
 mod trampoline;
@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 
 /// Maximum number of functions that are watched.
 pub const MAX_FUNCTIONS: usize = 16;
-/// How long another profiler waits for us at most.
+/// The longest time that another profiler waits for us.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// An entry point that may be patched.
@@ -57,8 +57,8 @@ static ENTRIES: [Entry; MAX_FUNCTIONS] = [const {
 static REQUESTS: AtomicU32 = AtomicU32::new(0);
 /// A futex word: 1 while the watch is on.
 static ON: AtomicU32 = AtomicU32::new(0);
-/// Thread id of the worker thread, and pid of its process: a child that is forked meanwhile has the
-/// jumps, and no thread that removes them.
+/// The thread id of the worker thread; `PROCESS` is the pid of its process. A child that is forked
+/// meanwhile has the jumps, but no thread that removes them.
 static WORKER: AtomicU32 = AtomicU32::new(0);
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 /// Set while a thread changes the protection and bytes of code.
@@ -71,15 +71,17 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Stores the jumps. To be called on the worker thread; there is one watch at a time.
+    /// Stores the jumps. It must be called on the worker thread, and there is only one watch at a
+    /// time.
     ///
     /// # Errors
-    /// Why it is not possible; nothing is changed then.
+    /// Says why it is not possible; then nothing is changed.
     ///
     /// # Safety
     /// Each address is the entry point of a function that stays mapped while the watch is on, takes
     /// no arguments beyond integer registers, and is called at its entry only.
     pub unsafe fn begin(functions: &[usize]) -> Result<Watch, String> {
+        arch::can_watch()?;
         if functions.is_empty() || functions.len() > MAX_FUNCTIONS {
             return Err("there is nothing to watch".to_owned());
         }
@@ -95,7 +97,7 @@ impl Watch {
                 ));
             }
             let stub = trampoline::stub(*address, index)?;
-            // SAFETY: the caller's promise: a mapped function, so its first bytes can be read.
+            // SAFETY: the caller promises a mapped function, so its first bytes can be read.
             let before = unsafe { word(*address).load(Acquire) };
             let ours = arch::jump(*address, stub, before)
                 .ok_or("a page of ours is too far from CUPTI's code")?;
@@ -108,7 +110,8 @@ impl Watch {
             watch.count = index + 1;
         }
         let entries = ENTRIES.get(..watch.count).unwrap_or_default();
-        // SAFETY: the caller's promise; what is stored there are complete instructions.
+        // SAFETY: the caller promises functions whose words may be replaced at any time, and the
+        // words that are stored are complete instructions.
         let put = unsafe {
             replace(entries, |entry| {
                 Some((entry.before.load(Relaxed), entry.ours.load(Relaxed)))
@@ -136,36 +139,40 @@ impl Drop for Watch {
     }
 }
 
-/// In a forked child, before its first session: the threads that waited are not in the child. The
-/// bytes are restored.
+/// Restores the bytes in a forked child, before its first session. The threads that waited are not
+/// in the child.
 pub fn reset_after_fork() {
     PATCHING.store(false, SeqCst);
     restore(&ENTRIES);
     ON.store(0, SeqCst);
 }
 
-/// Called when a watched function is called, on whatever thread. Waits until the worker thread is
-/// done, and returns where the call continues.
+/// Waits until the worker thread is done, and returns the address at which the call continues. It
+/// runs when a watched function is called, on the calling thread.
+#[cfg_attr(
+    not(target_arch = "x86_64"),
+    expect(dead_code, reason = "no function can be watched there")
+)]
 extern "C" fn wait_for_session(index: u32) -> usize {
     let Some(entry) = ENTRIES.get(index as usize) else {
         return 0;
     };
-    // SAFETY: the thread's own error number; the caller's is preserved.
+    // SAFETY: this is the thread's own error number, and its value is preserved for the caller.
     let errno = unsafe { *libc::__errno_location() };
     let forked = PROCESS.load(SeqCst) != std::process::id();
     if forked || (own_id() != WORKER.load(SeqCst) && !is_over()) {
-        // In a forked child there is no worker thread; or it did not finish in time. One function
-        // may call another: all are restored.
+        // There is no worker thread (in a forked child), or it did not finish in time. Restore all
+        // entry points, since one function may call another.
         restore(&ENTRIES);
     }
-    // Nothing is left to do here, except where the worker thread itself is the caller.
+    // There is nothing left to restore here, unless the worker thread itself is the caller.
     restore(std::slice::from_ref(entry));
     // SAFETY: as above.
     unsafe { *libc::__errno_location() = errno };
     entry.address.load(Relaxed)
 }
 
-/// Waits until the watch is over. Returns false where it did not end in time.
+/// Waits until the watch is over. Returns false if it did not end in time.
 fn is_over() -> bool {
     if ON.load(SeqCst) == 0 {
         return true;
@@ -187,8 +194,8 @@ fn restore(entries: &[Entry]) {
     if entries.iter().all(|entry| entry.ours.load(SeqCst) == 0) {
         return;
     }
-    // SAFETY: functions that `begin` was promised to stay mapped; the original words are restored.
-    // Where that is not possible, the next caller tries again.
+    // SAFETY: the caller of `begin` promised that these functions stay mapped, and the original
+    // words are restored. If that is not possible, the next caller tries again.
     let _ = unsafe {
         replace(entries, |entry| {
             let ours = entry.ours.load(SeqCst);
@@ -200,8 +207,8 @@ fn restore(entries: &[Entry]) {
 /// Replaces words of code: for each entry that `change` returns a pair for, the first word by the
 /// second. An entry with its original word is marked as unpatched.
 ///
-/// The protection is changed of the library's whole code segment: that of one page would split its
-/// mapping for good.
+/// The protection of the library's whole code segment is changed, since changing that of one page
+/// would split its mapping for good.
 ///
 /// # Safety
 /// The addresses of the entries are multiples of 8 in mapped code, and a thread that executes them
@@ -236,9 +243,9 @@ unsafe fn replace(
             }
             writable = Some(code);
         }
-        // SAFETY: the caller's promise; the code can be written now.
+        // SAFETY: the caller promises mapped code, and it can be written now.
         let word = unsafe { word(entry.address.load(Relaxed)) };
-        // Another tool may have stored something there since: it is left alone.
+        // Another tool may have stored something there since. That is left alone.
         let _ = word.compare_exchange(expected, wanted, SeqCst, SeqCst);
         if wanted == entry.before.load(Relaxed) {
             entry.ours.store(0, Release);
@@ -252,7 +259,7 @@ unsafe fn replace(
 }
 
 /// # Safety
-/// `address` is a multiple of 8 in mapped code.
+/// `address` must be a multiple of 8 in mapped code.
 unsafe fn word(address: usize) -> &'static AtomicU64 {
     // SAFETY: the caller's promise.
     unsafe { &*std::ptr::with_exposed_provenance::<AtomicU64>(address) }
@@ -264,7 +271,7 @@ fn own_id() -> u32 {
 }
 
 fn wake() {
-    // SAFETY: a futex word of ours; waking has no effect on memory.
+    // SAFETY: the futex word is ours, and waking has no effect on memory.
     unsafe {
         libc::syscall(
             libc::SYS_futex,

@@ -1,6 +1,7 @@
-//! Lays the stand-in runtimes (`sim/hsa`, `sim/hip`) out as a program finds AMD's: libraries under
-//! their names in one directory, the driver's topology as files, and a workload compiled against
-//! them. For `cargo xtask demo` and for tests; nothing of it is installed.
+//! Lays the stand-in runtimes (`sim/hsa`, `sim/hip`) out as a program finds AMD's: the libraries
+//! under their names in one directory, the driver's topology as files, and a workload that is
+//! compiled against them. It is for `midair demo`, which installs them in a directory of its own,
+//! and for tests.
 
 mod topology;
 
@@ -10,7 +11,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Libraries: what cargo calls them, and their SONAMEs.
+/// The libraries: their names for cargo, and their SONAMEs.
 pub const LIBRARIES: [(&str, &str); 2] = [
     ("libmidair_sim_hsa.so", "libhsa-runtime64.so.1"),
     ("libmidair_sim_hip.so", "libamdhip64.so.7"),
@@ -24,10 +25,11 @@ pub struct StandIn {
 
 impl StandIn {
     /// Fills `dir` from cargo's output directory `built`. A library that is already right is left
-    /// alone, another one replaced by a rename: a process that has the old one mapped keeps it.
+    /// alone. Another one is replaced by a rename, so that a process which has the old one mapped
+    /// keeps it.
     ///
     /// # Errors
-    /// When something is not there or cannot be written.
+    /// Fails when something is not there or cannot be written.
     pub fn lay_out(built: &Path, dir: &Path) -> io::Result<StandIn> {
         std::fs::create_dir_all(dir)?;
         for (from, to) in LIBRARIES {
@@ -46,13 +48,13 @@ impl StandIn {
         Ok(StandIn { dir })
     }
 
-    /// Where it is.
+    /// Returns the directory.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Arguments for gcc, behind the sources: link against the libraries, and find them at run time
-    /// without any variable.
+    /// Returns arguments for gcc, to follow the sources. They link with the libraries, and make the
+    /// program find these at run time without any variable.
     pub fn link_arguments(&self) -> Vec<String> {
         let dir = self.dir.display();
         [
@@ -66,28 +68,34 @@ impl StandIn {
         .into()
     }
 
-    /// What a program needs in its environment.
+    /// Returns the variable that a program needs in its environment.
     pub fn environment(&self) -> (&'static str, PathBuf) {
         ("HSA_MODEL_TOPOLOGY", self.dir.join("topology"))
     }
 
-    /// The demo's workload, compiled by gcc.
+    /// Compiles the demo's workload with this compiler. The program names no directory of this
+    /// machine. So `LD_LIBRARY_PATH` must say where the runtimes are when it is started.
     ///
     /// # Errors
-    /// When gcc is not there or does not like it; with its words.
-    pub fn workload(&self) -> io::Result<PathBuf> {
+    /// Fails when the compiler is not there or reports an error, with its words.
+    pub fn workload(&self, compiler: &str) -> io::Result<PathBuf> {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("c/workload.c");
         let program = self.dir.join("workload");
         let fresh = self.dir.join(format!("workload.new{}", std::process::id()));
-        let output = Command::new("gcc")
-            .args(["-O1", "-g", "-Wall", "-Wextra", "-o"])
+        let here = self
+            .link_arguments()
+            .into_iter()
+            .filter(|word| !word.contains("rpath"));
+        let output = Command::new(compiler)
+            .args(["-O1", "-Wall", "-Wextra", "-o"])
             .args([&fresh, &source])
-            .args(self.link_arguments())
+            .args(here)
             .output()
-            .map_err(|error| named(error, Path::new("gcc")))?;
+            .map_err(|error| named(error, Path::new(compiler)))?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr).into_owned();
-            return Err(io::Error::other(format!("gcc: {}: {said}", output.status)));
+            let status = output.status;
+            return Err(io::Error::other(format!("{compiler}: {status}: {said}")));
         }
         std::fs::rename(&fresh, &program)?;
         Ok(program)

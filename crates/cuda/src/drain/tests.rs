@@ -24,7 +24,7 @@ impl Session {
         .unwrap();
         // SAFETY: the reader is dropped after the drain's last use.
         let sink = unsafe { Sink::new(reader.area().unwrap(), 1) };
-        let mut drain = Drain::new(sink, calls);
+        let mut drain = Drain::new(sink, calls, false);
         drain.clock.add(Pair { cupti: 1, boot: 1 });
         Session { reader, drain }
     }
@@ -100,6 +100,33 @@ fn call(thread: u32, runtime: bool, cbid: u32) -> Activity<'static> {
         correlation: 7,
         result: 0,
     })
+}
+
+#[test]
+fn calls_that_only_ask_are_left_out_unless_all_are_wanted() {
+    let name = midair_abi::cupti::runtime_cbid;
+    let driver = midair_abi::cupti::driver_cbid;
+    let calls = [
+        (true, name("cudaGetDevice").unwrap()),
+        (true, name("cudaLaunchKernel").unwrap()),
+        (true, name("cudaStreamQuery").unwrap()),
+        (false, driver("cuCtxGetCurrent").unwrap()),
+        (false, driver("cuDevicePrimaryCtxGetState").unwrap()),
+        (false, driver("cuStreamSynchronize").unwrap()),
+    ];
+    for (all, expected) in [(false, 3), (true, calls.len())] {
+        let mut session = Session::new(true);
+        session.drain.all_calls = all;
+        let other = session.drain.own + 1;
+        for (runtime, cbid) in calls {
+            session.convert(&call(other, runtime, cbid));
+        }
+        let kept = session.records(|record| match record {
+            Record::Api(api, _) => Some(api.header.operation),
+            _ => None,
+        });
+        assert_eq!(kept.len(), expected, "{kept:?}");
+    }
 }
 
 #[test]

@@ -14,6 +14,10 @@ const API: u32 = 130_001;
 pub(crate) struct Fake {
     pub(crate) log: Vec<String>,
     pub(crate) enabled: Vec<u32>,
+    /// Kinds in the order in which they were disabled.
+    pub(super) disabled: Vec<u32>,
+    /// Calls that were left out one by one: whether of the runtime, and their ids.
+    pub(super) left_out: Vec<(bool, u32)>,
     pub(super) subscriber: bool,
     /// Its own thread; dropped to end it.
     worker: Option<(std::sync::mpsc::Sender<()>, std::thread::JoinHandle<()>)>,
@@ -176,9 +180,27 @@ unsafe extern "C" fn disable(kind: u32) -> u32 {
     if [activity_kind::KERNEL, activity_kind::NAME].contains(&kind) {
         return 0;
     }
-    with(|fake| fake.enabled.retain(|it| *it != kind));
+    with(|fake| {
+        fake.enabled.retain(|it| *it != kind);
+        fake.disabled.push(kind);
+    });
     log("disable".to_owned());
     0
+}
+fn choose(runtime: bool, call: u32, on: u8) -> u32 {
+    with(|fake| {
+        fake.left_out.retain(|it| *it != (runtime, call));
+        if on == 0 {
+            fake.left_out.push((runtime, call));
+        }
+    });
+    0
+}
+unsafe extern "C" fn enable_runtime_api(call: u32, on: u8) -> u32 {
+    choose(true, call, on)
+}
+unsafe extern "C" fn enable_driver_api(call: u32, on: u8) -> u32 {
+    choose(false, call, on)
 }
 unsafe extern "C" fn register_callbacks(
     requested: Option<BufferRequested>,
@@ -278,8 +300,8 @@ pub(crate) fn cupti() -> Cupti {
         set_thread_id_type,
         configure_unified_memory: configure,
         register_timestamp_callback: None,
-        enable_runtime_api: None,
-        enable_driver_api: None,
+        enable_runtime_api: Some(enable_runtime_api),
+        enable_driver_api: Some(enable_driver_api),
         flush_period: None,
         initialize_nvtx: Some(nvtx),
     };

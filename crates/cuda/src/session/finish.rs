@@ -1,9 +1,10 @@
 //! The end of a session: kinds are disabled, threads leave CUPTI, work in progress is waited for,
 //! everything is read; CUPTI is finalized where that does no harm.
 //!
-//! Left switched off, CUPTI costs each call of CUDA some tenths of a microsecond: a loop of nothing
-//! but launches keeps 0.8 to 0.9 of its speed. Finalized, it costs nothing. What breaks processes
-//! then (all measured on an H200 with CUPTI 13.0; docs/sources.md#cupti):
+//! If CUPTI is only switched off, it costs each call of CUDA some tenths of a microsecond: a loop
+//! of nothing but launches keeps 0.8 to 0.9 of its speed. If it is finalized, it costs nothing. But
+//! finalizing can break processes, for these reasons (all measured on an H200 with CUPTI 13.0;
+//! docs/sources.md#cupti):
 //!
 //! * Calls that began while a kind was enabled, and recorded work in progress. Finalized
 //!   immediately, or 1 ms after the kinds were disabled, beside one launching thread or eight,
@@ -17,17 +18,18 @@
 //!   another process: `cuCtxSynchronize` invalidates a capture, also in relaxed mode. So after
 //!   graphs CUPTI is not finalized.
 //!
-//! A CUPTI that stays is not harmless either: switched off and on again beside eight launching
-//! threads, CUPTI 13.0 crashed in its own worker in one of 50 cases, also without any code of ours.
-//! The cause is the switching off, not the switching on: with the threads held outside of CUDA when
-//! the kinds were disabled, it never crashed in 628 cases; held when they were enabled, in one of
-//! 43. A kind that stays enabled (NAME, OVERHEAD) does not help. After graphs it was not seen in
-//! 190 cases.
+//! A CUPTI that stays is not harmless either. When it was switched off and on again beside eight
+//! launching threads, CUPTI 13.0 crashed in its own worker in one of 50 cases, even without any
+//! code of ours. The cause is the switching off, not the switching on: it never crashed in 628
+//! cases with the threads held outside of CUDA when the kinds were disabled, but in one of 43 cases
+//! with the threads held when the kinds were enabled. A kind that stays enabled (NAME, OVERHEAD)
+//! does not help. After graphs the crash was not seen in 190 cases.
 //!
-//! Names that records point to belong to CUPTI and end with it: everything is read before.
+//! Names that records point to belong to CUPTI and end with it, so everything is read before it is
+//! finalized.
 
 use super::{KEEP_LOADED, POOL, Reading, Session, USED, quiesce};
-use midair_abi::cupti::thread_id_type;
+use midair_abi::cupti::{activity_kind, thread_id_type};
 use midair_guest::now;
 use midair_record::event::kind;
 use midair_record::spool::outcome;
@@ -36,7 +38,7 @@ use std::time::Duration;
 
 /// Interval at which work in progress is polled.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
-/// Work counts as done when nothing has been returned for so long, in ns; longer where kernels are
+/// Work counts as done when nothing has been returned for this long, in ns; longer if kernels are
 /// longer.
 const QUIET: u64 = 6_000_000;
 /// How long threads may take to leave CUPTI.
@@ -54,7 +56,7 @@ impl Session {
     /// Returns bits of [`outcome`].
     pub fn finish(mut self, deadline: u64, quick: bool, detached: &dyn Fn()) -> u32 {
         self.disable();
-        // Whoever waits for us uses CUPTI in its own way from now on.
+        // A profiler that waits for us uses CUPTI in its own way from now on.
         KEEP_LOADED.fetch_or(quick, SeqCst);
         let left = if quick {
             std::thread::sleep(POLL_INTERVAL);
@@ -83,7 +85,7 @@ impl Session {
         KEEP_LOADED.fetch_or(self.drain.graphs, SeqCst);
         let calm = left && !running && self.drain.longest < LONG;
         self.finalize_or_keep(calm);
-        // From here on CUPTI is as it was before: whoever waits for us goes on.
+        // From here on CUPTI is as it was before, and threads that wait for us go on.
         drop(self.watch.take());
         self.close_pool();
         self.note_counts();
@@ -93,7 +95,7 @@ impl Session {
         if running { outcome::STILL_RUNNING } else { 0 }
     }
 
-    /// The session could not begin: undoes what was done.
+    /// Undoes what was done for a session that could not begin.
     pub(super) fn undo(&mut self) {
         self.disable();
         let left = quiesce::wait(LEAVE_LIMIT);
@@ -111,15 +113,21 @@ impl Session {
         {
             self.drain.sink.note(text);
         }
+        // CUPTI takes 2 s to switch off the counters of unified memory, so everything else is
+        // switched off before, and nothing is recorded meanwhile (13.0, four processes at once;
+        // docs/sources.md#cupti).
+        self.enabled
+            .sort_by_key(|kind| *kind != activity_kind::UNIFIED_MEMORY_COUNTER);
         while let Some(kind) = self.enabled.pop() {
             let disabled = self.cupti.disable(kind);
             self.note_error("cuptiActivityDisable", disabled);
         }
     }
 
-    /// Work that was launched before the kinds were disabled is returned when it is done. CUPTI
-    /// does not tell how much there is, and asking the driver would invalidate the capture of a
-    /// graph: the wait ends when nothing has been returned for longer than any kernel took so far.
+    /// Waits for work that was launched before the kinds were disabled, and that is returned when
+    /// it is done. CUPTI does not tell how much there is, and asking the driver would invalidate
+    /// the capture of a graph. So the wait ends when nothing has been returned for longer than any
+    /// kernel took so far.
     fn wait_for_the_device(&mut self, deadline: u64) {
         let mut last = now();
         loop {

@@ -32,7 +32,11 @@ fn choice(kernels: bool, copies: bool, calls: bool, markers: bool) -> Choice {
         .with_if(kind::CUDA_DRIVER_API, calls)
         .with_if(kind::SYNCHRONIZATION, calls)
         .with_if(kind::MARKER_CORE_RANGE_API, markers);
-    Choice { kinds, cupti: None }
+    Choice {
+        kinds,
+        all_calls: false,
+        cupti: None,
+    }
 }
 
 struct Attacher {
@@ -347,6 +351,7 @@ fn cupti_is_finalized_after_every_kind_and_never_after_graphs() {
     ]);
     let memory = Choice {
         kinds: memory,
+        all_calls: false,
         cupti: None,
     };
     assert!(finalized(&memory, 0));
@@ -363,6 +368,71 @@ fn cupti_is_finalized_after_every_kind_and_never_after_graphs() {
     fake::with(|fake| *fake = fake::Fake::default());
     fake::with(|fake| fake.used = true);
     assert!(!finalized(&choice(true, false, false, false), 0));
+}
+
+#[test]
+fn calls_that_only_ask_are_left_out_by_cupti_unless_all_are_wanted() {
+    let _alone = alone();
+    let call = |runtime: bool, name: &str| {
+        let id = if runtime {
+            midair_abi::cupti::runtime_cbid(name)
+        } else {
+            midair_abi::cupti::driver_cbid(name)
+        };
+        (runtime, id.unwrap())
+    };
+    let left_out = |all_calls: bool| {
+        let mut attacher = Attacher::new(1 << 20);
+        fake::with(|fake| fake.left_out.clear());
+        let wanted = Choice {
+            all_calls,
+            ..choice(true, false, true, false)
+        };
+        let session = attacher.begin(&wanted).unwrap();
+        let left_out = fake::with(|fake| fake.left_out.clone());
+        session.finish(now() + 1_000_000_000, false, &|| ());
+        attacher.follow();
+        left_out
+    };
+    let most = left_out(false);
+    for silent in [
+        call(true, "cudaGetDevice"),
+        call(true, "cudaGetLastError"),
+        call(false, "cuCtxGetCurrent"),
+        call(false, "cuDevicePrimaryCtxGetState"),
+        (false, OWN_CALL),
+    ] {
+        assert!(most.contains(&silent), "{silent:?} of {most:?}");
+    }
+    for said in [
+        call(true, "cudaLaunchKernel"),
+        call(true, "cudaEventQuery"),
+        call(false, "cuStreamSynchronize"),
+    ] {
+        assert!(!most.contains(&said), "{said:?}");
+    }
+    assert_eq!(left_out(true), [(false, OWN_CALL)]);
+}
+
+/// CUPTI takes 2 s for it; the other kinds must not go on meanwhile.
+#[test]
+fn counters_of_unified_memory_are_disabled_last() {
+    let _alone = alone();
+    let mut attacher = Attacher::new(1 << 20);
+    let mut wanted = choice(true, true, true, true);
+    wanted.kinds = wanted
+        .kinds
+        .with_if(kind::MEMORY_ALLOCATION, true)
+        .with_if(kind::UNIFIED_MEMORY, true);
+    let session = attacher.begin(&wanted).unwrap();
+    session.finish(now() + 1_000_000_000, false, &|| ());
+    attacher.follow();
+    let disabled = fake::with(|fake| fake.disabled.clone());
+    assert!(disabled.len() > 5, "{disabled:?}");
+    assert_eq!(
+        disabled.last(),
+        Some(&activity_kind::UNIFIED_MEMORY_COUNTER)
+    );
 }
 
 /// Finalized, CUPTI would wait for the device, or spoil a graph.

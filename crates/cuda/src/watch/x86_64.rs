@@ -2,8 +2,13 @@
 
 use super::wait_for_session;
 
-/// The first 8 bytes of a function at `from` that begins with a jump to `to`: 5 bytes of `jmp
-/// rel32`, and the last 3 of `before`. `None` where `to` is out of reach.
+/// Whether entry points can be watched on this processor.
+pub(super) fn can_watch() -> Result<(), String> {
+    Ok(())
+}
+
+/// Returns the first 8 bytes of a function at `from` that begins with a jump to `to`: 5 bytes of
+/// `jmp rel32`, and the last 3 bytes of `before`. Returns `None` if `to` is out of reach.
 pub(super) fn jump(from: usize, to: usize, before: u64) -> Option<u64> {
     let distance = (to as i64).checked_sub(from as i64 + 5)?;
     let distance = i32::try_from(distance).ok()?;
@@ -11,7 +16,8 @@ pub(super) fn jump(from: usize, to: usize, before: u64) -> Option<u64> {
     Some(before & !0xff_ffff_ffff | jump)
 }
 
-/// Jump target for function number `index` in this library, for functions within its reach.
+/// Returns the jump target in this library for function number `index`, for functions within its
+/// reach.
 pub(super) fn own_stub(index: usize) -> usize {
     stubs as *const () as usize + 16 * index
 }
@@ -40,8 +46,8 @@ pub(super) fn stub(index: usize) -> Vec<u8> {
     code
 }
 
-/// Saves the arguments of the call that came here, waits, and continues the call where it was meant
-/// to go.
+/// Saves the arguments of the call that came here, waits, and continues the call at the function
+/// that was called.
 #[unsafe(naked)]
 unsafe extern "C" fn passage() {
     core::arch::naked_asm!(

@@ -1,4 +1,4 @@
-//! The order of it all: libraries, GPU, groups, then samples until the asker goes away.
+//! The sequence of a sampling: libraries, GPU, groups, then samples until the parent goes away.
 
 use super::Refusal;
 use super::device::{Device, Image, availability, chip};
@@ -11,26 +11,30 @@ use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-/// Between two looks at what the hardware has written.
-/// A decoding costs CUPTI 10 ms and more, however few samples there are (seen on an H100).
+/// The time between two looks at what the hardware has written. A decoding costs CUPTI 10 ms and
+/// more, however few samples there are (seen on an H100).
 const LOOK: Duration = Duration::from_millis(100);
-/// Looks whose samples an image has room for.
+/// The most samples between two looks. A sample of 11 metrics takes some 25 KB of the hardware's
+/// buffer of 64 MiB. With 2,700 samples between two looks, most were lost (seen on an H100 at 10
+/// kHz).
+const MOST_BETWEEN: u64 = 700;
+/// The number of looks whose samples fit into an image.
 const LOOKS: u64 = 5;
-/// Samples that an image has room for.
+/// The fewest samples for which an image has room.
 const LEAST_ROOM: u32 = 512;
 const MOST_ROOM: u32 = 8192;
-/// Samples whose values are computed in both ways.
+/// The number of samples whose values are computed in both ways.
 const COMPARED: u64 = 32;
-/// Values that differ by less are the same: sums in another order.
+/// Values that differ by less count as equal: the two ways may add in another order.
 const SAME: f64 = 1e-9;
-/// Decodings of one look, at most: the hardware writes meanwhile.
+/// The most decodings of one look. There has to be a limit, since the hardware goes on writing.
 const MOST_IMAGES: u32 = 64;
 
-/// Why it ended, besides the asker's wish.
+/// Why the sampling ended, unless the parent asked for it.
 enum Ended {
     /// CUPTI refused.
     Refused(Refusal),
-    /// Nobody reads what we say.
+    /// Nobody reads our answers any more.
     Alone,
 }
 
@@ -46,7 +50,7 @@ impl From<io::Error> for Ended {
     }
 }
 
-/// Answers a question, until `stop` gets a message or its other end is gone.
+/// Answers a question, until `stop` gets a message or its other end is closed.
 pub fn run(
     library: &OsStr,
     question: &Question,
@@ -76,10 +80,10 @@ fn answer(
     say: &mut dyn FnMut(&Event) -> io::Result<()>,
 ) -> Result<(), Ended> {
     let began = Instant::now();
-    // The driver first: CUPTI looks it up when it is loaded.
+    // The driver comes first, because CUPTI looks for it when it is loaded.
     let driver = Driver::open()?;
     let cupti = Cupti::open(library)?;
-    // SAFETY: takes nothing.
+    // SAFETY: the struct has no pointers to fill in.
     unsafe { cupti.library.call(&mut ProfilerInitialize::default()) }
         .map_err(refused::<ProfilerInitialize>)?;
     let count = driver.count().unwrap_or(0);
@@ -109,7 +113,7 @@ fn answer(
     }
     say(&Event::Hello(facts))?;
     let image = availability(&cupti, question.gpu)?;
-    // What it refuses here it would refuse for each metric.
+    // Made only as a test: a refusal here would otherwise be repeated for each metric.
     drop(Host::new(&cupti, &chip, &image)?);
     if question.list {
         let names = Host::new(&cupti, &chip, &image)?.base_metrics()?;
@@ -148,7 +152,7 @@ fn answer(
     Ok(say(&Event::End(facts.lines(&evaluations)))?)
 }
 
-/// What is told at the end.
+/// The facts that are reported at the end.
 #[derive(Default)]
 struct Facts {
     set_up: Duration,
@@ -157,13 +161,13 @@ struct Facts {
     looks: u64,
     /// Samples that CUPTI gave twice.
     again: u64,
-    /// Processor time of the parts.
+    /// Processor time spent on each part.
     decode: Duration,
     evaluate: Duration,
     clear: Duration,
     image_bytes: usize,
     buffer_bytes: usize,
-    /// Of samples whose values were computed in both ways: processor time of each.
+    /// Processor time of each of the two ways, for the samples whose values were computed in both.
     prepared: Duration,
     by_name: Duration,
     compared: u32,
@@ -205,7 +209,7 @@ impl Facts {
     }
 }
 
-/// Microseconds of one of so many.
+/// Returns the microseconds that each of `count` took.
 fn each(time: Duration, count: u32) -> String {
     time.checked_div(count).map_or(String::new(), |time| {
         format!("{:.1}", time.as_secs_f64() * 1e6)
@@ -216,7 +220,7 @@ fn milliseconds(time: Duration) -> String {
     format!("{:.1}", time.as_secs_f64() * 1e3)
 }
 
-/// A turn of a group.
+/// One turn of a group.
 #[derive(Default)]
 struct Turn {
     /// When its last sample ended, in the device's nanoseconds.
@@ -233,7 +237,7 @@ fn clock(clock: libc::clockid_t) -> Duration {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: writes one struct.
+    // SAFETY: the call writes one struct, for which the pointer is valid.
     unsafe { libc::clock_gettime(clock, &raw mut time) };
     Duration::new(
         time.tv_sec.cast_unsigned(),
@@ -245,7 +249,7 @@ fn nanoseconds(time: Duration) -> i64 {
     i64::try_from(time.as_nanos()).unwrap_or(i64::MAX)
 }
 
-/// Both ways to values.
+/// The two ways to compute values.
 struct Evaluation<'a> {
     fast: Option<Fast>,
     slow: Slow<'a>,
@@ -266,10 +270,12 @@ impl<'a> Evaluation<'a> {
         })
     }
 
-    /// To be called before the samples of an image that was initialised anew.
+    /// Prepares for an image. Call it before taking samples from an image that was initialised
+    /// anew.
     fn begin(&mut self, image: &Image) {
         if let Some(fast) = &self.fast {
-            // SAFETY: the image was initialised for this group by the caller, and has so many bytes.
+            // SAFETY: the caller initialised the image for this group, and it has as many bytes as
+            // it says.
             if unsafe { fast.attributes(image.as_ptr(), image.bytes()) }.is_err() {
                 self.fast = None;
             }
@@ -285,19 +291,19 @@ impl<'a> Evaluation<'a> {
     ) -> Result<(), Refusal> {
         let (at, bytes) = (image.as_ptr(), image.bytes());
         let Some(fast) = &self.fast else {
-            // SAFETY: as above.
+            // SAFETY: the caller initialised the image for this group, as `begin` says.
             return unsafe { self.slow.evaluate(at, bytes, index, values) };
         };
         let whole = self.compared >= COMPARED;
         let before = if whole { Duration::ZERO } else { cpu() };
-        // SAFETY: as above.
+        // SAFETY: the caller initialised the image for this group, as `begin` says.
         let got = unsafe { fast.evaluate(at, bytes, index, values) };
         if got.is_ok() && whole {
             return Ok(());
         }
         let between = cpu();
         let mut other = vec![0.0; values.len()];
-        // SAFETY: as above.
+        // SAFETY: the caller initialised the image for this group, as `begin` says.
         unsafe { self.slow.evaluate(at, bytes, index, &mut other) }?;
         self.compared += 1;
         facts.compared += 1;
@@ -314,7 +320,7 @@ impl<'a> Evaluation<'a> {
     }
 }
 
-/// A sampling that is on.
+/// A sampling in progress.
 struct Sampling<'a> {
     evaluations: Vec<Evaluation<'a>>,
     groups: &'a [Group],
@@ -325,15 +331,16 @@ struct Sampling<'a> {
 }
 
 impl Sampling<'_> {
-    /// Group after group, until the end. Each turn enables the device anew: after a second configuration CUPTI 13.0 and 13.5
-    /// give no samples (seen on an H100).
+    /// Samples one group after the other, until the end. Each turn enables the device anew: after a
+    /// second configuration, CUPTI 13.0 and 13.5 give no samples (seen on an H100).
     fn all(&mut self, stop: &Receiver<()>) -> Result<(), Ended> {
         let turn = match self.groups {
             [_] => None,
             _ => Some(Duration::from_millis(self.question.turn.max(1))),
         };
         let interval = self.question.interval.max(1);
-        let room = LOOKS * LOOK.as_nanos() as u64 / interval;
+        let period = LOOK.min(Duration::from_nanos(interval.saturating_mul(MOST_BETWEEN)));
+        let room = LOOKS * period.as_nanos() as u64 / interval;
         let room = u32::try_from(room)
             .unwrap_or(u32::MAX)
             .clamp(LEAST_ROOM, MOST_ROOM);
@@ -356,9 +363,13 @@ impl Sampling<'_> {
                 first = false;
             }
             let mut taken = Turn::default();
+            let mut looked = Instant::now();
             let ended = loop {
+                // Counted from the begin of one look to that of the next, so that the time a look
+                // takes is part of the pause.
+                let next = period.saturating_sub(looked.elapsed());
                 let left =
-                    turn.map_or(LOOK, |turn| turn.saturating_sub(before.elapsed()).min(LOOK));
+                    turn.map_or(next, |turn| turn.saturating_sub(before.elapsed()).min(next));
                 let ended = !matches!(stop.recv_timeout(left), Err(RecvTimeoutError::Timeout));
                 let over = turn.is_some_and(|turn| before.elapsed() >= turn);
                 if ended || over {
@@ -366,11 +377,13 @@ impl Sampling<'_> {
                     device.stop()?;
                     self.facts.stop = before.elapsed();
                 }
+                looked = Instant::now();
                 let overflow = self.look(number, &device, &mut image, &mut taken)?;
                 if overflow {
                     (self.say)(&Event::Overflow)?;
                 }
-                // A full buffer: what the hardware holds is whole, but it writes no more, so begin anew.
+                // When the buffer is full, the samples in it are whole but the hardware writes no
+                // more. So the turn begins anew.
                 if ended || over || overflow {
                     break ended;
                 }
@@ -385,7 +398,7 @@ impl Sampling<'_> {
         }
     }
 
-    /// Takes what the hardware has written; whether its buffer was full.
+    /// Takes what the hardware has written. Returns whether its buffer was full.
     fn look(
         &mut self,
         number: usize,
@@ -405,7 +418,8 @@ impl Sampling<'_> {
             let after = cpu();
             self.facts.decode += after.saturating_sub(before);
             overflow |= decoded.overflow;
-            // Both at one moment: CUPTI tells times of the wall clock.
+            // Both clocks are read at the same moment, since CUPTI's times are those of the wall
+            // clock.
             let (wall, boot) = (
                 nanoseconds(clock(libc::CLOCK_REALTIME)),
                 nanoseconds(clock(libc::CLOCK_BOOTTIME)),
@@ -422,7 +436,7 @@ impl Sampling<'_> {
             };
             for index in image.taken..decoded.samples {
                 let (start, end) = device.times(image, index)?;
-                // The first sample reaches back to before the start.
+                // The first sample begins before the start of the sampling, so it is left out.
                 let first = turn.last == 0;
                 let again = end <= turn.last || start < turn.last;
                 if first || again {
@@ -449,8 +463,9 @@ impl Sampling<'_> {
             image.taken = decoded.samples;
             let evaluated = cpu();
             self.facts.evaluate += evaluated.saturating_sub(after);
-            // An image that is full costs the sample that is being decoded (seen on an H100), and making one empty costs as
-            // much as all that it has room for: so it is done just before the next look may fill it.
+            // A full image loses the sample that is being decoded (seen on an H100). Emptying an
+            // image costs as much as all the samples that fit into it, so it is done only when the
+            // next look could fill the image.
             if decoded.more || image.room.saturating_sub(image.taken) < 2 * fresh {
                 device.clear(image)?;
                 self.facts.clear += cpu().saturating_sub(evaluated);
