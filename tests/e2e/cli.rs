@@ -5,7 +5,7 @@ use midair_tests::Result;
 use midair_tests::caller::Caller;
 use midair_tests::lab::Lab;
 use midair_tests::stage::{command, run_staged, stage};
-use midair_tests::table::{Csv, json};
+use midair_tests::table::{Csv, json, page};
 use midair_tests::target::{Exit, PATIENCE, Target, run};
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
@@ -72,6 +72,77 @@ fn rows(file: &Path) -> Result<usize> {
 }
 
 /// All files below a directory, relative to it.
+/// The tables of the second recording, as DuckDB reads them, row by row; the csv files of the first
+/// one stand aside.
+fn parquet_equals_csv(dir: &Path) -> Result<()> {
+    let aside = dir.join("csv");
+    std::fs::create_dir(&aside)?;
+    for name in files(dir)? {
+        if let Some(rest) = name.strip_prefix("m-2_") {
+            std::fs::copy(dir.join(&name), aside.join(format!("r_{rest}")))?;
+        }
+    }
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("python/duckdb_parquet.py");
+    let mut command = Command::new(midair_tests::python()?);
+    command.arg("-B").arg(script).args([dir, &aside]);
+    let exit = run(command, PATIENCE)?.success()?;
+    let said: serde_json::Value = serde_json::from_str(&exit.stdout.join("\n"))?;
+    assert_eq!(said["rows"]["kernels"], 6, "{said}");
+    assert_eq!(said["metadata"]["midair.lost"], "{}", "{said}");
+    std::fs::remove_dir_all(aside)?;
+    Ok(())
+}
+
+/// The page has what the screen has as a document, and a row for the GPU's work and one for the
+/// calls.
+fn page_equals(page: &serde_json::Value, document: &serde_json::Value) -> Result<()> {
+    let (mut head, mut wanted) = (
+        page["processes"][0].clone(),
+        document["processes"][0].clone(),
+    );
+    for value in [&mut head, &mut wanted] {
+        let members = value.as_object_mut().ok_or("no object")?;
+        members.retain(|key, _| key != "notes" && key != "untimed");
+    }
+    assert_eq!(head, wanted);
+    let (tables, wanted) = (&page["tables"], &document["tables"]);
+    assert_eq!(
+        tables.as_array().map(Vec::len),
+        wanted.as_array().map(Vec::len)
+    );
+    for (table, wanted) in tables
+        .as_array()
+        .into_iter()
+        .flatten()
+        .zip(wanted.as_array().into_iter().flatten())
+    {
+        assert_eq!(table["title"], wanted["title"]);
+        for (row, wanted) in table["rows"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .zip(wanted["rows"].as_array().into_iter().flatten())
+        {
+            let keys = ["name", "calls", "total_ns", "min_ns", "max_ns"];
+            for (key, at) in keys.into_iter().zip([0, 2, 3, 4, 5]) {
+                assert_eq!(row[at], wanted[key], "{row} {wanted}");
+            }
+        }
+    }
+    for wanted in ["GPU 0 ", "main thread "] {
+        let rows = page["rows"].as_array().into_iter().flatten();
+        let mut names = rows
+            .filter(|row| row["spans"][3].is_number())
+            .filter_map(|row| row["name"].as_str());
+        assert!(
+            names.any(|name| name.starts_with(wanted)),
+            "{wanted}: {}",
+            page["rows"]
+        );
+    }
+    Ok(())
+}
+
 fn files(dir: &Path) -> Result<BTreeSet<String>> {
     let mut found = BTreeSet::new();
     let mut todo = vec![dir.to_path_buf()];
@@ -301,7 +372,8 @@ fn midair_attach_and_doctor() -> Result<()> {
     let first = std::fs::read(dir.path().join("m_results.json"))?;
     let mut again = command("midair")?;
     again
-        .args([&pid, "-f", "csv", "json", "--json", "-o", "m", "-d", "."])
+        .args([&pid, "-f", "csv", "json", "parquet", "html", "--json"])
+        .args(["-o", "m", "-d", "."])
         .current_dir(dir.path());
     let mut process = Target::spawn(again)?;
     process.expect_error("attached to process")?;
@@ -313,6 +385,7 @@ fn midair_attach_and_doctor() -> Result<()> {
     let all = files(dir.path())?;
     assert!(all.contains("m-2_results.json"), "{all:?}");
     assert_eq!(rows(&dir.path().join("m-2_kernel_trace.csv"))?, 6);
+    parquet_equals_csv(dir.path())?;
     assert_eq!(exit.stdout.len(), 1, "{exit}");
     let document: serde_json::Value = serde_json::from_str(&exit.stdout[0])?;
     let process = &document["processes"][0];
@@ -334,6 +407,7 @@ fn midair_attach_and_doctor() -> Result<()> {
         (&kernels["title"], &kernels["rows"][0]["calls"]),
         (&"KERNEL".into(), &3.into())
     );
+    page_equals(&page(&dir.path().join("m-2_results.html"))?, &document)?;
 
     // Where nothing can be written the exit code says so, and the target is detached from all the same.
     let words = [
@@ -461,9 +535,9 @@ fn arguments_that_are_refused() -> Result<()> {
         ),
         (
             "rocprofv3",
-            vec!["--pid", nobody, "--output-config"],
+            vec!["--pid", nobody, "--kernel-rename"],
             34,
-            "--output-config",
+            "--kernel-rename",
         ),
         ("rocprofv3", vec!["--pid", nobody, "--att"], 34, "--att"),
         (

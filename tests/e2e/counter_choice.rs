@@ -60,7 +60,9 @@ fn session(
             .concat()
             .replace(|c: char| !c.is_ascii_alphanumeric(), "")
     );
-    let target = begin(program(lab, 1)?.log_name(&log))?;
+    let mut target = begin(program(lab, 1)?.log_name(&log))?;
+    // No faster than the worker thread makes windows ready: each chosen dispatch is to have one.
+    target.send("pause 500")?;
     let out = tempfile::tempdir_in(lab.scratch())?;
     let mut all = words.to_vec();
     all.extend(["--pmc", "SQ_WAVES,SPI_CSN_WAVE"]);

@@ -6,7 +6,7 @@ use midair_tests::Result;
 use midair_tests::lab::{GpuModel, Lab, LabCommand, LabTarget};
 use midair_tests::modellog::ModelLog;
 use midair_tests::table::Csv;
-use midair_tests::target::PATIENCE;
+use midair_tests::target::{PATIENCE, in_turn};
 use std::collections::{BTreeMap, BTreeSet};
 
 type Row = BTreeMap<String, String>;
@@ -273,30 +273,35 @@ fn graphs_go_on_when_the_attacher_goes() -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
     };
-    let target = begin(graphs(&lab, 2, 100)?)?;
+    let mut target = begin(graphs(&lab, 2, 100)?)?;
+    target.send(BUSY)?;
     for _ in 0..5 {
         Session::of(&lab, &target, "20ms", &GROUPS)?.check();
     }
-    killed(&lab, &target, &GROUPS)?;
+    killed(&lab, &mut target, &GROUPS)?;
     assert!(had_windows(&unharmed(target)?));
     Ok(())
 }
 
+/// The queue has work all the time with this pause, too. Without any, a test mostly reads the log of
+/// what is launched while leases run out.
+const BUSY: &str = "pause 300";
+
 /// Kills attachers; a session that follows counts as if there had been none.
-fn killed(lab: &Lab, target: &LabTarget, words: &[&str]) -> Result<()> {
-    for _ in 0..3 {
+fn killed(lab: &Lab, target: &mut LabTarget, words: &[&str]) -> Result<()> {
+    for round in 0..3 {
         let out = tempfile::tempdir_in(lab.scratch())?;
         let mut attacher = attach(lab, target, out.path(), words)?.spawn()?;
         attacher.expect_error("attached to process")?;
         attacher.target.signal(libc::SIGKILL)?;
         attacher.target.wait(PATIENCE)?;
-        // Its lease runs out first.
-        let mut session = Session::of(lab, target, "200ms", words);
-        let limit = std::time::Instant::now() + PATIENCE;
-        while session.is_err() && std::time::Instant::now() < limit {
-            session = Session::of(lab, target, "200ms", words);
+        // An attach is refused until the lease of the killed attacher has run out. In the first
+        // round the program launches all that it can meanwhile.
+        if round > 0 {
+            target.send("pause 5000")?;
         }
-        session?.check();
+        in_turn(|| Session::of(lab, target, "200ms", words))?.check();
+        target.send(BUSY)?;
     }
     Ok(())
 }
@@ -332,17 +337,42 @@ fn kernels_of_a_graph_are_counted_one_by_one_where_that_is_asked_for() -> Result
     Ok(())
 }
 
+/// The same with `--exclusive`: kernels of a graph have one turn together, from the ring on.
+#[test]
+fn kernels_of_graphs_have_the_device_for_themselves_where_that_is_asked_for() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let mut target = begin(graphs(&lab, 3, 3)?)?;
+    target.send("pause 3000")?;
+    let words = [&ONE_BY_ONE[..], &["--exclusive"]].concat();
+    let session = Session::of(&lab, &target, "1500ms", &words)?;
+    session.check();
+    let log = unharmed(target)?;
+    assert!(session.kernels.len() > 10, "{}", session.said);
+    for counted in session.kernels.values() {
+        let of = session.dispatches[&counted.dispatches[0]];
+        let beside = log.dispatches().filter(|other| {
+            let other = &other.packet;
+            other.start < of.end && of.start < other.end
+        });
+        assert_eq!(beside.count(), 1, "others ran beside {counted:?}");
+    }
+    Ok(())
+}
+
 #[test]
 fn graphs_one_by_one_go_on_when_the_attacher_goes() -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
     };
     for model in [GpuModel::Doorbell, GpuModel::Eager(4)] {
-        let target = begin(graphs(&lab, 4, 20)?.on(model))?;
+        let mut target = begin(graphs(&lab, 4, 20)?.on(model))?;
+        target.send(BUSY)?;
         for _ in 0..5 {
             Session::of(&lab, &target, "20ms", &ONE_BY_ONE)?.check();
         }
-        killed(&lab, &target, &ONE_BY_ONE)?;
+        killed(&lab, &mut target, &ONE_BY_ONE)?;
         assert!(had_windows(&unharmed(target)?));
     }
     Ok(())

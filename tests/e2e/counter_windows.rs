@@ -6,18 +6,17 @@ use midair_tests::Result;
 use midair_tests::lab::{GpuModel, Lab, LabTarget};
 use midair_tests::modellog::{Dispatch, Event, ModelLog, Packet};
 use midair_tests::table::{Csv, json};
-use midair_tests::target::PATIENCE;
+use midair_tests::target::{PATIENCE, in_turn, until};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::time::Instant;
 
 /// Beginning and end of a dispatch, by which both sides know it.
 type Times = (u64, u64);
 
 /// A window, as the model's log has it.
 #[derive(Debug)]
-struct Window {
+pub struct Window {
     started: Packet,
     /// None: there was another packet in it.
     dispatch: Option<Dispatch>,
@@ -37,7 +36,7 @@ fn overlap(one: Times, other: Times) -> bool {
 }
 
 /// Windows of the log, in its order. Packets that read counters are midair's: HIP has none.
-fn windows(log: &ModelLog) -> Vec<Window> {
+pub fn windows(log: &ModelLog) -> Vec<Window> {
     let key = |packet: &Packet| (packet.ring, packet.index);
     let packets: BTreeMap<_, _> = log.packets().map(|packet| (key(packet), *packet)).collect();
     let dispatches: BTreeMap<_, _> = log.dispatches().map(|d| (key(&d.packet), *d)).collect();
@@ -96,17 +95,17 @@ fn expected(counter: &str, dispatch: &Dispatch, xccs: u64) -> Option<u64> {
 }
 
 /// What a session brought.
-struct Session {
+pub struct Session {
     values: BTreeMap<Times, BTreeMap<String, u64>>,
     /// `metadata.midair.counters` of the json.
     windows: Value,
-    said: String,
+    pub said: String,
 }
 
 impl Session {
     fn read(dir: &Path, said: String) -> Result<Session> {
         let mut values: BTreeMap<Times, BTreeMap<String, u64>> = BTreeMap::new();
-        let mut windows = Value::Null;
+        let (mut windows, mut notes) = (Value::Null, String::new());
         for file in files(dir) {
             let name = file.to_string_lossy();
             if name.ends_with("counter_collection.csv") {
@@ -121,22 +120,24 @@ impl Session {
             } else if name.ends_with("results.json") {
                 let path = "/rocprofiler-sdk-tool/0/metadata/midair/counters";
                 windows = json(&file)?.pointer(path).cloned().unwrap_or_default();
+            } else if name.ends_with("notes.txt") {
+                notes = std::fs::read_to_string(&file)?;
             }
         }
         Ok(Session {
             values,
             windows,
-            said,
+            said: format!("{said}\n{notes}"),
         })
     }
 
-    fn count(&self, what: &str) -> u64 {
+    pub fn count(&self, what: &str) -> u64 {
         self.windows[what].as_u64().unwrap_or(0)
     }
 
     /// The verdicts are the log's, and so is each value. Returns how many windows were alone and how
     /// many were shared.
-    fn check(&self, log: &ModelLog, xccs: u64) -> (usize, usize) {
+    pub fn check(&self, log: &ModelLog, xccs: u64) -> (usize, usize) {
         let windows = windows(log);
         let shared = shared(&windows, log);
         let (mut alone, mut beside, mut empty) = (BTreeMap::new(), BTreeSet::new(), 0);
@@ -185,13 +186,13 @@ impl Session {
 }
 
 /// A `midair attach` in the lab that stays until it is told to end.
-struct Attached {
-    attacher: LabTarget,
-    out: tempfile::TempDir,
+pub struct Attached {
+    pub attacher: LabTarget,
+    pub out: tempfile::TempDir,
 }
 
 impl Attached {
-    fn to(lab: &Lab, target: &LabTarget, words: &[&str]) -> Result<Attached> {
+    pub fn to(lab: &Lab, target: &LabTarget, words: &[&str]) -> Result<Attached> {
         let out = tempfile::tempdir_in(lab.scratch())?;
         let mut all = vec!["--output-format", "csv,json"];
         all.extend(["--max-overhead", "100"]);
@@ -201,8 +202,16 @@ impl Attached {
         Ok(Attached { attacher, out })
     }
 
+    /// The process has ended, and the session with it: nothing was lost.
+    pub fn ended(self) -> Result<Session> {
+        let exit = self.attacher.target.wait(PATIENCE)?;
+        let said = exit.to_string();
+        exit.success()?;
+        Session::read(self.out.path(), said)
+    }
+
     /// Ends the session: nothing was lost, the books balance (the exit code says so).
-    fn detach(mut self) -> Result<Session> {
+    pub fn detach(mut self) -> Result<Session> {
         self.attacher.send("")?;
         let exit = self.attacher.target.wait(PATIENCE)?;
         let said = exit.to_string();
@@ -224,13 +233,13 @@ impl Attached {
     }
 }
 
-fn tell(target: &mut LabTarget, command: &str) -> Result<()> {
+pub fn tell(target: &mut LabTarget, command: &str) -> Result<()> {
     target.send(command)?;
     target.expect(command.split(' ').next().unwrap_or_default())?;
     Ok(())
 }
 
-fn quit(mut target: LabTarget) -> Result<ModelLog> {
+pub fn quit(mut target: LabTarget) -> Result<ModelLog> {
     target.send("quit")?;
     let log = target.log.clone();
     let exit = target.target.wait(PATIENCE)?;
@@ -286,7 +295,7 @@ fn of_a_thousand_dispatches_over_four_streams() -> Result<()> {
 }
 
 /// The program without HIP whose queue holds this many packets.
-fn raw(lab: &Lab, size: u32, model: GpuModel) -> Result<LabTarget> {
+pub fn raw(lab: &Lab, size: u32, model: GpuModel) -> Result<LabTarget> {
     let program = lab.run(&lab.program("windows")?).arg(lab.kernels()?);
     let mut target = program
         .arg(size)
@@ -299,7 +308,19 @@ fn raw(lab: &Lab, size: u32, model: GpuModel) -> Result<LabTarget> {
     Ok(target)
 }
 
-const WAVES: [&str; 2] = ["--pmc", "SQ_WAVES,GRBM_GUI_ACTIVE"];
+/// Launches one kernel after the other until one has a window: the worker thread has met the queue
+/// then. Returns how many were launched; the last one alone had a window.
+pub fn until_known(target: &mut LabTarget) -> Result<u64> {
+    let (before, mut launched) = (windows(&target.model_log()?).len(), 0);
+    until("a window on the queue", || {
+        tell(target, "burst 1 1")?;
+        launched += 1;
+        Ok(windows(&target.model_log()?).len() > before)
+    })?;
+    Ok(launched)
+}
+
+pub const WAVES: [&str; 2] = ["--pmc", "SQ_WAVES,GRBM_GUI_ACTIVE"];
 
 /// The ring is full most of the time, and goes round dozens of times.
 #[test]
@@ -340,11 +361,13 @@ fn of_packets_that_are_reserved_together() -> Result<()> {
     let mut target = raw(&lab, 256, GpuModel::Doorbell)?;
     tell(&mut target, "burst 16 1")?;
     let attached = Attached::to(&lab, &target, &WAVES)?;
-    tell(&mut target, "burst 100 1")?;
+    // By these the queue is known, and that the program looks at the room in it. What follows needs
+    // no more windows than are ready at the beginning, whatever the worker thread does meanwhile.
+    let first = until_known(&mut target)?;
     tell(&mut target, "many 40")?;
     let session = attached.detach()?;
     quit(target)?;
-    assert_eq!(session.count("dispatches"), 140, "{}", session.said);
+    assert_eq!(session.count("dispatches"), first + 40, "{}", session.said);
     assert_eq!(session.count("batches"), 20, "{}", session.said);
     Ok(())
 }
@@ -367,6 +390,13 @@ fn of_other_ways_to_reserve() -> Result<()> {
     assert_eq!(session.count("dispatches"), 180, "{}", session.said);
     session.check(&log, 1);
     assert!(!session.values.is_empty(), "{}", session.said);
+    assert!(
+        session
+            .said
+            .contains("80 reservations had no window, since"),
+        "{}",
+        session.said
+    );
     for window in windows(&log) {
         let grid = window.dispatch.map(|dispatch| dispatch.grid[0]);
         assert_eq!(grid, Some(64), "{window:?}");
@@ -434,14 +464,7 @@ fn ends_at_each_step(how: End) -> Result<()> {
 
 /// Attaches as soon as the target lets: the lease of an attacher that was killed runs out first.
 fn again(lab: &Lab, target: &LabTarget) -> Result<Attached> {
-    let limit = Instant::now() + PATIENCE;
-    loop {
-        match Attached::to(lab, target, &WAVES) {
-            Err(error) if Instant::now() > limit => return Err(error),
-            Err(_) => {}
-            attached => return attached,
-        }
-    }
+    in_turn(|| Attached::to(lab, target, &WAVES))
 }
 
 #[test]

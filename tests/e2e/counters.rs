@@ -5,10 +5,9 @@ use midair_tests::Result;
 use midair_tests::lab::{GpuModel, Lab, LabCommand, LabTarget};
 use midair_tests::modellog::{Event, ModelLog};
 use midair_tests::table::Csv;
-use midair_tests::target::PATIENCE;
+use midair_tests::target::{PATIENCE, in_turn};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 /// A dispatch with counters in the results.
 #[derive(Debug, Default)]
@@ -25,7 +24,7 @@ impl Counted {
         self.grid / self.workgroup * self.workgroup.div_ceil(64)
     }
 
-    /// What the model's rules make of a counter; none of those that depend on times.
+    /// Returns the value of a counter by the model's rules, or none where it depends on times.
     fn expected(&self, counter: &str) -> Option<u64> {
         Some(match counter {
             "SQ_WAVES" => self.waves(),
@@ -36,14 +35,14 @@ impl Counted {
     }
 }
 
-/// What one session has brought.
+/// What one session has recorded and printed.
 struct Session {
     counted: BTreeMap<u64, Counted>,
     said: String,
 }
 
 impl Session {
-    /// Attaches `midair` in the lab, where AMD's packet library is, for so long.
+    /// Attaches `midair` for this long in the lab, where AMD's packet library is.
     fn of(lab: &Lab, target: &LabTarget, duration: &str, words: &[&str]) -> Result<Session> {
         let out = tempfile::tempdir_in(lab.scratch())?;
         let mut all = vec!["--duration", duration, "--output-format", "csv"];
@@ -74,7 +73,7 @@ impl Session {
         Ok(Session { counted, said })
     }
 
-    /// All values are those of the rules.
+    /// Checks that all values are those of the rules.
     fn check(&self) {
         for (id, dispatch) in &self.counted {
             for (counter, value) in &dispatch.values {
@@ -86,13 +85,14 @@ impl Session {
     }
 }
 
-/// Windows were there, whatever came of them: HIP reads no counters.
+/// Returns whether there were windows, whatever became of their values. HIP itself reads no
+/// counters, so each reading is ours.
 pub fn had_windows(log: &ModelLog) -> bool {
     let mut events = log.records.iter().map(|record| &record.event);
     events.any(|event| matches!(event, Event::Register(register) if !register.write))
 }
 
-/// `midair attach` in the lab.
+/// Prepares `midair attach` in the lab.
 pub fn attach<'a>(
     lab: &'a Lab,
     target: &LabTarget,
@@ -107,7 +107,7 @@ pub fn attach<'a>(
     Ok(command.arg(target.target.pid()))
 }
 
-/// All files below a directory.
+/// Returns all files below a directory.
 pub fn files(dir: &Path) -> Vec<PathBuf> {
     let mut all = Vec::new();
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
@@ -125,13 +125,13 @@ fn streams(lab: &Lab, threads: u32) -> Result<LabTarget> {
     begin(program(lab, threads)?)
 }
 
-/// A program of so many streams.
+/// Prepares a program with this many streams.
 pub fn program(lab: &Lab, threads: u32) -> Result<LabCommand<'_>> {
     let program = lab.run(&lab.program("streams")?);
     Ok(program.arg(lab.kernels()?).arg(threads))
 }
 
-/// Starts a program, and has it launch.
+/// Starts a program and makes it launch.
 pub fn begin(program: LabCommand<'_>) -> Result<LabTarget> {
     let mut target = program.spawn()?;
     target.expect("ready")?;
@@ -179,7 +179,7 @@ fn of_one_stream_every_window_is_exact() -> Result<()> {
         session.said
     );
     assert_eq!(first + second, session.counted.len(), "one group each");
-    // The log knows these dispatches by their times.
+    // The log has these dispatches, as their times show.
     let logged: BTreeSet<(u64, u64)> = log
         .dispatches()
         .map(|dispatch| (dispatch.packet.start, dispatch.packet.end))
@@ -219,7 +219,7 @@ fn of_several_streams_what_ran_alone_is_exact() -> Result<()> {
     Ok(())
 }
 
-/// Sums of a device with eight XCCs are those of one: each XCC has its part.
+/// The sums of a device with eight XCCs are those of a device with one: each XCC counts its part.
 #[test]
 fn of_eight_xccs_the_parts_are_added() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -239,8 +239,8 @@ fn of_eight_xccs_the_parts_are_added() -> Result<()> {
     Ok(())
 }
 
-/// A device that takes valid packets before anybody rings, and more threads than queues: several
-/// of them write into one ring.
+/// The device takes valid packets before the doorbell is rung, and there are more threads than
+/// queues, so that several threads write into one ring.
 #[test]
 fn of_an_eager_device_and_of_shared_queues() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -265,33 +265,34 @@ fn an_attacher_that_is_killed_leaves_nothing_open() -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
     };
-    let target = streams(&lab, 2)?;
+    let mut target = streams(&lab, 2)?;
     let words = ["--max-overhead", "100", "--pmc", "SQ_WAVES"];
-    for _ in 0..3 {
+    for round in 0..3 {
         let out = tempfile::tempdir_in(lab.scratch())?;
         let mut attacher = attach(&lab, &target, out.path(), &words)?.spawn()?;
         attacher.expect_error("attached to process")?;
         attacher.target.signal(libc::SIGKILL)?;
         attacher.target.wait(PATIENCE)?;
-        // Its lease runs out first.
-        let mut session = Session::of(&lab, &target, "300ms", &words);
-        let limit = Instant::now() + PATIENCE;
-        while session.is_err() && Instant::now() < limit {
-            session = Session::of(&lab, &target, "300ms", &words);
+        // An attach is refused until the lease of the killed attacher has run out. In the first
+        // round the program launches all that it can meanwhile.
+        if round > 0 {
+            target.send("pause 5000")?;
         }
-        session?.check();
+        in_turn(|| Session::of(&lab, &target, "300ms", &words))?.check();
+        target.send("pause 0")?;
     }
     assert!(had_windows(&end(target)?));
     Ok(())
 }
 
-/// With counters and without them, again and again.
+/// Sessions with counters and without them follow each other.
 #[test]
 fn thirty_sessions_by_turns() -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
     };
-    let target = streams(&lab, 2)?;
+    let mut target = streams(&lab, 2)?;
+    target.send("pause 300")?;
     for round in 0..30 {
         let counts = round % 2 == 0;
         let words: &[&str] = match counts {

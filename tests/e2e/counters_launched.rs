@@ -1,6 +1,6 @@
-//! Hardware counters of programs that are started with them: every dispatch has its values, which
-//! are those of the model's rules (`sim/gpu-model/src/pmu/rules.rs`), and its log tells that none
-//! ran beside another.
+//! Hardware counters of programs that are launched under the profiler. Every dispatch has its
+//! values, which are those of the model's rules (`sim/gpu-model/src/pmu/rules.rs`). The model's log
+//! shows that no dispatch ran beside another.
 
 use midair_tests::lab::{GpuModel, Lab, LabCommand, LabTarget};
 use midair_tests::modellog::{Event, ModelLog};
@@ -26,7 +26,7 @@ pub struct Counted {
 }
 
 impl Counted {
-    /// What the model's rules make of a counter.
+    /// Returns the value of a counter by the model's rules.
     fn expected(&self, counter: &str) -> u64 {
         let waves = self.grid / self.workgroup * self.workgroup.div_ceil(64);
         match counter {
@@ -35,7 +35,7 @@ impl Counted {
         }
     }
 
-    /// It has these counters and no others, with the values of the rules.
+    /// Checks that the dispatch has these counters and no others, with the values of the rules.
     pub fn check(&self, counters: &[&str]) {
         let names: BTreeSet<&str> = self.values.keys().map(String::as_str).collect();
         assert_eq!(names, counters.iter().copied().collect(), "{self:?}");
@@ -49,7 +49,7 @@ impl Counted {
     }
 }
 
-/// The dispatches in a file of values.
+/// Reads the dispatches in a file of counter values.
 pub fn counted(file: &Path) -> Result<BTreeMap<u64, Counted>> {
     let mut counted: BTreeMap<u64, Counted> = BTreeMap::new();
     for row in Csv::read(file)?.rows {
@@ -68,7 +68,7 @@ pub fn counted(file: &Path) -> Result<BTreeMap<u64, Counted>> {
     Ok(counted)
 }
 
-/// A program under `rocprofv3` with these words, whose results go to `out`.
+/// Prepares a program under `rocprofv3` with these words, whose results go to `out`.
 pub fn launched<'a>(
     lab: &Lab,
     program: LabCommand<'a>,
@@ -83,7 +83,7 @@ pub fn launched<'a>(
     Ok(program.under(&all))
 }
 
-/// No dispatch ran while another did; how many there were.
+/// Checks that no dispatch ran while another did, and returns how many there were.
 fn one_at_a_time(log: &ModelLog) -> usize {
     let mut ran: Vec<(u64, u64)> = log
         .dispatches()
@@ -96,7 +96,8 @@ fn one_at_a_time(log: &ModelLog) -> usize {
     ran.len()
 }
 
-/// Starts `streams` with so many threads, has it launch at least so many kernels, and ends it.
+/// Starts `streams` with this many threads, waits until it has launched at least this many kernels,
+/// and ends it.
 fn streams(
     lab: &Lab,
     threads: u32,
@@ -126,7 +127,8 @@ fn streams(
     Ok((log, launches))
 }
 
-/// Every dispatch of the log has its values, and the program had no more.
+/// Checks that every dispatch of the log has its values, and that the results have no other
+/// dispatches.
 fn every_dispatch(threads: u32, model: GpuModel) -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
@@ -174,17 +176,19 @@ fn every_dispatch_of_a_started_program_of_four_streams_is_counted() -> Result<()
     every_dispatch(4, GpuModel::Doorbell)
 }
 
-/// More threads than HIP makes queues, on a device that takes valid packets before anybody rings.
+/// There are more threads than HIP makes queues, and the device takes valid packets before the
+/// doorbell is rung.
 #[test]
 fn every_dispatch_of_a_started_program_is_counted_on_an_eager_device() -> Result<()> {
     every_dispatch(6, GpuModel::Eager(3))
 }
 
-/// What [`vadd`] launches: two kernels in each of 10 rounds, and HIP one that copies.
+/// The number of dispatches of [`vadd`]: in each of 10 rounds two kernels of its own and one of
+/// HIP's.
 const DISPATCHES: usize = 30;
 
-/// A program without HIP, whose threads share a small ring and wait for room in it, and whose backlog
-/// is many times what fits between barriers.
+/// In a program without HIP, threads share a small ring and wait for room in it. Its backlog is
+/// many times what fits between two barriers.
 #[test]
 fn every_dispatch_is_counted_where_threads_share_a_small_ring() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -213,7 +217,7 @@ fn every_dispatch_is_counted_where_threads_share_a_small_ring() -> Result<()> {
     Ok(())
 }
 
-/// Runs `vadd` to its end.
+/// Runs `vadd` to its end under `rocprofv3`.
 fn vadd(lab: &Lab, out: &Path, words: &[&str], log: &str) -> Result<(Exit, PathBuf)> {
     let program = lab.run("/lab/vadd").arg(10).arg(0);
     let target: LabTarget = launched(lab, program, out, words)?.log_name(log).spawn()?;
@@ -282,7 +286,7 @@ fn each_group_of_counters_is_a_run_of_its_own() -> Result<()> {
     Ok(())
 }
 
-/// The groups of `pmc_groups` take turns in one run.
+/// The groups of `pmc_groups` take turns within one run.
 #[test]
 fn groups_that_take_turns_do_so_within_one_run() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -304,7 +308,7 @@ fn groups_that_take_turns_do_so_within_one_run() -> Result<()> {
     Ok(())
 }
 
-/// Chosen kernels, a counter of the user's own, and all formats.
+/// Kernels are chosen by name, a counter is the user's own, and all formats are written.
 #[test]
 fn chosen_kernels_and_own_counters_are_in_all_formats() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -348,20 +352,20 @@ fn chosen_kernels_and_own_counters_are_in_all_formats() -> Result<()> {
     Ok(())
 }
 
-/// Packets of a log that read counters: one for each dispatch that was counted.
+/// Returns how many packets of the log read counters: one for each dispatch that was counted.
 fn readings(log: &ModelLog) -> usize {
     let mut events = log.records.iter().map(|record| &record.event);
     let is_reading = |event: &&Event| matches!(event, Event::Pm4(commands) if commands.reads > 0);
     events.by_ref().filter(is_reading).count()
 }
 
-/// What is not chosen gets no packets of counters, and takes its turn all the same.
+/// A dispatch that is not chosen gets no packets of counters, but runs alone like the others.
 #[test]
 fn kernels_and_dispatches_that_are_not_chosen_are_not_counted() -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
     };
-    // Of three kernels each is launched in each of 10 rounds.
+    // Three kernels are launched in each of 10 rounds.
     let cases: [(&[&str], usize); 5] = [
         (&["--kernel-include-regex", "vadd"], 10),
         (&["--kernel-exclude-regex", "vadd"], 20),
@@ -446,7 +450,7 @@ fn what_cannot_be_counted_is_refused_before_the_program_runs() -> Result<()> {
     Ok(())
 }
 
-/// A program that fails ends the passes, with its own exit code.
+/// When the program fails, there is no further pass, and the exit code is the program's.
 #[test]
 fn a_program_that_fails_is_not_run_again() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -462,7 +466,8 @@ fn a_program_that_fails_is_not_run_again() -> Result<()> {
     Ok(())
 }
 
-/// On this machine itself: with the lab's GPU and no packet library of AMD's, and with no GPU.
+/// Runs on this machine itself, first with the lab's GPU but without AMD's packet library, then
+/// without a GPU.
 #[test]
 fn a_machine_that_cannot_count_says_why_before_the_program_runs() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -488,8 +493,8 @@ fn a_machine_that_cannot_count_says_why_before_the_program_runs() -> Result<()> 
     Ok(())
 }
 
-/// Whether the loader of this machine finds it, or a ROCm below /opt has it.
-fn has_packet_library() -> Result<bool> {
+/// Returns whether this machine's loader finds AMD's packet library, or a ROCm below /opt has it.
+pub fn has_packet_library() -> Result<bool> {
     const NAME: &str = "libhsa-amd-aqlprofile64.so.1";
     let mut ldconfig = std::process::Command::new("/sbin/ldconfig");
     ldconfig.arg("-p");

@@ -5,15 +5,14 @@ use midair_tests::Result;
 use midair_tests::lab::{Lab, LabTarget};
 use midair_tests::modellog::{Event, ModelLog};
 use midair_tests::table::{self, Csv};
-use midair_tests::target::{PATIENCE, until};
+use midair_tests::target::{PATIENCE, in_turn, until};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 /// MHz of the modelled device.
 const CLOCK: f64 = 2100.0;
 
-/// What a device counted from one reading to the next.
+/// What a device counted between two readings.
 #[derive(Debug, Clone, Default)]
 struct Reading {
     start: u64,
@@ -59,7 +58,7 @@ fn total(readings: &BTreeMap<u64, Reading>, counter: &str) -> f64 {
     values.sum()
 }
 
-/// A program with streams; nothing of it runs.
+/// Starts a program with streams and leaves it idle.
 fn idle(lab: &Lab, threads: u32) -> Result<LabTarget> {
     let program = lab.run(&lab.program("streams")?);
     let mut target = program.arg(lab.kernels()?).arg(threads).spawn()?;
@@ -78,7 +77,7 @@ fn launched(target: &mut LabTarget) -> Result<u64> {
     Ok(count.parse()?)
 }
 
-/// It runs until it has launched so many kernels more.
+/// Lets the program run until it has launched this many more kernels.
 fn run_for(target: &mut LabTarget, kernels: u64) -> Result<()> {
     let before = launched(target)?;
     until("the program launches", || {
@@ -86,7 +85,7 @@ fn run_for(target: &mut LabTarget, kernels: u64) -> Result<()> {
         target.expect("start")?;
         target.send("stop")?;
         target.expect("stop")?;
-        // It tells what it has launched where it stands still.
+        // The program tells what it has launched only while it stands still.
         Ok(launched(target)? >= before + kernels)
     })
 }
@@ -120,7 +119,8 @@ fn end(mut target: LabTarget) -> Result<ModelLog> {
     Ok(log)
 }
 
-/// Waves of these dispatches of the log: of all, and of those whose queue was switched on.
+/// Returns how many waves these dispatches of the log had: in all, and on queues that were enabled
+/// for counters.
 fn waves(log: &ModelLog, which: std::ops::Range<usize>) -> (u64, u64) {
     let (mut all, mut enabled, mut seen) = (0, 0, 0);
     let mut on: BTreeSet<u64> = BTreeSet::new();
@@ -149,8 +149,8 @@ fn waves(log: &ModelLog, which: std::ops::Range<usize>) -> (u64, u64) {
     (all, enabled)
 }
 
-/// Nothing counts any more, and nothing of ours is left: queues that were made behind `from` queues
-/// are destroyed.
+/// Checks that nothing counts any more and that nothing of ours is left. Queues that were made
+/// after the first `from` queues must be destroyed.
 fn nothing_is_left(log: &ModelLog) {
     let mut on: BTreeMap<u64, bool> = BTreeMap::new();
     let mut alive: BTreeSet<u32> = BTreeSet::new();
@@ -194,12 +194,12 @@ fn sums_of_readings_are_what_the_device_counted() -> Result<()> {
             "--pmc-device",
             "SQ_WAVES,GRBM_COUNT,TCC_HIT",
             "--output-format",
-            "csv,json,rocpd,pftrace",
+            "csv,json,rocpd,pftrace,html",
         ];
         let attacher = attacher(&lab, &target, out.path(), &words)?;
         run_for(&mut target, 300)?;
         let said = detach(attacher)?;
-        // When it ends, HIP launches something more.
+        // HIP launches more work when the program ends, so the range stops here.
         let after = ModelLog::read(&target.log)?.dispatches().count();
         let log = end(target)?;
         let readings = readings(out.path())?;
@@ -234,7 +234,7 @@ fn sums_of_readings_are_what_the_device_counted() -> Result<()> {
     Ok(())
 }
 
-/// They have the same values.
+/// Checks that the other formats have the same values.
 fn other_formats(out: &Path, readings: &BTreeMap<u64, Reading>) -> Result<()> {
     let json = table::json(&file(out, "results.json")?)?;
     let tool = &json["rocprofiler-sdk-tool"][0];
@@ -276,10 +276,18 @@ fn other_formats(out: &Path, readings: &BTreeMap<u64, Reading>) -> Result<()> {
     }
     assert_eq!(answers[3][0]["a"], 3 * readings.len());
     assert!(std::fs::metadata(file(out, "pftrace")?)?.len() > 0);
+    let page = table::page(&file(out, "results.html")?)?;
+    let curves = page["curves"].as_array().into_iter().flatten();
+    let waves = curves
+        .filter(|curve| curve["name"] == "GPU 0 SQ_WAVES /s")
+        .filter_map(|curve| curve["values"].as_array());
+    // Begin, length and value of each reading.
+    let values: Vec<usize> = waves.map(|values| values.len() / 3).collect();
+    assert_eq!(values, [readings.len()], "{}", page["curves"]);
     Ok(())
 }
 
-/// Groups take turns, beside a trace of kernels.
+/// Groups take turns while kernels are traced, too.
 #[test]
 fn groups_take_turns() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -329,8 +337,8 @@ fn groups_take_turns() -> Result<()> {
     Ok(())
 }
 
-/// The process goes on, and another session reads as if there had been none before; so it does after
-/// thirty.
+/// The process goes on, and another session reads as if there had been none before. The same holds
+/// after thirty sessions.
 #[test]
 fn an_attacher_that_is_killed_leaves_no_queue() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -340,13 +348,8 @@ fn an_attacher_that_is_killed_leaves_no_queue() -> Result<()> {
     let words = ["--pmc-device", "SQ_WAVES", "--output-format", "csv"];
     for round in 0..6 {
         let out = tempfile::tempdir_in(lab.scratch())?;
-        let limit = Instant::now() + PATIENCE;
-        let mut one = attacher(&lab, &target, out.path(), &words);
-        // The lease of one that was killed runs out first.
-        while one.is_err() && Instant::now() < limit {
-            one = attacher(&lab, &target, out.path(), &words);
-        }
-        let attacher = one?;
+        // An attach is refused until the lease of the killed attacher has run out.
+        let attacher = in_turn(|| attacher(&lab, &target, out.path(), &words))?;
         run_for(&mut target, 20)?;
         if round % 2 == 0 {
             attacher.target.signal(libc::SIGKILL)?;
@@ -360,7 +363,7 @@ fn an_attacher_that_is_killed_leaves_no_queue() -> Result<()> {
     Ok(())
 }
 
-/// What was read until then is in the files.
+/// What was read until the end of the process is in the files.
 #[test]
 fn a_program_that_ends_is_read_until_then() -> Result<()> {
     let Some(lab) = Lab::find()? else {

@@ -1,4 +1,4 @@
-//! `midair doctor` and `midair ps`: what they report is true, and they touch no process.
+//! `midair doctor` and `midair ps`: what they report is true, and they do not touch any process.
 
 use midair_tests::snapshot::Snapshot;
 use midair_tests::stage::{plain_environment, run_staged, stage};
@@ -23,14 +23,15 @@ fn json(exit: &Exit) -> Result<Value> {
     Ok(serde_json::from_str(&exit.stdout.concat())?)
 }
 
-/// The check of this name.
+/// Returns the check of this name.
 fn check<'a>(told: &'a Value, name: &str) -> Result<&'a Value> {
     let checks = told["checks"].as_array().ok_or("no checks")?;
     let found = checks.iter().find(|check| check["name"] == name);
     found.ok_or_else(|| format!("no check of {name} in {told:#}").into())
 }
 
-/// Makes the kernel kill a process at any of the calls that touch another process; the other calls are allowed.
+/// Makes the kernel kill the process when it makes any of the calls that touch another process. All
+/// other calls are allowed.
 fn no_touching(command: &mut Command) {
     const TOUCHING: [libc::c_long; 8] = [
         libc::SYS_ptrace,
@@ -48,7 +49,8 @@ fn no_touching(command: &mut Command) {
         jf,
         k,
     };
-    // The number of the call is the first word; of equal ones the process ends.
+    // The first word of the data is the number of the call. If it is one of the forbidden calls,
+    // the kernel kills the process.
     let mut filter = vec![op(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0)];
     for call in TOUCHING {
         filter.push(op(
@@ -70,7 +72,9 @@ fn no_touching(command: &mut Command) {
         0,
         libc::SECCOMP_RET_ALLOW,
     ));
-    // SAFETY: prctl is async-signal-safe; the filter is moved into the closure and lives in the child until the exec.
+    // SAFETY: the closure runs between fork and exec. It only calls prctl, which is
+    // async-signal-safe. The filter is moved into the closure, so it lives in the child until the
+    // exec.
     unsafe {
         command.pre_exec(move || {
             let program = libc::sock_fprog {
@@ -104,13 +108,14 @@ fn doctor_inspects_a_gpu_process_without_touching_it() -> Result<()> {
     let kit = Kit::new()?;
     let mut target = kit.start("two_gpus", "log", &[])?;
     target.expect("ready")?;
-    // Each thread has its memory by then.
+    // By then each thread has its memory from the allocator.
     target.send("work 2")?;
     target.expect("work")?;
     let pid = target.pid();
     let word = pid.to_string();
     let before = Snapshot::take(pid)?;
-    // It has answered, and may still be on its way to the next command.
+    // The program has answered, but its thread may still be on the way to waiting for the next
+    // command.
     until("the first thread waits", || {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/stat"))?;
         Ok(stat
@@ -172,7 +177,7 @@ fn doctor_inspects_a_gpu_process_without_touching_it() -> Result<()> {
         .as_str()
         .unwrap_or_default();
     assert!(libc.starts_with("glibc 2."), "{libc}");
-    // A thread of it means the process.
+    // The id of a thread stands for its process.
     let mut threads = before.threads.keys();
     if let Some(tid) = threads.find(|tid| **tid != pid) {
         let exit = untouching(&["doctor", &tid.to_string()])?;
@@ -194,14 +199,14 @@ fn doctor_inspects_a_gpu_process_without_touching_it() -> Result<()> {
 
     let diff = before.diff(&Snapshot::take(pid)?);
     assert!(diff.is_empty(), "{diff}");
-    // Its first thread, which waits for a command, was not woken.
+    // The first thread, which waits for a command, was not woken.
     assert_eq!(self::switches(pid)?, switches);
     target.send("quit")?;
     target.target.wait(PATIENCE)?.success()?;
     Ok(())
 }
 
-/// Voluntary context switches of the first thread.
+/// Returns the voluntary context switches of the first thread.
 fn switches(pid: i32) -> Result<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/status"))?;
     let line = status
@@ -257,10 +262,10 @@ fn ps_lists_gpu_processes_and_what_of_midair_they_hold() -> Result<()> {
         (&"no".into(), &true.into()),
         "{told:#}"
     );
-    // This one has no runtime.
+    // This test's own process has no runtime.
     assert!(listed(std::process::id() as i32)?.is_none());
 
-    // The table has it in a row of its own.
+    // The table has a row for it.
     let exit = midair(&["ps"])?;
     let row = exit
         .stdout
@@ -282,7 +287,7 @@ fn ps_lists_gpu_processes_and_what_of_midair_they_hold() -> Result<()> {
         "{told:#}"
     );
 
-    // The obstacle is named, with the exit code of an attach.
+    // The obstacle is named, with the exit code that an attach would have.
     target.target.signal(libc::SIGSTOP)?;
     midair_tests::target::until("its stop", || {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
@@ -329,7 +334,7 @@ fn ps_counts_the_processes_it_cannot_inspect() -> Result<()> {
         json(&exit)
     };
     let told = ps(&["ps", "--json"])?;
-    // This test is one of them, and the process that runs it.
+    // The list has this test, and the process that runs it.
     let unreadable = told["unreadable"].as_u64().unwrap_or(0);
     assert!(unreadable >= 2, "{told:#}");
     let all = ps(&["ps", "--all", "--json"])?;
@@ -355,7 +360,7 @@ fn processes_that_are_not_targets() -> Result<()> {
         let exit = midair(&["doctor", nobody])?;
         assert_eq!(exit.status.code(), Some(code), "{exit}");
     }
-    // The shell becomes the program, which then has the number that it was told.
+    // The shell becomes the program by `exec`, so the program has the pid that the shell passed.
     let mut command = Command::new("sh");
     let program = stage()?.join("bin/midair");
     command
@@ -371,12 +376,54 @@ fn processes_that_are_not_targets() -> Result<()> {
             .any(|line| line.contains("is this program itself")),
         "{exit}"
     );
-    // The first process is looked at like any other; it has no runtime, or is not ours to look at.
+    // Process 1 is looked at like any other. It has no runtime, or we have no right to look at it.
     let exit = midair(&["doctor", "1"])?;
     assert!(
         exit.stdout.iter().any(|line| line.contains("process  ")),
         "{exit}"
     );
     assert!(exit.status.code().is_some_and(|code| code != 0), "{exit}");
+    Ok(())
+}
+
+/// The document follows `docs/doctor.schema.json`: for a process that can be attached to, for one
+/// that cannot, and for the machine.
+#[test]
+fn the_json_is_what_its_schema_says() -> Result<()> {
+    let schema = midair_tests::workspace().join("docs/doctor.schema.json");
+    let schema: Value = serde_json::from_slice(&std::fs::read(schema)?)?;
+    let kit = Kit::new()?;
+    let mut target = kit.start("two_gpus", "model.log", &[])?;
+    target.expect("ready")?;
+    let pid = target.pid().to_string();
+    let own = std::process::id().to_string();
+    for words in [
+        &["doctor", "--json", &pid][..],
+        &["doctor", "--json", &own],
+        &["doctor", "--json"],
+    ] {
+        let exit = midair(words)?;
+        let told = json(&exit)?;
+        let faults = midair_tests::schema::faults(&schema, &told);
+        assert!(faults.is_empty(), "{words:?}: {faults:#?}");
+        assert_eq!(
+            told["exit_code"].as_i64(),
+            exit.status.code().map(i64::from),
+            "{exit}"
+        );
+    }
+    let told = json(&midair(&["doctor", "--json"])?)?;
+    assert_eq!(told["pid"], Value::Null);
+    for name in [
+        "libraries",
+        "kernel",
+        "tracing",
+        "pid namespace",
+        "GPU processes",
+        "NVIDIA driver",
+        "results",
+    ] {
+        check(&told, name)?;
+    }
     Ok(())
 }

@@ -1,8 +1,8 @@
 //! Kernels and copies of running processes, compared with what the modelled GPU consumed.
 //!
 //! Windows are exact: the program is idle when the profiler attaches, works by command, and is idle
-//! again at the detach, so the trace must be the log between two reads of it. Where a program runs
-//! freely, the trace must be one contiguous range of each queue's log.
+//! again at the detach. So the trace must equal the part of the log between two reads of it. Where
+//! a program runs freely, the trace must be one contiguous range of each queue's log.
 
 use crate::profiler::compare::{contiguous, logged_copies, mostly, same};
 use crate::profiler::{Counter, Kernel, Profiler, Trace, USUAL, since};
@@ -17,8 +17,8 @@ const SCALE: &str = "scale(float*, float, int)";
 /// Calls that launch in the test programs.
 const LAUNCHES: [&str; 3] = ["hipModuleLaunchKernel", "hipLaunchKernel", "hipMemset"];
 
-/// Each kernel belongs to a launching call of its thread, begun before it, on the same stream; each
-/// launching call has one kernel.
+/// Checks that each kernel belongs to a launching call of its thread that began before it, on the
+/// same stream, and that each launching call has one kernel.
 fn called(trace: &Trace) -> Result<()> {
     let mut launched = BTreeSet::new();
     for kernel in &trace.kernels {
@@ -52,8 +52,8 @@ fn called(trace: &Trace) -> Result<()> {
     Ok(())
 }
 
-/// Copies of the trace are those of the log with the engine's own times. Half of the bytes went
-/// each way, which a program that sends and fetches back by turns makes so.
+/// Checks that the copies of the trace are those of the log, with the engine's own times. Half of
+/// the bytes went each way, because the program sends and fetches by turns.
 fn same_copies(trace: &Trace, log: &ModelLog) {
     let mut traced: Vec<_> = trace
         .copies
@@ -75,7 +75,8 @@ fn same_copies(trace: &Trace, log: &ModelLog) {
         ("MEMORY_COPY_HOST_TO_DEVICE", bytes / 2),
     ];
     assert_eq!(ways, BTreeMap::from(expected));
-    // What was sent lies where what was fetched came from: the devices' arrays, one per thread of the program.
+    // The program sends to the places from which it fetches: the arrays on the devices, one for
+    // each thread of the program.
     let by_time: BTreeMap<u64, &str> = trace
         .copies
         .iter()
@@ -83,8 +84,9 @@ fn same_copies(trace: &Trace, log: &ModelLog) {
         .collect();
     let (mut sent_to, mut fetched_from) = (BTreeSet::new(), BTreeSet::new());
     for copy in log.copies() {
-        // The time after a copy is written within its ring, so the next end in the trace that is
-        // not earlier may be another ring's; only copies that no other overlaps are looked at.
+        // The time after a copy is written later, within its ring. So the next end in the trace
+        // that is not earlier may belong to another ring. Only copies that overlap no other one are
+        // looked at.
         let around: Vec<_> = trace
             .copies
             .iter()
@@ -107,13 +109,13 @@ fn ask(target: &mut LabTarget, command: &str) -> Result<()> {
     Ok(())
 }
 
-/// Waits until the log has `count` dispatches more than `before`.
+/// Waits until the log has `count` dispatches more than in `before`.
 fn more(target: &LabTarget, before: &ModelLog, count: usize) -> Result<()> {
     Counter::of(target).wait_until(before.dispatches().count() + count)
 }
 
-/// Registers of the kernels are those that AMD's rocprofv3 reported for the same code object
-/// (golden/hip724), and names are theirs.
+/// Checks that the registers of the kernels are those that AMD's rocprofv3 reported for the same
+/// code object (golden/hip724), and that the names are the same.
 fn described(trace: &Trace) {
     for kernel in &trace.kernels {
         let registers = (kernel.vgpr, kernel.accum_vgpr, kernel.sgpr);
@@ -125,9 +127,10 @@ fn described(trace: &Trace) {
     }
 }
 
-/// Of the program `streams`: thread N has its own stream, launches vadd with grid.x 64 (N+1) and
-/// scale with 32 (N+1) + 65536. `attached_idle`: the program launched nothing while the profiler
-/// attached, else the stream of a launch that was under way is not known.
+/// Checks the streams of the program `streams`. Its thread N has its own stream, launches vadd with
+/// grid.x 64 (N+1) and scale with 32 (N+1) + 65536. `attached_idle` says that the program launched
+/// nothing while the profiler attached. Otherwise the stream of a launch that was under way is not
+/// known.
 fn streams_kept_apart(trace: &Trace, attached_idle: bool) {
     let mut stream_of = BTreeMap::new();
     let known = |kernel: &&Kernel| attached_idle || trace.hip.contains_key(&kernel.correlation);
@@ -175,11 +178,11 @@ fn eight_threads_on_eight_streams() -> Result<()> {
     let mut target = target.spawn()?;
     target.expect("ready")?;
     ask(&mut target, "pause 500")?;
-    // Work before the attach, which must not be in the trace.
+    // This work comes before the attach and must not be in the trace.
     ask(&mut target, "start")?;
     ask(&mut target, "stop")?;
 
-    // An exact window: streams from before the attach, and streams made during it.
+    // An exact window, with streams from before the attach and streams that are made during it.
     let before = target.model_log()?;
     let profiler = Profiler::attach(target.pid(), &lab.scratch().join("exact"), &USUAL)?;
     ask(&mut target, "start")?;
@@ -197,7 +200,7 @@ fn eight_threads_on_eight_streams() -> Result<()> {
     let threads: BTreeSet<u64> = trace.kernels.iter().map(|kernel| kernel.tid).collect();
     assert_eq!(threads.len(), 11, "all threads launched");
 
-    // Kernels alone: the calls that launch them are not there, and kernels are as before.
+    // A trace of kernels alone has no calls that launch them, but the same kernels as before.
     let before = target.model_log()?;
     let profiler = Profiler::attach(
         target.pid(),
@@ -217,7 +220,7 @@ fn eight_threads_on_eight_streams() -> Result<()> {
         "more than was asked for"
     );
 
-    // Copies alone.
+    // A trace of copies alone.
     let before = target.model_log()?;
     let profiler = Profiler::attach(
         target.pid(),
@@ -233,7 +236,7 @@ fn eight_threads_on_eight_streams() -> Result<()> {
     same_copies(&trace, &log);
     assert!(trace.kernels.is_empty(), "kernels were not asked for");
 
-    // Running freely, at attach and at detach.
+    // The program runs freely, at the attach and at the detach.
     ask(&mut target, "start")?;
     let profiler = Profiler::attach(target.pid(), &lab.scratch().join("free"), &USUAL)?;
     more(&target, &target.model_log()?, 400)?;
@@ -290,8 +293,8 @@ fn streams_on_an_eager_device() -> Result<()> {
     Ok(())
 }
 
-/// A program as users write them, with kernels launched by <<<>>> and a hipMemset that is a kernel
-/// of HIP's own; it runs on while the profiler attaches and detaches.
+/// A program as users write them, with kernels launched by <<<>>> and a hipMemset that HIP carries
+/// out as a kernel of its own. It goes on running while the profiler attaches and detaches.
 #[test]
 fn vadd() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -318,20 +321,27 @@ fn vadd() -> Result<()> {
             3,
             "vadd, scale and HIP's own fill: {by_name:?}"
         );
-        // Calls that began before the attach launched at most the first kernel of the trace.
-        let launching: Vec<_> = trace
+        // The calls that began before the attach can have launched only the first kernel of the
+        // trace. The arguments of such a call are not known, so the stream is not, either.
+        let (launching, before): (Vec<_>, Vec<_>) = trace
             .kernels
             .iter()
-            .filter_map(|kernel| Some((kernel, trace.hip.get(&kernel.correlation)?)))
-            .collect();
-        assert!(
-            launching.len() + 1 >= trace.kernels.len(),
-            "{} of {}",
-            launching.len(),
-            trace.kernels.len()
-        );
+            .map(|kernel| (kernel, trace.hip.get(&kernel.correlation)))
+            .partition(|(_, call)| call.is_some());
+        let first = trace.kernels.iter().map(|kernel| kernel.work.start).min();
+        for (kernel, _) in &before {
+            assert_eq!(Some(kernel.work.start), first, "{kernel:?}");
+            assert_eq!(kernel.stream, 0, "{kernel:?}");
+        }
+        assert!(before.len() <= 1, "{before:?}");
+        let launching = launching
+            .into_iter()
+            .filter_map(|(kernel, call)| Some((kernel, call?)));
+        // The program's own stream, and the default stream, on which hipMemset runs.
+        let mut streams: BTreeSet<(u64, bool)> = BTreeSet::new();
         for (kernel, call) in launching {
-            let expected = if kernel.name == VADD || kernel.name == SCALE {
+            let is_own = kernel.name == VADD || kernel.name == SCALE;
+            let expected = if is_own {
                 "hipLaunchKernel"
             } else {
                 "hipMemset"
@@ -345,13 +355,8 @@ fn vadd() -> Result<()> {
                 call.start < kernel.work.start,
                 "{kernel:?} ran before {call:?}"
             );
+            streams.insert((kernel.stream, is_own));
         }
-        // The program's own stream and the default stream, on which hipMemset runs.
-        let streams: BTreeSet<(u64, bool)> = trace
-            .kernels
-            .iter()
-            .map(|kernel| (kernel.stream, kernel.name == VADD || kernel.name == SCALE))
-            .collect();
         assert_eq!(streams.len(), 2, "{streams:?}");
         assert!(streams.contains(&(0, false)), "{streams:?}");
         target.signal(libc::SIGKILL)?;
@@ -359,7 +364,8 @@ fn vadd() -> Result<()> {
     Ok(())
 }
 
-/// Copies by engines and by kernels, straight and rectangular, of pinned and of pageable memory.
+/// Copies are made by engines and by kernels, straight and rectangular, with pinned and with
+/// pageable memory.
 #[test]
 fn every_kind_of_copy() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -379,7 +385,8 @@ fn every_kind_of_copy() -> Result<()> {
     trace.whole()?;
     same(&trace, &log)?;
     same_copies(&trace, &log);
-    // Per round 2 x 2 straight copies and 2 rectangles by the engines; 3 copies and a fill by kernels.
+    // Each round has 2 x 2 straight copies and 2 rectangles by the engines, and 3 copies and a fill
+    // by kernels.
     assert_eq!((trace.copies.len(), trace.kernels.len()), (5 * 6, 5 * 4));
     let rectangles = log.copies().filter(|copy| copy.rect).count();
     assert_eq!(rectangles, 5 * 2, "the program asks for rectangles");

@@ -1,6 +1,6 @@
-//! A program that is started under the profiler: by our command lines, and in the ways that need
-//! none. Every call from the first on is there, every dispatch that the modelled GPU consumed has
-//! its times, and the program's own end is its caller's to see.
+//! Programs that are launched under the profiler, by our command lines and in the ways that need
+//! none. Every call from the first on is recorded, every dispatch that the modelled GPU consumed
+//! has its times, and the caller sees how the program itself ended.
 
 use midair_tests::Result;
 use midair_tests::attacher::{Call, by_function, calls_of, check_calls};
@@ -13,7 +13,7 @@ use midair_tests::target::{Exit, PATIENCE, until};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// What `vadd ITERATIONS` calls (lab/src/vadd.hip).
+/// Returns the calls that `vadd ITERATIONS` makes (lab/src/vadd.hip).
 fn calls_of_vadd(iterations: u64) -> BTreeMap<String, u64> {
     let once = [
         ("hipGetDevicePropertiesR0600", 1),
@@ -70,7 +70,7 @@ impl Results {
             self.file("hsa_api_trace.csv"),
         ])
     }
-    /// Names of everything that is there.
+    /// Returns the names of all files in the directory.
     fn names(&self) -> Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in std::fs::read_dir(&self.dir)? {
@@ -79,7 +79,7 @@ impl Results {
         names.sort();
         Ok(names)
     }
-    /// The dispatches are those of the log, each timed.
+    /// Checks that the dispatches are those of the log, and that each is timed.
     fn kernels_are(&self, log: &ModelLog) -> Result<()> {
         let rows = Csv::read(&self.file("kernel_trace.csv"))?.rows;
         let mut grids: BTreeMap<[u32; 3], usize> = BTreeMap::new();
@@ -100,7 +100,7 @@ impl Results {
     }
 }
 
-/// `rocprofv3` of the stage with these options, up to the `--`.
+/// Returns the command of the stage's `rocprofv3` with these options, up to the `--`.
 fn rocprofv3(stage: &str, results: &Results, options: &[&str]) -> Vec<String> {
     let mut words = vec![format!("{stage}/bin/rocprofv3")];
     words.extend(options.iter().map(ToString::to_string));
@@ -113,7 +113,7 @@ fn under<'a>(command: LabCommand<'a>, words: &[String]) -> LabCommand<'a> {
     command.under(&words.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
-/// Waits for the end; AMD's model mode may abort by itself at an exit, see [`Caller::quit`].
+/// Waits for the end. AMD's model mode may abort at an exit, see [`Caller::quit`].
 fn end(target: LabTarget) -> Result<(Exit, ModelLog)> {
     let log = target.log.clone();
     let exit = target.target.wait(PATIENCE)?;
@@ -132,7 +132,8 @@ fn every_call_and_kernel_of_a_hip_program() -> Result<()> {
         return Ok(());
     };
     let stage = lab.stage()?;
-    // Debian's HIP makes its tables in its first call and does not register them; AMD's builds do.
+    // Debian's HIP makes its tables in its first call and does not register them. AMD's builds do
+    // register them.
     for register in [false, true] {
         let results = Results::new(&lab, &format!("hip-{register}"))?;
         let words = rocprofv3(
@@ -164,7 +165,7 @@ fn every_call_and_kernel_of_a_hip_program() -> Result<()> {
     Ok(())
 }
 
-/// What the program itself counts, with HSA calls among it, on many threads.
+/// The trace has what the program itself counts, with HSA calls among it, on many threads.
 #[test]
 fn the_programs_own_counts() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -179,7 +180,8 @@ fn the_programs_own_counts() -> Result<()> {
     caller.tell("hsa 5")?;
     let counts = caller.counts()?;
     let pid = caller.pid();
-    // An attach during that time is refused, since the process is being recorded, and changes nothing.
+    // An attach during that time is refused, since the process is already being recorded, and
+    // changes nothing.
     let exit = run_staged(
         "rocprofv3",
         &["--pid", &pid.to_string(), "--hip-trace"],
@@ -195,8 +197,8 @@ fn the_programs_own_counts() -> Result<()> {
     all_counted(&by_function(hip), counts, &["hipMalloc", "hipFree"])
 }
 
-/// The calls of a `calls` program are those that it counted, and three of each of these that it
-/// makes beside (hip_kit.h).
+/// Checks that the calls of a `calls` program are those that it counted, and three of each call
+/// that it makes besides (hip_kit.h).
 fn all_counted(
     seen: &BTreeMap<String, u64>,
     mut counts: BTreeMap<String, u64>,
@@ -211,7 +213,8 @@ fn all_counted(
     Ok(())
 }
 
-/// No HIP: the HSA runtime's tables are there before `hsa_init`, which is the first call that is seen.
+/// In a program without HIP, the HSA runtime's tables exist before `hsa_init`, so `hsa_init` is the
+/// first call that is recorded.
 #[test]
 fn a_program_on_hsa_alone() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -251,7 +254,8 @@ fn a_program_on_hsa_alone() -> Result<()> {
     Ok(())
 }
 
-/// Preloaded with LD_PRELOAD, without an SDK; and named for a register library, ours and AMD's.
+/// The tool is preloaded with LD_PRELOAD, without an SDK, or it is named to a register library,
+/// ours and AMD's.
 #[test]
 fn without_our_command_line() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -260,8 +264,8 @@ fn without_our_command_line() -> Result<()> {
     let stage = lab.stage()?;
     let lib = format!("{stage}/lib");
     let tool = format!("{lib}/rocprofiler-sdk/librocprofiler-sdk-tool.so");
-    // AMD's register finds the SDK by the loader's search, ours beside itself; ours must not be
-    // found first for AMD's turn.
+    // AMD's register library finds the SDK by the loader's search, and ours finds it beside itself.
+    // In AMD's turn the loader must not find our register library first.
     let only_sdk = lab.scratch().join("only-sdk");
     std::fs::create_dir(&only_sdk)?;
     for name in ["librocprofiler-sdk.so", "librocprofiler-sdk.so.1"] {
@@ -314,7 +318,8 @@ fn exit_codes_and_signals_are_the_programs_own() -> Result<()> {
         let target = under(command, &rocprofv3(&stage, &results, options)).spawn()?;
         target.target.wait(PATIENCE)
     };
-    // A program that uses no GPU: its code, no file, and that is said.
+    // A program that uses no GPU: its exit code is passed on, no file is written, and a message
+    // says so.
     let python = ["-S", "-c", "import sys; sys.exit(7)"];
     let exit = start(&["--hip-trace"], "/usr/bin/python3", &python)?;
     assert_eq!(exit.status.code(), Some(7), "{exit}");
@@ -323,7 +328,7 @@ fn exit_codes_and_signals_are_the_programs_own() -> Result<()> {
     assert_eq!(results.names()?, [""; 0]);
     let exit = start(&["--hip-trace"], "/bin/sh", &["-c", "kill -KILL $$"])?;
     assert_eq!(exit.signal(), Some(libc::SIGKILL), "{exit}");
-    // What cannot be started.
+    // A program that cannot be started.
     let exit = start(&["--hip-trace"], "/no/such/program", &[])?;
     assert_eq!(exit.status.code(), Some(127), "{exit}");
     assert!(
@@ -334,7 +339,7 @@ fn exit_codes_and_signals_are_the_programs_own() -> Result<()> {
     );
     let exit = start(&["--hip-trace"], "/etc/passwd", &[])?;
     assert_eq!(exit.status.code(), Some(126), "{exit}");
-    // Where results cannot be written, the program runs all the same, and that is said.
+    // Where results cannot be written, the program runs all the same, and a message says so.
     let command = lab.run("/lab/vadd").arg(1).register(false);
     let words = [
         &format!("{stage}/bin/rocprofv3"),
@@ -353,7 +358,7 @@ fn exit_codes_and_signals_are_the_programs_own() -> Result<()> {
     Ok(())
 }
 
-/// `midair run` records HIP calls, kernels and copies where nothing is asked for.
+/// Without options, `midair run` records HIP calls, kernels and copies.
 #[test]
 fn midair_run() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -371,7 +376,8 @@ fn midair_run() -> Result<()> {
         "-o",
         "out",
     ];
-    // By way of a shell that becomes the program: that one has the results, and the shell says nothing.
+    // The program is started by a shell that becomes the program. The program has the results, and
+    // the shell prints nothing.
     let target = lab
         .run("/bin/sh")
         .arg("-c")
@@ -391,8 +397,8 @@ fn midair_run() -> Result<()> {
     results.kernels_are(&log)
 }
 
-/// A program that is ended by a signal that can be caught: what was recorded is written before it
-/// ends, by that signal.
+/// A program is ended by a signal that can be caught: what was recorded is written first, and then
+/// the program ends by that signal.
 #[test]
 fn ended_by_a_signal() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -409,7 +415,8 @@ fn ended_by_a_signal() -> Result<()> {
         caller.tell("calls 5")?;
         let counts = caller.counts()?;
         let pid = caller.pid();
-        // SAFETY: a signal to a child of ours that has not been waited for.
+        // SAFETY: kill takes numbers only. The pid is that of a child that has not been waited for,
+        // so it is no other process's.
         assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
         until("its end", || Ok(!caller.is_running()?))?;
         all_counted(&by_function(&results.calls()?), counts, &["hipMalloc"])?;
@@ -417,8 +424,8 @@ fn ended_by_a_signal() -> Result<()> {
     Ok(())
 }
 
-/// Ends that run no exit handler: what was recorded is written all the same. SIGKILL leaves no time
-/// for anything, and no partial file.
+/// Some ends run no exit handler. What was recorded is written all the same. SIGKILL leaves no time
+/// for anything, but there is no partial file.
 #[test]
 fn ended_without_exit_handlers() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -462,7 +469,7 @@ fn ended_without_exit_handlers() -> Result<()> {
     Ok(())
 }
 
-/// Without a directory the tool writes into the program's working directory.
+/// Without an output directory, the tool writes into the program's working directory.
 #[test]
 fn relative_directories_are_the_programs_own() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -492,7 +499,7 @@ fn relative_directories_are_the_programs_own() -> Result<()> {
     Ok(())
 }
 
-/// Whether only its owner may read a file.
+/// Returns whether only its owner may read a file.
 fn is_private(file: &Path) -> Result<bool> {
     use std::os::unix::fs::PermissionsExt;
     let mode = std::fs::metadata(file)
@@ -500,4 +507,70 @@ fn is_private(file: &Path) -> Result<bool> {
         .permissions()
         .mode();
     Ok(mode & 0o777 == 0o600)
+}
+
+/// Options that say what is kept, where the libraries are, and which ranks are recorded.
+#[test]
+fn what_is_kept_and_who_is_recorded() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let stage = lab.stage()?;
+    let vadd = |name: &str, options: &[&str], variables: &[(&str, &str)]| -> Result<_> {
+        let results = Results::new(&lab, name)?;
+        let words = rocprofv3(&stage, &results, &[&["--kernel-trace"], options].concat());
+        let command = lab
+            .run("/lab/vadd")
+            .arg(2)
+            .log_name(&format!("model-{name}"));
+        let command = variables
+            .iter()
+            .fold(command, |command, (name, value)| command.env(name, value));
+        let (exit, log) = end(under(command, &words).spawn()?)?;
+        let done = exit.stdout.last().map(String::as_str);
+        assert_eq!(done, Some("done"), "{name}: {exit}");
+        Ok((results, exit, log))
+    };
+    let rank = [("OMPI_COMM_WORLD_RANK", "2"), ("OMPI_COMM_WORLD_SIZE", "4")];
+
+    // The settings beside the results, from libraries that are named, for a rank that is recorded.
+    let options = [
+        "--output-config",
+        "--minimum-output-data",
+        "1",
+        "--process-sync",
+        "--profile-mpi-ranks",
+        "0,2-3",
+        "--rocm-root",
+        &stage,
+        "--sdk-soversion",
+        "1",
+    ];
+    let (results, exit, log) = vadd("kept", &options, &rank)?;
+    results.kernels_are(&log)?;
+    let config = midair_tests::table::json(&results.file("config.json"))?;
+    assert_eq!(config["output_file"], "out", "{config}");
+    assert_eq!(
+        (&config["csv_output"], &config["rocpd_output"]),
+        (&true.into(), &false.into())
+    );
+    assert_eq!(announced(&exit), results.names()?.len(), "{exit}");
+
+    // Too little to be kept, and it is said.
+    let (results, exit, _) = vadd("little", &["--minimum-output-data", "100000"], &rank)?;
+    assert_eq!(results.names()?, [""; 0], "{exit}");
+    let said = exit.stderr.join("\n");
+    assert!(
+        said.contains("--minimum-output-data asks for 100000"),
+        "{said}"
+    );
+
+    // A rank that is not recorded runs without the profiler.
+    let (results, exit, _) = vadd("other", &["--profile-mpi-ranks", "0-1"], &rank)?;
+    assert_eq!(results.names()?, [""; 0], "{exit}");
+    assert!(
+        !exit.stderr.join("\n").contains("rocprofv3: error"),
+        "{exit}"
+    );
+    Ok(())
 }

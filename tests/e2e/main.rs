@@ -1,5 +1,5 @@
-//! End-to-end tests: the built product on real processes, a file for each subject. All are one
-//! program, which links once.
+//! End-to-end tests: the built product on real processes, with a file for each subject. They are
+//! all one program, so that it is linked only once.
 
 mod any_arguments;
 mod attachment;
@@ -15,6 +15,7 @@ mod counter_choice;
 mod counter_cycles;
 mod counter_formats;
 mod counter_graphs;
+mod counter_queues;
 mod counter_templates;
 mod counter_windows;
 mod counters;
@@ -28,6 +29,7 @@ mod driver_events;
 mod environments;
 mod exclusive_counters;
 mod exports;
+mod fleet;
 mod formats;
 mod headers;
 mod hooks;
@@ -48,8 +50,10 @@ mod newer_hsa;
 mod no_entry;
 mod own_tool;
 mod packages;
+mod periods;
 mod profiler;
 mod raw_queues;
+mod recipes;
 mod recorder;
 mod refusals;
 mod regions;
@@ -71,3 +75,4 @@ mod trees;
 mod triton;
 mod two_profilers;
 mod unkind;
+mod why;

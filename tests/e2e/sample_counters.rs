@@ -1,5 +1,5 @@
-//! Sample clients that count (`tests/clients`): every value is what the modelled GPU's rules make of
-//! the dispatch, and their number is the one in its log.
+//! Sample clients that count (`tests/clients`). Every value is what the modelled GPU's rules give
+//! for the dispatch, and there are as many values as dispatches in the log.
 
 use crate::samples::{Client, quit};
 use midair_tests::Result;
@@ -9,7 +9,7 @@ use midair_tests::modellog::{Dispatch, Event, ModelLog};
 use midair_tests::target::until;
 use std::collections::BTreeMap;
 
-/// What is known of counters: the same in every process.
+/// Checks what a client learned about the counters themselves, which is the same in every process.
 fn known(told: &Counts) {
     assert_eq!(told["constants"], 29, "{told:?}");
     assert!(
@@ -40,7 +40,7 @@ fn what_there_is_to_count() -> Result<()> {
     Ok(())
 }
 
-/// Dispatches by the size of their grid.
+/// Returns the number of dispatches by the size of their grid.
 fn grids(of: &BTreeMap<[u32; 3], usize>, what: &str) -> Counts {
     of.iter()
         .map(|(grid, count)| (format!("{what} {}", grid[0]), *count as u64))
@@ -81,7 +81,31 @@ fn every_dispatch_into_a_buffer() -> Result<()> {
     Ok(())
 }
 
-/// Wavefronts of all dispatches so far, by the model's rule.
+/// A tool tries each counter that exists, with one dispatch for each. It makes its list of counters
+/// while it is asked. Each counter has a value for each place where it is counted.
+#[test]
+fn every_counter_one_after_the_other() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let client = Client::build(&lab, "counters_every")?;
+    let all = lab.scratch().join("counters_every.log.all");
+    let command = client.launched(Caller::command(&lab)?.log_name("launched"))?;
+    let mut caller = Caller::start(command)?;
+    until("a dispatch for each counter", || {
+        caller.tell("calls 50")?;
+        Ok(all.exists())
+    })?;
+    caller.quit()?;
+    let told = client.counted()?;
+    assert!(told["counters"] > 300, "{told:?}");
+    // The remaining counters need more events of a block than the block can count at once.
+    assert!(told["counted"] * 10 > told["counters"] * 9, "{told:?}");
+    assert!(told["values"] > 10 * told["counted"], "{told:?}");
+    Ok(())
+}
+
+/// Returns the wavefronts of all dispatches so far, by the model's rule.
 pub(crate) fn waves(log: &ModelLog) -> u64 {
     let of = |dispatch: &Dispatch| {
         let group = u32::from(dispatch.workgroup[0]);
@@ -97,7 +121,7 @@ fn a_whole_device() -> Result<()> {
     };
     let client = Client::build(&lab, "counters_device")?;
     let now = lab.scratch().join("counters_device.log.now");
-    // A reading that began after this was called.
+    // Returns a reading that began after this function was called.
     let read = || -> Result<u64> {
         for _ in 0..2 {
             let _ = std::fs::remove_file(&now);
@@ -109,7 +133,8 @@ fn a_whole_device() -> Result<()> {
     for rounds in [3, 5] {
         let mut last = 0;
         let told = client.attached(caller.pid(), || {
-            // The queue is switched on when it is seen that the program looks at its room.
+            // A queue is enabled for counters only when the program has been seen checking for room
+            // in its ring.
             while read()? == 0 {
                 caller.tell("calls 1")?;
             }
@@ -123,7 +148,8 @@ fn a_whole_device() -> Result<()> {
     }
     caller.quit()?;
 
-    // It starts with the runtime. Queues are switched on where they are made, or soon after.
+    // The client starts with the runtime. Queues are enabled for counters when they are made, or
+    // soon after.
     let command = client.launched(Caller::command(&lab)?.log_name("launched"))?;
     let mut caller = Caller::start(command)?;
     caller.tell("calls 50")?;
@@ -137,14 +163,14 @@ fn a_whole_device() -> Result<()> {
     Ok(())
 }
 
-/// Packets of ours.
+/// Returns how many packets of ours the log has.
 fn commands(log: &ModelLog) -> usize {
     let is_ours = |record: &&midair_tests::modellog::Record| matches!(record.event, Event::Pm4(_));
     log.records.iter().filter(is_ours).count()
 }
 
-/// A program that was there before the tool: values are those of dispatches that had the device for
-/// themselves, each is right, and the tool is asked for all of them.
+/// The program runs before the tool comes. Only dispatches that had the device to themselves have
+/// values, and each value is right. The tool is asked about all dispatches.
 #[test]
 fn dispatches_of_a_program_that_was_there_before() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -157,7 +183,7 @@ fn dispatches_of_a_program_that_was_there_before() -> Result<()> {
         for _session in 0..2 {
             let before = caller.model_log()?.grids();
             let told = client.attached(caller.pid(), || {
-                // Counters are made ready when they are chosen for the first time.
+                // Counters are prepared when they are chosen for the first time.
                 let wanted = commands(&caller.model_log()?) + 200;
                 until("windows", || {
                     caller.tell("calls 10")?;
@@ -188,8 +214,8 @@ fn dispatches_of_a_program_that_was_there_before() -> Result<()> {
     Ok(())
 }
 
-/// Four streams at once: a window beside which another kernel ran has no values, so each value that
-/// comes is right (the client compares it with the dispatch).
+/// With four streams at once, a shared window has no values. So each value that comes is right,
+/// which the client checks against the dispatch.
 #[test]
 fn dispatches_beside_which_others_ran_have_no_values() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -217,7 +243,7 @@ fn dispatches_beside_which_others_ran_have_no_values() -> Result<()> {
             "{told:?}: {}",
             after - before
         );
-        // Nothing ran beside those of one thread.
+        // With one thread, no window was shared.
         assert!(threads > 1 || counted >= 100, "{told:?}");
         quit(target)?.check()?;
     }
@@ -247,7 +273,8 @@ fn a_device_between_a_start_and_a_stop() -> Result<()> {
         Ok((std::fs::read_to_string(&now)?.trim().parse()?, launched))
     };
     let readings = |caller: &mut Caller| -> Result<()> {
-        // The queue is switched on when it is seen that the program looks at its room.
+        // A queue is enabled for counters only when the program has been seen checking for room in
+        // its ring.
         let (counted, launched) = reading(caller, 2)?;
         assert!(counted <= launched, "{counted} of {launched}");
         for calls in [1, 3, 7] {
@@ -256,7 +283,7 @@ fn a_device_between_a_start_and_a_stop() -> Result<()> {
                 counted > 0 && counted == launched,
                 "{counted} of {launched}"
             );
-            // Nobody counts this.
+            // These calls come between two readings, and nobody counts them.
             caller.tell("calls 2")?;
         }
         Ok(())
@@ -275,7 +302,7 @@ fn a_device_between_a_start_and_a_stop() -> Result<()> {
     Ok(())
 }
 
-/// Null, unknown ids, too little room, wrong states.
+/// Tests null pointers, unknown ids, too little room and wrong states.
 #[test]
 fn arguments_of_the_services_that_count() -> Result<()> {
     let Some(lab) = Lab::find()? else {

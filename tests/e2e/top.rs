@@ -1,4 +1,4 @@
-//! `midair top` on AMD's runtimes: what it says is what the modelled GPU did.
+//! `midair top` on AMD's runtimes: what it shows is what the modelled GPU did.
 
 use midair_tests::Result;
 use midair_tests::lab::{Lab, LabTarget};
@@ -23,7 +23,7 @@ fn streams(lab: &Lab, threads: u32, kernel_ns: u64) -> Result<LabTarget> {
     Ok(target)
 }
 
-/// `midair top PID --json`, a line at each interval.
+/// A running `midair top PID --json`, which prints a line at each interval.
 struct Top {
     process: Target,
     read: usize,
@@ -41,7 +41,7 @@ impl Top {
         })
     }
 
-    /// The next document that is as wanted.
+    /// Waits for a document that is as wanted, and returns it.
     fn until(&mut self, what: &str, mut wanted: impl FnMut(&Value) -> bool) -> Result<Value> {
         let mut found = None;
         let mut last = Value::Null;
@@ -66,7 +66,27 @@ impl Top {
         found.ok_or_else(|| "nothing was found".into())
     }
 
-    /// Detaches.
+    /// Runs it in the lab, which has AMD's packet library.
+    fn in_the_lab(lab: &Lab, pid: i32, words: &[&str]) -> Result<Top> {
+        let program = format!("{}/bin/midair", lab.stage()?);
+        let mut command = lab.run(&program).log_name("none").register(false);
+        for word in ["top", "--json", "--interval", "250ms"].iter().chain(words) {
+            command = command.arg(word);
+        }
+        Ok(Top {
+            process: command.arg(pid).spawn()?.target,
+            read: 0,
+        })
+    }
+
+    /// Has standard input end, which ends it.
+    fn end_input(mut self) -> Result<()> {
+        self.process.close_stdin();
+        self.process.wait(PATIENCE)?.success()?;
+        Ok(())
+    }
+
+    /// Ends the session.
     fn end(self) -> Result<()> {
         self.process.signal(libc::SIGINT)?;
         self.process.wait(PATIENCE)?.success()?;
@@ -85,7 +105,7 @@ fn share(document: &Value, path: &str) -> f64 {
         .unwrap_or(-1.0)
 }
 
-/// Dispatches and their time, of all kernels.
+/// Returns how many dispatches all kernels had, and their time.
 fn kernels(document: &Value) -> (u64, u64) {
     let rows = document["kernels"].as_array().into_iter().flatten();
     rows.fold((0, 0), |(count, ns), row| {
@@ -96,7 +116,7 @@ fn kernels(document: &Value) -> (u64, u64) {
     })
 }
 
-/// The time between `from` and `to` in which a kernel ran, by the log.
+/// Returns the time between `from` and `to` in which a kernel ran, by the log.
 fn busy(log: &ModelLog, from: u64, to: u64) -> u64 {
     let mut spans: Vec<(u64, u64)> = log
         .dispatches()
@@ -127,7 +147,8 @@ fn what_top_says_is_what_the_gpu_did() -> Result<()> {
     let running = top.until("some kernels", |it| kernels(it).0 > 400)?;
     ask(&mut target, "stop")?;
 
-    // While it runs: the share of the time that the log has, to within what comes late.
+    // While the program runs, the share of busy time is that of the log, except for what arrives
+    // late.
     let log = target.model_log()?;
     let (now, window) = (number(&running, "/now_ns"), number(&running, "/window_ns"));
     let wanted = busy(&log, now - window, now) as f64 / window as f64;
@@ -153,7 +174,7 @@ fn what_top_says_is_what_the_gpu_did() -> Result<()> {
         "{rate}, not {ended}: {running}"
     );
 
-    // When it has stopped: every dispatch and every byte, exactly.
+    // When the program has stopped, every dispatch and every byte is counted exactly.
     let known = before.dispatches().count();
     let new: Vec<_> = log.dispatches().skip(known).collect();
     let count = new.len() as u64;
@@ -199,6 +220,40 @@ fn what_top_says_is_what_the_gpu_did() -> Result<()> {
     Ok(())
 }
 
+/// Without a terminal it also ends when standard input does.
+#[test]
+fn counters_of_the_whole_gpu_are_shown() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let mut target = streams(&lab, 2, 200_000)?;
+    let words = ["--pmc-device", "SQ_WAVES GRBM_COUNT"];
+    let mut top = Top::in_the_lab(&lab, target.pid(), &words)?;
+    let mean = |it: &Value, name: &str| {
+        let counters = it["counters"].as_array().into_iter().flatten();
+        let mut found = counters.filter(|counter| counter["name"] == name);
+        found.next().map(|counter| {
+            assert_eq!(counter["unit"], "/s", "{it}");
+            share(counter, "/mean")
+        })
+    };
+    // The clock counts always, waves are there only while kernels run.
+    let idle = top.until("readings of an idle GPU", |it| {
+        mean(it, "SQ_WAVES") == Some(0.0) && mean(it, "GRBM_COUNT").is_some()
+    })?;
+    assert_eq!(idle["schema"], "midair.top/1");
+    ask(&mut target, "start")?;
+    top.until("waves", |it| {
+        mean(it, "SQ_WAVES").is_some_and(|mean| mean > 0.0)
+    })?;
+    ask(&mut target, "stop")?;
+    top.until("no waves", |it| mean(it, "SQ_WAVES") == Some(0.0))?;
+    top.end_input()?;
+    target.send("quit")?;
+    target.target.wait(PATIENCE)?.success()?;
+    Ok(())
+}
+
 #[test]
 fn a_long_kernel_is_shown_while_it_runs() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -220,7 +275,8 @@ fn a_long_kernel_is_shown_while_it_runs() -> Result<()> {
         .map(|queue| &queue["in_flight"])
         .find(|head| number(head, "/age_ns") > 1_000_000_000)
         .ok_or("no head")?;
-    // It began in the model when top says it did, which the log has when it has ended.
+    // In the model the kernel began when top says it did. The log has that once the kernel has
+    // ended.
     let began = now - number(head, "/age_ns");
     until("the kernel in the log", || {
         let log = target.model_log()?;
@@ -239,7 +295,7 @@ fn a_long_kernel_is_shown_while_it_runs() -> Result<()> {
     Ok(())
 }
 
-/// A terminal of 60 columns without UTF-8 and without colours, which tmux plays.
+/// A terminal of 60 columns without UTF-8 and without colours, emulated by tmux.
 struct Terminal {
     socket: String,
 }
@@ -261,7 +317,7 @@ impl Terminal {
     }
 
     fn screen(&self) -> Result<String> {
-        // With its attributes: a colour would be seen.
+        // The screen is captured with its attributes, so that a colour would be seen.
         self.tmux(&["capture-pane", "-p", "-e"])
     }
 
@@ -318,7 +374,7 @@ fn on_a_terminal() -> Result<()> {
     let screen = terminal.until("kernels", |it| it.contains("vadd") && it.contains("SHARE"))?;
     println!("{screen}");
     assert!(screen.is_ascii(), "{screen}");
-    // The default colours may be set.
+    // Setting the default colours is allowed.
     let own = screen.replace("\x1b[39m", "").replace("\x1b[49m", "");
     assert!(
         !own.contains("\x1b[3") && !own.contains("\x1b[4"),
@@ -342,7 +398,7 @@ fn on_a_terminal() -> Result<()> {
     terminal.until("its end", |it| it.contains("ended with 0"))?;
     let windows: Vec<_> = std::fs::read_dir(results.path())?.collect::<std::io::Result<_>>()?;
     assert_eq!(windows.len(), 1, "{windows:?}");
-    // As everywhere: below the host's name.
+    // As everywhere, the results are below a directory with the host's name.
     let mut names = Vec::new();
     for host in std::fs::read_dir(windows[0].path())? {
         for file in std::fs::read_dir(host?.path())? {

@@ -8,36 +8,37 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where a ready root is looked for when `MIDAIR_LAB` does not name one.
+/// The root that is used when `MIDAIR_LAB` does not name one.
 const DEFAULT_ROOT: &str = "/var/tmp/rocm-lab";
-/// Where our programs and libraries lie, inside the root.
+/// The place of our programs and libraries inside the root.
 const OURS: &str = "lab/midair";
-/// Libraries of the root, as the programs link them.
+/// The root's libraries, against which the programs are linked.
 const LIBS: &str = "/usr/lib/x86_64-linux-gnu";
 
-/// Which modelled GPU a program runs on.
+/// The modelled GPU on which a program runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GpuModel {
-    /// The lab's own small one. Honours doorbells, keeps no log.
+    /// The lab's own small model. It honours doorbells and keeps no log.
     Lab,
-    /// Ours. Honours doorbells.
+    /// Our model. It honours doorbells.
     Doorbell,
-    /// Ours, taking valid packets at random moments without waiting for the doorbell; with this seed.
+    /// Our model with this seed. It takes valid packets at random moments without waiting for the
+    /// doorbell.
     Eager(u64),
 }
 
-/// A ready root, and a scratch directory in it that goes with this value.
+/// A ready root, and a scratch directory in it that is removed with this value.
 pub struct Lab {
     root: PathBuf,
     scratch: tempfile::TempDir,
 }
 
 impl Lab {
-    /// Finds a ready root. `None`: without root (chroot), or where `MIDAIR_SKIP_LAB=1` says to do
-    /// without; the test is then listed as left out, see [`leave_out`].
+    /// Finds a ready root. It returns `None` if we are not root (chroot needs it) or if
+    /// `MIDAIR_SKIP_LAB=1` is set. The test is then listed as left out, see [`leave_out`].
     ///
     /// # Errors
-    /// Why there is none, and how to make one.
+    /// Returns why there is none, and how to make one.
     pub fn find() -> Result<Option<Lab>> {
         if std::env::var_os("MIDAIR_SKIP_LAB").is_some_and(|value| value == "1") {
             leave_out("MIDAIR_SKIP_LAB=1")?;
@@ -74,32 +75,34 @@ impl Lab {
         Ok(Some(Lab { root, scratch }))
     }
 
-    /// The root, as this side sees it.
+    /// Returns the root's path outside of the lab.
     pub fn root(&self) -> &Path {
         &self.root
     }
-    /// A directory that is removed with this value and that any user may write, as this side sees it.
+    /// Returns a directory that any user may write to and that is removed with this value, as a
+    /// path outside of the lab.
     pub fn scratch(&self) -> &Path {
         self.scratch.path()
     }
-    /// How programs in the lab see a path below the root.
+    /// Returns a path below the root as programs in the lab see it.
     ///
     /// # Errors
-    /// When the path is elsewhere.
+    /// Fails when the path is not below the root.
     pub fn inside(&self, path: &Path) -> Result<String> {
         let below = path
             .strip_prefix(&self.root)
             .map_err(|_| format!("{} is not in the lab", path.display()))?;
         Ok(format!("/{}", below.to_str().ok_or("a path is text")?))
     }
-    /// How this side sees a path of the lab.
+    /// Returns a path of the lab as it is outside of the lab.
     pub fn outside(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
     }
-    /// Copies a file into the lab (replacing an older one by rename); returns its path there.
+    /// Copies a file into the lab and returns its path there. An older file is replaced by a
+    /// rename.
     ///
     /// # Errors
-    /// When it cannot be read or written.
+    /// Fails when the file cannot be read or written.
     pub fn install(&self, file: &Path) -> Result<String> {
         let bytes = std::fs::read(file).map_err(|error| format!("{}: {error}", file.display()))?;
         let there = self
@@ -109,44 +112,58 @@ impl Lab {
         put_file(&there, &bytes, 0o755)?;
         self.inside(&there)
     }
-    /// Installs our model; returns its path in the lab.
+    /// Installs our model and returns its path in the lab.
     ///
     /// # Errors
-    /// When it has not been built (it is whenever this crate is).
+    /// Fails when the model has not been built. It is built whenever this crate is.
     pub fn model(&self) -> Result<String> {
         self.install(&build_dir()?.join("libmidair_gpu_model.so"))
     }
-    /// The gfx942 code object with the kernels `vadd` and `scale`, out of the lab's HIP program; its path in the lab.
+    /// Takes the gfx942 code object with the kernels `vadd` and `scale` from the lab's HIP program,
+    /// and returns its path in the lab.
     ///
     /// # Errors
-    /// When the program is not what it should be.
+    /// Fails when the program is not what it should be.
     pub fn kernels(&self) -> Result<String> {
         let program = std::fs::read(self.root.join("lab/vadd"))?;
         let there = self.root.join(OURS).join("kernels.gfx942");
         put_file(&there, fatbin::code_object(&program, "gfx942")?, 0o644)?;
         self.inside(&there)
     }
-    /// As [`Lab::kernels`], with `vadd` called `vxyz`.
+    /// Does the same as [`Lab::kernels`], with `vadd` renamed to `vxyz`.
     ///
     /// # Errors
-    /// As [`Lab::kernels`].
+    /// Fails as [`Lab::kernels`] does.
     pub fn renamed_kernels(&self) -> Result<String> {
+        self.kernels_with("_Z4vadd", "_Z4vxyz", "renamed.gfx942")
+    }
+    /// Does the same as [`Lab::kernels`], with the kernel `vadd` renamed to one of RCCL's:
+    /// `ncclDevKernel_AB`.
+    ///
+    /// # Errors
+    /// Fails as [`Lab::kernels`] does.
+    pub fn collective_kernels(&self) -> Result<String> {
+        self.kernels_with("_Z4vaddPKfS0_Pfi", "ncclDevKernel_AB", "collective.gfx942")
+    }
+    /// Writes the code object with one name replaced by another one of the same length.
+    fn kernels_with(&self, old: &str, new: &str, file: &str) -> Result<String> {
+        assert_eq!(old.len(), new.len());
         let program = std::fs::read(self.root.join("lab/vadd"))?;
         let mut object = fatbin::code_object(&program, "gfx942")?.to_vec();
-        let (old, new) = (b"_Z4vadd", b"_Z4vxyz");
         for at in 0..object.len().saturating_sub(old.len()) {
-            if object[at..].starts_with(old) {
-                object[at..at + new.len()].copy_from_slice(new);
+            if object[at..].starts_with(old.as_bytes()) {
+                object[at..at + new.len()].copy_from_slice(new.as_bytes());
             }
         }
-        let there = self.root.join(OURS).join("renamed.gfx942");
+        let there = self.root.join(OURS).join(file);
         put_file(&there, &object, 0o644)?;
         self.inside(&there)
     }
-    /// Compiles `tests/c/NAME.c` in the lab, against AMD's headers and libraries; returns its path in the lab.
+    /// Compiles `tests/c/NAME.c` in the lab, against AMD's headers and libraries, and returns its
+    /// path in the lab.
     ///
     /// # Errors
-    /// What the compiler said.
+    /// Returns what the compiler said.
     pub fn program(&self, name: &str) -> Result<String> {
         let dir = self.root.join(OURS);
         let sources = self.sources()?;
@@ -167,11 +184,12 @@ impl Lab {
         std::fs::set_permissions(&target, std::fs::Permissions::from_mode(0o755))?;
         self.inside(&target)
     }
-    /// Compiles `tests/c/SOURCE.c` in the lab as a library of this file name, in a directory of its own; returns that
-    /// directory's path in the lab, for [`LabCommand::libs`] or, with the file name, [`LabCommand::preload`].
+    /// Compiles `tests/c/SOURCE.c` in the lab as a library of this file name, in a directory of its
+    /// own. Returns that directory's path in the lab, for [`LabCommand::libs`] or, with the file
+    /// name, [`LabCommand::preload`].
     ///
     /// # Errors
-    /// What the compiler said.
+    /// Returns what the compiler said.
     pub fn library(&self, source: &str, file: &str) -> Result<String> {
         let dir = self.root.join(OURS);
         let own = dir.join(format!("lib-{source}"));
@@ -189,10 +207,11 @@ impl Lab {
         std::fs::set_permissions(own.join(file), std::fs::Permissions::from_mode(0o755))?;
         self.inside(&own)
     }
-    /// Copies the stage's programs and libraries into the lab; returns the directory's path there.
+    /// Copies the stage's programs and libraries into the lab and returns the directory's path
+    /// there.
     ///
     /// # Errors
-    /// When the stage is not built or cannot be copied.
+    /// Fails when the stage is not built or cannot be copied.
     pub fn stage(&self) -> Result<String> {
         let there = self.root.join(OURS).join("stage");
         for dir in ["bin", "lib", "lib/rocprofiler-sdk"] {
@@ -213,7 +232,8 @@ impl Lab {
         }
         self.inside(&there)
     }
-    /// Writes the topology of another GPU (see [`LabCommand::gpu`]); its path in the lab.
+    /// Writes the topology of another GPU (see [`LabCommand::gpu`]) and returns its path in the
+    /// lab.
     fn topology(&self, units: &str) -> Result<String> {
         let there = self.scratch().join(format!("topology-{units}"));
         let mut command = Command::new("bash");
@@ -240,7 +260,7 @@ impl Lab {
         }
         Ok(sources)
     }
-    /// A program of the lab (path as seen there) to be run.
+    /// Prepares a program of the lab, whose path is as seen there.
     pub fn run(&self, program: &str) -> LabCommand<'_> {
         LabCommand {
             lab: self,
@@ -284,7 +304,7 @@ impl LabCommand<'_> {
         self.args.push(arg.to_string());
         self
     }
-    /// Sets a variable.
+    /// Sets an environment variable.
     #[must_use]
     pub fn env(mut self, name: &str, value: impl ToString) -> Self {
         self.env.push(format!("{name}={}", value.to_string()));
@@ -296,13 +316,14 @@ impl LabCommand<'_> {
         self.model = model;
         self
     }
-    /// Whether the runtimes register their tables, as AMD's builds do (default), or come as Debian's.
+    /// Sets whether the runtimes register their tables, as AMD's builds do (default), or do not, as
+    /// Debian's.
     #[must_use]
     pub fn register(mut self, register: bool) -> Self {
         self.register = register;
         self
     }
-    /// Puts a directory (as seen in the lab) first in the library search.
+    /// Puts a directory (as seen in the lab) first in the search for libraries.
     #[must_use]
     pub fn libs(mut self, dir: &str) -> Self {
         self.libs = Some(dir.to_owned());
@@ -314,7 +335,8 @@ impl LabCommand<'_> {
         self.preload.push(library.to_owned());
         self
     }
-    /// Puts a command of this side before the chroot, such as `unshare --pid --fork --kill-child`.
+    /// Puts a command from outside of the lab before the chroot, such as
+    /// `unshare --pid --fork --kill-child`.
     #[must_use]
     pub fn prefix(mut self, words: &[&str]) -> Self {
         self.prefix = words.iter().map(ToString::to_string).collect();
@@ -326,34 +348,35 @@ impl LabCommand<'_> {
         self.launcher = words.iter().map(ToString::to_string).collect();
         self
     }
-    /// Runs it as another user (and the group of the same number).
+    /// Runs the program as another user, with the group of the same number.
     #[must_use]
     pub fn user(mut self, uid: u32) -> Self {
         self.user = Some(uid);
         self
     }
-    /// Names the model's log, for a test that starts several programs (default `model.log`).
+    /// Sets the name of the model's log, for a test that starts several programs (default
+    /// `model.log`).
     #[must_use]
     pub fn log_name(mut self, name: &str) -> Self {
         self.log = name.to_owned();
         self
     }
-    /// Runs it on another GPU: `XCCS,ENGINES,COMPUTE_UNITS,ARRAYS` as `MODEL_GPU` has it. The
-    /// runtimes see the same (default: the lab's, with one XCC).
+    /// Runs the program on another GPU: `XCCS,ENGINES,COMPUTE_UNITS,ARRAYS` in the form of
+    /// `MODEL_GPU`. The runtimes see the same GPU (default: the lab's, with one XCC).
     #[must_use]
     pub fn gpu(mut self, units: &str) -> Self {
         self.gpu = Some(units.to_owned());
         self.env("MODEL_GPU", units)
     }
-    /// Starts it.
+    /// Starts the program.
     ///
     /// # Errors
-    /// When the model cannot be installed or the program not started.
+    /// Fails when the model cannot be installed or the program cannot be started.
     pub fn spawn(self) -> Result<LabTarget> {
         let lab = self.lab;
         let log = lab.scratch().join(&self.log);
         let mut words = self.prefix;
-        // Mounts of its own: nothing stays mounted.
+        // The script makes a mount namespace of its own, so that nothing stays mounted.
         words.push("bash".into());
         let enter = workspace().join("lab/enter.sh");
         words.push(enter.to_str().ok_or("a path is text")?.into());
@@ -381,7 +404,7 @@ impl LabCommand<'_> {
             words.push("HSA_TOOLS_LIB=/lab/libregshim.so".into());
             preload.push("/lab/libregshim.so".into());
         } else {
-            // Only mends the modelled GPU's clocks.
+            // This library only corrects the modelled GPU's clocks.
             words.push("HSA_TOOLS_LIB=/lab/libclock.so".into());
         }
         if !preload.is_empty() {
@@ -405,15 +428,16 @@ impl LabCommand<'_> {
 pub struct LabTarget {
     /// The process.
     pub target: Target,
-    /// Where the model writes its log, as this side sees it.
+    /// The path of the model's log outside of the lab.
     pub log: PathBuf,
 }
 
 impl LabTarget {
-    /// The model's log so far. It is whole at any time: a record is out before its packet's completion can be seen.
+    /// Returns the model's log so far. It is complete at any time: the model writes a record before
+    /// the completion of the packet can be seen.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// Fails when the log cannot be read.
     pub fn model_log(&self) -> Result<ModelLog> {
         ModelLog::read(&self.log)
     }

@@ -1,10 +1,13 @@
 //! Test kit: real processes, AMD's real runtimes on a modelled GPU, and the files that come out.
 //!
-//! * [`held::Held`]: a single thread that is not scheduled.
-//! * [`lab::Lab`]: a root directory with AMD's ROCm 7.2 user space; runs programs in it on the lab's model or on ours.
-//! * [`target::Target`]: a process under test, with its lines, its exit and a promise to be gone when the test ends.
-//! * [`snapshot::Snapshot`]: what of a process an attach might change, and what did change.
-//! * [`modellog`]: what the modelled GPU consumed: the truth that a trace is compared with.
+//! * [`held::Held`]: a single thread that is held, so that it is not scheduled.
+//! * [`lab::Lab`]: a root directory with AMD's ROCm 7.2 user space. It runs programs there on the
+//!   lab's model or on ours.
+//! * [`target::Target`]: a process under test, with its lines and its exit. It is gone when the
+//!   test ends.
+//! * [`snapshot::Snapshot`]: what an attach might change in a process, and what did change.
+//! * [`modellog`]: what the modelled GPU consumed, which is the truth that a trace is compared
+//!   with.
 //! * [`attacher::Attacher`]: a command line of the stage at work, and the trace that it wrote.
 //! * [`caller::Caller`]: the program `tests/c/calls.c`, which counts its own calls.
 //! * [`client::ClientHost`]: a HIP program with a client of the SDK in it.
@@ -15,8 +18,9 @@
 //! * [`stand_in`]: programs on the stand-in runtimes, two GPUs and no root.
 //! * [`table`]: csv and json outputs.
 //!
-//! End-to-end tests live in `tests/e2e/NAME.rs`, each a module of `tests/e2e/main.rs`. Nothing here sleeps to let
-//! something happen: every wait is for an event, with a deadline that fails the test by name.
+//! End-to-end tests live in `tests/e2e/NAME.rs`, each a module of `tests/e2e/main.rs`. Nothing here
+//! sleeps to let something happen. Every wait is for an event, with a deadline that fails the test
+//! by name.
 //!
 //! Environment: `MIDAIR_LAB` (a ready root; default `/var/tmp/rocm-lab`), `MIDAIR_SKIP_LAB=1`
 //! (tests that need the lab say that they were skipped), `MIDAIR_STAGE` (another stage directory),
@@ -35,6 +39,7 @@ pub mod libraries;
 pub mod memory_group;
 pub mod modellog;
 pub mod python;
+pub mod schema;
 pub mod snapshot;
 pub mod stage;
 pub mod stand_in;
@@ -45,17 +50,17 @@ pub use python::{python, python_tool};
 
 use std::path::PathBuf;
 
-/// A failure of the kit or of what it looks at, in words.
+/// A failure of the kit or of what it examines, in words.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
-/// Result of nearly everything here: tests return it and use `?`.
+/// The result of nearly everything here. Tests return it and use `?`.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Says that the running test is left out and why: on stderr, past the capture of test output, and
-/// in the file that `MIDAIR_LEFT_OUT` names, which `cargo xtask test` lists at its end. A test that
-/// was left out has shown nothing.
+/// Says that the running test is left out, and why. It says so on stderr, past the capture of test
+/// output, and in the file that `MIDAIR_LEFT_OUT` names, which `cargo xtask test` lists at its end.
+/// A test that was left out has shown nothing.
 ///
 /// # Errors
-/// When it cannot be said: it must not look as if it had passed.
+/// Fails when this cannot be said, because the test must not look as if it had passed.
 pub fn leave_out(why: &str) -> Result<()> {
     use std::io::Write;
     let thread = std::thread::current();
@@ -69,8 +74,25 @@ pub fn leave_out(why: &str) -> Result<()> {
     Ok(())
 }
 
-/// Whether a terminal obeys the character and does not show it. Written down a second time: a slip in
-/// the product's own list shows here.
+/// Returns the browser: Debian's chromium-headless-shell, or chromium. Where there is none, it says
+/// that the test is left out.
+///
+/// # Errors
+/// When that cannot be said.
+pub fn chromium() -> Result<Option<PathBuf>> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let names = ["chromium-headless-shell", "chromium"];
+    let found = std::env::split_paths(&path)
+        .flat_map(|directory| names.map(|name| directory.join(name)))
+        .find(|program| program.is_file());
+    if found.is_none() {
+        leave_out("there is no Chromium (Debian: chromium-headless-shell)")?;
+    }
+    Ok(found)
+}
+
+/// Returns whether a terminal obeys the character and does not show it. This is written a second
+/// time here, so that a mistake in the product's own list is noticed.
 pub fn obeyed(c: char) -> bool {
     let bidirectional = [
         '\u{61c}', '\u{200e}', '\u{200f}', '\u{202a}', '\u{202b}', '\u{202c}', '\u{202d}',
@@ -79,12 +101,12 @@ pub fn obeyed(c: char) -> bool {
     c.is_control() || bidirectional.contains(&c) || matches!(c, '\u{2028}' | '\u{2029}')
 }
 
-/// Whether this is root. If it is not, the running test is left out, for what it needs root for.
+/// Returns whether we are root. If not, the running test is left out with `what` as the reason.
 ///
 /// # Errors
-/// As [`leave_out`].
+/// Fails as [`leave_out`] does.
 pub fn is_root_for(what: &str) -> Result<bool> {
-    // SAFETY: takes nothing, cannot fail.
+    // SAFETY: geteuid takes no arguments and cannot fail.
     let root = unsafe { libc::geteuid() } == 0;
     if !root {
         leave_out(&format!("needs root, {what}"))?;
@@ -92,25 +114,26 @@ pub fn is_root_for(what: &str) -> Result<bool> {
     Ok(root)
 }
 
-/// Whether the long form is asked for (`MIDAIR_LONG=1`): everything, on a machine that has nothing else to do.
+/// Returns whether the long form is asked for (`MIDAIR_LONG=1`), which tests everything, on a
+/// machine with nothing else to do.
 pub fn long() -> bool {
     std::env::var_os("MIDAIR_LONG").is_some_and(|value| value == "1")
 }
 
-/// The workspace's directory.
+/// Returns the workspace's directory.
 pub fn workspace() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
 }
 
-/// Directory of the running test's or program's own build (`target/debug/deps`), where the
-/// libraries that it depends on lie as well.
+/// Returns the build directory of the running test or program (`target/debug/deps`), which also has
+/// the libraries that it depends on.
 ///
 /// # Errors
-/// When the system does not tell the path of the running program.
+/// Fails when the system does not tell the path of the running program.
 pub fn build_dir() -> Result<PathBuf> {
     let own = std::env::current_exe()?;
     let dir = own.parent().ok_or("a program has a directory")?;
-    // Tests are there themselves, programs one above.
+    // Tests are in that directory itself, and programs are one level above it.
     Ok(if dir.ends_with("deps") {
         dir.to_path_buf()
     } else {
@@ -118,7 +141,8 @@ pub fn build_dir() -> Result<PathBuf> {
     })
 }
 
-/// A hash of what a built file depends on, to tell whether it is stale. Not cryptographic.
+/// Returns a hash of what a built file depends on, to tell whether it is stale. It is not
+/// cryptographic.
 pub(crate) fn fingerprint(parts: &[&[u8]]) -> String {
     use std::hash::{DefaultHasher, Hasher};
     let mut hasher = DefaultHasher::new();
@@ -129,8 +153,9 @@ pub(crate) fn fingerprint(parts: &[&[u8]]) -> String {
     format!("{:016x}", hasher.finish())
 }
 
-/// Puts `bytes` at `path` by renaming a finished file over it, unless they are there already.
-/// Several test processes may do so at once; a process that has the old file open or mapped keeps it.
+/// Puts `bytes` at `path` by renaming a finished file over it, unless the file has them already.
+/// Several test processes may do so at once. A process that has the old file open or mapped keeps
+/// it.
 pub(crate) fn put_file(path: &std::path::Path, bytes: &[u8], mode: u32) -> Result<()> {
     use std::os::unix::fs::PermissionsExt;
     if std::fs::read(path).is_ok_and(|there| there == bytes) {

@@ -1,14 +1,19 @@
 //! What the modelled GPU consumed.
 //!
-//! The format and its reader are the model's own (`midair_gpu_model::log`); here is what tests ask of it.
+//! The format and its reader belong to the model itself (`midair_gpu_model::log`). This module has
+//! what tests ask of the log.
 
 use crate::Result;
 pub use midair_gpu_model::log::{Copy, Dispatch, Event, Packet, Record};
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a line may take until it is whole.
+/// How long a line may take until it is complete.
 const WHOLE: Duration = Duration::from_secs(5);
 
 /// A log, in the order in which it was written.
@@ -18,28 +23,62 @@ pub struct ModelLog {
     pub records: Vec<Record>,
 }
 
+/// What was read of a file before. Tests that wait for work read a log again and again while it
+/// grows to many MB.
+struct Seen {
+    /// The device and the number of the file: one that was made anew begins anew.
+    file: (u64, u64),
+    bytes: u64,
+    log: ModelLog,
+}
+
+static SEEN: Mutex<BTreeMap<PathBuf, Seen>> = Mutex::new(BTreeMap::new());
+
 impl ModelLog {
-    /// Reads a log; a log that is not there yet is empty (the model makes it when the runtime starts).
+    /// Reads a log. A log that does not exist yet is empty, since the model makes it when the
+    /// runtime starts.
     ///
     /// # Errors
-    /// When it cannot be read or holds something that is not a record.
+    /// Fails when the log cannot be read or holds something that is not a record.
     pub fn read(path: &Path) -> Result<ModelLog> {
-        let read = || match std::fs::read_to_string(path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
-            text => text,
+        let mut file = match File::open(path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Ok(ModelLog::default());
+            }
+            file => file?,
+        };
+        let now = file.metadata()?;
+        let now = ((now.dev(), now.ino()), now.len());
+        let mut seen = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = seen
+            .remove(path)
+            .filter(|before| before.file == now.0 && before.bytes <= now.1);
+        let mut before = before.unwrap_or_else(|| Seen {
+            file: now.0,
+            bytes: 0,
+            log: ModelLog::default(),
+        });
+        let mut read = || -> std::io::Result<String> {
+            file.seek(SeekFrom::Start(before.bytes))?;
+            let mut text = String::new();
+            file.read_to_string(&mut text)?;
+            Ok(text)
         };
         let mut text = read()?;
-        // A record is one write; but whoever reads while it lasts sees it page by page.
+        // A record is one write, but a reader that reads meanwhile sees it page by page.
         let end = Instant::now() + WHOLE;
         while !text.is_empty() && !text.ends_with('\n') && Instant::now() < end {
             std::thread::yield_now();
             text = read()?;
         }
-        Ok(ModelLog {
-            records: midair_gpu_model::log::parse(&text)?,
-        })
+        let records = midair_gpu_model::log::parse(&text)?;
+        before.log.records.extend(records);
+        before.bytes += text.len() as u64;
+        let log = before.log.clone();
+        seen.insert(path.to_owned(), before);
+        Ok(log)
     }
-    /// Dispatches that ran to their end.
+    /// Returns the dispatches that ran to their end.
     pub fn dispatches(&self) -> impl Iterator<Item = &Dispatch> {
         self.records.iter().filter_map(|r| {
             if let Event::Dispatch(d) = &r.event {
@@ -49,7 +88,7 @@ impl ModelLog {
             }
         })
     }
-    /// Dispatches with a time of their own that were begun (whether or not they ended).
+    /// Returns the dispatches with a time of their own that began, whether or not they ended.
     pub fn begun(&self) -> impl Iterator<Item = &Dispatch> {
         self.records.iter().filter_map(|r| {
             if let Event::Begin(d) = &r.event {
@@ -59,7 +98,7 @@ impl ModelLog {
             }
         })
     }
-    /// Copies by the DMA engines.
+    /// Returns the copies by the DMA engines.
     pub fn copies(&self) -> impl Iterator<Item = &Copy> {
         self.records.iter().filter_map(|r| {
             if let Event::Copy(c) = &r.event {
@@ -69,7 +108,8 @@ impl ModelLog {
             }
         })
     }
-    /// All AQL packets that were passed: dispatches, barriers, vendor packets.
+    /// Returns all AQL packets that the device has processed: dispatches, barriers and vendor
+    /// packets.
     pub fn packets(&self) -> impl Iterator<Item = &Packet> {
         self.records.iter().filter_map(|r| match &r.event {
             Event::Dispatch(d) => Some(&d.packet),
@@ -77,7 +117,7 @@ impl ModelLog {
             _ => None,
         })
     }
-    /// How many dispatches there were of each grid (x, y, z).
+    /// Returns how many dispatches there were of each grid (x, y, z).
     pub fn grids(&self) -> BTreeMap<[u32; 3], usize> {
         let mut grids = BTreeMap::new();
         for dispatch in self.dispatches() {
@@ -85,11 +125,11 @@ impl ModelLog {
         }
         grids
     }
-    /// Checks the log against itself: per queue the packet indices follow one another without a gap, times do not run
-    /// backwards, and nothing unknown was met.
+    /// Checks the log against itself. In each queue the packet indices follow one another without a
+    /// gap, times do not run backwards, and there is nothing unknown.
     ///
     /// # Errors
-    /// The first record that is wrong.
+    /// Returns the first record that is wrong.
     pub fn check(&self) -> Result<()> {
         let mut next: BTreeMap<(u32, u32), (u64, u64)> = BTreeMap::new();
         for record in &self.records {
@@ -110,5 +150,41 @@ impl ModelLog {
             (*index, *time) = (packet.index + 1, packet.end);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests may panic")]
+
+    use super::*;
+    use std::io::Write;
+
+    const LINE: &str = "t=1 pid=2 q=0 ev=queue-end idx=";
+
+    #[test]
+    fn a_log_that_grew_is_read_on_and_one_that_was_made_anew_from_its_beginning() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log");
+        assert!(ModelLog::read(&path).unwrap().records.is_empty());
+        let mut file = File::create(&path).unwrap();
+        let mut count = 0;
+        for more in [1, 0, 3] {
+            for index in 0..more {
+                writeln!(file, "{LINE}{index}").unwrap();
+            }
+            count += more;
+            assert_eq!(ModelLog::read(&path).unwrap().records.len(), count);
+        }
+        let other = directory.path().join("other");
+        std::fs::write(&other, format!("{LINE}7\n").repeat(9)).unwrap();
+        std::fs::rename(&other, &path).unwrap();
+        assert_eq!(ModelLog::read(&path).unwrap().records.len(), 9);
+        std::fs::write(&path, format!("{LINE}7\n")).unwrap();
+        assert_eq!(ModelLog::read(&path).unwrap().records.len(), 1);
+        std::fs::write(&path, format!("{LINE}7\nno record\n")).unwrap();
+        assert!(ModelLog::read(&path).is_err());
+        // And is so at every look.
+        assert!(ModelLog::read(&path).is_err());
     }
 }

@@ -1,10 +1,10 @@
-//! csv and json outputs.
+//! Readers for csv and json output.
 
 use crate::Result;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// A csv file: its columns in order, and rows by column.
+/// A csv file: its columns in order, and its rows by column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Csv {
     /// Names of the columns.
@@ -14,10 +14,11 @@ pub struct Csv {
 }
 
 impl Csv {
-    /// Reads csv text with a header line; fields may be quoted, a quote inside is doubled.
+    /// Reads csv text with a header line. Fields may be quoted, and a quote inside them is doubled.
     ///
     /// # Errors
-    /// A row with another number of fields than the header, or a quote that is not closed.
+    /// Fails where a row has another number of fields than the header, or where a quote is not
+    /// closed.
     pub fn parse(text: &str) -> Result<Csv> {
         let mut lines = Vec::new();
         let (mut fields, mut field, mut quoted) = (Vec::new(), String::new(), false);
@@ -64,16 +65,16 @@ impl Csv {
     /// Reads a csv file.
     ///
     /// # Errors
-    /// As [`Csv::parse`], with the path.
+    /// Fails as [`Csv::parse`] does, with the path in the message.
     pub fn read(path: &Path) -> Result<Csv> {
         let text = std::fs::read_to_string(path)
             .map_err(|error| format!("{}: {error}", path.display()))?;
         Csv::parse(&text).map_err(|error| format!("{}: {error}", path.display()).into())
     }
-    /// A field of a row as a number.
+    /// Returns a field of a row as a number.
     ///
     /// # Errors
-    /// When the column does not exist or does not hold a number.
+    /// Fails when the column does not exist or does not hold a number.
     pub fn number(row: &BTreeMap<String, String>, column: &str) -> Result<u64> {
         let text = row
             .get(column)
@@ -86,11 +87,25 @@ impl Csv {
 /// Reads a json file.
 ///
 /// # Errors
-/// When it cannot be read or is not json, with the path.
+/// Fails when the file cannot be read or is not json, with the path in the message.
 pub fn json(path: &Path) -> Result<serde_json::Value> {
     let text =
         std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
     serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()).into())
+}
+
+/// Reads the data of a page of the format html.
+///
+/// # Errors
+/// When it cannot be read or has no data, with the path.
+pub fn page(path: &Path) -> Result<serde_json::Value> {
+    let text =
+        std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let data = text
+        .split_once("<script type=\"application/json\" id=\"data\">")
+        .and_then(|(_, data)| data.split_once("</script>"));
+    let (data, _) = data.ok_or_else(|| format!("{} has no data", path.display()))?;
+    serde_json::from_str(data).map_err(|error| format!("{}: {error}", path.display()).into())
 }
 
 #[cfg(test)]

@@ -9,10 +9,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Long enough for anything that works, on a loaded machine with two cores; a test that gets here has failed.
+/// Long enough for anything that works, even on a loaded machine with two cores. A test that waits
+/// this long has failed.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What a process wrote so far.
+/// What a process has written so far.
 #[derive(Default)]
 struct Lines {
     text: Mutex<(Vec<String>, bool)>,
@@ -67,10 +68,10 @@ impl fmt::Display for Exit {
 }
 
 impl Exit {
-    /// Ok if it ended by itself with code 0.
+    /// Returns itself if the process ended by itself with code 0.
     ///
     /// # Errors
-    /// Its status and output otherwise.
+    /// Returns the status and the output otherwise.
     pub fn success(self) -> Result<Exit> {
         if self.status.success() {
             Ok(self)
@@ -78,8 +79,9 @@ impl Exit {
             Err(self.to_string().into())
         }
     }
-    /// Whether it ended as AMD's model mode does by itself at some exits, attached to or not: the
-    /// runtime frees an event that a queue still raises, says so, and aborts.
+    /// Returns whether the process ended as AMD's model mode does by itself at some exits, whether
+    /// we have attached or not: the runtime frees an event that a queue still raises, says so, and
+    /// aborts.
     pub fn is_abort_of_amds_model(&self) -> bool {
         self.signal() == Some(libc::SIGABRT)
             && self.stderr.last().is_some_and(|line| {
@@ -88,16 +90,17 @@ impl Exit {
             })
     }
 
-    /// The signal that ended it.
+    /// Returns the signal that ended the process.
     pub fn signal(&self) -> Option<i32> {
         self.status.signal()
     }
 }
 
-/// A running process. Dropped: it and its process group are killed and reaped.
+/// A running process. When this value is dropped, the process and its process group are killed and
+/// the process is reaped.
 ///
-/// Spawn it in the thread of the test: it is also killed when the spawning thread dies, so that a killed test leaves
-/// nothing behind.
+/// Spawn it in the thread of the test. The process is also killed when the thread that spawned it
+/// dies, so that a killed test leaves nothing behind.
 pub struct Target {
     name: String,
     child: Child,
@@ -105,7 +108,7 @@ pub struct Target {
     stdout: Arc<Lines>,
     stderr: Arc<Lines>,
     readers: Vec<JoinHandle<()>>,
-    /// Lines of stdout that were waited for already.
+    /// How many lines of stdout were waited for already.
     heard: usize,
     status: Option<ExitStatus>,
 }
@@ -114,7 +117,7 @@ impl Target {
     /// Starts a process with pipes for its three streams, in a process group of its own.
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// Fails when the process cannot be started.
     pub fn spawn(mut command: Command) -> Result<Target> {
         let name = format!("{command:?}");
         command
@@ -122,7 +125,8 @@ impl Target {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0);
-        // SAFETY: prctl with a number is async-signal-safe and touches nothing of the parent.
+        // SAFETY: the closure runs between fork and exec. It only calls prctl with numbers, which
+        // is async-signal-safe and touches nothing of the parent.
         unsafe {
             command.pre_exec(|| {
                 libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
@@ -149,36 +153,37 @@ impl Target {
         })
     }
 
-    /// Its process id.
+    /// Returns its process id.
     pub fn pid(&self) -> i32 {
         self.child.id() as i32
     }
 
-    /// Waits for the next line of stdout that begins with `start`, and returns it. Lines before it
-    /// are skipped, and are not looked at by later calls.
+    /// Waits for the next line of stdout that begins with `start`, and returns it. The lines before
+    /// it are skipped, also for later calls.
     ///
     /// # Errors
-    /// When the process ends or [`PATIENCE`] passes first; the message holds all that it wrote.
+    /// Fails when the process ends or [`PATIENCE`] passes first. The message has all that the
+    /// process wrote.
     pub fn expect(&mut self, start: &str) -> Result<String> {
         let (line, heard) = self.await_line(&self.stdout, self.heard, start)?;
         self.heard = heard;
         Ok(line)
     }
 
-    /// Waits for a line of stderr that begins with `start`, looking at all of stderr.
+    /// Waits for a line of stderr that begins with `start`. It looks at all of stderr.
     ///
     /// # Errors
-    /// As [`Target::expect`].
+    /// Fails as [`Target::expect`] does.
     pub fn expect_error(&mut self, start: &str) -> Result<String> {
         Ok(self.await_line(&self.stderr, 0, start)?.0)
     }
 
-    /// The lines of stdout so far.
+    /// Returns the lines of stdout so far.
     pub fn lines(&self) -> Vec<String> {
         self.stdout.lock().0.clone()
     }
 
-    /// The lines of stderr so far.
+    /// Returns the lines of stderr so far.
     pub fn errors(&self) -> Vec<String> {
         self.stderr.lock().0.clone()
     }
@@ -208,7 +213,7 @@ impl Target {
         };
         let ended = lines.1;
         drop(lines);
-        // What it said last may still be on its way from the other pipe.
+        // The last lines may still be on their way from the other pipe.
         for pipe in [&self.stdout, &self.stderr].into_iter().filter(|_| ended) {
             let _ = pipe
                 .changed
@@ -225,37 +230,38 @@ impl Target {
         .into())
     }
 
-    /// Writes a line to its stdin.
+    /// Writes a line to the process's stdin.
     ///
     /// # Errors
-    /// When it does not read any more.
+    /// Fails when the process does not read any more.
     pub fn send(&mut self, line: &str) -> Result<()> {
         let stdin = self.stdin.as_mut().ok_or("its stdin is closed")?;
         writeln!(stdin, "{line}").map_err(|error| format!("{}: {error}", self.name))?;
         Ok(())
     }
 
-    /// Closes its stdin.
+    /// Closes the process's stdin.
     pub fn close_stdin(&mut self) {
         self.stdin = None;
     }
 
-    /// Sends it a signal.
+    /// Sends the process a signal.
     ///
     /// # Errors
-    /// When it is gone.
+    /// Fails when the process is gone.
     pub fn signal(&self, signal: i32) -> Result<()> {
-        // SAFETY: kill takes two numbers; the child is not reaped yet (or kill fails), so the pid is still its own.
+        // SAFETY: kill takes numbers only. The child is not reaped yet, so the pid is still its
+        // own, or kill fails.
         match unsafe { libc::kill(self.pid(), signal) } {
             0 => Ok(()),
             _ => Err(std::io::Error::last_os_error().into()),
         }
     }
 
-    /// Whether it has not ended yet.
+    /// Returns whether the process has not ended yet.
     ///
     /// # Errors
-    /// When its state cannot be read.
+    /// Fails when its state cannot be read.
     pub fn is_running(&mut self) -> Result<bool> {
         if self.status.is_none() {
             self.status = self.child.try_wait()?;
@@ -263,10 +269,11 @@ impl Target {
         Ok(self.status.is_none())
     }
 
-    /// Its only child, for a target behind a command that does not exec (`unshare --fork`).
+    /// Returns the process's only child, for a target behind a command that does not exec
+    /// (`unshare --fork`).
     ///
     /// # Errors
-    /// When it has none, or several.
+    /// Fails when the process has no child, or several.
     pub fn only_child(&self) -> Result<i32> {
         let text = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", self.pid()))?;
         match text.split_ascii_whitespace().collect::<Vec<_>>()[..] {
@@ -275,23 +282,23 @@ impl Target {
         }
     }
 
-    /// Waits for its end; stdin is closed first.
+    /// Closes stdin and waits for the process's end.
     ///
     /// # Errors
-    /// When `limit` passes first: it is then killed.
+    /// Fails when `limit` passes first. The process is then killed.
     pub fn wait(mut self, limit: Duration) -> Result<Exit> {
         self.stdin = None;
         self.wait_by_itself(limit)
     }
 
-    /// Waits for an end that something else than the end of its stdin is to bring.
+    /// Waits for an end that something other than the end of stdin must cause.
     ///
     /// # Errors
-    /// As [`Target::wait`].
+    /// Fails as [`Target::wait`] does.
     pub fn wait_by_itself(mut self, limit: Duration) -> Result<Exit> {
         let deadline = Instant::now() + limit;
-        // Its end closes the pipes; a process that it left behind may hold them open, so the status
-        // is asked for as well.
+        // The end of the process closes the pipes. A process that it left behind may hold them
+        // open, so the status is checked as well.
         while self.is_running()? {
             let lines = self.stdout.lock();
             let nap = if lines.1 {
@@ -326,7 +333,8 @@ impl Target {
     }
 
     fn kill_group(&self) {
-        // SAFETY: kill takes two numbers; the group is the one made for this child.
+        // SAFETY: kill takes numbers only. The process group is the one that was made for this
+        // child.
         unsafe { libc::kill(-self.pid(), libc::SIGKILL) };
     }
 }
@@ -342,22 +350,43 @@ impl Drop for Target {
 /// Runs a command to its end.
 ///
 /// # Errors
-/// When it cannot be started or does not end within `limit`.
+/// Fails when the command cannot be started or does not end within `limit`.
 pub fn run(command: Command, limit: Duration) -> Result<Exit> {
     Target::spawn(command)?.wait(limit)
+}
+
+/// Repeats what a process refuses while it is busy, as it is until the lease of an attacher that was
+/// killed is over.
+///
+/// # Errors
+/// The last error, when nothing succeeded within [`PATIENCE`].
+pub fn in_turn<T>(mut act: impl FnMut() -> Result<T>) -> Result<T> {
+    let limit = Instant::now() + PATIENCE;
+    loop {
+        match act() {
+            Err(_) if Instant::now() < limit => {}
+            done => return done,
+        }
+        // Each try starts a program: without a pause these are a processor's work for 5 s.
+        std::thread::sleep(Duration::from_millis(250));
+    }
 }
 
 /// Polls until `done` is true.
 ///
 /// # Errors
-/// `what` did not happen within [`PATIENCE`], or `done` failed.
+/// Fails when `what` did not happen within [`PATIENCE`], or when `done` failed.
 pub fn until(what: &str, mut done: impl FnMut() -> Result<bool>) -> Result<()> {
-    let deadline = Instant::now() + PATIENCE;
+    let began = Instant::now();
     while !done()? {
-        if Instant::now() > deadline {
+        let waited = began.elapsed();
+        if waited > PATIENCE {
             return Err(format!("{what} did not happen within {PATIENCE:?}").into());
         }
-        std::thread::sleep(Duration::from_millis(1));
+        // A look costs processor time, which what is waited for needs, too.
+        std::thread::sleep(
+            (waited / 16).clamp(Duration::from_millis(1), Duration::from_millis(50)),
+        );
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use crate::kit::Amount;
 use std::path::PathBuf;
 
-/// How it is used.
+/// The text that explains the command line.
 pub const USAGE: &str = "\
 midair-torture [--quick] [--row N]... [--cell TEXT]... [--cycles N] [--many N] [--others N | --no-others | --only-others] [--by NAME]... [--out DIR] [--docs FILE]
   --quick        a few cycles of each cell, without the others
@@ -14,11 +14,11 @@ midair-torture [--quick] [--row N]... [--cell TEXT]... [--cycles N] [--many N] [
   --others N     cycles of each of the others, per cell (30)
   --no-others    ours only
   --only-others  the others only
-  --by NAME      of the others this one only: gdb, frida, amd (may be repeated)
+  --by NAME      of the others this one only: gdb, frida, amd, wprof-stand-in (may be repeated)
   --out DIR      write torture.md and torture.json there (bench-results); of the others only: torture-others.*
   --docs FILE    put the table between the markers of this page; of the others only: their sums";
 
-/// What was asked for.
+/// The contents of the command line.
 #[derive(Debug, Clone)]
 pub struct Arguments {
     /// How much is done.
@@ -26,21 +26,21 @@ pub struct Arguments {
     rows: Vec<u8>,
     cells: Vec<String>,
     by: Vec<String>,
-    /// Whether the others are run.
+    /// Whether the other attach methods are run, too.
     pub others: bool,
-    /// Only they.
+    /// Whether only the other attach methods are run.
     pub only_others: bool,
-    /// Directory of the table.
+    /// The directory for the table.
     pub out: Option<PathBuf>,
-    /// Page that holds the table.
+    /// The page of documentation that holds the table.
     pub docs: Option<PathBuf>,
 }
 
 impl Arguments {
-    /// Reads it; None when help was asked for.
+    /// Reads the command line. Returns `None` when it asks for help.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Returns what is wrong with the command line.
     pub fn parse(arguments: impl Iterator<Item = String>) -> Result<Option<Arguments>, String> {
         let mut asked = Arguments {
             amount: Amount {
@@ -90,12 +90,12 @@ impl Arguments {
         Ok(Some(asked))
     }
 
-    /// Whether this one of the others was asked for.
+    /// Returns whether this one of the other attach methods was asked for.
     pub fn wants_method(&self, name: &str) -> bool {
         self.by.is_empty() || self.by.iter().any(|by| by == name)
     }
 
-    /// Whether this cell was asked for.
+    /// Returns whether this cell was asked for.
     pub fn wants(&self, row: u8, name: &str) -> bool {
         (self.rows.is_empty() || self.rows.contains(&row))
             && (self.cells.is_empty() || self.cells.iter().any(|text| name.contains(text)))

@@ -1,9 +1,10 @@
-//! The torture matrix: cycles of the attach engine on hard targets, and the same by others (gdb,
-//! frida, AMD's), in one table.
+//! The torture matrix: cycles of the attach engine on hard targets, and the same cycles by other
+//! attach methods (gdb, frida, AMD's), in one table.
 //!
-//! `cargo xtask torture` builds and runs this; `midair-torture --help` lists the arguments. One cycle
-//! is an attach and a detach: look, enter, a fresh library loaded and run, out again. After each
-//! the target is looked at: it is its own witness (`c/state.h`).
+//! `cargo xtask torture` builds and runs this program. `midair-torture --help` lists the arguments.
+//! One cycle is an attach and a detach: inspect the target, enter it, load and run a fresh library,
+//! and get out again. After each cycle the target is examined, and it is its own witness
+//! (`c/state.h`).
 
 mod arguments;
 mod cell;
@@ -19,7 +20,7 @@ mod tally;
 use arguments::Arguments;
 use cell::{Cell, Make, Run};
 use kit::Kit;
-use methods::{Amd, Frida, Gdb, Method, Midair, Remote};
+use methods::{Amd, Frida, Gdb, Method, Midair, Remote, WprofStandIn};
 use midair_tests::Result;
 use report::{Line, Report};
 use std::process::ExitCode;
@@ -54,7 +55,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs what was asked for; true when nothing of ours went wrong.
+/// Runs what was asked for, and returns whether nothing of ours went wrong.
 fn torture(arguments: &Arguments) -> Result<bool> {
     let kit = Kit::new(arguments.amount.clone())?;
     let mut report = Report::new(arguments);
@@ -85,6 +86,11 @@ fn torture(arguments: &Arguments) -> Result<bool> {
             }
             Err(why) => report.left_out(&format!("AMD's register library and protocol: {why}")),
         }
+    }
+    if arguments.others && arguments.wants_method("wprof-stand-in") {
+        let wprof = WprofStandIn::new(&kit)?;
+        report.about(wprof.version().to_owned());
+        others.push(Box::new(wprof));
     }
     let mut cells = rows::all(kit.amount.quick);
     cells.retain(|cell| arguments.wants(cell.row, &cell.name));
@@ -121,7 +127,7 @@ fn torture(arguments: &Arguments) -> Result<bool> {
     Ok(report.is_good())
 }
 
-/// A cell by our own engine.
+/// Runs a cell by our own engine.
 fn ours(kit: &Kit, cell: &Cell) -> Result<Tally> {
     let mut midair = Midair::default();
     let times = (cell.limit(), cell.budget(&midair));
@@ -149,7 +155,7 @@ fn ours(kit: &Kit, cell: &Cell) -> Result<Tally> {
     Ok(guarded(tally))
 }
 
-/// What could not be run is a failure of this cell, not of the programme.
+/// Turns an error into a failure of this cell, so that the program goes on.
 fn guarded(tally: Result<Tally>) -> Tally {
     tally.unwrap_or_else(|error| {
         let mut tally = Tally {

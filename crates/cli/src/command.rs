@@ -8,7 +8,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use midair_failure::{Failure, Kind};
 use midair_settings::{Front, Given, Opt, Refusal, Shape, State, options};
 
-/// The options of a command line.
+/// Returns the options of a command line.
 pub fn options_of(front: Front) -> impl Iterator<Item = &'static Opt> {
     options().filter(move |option| option.front == Front::Both || option.front == front)
 }
@@ -20,7 +20,7 @@ pub fn with_options(command: Command, front: Front) -> Command {
     })
 }
 
-/// One option of a command line.
+/// Builds one option of a command line.
 pub fn argument(option: &'static Opt, front: Front) -> Arg {
     let built = option.is_built();
     let help = if built {
@@ -49,22 +49,25 @@ pub fn argument(option: &'static Opt, front: Front) -> Arg {
         .help_heading(option.category.heading())
         .hide(option.hidden)
         .hide_short_help(!built)
-        // There `--help-all` shows them; in rocprofv3 `--help` does.
+        // In midair, `--help-all` shows them. In rocprofv3, `--help` does.
         .hide_long_help(!built && front == Front::Midair);
     let arg = match option.short {
         Some(short) => arg.short(short),
         None => arg,
     };
-    // rocprofv3 takes AMD's forms: `--opt true`, `-f csv json`. In midair an optional value follows `=` and a
-    // list is written with commas, so that the pid may be anywhere.
+    // rocprofv3 takes AMD's forms: `--opt true`, `-f csv json`. In midair an optional value follows
+    // `=`, and a list is written with commas, so that the pid may be anywhere.
     let amd = front == Front::Rocprofv3;
     let arg = match option.shape {
         Shape::Flag => return arg.action(ArgAction::SetTrue),
         Shape::Boolean => arg
             .num_args(0..=1)
             .require_equals(!amd)
-            .value_name("true|false")
-            .value_parser(booleans())
+            .value_name(match option.all {
+                Some(_) => "true|false|all",
+                None => "true|false",
+            })
+            .value_parser(booleans(option.all.is_some()))
             .hide_possible_values(true),
         Shape::Text(name) | Shape::Number { name, .. } => arg.num_args(1).value_name(name),
         Shape::Duration => arg.num_args(1).value_name("TIME"),
@@ -74,7 +77,7 @@ pub fn argument(option: &'static Opt, front: Front) -> Arg {
             .value_parser(choices(option, words)),
         Shape::Texts(name) => arg.num_args(1..).value_name(name),
         Shape::Each(name) => arg.num_args(1).action(ArgAction::Append).value_name(name),
-        // Each time that it is given is a group.
+        // Each time that the option is given makes a group.
         Shape::Groups(name) if amd => arg.num_args(1..).action(ArgAction::Append).value_name(name),
         Shape::Groups(name) => arg.num_args(1).action(ArgAction::Append).value_name(name),
         Shape::SomeOf(words) if amd => arg
@@ -89,7 +92,7 @@ pub fn argument(option: &'static Opt, front: Front) -> Arg {
             .value_delimiter(',')
             .value_parser(choices(option, words)),
     };
-    // Whatever follows an option that is not built, the refusal names the option and not its words.
+    // If an option is not built, the refusal must name the option and not the words that follow it.
     match (option.state, option.shape) {
         (State::Built, _) => arg,
         (_, Shape::Boolean) => arg.value_parser(clap::value_parser!(String)),
@@ -97,14 +100,16 @@ pub fn argument(option: &'static Opt, front: Front) -> Arg {
     }
 }
 
-fn booleans() -> PossibleValuesParser {
+fn booleans(all: bool) -> PossibleValuesParser {
     let words = [
         ("true", ["yes", "y", "t", "on", "1"]),
         ("false", ["no", "n", "f", "off", "0"]),
     ];
-    words
+    let mut values: Vec<PossibleValue> = words
         .map(|(word, others)| PossibleValue::new(word).aliases(others))
-        .into()
+        .into();
+    values.extend(all.then(|| PossibleValue::new("all")));
+    values.into()
 }
 
 fn choices(option: &Opt, words: &'static [&'static str]) -> PossibleValuesParser {
@@ -150,14 +155,12 @@ pub fn given(matches: &ArgMatches, front: Front) -> Result<Given, Failure> {
                 format!("--{}: the value is not UTF-8", option.long),
             ));
         };
-        given
-            .give(option, &words)
-            .map_err(|refusal| match refusal {
-                Refusal::NotBuiltNorWithAttach { attach, .. } if attaches(matches, front) => {
-                    Failure::new(Kind::Usage, attach)
-                }
-                refusal => refused(refusal),
-            })?;
+        if let Some(why) = option.not_with_attach
+            && attaches(matches, front)
+        {
+            return Err(Failure::new(Kind::Usage, why));
+        }
+        given.give(option, &words).map_err(refused)?;
     }
     Ok(given)
 }
@@ -175,12 +178,12 @@ fn attaches(matches: &ArgMatches, front: Front) -> bool {
     }
 }
 
-/// A refusal of the settings as a failure of the command line.
+/// Converts a refusal of the settings into a failure of the command line.
 pub fn refused(refusal: Refusal) -> Failure {
     let text = refusal.to_string();
     match refusal {
         Refusal::Usage(_) => Failure::new(Kind::Usage, text),
-        Refusal::NotBuilt(_) | Refusal::NotBuiltNorWithAttach { .. } => {
+        Refusal::NotBuilt(_) => {
             Failure::new(Kind::NotBuilt, text).hint("omit it, or see --help for what is built")
         }
     }
@@ -191,7 +194,7 @@ pub fn refused(refusal: Refusal) -> Failure {
 pub enum Parsed {
     /// Something to do.
     Matches(ArgMatches),
-    /// Help or the like, to be printed on standard output.
+    /// The text of a help page or the like, to be printed on standard output.
     Text(String),
 }
 
@@ -210,7 +213,7 @@ pub fn parse(command: Command, words: &[OsString]) -> Result<Parsed, Failure> {
     }
 }
 
-/// clap's message as one line and a hint.
+/// Converts clap's message into one line and a hint.
 fn usage(error: &clap::Error) -> Failure {
     let message = error.render().to_string();
     let mut lines = message
@@ -225,7 +228,7 @@ fn usage(error: &clap::Error) -> Failure {
     {
         what = format!("missing: {}", missing.join(" "));
     }
-    // The words that an option takes are a remedy, too.
+    // The words that an option takes help as a remedy, too.
     if error.kind() == ErrorKind::InvalidValue
         && let Some(ContextValue::Strings(known)) = error.get(ContextKind::ValidValue)
         && !known.is_empty()

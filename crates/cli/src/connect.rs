@@ -11,7 +11,7 @@ use crate::engine::{
     Attached, Check, Engine, Entry, Event, GroupRequest, Notice, Request, Style, Trace, Written,
 };
 
-/// SONAME of the library that is named in AMD's messages.
+/// The SONAME of the library that AMD's messages name.
 const LIBRARY: &str = "librocprofiler-sdk-rocattach.so.1";
 
 /// The engine that attaches to real processes.
@@ -33,6 +33,13 @@ impl Engine for SessionEngine {
 
     fn inspect(&self, request: &Request) -> Result<Vec<Check>, Failure> {
         Ok(midair_session::checks(request))
+    }
+
+    fn inspect_machine(&self, request: &Request) -> Result<Vec<Check>, Failure> {
+        Ok(midair_session::machine_checks(
+            request,
+            &crate::counters::agents(),
+        ))
     }
 
     fn list(&self, all: bool) -> Listing {

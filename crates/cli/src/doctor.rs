@@ -1,6 +1,6 @@
-//! `midair doctor`: every precondition of an attach, one line each.
+//! The command `midair doctor`: every precondition of an attach, one line each.
 
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap::{Arg, ArgAction, Command};
 use midair_failure::Failure;
 use midair_session::Pid;
 use serde_json::{Value, json};
@@ -8,10 +8,12 @@ use serde_json::{Value, json};
 use crate::engine::{Check, Engine, Request, Verdict};
 use crate::report::Report;
 
-/// Version of the json's schema: raised when a member is removed or changes its meaning.
+mod topics;
+
+/// The version of the json's schema. It is raised when a member is removed or changes its meaning.
 const SCHEMA: u32 = 1;
 
-/// The option that both `doctor` and `ps` have.
+/// Builds the option that both `doctor` and `ps` have.
 pub(crate) fn json_argument() -> Arg {
     Arg::new("json")
         .long("json")
@@ -19,51 +21,58 @@ pub(crate) fn json_argument() -> Arg {
         .help("Print JSON instead, for programs")
 }
 
+/// What is inspected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Of {
+    /// The request's process.
+    Process,
+    /// The machine, for any process.
+    Machine,
+}
+
 /// The clap command; `pid` is its argument.
 pub(crate) fn command(pid: Arg) -> Command {
     Command::new("doctor")
         .about("Check every precondition of an attach, without touching the process")
         .long_about(
-            "Check every precondition of an attach, without touching the process: it is not stopped, traced or written to. Each line begins \
-             with ok, with NO where it forbids the attach (with the remedy on the next line), or with -- where it does not decide.\n\
-             The exit code is 0, or that of the first precondition that fails: what an attach would end with.",
+            "Check every precondition of an attach, without touching the process: it is not stopped, traced or written to. Without a process, \
+             check what the machine and this user mean for any attach. Each line begins with ok, with NO where it forbids the attach (with \
+             the remedy on the next line), or with -- where it does not decide.\n\
+             The exit code is 0, or that of the first precondition that fails: what an attach would end with.\n\
+             --json also tells of each check why it matters, what was looked at, and how sure the answer is \
+             (docs/doctor.schema.json).",
         )
         .arg(pid)
         .arg(json_argument())
 }
 
-pub(crate) fn run(
-    matches: &ArgMatches,
-    request: &Request,
-    engine: &dyn Engine,
-    report: Report,
-) -> Result<u8, Failure> {
-    check(request, matches.get_flag("json"), engine, report)
-}
-
 /// Prints each check. The exit code is that of the first check that forbids the attach.
 pub(crate) fn check(
     request: &Request,
+    of: Of,
     as_json: bool,
     engine: &dyn Engine,
     report: Report,
 ) -> Result<u8, Failure> {
-    let checks = engine.inspect(request)?;
+    let (checks, pid) = match of {
+        Of::Process => (engine.inspect(request)?, Some(request.pid)),
+        Of::Machine => (engine.inspect_machine(request)?, None),
+    };
     let code = checks
         .iter()
         .find_map(Check::failure)
         .map_or(0, |failure| failure.kind.exit_code());
     if as_json {
-        report.json(&document(request.pid, code, &checks));
+        report.json(&document(pid, code, &checks));
     } else {
-        for line in lines(code, &checks) {
+        for line in lines(pid, code, &checks) {
             report.line(&line);
         }
     }
     Ok(code)
 }
 
-fn lines(code: u8, checks: &[Check]) -> Vec<String> {
+fn lines(pid: Option<Pid>, code: u8, checks: &[Check]) -> Vec<String> {
     let names = checks.iter().map(|check| check.name.len());
     let width = names.max().unwrap_or(0);
     let mut lines = Vec::new();
@@ -79,38 +88,51 @@ fn lines(code: u8, checks: &[Check]) -> Vec<String> {
         }
     }
     let end = if code == 0 { "can" } else { "cannot" };
-    lines.push(format!("process {end} be attached to"));
+    lines.push(match pid {
+        Some(_) => format!("process {end} be attached to"),
+        None => format!(
+            "processes of this machine {end} be attached to, as far as it depends on the machine"
+        ),
+    });
     lines
 }
 
-/// The schema: `version`; `pid` as asked for; `attachable`; `exit_code`, the one that an attach would end
-/// with; `checks`, each with `name`, `status` (pass, note, fail), `found`, and for fail `exit_code` and
-/// `hint`.
-fn document(pid: Pid, code: u8, checks: &[Check]) -> Value {
-    let checks: Vec<Value> = checks
-        .iter()
-        .map(|check| {
-            let (name, found) = (&check.name, &check.found);
-            match &check.verdict {
-                Verdict::Pass => json!({"name": name, "status": "pass", "found": found}),
-                Verdict::Note => json!({"name": name, "status": "note", "found": found}),
-                Verdict::Fail(failure) => json!({
-                    "name": name,
-                    "status": "fail",
-                    "found": found,
-                    "exit_code": failure.kind.exit_code(),
-                    "hint": failure.hint,
-                }),
-            }
-        })
-        .collect();
+/// The document that `docs/doctor.schema.json` describes.
+fn document(pid: Option<Pid>, code: u8, checks: &[Check]) -> Value {
+    let checks: Vec<Value> = checks.iter().map(described).collect();
     json!({
         "version": SCHEMA,
-        "pid": pid.get(),
+        "pid": pid.map(Pid::get),
         "attachable": code == 0,
         "exit_code": code,
         "checks": checks,
     })
+}
+
+fn described(check: &Check) -> Value {
+    let topic = topics::of(&check.name);
+    let (status, failure) = match &check.verdict {
+        Verdict::Pass => ("pass", None),
+        Verdict::Note => ("note", None),
+        Verdict::Fail(failure) => ("fail", Some(failure)),
+    };
+    let unknown =
+        check.found.contains("cannot be determined") || check.found.contains("is not known");
+    let mut document = json!({
+        "name": check.name,
+        "status": status,
+        "found": check.found,
+        "area": topic.area,
+        "cause": topic.cause,
+        "evidence": topic.evidence,
+        "confidence": if unknown { "unknown" } else { topic.confidence },
+        "remedy": failure.map(|failure| &failure.hint),
+    });
+    if let Some(failure) = failure {
+        document["exit_code"] = json!(failure.kind.exit_code());
+        document["hint"] = json!(failure.hint);
+    }
+    document
 }
 
 #[cfg(test)]
@@ -127,7 +149,7 @@ mod tests {
             Check::fail("ccc", failure),
         ];
         assert_eq!(
-            lines(14, &checks),
+            lines(Pid::new(7), 14, &checks),
             [
                 "ok  a    fine",
                 "--  bb   so so",
@@ -136,17 +158,36 @@ mod tests {
                 "process cannot be attached to",
             ]
         );
+        let told = document(Pid::new(7), 14, &checks);
+        let head = [
+            &told["version"],
+            &told["pid"],
+            &told["attachable"],
+            &told["exit_code"],
+        ];
+        assert_eq!(head, [&json!(1), &json!(7), &json!(false), &json!(14)]);
+        for (member, wanted) in [
+            ("name", ["a", "bb", "ccc"]),
+            ("status", ["pass", "note", "fail"]),
+            ("found", ["fine", "so so", "no runtime"]),
+        ] {
+            let of = |at: usize| told["checks"][at][member].as_str().map(str::to_owned);
+            assert_eq!(
+                [of(0), of(1), of(2)],
+                wanted.map(|word| Some(word.to_owned()))
+            );
+        }
+        let failed = &told["checks"][2];
         assert_eq!(
-            document(Pid::new(7).unwrap(), 14, &checks),
-            json!({
-                "version": 1, "pid": 7, "attachable": false, "exit_code": 14,
-                "checks": [
-                    {"name": "a", "status": "pass", "found": "fine"},
-                    {"name": "bb", "status": "note", "found": "so so"},
-                    {"name": "ccc", "status": "fail", "found": "no runtime", "exit_code": 14, "hint": "start one"},
-                ],
-            })
+            (&failed["exit_code"], &failed["hint"]),
+            (&json!(14), &json!("start one"))
         );
-        assert_eq!(lines(0, &[]), ["process can be attached to"]);
+        assert_eq!(
+            (&failed["remedy"], &told["checks"][0]["remedy"]),
+            (&json!("start one"), &json!(null))
+        );
+        assert!(told["checks"][0].get("hint").is_none());
+        assert_eq!(lines(Pid::new(7), 0, &[]), ["process can be attached to"]);
+        assert!(lines(None, 0, &[])[0].starts_with("processes of this machine can"));
     }
 }

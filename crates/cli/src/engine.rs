@@ -14,19 +14,25 @@ use midair_session::{Listing, Pid};
 
 /// Attaches to processes.
 pub trait Engine {
-    /// The library that messages about the attach name.
+    /// Returns the library that messages about the attach name.
     fn library(&self) -> PathBuf;
     /// Inspects every precondition and touches nothing.
     fn inspect(&self, request: &Request) -> Result<Vec<Check>, Failure>;
-    /// The processes that use a GPU runtime; with `all` also those that cannot be inspected.
+    /// Inspects what this machine and this user mean for any attach. The request's process does not
+    /// matter.
+    fn inspect_machine(&self, _request: &Request) -> Result<Vec<Check>, Failure> {
+        Err(Failure::new(Kind::NotBuilt, "only of a process"))
+    }
+    /// Returns the processes that use a GPU runtime. With `all`, also those that cannot be
+    /// inspected.
     fn list(&self, all: bool) -> Listing;
-    /// The name of a process, where it has one.
+    /// Returns the name of a process, where it has one.
     fn name_of(&self, _pid: Pid) -> Option<String> {
         None
     }
-    /// Attaches. When it returns, the target records.
+    /// Attaches. When this returns, the target records.
     fn attach(&self, request: &Request) -> Result<Box<dyn Attached>, Failure>;
-    /// Attaches to many. An engine without trees attaches to the root.
+    /// Attaches to several processes. An engine without trees attaches to the root.
     fn attach_group(&self, request: GroupRequest) -> Result<Box<dyn Attached>, Failure> {
         match request.selection {
             Selection::Tree(root) => {
@@ -41,21 +47,22 @@ pub trait Engine {
 
 /// An attached process.
 pub trait Attached {
-    /// Collects what is there and tells the state; does not wait.
+    /// Collects the new records and returns the state. Does not wait.
     fn poll(&mut self) -> Result<Event, Failure>;
-    /// A descriptor that becomes readable when [`Attached::poll`] should be called soon, such as at the target's end.
+    /// Returns a descriptor that becomes readable when [`Attached::poll`] should be called soon,
+    /// such as at the target's end.
     fn wake(&self) -> Option<BorrowedFd<'_>> {
         None
     }
-    /// The longest time that may pass between two polls.
+    /// Returns the longest time that may pass between two polls.
     fn heartbeat(&self) -> Duration {
         Duration::from_millis(100)
     }
-    /// What has happened since the last call, where there are several processes.
+    /// Returns what has happened since the last call, where there are several processes.
     fn news(&mut self) -> Vec<Notice> {
         Vec::new()
     }
-    /// How the target was entered.
+    /// Returns how the target was entered.
     fn entry(&self) -> Option<&Entry> {
         None
     }
@@ -63,9 +70,9 @@ pub trait Attached {
     fn detach(self: Box<Self>) -> Result<Box<dyn Trace>, Failure>;
 }
 
-/// A trace that has been collected and not been written yet.
+/// A trace that has been collected and has not been written yet.
 pub trait Trace {
-    /// Why the detach failed although there is a trace.
+    /// Returns why the detach failed although there is a trace.
     fn detach_failure(&self) -> Option<&Failure> {
         None
     }

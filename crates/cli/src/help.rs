@@ -1,25 +1,27 @@
-//! What help shows beyond the options: examples, exit codes, files. And `--help-all`.
+//! The parts of help besides the options: examples, exit codes, files. Also `--help-all`.
 
 use clap::Command;
 use std::ffi::OsString;
 
 use crate::midair;
 
-/// The word that shows everything, also what is known and not built.
+/// The word that shows everything, including options that are known and not built.
 const ALL: &str = "--help-all";
 
-/// Below `midair --help`.
+/// The text below `midair --help`.
 pub(crate) const MIDAIR: &str = "\
 Examples:
+  midair demo                    what it looks like, on a program that comes with midair
   midair ps                      which processes use a GPU
   midair 4242 --duration 5s      profile process 4242 for five seconds (midair attach 4242 ...)
   midair attach --tree 4242      a launcher and all its ranks
   midair run -f csv,pftrace APP  start a program under the profiler
+  midair why 4242                what a process that hangs waits for
   midair doctor 4242             why an attach is refused, before it is tried
 
 midair COMMAND --help shows a command's options.";
 
-/// Below `midair attach --help`.
+/// The text below `midair attach --help`.
 pub(crate) const ATTACH: &str = "\
 Examples:
   midair attach 4242                              until Enter or Ctrl-C
@@ -31,13 +33,32 @@ Examples:
 
 --help-all also lists options that are known and not built yet.";
 
-/// Below `midair run --help`.
+/// The text below `midair run --help`.
 pub(crate) const RUN: &str = "\
 Examples:
   midair run ./app input.bin                      HIP calls, kernels and copies
   midair run -f pftrace -d results -- ./app -v    what follows -- is the program's
 
 --help-all also lists options that are known and not built yet.";
+
+/// The text below `midair fleet --help`.
+pub(crate) const FLEET: &str = "\
+Examples:
+  midair fleet node1 node2 -- attach --name train.py --duration 5s
+  midair fleet --hosts hosts.txt --json -- attach --all --merge --duration 5s -d /scratch/results
+  midair fleet --ssh 'ssh -J login' node1 -- ps
+  midair fleet $(scontrol show hostnames) --program /shared/midair -- doctor
+
+--hosts takes files of mpirun, too: the first word of a line is the host.";
+
+/// The text below `midair why --help`.
+pub(crate) const WHY: &str = "\
+Examples:
+  midair why 4242                what it waits for: kernels, barriers, locks, calls, with stacks
+  midair why train.py            by name
+  midair why --tree 4242         a launcher and all its ranks: which rank the others wait for
+  midair why 4242 --time 10s     does anything move within ten seconds?
+  midair why 4242 --json         the same for programs";
 
 /// The exit codes of an attach, for manual pages: numbers and words.
 pub(crate) const EXIT: [(&str, &str); 10] = [
@@ -95,12 +116,14 @@ pub(crate) fn examples(page: &str) -> Option<&'static str> {
         "midair" => MIDAIR,
         "midair-attach" => ATTACH,
         "midair-run" => RUN,
+        "midair-fleet" => FLEET,
+        "midair-why" => WHY,
         _ => return None,
     };
     text.strip_prefix("Examples:\n")?.split("\n\n").next()
 }
 
-/// The help with everything in it, where that was asked for before any program to start.
+/// Returns the help with everything in it, where the words before a program to start ask for it.
 pub(crate) fn all(words: &[OsString]) -> Option<String> {
     let own = words.iter().take_while(|word| *word != "--");
     if !own.clone().any(|word| word == ALL) {
@@ -117,7 +140,7 @@ pub(crate) fn all(words: &[OsString]) -> Option<String> {
             found.bin_name(format!("midair {name}"))
         }
         None => {
-            // Commands that are not built are known all the same.
+            // Commands that are not built are known as well.
             let names: Vec<String> = command
                 .get_subcommands()
                 .map(|known| known.get_name().to_owned())
@@ -131,7 +154,7 @@ pub(crate) fn all(words: &[OsString]) -> Option<String> {
     Some(revealed(shown).render_long_help().to_string())
 }
 
-/// With the options that help leaves out otherwise.
+/// Makes a command show the options that help normally leaves out.
 fn revealed(command: Command) -> Command {
     command.mut_args(|arg| arg.hide_long_help(false).hide_short_help(false))
 }

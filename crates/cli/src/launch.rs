@@ -1,6 +1,6 @@
-//! Starting a program under the profiler: this process becomes the program, with our libraries preloaded. No
-//! process of ours stays between the program and its caller, so exit code, signals and terminal are the
-//! program's own.
+//! Starts a program under the profiler: this process becomes the program, with our libraries
+//! preloaded. No process of ours stays between the program and its caller, so exit code, signals
+//! and terminal are the program's own.
 
 use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
@@ -19,11 +19,11 @@ use crate::report::Report;
 /// Exit codes of commands that start programs (POSIX: command not found, found and cannot be run).
 const NOT_FOUND: u8 = 127;
 const NOT_RUN: u8 = 126;
-/// The ROCTx library that a program's own calls go to, in the library directory.
+/// The ROCTx library that receives a program's own calls, in the library directory.
 const ROCTX: &str = "librocprofiler-sdk-roctx.so.1";
-/// Ends the session where no exit handler runs; next to the tool.
+/// The library that ends the session where no exit handler runs. It lies next to the tool.
 const LAUNCH_LIBRARY: &str = "libmidair-launch.so.1";
-/// Tells the tool which process reports that there was nothing to record.
+/// The variable that tells the tool which process reports that there was nothing to record.
 const LAUNCHED: &str = "ROCPROF_LAUNCH_PID";
 
 /// What is started, and how.
@@ -33,24 +33,82 @@ pub struct Launch<'a> {
     pub words: &'a [OsString],
     /// What to record and where to write it.
     pub settings: &'a Settings,
-    /// Libraries to be loaded before all others.
+    /// The libraries to be loaded before all others.
     pub preload: &'a [String],
-    /// Preload no ROCTx library, also where markers are traced.
+    /// Whether to preload no ROCTx library, even where markers are traced.
     pub suppress_markers: bool,
+    /// Which libraries, where they are not the ones beside this program.
+    pub libraries: Libraries<'a>,
+}
+
+/// What `--rocm-root`, `--sdk-version` and `--sdk-soversion` say.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Libraries<'a> {
+    /// The installation's directory.
+    pub root: Option<&'a str>,
+    /// What the libraries' names end in.
+    pub ending: Option<&'a str>,
+}
+
+impl Libraries<'_> {
+    /// Returns the libraries below the directory that was named, if one was.
+    fn named(self) -> Result<Option<Install>, Failure> {
+        let Some(root) = self.root else {
+            return Ok(None);
+        };
+        let library_directory = std::path::absolute(Path::new(root).join("lib"))
+            .map_err(|error| Failure::new(Kind::Usage, format!("--rocm-root {root}: {error}")))?;
+        Install::chosen(&library_directory, self.ending.unwrap_or("1")).map(Some)
+    }
+
+    /// Returns the libraries to start the program with where no directory was named; `own` are the
+    /// ones beside this program.
+    fn beside(self, own: Install) -> Result<Install, Failure> {
+        match (self.ending, own.sdk.parent()) {
+            (Some(ending), Some(directory)) => Install::chosen(directory, ending),
+            _ => Ok(own),
+        }
+    }
+}
+
+/// Returns the program's rank if it is not among those that are recorded.
+fn other_rank(launch: &Launch<'_>) -> Result<Option<u64>, Failure> {
+    let choice = launch.settings.rank_choice(|name| std::env::var(name).ok());
+    let choice = choice.map_err(|why| Failure::new(Kind::Usage, why))?;
+    let rank = choice.rank.and_then(|rank| rank.rank);
+    Ok(rank.filter(|_| !choice.is_recorded))
+}
+
+/// Becomes the program, without the profiler. Returns only when that fails, with the exit code.
+fn run_other_rank(program: &OsStr, arguments: &[OsString], rank: u64, report: &Report) -> u8 {
+    report.info(&format!(
+        "MPI rank {rank} is not among those that are recorded: the program runs without the profiler"
+    ));
+    let error = Command::new(program).args(arguments).exec();
+    not_started(program, &error, report)
 }
 
 /// Becomes the program. Returns only when that fails, with the exit code.
 ///
 /// # Errors
-/// [`Kind::Usage`] without a program, and for counters that there are not or that do not fit;
+/// [`Kind::Usage`] without a program, and for counters that do not exist or do not fit;
 /// [`Kind::NoCounters`] where they cannot be counted; [`Kind::Installation`] when our libraries are
 /// not there.
 pub fn run(launch: &Launch<'_>, report: &Report) -> Result<u8, Failure> {
     let Some((program, arguments)) = launch.words.split_first() else {
         return Err(no_program());
     };
-    let install = Install::find()?.on_disk()?;
-    check_launch(launch.settings, &counters::agents(), &install)?;
+    formats_fit(launch.settings)?;
+    if let Some(rank) = other_rank(launch)? {
+        return Ok(run_other_rank(program, arguments, rank, report));
+    }
+    let named = launch.libraries.named()?;
+    let own = Install::find()?.on_disk()?;
+    check_launch(launch.settings, &counters::agents(), &own)?;
+    let install = match named {
+        Some(named) => named,
+        None => launch.libraries.beside(own)?,
+    };
     if let Some(why) = unprofilable(program) {
         report.warning(&why);
     }
@@ -58,11 +116,12 @@ pub fn run(launch: &Launch<'_>, report: &Report) -> Result<u8, Failure> {
     Ok(not_started(program, &error, report))
 }
 
-/// Runs the program once for each of these settings, one after another, until one fails. Returns the
-/// exit code of the last: where it ended by a signal, as a shell tells it.
+/// Runs the program once for each of these settings, one after another, until a run fails. Returns
+/// the exit code of the last run. Where it ended by a signal, the code is the one that a shell
+/// would report.
 ///
 /// # Errors
-/// As [`run`]; all is checked before the program runs for the first time.
+/// As [`run`]; everything is checked before the program runs for the first time.
 pub fn run_passes(
     launch: &Launch<'_>,
     passes: &[Settings],
@@ -71,11 +130,20 @@ pub fn run_passes(
     let Some((program, arguments)) = launch.words.split_first() else {
         return Err(no_program());
     };
-    let install = Install::find()?.on_disk()?;
+    passes.iter().try_for_each(formats_fit)?;
+    if let Some(rank) = other_rank(launch)? {
+        return Ok(run_other_rank(program, arguments, rank, report));
+    }
+    let named = launch.libraries.named()?;
+    let own = Install::find()?.on_disk()?;
     let agents = counters::agents();
     for settings in passes {
-        check_launch(settings, &agents, &install)?;
+        check_launch(settings, &agents, &own)?;
     }
+    let install = match named {
+        Some(named) => named,
+        None => launch.libraries.beside(own)?,
+    };
     if let Some(why) = unprofilable(program) {
         report.warning(&why);
     }
@@ -100,11 +168,27 @@ pub fn run_passes(
     Ok(0)
 }
 
+/// Refuses formats that only the attaching side can write.
+fn formats_fit(settings: &Settings) -> Result<(), Failure> {
+    let formats = settings.list("ROCPROF_OUTPUT_FORMAT", ',');
+    if !formats
+        .iter()
+        .any(|format| format.eq_ignore_ascii_case("parquet"))
+    {
+        return Ok(());
+    }
+    Err(Failure::new(
+        Kind::Usage,
+        "parquet is written by an attach only, and not by a program that is started",
+    )
+    .hint("start the program by itself, and attach to it: midair attach PID -f parquet ..."))
+}
+
 fn no_program() -> Failure {
     Failure::new(Kind::Usage, "no program to start").hint("name it behind --, with its arguments")
 }
 
-/// The program with its environment.
+/// Returns the command for the program, with its environment.
 fn command(
     program: &OsStr,
     arguments: &[OsString],
@@ -122,11 +206,11 @@ fn command(
     command
 }
 
-/// Tells that the program cannot be started. Returns the exit code.
+/// Reports that the program cannot be started. Returns the exit code.
 fn not_started(program: &OsStr, error: &std::io::Error, report: &Report) -> u8 {
     let name = program.to_string_lossy();
     let (code, what) = match error.kind() {
-        // In the words of the interpreter that runs AMD's script.
+        // The text is that of the interpreter that runs AMD's script.
         ErrorKind::NotFound => (
             NOT_FOUND,
             format!("[Errno 2] No such file or directory: '{name}'"),
@@ -138,7 +222,7 @@ fn not_started(program: &OsStr, error: &std::io::Error, report: &Report) -> u8 {
     code
 }
 
-/// Changes to the program's environment; `None` removes a variable.
+/// Returns the changes to the program's environment. `None` removes a variable.
 #[expect(clippy::disallowed_methods, reason = "our own libraries")]
 fn variables(launch: &Launch<'_>, install: &Install) -> Vec<(OsString, Option<OsString>)> {
     let mut variables: Vec<(OsString, Option<OsString>)> = Vec::new();
@@ -162,7 +246,8 @@ fn variables(launch: &Launch<'_>, install: &Install) -> Vec<(OsString, Option<Os
     let mut preload: Vec<OsString> = launch.preload.iter().map(OsString::from).collect();
     preload.extend(inherited("LD_PRELOAD"));
     preload.extend(wants_markers.then(|| roctx.into_os_string()));
-    // The first of our libraries: it must precede the C library's functions of the same names.
+    // This library is the first of ours, since it must precede the C library's functions of the
+    // same names.
     let ends = install.tool.with_file_name(LAUNCH_LIBRARY);
     preload.extend(ends.is_file().then(|| ends.into_os_string()));
     preload.extend([
@@ -196,7 +281,8 @@ fn inherited(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
-/// Why the program itself cannot be profiled, if that is so. Programs that it starts may still be.
+/// Returns why the program itself cannot be profiled, if that is so. Programs that it starts may
+/// still be profiled.
 #[expect(
     clippy::disallowed_methods,
     reason = "the program that the caller starts"
@@ -215,7 +301,7 @@ fn unprofilable(program: &OsStr) -> Option<String> {
     })
 }
 
-/// The file that `exec` will find.
+/// Returns the file that `exec` will find.
 #[expect(
     clippy::disallowed_methods,
     reason = "the program that the caller starts"
@@ -280,7 +366,7 @@ mod tests {
         assert!(!is_static(Path::new("/dev/null")));
         let own = resolve(OsStr::new("sh")).expect("a shell");
         assert!(!is_static(&own));
-        // The loader itself names no loader.
+        // The dynamic loader itself names no loader.
         let loader = std::fs::read("/proc/self/maps").expect("own maps");
         let loader = String::from_utf8_lossy(&loader)
             .lines()
@@ -307,6 +393,7 @@ mod tests {
             settings: &settings,
             preload: &["libfirst.so".to_owned()],
             suppress_markers: false,
+            libraries: Libraries::default(),
         };
         let variables = variables(&launch, &install);
         let get = |name: &str| {

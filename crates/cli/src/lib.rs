@@ -1,17 +1,18 @@
-//! The command lines: `rocprofv3`, with AMD's spelling and messages, and `midair`, the friendlier one over
-//! the same engine.
+//! The command lines: `rocprofv3`, with AMD's spelling and messages, and `midair`, the friendlier
+//! one over the same engine.
 //!
-//! * [`command`] builds clap commands from the table of options in `midair-settings`; nothing is listed a
-//!   second time here.
-//! * [`engine`] is what the command lines need from the engine, as traits: the tests have an engine of their
-//!   own.
+//! * [`command`] builds clap commands from the table of options in `midair-settings`; nothing is
+//!   listed a second time here.
+//! * [`engine`] is what the command lines need from the engine, as traits: the tests have an engine
+//!   of their own.
 //! * [`wait`] is the one wait of an attach: signals, standard input, time, the target's end.
 //! * [`attach`] runs one attach for both command lines; they differ in what they print
 //!   ([`attach::Messages`]).
+//! * [`report`] prints; all output is written by one module, which lets nothing through that a
+//!   terminal would interpret.
 //!
-//! * [`report`] prints; all of it is written by one module, which lets nothing through that a terminal obeys.
-//!
-//! Standard output carries what was asked for; notes, warnings, progress and errors go to standard error.
+//! Standard output carries what was asked for. Notes, warnings, progress and errors go to standard
+//! error.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
@@ -20,8 +21,10 @@ pub mod attach;
 pub mod command;
 pub mod connect;
 mod counters;
+mod demo;
 mod doctor;
 pub mod engine;
+mod fleet;
 mod help;
 pub mod input;
 mod keep;
@@ -37,4 +40,5 @@ mod terminal;
 mod top;
 mod version;
 pub mod wait;
+mod why;
 mod words;

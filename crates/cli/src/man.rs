@@ -1,4 +1,4 @@
-//! Manual pages, generated from the same clap commands that parse.
+//! Manual pages, generated from the clap commands that also parse the words.
 
 use std::io;
 use std::path::Path;
@@ -8,15 +8,18 @@ use clap::Command;
 use crate::{help, midair, rocprofv3};
 
 /// The names of the pages.
-pub const PAGES: [&str; 14] = [
+pub const PAGES: [&str; 17] = [
     "midair",
     "midair-attach",
     "midair-run",
     "midair-top",
+    "midair-why",
     "midair-ps",
     "midair-doctor",
     "midair-counters",
     "midair-metrics",
+    "midair-demo",
+    "midair-fleet",
     "midair-compute",
     "rocprofv3",
     "rocprof-compute",
@@ -25,7 +28,7 @@ pub const PAGES: [&str; 14] = [
     "rocprof-compute-analyze",
 ];
 
-/// One page, in troff.
+/// Returns one page, in troff.
 pub fn page(name: &str) -> io::Result<Vec<u8>> {
     let unknown = || io::Error::new(io::ErrorKind::NotFound, "no such page");
     let command: Command = match name {
@@ -35,7 +38,7 @@ pub fn page(name: &str) -> io::Result<Vec<u8>> {
         _ if name.starts_with("rocprof-compute-") => {
             let subcommand = name.strip_prefix("rocprof-compute-").ok_or_else(unknown)?;
             let mut command = midair_compute::command::command();
-            // Options of the program are the subcommand's, too.
+            // Options of the program also belong to the subcommand.
             command.build();
             let command = command
                 .find_subcommand(subcommand)
@@ -67,7 +70,7 @@ pub fn page(name: &str) -> io::Result<Vec<u8>> {
     Ok(page)
 }
 
-/// Sections behind those that the options make.
+/// Returns the sections behind those that are made of the options.
 fn sections(name: &str) -> String {
     let mut out = String::new();
     let mut section = |title: &str, entries: &[(&str, &str)]| {
@@ -81,7 +84,7 @@ fn sections(name: &str) -> String {
         }
     };
     let records = matches!(name, "midair" | "midair-attach" | "rocprofv3");
-    if records || name == "midair-doctor" {
+    if records || matches!(name, "midair-doctor" | "midair-why") {
         section("EXIT STATUS", &help::EXIT);
     }
     if records || name == "midair-run" {
@@ -97,7 +100,7 @@ fn sections(name: &str) -> String {
     out
 }
 
-/// Text in which troff finds nothing to obey.
+/// Returns text in which troff finds no commands.
 fn escaped(text: &str) -> String {
     let text = text.replace('\\', "\\e").replace('-', "\\-");
     match text.starts_with(['.', '\'']) {
@@ -122,7 +125,7 @@ mod tests {
     use midair_settings::Front;
 
     fn text(name: &str) -> String {
-        // troff escapes a hyphen by a backslash.
+        // troff escapes a hyphen with a backslash.
         String::from_utf8(page(name).unwrap())
             .unwrap()
             .replace('\\', "")

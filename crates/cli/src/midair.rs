@@ -1,4 +1,4 @@
-//! `midair`: the friendlier command line over the same engine.
+//! The command line `midair`, friendlier than AMD's and over the same engine.
 
 use midair_session::Pid;
 use midair_session::find::named;
@@ -15,19 +15,19 @@ use midair_settings::{Category, Front, Given, KEEP_RESULTS, Resolved, SCREEN};
 
 use crate::attach::{self, Job, Messages, Special, Until};
 use crate::command::{self, Parsed, argument, given, options_of, refused, with_options};
+use crate::doctor::Of;
 use crate::engine::{End, Engine, GroupRequest, Request, Requested, Selection, Written};
 use crate::input;
 use crate::keep::{self, At};
 use crate::launch::{self, Launch};
 use crate::report::{OnScreen, Report};
 use crate::wait::Ended;
-use crate::{counters, doctor, help, man, metrics, ps, rocprofv3, top, words};
+use crate::{
+    counters, demo, doctor, fleet, help, man, metrics, ps, rocprofv3, top, version, why, words,
+};
 
 /// Subcommands that are known but not built yet, with what they will do.
-const PLANNED: &[(&str, &str)] = &[
-    ("convert", "Convert results to another format"),
-    ("demo", "Profile a built-in workload"),
-];
+const PLANNED: &[(&str, &str)] = &[("convert", "Convert results to another format")];
 
 fn pid_argument() -> Arg {
     Arg::new("PID")
@@ -35,7 +35,7 @@ fn pid_argument() -> Arg {
         .help("Process to inspect: its PID, or the name of the one GPU process that has it")
 }
 
-/// The same as an option, for those who are used to it.
+/// Builds the process as an option, for users who are used to it.
 fn pid_option() -> Arg {
     Arg::new("pid")
         .short('p')
@@ -45,7 +45,8 @@ fn pid_option() -> Arg {
         .help("The same as PROCESS")
 }
 
-/// `midair run`: options that say what to record and where to write it, and the program.
+/// Builds `midair run`, with the options that say what to record and where to write it, and the
+/// program.
 fn run_command() -> Command {
     let run = Command::new("run")
         .about("Start a program under the profiler: this process becomes the program")
@@ -89,7 +90,7 @@ pub fn command() -> Command {
         .arg(pid_option());
     let commands = Command::new("midair")
         .about("Attach a GPU profiler to a running process")
-        .version(env!("CARGO_PKG_VERSION"))
+        .version(version::midair())
         .subcommand_required(true)
         .arg_required_else_help(true)
         .disable_help_subcommand(true)
@@ -97,12 +98,19 @@ pub fn command() -> Command {
         .subcommand(with_options(attach, Front::Midair))
         .subcommand(run_command())
         .subcommand(top::command(pid_argument()))
+        .subcommand(why::command(pid_argument()).arg(pid_option()))
         .subcommand(ps::command())
         .subcommand(
-            doctor::command(pid_argument().required_unless_present("pid")).arg(pid_option()),
+            doctor::command(
+                pid_argument()
+                    .help("Process to inspect, by its PID or name; without one the machine is"),
+            )
+            .arg(pid_option()),
         )
         .subcommand(counters::command())
         .subcommand(metrics::command())
+        .subcommand(demo::command())
+        .subcommand(fleet::command())
         .subcommand(
             Command::new("compute")
                 .about("Panels of hardware counters: the same as rocprof-compute")
@@ -189,15 +197,26 @@ fn run(words: &[OsString], engine: &dyn Engine, report: Report) -> Result<u8, Fa
         Some(("attach", matches)) => run_attach(matches, engine, report),
         Some(("run", matches)) => start(matches, report),
         Some(("top", matches)) => watch(matches, engine, report),
+        Some(("why", matches)) => why::run(matches, named_process(matches), report),
         Some(("ps", matches)) => Ok(ps::run(matches, engine, report)),
         Some(("doctor", matches)) => {
             let (resolved, report, nothing) = resolve_with_defaults(&mut Given::new(), report)?;
-            let mut request = Request::new(pid_of(matches)?, resolved.settings);
+            let pid = named_process(matches).map(words::process).transpose()?;
+            let mut request = Request::new(pid.unwrap_or_else(Pid::own), resolved.settings);
             request.asked.nothing = nothing;
-            doctor::run(matches, &request, engine, report)
+            let of = if pid.is_some() {
+                Of::Process
+            } else {
+                Of::Machine
+            };
+            doctor::check(&request, of, matches.get_flag("json"), engine, report)
         }
         Some(("counters", matches)) => counters::run(matches, report),
         Some(("metrics", matches)) => metrics::run(matches, report),
+        Some(("fleet", matches)) => fleet::run(matches, report),
+        Some(("demo", matches)) => demo::run(matches, report, &mut |words| {
+            run(words, engine, report).unwrap_or_else(|failure| report.failure(&failure))
+        }),
         Some(("compute", matches)) => {
             let words = matches.get_many("words").into_iter().flatten().cloned();
             let all = std::iter::once("midair compute".into()).chain(words);
@@ -213,22 +232,14 @@ fn run(words: &[OsString], engine: &dyn Engine, report: Report) -> Result<u8, Fa
     }
 }
 
-fn pid_of(matches: &ArgMatches) -> Result<Pid, Failure> {
-    match named_process(matches) {
-        Some(word) => words::process(word),
-        None => Err(Failure::new(Kind::Usage, "no process is named")
-            .hint("midair ps lists those that use a GPU")),
-    }
-}
-
-/// The word for the one process, in whichever way it was given.
+/// Returns the word for the one process, in whichever form it was given.
 fn named_process(matches: &ArgMatches) -> Option<&str> {
     let word = |id| matches.try_get_one::<String>(id).ok().flatten();
     word("PID").or_else(|| word("pid")).map(String::as_str)
 }
 
-/// The settings. Where the user did not say what to record: HIP calls, kernels and copies. (A CUDA process
-/// has a default of its own.) The boolean says whether that was so.
+/// Returns the settings. Where the user did not say what to record, these are HIP calls, kernels
+/// and copies, and the boolean is true. (A CUDA process has a default of its own.)
 fn resolve_with_defaults(
     given: &mut Given,
     report: Report,
@@ -258,7 +269,7 @@ fn start(matches: &ArgMatches, report: Report) -> Result<u8, Failure> {
     input::take(&mut given)?;
     let (resolved, report, _) = resolve_with_defaults(&mut given, report)?;
     let mut settings = resolved.settings;
-    // The program's standard output is its own: the screen is shown beside its messages.
+    // The program's standard output is its own, so the screen is shown beside its messages.
     settings.set(SCREEN, report.error_columns().to_string());
     if settings.get(KEEP_RESULTS).is_none() {
         settings.set(KEEP_RESULTS, "1");
@@ -272,6 +283,7 @@ fn start(matches: &ArgMatches, report: Report) -> Result<u8, Failure> {
         settings: &settings,
         preload: &[],
         suppress_markers: false,
+        libraries: launch::Libraries::default(),
     };
     launch::run(&launch, &report)
 }
@@ -288,7 +300,7 @@ fn asked(matches: &ArgMatches, report: Report) -> Result<Asked, Failure> {
     let mut given = given(matches, Front::Midair)?;
     input::take(&mut given)?;
     let target = target_of(matches, &given)?;
-    // Before defaults are switched on.
+    // Read before defaults are switched on.
     let by_name = given.traces_by_name();
     let report = report.showing(OnScreen {
         rows: given
@@ -301,7 +313,8 @@ fn asked(matches: &ArgMatches, report: Report) -> Result<Asked, Failure> {
     let (resolved, report, nothing) = resolve_with_defaults(&mut given, report)?;
     let mut request = Request::new(target.pid().unwrap_or_else(Pid::own), resolved.settings);
     request.asked = Requested { nothing, by_name };
-    // Another command's results are not ours to replace. An explicit word of the environment counts.
+    // The results of another command must not be replaced. An explicit value in the environment has
+    // precedence.
     if request.settings.get(KEEP_RESULTS).is_none() {
         request.settings.set(KEEP_RESULTS, "1");
     }
@@ -373,7 +386,7 @@ fn run_attach(matches: &ArgMatches, engine: &dyn Engine, report: Report) -> Resu
             return Err(Failure::new(Kind::Usage, "--dry-run checks one process")
                 .hint("midair ps lists the others"));
         }
-        return doctor::check(&request, false, engine, report);
+        return doctor::check(&request, Of::Process, false, engine, report);
     }
     let words = MidairMessages {
         whom: target.words(engine),
@@ -389,14 +402,14 @@ fn run_attach(matches: &ArgMatches, engine: &dyn Engine, report: Report) -> Resu
     ))
 }
 
-/// What `midair attach` attaches to.
+/// The target of `midair attach`.
 enum Target {
     One(Pid),
     Many(Selection),
 }
 
 impl Target {
-    /// The process that was named, if one was.
+    /// Returns the process that was named, if one was.
     fn pid(&self) -> Option<Pid> {
         match self {
             Target::One(pid) | Target::Many(Selection::Tree(pid)) => Some(*pid),
@@ -404,7 +417,7 @@ impl Target {
         }
     }
 
-    /// The job of attaching there.
+    /// Returns the job of attaching there.
     fn job(self, request: Request, merge: bool) -> Job {
         match self {
             Target::One(_) => Job::One(request),
@@ -432,7 +445,7 @@ impl Target {
     }
 }
 
-/// The one way of naming processes that was used.
+/// Returns the target, for the one way of naming processes that was used.
 fn target_of(matches: &ArgMatches, given: &Given) -> Result<Target, Failure> {
     let alone = named_process(matches).map(words::process);
     let alone = alone.transpose()?.map(Target::One);
@@ -536,7 +549,7 @@ fn completions(matches: &ArgMatches, report: Report) -> Result<u8, Failure> {
     let mut command = match name {
         "rocprofv3" => rocprofv3::command(),
         "rocprof-compute" => midair_compute::command::command(),
-        // What follows its `compute` is the other program's.
+        // Whatever follows `compute` belongs to the other program.
         _ => command().mut_subcommand("compute", |_| {
             let compute = midair_compute::command::command();
             compute.name("compute").display_name("midair-compute")
@@ -551,7 +564,8 @@ fn completions(matches: &ArgMatches, report: Report) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// What adds the processes of `midair ps` to a shell's completions. Its first column are pids.
+/// Returns what adds the processes of `midair ps` to a shell's completions. Its first column has
+/// the pids.
 fn pids_for(shell: Shell) -> &'static str {
     match shell {
         Shell::Bash => {

@@ -15,12 +15,13 @@ use crate::command::{self, Parsed, given, with_options};
 use crate::counters;
 use crate::engine::{End, Engine, GroupRequest, Request, Selection, Written};
 use crate::input::{self, Taken};
-use crate::launch::{self, Launch};
+use crate::launch::{self, Launch, Libraries};
 use crate::report::Report;
 use crate::version;
 use crate::wait::Ended;
 
-/// After so many dispatches the next group of counters has its turn, where they take turns.
+/// The number of dispatches after which the next group of counters has its turn, where groups take
+/// turns.
 const INTERVAL: &str = "ROCPROF_COUNTER_GROUPS_INTERVAL";
 /// The directory of the results.
 const OUTPUT_PATH: &str = "ROCPROF_OUTPUT_PATH";
@@ -179,6 +180,10 @@ fn start(
         settings,
         preload: &preload,
         suppress_markers: given.is_on("suppress-marker-preload"),
+        libraries: Libraries {
+            root: given.text("rocm-root"),
+            ending: given.text("sdk-version").or(given.text("sdk-soversion")),
+        },
     };
     if passes.is_empty() {
         launch::run(&launch, report)
@@ -187,10 +192,11 @@ fn start(
     }
 }
 
-/// The runs of the program that groups of counters need, each with its settings; none where they make
-/// no difference. As in AMD's tool (`docs/sources.md#rocprofv3`), each group of `--pmc` and of `pmc` in
-/// an input file is a run with a directory of its own; but for one of `--pmc` alone, whose results are
-/// where they are without counters. Groups of `pmc_groups` take turns in one run.
+/// Returns the runs of the program that groups of counters need, each with its settings, or nothing
+/// where groups make no difference. As in AMD's tool (`docs/sources.md#rocprofv3`), each group of
+/// `--pmc` and of `pmc` in an input file is a run with a directory of its own. The exception is a
+/// single group of `--pmc` alone, whose results are where they are without counters. Groups of
+/// `pmc_groups` take turns in one run.
 fn passes(given: &Given, settings: &Settings, taken: &Taken) -> Vec<Settings> {
     let Some(Value::Texts(groups)) = given.get("pmc").filter(|_| !taken.take_turns) else {
         return Vec::new();
@@ -214,7 +220,7 @@ fn passes(given: &Given, settings: &Settings, taken: &Taken) -> Vec<Settings> {
     groups.iter().enumerate().map(pass).collect()
 }
 
-/// AMD's lines on standard output, character for character: scripts look for them
+/// Prints AMD's lines on standard output, character for character, because scripts look for them
 /// (`docs/sources.md#rocprofv3`).
 struct Lines {
     pid: Pid,
@@ -250,7 +256,7 @@ impl Messages for Lines {
     }
 
     fn cuda(&self, pid: Pid) {
-        // The first of many stands for all.
+        // The first of several processes stands for all.
         if self.cuda_reported.replace(true) {
             return;
         }

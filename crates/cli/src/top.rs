@@ -1,4 +1,4 @@
-//! `midair top`: what processes do on the GPU now.
+//! The command `midair top`: what processes do on the GPU now.
 
 mod screen;
 
@@ -14,10 +14,11 @@ use midair_session::Keep;
 use midair_settings::{Category, Front, duration_word};
 use midair_top::{Action, Look, View};
 use screen::Screen;
+use std::os::fd::AsFd;
 use std::sync::{MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Options of `midair attach` that say nothing here.
+/// Options of `midair attach` that have no meaning here.
 const NOT_HERE: [&str; 13] = [
     "dry-run",
     "no-entry",
@@ -33,18 +34,18 @@ const NOT_HERE: [&str; 13] = [
     "keep-disk",
     "at",
 ];
-/// How often the screen is drawn, unless asked otherwise.
+/// The time between two drawings of the screen, unless the user says otherwise.
 const INTERVAL: Duration = Duration::from_millis(500);
-/// The same where lines are written, and how long `--once` looks.
+/// The time between two outputs where lines are written, and for which `--once` looks.
 const LINES: Duration = Duration::from_secs(1);
-/// Columns where there is no terminal.
+/// The number of columns where there is no terminal.
 const COLUMNS: usize = 100;
 /// The longest time between two polls of the session.
 const TURN: Duration = Duration::from_millis(100);
-/// What `r` keeps, and of how many bytes at most.
+/// The time that the key `r` keeps, and the most bytes.
 const KEPT: Duration = Duration::from_secs(10);
 const MOST_KEPT: u64 = 1 << 30;
-/// The shortest and the longest that may be asked for.
+/// The shortest and the longest interval that may be asked for.
 const SHORTEST: Duration = Duration::from_millis(250);
 const LONGEST: Duration = Duration::from_secs(60);
 
@@ -56,7 +57,8 @@ pub(crate) fn command(pid: Arg) -> Command {
             "Watch what processes do on the GPU now: how busy each GPU is and what the rest of the time was, kernels by their share of the \
              last two seconds, copies, calls that wait, and what runs at the head of each queue. Attaches as midair attach does, keeps no \
              records, and detaches at the end.\n\
-             Without a terminal it writes a text, or with --json a line for each process, at each interval.",
+             Without a terminal it writes a text, or with --json a line for each process, at each interval, until standard input or the \
+             process ends or a signal comes; --until-signal leaves standard input alone.",
         )
         .args_override_self(true)
         .arg(
@@ -87,17 +89,19 @@ pub(crate) fn command(pid: Arg) -> Command {
         .fold(top, |top, option| top.arg(argument(option, Front::Midair)))
 }
 
-/// What is particular to `midair top`.
+/// The options that only `midair top` has.
 #[derive(Debug)]
 pub(crate) struct Options {
     once: bool,
     json: bool,
     interval: Option<Duration>,
     duration: Option<Duration>,
+    /// Whether standard input is left alone.
+    until_signal: bool,
 }
 
 impl Options {
-    /// As the words say.
+    /// Reads the options from the words.
     pub(crate) fn of(matches: &ArgMatches, duration: Option<Duration>) -> Result<Options, Failure> {
         let interval = match matches.get_one::<String>("interval") {
             None => None,
@@ -117,6 +121,7 @@ impl Options {
             json: matches.get_flag("json"),
             interval,
             duration,
+            until_signal: matches.get_flag("until-signal"),
         })
     }
 }
@@ -159,7 +164,7 @@ pub(crate) fn run(
         true => watch.lines(),
         false => watch.screen(),
     };
-    // Whatever happened, the target is freed before anything is reported.
+    // Whatever happened, the target must be free before anything is reported.
     let trace = attached.detach();
     let ended = ended?;
     let trace = trace?;
@@ -172,7 +177,7 @@ pub(crate) fn run(
     })
 }
 
-/// The exit code where the target ended.
+/// Returns the exit code where the target ended.
 fn over(end: End, whom: &str, whose: &Whose, report: &Report) -> u8 {
     match end {
         End::Signal(_) | End::Exec => crate::attach::target_code(end, whose, report),
@@ -183,7 +188,7 @@ fn over(end: End, whom: &str, whose: &Whose, report: &Report) -> u8 {
     }
 }
 
-/// An attached top.
+/// An attached `midair top`.
 struct Watch<'a> {
     attached: &'a mut dyn Attached,
     signals: &'a Signals,
@@ -202,13 +207,16 @@ impl Watch<'_> {
         })
     }
 
-    /// Writes what is seen at each interval, until something ends it.
+    /// Writes lines with the present state at each interval, until something ends it.
     fn lines(&mut self) -> Result<Ended, Failure> {
         let (options, report) = (self.options, self.report);
         let interval = options.interval.unwrap_or(LINES);
         let mut view = self.view();
         let columns = report.columns().unwrap_or(COLUMNS);
         let began = Instant::now();
+        // As with midair attach, a time or --until-signal says when it ends.
+        let reads = !(options.once || options.until_signal || options.duration.is_some());
+        let stdin = std::io::stdin();
         loop {
             let left = options
                 .duration
@@ -218,7 +226,10 @@ impl Watch<'_> {
                 news.iter()
                     .for_each(|notice| report_notice(notice, None, report));
             };
-            let input = Input::ignored();
+            let input = match reads {
+                true => Input::watched(stdin.as_fd()),
+                false => Input::ignored(),
+            };
             let ended = wait(self.attached, self.signals, input, Some(pause), &mut seen)?;
             let snapshots = snapshots(self.watched);
             if options.json {
@@ -238,7 +249,7 @@ impl Watch<'_> {
         }
     }
 
-    /// Draws what is seen, until something ends it.
+    /// Draws the present state, until something ends it.
     fn screen(&mut self) -> Result<Ended, Failure> {
         let interval = self.options.interval.unwrap_or(INTERVAL);
         let mut view = self.view();
@@ -285,7 +296,7 @@ impl Watch<'_> {
         }
     }
 
-    /// What became of what was to be kept.
+    /// Returns the outcomes of requests for files.
     fn answers(&self) -> Vec<Answer> {
         let processes = self.watched.processes();
         let answers = processes.iter().map(|process| held(process).answers());
@@ -293,7 +304,7 @@ impl Watch<'_> {
     }
 }
 
-/// The next seconds of all processes become files.
+/// Requests files of the next seconds of all processes.
 fn keep(watched: &Watched) {
     for process in watched.processes() {
         let mut model = held(&process);
@@ -310,7 +321,7 @@ fn keep(watched: &Watched) {
     }
 }
 
-/// An answer as one line.
+/// Returns an answer as one line.
 pub(crate) fn told(answer: &Answer) -> String {
     match &answer.files {
         Ok(files) => format!("written: {}", files.join(" ")),
@@ -330,7 +341,7 @@ fn words(notice: &Notice) -> String {
     }
 }
 
-/// Processor time of this process.
+/// The processor time of this process.
 #[derive(Debug)]
 struct Cpu {
     wall: Instant,
@@ -345,7 +356,7 @@ impl Cpu {
         }
     }
 
-    /// Share of one processor since the last call, or since the attach.
+    /// Returns the share of one processor since the last call, or since the attach.
     fn share(&mut self) -> f64 {
         let (wall, now) = (Instant::now(), spent());
         let time = wall.duration_since(self.wall).as_secs_f64();
@@ -361,12 +372,13 @@ fn spent() -> Duration {
         .unwrap_or_default()
 }
 
-/// The model of a process. What a thread that panicked left is shown all the same.
+/// Returns the model of a process. If a thread panicked while it held the model, the model is shown
+/// all the same.
 pub(crate) fn held(process: &Process) -> MutexGuard<'_, Model> {
     process.model.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What all processes do now.
+/// Returns what all processes do now.
 fn snapshots(watched: &Watched) -> Vec<Snapshot> {
     let processes = watched.processes();
     let snapshot = |process: &Process| Snapshot::of(process.pid, &process.name, &held(process));

@@ -1,9 +1,21 @@
-//! `rocprofv3 --version`.
+//! `midair --version` and `rocprofv3 --version`.
 
-/// Version of the ROCm interfaces that this build implements.
+/// The version of the ROCm interfaces that this build implements.
 const INTERFACES: &str = "7.2";
 
-/// AMD's nine lines, with our values.
+/// The git commit from which this was built, or none in a build that was not made for distribution.
+const REVISION: Option<&str> = option_env!("MIDAIR_GIT_REVISION");
+
+/// Returns the version and the commit's first twelve letters, as in `0.2.0 (0123456789ab)`.
+pub fn midair() -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    match REVISION.and_then(|revision| revision.get(..12)) {
+        Some(short) => format!("{version} ({short})"),
+        None => version.to_owned(),
+    }
+}
+
+/// Returns AMD's nine lines, with our values.
 #[expect(clippy::disallowed_methods, reason = "the kernel's own file")]
 pub fn rocprofv3() -> String {
     let kernel = |name: &str| {
@@ -13,12 +25,7 @@ pub fn rocprofv3() -> String {
     let architecture = std::env::consts::ARCH;
     let lines = [
         ("version", env!("CARGO_PKG_VERSION").to_owned()),
-        (
-            "git_revision",
-            option_env!("MIDAIR_GIT_REVISION")
-                .unwrap_or("unknown")
-                .to_owned(),
-        ),
+        ("git_revision", REVISION.unwrap_or("unknown").to_owned()),
         ("library_arch", format!("{architecture}-linux-gnu")),
         ("system_name", kernel("ostype")),
         ("system_processor", architecture.to_owned()),

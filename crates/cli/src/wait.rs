@@ -1,8 +1,8 @@
 //! The one wait of an attach.
 //!
-//! SIGINT, SIGTERM and SIGHUP are blocked before the attach begins and are read from a signalfd here, so that
-//! they never end this process in the middle of an attach or a detach. A signal that arrives early is seen
-//! when the wait begins.
+//! SIGINT, SIGTERM and SIGHUP are blocked before the attach begins and are read from a signalfd
+//! here, so that they never end this process in the middle of an attach or a detach. A signal that
+//! arrives early is seen when the wait begins.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::AtomicBool;
@@ -19,7 +19,8 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use crate::engine::{Attached, End, Event, Notice};
 use crate::report::Report;
 
-/// How long an attach may go on after a signal. It takes some ms, and longer on a machine with too much to do.
+/// How long an attach may go on after a signal. It takes some ms, and longer on an overloaded
+/// machine.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// Why an attach ends.
@@ -42,18 +43,18 @@ pub enum Ended {
 pub struct Signals {
     set: SigSet,
     fd: SignalFd,
-    /// SIGUSR1 came, see [`Signals::take_mark`].
+    /// Whether SIGUSR1 came, see [`Signals::take_mark`].
     marked: AtomicBool,
 }
 
 impl Signals {
-    /// Blocks them. Call it before any other thread exists: a thread that does not block them would get the
-    /// signal.
+    /// Blocks the signals. Call it before any other thread exists, because a thread that does not
+    /// block them would get the signal.
     pub fn block() -> Result<Signals, Failure> {
         Signals::blocked(false)
     }
 
-    /// The same, and SIGUSR1, which ends nothing: see [`Signals::take_mark`].
+    /// Does the same for SIGUSR1 as well, which ends nothing: see [`Signals::take_mark`].
     pub fn block_with_marks() -> Result<Signals, Failure> {
         Signals::blocked(true)
     }
@@ -71,8 +72,8 @@ impl Signals {
         };
         set.thread_block()
             .map_err(|errno| failed("signals could not be blocked", errno))?;
-        // A write beyond the limit of file sizes is to fail with an error, even at the end, when results are
-        // written. So this signal stays blocked.
+        // A write beyond the limit of file sizes must fail with an error, even at the end, when
+        // results are written. So this signal stays blocked.
         let mut too_large = SigSet::empty();
         too_large.add(Signal::SIGXFSZ);
         too_large
@@ -87,7 +88,7 @@ impl Signals {
         })
     }
 
-    /// The next pending signal, if there is one.
+    /// Returns the next pending signal, if there is one.
     pub fn next(&self) -> Option<Signal> {
         loop {
             let info = self.fd.read_signal().ok().flatten()?;
@@ -103,7 +104,7 @@ impl Signals {
         self.marked.swap(false, Relaxed)
     }
 
-    /// Waits so long, or until one of the signals comes that end an attach.
+    /// Waits this long, or until one of the signals comes that end an attach.
     pub fn sleep(&self, time: Duration) -> Option<Signal> {
         let until = Instant::now().checked_add(time);
         loop {
@@ -116,7 +117,7 @@ impl Signals {
             if left.is_zero() {
                 return None;
             }
-            // A timeout of poll(2) is an int of milliseconds.
+            // The timeout of poll(2) is an int of milliseconds.
             let left = left.min(Duration::from_secs(3600)) + Duration::from_micros(999);
             let limit = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
             let _ = poll(
@@ -126,9 +127,10 @@ impl Signals {
         }
     }
 
-    /// Does `work`, an attach. It is not interrupted: a signal ends what follows. But a process may hold up
-    /// whoever reads its memory, so that `work` does not come to an end; then a signal ends this program
-    /// after [`GRACE`]. What was begun in a process undoes itself when this one is gone.
+    /// Does `work`, which is an attach. A signal does not interrupt it, and ends what follows. But
+    /// a process may block whoever reads its memory, so that `work` never ends. In that case a
+    /// signal ends this program after [`GRACE`]. Whatever was begun in a process undoes itself when
+    /// this program is gone.
     pub fn end_what_hangs<T>(&self, report: &Report, work: impl FnOnce() -> T) -> T {
         let Ok(done) = EventFd::from_flags(EfdFlags::EFD_CLOEXEC) else {
             return work();
@@ -154,7 +156,8 @@ impl Signals {
                     std::process::exit(i32::from(report.failure(&failure)));
                 }
             };
-            // Told also when `work` panics. Without such a thread a signal waits for the attach.
+            // The end is signalled also when `work` panics. If the thread could not be started, a
+            // signal waits for the attach.
             let _told = Told(&done);
             let _ = std::thread::Builder::new()
                 .name("signals".to_owned())
@@ -163,15 +166,15 @@ impl Signals {
         })
     }
 
-    /// Unblocks the signals and forgets pending ones. Once the target is free, another Ctrl-C may end this
-    /// process while it writes.
+    /// Unblocks the signals and discards pending ones. Once the target is free, another Ctrl-C may
+    /// end this process while it writes.
     pub fn release(self) {
         while self.next().is_some() {}
         let _ = self.set.thread_unblock();
     }
 }
 
-/// Tells, when it is dropped, that something is over.
+/// Signals, when it is dropped, that something is over.
 struct Told<'a>(&'a EventFd);
 
 impl Drop for Told<'_> {
@@ -187,19 +190,19 @@ pub struct Input<'a> {
 }
 
 impl<'a> Input<'a> {
-    /// Enter or the end of this input ends the attach.
+    /// Makes an input on which Enter, or its end, ends the attach.
     pub fn watched(fd: BorrowedFd<'a>) -> Input<'a> {
         Input { fd: Some(fd) }
     }
 
-    /// Not looked at.
+    /// Makes an input that is never read.
     pub fn ignored() -> Input<'a> {
         Input { fd: None }
     }
 
-    /// The descriptor to wait for. A terminal whose foreground job is another one is left alone: reading it
-    /// would stop this process.
-    fn ready_to_watch(&self) -> Option<BorrowedFd<'a>> {
+    /// Returns the descriptor to wait for. There is none while another job is in the foreground of
+    /// the terminal, because reading would then stop this process.
+    pub(crate) fn ready_to_watch(&self) -> Option<BorrowedFd<'a>> {
         let fd = self.fd?;
         match nix::unistd::tcgetpgrp(fd) {
             Ok(holder) if holder != nix::unistd::getpgrp() => None,
@@ -207,14 +210,16 @@ impl<'a> Input<'a> {
         }
     }
 
-    fn read(&mut self) -> Option<Ended> {
+    /// Reads the input, which is ready. Returns why it ends the attach, or none if it has no whole
+    /// line yet.
+    pub(crate) fn read(&mut self) -> Option<Ended> {
         let mut chunk = [0; 256];
         match nix::unistd::read(self.fd?, &mut chunk) {
             Ok(0) => Some(Ended::EndOfInput),
             Ok(count) => chunk[..count].contains(&b'\n').then_some(Ended::Enter),
             Err(Errno::EAGAIN | Errno::EINTR) => None,
-            // It cannot be read at all, such as the terminal of an orphaned job. Only the other reasons can
-            // end the attach then.
+            // The input cannot be read at all, such as the terminal of an orphaned job. Then only
+            // the other reasons can end the attach.
             Err(_) => {
                 self.fd = None;
                 None
@@ -223,8 +228,8 @@ impl<'a> Input<'a> {
     }
 }
 
-/// Waits until something ends the attach. `seen` is called after every poll of the session, at least once per
-/// heartbeat, with the notices about several processes.
+/// Waits until something ends the attach. `seen` is called after every poll of the session, at
+/// least once per heartbeat, with the notices about several processes.
 pub fn wait(
     attached: &mut dyn Attached,
     signals: &Signals,
@@ -232,7 +237,7 @@ pub fn wait(
     duration: Option<Duration>,
     seen: &mut dyn FnMut(Event, &[Notice]),
 ) -> Result<Ended, Failure> {
-    // A duration that exceeds the clock never ends.
+    // A duration that exceeds the clock's range never ends.
     let deadline = duration.and_then(|duration| Instant::now().checked_add(duration));
     loop {
         let event = attached.poll()?;
@@ -245,7 +250,7 @@ pub fn wait(
             return Ok(Ended::Duration);
         }
         let pause = attached.heartbeat().min(left.unwrap_or(Duration::MAX));
-        // Rounded up: a timeout of zero would spin through the last millisecond.
+        // The pause is rounded up, since a timeout of zero would spin through the last millisecond.
         let pause =
             PollTimeout::try_from(pause + Duration::from_micros(999)).unwrap_or(PollTimeout::MAX);
 
@@ -264,7 +269,8 @@ pub fn wait(
         }
         let ready = |index: usize| fds.get(index).and_then(|fd| fd.any()).unwrap_or(false);
         let (signalled, typed) = (ready(0), watched.is_some() && ready(1));
-        // Where both happened, the target's end counts: there is nothing to detach from.
+        // Where both happened, the target's end counts, because there is nothing left to detach
+        // from.
         if (signalled || typed)
             && let Event::TargetExited(end) = attached.poll()?
         {
@@ -300,7 +306,8 @@ mod tests {
     #[test]
     fn input_that_cannot_be_read_is_given_up() {
         let (_reader, writer) = std::io::pipe().unwrap();
-        // The writing end cannot be read: EBADF each time, which must not turn into a busy loop.
+        // The writing end cannot be read. Each read fails with EBADF, which must not turn into a
+        // busy loop.
         let mut input = Input::watched(writer.as_fd());
         assert_eq!(input.read(), None);
         assert!(input.ready_to_watch().is_none());

@@ -51,7 +51,7 @@ struct Outcome {
 }
 
 impl Outcome {
-    /// How often the wait was woken.
+    /// Returns how often the wait was woken.
     fn polls(&self) -> u64 {
         self.err
             .lines()
@@ -104,7 +104,7 @@ impl Run {
         }
     }
 
-    /// Reads standard output up to this line.
+    /// Reads standard output up to and including this line.
     fn until(&mut self, line: &str) -> &mut Run {
         let deadline = Instant::now() + PATIENCE;
         while self.seen.last().map(String::as_str) != Some(line) {
@@ -334,7 +334,7 @@ fn the_duration_rules_whatever_standard_input_is() {
             end.out,
             [&BEGIN[..], &["Attaching for 350 msec...", ""], &END].concat()
         );
-        // Three heartbeats and the ends: a busy loop would make thousands of polls.
+        // Three heartbeats and the ends are expected. A busy loop would make thousands of polls.
         assert!((2..=12).contains(&end.polls()), "{} polls", end.polls());
     }
 }
@@ -358,7 +358,8 @@ fn the_end_of_the_target() {
         let end = run.end();
         assert_eq!(end.code, Some(code), "{word}: {}", end.err);
         assert_eq!(end.out, [&BEGIN[..], &[PROMPT, END[2]]].concat(), "{word}");
-        // The process has not ended when this side yielded to another profiler; the results report that.
+        // The process has not ended when this side yields to another profiler. The results report
+        // that.
         assert_eq!(
             end.err.contains("process 4242 has ended or"),
             word != "yield",
@@ -452,11 +453,57 @@ fn words_that_end_before_an_attach() {
             "either a program to start or a process to attach to",
         ),
         (&["--hip-trace", "--"], 2, "no program to start"),
-        // It starts a program, and is no attach.
         (
-            &["-P", "1:2:3", "--", "true"],
-            34,
-            "--collection-period is known but not built yet",
+            &["--kernel-trace", "-f", "parquet", "--", "true"],
+            2,
+            "parquet is written by an attach only",
+        ),
+        // This starts a program, and does not attach.
+        (
+            &["-P", "1:2", "--", "true"],
+            2,
+            "--collection-period takes DELAY:LENGTH:REPEAT, not '1:2'",
+        ),
+        (
+            &["-P", "1:2:3", "--selected-regions", "--", "true"],
+            2,
+            "--collection-period and --selected-regions cannot be combined",
+        ),
+        (
+            &["--profile-mpi-ranks", "3-1", "--", "true"],
+            2,
+            "the range 3-1 ends before it begins",
+        ),
+        (
+            &["--mpi-world-rank-variable", "RANK", "--", "true"],
+            2,
+            "go together",
+        ),
+        (
+            &[
+                "--kernel-trace",
+                "--rocm-root",
+                "/nonexistent",
+                "--",
+                "true",
+            ],
+            2,
+            "/nonexistent/lib/librocprofiler-sdk.so.1 does not exist",
+        ),
+        (
+            &["--pid", "1", "--rocm-root", "/opt/rocm"],
+            2,
+            "an attach brings libraries of its own",
+        ),
+        (
+            &["--pid", "1", "--profile-mpi-ranks", "0"],
+            2,
+            "MPI ranks are chosen where a program is started",
+        ),
+        (
+            &["--pid", "1", "--process-sync"],
+            2,
+            "--process-sync is for programs that are started",
         ),
         (
             &["--pid", "1", "-P", "1:2:3"],
@@ -472,7 +519,7 @@ fn words_that_end_before_an_attach() {
             end.err,
             end.out
         );
-        // One line for the failure, one for the remedy.
+        // There is one line for the failure, and one for the remedy.
         assert!(end.err.lines().count() <= 2, "{words:?}: {}", end.err);
     }
     let help = run(&[]);
@@ -635,9 +682,9 @@ fn a_cuda_process_is_told_in_one_line() {
         assert_eq!(end.code, Some(0), "{}", end.err);
         let told = end.err.lines().filter(|line| *line == LINE).count();
         assert_eq!(told, lines, "{front} {does}: {}", end.err);
-        // What was asked for and is not available is reported at every level; other information on request
-        // only.
-        // rocprofv3 attaches to what descends from the process as well: a warning names whose it is.
+        // What was asked for and is not available is reported at every level. Other information is
+        // reported only on request. rocprofv3 attaches to what descends from the process as well,
+        // so a warning names the process that it is about.
         let whose = match front {
             "midair" => "process 4242: ",
             _ => "",
@@ -708,7 +755,7 @@ fn midair_ps_tells_what_it_could_not_look_at() {
     let ps = |words: &[&str]| Run::start(words, "", Stdio::null(), None).end();
     let end = ps(&["midair", "ps"]);
     assert_eq!((end.code, end.out.len()), (Some(0), 0));
-    // Root is not told to become root.
+    // Root must not be told to become root.
     let remedy = match nix::unistd::Uid::effective().is_root() {
         true => "",
         false => ": run this as root",
@@ -727,22 +774,15 @@ fn midair_ps_tells_what_it_could_not_look_at() {
 
 #[test]
 fn midair_names_what_is_to_come() {
-    for name in ["convert", "demo"] {
-        let end = Run::start(
-            &["midair", name, "--whatever", "x"],
-            "",
-            Stdio::null(),
-            None,
-        )
-        .end();
-        assert_eq!(end.code, Some(34), "{name}");
-        assert!(
-            end.err
-                .contains(&format!("midair {name} is known but not built yet")),
-            "{}",
-            end.err
-        );
-    }
+    let words = ["midair", "convert", "--whatever", "x"];
+    let end = Run::start(&words, "", Stdio::null(), None).end();
+    assert_eq!(end.code, Some(34));
+    assert!(
+        end.err
+            .contains("midair convert is known but not built yet"),
+        "{}",
+        end.err
+    );
     let end = Run::start(&["midair", "fly"], "", Stdio::null(), None).end();
     assert_eq!(end.code, Some(2));
 }
@@ -765,7 +805,7 @@ fn midair_prints_completions_and_manual_pages() {
             ],
             "--target-error",
         ),
-        // Options of what stands behind a word are completed, too.
+        // The options of a subcommand or argument are completed, too.
         (&["midair", "completions", "bash"], "--target-error"),
         (&["midair", "man"], ".TH MIDAIR"),
         (&["midair", "man", "rocprof-compute-live"], "interval"),
@@ -804,8 +844,8 @@ fn a_terminal_sees_progress_and_colour() {
             .stdout(Stdio::null())
             .stderr(Stdio::from(terminal.slave));
         let mut child = command.spawn().unwrap();
-        // The command holds the other end of the terminal, too; after it is dropped, reading ends with the
-        // child.
+        // The command holds the other end of the terminal, too. After it is dropped, reading ends
+        // with the child.
         drop(command);
         let mut seen = Vec::new();
         // A terminal whose last user has gone reads as an error, not as an end.

@@ -1,15 +1,17 @@
 //! A snapshot as a JSON document.
 
+use crate::gauge::Counter;
 use crate::snapshot::{Call, Copies, Device, Kernel, Queue, Snapshot};
 use midair_output::Stat;
 use serde_json::{Value, json};
 
-/// The name and version of the document: a field may be added, and everything else changes it.
+/// The name and version of the document. New fields do not change the version; every other change
+/// does.
 pub const SCHEMA: &str = "midair.top/1";
 
 impl Snapshot {
-    /// As a document. Names that end in `_ns` are nanoseconds, times are CLOCK_BOOTTIME, shares lie
-    /// between 0 and 1, rates are by the second.
+    /// Returns the snapshot as a document. Names that end in `_ns` are nanoseconds, times are
+    /// CLOCK_BOOTTIME, shares lie between 0 and 1, and rates are per second.
     pub fn to_json(&self) -> Value {
         json!({
             "schema": SCHEMA,
@@ -30,6 +32,7 @@ impl Snapshot {
             "calls": self.calls.iter().map(call).collect::<Vec<_>>(),
             "copies": self.copies.iter().map(copies).collect::<Vec<_>>(),
             "queues": self.queues.iter().map(queue).collect::<Vec<_>>(),
+            "counters": self.counters.iter().map(counter).collect::<Vec<_>>(),
         })
     }
 }
@@ -85,6 +88,16 @@ fn copies(copies: &Copies) -> Value {
         "bytes_rate": copies.rate,
         "bytes": copies.bytes,
         "all": total(&copies.total),
+    })
+}
+
+fn counter(counter: &Counter) -> Value {
+    json!({
+        "gpu": counter.gpu,
+        "name": counter.name,
+        "unit": counter.unit,
+        "mean": counter.mean,
+        "readings": counter.readings,
     })
 }
 

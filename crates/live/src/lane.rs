@@ -1,19 +1,19 @@
-//! Spans of time that something lasted, of which only the latest are kept.
+//! Spans of time in which something went on. Only the latest are kept.
 
 use std::collections::VecDeque;
 
-/// Spans that one lane keeps: 512 KiB. A device that runs more separate kernels in a window than
-/// this shows a shorter window.
+/// The most spans that one lane keeps, which are 512 KiB. For a device that runs more separate
+/// kernels in a window, a shorter window is shown.
 const MOST: usize = 1 << 15;
 
 /// A span: begin and end, ns.
 pub(crate) type Span = (u64, u64);
 
-/// Disjoint spans in the order of time.
+/// Disjoint spans, sorted by time.
 #[derive(Debug, Default)]
 pub(crate) struct Lane {
     spans: VecDeque<Span>,
-    /// What was before is not known any more.
+    /// What was before this time is no longer known.
     since: u64,
 }
 
@@ -54,25 +54,25 @@ impl Lane {
         self.spans.drain(first + 1..behind);
     }
 
-    /// Forgets what ended before this time.
+    /// Removes the spans that ended before this time.
     pub(crate) fn forget_before(&mut self, time: u64) {
         while self.spans.front().is_some_and(|span| span.1 < time) {
             self.spans.pop_front();
         }
     }
 
-    /// Everything that was added from this time on is known.
+    /// Returns the time from which on every added span is known.
     pub(crate) fn known_since(&self) -> u64 {
         self.since
     }
 
-    /// How many spans there are.
+    /// Returns how many spans there are.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.spans.len()
     }
 
-    /// What lies in a window.
+    /// Returns the parts of the spans that lie in a window.
     pub(crate) fn within(&self, from: u64, to: u64) -> Vec<Span> {
         let first = self.spans.partition_point(|span| span.1 <= from);
         self.spans
@@ -83,32 +83,7 @@ impl Lane {
     }
 }
 
-/// How long spans last together.
-pub(crate) fn total(spans: &[Span]) -> u64 {
-    spans.iter().map(|span| span.1 - span.0).sum()
-}
-
-/// What of `spans` is not in `others`; both are disjoint and in order.
-pub(crate) fn without(spans: &[Span], others: &[Span]) -> Vec<Span> {
-    let mut left = Vec::with_capacity(spans.len());
-    let mut others = others.iter().peekable();
-    for &(mut start, end) in spans {
-        while others.next_if(|other| other.1 <= start).is_some() {}
-        let mut ahead = others.clone();
-        while let Some(other) = ahead.next_if(|other| other.0 < end) {
-            if other.0 > start {
-                left.push((start, other.0));
-            }
-            start = start.max(other.1);
-        }
-        if start < end {
-            left.push((start, end));
-        }
-    }
-    left
-}
-
-/// Both lists as one.
+/// Returns both lists merged into one.
 pub(crate) fn united(mut spans: Vec<Span>, others: &[Span]) -> Vec<Span> {
     spans.extend_from_slice(others);
     spans.sort_unstable();
@@ -125,8 +100,9 @@ pub(crate) fn united(mut spans: Vec<Span>, others: &[Span]) -> Vec<Span> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use midair_output::Shares;
 
-    /// What a list of moments says of the same spans.
+    /// Computes the same spans from a list of moments.
     fn slow(spans: &[Span]) -> Vec<bool> {
         let mut on = vec![false; 64];
         for &(start, end) in spans {
@@ -137,7 +113,8 @@ mod tests {
 
     #[test]
     fn any_order_gives_the_union() {
-        // A fixed pseudo-random sequence: every order of adding and subtracting against the slow way.
+        // The sequence is pseudo-random and fixed. It compares every order of adding and
+        // subtracting with the slow way.
         let mut seed = 7_u64;
         let mut next = |below: u64| {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -161,20 +138,18 @@ mod tests {
             let (a, b) = (lane(&added), lane(&others));
             assert_eq!(slow(&a), slow(&added), "{added:?}");
             assert!(a.windows(2).all(|pair| pair[0].1 < pair[1].0), "{a:?}");
-            let wanted: Vec<bool> = slow(&added)
+            let count = |on: &[bool]| on.iter().filter(|on| **on).count() as u64;
+            let beside: Vec<bool> = slow(&added)
                 .iter()
                 .zip(slow(&others))
-                .map(|(a, b)| *a && !b)
+                .map(|(a, b)| !*a && b)
                 .collect();
-            assert_eq!(slow(&without(&a, &b)), wanted, "{a:?} without {b:?}");
+            // These are spans of kernels, and of copies at the same time.
+            let shares = Shares::of([&a, &b, &[], &[]], 0, 64);
+            assert_eq!(shares.busy, count(&slow(&added)), "{a:?}");
+            assert_eq!(shares.copies, count(&beside), "{b:?} beside {a:?}");
             let both = united(a.clone(), &b);
-            assert_eq!(
-                total(&both),
-                slow(&[added, others].concat())
-                    .iter()
-                    .filter(|on| **on)
-                    .count() as u64
-            );
+            assert_eq!(slow(&both), slow(&[added, others].concat()));
         }
     }
 

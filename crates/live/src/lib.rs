@@ -1,15 +1,16 @@
 //! What a running session does now.
 //!
-//! A [`Model`] is fed with the records of one process while they are collected, and keeps bounded
+//! A [`Model`] is fed with the records of one process while they are collected. It keeps bounded
 //! windows of them: when each device was busy and why it was not, kernels and calls by recent time,
-//! copies, the dispatch at the head of each queue. A [`Snapshot`] is a copy of what it says at one
-//! moment, with names; views show snapshots and know no records. [`Watched`] is where sessions put
-//! their models and views find them.
+//! copies, and the dispatch at the head of each queue. A [`Snapshot`] is a copy of the model's
+//! contents at one moment, with names. Views show snapshots and do not know records. [`Watched`] is
+//! where sessions put their models and views find them.
 //!
-//! Nothing here grows with the time or with the number of records: every table has a limit, and what
-//! exceeds it is summed up under one name.
+//! Nothing here grows with the time or with the number of records. Every table has a limit, and
+//! whatever exceeds it is summed up under one name.
 #![forbid(unsafe_code)]
 
+mod gauge;
 mod histogram;
 mod json;
 mod lane;
@@ -20,6 +21,7 @@ mod trigger;
 mod watched;
 mod wishes;
 
+pub use gauge::Counter;
 pub use histogram::{Histogram, WIDTH as HISTOGRAM_WIDTH};
 pub use json::SCHEMA;
 pub use model::{Flight, Model, Pulse};

@@ -1,67 +1,70 @@
-//! The model of one process: what its records say of the last seconds.
+//! The model of one process: what its records say about the last seconds.
 
+use crate::gauge::{Counter, Gauge};
 use crate::histogram::Histogram;
 use crate::lane::Lane;
 use crate::recent::{Recent, SLOT, WINDOW};
 use crate::trigger::Triggers;
 use crate::wishes::Wishes;
-use midair_output::{Names, Observer, Stat};
+use midair_output::{DeviceReadings, Names, Observer, Stat};
 use midair_record::event::{self, Api, Copy, KernelSymbol, Marker, Record};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
-/// Kernels that have a line of their own: the others are one.
+/// The most kernels that have a line of their own. The others share one.
 const MOST_KERNELS: usize = 4096;
-/// The same for functions, and for directions of copies.
+/// The most functions, and directions of copies, that have a line of their own.
 const MOST_CALLS: usize = 8192;
-/// Names of kernels that are kept, and their bytes.
+/// The most names of kernels that are kept, and their bytes.
 const MOST_SYMBOLS: usize = 1 << 17;
 const MOST_NAME_BYTES: usize = 32 << 20;
-/// Devices and queues.
+/// The most devices, and queues.
 const MOST_DEVICES: usize = 64;
 const MOST_QUEUES: usize = 4096;
-/// Messages of markers that are kept until somebody asks for them.
+/// The most messages of markers that are kept until they are taken.
 const MOST_MESSAGES: usize = 256;
-/// Bytes of such a message.
+/// The most bytes of such a message.
 const LONGEST_MESSAGE: usize = 256;
-/// Stands for the kernels beyond the limit.
+/// The number that stands for the kernels beyond the limit.
 pub(crate) const FURTHER: u64 = u64::MAX;
-/// Longer windows are not asked for.
+/// How long spans are kept, ns. Longer windows are not asked for.
 const KEPT: u64 = 2 * WINDOW * SLOT + SLOT;
 
-/// The dispatch at the head of a queue, as the target's side saw it last.
+/// The dispatch at the head of a queue, as the target's side last saw it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Flight {
-    /// Queue number of ours.
+    /// Our number of the queue.
     pub queue: u32,
     /// KFD node id of its agent.
     pub node: u32,
-    /// Number of the dispatch in this session.
+    /// The number of the dispatch in this session.
     pub dispatch: u64,
     /// Its packet's kernel object.
     pub kernel_object: u64,
     /// When the doorbell was rung for it, CLOCK_BOOTTIME ns.
     pub rung: u64,
-    /// Dispatches of this queue that have not ended, with this one.
+    /// The number of dispatches of this queue that have not ended, including this one.
     pub under_way: u32,
 }
 
-/// What a session knows besides its records, once for each time that it is polled.
+/// What a session knows besides its records, each time that it is polled.
 #[derive(Debug, Clone, Default)]
 pub struct Pulse {
     /// CLOCK_BOOTTIME ns.
     pub now: u64,
-    /// Heads of queues.
+    /// The heads of the queues.
     pub flights: Vec<Flight>,
-    /// Records that were lost, since the attach.
+    /// The number of records that were lost since the attach.
     pub lost: u64,
-    /// Processor time of the worker thread in the target so far, ns; None where it is not known.
+    /// Processor time of the worker thread in the target so far, ns, or None where it is not known.
     pub worker_ns: Option<u64>,
-    /// Bytes that are kept for results.
+    /// The bytes that are kept for results.
     pub kept_bytes: u64,
-    /// Share of the fullest device's memory that is in use; None where it is not known.
+    /// The share of the fullest device's memory that is in use, or None where it is not known.
     pub memory: Option<f64>,
+    /// What was sampled of whole NVIDIA GPUs in the last seconds.
+    pub metrics: Vec<Counter>,
 }
 
 /// What one kernel did.
@@ -78,18 +81,18 @@ pub(crate) struct Called {
     pub(crate) total: Stat,
     pub(crate) recent: Recent,
     pub(crate) bytes: u64,
-    /// Whoever calls it waits in it.
+    /// Whether its caller waits in it.
     pub(crate) waits: bool,
 }
 
 /// One device.
 #[derive(Debug, Default)]
 pub(crate) struct Lanes {
-    /// Kernels ran.
+    /// When kernels ran.
     pub(crate) busy: Lane,
-    /// Copies from it or to it ran.
+    /// When copies from it or to it ran.
     pub(crate) copying: Lane,
-    /// A dispatch was rung and had not begun.
+    /// When a dispatch's doorbell had been rung and the dispatch had not begun.
     pub(crate) queued: Lane,
 }
 
@@ -97,21 +100,21 @@ pub(crate) struct Lanes {
 #[derive(Debug, Default)]
 pub(crate) struct Known {
     pub(crate) node: u32,
-    /// When its last dispatch that is known to have ended did.
+    /// The end of its last dispatch that is known to have ended.
     pub(crate) last_end: u64,
     pub(crate) dispatches: u64,
 }
 
-/// What its records say of one process.
+/// The model: what the records say about one process.
 #[derive(Debug)]
 pub struct Model {
     pub(crate) names: Arc<Names>,
     pub(crate) since: u64,
     pub(crate) pulse: Pulse,
-    /// Of the first pulse that had it, and its time.
+    /// The worker thread's time in the first pulse that had it, and the time of that pulse.
     pub(crate) worker_began: Option<(u64, u64)>,
     pub(crate) records: u64,
-    /// Of them in `all`, whose bytes they are.
+    /// The number of records that were already added to `all`.
     counted: u64,
     pub(crate) all: Recent,
     pub(crate) kernels: HashMap<u64, Ran, Fast>,
@@ -119,13 +122,16 @@ pub struct Model {
     pub(crate) copies: BTreeMap<u32, Called>,
     pub(crate) devices: BTreeMap<u32, Lanes>,
     pub(crate) queues: BTreeMap<u32, Known>,
-    /// Threads of the host were in a call that waits.
+    /// When threads of the host were in a call that waits.
     pub(crate) waiting: Lane,
     pub(crate) untimed: u64,
     symbols: HashMap<u64, Vec<u8>, Fast>,
     objects: HashMap<u64, u64, Fast>,
     name_bytes: usize,
     messages: Option<VecDeque<(u64, String)>>,
+    /// How counters of whole devices are read, where there are any.
+    pub(crate) readings: Option<DeviceReadings>,
+    pub(crate) gauges: BTreeMap<(u32, &'static str), Gauge>,
     pub(crate) wishes: Wishes,
     pub(crate) triggers: Triggers,
     /// How the session ended, in words.
@@ -133,7 +139,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// An empty model; `now` is CLOCK_BOOTTIME ns.
+    /// Makes an empty model. `now` is CLOCK_BOOTTIME ns.
     pub fn new(names: Arc<Names>, now: u64) -> Model {
         Model {
             names,
@@ -157,13 +163,16 @@ impl Model {
             objects: HashMap::default(),
             name_bytes: 0,
             messages: None,
+            readings: None,
+            gauges: BTreeMap::new(),
             wishes: Wishes::default(),
             triggers: Triggers::default(),
             ended: None,
         }
     }
 
-    /// Takes what the session knows besides its records. Call it after the records of a poll.
+    /// Takes what the session knows besides its records. Call it after the records of a poll have
+    /// been added.
     pub fn pulse(&mut self, pulse: Pulse) {
         if self.worker_began.is_none() {
             self.worker_began = pulse.worker_ns.map(|ns| (pulse.now, ns));
@@ -179,12 +188,13 @@ impl Model {
             lanes.copying.forget_before(horizon);
             lanes.queued.forget_before(horizon);
         }
+        self.forget_readings();
         if !self.triggers.is_empty() {
             self.look_for_events();
         }
     }
 
-    /// What triggers wait for and no record tells.
+    /// Looks for events that triggers wait for and that no record reports.
     fn look_for_events(&mut self) {
         let now = self.pulse.now;
         for (node, lanes) in &self.devices {
@@ -201,23 +211,23 @@ impl Model {
         }
     }
 
-    /// The time of the last pulse, CLOCK_BOOTTIME ns.
+    /// Returns the time of the last pulse, CLOCK_BOOTTIME ns.
     pub fn now(&self) -> u64 {
         self.pulse.now
     }
 
-    /// The session is over.
+    /// Notes that the session is over.
     pub fn end(&mut self, how: &str) {
         self.ended = Some(how.to_owned());
         self.pulse.flights.clear();
     }
 
-    /// Keeps messages of markers from now on, for [`Model::messages`].
+    /// Makes the model keep messages of markers from now on, for [`Model::messages`].
     pub fn keep_messages(&mut self) {
         self.messages.get_or_insert_default();
     }
 
-    /// The messages of markers since the last call, with their times.
+    /// Returns the messages of markers since the last call, with their times.
     pub fn messages(&mut self) -> Vec<(u64, String)> {
         self.messages
             .as_mut()
@@ -225,17 +235,17 @@ impl Model {
             .unwrap_or_default()
     }
 
-    /// The mangled name of a kernel, where it is known.
+    /// Returns the mangled name of a kernel, where it is known.
     pub(crate) fn symbol(&self, kernel_id: u64) -> Option<&[u8]> {
         self.symbols.get(&kernel_id).map(Vec::as_slice)
     }
 
-    /// The kernel that a packet's kernel object belongs to; 0 where it is not known.
+    /// Returns the kernel to which a packet's kernel object belongs, or 0 where it is not known.
     pub(crate) fn kernel_of(&self, object: u64) -> u64 {
         self.objects.get(&object).copied().unwrap_or(0)
     }
 
-    /// A time of the target's: no later than now, so that a false one does no harm.
+    /// Limits a time of the target's to the present, so that a false one does no harm.
     fn time(&self, time: u64) -> u64 {
         // Records may be some milliseconds younger than the last pulse.
         time.min(self.pulse.now.saturating_add(4 * SLOT))
@@ -300,7 +310,7 @@ impl Model {
             return;
         }
         let (start, end) = (self.time(copy.start), self.time(copy.end));
-        // Directions that do not exist share an entry.
+        // Invalid directions share an entry.
         let called = self
             .copies
             .entry(copy.header.operation.min(64))
@@ -309,7 +319,7 @@ impl Model {
         called.recent.add(start, end, copy.bytes);
         called.bytes = called.bytes.saturating_add(copy.bytes);
         for node in [copy.src_node, copy.dst_node] {
-            // Of the ends of a copy those count that have run kernels: the others are the host's.
+            // Only those ends of a copy count that have run kernels. The others are the host.
             if let Some(lanes) = self.devices.get_mut(&node) {
                 lanes.copying.add(start, end);
             }
@@ -361,7 +371,7 @@ impl Model {
 }
 
 impl Called {
-    /// Counts a call, and says whether it waits.
+    /// Counts a call, and returns whether it waits.
     fn count(&mut self, start: u64, end: u64) -> bool {
         self.total.count(end.saturating_sub(start));
         self.recent.add(start, end, 0);
@@ -381,10 +391,15 @@ impl Observer for Model {
             Record::Kernel(kernel, _) => self.add_kernel(kernel),
             Record::Copy(copy, _) => self.add_copy(copy),
             Record::Marker(marker, message) => self.add_marker(marker, message),
-            // 2: a stream waits for an event, and no thread of the host does.
+            // Operation 2 is a stream that waits for an event, in which no thread of the host
+            // waits.
             Record::Synchronization(wait) if wait.header.operation != 2 => {
                 let (start, end) = (self.time(wait.start), self.time(wait.end));
                 self.waiting.add(start, end);
+            }
+            Record::CounterWindow(part, words) => {
+                let values = self.readings.as_mut().map(|it| it.take(part, words));
+                self.add_values(&values.unwrap_or_default());
             }
             Record::KernelSymbol(symbol, name) => self.add_symbol(symbol, name),
             Record::Queue(queue) => {
@@ -400,14 +415,14 @@ impl Observer for Model {
     }
 }
 
-/// Whether a function is one that waits for the device: a synchronization, the wait for a signal, or
-/// a copy that returns when it is done.
+/// Whether a function waits for the device: a synchronization, the wait for a signal, or a copy
+/// that returns when it is done.
 fn waits(name: &str) -> bool {
     let copies = name.contains("Memcpy") && !name.contains("Async") && !name.contains("Node");
     name.contains("Synchronize") || name.starts_with("hsa_signal_wait") || copies
 }
 
-/// A hasher for small numbers, which come from our own counters, or whose tables are limited.
+/// A hasher for small numbers. They come from our own counters, or their tables are limited.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Mix(u64);
 

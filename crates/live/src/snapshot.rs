@@ -1,57 +1,61 @@
-//! What a model says at one moment, with names.
+//! The contents of a model at one moment, with names.
 
+use crate::gauge::Counter;
 use crate::histogram::Histogram;
 use crate::lane::{self, Lane, Span};
 use crate::model::{Called, FURTHER, Lanes, Model};
 use crate::recent::{SLOT, windows};
-use midair_output::{Stat, table};
+use midair_output::{Shares, Stat, table};
 use std::collections::BTreeMap;
 
-/// Rows of each table: those with the most time now, and of the rest those with the most so far.
+/// The most rows of each table. They are those with the most time now, and of the rest those with
+/// the most time so far.
 const MOST_ROWS: usize = 512;
 
-/// A kernel whose description was not seen.
+/// The name of a kernel whose description was not seen.
 const UNSEEN: &str = "(kernel loaded before the attach, not described)";
-/// Kernels beyond the limit.
+/// The name of the kernels beyond the limit.
 const FURTHER_KERNELS: &str = "(further kernels)";
 
-/// One process at one moment. Times are CLOCK_BOOTTIME ns, durations ns, shares from 0 to 1.
+/// One process at one moment. Times are CLOCK_BOOTTIME ns, durations ns, and shares from 0 to 1.
 #[derive(Debug, Clone, Default)]
 pub struct Snapshot {
-    /// As the attacher numbers it.
+    /// Its pid, as the attacher sees it.
     pub pid: u32,
     /// Its name.
     pub name: String,
     /// When the session began.
     pub since: u64,
-    /// When this was taken.
+    /// When the snapshot was taken.
     pub now: u64,
-    /// What "now" means in rates and shares: so much time before `now`.
+    /// What "now" means in rates and shares: this much time before `now`.
     pub window: u64,
-    /// Records since the attach.
+    /// The number of records since the attach.
     pub records: u64,
-    /// Records in a second, now.
+    /// The current rate of records per second.
     pub records_rate: f64,
-    /// Records that were lost since the attach.
+    /// The number of records that were lost since the attach.
     pub lost: u64,
-    /// Dispatches and copies without times.
+    /// The number of dispatches and copies without times.
     pub untimed: u64,
-    /// Bytes on the disk.
+    /// The number of bytes on the disk.
     pub kept_bytes: u64,
-    /// Share of one processor that our worker thread takes in the target, on the average since the
-    /// attach; None where it is not known.
+    /// The share of one processor that our worker thread takes in the target, on average since the
+    /// attach. None where it is not known.
     pub worker: Option<f64>,
-    /// By node.
+    /// The devices, by node.
     pub devices: Vec<Device>,
-    /// By time now, then by time so far.
+    /// The kernels, by time now, then by time so far.
     pub kernels: Vec<Kernel>,
-    /// Calls by time now.
+    /// The calls, by time now.
     pub calls: Vec<Call>,
-    /// Copies by direction.
+    /// The copies, by direction.
     pub copies: Vec<Copies>,
-    /// Queues that were used, by number.
+    /// The queues that were used, by number.
     pub queues: Vec<Queue>,
-    /// How its session ended, if it did.
+    /// Counters of whole GPUs, where some are counted.
+    pub counters: Vec<Counter>,
+    /// How its session ended, if it has.
     pub ended: Option<String>,
 }
 
@@ -60,15 +64,16 @@ pub struct Snapshot {
 pub struct Device {
     /// KFD node id.
     pub node: u32,
-    /// The window; shorter than the snapshot's where more happened than is kept.
+    /// The window. It is shorter than the snapshot's where more happened than is kept.
     pub window: u64,
-    /// Share of the window in which a kernel ran.
+    /// The share of the window in which a kernel ran.
     pub busy: f64,
-    /// What the rest of the window was.
+    /// What happened in the rest of the window.
     pub idle: Idle,
 }
 
-/// Shares of a window in which no kernel ran, each moment under the first that holds.
+/// Shares of a window in which no kernel ran. Each moment counts under the first member that
+/// applies.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Idle {
     /// Copies from this device or to it ran.
@@ -84,19 +89,19 @@ pub struct Idle {
 /// A kernel.
 #[derive(Debug, Clone, Default)]
 pub struct Kernel {
-    /// Our number for it; 0 stands for those that were not described.
+    /// Our number for it. 0 stands for kernels that were not described.
     pub id: u64,
     /// Its short name.
     pub name: String,
-    /// Its name as the code object has it.
+    /// Its name in the code object.
     pub symbol: String,
-    /// Share of the time of all kernels, now.
+    /// Its current share of the time of all kernels.
     pub share: f64,
-    /// The share in the window before, for the change.
+    /// Its share in the window before, to show the change.
     pub before: f64,
-    /// Dispatches that ended in a second, now.
+    /// The current rate of dispatches that ended, per second.
     pub rate: f64,
-    /// Since the attach.
+    /// Its times since the attach.
     pub total: Stat,
     /// Its times since the attach.
     pub histogram: Histogram,
@@ -109,11 +114,11 @@ pub struct Call {
     pub name: String,
     /// Whether it waits for the device.
     pub waits: bool,
-    /// Calls that returned in a second, now.
+    /// The current rate of calls that returned, per second.
     pub rate: f64,
-    /// Threads in it on the average, now: 1 where one thread was in it all the time.
+    /// The current average number of threads in it: 1 where one thread was in it all the time.
     pub threads: f64,
-    /// Since the attach.
+    /// Its times since the attach.
     pub total: Stat,
 }
 
@@ -122,11 +127,11 @@ pub struct Call {
 pub struct Copies {
     /// The direction.
     pub name: String,
-    /// Bytes in a second, now.
+    /// The current rate in bytes per second.
     pub rate: f64,
-    /// Bytes since the attach.
+    /// The bytes since the attach.
     pub bytes: u64,
-    /// Since the attach.
+    /// Their times since the attach.
     pub total: Stat,
 }
 
@@ -137,27 +142,27 @@ pub struct Queue {
     pub id: u32,
     /// The node of its agent.
     pub node: u32,
-    /// Dispatches that have ended since the attach.
+    /// The number of dispatches that have ended since the attach.
     pub ended: u64,
-    /// What is at its head.
+    /// The dispatch at its head.
     pub head: Option<Head>,
 }
 
 /// The dispatch at the head of a queue.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Head {
-    /// Number of the dispatch.
+    /// The number of the dispatch.
     pub dispatch: u64,
     /// The kernel's short name.
     pub name: String,
-    /// Since it was launched, or the one before it ended, whichever is later; ns.
+    /// The time since the dispatch was launched or the one before it ended, whichever is later; ns.
     pub age: u64,
-    /// Dispatches under way with it.
+    /// The number of dispatches that have not ended, including this one.
     pub under_way: u32,
 }
 
 impl Snapshot {
-    /// Of one process.
+    /// Makes the snapshot of one process.
     pub fn of(pid: u32, name: &str, model: &Model) -> Snapshot {
         let pulse = &model.pulse;
         let now = pulse.now;
@@ -186,11 +191,12 @@ impl Snapshot {
             calls: calls(model, &recent, window, per_second),
             copies: copies(model, &recent, per_second),
             queues: queues(model, &labels),
+            counters: model.counters(now.saturating_sub(window)),
             ended: model.ended.clone(),
         }
     }
 
-    /// Share of the window in which the busiest device ran a kernel.
+    /// Returns the share of the window in which the busiest device ran a kernel.
     pub fn busy(&self) -> f64 {
         self.devices
             .iter()
@@ -198,12 +204,12 @@ impl Snapshot {
             .fold(0.0, f64::max)
     }
 
-    /// Dispatches that ended in a second, now.
+    /// Returns the current rate of dispatches that ended, per second.
     pub fn kernel_rate(&self) -> f64 {
         self.kernels.iter().map(|kernel| kernel.rate).sum()
     }
 
-    /// Bytes that were copied in a second, now.
+    /// Returns the current rate of copied bytes per second.
     pub fn copy_rate(&self) -> f64 {
         self.copies.iter().map(|copies| copies.rate).sum()
     }
@@ -216,11 +222,11 @@ fn worker(model: &Model) -> Option<f64> {
     (time > 0).then(|| spent as f64 / time as f64)
 }
 
-/// When the dispatch at the head of a queue may have begun.
+/// Returns the earliest time when the dispatch at the head of a queue may have begun.
 pub(crate) fn began(model: &Model, flight: &crate::Flight) -> u64 {
     let last = model.queues.get(&flight.queue);
     let last = last.map_or(0, |queue| queue.last_end);
-    // Before the attach it was not seen.
+    // What happened before the attach was not seen.
     flight.rung.max(last).max(model.since).min(model.pulse.now)
 }
 
@@ -240,32 +246,27 @@ fn devices(model: &Model, from: u64) -> Vec<Device> {
             .filter(|span| span.0 < span.1)
             .collect();
         let busy = lane::united(lanes.busy.within(from, now), &heads);
-        let share = |spans: &[Span]| lane::total(spans) as f64 / window as f64;
-        let mut left = lane::without(&[(from, now)], &busy);
-        let mut take = |of: &Lane| {
-            let before = lane::total(&left);
-            left = lane::without(&left, &of.within(from, now));
-            (before - lane::total(&left)) as f64 / window as f64
-        };
-        let copies = take(&lanes.copying);
-        let launching = take(&lanes.queued);
-        let waiting = take(&model.waiting);
+        let rest = [&lanes.copying, &lanes.queued, &model.waiting];
+        let [copying, queued, waiting] = rest.map(|lane| lane.within(from, now));
+        // The causes are the same as on the screen after an attach.
+        let shares = Shares::of([&busy, &copying, &queued, &waiting], from, now);
+        let share = |ns: u64| ns as f64 / window as f64;
         Device {
             node: *node,
             window,
-            busy: share(&busy),
+            busy: share(shares.busy),
             idle: Idle {
-                copies,
-                launching,
-                waiting,
-                nothing: share(&left),
+                copies: share(shares.copies),
+                launching: share(shares.starting),
+                waiting: share(shares.waited),
+                nothing: share(shares.nothing),
             },
         }
     };
     model.devices.iter().map(device).collect()
 }
 
-/// The rows, and the short names by our numbers of kernels.
+/// Returns the rows of kernels, and their short names by our numbers.
 fn kernels(
     model: &Model,
     recent: &std::ops::Range<u64>,
@@ -401,8 +402,8 @@ fn queues(model: &Model, labels: &BTreeMap<u64, String>) -> Vec<Queue> {
     rows.take(MOST_ROWS).collect()
 }
 
-/// Which of several processes the others probably wait for: those that end kernels at less than
-/// four fifths of the usual rate, which is the median of all that run.
+/// Returns for each process whether the others probably wait for it. They do for those that end
+/// kernels at less than four fifths of the usual rate, which is the median of all that run.
 pub fn stragglers(snapshots: &[Snapshot]) -> Vec<bool> {
     let rate = |it: &Snapshot| it.ended.is_none().then(|| it.kernel_rate());
     let mut rates: Vec<f64> = snapshots.iter().filter_map(rate).collect();

@@ -27,7 +27,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 impl Session {
-    /// Attaches. When it returns, calls and kernels are being recorded.
+    /// Attaches. When this returns, calls and kernels are being recorded.
     ///
     /// # Errors
     /// What forbids the attach, or what went wrong. The target is then as it was before.
@@ -49,9 +49,9 @@ impl Session {
         let limit = Instant::now() + OFFERS;
         loop {
             match Session::attach_once(request, install, &options) {
-                // The worker thread waits some seconds for the offer. Where this process got no
-                // processor for so long, nothing was begun, and the attach is tried again: with
-                // more patience of the worker's, in the time that is left.
+                // The worker thread waits some seconds for the offer. If this process got no
+                // processor for so long, nothing has begun, and the attach is tried again in the
+                // time that is left. The worker thread then waits longer.
                 Err(StartError::OfferNotTaken(_)) if tries < 2 || Instant::now() < limit => {
                     tries += 1;
                     options.boot = (2 * options.boot).min(OFFERS);
@@ -74,8 +74,8 @@ impl Session {
     ) -> Result<Session, StartError> {
         let began = Instant::now();
         let _lock = EntryLock::acquire(request.pid)?;
-        // All that is read of the process before it is entered is read on another thread: the process may
-        // hold up whoever reads it.
+        // Everything that is read of the process before it is entered is read on another thread,
+        // since the process may block whoever reads it.
         let asked = (request.clone(), install.clone(), options.clone());
         let looked = answer::within(request.pid, 2 * answer::LIMIT, move || {
             let (request, install, options) = asked;
@@ -90,7 +90,7 @@ impl Session {
             identity,
             remarks,
         } = looked??;
-        // Everything that can be refused is, before the process is entered.
+        // Whatever can be refused is refused before the process is entered.
         let counters = match platform {
             Platform::Amd => counters::prepare(&request.settings, &identity, install)?,
             Platform::Cuda => None,
@@ -140,10 +140,11 @@ impl Session {
             notes: remarks.notes,
             ..Entry::default()
         };
-        // Tools, and a CUPTI that the caller named, were permitted for the rights that were inspected.
+        // Permission for the tools, and for a CUPTI that the caller named, was given for the rights
+        // that were inspected. So these must not have changed.
         entered.require_same_rights().map_err(|error| {
             match (entered.interrupted(), &error) {
-                // It had waited, and gave up by itself: the process goes on.
+                // The worker thread waited and gave up by itself. The process goes on.
                 (None, EnterError::Gone { .. }) => StartError::OfferNotTaken(
                     Failure::new(
                         Kind::Setup,
@@ -156,8 +157,8 @@ impl Session {
             }
         })?;
         let target = held.with_worker(entered.worker_tid);
-        // Dropping `entered` closes our end of the channel, which ends the worker thread's wait for an offer:
-        // it parks.
+        // Dropping `entered` closes our end of the channel. That ends the worker thread's wait for
+        // an offer, and it parks.
         match Session::over(target, &entered.channel, prepared?, request, entry) {
             Ok(mut session) => {
                 session.attached_after(began.elapsed());
@@ -165,10 +166,10 @@ impl Session {
                 Ok(session)
             }
             Err(start) => {
-                // The worker thread's own report explains more than the silence on the channel. The
-                // thread has then ended, or will not park: its mappings are removed.
+                // The worker thread's own report explains more than the silence on the channel. A
+                // thread that reports has ended or will not park, so its mappings are removed.
                 let Some(error) = entered.failure() else {
-                    // A process that has ended meanwhile, or is stopped, is silent, too.
+                    // A process that has ended meanwhile, or is stopped, is silent as well.
                     return Err(match entered.interrupted() {
                         Some(error) if start.failure().kind == Kind::Setup => {
                             explain::failed(pid, &error).into()
@@ -183,23 +184,23 @@ impl Session {
     }
 }
 
-/// How long an attach is begun anew whose worker thread gave up before it got the offer.
+/// How long an attach is tried again when the worker thread gives up before it gets the offer.
 const OFFERS: Duration = Duration::from_secs(30);
-/// What to do where it gave up each time.
+/// The remedy where the worker thread gave up each time.
 pub(crate) const OFFER_HINT: &str = "the machine gives this process, or that one, no processor for seconds: try again when it has less to do";
 
-/// The other side closed the channel.
+/// Whether the error says that the other side closed the channel.
 fn hung_up(error: &std::io::Error) -> bool {
     use std::io::ErrorKind::{BrokenPipe, ConnectionReset, NotConnected, UnexpectedEof};
     [BrokenPipe, ConnectionReset, NotConnected, UnexpectedEof].contains(&error.kind())
 }
 
-/// What must be known before a process is entered.
+/// What must be known about a process before it is entered.
 struct Looked {
     approach: Approach,
     platform: Platform,
     tools: Tools,
-    /// As it applies to this process.
+    /// The request as it applies to this process.
     request: Request,
     held: Target,
     identity: Identity,
@@ -207,19 +208,19 @@ struct Looked {
 }
 
 impl Looked {
-    /// Looks at the process, and refuses what can be seen to fail.
+    /// Inspects the process, and refuses what can be seen to fail.
     fn at(request: Request, install: &Install, options: &Options) -> Result<Looked, Failure> {
         let root = root_of(request.pid);
         let mut tools = install.tools(&request.settings, root.as_ref())?;
         let mut approach = approach_to(request.pid)?;
-        // The worker thread of a session that is complete needs a moment to park, and longer where memory is
-        // locked.
+        // The worker thread of a complete session needs a moment to park, and longer where memory
+        // is locked.
         let patience = Instant::now() + CLEARING;
         while worker_is_busy(&approach) && Instant::now() < patience {
             std::thread::sleep(CLEARING / 20);
             approach = approach_to(request.pid)?;
         }
-        // What would be refused inside is refused before anything is touched.
+        // What the worker thread would refuse inside is refused before anything is touched.
         if let Ok(look) = &approach.inspection
             && let Some(own) = look.recorder
             && !own.makes_way
@@ -273,7 +274,7 @@ impl Looked {
     }
 }
 
-/// What to report about an attach besides its success.
+/// What to report about an attach that succeeded.
 #[derive(Debug, Default)]
 struct Remarks {
     warnings: Vec<String>,
@@ -294,10 +295,10 @@ impl Remarks {
     }
 }
 
-/// How long the previous session may take to clear away before the process counts as busy.
+/// How long the previous session may take to clean up before the process counts as busy.
 const CLEARING: Duration = Duration::from_millis(400);
 
-/// Whether a worker thread is in the process that waits for nobody.
+/// Whether the process has a worker thread that is not parked and waits for no attacher.
 fn worker_is_busy(approach: &Approach) -> bool {
     let agent = approach
         .inspection
@@ -307,11 +308,11 @@ fn worker_is_busy(approach: &Approach) -> bool {
     agent.is_some_and(|agent| !agent.is_parked() && agent.block.is_none())
 }
 
-/// Checks before the attach what would fail after it: settings that do not fit, results that could not be
-/// written.
+/// Checks before the attach what would fail after it: settings that do not fit, or results that
+/// could not be written.
 fn check_request(request: &Request, identity: &Identity) -> Result<(), Failure> {
     let mut sent = request.settings.clone();
-    // Read on our side alone, and may be long.
+    // This setting is read on our side alone, and may be long.
     sent.remove(EXTRA_COUNTERS);
     let bytes = sent
         .encode()
@@ -327,13 +328,14 @@ fn check_request(request: &Request, identity: &Identity) -> Result<(), Failure> 
     results_fit(request, identity).map(drop)
 }
 
-/// The directory of the results, if the real user can write there.
+/// Returns the directory of the results, if the real user can write there.
 pub(crate) fn results_fit(request: &Request, identity: &Identity) -> Result<PathBuf, Failure> {
+    midair_columns::install();
     rights::as_real_user(|| midair_results::check(&request.settings, identity))
         .unwrap_or_else(|error| Err(rights::cannot_drop(&error)))
 }
 
-/// Why this process cannot be attached to, as far as an inspection tells.
+/// Returns why this process cannot be attached to, as far as an inspection tells.
 pub(crate) fn refusal(pid: Pid) -> Option<Failure> {
     let look = move || {
         approach_to(pid).and_then(|approach| runtime::detect(&approach, &Options::default()))
@@ -350,7 +352,8 @@ fn approach_to(pid: Pid) -> Result<Approach, Failure> {
         return Err(explain::itself(pid));
     }
     let approach = approach(pid).map_err(|refusal| {
-        // Of a process that protects itself some files cannot be read, and that is the reason.
+        // Some files of a process that protects itself cannot be read. The protection is then the
+        // reason to report.
         let protected = matches!(refusal, Refusal::Unreadable { .. })
             .then(|| rights::protected(live(pid)?))
             .flatten();

@@ -1,14 +1,15 @@
 //! Every precondition of an attach, one by one, found by inspection alone.
 //!
-//! What forbids an attach is decided in one place, by the engine's inspection ([`midair_inject::approach`]).
-//! Each line here reports one fact. A fact that would forbid entering by ptrace is only a note where the
-//! engine finds another entry path. Nothing is traced, stopped or written: only the target's files in `/proc`
-//! and some of its memory are read.
+//! What forbids an attach is decided in one place, by the engine's inspection
+//! ([`midair_inject::approach`]). Each line here reports one fact. A fact that would forbid
+//! entering by ptrace is only a note where the engine finds another entry path. Nothing is traced,
+//! stopped or written. Only the target's files in `/proc` and some of its memory are read.
 
 mod counters;
 mod cuda;
 mod entry;
 mod environment;
+mod machine;
 mod target;
 
 use crate::answer;
@@ -36,24 +37,24 @@ pub struct Check {
 /// What a fact means for an attach.
 #[derive(Debug, Clone)]
 pub enum Verdict {
-    /// It is as an attach needs it.
+    /// The fact does not stand in the way of an attach.
     Pass,
-    /// It does not decide: it does not matter here, or could not be determined.
+    /// The fact decides nothing: it does not matter here, or could not be determined.
     Note,
-    /// It forbids the attach.
+    /// The fact forbids the attach.
     Fail(Failure),
 }
 
 impl Check {
-    /// A precondition that is met.
+    /// Makes a check for a precondition that is met.
     pub fn pass(name: &str, found: impl Into<String>) -> Check {
         Check::new(name, found, Verdict::Pass)
     }
-    /// A fact worth reporting that decides nothing.
+    /// Makes a check for a fact that is worth reporting but decides nothing.
     pub fn note(name: &str, found: impl Into<String>) -> Check {
         Check::new(name, found, Verdict::Note)
     }
-    /// A precondition that forbids the attach.
+    /// Makes a check for a precondition that forbids the attach.
     pub fn fail(name: &str, failure: Failure) -> Check {
         Check::new(name, failure.what.clone(), Verdict::Fail(failure))
     }
@@ -64,7 +65,7 @@ impl Check {
             verdict,
         }
     }
-    /// Why it forbids the attach, if it does.
+    /// Returns why the check forbids the attach, if it does.
     pub fn failure(&self) -> Option<&Failure> {
         match &self.verdict {
             Verdict::Fail(failure) => Some(failure),
@@ -73,10 +74,11 @@ impl Check {
     }
 }
 
-/// The lines so far, and whether the engine would enter.
+/// The checks so far, and whether the engine would enter.
+#[derive(Default)]
 struct Lines {
     checks: Vec<Check>,
-    /// The engine would enter.
+    /// Whether the engine would enter.
     enters: bool,
 }
 
@@ -112,12 +114,20 @@ impl Lines {
     }
 }
 
-/// Inspects every precondition of an attach as `request` describes it, and touches nothing. An attach would
-/// be refused with the first one that fails.
+/// Inspects every precondition of an attach as `request` describes it, and touches nothing. An
+/// attach would be refused for the first check that fails.
 pub fn checks(request: &Request) -> Vec<Check> {
     let asked = request.clone();
     let found = answer::within(request.pid, 2 * answer::LIMIT, move || inspect(&asked));
     found.unwrap_or_else(|failure| vec![Check::fail("inspection", failure)])
+}
+
+/// Inspects what this machine and this user mean for any attach, such as `request` without its
+/// process. `agents` are the machine's.
+pub fn machine_checks(request: &Request, agents: &[midair_agents::Agent]) -> Vec<Check> {
+    let mut lines = Lines::default();
+    machine::inspect(request, agents, &mut lines);
+    lines.checks
 }
 
 fn inspect(request: &Request) -> Vec<Check> {
@@ -216,7 +226,7 @@ fn process_checks(
     target::clock(tid, lines);
 }
 
-/// Our own libraries, and the tools that would be sent.
+/// Finds our own libraries, and the tools that would be sent.
 fn libraries(request: &Request, platform: Platform, lines: &mut Lines) -> Option<(Install, Tools)> {
     let install = match Install::find() {
         Ok(install) => install,
@@ -326,14 +336,14 @@ mod tests {
         assert_eq!(kind_of(&of(Pid::own()), "process"), Some(Kind::Usage));
     }
 
-    /// Reports about a child are the facts that were arranged for it.
+    /// The reports about a child are the facts that the test arranged for it.
     #[test]
     fn a_child_that_sleeps() {
         let mut child = std::process::Command::new("sleep")
             .arg("60")
             .spawn()
             .unwrap();
-        // Until then the child is still this program, or is being loaded.
+        // Until its name has changed, the child is still this program, or is being loaded.
         let pid = Pid::of_child(&child);
         let sleeps = |doing: Activity| {
             let number = u64::try_from(libc::SYS_clock_nanosleep).unwrap();

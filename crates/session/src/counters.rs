@@ -1,8 +1,8 @@
-//! Hardware counters: which groups are to be counted on which GPU of the process, and their
-//! packets. All of it is made before the process is touched.
+//! Hardware counters: which groups are counted on which GPU of the process, and the packets for
+//! them. All packets are made before the process is touched.
 //!
-//! AMD's library makes the packets, in a helper process of ours: no C++ enters the target, and a
-//! crash of the library's is a refusal like others (AMD-101).
+//! AMD's library makes the packets, in a helper process of ours. So no C++ enters the target, and a
+//! crash of the library is a refusal like any other (AMD-101).
 
 use crate::install::Install;
 use crate::profiler_lock::{self, ProfilerLock};
@@ -21,7 +21,7 @@ use std::io::Write;
 /// The helper's file, beside the default tool.
 pub(crate) const HELPER: &str = "midair-aqlprofile";
 
-/// Percent of the time that windows may take where the user says nothing.
+/// The percentage of the time that windows may take where the user says nothing.
 const DEFAULT_OVERHEAD: u32 = 2;
 
 /// Milliseconds between readings of a whole device where the user says nothing.
@@ -30,11 +30,11 @@ const DEFAULT_INTERVAL: u64 = 10;
 /// What is counted, as it is handed to the target.
 #[derive(Debug)]
 pub(crate) struct Counters {
-    /// What the records are read by.
+    /// The plan by which the records are read.
     pub plan: CounterPlan,
-    /// What the target is sent: a file in memory, and its bytes.
+    /// What the target is sent: a memory file, and its length in bytes.
     pub file: (File, u64),
-    /// Held for as long as the session counts.
+    /// The profiler lock, held for as long as the session counts.
     pub lock: Option<ProfilerLock>,
 }
 
@@ -91,7 +91,7 @@ pub(crate) fn prepare(
         .iter()
         .filter(|agent| plan.agents.contains_key(&agent.node_id))
         .collect();
-    // A window is to count its own queue only: all queues count for whole devices.
+    // A window should count only its own queue, but for whole devices all queues count.
     let (lock, locks) = profiler_lock::take(Kfd::open(), &counted, interval != 0);
     plan.locks = locks;
     let bytes = counter_plan::encode(&Plan {
@@ -122,7 +122,7 @@ pub(crate) fn prepare(
     }))
 }
 
-/// Nanoseconds between readings of a whole device.
+/// Returns the nanoseconds between two readings of a whole device.
 fn interval(settings: &Settings) -> Result<u64, Failure> {
     let text = settings.text(DEVICE_INTERVAL);
     let interval = text.map_or(Ok(DEFAULT_INTERVAL), str::parse);
@@ -138,17 +138,28 @@ fn interval(settings: &Settings) -> Result<u64, Failure> {
     }
 }
 
-/// Whether every dispatch of a program that is started can be counted: each group as the user made
-/// it, on each of the machine's GPUs. Nothing is kept of it but that it was possible: the program has
-/// the packets made in its own process.
+/// Checks that every dispatch of a program to be started can be counted: each group as the user
+/// made it, on each of the machine's GPUs. The packets made here are thrown away, because the
+/// program has them made in its own process.
 ///
 /// # Errors
-/// As for a process that runs; also where a group does not fit into one pass.
+/// As for a running process; also where a group does not fit into one pass.
 pub fn check_launch(
     settings: &Settings,
     agents: &[Agent],
     install: &Install,
 ) -> Result<(), Failure> {
+    let formats = settings.list("ROCPROF_OUTPUT_FORMAT", ',');
+    if formats
+        .iter()
+        .any(|format| format.eq_ignore_ascii_case("parquet"))
+    {
+        return Err(Failure::new(
+            Kind::Usage,
+            "parquet is written by an attach only, and not by a program that is started",
+        )
+        .hint("start the program by itself, and attach to it: midair attach PID -f parquet ..."));
+    }
     let of_devices = settings
         .device_counter_groups()
         .map_err(|bad| Failure::new(Kind::Usage, bad.to_string()))?;
@@ -189,7 +200,7 @@ pub fn check_launch(
     Ok(())
 }
 
-/// Starts the process that has AMD's library.
+/// Starts the process that loads AMD's library.
 fn helper(install: &Install) -> Result<Helper, Failure> {
     let program = install.helper(HELPER)?;
     let libraries = midair_aqlprofile::libraries(|name| {

@@ -1,24 +1,32 @@
-//! Samples of the whole GPU beside a session with a CUDA process (`--gpu-metrics`): taken by a helper of this side,
-//! which needs nothing of the process. The helper works before the process is entered, so that what it refuses
-//! is refused before that; if it fails later, the session goes on without it, and a note says so.
+//! Samples of the whole GPU during a session with a CUDA process (`--gpu-metrics`). A helper on
+//! this side takes them, and needs nothing of the process. The helper is started before the process
+//! is entered, so that whatever it refuses is refused before the entry. If it fails later, the
+//! session goes on without it, and a note says so.
 //!
 //! Decisions: CUDA-030 to CUDA-033 (`docs/deviations/cuda.md`).
 
 use crate::install::Install;
 use crate::rights;
 use midair_failure::{Failure, Kind};
+use midair_live::Counter;
 use midair_nvmetrics::{
     Event, FASTEST, HELPER, RATE, Request, SLOWEST, Sampler, Series, candidates, failure, sets,
 };
-use midair_output::{GpuMetric, GpuSamples};
+use midair_output::{GpuMetric, GpuSamples, Keep};
 use midair_procinfo::module::Modules;
 use midair_procinfo::{Pid, show, task};
 use midair_settings::{GPU_METRICS, GPU_METRICS_DEVICE, GPU_METRICS_RATE, Settings};
 use nix::unistd::Uid;
 use std::time::Duration;
 
-/// Libraries of the process by whose places a CUPTI is looked for, at most.
+/// The most libraries of the process beside which a CUPTI is looked for.
 const MOST_MAPPED: usize = 4096;
+
+/// What a view shows of samples, how much more than its records is kept of them, and how often old
+/// ones are forgotten, in ns.
+const SHOWN: u64 = 2_000_000_000;
+const SPARE: u64 = 60_000_000_000;
+const EACH: u64 = 1_000_000_000;
 
 /// A GPU that is being sampled.
 #[derive(Debug)]
@@ -27,22 +35,24 @@ pub(crate) struct GpuMetrics {
     samples: GpuSamples,
     series: Series,
     overflows: u64,
+    /// When old samples were last forgotten, CLOCK_BOOTTIME ns.
+    forgotten: u64,
     notes: Vec<String>,
 }
 
-/// Whether the settings ask for it.
+/// Whether the settings ask for samples of the GPU.
 pub(crate) fn is_asked(settings: &Settings) -> bool {
     settings.text(GPU_METRICS).is_some()
 }
 
-/// Takes out of settings what is for this side alone.
+/// Removes from the settings what only this side uses.
 pub(crate) fn remove(settings: &mut Settings) {
     for name in [GPU_METRICS, GPU_METRICS_DEVICE, GPU_METRICS_RATE] {
         settings.remove(name);
     }
 }
 
-/// Refused where there is no GPU of NVIDIA's to sample for.
+/// Returns the refusal where there is no NVIDIA GPU to sample.
 pub(crate) fn not_here() -> Failure {
     Failure::new(
         Kind::Usage,
@@ -109,6 +119,7 @@ pub(crate) fn start(
         sampler: Some(sampler),
         samples,
         overflows: 0,
+        forgotten: 0,
     }))
 }
 
@@ -121,8 +132,8 @@ fn described(metric: &midair_nvmetrics::Metric) -> GpuMetric {
     }
 }
 
-/// Libraries of the process, beside which there may be a CUPTI: only of a process with our own user, since what
-/// is found there is loaded with our rights.
+/// Returns libraries of the process beside which there may be a CUPTI. Only those of a process with
+/// our own user are returned, since a CUPTI found there is loaded with our rights.
 fn mapped(pid: Pid) -> Vec<String> {
     let us = Uid::effective().as_raw();
     let ours = task::status(pid).is_ok_and(|status| status.uid.iter().all(|uid| *uid == us));
@@ -151,7 +162,7 @@ impl GpuMetrics {
         }
     }
 
-    /// Takes what came. Does not wait.
+    /// Takes the events that have arrived. Does not wait.
     pub(crate) fn poll(&mut self) {
         while let Some(sampler) = &mut self.sampler {
             match sampler.next(Duration::ZERO) {
@@ -166,7 +177,34 @@ impl GpuMetrics {
         }
     }
 
-    /// Ends sampling; the samples of the time in which was recorded, and what is to be said of them.
+    /// Returns the means of the last two seconds, for a view. Where only the latest records are
+    /// kept, samples that are much older are forgotten.
+    pub(crate) fn recent(&mut self, keep: Keep, now: u64) -> Vec<Counter> {
+        if let Keep::Latest { time, .. } = keep
+            && now.saturating_sub(self.forgotten) >= EACH
+        {
+            self.forgotten = now;
+            let kept = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+            let horizon = now.saturating_sub(kept.saturating_add(SPARE));
+            self.samples.keep(horizon, u64::MAX);
+        }
+        let means = self.samples.means_since(now.saturating_sub(SHOWN));
+        let named = self.samples.metrics.iter().zip(means);
+        named
+            .filter_map(|(metric, (mean, readings))| {
+                Some(Counter {
+                    gpu: self.samples.index,
+                    name: metric.name.clone(),
+                    unit: metric.unit.clone(),
+                    mean: mean?,
+                    readings,
+                })
+            })
+            .collect()
+    }
+
+    /// Ends the sampling. Returns the samples between the two times of the recording, and notes
+    /// about them.
     pub(crate) fn finish(mut self, from: u64, to: u64) -> (GpuSamples, Vec<String>) {
         self.poll();
         if let Some(sampler) = self.sampler.take() {

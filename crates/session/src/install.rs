@@ -1,4 +1,4 @@
-//! Where our own libraries are: in the program itself, or next to the program or library that contains
+//! Finds our own libraries: in the program itself, or next to the program or library that contains
 //! this code.
 
 use crate::carried::Carried;
@@ -19,10 +19,12 @@ const SDK: &str = "librocprofiler-sdk.so.1";
 const CUDA: &str = "libmidair-cuda.so";
 /// The default tool, relative to the library directory.
 const TOOL: &str = "rocprofiler-sdk/librocprofiler-sdk-tool.so.1";
-/// The C API. Where another program has loaded it, its path tells the library directory.
+/// What `midair demo` starts, relative to the library directory.
+const DEMO: &str = "midair-demo";
+/// The C API. Where another program has loaded it, its path shows where the library directory is.
 const ROCATTACH: &str = "librocprofiler-sdk-rocattach.so";
 
-/// Names of the C API's library in all generations.
+/// The names of the C API's library in all generations.
 const ATTACH_LIBRARIES: [&str; 3] = [
     ROCATTACH,
     "librocprofiler-attach.so",
@@ -39,16 +41,16 @@ pub struct Install {
     files: Files,
 }
 
-/// What our libraries are read from.
+/// The source from which our libraries are read.
 #[derive(Debug, Clone)]
 enum Files {
-    /// Their paths.
+    /// They are opened by their paths.
     Paths,
-    /// What was opened when it was checked, each with its path, for a program that has more rights than
-    /// its user: these very files are sent, whatever their paths lead to by then.
+    /// They were opened when they were checked, each with its path, for a program that has more
+    /// rights than its user. These very files are sent, wherever their paths lead by then.
     Checked(Arc<Vec<(PathBuf, Arc<File>)>>),
-    /// The program itself, `midair` as one file: their paths are names below that of the program, where
-    /// nothing can lie.
+    /// The program itself contains them (`midair` as one file). Their paths are names below the
+    /// program's path, where no file can be.
     Carried {
         program: PathBuf,
         files: Arc<Carried>,
@@ -56,8 +58,9 @@ enum Files {
 }
 
 impl Install {
-    /// The installation with these libraries, for a caller who knows where they are. They are opened
-    /// by their paths, so this is not for a program that has more rights than its user.
+    /// Makes the installation with these libraries, for a caller who knows where they are. They are
+    /// opened by their paths, so this must not be used in a program that has more rights than its
+    /// user.
     pub fn at(sdk: impl Into<PathBuf>, tool: impl Into<PathBuf>) -> Install {
         Install {
             sdk: sdk.into(),
@@ -66,7 +69,7 @@ impl Install {
         }
     }
 
-    /// The installation that the running code belongs to.
+    /// Finds the installation that the running code belongs to.
     ///
     /// # Errors
     /// [`Kind::Installation`] when there is none.
@@ -77,7 +80,7 @@ impl Install {
             .and_then(|exe| Some(exe.parent()?.parent()?.join("lib")));
         let beside_library =
             mapped_library(ROCATTACH).and_then(|library| Some(library.parent()?.to_owned()));
-        // Where that library is loaded, the program is somebody else's.
+        // Where the C API's library is loaded, the running program is somebody else's.
         if beside_library.is_none()
             && let Some(carried) = Carried::find()?
         {
@@ -90,10 +93,41 @@ impl Install {
                 .hint("run the program from a complete installation (cargo xtask stage, or cargo xtask install --prefix DIR), or use midair as one file (cargo xtask dist)")
         })?;
         if rights::is_privileged() {
-            // Whoever may hard-link this program into another directory could otherwise choose our libraries.
+            // Somebody who can hard-link this program into another directory could otherwise choose
+            // our libraries.
             return found.checked_by(rights::trusted);
         }
         Ok(found)
+    }
+
+    /// Returns the SDK and the default tool below a library directory, with these ends of their
+    /// names (`librocprofiler-sdk.so.ENDING`), to start a program with.
+    ///
+    /// # Errors
+    /// [`Kind::Usage`] for a library that is not there, and in a program that has more rights than
+    /// its user.
+    pub fn chosen(library_directory: &Path, ending: &str) -> Result<Install, Failure> {
+        if rights::is_privileged() {
+            return Err(Failure::new(
+                Kind::Usage,
+                "a program with more rights than its user takes no other libraries",
+            ));
+        }
+        let named = |name: &str| {
+            let stem = name.strip_suffix('1').unwrap_or(name);
+            library_directory.join(format!("{stem}{ending}"))
+        };
+        let install = Install::at(named(SDK), named(TOOL));
+        for path in [&install.sdk, &install.tool] {
+            if !path.is_file() {
+                return Err(Failure::new(
+                    Kind::Usage,
+                    format!("{} does not exist", path.display()),
+                )
+                .hint("see --rocm-root, --sdk-version and --sdk-soversion"));
+            }
+        }
+        Ok(install)
     }
 
     fn carried(files: Carried, program: PathBuf) -> Install {
@@ -108,7 +142,7 @@ impl Install {
         }
     }
 
-    /// The same libraries with paths that another program's loader can open.
+    /// Returns the same libraries with paths that another program's loader can open.
     ///
     /// # Errors
     /// [`Kind::Installation`] where they have to be unpacked and cannot be.
@@ -120,7 +154,23 @@ impl Install {
         Ok(Install::at(lib.join(SDK), lib.join(TOOL)))
     }
 
-    /// The program of that name beside the default tool. The path holds as long as `self` does.
+    /// Returns the directory on a disk with what `midair demo` starts: the stand-in runtimes and a
+    /// program.
+    ///
+    /// # Errors
+    /// [`Kind::Installation`] where it has to be unpacked and cannot be, or is not installed.
+    pub fn demonstration(self) -> Result<PathBuf, Failure> {
+        let directory = self.on_disk()?.sdk.with_file_name(DEMO);
+        if directory.is_dir() {
+            return Ok(directory);
+        }
+        let what = format!("{} is not there", directory.display());
+        Err(Failure::new(Kind::Installation, what)
+            .hint("install midair again, or use midair as one file (cargo xtask dist)"))
+    }
+
+    /// Returns the program with that name beside the default tool. The path is valid as long as
+    /// `self` lives.
     ///
     /// # Errors
     /// [`Kind::Installation`] for one that the program itself should carry and that is missing or
@@ -140,7 +190,7 @@ impl Install {
             })
     }
 
-    /// Where the libraries are, for a person.
+    /// Returns where the libraries are, in words for a person.
     pub(crate) fn place(&self) -> String {
         match &self.files {
             Files::Carried { program, .. } => format!("{} itself", program.display()),
@@ -148,12 +198,13 @@ impl Install {
         }
     }
 
-    /// The library that records CUDA, which the worker thread of a CUDA process loads. It may be missing.
+    /// Returns the library that records CUDA, which the worker thread of a CUDA process loads. It
+    /// may be missing.
     pub fn cuda(&self) -> PathBuf {
         self.sdk.with_file_name(CUDA)
     }
 
-    /// The tools of a session whose caller named none.
+    /// Returns the tools of a session whose caller named none.
     pub(crate) fn default_tools(&self) -> Tools {
         Tools {
             files: vec![self.tool.clone()],
@@ -161,7 +212,7 @@ impl Install {
         }
     }
 
-    /// Opens all libraries by `open`, which checks them, and keeps them open.
+    /// Opens all libraries with `open`, which checks them, and keeps them open.
     fn checked_by(self, open: impl Fn(&Path) -> io::Result<File>) -> Result<Install, Failure> {
         let cuda = Some(self.cuda()).filter(|path| path.exists());
         let paths = [self.sdk.clone(), self.tool.clone()]
@@ -181,8 +232,8 @@ impl Install {
         Ok(Install { files, ..self })
     }
 
-    /// One of our own libraries, open for reading; read it from a position of your own
-    /// ([`std::os::unix::fs::FileExt`]), since others have it, too.
+    /// Returns one of our own libraries, open for reading. The descriptor is shared, so read it at
+    /// explicit positions ([`std::os::unix::fs::FileExt`]).
     ///
     /// # Errors
     /// The kernel's; not found for a file that was not there when the others were checked.
@@ -213,8 +264,9 @@ impl Install {
         (install.sdk.is_file() && install.tool.is_file()).then_some(install)
     }
 
-    /// The tools that the settings name (`ROCPROF_ATTACH_TOOL_LIBRARY`, a list separated by colons), or the
-    /// default tool, for a process with this root, if that can be looked at.
+    /// Returns the tools that the settings name (`ROCPROF_ATTACH_TOOL_LIBRARY`, a list separated by
+    /// colons), or the default tool. `root` is the root directory of the process, if we may look at
+    /// it.
     ///
     /// * The name of the attach library itself stands for the default tool, as callers of the older interface
     ///   use it (`docs/sources.md#register`).
@@ -248,7 +300,7 @@ impl Install {
         Ok(tools)
     }
 
-    /// A file to be sent, or a name for the target's loader.
+    /// Decides whether a name is a file to be sent, or a name for the target's loader.
     fn tool_named(
         &self,
         name: &str,
@@ -288,7 +340,7 @@ impl Install {
             )
             .hint("name it by its absolute path"));
         }
-        // As the real user: errors reveal which files exist.
+        // This runs as the real user, since errors reveal which files exist.
         let is_file = |path: &Path| rights::as_real_user(|| path.is_file()).unwrap_or(false);
         if is_file(path) {
             return Ok(Ok(path.to_owned()));
@@ -305,14 +357,14 @@ impl Install {
     }
 }
 
-/// The name of a file that the program carries.
+/// Returns the name of a file that the program carries.
 fn below<'a>(path: &'a Path, program: &Path) -> io::Result<&'a str> {
     let name = path.strip_prefix(program).ok().and_then(Path::to_str);
     name.ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
-/// What is unsafe about the file of a program that has more rights than its user, in words: who else
-/// may run it, or replace it. None for other programs, and where all is well.
+/// Returns in words what is unsafe about the file of a program that has more rights than its user:
+/// who else may run it, or replace it. None for other programs, and where nothing is wrong.
 pub(crate) fn weakness() -> Option<String> {
     if !rights::is_privileged() {
         return None;
@@ -339,15 +391,15 @@ pub struct Tools {
     pub files: Vec<PathBuf>,
     /// Names for the target's loader. They come after the files.
     pub names: Vec<String>,
-    /// Only files that root owns and nobody else can change may be sent ([`rights::trusted`]). Each is opened
-    /// once, and checked and read through that descriptor.
+    /// Only files that root owns and nobody else can change may be sent ([`rights::trusted`]). Each
+    /// is opened once, and is checked and read through that descriptor.
     pub only_trusted: bool,
 }
 
 impl Tools {
-    /// Compares the tools with the rights of the process that `tid` is a live thread of. Tools that the
-    /// caller chose are honoured only where the process has no right that the caller lacks. Our own default
-    /// tool is not the caller's choice, and neither is our SDK.
+    /// Compares the tools with the rights of the process that `tid` is a live thread of. Tools that
+    /// the caller chose are used only where the process has no right that the caller lacks. Our own
+    /// default tool and our SDK are not the caller's choice.
     ///
     /// # Errors
     /// [`Kind::NotPermitted`] for a name that only the process's own loader would resolve, since the file
@@ -408,7 +460,8 @@ impl Tools {
         {
             return install.open(path);
         }
-        // Otherwise whoever may run this program could have any file sent to a process of theirs.
+        // Otherwise anybody who may run this program could have any file sent to a process of
+        // theirs.
         rights::as_real_user(|| {
             if self.only_trusted {
                 rights::trusted(path)
@@ -420,7 +473,7 @@ impl Tools {
     }
 }
 
-/// Why a tool cannot be sent.
+/// Returns the failure for a tool that cannot be sent.
 pub(crate) fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
     Failure::new(
         Kind::Installation,
@@ -428,7 +481,7 @@ pub(crate) fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
     )
 }
 
-/// Path of a mapped library of this process whose file name begins with `name`.
+/// Returns the path of a mapped library of this process whose file name begins with `name`.
 fn mapped_library(name: &str) -> Option<PathBuf> {
     let maps = std::fs::read("/proc/self/maps").ok()?;
     maps.split(|byte| *byte == b'\n').find_map(|line| {
@@ -448,7 +501,8 @@ mod tests {
     use crate::runtime::Platform;
     use std::os::unix::fs::{FileExt, symlink};
 
-    /// A user who has linked the program beside a link to its libraries turns that link afterwards.
+    /// A user links the program beside a link to its libraries, and later changes where that link
+    /// leads.
     #[test]
     fn what_was_checked_is_what_is_sent() {
         let dir = tempfile::tempdir().unwrap();
@@ -482,7 +536,7 @@ mod tests {
             libraries.into_iter().chain([tool]).collect::<Vec<_>>()
         };
         assert_eq!(sent(&install), ["good"; 3]);
-        // Who opens by path gets what is there now.
+        // Opening by path finds what is there now.
         assert_eq!(sent(&by_path), ["evil"; 3]);
         let unchecked = install.open(&dir.path().join("good").join(SDK));
         assert_eq!(unchecked.unwrap_err().kind(), io::ErrorKind::NotFound);

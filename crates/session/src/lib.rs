@@ -46,8 +46,9 @@ mod starting;
 mod status;
 mod target;
 pub mod tree;
+mod why;
 
-pub use checks::{Check, Verdict, checks};
+pub use checks::{Check, Verdict, checks, machine_checks};
 pub use collected::Collected;
 pub use counters::check_launch;
 pub use find::{Found, Runtime, RuntimeKind, gpu_processes};
@@ -58,7 +59,7 @@ pub use midair_output::Keep;
 pub use midair_output::table::Style;
 pub use midair_output::{Screen, written};
 pub use midair_procinfo::{InvalidId, Pid};
-pub use midair_ptrace::sys::utc_offset;
+pub use midair_ptrace::sys::{keep_one_heap, utc_offset};
 pub use midair_results::{Console, End, Written};
 pub use no_entry::NoEntry;
 #[doc(hidden)]
@@ -70,3 +71,4 @@ pub use session::Session;
 pub use status::rocattach_status;
 pub use target::Target;
 pub use tree::{Group, GroupCollected, GroupRequest, Notice, NoticeKind, Selection};
+pub use why::{why, why_tree};

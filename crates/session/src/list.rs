@@ -1,9 +1,11 @@
-//! Processes that use a GPU runtime, and whether each can be attached to: for `midair ps`. Nothing is touched.
+//! Lists the processes that use a GPU runtime, and whether each can be attached to, for `midair
+//! ps`. Nothing is touched.
 
 use crate::answer;
+use crate::counters::HELPER;
 use crate::cupti;
 use crate::explain;
-use crate::find::{Found, Scan, scan};
+use crate::find::{Found, RuntimeKind, Scan, scan};
 use crate::rights;
 use crate::runtime::{self, Platform};
 use midair_failure::Failure;
@@ -18,7 +20,7 @@ use std::time::{Duration, SystemTime};
 /// One process in the list.
 #[derive(Debug, Clone)]
 pub struct Listed {
-    /// What the scan found.
+    /// The process as the scan saw it.
     pub found: Found,
     /// Its number in its own pid namespace, where that differs from ours.
     pub inner_pid: Option<Pid>,
@@ -26,29 +28,34 @@ pub struct Listed {
     pub threads: u64,
     /// When it began.
     pub started: SystemTime,
-    /// Whether a worker thread is there: `no`, `parked` since an earlier session, what it is doing, or `?`.
+    /// Whether the process has a worker thread: `no`, `parked` since an earlier session, what it is
+    /// doing, or `?`.
     pub attached: &'static str,
-    /// The entry path in a word or two, or why there is none. None where it was not determined: a process
-    /// without a GPU runtime.
+    /// The entry path in a word or two, or why there is none. None where this was not determined:
+    /// for a process without a GPU runtime.
     pub attachable: Option<Result<&'static str, Failure>>,
 }
 
 /// The list.
 #[derive(Debug, Clone, Default)]
 pub struct Listing {
-    /// Processes by ascending number: those that use a GPU, those that did not answer and, on request, those
-    /// that cannot be inspected.
+    /// Processes by ascending number: those that use a GPU, those that did not answer and, on
+    /// request, those that cannot be inspected.
     pub processes: Vec<Listed>,
     /// How many processes could not be inspected.
     pub unreadable: usize,
 }
 
-/// Lists the processes that use a GPU runtime; with `all` also those of which nothing can be known.
+/// Lists the processes that use a GPU runtime. With `all`, also those about which nothing can be
+/// known.
 pub fn list(all: bool) -> Listing {
     let clock = Arc::new(Clock::now());
     let Scan { mut found, silent } = scan();
     let unreadable = found.iter().filter(|process| !process.readable).count();
-    found.retain(|process| process.uses_a_gpu() || (all && !process.readable));
+    found.retain(|process| match is_packet_helper(process) {
+        true => all,
+        false => process.uses_a_gpu() || (all && !process.readable),
+    });
     let pids: Vec<Pid> = found.iter().map(|process| process.pid).collect();
     let by_pid: BTreeMap<Pid, Found> = found
         .iter()
@@ -72,7 +79,22 @@ pub fn list(all: bool) -> Listing {
     }
 }
 
-/// A process that did not answer.
+/// Whether a process is our helper that has loaded AMD's packet library, and HSA for that. It runs
+/// nothing on a GPU. It is recognized by its name, which any process can give itself, so a list of
+/// all processes includes it.
+fn is_packet_helper(found: &Found) -> bool {
+    /// The number of bytes of a name that the kernel keeps.
+    const LONGEST: usize = 15;
+    let program = found.command.split(' ').next().unwrap_or_default();
+    let file = program.rsplit('/').next().unwrap_or_default();
+    let has_hip = found
+        .runtimes
+        .iter()
+        .any(|runtime| runtime.kind != RuntimeKind::Hsa);
+    file == HELPER && HELPER.get(..LONGEST) == Some(found.name.as_str()) && !has_hip
+}
+
+/// Returns the entry for a process that did not answer.
 fn unanswered(found: Found, clock: &Clock) -> Listed {
     Listed {
         inner_pid: None,
@@ -125,7 +147,8 @@ fn check_cuda(look: &Inspection) -> Result<(), Failure> {
     cupti::require_cupti(look, &Settings::new())
 }
 
-/// Which entry path an attach would try first, determined without contacting the listener.
+/// Returns the entry path that an attach would try first, determined without contacting the
+/// listener.
 fn entry_path(approach: &Approach) -> Result<&'static str, Failure> {
     let look = approach.inspection.as_ref().ok();
     let agent = look.and_then(|look| look.worker.as_ref());
@@ -135,7 +158,7 @@ fn entry_path(approach: &Approach) -> Result<&'static str, Failure> {
         return Err(explain::kept(approach.pid, Some(own.tid)));
     }
     match agent {
-        Some(agent) if !agent.is_parked() => Err(explain::busy(approach.pid, agent.state())),
+        Some(agent) if !agent.is_parked() => Err(explain::failed(approach.pid, &agent.hindrance())),
         _ if approach.endpoint.is_some() => Ok("listener's socket"),
         Some(_) => Ok("parked worker thread"),
         None if look.is_some_and(|look| look.listener.is_some()) => Ok("listener"),
@@ -143,7 +166,7 @@ fn entry_path(approach: &Approach) -> Result<&'static str, Failure> {
     }
 }
 
-/// Recognized by the thread's name alone, where nothing else can be read.
+/// Recognizes a worker thread by its name alone, where nothing else can be read.
 fn worker_by_name(pid: Pid) -> &'static str {
     let tids = task::list(pid).unwrap_or_default();
     let ours = |tid: &Tid| task::comm(*tid).is_ok_and(|comm| comm == THREAD_NAME.as_bytes());
@@ -195,6 +218,35 @@ mod tests {
         assert!(age < Duration::from_secs(30), "{age:?}");
         assert_eq!((listed.threads, listed.attached), (1, "no"));
         assert!(listed.inner_pid.is_none() && listed.attachable.is_none());
+    }
+
+    #[test]
+    fn our_packet_helper_is_told_from_programs() {
+        let found = |name: &str, command: &str, kind| Found {
+            pid: Pid::own(),
+            parent: None,
+            start_ticks: 0,
+            uid: 0,
+            name: name.to_owned(),
+            command: command.to_owned(),
+            runtimes: vec![crate::find::Runtime {
+                kind,
+                version: String::new(),
+                path: "/x/libhsa-runtime64.so.1".into(),
+                deleted: false,
+            }],
+            readable: true,
+        };
+        let helper = "/opt/midair/lib/rocprofiler-sdk/midair-aqlprofile libaqlprofile64.so";
+        let (hsa, hip) = (RuntimeKind::Hsa, RuntimeKind::Hip);
+        assert!(is_packet_helper(&found("midair-aqlprofi", helper, hsa)));
+        for program in [
+            found("train", helper, hsa),
+            found("midair-aqlprofi", helper, hip),
+            found("midair-aqlprofi", "/bin/train midair-aqlprofile", hsa),
+        ] {
+            assert!(!is_packet_helper(&program), "{program:?}");
+        }
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! What a session tells a view while it runs.
+//! What a session reports to a view while it runs.
 
 use crate::recorder::{self, Disk, Recorder};
 use crate::target::Target;
 use midair_failure::Failure;
-use midair_live::{Answer, Cut, Flight, Model, Pulse, Trigger};
+use midair_live::{Answer, Counter, Cut, Flight, Model, Pulse, Trigger};
 use midair_output::Keep;
 use midair_record::spool::Head;
 use midair_results::Written;
@@ -14,25 +14,25 @@ use std::time::{Duration, Instant};
 
 /// How often the worker thread's processor time is read.
 const WORKER: Duration = Duration::from_secs(1);
-/// So much later than it happened the last record of a span may come.
+/// How long after the end of a span its last record may still arrive, in nanoseconds.
 const LATE: u64 = 300_000_000;
-/// GPUs whose memory is looked at.
+/// The most GPUs whose memory is watched.
 const MOST_GPUS: usize = 64;
 
-/// The model of a session, and what is measured for it.
+/// The model of a session, and the measurements for it.
 #[derive(Debug)]
 pub(crate) struct Live {
     pub(crate) model: Arc<Mutex<Model>>,
     worker: Option<(Instant, Option<u64>)>,
     memory: Option<f64>,
-    /// Threads that write windows.
+    /// The threads that write windows.
     writers: Vec<JoinHandle<()>>,
     recorder: Option<Recorder>,
-    /// Render nodes of the machine's GPUs, where their memory is an event.
+    /// The render nodes of the machine's GPUs, if their memory may be an event.
     minors: Vec<u32>,
-    /// Windows that were asked for because of events.
+    /// The number of windows that were requested because of events.
     made: u32,
-    /// Events that were not written.
+    /// The number of events that were not written.
     passed_by: u64,
     disk: Option<Disk>,
 }
@@ -67,8 +67,14 @@ impl Live {
         }
     }
 
-    /// After the records of a poll.
-    pub(crate) fn pulse(&mut self, head: &Head, target: &Target, kept_bytes: u64) {
+    /// Updates the model after the records of a poll.
+    pub(crate) fn pulse(
+        &mut self,
+        head: &Head,
+        target: &Target,
+        kept_bytes: u64,
+        metrics: Vec<Counter>,
+    ) {
         let fresh = |(at, _): &(Instant, Option<u64>)| at.elapsed() < WORKER;
         let worker = match self.worker.filter(fresh) {
             Some((_, ns)) => ns,
@@ -89,18 +95,19 @@ impl Live {
             worker_ns: worker,
             kept_bytes,
             memory: self.memory,
+            metrics,
         };
         self.with(|model| model.pulse(pulse));
         self.record_events(kept_bytes);
     }
 
-    /// What the windows may take of the disk, where there is a limit.
+    /// Returns what the windows may take of the disk, where there is a limit.
     pub(crate) fn disk(&self) -> Option<Disk> {
         self.disk.clone()
     }
 
-    /// Wishes for a window around each event, within the limits. One that lies in a window which is waited
-    /// for needs none of its own.
+    /// Requests a window around each event, within the limits. An event within a window that is
+    /// still awaited needs no window of its own.
     fn record_events(&mut self, kept_bytes: u64) {
         let Some(recorder) = &self.recorder else {
             return;
@@ -129,7 +136,7 @@ impl Live {
         }
     }
 
-    /// Events that were not written because of the limits, in words.
+    /// Returns a note about events that were not written because of the limits.
     pub(crate) fn note(&self) -> Option<String> {
         let count = self.passed_by;
         let what =
@@ -137,13 +144,13 @@ impl Live {
         (count > 0).then(|| format!("{count} {what}"))
     }
 
-    /// The session is over.
+    /// Tells the model that the session is over.
     pub(crate) fn end(&self, how: &str) {
         self.with(|model| model.end(how));
     }
 
-    /// What the view asks for: what to keep from now on, and the spans that are over. At the end of
-    /// the session (`last`) all are.
+    /// Returns what the view asks for: what to keep from now on, and the spans that are over. At
+    /// the end of the session (`last`) all spans are over.
     pub(crate) fn wishes(&self, last: bool) -> (Option<Keep>, Vec<Cut>) {
         self.with(|model| {
             let late = model.now().saturating_sub(LATE);
@@ -156,7 +163,7 @@ impl Live {
         self.with(|model| model.has_cuts())
     }
 
-    /// Makes files of a window on a thread of its own, and tells the view of it.
+    /// Writes the files of a window on a thread of its own, and tells the view about them.
     pub(crate) fn write(
         &mut self,
         cut: Cut,
@@ -185,7 +192,7 @@ impl Live {
         }
     }
 
-    /// No files were made.
+    /// Tells the view that no files were written.
     pub(crate) fn fail(&self, cut: Cut, why: String) {
         self.with(|model| {
             model.answer(Answer {
@@ -208,7 +215,7 @@ impl Live {
     }
 }
 
-/// The heads of queues, as they stand in the spool.
+/// Returns the heads of the queues, as they are in the spool.
 fn flights(head: &Head) -> Vec<Flight> {
     let told = head.flights.iter().map(|entry| Flight {
         queue: entry.queue.load(Acquire),

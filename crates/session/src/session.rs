@@ -28,7 +28,7 @@ use midair_aqlprofile::PACKET_HELPER;
 use midair_counters::CounterPlan;
 use midair_failure::{Failure, Kind};
 use midair_live::Cut;
-use midair_output::{Keep, Observed, RecordWriter};
+use midair_output::{DeviceReadings, Keep, Observed, RecordWriter};
 use midair_procinfo::Pid;
 use midair_ptrace::{fault, sys};
 use midair_record::offer::MAX_TOOLS;
@@ -36,30 +36,31 @@ use midair_record::spool::{Reader, ReaderOptions, command, outcome, state, statu
 use midair_results::{End, Finished, Identity, describe, record_limit};
 use midair_settings::{EXTRA_COUNTERS, Settings, TOOLS_BY_NAME};
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long the target's side may take to set up: it loads a tool and configures it.
 const SETUP_LIMIT: Duration = Duration::from_secs(20);
 /// How long a detach may take beyond the drain.
 const DETACH_LIMIT: Duration = Duration::from_secs(5);
-/// The same for a CUDA process: CUPTI is finalized once every thread has left it and the GPU is idle, each of
-/// which may take seconds.
+/// How long a detach of a CUDA process may take beyond the drain. CUPTI is finalized once every
+/// thread has left it and the GPU is idle, each of which may take seconds.
 const CUDA_DETACH_LIMIT: Duration = Duration::from_secs(15);
-/// The worker thread counts up at least every few ms. When it has not for so long, its thread is looked for.
+/// The worker thread increments its tick at least every few ms. After this time without an
+/// increment, we check that the thread still exists.
 const SILENCE: Duration = Duration::from_millis(250);
 
-/// Reported where a process ended before its worker thread had completed the session.
+/// The report for a process that ended before its worker thread had completed the session.
 const CUT_SHORT: &str = "the process ended without its exit handlers, or before its worker thread was scheduled: what its device did in its last milliseconds may be missing";
 
-/// How often the spool is read at the end, at most. The first round takes what is there.
+/// The most rounds of reading the spool at the end. The first round takes everything that is there.
 const LAST_ROUNDS: u32 = 64;
 
-/// Bytes of the spool that one poll faults in.
+/// The number of bytes of the spool that one poll faults in.
 const PREFAULT_BYTES: usize = 8 << 20;
 
-/// What a session needs on this side, prepared while the engine enters.
+/// What a session needs on this side. It is prepared while the engine enters.
 #[derive(Debug)]
 pub(crate) struct Prepared {
     identity: Identity,
@@ -98,7 +99,8 @@ impl Prepared {
             && let Ok(helper) = install.helper(HELPER)
             && let Some(helper) = helper.to_str()
         {
-            // Only they choose counters in the process. Its root may be another one than ours.
+            // Only tools other than ours choose counters in the process. The process's root
+            // directory may differ from ours.
             let us = format!("/proc/{}/", std::process::id());
             let there = match helper.strip_prefix("/proc/self/") {
                 Some(rest) => format!("{us}{rest}"),
@@ -132,7 +134,7 @@ impl Prepared {
         })?;
         let mut records = records.limited(record_limit(&request.settings)?);
         records.keep(request.keep);
-        // None is sent where CUDA is recorded: there it is ours that records.
+        // No tool is sent where CUDA is recorded. Only our own library records then.
         let none = tools.files.is_empty() && tools.names.is_empty();
         let is_ours = tools.files.contains(&install.tool);
         let tools: Vec<Tool> = tools
@@ -172,24 +174,24 @@ pub struct Session {
     notes: Vec<String>,
     /// See [`Finished::counters`].
     counters: CounterPlan,
-    /// Given back when the session is over.
+    /// Releases the lock when the session is over.
     _profiler_lock: Option<ProfilerLock>,
     /// See [`Finished::only_others`].
     only_others: bool,
-    /// The GPU that is sampled meanwhile.
+    /// The samples of the GPU that are taken meanwhile.
     pub(crate) gpu: Option<GpuMetrics>,
     ended: Option<End>,
     last_tick: (u64, Instant),
     polled: bool,
     live: Option<Live>,
-    /// What was counted so far, for others to see.
+    /// The file of what was counted so far, which others may read.
     counted: Option<Counted>,
-    /// What is kept while no view asks for more.
+    /// Which records are kept while no view asks for more.
     keep: Keep,
 }
 
 impl Session {
-    /// Starts a session over the channel to the worker thread, which the engine opened.
+    /// Starts a session over the channel to the worker thread that the engine opened.
     ///
     /// # Errors
     /// What went wrong, after it was undone.
@@ -221,6 +223,10 @@ impl Session {
             let pid = target.pid();
             let model = watched.join(pid.get(), &name(pid, &identity), boottime());
             records.observed(Arc::clone(&model) as Observed);
+            if let Some(readings) = DeviceReadings::of(&counters, &identity.agents) {
+                let mut model = model.lock().unwrap_or_else(PoisonError::into_inner);
+                model.read_devices(readings);
+            }
             let agents = identity.agents.iter();
             let gpus = agents
                 .map(|agent| agent.drm_render_minor)
@@ -292,34 +298,36 @@ impl Session {
         self.entry.attached_after = time;
     }
 
-    /// How the target was entered.
+    /// Returns how the target was entered.
     pub fn entry(&self) -> &Entry {
         &self.entry
     }
 
-    /// Becomes readable when the target ends.
+    /// Returns a descriptor that becomes readable when the target ends.
     pub fn wake(&self) -> BorrowedFd<'_> {
         self.target.pidfd()
     }
 
-    /// Hooked slots of API tables at the moment; 0 while no runtime is loaded.
+    /// Returns the number of hooked slots of dispatch tables at the moment, or 0 while no runtime
+    /// is loaded.
     pub fn slots(&self) -> u32 {
         self.reader.head().slots.load(Relaxed)
     }
 
     fn renew_lease(&self) {
-        // Only the first tick is a step for fault injection; the others are alike.
+        // Only the first tick is a step for fault injection, since the others are alike.
         if self.reader.head().lease_tick.fetch_add(1, Release) == 0 {
             fault::step("first lease tick");
         }
     }
 
-    /// Collects the records that are there, renews the lease, and tells the state. Does not wait. Call it
-    /// about every 100 ms. [`End::Full`] says that the records have reached their greatest size: the target
-    /// is still attached, and further records are only counted until [`Session::detach`].
+    /// Collects the new records, renews the lease, and returns the state. Does not wait. Call it
+    /// about every 100 ms. [`End::Full`] says that the records have reached their greatest size.
+    /// The target is then still attached, and further records are only counted until
+    /// [`Session::detach`].
     ///
     /// # Errors
-    /// When records cannot be stored (the disk is full). The session is still on.
+    /// When records cannot be stored (the disk is full). The session still runs.
     pub fn poll(&mut self) -> Result<Event, Failure> {
         self.renew_lease();
         self.reader.fault_in(PREFAULT_BYTES);
@@ -338,7 +346,12 @@ impl Session {
             }
         }
         if let Some(live) = &mut self.live {
-            live.pulse(self.reader.head(), &self.target, self.records.bytes());
+            let metrics = match &mut self.gpu {
+                Some(gpu) => gpu.recent(self.keep, boottime()),
+                None => Vec::new(),
+            };
+            let bytes = self.records.bytes();
+            live.pulse(self.reader.head(), &self.target, bytes, metrics);
             if let Some(end) = self.ended {
                 live.end(&describe(end));
             }
@@ -358,7 +371,7 @@ impl Session {
         })
     }
 
-    /// Does what the view asked for.
+    /// Does what the view has asked for.
     fn fulfil(&mut self, last: bool) {
         let Some(mut live) = self.live.take() else {
             return;
@@ -385,7 +398,7 @@ impl Session {
         self.live = Some(live);
     }
 
-    /// What the files of a window tell besides its records.
+    /// Returns what the files of a window contain besides its records.
     fn parts_of(&self, cut: &Cut) -> Parts {
         let mut identity = self.identity.clone();
         (identity.process.init_time, identity.process.fini_time) = (cut.from, cut.to);
@@ -413,7 +426,7 @@ impl Session {
         Ok(taken)
     }
 
-    /// The session until now, as if it were over.
+    /// Returns the session up to now, as if it were over.
     fn so_far(&mut self) -> std::io::Result<Finished> {
         Ok(Finished {
             identity: self.identity.clone(),
@@ -440,14 +453,15 @@ impl Session {
         if tick != self.last_tick.0 {
             self.last_tick = (tick, Instant::now());
         } else if self.last_tick.1.elapsed() > SILENCE {
-            // The worker thread is silent: the process is stopped, starved, or has become another program.
+            // The worker thread is silent: the process is stopped, gets no processor, or has become
+            // another program.
             if !self.target.worker_alive() {
                 return Some(self.target.ended_or_exec());
             }
             self.last_tick.1 = Instant::now();
         }
-        // The target's side ended by itself: the process is about to exit, or has shut its runtime down.
-        // Without such a reason it did what we asked for.
+        // These outcomes mean that the target's side ended by itself: the process is about to exit,
+        // or has shut its runtime down. Any other outcome means that it did what we asked for.
         const BY_ITSELF: u32 = outcome::PROCESS_EXIT | outcome::RUNTIME_SHUT_DOWN;
         if head.state.load(Acquire) != state::COMPLETE {
             return None;
@@ -460,7 +474,8 @@ impl Session {
         }
     }
 
-    /// Detaches, or ends the session of a target that has ended. When this returns the target is free.
+    /// Detaches, or ends the session of a target that has ended. When this returns, the target is
+    /// free.
     ///
     /// # Errors
     /// [`Kind::DetachFailed`] when the target's side did not complete the detach in time.
@@ -507,7 +522,8 @@ impl Session {
         if let Some(live) = &self.live {
             live.end(&self.ended.map_or_else(|| "detached".to_owned(), describe));
         }
-        // A process that exits runs its own clean-up after its side is complete: wait for its exit code.
+        // The process runs its own clean-up after its side is complete, so its exit code has to be
+        // waited for.
         let reason = self.reader.head().outcome.load(Acquire);
         if reason & outcome::PROCESS_EXIT != 0 {
             self.ended = self
@@ -518,7 +534,8 @@ impl Session {
             self.ended = self.target.ended();
         }
         if failure.is_none() {
-            // Nothing is written any more. A target that writes all the same must not keep us here.
+            // The target's side writes no more records. If it does so all the same, it must not
+            // keep us here for ever.
             for _ in 0..LAST_ROUNDS {
                 if self.collect()? == 0 {
                     break;
@@ -531,7 +548,7 @@ impl Session {
             live.finish();
             self.notes.extend(live.note());
         }
-        // A target that was killed, or became another program, is a failure anyway.
+        // A target that was killed, or has become another program, is a failure in any case.
         if matches!(self.ended, Some(End::Exited(_)))
             && self.reader.head().state.load(Acquire) != state::COMPLETE
         {
@@ -543,7 +560,8 @@ impl Session {
             0 => boottime(),
             time => time,
         };
-        // Threads that began since, and names that were given since.
+        // Adds the threads that began since the attach, and the names that threads were given
+        // since.
         if self.ended.is_none() {
             let pid = self.target.pid();
             let now = identity::threads(pid, pid.leader());
@@ -559,7 +577,7 @@ impl Session {
             self.notes.extend(notes);
             samples
         });
-        // Nothing of ours is at work any more when the results are written.
+        // No thread of ours may still be at work when the results are written.
         self.notes
             .extend(self.counted.take().and_then(Counted::end));
         let full = self.records.is_full().then_some(End::Full);
@@ -591,7 +609,8 @@ impl Session {
     }
 }
 
-/// Why the target's side refused the session. Both values come from the target: the number may be any.
+/// Returns why the target's side refused the session. Both values come from the target, so the
+/// number may be any.
 fn failed_setup(pid: Pid, status: u32, why: &str) -> Failure {
     match status {
         status::NO_CUPTI => Failure::new(
@@ -611,7 +630,7 @@ fn failed_setup(pid: Pid, status: u32, why: &str) -> Failure {
     }
 }
 
-/// What a view calls a process.
+/// Returns the name that a view shows for a process.
 fn name(pid: Pid, identity: &Identity) -> String {
     let comm = midair_procinfo::task::comm(pid).unwrap_or_default();
     let program = identity.process.command.first();
@@ -632,14 +651,15 @@ pub(crate) fn boottime() -> u64 {
         .unwrap_or(0)
 }
 
-/// What was under way when the process was stopped.
+/// What was in progress when the process was stopped.
 #[derive(Debug, Clone, Copy)]
 enum Phase {
     SetUp,
     Detach,
 }
 
-/// The process does not run, for this reason, so there is no use in waiting for it.
+/// Returns the failure for a process that does not run, for this reason. Waiting for it would be
+/// useless.
 fn stopped(during: Phase, how: &str) -> Failure {
     let (kind, phase) = match during {
         Phase::SetUp => (Kind::Stopped, "the set-up"),
@@ -659,7 +679,7 @@ mod tests {
             (status::OTHER, Kind::Setup),
             (status::NO_CUPTI, Kind::NoCupti),
             (status::OTHER_PROFILER, Kind::OtherProfiler),
-            // A number that no library of ours writes.
+            // This is a number that no library of ours writes.
             (u32::MAX, Kind::Setup),
         ] {
             let failure = failed_setup(Pid::own(), status, "the reason");

@@ -1,8 +1,10 @@
-//! The target as the attacher holds it: by a pidfd, so that its number cannot come to mean another process.
+//! The target as the attacher holds it: by a pidfd, so that its number cannot come to mean another
+//! process.
 
 use midair_failure::{Failure, Kind};
 use midair_procinfo::files::{kernel_text, kernel_words};
-use midair_procinfo::{Pid, Tid, freezer};
+use midair_procinfo::syscall::Activity;
+use midair_procinfo::{Pid, Tid, freezer, task};
 use midair_ptrace::{pidfd_open, sys};
 use midair_record::boot;
 use midair_results::End;
@@ -40,7 +42,7 @@ impl Target {
         })
     }
 
-    /// Names the worker thread.
+    /// Sets the worker thread.
     #[must_use]
     pub fn with_worker(self, worker: Tid) -> Target {
         Target {
@@ -49,22 +51,40 @@ impl Target {
         }
     }
 
-    /// Its id.
+    /// Returns its id.
     pub fn pid(&self) -> Pid {
         self.pid
     }
 
-    /// Readable once it has ended.
+    /// Returns in words what the worker thread is doing now, which explains why it does not answer.
+    /// None where that thread no longer exists.
+    pub(crate) fn doing(&self) -> Option<String> {
+        let worker = self.worker?;
+        let stat = task::stat(worker).ok()?;
+        let ms = stat.cpu_ticks.saturating_mul(1000) / sys::clock_ticks_per_second().max(1);
+        let doing = match task::activity(worker) {
+            Ok(Activity::Syscall(blocking)) => format!("waits in system call {}", blocking.number),
+            Ok(Activity::Blocked { .. }) => "is blocked in no system call".to_owned(),
+            Ok(Activity::Running) => "runs, or waits for a processor".to_owned(),
+            Err(_) => "does something that cannot be read".to_owned(),
+        };
+        let state = char::from(stat.state);
+        Some(format!(
+            "its thread {worker} {doing} (state {state}, {ms} ms of processor time)"
+        ))
+    }
+
+    /// Returns the pidfd, which becomes readable when the process has ended.
     pub fn pidfd(&self) -> BorrowedFd<'_> {
         self.pidfd.as_fd()
     }
 
-    /// How it ended, if it has.
+    /// Returns how it ended, if it has.
     pub fn ended(&self) -> Option<End> {
         self.ended_within(Duration::ZERO)
     }
 
-    /// How it ended, waiting for the end for at most `limit`.
+    /// Waits at most `limit` for its end, and returns how it ended.
     pub fn ended_within(&self, limit: Duration) -> Option<End> {
         let mut polled = [PollFd::new(self.pidfd.as_fd(), PollFlags::POLLIN)];
         let limit = PollTimeout::try_from(limit).unwrap_or(PollTimeout::MAX);
@@ -74,9 +94,9 @@ impl Target {
         }
     }
 
-    /// How it ended, when its worker thread is gone. A process that is being killed loses its threads one by
-    /// one, and freeing its memory may take a while. One that runs on without the worker thread has become
-    /// another program.
+    /// Returns how it ended, when its worker thread is gone. A process that is being killed loses
+    /// its threads one by one, and freeing its memory may take a while. A process that runs on
+    /// without the worker thread has become another program.
     pub fn ended_or_exec(&self) -> End {
         const PF_EXITING: u64 = 4;
         const LIMIT: Duration = Duration::from_secs(5);
@@ -96,7 +116,8 @@ impl Target {
         }
     }
 
-    /// Who keeps it from running, if somebody does: job control, or the freezer of its cgroup.
+    /// Returns what keeps it from running, if something does: job control, or the freezer of its
+    /// cgroup.
     pub fn kept(&self) -> Option<&'static str> {
         if self.is_stopped() {
             return Some("stopped by job control");
@@ -106,8 +127,8 @@ impl Target {
             .then_some("frozen by its cgroup")
     }
 
-    /// Processor time of the worker thread since its start (source: proc_pid_schedstat(5), in
-    /// nanoseconds). `None` where it is not known, as after its end.
+    /// Returns the worker thread's processor time since its start (source: proc_pid_schedstat(5),
+    /// in nanoseconds). `None` where it is not known, as after the thread's end.
     pub fn worker_time(&self) -> Option<Duration> {
         let worker = self.worker?;
         let text = kernel_words(format!("{}/task/{worker}/schedstat", self.pid)).ok()?;
@@ -128,7 +149,7 @@ impl Target {
         })
     }
 
-    /// Whether the worker thread is still a thread of the process: it is not after an exec.
+    /// Whether the worker thread is still a thread of the process. After an exec it is not.
     pub fn worker_alive(&self) -> bool {
         let names = [boot::THREAD_NAME, boot::MAKER_NAME];
         let Some(worker) = self.worker else {
@@ -142,8 +163,9 @@ impl Target {
     }
 }
 
-/// `PIDFD_GET_INFO` with `PIDFD_INFO_EXIT` (Linux 6.15) tells how a process ended even after it was reaped.
-/// On older kernels the zombie's stat tells, until its parent reaps it.
+/// Returns how a process ended. `PIDFD_GET_INFO` with `PIDFD_INFO_EXIT` (Linux 6.15) tells this
+/// even after the process was reaped. On older kernels the zombie's stat tells it, until its parent
+/// reaps it.
 fn exit_status(pidfd: BorrowedFd<'_>, pid: Pid) -> End {
     let code = sys::exit_status(pidfd).or_else(|| {
         let stat = kernel_words(format!("{pid}/stat")).ok()?;
@@ -155,5 +177,36 @@ fn exit_status(pidfd: BorrowedFd<'_>, pid: Pid) -> End {
         Some(code) if code & 0x7f != 0 => End::Signal(code & 0x7f),
         Some(code) => End::Exited(Some(code >> 8 & 0xff)),
         None => End::Exited(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+    use std::time::Instant;
+
+    #[test]
+    fn what_a_thread_does_is_told() {
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let target = Target::hold(Pid::new(child.id()).unwrap()).unwrap();
+        assert_eq!(target.doing(), None, "no worker thread");
+        let worker = Tid::new(child.id()).unwrap();
+        let target = target.with_worker(worker);
+        let limit = Instant::now() + Duration::from_secs(30);
+        let mut doing = String::new();
+        // The child first has to execute its program.
+        while !doing.contains("waits in system call") && Instant::now() < limit {
+            doing = target.doing().unwrap();
+            std::thread::yield_now();
+        }
+        assert!(
+            doing.starts_with(&format!("its thread {worker} waits in system call ")),
+            "{doing}"
+        );
+        assert!(doing.contains("(state S, "), "{doing}");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(target.doing(), None, "it has ended");
     }
 }

@@ -3,16 +3,18 @@
 use crate::draw::{Line, Tone, bar};
 use crate::rows::Row;
 use crate::view::View;
-use crate::words::{bytes_rate, change, clock, percent, rate};
+use crate::words::{bytes_rate, change, clock, number, percent, rate};
 use crate::{details, processes};
 use midair_live::{Device, Snapshot};
 use midair_output::table::duration;
 use midair_output::told_apart;
 
-/// Heads of queues, and calls, at most.
+/// The most heads of queues, and the most calls, that are shown.
 const HEADS: usize = 6;
 const WAITS: usize = 4;
-/// Rows of kernels where the screen has no end.
+/// The most lines of counters.
+const COUNTERS: usize = 8;
+/// The number of rows of kernels where the output has no last line.
 const ROWS_OF_TEXT: usize = 20;
 
 /// Keys and what they do.
@@ -29,7 +31,7 @@ const HELP: [&str; 9] = [
 ];
 
 impl View {
-    /// The screen.
+    /// Returns the lines of the screen.
     pub(crate) fn lines(&self, columns: usize, rows: usize) -> Vec<Line> {
         let room = rows.saturating_sub(1);
         let mut lines = self.body(columns, room);
@@ -41,7 +43,7 @@ impl View {
         lines
     }
 
-    /// All but the line of keys.
+    /// Returns all lines but that of the keys.
     pub(crate) fn body(&self, columns: usize, rows: usize) -> Vec<Line> {
         let mut lines = vec![self.header(columns)];
         if self.snapshots.is_empty() {
@@ -70,6 +72,7 @@ impl View {
             for device in self.snapshots.iter().flat_map(|it| &it.devices) {
                 lines.extend(self.device(device, columns));
             }
+            lines.extend(self.snapshots.iter().flat_map(|it| counters(it, columns)));
             lines.extend(self.snapshots.iter().flat_map(copies));
             lines.extend(self.snapshots.iter().flat_map(waits));
         }
@@ -119,7 +122,7 @@ impl View {
         if self.paused {
             parts.insert(1, "PAUSED".to_owned());
         }
-        // What matters least goes first when the terminal is narrow.
+        // On a narrow terminal, the least important parts are left out first.
         while parts.len() > 1 && parts.join("  ").chars().count() > columns {
             parts.pop();
         }
@@ -168,7 +171,7 @@ impl View {
         lines
     }
 
-    /// What runs at the heads of queues, longest first.
+    /// Returns what runs at the heads of queues, the longest first.
     fn heads(&self, columns: usize, several: bool) -> Vec<Line> {
         let mut heads: Vec<(String, &midair_live::Head)> = Vec::new();
         for snapshot in &self.snapshots {
@@ -221,7 +224,7 @@ impl View {
         };
         let mut lines = vec![Line::new(Tone::Head, head)];
         let marked = self.marked(kernels);
-        // The marked line is on the screen.
+        // The marked line has to be on the screen.
         let first = marked.map_or(0, |at| (at + 1).saturating_sub(room.max(1)));
         let names: Vec<&str> = kernels.iter().map(|row| row.name.as_str()).collect();
         let names = told_apart(&names, width.saturating_sub(2), self.look.unicode);
@@ -276,6 +279,34 @@ impl View {
     }
 }
 
+/// Returns the counters of whole GPUs, as many on a line as there is room for.
+fn counters(snapshot: &Snapshot, columns: usize) -> Vec<Line> {
+    let mut lines: Vec<String> = Vec::new();
+    let mut of = None;
+    for counter in &snapshot.counters {
+        let unit = match counter.unit.as_str() {
+            "" | "/s" => counter.unit.clone(),
+            other => format!(" {other}"),
+        };
+        let word = format!("  {} {}{unit}", counter.name, number(counter.mean));
+        let fits = lines.last().is_some_and(|line: &String| {
+            of == Some(counter.gpu) && line.chars().count() + word.chars().count() <= columns
+        });
+        match lines.last_mut().filter(|_| fits) {
+            Some(line) => line.push_str(&word),
+            None => lines.push(format!("counter GPU {}{word}", counter.gpu)),
+        }
+        of = Some(counter.gpu);
+    }
+    let more = lines.len().saturating_sub(COUNTERS);
+    lines.truncate(COUNTERS);
+    if more > 0 {
+        lines.push(format!("({more} more lines of counters: --json)"));
+    }
+    let line = |text| Line::new(Tone::Plain, text);
+    lines.into_iter().map(line).collect()
+}
+
 fn copies(snapshot: &Snapshot) -> Option<Line> {
     let parts: Vec<String> = snapshot
         .copies
@@ -286,7 +317,7 @@ fn copies(snapshot: &Snapshot) -> Option<Line> {
     (!parts.is_empty()).then(|| Line::new(Tone::Plain, text))
 }
 
-/// The calls that wait, by time now.
+/// Returns the calls that wait, by time now.
 fn waits(snapshot: &Snapshot) -> Option<Line> {
     let waits = snapshot
         .calls

@@ -1,11 +1,23 @@
 //! Numbers in a few columns.
 
-/// A share as percent, with one digit: five columns and the sign.
+/// Returns a counter's value, in at most eight characters or so.
+pub(crate) fn number(value: f64) -> String {
+    match value.abs() {
+        size if size >= 1e12 => format!("{value:.2e}"),
+        size if size >= 1e9 => format!("{:.2}G", value / 1e9),
+        size if size >= 1e6 => format!("{:.2}M", value / 1e6),
+        size if size >= 1e4 => format!("{:.1}k", value / 1e3),
+        size if size >= 100.0 || size == 0.0 => format!("{value:.0}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
+/// Returns a share as percent with one digit: five columns and the sign.
 pub(crate) fn percent(share: f64) -> String {
     format!("{:.1}%", share * 100.0)
 }
 
-/// A change of a share in percent points, with its sign; nothing where it is none.
+/// Returns a change of a share in percent points with its sign, or nothing where there is none.
 pub(crate) fn change(share: f64) -> String {
     let points = share * 100.0;
     if points.abs() < 0.05 {

@@ -1,6 +1,6 @@
 //! The screens as text, through ratatui's test backend.
 
-use midair_live::{Call, Copies, Device, Head, Idle, Kernel, Queue, Snapshot};
+use midair_live::{Call, Copies, Counter, Device, Head, Idle, Kernel, Queue, Snapshot};
 use midair_output::Stat;
 use midair_top::{Action, Key, Look, View};
 use ratatui::Terminal;
@@ -288,4 +288,38 @@ fn colours_only_where_they_are_wanted() {
             .any(|cell| cell.fg != ratatui::style::Color::Reset);
         assert_eq!(coloured, colour);
     }
+}
+
+#[test]
+fn counters_of_a_gpu_share_lines() {
+    let mut shown = snapshot(4711);
+    let counter = |gpu, name: &str, unit: &str, mean| Counter {
+        gpu,
+        name: name.to_owned(),
+        unit: unit.to_owned(),
+        mean,
+        readings: 200,
+    };
+    shown.counters = vec![
+        counter(1, "GRBM_COUNT", "/s", 2.1e9),
+        counter(1, "SQ_WAVES", "/s", 123_456.0),
+        counter(1, "OccupancyPercent", "", 62.5),
+        counter(2, "tensor", "%", 48.25),
+    ];
+    let mut view = View::new(Look {
+        colour: false,
+        unicode: false,
+    });
+    view.show(vec![shown], 0.0);
+    let lines: Vec<String> = view.text(60).lines().map(str::to_owned).collect();
+    let at = lines.iter().position(|line| line.starts_with("counter"));
+    let at = at.unwrap_or_else(|| panic!("{lines:?}"));
+    assert_eq!(
+        lines[at..at + 3],
+        [
+            "counter GPU 1  GRBM_COUNT 2.10G/s  SQ_WAVES 123.5k/s",
+            "counter GPU 1  OccupancyPercent 62.50",
+            "counter GPU 2  tensor 48.25 %"
+        ]
+    );
 }

@@ -1,4 +1,5 @@
-//! The other ways to a CUDA process: `midair ps` and `doctor`, trees, `rocprofv3`, and what the terminal shows.
+//! The other commands on a CUDA process: `midair ps` and `doctor`, trees, `rocprofv3`, and what the
+//! terminal shows.
 
 use crate::cuda::kit::{NEWEST, ROUND, Session, copies_are_true, kernels_are_true, quit, start};
 use midair_sim_cuda::DRIVER_FILE;
@@ -7,7 +8,7 @@ use midair_tests::compile::host_program;
 use midair_tests::cuda::{CudaTarget, Kit};
 use midair_tests::snapshot::Snapshot;
 use midair_tests::stage::{command, run_staged};
-use midair_tests::table::Csv;
+use midair_tests::table::{Csv, page};
 use midair_tests::target::{Exit, PATIENCE, Target, until};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -17,7 +18,7 @@ fn json(exit: &Exit) -> Result<Value> {
     Ok(serde_json::from_str(&exit.stdout.concat())?)
 }
 
-/// Neither touches the process, and both know what it is.
+/// Neither command touches the process, and both know that it uses CUDA.
 #[test]
 fn ps_and_doctor_list_it() -> Result<()> {
     let kit = Kit::new()?;
@@ -59,7 +60,8 @@ fn ps_and_doctor_list_it() -> Result<()> {
     quit(target)
 }
 
-/// AMD's command line, with the file names that it has, and one line that says what this is.
+/// AMD's command line, with its own file names, and one line that says what kind of process this
+/// is.
 #[test]
 fn rocprofv3_works_too() -> Result<()> {
     let kit = Kit::new()?;
@@ -81,7 +83,7 @@ fn rocprofv3_works_too() -> Result<()> {
     quit(target)
 }
 
-/// The top kernels on the terminal, with their counts.
+/// The terminal shows the kernels that took the most time, with their counts.
 #[test]
 fn the_terminal_shows_the_top_kernels() -> Result<()> {
     let kit = Kit::new()?;
@@ -102,7 +104,7 @@ fn the_terminal_shows_the_top_kernels() -> Result<()> {
     quit(target)
 }
 
-/// NVTX: where the user has prepared for it; the first call is made before any attach.
+/// NVTX with the variable that makes it load CUPTI. The first call is made before any attach.
 #[test]
 fn ranges_of_nvtx() -> Result<()> {
     let kit = Kit::new()?;
@@ -113,8 +115,8 @@ fn ranges_of_nvtx() -> Result<()> {
     quit(target)
 }
 
-/// NVTX: where the user has not prepared for it, before the first call and after it; and its state
-/// is restored afterwards.
+/// NVTX without that variable, attached to before the first call and after it. NVTX's state is
+/// restored afterwards.
 #[test]
 fn ranges_of_nvtx_unprepared() -> Result<()> {
     let kit = Kit::new()?;
@@ -152,7 +154,8 @@ fn two_sessions_of_ranges(kit: &Kit, target: &mut CudaTarget) -> Result<()> {
     Ok(())
 }
 
-/// A shell, a launcher and two ranks, as torchrun is: each rank's work is there under its own number.
+/// A shell, a launcher and two ranks, as with torchrun. The work of each rank is recorded under the
+/// rank's own pid.
 #[test]
 fn a_tree_of_two_ranks() -> Result<()> {
     let kit = Kit::new()?;
@@ -167,7 +170,7 @@ fn a_tree_of_two_ranks() -> Result<()> {
     let mut attach = command("midair")?;
     attach.args(["attach", "--tree", &target.pid().to_string(), "--merge"]);
     attach
-        .args(["--output-format", "csv", "-o", "all", "-d"])
+        .args(["--output-format", "csv,html", "-o", "all", "-d"])
         .arg(&dir);
     let mut process = Target::spawn(attach)?;
     until("both", || {
@@ -191,6 +194,22 @@ fn a_tree_of_two_ranks() -> Result<()> {
     }
     let counts: Vec<usize> = counts.into_values().collect();
     assert_eq!(counts, [20 * ROUND.0; 2], "{exit}");
+    // One page has both, each on its rows.
+    let page = page(&dir.join("all_results.html"))?;
+    for rank in 0..2 {
+        let rows = page["rows"].as_array().into_iter().flatten();
+        let spans = rows
+            .filter(|row| row["process"] == rank)
+            .filter(|row| {
+                row["name"]
+                    .as_str()
+                    .is_some_and(|name| name.starts_with("GPU "))
+            })
+            .filter_map(|row| row["spans"].as_array());
+        // Four numbers for each kernel, copy and fill.
+        let spans: usize = spans.map(|spans| spans.len() / 4).sum();
+        assert!(spans >= 20 * ROUND.0, "{spans}: {exit}");
+    }
     target.send("quit")?;
     assert_eq!(target.expect("done 0")?, "done 0");
     target.target.wait(PATIENCE)?.success()?;

@@ -1,15 +1,16 @@
-//! Samples of the whole GPU: alone (`midair metrics`) and beside an attach (`--gpu-metrics`), in every format.
+//! Samples of the whole GPU: alone (`midair metrics`) and beside an attach (`--gpu-metrics`), in
+//! every format.
 
 use crate::cuda::kit::{NEWEST, quit, start};
 use midair_tests::Result;
 use midair_tests::cuda::Kit;
 use midair_tests::stage::command;
 use midair_tests::table::Csv;
-use midair_tests::target::{Exit, PATIENCE, Target, run};
+use midair_tests::target::{Exit, PATIENCE, Target, run, until};
 use std::path::Path;
 use std::process::Command;
 
-/// `midair`, whose helper finds the stand-in's driver.
+/// Prepares `midair` so that its helper finds the stand-in's driver.
 fn midair(kit: &Kit, model: &str, words: &[&str]) -> Result<Command> {
     let mut command = command("midair")?;
     command
@@ -26,7 +27,7 @@ fn metrics(kit: &Kit, model: &str, words: &[&str]) -> Result<Exit> {
     run(midair(kit, model, &[&usual[..], words].concat())?, PATIENCE)
 }
 
-/// Numbers of a column of metrics in csv.
+/// Returns the numbers in a column of the metrics' csv file.
 fn column(rows: &Csv, name: &str) -> Vec<f64> {
     let all = rows
         .rows
@@ -108,7 +109,7 @@ fn attached(kit: &Kit, pid: i32, dir: &Path, model: &str, words: &[&str]) -> Res
 #[test]
 fn kernels_have_the_samples_that_lie_within_them() -> Result<()> {
     let kit = Kit::new()?;
-    // Kernels of 2 ms: the tensor pipes are busy for half of each, wherever it begins.
+    // With kernels of 2 ms, the tensor pipes are busy for half of each kernel, whenever it begins.
     let mut target = start(&kit, NEWEST, &[("CUDA_MODEL_KERNEL_NS", "2000000")])?;
     let dir = tempfile::tempdir()?;
     let mut session = attached(
@@ -172,5 +173,56 @@ fn a_helper_that_dies_ends_no_session() -> Result<()> {
             .any(|text| text.contains("sampling of the GPU ended early")),
         "{exit}"
     );
+    quit(target)
+}
+
+/// `midair top` of a CUDA process: every kernel that its device ran, and what was sampled of the GPU.
+#[test]
+fn top_shows_a_cuda_process_and_its_gpu() -> Result<()> {
+    let kit = Kit::new()?;
+    let mut target = start(&kit, NEWEST, &[("CUDA_MODEL_KERNEL_NS", "2000000")])?;
+    let before = target.log_length()?;
+    let pid = target.pid().to_string();
+    let words = [
+        "top",
+        &pid,
+        "--json",
+        "--interval",
+        "250ms",
+        "--gpu-metrics",
+    ];
+    let command = midair(&kit, "", &[&words[..], &["tensor,sm_active"]].concat())?;
+    let mut top = Target::spawn(command)?;
+    until("the first look", || {
+        let running = top.is_running()?;
+        match top.lines().is_empty() {
+            true if !running => Err(format!("it has ended: {:?}", top.errors()).into()),
+            empty => Ok(!empty),
+        }
+    })?;
+    target.ask("work 20")?;
+    let wanted = target.log_from(before)?.of("kernel").count() as u64;
+    let (mut busy, mut sampled, mut count) = (false, false, 0);
+    let (mut read, mut last) = (0, serde_json::Value::Null);
+    until("all kernels", || {
+        for line in top.lines().iter().skip(read) {
+            read += 1;
+            last = serde_json::from_str(line)?;
+            let rows = last["kernels"].as_array().into_iter().flatten();
+            count = rows.filter_map(|row| row["all"]["count"].as_u64()).sum();
+            busy |= last["devices"][0]["busy"].as_f64() > Some(0.0);
+            let mut counters = last["counters"].as_array().into_iter().flatten();
+            sampled |= counters.any(|counter| {
+                counter["name"] == "tensor"
+                    && counter["unit"] == "%"
+                    && counter["mean"].as_f64() > Some(0.0)
+            });
+        }
+        Ok(count >= wanted && busy && sampled)
+    })
+    .map_err(|error| format!("{error}: {wanted}, {busy}, {sampled}: {last}"))?;
+    assert_eq!(count, wanted, "{last}");
+    top.close_stdin();
+    top.wait(PATIENCE)?.success()?;
     quit(target)
 }

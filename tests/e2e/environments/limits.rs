@@ -1,18 +1,20 @@
-//! Limits of the process, of its memory cgroup, and of the attaching side: an attach that fits
-//! works, another is refused before anything is touched, and the program goes on under its limit.
+//! Limits of the process, of its memory cgroup, and of the attaching side. An attach that fits
+//! works. Another one is refused before anything is touched, and the program goes on under its
+//! limit.
 
 use crate::environments::kit::{
-    Attach, Program, Start, as_user, ballast, refusal, refused, settled, words, works, works_once,
+    Attach, Program, Start, as_user, attacher, ballast, refusal, refused, settled, words, works,
+    works_once,
 };
 use midair_tests::memory_group::MemoryGroup;
 use midair_tests::stand_in::Kit;
-use midair_tests::target::{PATIENCE, run, until};
+use midair_tests::target::{PATIENCE, Target, run, until};
 use midair_tests::{Result, is_root_for, leave_out};
 use std::process::Command;
 
 const MIB: u64 = 1 << 20;
 
-/// A field of the status, in bytes.
+/// Returns a field of the process's status, in bytes.
 fn status(pid: i32, key: &str) -> Result<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix(key));
@@ -26,7 +28,7 @@ fn set(pid: i32, resource: libc::__rlimit_resource_t, value: u64) -> Result<()> 
         rlim_max: libc::RLIM_INFINITY,
     };
     let mut old = limit;
-    // SAFETY: valid pointers to two structs of ours.
+    // SAFETY: both pointers are to structs of ours, which live until the call has returned.
     let done = unsafe {
         libc::prlimit(pid, resource, std::ptr::null(), &mut old);
         let new = libc::rlimit {
@@ -43,7 +45,7 @@ fn set(pid: i32, resource: libc::__rlimit_resource_t, value: u64) -> Result<()> 
 
 fn start(kit: &Kit, name: &str) -> Result<Program> {
     let mut program = Program::start(kit, name, Start::default())?;
-    // All its threads and buffers are there from now on.
+    // From now on all its threads and buffers exist.
     program.ask("work 2")?;
     Ok(program)
 }
@@ -51,7 +53,7 @@ fn start(kit: &Kit, name: &str) -> Result<Program> {
 #[test]
 fn descriptors() -> Result<()> {
     let kit = Kit::new()?;
-    // Most systems give 1024.
+    // The default of most systems is 1024.
     for limit in [40, 256, 1024] {
         let start = Start {
             limits: vec![(libc::RLIMIT_NOFILE, limit)],
@@ -107,13 +109,14 @@ fn memory_that_may_be_mapped() -> Result<()> {
             set(program.pid, resource, status(program.pid, field)? + left)?;
             refused(&program, &everything, 23, words)?;
         }
-        // As much as is asked for is enough, whatever is traced.
+        // The headroom that we ask for is enough, whatever is traced.
         set(program.pid, resource, status(program.pid, field)? + enough)?;
         works(&mut program, &everything, words)?;
         set(program.pid, resource, libc::RLIM_INFINITY)?;
         program.quit()?;
     }
-    // Others count nothing of ours: stacks of threads are given by us, memory files are the attacher's.
+    // Other limits do not apply to anything of ours: we provide the stacks of our threads, and
+    // memory files belong to the attacher.
     let small = [(libc::RLIMIT_STACK, 64 << 10), (libc::RLIMIT_FSIZE, MIB)];
     for (resource, limit) in small {
         let mut program = start(&kit, &resource.to_string())?;
@@ -153,7 +156,7 @@ fn mappings() -> Result<()> {
     let mut program = Program::start(&kit, "most", with(most - 2000)?)?;
     works(&mut program, &Attach::default(), "nearly all mappings")?;
     program.quit()?;
-    // The program alone has some 120.
+    // The program alone has about 120 mappings.
     let program = Program::start(&kit, "full", with(most - 160)?)?;
     refused(
         &program,
@@ -169,7 +172,7 @@ fn threads_of_a_user() -> Result<()> {
     if !is_root_for("to be another user")? {
         return Ok(());
     }
-    /// No other process has this user.
+    /// A user that no other process has.
     const SOMEBODY: u32 = 61_234;
     let kit = Kit::new()?;
     let begin = Start {
@@ -180,7 +183,8 @@ fn threads_of_a_user() -> Result<()> {
     program.ask("work 2")?;
     let pid = program.pid;
     let count = std::fs::read_dir(format!("/proc/{pid}/task"))?.count();
-    // The user may lower it; prlimit can no longer be used after the start.
+    // The user may lower the limit of a running process, so `prlimit` runs as that user. We cannot
+    // set it ourselves after the start.
     let lower = as_user(SOMEBODY);
     let mut command = Command::new(&lower[0]);
     command
@@ -200,7 +204,7 @@ fn the_attaching_side() -> Result<()> {
         limits: vec![(resource, limit)],
         ..Attach::default()
     };
-    // It would end by SIGXFSZ.
+    // Without a check the attacher would be ended by SIGXFSZ.
     for limit in [0, 4096, MIB] {
         refused(
             &program,
@@ -214,16 +218,16 @@ fn the_attaching_side() -> Result<()> {
         &attach(libc::RLIMIT_FSIZE, 70 * MIB),
         "files of 70 MiB",
     )?;
-    // Whatever fails, it is reported, and the program goes on.
+    // Whatever fails is reported, and the program goes on.
     let address_space = [60, 80, 90, 100, 120, 160].map(|mib| (libc::RLIMIT_AS, mib * MIB));
     for (resource, limit) in [&address_space[..], &[(libc::RLIMIT_NOFILE, 8)]].concat() {
         let mut code = 15;
-        // The thread that the one before has brought may be busy loading still.
+        // The worker thread that the attach before has started may still be busy loading.
         until("an answer of its own", || {
             let exit = refusal(&program, &attach(resource, limit))?;
             code = exit.status.code().unwrap_or(-1);
             assert!(
-                // A release build has enough memory.
+                // In a release build the memory may be enough.
                 code == 0 && resource == libc::RLIMIT_AS
                     || code == 15
                     || (20..40).contains(&code) && !exit.stderr.is_empty(),
@@ -238,7 +242,35 @@ fn the_attaching_side() -> Result<()> {
     program.quit()
 }
 
-/// None where none can be made.
+/// A thread of the attaching side takes its stack, and no heap of its own (64 MiB, and for a moment
+/// twice as much). What one thread reserves, another one may need, and an allocation that fails
+/// ends the process.
+#[test]
+fn threads_of_the_attaching_side_share_what_is_left() -> Result<()> {
+    const LIMIT: u64 = 1 << 30;
+    let kit = Kit::new()?;
+    let mut program = start(&kit, "heaps")?;
+    let attach = Attach {
+        limits: vec![(libc::RLIMIT_AS, LIMIT)],
+        ..Attach::default()
+    };
+    let dir = tempfile::tempdir()?;
+    let mut session = Target::spawn(attacher(&program, &attach, dir.path())?)?;
+    session.expect_error("attached to process")?;
+    let (size, peak) = (
+        status(session.pid(), "VmSize")?,
+        status(session.pid(), "VmPeak")?,
+    );
+    session.send("")?;
+    session.wait(PATIENCE)?.success()?;
+    // The C library keeps a thread's heap after the end of the thread.
+    assert!(peak < size + 32 * MIB, "{peak} at most, {size} now");
+    assert!(size < 200 * MIB, "{size}, of which 65 MiB are the spool");
+    program.ask("work 1")?;
+    program.quit()
+}
+
+/// Makes a memory cgroup, or returns `None` where that cannot be done.
 fn group(name: &str) -> Result<Option<MemoryGroup>> {
     match MemoryGroup::make(name) {
         Ok(group) => Ok(Some(group)),
@@ -275,7 +307,7 @@ fn a_memory_cgroup_at_its_limit() -> Result<()> {
         )?;
         assert_eq!(status(program.pid, "VmLck")?, 0);
     }
-    // The requested headroom is enough, and most of the memory of a session is on the attaching side.
+    // The headroom that we ask for is enough. Most of a session's memory is on the attaching side.
     let before = group.usage()?;
     group.limit((before + 9 * MIB) as i64)?;
     works(&mut program, &everything, "9 MiB left")?;
@@ -292,7 +324,7 @@ fn a_memory_cgroup_at_its_limit() -> Result<()> {
     program.quit()
 }
 
-/// The attacher's own group: refused, too, and with no harm to the program.
+/// An attach is also refused for the attacher's own cgroup, without harm to the program.
 #[test]
 fn an_attacher_at_its_limit() -> Result<()> {
     if !is_root_for("to make a memory cgroup")? {
@@ -319,7 +351,8 @@ fn an_attacher_at_its_limit() -> Result<()> {
     program.quit()
 }
 
-/// With mlockall every mapping takes memory immediately: there must be enough of that, too.
+/// With mlockall every new mapping takes memory immediately, so there must be enough for the
+/// mappings, too.
 #[test]
 fn a_program_that_locks_its_memory() -> Result<()> {
     if !is_root_for("to lock memory without limit")? {

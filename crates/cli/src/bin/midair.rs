@@ -5,6 +5,7 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    midair_session::keep_one_heap();
     let words = std::env::args_os().collect();
     ExitCode::from(midair_cli::program::main(
         words,

@@ -9,7 +9,7 @@ use midair_procinfo::files::{MOST_WORDS, kernel_text_up_to};
 use midair_procinfo::module::Modules;
 use midair_procinfo::{Pid, Tid};
 
-/// Adds one line for each.
+/// Adds a line for each check.
 pub(super) fn lines(
     request: &Request,
     (pid, tid): (Pid, Tid),
@@ -41,7 +41,7 @@ fn report_result(name: &str, found: Result<String, Failure>, lines: &mut Lines) 
     }
 }
 
-/// Which parts of the request apply to a CUDA process.
+/// Reports which parts of the request apply to a CUDA process.
 fn asked_for(request: &Request, tid: Tid, lines: &mut Lines) {
     const NAME: &str = "recording";
     match crate::cuda::settings_for(request, tid) {
@@ -53,9 +53,9 @@ fn asked_for(request: &Request, tid: Tid, lines: &mut Lines) {
     }
 }
 
-/// Whether the GPU can be sampled as a whole (`--gpu-metrics`), as far as it can be told without trying. It decides no
-/// attach.
-fn gpu_counters(lines: &mut Lines) {
+/// Reports whether the GPU can be sampled as a whole (`--gpu-metrics`), as far as that can be told
+/// without trying. It does not decide whether an attach is possible.
+pub(super) fn gpu_counters(lines: &mut Lines) {
     const NAME: &str = "GPU counters";
     if is_divided() {
         let found = "a GPU is divided (MIG), and --gpu-metrics needs the undivided GPU";
@@ -78,7 +78,7 @@ fn gpu_counters(lines: &mut Lines) {
     }
 }
 
-/// The driver's version, from the name of its library.
+/// Reports the driver's version, from the file name of its library.
 fn driver(modules: &Modules, lines: &mut Lines) {
     const NAME: &str = "CUDA driver";
     match cupti::driver(modules) {
@@ -87,7 +87,7 @@ fn driver(modules: &Modules, lines: &mut Lines) {
     }
 }
 
-/// CUDA's debugger has a library of its own in the process while it is active.
+/// Reports CUDA's debugger. While it is active, it has a library of its own in the process.
 fn debugger(modules: &Modules, lines: &mut Lines) {
     const NAME: &str = "CUDA debugger";
     let there = modules
@@ -104,7 +104,7 @@ fn debugger(modules: &Modules, lines: &mut Lines) {
     }
 }
 
-/// The Multi-Process Service runs work of several processes in one.
+/// Reports the Multi-Process Service, which runs the work of several processes in one.
 fn sharing(tid: Tid, lines: &mut Lines) {
     const NAME: &str = "MPS";
     let environment = match kernel_text_up_to(format!("{tid}/environ"), MOST_WORDS) {

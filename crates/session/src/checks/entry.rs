@@ -1,11 +1,11 @@
 //! The entry path that an attach would take.
 
 use super::Lines;
-use crate::explain::{busy, kept, not_entered, not_gpu, sdks};
+use crate::explain::{failed, kept, not_entered, not_gpu, sdks};
 use midair_inject::{Approach, Grade, Inspection, Options, survey};
 use midair_procinfo::Pid;
 
-/// The worker thread of an earlier session.
+/// Reports the worker thread of an earlier session.
 pub(super) fn agent(pid: Pid, look: &Inspection, lines: &mut Lines) {
     const NAME: &str = "worker thread";
     match &look.worker {
@@ -17,11 +17,11 @@ pub(super) fn agent(pid: Pid, look: &Inspection, lines: &mut Lines) {
                 agent.tid
             ),
         ),
-        Some(agent) => lines.fail(NAME, busy(pid, agent.state())),
+        Some(agent) => lines.fail(NAME, failed(pid, &agent.hindrance())),
     }
 }
 
-/// A session that the process has without an attacher.
+/// Reports a session that the process has without an attacher.
 pub(super) fn recorder(pid: Pid, look: &Inspection, lines: &mut Lines) {
     const NAME: &str = "own session";
     let by = match sdks(look).as_slice() {
@@ -41,7 +41,7 @@ pub(super) fn recorder(pid: Pid, look: &Inspection, lines: &mut Lines) {
     }
 }
 
-/// The endpoint of our register library's listener: asked whether it would serve us.
+/// Reports the endpoint of our register library's listener, and asks it whether it would serve us.
 pub(super) fn socket(approach: &Approach, options: &Options, lines: &mut Lines) {
     const NAME: &str = "listener's socket";
     let squatters = match approach.squatters {
@@ -68,13 +68,13 @@ pub(super) fn socket(approach: &Approach, options: &Options, lines: &mut Lines) 
             found.push_str(&squatters);
             lines.pass(NAME, found);
         }
-        // Tracing is allowed, so the listener does not decide.
+        // Tracing is allowed, so the attach does not depend on the listener.
         (Err(error), Ok(_)) => lines.note(NAME, format!("{error}{squatters}")),
         (Err(error), Err(_)) => lines.fail(NAME, not_entered(approach, &error)),
     }
 }
 
-/// A listener of a register library.
+/// Reports the listener of a register library.
 pub(super) fn listener(look: &Inspection, lines: &mut Lines) {
     const NAME: &str = "listener";
     match look.listener {
@@ -83,7 +83,7 @@ pub(super) fn listener(look: &Inspection, lines: &mut Lines) {
     }
 }
 
-/// Which thread would be borrowed now.
+/// Reports which thread would be borrowed now.
 pub(super) fn threads(look: &Inspection, lines: &mut Lines) {
     const NAME: &str = "threads";
     let survey = match survey(look, &Options::default()) {

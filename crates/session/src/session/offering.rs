@@ -19,14 +19,14 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 /// Why a session did not start.
 #[derive(Debug)]
 pub(crate) enum StartError {
-    /// The worker thread no longer waited for the offer, so that nothing was begun.
+    /// The worker thread had stopped waiting for the offer, so nothing was begun.
     OfferNotTaken(Failure),
     /// Anything else. What was begun is undone.
     Failed(Failure),
 }
 
 impl StartError {
-    /// What to report.
+    /// Returns the failure to report.
     pub(crate) fn failure(&self) -> &Failure {
         match self {
             StartError::OfferNotTaken(failure) | StartError::Failed(failure) => failure,
@@ -80,8 +80,8 @@ pub(super) fn offer(
     fault::step("offer sent");
     wait_for_answer(channel, target)?;
     let mut answer = [0; 16];
-    // A message that is no answer to the offer is left in the socket: the worker thread may report there what
-    // it failed at.
+    // A message that does not answer the offer is left in the socket, because the worker thread may
+    // use it to report an error of its own.
     let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_PEEK;
     let got = recv(channel.as_raw_fd(), &mut answer, flags).unwrap_or(0);
     fault::step("answer received");
@@ -89,11 +89,14 @@ pub(super) fn offer(
         Some(true) => Ok(()),
         Some(false) => Err(setup("the target's side could not map the spool".to_owned())
             .hint("its limit of address space (RLIMIT_AS) or its memory cgroup may be too tight: try a smaller spool").into()),
-        None => Err(setup("the target's side did not answer".to_owned()).into()),
+        None => {
+            let doing = target.doing().map_or_else(String::new, |doing| format!(": {doing}"));
+            Err(setup(format!("the target's side did not answer{doing}")).into())
+        }
     }
 }
 
-/// Waits until the channel is readable or at its end. The end of a process closes its channel.
+/// Waits until the channel is readable or at its end. The end of the process closes its channel.
 fn wait_for_answer(channel: &OwnedFd, target: &Target) -> Result<(), Failure> {
     let limit = Instant::now() + ANSWER_LIMIT;
     let readable = nix::poll::PollFlags::POLLIN;

@@ -12,8 +12,8 @@ pub(super) struct Tool {
     pub(super) identity: u64,
 }
 
-/// A copy of a library in memory, so that the target needs neither our path nor our file system, and a hash
-/// of its contents.
+/// Copies a library into memory, so that the target needs neither our path nor our file system, and
+/// hashes its contents.
 pub(super) fn memory_copy(from: &File) -> std::io::Result<Tool> {
     let mut identity = 0xcbf2_9ce4_8422_2325;
     let mut piece = vec![0; PIECE];
@@ -34,14 +34,16 @@ pub(super) fn memory_copy(from: &File) -> std::io::Result<Tool> {
     Ok(Tool { file, identity })
 }
 
-/// Whether one of the tools is ours by its bytes: somebody may have put it into another place.
+/// Whether one of the tools has the same bytes as our own. Somebody may have copied ours to another
+/// place.
 pub(super) fn has_copy_of_ours(tools: &[Tool], install: &Install) -> bool {
     let ours = install.open(&install.tool);
     let ours = ours.and_then(|file| memory_copy(&file));
     ours.is_ok_and(|ours| tools.iter().any(|tool| tool.identity == ours.identity))
 }
 
-/// Reads from `offset` on until `piece` is full or the file ends. The file's own position is others', too.
+/// Reads from `offset` on until `piece` is full or the file ends. The file's own position is not
+/// used, since others share it.
 fn fill(file: &File, piece: &mut [u8], offset: u64) -> std::io::Result<usize> {
     let mut got = 0;
     while let Some(rest) = piece.get_mut(got..).filter(|rest| !rest.is_empty()) {
@@ -55,19 +57,28 @@ fn fill(file: &File, piece: &mut [u8], offset: u64) -> std::io::Result<usize> {
     Ok(got)
 }
 
-/// Bytes that are copied at a time. An allocator that once held a whole tool would keep that memory for each
-/// thread that attaches.
+/// The number of bytes that are copied at a time. If a whole tool were read at once, the allocator
+/// would keep that memory for each thread that attaches.
 const PIECE: usize = 64 << 10;
 
-/// FNV-1a over words: fast, and only equality matters.
+/// Returns an FNV-1a hash over words. It is fast, and only equality matters.
 fn mixed(hash: u64, bytes: &[u8]) -> u64 {
-    bytes.chunks(8).fold(hash, |hash, chunk| {
-        let mut word = [0; 8];
-        word.iter_mut()
-            .zip(chunk)
-            .for_each(|(to, from)| *to = *from);
-        (hash ^ u64::from_le_bytes(word))
-            .wrapping_mul(0x100_0000_01b3)
-            .rotate_left(23)
-    })
+    // Whole words, not bytes: each attach reads all of the tool, and a build without optimisation
+    // spent 100 ms here.
+    let (words, rest) = bytes.as_chunks::<8>();
+    let hash = words
+        .iter()
+        .fold(hash, |hash, word| mixed_word(hash, *word));
+    if rest.is_empty() {
+        return hash;
+    }
+    let mut last = [0; 8];
+    last.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
+    mixed_word(hash, last)
+}
+
+fn mixed_word(hash: u64, word: [u8; 8]) -> u64 {
+    (hash ^ u64::from_le_bytes(word))
+        .wrapping_mul(0x100_0000_01b3)
+        .rotate_left(23)
 }

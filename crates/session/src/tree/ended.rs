@@ -10,7 +10,7 @@ use midair_output::table;
 use midair_procinfo::Pid;
 use midair_results::{Finished, Identity, Together, Written};
 
-/// One process's part.
+/// The part that one process contributes.
 #[derive(Debug)]
 pub struct Part {
     /// Which process.
@@ -21,22 +21,18 @@ pub struct Part {
     pub collected: Result<Collected, Failure>,
 }
 
-/// Traces that are complete and not written yet.
+/// The group's traces, complete and not yet written.
 #[derive(Debug)]
 pub struct GroupCollected {
     request: GroupRequest,
     parts: Vec<Part>,
-    watched: Vec<(Pid, String)>,
     lead: Option<Identity>,
 }
 
 impl GroupCollected {
-    pub(super) fn new(
-        request: GroupRequest,
-        mut parts: Vec<Part>,
-        watched: Vec<(Pid, String)>,
-    ) -> GroupCollected {
-        // By process. Sessions of one process stay in order: they were pushed as they ended.
+    pub(super) fn new(request: GroupRequest, mut parts: Vec<Part>) -> GroupCollected {
+        // Sorted by process. The sort is stable, so the sessions of one process stay in the order
+        // in which they ended.
         parts.sort_by_key(|part| part.pid);
         let lead = match request.selection {
             Selection::Tree(root) => {
@@ -50,17 +46,16 @@ impl GroupCollected {
         GroupCollected {
             request,
             parts,
-            watched,
             lead,
         }
     }
 
-    /// Each process's part.
+    /// Returns the part of each process.
     pub fn parts(&self) -> &[Part] {
         &self.parts
     }
 
-    /// Why a detach did not complete, for the first process for which it did not.
+    /// Returns why a detach did not complete, for the first process for which it did not.
     pub fn failure(&self) -> Option<&Failure> {
         self.parts.iter().find_map(|part| match &part.collected {
             Ok(collected) => collected.failure(),
@@ -68,19 +63,17 @@ impl GroupCollected {
         })
     }
 
-    /// Writes what the settings ask for: files for each process, or one result of all. `style` is that of the
-    /// tables.
+    /// Writes what the settings ask for: files for each process, or one result of all. `style` is
+    /// the style of the tables.
     ///
     /// # Errors
-    /// When nothing was collected: why. For a group of one, as [`Collected::write`].
+    /// When nothing was collected, the reason. For a group of one, as [`Collected::write`].
     pub fn write(mut self, style: table::Style) -> Result<Written, Failure> {
         if self.parts.len() == 1
             && !self.request.merge
             && let Some(Part { collected, .. }) = self.parts.pop()
         {
-            let mut written = collected?.write(style)?;
-            self.warn_of_watched(&mut written);
-            return Ok(written);
+            return collected?.write(style);
         }
         if self.parts.is_empty() {
             return Err(Failure::new(
@@ -103,30 +96,9 @@ impl GroupCollected {
             merge: self.request.merge,
         };
         let settings = &self.request.each.settings;
-        let mut written = rights::as_real_user(|| together.write(settings, style))
-            .unwrap_or_else(|error| Err(rights::cannot_drop(&error)))?;
-        self.warn_of_watched(&mut written);
-        Ok(written)
-    }
-
-    fn warn_of_watched(&self, written: &mut Written) {
-        const MOST: usize = 8;
-        if self.watched.is_empty() || !self.request.patient {
-            return;
-        }
-        let names: Vec<String> = self
-            .watched
-            .iter()
-            .take(MOST)
-            .map(|(pid, name)| format!("{pid} ({name})"))
-            .collect();
-        let more = match self.watched.len().saturating_sub(MOST) {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        written.warnings.push(format!(
-            "without a HIP, HSA or CUDA runtime to the end: {}{more}",
-            names.join(", ")
-        ));
+        // Processes that never had a runtime are not mentioned: they are helpers of those that had
+        // one.
+        rights::as_real_user(|| together.write(settings, style))
+            .unwrap_or_else(|error| Err(rights::cannot_drop(&error)))
     }
 }

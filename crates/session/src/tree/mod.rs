@@ -1,8 +1,9 @@
 //! Many processes at once: a tree, those that match a name, or all of the node.
 //!
-//! Each process has a session and a thread of its own ([`member`]); [`watch`] finds the processes of the
-//! group. A process that fails does not delay the others. One that starts later, or loads a runtime later, is
-//! attached then. One that becomes another program ends its session and is inspected again.
+//! Each process has a session and a thread of its own ([`member`]). [`watch`] finds the processes
+//! of the group. A process that fails does not delay the others. A process that starts later, or
+//! loads a runtime later, is attached then. A process that becomes another program ends its session
+//! and is inspected again.
 
 mod ended;
 mod member;
@@ -26,29 +27,30 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 use watch::{Ready, Watch};
 
-/// Sessions at one time: each has a thread, some descriptors and a spool.
+/// The most sessions at one time. Each has a thread, some descriptors and a spool.
 const MOST: usize = 512;
-/// How long those that are attached, and record already, wait at the beginning for those that are not. A
-/// process that does not answer is given up before.
+/// How long the processes that already record wait at the beginning for those that do not yet. A
+/// process that does not answer is given up before that.
 const LAGGARDS: Duration = Duration::from_secs(15);
-/// How long the end waits for attaches that are under way.
+/// How long the end waits for attaches in progress.
 const LAST_ATTACH: Duration = Duration::from_secs(10);
-/// How often an attach to a process that came later is tried, and the pause before the second attempt; it
-/// doubles.
+/// How often an attach to a process that came later is tried, and the pause before the second
+/// attempt. The pause doubles each time.
 const TRIES: u32 = 4;
 const PAUSE: Duration = Duration::from_millis(250);
 
 /// Which processes, and what to do with each.
 #[derive(Debug, Clone)]
 pub struct GroupRequest {
-    /// Which.
+    /// Which processes.
     pub selection: Selection,
-    /// For each of them, whose pid takes the place of this one's.
+    /// The request for each of them. The process's own pid replaces the one in the request.
     pub each: Request,
-    /// Wait where no process has a runtime yet, and for what a process that calls exec becomes. Otherwise the
-    /// first case is a refusal, and the second ends the group when nothing else is attached.
+    /// Whether to wait where no process has a runtime yet, and for a process that calls exec to
+    /// become attachable again. If not, the first case is a refusal, and the second ends the group
+    /// when nothing else is attached.
     pub patient: bool,
-    /// One result of all instead of one for each.
+    /// Whether to write one result of all instead of one for each process.
     pub merge: bool,
 }
 
@@ -59,27 +61,27 @@ pub struct Notice {
     pub pid: Pid,
     /// Its name.
     pub name: String,
-    /// What.
+    /// What happened.
     pub what: NoticeKind,
 }
 
 /// See [`Notice`].
 #[derive(Debug, Clone)]
 pub enum NoticeKind {
-    /// It records. The duration is from the start of its attach.
+    /// The process is being recorded. The duration is the time since the start of its attach.
     Attached(Entry, Duration),
-    /// It was not attached.
+    /// The process was not attached.
     Refused(Failure),
-    /// It ended by itself.
+    /// The process ended by itself.
     Ended(End),
-    /// It has no runtime so far, and is watched.
+    /// The process has no runtime so far, and is watched.
     Watched,
 }
 
 #[derive(Debug, Default)]
 struct Attempts {
     made: u32,
-    /// It existed at the start, so the user wants to know immediately.
+    /// Whether it existed at the start, so that the user wants to know its outcome immediately.
     from_the_start: bool,
 }
 
@@ -95,21 +97,21 @@ pub struct Group {
     attempts: BTreeMap<Pid, Attempts>,
     parts: Vec<Part>,
     news: Vec<Notice>,
-    /// Attaches that are under way.
+    /// The number of attaches in progress.
     underway: usize,
     started: usize,
     attached: usize,
-    /// Records and bytes of members that have ended.
+    /// The records and bytes of members that have ended.
     finished_totals: (u64, u64),
     last_end: Option<End>,
 }
 
 impl Group {
-    /// Attaches to all processes that can be attached now, in parallel. When it returns, each of them
-    /// records, or [`Group::news`] tells why it does not.
+    /// Attaches to all processes that can be attached now, in parallel. When this returns, each of
+    /// them records, or [`Group::news`] tells why it does not.
     ///
     /// # Errors
-    /// When none could be attached: why the first could not.
+    /// When no process could be attached: why the first one could not.
     pub fn attach(mut request: GroupRequest) -> Result<Group, Failure> {
         // The number of any thread stands for its process.
         if let Selection::Tree(root) = &mut request.selection
@@ -138,7 +140,7 @@ impl Group {
         if let Selection::Tree(root) = group.request.selection
             && !group.request.patient
         {
-            // The program is still to come to its runtime.
+            // The program has not loaded its runtime yet.
             let starting = Starting::of(root, group.request.each.wait);
             while ready.is_empty()
                 && crate::attach::refusal(root).is_some_and(|refused| starting.goes_on(&refused))
@@ -151,8 +153,8 @@ impl Group {
         for process in ready {
             group.start(process, true);
         }
-        // A runtime under another name is recognized by its functions, which takes long: only a process that
-        // was named is checked.
+        // A runtime under another file name is recognized by its functions, which takes long. So
+        // this is checked only for a process that was named.
         if none
             && let Selection::Tree(root) = group.request.selection
             && crate::attach::refusal(root).is_none()
@@ -191,10 +193,10 @@ impl Group {
         })
     }
 
-    /// Why no process can be attached.
+    /// Returns why no process can be attached.
     fn nothing_to_attach(&self) -> Failure {
         match &self.request.selection {
-            // Inspected again as a single process, which gives the reason.
+            // The process is inspected again by itself, which gives the reason.
             Selection::Tree(root) => match crate::attach::refusal(*root) {
                 Some(failure) => failure,
                 None => Failure::new(
@@ -223,7 +225,7 @@ impl Group {
         }
     }
 
-    /// Gives up attaches that their processes hold up: the others go on.
+    /// Gives up attaches that are blocked by their processes. The others go on.
     fn give_up_those_held_up(&mut self) {
         let held_up = |(number, member): (&usize, &Member)| member.is_held_up().then_some(*number);
         let numbers: Vec<usize> = self.members.iter().filter_map(held_up).collect();
@@ -247,7 +249,8 @@ impl Group {
         attempts.from_the_start |= from_the_start;
         let mut request = self.request.each.clone();
         request.pid = process.pid;
-        // Processes without a runtime are watched here, not waited for there.
+        // Processes without a runtime are watched here, so the attach itself must not wait for
+        // them.
         request.wait = Some(Duration::ZERO);
         let number = self.started;
         self.started += 1;
@@ -329,7 +332,7 @@ impl Group {
         }
     }
 
-    /// After a failed attach: refuses the process, or schedules another attempt.
+    /// Called after a failed attach. Refuses the process, or schedules another attempt.
     fn retry_or_refuse(&mut self, pid: Pid, name: String, failure: Failure) {
         let attempts = self.attempts.get(&pid);
         let (made, from_the_start) =
@@ -410,19 +413,19 @@ impl Group {
         Ok(Event::Running { records, bytes })
     }
 
-    /// Whether the tree has more than the one process that was attached.
+    /// Whether the tree has processes besides the one that was attached.
     fn has_successors(&self) -> bool {
         self.started > 1 || self.watch.alive() > 1
     }
 
-    /// Detaches from all, in parallel, and gathers what was recorded.
+    /// Detaches from all processes, in parallel, and collects what was recorded.
     pub fn detach(mut self) -> GroupCollected {
         self.members.values().for_each(Member::stop);
         let began = Instant::now();
         while !self.members.is_empty() {
             let Ok(report) = self.incoming.recv_timeout(Duration::from_millis(200)) else {
                 self.remove_dead();
-                // An attach that has not come to an end by now will not for a while.
+                // An attach that has not ended by now will take much longer.
                 if began.elapsed() > LAST_ATTACH {
                     let late = |(number, it): (&usize, &Member)| (!it.attached).then_some(*number);
                     let late: Vec<usize> = self.members.iter().filter_map(late).collect();
@@ -433,7 +436,7 @@ impl Group {
             match report {
                 (number, Report::Refused(failure)) => {
                     let member = self.members.remove(&number);
-                    // Of others the attach had not begun.
+                    // For other failures the attach had not begun.
                     if let Some(member) = member.filter(|_| failure.kind == Kind::NoAnswer) {
                         self.refuse(member.pid, member.name.clone(), failure);
                     }
@@ -441,8 +444,7 @@ impl Group {
                 report => self.handle(report),
             }
         }
-        let watched = self.watch.watched();
-        GroupCollected::new(self.request, std::mem::take(&mut self.parts), watched)
+        GroupCollected::new(self.request, std::mem::take(&mut self.parts))
     }
 
     /// Removes members whose threads panicked without a last report.

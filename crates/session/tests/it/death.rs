@@ -1,5 +1,6 @@
-//! The attacher of a session dies by SIGKILL after each of its steps: the target runs on, the profiling ends
-//! by itself when the lease is over, tables and threads are as before, and the next attach works.
+//! The attacher of a session dies by SIGKILL after each of its steps. The target must run on, the
+//! profiling must end by itself when the lease is over, tables and threads must be as before, and
+//! the next attach must work.
 
 use std::sync::Mutex;
 use std::sync::atomic::AtomicUsize;
@@ -11,10 +12,10 @@ use midair_tests::snapshot::{Snapshot, What};
 use midair_tests::stand_in::Kit;
 use midair_tests::target::{Exit, PATIENCE, run, until};
 
-/// Lease in ms. An attacher that gets no processor is silent, too.
+/// The lease in ms. An attacher that gets no processor is silent, too.
 const LEASE: &str = "1500";
 
-/// Longest time until threads, masks, handlers and descriptors are as before.
+/// The longest time until threads, masks, handlers and descriptors are as before.
 const LIMIT: Duration = Duration::from_secs(25);
 
 fn attach(kit: &Kit, pid: i32, name: &str, extra: &[&str]) -> Exit {
@@ -24,8 +25,8 @@ fn attach(kit: &Kit, pid: i32, name: &str, extra: &[&str]) -> Exit {
     run(drive(&args), PATIENCE).unwrap()
 }
 
-/// The worker thread parks shortly after the attacher was told that the session is over, and waits 5 s for an
-/// offer, which an attacher without a processor may miss.
+/// The worker thread parks shortly after the attacher was told that the session is over. It then
+/// waits 5 s for an offer, which an attacher without a processor may miss.
 fn comes_too_early(said: &str) -> bool {
     said.contains("failed: Busy") || said.contains("took no offer")
 }
@@ -42,7 +43,8 @@ fn attach_in_turn(kit: &Kit, pid: i32, name: &str, extra: &[&str]) -> Exit {
     }
 }
 
-/// Nothing is recorded, and everything is as before except the parked worker thread and what it needs.
+/// Checks that nothing is recorded, and that everything is as before except the parked worker
+/// thread and what it needs.
 fn is_over(worker: &Worker, before: &Snapshot, tables: &impl PartialEq<Tables>, when: &str) {
     let pid = worker.pid();
     until("the end of the profiling", || {
@@ -59,13 +61,14 @@ fn is_over(worker: &Worker, before: &Snapshot, tables: &impl PartialEq<Tables>, 
     let limit = Instant::now() + LIMIT;
     while !left().is_empty() {
         assert!(Instant::now() < limit, "{when}: this stays\n{}", left());
-        std::thread::sleep(Duration::from_millis(5));
+        // Looking costs milliseconds, and five threads look while leases of 1.5 s end.
+        std::thread::sleep(Duration::from_millis(50));
     }
 }
 
 type Tables = std::collections::BTreeMap<String, Vec<u8>>;
 
-/// The next attacher enters immediately, or once the other one's lease is over.
+/// Checks that the next attacher enters immediately, or once the other one's lease is over.
 fn next_works(kit: &Kit, worker: &Worker, name: &str, when: &str) {
     let limit = Instant::now() + PATIENCE;
     loop {
@@ -86,7 +89,7 @@ fn has_died(exit: &Exit) -> Option<String> {
     dead.then(|| exit.stderr.last().cloned().unwrap_or_default())
 }
 
-/// No file looks finished and is not: the attacher had not written any.
+/// Checks that no file looks finished without being so. The attacher had not written any.
 fn no_half_files(kit: &Kit, name: &str, when: &str) {
     let Ok(entries) = std::fs::read_dir(kit.scratch().join(name)) else {
         return;
@@ -101,7 +104,7 @@ fn no_half_files(kit: &Kit, name: &str, when: &str) {
     }
 }
 
-/// Each step runs on one of a few threads: most of the time passes in waiting for leases to end.
+/// Runs the steps on a few threads, because most of the time is spent waiting for leases to end.
 fn in_parallel(numbers: &[u64], work: impl Fn(usize, &[u64]) + Sync) {
     const THREADS: usize = 5;
     std::thread::scope(|scope| {
@@ -171,8 +174,8 @@ fn of_a_first_attach() {
 fn of_an_attach_that_wakes_our_thread() {
     let kit = Kit::new().unwrap();
     let deaths = AtomicUsize::new(0);
-    // Here the engine makes few steps, and all are taken: the number leaves a margin for steps that will be
-    // added.
+    // The engine makes few steps here, and all are taken. The number leaves a margin for steps that
+    // will be added.
     let numbers: Vec<u64> = (1..=30).collect();
     in_parallel(&numbers, |thread, own| {
         let worker = Worker::start(&kit, &format!("model-{thread}.log"), None);
@@ -203,7 +206,8 @@ fn of_an_attach_that_wakes_our_thread() {
     assert!((18..30).contains(&deaths), "{deaths}");
 }
 
-/// Death in the middle of any file: no file under its final name is half written.
+/// The attacher dies in the middle of writing any file. No file with its final name may be half
+/// written.
 #[test]
 fn while_it_writes() {
     let kit = Kit::new().unwrap();

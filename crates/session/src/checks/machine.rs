@@ -1,0 +1,236 @@
+//! What this machine and this user mean for any attach: `midair doctor` without a process.
+
+use super::{Lines, counters, cuda, environment, target};
+use crate::install::{self, Install};
+use crate::list;
+use crate::request::Request;
+use midair_agents::{Agent, AgentType};
+use midair_failure::{Failure, Kind};
+use midair_procinfo::files::{kernel_link, kernel_words};
+use midair_procinfo::status::Status;
+use midair_procinfo::{Pid, Tid, task};
+use std::path::Path;
+
+/// CAP_SYS_PTRACE.
+const TRACES: u64 = 1 << 19;
+/// The inode of the first pid namespace, as in `pid:[4026531836]` (Linux, include/linux/proc_ns.h).
+const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
+
+/// Adds a line for each condition.
+pub(super) fn inspect(request: &Request, agents: &[Agent], lines: &mut Lines) {
+    libraries(lines);
+    environment::kernel(lines);
+    let own = Tid::from(Pid::own());
+    let status = task::status(own).unwrap_or_default();
+    tracing(&status, lines);
+    seccomp(&status, lines);
+    namespaces(lines);
+    hidden(lines);
+    processes(lines);
+    amd(agents, lines);
+    counters::lines(agents, Pid::own(), lines);
+    nvidia(lines);
+    cuda::gpu_counters(lines);
+    target::clock(own, lines);
+    environment::spool(request, lines);
+    directory(lines);
+}
+
+fn libraries(lines: &mut Lines) {
+    match Install::find() {
+        Ok(install) => lines.pass("libraries", format!("ours are in {}", install.place())),
+        Err(failure) => lines.fail("libraries", failure),
+    }
+    if let Some(weakness) = install::weakness() {
+        lines.note("installation", weakness);
+    }
+}
+
+/// Reports whose processes this user may trace.
+fn tracing(status: &Status, lines: &mut Lines) {
+    let scope = kernel_words("sys/kernel/yama/ptrace_scope");
+    let scope = scope.ok().and_then(|text| text.trim().parse().ok());
+    may_trace(status.cap_effective & TRACES != 0, scope, lines);
+}
+
+fn may_trace(capable: bool, scope: Option<u32>, lines: &mut Lines) {
+    const NAME: &str = "tracing";
+    const WAYS: &str = "sysctl kernel.yama.ptrace_scope=0, root, CAP_SYS_PTRACE on midair, or a target that loads our register library";
+    match (scope, capable) {
+        (Some(3), _) => {
+            let what = "kernel.yama.ptrace_scope is 3: nobody may trace any process until the next boot";
+            let hint = "boot with a lower value, or let targets load our register library";
+            lines.fail(NAME, Failure::new(Kind::NotPermitted, what).hint(hint));
+        }
+        (_, true) => lines.pass(NAME, "we have CAP_SYS_PTRACE: processes of all users"),
+        (None | Some(0), false) => lines.pass(NAME, "processes of this user, and no others"),
+        (Some(1), false) => lines.note(
+            NAME,
+            format!("kernel.yama.ptrace_scope is 1: only descendants of midair, and those that allow it; {WAYS}"),
+        ),
+        (Some(other), false) => {
+            let what = format!("kernel.yama.ptrace_scope is {other}: only CAP_SYS_PTRACE may trace, and we lack it");
+            lines.fail(NAME, Failure::new(Kind::NotPermitted, what).hint(WAYS));
+        }
+    }
+}
+
+/// Reports whether midair itself runs under a container's system call filter.
+fn seccomp(status: &Status, lines: &mut Lines) {
+    const NAME: &str = "own seccomp filters";
+    match status.seccomp {
+        0 => lines.pass(NAME, "none"),
+        _ => lines.note(
+            NAME,
+            format!(
+                "{}: targets have to be under as many, or midair has to run outside of this container",
+                status.seccomp_filters
+            ),
+        ),
+    }
+}
+
+/// Reports whether all processes of the machine can be seen from here.
+fn namespaces(lines: &mut Lines) {
+    const NAME: &str = "pid namespace";
+    match kernel_link("self/ns/pid") {
+        Ok(link) if link == Path::new(FIRST_PID_NAMESPACE) => {
+            lines.pass(NAME, "the machine's first: all processes are seen");
+        }
+        Ok(_) => lines.note(
+            NAME,
+            "one of its own, as in a container: processes outside cannot be attached to from here; run midair on the host, or with hostPID",
+        ),
+        Err(why) => lines.cannot_tell(NAME, &why),
+    }
+}
+
+/// Reports the option `hidepid` of `/proc`.
+fn hidden(lines: &mut Lines) {
+    const NAME: &str = "/proc";
+    match kernel_words("self/mountinfo") {
+        Ok(text) => match hides(&text) {
+            false => lines.pass(NAME, "shows the processes of all users"),
+            true => lines.note(
+                NAME,
+                "is mounted with hidepid: processes of other users are not seen without root or the group of its option gid",
+            ),
+        },
+        Err(why) => lines.cannot_tell(NAME, &why),
+    }
+}
+
+/// Whether the last mount of `/proc` has the option.
+fn hides(mountinfo: &str) -> bool {
+    let proc = mountinfo
+        .lines()
+        .rfind(|line| line.split(' ').nth(4) == Some("/proc"));
+    let options = proc
+        .and_then(|line| line.rsplit(' ').next())
+        .unwrap_or_default();
+    options.split(',').any(|option| {
+        let value = option.strip_prefix("hidepid=");
+        value.is_some_and(|value| !["0", "off"].contains(&value))
+    })
+}
+
+fn processes(lines: &mut Lines) {
+    const NAME: &str = "GPU processes";
+    let listing = list(false);
+    let seen = match listing.processes.len() {
+        0 => "none that can be seen".to_owned(),
+        1 => "1, see midair ps".to_owned(),
+        count => format!("{count}, see midair ps"),
+    };
+    lines.note(NAME, seen);
+}
+
+fn amd(agents: &[Agent], lines: &mut Lines) {
+    const NAME: &str = "AMD GPUs";
+    let gpus = agents
+        .iter()
+        .filter(|agent| agent.agent_type == AgentType::Gpu);
+    let names: Vec<&str> = gpus.map(|gpu| gpu.name.as_str()).collect();
+    match names.is_empty() {
+        true => lines.note(NAME, "none: the driver (amdgpu) shows none"),
+        false => lines.pass(NAME, names.join(", ")),
+    }
+}
+
+fn nvidia(lines: &mut Lines) {
+    const NAME: &str = "NVIDIA driver";
+    match kernel_words("driver/nvidia/version") {
+        Ok(text) => {
+            let first = text.lines().next().unwrap_or_default();
+            let version = first.split_once(':').map_or(first, |(_, version)| version);
+            lines.pass(
+                NAME,
+                version.split_whitespace().collect::<Vec<_>>().join(" "),
+            );
+        }
+        Err(_) => lines.note(NAME, "none"),
+    }
+}
+
+/// Reports where results go unless the user says otherwise.
+fn directory(lines: &mut Lines) {
+    const NAME: &str = "results";
+    let Ok(here) = std::env::current_dir() else {
+        let failure = Failure::new(Kind::Output, "the working directory is gone");
+        return lines.fail(
+            NAME,
+            failure.hint("change to another directory, or name one: -d DIR"),
+        );
+    };
+    let free = nix::sys::statvfs::statvfs(&here).map(|fs| {
+        let free = fs.blocks_available().saturating_mul(fs.fragment_size());
+        format!(", {} MiB free", free >> 20)
+    });
+    let free = free.unwrap_or_default();
+    let shown = here.display();
+    match nix::unistd::access(&here, nix::unistd::AccessFlags::W_OK) {
+        Ok(()) => lines.pass(NAME, format!("would be written below {shown}{free}")),
+        Err(errno) => lines.note(
+            NAME,
+            format!(
+                "{shown} cannot be written ({}): name a directory, -d DIR",
+                errno.desc()
+            ),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checks::Verdict;
+
+    #[test]
+    fn who_may_trace() {
+        let told = |capable, scope| {
+            let mut lines = Lines::default();
+            may_trace(capable, scope, &mut lines);
+            match &lines.checks[0].verdict {
+                Verdict::Pass => "pass",
+                Verdict::Note => "note",
+                Verdict::Fail(_) => "fail",
+            }
+        };
+        assert_eq!(told(true, Some(2)), "pass");
+        assert_eq!(told(false, None), "pass");
+        assert_eq!(told(false, Some(0)), "pass");
+        assert_eq!(told(false, Some(1)), "note");
+        assert_eq!(told(false, Some(2)), "fail");
+        assert_eq!(told(true, Some(3)), "fail");
+    }
+
+    #[test]
+    fn the_last_mount_of_proc_counts() {
+        let plain = "22 1 0:21 / /proc rw,nosuid - proc proc rw";
+        let hidden = "40 1 0:21 / /proc rw - proc proc rw,gid=26,hidepid=invisible";
+        assert!(!hides(plain) && hides(hidden));
+        assert!(hides(&format!("{plain}\n{hidden}")));
+        assert!(!hides(&format!("{hidden}\n{plain},hidepid=off")));
+        assert!(!hides(""));
+    }
+}
