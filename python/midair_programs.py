@@ -7,12 +7,13 @@ PREFIX = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_prefix")
 
 
 def _become(name):
-    program = os.path.join(PREFIX, "bin", name)
-    words = [program, *sys.argv[1:]]
     if name == "rocprof-attach":
         # A Python program: with this Python, which is the one that was chosen.
-        os.execv(sys.executable, [sys.executable, *words])
-    os.execv(program, words)
+        program = os.path.join(PREFIX, "bin", name)
+        os.execv(sys.executable, [sys.executable, program, *sys.argv[1:]])
+    # One program, which is each of them by the name that it is called by.
+    program = os.path.join(PREFIX, "bin", "midair")
+    os.execv(program, [program if name == "midair" else name, *sys.argv[1:]])
 
 
 def midair():

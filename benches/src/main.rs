@@ -1,15 +1,18 @@
-//! What an attach costs, measured on real processes, beside the budgets.
+//! Measures the cost of an attach on real processes and shows the budgets beside it.
 //!
-//! `cargo run --release -p midair-benches [entry] [calls] [dispatches] [windows] [session]` after
-//! `cargo xtask stage --release`; all five without a word. With `compare DIR` in front, another checkout and this one
-//! are measured in turn. See `benches/README.md`. Needs the lab (see `tests`), and root where the
-//! kernel's settings ask for it. Times depend on the machine and its load, which is printed;
-//! nothing here fails because a number is large.
+//! `cargo run --release -p midair-benches [entry] [calls] [dispatches] [windows] [session] [live] [export]`
+//! after `cargo xtask stage --release` runs these benchmarks, or all seven if none is named. With
+//! `compare DIR` in front, another checkout and this one are measured in turn. See
+//! `benches/README.md`. The benchmarks need the lab (see `tests`), and root where the kernel's
+//! settings ask for it. Times depend on the machine and its load, which is printed. Nothing here
+//! fails because a number is large.
 
 mod calls;
 mod compare;
 mod dispatches;
 mod entry;
+mod export;
+mod live;
 mod report;
 mod session;
 mod windows;
@@ -19,23 +22,25 @@ use report::Table;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// A measurement: its word, what it does, and how.
+/// A benchmark: its name on the command line, and its function.
 type Bench = (&'static str, fn(&mut Table) -> Result<()>);
 
-const BENCHES: [Bench; 5] = [
+const BENCHES: [Bench; 7] = [
     ("entry", entry::run),
     ("calls", calls::run),
     ("dispatches", dispatches::run),
     ("windows", windows::run),
     ("session", session::run),
+    ("live", live::run),
+    ("export", export::run),
 ];
 
-/// What was asked for.
+/// The contents of the command line.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Arguments {
-    /// Another checkout, and how many pairs of runs.
+    /// Another checkout to compare with, and the number of pairs of runs.
     compare: Option<(PathBuf, usize)>,
-    /// Benchmarks; none: all.
+    /// The benchmarks, or none for all of them.
     names: Vec<String>,
 }
 
@@ -57,7 +62,7 @@ fn parse(arguments: impl IntoIterator<Item = String>) -> std::result::Result<Arg
             name if BENCHES.iter().any(|(known, _)| *known == name) => found.names.push(word),
             other => {
                 return Err(format!(
-                    "{other}: not a benchmark; there are entry, calls, dispatches, windows and session"
+                    "{other}: not a benchmark; there are entry, calls, dispatches, windows, session, live and export"
                 ));
             }
         }

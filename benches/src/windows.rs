@@ -1,9 +1,9 @@
-//! What a kernel launch costs the thread that makes it (`hipModuleLaunchKernel`), with 1, 4 and 16
-//! threads: in a process that was never attached to, with kernels traced, with a window of counters
-//! around each, and on intercept queues of AMD's runtime, by which AMD's tool counts.
+//! The cost of a kernel launch (`hipModuleLaunchKernel`) for the thread that makes it, with 1, 4
+//! and 16 threads: in a process that was never attached to, with kernels traced, with a window of
+//! counters around each, and on intercept queues of AMD's runtime, by which AMD's tool counts.
 //!
-//! All of it in turns, so that they share what else the machine does, and the figures to look at are
-//! differences and ratios. A launch is timed by itself, and the median of all is taken.
+//! All of these take turns, so that other work on the machine hits them alike. The figures to look
+//! at are differences and ratios. Each launch is timed by itself, and the median of all is taken.
 
 use crate::dispatches::{commands, tool_for_counters};
 use crate::report::Table;
@@ -12,11 +12,13 @@ use midair_settings::Settings;
 use midair_tests::Result;
 use midair_tests::caller::Caller;
 use midair_tests::lab::{Lab, LabCommand};
+use midair_tests::modellog::{Event, ModelLog};
 use std::path::PathBuf;
 
-/// Turns, behind one that warms up.
+/// How many turns there are, after one for warming up.
 const ROUNDS: usize = 5;
-/// Batches in a turn, and launches of all threads in a batch: fewer than there are windows ready.
+/// Batches in a turn, and launches of all threads in a batch, which are fewer than there are
+/// windows ready.
 const BATCHES: usize = 60;
 const LAUNCHES: usize = 16;
 const THREADS: [usize; 3] = [1, 4, 16];
@@ -25,7 +27,7 @@ fn start(command: LabCommand<'_>, log: &str) -> Result<Caller> {
     Caller::start(command.env("MODEL_KERNEL_NS", 500).log_name(log))
 }
 
-/// The median launch, in ns.
+/// Returns the median time of a launch, in ns.
 fn median(caller: &mut Caller, threads: usize) -> Result<f64> {
     caller.send(&format!(
         "batches {BATCHES} {} {threads}",
@@ -37,7 +39,7 @@ fn median(caller: &mut Caller, threads: usize) -> Result<f64> {
     Ok(median.parse()?)
 }
 
-/// Does `act` while the process is attached to.
+/// Runs `act` during a session in the process.
 fn attached<T>(
     caller: &mut Caller,
     settings: Settings,
@@ -54,7 +56,20 @@ fn attached<T>(
     Ok(result)
 }
 
-/// On AMD's HIP.
+/// Returns how many packets the GPU got for each kernel, which is one if nothing was intercepted.
+fn packets_per_dispatch(log: &ModelLog) -> f64 {
+    let (mut dispatches, mut barriers) = (0_u32, 0_u32);
+    for record in &log.records {
+        match record.event {
+            Event::Dispatch(_) => dispatches += 1,
+            Event::Barrier { .. } => barriers += 1,
+            _ => {}
+        }
+    }
+    f64::from(dispatches + barriers) / f64::from(dispatches)
+}
+
+/// Measures on AMD's HIP.
 pub fn run(table: &mut Table) -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
@@ -82,7 +97,7 @@ pub fn run(table: &mut Table) -> Result<()> {
             counts.set("ROCPROF_COUNTERS", "pmc: SQ_WAVES GRBM_COUNT");
             counts.set("MIDAIR_MAX_OVERHEAD", "100");
             let counted = attached(&mut ours, counts, Some(tool.clone()), |ours| {
-                // Queues have to be known before they get windows.
+                // These launches make the queues known, since only then they get windows.
                 median(ours, threads)?;
                 let before = commands(&ours.model_log()?);
                 let counted = median(ours, threads)?;
@@ -124,6 +139,11 @@ pub fn run(table: &mut Table) -> Result<()> {
         table.per_call("  an intercept queue", &amds, "");
         table.plain("  tracing and counting by an intercept queue", &ratio, "");
     }
+    table.plain(
+        "packets for a dispatch on AMD's intercept queues",
+        &[packets_per_dispatch(&amds.model_log()?)],
+        "",
+    );
     for caller in [bare, ours, amds] {
         caller.quit()?;
     }

@@ -1,22 +1,25 @@
-//! The engine for aarch64, built on this machine; its arch modules' tests under an emulator of user programs.
+//! Builds the engine for aarch64 on this machine, and runs the tests of its arch modules under an
+//! emulator of user programs.
 //!
-//! What is shown this way: everything compiles and the boot code assembles; register layouts,
-//! signal frames and the boot code do what they shall. What is not: ptrace, for which an aarch64
-//! kernel is needed.
+//! This shows that everything compiles and that the boot code assembles. It also shows that
+//! register layouts, signal frames and the boot code are right, and that the exported functions that
+//! are written in assembly pass on the arguments of C programs. It does not show anything about
+//! ptrace, which needs an aarch64 kernel.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::run::{At, Failure, Outcome, cargo, failed, output, root, run, target_directory};
 
-/// Its name.
+/// The target's name.
 pub const TARGET: &str = "aarch64-unknown-linux-gnu";
-/// Debian's gcc-aarch64-linux-gnu.
+/// The linker in Debian's package gcc-aarch64-linux-gnu.
 pub const LINKER: &str = "aarch64-linux-gnu-gcc";
-const EMULATOR: &str = "qemu-aarch64-static";
-/// Where Debian's libc6-dev-arm64-cross lays out its libraries.
-const LIBRARIES: &str = "/usr/aarch64-linux-gnu";
-/// The crates with architecture-specific parts, and those below them.
+/// The emulator in Debian's package qemu-user-static.
+pub const EMULATOR: &str = "qemu-aarch64-static";
+/// The directory in which Debian's libc6-dev-arm64-cross puts its libraries.
+pub const LIBRARIES: &str = "/usr/aarch64-linux-gnu";
+/// The crates with parts for one architecture, and those that these depend on.
 const CRATES: [&str; 4] = [
     "midair-record",
     "midair-ptrace",
@@ -24,10 +27,10 @@ const CRATES: [&str; 4] = [
     "midair-inject",
 ];
 
-/// Why a part was left out, if it was.
+/// The reason why a part was left out, if it was.
 pub type LeftOut = Option<&'static str>;
 
-/// `cargo xtask aarch64`.
+/// Runs `cargo xtask aarch64`.
 pub fn aarch64_task(words: &[String]) -> Outcome<()> {
     if !words.is_empty() {
         return failed("takes no arguments");
@@ -41,10 +44,10 @@ pub fn aarch64_task(words: &[String]) -> Outcome<()> {
     Ok(())
 }
 
-/// Whether the target's library is there, or could be fetched.
+/// Makes sure that the target's library is there, or returns why it is not.
 pub fn fetched() -> LeftOut {
     if !has_target() {
-        // Fetched once; where there is no network it stays away.
+        // It is fetched once. Where there is no network, it stays missing.
         let _missing = Command::new("rustup")
             .args(["target", "add", TARGET])
             .stdin(Stdio::null())
@@ -73,15 +76,7 @@ pub fn tests() -> Outcome<LeftOut> {
     if !has_target() {
         return Ok(Some("no target library"));
     }
-    let there = |program: &str| {
-        Command::new(program)
-            .arg("--version")
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status()
-            .is_ok_and(|status| status.success())
-    };
-    if !there(LINKER) || !there(EMULATOR) {
+    if !is_there(LINKER) || !is_there(EMULATOR) {
         return Ok(Some(
             "needs Debian's gcc-aarch64-linux-gnu and qemu-user-static",
         ));
@@ -99,10 +94,105 @@ pub fn tests() -> Outcome<LeftOut> {
             );
         run(&mut command)?;
     }
-    Ok(None)
+    c_programs().map(|()| None)
 }
 
-/// A package of the crate's sources without the test kit, which is for this machine's processor only.
+/// Whether a program can be run.
+pub fn is_there(program: &str) -> bool {
+    Command::new(program)
+        .arg("--version")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+}
+
+/// A program for aarch64, under the emulator.
+pub fn emulated(program: &Path) -> Command {
+    let mut command = Command::new(EMULATOR);
+    command.args(["-L", LIBRARIES]).arg(program);
+    command
+}
+
+/// Runs the C programs of the tests of ROCTx and of the register library: their functions jump
+/// through tables and to functions of others.
+fn c_programs() -> Outcome<()> {
+    let mut command = cargo(&["build", "--target", TARGET]);
+    command
+        .args(["-p", "midair-roctx-so", "-p", "midair-register-so"])
+        .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", LINKER);
+    run(&mut command)?;
+    let built = target_directory().join(TARGET).join("debug");
+    let place = target_directory().join("aarch64/programs");
+    std::fs::create_dir_all(&place).at("making", &place)?;
+    for (file, name) in [
+        (
+            "librocprofiler_sdk_roctx.so",
+            "librocprofiler-sdk-roctx.so.1",
+        ),
+        ("librocprofiler_register.so", "librocprofiler-register.so.0"),
+    ] {
+        std::fs::copy(built.join(file), place.join(name)).at("copying", &built.join(file))?;
+    }
+    let roctx = "roctx-so/tests/c/alone.c";
+    let plugin = ["-shared", "-fPIC", "-DWHO=\"one\""];
+    let with_roctx = "-l:librocprofiler-sdk-roctx.so.1";
+    let with_register = "-l:librocprofiler-register.so.0";
+    compile(&place, "alone", roctx, &["-rdynamic", with_roctx])?;
+    compile(
+        &place,
+        "registered",
+        roctx,
+        &["-rdynamic", "-DREGISTER", with_roctx],
+    )?;
+    compile(&place, "one.so", "register-so/tests/c/plugin.c", &plugin)?;
+    compile(
+        &place,
+        "passer",
+        "register-so/tests/c/passer.c",
+        &[with_register],
+    )?;
+    let in_place = |name: &str| {
+        let mut command = emulated(&place.join(name));
+        command.current_dir(&place).env("LD_LIBRARY_PATH", &place);
+        command
+    };
+    run(&mut in_place("alone"))?;
+    run(&mut in_place("registered"))?;
+    let said = output(in_place("passer").args(["plug:one.so", "pointer:one.so"]))?;
+    let said = String::from_utf8_lossy(&said);
+    if said != PASSED_ON {
+        return failed(format!(
+            "attach and detach do not pass on their arguments:\n{said}"
+        ));
+    }
+    Ok(())
+}
+
+/// What the program says that calls functions of a plug-in through ours (`register-so/tests/it/pass.rs`).
+const PASSED_ON: &str = "linked 9
+  one: attach 1 2 3 4 5 6 7 0.5 1.5 2.5 3.5 4.5 5.5 6.5 7.5 8.5
+  one: 24.5 42 words 0.25 -1e+300
+  one: attach 1 2 3 4 5 6 7 0.5 1.5 2.5 3.5 4.5 5.5 6.5 7.5 8.5
+pointer 24.5
+";
+
+/// Compiles a source of the crates' tests.
+fn compile(place: &Path, name: &str, source: &str, words: &[&str]) -> Outcome<()> {
+    let mut gcc = Command::new(LINKER);
+    gcc.args(["-O1", "-pthread", "-o"])
+        .arg(place.join(name))
+        .arg(root().join("crates").join(source))
+        .arg("-L")
+        .arg(place)
+        .args(["-Wl,--no-as-needed"])
+        .args(words)
+        .arg("-ldl");
+    run(&mut gcc)
+}
+
+/// Writes a package with the crate's sources but without the test kit, which is for this machine's
+/// processor only.
 fn manifest(name: &str) -> Outcome<PathBuf> {
     let directory = target_directory().join("aarch64").join(name);
     std::fs::create_dir_all(&directory).at("making", &directory)?;
@@ -125,7 +215,7 @@ fn manifest(name: &str) -> Outcome<PathBuf> {
                 let path = crates.join(ours);
                 manifest.push_str(&format!("{other} = {{ path = '{}' }}\n", path.display()));
             }
-            // Keys of the package itself (edition.workspace) are no dependencies.
+            // Keys of the package itself (edition.workspace) are not dependencies.
             None => {
                 let line = known
                     .lines()

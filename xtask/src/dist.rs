@@ -1,9 +1,11 @@
 //! `cargo xtask dist`: what others install, made from the same staged tree.
 //!
-//! Two runs on the same commit give equal bytes: paths of this machine are mapped away, every time is the
-//! commit's, and every list is sorted.
+//! Two runs on the same commit give equal bytes, also from another directory (`--twice`): paths of this
+//! machine are mapped away, every time is the commit's, and every list is sorted.
 
+mod check;
 mod deb;
+mod emulated;
 mod glibc;
 mod image;
 mod one_file;
@@ -12,11 +14,13 @@ mod rpm;
 mod sbom;
 mod sums;
 mod tree;
+mod twice;
 mod wheel;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::machine::Machine;
 use crate::run::{At, Outcome, cargo, failed, output, root, run, target_directory};
 use crate::{layout, stage};
 
@@ -35,6 +39,8 @@ pub struct Release {
     pub time: u64,
     /// The machine, by the kernel's name: `x86_64` or `aarch64`.
     pub machine: &'static str,
+    /// The same, with its tool chain.
+    pub of: &'static Machine,
 }
 
 /// One thing that can be installed.
@@ -77,8 +83,9 @@ const PRODUCTS: &[Product] = &[
 /// What the suite installs and uses, made of what is staged.
 pub fn of_stage(to: &Path) -> Outcome<()> {
     let prefix = target_directory().join("stage");
-    let release = release(&prefix, &target_directory().join("dist"), to)?;
-    for name in ["one-file", "wheel", "deb"] {
+    let work = target_directory().join("dist");
+    let release = release(&prefix, &work, to, Machine::here())?;
+    for name in ["one-file", "wheel", "deb", "image"] {
         let product = PRODUCTS.iter().find(|product| product.name == name);
         if let Some(product) = product {
             (product.make)(&release)?;
@@ -92,9 +99,24 @@ pub fn dist_task(words: &[String]) -> Outcome<()> {
     let mut staged = None;
     let mut to = root().join("dist");
     let mut wanted: Vec<&Product> = Vec::new();
+    let mut only_check = false;
+    let mut and_again = false;
+    let mut machine = Machine::here();
     let mut words = words.iter();
     while let Some(word) = words.next() {
         match word.as_str() {
+            "--check" => {
+                only_check = true;
+                continue;
+            }
+            "--twice" => {
+                and_again = true;
+                continue;
+            }
+            "--machine" => {
+                machine = Machine::named(words.next().map_or("", String::as_str))?;
+                continue;
+            }
             "--staged" => {
                 staged = words.next().map(PathBuf::from);
                 continue;
@@ -110,11 +132,20 @@ pub fn dist_task(words: &[String]) -> Outcome<()> {
             None => {
                 let names: Vec<&str> = PRODUCTS.iter().map(|product| product.name).collect();
                 return failed(format!(
-                    "takes --staged PREFIX, --to DIR and any of {}, not {word}",
+                    "takes --machine NAME, --staged PREFIX, --to DIR, --twice, --check and any of {}, not {word}",
                     names.join(", ")
                 ));
             }
         }
+    }
+    if only_check {
+        return check::check(&to);
+    }
+    if and_again {
+        if staged.is_some() {
+            return failed("--twice compiles, so it takes no --staged");
+        }
+        twice::is_committed()?;
     }
     if wanted.is_empty() {
         wanted = PRODUCTS.iter().collect();
@@ -122,39 +153,57 @@ pub fn dist_task(words: &[String]) -> Outcome<()> {
     let work = target_directory().join("dist");
     let built = match staged {
         Some(prefix) => prefix,
-        None => build(&work)?,
+        None => build(&work, machine)?,
     };
-    let release = release(&built, &work, &to)?;
+    let release = release(&built, &work, &to, machine)?;
     let mut made = Vec::new();
-    for product in wanted {
+    for product in &wanted {
         println!("{}", product.name);
         made.extend((product.make)(&release)?);
     }
-    made.push(sums::write(&release.to)?);
-    for file in made {
-        let bytes = std::fs::metadata(&file).at("looking at", &file)?.len();
+    let sums = sums::write(&release.to)?;
+    for file in made.iter().chain([&sums]) {
+        let bytes = std::fs::metadata(file).at("looking at", file)?.len();
         println!("{:>9.2} MB  {}", bytes as f64 / 1e6, file.display());
+    }
+    if and_again {
+        let mut words = vec!["--machine", machine.name];
+        words.extend(wanted.iter().map(|product| product.name));
+        return twice::compare(&work, &words, &made);
     }
     Ok(())
 }
 
 /// Builds what is shipped, with this machine's paths mapped away, and lays it out.
-fn build(work: &Path) -> Outcome<PathBuf> {
+fn build(work: &Path, machine: &'static Machine) -> Outcome<PathBuf> {
     let target = work.join("build");
     let home = cargo_home();
-    let mapped = [(root(), "/midair"), (home, "/cargo")].map(|(from, to)| {
-        let from = from.display();
-        format!("--remap-path-prefix={from}={to}")
-    });
+    let places = [(root(), "/midair"), (home, "/cargo")];
+    let mapped = |option: &str| {
+        let all = places.iter();
+        all.map(|(from, to)| format!("{option}={}={to}", from.display()))
+            .collect::<Vec<_>>()
+    };
     let revision = output(git(&["rev-parse", "HEAD"]))?;
     let mut command = cargo(&["build", "--release", "--locked"]);
+    let mut built = target.clone();
+    if let Some(name) = machine.cross() {
+        command.args(["--target", name]);
+        machine.linker(&mut command);
+        built.push(name);
+    }
     for package in layout::PACKAGES {
         command.args(["--package", package]);
     }
     command
         .arg("--target-dir")
         .arg(&target)
-        .env("CARGO_ENCODED_RUSTFLAGS", mapped.join("\u{1f}"))
+        .env(
+            "CARGO_ENCODED_RUSTFLAGS",
+            mapped("--remap-path-prefix").join("\u{1f}"),
+        )
+        // SQLite, in C: its debug information goes into the build id, which stays when that is cut off.
+        .env("CFLAGS", mapped("-ffile-prefix-map").join(" "))
         .env("CARGO_INCREMENTAL", "0")
         .env(
             "MIDAIR_GIT_REVISION",
@@ -162,7 +211,7 @@ fn build(work: &Path) -> Outcome<PathBuf> {
         );
     run(&mut command)?;
     let prefix = work.join("stage");
-    stage::stage_from(&target.join("release"), &prefix)?;
+    stage::stage_for(&built.join("release"), &prefix, machine)?;
     Ok(prefix)
 }
 
@@ -181,12 +230,16 @@ fn git(words: &[&str]) -> &'static mut Command {
 }
 
 /// What products are made from: the staged files without debug information.
-fn release(staged: &Path, work: &Path, to: &Path) -> Outcome<Release> {
+fn release(staged: &Path, work: &Path, to: &Path, machine: &'static Machine) -> Outcome<Release> {
     let time = output(git(&["log", "-1", "--format=%ct"]))?;
     let time = String::from_utf8_lossy(&time).trim().parse().unwrap_or(0);
     let prefix = work.join("prefix");
     tree::anew(&prefix)?;
-    tree::copy_stripped(staged, &prefix)?;
+    tree::copy_stripped(staged, &prefix, &machine.tool("strip"))?;
+    // `midair` is each of these by the name that it is called by, so one copy of the code is enough.
+    for name in ["rocprofv3", "rocprof-compute"] {
+        tree::link("midair", &prefix.join("bin").join(name))?;
+    }
     std::fs::create_dir_all(to).at("making", to)?;
     Ok(Release {
         prefix,
@@ -194,6 +247,7 @@ fn release(staged: &Path, work: &Path, to: &Path) -> Outcome<Release> {
         work: work.to_path_buf(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         time,
-        machine: std::env::consts::ARCH,
+        machine: machine.name,
+        of: machine,
     })
 }

@@ -1,28 +1,28 @@
-//! What is shipped, and where it lies.
+//! The shipped files, and their places.
 
 use std::path::{Path, PathBuf};
 
 /// Where a shipped file comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
-    /// cargo's output directory: this file.
+    /// This file in cargo's output directory.
     Built(&'static str),
-    /// The project: this file.
+    /// This file of the project.
     File(&'static str),
-    /// The project: everything below this directory.
+    /// Everything below this directory of the project.
     Tree(&'static str),
 }
 
 /// One shipped file or tree.
 #[derive(Debug, Clone, Copy)]
 pub struct Item {
-    /// Where it comes from.
+    /// The place that it comes from.
     pub source: Source,
-    /// Where it goes, below the prefix.
+    /// Its place below the prefix.
     pub to: &'static str,
-    /// Links to it, beside it.
+    /// Names of links to it in the same directory.
     pub links: &'static [&'static str],
-    /// To be run.
+    /// Whether it can be executed.
     pub executable: bool,
 }
 
@@ -44,7 +44,7 @@ const fn program(artefact: &'static str, to: &'static str) -> Item {
     }
 }
 
-/// The packages that make the built files.
+/// The packages from which the built files come.
 pub const PACKAGES: &[&str] = &[
     "midair-aqlprofile",
     "midair-nvmetrics",
@@ -59,10 +59,17 @@ pub const PACKAGES: &[&str] = &[
     "midair-rocattach-so",
     "midair-roctx-so",
     "midair-rocpd-so",
+    // What `midair demo` starts.
+    "midair-sim-hsa",
+    "midair-sim-hip",
 ];
 
-/// Everything that is shipped. The names of libraries are their SONAMEs (design 1): cargo cannot make them, since a
-/// library's name must be an identifier there. The links are for linking and for programs that load by an older name.
+/// The place below the prefix of the stand-in runtimes and the program of `midair demo`.
+pub const DEMO: &str = "lib/midair-demo";
+
+/// Everything that is shipped. The names of libraries are their SONAMEs (design 1). cargo cannot
+/// give such names to files, because in cargo a library's name must be an identifier. The links are
+/// for linking, and for programs that load a library by an older name.
 pub const ITEMS: &[Item] = &[
     program("midair", "bin/midair"),
     program("rocprofv3", "bin/rocprofv3"),
@@ -73,7 +80,7 @@ pub const ITEMS: &[Item] = &[
         links: &["rocprof-attach.py"],
         executable: true,
     },
-    // The same file as a package, for programs that import it.
+    // The same file as a Python package, for programs that import it.
     Item {
         source: Source::File("python/rocprof-attach.py"),
         to: "lib/python3/site-packages/rocprof_attach/__init__.py",
@@ -83,6 +90,31 @@ pub const ITEMS: &[Item] = &[
     Item {
         source: Source::File("python/rocprof_attach_main.py"),
         to: "lib/python3/site-packages/rocprof_attach/__main__.py",
+        links: &[],
+        executable: false,
+    },
+    // The package for recording from Python. The wheel has its own copy.
+    Item {
+        source: Source::File("python/midair/__init__.py"),
+        to: "lib/python3/site-packages/midair/__init__.py",
+        links: &[],
+        executable: false,
+    },
+    Item {
+        source: Source::File("python/midair/_attach.py"),
+        to: "lib/python3/site-packages/midair/_attach.py",
+        links: &[],
+        executable: false,
+    },
+    Item {
+        source: Source::File("python/midair/_results.py"),
+        to: "lib/python3/site-packages/midair/_results.py",
+        links: &[],
+        executable: false,
+    },
+    Item {
+        source: Source::File("python/midair/py.typed"),
+        to: "lib/python3/site-packages/midair/py.typed",
         links: &[],
         executable: false,
     },
@@ -105,9 +137,10 @@ pub const ITEMS: &[Item] = &[
         "lib/librocprofiler-sdk.so.1",
         &["librocprofiler-sdk.so"],
     ),
-    // Sent into CUDA processes in the SDK's place.
+    // The library that is loaded into CUDA processes instead of the SDK.
     library("libmidair_cuda_agent.so", "lib/libmidair-cuda.so", &[]),
-    // The old name, too: programs linked against the ROCTx of roctracer then need no other library.
+    // The links include the old name, so programs that are linked against roctracer's ROCTx need no
+    // other library.
     library(
         "librocprofiler_sdk_roctx.so",
         "lib/librocprofiler-sdk-roctx.so.1",
@@ -137,9 +170,9 @@ pub const ITEMS: &[Item] = &[
         "lib/rocprofiler-sdk/librocprofiler-sdk-tool.so.1",
         &["librocprofiler-sdk-tool.so"],
     ),
-    // Loads AMD's packet library for the attacher, in a process of its own.
+    // A program that loads AMD's packet library for the attacher, in a process of its own.
     program("midair-aqlprofile", "lib/rocprofiler-sdk/midair-aqlprofile"),
-    // The same for NVIDIA's: GPUs are sampled from a process of ours.
+    // A program that does the same with NVIDIA's library: GPUs are sampled from a process of ours.
     program("midair-nvmetrics", "lib/rocprofiler-sdk/midair-nvmetrics"),
     Item {
         source: Source::Tree("include"),
@@ -161,18 +194,22 @@ pub const ITEMS: &[Item] = &[
     },
 ];
 
-/// Files made by the staged programs: arguments of `midair`, and where its standard output goes.
+/// Files that the staged programs generate: the arguments of `midair`, and the place for its
+/// standard output.
 pub const GENERATED: &[(&[&str], &str)] = &[
     (&["man", "midair"], "share/man/man1/midair.1"),
     (&["man", "midair-attach"], "share/man/man1/midair-attach.1"),
     (&["man", "midair-run"], "share/man/man1/midair-run.1"),
     (&["man", "midair-top"], "share/man/man1/midair-top.1"),
+    (&["man", "midair-why"], "share/man/man1/midair-why.1"),
     (&["man", "midair-ps"], "share/man/man1/midair-ps.1"),
     (&["man", "midair-doctor"], "share/man/man1/midair-doctor.1"),
     (
         &["man", "midair-counters"],
         "share/man/man1/midair-counters.1",
     ),
+    (&["man", "midair-demo"], "share/man/man1/midair-demo.1"),
+    (&["man", "midair-fleet"], "share/man/man1/midair-fleet.1"),
     (&["man", "rocprofv3"], "share/man/man1/rocprofv3.1"),
     (
         &["man", "midair-compute"],
@@ -230,7 +267,7 @@ pub const GENERATED: &[(&[&str], &str)] = &[
 ];
 
 impl Item {
-    /// The source's path.
+    /// Returns the source's path.
     pub fn path(&self, project: &Path, built: &Path) -> PathBuf {
         match self.source {
             Source::Built(name) => built.join(name),

@@ -1,4 +1,4 @@
-//! Tasks of the project: `cargo xtask TASK`. The table below is all there is.
+//! Tasks of the project: `cargo xtask TASK`. The table below has all of them.
 #![forbid(unsafe_code)]
 
 mod aarch64;
@@ -6,6 +6,7 @@ mod amd_headers;
 mod asan;
 mod book;
 mod circles;
+mod debian;
 mod demo;
 mod dependencies;
 mod disk;
@@ -18,9 +19,11 @@ mod gpu_check;
 mod headers;
 mod lab;
 mod layout;
+mod machine;
 mod miri;
 mod mutants;
 mod python;
+mod release;
 mod run;
 mod stage;
 mod suite;
@@ -54,9 +57,15 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "dist",
-        words: "[--staged PREFIX] [--to DIR] [one-file | tarball | deb | rpm | wheel | image | sbom ...]",
-        help: "Make what others install, into dist/ or DIR: midair as one file, an archive, packages, sums; of what is staged below PREFIX, or built anew",
+        words: "[--check] [--machine aarch64] [--twice] [--staged PREFIX] [--to DIR] [one-file | tarball | deb | rpm | wheel | image | sbom ...]",
+        help: "Make what others install, into dist/ or DIR: midair as one file, an archive, packages, sums; of what is staged below PREFIX, or built anew; --machine: for another one, by Debian's cross compiler; --twice: compile it once more in a clone elsewhere, and compare the bytes; --check: what lintian, rpmlint and twine say of what is there, and whether it is small enough",
         run: dist::dist_task,
+    },
+    Task {
+        name: "release",
+        words: "--notes TAG",
+        help: "Print what is published with a release, from CHANGELOG.md; fails where tag, workspace and changelog name different versions",
+        run: release::release_task,
     },
     Task {
         name: "test",
@@ -196,6 +205,26 @@ fn main() -> ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// GitHub runs the same tasks as one runs by hand.
+    #[test]
+    fn workflows_run_tasks_that_there_are() {
+        let mut run = Vec::new();
+        for entry in std::fs::read_dir(run::root().join(".github/workflows")).unwrap() {
+            let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
+            let behind = text.split("cargo xtask ").skip(1);
+            run.extend(behind.map(|rest| {
+                let word = rest.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');
+                word.into_iter().next().unwrap_or_default().to_owned()
+            }));
+        }
+        for name in &run {
+            assert!(TASKS.iter().any(|task| task.name == name), "{name}");
+        }
+        for wanted in ["test", "dist", "release"] {
+            assert!(run.iter().any(|name| name == wanted), "{wanted}");
+        }
+    }
 
     #[test]
     fn task_names_are_unique_and_listed() {

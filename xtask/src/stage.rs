@@ -1,7 +1,7 @@
-//! Building what is shipped and laying it out.
+//! Builds what is shipped and lays it out.
 //!
-//! A file that is already right is left alone, and one that is not is replaced by a rename: a process that has the old
-//! library mapped keeps it, instead of finding other bytes under its feet.
+//! A file that is already right is left alone. One that is not is replaced by a rename, so that a
+//! process which has the old library mapped keeps it and does not suddenly find other bytes in it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,32 +9,35 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use midair_stand_in::StandIn;
+
 use crate::headers;
-use crate::layout::{GENERATED, ITEMS, Item, PACKAGES, Source};
+use crate::layout::{DEMO, GENERATED, ITEMS, Item, PACKAGES, Source};
+use crate::machine::Machine;
 use crate::run::{At, Failure, Outcome, cargo, failed, output, root, run, target_directory};
 
-/// How what is shipped is built.
+/// The way in which the shipped files are built.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Build {
-    /// As the tests use it: with assertions, little optimised.
+    /// As the tests use them: with assertions, and little optimised.
     Debug,
-    /// As users get it.
+    /// As users get them.
     Release,
-    /// Without assertions, as users get it, but not optimised: for the suite, which asks whether it
-    /// works. It has an output directory of its own, below the name of the target, and shares the
-    /// build scripts and procedural macros of [`Build::Debug`].
+    /// Without assertions, as users get them, but not optimised. It is for the suite, which only
+    /// asks whether the product works. It has an output directory of its own, below the name of the
+    /// target, and shares the build scripts and procedural macros of [`Build::Debug`].
     Unchecked,
 }
 
-/// This machine, by cargo's name.
+/// cargo's name for this machine.
 const TARGET: &str = if cfg!(target_arch = "aarch64") {
     "aarch64-unknown-linux-gnu"
 } else {
     "x86_64-unknown-linux-gnu"
 };
 
-/// [`Build::Unchecked`] as cargo's words. Build scripts and macros keep their assertions, so that
-/// cargo does not build them again.
+/// Settings of cargo for [`Build::Unchecked`]. Build scripts and macros keep their assertions, so
+/// that cargo does not build them again.
 const UNCHECKED: [&str; 6] = [
     "profile.dev.debug-assertions=false",
     "profile.dev.overflow-checks=false",
@@ -44,7 +47,7 @@ const UNCHECKED: [&str; 6] = [
     "profile.dev.build-override.overflow-checks=true",
 ];
 
-/// `cargo xtask stage`.
+/// Runs `cargo xtask stage`.
 pub fn stage_task(words: &[String]) -> Outcome<()> {
     let build = match words {
         [] => Build::Debug,
@@ -56,7 +59,7 @@ pub fn stage_task(words: &[String]) -> Outcome<()> {
     Ok(())
 }
 
-/// `cargo xtask install`.
+/// Runs `cargo xtask install`.
 pub fn install_task(words: &[String]) -> Outcome<()> {
     let mut prefix = None;
     let mut build = Build::Release;
@@ -78,7 +81,7 @@ pub fn install_task(words: &[String]) -> Outcome<()> {
     Ok(())
 }
 
-/// Builds and stages. The prefix.
+/// Builds and stages. Returns the prefix.
 pub fn stage(build: Build) -> Outcome<PathBuf> {
     let mut command = cargo(&["build"]);
     for package in PACKAGES {
@@ -94,7 +97,8 @@ pub fn stage(build: Build) -> Outcome<PathBuf> {
         }
         Build::Release => {
             command.arg("--release");
-            // Only in release builds: in others it would compile the command lines again at each commit.
+            // This is done only in release builds, because otherwise each commit would compile the
+            // command lines again.
             let mut git = Command::new("git");
             if let Ok(revision) = output(git.args(["rev-parse", "HEAD"]).current_dir(root())) {
                 let revision = String::from_utf8_lossy(&revision);
@@ -106,7 +110,7 @@ pub fn stage(build: Build) -> Outcome<PathBuf> {
     stage_built(build)
 }
 
-/// Stages what is built already. The prefix.
+/// Stages what is built already. Returns the prefix.
 pub fn stage_built(build: Build) -> Outcome<PathBuf> {
     let prefix = target_directory().join("stage");
     let built = match build {
@@ -118,10 +122,21 @@ pub fn stage_built(build: Build) -> Outcome<PathBuf> {
     Ok(prefix)
 }
 
-/// Stages what was built into this directory below this prefix.
+/// Stages what was built into the directory `built` below this prefix.
 pub fn stage_from(built: &Path, prefix: &Path) -> Outcome<()> {
+    stage_for(built, prefix, Machine::here())
+}
+
+/// The same for another machine.
+pub fn stage_for(built: &Path, prefix: &Path, machine: &'static Machine) -> Outcome<()> {
     let mut staged = lay_out(&root(), built, prefix)?;
-    generate(prefix, &mut staged)?;
+    demonstration(built, prefix, machine, &mut staged.kept)?;
+    // Pages and completions are those of the program of this machine, which can be run.
+    let midair = match machine.cross() {
+        None => prefix.join("bin/midair"),
+        Some(_) => own_program()?,
+    };
+    generate(&midair, prefix, &mut staged)?;
     remove_others(prefix, &staged.kept)?;
     if staged.missing.is_empty() {
         return Ok(());
@@ -133,16 +148,16 @@ pub fn stage_from(built: &Path, prefix: &Path) -> Outcome<()> {
     ))
 }
 
-/// What a layout came to.
+/// The result of laying out.
 #[derive(Debug, Default)]
 pub struct Staged {
-    /// Files and links that belong there.
+    /// The files and links that belong there.
     pub kept: BTreeSet<PathBuf>,
-    /// What could not be had: place and reason.
+    /// What could not be had, with its place and the reason.
     pub missing: Vec<String>,
 }
 
-/// Lays everything out that does not need a program to be run.
+/// Lays out everything for which no program must be run.
 pub fn lay_out(project: &Path, built: &Path, prefix: &Path) -> Outcome<Staged> {
     let mut staged = Staged::default();
     for item in ITEMS {
@@ -175,9 +190,35 @@ fn place(item: &Item, source: &Path, prefix: &Path, kept: &mut BTreeSet<PathBuf>
     Ok(())
 }
 
-fn generate(prefix: &Path, staged: &mut Staged) -> Outcome<()> {
+/// Lays out what `midair demo` starts: the stand-in runtimes, their machine, and a program on them.
+fn demonstration(
+    built: &Path,
+    prefix: &Path,
+    machine: &Machine,
+    kept: &mut BTreeSet<PathBuf>,
+) -> Outcome<()> {
+    let made = built.join("midair-demo");
+    let laid_out = StandIn::lay_out(built, &made)
+        .and_then(|stand_in| stand_in.workload(&machine.tool("gcc")).map(|_| stand_in));
+    let stand_in = laid_out.map_err(|error| Failure(format!("the stand-in runtimes: {error}")))?;
+    copy_tree(stand_in.dir(), &prefix.join(DEMO), kept)
+}
+
+/// The command line as this machine can run it.
+fn own_program() -> Outcome<PathBuf> {
+    run(&mut cargo(&[
+        "build",
+        "--package",
+        "midair-cli",
+        "--bin",
+        "midair",
+    ]))?;
+    Ok(target_directory().join("debug/midair"))
+}
+
+fn generate(midair: &Path, prefix: &Path, staged: &mut Staged) -> Outcome<()> {
     for (words, to) in GENERATED {
-        let text = output(Command::new(prefix.join("bin/midair")).args(*words))?;
+        let text = output(Command::new(midair).args(*words))?;
         let to = prefix.join(to);
         write_if_other(&to, &text, 0o644)?;
         staged.kept.insert(to);
@@ -242,13 +283,13 @@ fn link_if_other(link: &Path, target: &Path) -> Outcome<()> {
     replace(link, |new| symlink(target, new))
 }
 
-/// Makes a file beside its place and renames it there.
+/// Makes a file beside its place and renames it.
 fn replace(to: &Path, make: impl FnOnce(&Path) -> std::io::Result<()>) -> Outcome<()> {
     let directory = to.parent().unwrap_or(Path::new("/"));
     fs::create_dir_all(directory).at("making", directory)?;
     let name = to.file_name().unwrap_or_default().to_string_lossy();
     let new = directory.join(format!(".{name}.{}", std::process::id()));
-    // Left over from a run that was killed, if it is there at all.
+    // A run that was killed may have left this file.
     let _ = fs::remove_file(&new);
     let result = make(&new).and_then(|()| fs::rename(&new, to));
     if result.is_err() {
@@ -276,7 +317,7 @@ fn remove_others(directory: &Path, kept: &BTreeSet<PathBuf>) -> Outcome<()> {
     Ok(())
 }
 
-/// The staged command line, for tasks that run it.
+/// Returns the staged command line, for tasks that run it.
 pub fn staged_program(prefix: &Path, name: &str) -> Outcome<PathBuf> {
     let program = prefix.join("bin").join(name);
     if program.exists() {
@@ -291,7 +332,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::MetadataExt;
 
-    /// A project and a build output with something in every place.
+    /// Makes a project and a build output with something in every place.
     fn fixture() -> (tempfile::TempDir, PathBuf, PathBuf, PathBuf) {
         let directory = tempfile::tempdir().unwrap();
         let (project, built, prefix) = (

@@ -1,4 +1,4 @@
-//! The whole suite, in the order in which a mistake is cheapest to find.
+//! Runs the whole suite, in the order in which a mistake is found most cheaply.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -9,27 +9,27 @@ use std::time::{Duration, Instant};
 use crate::run::{Outcome, cargo, failed, is_root, root, run, target_directory};
 use crate::stage::Build;
 use crate::{
-    aarch64, amd_headers, asan, circles, dependencies, disk, dist, docs, flaky, lab, miri, python,
-    stage,
+    aarch64, amd_headers, asan, circles, debian, dependencies, disk, dist, docs, flaky, lab, miri,
+    python, stage,
 };
 
-/// How long the tests may take together, for timeout(1).
+/// How long all tests may take together, for timeout(1).
 const PATIENCE: &str = "30m";
 
 /// One step.
 struct Step {
     name: &'static str,
     run: fn(&mut Downloads) -> Outcome<Done>,
-    /// Whether later steps make no sense without it.
+    /// Whether later steps make no sense if this one fails.
     needed: bool,
 }
 
 /// How a step ended.
 enum Done {
     Passed,
-    /// Passed, but for so many tests that were left out and are listed.
+    /// It passed, except for this many tests that were left out and are listed.
     PassedBut(usize),
-    /// Left out, and why: never counted as passed.
+    /// It was left out for this reason, which never counts as passed.
     LeftOut(&'static str),
 }
 
@@ -110,8 +110,8 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "build",
-        // All that the next steps run: what is staged is then not built a second time with other
-        // features of its dependencies.
+        // This builds all that the next steps run. So what is staged is not built a second time
+        // with other features of its dependencies.
         run: |_| passed(cargo(&["build", "--workspace", "--all-targets"])),
         needed: true,
     },
@@ -123,7 +123,7 @@ const STEPS: &[Step] = &[
     Step {
         name: "what others install",
         run: |_| dist::of_stage(&dist_directory()).map(|()| Done::Passed),
-        // Tests that use it fail by name; the others can still show something.
+        // The tests that need this fail by name, and the others can still show something.
         needed: false,
     },
     Step {
@@ -132,7 +132,7 @@ const STEPS: &[Step] = &[
             downloads.wait_for(HEADERS);
             python::ready().map(|_| Done::Passed)
         },
-        // Tests that use it fail by name; the others can still show something.
+        // The tests that need this fail by name, and the others can still show something.
         needed: false,
     },
     Step {
@@ -161,19 +161,25 @@ const STEPS: &[Step] = &[
         needed: true,
     },
     Step {
+        name: "Debian 12",
+        run: |_| unless_left_out(debian::ready()),
+        needed: false,
+    },
+    Step {
         name: "tests",
         run: |_| tests(),
         needed: false,
     },
 ];
 
-/// Tasks that mostly wait for the network. The headers need the Python, too, and make it.
+/// Tasks that mostly wait for the network. The one for the headers needs the Python, too, and makes
+/// it.
 const HEADERS: &[&str] = &["amd-headers"];
 const LAB: &[&str] = &["lab", "setup"];
 
-/// Tasks that run beside the first steps, which compile. Their output goes to files. The steps that
-/// need them wait for them, and then do themselves what is still to be done, so that nothing
-/// depends on how a task ended.
+/// Tasks that run during the first steps, which compile. Their output goes to files. A step that
+/// needs such a task waits for it, and then does itself what is still missing. So nothing depends
+/// on how a task ended.
 struct Downloads {
     running: Vec<(&'static [&'static str], Child, PathBuf)>,
 }
@@ -203,20 +209,20 @@ impl Downloads {
         }
     }
 
-    /// Waits for the end of a task, if it still runs, and shows what it said.
+    /// Waits for the end of a task, if it still runs, and shows its output.
     fn wait_for(&mut self, words: &[&str]) {
         let found = self.running.iter().position(|(task, ..)| *task == words);
         let Some((_, mut child, log)) = found.map(|at| self.running.remove(at)) else {
             return;
         };
-        // How it ended is found out by the step.
+        // The step itself finds out how the task ended.
         let _ = child.wait();
         print!("{}", std::fs::read_to_string(&log).unwrap_or_default());
     }
 }
 
 impl Drop for Downloads {
-    /// After a step that failed: nothing that was started goes on alone.
+    /// Waits for all tasks, so that after a step that failed none goes on alone.
     fn drop(&mut self) {
         for (_, child, _) in &mut self.running {
             let _ = child.wait();
@@ -224,9 +230,9 @@ impl Drop for Downloads {
     }
 }
 
-/// What users get is built without assertions, in the libraries that we stand on, too. clap, for
-/// one, then answers otherwise, so that `midair run` panicked in release builds, which no test of
-/// an ordinary build could see.
+/// Checks the product without assertions, as users get it, also in the libraries that we use. clap,
+/// for example, answers differently then. Because of that, `midair run` once panicked in release
+/// builds, and no test of an ordinary build could see it.
 fn without_assertions() -> Outcome<Done> {
     let prefix = stage::stage(Build::Unchecked)?;
     let midair = stage::staged_program(&prefix, "midair")?;
@@ -244,7 +250,7 @@ fn unless_left_out(outcome: Outcome<aarch64::LeftOut>) -> Outcome<Done> {
     outcome.map(|left_out| left_out.map_or(Done::Passed, Done::LeftOut))
 }
 
-/// `cargo xtask test`.
+/// Runs `cargo xtask test`.
 pub fn test_task(words: &[String]) -> Outcome<()> {
     if !words.is_empty() {
         return failed("takes no arguments; to run a part, use cargo test -p PACKAGE");
@@ -291,8 +297,8 @@ pub fn test_task(words: &[String]) -> Outcome<()> {
     }
 }
 
-/// The lock-free types of crates/lockfree under every interleaving. In a target directory of its
-/// own, since the flag makes other builds of every dependency.
+/// Tests the lock-free types of crates/lockfree under every interleaving. It has a target directory
+/// of its own, since the flag makes different builds of every dependency.
 fn loom() -> Outcome<Done> {
     let mut command = cargo(&[
         "test",
@@ -309,7 +315,8 @@ fn loom() -> Outcome<Done> {
     passed(command)
 }
 
-/// A big download that few tests need: where it is not asked for and cannot be had, that is said and the rest goes on.
+/// Fetches a big download that few tests need. If it is not demanded and cannot be had, that is
+/// said and the suite goes on.
 fn amd_headers() -> Outcome<Done> {
     match amd_headers::ready() {
         Ok(_) => Ok(Done::Passed),
@@ -337,13 +344,14 @@ fn prepare_lab() -> Outcome<Done> {
     lab::ready().map(|_| Done::Passed)
 }
 
-/// The test runner. nextest ends what hangs, test by test (.config/nextest.toml); cargo test
-/// cannot, so it is bounded as a whole.
+/// Runs the tests. nextest ends each test that hangs (.config/nextest.toml). `cargo test` cannot do
+/// that, so it has one time limit for all tests.
 fn tests() -> Outcome<Done> {
     disk::before_the_tests()?;
     let mut command = if has_subcommand("nextest") {
         let mut nextest = cargo(&["nextest", "run", "--workspace", "--no-fail-fast"]);
-        // Half of their time tests wait: for the ends of leases, for devices, for deadlines that must not be met.
+        // Tests spend half of their time waiting: for the end of leases, for devices, for the time
+        // in which something must not happen.
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         nextest.args(["--test-threads", &(2 * cores).to_string()]);
         nextest
@@ -358,7 +366,7 @@ fn tests() -> Outcome<Done> {
         bounded
     };
     let left_out = target_directory().join("left-out");
-    // From an earlier run, if it is there at all.
+    // An earlier run may have left this file.
     let _ = std::fs::remove_file(&left_out);
     command.env("MIDAIR_LEFT_OUT", &left_out);
     what_tests_need(&mut command);
@@ -383,7 +391,7 @@ fn tests() -> Outcome<Done> {
     })
 }
 
-/// Where tests find what the earlier steps made.
+/// Tells a command where tests find what the earlier steps made.
 fn what_tests_need(command: &mut Command) {
     command
         .env("MIDAIR_STAGE", target_directory().join("stage"))
@@ -391,10 +399,11 @@ fn what_tests_need(command: &mut Command) {
         .env("MIDAIR_PYTHON", python::directory())
         .env("MIDAIR_AMD_HEADERS_DIR", amd_headers::directory())
         .env("MIDAIR_TRITON", amd_headers::package_directory())
-        .env("MIDAIR_LAB", lab::lab_root());
+        .env("MIDAIR_LAB", lab::lab_root())
+        .env("MIDAIR_DEBIAN_12", debian::root_of_12());
 }
 
-/// Where the suite has what others install.
+/// Returns the directory with what users install, for the suite.
 fn dist_directory() -> PathBuf {
     target_directory().join("dist/suite")
 }
@@ -413,8 +422,8 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    /// Test files below a directory that no `mod` line makes a part of its program. `parent`: the
-    /// text of the file above them.
+    /// Returns the test files below a directory that no `mod` line makes a part of a program.
+    /// `parent` is the text of the file above them.
     fn forgotten(directory: &Path, parent: &str) -> Vec<PathBuf> {
         let mut found = Vec::new();
         for entry in fs::read_dir(directory).unwrap() {

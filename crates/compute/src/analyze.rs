@@ -15,7 +15,7 @@ fn usage(what: impl Into<String>) -> Failure {
     Failure::new(Kind::Usage, what)
 }
 
-/// All words of a list.
+/// Returns all words of an option that takes a list.
 pub(crate) fn words(matches: &ArgMatches, name: &str) -> Vec<String> {
     matches
         .get_many::<String>(name)
@@ -23,7 +23,7 @@ pub(crate) fn words(matches: &ArgMatches, name: &str) -> Vec<String> {
         .unwrap_or_default()
 }
 
-/// The words of each time that a list was given.
+/// Returns the words of each occurrence of an option that takes a list.
 fn occurrences(matches: &ArgMatches, name: &str) -> Vec<Vec<String>> {
     matches
         .get_occurrences::<String>(name)
@@ -31,7 +31,8 @@ fn occurrences(matches: &ArgMatches, name: &str) -> Vec<Vec<String>> {
         .unwrap_or_default()
 }
 
-/// What was given for a directory: one list for all, or one for each.
+/// Returns what was given for one directory: the only list holds for all directories; otherwise
+/// each directory has its own.
 fn for_directory(all: &[Vec<String>], place: usize) -> Vec<String> {
     match all {
         [] => Vec::new(),
@@ -43,24 +44,8 @@ fn for_directory(all: &[Vec<String>], place: usize) -> Vec<String> {
 /// Runs the command.
 ///
 /// # Errors
-/// For what cannot be read or written, and for what is not there.
+/// When something cannot be read or written, or when what was asked for does not exist.
 pub fn run(matches: &ArgMatches, console: &Console) -> Result<(), Failure> {
-    for (name, instead) in [
-        ("gui", "--output-format db has what a viewer needs"),
-        (
-            "config-dir",
-            "the built-in tables are those of gfx908, gfx90a, gfx942 and gfx950",
-        ),
-    ] {
-        if matches.contains_id(name) && matches.get_raw(name).is_some() {
-            return Err(
-                Failure::new(Kind::NotBuilt, format!("--{name} is not built")).hint(instead),
-            );
-        }
-    }
-    if matches.get_flag("tui") {
-        return Err(Failure::new(Kind::NotBuilt, "--tui is not built"));
-    }
     let paths: Vec<PathBuf> = matches
         .get_many("path")
         .map(|paths| paths.cloned().collect())
@@ -214,7 +199,7 @@ fn output(
     Ok(())
 }
 
-/// What each workload is called in headings.
+/// Returns the name of each workload in headings.
 fn names(jobs: &[Job<'_>]) -> Vec<String> {
     let plain: Vec<String> = jobs
         .iter()
@@ -249,8 +234,8 @@ fn blocks(
     }
     let mut warn = |text: String| console.warning(&text);
     if chosen.is_empty() {
-        // What was profiled. Its numbers are those of the version that wrote them: here they mean
-        // what was collected, and the rest has a reason of its own.
+        // Show what was profiled. Its numbers are those of the version that wrote them. Here they
+        // only tell what was collected; a value that was not collected gives its own reason.
         let profiled = &workload.profiling.blocks;
         if !profiled.is_empty() {
             return Blocks::read(profiled, workload.architecture, form, &mut |_| {})
@@ -275,7 +260,7 @@ fn corrections(matches: &ArgMatches) -> Result<Vec<(String, String)>, Failure> {
 }
 
 pub(crate) fn options(matches: &ArgMatches) -> Result<Options, Failure> {
-    // `live` has some of them.
+    // `live` has only some of these options.
     let text = |name: &str| {
         let found = matches.try_get_one::<String>(name).ok().flatten();
         found.cloned().unwrap_or_default()
@@ -309,12 +294,13 @@ pub(crate) fn options(matches: &ArgMatches) -> Result<Options, Failure> {
             "2026" => Some(Form::Sums),
             _ => None,
         },
+        plain_tables: text("view") == "table",
         include: list("include-cols"),
         columns: columns?,
     })
 }
 
-/// `--list-metrics`: each part of a number is one step deeper.
+/// Returns the text of `--list-metrics`: each part of a number is indented one step further.
 pub fn list_metrics(architecture: &'static Architecture, form: Form) -> String {
     let mut out = String::new();
     for panel in architecture.panels {
@@ -331,7 +317,7 @@ pub fn list_metrics(architecture: &'static Architecture, form: Form) -> String {
     out
 }
 
-/// `--list-blocks`.
+/// Returns the text of `--list-blocks`.
 pub fn list_blocks(architecture: &'static Architecture) -> String {
     let alias = |number: &str| {
         let all: Vec<&str> = crate::select::aliases()
@@ -359,7 +345,7 @@ pub fn list_blocks(architecture: &'static Architecture) -> String {
     out
 }
 
-/// `--list-sets`.
+/// Returns the text of `--list-sets`.
 pub fn list_sets(architecture: &'static Architecture) -> String {
     let mut rows = Vec::new();
     for set in architecture.sets {

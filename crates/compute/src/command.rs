@@ -1,9 +1,14 @@
-//! The command line: AMD's words, those of 2025 and of 2026.
+//! The command line: AMD's options, of the versions of 2025 and of 2026.
 
 use crate::architecture::Architecture;
+use crate::foreign;
+use clap::builder::PossibleValue;
 use clap::{Arg, ArgAction, Command, value_parser};
 use std::ffi::OsString;
 use std::path::PathBuf;
+
+/// The value of `--list-metrics` when no architecture is named: that of this machine's GPU.
+pub(crate) const THIS_MACHINE: &str = "native";
 
 fn flag(name: &'static str, help: &'static str) -> Arg {
     Arg::new(name)
@@ -16,7 +21,7 @@ fn word(name: &'static str, value: &'static str, help: &'static str) -> Arg {
     Arg::new(name).long(name).value_name(value).help(help)
 }
 
-/// Words with spaces or commas between them.
+/// Returns an option whose values are separated by spaces or commas.
 fn list(name: &'static str, value: &'static str, help: &'static str) -> Arg {
     word(name, value, help)
         .num_args(1..)
@@ -27,7 +32,7 @@ fn architectures() -> Vec<&'static str> {
     Architecture::all().iter().map(|it| it.name).collect()
 }
 
-/// Options that stand before and behind the words `profile` and `analyze`.
+/// Adds the options that may stand before and after the words `profile` and `analyze`.
 fn general(command: Command) -> Command {
     let command = command
         .arg(
@@ -45,9 +50,15 @@ fn general(command: Command) -> Command {
                 "ARCH",
                 "List panels, tables and metrics with their numbers",
             )
-            .value_parser(architectures())
+            .value_parser(
+                architectures()
+                    .into_iter()
+                    .map(PossibleValue::new)
+                    .chain([PossibleValue::new(THIS_MACHINE).hide(true)])
+                    .collect::<Vec<_>>(),
+            )
             .num_args(0..=1)
-            .default_missing_value("")
+            .default_missing_value(THIS_MACHINE)
             .global(true),
         )
         .arg(
@@ -60,21 +71,21 @@ fn general(command: Command) -> Command {
             .global(true),
         )
         .arg(
-            word(
-                "config-dir",
-                "DIR",
-                "Tables of metrics in place of the built-in ones",
+            flag(
+                "specs",
+                "Print what is known about this machine and its GPU",
             )
-            .value_parser(value_parser!(PathBuf))
-            .global(true)
-            .hide(true),
+            .short('s')
+            .global(true),
         )
         .arg(
             flag("experimental", "Allow experimental options")
                 .global(true)
                 .hide(true),
         );
-    command.arg(flag("list-sets", "List sets of metrics that fit into one pass").global(true))
+    let command =
+        command.arg(flag("list-sets", "List sets of metrics that fit into one pass").global(true));
+    foreign::add(command, "")
 }
 
 fn normal_unit() -> Arg {
@@ -99,7 +110,7 @@ fn decimal() -> Arg {
 
 /// `rocprof-compute analyze`.
 fn analyze() -> Command {
-    Command::new("analyze")
+    let command = Command::new("analyze")
         .about("Show what a workload directory says")
         .arg(
             list("path", "DIR", "Workload directories; the first is what others are compared with")
@@ -158,17 +169,12 @@ fn analyze() -> Command {
             word("formulas", "YEAR", "AMD's formulas of 2025 (means of ratios) or of 2026 (ratios of sums); by the directory if left out")
                 .value_parser(["2025", "2026"]),
         )
-        .arg(word("view", "KIND", "").value_parser(["table"]).hide(true))
-        .arg(word("kernel-verbose", "N", "").hide(true))
-        .arg(word("report-diff", "N", "").hide(true))
-        .arg(flag("debug", "").short('g').hide(true))
-        .arg(word("roofline-sort", "KIND", "").hide(true))
-        .arg(word("roofline-mem-level", "LEVEL", "").short('m').hide(true))
-        .arg(word("roofline-data-types", "TYPE", "").short('R').hide(true))
-        .arg(word("pc-sampling-sorting-type", "KIND", "").hide(true))
-        .arg(word("pc-sampling-rows", "N", "").hide(true))
-        .arg(word("gui", "PORT", "").num_args(0..=1).hide(true))
-        .arg(flag("tui", "").hide(true))
+        .arg(
+            word("view", "KIND", "table: the memory chart as a table")
+                .value_parser(["table"]),
+        )
+        .arg(flag("list-available-metrics", "List the metrics of this machine's GPU"));
+    foreign::add(command, "analyze")
 }
 
 /// `rocprof-compute live`.
@@ -194,7 +200,7 @@ fn live() -> Command {
 
 /// `rocprof-compute profile`.
 fn profile() -> Command {
-    Command::new("profile")
+    let command = Command::new("profile")
         .about("Count what metrics need, in a running process or in a program that is started")
         .args_override_self(true)
         .arg(word("name", "NAME", "Name of the workload").short('n'))
@@ -231,19 +237,9 @@ fn profile() -> Command {
         )
         .arg(flag("no-roof", "Measure no peaks of the GPU, as without --roofline"))
         .arg(flag("roof-only", "Measure the GPU's peaks by AMD's benchmark (ROOFLINE_BIN), and count what the roofline needs").visible_alias("roofline"))
-        .arg(flag("roofline-bench-only", "Measure the GPU's peaks alone"))
+        .arg(flag("roofline-bench-only", "Measure the GPU's peaks alone").alias("bench-only"))
         .arg(word("device", "N", "GPU whose peaks are measured [default: 0]").alias("roofline-device"))
         .arg(word("iteration-multiplexing", "KIND", "").num_args(0..=1).hide(true))
-        .arg(flag("no-native-tool", "").hide(true))
-        .arg(word("rocprofiler-sdk-tool-path", "FILE", "").hide(true))
-        .arg(flag("retain-rocpd-output", "").hide(true))
-        .arg(word("join-type", "KIND", "").hide(true))
-        .arg(flag("hip-trace", "").hide(true))
-        .arg(flag("kokkos-trace", "").hide(true))
-        .arg(flag("spatial-multiplexing", "").hide(true))
-        .arg(flag("pc-sampling", "").hide(true))
-        .arg(word("pc-sampling-method", "KIND", "").hide(true))
-        .arg(word("pc-sampling-interval", "N", "").hide(true))
         .arg(
             Arg::new("remaining")
                 .num_args(0..)
@@ -251,7 +247,8 @@ fn profile() -> Command {
                 .value_name("APP")
                 .value_parser(value_parser!(OsString))
                 .help("Program to start, with its arguments"),
-        )
+        );
+    foreign::add(command, "profile")
 }
 
 /// `rocprof-compute`.

@@ -1,12 +1,15 @@
 //! Evaluation of metrics over dispatches.
 //!
-//! A part of an expression has either one value or one for each dispatch. The latter are computed in
-//! blocks that stay in the processor's cache, and only as far as one value of all dispatches needs
-//! them; the same part is computed once for all metrics. Where counters took turns, see
+//! A part of an expression has either one value, or one value for each dispatch. Values of
+//! dispatches are computed in blocks that fit into the processor's cache, and only where an
+//! aggregate over all dispatches needs them. A part that several metrics share is computed once.
+//! Where counters took turns, see [`crate::sample`].
 //! [`crate::sample`].
 
+mod walk;
+
 use crate::architecture::Form;
-use crate::expression::{Malformed, Operator};
+use crate::expression::Malformed;
 use crate::frame::{Column, Frame};
 use crate::program::{self, Aggregate, Id, Lacks, Node, Program, Row, Setting};
 use crate::read::PEAK;
@@ -14,20 +17,18 @@ use crate::sample::{Rows, Sample, half_width};
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::rc::Rc;
-
-/// Dispatches of a block.
-const BLOCK: usize = 2048;
+use walk::Walk;
 
 /// A value of a metric, or why there is none.
 #[derive(Debug, Clone)]
 pub struct Value {
     /// The value.
     pub result: Result<f64, Why>,
-    /// Dispatches that it comes from.
+    /// How many dispatches were counted for it.
     pub n: usize,
-    /// Dispatches that it is about.
+    /// How many dispatches it describes.
     pub of: usize,
-    /// Part of their time that the former took, from 0 to 1.
+    /// The share of their time that the counted dispatches took, from 0 to 1.
     pub coverage: f64,
     /// Half the width of the interval in which the value lies with 95 % confidence. None: unknown,
     /// or every dispatch was counted.
@@ -39,9 +40,9 @@ pub struct Value {
 pub enum Why {
     /// Counters were not collected, or properties of the GPU are not known.
     Lacks(String),
-    /// Its counters were never counted in one window.
+    /// Its counters were never counted in the same window.
     Apart,
-    /// No window counted it in the dispatches that were chosen.
+    /// No window counted it in the chosen dispatches.
     Uncounted,
     /// A division by zero.
     ByZero,
@@ -49,7 +50,7 @@ pub enum Why {
     NoDispatch,
     /// The tables have no formula for this value.
     NoFormula,
-    /// The formula is no expression.
+    /// The formula cannot be parsed.
     Malformed(String),
 }
 
@@ -78,7 +79,7 @@ impl Value {
         }
     }
 
-    /// The number, if there is one.
+    /// Returns the number, if there is one.
     pub fn number(&self) -> Option<f64> {
         self.result.as_ref().ok().copied()
     }
@@ -89,7 +90,7 @@ impl Value {
     }
 }
 
-/// Sums and extremes of a part, by estimate and without each group.
+/// Sums and extremes of a part: first the estimate, then the values with each group left out.
 #[derive(Debug, Clone)]
 struct Stats {
     sum: Vec<f64>,
@@ -104,7 +105,7 @@ pub struct Evaluator<'a> {
     program: Program<'a>,
     form: Form,
     rows: Rows,
-    /// Dispatches that the rows stand for.
+    /// How many dispatches the rows stand for.
     of: usize,
     samples: Vec<Rc<Sample>>,
     sample_of: HashMap<Vec<u32>, usize>,
@@ -113,7 +114,7 @@ pub struct Evaluator<'a> {
 }
 
 impl<'a> Evaluator<'a> {
-    /// Of these dispatches.
+    /// Creates an evaluator over these dispatches.
     pub fn new(setting: Setting<'a>, frame: &'a Frame, rows: Rows) -> Evaluator<'a> {
         Evaluator {
             form: setting.form,
@@ -127,7 +128,7 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    /// The same formulas for other dispatches.
+    /// Applies the same formulas to other dispatches.
     pub fn choose(&mut self, rows: Rows) {
         self.of = rows.dispatches(self.program.frame());
         self.rows = rows;
@@ -136,19 +137,19 @@ impl<'a> Evaluator<'a> {
         self.stats.clear();
     }
 
-    /// The dispatches.
+    /// Returns the chosen dispatches.
     pub fn rows(&self) -> &Rows {
         &self.rows
     }
 
-    /// The value of an expression of the tables.
+    /// Returns the value of one of the tables' expressions.
     pub fn value(&mut self, text: &'static str, row: Row<'_>) -> Value {
         let mut lacks = Lacks::default();
         let id = self.program.take(text, row, &mut lacks);
         self.finish(id, &lacks)
     }
 
-    /// Least value, quartiles and greatest value of an expression that has one for each dispatch.
+    /// Returns minimum, quartiles and maximum of an expression that has a value for each dispatch.
     pub fn spread(&mut self, text: &'static str, row: Row<'_>) -> [Value; 5] {
         let quantile = |q: f64| Aggregate::Quantile(q.to_bits());
         [
@@ -185,8 +186,8 @@ impl<'a> Evaluator<'a> {
         let number = self.sample(&columns);
         let sample = Rc::clone(&self.samples[number]);
         let (replicates, sample) = if sample.rows.is_empty() && !columns.is_empty() {
-            // Each column by itself: what was counted in one group of counters is set beside what was
-            // counted in another.
+            // Evaluate each column by itself: its counters were counted in different counter
+            // groups, and so in different windows.
             let mut least: Option<Rc<Sample>> = None;
             for column in &columns {
                 let number = self.sample(&[*column]);
@@ -244,7 +245,8 @@ impl<'a> Evaluator<'a> {
         number
     }
 
-    /// The value of a part that has one, and that without each group.
+    /// Evaluates a part that has one value: first the estimate, then the values with each group
+    /// left out.
     fn single(&mut self, id: Id, sample: usize) -> Vec<f64> {
         match self.program.node(id) {
             Node::Number(bits) => vec![f64::from_bits(bits)],
@@ -289,13 +291,14 @@ impl<'a> Evaluator<'a> {
                 let sample = self.widest(of, sample);
                 self.aggregate(how, of, sample)
             }
-            // Outside an aggregate: only what all dispatches have in common has one value.
+            // Outside an aggregate, only something that is equal for all dispatches has one value.
             Node::Column(_) | Node::Ones => vec![f64::NAN],
         }
     }
 
-    /// The dispatches that a part is taken over: all, where all have it. Times are known of every
-    /// dispatch, and those of counted dispatches are not like the others': counting takes time.
+    /// Returns the sample that a part is aggregated over: all dispatches, where all of them have
+    /// the part's columns. Times are known of every dispatch; those of counted dispatches are not
+    /// typical, since counting takes time.
     fn widest(&mut self, of: Id, sample: usize) -> usize {
         let partial = match &self.samples[sample].strata {
             None => return sample,
@@ -303,7 +306,7 @@ impl<'a> Evaluator<'a> {
         };
         let mut columns = BTreeSet::new();
         self.program.columns(of, &mut columns);
-        // Of classes without a window, the rest of the formula knows nothing.
+        // The other parts of the formula know nothing about classes without a window.
         if partial || columns.iter().any(|column| self.has_gaps(*column)) {
             return sample;
         }
@@ -348,8 +351,8 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    /// The value where each column counts by itself, as mean over all dispatches; None where the
-    /// formula cannot be had so.
+    /// Returns the value as a mean over all dispatches, where each column is estimated by itself.
+    /// None where the formula does not allow this.
     fn apart(&mut self, id: Id) -> Option<Vec<f64>> {
         Some(match self.program.node(id) {
             Node::Number(bits) => vec![f64::from_bits(bits)],
@@ -372,7 +375,7 @@ impl<'a> Evaluator<'a> {
             }
             Node::Lesser(a, b) => pairs(&self.apart(a)?, &self.apart(b)?, program::lesser),
             Node::Greater(a, b) => pairs(&self.apart(a)?, &self.apart(b)?, program::greater),
-            // What a dispatch would decide cannot be told from means.
+            // These depend on the values of single dispatches, which means do not tell.
             Node::Compare(..) | Node::If(..) | Node::Rest(..) | Node::Aggregate(..) => return None,
         })
     }
@@ -451,7 +454,7 @@ impl<'a> Evaluator<'a> {
         stats
     }
 
-    /// All values of a part.
+    /// Returns all values of a part.
     fn collect(&mut self, of: Id, sample: usize) -> Vec<f64> {
         let scalars = self.scalars(of, sample);
         let shared = Rc::clone(&self.samples[sample]);
@@ -462,7 +465,7 @@ impl<'a> Evaluator<'a> {
         all
     }
 
-    /// The parts below this one that have one value.
+    /// Evaluates the parts below this one that have a single value.
     fn scalars(&mut self, of: Id, sample: usize) -> HashMap<Id, f64> {
         let mut found = HashMap::new();
         let mut open = vec![of];
@@ -489,150 +492,7 @@ impl<'a> Evaluator<'a> {
     }
 }
 
-/// Computes values of dispatches, block by block.
-struct Walk<'w, 'a> {
-    program: &'w Program<'a>,
-    scalars: &'w HashMap<Id, f64>,
-}
-
-/// Dispatches of a block.
-#[derive(Clone, Copy)]
-enum Block<'r> {
-    From(usize),
-    These(&'r [u32]),
-}
-
-impl<'w, 'a> Walk<'w, 'a> {
-    fn new(program: &'w Program<'a>, scalars: &'w HashMap<Id, f64>) -> Walk<'w, 'a> {
-        Walk { program, scalars }
-    }
-
-    /// Gives each block's values, with the place of the first among the rows.
-    fn blocks(&self, of: Id, rows: &Rows, mut take: impl FnMut(usize, &[f64])) {
-        let mut values = vec![0.0; BLOCK];
-        let mut spare = Vec::new();
-        let total = rows.len();
-        let mut first = 0;
-        while first < total {
-            let count = BLOCK.min(total - first);
-            let block = match rows {
-                Rows::All(_) => Block::From(first),
-                Rows::Some(rows) => Block::These(&rows[first..first + count]),
-            };
-            self.fill(of, block, &mut values[..count], &mut spare);
-            take(first, &values[..count]);
-            first += count;
-        }
-    }
-
-    fn fill(&self, id: Id, block: Block<'_>, out: &mut [f64], spare: &mut Vec<Vec<f64>>) {
-        if let Some(value) = self.scalars.get(&id) {
-            out.fill(*value);
-            return;
-        }
-        match self.program.node(id) {
-            Node::Number(bits) => out.fill(f64::from_bits(bits)),
-            Node::Ones => out.fill(1.0),
-            // One value: it is among the scalars.
-            Node::Aggregate(..) => out.fill(f64::NAN),
-            Node::Column(column) => {
-                gather(self.program.frame().column(column as usize), block, out)
-            }
-            Node::Negative(a) => self.change(a, block, out, spare, |a| -a),
-            Node::Whole(a) => self.change(a, block, out, spare, f64::trunc),
-            Node::Round(a, digits) => {
-                self.change(a, block, out, spare, |a| program::round(a, digits));
-            }
-            Node::Clamp(a) => {
-                self.change(a, block, out, spare, |a| if a < 0.0 { 0.0 } else { a });
-            }
-            Node::Both(how, a, b) => match how {
-                Operator::Add => self.merge(a, b, block, out, spare, |a, b| a + b),
-                Operator::Subtract => self.merge(a, b, block, out, spare, |a, b| a - b),
-                Operator::Multiply => self.merge(a, b, block, out, spare, |a, b| a * b),
-                Operator::Divide => self.merge(a, b, block, out, spare, |a, b| a / b),
-            },
-            Node::Compare(how, a, b) => self.merge(a, b, block, out, spare, |a, b| {
-                f64::from(u8::from(program::holds(how, a, b)))
-            }),
-            Node::Lesser(a, b) => self.merge(a, b, block, out, spare, program::lesser),
-            Node::Greater(a, b) => self.merge(a, b, block, out, spare, program::greater),
-            Node::Rest(a, b) => self.merge(a, b, block, out, spare, program::rest),
-            Node::If(condition, then, otherwise) => {
-                self.fill(condition, block, out, spare);
-                let mut other = spare.pop().unwrap_or_else(|| vec![0.0; BLOCK]);
-                let mut chosen = spare.pop().unwrap_or_else(|| vec![0.0; BLOCK]);
-                self.fill(then, block, &mut chosen[..out.len()], spare);
-                self.fill(otherwise, block, &mut other[..out.len()], spare);
-                for ((out, chosen), other) in out.iter_mut().zip(&chosen).zip(&other) {
-                    *out = if *out != 0.0 { *chosen } else { *other };
-                }
-                spare.push(other);
-                spare.push(chosen);
-            }
-        }
-    }
-
-    fn change(
-        &self,
-        a: Id,
-        block: Block<'_>,
-        out: &mut [f64],
-        spare: &mut Vec<Vec<f64>>,
-        how: impl Fn(f64) -> f64,
-    ) {
-        self.fill(a, block, out, spare);
-        out.iter_mut().for_each(|value| *value = how(*value));
-    }
-
-    fn merge(
-        &self,
-        a: Id,
-        b: Id,
-        block: Block<'_>,
-        out: &mut [f64],
-        spare: &mut Vec<Vec<f64>>,
-        how: impl Fn(f64, f64) -> f64,
-    ) {
-        self.fill(a, block, out, spare);
-        if let Some(b) = self.scalars.get(&b) {
-            out.iter_mut().for_each(|value| *value = how(*value, *b));
-            return;
-        }
-        let mut other = spare.pop().unwrap_or_else(|| vec![0.0; BLOCK]);
-        self.fill(b, block, &mut other[..out.len()], spare);
-        for (a, b) in out.iter_mut().zip(&other) {
-            *a = how(*a, *b);
-        }
-        spare.push(other);
-    }
-}
-
-fn gather(column: &Column, block: Block<'_>, out: &mut [f64]) {
-    let narrow = |value: u32| match value {
-        u32::MAX => f64::NAN,
-        value => f64::from(value),
-    };
-    match (column, block) {
-        (Column::Same(value), _) => out.fill(*value),
-        (Column::Narrow(values), Block::From(first)) => {
-            let values = &values[first..first + out.len()];
-            out.iter_mut()
-                .zip(values)
-                .for_each(|(out, value)| *out = narrow(*value));
-        }
-        (Column::Wide(values), Block::From(first)) => {
-            out.copy_from_slice(&values[first..first + out.len()]);
-        }
-        (column, Block::These(rows)) => {
-            for (out, row) in out.iter_mut().zip(rows) {
-                *out = column.get(*row as usize);
-            }
-        }
-    }
-}
-
-/// Adds with what was lost to rounding so far.
+/// Adds a value; `rest` collects what rounding has lost so far.
 fn add(sum: &mut f64, rest: &mut f64, value: f64) {
     let next = *sum + value;
     if next.is_finite() {
@@ -644,7 +504,7 @@ fn add(sum: &mut f64, rest: &mut f64, value: f64) {
     *sum = next;
 }
 
-/// The value below which a part of the values lies, between two of them in proportion.
+/// Returns the value below which a share `q` of the values lies, interpolated between two of them.
 pub(crate) fn quantile(values: &mut [f64], q: f64) -> f64 {
     if values.is_empty() {
         return f64::NAN;
@@ -665,7 +525,7 @@ fn each(values: &[f64], how: impl Fn(f64) -> f64) -> Vec<f64> {
     values.iter().map(|value| how(*value)).collect()
 }
 
-/// The value at this place, or the only one.
+/// Returns the value at this place, or the only value.
 fn pick(values: &[f64], at: usize) -> f64 {
     match values {
         [only] => *only,
@@ -678,7 +538,7 @@ fn pairs(a: &[f64], b: &[f64], how: impl Fn(f64, f64) -> f64) -> Vec<f64> {
     (0..width).map(|at| how(pick(a, at), pick(b, at))).collect()
 }
 
-/// What is missing, as words.
+/// Says in words what is missing.
 fn lacking(lacks: &Lacks) -> String {
     let list = |names: &BTreeSet<String>| {
         let mut words: Vec<&str> = names.iter().map(String::as_str).take(4).collect();

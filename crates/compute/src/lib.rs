@@ -1,10 +1,11 @@
-//! rocprof-compute: what hardware counters say about a GPU's parts.
+//! rocprof-compute: what hardware counters tell about the parts of a GPU.
 //!
 //! * [`architecture`]: panels, tables, metrics and sets of each architecture, as data.
-//! * [`expression`]: the language in which metrics are written; `program` and [`evaluate`] compute
-//!   them over the dispatches of a [`frame`]; [`sample`] has the errors where counters took turns.
-//! * [`read`]: workload directories. [`select`]: what of them is wanted.
-//! * [`report`]: tables, filled, and their formats. [`analyze`], [`profile`] and
+//! * [`expression`]: the language in which metrics are written. `program` and [`evaluate`] compute
+//!   them over the dispatches of a [`frame`]. [`sample`] estimates errors where counters took
+//!   turns.
+//! * [`read`]: workload directories. [`select`]: the chosen parts of them.
+//! * [`report`]: filled tables and their output formats. [`analyze`], [`profile`] and
 //!   [`live`]: the commands.
 //!
 //! Nothing here attaches to a process.
@@ -16,6 +17,7 @@ pub mod command;
 pub mod console;
 pub mod evaluate;
 pub mod expression;
+mod foreign;
 pub mod frame;
 pub mod live;
 pub mod profile;
@@ -32,6 +34,7 @@ use clap::ArgMatches;
 use clap::error::ErrorKind;
 use console::{Console, Level};
 use midair_failure::{Failure, Kind};
+use profile::machine::Machine;
 use std::ffi::OsString;
 
 /// Runs the command line. Returns the exit code.
@@ -60,7 +63,7 @@ pub fn main(words: Vec<OsString>) -> u8 {
     }
 }
 
-/// clap's message as one line and a hint.
+/// Returns clap's message as one line and a hint.
 fn unusable(error: &clap::Error) -> Failure {
     let message = error.render().to_string();
     let mut lines = message
@@ -69,7 +72,12 @@ fn unusable(error: &clap::Error) -> Failure {
         .filter(|line| !line.is_empty());
     let what = lines.next().unwrap_or("unusable command line");
     let what = what.strip_prefix("error: ").unwrap_or(what);
-    Failure::new(Kind::Usage, what).hint("see --help")
+    // Where an option accepts only certain words, clap lists them.
+    let possible = lines.find(|line| line.starts_with('['));
+    Failure::new(Kind::Usage, what).hint(match possible {
+        Some(values) => values.trim_matches(['[', ']']).to_owned(),
+        None => "see --help".to_owned(),
+    })
 }
 
 fn named(matches: &ArgMatches, option: &str) -> Option<&'static Architecture> {
@@ -84,6 +92,27 @@ fn run(matches: &ArgMatches, console: &Console) -> Result<u8, Failure> {
         Ok(Some(year)) if year == "2026" => Form::Sums,
         _ => Form::Means,
     };
+    foreign::answer(inner, mode.map_or("", |(name, _)| name), console)?;
+    if inner.get_flag("specs") {
+        let rows = Machine::find()?.system("", "");
+        for (name, value) in rows.iter().filter(|(_, value)| !value.is_empty()) {
+            console.text(&format!("{name:<24} {value}\n"));
+        }
+        return Ok(0);
+    }
+    let of_this_machine = |option: &str| {
+        let word = inner.get_one::<String>(option);
+        word.is_some_and(|word| word == command::THIS_MACHINE)
+            || matches!(
+                inner.try_get_one::<bool>("list-available-metrics"),
+                Ok(Some(true))
+            )
+    };
+    if of_this_machine("list-metrics") {
+        let architecture = Machine::find()?.architecture;
+        console.text(&analyze::list_metrics(architecture, form));
+        return Ok(0);
+    }
     if let Some(architecture) = named(inner, "list-metrics") {
         console.text(&analyze::list_metrics(architecture, form));
         return Ok(0);
@@ -93,7 +122,7 @@ fn run(matches: &ArgMatches, console: &Console) -> Result<u8, Failure> {
         return Ok(0);
     }
     if inner.get_flag("list-sets") {
-        // Without a GPU at hand: every architecture's.
+        // No GPU was found: list the sets of every architecture.
         for architecture in Architecture::all() {
             console.text(&format!(
                 "{}\n{}",

@@ -1,7 +1,7 @@
-//! `rocprof-compute profile`: counts what metrics need, in a process that is running or in a program
-//! that it starts, and writes a workload directory.
+//! `rocprof-compute profile`: counts what metrics need, in a process that is running or in a
+//! program that it starts, and writes a workload directory.
 //!
-//! What collects is `rocprofv3`, as a process of its own; nothing here attaches.
+//! The collecting is done by `rocprofv3` in a process of its own; nothing here attaches.
 
 pub mod collect;
 pub mod machine;
@@ -28,15 +28,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use watch::{Progress, Watch};
 
-/// Metrics have the numbers of 2025, as in the users' pages.
+/// Metrics have the numbers of 2025, as on AMD's documentation pages that users know.
 pub(crate) const NUMBERS: Form = Form::Means;
 
 fn usage(what: impl Into<String>) -> Failure {
     Failure::new(Kind::Usage, what)
-}
-
-fn not_built(what: impl Into<String>) -> Failure {
-    Failure::new(Kind::NotBuilt, what)
 }
 
 fn text(matches: &ArgMatches, name: &str) -> Option<String> {
@@ -47,7 +43,7 @@ fn given(matches: &ArgMatches, name: &str) -> bool {
     matches.value_source(name) == Some(ValueSource::CommandLine)
 }
 
-/// What cannot go together, and what is not built: before anything else is looked at.
+/// Refuses options that exclude each other or are not built, before anything else is done.
 fn check(matches: &ArgMatches, program: &[OsString]) -> Result<(), Failure> {
     let attaches = given(matches, "attach-pid");
     let ways = ["block", "set", "roof-only", "roofline-bench-only"]
@@ -96,11 +92,6 @@ fn check(matches: &ArgMatches, program: &[OsString]) -> Result<(), Failure> {
     if given(matches, "no-roof") && measures(matches) {
         return Err(usage("--no-roof and --roofline exclude each other"));
     }
-    for name in ["pc-sampling", "pc-sampling-method", "pc-sampling-interval"] {
-        if given(matches, name) {
-            return Err(not_built(format!("--{name} is not built")));
-        }
-    }
     if given(matches, "target-error") {
         target_error(matches)?;
         if !attaches {
@@ -108,20 +99,15 @@ fn check(matches: &ArgMatches, program: &[OsString]) -> Result<(), Failure> {
                 .hint("in a program that is started, every dispatch is counted"));
         }
     }
-    for name in ["config-dir", "spatial-multiplexing"] {
-        if given(matches, name) {
-            return Err(not_built(format!("--{name} is not built")));
-        }
-    }
     Ok(())
 }
 
-/// Whether peaks are measured.
+/// Whether the peaks of the GPU are measured.
 fn measures(matches: &ArgMatches) -> bool {
     given(matches, "roof-only") || given(matches, "roofline-bench-only")
 }
 
-/// The value of `--target-error`, in percent.
+/// Returns the value of `--target-error`, in percent.
 fn target_error(matches: &ArgMatches) -> Result<Option<f64>, Failure> {
     let Some(word) = text(matches, "target-error") else {
         return Ok(None);
@@ -133,7 +119,7 @@ fn target_error(matches: &ArgMatches) -> Result<Option<f64>, Failure> {
     }
 }
 
-/// The expression that names of kernels match.
+/// Returns the expression that the names of the wanted kernels match.
 pub(crate) fn kernels(matches: &ArgMatches) -> Option<String> {
     let all: Vec<String> = words(matches, "kernel")
         .iter()
@@ -142,43 +128,26 @@ pub(crate) fn kernels(matches: &ArgMatches) -> Option<String> {
     (!all.is_empty()).then(|| all.join("|"))
 }
 
-/// Writes definitions of counters that AMD's tables lack; gives the file.
+/// Writes the definitions of counters that AMD's tables lack. Returns the file.
 pub(crate) fn definitions(directory: &Path, plan: &Plan) -> Result<Option<PathBuf>, Failure> {
     write::perfmon(directory, plan)
 }
 
-/// Runs the command. Gives the exit code.
+/// Runs the command. Returns the exit code.
 ///
 /// # Errors
-/// For what cannot go together, cannot be read, counted or written.
+/// When options exclude each other, or when something cannot be read, counted or written.
 pub fn run(matches: &ArgMatches, console: &Console) -> Result<u8, Failure> {
     let program: Vec<OsString> = matches
         .get_many("remaining")
         .map(|words| words.cloned().collect())
         .unwrap_or_default();
-    if matches.get_flag("list-available-metrics") {
-        let machine = Machine::find()?;
-        console.text(&crate::analyze::list_metrics(machine.architecture, NUMBERS));
-        return Ok(0);
-    }
     check(matches, &program)?;
     let attaches = given(matches, "attach-pid");
     let benchmark = match measures(matches) {
         true => Some(peaks::program()?),
         false => None,
     };
-    for name in [
-        "hip-trace",
-        "kokkos-trace",
-        "join-type",
-        "retain-rocpd-output",
-        "no-native-tool",
-        "rocprofiler-sdk-tool-path",
-    ] {
-        if given(matches, name) {
-            console.warning(&format!("--{name} has no effect here"));
-        }
-    }
     let machine = Machine::find()?;
     let blocks = chosen(matches, &machine, console)?;
     let plan = plan::plan(machine.architecture, &blocks, NUMBERS)?;
@@ -265,7 +234,7 @@ pub fn run(matches: &ArgMatches, console: &Console) -> Result<u8, Failure> {
     Ok(code)
 }
 
-/// As [`chosen`], with this block where none was chosen.
+/// Does the same as [`chosen`], with this block where none was chosen.
 pub(crate) fn chosen_or(
     matches: &ArgMatches,
     machine: &Machine,
@@ -282,11 +251,11 @@ pub(crate) fn chosen_or(
     chosen(matches, machine, console)
 }
 
-/// The tables and metrics of `-b`, or of `--set`.
+/// Returns the tables and metrics that `-b` or `--set` chooses.
 fn chosen(matches: &ArgMatches, machine: &Machine, console: &Console) -> Result<Blocks, Failure> {
     let mut warn = |text: String| console.warning(&text);
     let mut chosen = words(matches, "block");
-    // The roofline's places need operations and bytes, and times.
+    // The points of the roofline need operations, bytes and times.
     if matches!(matches.try_get_one::<bool>("roof-only"), Ok(Some(true))) {
         return Ok(Blocks::roofline());
     }
@@ -305,7 +274,7 @@ fn chosen(matches: &ArgMatches, machine: &Machine, console: &Console) -> Result<
     Blocks::read(&chosen, machine.architecture, NUMBERS, &mut warn)
 }
 
-/// Where the files go.
+/// Returns the directory for the files.
 fn directory(
     matches: &ArgMatches,
     name: Option<&str>,
@@ -353,14 +322,16 @@ fn directory(
     };
     match directory.is_absolute() {
         true => Ok(directory),
-        // The collecting program and its target may have another working directory.
+        // Make the path absolute: the collecting program and its target may have other working
+        // directories.
         false => std::env::current_dir()
             .map(|here| here.join(&directory))
             .map_err(|error| write::failed(&directory, &error)),
     }
 }
 
-/// Makes the directory, and empties it where that is allowed, or where a profile brought nothing.
+/// Makes the directory. Empties an existing one where that is allowed, or where an earlier profile
+/// left no results.
 fn prepare(directory: &Path, overwrite: bool) -> Result<(), Failure> {
     let some = fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_some());
     if some && !overwrite && !write::is_without_results(directory) {
@@ -376,7 +347,7 @@ fn prepare(directory: &Path, overwrite: bool) -> Result<(), Failure> {
     fs::create_dir_all(directory).map_err(|error| write::failed(directory, &error))
 }
 
-/// The options, as `profiling_config.yaml` has them.
+/// Returns the options as `profiling_config.yaml` has them.
 fn configuration(
     matches: &ArgMatches,
     name: &str,
@@ -420,7 +391,8 @@ fn configuration(
     all
 }
 
-/// Reads what was collected back, says what there is, and writes it as csv where that was asked for.
+/// Reads the collected data back, reports what there is, and writes it as csv where that was asked
+/// for.
 fn finish(
     matches: &ArgMatches,
     directory: &Path,

@@ -1,4 +1,4 @@
-//! Tables of a workload, filled: what every format of output shows.
+//! The filled tables of a workload, which every output format shows.
 
 pub mod chart;
 pub mod database;
@@ -24,15 +24,17 @@ pub struct Options {
     pub normal_unit: String,
     /// The word of `--time-unit`.
     pub time_unit: String,
-    /// Digits behind the point.
+    /// Digits after the decimal point.
     pub decimals: usize,
-    /// Rows of the tables of kernels and dispatches.
+    /// The most rows in the tables of kernels and dispatches.
     pub most: usize,
-    /// Which formulas; None: those of the directory's version.
+    /// Which formulas to use; None: those of the directory's version.
     pub form: Option<Form>,
-    /// Columns to show beside the others, by heading.
+    /// Whether to show the memory chart as a table.
+    pub plain_tables: bool,
+    /// Further columns to show, by heading.
     pub include: Vec<String>,
-    /// Places of the columns to show; empty: all.
+    /// The places of the columns to show; empty: all.
     pub columns: Vec<usize>,
 }
 
@@ -44,6 +46,7 @@ impl Default for Options {
             decimals: 2,
             most: 10,
             form: None,
+            plain_tables: false,
             include: Vec::new(),
             columns: Vec::new(),
         }
@@ -51,7 +54,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Nanoseconds of the unit of time.
+    /// Returns the nanoseconds in the chosen unit of time.
     pub fn nanoseconds(&self) -> f64 {
         match self.time_unit.as_str() {
             "s" => 1e9,
@@ -65,9 +68,9 @@ impl Options {
 /// A field of a table.
 #[derive(Debug, Clone)]
 pub enum Entry {
-    /// Words.
+    /// Text.
     Text(String),
-    /// A count or the like, always shown whole.
+    /// A count or the like, which is always shown as a whole number.
     Whole(u64),
     /// A number.
     Number(f64),
@@ -87,7 +90,8 @@ pub struct Line {
 }
 
 impl Line {
-    /// The metric's value that stands for it where there is one column: the first.
+    /// Returns the first value of a metric, which stands for the row where only one column is
+    /// shown.
     pub fn main(&self) -> Option<&Value> {
         self.entries.iter().find_map(|entry| match entry {
             Entry::Value(value) => Some(&**value),
@@ -95,7 +99,7 @@ impl Line {
         })
     }
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(&self) -> &str {
         match self.entries.first() {
             Some(Entry::Text(name)) => name,
@@ -104,7 +108,7 @@ impl Line {
     }
 }
 
-/// A table, filled.
+/// A filled table.
 #[derive(Debug, Clone)]
 pub struct Sheet {
     /// The number of its panel.
@@ -156,20 +160,20 @@ impl Sheet {
 pub struct Report {
     /// The tables, by number.
     pub sheets: Vec<Sheet>,
-    /// The kernels of the chosen dispatches, the longest first.
+    /// The kernels of the chosen dispatches, by time, the longest first.
     pub kernels: Vec<KernelTime>,
     /// The dispatches.
     pub rows: Rows,
     /// The formulas.
     pub form: Form,
-    /// Peaks of the GPU and places of the kernels below them, where panel 4 is wanted.
+    /// The peaks of the GPU and the points of the kernels, where panel 4 is wanted.
     pub roofline: Option<(roofline::Peaks, Vec<roofline::Point>)>,
 }
 
-/// Fills the tables that are wanted.
+/// Fills the wanted tables.
 ///
 /// # Errors
-/// For kernels, dispatches or GPUs that are not there.
+/// When a kernel, dispatch or GPU that was asked for does not exist.
 pub fn report(
     workload: &Workload,
     blocks: &Blocks,
@@ -235,7 +239,7 @@ pub fn report(
     })
 }
 
-/// What expressions of a workload are read with.
+/// Returns what the expressions of a workload are read with.
 pub fn setting<'a>(workload: &'a Workload, form: Form, options: &'a Options) -> Setting<'a> {
     Setting {
         architecture: workload.architecture,
@@ -302,7 +306,7 @@ fn system(sheet: &mut Sheet, workload: &Workload) {
     }
 }
 
-/// The unit of a metric, with that of `--normal-unit` in its place.
+/// Returns the unit of a metric; `$normUnit` is replaced by the unit of `--normal-unit`.
 pub fn unit(text: &str, options: &Options) -> String {
     if text == "ns" && options.time_unit != "ns" {
         return options.time_unit.clone();
@@ -321,7 +325,8 @@ pub fn unit(text: &str, options: &Options) -> String {
     }
 }
 
-/// Headings of tables that have no unit of their own, such as `L2 Requests (per normUnit)`.
+/// Returns the title of a table whose metrics share a unit, such as `L2 Requests (per normUnit)`,
+/// with that unit.
 pub fn with_unit(title: &str, options: &Options) -> String {
     title.replace("per normUnit", &options.normal_unit.replace('_', " "))
 }

@@ -19,7 +19,7 @@ fn run(words: &[&str]) -> Output {
         .unwrap()
 }
 
-/// Standard output of a run that succeeds.
+/// Returns the standard output of a run that succeeds.
 fn shown(words: &[&str]) -> String {
     let output = run(words);
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -27,7 +27,7 @@ fn shown(words: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Exit code and standard error of a run that fails.
+/// Returns exit code and standard error of a run that fails.
 fn refused(words: &[&str]) -> (i32, String) {
     let output = run(words);
     let errors = String::from_utf8(output.stderr).unwrap();
@@ -35,7 +35,7 @@ fn refused(words: &[&str]) -> (i32, String) {
     (output.status.code().unwrap(), errors)
 }
 
-/// The fields of the row of a table that begins with this number.
+/// Returns the fields of the row whose number is this one.
 fn row(text: &str, id: &str) -> Vec<String> {
     let wanted = format!("│ {id} ");
     let line = text.lines().find(|line| line.starts_with(&wanted));
@@ -44,7 +44,8 @@ fn row(text: &str, id: &str) -> Vec<String> {
     fields.map(|field| field.trim().to_owned()).collect()
 }
 
-/// A directory with these counters; a line of each dispatch: kernel, nanoseconds, counts.
+/// Writes a directory with these counters and a line for each dispatch: kernel, nanoseconds,
+/// counts.
 fn directory(at: &Path, counters: &str, dispatches: &[(&str, u64, &str)]) -> PathBuf {
     fs::create_dir_all(at).unwrap();
     fs::write(at.join("sysinfo.csv"), SYSTEM).unwrap();
@@ -122,7 +123,7 @@ fn normal_units_divide_counts() {
     for (unit, value, words) in [
         ("per_kernel", "800.00", "per kernel"),
         ("per_wave", "200.00", "per wave"),
-        // Eight XCDs: 200 cycles.
+        // 200 cycles: the counter is the sum over eight XCDs.
         ("per_cycle", "4.00", "per cycle"),
         ("per_second", "800000000.00", "per second"),
     ] {
@@ -223,7 +224,7 @@ fn directories_are_compared_with_the_first() {
 #[test]
 fn counters_that_took_turns_have_intervals_and_are_never_copied() {
     let temporary = tempfile::tempdir().unwrap();
-    // Two groups take turns; a third dispatch has neither.
+    // Two counter groups take turns; every third dispatch has neither.
     let mut dispatches = Vec::new();
     for round in 0..40_u64 {
         let (a, b) = (1000 + round % 7, 500 + round % 5);
@@ -259,9 +260,10 @@ fn counters_that_took_turns_have_intervals_and_are_never_copied() {
         ["50.00", "50.00", "50.00", "pct", "0.00", "40", "33.3 %"]
     );
     assert_eq!(row(&all, "7.2.2")[2], "4.00");
-    // What every dispatch has is exact.
+    // A counter that every dispatch has is exact.
     assert_eq!(row(&all, "7.2.0")[6..], ["exact", "120", "100.0 %"]);
-    // A ratio of two groups: sums are estimated apart; least and greatest cannot be.
+    // A ratio of two counter groups: sums are estimated separately; minimum and maximum cannot be
+    // estimated.
     let across = directory(
         temporary.path(),
         "SQ_WAVES,GRBM_COUNT,SQ_INSTS,GRBM_GUI_ACTIVE",
@@ -417,7 +419,7 @@ fn a_page_stands_alone_and_obeys_no_kernels_name() {
         }
     }
     assert_eq!(open, ["html", "body"]);
-    // Nothing of another place, and no marks in a name.
+    // The page refers to nothing outside, and names contain no markup.
     for outside in ["http:", "https:", "src=", "url(", "@import", "alert(1)<"] {
         assert_eq!(page.find(outside), None, "{outside}");
     }
@@ -448,7 +450,7 @@ fn passes_of_several_runs_become_one() {
     );
     fs::rename(other.join("pmc_perf.csv"), other.join("pmc_perf_1.csv")).unwrap();
     let all = shown(&["analyze", "-p", text(&dir), "-b", "7.2.2"]);
-    // 5/1 and 6/2, though the second run had its kernels in another order.
+    // 5/1 and 6/2, although the second run started its kernels in another order.
     assert_eq!(row(&all, "7.2.2")[2..5], ["4.00", "3.00", "5.00"]);
 }
 
@@ -475,10 +477,10 @@ fn levels_of_single_passes_are_told_apart() {
         "3.1.20",
         "11.2.10",
     ]);
-    // 6400 of 100 cycles of each of 8 XCDs; 77 of 11.
+    // 6400 of 100 cycles on each of 8 XCDs; 77 of 11.
     assert_eq!(row(&all, "7.2.7")[2], "64.00");
     assert!(all.contains("LDS Latency  7 "), "{all}");
-    // Nobody's level is another's.
+    // A level is never replaced by another one.
     assert!(
         all.contains("not collected: SQ_INSTS_SMEM, SQ_INST_LEVEL_SMEM_ACCUM"),
         "{all}"
@@ -519,11 +521,11 @@ fn amds_rocpd_database_is_read() {
         "7.2.2",
         "7.2.0",
     ]);
-    // Sums over the places of the GPU, and over the dispatches: 80 of 8.
+    // Sums over the places of the GPU and over the dispatches: 80 of 8.
     assert_eq!(row(&all, "7.2.2")[2..5], ["10.00", "5.00", "15.00"]);
     assert_eq!(row(&all, "7.2.0")[2], "600.00");
     assert_eq!(row(&all, "7.1.0")[2], "128.00");
-    // Half written: the file ends within its pages.
+    // A half-written file, which ends within its pages.
     let bytes = fs::read(&file).unwrap();
     fs::write(&file, &bytes[..bytes.len() / 3]).unwrap();
     let (code, errors) = refused(&["analyze", "-p", text(temporary.path())]);
@@ -606,7 +608,7 @@ fn passes_of_several_processes_lie_beside_each_other() {
         let column = frame.named(name).unwrap();
         (0..frame.rows).map(|row| column.get(row)).collect()
     };
-    // In the order of their begin.
+    // In the order in which they began.
     assert_eq!(column("SQ_WAVES"), [8.0, 4.0, 12.0, 6.0]);
     assert_eq!(column("SQ_INSTS"), [80.0, 40.0, 120.0, 60.0]);
 }
@@ -651,7 +653,7 @@ fn bad_input_gets_a_sentence_and_a_code() {
     .unwrap();
     input(&dir, "damaged");
 
-    // Values that are no numbers, and durations of zero: N/A with the reason.
+    // Values that are not numbers, and durations of zero, give N/A with the reason.
     let dir = directory(
         &at("z"),
         "SQ_WAVES,SQ_INSTS,TCC_REQ_sum",
@@ -745,6 +747,56 @@ fn damaged_bytes_never_end_in_a_panic() {
         }
     }
     assert!(read > 30, "{read} of 300 could be read");
+}
+
+#[test]
+fn the_memory_chart_is_a_table_where_it_is_asked_for() {
+    let temporary = tempfile::tempdir().unwrap();
+    let dir = directory(
+        temporary.path(),
+        "SQ_WAVES,SQ_WAVE_CYCLES",
+        &[("vadd", 10, "4,400")],
+    );
+    let words = ["analyze", "-p", text(&dir), "-b", "3.1.1"];
+    let chart = shown(&words);
+    assert!(
+        chart.contains("Wave Life") && !chart.contains("Metric_ID"),
+        "{chart}"
+    );
+    let table = shown(&[&words[..], &["--view", "table"]].concat());
+    assert_eq!(row(&table, "3.1.1")[1], "Wave Life", "{table}");
+}
+
+#[test]
+fn options_without_effect_are_told() {
+    let temporary = tempfile::tempdir().unwrap();
+    let dir = directory(temporary.path(), "SQ_WAVES", &[("vadd", 10, "4")]);
+    let words = [
+        "analyze",
+        "-p",
+        text(&dir),
+        "-m",
+        "HBM",
+        "L2",
+        "--sort",
+        "kernels",
+        "-g",
+    ];
+    let output = run(&words);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{said}");
+    for name in ["--roofline-mem-level", "--roofline-sort", "--debug"] {
+        assert!(
+            said.contains(&format!("{name} has no effect here")),
+            "{said}"
+        );
+    }
+    let (code, said) = refused(&["analyze", "-p", text(&dir), "--torch-operator", "*relu"]);
+    assert_eq!(code, 34, "{said}");
+    assert!(said.contains("--torch-operator is not built"), "{said}");
+    let (code, said) = refused(&["--list-metrics", "gfx900"]);
+    assert_eq!(code, 2, "{said}");
+    assert!(said.contains("hint: possible values: gfx908"), "{said}");
 }
 
 #[test]

@@ -1,13 +1,13 @@
 //! The page of `analyze --html`, opened in headless Chromium and clicked through (`browser.py`).
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use midair_tests::leave_out;
+use midair_tests::chromium;
 use std::fmt::Write as _;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
-/// Counters of speed of light, memory chart and roofline of gfx942.
+/// The counters of the speed of light, the memory chart and the roofline of gfx942.
 const COUNTERS: [&str; 24] = [
     "SQ_WAVES",
     "GRBM_GUI_ACTIVE",
@@ -35,7 +35,7 @@ const COUNTERS: [&str; 24] = [
     "TCC_EA0_WRREQ_sum",
 ];
 
-/// A workload in which a third of the dispatches was counted.
+/// Writes a workload in which a third of the dispatches were counted.
 fn workload(at: &Path) {
     fs::write(
         at.join("sysinfo.csv"),
@@ -71,19 +71,9 @@ fn workload(at: &Path) {
     fs::write(at.join("pmc_perf.csv"), text).unwrap();
 }
 
-/// The browser: Debian's chromium-headless-shell, or chromium.
-fn browser() -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    let names = ["chromium-headless-shell", "chromium"];
-    std::env::split_paths(&path)
-        .flat_map(|directory| names.map(|name| directory.join(name)))
-        .find(|program| program.is_file())
-}
-
 #[test]
 fn a_browser_draws_the_page_and_its_table_filters() {
-    let Some(browser) = browser() else {
-        leave_out("there is no Chromium (Debian: chromium-headless-shell)").unwrap();
+    let Some(browser) = chromium().unwrap() else {
         return;
     };
     let temporary = tempfile::tempdir().unwrap();
@@ -122,7 +112,8 @@ fn a_browser_draws_the_page_and_its_table_filters() {
     assert!(roofline.contains("not measured"), "{said}");
     assert!(found["chart"].as_str().unwrap().contains("L2"), "{said}");
     assert_eq!(found["drawn"], true, "{said}");
-    // Names are text, whatever is in them; typing leaves those that have the words.
+    // Names are text, whatever they contain. Typing leaves the kernels whose names contain the
+    // words.
     let names = |key: &str| -> Vec<String> {
         let mut names: Vec<String> = found[key]
             .as_array()
@@ -146,7 +137,7 @@ fn a_browser_draws_the_page_and_its_table_filters() {
         serde_json::json!([false, true, true]),
         "{said}"
     );
-    // Nothing but the page was loaded, nothing was reported, nothing is beyond the window.
+    // The browser loaded nothing but the page, reported no error, and nothing exceeds the window.
     assert_eq!(names("asked_for").len(), 1, "{said}");
     assert!(names("errors").is_empty(), "{said}");
     assert_eq!(found["wide"].as_i64(), Some(0), "{said}");

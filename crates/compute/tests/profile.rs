@@ -1,5 +1,5 @@
-//! What `profile` collects, what it refuses, and the directory that it writes. A script stands in for
-//! `rocprofv3`; on a real process: `tests/e2e/compute.rs`.
+//! What `profile` collects, what it refuses, and the directory that it writes. A script stands in
+//! for `rocprofv3`. The test on a real process is in `tests/e2e/compute.rs`.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use midair_compute::profile::plan::plan;
@@ -74,7 +74,7 @@ fn each_set_fits_into_one_pass() {
 
 #[test]
 fn everything_needs_hardly_more_passes_than_the_fullest_block() {
-    // AMD's first fit needs 12, 12, 12 and 20.
+    // AMD's first-fit planning needs 12, 12, 12 and 20.
     for (name, most) in [
         ("gfx908", 15),
         ("gfx90a", 15),
@@ -98,14 +98,14 @@ fn everything_needs_hardly_more_passes_than_the_fullest_block() {
             plan.groups.len()
         );
         assert!(all.len() > 150, "{name}: {} counters", all.len());
-        // What AMD's tables of counters lack: the panels name them all the same.
+        // Some counters that the panels name are missing in AMD's tables of counters.
         assert!(plan.unknown.len() <= 8, "{name}: {:?}", plan.unknown);
         assert!(
             plan.unknown
                 .iter()
                 .any(|name| name == "SQ_ACCUM_PREV_HIRES")
         );
-        // The model's levels are summed up by definitions of ours.
+        // Our definitions sum up the modelled levels.
         assert!(
             plan.definitions
                 .contains("accumulate(SQ_LEVEL_WAVES, HIGH_RES)")
@@ -113,7 +113,7 @@ fn everything_needs_hardly_more_passes_than_the_fullest_block() {
     }
 }
 
-/// Files of a machine with one modelled MI300X.
+/// Writes the files of a machine with one modelled MI300X.
 fn topology(at: &Path) {
     let node = |number: u32, text: &str, name: &str| {
         let node = at.join(format!("nodes/{number}"));
@@ -138,7 +138,7 @@ fn topology(at: &Path) {
     .unwrap();
 }
 
-/// `profile` in an empty directory, with a script in place of `rocprofv3`.
+/// Runs `profile` in an empty directory, with a script in place of `rocprofv3`.
 fn profile(here: &Path, script: &str, words: &[&str]) -> Output {
     let there = here.join("topology");
     topology(&there);
@@ -182,7 +182,7 @@ fn the_directory_is_written_and_the_collector_is_asked_for_the_counters() {
         ],
     );
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    // The collector's own code.
+    // The exit code is the collector's.
     assert_eq!(output.status.code(), Some(31), "{said}");
     assert!(said.contains("No GPU kernel data collected"), "{said}");
     let asked = fs::read_to_string(here.join("asked")).unwrap();
@@ -218,7 +218,8 @@ fn the_directory_is_written_and_the_collector_is_asked_for_the_counters() {
     let group = fs::read_to_string(dir.join("perfmon/pmc_perf_0.yaml")).unwrap();
     assert!(group.starts_with("jobs:\n- pmc: ["), "{group}");
 
-    // It brought nothing: the same may be tried again. A second time only with --overwrite.
+    // The first profile brought no results, so the same directory may be used again. After results,
+    // only with --overwrite.
     let words = ["-n", "vadd", "--attach-pid", "1", "-b", "5.1.1", "7.1.2"];
     assert_eq!(profile(here, script, &words).status.code(), Some(31));
     fs::write(dir.join("pmc_perf_0.db"), "results").unwrap();
@@ -310,6 +311,23 @@ fn what_cannot_be_is_refused_by_name() {
             "--pc-sampling",
         ),
         (
+            &[
+                "-n",
+                "x",
+                "--attach-pid",
+                "1",
+                "--experimental",
+                "--ml-api-trace",
+            ],
+            34,
+            "--ml-api-trace is not built",
+        ),
+        (
+            &["-n", "x", "--attach-pid", "1", "--config-dir", "/tmp"],
+            34,
+            "--config-dir is not built",
+        ),
+        (
             &["-n", "x", "--attach-pid", "1", "--target-error", "much"],
             2,
             "--target-error much is no number",
@@ -354,7 +372,7 @@ fn peaks_are_measured_by_amds_benchmark_and_said_to_be() {
     assert_eq!(code, Some(0), "{said}");
     let dir = here.join("workloads/x/MI300X_A1");
     assert!(dir.join("roofline.csv").is_file(), "{said}");
-    // It fails: so do we, and say which program it was.
+    // The benchmark fails, so the profile fails too, and names the benchmark.
     let (code, said) = run(&["profile", "-n", "y", "--roofline-bench-only"], "1");
     assert_eq!(code, Some(20), "{said}");
     assert!(said.contains("roofline: exit status: 3"), "{said}");
@@ -401,4 +419,27 @@ fn the_roofline_has_what_it_needs() {
         assert!(plan.groups.len() <= most, "{name}: {:?}", plan.groups);
         assert!(plan.unknown.is_empty(), "{name}: {:?}", plan.unknown);
     }
+}
+
+#[test]
+fn the_machine_and_its_metrics_are_listed() {
+    let temporary = tempfile::tempdir().unwrap();
+    let said = |words: &[&str]| {
+        let output = profile(temporary.path(), "exit 0", words);
+        let all = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{words:?}: {output:?}");
+        all
+    };
+    let specs = said(&["--specs"]);
+    let value = |name: &str| {
+        let line = specs.lines().find(|line| line.starts_with(name));
+        line.and_then(|line| line.split_whitespace().nth(1))
+    };
+    assert_eq!(value("gpu_arch "), Some("gfx942"), "{specs}");
+    assert_eq!(value("num_xcd "), Some("8"), "{specs}");
+    assert_eq!(value("max_mclk "), Some("1300"), "{specs}");
+    let metrics = said(&["--list-available-metrics"]);
+    assert!(metrics.contains("\t2.1 -> "), "{metrics}");
+    assert_eq!(said(&["--list-metrics"]), metrics);
+    assert_eq!(said(&["--list-metrics", "gfx942"]), metrics);
 }

@@ -30,8 +30,8 @@ pub fn make(release: &Release) -> Outcome<Vec<PathBuf>> {
     for file in one_file::make(release)? {
         fs::copy(&file, &program).at("copying", &file)?;
     }
-    for library in libraries(&release.prefix)? {
-        let to = layer.join(library.strip_prefix("/").unwrap_or(&library));
+    for (library, place) in libraries(release)? {
+        let to = layer.join(place.strip_prefix("/").unwrap_or(&place));
         tree::make_parent(&to)?;
         // What a link leads to: the loader asks for this name.
         fs::copy(&library, &to).at("copying", &library)?;
@@ -131,20 +131,57 @@ fn date(time: u64) -> Outcome<String> {
     Ok(String::from_utf8_lossy(&date).trim().to_owned())
 }
 
-/// The libraries that the program and its helper are linked with, and their loader, as this machine has them.
-fn libraries(prefix: &Path) -> Outcome<Vec<PathBuf>> {
+/// The libraries that the program and its helper are linked with, and their loader: where this machine has them,
+/// and where they belong.
+fn libraries(release: &Release) -> Outcome<Vec<(PathBuf, PathBuf)>> {
     let mut libraries = Vec::new();
     for program in ["bin/midair", "lib/rocprofiler-sdk/midair-aqlprofile"] {
-        let said = output(Command::new("ldd").arg(prefix.join(program)))?;
-        let said = String::from_utf8_lossy(&said);
-        let words = said.lines().flat_map(str::split_whitespace);
-        libraries.extend(
-            words
-                .filter(|word| word.starts_with('/'))
-                .map(PathBuf::from),
-        );
+        let program = release.prefix.join(program);
+        match release.of.sysroot() {
+            Some(sysroot) => crossed(&program, Path::new(&sysroot), &mut libraries)?,
+            None => {
+                let said = output(Command::new("ldd").arg(program))?;
+                let said = String::from_utf8_lossy(&said);
+                let words = said.lines().flat_map(str::split_whitespace);
+                let paths = words
+                    .filter(|word| word.starts_with('/'))
+                    .map(PathBuf::from);
+                libraries.extend(paths.map(|path| (path.clone(), path)));
+            }
+        }
     }
     libraries.sort();
     libraries.dedup();
     Ok(libraries)
+}
+
+/// The same of a program of another machine, from the libraries that its compiler links with.
+fn crossed(program: &Path, sysroot: &Path, found: &mut Vec<(PathBuf, PathBuf)>) -> Outcome<()> {
+    let said = output(
+        Command::new("readelf")
+            .args(["--wide", "-d", "-l"])
+            .arg(program),
+    )?;
+    for line in String::from_utf8_lossy(&said).lines() {
+        let name = if line.contains("(NEEDED)") {
+            line.split(['[', ']']).nth(1)
+        } else if line.contains("program interpreter:") {
+            let path = line
+                .split(": ")
+                .nth(1)
+                .and_then(|path| path.strip_suffix(']'));
+            path.and_then(|path| path.rsplit('/').next())
+        } else {
+            None
+        };
+        if let Some(name) = name {
+            let pair = (sysroot.join("lib").join(name), Path::new("/lib").join(name));
+            if !found.contains(&pair) {
+                let library = pair.0.clone();
+                found.push(pair);
+                crossed(&library, sysroot, found)?;
+            }
+        }
+    }
+    Ok(())
 }

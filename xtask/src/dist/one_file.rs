@@ -6,10 +6,12 @@ use std::path::PathBuf;
 use midair_bundle::{Carried, append};
 
 use super::{Release, tree};
+use crate::layout::DEMO;
 use crate::run::{At, Failure, Outcome};
 
 /// What it carries: everything that goes into a target or into a program that is started. The C API
-/// (`librocprofiler-sdk-rocattach`, rocpd) is for other programs to link, and is not in it.
+/// (`librocprofiler-sdk-rocattach`, rocpd) is for other programs to link, and is not in it. What lies
+/// below [`DEMO`] is carried, too.
 const CARRIED: [&str; 9] = [
     "lib/libmidair-cuda.so",
     "lib/librocprofiler-register.so.0",
@@ -30,8 +32,16 @@ pub fn make(release: &Release) -> Outcome<Vec<PathBuf>> {
         Ok((name.to_owned(), tree::is_executable(&path)?, bytes))
     };
     let program = read("bin/midair")?.2;
-    let files = CARRIED.map(read);
-    let files: Vec<_> = files.into_iter().collect::<Outcome<_>>()?;
+    let mut names: Vec<String> = CARRIED.map(str::to_owned).into();
+    tree::copy(&release.prefix, &release.work.join("none"), &mut |name| {
+        if name.starts_with(DEMO) {
+            names.push(name.to_owned());
+        }
+        false
+    })?;
+    names.sort();
+    let files = names.iter().map(|name| read(name));
+    let files: Vec<_> = files.collect::<Outcome<_>>()?;
     let carried: Vec<Carried<'_>> = files
         .iter()
         .map(|(name, executable, bytes)| Carried {

@@ -101,13 +101,18 @@ pub fn lay_out(package: &Package, release: &Release, root: &Path) -> Outcome<()>
             write(&to, &zipped, 0o644)?;
         } else {
             let mut bytes = std::fs::read(&from).at("reading", &from)?;
+            // Libraries are loaded, not run.
+            let runs = tree::is_executable(&from)? && !file.contains(".so");
             // Distributions want their own Python, by its path.
             const ANY: &[u8] = b"#!/usr/bin/env python3\n";
             if bytes.starts_with(ANY) {
-                bytes.splice(..ANY.len(), *b"#!/usr/bin/python3\n");
+                let first: &[u8] = match runs {
+                    true => b"#!/usr/bin/python3\n",
+                    // A module is imported.
+                    false => b"",
+                };
+                bytes.splice(..ANY.len(), first.iter().copied());
             }
-            // Libraries are loaded, not run.
-            let runs = tree::is_executable(&from)? && !file.contains(".so");
             let mode = if runs { 0o755 } else { 0o644 };
             write(&to, &bytes, mode)?;
         }

@@ -6,7 +6,10 @@ use std::process::Command;
 
 use super::package::{self, PACKAGES, Package};
 use super::{Release, tree};
-use crate::run::{At, Outcome, run};
+use crate::run::{At, Outcome, output, run};
+
+/// Whom to ask.
+const MAINTAINERS: &str = "midair's maintainers <maintainers@midair.invalid>";
 
 /// Makes them.
 pub fn make(release: &Release) -> Outcome<Vec<PathBuf>> {
@@ -18,7 +21,8 @@ pub fn make(release: &Release) -> Outcome<Vec<PathBuf>> {
         let root = top.join(package.name);
         package::lay_out(package, release, &root)?;
         let spec = top.join(format!("{name}.spec"));
-        package::write(&spec, spec_of(package, release, &root)?.as_bytes(), 0o644)?;
+        let text = spec_of(package, release, &root)?;
+        package::write(&spec, text.as_bytes(), 0o644)?;
         run(Command::new("rpmbuild")
             .args(["-bb", "--quiet", "--noclean"])
             .arg("--define")
@@ -50,6 +54,11 @@ pub fn make(release: &Release) -> Outcome<Vec<PathBuf>> {
     Ok(made)
 }
 
+fn is_library(file: &str) -> bool {
+    let name = file.rsplit('/').next().unwrap_or_default();
+    name.ends_with(".so") || name.contains(".so.")
+}
+
 /// Fedora says -devel.
 fn rpm_name(name: &str) -> String {
     name.replace("-dev", "-devel")
@@ -58,6 +67,7 @@ fn rpm_name(name: &str) -> String {
 fn spec_of(package: &Package, release: &Release, root: &Path) -> Outcome<String> {
     let mut spec = format!(
         "Name: {}\nVersion: {}\nRelease: 1\nSummary: {}\nLicense: MIT\nURL: https://midair.invalid/\n\
+         Group: Development/Tools\nPackager: {MAINTAINERS}\n\
          # Who has these in a directory of ours provides nothing to others.\nAutoProv: no\n",
         rpm_name(package.name),
         release.version,
@@ -73,8 +83,24 @@ fn spec_of(package: &Package, release: &Release, root: &Path) -> Outcome<String>
     list(root, root, &mut files)?;
     files.sort();
     for file in files {
-        let _ = writeln!(spec, "\"/{file}\"");
+        // Fedora's libraries may be run, Debian's not.
+        let mode = if is_library(&file) && !root.join(&file).is_symlink() {
+            "%attr(755,root,root) "
+        } else {
+            ""
+        };
+        let _ = writeln!(spec, "{mode}\"/{file}\"");
     }
+    let mut date = Command::new("date");
+    date.env("LC_ALL", "C").args(["--utc", "+%a %b %d %Y"]);
+    let date = output(date.arg(format!("--date=@{}", release.time)))?;
+    let date = String::from_utf8_lossy(&date);
+    let _ = write!(
+        spec,
+        "\n%changelog\n* {} {MAINTAINERS} - {}-1\n- See CHANGELOG.md of the project.\n",
+        date.trim(),
+        release.version
+    );
     Ok(spec)
 }
 

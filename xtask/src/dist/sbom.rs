@@ -31,9 +31,10 @@ pub fn make(release: &Release) -> Outcome<Vec<PathBuf>> {
         &release.version,
         String::from_utf8_lossy(&date).trim(),
     );
-    let to = release
-        .to
-        .join(format!("midair-{}.spdx.json", release.version));
+    let to = release.to.join(format!(
+        "midair-{}-{}.spdx.json",
+        release.version, release.machine
+    ));
     std::fs::write(&to, text + "\n").at("writing", &to)?;
     Ok(vec![to])
 }

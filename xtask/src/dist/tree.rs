@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::Release;
+use crate::layout::DEMO;
 use crate::run::{At, Outcome, run};
 
 /// The tarball: an installation that is unpacked anywhere, laid out as ROCm's prefix is.
@@ -95,6 +96,14 @@ fn copy_below(
     Ok(())
 }
 
+/// Replaces a file by a link to another.
+pub fn link(to: &str, file: &Path) -> Outcome<()> {
+    if file.symlink_metadata().is_ok() {
+        fs::remove_file(file).at("removing", file)?;
+    }
+    symlink(to, file).at("writing", file)
+}
+
 /// Makes the directory of this file.
 pub fn make_parent(file: &Path) -> Outcome<()> {
     let parent = file.parent().unwrap_or(Path::new("/"));
@@ -107,13 +116,14 @@ pub fn is_executable(file: &Path) -> Outcome<bool> {
     Ok(found.permissions().mode() & 0o111 != 0)
 }
 
-/// Copies all, without what programs and libraries have for debuggers.
-pub fn copy_stripped(from: &Path, to: &Path) -> Outcome<()> {
+/// Copies all, without what programs and libraries have for debuggers. `strip` is the one of their machine.
+pub fn copy_stripped(from: &Path, to: &Path, strip: &str) -> Outcome<()> {
     let mut objects = Vec::new();
     copy(from, to, &mut |name| {
         if name.starts_with("bin/")
             || name.contains(".so")
             || name.starts_with("lib/rocprofiler-sdk/")
+            || name.starts_with(DEMO)
         {
             objects.push(to.join(name));
         }
@@ -123,7 +133,7 @@ pub fn copy_stripped(from: &Path, to: &Path) -> Outcome<()> {
         let kind = fs::symlink_metadata(&object).at("looking at", &object)?;
         let bytes = fs::read(&object).at("reading", &object)?;
         if kind.is_file() && bytes.starts_with(b"\x7fELF") {
-            run(Command::new("strip").arg("--strip-unneeded").arg(&object))?;
+            run(Command::new(strip).arg("--strip-unneeded").arg(&object))?;
         }
     }
     Ok(())

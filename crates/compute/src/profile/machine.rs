@@ -1,4 +1,4 @@
-//! What is known about the machine and its GPU, by the names of `sysinfo.csv`.
+//! What is known about the machine and its GPU, under the names of `sysinfo.csv`.
 
 use crate::architecture::{Architecture, Model};
 use crate::read::unusable;
@@ -12,13 +12,13 @@ use std::path::Path;
 pub struct Machine {
     /// The tables of its architecture.
     pub architecture: &'static Architecture,
-    /// Its model, in capital letters.
+    /// Its model, in upper case.
     pub model: String,
     agent: Agent,
 }
 
 impl Machine {
-    /// The first GPU that there are tables for.
+    /// Returns the first GPU that has tables.
     ///
     /// # Errors
     /// When there is none.
@@ -53,7 +53,11 @@ impl Machine {
         .hint(format!("known are {}", known.join(", "))))
     }
 
-    /// The rows of `sysinfo.csv`, in AMD's order. What is not known has no value.
+    /// Returns the rows of `sysinfo.csv` in AMD's order. Unknown ones have no value.
+    ///
+    /// All values come from files of the kernel. AMD's program asks `amd-smi` for partitions,
+    /// clocks and the version of the BIOS. `amd-smi` reads the same files, so it need not be
+    /// installed.
     pub fn system(&self, name: &str, command: &str) -> Vec<(String, String)> {
         let agent = &self.agent;
         let device = format!("/sys/class/drm/renderD{}/device", agent.drm_render_minor);
@@ -170,8 +174,8 @@ impl Machine {
             ),
             ("max_sclk", number(u64::from(agent.max_engine_clk_fcompute))),
             ("max_mclk", number(u64::from(clock.unwrap_or(0)))),
-            ("cur_sclk", String::new()),
-            ("cur_mclk", String::new()),
+            ("cur_sclk", current(&word("pp_dpm_sclk"))),
+            ("cur_mclk", current(&word("pp_dpm_mclk"))),
             ("total_l2_chan", channels.to_string()),
             ("lds_banks_per_cu", "32".to_owned()),
             ("sqc_per_gpu", scalar.to_string()),
@@ -186,9 +190,34 @@ impl Machine {
     }
 }
 
+/// Returns the clock in MHz that amdgpu marks as the current one. A line of `pp_dpm_sclk` is like
+/// `1: 2100Mhz *`.
+fn current(states: &str) -> String {
+    let marked = states.lines().find(|line| line.trim_end().ends_with('*'));
+    let clock = marked.and_then(|line| line.split_once(':'));
+    let digits = clock.map(|(_, clock)| clock.trim_start());
+    digits.map_or_else(String::new, |clock| {
+        clock.chars().take_while(char::is_ascii_digit).collect()
+    })
+}
+
 fn model(architecture: &'static Architecture, chip: u32) -> Option<&'static Model> {
     architecture
         .models
         .iter()
         .find(|model| model.chips.contains(&chip))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::current;
+
+    #[test]
+    fn the_marked_clock_is_the_current_one() {
+        assert_eq!(current("0: 500Mhz\n1: 1305Mhz *\n2: 2100Mhz\n"), "1305");
+        assert_eq!(current("S: 95Mhz *\n0: 500Mhz\n"), "95");
+        for nothing in ["", "0: 500Mhz\n", "*", "no clock *"] {
+            assert_eq!(current(nothing), "", "{nothing}");
+        }
+    }
 }

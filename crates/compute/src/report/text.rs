@@ -6,13 +6,13 @@ use crate::architecture::{Source, Style};
 use crate::select::ROOFLINE;
 use std::collections::BTreeMap;
 
-/// Longest name of a kernel that is shown whole.
+/// The length of the longest kernel name that is not shortened.
 const NAME: usize = 60;
 
-/// Most reasons below a table.
+/// The most reasons that are listed below a table.
 const REASONS: usize = 5;
 
-/// One workload's report, or several side by side.
+/// Returns one workload's report, or several side by side.
 pub fn render(reports: &[(&str, &Report)], options: &Options) -> String {
     let mut out = String::new();
     let Some((_, first)) = reports.first() else {
@@ -64,7 +64,7 @@ pub fn render(reports: &[(&str, &Report)], options: &Options) -> String {
     out
 }
 
-/// The roofline below the other tables of its panel, or as the only one.
+/// Appends the roofline, below the other tables of its panel or alone.
 fn roof(
     out: &mut String,
     (peaks, points): &(roofline::Peaks, Vec<roofline::Point>),
@@ -77,7 +77,7 @@ fn roof(
     out.push_str(&roofline::tables(peaks, points, options.decimals));
 }
 
-/// A field as text.
+/// Returns a field as text.
 pub fn field(entry: &Entry, decimals: usize) -> String {
     match entry {
         Entry::Text(text) => text.clone(),
@@ -107,7 +107,7 @@ fn one(out: &mut String, sheet: &Sheet, options: &Options) {
         reasons(out, sheet);
         return;
     }
-    if sheet.style == Style::MemoryChart {
+    if sheet.style == Style::MemoryChart && !options.plain_tables {
         out.push_str(&chart::draw(sheet, options.decimals));
         reasons(out, sheet);
         return;
@@ -173,7 +173,7 @@ fn one(out: &mut String, sheet: &Sheet, options: &Options) {
     reasons(out, sheet);
 }
 
-/// How sure a row's value is: half the width of its interval, windows, coverage.
+/// Returns how certain a row's value is: half the width of its interval, windows, and coverage.
 pub(crate) fn certainty(line: &Line, decimals: usize) -> [String; 3] {
     let Some(value) = line.main().filter(|value| value.result.is_ok()) else {
         return [String::new(), String::new(), String::new()];
@@ -190,7 +190,7 @@ pub(crate) fn certainty(line: &Line, decimals: usize) -> [String; 3] {
     ]
 }
 
-/// A bar for a percentage.
+/// Returns a bar for a percentage.
 fn bar(line: &Line) -> String {
     let percent = line.entries.iter().any(|entry| match entry {
         Entry::Text(unit) => unit.to_ascii_lowercase().starts_with("pct"),
@@ -206,7 +206,7 @@ fn bar(line: &Line) -> String {
     }
 }
 
-/// Why values are N/A: each reason once, with the rows that it is about.
+/// Appends why values are N/A: each reason once, with the rows that it applies to.
 fn reasons(out: &mut String, sheet: &Sheet) {
     let mut all: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for line in &sheet.lines {
@@ -238,7 +238,7 @@ fn reasons(out: &mut String, sheet: &Sheet) {
     }
 }
 
-/// Several workloads' tables: the first is what the others are compared with.
+/// Appends the tables of several workloads; the first is the one that the others are compared with.
 fn compared(out: &mut String, sheet: &Sheet, others: &[&Sheet], names: &[&str], options: &Options) {
     let mut headings = Vec::new();
     let mut sides = Vec::new();
@@ -276,7 +276,7 @@ fn compared(out: &mut String, sheet: &Sheet, others: &[&Sheet], names: &[&str], 
                     .find(|theirs| theirs.name() == line.name())
             })
             .collect();
-        // Only what all of them have.
+        // Show only what all workloads have.
         let Some(same) = same else { continue };
         let mut row = Vec::new();
         for column in 0..columns {
@@ -310,7 +310,7 @@ fn compared(out: &mut String, sheet: &Sheet, others: &[&Sheet], names: &[&str], 
     out.push_str(&draw(&headings, &rows, &sides));
 }
 
-/// The number of a field.
+/// Returns the number of a field.
 pub fn number(entry: &Entry) -> Option<f64> {
     match entry {
         Entry::Whole(number) => Some(*number as f64),

@@ -1,0 +1,75 @@
+//! A bare root directory with the oldest supported Debian, in which the suite uses what users
+//! install. The newest one is the lab's root.
+
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use crate::run::{At, Outcome, is_root, target_directory};
+
+/// The name of that Debian.
+const SUITE: &str = "bookworm";
+/// The server that makes it a real host for `midair fleet`.
+const INCLUDED: &str = "--include=openssh-server";
+/// The file that is written when the root is complete.
+const WHOLE: &str = ".whole";
+
+/// Returns the path of the root.
+pub fn root_of_12() -> PathBuf {
+    target_directory().join("debian-12")
+}
+
+/// Makes the root once. Returns the reason if it is left out.
+pub fn ready() -> Outcome<Option<&'static str>> {
+    let root = root_of_12();
+    if root.join(WHOLE).exists() {
+        return Ok(None);
+    }
+    if !is_root() {
+        return Ok(Some("needs root, to make a root directory"));
+    }
+    let Some(mirror) = mirror() else {
+        return Ok(Some("no Debian mirror in /etc/apt"));
+    };
+    if root.exists() {
+        fs::remove_dir_all(&root).at("removing", &root)?;
+    }
+    let log = target_directory().join("debian-12.log");
+    let out = File::create(&log).at("writing", &log)?;
+    let err = out.try_clone().at("writing", &log)?;
+    println!("making {} ({})", root.display(), log.display());
+    let mut debootstrap = Command::new("debootstrap");
+    debootstrap
+        .args(["--variant=minbase", INCLUDED, SUITE])
+        .arg(&root)
+        .arg(mirror)
+        .stdin(Stdio::null())
+        .stdout(out)
+        .stderr(err);
+    match debootstrap.status() {
+        Ok(status) if status.success() => {
+            let whole = root.join(WHOLE);
+            fs::write(&whole, "").at("writing", &whole)?;
+            Ok(None)
+        }
+        Ok(_) => Ok(Some(
+            "debootstrap failed; target/debian-12.log has its words",
+        )),
+        Err(_) => Ok(Some("debootstrap is not there")),
+    }
+}
+
+/// Returns the mirror that this machine uses.
+fn mirror() -> Option<String> {
+    let new = fs::read_to_string("/etc/apt/sources.list.d/debian.sources").unwrap_or_default();
+    let old = fs::read_to_string("/etc/apt/sources.list").unwrap_or_default();
+    let uri = new.lines().find_map(|line| line.strip_prefix("URIs:"));
+    let word = || {
+        let line = old.lines().find(|line| line.starts_with("deb "))?;
+        line.split(' ').find(|word| word.contains("://"))
+    };
+    uri.or_else(word)?
+        .split_whitespace()
+        .next()
+        .map(str::to_owned)
+}

@@ -1,0 +1,149 @@
+//! What others say of the products: lintian of Debian's packages, rpmlint of RPM's, twine of the wheel. And
+//! whether they are as small as they are to be, and those of another machine run under emulation.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::emulated;
+use crate::run::{At, Outcome, failed, run, target_directory};
+
+/// What rpmlint says of every package and does not apply to these, each with the reason.
+const LEFT_TO_US: [(&str, &str); 6] = [
+    ("spelling-error", "its dictionary lacks the field's words"),
+    (
+        "no-signature",
+        "whoever publishes the packages signs them, with a key that is not here",
+    ),
+    (
+        "no-binary",
+        "midair-devel has headers; it belongs to libraries of one machine type",
+    ),
+    (
+        "library-without-ldconfig",
+        "the libraries are in no directory that the loader looks into, on purpose: nobody's ROCm is replaced",
+    ),
+    (
+        "invalid-soname",
+        "libmidair-cuda.so is sent into processes and never linked with",
+    ),
+    (
+        "non-versioned-file-in-library-package",
+        "programs find these beside the libraries, in a prefix of its own",
+    ),
+];
+
+/// The most bytes of a product, by the end of its name.
+const LARGEST: [(&str, u64); 2] = [("-linux", 25_000_000), (".whl", 15_000_000)];
+
+/// Checks what is in this directory. A checker that is not installed is named.
+pub fn check(dist: &Path) -> Outcome<()> {
+    let mut faults = Vec::new();
+    for (end, most) in LARGEST {
+        for file in made(dist, end)? {
+            let bytes = std::fs::metadata(&file).at("looking at", &file)?.len();
+            println!("{:>9.2} MB  {}", bytes as f64 / 1e6, file.display());
+            if bytes > most {
+                let most = most / 1_000_000;
+                faults.push(format!("{} has more than {most} MB", file.display()));
+            }
+        }
+    }
+    let debs = made(dist, ".deb")?;
+    let lintian = [
+        "--fail-on",
+        "error",
+        "--display-level",
+        "error",
+        "--tag-display-limit",
+        "0",
+    ];
+    faults.extend(said(
+        "lintian",
+        Command::new("lintian").args(lintian),
+        &debs,
+    )?);
+    let rpms = made(dist, ".rpm")?;
+    faults.extend(rpmlint(&rpms)?);
+    let wheels = made(dist, ".whl")?;
+    if !wheels.is_empty() {
+        let mut twine = Command::new(twine()?);
+        faults.extend(said("twine", twine.args(["check", "--strict"]), &wheels)?);
+    }
+    faults.extend(emulated::check(dist)?);
+    match faults.is_empty() {
+        true => Ok(()),
+        false => failed(faults.join("; ")),
+    }
+}
+
+/// The files in the directory whose names end so, sorted.
+pub fn made(dist: &Path, end: &str) -> Outcome<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(dist).at("listing", dist)?;
+    let paths = entries.filter_map(Result::ok).map(|entry| entry.path());
+    let mut found: Vec<PathBuf> = paths
+        .filter(|path| path.to_string_lossy().ends_with(end))
+        .collect();
+    found.sort();
+    Ok(found)
+}
+
+/// Runs a checker, which fails where it finds an error.
+fn said(name: &str, command: &mut Command, files: &[PathBuf]) -> Outcome<Option<String>> {
+    if files.is_empty() {
+        return Ok(None);
+    }
+    match command.args(files).stdin(Stdio::null()).output() {
+        Err(error) => {
+            println!("{name}: left out: {error}");
+            Ok(None)
+        }
+        Ok(output) => {
+            print!("{}", String::from_utf8_lossy(&output.stdout));
+            print!("{}", String::from_utf8_lossy(&output.stderr));
+            let passed = output.status.success();
+            println!("{name}: {}", if passed { "no error" } else { "errors" });
+            Ok((!passed).then(|| format!("{name} finds errors")))
+        }
+    }
+}
+
+/// rpmlint, whose exit status depends on its version: its lines with E: are errors.
+fn rpmlint(files: &[PathBuf]) -> Outcome<Option<String>> {
+    if files.is_empty() {
+        return Ok(None);
+    }
+    let config = target_directory().join("dist/rpmlint.toml");
+    let filters: Vec<String> = LEFT_TO_US
+        .iter()
+        .map(|(tag, _)| format!("{tag:?}"))
+        .collect();
+    let text = format!("Filters = [{}]\n", filters.join(", "));
+    std::fs::write(&config, text).at("writing", &config)?;
+    let mut command = Command::new("rpmlint");
+    command.arg("--config").arg(&config).args(files);
+    match command.stdin(Stdio::null()).output() {
+        Err(error) => {
+            println!("rpmlint: left out: {error}");
+            Ok(None)
+        }
+        Ok(output) => {
+            let text = String::from_utf8_lossy(&output.stdout);
+            print!("{text}");
+            let errors = text.lines().filter(|line| line.contains(": E: ")).count();
+            println!("rpmlint: {errors} errors");
+            Ok((errors > 0).then(|| format!("rpmlint finds {errors} errors")))
+        }
+    }
+}
+
+/// PyPI's own checker, from PyPI, once.
+fn twine() -> Outcome<PathBuf> {
+    let place = target_directory().join("twine");
+    let program = place.join("bin/twine");
+    if !program.exists() {
+        run(Command::new("python3").args(["-m", "venv"]).arg(&place))?;
+        let mut pip = Command::new(place.join("bin/pip"));
+        run(pip.args(["install", "--quiet", "--disable-pip-version-check", "twine"]))?;
+    }
+    Ok(program)
+}
