@@ -14,6 +14,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// * NODELETE, since threads may be inside our code when `dlclose` is called;
 /// * no text relocations and no lazy binding: the first call of a function must not take the
 ///   loader's lock on a thread of the application;
+/// * both tables of symbols: rpmlint wants the older one, which readers of ELF files other than glibc
+///   use, too;
 /// * `-Bsymbolic`: our references to our own names bind to our own definitions. Where AMD's SDK is
 ///   mapped as well, our function table and our tool would otherwise be bound to AMD's functions of
 ///   the same names.
@@ -22,6 +24,7 @@ pub fn cdylib(soname: &str) {
     for argument in [
         "-z,nodelete",
         "--build-id=sha1",
+        "--hash-style=both",
         "-z,now",
         "-z,relro",
         "-z,defs",

@@ -1,4 +1,4 @@
-//! Waking our own thread, parked in a target since an earlier session.
+//! Wakes the worker thread that has been parked in a target since an earlier session.
 
 use std::time::{Duration, Instant};
 
@@ -21,18 +21,9 @@ pub(crate) fn wake(
     options: &Options,
 ) -> Result<Entered, EnterError> {
     let tid = worker.tid;
-    let Some(at) = worker.block else {
-        return Err(EnterError::Busy {
-            tid,
-            state: worker.state(),
-        });
+    let Some(at) = worker.block.filter(|_| worker.version == VERSION) else {
+        return Err(worker.hindrance());
     };
-    if worker.version != VERSION {
-        return Err(EnterError::OtherVersion {
-            tid,
-            version: worker.version,
-        });
-    }
     let block = Block {
         memory: look.memory(),
         at,
@@ -67,8 +58,8 @@ fn kick(
 ) -> Result<Times, EnterError> {
     let at = block.at;
     let began = Instant::now();
-    // Only one may trace a thread, so of two attachers one changes the mailbox and the other then
-    // sees it changed.
+    // Only one process may trace a thread. So if two attachers try this, one changes the mailbox
+    // and the other then sees the change.
     let seized = match Seized::seize(tid, false) {
         Ok(seized) => seized,
         Err(error) if error.errno() == Some(EPERM) => {
@@ -90,7 +81,7 @@ fn kick(
     }
     let seize = began.elapsed();
     let now = block.mailbox().during(PHASE)?;
-    // After a refusal, which it shows for a while, it is as good as parked.
+    // After a refusal, the mailbox shows FAILED for a while, but the thread is as good as parked.
     let ready = now == mailbox::PARKED || now == mailbox::FAILED;
     if !ready || stopped.kind() != StopKind::Event {
         stopped.detach().during(PHASE)?;
@@ -105,8 +96,8 @@ fn kick(
         .during(PHASE)?;
     FaultPoint::WakeKicked.reached();
     let release_began = Instant::now();
-    // The stop itself made the kernel leave the wait; it looks at the word again before it waits
-    // on.
+    // The stop itself made the kernel leave the futex wait. The kernel reads the mailbox again
+    // before it waits on.
     stopped.detach().during(PHASE)?;
     Ok(Times {
         find: Duration::ZERO,

@@ -1,4 +1,4 @@
-//! The worker thread in a target: finding one, reading its boot block.
+//! Finds the worker thread in a target and reads its boot block.
 
 use std::mem::offset_of;
 
@@ -20,16 +20,30 @@ pub struct Worker {
     pub block: Option<RemoteAddr>,
     /// Layout version of the block.
     pub version: u32,
-    /// Its mailbox, see [`mailbox`]; [`mailbox::EMPTY`] when there is no block.
+    /// Its mailbox, see [`mailbox`]. It is [`mailbox::EMPTY`] when there is no block.
     pub mailbox: u32,
 }
 
 impl Worker {
-    /// True when it waits to be woken by this build.
+    /// Returns true if it waits to be woken by this build.
     pub fn is_parked(&self) -> bool {
         self.block.is_some() && self.version == VERSION && self.mailbox == mailbox::PARKED
     }
-    /// Its state as text.
+    /// Returns why it is not woken: it is at work, or it was left there by a build with another layout.
+    pub fn hindrance(&self) -> EnterError {
+        if self.block.is_some() && self.version != VERSION {
+            EnterError::OtherVersion {
+                tid: self.tid,
+                version: self.version,
+            }
+        } else {
+            EnterError::Busy {
+                tid: self.tid,
+                state: self.state(),
+            }
+        }
+    }
+    /// Returns its state as text.
     pub fn state(&self) -> &'static str {
         if self.block.is_none() {
             "at work"
@@ -39,7 +53,7 @@ impl Worker {
     }
 }
 
-/// The first parked one of `tids`, else the first.
+/// Returns the first worker thread of `tids` that is parked, or else the first of them.
 pub(crate) fn find(memory: &Memory, tids: impl Iterator<Item = Tid>) -> Option<Worker> {
     let mut any = None;
     for tid in tids {
@@ -84,11 +98,11 @@ fn examine(memory: &Memory, tid: Tid) -> Worker {
     }
 }
 
-/// What a boot block at this address says: its mailbox, and what its thread failed at. Both are the
-/// target's words and may be anything; this is here to be fuzzed.
+/// Returns what a boot block at this address says: its mailbox, and at what its thread failed. Both
+/// come from the target and may be anything. This function exists to be fuzzed.
 ///
 /// # Errors
-/// When it cannot be read.
+/// When the block cannot be read.
 #[doc(hidden)]
 pub fn read_block(
     memory: Memory,
@@ -119,12 +133,12 @@ impl Block {
         self.word(offset).map(u32::cast_signed)
     }
 
-    /// The worker thread's id in its own pid namespace, once it has told it.
+    /// Returns the worker thread's id in its own pid namespace, once the thread has stored it.
     pub(crate) fn own_tid(&self) -> Option<Tid> {
         Tid::new(self.word(offset_of!(BootBlock, tid)).ok()?)
     }
 
-    /// What the worker thread says that it failed at, if it did.
+    /// Returns the failure that the worker thread has stored, if it failed.
     pub(crate) fn failure(&self) -> Option<EnterError> {
         let code = self.word(offset_of!(BootBlock, error_step)).ok()?;
         if code == 0 {
@@ -151,7 +165,7 @@ impl Block {
     }
 }
 
-/// A mailbox value as text.
+/// Returns a mailbox value as text.
 pub(crate) fn mailbox_words(value: u32) -> &'static str {
     match value {
         mailbox::EMPTY => "not begun",

@@ -1,4 +1,4 @@
-//! ELF files of a target: symbols, code, unwind tables.
+//! Reads ELF files of a target: symbols, code and unwind tables.
 
 use std::fs::File;
 use std::io;
@@ -7,11 +7,14 @@ use std::os::unix::fs::FileExt;
 
 use crate::allowance::Allowance;
 use crate::windows::Bounded;
-use object::elf::{FileHeader64, PF_X, PT_LOAD, SHN_UNDEF, STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE};
+use object::elf::{
+    FileHeader64, PF_X, PT_LOAD, SHN_UNDEF, STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE, STT_OBJECT,
+    SymbolType,
+};
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, Sym};
 use object::{Endianness, ReadRef};
 
-/// The parts of a loaded file's program header that say where it lies.
+/// The fields of a program header that say where a loaded part lies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Segment {
     /// Offset in the file.
@@ -22,26 +25,26 @@ pub struct Segment {
     pub address: u64,
     /// Bytes in memory.
     pub memory_size: u64,
-    /// It is code.
+    /// Whether it contains code.
     pub execute: bool,
 }
 
-/// One function-like symbol.
+/// One symbol of a function or something similar.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     address: u64,
-    /// No function is longer than that can say.
+    /// The size in bytes. 32 bits suffice for any function.
     size: u32,
-    /// Into the file's string table, then into `names`.
+    /// The offset in the file's string table at first, later that in `names`.
     name: u32,
 }
 
-/// Bytes of the longest name that is kept.
+/// The most bytes of a name that are kept.
 const NAME: usize = 4096;
-/// Names of one function that are told. A C library's have up to six.
+/// The most names of one function that are returned. Functions of a C library have up to six.
 const ALIASES: usize = 16;
 
-/// A piece of a file with the address that it is linked for.
+/// A part of a file, with the address that it is linked for.
 #[derive(Debug, Clone, Default)]
 pub struct Piece {
     /// Linked address.
@@ -51,13 +54,13 @@ pub struct Piece {
 }
 
 impl Piece {
-    /// Linked addresses that it covers.
+    /// Returns the linked addresses that it covers.
     pub fn range(&self) -> Range<u64> {
         self.address..self.address.saturating_add(self.bytes.len() as u64)
     }
 }
 
-/// An ELF file of the target, opened and checked. Tables are read when they are first needed.
+/// An ELF file of the target, opened and checked. Its tables are read when they are first needed.
 #[derive(Debug)]
 pub struct ElfFile {
     file: File,
@@ -66,9 +69,9 @@ pub struct ElfFile {
     pub segments: Vec<Segment>,
     /// Address of the first instruction of a program.
     pub entry: u64,
-    /// It names a dynamic loader.
+    /// The dynamic loader that it names, if any.
     pub interpreter: Option<Vec<u8>>,
-    /// The Build-ID, empty when there is none.
+    /// The Build-ID. Empty when there is none.
     pub build_id: Vec<u8>,
 }
 
@@ -82,12 +85,12 @@ impl ElfFile {
     /// Reads the headers of a 64-bit little-endian file for this processor.
     ///
     /// # Errors
-    /// The kernel's; invalid data when it is no such file.
+    /// The kernel's error; invalid data when it is no such file.
     pub fn open(file: File) -> io::Result<ElfFile> {
         ElfFile::within(file, Allowance::default())
     }
 
-    /// As [`ElfFile::open`], of one of the files of a process, for all of which there is one allowance.
+    /// As [`ElfFile::open`], for a file of a process whose files all share one allowance.
     ///
     /// # Errors
     /// As [`ElfFile::open`]; too large where the allowance is used up.
@@ -143,9 +146,9 @@ impl ElfFile {
         })
     }
 
-    /// Where the file lies in memory: what to add to a linked address, given one executable mapping
-    /// of it. (Two segments of different rights may share a page of the file, so the offset alone
-    /// does not tell which one is mapped.)
+    /// Returns where the file lies in memory: what to add to a linked address, given one executable
+    /// mapping of the file. (Two segments with different rights may share a page of the file. So
+    /// the offset alone does not show which segment is mapped.)
     pub fn bias(&self, start: u64, offset: u64) -> Option<u64> {
         const PAGE: u64 = 4096;
         self.segments
@@ -164,10 +167,10 @@ impl ElfFile {
             })
     }
 
-    /// Bytes of the code segments.
+    /// Returns the bytes of the code segments.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's error.
     pub fn code(&self) -> io::Result<Vec<Piece>> {
         let data = Bounded::over(&self.file, &self.allowance);
         let mut pieces = Vec::new();
@@ -183,10 +186,10 @@ impl ElfFile {
         Ok(pieces)
     }
 
-    /// Sections by name, in the order asked for; those that are missing are None.
+    /// Returns sections by name, in the order of `names`. Those that are missing are None.
     ///
     /// # Errors
-    /// The kernel's; invalid data when the section table is broken.
+    /// The kernel's error; invalid data when the section table is broken.
     pub fn sections<const N: usize>(&self, names: [&[u8]; N]) -> io::Result<[Option<Piece>; N]> {
         let data = Bounded::over(&self.file, &self.allowance);
         let header = Header::parse(&data).map_err(bad("ELF header"))?;
@@ -217,7 +220,7 @@ impl ElfFile {
         Ok(found)
     }
 
-    /// A part of the file, in one read: tables of large programs have many megabytes.
+    /// Returns a part of the file, in one read: tables of large programs have many megabytes.
     fn bytes(&self, offset: u64, len: u64) -> io::Result<Vec<u8>> {
         let outside = || io::Error::from(io::ErrorKind::InvalidData);
         let end = offset.checked_add(len).ok_or_else(outside)?;
@@ -231,11 +234,11 @@ impl ElfFile {
         Ok(bytes)
     }
 
-    /// Linked addresses that a section covers, None when there is none of this name. Its bytes are
-    /// not read.
+    /// Returns the linked addresses that a section covers, or None when there is no section of this
+    /// name. The section's bytes are not read.
     ///
     /// # Errors
-    /// The kernel's; invalid data when the section table is broken.
+    /// The kernel's error; invalid data when the section table is broken.
     pub fn section_range(&self, name: &[u8]) -> io::Result<Option<Range<u64>>> {
         let data = Bounded::over(&self.file, &self.allowance);
         let header = Header::parse(&data).map_err(bad("ELF header"))?;
@@ -250,12 +253,28 @@ impl ElfFile {
         }))
     }
 
-    /// Linked addresses of exported functions, in the order asked for. Of several versions of a
-    /// name the default one counts.
+    /// Returns the linked addresses of exported functions, in the order of `names`. If a name has
+    /// several versions, the default one counts.
     ///
     /// # Errors
-    /// The kernel's; invalid data when the tables are broken.
+    /// The kernel's error; invalid data when the tables are broken.
     pub fn exported<const N: usize>(&self, names: [&str; N]) -> io::Result<[Option<u64>; N]> {
+        self.exported_of(STT_FUNC, names)
+    }
+
+    /// As [`ElfFile::exported`], for variables.
+    ///
+    /// # Errors
+    /// As [`ElfFile::exported`].
+    pub fn exported_data<const N: usize>(&self, names: [&str; N]) -> io::Result<[Option<u64>; N]> {
+        self.exported_of(STT_OBJECT, names)
+    }
+
+    fn exported_of<const N: usize>(
+        &self,
+        kind: SymbolType,
+        names: [&str; N],
+    ) -> io::Result<[Option<u64>; N]> {
         let data = Bounded::over(&self.file, &self.allowance);
         let header = Header::parse(&data).map_err(bad("ELF header"))?;
         let endian = header.endian().map_err(bad("ELF byte order"))?;
@@ -271,7 +290,7 @@ impl ElfFile {
         let mut found = [None; N];
         let mut hidden = [false; N];
         for (index, symbol) in symbols.enumerate() {
-            if symbol.st_shndx(endian) == SHN_UNDEF || symbol.st_type() != STT_FUNC {
+            if symbol.st_shndx(endian) == SHN_UNDEF || symbol.st_type() != kind {
                 continue;
             }
             let Ok(name) = symbol.name(endian, symbols.strings()) else {
@@ -291,10 +310,10 @@ impl ElfFile {
         Ok(found)
     }
 
-    /// Names of the versions that the file defines (`GLIBC_2.34`, …).
+    /// Returns the names of the versions that the file defines (`GLIBC_2.34`, …).
     ///
     /// # Errors
-    /// The kernel's; invalid data when the tables are broken.
+    /// The kernel's error; invalid data when the tables are broken.
     pub fn defined_versions(&self) -> io::Result<Vec<String>> {
         let data = Bounded::over(&self.file, &self.allowance);
         let header = Header::parse(&data).map_err(bad("ELF header"))?;
@@ -322,10 +341,10 @@ impl ElfFile {
         Ok(names)
     }
 
-    /// All function-like symbols, for look-ups by address.
+    /// Returns all symbols of functions and similar code, for look-ups by address.
     ///
     /// # Errors
-    /// The kernel's; invalid data when the tables are broken.
+    /// The kernel's error; invalid data when the tables are broken.
     pub fn symbols(&self) -> io::Result<Symbols> {
         let data = Bounded::over(&self.file, &self.allowance);
         let header = Header::parse(&data).map_err(bad("ELF header"))?;
@@ -367,9 +386,10 @@ impl ElfFile {
         Ok(all)
     }
 
-    /// Reads the names of the entries from `first` on, and leaves out those that have none. Names
-    /// are read in the order of the table: there may be hundreds of thousands, and reading them one
-    /// by one takes seconds. Of the table, which also names what is no function, nothing is kept.
+    /// Reads the names of the entries from `first` on, and removes the entries that have none.
+    /// Names are read in the order of the string table, because there may be hundreds of thousands,
+    /// and reading them one by one takes seconds. Nothing of the string table itself is kept, since
+    /// it also contains names of other things than functions.
     fn read_names(
         &self,
         all: &mut Symbols,
@@ -384,7 +404,7 @@ impl ElfFile {
         for entry in new {
             let (at, known) = (entry.name, last);
             entry.name = match known {
-                // One name of two symbols.
+                // Two symbols have one name.
                 Some((same, name)) if same == at => name,
                 _ => {
                     let text = strings.at(u64::from(at))?;
@@ -402,15 +422,15 @@ impl ElfFile {
     }
 }
 
-/// Stands for the name of a symbol that has none.
+/// Stands in place of a name where a symbol has none.
 const NAMELESS: u32 = u32::MAX;
 
-/// A string table, read from its beginning to its end.
+/// A string table that is read from its beginning to its end.
 struct Strings<'a> {
     elf: &'a ElfFile,
     offset: u64,
     len: u64,
-    /// A piece of it, and where in the table that begins.
+    /// The current piece of the table. `from` is the piece's offset in the table.
     piece: Vec<u8>,
     from: u64,
 }
@@ -429,8 +449,8 @@ impl<'a> Strings<'a> {
         }
     }
 
-    /// The text at a place, at most [`NAME`] bytes; empty outside of the table. Places are asked for
-    /// in ascending order.
+    /// Returns the text at an offset, at most [`NAME`] bytes, or an empty one outside of the table.
+    /// Callers must ask for ascending offsets.
     fn at(&mut self, place: u64) -> io::Result<&[u8]> {
         let end = self.len.min(place.saturating_add(NAME as u64));
         if place >= end {
@@ -452,24 +472,24 @@ impl<'a> Strings<'a> {
         self.piece.resize(len as usize, 0);
         let at = self.offset.checked_add(place);
         let at = at.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
-        // A table that ends behind the file is a broken file's.
+        // If the table ends behind the end of the file, the file is broken.
         self.elf.file.read_exact_at(&mut self.piece, at)?;
         self.from = place;
         Ok(())
     }
 }
 
-/// Names by address.
+/// Names of functions, found by address.
 #[derive(Debug, Default)]
 pub struct Symbols {
     entries: Vec<Entry>,
-    /// Names, each ended by a zero.
+    /// The names, each terminated by a zero byte.
     names: Vec<u8>,
 }
 
 impl Symbols {
-    /// The names of the function that covers a linked address: several where it has aliases, none
-    /// where it has no symbol.
+    /// Returns the names of the function that covers a linked address. There are several where the
+    /// function has aliases, and none where it has no symbol.
     pub fn at(&self, address: u64) -> Vec<&[u8]> {
         let after = self
             .entries
@@ -477,8 +497,8 @@ impl Symbols {
         let mut names = Vec::new();
         let mut first = None;
         for entry in self.entries[..after].iter().rev() {
-            // Aliases share one address; what lies before cannot cover `address` unless functions
-            // nest.
+            // Aliases share one address. Entries before them cannot cover `address` unless
+            // functions nest.
             if *first.get_or_insert(entry.address) != entry.address {
                 break;
             }
@@ -532,7 +552,7 @@ mod tests {
         assert!(!frames.unwrap().bytes.is_empty() && none.is_none());
     }
 
-    /// Tables of holes take no room on the disk, and none here.
+    /// Tables that lie in holes of a file take no room on the disk, and must take none in memory.
     #[test]
     fn files_with_holes_use_the_allowance_up() {
         let bytes = std::fs::read("/proc/self/exe").unwrap();
@@ -542,7 +562,8 @@ mod tests {
         file.set_len(8 << 30).unwrap();
         let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
         let half = |at: usize| u64::from(u16::from_le_bytes(bytes[at..at + 2].try_into().unwrap()));
-        // Every section but the names of sections becomes 1 GiB of zeros (source: elf.h, Elf64_Shdr).
+        // Every section except the table of section names becomes 1 GiB of zeros (source: elf.h,
+        // Elf64_Shdr).
         let (table, size, count, names) = (word(0x28), half(0x3a), half(0x3c), half(0x3e));
         for number in (1..count).filter(|number| *number != names) {
             let at = table + number * size;

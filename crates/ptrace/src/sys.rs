@@ -1,5 +1,5 @@
-//! System calls of the attaching side that have no safe form in the standard library, as safe
-//! functions: so the crates above need no unsafe code of their own.
+//! Safe functions for system calls of the attaching side that the standard library does not offer
+//! in a safe form. So the crates above need no unsafe code of their own.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -27,8 +27,8 @@ pub fn real_ids() -> (u32, u32) {
     unsafe { (libc::getuid(), libc::getgid()) }
 }
 
-/// Opens `name` in a directory (without one: in the current directory, where the name is relative),
-/// following no link at the end and closed on exec.
+/// Opens `name` in a directory, or a relative name in the current directory if none is given. It
+/// follows no link at the end; the descriptor is closed on exec.
 ///
 /// # Errors
 /// The kernel's.
@@ -41,16 +41,16 @@ pub fn open_at(directory: Option<&File>, name: &CStr, flags: i32) -> io::Result<
     }))
 }
 
-/// Opens `path` below `root`, which stands for `/` on the way: also links and `..` stay inside.
+/// Opens `path` below `root`, which stands for `/` on the way: links and `..` stay inside, too.
 ///
 /// # Errors
 /// The kernel's; ENOSYS before Linux 5.6.
 pub fn open_in_root(root: &File, path: &CStr, flags: i32) -> io::Result<File> {
-    // SAFETY: all zero is a value of these integers.
+    // SAFETY: these fields are integers, of which zero is a valid value.
     let mut how: libc::open_how = unsafe { std::mem::zeroed() };
     how.flags = u64::from((flags | libc::O_CLOEXEC).cast_unsigned());
     how.resolve = libc::RESOLVE_IN_ROOT;
-    // SAFETY: a live descriptor, a NUL-terminated path, and a struct of the length that is told.
+    // SAFETY: a live descriptor, a NUL-terminated path, and a live struct with its length.
     file(unsafe {
         libc::syscall(
             libc::SYS_openat2,
@@ -77,13 +77,13 @@ pub fn open_following(directory: &File, name: &CStr, flags: i32) -> io::Result<F
     }))
 }
 
-/// What the symbolic link says that `link` was opened as (`O_PATH | O_NOFOLLOW`).
+/// Reads the target of the symbolic link that `link` was opened on (`O_PATH | O_NOFOLLOW`).
 ///
 /// # Errors
-/// The kernel's: ENOENT or EINVAL when it is no link; ENAMETOOLONG for more than a path may have.
+/// The kernel's: ENOENT or EINVAL when it is no link; ENAMETOOLONG beyond the length of a path.
 pub fn link_text(link: &File) -> io::Result<Vec<u8>> {
     let mut text = vec![0_u8; libc::PATH_MAX as usize];
-    // SAFETY: a live descriptor, an empty name, and a buffer of the length that is told.
+    // SAFETY: a live descriptor, an empty name, and a live buffer with its length.
     let got = unsafe {
         libc::readlinkat(
             link.as_raw_fd(),
@@ -102,13 +102,13 @@ pub fn link_text(link: &File) -> io::Result<Vec<u8>> {
     }
 }
 
-/// The magic number of the file system that a file is on (`statfs.f_type`). The file system is
-/// asked: one of a user's (FUSE) may not answer.
+/// The magic number of the file system that a file is on (`statfs.f_type`). This asks the file
+/// system itself, and one that a user serves (FUSE) may not answer.
 ///
 /// # Errors
 /// The kernel's.
 pub fn file_system(file: &File) -> io::Result<u64> {
-    // SAFETY: all zero is a value of these integers.
+    // SAFETY: these fields are integers, of which zero is a valid value.
     let mut found: libc::statfs = unsafe { std::mem::zeroed() };
     // SAFETY: a live descriptor and a valid out pointer.
     match unsafe { libc::fstatfs(file.as_raw_fd(), &raw mut found) } {
@@ -117,7 +117,7 @@ pub fn file_system(file: &File) -> io::Result<u64> {
     }
 }
 
-/// Where a file lies, without asking its file system anything.
+/// Where a file lies, found without asking its file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lies {
     /// The number of the mount, as in `/proc/PID/mountinfo`. None before Linux 5.8.
@@ -126,12 +126,12 @@ pub struct Lies {
     pub device: (u32, u32),
 }
 
-/// Where a file lies. Nothing is asked of its file system, which may be one that does not answer.
+/// Finds where a file lies. Its file system is not asked, since it may be one that does not answer.
 ///
 /// # Errors
 /// The kernel's.
 pub fn lies(file: &File) -> io::Result<Lies> {
-    // SAFETY: all zero is a value of these integers.
+    // SAFETY: these fields are integers, of which zero is a valid value.
     let mut found: libc::statx = unsafe { std::mem::zeroed() };
     // SAFETY: a live descriptor, an empty name, and a valid out pointer.
     let done = unsafe {
@@ -175,7 +175,7 @@ pub struct Capabilities {
     pub effective: u32,
     /// Those that may be made effective.
     pub permitted: u32,
-    /// Those that are kept over an exec.
+    /// Those that are kept across an exec.
     pub inheritable: u32,
 }
 
@@ -186,7 +186,7 @@ pub struct Capabilities {
 pub fn capabilities() -> io::Result<[Capabilities; 2]> {
     let header = CapabilityHeader::OWN;
     let mut data = [Capabilities::default(); 2];
-    // SAFETY: a header of version 3, and space for the two parts that it has.
+    // SAFETY: a live header of version 3, and space for the two parts that this version has.
     match unsafe { libc::syscall(libc::SYS_capget, &raw const header, data.as_mut_ptr()) } {
         0 => Ok(data),
         _ => Err(io::Error::last_os_error()),
@@ -199,17 +199,18 @@ pub fn capabilities() -> io::Result<[Capabilities; 2]> {
 /// The kernel's.
 pub fn set_capabilities(data: [Capabilities; 2]) -> io::Result<()> {
     let header = CapabilityHeader::OWN;
-    // SAFETY: a header of version 3 and the two parts that it has, both live for the call.
+    // SAFETY: a header of version 3 and the two parts that this version has, both live for the
+    // call.
     match unsafe { libc::syscall(libc::SYS_capset, &raw const header, data.as_ptr()) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// Sets the user and group by which the kernel checks this thread's file accesses; returns the
-/// previous ones. A failure is not reported: [`file_ids`] tells what is in force.
+/// Sets the user and group by which the kernel checks this thread's file accesses, and returns the
+/// previous ones. A failure is not reported: [`file_ids`] tells which are in force.
 pub fn set_file_ids(uid: u32, gid: u32) -> (u32, u32) {
-    // SAFETY: these take numbers and change this thread only: glibc makes the bare system calls.
+    // SAFETY: both take numbers and change this thread only: glibc makes the bare system calls.
     let (gid, uid) = unsafe { (libc::setfsgid(gid), libc::setfsuid(uid)) };
     (uid.cast_unsigned(), gid.cast_unsigned())
 }
@@ -220,14 +221,14 @@ pub fn file_ids() -> (u32, u32) {
     set_file_ids(u32::MAX, u32::MAX)
 }
 
-/// How many clock ticks a second has in `/proc`.
+/// The number of clock ticks in a second, as `/proc` counts them.
 pub fn clock_ticks_per_second() -> u64 {
     // SAFETY: takes a number and returns one.
     let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
     u64::try_from(ticks).unwrap_or(100).max(1)
 }
 
-/// The soft limit of file sizes of this process (`RLIMIT_FSIZE`), bytes.
+/// The soft limit of this process for the size of files (`RLIMIT_FSIZE`), in bytes.
 pub fn file_size_limit() -> u64 {
     let mut limit = libc::rlimit {
         rlim_cur: libc::RLIM_INFINITY,
@@ -238,7 +239,28 @@ pub fn file_size_limit() -> u64 {
     limit.rlim_cur
 }
 
-/// Names of the system calls that entering a process depends on and this kernel lacks.
+/// Where the address space of this process is limited (`RLIMIT_AS`), has the C library keep one heap for
+/// all threads. For programs of our own, before they have threads.
+///
+/// Otherwise each thread's first allocation reserves 64 MiB for a heap of its own, and up to 128 MiB for a
+/// moment. Under a limit these are what others need, and an allocation that fails ends the program.
+pub fn keep_one_heap() {
+    let mut limit = libc::rlimit {
+        rlim_cur: libc::RLIM_INFINITY,
+        rlim_max: libc::RLIM_INFINITY,
+    };
+    // SAFETY: a valid out pointer.
+    unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) };
+    if limit.rlim_cur != libc::RLIM_INFINITY {
+        #[cfg(target_env = "gnu")]
+        // SAFETY: sets a number of the allocator's own.
+        unsafe {
+            libc::mallopt(libc::M_ARENA_MAX, 1)
+        };
+    }
+}
+
+/// The names of the system calls that this kernel lacks and that entering a process depends on.
 pub fn missing_calls() -> Vec<&'static str> {
     // The arguments name nothing and change nothing: a kernel that has the call answers EBADF or
     // EINVAL.
@@ -261,8 +283,8 @@ pub fn missing_calls() -> Vec<&'static str> {
     missing
 }
 
-/// The wait status of the process that `pidfd` names, once it has ended, also after it was reaped
-/// (`PIDFD_GET_INFO` with `PIDFD_INFO_EXIT`). None before Linux 6.15.
+/// The wait status of the process that `pidfd` names, once the process has ended, even after it was
+/// reaped (`PIDFD_GET_INFO` with `PIDFD_INFO_EXIT`). None before Linux 6.15.
 pub fn exit_status(pidfd: BorrowedFd<'_>) -> Option<i32> {
     /// `struct pidfd_info` as of Linux 6.15 (uapi/linux/pidfd.h): 80 bytes. Later kernels accept a
     /// shorter struct.
@@ -289,8 +311,8 @@ pub fn exit_status(pidfd: BorrowedFd<'_>) -> Option<i32> {
     (answer >= 0 && info.mask & INFO_EXIT != 0).then_some(info.exit_code)
 }
 
-/// Waits while `word` is `unwanted`, for at most `limit`. May return earlier: the caller reads the
-/// word again.
+/// Waits while `word` is `unwanted`, for at most `limit`. It may return earlier, so the caller
+/// reads the word again.
 pub fn futex_wait(word: &AtomicU32, unwanted: u32, limit: Duration) {
     let limit = libc::timespec {
         tv_sec: limit.as_secs() as libc::time_t,
@@ -310,9 +332,9 @@ pub fn futex_wait(word: &AtomicU32, unwanted: u32, limit: Duration) {
     };
 }
 
-/// Seconds that local time is ahead of UTC now; 0 where the C library cannot tell.
+/// The seconds by which local time is ahead of UTC now; 0 where the C library cannot tell.
 pub fn utc_offset() -> i64 {
-    // SAFETY: time takes a null pointer; a tm of zeroes is valid, and localtime_r writes into it.
+    // SAFETY: time accepts a null pointer; a tm of zeroes is valid, and localtime_r writes into it.
     unsafe {
         let now = libc::time(std::ptr::null_mut());
         let mut local: libc::tm = std::mem::zeroed();
@@ -323,7 +345,7 @@ pub fn utc_offset() -> i64 {
     }
 }
 
-/// Wakes all threads, of any process, that wait on `word`.
+/// Wakes all threads, of any process, that wait for `word`.
 pub fn futex_wake(word: &AtomicU32) {
     // SAFETY: a live futex word; waking does not change it.
     unsafe {

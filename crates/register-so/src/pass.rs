@@ -1,17 +1,17 @@
-//! `attach` and `detach` as they are exported: they determine where the call belongs and jump
-//! there, with every register that may contain an argument preserved. See
+//! `attach` and `detach` as they are exported. They determine which function a call is meant for
+//! and jump to it, with every register preserved that may contain an argument. See
 //! [`midair_register::pass`].
 
 use midair_register::pass::{self, Name};
 use std::ffi::c_void;
 
-/// Target of a call that belongs nowhere.
+/// The target of a call that no function is found for.
 extern "C" fn nowhere() -> u64 {
     0
 }
 
-/// Called from the two functions below with the return address of the call and the number of the
-/// function.
+/// Returns the function to jump to. The two functions below call it with the return address of the
+/// call and their own number.
 extern "C" fn choose(caller: *const c_void, which: u64) -> *const c_void {
     let name = if which == 0 {
         Name::Attach
@@ -21,18 +21,23 @@ extern "C" fn choose(caller: *const c_void, which: u64) -> *const c_void {
     midair_capi_build::edge(None, || pass::target(name, caller)).unwrap_or(nowhere as *const c_void)
 }
 
-/// A function that calls `choose` and jumps. Across that it preserves the integer argument
-/// registers, `rax` (number of vector registers of a variadic call), `r10` (static chain), and the
-/// vector registers: completely where the CPU has XSAVE (all but AMX), otherwise the eight that
-/// carry arguments. When the jump is made the stack is as at the call, so the other function's
-/// frame directly follows the caller's, for exceptions, too.
+/// Defines a function that calls `choose` and jumps. Across the call it preserves the integer
+/// argument registers, `rax` (the number of vector registers of a variadic call), `r10` (the static
+/// chain), and the vector registers. These are preserved completely where the CPU has XSAVE (all
+/// but AMX), otherwise only the eight that carry arguments. When the jump is made, the stack is as
+/// at the call. So the other function's frame directly follows the caller's, for exceptions as
+/// well.
+///
+/// On aarch64 it preserves `x0` to `x15`, `x18` (a static chain or the platform's register) and the
+/// 128 bits of `q0` to `q7`. Only a function whose symbol says so takes longer vectors (SVE), and
+/// ours does not say so.
 macro_rules! pass_through {
     ($(#[$meta:meta])* $name:ident, $which:literal) => {
         $(#[$meta])*
-        #[cfg(target_arch = "x86_64")]
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
         pub extern "C" fn $name() {
+            #[cfg(target_arch = "x86_64")]
             core::arch::naked_asm!(
                 "endbr64",
                 "push rbp",
@@ -57,7 +62,7 @@ macro_rules! pass_through {
                 "bt ecx, 27",
                 "setc r12b",
                 "jnc 2f",
-                // The header must be zero; x87 is left out, since it carries no arguments.
+                // The header must be zero. x87 is left out, since it carries no arguments.
                 "xor eax, eax",
                 "mov [rsp + 512], rax",
                 "mov [rsp + 520], rax",
@@ -115,6 +120,46 @@ macro_rules! pass_through {
                 "pop rbp",
                 "jmp r11",
                 choose = sym choose,
+            );
+            #[cfg(target_arch = "aarch64")]
+            core::arch::naked_asm!(
+                // `bti c`, which older processors take for a `nop`.
+                "hint #34",
+                "stp x29, x30, [sp, #-288]!",
+                "mov x29, sp",
+                "stp x0, x1, [sp, #16]",
+                "stp x2, x3, [sp, #32]",
+                "stp x4, x5, [sp, #48]",
+                "stp x6, x7, [sp, #64]",
+                "stp x8, x9, [sp, #80]",
+                "stp x10, x11, [sp, #96]",
+                "stp x12, x13, [sp, #112]",
+                "stp x14, x15, [sp, #128]",
+                "str x18, [sp, #144]",
+                "stp q0, q1, [sp, #160]",
+                "stp q2, q3, [sp, #192]",
+                "stp q4, q5, [sp, #224]",
+                "stp q6, q7, [sp, #256]",
+                "mov x0, x30",
+                concat!("mov x1, #", $which),
+                "bl {choose}",
+                "mov x16, x0",
+                "ldp q6, q7, [sp, #256]",
+                "ldp q4, q5, [sp, #224]",
+                "ldp q2, q3, [sp, #192]",
+                "ldp q0, q1, [sp, #160]",
+                "ldr x18, [sp, #144]",
+                "ldp x14, x15, [sp, #128]",
+                "ldp x12, x13, [sp, #112]",
+                "ldp x10, x11, [sp, #96]",
+                "ldp x8, x9, [sp, #80]",
+                "ldp x6, x7, [sp, #64]",
+                "ldp x4, x5, [sp, #48]",
+                "ldp x2, x3, [sp, #32]",
+                "ldp x0, x1, [sp, #16]",
+                "ldp x29, x30, [sp], #288",
+                "br x16",
+                choose = sym choose,
             )
         }
     };
@@ -127,7 +172,7 @@ pass_through!(
     "0"
 );
 pass_through!(
-    /// First generation, `detach()`: the end of what [`attach`] began, in the same way.
+    /// First generation, `detach()`: ends what [`attach`] began, and is forwarded in the same way.
     detach,
     "1"
 );

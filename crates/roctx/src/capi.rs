@@ -1,5 +1,5 @@
-//! The C names. Each is two instructions: it loads the table's address, and jumps through the slot.
-//! A profiler that did not get this library's tables decodes their address from these instructions.
+//! The C functions. Each loads the table's address, and jumps through the slot. A profiler that did not get this library's tables decodes their address from these
+//! instructions.
 
 use crate::legacy::Callback;
 use crate::{legacy, register, tables};
@@ -15,10 +15,22 @@ macro_rules! stub {
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($argument: $type),*) $(-> $result)? {
+            #[cfg(target_arch = "x86_64")]
             std::arch::naked_asm!(
                 "endbr64",
                 "lea rax, [rip + {table}]",
                 "jmp [rax + {slot}]",
+                table = sym tables::$static,
+                slot = const offset_of!(tables::$struct, $slot),
+            );
+            #[cfg(target_arch = "aarch64")]
+            std::arch::naked_asm!(
+                // `bti c`, which older processors take for a `nop`.
+                "hint #34",
+                "adrp x16, {table}",
+                "add x16, x16, :lo12:{table}",
+                "ldr x16, [x16, #{slot}]",
+                "br x16",
                 table = sym tables::$static,
                 slot = const offset_of!(tables::$struct, $slot),
             )
@@ -53,31 +65,32 @@ stub! {
     roctxNameHipStream(name: *const c_char, stream: *const c_void) -> c_int = NAMES.hip_stream: Names;
 }
 
-/// Version of the interface that old programs ask for: that of `libroctx64.so.4`.
+/// Returns the version of the interface that old programs ask for: that of `libroctx64.so.4`.
 #[unsafe(no_mangle)]
 pub extern "C" fn roctx_version_major() -> u32 {
     4
 }
 
-/// As [`roctx_version_major`].
+/// See [`roctx_version_major`].
 #[unsafe(no_mangle)]
 pub extern "C" fn roctx_version_minor() -> u32 {
     1
 }
 
-/// Registers a function that is called at the beginning of each call of the core table; null ends
-/// that. As in the old library.
+/// Registers a function that is called at the beginning of each call of the core table, as in the
+/// old library; null removes it.
 ///
 /// # Safety
-/// The function must stay where it is until another one, or null, is set and the calls that began
-/// before have returned.
+/// The function must stay loaded until another one, or null, is set, and until the calls that began
+/// before that have returned.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn roctxRegisterTracerCallback(callback: Option<Callback>) {
     // SAFETY: the caller's promise.
     unsafe { legacy::set(callback) };
 }
 
-/// Version for registration libraries, whose secure mode checks which file contains this function.
+/// Returns a version for registration libraries, whose secure mode checks which file contains this
+/// function.
 #[unsafe(no_mangle)]
 pub extern "C" fn rocprofiler_register_import_roctx() -> u32 {
     register::VERSION

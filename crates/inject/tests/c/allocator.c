@@ -1,9 +1,10 @@
-/* A program with an allocator of its own, in the same file, that takes the place of the C library's.
+/* A program with an allocator of its own, which is in the same file and replaces the C library's.
  *
  *   allocator naps | spins
  *
- * naps: the main thread is inside malloc, in a helper that malloc jumped to, and sleeps there with the allocator's lock held.
- * spins: it computes in the program's own code. In either case a thread that was made through it would never return.
+ * naps: the main thread is inside malloc, in a helper to which malloc jumped, and sleeps there
+ * while it holds the allocator's lock. A pthread_create on it would never return.
+ * spins: the main thread computes in the program's own code.
  * SIGTERM ends it. */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -27,7 +28,7 @@ static void *take(size_t size) {
     return heap + at + 64;
 }
 
-/* Whoever comes second waits without end. */
+/* A second thread in here waits for ever. */
 __attribute__((noinline)) static void *slow_path(size_t size) {
     while (atomic_exchange(&lock, 1)) {
         struct timespec nap = {0, 1000000};

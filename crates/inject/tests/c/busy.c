@@ -1,4 +1,4 @@
-/* A process of which no thread ever parks. It checks its own work.
+/* A process in which no thread ever parks. It checks its own work.
  *
  *   busy KIND THREADS
  *
@@ -26,7 +26,7 @@ static atomic_int stop, wrong, ready;
 static atomic_ulong rounds;
 static const char *kind;
 
-/* The same numbers in each round: whoever disturbs a register makes another sum. */
+/* Computes the same numbers in each round, so a register that was changed leads to another sum. */
 __attribute__((noinline)) static uint64_t compute_sum(void) {
     uint64_t a = 88172645463325252ull, sum = 0;
     double x = 0.5, y = 1.25;

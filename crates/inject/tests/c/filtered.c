@@ -4,7 +4,7 @@
  *       installs filters one after the other (results are hexadecimal SECCOMP_RET_*)
  *   filtered strict                              strict mode
  *   filtered dispatch                            syscall user dispatch, letting everything pass
- *   filtered dispatch-ours                       the same, letting pass what the C library calls, and no other code
+ *   filtered dispatch-ours                       the same, but only the C library's calls pass
  *   filtered plain                               nothing
  *   filtered under PROGRAM [ARG...]              a filter that lets everything pass, then becomes PROGRAM
  *
@@ -34,7 +34,7 @@ static void say(const char *words) {
 
 static unsigned long library, length;
 
-/* Where the C library's code is. */
+/* Finds the C library's code. */
 static void find_library(void) {
     char line[512];
     FILE *maps = fopen("/proc/self/maps", "r");
@@ -94,7 +94,7 @@ int main(int argc, char **argv) {
     }
     if (!strcmp(kind, "dispatch-ours")) find_library();
     pthread_t thread;
-    /* Whoever takes a call for the program's ends it. */
+    /* A call that is taken for one of the program's ends the program. */
     signal(SIGSYS, dispatched);
     pthread_create(&thread, 0, waits, (void *)kind);
     pthread_mutex_lock(&lock);

@@ -28,7 +28,7 @@ int agent_number = NUMBER;
 
 void midair_agent_enter(struct boot *boot) {
     char word[64];
-    /* Inexact: a thread that got its maker's floating point traps would die here. */
+    /* The division is inexact: a thread with its maker's floating point traps would die here. */
     volatile double third = 1;
     third = third / 3;
     for (;;) {

@@ -1,6 +1,7 @@
-/* A program that links our register library, registers a runtime's table when told to, and does what its input says.
- * Arguments, before that: "drop UID" gives up root for good, "keep UID" keeps its capabilities, "dumpable" says that it may be looked
- * at all the same, "filter" forbids itself what tracers use. */
+/* A program that links our register library, registers a runtime's table when told to, and does
+ * what its input says. Its arguments come before that: "drop UID" gives up root for good,
+ * "keep UID" does so but keeps its capabilities, "dumpable" lets other processes inspect it
+ * all the same, and "filter" forbids itself the calls that tracers use. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -78,7 +79,7 @@ static void child(void)
     }
 }
 
-/* Forks and execs as fast as it can: a child's first act. */
+/* Forks and execs as fast as it can. The exec is a child's first act. */
 static void storm(int count)
 {
     int bad = 0;
@@ -97,7 +98,7 @@ static void storm(int count)
     printf("storm %d\n", bad);
 }
 
-/* What a daemon does, and then takes the numbers for itself. */
+/* Closes all descriptors, as a daemon does, and then uses their numbers itself. */
 static void close_all(void)
 {
     syscall(SYS_close_range, 3, ~0u, 0);

@@ -110,7 +110,8 @@ asm(".text\n.globl read_filled\n.type read_filled,@function\nread_filled:\n.cfi_
     "ldp d8, d9, [sp, #96]\nldp d10, d11, [sp, #112]\nldp d12, d13, [sp, #128]\nldp d14, d15, [sp, #144]\n"
     "ldp x29, x30, [sp], #160\nret\n.ltorg\n.cfi_endproc\n.size read_filled,.-read_filled\n");
 #define HAS_512 0
-/* Rounding towards zero stands for what x86-64 has as exceptions that trap, which few of these processors have. */
+/* Rounding towards zero takes the place of the trapping exceptions of x86-64, which few of these
+ * processors have. */
 #define SET_FLOAT(word) asm volatile("msr fpcr, %0" : : "r"((uint64_t)(word)))
 #define GET_FLOAT(word) \
     do { \
@@ -186,7 +187,7 @@ static void *parked(void *self_) {
     struct parked *self = self_;
     const char *kind = self->kind;
     prctl(PR_SET_NAME, kind);
-    /* So that a thread that never allocated does not get its arena through us. */
+    /* The thread gets its arena here. Otherwise, pthread_create on it would give it one. */
     char *volatile first = malloc(100);
     free(first);
     char byte;
@@ -234,7 +235,7 @@ static void *parked(void *self_) {
             lib_cond(&want, now);
         } else if (!strcmp(kind, "arena")) {
             __atomic_store_n(self->arena, 2, __ATOMIC_SEQ_CST);
-            char *volatile p = malloc(60000); /* waits until somebody unlocks */
+            char *volatile p = malloc(60000); /* waits until the arena is unlocked */
             free(p);
             while (!CHANGED) sched_yield();
         } else if (!strcmp(kind, "arena-held")) {
@@ -285,7 +286,7 @@ static void wake_all(void) {
         if (!strcmp(one->kind, "nanosleep")) pthread_kill(one->thread, SIGUSR1);
         if (!strcmp(one->kind, "sem")) sem_post(&one->sem);
         if (!strcmp(one->kind, "lib-cond")) lib_wake();
-        /* lll_unlock by hand: set free, wake who waits. */
+        /* lll_unlock by hand: free the lock and wake a thread that waits for it. */
         if (!strcmp(one->kind, "arena")) {
             __atomic_store_n(one->arena, 0, __ATOMIC_SEQ_CST);
             syscall(SYS_futex, one->arena, 1 | 128, 1);

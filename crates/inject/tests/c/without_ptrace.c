@@ -1,5 +1,6 @@
-/* Runs a program that can trace nobody: without_ptrace UID PROGRAM ARGUMENTS. UID is "-" to stay who we are. What would need the right
- * to trace fails with EPERM in it, whatever its user. */
+/* Runs a program that cannot trace any process: without_ptrace UID PROGRAM ARGUMENTS. With "-" as
+ * UID, the user stays the same. Whatever needs the right to trace fails with EPERM in the program,
+ * whoever its user is. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <grp.h>
