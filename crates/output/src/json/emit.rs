@@ -122,7 +122,7 @@ impl<W: Write> Emit<W> {
     }
 
     /// Writes `,"key":`, without the comma where nothing comes before it. Records have many keys, so
-    /// each is one piece ([`follows`](super::follows)).
+    /// each is one piece (`follows!`).
     #[inline]
     fn lead(&mut self, lead: &'static str) {
         let from = usize::from(!std::mem::replace(&mut self.comma, true));
@@ -130,7 +130,7 @@ impl<W: Write> Emit<W> {
             .extend_from_slice(lead.as_bytes().get(from..).unwrap_or_default());
     }
 
-    /// Writes a key, as [`follows`](super::follows) makes it, and its number.
+    /// Writes a key, as `follows!` makes it, and its number.
     #[inline]
     pub(super) fn next(&mut self, lead: &'static str, number: u64) {
         self.lead(lead);
