@@ -145,4 +145,18 @@ mod tests {
         });
         assert_eq!(clean, wanted);
     }
+
+    /// `.cargo/config.toml` leaves these out: they would be a quarter of SQLite, three times.
+    #[test]
+    fn sqlite_has_no_parts_that_no_table_of_ours_uses() {
+        let database = Connection::open_in_memory().unwrap();
+        let mut options = database.prepare("PRAGMA compile_options").unwrap();
+        let options = options.query_map([], |row| row.get(0)).unwrap();
+        let options: Vec<String> = options.map(Result::unwrap).collect();
+        assert!(options.iter().any(|option| option == "THREADSAFE=1"));
+        for part in ["FTS3", "FTS5", "RTREE", "DBSTAT", "STAT4", "SOUNDEX"] {
+            let there = options.iter().find(|option| option.contains(part));
+            assert_eq!(there, None, "{options:?}");
+        }
+    }
 }
