@@ -45,24 +45,23 @@ pub fn run(table: &mut Table) -> Result<()> {
     let records = wanted.and_then(|text| text.parse().ok()).unwrap_or(RECORDS);
     let only = std::env::var("MIDAIR_EXPORT_ONLY").unwrap_or_default();
     let names = Names::amd();
-    let trace = Trace {
-        process: Process {
-            pid: 4242,
-            command: vec!["train".to_owned()],
-            ..Process::default()
-        },
-        agents: Vec::new(),
-        records: made(records)?,
-        lost: Vec::new(),
-        notes: Vec::new(),
-        outcome: Default::default(),
-        counters: Default::default(),
-        gpu: None,
-        attach: Default::default(),
-    };
+    let trace = session(made(records)?);
     let mut rates = Vec::new();
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut sets = Vec::new();
     for (what, formats, goal) in SETS {
-        if !only.is_empty() && only != what {
+        sets.push((what.to_owned(), formats, goal, 1));
+        if formats.len() > 1 && processors > 1 {
+            sets.push((
+                format!("{what}, {processors} threads"),
+                formats,
+                goal,
+                processors,
+            ));
+        }
+    }
+    for (what, formats, goal, threads) in sets {
+        if !only.is_empty() && !what.starts_with(&only) {
             continue;
         }
         let mut rows = Vec::new();
@@ -75,6 +74,7 @@ pub fn run(table: &mut Table) -> Result<()> {
                 directory: directory.clone(),
                 prefix: "r".to_owned(),
                 formats: formats.to_vec(),
+                threads,
                 ..Plan::default()
             };
             let (cpu, wall) = (processor_time()?, Instant::now());
@@ -92,8 +92,9 @@ pub fn run(table: &mut Table) -> Result<()> {
         let best = rows.iter().copied().fold(0.0, f64::max);
         table.plain(&format!("{what}: million rows per CPU second"), &rows, goal);
         println!(
-            "{what}: best {best:.2} million rows per CPU second, {:.2} s at least by the clock, {:.0} bytes a row",
+            "{what}: best {best:.2} million rows per CPU second, {:.2} s at least by the clock ({:.2} million rows), {:.0} bytes a row",
             shortest.as_secs_f64(),
+            records as f64 / shortest.as_secs_f64() / 1e6,
             bytes as f64 / records as f64,
         );
         rates.push((what, best));
@@ -106,19 +107,41 @@ pub fn run(table: &mut Table) -> Result<()> {
     Ok(())
 }
 
+/// Returns a session with these records.
+pub fn session(records: RecordFile) -> Trace {
+    Trace {
+        process: Process {
+            pid: 4242,
+            command: vec!["train".to_owned()],
+            ..Process::default()
+        },
+        agents: Vec::new(),
+        records,
+        lost: Vec::new(),
+        notes: Vec::new(),
+        outcome: Default::default(),
+        counters: Default::default(),
+        gpu: None,
+        attach: Default::default(),
+    }
+}
+
 /// Returns the processor time of this process.
 fn processor_time() -> Result<Duration> {
     Ok(clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID)?.into())
 }
 
-/// Makes this many records.
-fn made(records: u64) -> Result<RecordFile> {
-    let mut writer = RecordWriter::create_in(&std::env::temp_dir())?;
-    let header = |kind, operation| Header {
+fn header(kind: u8, operation: u32) -> Header {
+    Header {
         kind,
         operation,
         ..Header::default()
-    };
+    }
+}
+
+/// Begins a session with the kernels.
+fn begin() -> Result<RecordWriter> {
+    let mut writer = RecordWriter::create_in(&std::env::temp_dir())?;
     for id in 1..=KERNELS {
         let name = format!(
             "_ZN2at6native27unrolled_elementwise_kernelINS0_13BinaryFunctorIfffNS0_15binary_internal10MulFunctorIfEEEESt5arrayIPcLm{id}EELi4E23TrivialOffsetCalculatorILi2EjES9_ILi1EjENS0_6memory15LoadWithoutCastENSC_16StoreWithoutCastEEEviT_T0_T2_T3_T4_T5_"
@@ -131,28 +154,69 @@ fn made(records: u64) -> Result<RecordFile> {
         };
         writer.append(&event::encode(&symbol, name.as_bytes()))?;
     }
-    let words: Vec<u8> = (0..12_u64)
+    Ok(writer)
+}
+
+/// Returns the arguments of a launch.
+fn words() -> Vec<u8> {
+    (0..12_u64)
         .flat_map(|word| (0x7f12_3456_7000 + word * 8).to_le_bytes())
-        .collect();
+        .collect()
+}
+
+/// Returns a dispatch by its number, launched by the call with this correlation id.
+fn kernel(number: u64, correlation: u64, start: u64) -> Kernel {
+    Kernel {
+        header: header(kind::KERNEL_DISPATCH, 1),
+        start,
+        end: start + 2_900,
+        correlation,
+        dispatch_id: number + 1,
+        kernel_id: number % KERNELS + 1,
+        stream: 0x55_0000 + number % 3 * 0x100,
+        queue_id: 1,
+        node: 1,
+        tid: 4242,
+        workgroup: [256, 1, 1],
+        grid: [1 << 20, 1, 1],
+        ..Kernel::default()
+    }
+}
+
+/// Makes this many launches, each a call and the kernel that it launches.
+pub fn launches(count: u64) -> Result<RecordFile> {
+    let mut writer = begin()?;
+    let words = words();
+    for number in 0..count {
+        let start = 8_123_456_789_012 + number * 3_517;
+        let call = Api {
+            header: header(kind::HIP_RUNTIME_API_EXT, LAUNCH),
+            start,
+            end: start + 1_200,
+            correlation: number + 1,
+            tid: 4242,
+            nargs: (words.len() / 8) as u32,
+            ..Api::default()
+        };
+        writer.append(&event::encode(&call, &words))?;
+        let kernel = kernel(number, number + 1, start + 5_000);
+        writer.append(&event::encode(&kernel, &[]))?;
+    }
+    Ok(writer.finish()?)
+}
+
+/// Makes this many records.
+fn made(records: u64) -> Result<RecordFile> {
+    let mut writer = begin()?;
+    let words = words();
     for number in 0..records {
         let start = 8_123_456_789_012 + number * 3_517;
         let (correlation, tid) = (number + 1, 4242 + (number % 4) as u32);
         match number % 10 {
             0 | 5 => {
                 let kernel = Kernel {
-                    header: header(kind::KERNEL_DISPATCH, 1),
-                    start,
-                    end: start + 2_900,
-                    correlation,
-                    dispatch_id: number / 5 + 1,
-                    kernel_id: number / 5 % KERNELS + 1,
-                    stream: 0x55_0000 + number % 3 * 0x100,
-                    queue_id: 1,
-                    node: 1,
                     tid,
-                    workgroup: [256, 1, 1],
-                    grid: [1 << 20, 1, 1],
-                    ..Kernel::default()
+                    ..kernel(number / 5, correlation, start)
                 };
                 writer.append(&event::encode(&kernel, &[]))?;
             }

@@ -342,6 +342,23 @@ impl FileSet {
         })
     }
 
+    /// Returns an empty set in the same place, for files that are written beside the others.
+    pub(crate) fn part(&self) -> FileSet {
+        FileSet {
+            directory: self.directory.clone(),
+            stem: self.stem.clone(),
+            named_later: self.named_later,
+            ready: Vec::new(),
+            outdated: Vec::new(),
+        }
+    }
+
+    /// Adds the files of a part.
+    pub(crate) fn join(&mut self, part: FileSet) {
+        self.ready.extend(part.ready);
+        self.outdated.extend(part.outdated);
+    }
+
     /// Returns the directory of the files.
     pub(crate) fn directory(&self) -> &Path {
         &self.directory

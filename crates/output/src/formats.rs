@@ -1,14 +1,13 @@
 //! The formats that can be written. A new one is a module with a [`Writer`],
 //! and a row here.
 
-use crate::counters::Reader;
+mod walks;
+
 use crate::files::{FileSet, WriteError};
 use crate::job::Job;
 use crate::model::{Format, Plan};
-use crate::progress::{self, Walked};
-use crate::sink::{Opened, Writer};
+use crate::sink::Opened;
 use crate::{columns, csv, html, json, kineto, parquet, pftrace, rocpd, summary};
-use midair_record::event::kind;
 use std::path::PathBuf;
 
 /// A row of the table.
@@ -18,6 +17,8 @@ struct Row {
     name: &'static str,
     /// The extension of its files.
     extension: &'static str,
+    /// About how long it takes for a record, beside the others.
+    cost: u32,
     /// Begins its files.
     open: for<'a> fn(&'a [Job<'a>], &FileSet) -> Opened<'a>,
 }
@@ -28,42 +29,49 @@ static FORMATS: [Row; 7] = [
         format: Format::Rocpd,
         name: "rocpd",
         extension: "db",
+        cost: 8,
         open: rocpd::open,
     },
     Row {
         format: Format::Csv,
         name: "csv",
         extension: "csv",
+        cost: 1,
         open: csv::open,
     },
     Row {
         format: Format::Json,
         name: "json",
         extension: "json",
+        cost: 2,
         open: json::open,
     },
     Row {
         format: Format::Pftrace,
         name: "pftrace",
         extension: "pftrace",
+        cost: 3,
         open: pftrace::open,
     },
     Row {
         format: Format::Kineto,
         name: "kineto",
         extension: "pt.trace.json",
+        cost: 3,
         open: kineto::open,
     },
     Row {
         format: Format::Parquet,
         name: "parquet",
         extension: "parquet",
+        cost: 2,
         open: parquet::open,
     },
     Row {
         format: Format::Html,
         name: "html",
         extension: "html",
+        cost: 1,
         open: html::open,
     },
 ];
@@ -102,42 +110,15 @@ impl Format {
     }
 }
 
-/// Writes all formats of a plan, in one walk over the records of each session.
+/// Writes all formats of a plan. Each thread that the plan allows walks over the records of each
+/// session once. The files are the same with any number of threads.
 pub(crate) fn write(jobs: &[Job<'_>], plan: &Plan) -> Result<Vec<PathBuf>, WriteError> {
     if plan.is_too_little(jobs.iter().map(|job| &job.trace.records)) {
         return Ok(Vec::new());
     }
     let mut files = FileSet::new(&plan.directory, &plan.prefix)?;
-    let mut writers: Vec<Box<dyn Writer + '_>> = Vec::new();
-    for row in plan.formats.iter().filter_map(|format| format.row()) {
-        writers.push((row.open)(jobs, &files)?);
-    }
-    for job in jobs {
-        progress::expect(job.trace.records.records());
-    }
-    for job in jobs {
-        let mut walked = Walked::default();
-        let mut sinks = Vec::with_capacity(writers.len());
-        for writer in &mut writers {
-            sinks.push(writer.begin(job)?);
-        }
-        let mut counters = Reader::new(job);
-        if !sinks.is_empty() {
-            job.trace.records.walk(
-                |kind| kind < kind::FIRST_DESCRIPTION,
-                |record| {
-                    walked.add();
-                    counters.give(record, &mut sinks)
-                },
-            )?;
-        }
-        for sink in sinks {
-            sink.finish()?;
-        }
-    }
-    for writer in writers {
-        writer.finish(&mut files)?;
-    }
+    let rows: Vec<&Row> = plan.formats.iter().filter_map(|of| of.row()).collect();
+    walks::write(jobs, &rows, plan.threads, &mut files)?;
     summary::write(jobs, plan, &mut files)?;
     if let Some(job) = jobs.first().filter(|_| plan.config_file) {
         let mut file = files.create("config.json")?;

@@ -7,8 +7,8 @@
 //!
 //! Writers stream: their memory depends on how many different kernels, streams and calls there are,
 //! not on how many records. They know records and names ([`Names`]), not runtimes. Each format is
-//! one module and one row of a table, and one walk over the records feeds them all. Files appear
-//! whole or not at all.
+//! one module and one row of a table. One walk over the records feeds all formats that a thread
+//! writes. Files appear whole or not at all.
 #![forbid(unsafe_code)]
 
 mod activity;
@@ -53,6 +53,7 @@ mod sink;
 mod stats;
 mod summary;
 pub mod table;
+pub mod threads;
 
 pub use activity::{Activity, Shares};
 pub use apart::told_apart;

@@ -285,6 +285,8 @@ pub struct Plan {
     pub config_file: bool,
     /// No files are written where fewer bytes were recorded.
     pub minimum_bytes: u64,
+    /// The most threads that write ([`threads`](crate::threads)). None and one are the same.
+    pub threads: usize,
     /// What the user said about Perfetto's buffers. It is only reported in json's `config`.
     pub perfetto: PerfettoBuffers,
 }

@@ -17,7 +17,7 @@ pub(crate) trait Writer {
 
 /// Takes the records of one session, in the order in which they were collected.
 ///
-/// All sinks are fed in one walk. What a format needs to know beforehand (names, sums, which kinds
+/// All sinks of a thread are fed in one walk. What a format needs to know beforehand (names, sums, which kinds
 /// there are) is in the session's [`Index`](crate::Index).
 pub(crate) trait Sink {
     /// Takes a record of something that happened. Descriptions are only in the index.

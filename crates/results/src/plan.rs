@@ -142,6 +142,7 @@ pub(crate) fn plan_as_named(settings: &Settings, identity: &Identity) -> Result<
         group_by_queue: settings.is_on("ROCPROF_GROUP_BY_QUEUE"),
         config_file: settings.is_on("ROCPROF_OUTPUT_CONFIG_FILE"),
         minimum_bytes: minimum_bytes(settings)?,
+        threads: midair_output::threads::most(),
         perfetto: perfetto(settings),
     })
 }

@@ -24,4 +24,5 @@ mod rocpd;
 mod rocpd_limits;
 mod rocpd_rows;
 mod statistics;
+mod threads;
 mod together;
