@@ -94,7 +94,8 @@ fn with_it_windows_are_not_shared() -> Result<()> {
     assert!(all > 20 && 4 * shared > all, "the kernels overlap: {told}");
     assert!(alone_with > 5, "{alone_with} had it for themselves; {told}");
     // The shared windows that remain come from threads that got no processor for longer than the
-    // others wait.
-    assert!(3 * shared_with * all < shared * all_with, "{told}");
+    // others wait. On an idle machine a third of the share remains, and at a load of ten on each
+    // processor half of it; without the option all of it would.
+    assert!(3 * shared_with * all < 2 * shared * all_with, "{told}");
     Ok(())
 }

@@ -29,6 +29,7 @@ use crate::queue::window::Word;
 use crate::state::STATE;
 use midair_sdk_hot::clock::now;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+use std::time::Duration;
 
 /// How many nanoseconds a launch on another queue waits at most, and a turn lasts at most.
 pub(super) const LIMIT: u64 = 200_000;
@@ -38,6 +39,11 @@ pub(super) const DRAIN: u64 = 100_000;
 const LOOK: u64 = 1024;
 /// How often a thread looks before it yields its processor.
 const SPINS: u32 = 64;
+/// How often it yields before it sleeps between its looks. On a machine with fewer processors than
+/// threads that launch, those that wait would keep the one that has the turn from a processor.
+const YIELDS: u32 = 8;
+/// How long it sleeps between two looks, as far as the timer's slack allows.
+const NAP: Duration = Duration::from_micros(10);
 
 /// Returns whether windows are to be exclusive. This is a single load.
 #[inline]
@@ -120,10 +126,12 @@ impl Drop for Turn<'_> {
 
 fn relax(spins: &mut u32) {
     *spins += 1;
-    if spins.is_multiple_of(SPINS) {
+    if !spins.is_multiple_of(SPINS) {
+        std::hint::spin_loop();
+    } else if *spins <= SPINS * YIELDS {
         std::thread::yield_now();
     } else {
-        std::hint::spin_loop();
+        std::thread::sleep(NAP);
     }
 }
 
