@@ -207,10 +207,10 @@ fn every_dispatch_is_counted_where_threads_share_a_small_ring() -> Result<()> {
     target.send("quit")?;
     target.expect("launched 1600")?;
     let log = target.log.clone();
-    target.target.wait(PATIENCE)?.success()?;
+    let exit = target.target.wait(PATIENCE)?.success()?;
     assert_eq!(one_at_a_time(&ModelLog::read(&log)?), 1600);
     let counted = counted(&out.path().join("out_counter_collection.csv"))?;
-    assert_eq!(counted.len(), 1600);
+    assert_eq!(counted.len(), 1600, "{exit}");
     for dispatch in counted.values() {
         dispatch.check(&["SQ_WAVES", "SQ_INSTS_VALU"]);
     }
