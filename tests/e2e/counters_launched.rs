@@ -208,9 +208,20 @@ fn every_dispatch_is_counted_where_threads_share_a_small_ring() -> Result<()> {
     target.expect("launched 1600")?;
     let log = target.log.clone();
     let exit = target.target.wait(PATIENCE)?.success()?;
-    assert_eq!(one_at_a_time(&ModelLog::read(&log)?), 1600);
+    let log = ModelLog::read(&log)?;
+    assert_eq!(one_at_a_time(&log), 1600);
     let counted = counted(&out.path().join("out_counter_collection.csv"))?;
-    assert_eq!(counted.len(), 1600, "{exit}");
+    let told = || {
+        let known: BTreeSet<u64> = counted.values().map(|counted| counted.start).collect();
+        let lost: Vec<_> = log
+            .dispatches()
+            .filter(|dispatch| !known.contains(&dispatch.packet.start))
+            .collect();
+        let ids: Vec<u64> = (1..=1600).filter(|id| !counted.contains_key(id)).collect();
+        let notes = std::fs::read_to_string(out.path().join("out_notes.txt"));
+        format!("without values: {ids:?}, {lost:?}; {notes:?}; {exit}")
+    };
+    assert_eq!(counted.len(), 1600, "{}", told());
     for dispatch in counted.values() {
         dispatch.check(&["SQ_WAVES", "SQ_INSTS_VALU"]);
     }

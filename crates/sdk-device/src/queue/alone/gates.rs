@@ -7,6 +7,14 @@ use crate::queue::flight::Launch;
 use crate::queue::queue_state::QueueState;
 use crate::state::STATE;
 use std::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
+use std::time::{Duration, Instant};
+
+/// How long a thread that destroys a queue waits at most for the values of its last dispatches. A
+/// program may do so when its kernel has ended, which is before the device has read the counters
+/// and before our thread has had a processor to look at them.
+const LAST_VALUES: Duration = Duration::from_millis(100);
+/// How long it sleeps between two looks.
+const NAP: Duration = Duration::from_micros(100);
 
 /// Returns the number of a queue's gate, for a queue that is being learned; 0 if it has none.
 pub(in crate::queue) fn gate_of(queue: u64) -> u32 {
@@ -49,9 +57,27 @@ pub(crate) fn is_made_otherwise() {
 #[derive(Debug)]
 pub(crate) struct Leaving(Option<&'static Gate>);
 
-/// Notes the gate of a queue that the application is about to destroy.
+/// Notes the gate of a queue that the application is about to destroy, and waits briefly for the
+/// values of its last dispatches.
 pub(crate) fn destroys(queue: u64) -> Leaving {
-    Leaving(STATE.alone.gate(gate_of(queue)))
+    let gate = STATE.alone.gate(gate_of(queue));
+    if let Some(gate) = gate {
+        await_values(gate, LAST_VALUES);
+    }
+    Leaving(gate)
+}
+
+/// Waits until no dispatch of a gate is on its way, or until the limit. A queue may well be
+/// destroyed while it holds work that never ends.
+pub(super) fn await_values(gate: &Gate, limit: Duration) {
+    let end = Instant::now() + limit;
+    while gate.open.load(SeqCst) != 0
+        && !gate.is_gone.load(SeqCst)
+        && !STATE.alone.is_over.load(SeqCst)
+        && Instant::now() < end
+    {
+        std::thread::sleep(NAP);
+    }
 }
 
 impl Leaving {

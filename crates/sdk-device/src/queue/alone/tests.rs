@@ -1,6 +1,7 @@
 //! Turns on gates of our own, whose signals are decremented when a test says so.
 
 use super::gate::{Gate, Pending, Signals};
+use super::gates::await_values;
 use super::turns::{Look, Turns};
 use super::{Choice, Counted, Dispatch, User, add_user, is_asked};
 use crate::layout::Signal;
@@ -13,6 +14,7 @@ use crate::state::STATE;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicI64};
+use std::time::Duration;
 
 /// Decrements a signal, as the device does.
 fn count_down(signal: Signal) {
@@ -106,6 +108,47 @@ fn a_queue_that_is_destroyed_loses_its_turn() {
     turns.look();
     assert_eq!(let_go(&[one, two]), [(two.number, 0)]);
     assert_eq!(ended(), [10 * u64::from(one.number)]);
+}
+
+/// The device has read a dispatch's counters, and our thread has not looked yet.
+#[test]
+fn what_was_read_before_its_queue_was_destroyed_has_ended() {
+    let _session = Session::begin();
+    let one = gate(7, 2);
+    let mut turns = Turns::default();
+    count_down(one.signals.reached);
+    turns.look();
+    count_down(one.signals.done);
+    one.is_gone.store(true, SeqCst);
+    turns.look();
+    let first = 10 * u64::from(one.number);
+    assert_eq!(ended(), [first, first + 1]);
+    assert_eq!(turns.done(one), 1, "the second one was not read");
+}
+
+/// A program destroys a queue when its last kernel has ended: its thread waits for the values.
+#[test]
+fn a_queue_is_destroyed_when_its_last_values_were_read() {
+    let _session = Session::begin();
+    let one = gate(7, 1);
+    let mut turns = Turns::default();
+    let has_waited = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            await_values(one, Duration::from_secs(60));
+            has_waited.store(one.open.load(SeqCst) == 0, SeqCst);
+        });
+        count_down(one.signals.reached);
+        turns.look();
+        count_down(one.signals.done);
+        turns.look();
+    });
+    assert!(has_waited.load(SeqCst));
+    assert_eq!(ended(), [10 * u64::from(one.number)]);
+    // Work that never ends delays the application by the limit only.
+    let stuck = gate(7, 1);
+    await_values(stuck, Duration::from_millis(1));
+    assert_eq!(stuck.open.load(SeqCst), 1);
 }
 
 #[derive(Debug)]

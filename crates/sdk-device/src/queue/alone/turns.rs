@@ -177,6 +177,14 @@ pub(super) struct Turns {
 }
 
 impl Turns {
+    /// Returns how many dispatches of a gate were seen to end.
+    #[cfg(test)]
+    pub(super) fn done(&self, gate: &Gate) -> u64 {
+        self.progress
+            .get(gate.number as usize - 1)
+            .map_or(0, |progress| progress.done)
+    }
+
     /// Looks at all gates once.
     pub(super) fn look(&mut self) -> Look {
         let _held = STATE
@@ -198,6 +206,8 @@ impl Turns {
             }
             let line = self.lines.entry(gate.agent).or_default();
             if gate.is_gone.load(SeqCst) {
+                // What the device has read before the queue was destroyed has its values.
+                while has_signals(gate) && follow(gate, line, progress) == Ok(true) {}
                 leave(gate, line);
                 progress.is_over = true;
                 came_to = Look::Changed;
@@ -310,6 +320,11 @@ fn lose(gate: &Gate) {
     gate.is_lost.store(true, SeqCst);
     gate.is_gone.store(true, SeqCst);
     gate.is_parked.store(false, SeqCst);
+}
+
+/// Returns whether a gate has dispatches on their way, and signals that tell of them.
+fn has_signals(gate: &Gate) -> bool {
+    !gate.is_lost.load(SeqCst) && gate.open.load(SeqCst) != 0
 }
 
 /// Removes a gate from its line, since its queue is gone and gets no turn any more.
