@@ -1,18 +1,18 @@
 //! What users install (`cargo xtask dist`), used where nothing else of ours is.
 
-use midair_record::boot::{BootBlock, MAGIC, MAILBOX_OFFSET};
-use midair_tests::lab::LabTarget;
 use midair_tests::python::python_tool;
 use midair_tests::stage::plain_environment;
 use midair_tests::stand_in::Kit;
 use midair_tests::table::Csv;
 use midair_tests::target::{Exit, PATIENCE, Target, run, until};
-use midair_tests::{Result, is_root_for, leave_out};
-use object::Object;
-use std::mem::offset_of;
-use std::os::unix::fs::FileExt;
+use midair_tests::{Result, is_root_for};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+mod roots;
+mod upgrade;
+
+use roots::bare;
 
 /// Rounds of work while attached; each launches four kernels.
 const ROUNDS: usize = 10;
@@ -58,7 +58,18 @@ fn attaches(kit: &Kit, mut command: Command, seen: &str, results: &Path) -> Resu
     Ok(())
 }
 
-/// Does the same with the Python package `midair`.
+/// Returns where a virtual environment has its packages.
+fn site_packages(environment: &Path) -> Result<PathBuf> {
+    for entry in std::fs::read_dir(environment.join("lib"))? {
+        let site = entry?.path().join("site-packages");
+        if site.is_dir() {
+            return Ok(site);
+        }
+    }
+    Err("the environment has no packages".into())
+}
+
+/// Does the same with the Python package `midair`, in the Python that has pandas and polars, too.
 fn python_attaches(kit: &Kit, site: &Path) -> Result<()> {
     let mut target = kit.start("two_gpus", "python.log", &[])?;
     target.expect("ready")?;
@@ -181,19 +192,23 @@ fn a_damaged_file_is_told() -> Result<()> {
     Ok(())
 }
 
+/// In a fresh virtual environment, whose scripts need no variable.
 #[test]
 fn the_wheel_has_every_program() -> Result<()> {
     let kit = Kit::new()?;
-    let site = kit.scratch().join("site");
+    let place = kit.scratch().join("venv");
+    let mut venv = Command::new(python_tool("python")?);
+    venv.args(["-m", "venv", "--without-pip"]).arg(&place);
+    run(venv, PATIENCE)?.success()?;
     let mut pip = Command::new(python_tool("python")?);
-    pip.args(["-m", "pip", "install", "--quiet", "--no-index", "--no-deps"]);
-    pip.args(["--disable-pip-version-check", "--target"]);
-    pip.arg(&site).args(made(".whl")?);
+    pip.args(["-m", "pip", "--python"])
+        .arg(place.join("bin/python"));
+    pip.args(["install", "--quiet", "--no-index", "--no-deps"]);
+    pip.arg("--disable-pip-version-check").args(made(".whl")?);
     run(pip, PATIENCE)?.success()?;
     let program = |name: &str| {
-        let mut command = Command::new(site.join("bin").join(name));
+        let mut command = Command::new(place.join("bin").join(name));
         command.env_clear().envs(plain_environment());
-        command.env("PYTHONPATH", &site);
         command
     };
     for name in ["rocprofv3", "rocprof-compute"] {
@@ -204,13 +219,13 @@ fn the_wheel_has_every_program() -> Result<()> {
     let mut attach = program("rocprof-attach");
     attach.arg("--help");
     run(attach, PATIENCE)?.success()?;
-    let mut import = Command::new(python_tool("python")?);
-    import.env("PYTHONPATH", &site).args([
+    let mut import = program("python");
+    import.args([
         "-c",
         "import os, rocprof_attach as r; assert os.path.isfile(r.default_library()), r.default_library()",
     ]);
     run(import, PATIENCE)?.success()?;
-    python_attaches(&kit, &site)?;
+    python_attaches(&kit, &site_packages(&place)?)?;
     let results = kit.scratch().join("results");
     attaches(
         &kit,
@@ -220,58 +235,24 @@ fn the_wheel_has_every_program() -> Result<()> {
     )
 }
 
-/// Returns Debian roots without anything of ours: Debian 12, and the newest Debian, which is the
-/// lab's.
-fn bare() -> Result<Vec<PathBuf>> {
-    let mut roots = Vec::new();
-    match midair_tests::lab::Lab::find()? {
-        Some(lab) => roots.push(lab.root().to_owned()),
-        None => leave_out("no newest Debian: the lab is not there")?,
-    }
-    let old = std::env::var_os("MIDAIR_DEBIAN_12").map(PathBuf::from);
-    match old.filter(|root| root.join(".whole").exists()) {
-        Some(root) => roots.push(root),
-        None => leave_out("no bare Debian 12 (MIDAIR_DEBIAN_12)")?,
-    }
-    Ok(roots)
-}
-
-/// Runs in a bare Debian. Its root is below an overlay, which disappears with the shell.
+/// The archive is unpacked, used, moved, and used again.
 #[test]
-fn debian_packages_install_and_attach_to_a_process_outside() -> Result<()> {
-    const SCRIPT: &str = r#"set -e
-lower=$1 results=$2; shift 2
-mount -t tmpfs none /mnt
-mkdir /mnt/up /mnt/work /mnt/root
-mount -t overlay overlay -o "lowerdir=$lower,upperdir=/mnt/up,workdir=/mnt/work" /mnt/root
-rm -rf /mnt/root/lab
-mkdir -p /mnt/root/packages /mnt/root/results
-while [ "$1" != -- ]; do cp "$1" /mnt/root/packages; shift; done; shift
-mount --bind /proc /mnt/root/proc
-mount --bind "$results" /mnt/root/results
-chroot /mnt/root sh -c 'dpkg --install /packages/*.deb' >&2
-exec chroot /mnt/root /usr/bin/midair "$@""#;
-    if !is_root_for("installing packages in a root directory")? {
-        return Ok(());
-    }
-    for root in bare()? {
-        let kit = Kit::new()?;
-        let results = kit.scratch().join("results");
-        std::fs::create_dir(&results)?;
-        let mut command = Command::new("unshare");
+fn the_archive_works_from_two_places() -> Result<()> {
+    let kit = Kit::new()?;
+    let (first, second) = (kit.scratch().join("first"), kit.scratch().join("second"));
+    std::fs::create_dir(&first)?;
+    let mut tar = Command::new("tar");
+    tar.arg("-xf").args(made(".tar.gz")?);
+    tar.args(["--strip-components=2", "-C"]).arg(&first);
+    run(tar, PATIENCE)?.success()?;
+    for (place, name) in [(&first, "one"), (&second, "two")] {
+        if !place.exists() {
+            std::fs::rename(&first, place)?;
+        }
+        let mut command = Command::new(place.join("bin/midair"));
         command.env_clear().envs(plain_environment());
-        command.args([
-            "--mount",
-            "--propagation",
-            "private",
-            "sh",
-            "-c",
-            SCRIPT,
-            "sh",
-        ]);
-        command.arg(root).arg(&results);
-        command.args(made(".deb")?).arg("--");
-        attaches(&kit, command, "/results", &results)?;
+        let results = kit.scratch().join(name);
+        attaches(&kit, command, &results.display().to_string(), &results)?;
     }
     Ok(())
 }
@@ -399,126 +380,5 @@ done'"#;
         assert!(has(&exit.stdout, "gemm"), "{exit}");
         assert!(has(&exit.stdout, ".pftrace"), "{exit}");
     }
-    Ok(())
-}
-
-/// Returns the SDK library as another build would have it, that is, with another build id.
-fn of_another_build(library: &Path) -> Result<Vec<u8>> {
-    let mut bytes = std::fs::read(library)?;
-    let file = object::File::parse(bytes.as_slice())?;
-    let id = file
-        .build_id()?
-        .ok_or("our library has a build id")?
-        .to_vec();
-    let mut all = bytes.windows(id.len());
-    let at = all
-        .position(|window| window == id)
-        .ok_or("it is in the file")?;
-    bytes[at] ^= 1;
-    Ok(bytes)
-}
-
-/// Where the parked worker thread of a process has its boot block.
-fn boot_block(pid: i32) -> Result<u64> {
-    for task in std::fs::read_dir(format!("/proc/{pid}/task"))? {
-        let call = std::fs::read_to_string(task?.path().join("syscall"))?;
-        let mut words = call.split(' ');
-        if words.next() != Some(&libc::SYS_futex.to_string()) {
-            continue;
-        }
-        let word = words.next().and_then(|word| word.strip_prefix("0x"));
-        let word = u64::from_str_radix(word.ok_or("a futex has an address")?, 16)?;
-        let block = word.wrapping_sub(MAILBOX_OFFSET as u64);
-        let mut magic = [0; 8];
-        let memory = std::fs::File::open(format!("/proc/{pid}/mem"))?;
-        if memory.read_exact_at(&mut magic, block).is_ok() && u64::from_ne_bytes(magic) == MAGIC {
-            return Ok(block);
-        }
-    }
-    Err("no worker thread is parked".into())
-}
-
-/// The package is replaced by a newer one while a worker thread of the older one is parked in a
-/// process. The newer one goes on with that thread, and a second time with its own. If the older
-/// one's layout was another, the attach is refused: the process goes on, each command says what to
-/// do, and that works.
-#[test]
-fn an_upgrade_while_a_thread_of_the_older_version_is_parked() -> Result<()> {
-    let kit = Kit::new()?;
-    let prefix = kit.scratch().join("prefix");
-    let mut copy = Command::new("cp");
-    copy.arg("-a")
-        .arg(midair_tests::stage::stage()?)
-        .arg(&prefix);
-    run(copy, PATIENCE)?.success()?;
-    let library = prefix.join("lib/librocprofiler-sdk.so.1");
-    let newer = std::fs::read(&library)?;
-    // Replaces a file by a rename, as dpkg and rpm do.
-    let replace = |bytes: &[u8]| -> Result<()> {
-        let new = library.with_extension("new");
-        std::fs::write(&new, bytes)?;
-        Ok(std::fs::rename(new, &library)?)
-    };
-    replace(&of_another_build(&library)?)?;
-
-    let mut target = kit.start("two_gpus", "model.log", &[])?;
-    target.expect("ready")?;
-    let pid = target.pid().to_string();
-    let attach = |target: &mut LabTarget, name: &str| -> Result<()> {
-        let results = kit.scratch().join(name);
-        let mut command = Command::new(prefix.join("bin/midair"));
-        command.env_clear().envs(plain_environment());
-        command.args(["attach", &pid, "--output-format", "csv", "-o", "out", "-d"]);
-        let mut attacher = Target::spawn({
-            command.arg(&results);
-            command
-        })?;
-        attacher.expect_error("attached to process")?;
-        target.send(&format!("work {ROUNDS}"))?;
-        target.expect("work")?;
-        attacher.send("")?;
-        let exit = attacher.wait(PATIENCE)?.success()?;
-        let kernels = Csv::read(&results.join("out_kernel_trace.csv"));
-        let kernels = kernels.map_err(|error| format!("{name}: {error}: {exit}"))?;
-        assert_eq!(kernels.rows.len(), ROUNDS * 4, "{name}");
-        Ok(())
-    };
-    attach(&mut target, "older")?;
-    replace(&newer)?;
-    attach(&mut target, "newer, over the older one's thread")?;
-    attach(&mut target, "newer, again")?;
-
-    let version_at = boot_block(target.pid())? + offset_of!(BootBlock, version) as u64;
-    let memory = std::fs::File::options()
-        .write(true)
-        .open(format!("/proc/{pid}/mem"))?;
-    memory.write_all_at(&(midair_record::VERSION - 1).to_ne_bytes(), version_at)?;
-    for words in [
-        &["attach", &pid, "--duration", "1"][..],
-        &["doctor", &pid],
-        &["ps", "--json"],
-    ] {
-        let mut command = Command::new(prefix.join("bin/midair"));
-        command.env_clear().envs(plain_environment()).args(words);
-        let exit = run(command, PATIENCE)?;
-        let said = [exit.stdout.join("\n"), exit.stderr.join("\n")].concat();
-        assert!(
-            said.contains("another build of midair"),
-            "{words:?}: {exit}"
-        );
-        if words[0] != "ps" {
-            assert_eq!(exit.status.code(), Some(15), "{words:?}: {exit}");
-            let advice = "use the midair that attached first, or restart the process";
-            assert!(said.contains(advice), "{words:?}: {exit}");
-        }
-    }
-    target.send("work 1")?;
-    target.expect("work")?;
-    // The midair that attached first has the layout that the thread has.
-    memory.write_all_at(&midair_record::VERSION.to_ne_bytes(), version_at)?;
-    attach(&mut target, "the one that attached first")?;
-
-    target.send("quit")?;
-    target.target.wait(PATIENCE)?.success()?;
     Ok(())
 }

@@ -2,11 +2,10 @@
 //! such program (Docker, kubectl, srun), a script of its name makes the namespaces, users and
 //! capabilities that the real one would make. The profiled program is that of `midair demo`.
 
-use midair_tests::stage::{plain_environment, stage};
+use midair_tests::stage::{plain_environment, stage, workload};
 use midair_tests::target::{Exit, PATIENCE, Target, run, until};
 use midair_tests::{Result, is_root_for, workspace};
 use serde_json::Value;
-use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -62,17 +61,7 @@ impl Place {
     /// Starts the program through the command `before`, and waits until it works. `children` is the
     /// number of processes above it.
     fn start(&self, before: &[&str], children: usize) -> Result<Target> {
-        let demo = stage()?.join("lib/midair-demo");
-        let mut words: Vec<&OsStr> = before.iter().map(OsStr::new).collect();
-        let program = demo.join("workload");
-        words.push(program.as_os_str());
-        let (first, rest) = words.split_first().ok_or("no program")?;
-        let mut command = Command::new(first);
-        command.env_clear().envs(plain_environment());
-        command.env("LD_LIBRARY_PATH", &demo);
-        command.env("HSA_MODEL_TOPOLOGY", demo.join("topology"));
-        command.args(rest).args(["0", "1000"]);
-        let mut target = Target::spawn(command)?;
+        let mut target = Target::spawn(workload(before)?)?;
         target.expect("iter 2")?;
         let mut pid = target.pid();
         for _ in 0..children {

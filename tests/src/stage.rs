@@ -2,6 +2,7 @@
 
 use crate::target::{Exit, run};
 use crate::{Result, workspace};
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -52,6 +53,25 @@ pub fn run_staged(name: &str, args: &[&str], limit: Duration) -> Result<Exit> {
     let mut command = command(name)?;
     command.args(args);
     run(command, limit)
+}
+
+/// Prepares the program of `midair demo`, started by the command `before`. It works on two modelled
+/// GPUs until it is ended.
+///
+/// # Errors
+/// Fails when the stage is missing.
+pub fn workload(before: &[&str]) -> Result<Command> {
+    let demo = stage()?.join("lib/midair-demo");
+    let program = demo.join("workload");
+    let mut words: Vec<&OsStr> = before.iter().map(OsStr::new).collect();
+    words.push(program.as_os_str());
+    let (first, rest) = words.split_first().ok_or("no program")?;
+    let mut command = Command::new(first);
+    command.env_clear().envs(plain_environment());
+    command.env("LD_LIBRARY_PATH", &demo);
+    command.env("HSA_MODEL_TOPOLOGY", demo.join("topology"));
+    command.args(rest).args(["0", "1000"]);
+    Ok(command)
 }
 
 /// Returns the variables that programs under test get from our own environment.

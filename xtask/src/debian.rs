@@ -5,13 +5,14 @@ use std::fs::{self, File};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use crate::run::{At, Outcome, is_root, target_directory};
+use crate::run::{At, Outcome, failed, is_root, target_directory};
 
 /// The name of that Debian.
 const SUITE: &str = "bookworm";
-/// The server that makes it a real host for `midair fleet`.
-const INCLUDED: &str = "--include=openssh-server";
-/// The file that is written when the root is complete.
+/// What it has besides the smallest Debian: the server that makes it a real host for `midair fleet`,
+/// and the Python into which the wheel is installed.
+const INCLUDED: &str = "--include=openssh-server,python3-venv";
+/// The file that is written when the root is complete. It says what is included.
 const WHOLE: &str = ".whole";
 
 /// Returns the path of the root.
@@ -19,10 +20,24 @@ pub fn root_of_12() -> PathBuf {
     target_directory().join("debian-12")
 }
 
+/// Runs `cargo xtask debian-12`.
+pub fn debian_task(words: &[String]) -> Outcome<()> {
+    if !words.is_empty() {
+        return failed("takes no arguments");
+    }
+    match ready()? {
+        None => {
+            println!("{} is there", root_of_12().display());
+            Ok(())
+        }
+        Some(why) => failed(why),
+    }
+}
+
 /// Makes the root once. Returns the reason if it is left out.
 pub fn ready() -> Outcome<Option<&'static str>> {
     let root = root_of_12();
-    if root.join(WHOLE).exists() {
+    if fs::read_to_string(root.join(WHOLE)).is_ok_and(|included| included == INCLUDED) {
         return Ok(None);
     }
     if !is_root() {
@@ -49,7 +64,7 @@ pub fn ready() -> Outcome<Option<&'static str>> {
     match debootstrap.status() {
         Ok(status) if status.success() => {
             let whole = root.join(WHOLE);
-            fs::write(&whole, "").at("writing", &whole)?;
+            fs::write(&whole, INCLUDED).at("writing", &whole)?;
             Ok(None)
         }
         Ok(_) => Ok(Some(

@@ -20,6 +20,7 @@ mod wheel;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::aarch64::is_there;
 use crate::machine::Machine;
 use crate::run::{At, Outcome, cargo, failed, output, root, run, target_directory};
 use crate::{layout, stage};
@@ -84,8 +85,14 @@ const PRODUCTS: &[Product] = &[
 pub fn of_stage(to: &Path) -> Outcome<()> {
     let prefix = target_directory().join("stage");
     let work = target_directory().join("dist");
+    // What an earlier run made of another version would be found, too.
+    tree::anew(to)?;
     let release = release(&prefix, &work, to, Machine::here())?;
-    for name in ["one-file", "wheel", "deb", "image"] {
+    for name in ["one-file", "tarball", "wheel", "deb", "rpm", "image"] {
+        if name == "rpm" && !is_there("rpmbuild") {
+            println!("rpm: left out: no rpmbuild (Debian's package rpm)");
+            continue;
+        }
         let product = PRODUCTS.iter().find(|product| product.name == name);
         if let Some(product) = product {
             (product.make)(&release)?;

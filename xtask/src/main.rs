@@ -86,6 +86,12 @@ const TASKS: &[Task] = &[
         run: lab::lab_task,
     },
     Task {
+        name: "debian-12",
+        words: "",
+        help: "A bare root directory with the oldest supported Debian, below target/debian-12, for tests of what users install (root; from Debian's mirror, once)",
+        run: debian::debian_task,
+    },
+    Task {
         name: "python",
         words: "",
         help: "A Python with the packages that tests use, below target/python (from PyPI, once)",

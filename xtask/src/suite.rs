@@ -162,7 +162,10 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "Debian 12",
-        run: |_| unless_left_out(debian::ready()),
+        run: |downloads| {
+            downloads.wait_for(DEBIAN);
+            unless_left_out(debian::ready())
+        },
         needed: false,
     },
     Step {
@@ -176,6 +179,7 @@ const STEPS: &[Step] = &[
 /// it.
 const HEADERS: &[&str] = &["amd-headers"];
 const LAB: &[&str] = &["lab", "setup"];
+const DEBIAN: &[&str] = &["debian-12"];
 
 /// Tasks that run during the first steps, which compile. Their output goes to files. A step that
 /// needs such a task waits for it, and then does itself what is still missing. So nothing depends
@@ -187,6 +191,9 @@ struct Downloads {
 impl Downloads {
     fn start() -> Downloads {
         let mut tasks = vec![HEADERS];
+        if is_root() {
+            tasks.push(DEBIAN);
+        }
         if !lab::is_skipped() && is_root() {
             tasks.push(LAB);
         }
