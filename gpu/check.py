@@ -22,6 +22,7 @@ import part_c
 import part_d
 import part_e
 import part_g
+import part_l
 import part_m
 import part_p
 import part_r
@@ -29,7 +30,7 @@ import part_t
 import part_v
 from kit import WITHIN, Problem, Results
 
-PARTS = {"a": part_a, "b": part_b, "c": part_c, "d": part_d, "e": part_e, "g": part_g, "m": part_m, "p": part_p, "r": part_r, "t": part_t, "v": part_v}
+PARTS = {"a": part_a, "b": part_b, "c": part_c, "d": part_d, "e": part_e, "g": part_g, "l": part_l, "m": part_m, "p": part_p, "r": part_r, "t": part_t, "v": part_v}
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -91,9 +92,9 @@ class Check:
         return len(os.listdir(f"/proc/{pid}/fd")), len(os.listdir(f"/proc/{pid}/task")), resident // 256
 
     @staticmethod
-    def told_ms(text, before):
-        """The milliseconds that midair told behind these words."""
-        found = re.search(re.escape(before) + r"([0-9.]+) ms", text)
+    def told_ms(text, did):
+        """The milliseconds that midair took for what it told: "attached to" or "detached from"."""
+        found = re.search(did + r" .* in ([0-9.]+) ms", text)
         return float(found.group(1)) if found else float("nan")
 
     @staticmethod
@@ -137,7 +138,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--stage", required=True, help="the staged product: DIR/bin/midair, DIR/lib/*.so")
     parser.add_argument("--out", required=True, help="where the results go")
-    parser.add_argument("--parts", default="abcdegmt")
+    parser.add_argument("--parts", default="abcdeglmrt", help="parts p and v measure CUPTI alone, for minutes")
     parser.add_argument("--pairs", type=int, default=40)
     parser.add_argument("--pin", type=int, help="part d: measured threads stay on this processor")
     parser.add_argument("--cupti", action="append", default=[], help="parts g, p, v: also by this libcupti.so.N")

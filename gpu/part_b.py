@@ -74,8 +74,8 @@ def cycles(check, name, program):
         rows = attached.table("kernel_trace")
         captured += len(rows)
         empty += not rows
-        attach.append(check.told_ms(attached.text, "in "))
-        detach.append(check.told_ms(attached.text, "detached in "))
+        attach.append(check.told_ms(attached.text, "attached to"))
+        detach.append(check.told_ms(attached.text, "detached from"))
         attached.clean()
     after = check.footprint(program.pid)
     check.results.add("b", f"{name}: {check.cycles} attach/detach cycles", f"{captured} kernels, {empty} cycles without one", "0 without",

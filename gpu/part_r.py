@@ -79,8 +79,8 @@ def one(check, pair, name, steps, kernel, options):
     theirs = [alone.ask(f"go {steps}", 180), alone.ask("go 50", 120)]
     names = {row["Kernel_Name"] for row in rows}
     hits = sum(bool(re.search(kernel, row["Kernel_Name"])) for row in rows)
-    check.results.add("r", f"{name}: attach, kernels by name", f"exit {code}; {len(rows)} kernels of {len(names)} names, {hits} of /{kernel}/; attached in {check.told_ms(attached.text, 'in ')} ms, "
-                      f"detached in {check.told_ms(attached.text, 'detached in ')} ms", "exit 0, some", code == 0 and hits > 0)
+    check.results.add("r", f"{name}: attach, kernels by name", f"exit {code}; {len(rows)} kernels of {len(names)} names, {hits} of /{kernel}/; attached in {check.told_ms(attached.text, 'attached to')} ms, "
+                      f"detached in {check.told_ms(attached.text, 'detached from')} ms", "exit 0, some", code == 0 and hits > 0)
     check.results.add("r", f"{name}: results as without midair", f"{steps} and 50 steps: {'equal' if [first['digest'], last['digest']] == [one['digest'] for one in theirs] else 'DIFFERENT'}", "equal",
                       [first["digest"], last["digest"]] == [one["digest"] for one in theirs])
     more = [now[0] - before for now, before in zip(left, fds)]
@@ -106,7 +106,7 @@ def four(check):
                 each.process.stdin.write(b"\n")
                 each.process.stdin.flush()
             codes = [each.finished(120) for each in attached]
-            took = [check.told_ms(each.text, "detached in ") for each in attached]
+            took = [check.told_ms(each.text, "detached from") for each in attached]
             notes = {line.strip()[:200] for each in attached for line in each.text.splitlines() if "warning" in line}
             check.results.add("r", f"four processes at once, --sys-trace: detach, turn {turn}", f"{', '.join(f'{ms:.0f}' for ms in took)} ms; codes {codes}; {'; '.join(sorted(notes))[:500]}", "", None)
         ends = [program.end() for program in programs]

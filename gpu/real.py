@@ -131,6 +131,10 @@ def triton():
 
 def numba():
     import numpy
+
+    # numba-cuda looks for a name that NumPy 2.5 no longer has.
+    if not hasattr(numpy, "row_stack"):
+        numpy.row_stack = numpy.vstack
     from numba import cuda
 
     @cuda.jit
