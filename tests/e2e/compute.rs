@@ -14,7 +14,7 @@ use midair_tests::lab::{Lab, LabTarget};
 use midair_tests::target::PATIENCE;
 use std::path::Path;
 
-fn streams(lab: &Lab) -> Result<LabTarget> {
+pub fn streams(lab: &Lab) -> Result<LabTarget> {
     let program = lab.run(&lab.program("streams")?);
     let mut target = program.arg(lab.kernels()?).arg(1).spawn()?;
     target.expect("ready")?;
@@ -24,7 +24,7 @@ fn streams(lab: &Lab) -> Result<LabTarget> {
 }
 
 /// Runs `rocprof-compute` in the lab and returns what it printed.
-fn compute(lab: &Lab, words: &[&str]) -> Result<String> {
+pub fn compute(lab: &Lab, words: &[&str]) -> Result<String> {
     let program = format!("{}/bin/rocprof-compute", lab.stage()?);
     let mut command = lab.run(&program).log_name("none").register(false);
     for word in words {
@@ -55,7 +55,7 @@ fn profile(lab: &Lab, target: &LabTarget, out: &str, words: &[&str]) -> Result<S
 
 /// Returns the number in a column of the line with this word. Columns are separated by vertical
 /// lines.
-fn number(text: &str, line: &str, column: usize) -> Result<f64> {
+pub fn number(text: &str, line: &str, column: usize) -> Result<f64> {
     let found = text.lines().find(|text| text.contains(line));
     let found = found.ok_or_else(|| format!("{line} is not in\n{text}"))?;
     let fields: Vec<&str> = found.split('│').map(str::trim).collect();
@@ -65,7 +65,7 @@ fn number(text: &str, line: &str, column: usize) -> Result<f64> {
     Ok(field.parse().map_err(|_| format!("{field} in {found}"))?)
 }
 
-fn end(mut target: LabTarget) -> Result<()> {
+pub fn end(mut target: LabTarget) -> Result<()> {
     target.send("quit")?;
     target.expect("total")?;
     target.target.wait(PATIENCE)?.success()?;

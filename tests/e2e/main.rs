@@ -11,6 +11,7 @@ mod capi;
 mod cli;
 mod clients;
 mod compute;
+mod compute_csv;
 mod counter_choice;
 mod counter_cycles;
 mod counter_formats;

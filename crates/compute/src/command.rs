@@ -235,6 +235,7 @@ fn profile() -> Command {
             word("format-rocprof-output", "FORMAT", "Form of what is collected")
                 .value_parser(["rocpd", "csv"]),
         )
+        .arg(flag("retain-rocpd-output", "Keep the databases beside pmc_perf.csv"))
         .arg(flag("no-roof", "Measure no peaks of the GPU, as without --roofline"))
         .arg(flag("roof-only", "Measure the GPU's peaks by AMD's benchmark (ROOFLINE_BIN), and count what the roofline needs").visible_alias("roofline"))
         .arg(flag("roofline-bench-only", "Measure the GPU's peaks alone").alias("bench-only"))

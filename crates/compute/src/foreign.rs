@@ -63,7 +63,6 @@ const PROFILE: &[Foreign] = &[
     flag("hip-trace", NoEffect),
     flag("kokkos-trace", NoEffect),
     option("join-type", (1, 1), NoEffect),
-    flag("retain-rocpd-output", NoEffect),
     flag("no-native-tool", NoEffect),
     option("rocprofiler-sdk-tool-path", (1, 1), NoEffect),
 ];

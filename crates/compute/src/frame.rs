@@ -23,6 +23,14 @@ pub mod field {
     pub const START: &str = "Start_Timestamp";
     /// End in nanoseconds.
     pub const END: &str = "End_Timestamp";
+    /// Work-items of a wave.
+    pub const WAVE: &str = "Wave_Size";
+    /// Number of the call that launched it.
+    pub const CORRELATION: &str = "Correlation_ID";
+    /// The groups of counters that have values of the dispatch.
+    pub const GROUP: &str = "Group";
+    /// 1: something else ran beside the dispatch while it was counted, so its values were left out.
+    pub const SHARED: &str = "Shared";
 }
 
 /// The values of one field or counter. NaN: the dispatch has no value.

@@ -32,6 +32,7 @@ pub use program::{Lacks, Row, Setting};
 
 use clap::ArgMatches;
 use clap::error::ErrorKind;
+use clap::parser::ValueSource;
 use console::{Console, Level};
 use midair_failure::{Failure, Kind};
 use profile::machine::Machine;
@@ -51,15 +52,59 @@ pub fn main(words: Vec<OsString>) -> u8 {
             _ => return Console::default().failure(&unusable(&error)),
         },
     };
-    let level = match (matches.get_flag("quiet"), matches.get_count("verbose")) {
-        (true, _) => Level::Error,
-        (false, 0) => Level::Normal,
-        (false, _) => Level::Info,
+    let mut console = Console {
+        level: match (matches.get_flag("quiet"), matches.get_count("verbose")) {
+            (true, _) => Level::Error,
+            (false, 0) => Level::Normal,
+            (false, _) => Level::Info,
+        },
     };
-    let console = Console { level };
+    if let Some(word) = std::env::var_os(LEVEL).filter(|word| !word.is_empty()) {
+        match level(&word.to_string_lossy()) {
+            Some(level) => console.level = level,
+            None => console.warning(&format!(
+                "{LEVEL}={} has no effect: known are ERROR, INFO, DEBUG and TRACE",
+                word.to_string_lossy()
+            )),
+        }
+    }
     match run(&matches, &console) {
         Ok(code) => code,
         Err(failure) => console.failure(&failure),
+    }
+}
+
+/// The variable that says how much is printed, whatever the options say, as with AMD's tool.
+const LEVEL: &str = "ROCPROFCOMPUTE_LOGLEVEL";
+
+/// Returns which lines AMD's word stands for. There, INFO is what is printed without any option.
+fn level(word: &str) -> Option<Level> {
+    match word.to_ascii_uppercase().as_str() {
+        "ERROR" => Some(Level::Error),
+        "INFO" => Some(Level::Normal),
+        "DEBUG" | "TRACE" => Some(Level::Info),
+        _ => None,
+    }
+}
+
+/// Refuses a list of all metrics or blocks together with a choice of some. The sentence is AMD's,
+/// with AMD's name of the option.
+fn check_lists(matches: &ArgMatches) -> Result<(), Failure> {
+    let given = |name: &str| {
+        matches.try_contains_id(name).is_ok()
+            && matches.value_source(name) == Some(ValueSource::CommandLine)
+    };
+    let choices = ["block", "speed-of-light", "memory-chart", "roofline"];
+    if !choices.iter().any(|name| given(name)) {
+        return Ok(());
+    }
+    let lists = ["list-metrics", "list-blocks", "list-available-metrics"];
+    match lists.iter().find(|name| given(name)) {
+        Some(name) => Err(
+            Failure::new(Kind::Usage, format!("Cannot use --{name} with --blocks"))
+                .hint("the list has all blocks: leave -b out"),
+        ),
+        None => Ok(()),
     }
 }
 
@@ -92,6 +137,7 @@ fn run(matches: &ArgMatches, console: &Console) -> Result<u8, Failure> {
         Ok(Some(year)) if year == "2026" => Form::Sums,
         _ => Form::Means,
     };
+    check_lists(inner)?;
     foreign::answer(inner, mode.map_or("", |(name, _)| name), console)?;
     if inner.get_flag("specs") {
         let rows = Machine::find()?.system("", "");

@@ -26,7 +26,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-use watch::{Progress, Watch};
+use watch::{Attach, Progress, Watch};
 
 /// Metrics have the numbers of 2025, as on AMD's documentation pages that users know.
 pub(crate) const NUMBERS: Form = Form::Means;
@@ -214,7 +214,12 @@ pub fn run(matches: &ArgMatches, console: &Console) -> Result<u8, Failure> {
     };
     let workload = Workload::begun(&directory, &name, system)?;
     let watch = Watch::new(live, workload, blocks, Options::default());
-    let mut progress = Progress::new(console, watch, &plan.groups, target_error(matches)?);
+    let attach = collection.pid.clone().map(|pid| Attach {
+        pid,
+        duration: collection.duration.clone(),
+    });
+    let target = target_error(matches)?;
+    let mut progress = Progress::new(console, watch, &plan.groups, target, attach);
     let code = collection.run(console, &mut progress)?;
     drop(progress);
     let found = collect::databases(&directory.join("out"));
@@ -399,7 +404,11 @@ fn finish(
     plan: &Plan,
     console: &Console,
 ) -> Result<(), Failure> {
-    let workload = Workload::read(directory, &[])?;
+    let as_csv = text(matches, "format-rocprof-output").as_deref() == Some("csv");
+    let workload = match as_csv {
+        true => Workload::read_whole(directory)?,
+        false => Workload::read(directory, &[])?,
+    };
     let frame = &workload.frame;
     for (place, group) in plan.groups.iter().enumerate() {
         let columns: Vec<_> = group.iter().filter_map(|name| frame.named(name)).collect();
@@ -420,10 +429,12 @@ fn finish(
             console.note(&line);
         }
     }
-    if text(matches, "format-rocprof-output").as_deref() == Some("csv") {
-        write::dispatches(&directory.join("pmc_perf.csv"), frame)?;
-        for file in collect::databases(directory) {
-            let _ = fs::remove_file(file);
+    if as_csv {
+        write::dispatches(&directory.join("pmc_perf.csv"), frame, &plan.groups)?;
+        if !matches.get_flag("retain-rocpd-output") {
+            for file in collect::databases(directory) {
+                let _ = fs::remove_file(file);
+            }
         }
     }
     console.note(&format!("Results in {}", directory.display()));

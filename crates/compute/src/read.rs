@@ -70,6 +70,22 @@ impl Workload {
     /// # Errors
     /// When files are missing or wrong: names the file and the reason.
     pub fn read(path: &Path, corrections: &[(String, String)]) -> Result<Workload, Failure> {
+        Workload::read_by(rocpd::Reader::default(), path, corrections)
+    }
+
+    /// Reads a directory, with all columns of `pmc_perf.csv`. Metrics need fewer.
+    ///
+    /// # Errors
+    /// As [`Workload::read`].
+    pub(crate) fn read_whole(path: &Path) -> Result<Workload, Failure> {
+        Workload::read_by(rocpd::Reader::whole(), path, &[])
+    }
+
+    fn read_by(
+        mut read: rocpd::Reader,
+        path: &Path,
+        corrections: &[(String, String)],
+    ) -> Result<Workload, Failure> {
         let entries = fs::read_dir(path).map_err(|error| unreadable(path, &error))?;
         let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
         files.sort();
@@ -89,7 +105,6 @@ impl Workload {
                 _ => (passes::joined(&all)?, Form::Means),
             }
         } else if !databases.is_empty() {
-            let mut read = rocpd::Reader::default();
             for file in &databases {
                 read.file(file)?;
             }

@@ -126,6 +126,9 @@ pub trait Follow {
     fn tick(&mut self) -> bool;
     /// Called with each line that the collecting program printed on standard error.
     fn line(&mut self, text: &str);
+    /// Called with each line that the collecting program printed on standard output, unless keys
+    /// are read.
+    fn said(&mut self, _text: &str) {}
     /// Called when a key was pressed, where keys are read ([`Collection::keys`]). Returns whether
     /// to detach now.
     fn key(&mut self, _key: u8) -> bool {
@@ -139,12 +142,31 @@ const TICK: Duration = Duration::from_millis(200);
 /// What can happen while we wait for the collecting program.
 enum Event {
     Line(String),
+    Said(String),
     Key(u8),
     /// A signal, and whether the terminal sent it to its whole foreground process group.
     Signal(Signal, bool),
     Ended(std::io::Result<ExitStatus>),
-    /// The program closed its standard error.
+    /// The program closed its standard output or its standard error.
     Silent,
+}
+
+/// Passes on the lines of a stream, and at its end that it ended.
+fn read_lines(
+    stream: impl Read + Send + 'static,
+    sender: &Sender<Event>,
+    event: impl Fn(String) -> Event + Send + 'static,
+) {
+    let sender = sender.clone();
+    std::thread::spawn(move || {
+        for line in BufReader::new(stream).split(b'\n').map_while(Result::ok) {
+            let line = String::from_utf8_lossy(&line).into_owned();
+            if sender.send(event(line)).is_err() {
+                return;
+            }
+        }
+        let _ = sender.send(Event::Silent);
+    });
 }
 
 /// The code of a signal that the kernel sent (siginfo's `SI_KERNEL`), such as for a key on a
@@ -200,7 +222,7 @@ impl Collection {
         if self.pid.is_some() {
             // Its lines and our progress line take turns. What a started program prints is left to
             // that program.
-            command.stderr(Stdio::piped());
+            command.stdout(Stdio::piped()).stderr(Stdio::piped());
         }
         if self.keys {
             // We read the keys and draw the screen.
@@ -228,19 +250,14 @@ impl Collection {
         tell_signals(&sender);
         // Keep its standard input open: end of input would make it detach.
         let _input = child.stdin.take();
-        let mut silent = true;
+        let mut open = 0;
+        if let Some(stdout) = child.stdout.take() {
+            open += 1;
+            read_lines(stdout, &sender, Event::Said);
+        }
         if let Some(stderr) = child.stderr.take() {
-            silent = false;
-            let sender = sender.clone();
-            std::thread::spawn(move || {
-                for line in BufReader::new(stderr).split(b'\n').map_while(Result::ok) {
-                    let line = String::from_utf8_lossy(&line).into_owned();
-                    if sender.send(Event::Line(line)).is_err() {
-                        return;
-                    }
-                }
-                let _ = sender.send(Event::Silent);
-            });
+            open += 1;
+            read_lines(stderr, &sender, Event::Line);
         }
         if self.keys && std::io::stdin().is_terminal() {
             let sender = sender.clone();
@@ -266,11 +283,12 @@ impl Collection {
             }
         };
         let last_lines = Duration::from_millis(500);
-        while ended.is_none() || !silent {
+        while ended.is_none() || open > 0 {
             let patience = if ended.is_some() { last_lines } else { TICK };
             let mut detach = false;
             match events.recv_timeout(patience) {
                 Ok(Event::Line(line)) => follow.line(&line),
+                Ok(Event::Said(line)) => follow.said(&line),
                 Ok(Event::Key(key)) => detach = follow.key(key),
                 // A signal from the terminal reaches both processes. The collecting program
                 // detaches and writes what was recorded; we wait for that.
@@ -278,7 +296,7 @@ impl Collection {
                 Ok(Event::Signal(signal, _)) if ended.is_none() => tell(signal),
                 Ok(Event::Signal(..)) => {}
                 Ok(Event::Ended(status)) => ended = Some(status),
-                Ok(Event::Silent) => silent = true,
+                Ok(Event::Silent) => open -= 1,
                 Err(RecvTimeoutError::Timeout) if ended.is_some() => break,
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,

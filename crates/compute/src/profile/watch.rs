@@ -1,6 +1,6 @@
 //! What was counted so far while a process is attached: how certain each metric is by now.
 
-use crate::console::Console;
+use crate::console::{Console, Level};
 use crate::evaluate::{Value, Why};
 use crate::profile::collect::Follow;
 use crate::read::Workload;
@@ -184,6 +184,31 @@ fn error(value: &Value) -> Option<Option<f64>> {
     }
 }
 
+/// The process that is attached to, as the user named it.
+#[derive(Debug, Clone)]
+pub struct Attach {
+    /// Its id.
+    pub pid: String,
+    /// Milliseconds to the detach; None: until Enter is pressed.
+    pub duration: Option<String>,
+}
+
+impl Attach {
+    /// Returns the sentence of AMD's tool for a line of `rocprofv3` that reports the attach. Scripts
+    /// wait for these sentences.
+    fn sentence(&self, line: &str) -> Option<String> {
+        let success = format!("Attach to process with ID {} is successful, ", self.pid);
+        match &self.duration {
+            Some(duration) => (line.starts_with("Attaching to PID ")
+                && line.ends_with(":: success"))
+            .then(|| format!("{success}detach will happen in {duration} milliseconds...")),
+            // It says so only where it reads the key.
+            None => (line == "Press Enter to detach...")
+                .then(|| format!("{success}Press Enter to detach...")),
+        }
+    }
+}
+
 /// Shows the progress of `profile`; on a terminal, as one line that is replaced.
 #[derive(Debug)]
 pub struct Progress<'a> {
@@ -191,6 +216,7 @@ pub struct Progress<'a> {
     watch: Watch,
     groups: &'a [Vec<String>],
     target: Option<f64>,
+    attach: Option<Attach>,
     began: Instant,
     shown: Duration,
     /// The shown line, without the time.
@@ -199,18 +225,21 @@ pub struct Progress<'a> {
 }
 
 impl<'a> Progress<'a> {
-    /// Creates the progress display. The profile ends at this error, if one is given.
+    /// Creates the progress display. The profile ends at this error, if one is given. `attach` is
+    /// what is attached to, if a process is.
     pub fn new(
         console: &'a Console,
         watch: Watch,
         groups: &'a [Vec<String>],
         target: Option<f64>,
+        attach: Option<Attach>,
     ) -> Progress<'a> {
         Progress {
             console,
             watch,
             groups,
             target,
+            attach,
             began: Instant::now(),
             shown: Duration::ZERO,
             line: String::new(),
@@ -269,6 +298,17 @@ impl Follow for Progress<'_> {
     fn line(&mut self, text: &str) {
         self.console.status("");
         self.console.passed_on(text);
+    }
+
+    fn said(&mut self, text: &str) {
+        self.console.status("");
+        self.console.text(&format!("{text}\n"));
+        let sentence = self.attach.as_ref().and_then(|it| it.sentence(text));
+        if let Some(sentence) = sentence
+            && self.console.level >= Level::Normal
+        {
+            self.console.text(&format!("{sentence}\n"));
+        }
     }
 }
 

@@ -116,10 +116,16 @@ pub(super) fn configuration(
     file(&directory.join("profiling_config.yaml"), &text)
 }
 
-/// Writes `pmc_perf.csv`: a line for each dispatch. A counter's field is empty where the dispatch
-/// was not counted for it.
-pub(super) fn dispatches(path: &Path, frame: &Frame) -> Result<(), Failure> {
-    const FIELDS: [&str; 9] = [
+/// Writes `pmc_perf.csv`: a line for each dispatch, with AMD's columns in AMD's order. A counter's
+/// field is empty where the dispatch was not counted for it. Behind AMD's columns are the groups
+/// that counted the dispatch, by their numbers in `perfmon/`, and whether something ran beside it
+/// while it was counted, so that its values were left out.
+pub(super) fn dispatches(
+    path: &Path,
+    frame: &Frame,
+    groups: &[Vec<String>],
+) -> Result<(), Failure> {
+    const FIELDS: [&str; 10] = [
         field::DISPATCH,
         field::GPU,
         field::GRID,
@@ -129,18 +135,27 @@ pub(super) fn dispatches(path: &Path, frame: &Frame) -> Result<(), Failure> {
         "Arch_VGPR",
         "Accum_VGPR",
         "SGPR",
+        field::WAVE,
     ];
+    const KERNEL: &str = "Kernel_ID";
     let wrong = |error: std::io::Error| failed(path, &error);
-    let behind = [field::START, field::END, "Kernel_ID"];
+    let behind = [
+        field::CORRELATION,
+        KERNEL,
+        field::START,
+        field::END,
+        field::SHARED,
+    ];
     let mut counters: Vec<&str> = frame
         .column_names()
         .filter(|name| !FIELDS.contains(name) && !behind.contains(name))
         .collect();
     counters.sort_unstable();
-    let mut headings: Vec<String> = FIELDS.iter().map(|name| (*name).to_owned()).collect();
-    headings.extend([field::KERNEL, "Kernel_ID"].map(str::to_owned));
-    headings.extend(counters.iter().map(|name| (*name).to_owned()));
-    headings.extend([field::START, field::END].map(str::to_owned));
+    let mut headings: Vec<&str> = FIELDS.to_vec();
+    headings.extend([field::KERNEL, field::CORRELATION, KERNEL]);
+    headings.extend(&counters);
+    headings.extend([field::START, field::END, field::GROUP, field::SHARED]);
+    let headings: Vec<String> = headings.into_iter().map(str::to_owned).collect();
     let mut out = BufWriter::new(fs::File::create(path).map_err(wrong)?);
     let mut line = String::new();
     push(&mut line, &headings);
@@ -153,19 +168,59 @@ pub(super) fn dispatches(path: &Path, frame: &Frame) -> Result<(), Failure> {
         Some(time) if time.is_finite() => frame.origin.saturating_add(time as i64).to_string(),
         _ => String::new(),
     };
-    let columns: Vec<Option<&Column>> = FIELDS.iter().map(|name| frame.named(name)).collect();
-    let counts: Vec<Option<&Column>> = counters.iter().map(|name| frame.named(name)).collect();
+    let all = |names: &[&str]| -> Vec<Option<&Column>> {
+        names.iter().map(|name| frame.named(name)).collect()
+    };
+    let (columns, counts) = (all(&FIELDS), all(&counters));
+    let calls = all(&[field::CORRELATION, KERNEL]);
+    let groups: Vec<Vec<&Column>> = groups
+        .iter()
+        .map(|group| group.iter().filter_map(|name| frame.named(name)).collect())
+        .collect();
     for row in 0..frame.rows {
         let mut words: Vec<String> = columns.iter().map(|column| number(*column, row)).collect();
         let kernel = frame.kernel.get(row).copied().unwrap_or(0);
         words.push(frame.names.text(kernel).to_owned());
-        words.push(number(frame.named("Kernel_ID"), row));
+        words.extend(calls.iter().map(|column| number(*column, row)));
         words.extend(counts.iter().map(|column| number(*column, row)));
         words.push(time(field::START, row));
         words.push(time(field::END, row));
+        words.push(groups_of(&groups, row));
+        words.push(number(frame.named(field::SHARED), row));
         line.clear();
         push(&mut line, &words);
         out.write_all(line.as_bytes()).map_err(wrong)?;
     }
     out.flush().map_err(wrong)
+}
+
+/// Returns the numbers of the groups that have a dispatch's values. A dispatch of a running process
+/// has one group, or none.
+fn groups_of(groups: &[Vec<&Column>], row: usize) -> String {
+    let counted = |columns: &Vec<&Column>| {
+        !columns.is_empty() && columns.iter().all(|column| !column.get(row).is_nan())
+    };
+    let numbers = groups
+        .iter()
+        .enumerate()
+        .filter(|(_, group)| counted(group));
+    let numbers: Vec<String> = numbers.map(|(place, _)| place.to_string()).collect();
+    numbers.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::groups_of;
+    use crate::frame::Column;
+
+    #[test]
+    fn a_dispatch_has_the_groups_whose_counters_it_has_all() {
+        let (full, half) = (
+            Column::Wide(vec![1.0, 2.0, 3.0]),
+            Column::Wide(vec![f64::NAN, 0.0, 5.0]),
+        );
+        let groups = [vec![&full], vec![&full, &half], vec![], vec![&half]];
+        let all: Vec<String> = (0..2).map(|row| groups_of(&groups, row)).collect();
+        assert_eq!(all, ["0", "0 1 3"]);
+    }
 }

@@ -49,6 +49,17 @@ pub(crate) struct Reader {
     same: HashMap<(Key, usize), usize>,
     /// The pass that counted each counter.
     counted_in: HashMap<String, usize>,
+    /// What only `pmc_perf.csv` needs, where that is wanted.
+    whole: Option<Whole>,
+}
+
+/// What the columns of `pmc_perf.csv` need beyond what metrics do: the size of a wave, the call
+/// that launched the dispatch, and whether it was counted beside others.
+#[derive(Default)]
+struct Whole {
+    waves: Filling,
+    calls: Filling,
+    shared: Filling,
 }
 
 /// What is equal in each run of a program: kernel, GPU, grid, workgroup and LDS.
@@ -90,6 +101,14 @@ struct Dispatch {
 }
 
 impl Reader {
+    /// Returns a reader of all columns that `pmc_perf.csv` has.
+    pub(crate) fn whole() -> Reader {
+        Reader {
+            whole: Some(Whole::default()),
+            ..Reader::default()
+        }
+    }
+
     /// Reads a file.
     pub(crate) fn file(&mut self, path: &Path) -> Result<(), Failure> {
         let wrong = |error: rusqlite::Error| wrong(path, &error);
@@ -190,6 +209,10 @@ impl Reader {
             symbols.insert(id, (number, real(row, 2), real(row, 3), real(row, 4)));
         }
 
+        let calls = match self.whole {
+            Some(_) => calls(database, &table).map_err(wrong)?,
+            None => HashMap::new(),
+        };
         let pass = self.is_again();
         let mut found: Vec<[i64; FOUND]> = Vec::new();
         scan::each(
@@ -224,7 +247,7 @@ impl Reader {
         let mut dispatches = Vec::with_capacity(found.len());
         for [
             start,
-            _,
+            id,
             event,
             agent,
             kernel,
@@ -285,6 +308,14 @@ impl Reader {
                     });
                     for (filling, value) in self.fields.iter_mut().zip(fields) {
                         filling.push(value);
+                    }
+                    if let Some(whole) = &mut self.whole {
+                        let more = agents.get(&agent).map(|(_, _, more)| more);
+                        let wave = more.and_then(|more| more["wave_front_size"].as_f64());
+                        let (call, shared) = calls.get(&id).copied().unwrap_or((f64::NAN, false));
+                        whole.waves.push(wave.unwrap_or(f64::NAN));
+                        whole.calls.push(call);
+                        whole.shared.push(f64::from(u8::from(shared)));
                     }
                     at
                 }
@@ -489,6 +520,11 @@ impl Reader {
         for (name, filling) in FIELDS.iter().zip(self.fields) {
             frame.put(name, filling.finish(rows));
         }
+        if let Some(whole) = self.whole {
+            frame.put(field::WAVE, whole.waves.finish(rows));
+            frame.put(field::CORRELATION, whole.calls.finish(rows));
+            frame.put(field::SHARED, whole.shared.finish(rows));
+        }
         for (name, filling) in self.counters {
             let column = filling.finish(rows);
             // Leave out counters that are described but were never counted.
@@ -576,6 +612,34 @@ fn damaged(path: &Path, trouble: Trouble) -> Failure {
         Trouble::Io(error) => unreadable(path, &error),
         Trouble::Database(error) => wrong(path, &error),
     }
+}
+
+/// Returns of each dispatch, by its id, the call that launched it, and whether something ran beside
+/// it while it was counted. AMD's files have the stack's number as that of the call.
+fn calls(
+    database: &Connection,
+    table: &dyn Fn(&str) -> String,
+) -> rusqlite::Result<HashMap<i64, (f64, bool)>> {
+    let question = format!(
+        "SELECT d.id, e.stack_id, d.extdata FROM {} AS d LEFT JOIN {} AS e ON e.id = d.event_id",
+        table("kernel_dispatch"),
+        table("event")
+    );
+    let mut statement = database.prepare(&question)?;
+    let mut rows = statement.query([])?;
+    let mut calls = HashMap::new();
+    while let Some(row) = rows.next()? {
+        let told = text(row, 2);
+        let shared = told.contains("\"counters\"") && {
+            let told: Value = serde_json::from_str(&told).unwrap_or(Value::Null);
+            matches!(
+                told["counters"].as_str(),
+                Some("shared" | "not_known_to_be_alone")
+            )
+        };
+        calls.insert(row.get(0)?, (real(row, 1), shared));
+    }
+    Ok(calls)
 }
 
 fn text(row: &Row<'_>, column: usize) -> String {

@@ -47,6 +47,9 @@ pub(crate) struct Windows {
     open: VecDeque<usize>,
     /// The dispatches with values.
     good: HashSet<u64>,
+    /// The dispatches whose values were left out because something else ran beside them, or may
+    /// have.
+    beside: HashMap<u64, Verdict>,
     /// The number of windows that were only counted.
     pub(crate) beyond: u64,
     /// The readings of whole devices, which are not windows.
@@ -199,6 +202,12 @@ impl Windows {
     /// Whether a dispatch has values.
     pub(crate) fn has_values(&self, dispatch_id: u64) -> bool {
         self.good.contains(&dispatch_id)
+    }
+
+    /// Returns why a dispatch has no values although it was counted alone in its window: something
+    /// ran beside it, or may have.
+    pub(crate) fn beside(&self, dispatch_id: u64) -> Option<Verdict> {
+        self.beside.get(&dispatch_id).copied()
     }
 
     /// Whether several dispatches have values together.
@@ -479,8 +488,15 @@ impl Judge {
             if let Some(void) = window.void() {
                 window.verdict = void;
             }
-            if window.verdict == Verdict::Alone {
-                windows.good.insert(window.head.dispatch_id);
+            match window.verdict {
+                Verdict::Alone => {
+                    windows.good.insert(window.head.dispatch_id);
+                }
+                Verdict::Shared | Verdict::NotKnown if window.batch.is_none() => {
+                    let dispatch = window.head.dispatch_id;
+                    windows.beside.insert(dispatch, window.verdict);
+                }
+                _ => {}
             }
             if let Some(batch) = &mut window.batch {
                 batch.members.sort_unstable();

@@ -7,6 +7,7 @@ use super::info::Info;
 use super::strings::Strings;
 use crate::api::{Parameter, has_message};
 use crate::arguments;
+use crate::counters::Verdict;
 use crate::cuda::copy_operation;
 use crate::index::untimed;
 use crate::job::Job;
@@ -391,7 +392,11 @@ impl<'c, 'j> Rows<'c, 'j> {
         let queue = self.info.queue(kernel.queue_id)?;
         let stream = self.info.stream(kernel.stream)?;
         let flags = kernel.header.flags;
-        let mut extdata = remarks(flags, untimed(flags, kernel.untimed));
+        let reason = untimed(flags, kernel.untimed);
+        let mut extdata = match self.job.counting.windows.beside(kernel.dispatch_id) {
+            Some(verdict) => Cow::Owned(counted_beside(verdict, flags, reason)),
+            None => remarks(flags, reason),
+        };
         let (mut graph, mut node) = (0, 0);
         if let Some(extra) = extra {
             (graph, node) = (extra.graph, whole(extra.graph_node));
@@ -583,4 +588,17 @@ fn remarks(flags: u8, untimed: Option<&'static str>) -> Cow<'static, str> {
             Cow::Owned(all.to_string())
         }
     }
+}
+
+/// Returns further facts about a dispatch whose counted values were left out, as JSON.
+fn counted_beside(verdict: Verdict, flags: u8, untimed: Option<&'static str>) -> String {
+    let mut all = serde_json::Map::new();
+    all.insert("counters".to_owned(), verdict.key().into());
+    if flags & flag::OPEN_AT_DETACH != 0 {
+        all.insert("open_at_detach".to_owned(), true.into());
+    }
+    if let Some(reason) = untimed {
+        all.insert("untimed".to_owned(), reason.into());
+    }
+    serde_json::Value::Object(all).to_string()
 }

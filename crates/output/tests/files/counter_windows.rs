@@ -1,7 +1,7 @@
 //! Which windows of counters have values: whole ones of chosen kernels, whose dispatch had the
 //! device for itself.
 
-use crate::common::{append, golden_json, list, names, number, writer};
+use crate::common::{append, golden_json, list, names, number, reader, writer};
 use crate::counters::{
     ENGINES, NODE, amds, amds_plan, header, json_of, prepared, put, put_kernel, read, session,
     window, written,
@@ -85,6 +85,54 @@ fn what_another_dispatch_overlapped_is_told_and_has_no_values() {
         put_kernel(writer, &beside(22_000, 29_990, NODE, 2));
     });
     assert_eq!(alone, json!({ "dispatches": 6, "windows": 4, "alone": 4 }));
+}
+
+#[test]
+fn rocpd_says_which_dispatches_were_counted_beside_others() {
+    let mut writer = writer();
+    for n in 1..=3 {
+        put_kernel(&mut writer, &kernel(n));
+        put(&mut writer, window(n, &kernel(n), 9), &[n; 9], 9);
+    }
+    put_kernel(
+        &mut writer,
+        &Kernel {
+            start: 20_500,
+            end: 20_600,
+            queue_id: 2,
+            ..kernel(9)
+        },
+    );
+    let mut trace = session(writer, amds_plan());
+    let directory = tempfile::tempdir().unwrap();
+    let plan = Plan {
+        directory: directory.path().to_owned(),
+        prefix: "r".to_owned(),
+        formats: vec![Format::Rocpd],
+        ..Plan::default()
+    };
+    trace
+        .records
+        .choose(&KernelFilter::default(), plan.kernel_names, true)
+        .unwrap();
+    write(&trace, &names(&golden_json()), &plan).unwrap();
+    let question = "SELECT dispatch_id, extdata FROM rocpd_kernel_dispatch ORDER BY dispatch_id";
+    let found = reader(&directory.path().join("r_results.db"), &[question]);
+    let told: Vec<(u64, String)> = list(&list(&found["answers"])[0])
+        .iter()
+        .map(|row| {
+            (
+                number(&row["dispatch_id"]),
+                row["extdata"].as_str().unwrap_or("{}").to_owned(),
+            )
+        })
+        .collect();
+    let none = "{}".to_owned();
+    let beside = "{\"counters\":\"shared\"}".to_owned();
+    assert_eq!(
+        told,
+        [(1, none.clone()), (2, beside), (3, none.clone()), (9, none)]
+    );
 }
 
 /// The first packet starts the counters of one XCC after the other. Some of them count a dispatch

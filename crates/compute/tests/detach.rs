@@ -1,0 +1,159 @@
+//! How `profile` of a running process ends, by Enter and by a signal, with its results kept; what it
+//! says meanwhile, and how much (`ROCPROFCOMPUTE_LOGLEVEL`). A script stands in for `rocprofv3`.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{collector, compute};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// A collector that says what `rocprofv3` says, and writes its results at Enter or at a signal.
+const UNTIL_TOLD: &str = "echo 'Attaching to PID 7 using library x :: success'\n\
+    echo 'Press Enter to detach...'\n\
+    trap 'echo signal; cp $made $out/pmc_results.db; exit 0' INT\n\
+    # `read` in a shell of its own would not be interrupted.\n\
+    while ! read -r line; do sleep 0.05; done\n\
+    echo enter; cp $made $out/pmc_results.db";
+const FOR_A_WHILE: &str = "echo 'Attaching to PID 7 using library x :: success'\n\
+    echo 'Attaching for 20 msec...'\n\
+    cp $made $out/pmc_results.db";
+const SUCCESS: &str = "Attach to process with ID 7 is successful, ";
+
+fn start(here: &Path, words: &[&str], level: Option<&str>) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rocprof-compute"));
+    command
+        .args(["profile", "-n", "x", "--attach-pid", "7", "-b", "5.1.1"])
+        .args(words)
+        .current_dir(here)
+        .env("AMD_KFD_TOPOLOGY", here.join("topology"))
+        .env("ROCPROF", here.join("collector"))
+        .env_remove("ROCPROFCOMPUTE_LOGLEVEL");
+    if let Some(level) = level {
+        command.env("ROCPROFCOMPUTE_LOGLEVEL", level);
+    }
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// Ends a profile in this way once it says that it has attached. Returns what it said on standard
+/// output.
+fn ended(here: &Path, end: impl FnOnce(&mut Child)) -> String {
+    collector(here, UNTIL_TOLD);
+    let mut child = start(here, &[], None);
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut said = String::new();
+    while !said.contains("is successful") {
+        assert!(out.read_line(&mut said).unwrap() > 0, "{said}");
+    }
+    end(&mut child);
+    out.read_to_string(&mut said).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{said}{errors}");
+    // The results are there, at the default place, and can be read.
+    let directory = "workloads/x/MI300X_A1";
+    assert!(here.join(directory).join("pmc_perf_0.db").is_file());
+    let table = compute(here, &["analyze", "-p", directory, "-b", "5.1.1"]);
+    assert!(table.contains("CPF Stall"), "{table}");
+    said
+}
+
+#[test]
+fn enter_ends_it_and_its_results_are_kept() {
+    let temporary = tempfile::tempdir().unwrap();
+    let said = ended(temporary.path(), |child| {
+        let mut keys = child.stdin.take().unwrap();
+        keys.write_all(b"\n").unwrap();
+    });
+    let sentence = format!("{SUCCESS}Press Enter to detach...\n");
+    assert!(said.contains(&sentence), "{said}");
+    assert!(said.contains("enter\n"), "{said}");
+}
+
+#[test]
+fn a_signal_ends_it_and_its_results_are_kept() {
+    let temporary = tempfile::tempdir().unwrap();
+    let said = ended(temporary.path(), |child| {
+        kill(Pid::from_raw(child.id() as i32), Signal::SIGINT).unwrap();
+        // Without the keyboard's end the collector would go on waiting for it.
+        drop(child.stdin.take());
+    });
+    assert!(said.contains("signal\n"), "{said}");
+}
+
+#[test]
+fn it_says_when_it_will_detach_and_as_much_as_it_is_told_to() {
+    let temporary = tempfile::tempdir().unwrap();
+    let here = temporary.path();
+    collector(here, FOR_A_WHILE);
+    let run = |words: &[&str], level: Option<&str>| {
+        let words = [&["--attach-duration-msec", "20", "--overwrite"], words].concat();
+        let output = start(here, &words, level).wait_with_output().unwrap();
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(0), "{level:?}: {errors}");
+        (String::from_utf8(output.stdout).unwrap(), errors)
+    };
+    let sentence = format!("{SUCCESS}detach will happen in 20 milliseconds...\n");
+    let (said, normal) = run(&[], None);
+    assert!(said.contains(&sentence), "{said}");
+    assert!(!said.contains("Press Enter"), "{said}");
+    assert!(
+        normal.contains("Results in") && !normal.contains("info: "),
+        "{normal}"
+    );
+
+    // The variable says more than the options.
+    for (word, has_results, has_info) in [
+        ("ERROR", false, false),
+        ("INFO", true, false),
+        ("DEBUG", true, true),
+        ("trace", true, true),
+    ] {
+        for words in [&[][..], &["-VVV"], &["-q"]] {
+            let (said, errors) = run(words, Some(word));
+            assert_eq!(
+                errors.contains("Results in"),
+                has_results,
+                "{word} {errors}"
+            );
+            assert_eq!(errors.contains("info: "), has_info, "{word} {errors}");
+            assert_eq!(said.contains(&sentence), has_results, "{word} {said}");
+        }
+    }
+    let (_, errors) = run(&[], Some("LOUD"));
+    assert!(
+        errors.contains("ROCPROFCOMPUTE_LOGLEVEL=LOUD has no effect"),
+        "{errors}"
+    );
+}
+
+#[test]
+fn a_list_of_everything_takes_no_choice() {
+    let temporary = tempfile::tempdir().unwrap();
+    let here = temporary.path();
+    for words in [
+        &["profile", "--list-metrics", "gfx942", "-b", "2"][..],
+        &["analyze", "--list-metrics", "gfx942", "--memory-chart"],
+        &["analyze", "--list-blocks", "gfx90a", "--block", "2"],
+        &["profile", "--list-available-metrics", "-b", "2"],
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_rocprof-compute"))
+            .args(words)
+            .current_dir(here)
+            .output()
+            .unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {errors}");
+        let sentence = format!("Cannot use {} with --blocks", words[1]);
+        assert!(errors.contains(&sentence), "{errors}");
+        assert!(output.stdout.is_empty(), "{words:?}");
+    }
+}
