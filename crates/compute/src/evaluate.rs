@@ -88,6 +88,14 @@ impl Value {
     pub fn is_exact(&self) -> bool {
         self.n == self.of
     }
+
+    /// Whether the value, and the whole of its interval, is above a limit that it cannot exceed.
+    pub fn exceeds(&self, limit: f64) -> bool {
+        let half_width = self.half_width.or(self.is_exact().then_some(0.0));
+        // What only rounding makes larger than the limit is not meant.
+        let is_above = |(value, half): (f64, f64)| value - half > limit * (1.0 + 1e-9);
+        self.number().zip(half_width).is_some_and(is_above)
+    }
 }
 
 /// Sums and extremes of a part: first the estimate, then the values with each group left out.

@@ -2,6 +2,7 @@
 
 pub mod chart;
 pub mod database;
+pub mod drift;
 pub mod files;
 pub mod grid;
 pub mod html;
@@ -164,6 +165,8 @@ pub struct Report {
     pub kernels: Vec<KernelTime>,
     /// The dispatches.
     pub rows: Rows,
+    /// The kernels that changed while they were counted, in words.
+    pub drifts: Vec<String>,
     /// The formulas.
     pub form: Form,
     /// The peaks of the GPU and the points of the kernels, where panel 4 is wanted.
@@ -231,6 +234,7 @@ pub fn report(
         (peaks, points)
     });
     Ok(Report {
+        drifts: drift::of(&workload.frame, &rows),
         roofline,
         sheets,
         kernels,

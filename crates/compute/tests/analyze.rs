@@ -296,6 +296,41 @@ fn counters_that_took_turns_have_intervals_and_are_never_copied() {
 }
 
 #[test]
+fn drift_and_impossible_percentages_are_told() {
+    let analyzed = |slope: u64, stall: u64| {
+        let temporary = tempfile::tempdir().unwrap();
+        let rows: Vec<String> = (0..120_u64)
+            .map(|n| {
+                format!(
+                    "{},1000,{}",
+                    stall + n % 7,
+                    5000 + slope * n + n * 7919 % 13
+                )
+            })
+            .collect();
+        let rows: Vec<(&str, u64, &str)> = rows
+            .iter()
+            .map(|counts| ("vadd", 1000, counts.as_str()))
+            .collect();
+        let counters = "CPF_CPF_STAT_STALL,CPF_CPF_STAT_BUSY,GRBM_GUI_ACTIVE";
+        let dir = directory(temporary.path(), counters, &rows);
+        shown(&["analyze", "-p", text(&dir), "-b", "5.1.1"])
+    };
+    let all = analyzed(20, 1200);
+    // The dispatches are on two GPUs, so they are of two classes.
+    let drifts = all.lines().filter(|line| {
+        line.starts_with("Drift: vadd(")
+            && line.contains(": GRBM_GUI_ACTIVE +2")
+            && line.ends_with(" % from the first to the last third of 60 dispatches")
+    });
+    assert_eq!(drifts.count(), 2, "{all}");
+    assert!(all.contains("Above 100 %: 5.1.1: "), "{all}");
+    assert_eq!(row(&all, "5.1.1")[2], "120.30", "the value is as it is");
+    let all = analyzed(0, 900);
+    assert!(!all.contains("Drift") && !all.contains("Above"), "{all}");
+}
+
+#[test]
 fn csv_and_database_have_the_same_values() {
     let temporary = tempfile::tempdir().unwrap();
     let dir = directory(

@@ -9,6 +9,7 @@
 //!   fits into one pass.
 //! * [`template`]: the packets of a pass as words, with the places of the addresses, so that a
 //!   target needs nothing of AMD's library. [`wire`]: these packets as text between two processes.
+//! * [`bounds`]: what a counter cannot exceed.
 //! * [`prepared`]: what a session counts, by agent.
 //! * [`statistics`]: what some windows tell about all dispatches.
 //!
@@ -17,6 +18,7 @@
 
 pub mod architecture;
 pub mod available;
+pub mod bounds;
 pub mod counted;
 pub mod definitions;
 mod descriptions;

@@ -2,6 +2,7 @@
 //! on average, from how many windows, and how certain that is.
 
 use crate::api::Names;
+use crate::counter_findings;
 use crate::counter_report::CounterReport;
 use crate::counters::batch::Batch;
 use crate::counters::{Counts, Reader, Verdict, values};
@@ -30,13 +31,15 @@ const SURE: usize = 10;
 /// One class of dispatches.
 #[derive(Default)]
 pub(crate) struct Counted {
-    statistics: Windows,
-    /// The state of each counter, by name.
-    counters: BTreeMap<&'static str, Counter>,
+    pub(crate) statistics: Windows,
+    /// KFD node id of the agent.
+    pub(crate) node: u32,
+    /// The place of each counter among the values, by name.
+    pub(crate) counters: BTreeMap<&'static str, Counter>,
     /// Nanoseconds on the device.
     time: u64,
     /// The kernels of a batch, and their number. Empty for a class of dispatches.
-    batch: (String, u64),
+    pub(crate) batch: (String, u64),
 }
 
 /// The number of batches that each batch with a window is taken to stand for. The real number is
@@ -59,7 +62,10 @@ pub fn counter_table(trace: &Trace, names: &Names, plan: &Plan, style: Style) ->
 }
 
 /// A class of dispatches or, with another number than 0, a sort of batches.
-type Row = ((Class, u64), Counted);
+pub(crate) type Row = ((Class, u64), Counted);
+
+/// The index of the counter that shows changes over time, among a window's values.
+pub(crate) const OVER_TIME: usize = 0;
 
 /// Returns all rows: those that took most of the GPU's time first.
 pub(crate) fn rows(job: &Job<'_>) -> Vec<Row> {
@@ -90,14 +96,13 @@ fn field(job: &Job<'_>, ((class, _), counted): &Row) -> Value {
             "min": range.map(|range| range.0),
             "max": range.map(|range| range.1),
             "coverage": statistics.coverage_of(counter.group),
+            "exceeds": counter_findings::excess(job, counted, name, *counter)
+                .map(|excess| excess.field()),
         }))
     });
-    let (kernels, together) = &counted.batch;
+    let (_, together) = &counted.batch;
     let is_batch = *together > 0;
-    let kernel = match is_batch {
-        true => kernels.clone(),
-        false => job.kernel_name_by_id(class.kernel).to_string(),
-    };
+    let kernel = name_of(job, class, counted);
     json!({
         "agent": (!is_batch).then(|| job.agent_name(class.node)),
         "kernel": kernel,
@@ -109,8 +114,18 @@ fn field(job: &Job<'_>, ((class, _), counted): &Row) -> Value {
         "windows": statistics.windows(),
         "shared_windows": statistics.shared_windows(),
         "total_ns": counted.time,
+        "drift": counter_findings::drift(job, counted).map(|change| change.field()),
         "counters": counters.collect::<Vec<_>>(),
     })
+}
+
+/// Returns the name of a row's kernel, or the names of a batch's kernels.
+pub(crate) fn name_of(job: &Job<'_>, class: &Class, counted: &Counted) -> String {
+    let (kernels, together) = &counted.batch;
+    match together {
+        0 => job.kernel_name_by_id(class.kernel).to_string(),
+        _ => kernels.clone(),
+    }
 }
 
 /// Collects the classes of dispatches and the sorts of batches.
@@ -209,8 +224,10 @@ fn sort_of<'b>(
 impl Counted {
     /// Adds what a window counted.
     fn count(&mut self, counts: &Counts<'_>, group: u32, ordinal: u64, duration: u64) {
-        let mut sums = Vec::with_capacity(counts.counters.len());
-        for (value, (_, name, values)) in counts.counters.iter().enumerate() {
+        self.node = counts.kernel.node;
+        let mut sums = Vec::with_capacity(1 + counts.counters.len());
+        sums.push(counts.over_time.unwrap_or(f64::NAN));
+        for (value, (_, name, values)) in (OVER_TIME + 1..).zip(&counts.counters) {
             // A counter that is in several groups is taken from the first of them.
             let place = Counter { group, value };
             self.counters.entry(name).or_insert(place);
@@ -246,17 +263,18 @@ pub(crate) fn text(job: &Job<'_>, all: &[Row], style: Style) -> String {
     for ((class, _), counted) in all.iter().take(rows) {
         let statistics = &counted.statistics;
         let [x, y, z] = class.grid;
-        let (kernels, together) = &counted.batch;
+        let (_, together) = &counted.batch;
         let name = if *together > 0 {
             format!(
-                "{kernels} [batch]: {} times {together} dispatches together, {} shared",
+                "{} [batch]: {} times {together} dispatches together, {} shared",
+                name_of(job, class, counted),
                 statistics.windows(),
                 statistics.shared_windows()
             )
         } else {
             format!(
                 "{} [{x},{y},{z}]: {} of {} dispatches, {} shared",
-                job.kernel_name_by_id(class.kernel),
+                name_of(job, class, counted),
                 statistics.windows(),
                 statistics.dispatches(),
                 statistics.shared_windows()
@@ -267,6 +285,11 @@ pub(crate) fn text(job: &Job<'_>, all: &[Row], style: Style) -> String {
         let kept = (width + COUNT + MEAN + SURE).saturating_sub(tail);
         let (head, tail) = name.split_at(name.len() - tail);
         let _ = writeln!(out, "{}{tail}", fit(head, kept, style.unicode));
+        let whole = width + COUNT + MEAN + SURE;
+        if let Some(change) = counter_findings::drift(job, counted).filter(|c| c.is_told()) {
+            let text = format!("  ! {}", change.text());
+            let _ = writeln!(out, "{}", fit(&text, whole, style.unicode));
+        }
         for (name, counter) in counted.counters.iter().take(MOST_COUNTERS) {
             let Some(mean) = statistics.mean(*counter) else {
                 continue;
@@ -276,13 +299,17 @@ pub(crate) fn text(job: &Job<'_>, all: &[Row], style: Style) -> String {
                 None if mean.half == Some(0.0) => "±0".to_owned(),
                 None => "?".to_owned(),
             };
-            let name = fit(&format!("  {name}"), width, style.unicode);
+            let shown = fit(&format!("  {name}"), width, style.unicode);
             let _ = writeln!(
                 out,
-                "{name:<width$}{:>COUNT$}{:>MEAN$}{sure:>SURE$}",
+                "{shown:<width$}{:>COUNT$}{:>MEAN$}{sure:>SURE$}",
                 mean.n,
                 short(mean.value)
             );
+            if let Some(excess) = counter_findings::excess(job, counted, name, *counter) {
+                let text = format!("    ! {}", excess.text());
+                let _ = writeln!(out, "{}", fit(&text, whole, style.unicode));
+            }
         }
         let more = counted.counters.len().saturating_sub(MOST_COUNTERS);
         if more > 0 {

@@ -10,6 +10,7 @@
 //! Decisions: FMT-023, FMT-024, FMT-026, FMT-030 (`docs/deviations/formats.md`).
 
 pub(crate) mod batch;
+mod clock;
 mod overlap;
 mod readings;
 pub(crate) mod values;
@@ -32,9 +33,12 @@ use midair_counters::prepared::HELD;
 use midair_counters::value::Values;
 use midair_counters::{CounterPlan, Prepared};
 use midair_record::event::{CounterWindow, Kernel, Record, kind};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use values::Properties;
 use windows::Windows;
+
+/// The most processes that a note names.
+const MOST_NAMED: usize = 8;
 
 /// The counters of a session: what was asked for, and which windows give values.
 #[derive(Debug, Default)]
@@ -68,6 +72,9 @@ pub(crate) struct Counts<'a> {
     pub(crate) window: u64,
     /// The number, name and values of each counter, sorted by name.
     pub(crate) counters: Vec<(u64, &'static str, Values)>,
+    /// The sum of the counter by which windows are compared over time
+    /// ([`CounterPlan::over_time`]), where the group counts it.
+    pub(crate) over_time: Option<f64>,
 }
 
 impl Counting {
@@ -189,6 +196,30 @@ impl Counting {
         ))
     }
 
+    /// Returns a line on other processes that used the GPUs, or none where there were none.
+    pub(crate) fn others_note(
+        &self,
+        plan: &CounterPlan,
+        name: impl Fn(u32) -> String,
+    ) -> Option<String> {
+        let text = |(node, others): (&u32, &BTreeSet<u32>)| {
+            let named: Vec<String> = others.iter().take(MOST_NAMED).map(u32::to_string).collect();
+            let more = match others.len() - named.len() {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            format!("{}{more} on {}", named.join(", "), name(*node))
+        };
+        let with_others = plan.others.iter().filter(|(_, others)| !others.is_empty());
+        let texts: Vec<String> = with_others.map(text).collect();
+        (!texts.is_empty()).then(|| {
+            format!(
+                "counters: other processes used the GPU when the session began or ended ({}): counters of blocks other than SQ and SPI count what they did, too",
+                texts.join("; ")
+            )
+        })
+    }
+
     /// Returns a line with what a reader has to know about the counters, or none where none were
     /// asked for.
     pub(crate) fn note(&self, plan: &CounterPlan) -> Option<String> {
@@ -278,7 +309,15 @@ impl<'j> Reader<'j> {
             }
         }
         counters.sort_by_key(|(_, name, _)| *name);
+        let over_time = job.trace.counters.over_time(node);
+        let over_time = over_time.and_then(|name| prepared.event(name));
+        let sum_of = |event: u32| {
+            let values = prepared.template.values(&memory);
+            let own = values.filter(|(of, ..)| *of == event);
+            own.map(|(.., value)| value as f64).sum()
+        };
         Some(Counts {
+            over_time: over_time.map(sum_of),
             kernel: window.kernel.as_ref()?,
             batch: window.batch.as_deref(),
             window: part.window,

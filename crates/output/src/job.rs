@@ -2,6 +2,7 @@
 //! wants.
 
 use crate::api::Names;
+use crate::counter_findings;
 use crate::counters::Counting;
 use crate::cuda::devices::{self, Agents};
 use crate::index::Index;
@@ -11,6 +12,7 @@ use crate::model::{AgentIndex, Plan, Trace};
 use midair_agents::Agent;
 use midair_record::event::Kernel;
 use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::collections::HashMap;
 
 /// The name that stands for all kernels whose symbols were never seen, where they are summed up.
@@ -37,6 +39,8 @@ pub(crate) struct Job<'a> {
     kernels: HashMap<u64, String>,
     /// The counters, and which windows have values for them.
     pub(crate) counting: Counting,
+    /// What the values of counters show, in words. Several formats ask for it.
+    findings: OnceCell<Vec<String>>,
 }
 
 impl<'a> Job<'a> {
@@ -62,7 +66,13 @@ impl<'a> Job<'a> {
             plan,
             agents,
             kernels,
+            findings: OnceCell::new(),
         }
+    }
+
+    /// Returns lines on what the values of counters show besides themselves.
+    pub(crate) fn findings(&self) -> &[String] {
+        self.findings.get_or_init(|| counter_findings::notes(self))
     }
 
     /// Returns all agents.

@@ -19,6 +19,7 @@ mod arguments;
 mod choice;
 pub mod columns;
 mod counted_so_far;
+mod counter_findings;
 mod counter_report;
 mod counter_table;
 mod counters;

@@ -13,7 +13,12 @@ impl Job<'_> {
         notes.extend(self.index.unbalanced());
         let plan = &self.trace.counters;
         notes.extend(self.counting.note(plan));
+        notes.extend(self.findings().iter().cloned());
         notes.extend(self.counting.lock_note(plan, |node| self.agent_name(node)));
+        notes.extend(
+            self.counting
+                .others_note(plan, |node| self.agent_name(node)),
+        );
         if self.index.notes_left_out > 0 {
             notes.push(format!(
                 "{} more notes were left out",

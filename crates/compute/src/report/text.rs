@@ -53,6 +53,9 @@ pub fn render(reports: &[(&str, &Report)], options: &Options) -> String {
         }
         if others.is_empty() {
             one(&mut out, sheet, options);
+            if sheet.source == Source::TopKernels {
+                out.extend(first.drifts.iter().map(|drift| format!("Drift: {drift}\n")));
+            }
         } else {
             let names: Vec<&str> = reports.iter().map(|(name, _)| *name).collect();
             compared(&mut out, sheet, &others, &names, options);
@@ -171,6 +174,30 @@ fn one(out: &mut String, sheet: &Sheet, options: &Options) {
     }
     out.push_str(&draw(&headings, &rows, &sides));
     reasons(out, sheet);
+    above(out, sheet);
+}
+
+/// Appends the rows whose value is no percentage, although it should be one.
+fn above(out: &mut String, sheet: &Sheet) {
+    let is_percentage = |line: &Line| {
+        line.entries
+            .iter()
+            .any(|entry| matches!(entry, Entry::Text(unit) if unit.eq_ignore_ascii_case("pct")))
+    };
+    let is_above =
+        |line: &&Line| is_percentage(line) && line.main().is_some_and(|value| value.exceeds(100.0));
+    let ids: Vec<&str> = sheet
+        .lines
+        .iter()
+        .filter(is_above)
+        .map(|line| line.id.as_str())
+        .collect();
+    if !ids.is_empty() {
+        out.push_str(&format!(
+            "Above 100 %: {}: these are certainly no percentages, so their counters do not count what their names say\n",
+            ids.join(", ")
+        ));
+    }
 }
 
 /// Returns how certain a row's value is: half the width of its interval, windows, and coverage.

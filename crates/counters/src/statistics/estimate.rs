@@ -8,6 +8,9 @@ const PER_PART: usize = 8;
 /// The greatest number of parts.
 const PARTS: usize = 32;
 
+/// The relative error that rounding may make in a mean.
+const ROUNDING: f64 = 1e-9;
+
 /// A value that was computed from windows.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimate {
@@ -48,6 +51,8 @@ impl Estimate {
     /// more than requests). Then the counters do not mean what their names say, and the value is
     /// shown as it is.
     pub fn exceeds(&self, limit: f64) -> bool {
+        // What sums of rounded numbers are above it is not meant.
+        let limit = limit + limit.abs() * ROUNDING;
         self.interval().is_some_and(|(low, _)| low > limit)
     }
 }
@@ -75,6 +80,16 @@ impl Drift {
 struct Part<T> {
     dispatches: f64,
     values: Vec<T>,
+}
+
+/// What a mean is that of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Of {
+    /// These dispatches. If each of them had a window, nothing is uncertain.
+    These,
+    /// All dispatches that the program could have made in the same way. Two means of these differ by
+    /// chance even if each dispatch had a window.
+    Such,
 }
 
 /// Cuts the dispatches into parts with equally many windows; `sample` is sorted by ordinal. A part
@@ -114,8 +129,8 @@ fn weighted<T>(parts: &[Part<T>], value: impl Fn(&T) -> f64) -> f64 {
 }
 
 /// Returns the standard error of that mean, and its degrees of freedom (Satterthwaite). Parts with
-/// few windows and a large weight lead to few degrees of freedom.
-fn error<T>(parts: &[Part<T>], value: impl Fn(&T) -> f64) -> (f64, f64) {
+/// few windows and a large weight lead to few degrees of freedom. `of` says what is to be known.
+fn error<T>(parts: &[Part<T>], of: Of, value: impl Fn(&T) -> f64) -> (f64, f64) {
     let all: f64 = parts.iter().map(|part| part.dispatches).sum();
     let (mut variance, mut below, mut least) = (0.0, 0.0, f64::INFINITY);
     for part in parts {
@@ -126,7 +141,10 @@ fn error<T>(parts: &[Part<T>], value: impl Fn(&T) -> f64) -> (f64, f64) {
         let mean = part.values.iter().map(&value).sum::<f64>() / n;
         let squares: f64 = part.values.iter().map(|v| (value(v) - mean).powi(2)).sum();
         let weight = part.dispatches / all;
-        let unseen = (1.0 - n / part.dispatches).max(0.0);
+        let unseen = match of {
+            Of::These => (1.0 - n / part.dispatches).max(0.0),
+            Of::Such => 1.0,
+        };
         let own = weight * weight * unseen * squares / (n - 1.0) / n;
         variance += own;
         below += own * own / (n - 1.0);
@@ -146,7 +164,7 @@ pub(super) fn mean(sample: &[(u64, f64)], dispatches: u64) -> Option<Estimate> {
     }
     let parts = parts(sample, dispatches);
     let value = weighted(&parts, |v| *v);
-    let error = error(&parts, |v| *v);
+    let error = error(&parts, Of::These, |v| *v);
     Some(Estimate::new(value, sample.len(), Some(error)))
 }
 
@@ -161,7 +179,7 @@ pub(super) fn ratio(sample: &[(u64, (f64, f64))], dispatches: u64) -> Option<Est
     }
     let value = weighted(&parts, |(a, _)| *a) / below;
     // The residual of a after its share of b has the variance s_a² + R² s_b² − 2 R s_ab.
-    let (error, degrees) = error(&parts, |(a, b)| a - value * b);
+    let (error, degrees) = error(&parts, Of::These, |(a, b)| a - value * b);
     let error = (error / below.abs(), degrees);
     Some(Estimate::new(value, sample.len(), Some(error)))
 }
@@ -201,14 +219,18 @@ pub(super) fn drift(sample: &[(u64, f64)], dispatches: u64) -> Option<Drift> {
         sample.partition_point(|(ordinal, _)| *ordinal < third),
         sample.partition_point(|(ordinal, _)| *ordinal < dispatches - third),
     );
-    let first = mean(sample.get(..from)?, third)?;
+    let before = sample.get(..from)?;
     let later: Vec<(u64, f64)> = sample
         .get(to..)?
         .iter()
         .map(|(ordinal, value)| (ordinal - (dispatches - third), *value))
         .collect();
-    let last = mean(&later, third)?;
-    let ((a, f), (b, g)) = (first.error?, last.error?);
+    if before.len() < ENOUGH || later.len() < ENOUGH {
+        return None;
+    }
+    let (first, last) = (mean(before, third)?, mean(&later, third)?);
+    let spread = |sample| error(&parts(sample, third), Of::Such, |v| *v);
+    let ((a, f), (b, g)) = (spread(before), spread(&later));
     let (a, b) = (a * a, b * b);
     let limit = (a + b).sqrt() * quantile(joined(a, f, b, g));
     Some(Drift {

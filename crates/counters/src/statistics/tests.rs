@@ -63,6 +63,16 @@ fn few_windows_have_no_interval_and_none_have_no_value() {
     assert_eq!((mean.value, mean.n, mean.half), (2.0, 2, None));
     assert_eq!((mean.interval(), mean.relative()), (None, None));
     assert!(!mean.exceeds(0.0));
+    // All values are at the limit, and only rounding makes their mean another number.
+    let mut at_it = Windows::default();
+    for ordinal in 0..1000 {
+        at_it.dispatched(1);
+        if mix(ordinal).is_multiple_of(3) {
+            at_it.counted(0, window(ordinal, &[100.0]));
+        }
+    }
+    let mean = at_it.mean(counter(0, 0)).unwrap();
+    assert!(!mean.exceeds(100.0) && mean.exceeds(99.0), "{mean:?}");
     let three = class(10, &[&[1.0], &[3.0], &[2.0]]);
     assert!(three.mean(counter(0, 0)).unwrap().half.is_some());
     // No value is made up for another group, another value, or a value that does not exist.
@@ -211,6 +221,27 @@ fn drift_is_told_from_noise() {
     );
     assert!(drifting(-1.5).is_certain);
     assert_eq!(class(9, &[&[1.0]]).drift([counter(0, 0)]), None);
+}
+
+/// If each dispatch has a window, the means of both thirds are known exactly, and always differ. That
+/// they do is no change of the program.
+#[test]
+fn noise_is_no_drift_even_where_nothing_is_missing() {
+    let drifting = |slope: f64, seed: u64| {
+        let mut class = Windows::default();
+        for ordinal in 0..300 {
+            class.dispatched(1);
+            let noise = (mix(seed + ordinal) % 100) as f64 / 100.0;
+            let value = 10.0 + noise + slope * ordinal as f64 / 300.0;
+            class.counted(0, window(ordinal, &[value]));
+        }
+        class.drift([counter(0, 0)]).unwrap()
+    };
+    let certain = (0..200).filter(|seed| drifting(0.0, 1000 * seed).is_certain);
+    let certain = certain.count();
+    assert!((1..=20).contains(&certain), "{certain} of 200, not 5 %");
+    assert!(drifting(1.5, 0).is_certain);
+    assert_eq!(drifting(1.5, 0).first.half, Some(0.0));
 }
 
 #[test]

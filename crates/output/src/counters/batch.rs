@@ -134,7 +134,8 @@ impl Batch {
     }
 }
 
-fn sort_of(at: u32, kernel: &Kernel) -> u64 {
+/// Returns a number that dispatches of the same class at the same place of their batches have.
+pub(super) fn sort_of(at: u32, kernel: &Kernel) -> u64 {
     let mut hash = u64::from(at) + 1;
     let words = [
         kernel.kernel_id,

@@ -12,6 +12,8 @@ pub(crate) enum Verdict {
     Shared,
     /// Another dispatch may have run meanwhile: one has no times, or its record was lost.
     NotKnown,
+    /// Somebody else started the counters anew meanwhile.
+    Disturbed,
     /// Its dispatch is not among the chosen ones.
     NotChosen,
     /// The packet in it was not a dispatch.
@@ -34,11 +36,12 @@ pub(crate) enum Verdict {
 
 impl Verdict {
     /// All verdicts, in the order in which they are reported.
-    pub(crate) const ALL: [Verdict; 13] = [
+    pub(crate) const ALL: [Verdict; 14] = [
         Verdict::Alone,
         Verdict::Batch,
         Verdict::Shared,
         Verdict::NotKnown,
+        Verdict::Disturbed,
         Verdict::NotChosen,
         Verdict::Empty,
         Verdict::Open,
@@ -57,6 +60,7 @@ impl Verdict {
             Verdict::Batch => "batches",
             Verdict::Shared => "shared",
             Verdict::NotKnown => "not_known_to_be_alone",
+            Verdict::Disturbed => "disturbed",
             Verdict::NotChosen => "of_kernels_not_chosen",
             Verdict::Empty => "without_a_dispatch",
             Verdict::Open => "open_at_the_end",
@@ -77,6 +81,9 @@ impl Verdict {
             Verdict::Shared => "were shared with another dispatch of the process",
             Verdict::NotKnown => {
                 "were perhaps shared: another dispatch has no times or was not recorded"
+            }
+            Verdict::Disturbed => {
+                "were disturbed: another profiler started the counters anew (GRBM_COUNT is too low for their time)"
             }
             Verdict::NotChosen => "were around kernels that were not chosen",
             Verdict::Empty => "had no dispatch in them",

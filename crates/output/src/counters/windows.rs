@@ -4,7 +4,8 @@
 //! [`MOST_OPEN`] may be incomplete at once. A window's size is that of its group's template, which
 //! is the attacher's own.
 
-use super::batch::{Batch, ByPacket};
+use super::batch::{self, Batch, ByPacket};
+use super::clock::{self, Ticks};
 use super::overlap::{Overlaps, overlaps};
 use super::readings::Tally;
 use super::verdict::Verdict;
@@ -21,6 +22,9 @@ const MOST: usize = 1 << 20;
 /// The most windows whose records may be interleaved. A target writes one window after the other.
 const MOST_OPEN: usize = 64;
 
+/// The counter of the device's clock.
+const CLOCK: &str = "GRBM_COUNT";
+
 /// A window.
 #[derive(Debug, Clone)]
 pub(crate) struct Window {
@@ -34,6 +38,8 @@ pub(crate) struct Window {
     pub(crate) verdict: Verdict,
     /// The number of words that have come.
     received: u32,
+    /// What [`CLOCK`] counted in these, at the place that counted least. None: it was not counted.
+    ticks: Option<u64>,
     /// Whether its data contradict each other.
     bad: bool,
 }
@@ -43,6 +49,8 @@ pub(crate) struct Window {
 pub(crate) struct Windows {
     by_id: HashMap<u64, usize>,
     all: Vec<Window>,
+    /// The words of [`CLOCK`] in a group's memory, by node and group.
+    clocks: HashMap<(u32, u32), Vec<u32>>,
     /// The windows whose words have not all come, the oldest first.
     open: VecDeque<usize>,
     /// The dispatches with values.
@@ -112,7 +120,7 @@ impl Windows {
             |kind| kind == kind::COUNTER_COLLECTION,
             |record| {
                 if let Record::CounterWindow(window, words) = record {
-                    windows.part(window, words.len() / 8, plan);
+                    windows.part(window, words, plan);
                 }
                 Ok(())
             },
@@ -137,11 +145,11 @@ impl Windows {
     }
 
     /// Takes a record of a window.
-    fn part(&mut self, part: &CounterWindow, words: usize, plan: &CounterPlan) {
+    fn part(&mut self, part: &CounterWindow, content: &[u8], plan: &CounterPlan) {
         if self.readings.take(plan, part) {
             return;
         }
-        let words = u32::try_from(words).unwrap_or(u32::MAX);
+        let words = u32::try_from(content.len() / 8).unwrap_or(u32::MAX);
         let at = match self.by_id.get(&part.window) {
             Some(at) => *at,
             None if self.all.len() >= MOST => {
@@ -159,6 +167,7 @@ impl Windows {
                     batch: (part.dispatches > 1).then(Box::default),
                     verdict: Verdict::Incomplete,
                     received: 0,
+                    ticks: None,
                     bad: counted && size != Some(u64::from(part.total)),
                 });
                 if counted {
@@ -187,6 +196,14 @@ impl Windows {
         // After a lost record the rest is useless, and the window stays incomplete.
         if part.first == window.received {
             window.received = window.received.saturating_add(words);
+            let clock = self.clocks.entry((head.node, head.group));
+            for word in clock.or_insert_with(|| clock_words(plan, &head)) {
+                let at = word.checked_sub(part.first).map(|at| 8 * at as usize);
+                let value = at.and_then(|at| content.get(at..)?.first_chunk());
+                if let Some(value) = value.map(|bytes| u64::from_le_bytes(*bytes)) {
+                    window.ticks = Some(window.ticks.map_or(value, |least| least.min(value)));
+                }
+            }
         }
         window.bad |= window.received > head.total;
         if window.received >= head.total || window.bad {
@@ -239,6 +256,17 @@ impl Windows {
 /// Returns the counter group that a window names.
 pub(super) fn group<'p>(plan: &'p CounterPlan, window: &CounterWindow) -> Option<&'p Prepared> {
     plan.agents.get(&window.node)?.get(window.group as usize)
+}
+
+/// Returns the words of [`CLOCK`] in the memory of a window's group.
+fn clock_words(plan: &CounterPlan, window: &CounterWindow) -> Vec<u32> {
+    let event = group(plan, window).and_then(|group| Some((group, group.event(CLOCK)?)));
+    let Some((group, event)) = event else {
+        return Vec::new();
+    };
+    let slots = group.template.slots.iter();
+    let own = slots.filter(|slot| slot.event == event);
+    own.map(|slot| slot.word).collect()
 }
 
 impl Window {
@@ -298,6 +326,31 @@ impl Window {
             head.read_end
         };
         (begin != 0).then_some((begin, end.max(begin)))
+    }
+
+    /// Returns what its clock counted, where it was counted and the times are known.
+    fn ticks(&self, number: usize) -> Option<Ticks> {
+        let (start, end) = self.times()?;
+        let (begin, read_end) = (self.head.begin, self.head.read_end);
+        let class = match &self.batch {
+            Some(batch) => batch.sort,
+            None => self
+                .kernel
+                .as_ref()
+                .map_or(0, |kernel| batch::sort_of(0, kernel)),
+        };
+        Some(Ticks {
+            number,
+            node: self.head.node,
+            class,
+            begin: start,
+            most: match begin {
+                0 => 0,
+                begin => read_end.max(end).saturating_sub(begin),
+            },
+            least: end - start,
+            count: self.ticks?,
+        })
     }
 
     /// Returns why it has no values, regardless of what ran at the same time.
@@ -482,6 +535,15 @@ impl Judge {
                 } else {
                     good
                 };
+            }
+        }
+        let counted = windows.all.iter().enumerate();
+        let counted = counted.filter(|(_, window)| window.void().is_none());
+        let ticks = counted.filter_map(|(number, window)| window.ticks(number));
+        for number in clock::disturbed(ticks.collect()) {
+            // What else is wrong with a window is told first.
+            if let Some(window) = windows.all.get_mut(number).filter(|w| w.is_good()) {
+                window.verdict = Verdict::Disturbed;
             }
         }
         for window in &mut windows.all {

@@ -235,10 +235,30 @@ fn locks<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> io::Result<()> {
     out.close_object()
 }
 
+/// Writes for each agent, by its node's number, which other processes used it.
+fn others<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> io::Result<()> {
+    let others = &job.trace.counters.others;
+    if others.is_empty() {
+        return Ok(());
+    }
+    out.key("other_processes")?;
+    out.open_object()?;
+    for (node, processes) in others {
+        out.any_key(&node.to_string())?;
+        out.open_array()?;
+        for process in processes {
+            out.value(*process)?;
+        }
+        out.close_array()?;
+    }
+    out.close_object()
+}
+
 /// Writes how many windows there were, and how many with each verdict. Writes nothing where no
 /// counters were asked for.
 pub(super) fn windows<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> io::Result<()> {
     locks(out, job)?;
+    others(out, job)?;
     let windows = &job.counting.windows;
     let interval = job.trace.counters.interval;
     if interval != 0 {

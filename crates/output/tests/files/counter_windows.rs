@@ -620,3 +620,156 @@ fn the_terminal_has_means_with_their_intervals() {
         midair_output::counter_table(&nothing, &names(&golden_json()), &Plan::default(), style);
     assert_eq!(none, "");
 }
+
+/// GRBM_COUNT counts as long as a window is open, unless somebody else starts the counters anew.
+#[test]
+fn a_window_whose_clock_was_reset_is_disturbed_and_has_no_values() {
+    let with = |reset: u64| {
+        let mut writer = writer();
+        for n in 1..=8 {
+            put_kernel(&mut writer, &kernel(n));
+            let mut window = window(n, &kernel(n), 9);
+            window.begin = window.start - 20;
+            let mut words = [n; 9];
+            words[0] = if n == reset { 700 } else { 2_100 + n };
+            put(&mut writer, window, &words, 2);
+        }
+        writer
+    };
+    assert_eq!(
+        told(with(0)),
+        json!({ "dispatches": 8, "windows": 8, "alone": 8 })
+    );
+    assert_eq!(
+        told(with(5)),
+        json!({ "dispatches": 8, "windows": 8, "alone": 7, "disturbed": 1 })
+    );
+    let directory = written(session(with(5), amds_plan()), &[Format::Csv]);
+    let notes = read(directory.path(), "r_notes.txt");
+    assert!(
+        notes.contains("; 1 were disturbed: another profiler started the counters anew"),
+        "{notes}"
+    );
+    let rows = read(directory.path(), "r_counter_collection.csv");
+    let of = |id: &str| {
+        rows.lines()
+            .filter(|line| line.split(',').nth(1) == Some(id))
+            .count()
+    };
+    assert_eq!((of("4"), of("5")), (2, 0), "{rows}");
+}
+
+/// What a session of one kernel counted in 90 dispatches: `values` returns GRBM_COUNT,
+/// GRBM_GUI_ACTIVE, TCC_HIT and TCC_REQ of each.
+fn found(values: impl Fn(u64) -> [u64; 4]) -> (String, Value, String) {
+    let counters = ["GPU_UTIL", "TCC_HIT", "TCC_REQ"];
+    let plan = CounterPlan {
+        agents: [(NODE, vec![prepared(&counters)])].into(),
+        ..CounterPlan::default()
+    };
+    let mut writer = writer();
+    for n in 1..=90 {
+        put_kernel(&mut writer, &kernel(n));
+        put(&mut writer, window(n, &kernel(n), 4), &values(n), 4);
+    }
+    let trace = session(writer, plan);
+    let names = names(&golden_json());
+    let style = midair_output::table::Style::default();
+    let report = CounterReport::of(&trace, &names, &Plan::default(), style);
+    let text = report.text.clone();
+    assert!(
+        text.lines()
+            .all(|line| line.chars().count() <= style.columns)
+    );
+    let screen = Screen::new(Vec::new(), &names, KernelNames::default(), &[]);
+    let mut document = screen.with_counters(report).json(10);
+    let directory = written(trace, &[Format::Csv]);
+    let notes = read(directory.path(), "r_notes.txt");
+    (text, document["kernel_counters"][0].take(), notes)
+}
+
+#[test]
+fn a_kernel_that_changes_is_told_of_everywhere() {
+    let noise = |n: u64| n * 7919 % 13;
+    let (text, row, notes) = found(|n| [1000, 500 + 3 * n + noise(n), 5, 10]);
+    let drift = text
+        .lines()
+        .find(|line| line.starts_with("  ! drift: GRBM_GUI_ACTIVE +3"));
+    assert!(
+        drift.is_some_and(|line| line.ends_with(" % from first to last third")),
+        "{text}"
+    );
+    let drift = &row["drift"];
+    assert_eq!(drift["counter"], "GRBM_GUI_ACTIVE");
+    assert_eq!(drift["is_certain"], true);
+    assert_eq!(drift["first_third"]["windows"], 30);
+    let (first, last) = (&drift["first_third"]["mean"], &drift["last_third"]["mean"]);
+    let change = drift["change"].as_f64().unwrap();
+    let expected = last.as_f64().unwrap() / first.as_f64().unwrap() - 1.0;
+    assert!((change - expected).abs() < 1e-12 && change > 0.3, "{drift}");
+    assert!(
+        notes.contains("counters: 1 kernels or grids changed while they were counted: vadd("),
+        "{notes}"
+    );
+    // Noise is no change, although each dispatch was counted.
+    let (text, row, notes) = found(|n| [1000, 500 + noise(n), 5, 10]);
+    assert!(
+        !text.contains("drift") && !notes.contains("changed"),
+        "{text} {notes}"
+    );
+    assert_eq!(row["drift"]["is_certain"], false);
+}
+
+#[test]
+fn values_above_what_they_can_be_are_shown_and_told_of() {
+    let (text, row, notes) = found(|n| [1000, 1200 + n % 3, 12 + n % 2, 10]);
+    let lines: Vec<&str> = text.lines().collect();
+    let below = |counter: &str| {
+        let at = lines
+            .iter()
+            .position(|line| line.trim_start().starts_with(counter));
+        (
+            lines[at.unwrap()],
+            lines.get(at.unwrap() + 1).copied().unwrap_or_default(),
+        )
+    };
+    let (line, remark) = below("GPU_UTIL");
+    assert!(line.contains("120.1"), "the value stays as it is: {text}");
+    assert!(
+        remark.starts_with("    ! above 100 %, certainly above 120."),
+        "{text}"
+    );
+    let (_, remark) = below("TCC_HIT");
+    assert!(
+        remark.starts_with("    ! above TCC_REQ: 1.250 times as many"),
+        "{text}"
+    );
+    let counters = list(&row["counters"]);
+    let exceeds: Vec<&Value> = counters.iter().map(|c| &c["exceeds"]).collect();
+    assert_eq!(
+        (&exceeds[0]["of"], &exceeds[0]["limit"]),
+        (&Value::Null, &json!(100.0))
+    );
+    assert_eq!(
+        (&exceeds[1]["of"], &exceeds[1]["limit"]),
+        (&json!("TCC_REQ"), &json!(1.0))
+    );
+    let times = exceeds[1]["value"].as_f64().unwrap();
+    assert!((times - 1.25).abs() < 1e-9 && exceeds[2].is_null(), "{row}");
+    assert!(
+        notes.contains("counters: 2 values are above what they can be"),
+        "{notes}"
+    );
+    // At the bound, and above it in some windows.
+    let (text, row, notes) = found(|n| [1000, 1000, 9 + 2 * (n % 2), 10]);
+    assert!(
+        !text.contains('!') && !notes.contains("above what"),
+        "{text} {notes}"
+    );
+    assert!(
+        list(&row["counters"])
+            .iter()
+            .all(|c| c["exceeds"].is_null()),
+        "{row}"
+    );
+}
