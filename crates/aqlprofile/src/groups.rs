@@ -6,10 +6,14 @@ use midair_counters::wire::Gpu;
 use midair_counters::{Accumulate, Architecture, Definitions, Prepared, group, plan};
 use midair_failure::Failure;
 
+/// The counter of the device's clock, which is counted in every group that has room for it. If it
+/// is too low for a window's time, another profiler has started the counters anew during the
+/// window.
+pub const CLOCK: &str = "GRBM_COUNT";
+
 /// Reference counters. Where there are several groups, these are counted in every group that has
-/// room for them, and windows of different groups are compared by them. The second one shows
-/// whether another profiler has disturbed a window.
-pub const REFERENCES: [&str; 3] = ["GRBM_GUI_ACTIVE", "GRBM_COUNT", "SQ_WAVES"];
+/// room for them, and windows of different groups are compared by them.
+pub const REFERENCES: [&str; 2] = ["GRBM_GUI_ACTIVE", "SQ_WAVES"];
 
 /// Prepares counter groups as the user made them: each is counted as a whole, or not at all.
 ///
@@ -26,8 +30,8 @@ pub fn prepare_each(
 }
 
 /// Prepares any number of counters. Groups stay as the user made them; a group that does not fit
-/// into one pass is split into as few as first fit finds. Reference counters are among a group's
-/// events, but not among its counters.
+/// into one pass is split into as few as first fit finds. The clock and reference counters are among
+/// a group's events, but not among its counters.
 ///
 /// # Errors
 /// Those of [`prepare`]. There are too many counters only if a single one does not fit.
@@ -41,7 +45,7 @@ pub fn prepare_groups(
         .ok_or_else(|| plan::Error::Gpu(gpu.name.clone()))
         .and_then(|architecture| architecture.with(added));
     let groups = architecture
-        .and_then(|architecture| group::in_turns(architecture, groups, &REFERENCES))
+        .and_then(|architecture| group::in_turns(architecture, groups, CLOCK, &REFERENCES))
         .map_err(|error| planned(&error))?;
     let mut all = Vec::new();
     for group in groups {
@@ -50,9 +54,13 @@ pub fn prepare_groups(
             let mut events = group.events.iter();
             events.any(|e| e.name == *reference && e.accumulate == Accumulate::None)
         };
-        let references = REFERENCES.into_iter().filter(is_there);
+        let references = [CLOCK].into_iter().chain(REFERENCES).filter(is_there);
         let names: Vec<&str> = own.iter().copied().chain(references).collect();
-        let mut prepared = prepare(maker, gpu, added, &names)?;
+        // Counters that the user did not ask for are no reason to refuse.
+        let mut prepared = match prepare(maker, gpu, added, &names) {
+            Err(_) if names.len() > own.len() => prepare(maker, gpu, added, &own)?,
+            prepared => prepared?,
+        };
         prepared.group.counters.retain(|c| own.contains(&c.name));
         all.push(prepared);
     }

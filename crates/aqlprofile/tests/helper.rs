@@ -252,15 +252,15 @@ fn what_the_library_refuses_is_said_with_its_status() {
 }
 
 #[test]
-fn several_groups_count_references_and_one_does_not() {
+fn groups_are_counted_without_references_where_the_library_has_none() {
     let dir = tempfile::tempdir().unwrap();
     let mut good = helper(&library(dir.path(), "GOOD"));
     let none = Definitions::default();
     let mut ask = |groups: &[Vec<&str>]| prepare_groups(&mut good, &gpu("gfx942"), &none, groups);
+    // The clock and the reference counters are asked for, and this library has no GRBM.
     let one = ask(&[vec!["SQ_WAVES"]]).unwrap();
     assert_eq!((one.len(), one[0].group.events.len()), (1, 1));
-    // Nine counters of SQ need two groups. The reference counters are asked for, and this library
-    // has no GRBM.
+    // Nine counters of SQ need two groups.
     let many: Vec<&str> = Architecture::find("gfx942")
         .unwrap()
         .counters
@@ -270,7 +270,10 @@ fn several_groups_count_references_and_one_does_not() {
         .take(9)
         .collect();
     assert_eq!(many.len(), 9);
-    let refused = ask(&[many]).unwrap_err();
+    let several = ask(&[many]).unwrap();
+    let counted: Vec<usize> = several.iter().map(|of| of.group.events.len()).collect();
+    assert_eq!(counted, [8, 1]);
+    let refused = ask(&[vec!["GRBM_COUNT"]]).unwrap_err();
     assert!(refused.what.contains("the block GRBM"), "{refused}");
     let unknown = ask(&[vec!["SQ_WAVE"]]).unwrap_err();
     assert!(unknown.what.contains("near it are SQ_WAVES"), "{unknown}");

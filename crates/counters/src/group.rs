@@ -126,15 +126,17 @@ fn refer(
 }
 
 /// Returns groups that take turns. A given group that fits into a pass stays as it is; one that
-/// does not is split into as many as first fit finds. Where there are several groups, each gets
-/// those of `references` that it has room for. A reference that the architecture does not have is
-/// left out.
+/// does not is split into as many as first fit finds. Each group gets `clock` if it has room for
+/// it: it tells whether somebody else has started the counters anew. Where there are several
+/// groups, each also gets those of `references` that it has room for. A counter of these that the
+/// architecture does not have is left out.
 ///
 /// # Errors
 /// When a counter is unknown, or does not fit into a group of its own.
 pub fn in_turns(
     architecture: &'static Architecture,
     groups: &[Vec<&str>],
+    clock: &str,
     references: &[&str],
 ) -> Result<Vec<Group>, Error> {
     let mut all = Vec::new();
@@ -145,11 +147,11 @@ pub fn in_turns(
             Err(error) => return Err(error),
         }
     }
-    if all.len() > 1 {
-        let known = |name: &&str| architecture.counter(name).is_some();
-        let references: Vec<&str> = references.iter().copied().filter(known).collect();
-        refer(architecture, &mut all, &references)?;
-    }
+    let several = if all.len() > 1 { references } else { &[] };
+    let known = |name: &&str| architecture.counter(name).is_some();
+    let added = [clock].into_iter().chain(several.iter().copied());
+    let added: Vec<&str> = added.filter(known).collect();
+    refer(architecture, &mut all, &added)?;
     Ok(all)
 }
 
@@ -238,14 +240,20 @@ mod tests {
     fn groups_that_do_not_fit_are_split_and_others_stay() {
         let names =
             |group: &Group| -> Vec<&str> { group.counters.iter().map(|c| c.name).collect() };
-        let references = ["GRBM_COUNT", "NOT_THERE"];
-        // One group that fits stays as it is.
-        let one = in_turns(gfx942(), &[vec!["SQ_WAVES", "TCC_HIT"]], &references).unwrap();
+        let clock = "GRBM_COUNT";
+        let references = ["GRBM_GUI_ACTIVE", "NOT_THERE"];
+        let events = |group: &Group| -> Vec<&str> { group.events.iter().map(|e| e.name).collect() };
+        // One group that fits stays as it is, and gets the clock alone.
+        let one = in_turns(gfx942(), &[vec!["SQ_WAVES", "TCC_HIT"]], clock, &references).unwrap();
         assert_eq!(one.len(), 1);
-        assert!(one[0].events.iter().all(|e| e.name != "GRBM_COUNT"));
+        assert_eq!(names(&one[0]), ["SQ_WAVES", "TCC_HIT"]);
+        assert_eq!(events(&one[0]), ["GRBM_COUNT", "SQ_WAVES", "TCC_HIT"]);
+        let full = vec!["GRBM_CP_BUSY", "GRBM_SPI_BUSY"];
+        let one = in_turns(gfx942(), std::slice::from_ref(&full), clock, &references).unwrap();
+        assert_eq!(events(&one[0]), full, "there is no room");
         let mine = vec!["SQ_WAVES", "TCC_HIT"];
         let grbm = vec!["GRBM_CP_BUSY", "GRBM_SPI_BUSY", "GRBM_TA_BUSY"];
-        let groups = in_turns(gfx942(), &[mine.clone(), grbm], &references).unwrap();
+        let groups = in_turns(gfx942(), &[mine.clone(), grbm], clock, &references).unwrap();
         let counters: Vec<Vec<&str>> = groups.iter().map(names).collect();
         assert_eq!(
             counters,
@@ -255,13 +263,14 @@ mod tests {
                 vec!["GRBM_TA_BUSY"]
             ]
         );
-        let referred: Vec<bool> = groups
-            .iter()
-            .map(|group| group.events.iter().any(|e| e.name == "GRBM_COUNT"))
-            .collect();
-        assert_eq!(referred, [true, false, true]);
+        let has = |name: &str| -> Vec<bool> {
+            let has = |group: &Group| group.events.iter().any(|e| e.name == name);
+            groups.iter().map(has).collect()
+        };
+        assert_eq!(has("GRBM_COUNT"), [true, false, true]);
+        assert_eq!(has("GRBM_GUI_ACTIVE"), [true, false, false]);
         assert!(matches!(
-            in_turns(gfx942(), &[vec!["SQ_WAVE"]], &references),
+            in_turns(gfx942(), &[vec!["SQ_WAVE"]], clock, &references),
             Err(Error::Unknown { .. })
         ));
     }
