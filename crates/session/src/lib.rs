@@ -20,6 +20,7 @@ mod entry_lock;
 mod explain;
 pub mod find;
 mod gpu_metrics;
+mod gpu_users;
 mod headroom;
 mod identity;
 #[expect(

@@ -16,6 +16,7 @@ use crate::counters::Counters;
 use crate::counters::HELPER;
 use crate::cuda::{NO_CUPTI, OTHER_PROFILER};
 use crate::gpu_metrics::{self, GpuMetrics};
+use crate::gpu_users;
 use crate::identity;
 use crate::install::{Install, Tools, unreadable};
 use crate::live::Live;
@@ -36,6 +37,7 @@ use midair_record::spool::{Reader, ReaderOptions, command, outcome, state, statu
 use midair_results::{End, Finished, Identity, describe, record_limit};
 use midair_settings::{EXTRA_COUNTERS, Settings, TOOLS_BY_NAME};
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
@@ -212,8 +214,14 @@ impl Session {
         } = prepared;
         let mut profiler_lock = None;
         let (counters, plan) = match counters {
-            Some(Counters { plan, file, lock }) => {
+            Some(Counters {
+                mut plan,
+                file,
+                lock,
+            }) => {
                 profiler_lock = lock;
+                let agents = &identity.agents;
+                gpu_users::add_to(&mut plan, agents, Path::new(gpu_users::SYS), target.pid());
                 (plan, Some(file))
             }
             None => (CounterPlan::default(), None),
@@ -567,6 +575,9 @@ impl Session {
             let now = identity::threads(pid, pid.leader());
             self.identity.process.threads.extend(now);
         }
+        let agents = &self.identity.agents;
+        let pid = self.target.pid();
+        gpu_users::add_to(&mut self.counters, agents, Path::new(gpu_users::SYS), pid);
         let last_words = self.reader.message();
         if !last_words.is_empty() {
             self.notes.push(last_words);

@@ -3,14 +3,13 @@
 //! was found, its cause, and the remedy.
 
 use super::Lines;
+use crate::gpu_users::{self, text};
 use crate::profiler_lock;
 use midair_agents::{Agent, AgentType};
 use midair_counters::Architecture;
 use midair_procinfo::{Pid, Tid};
 use midair_ptrace::kfd::Kfd;
-use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::io;
 use std::path::{Path, PathBuf};
 
 /// `CAP_PERFMON` and `CAP_SYS_ADMIN`. The driver accepts either.
@@ -51,7 +50,7 @@ pub(super) fn lines(agents: &[Agent], pid: Pid, lines: &mut Lines) {
             interface.map_err(|error| profiler_lock::not_offered(&error))
         });
     let machine = Machine {
-        sys: PathBuf::from("/sys"),
+        sys: PathBuf::from(gpu_users::SYS),
         gpus,
         pid,
         lock: lock.map(|interface| interface.version),
@@ -165,8 +164,7 @@ impl Machine<'_> {
     /// Reports other processes on the GPU. Counters of whole devices count their work, too.
     fn others(&self, number: usize, gpu: &Agent, lines: &mut Lines) {
         let name = format!("counters: others on GPU {number}");
-        let processes = self.sys.join("class/kfd/kfd/proc");
-        let others = match users(&processes, gpu.gpu_id, self.pid) {
+        let others = match gpu_users::others(&self.sys, gpu.gpu_id, self.pid) {
             Err(why) => return lines.cannot_tell(&name, &why),
             Ok(others) => others,
         };
@@ -187,50 +185,6 @@ impl Machine<'_> {
             ),
         );
     }
-}
-
-/// Returns the processes other than `pid` that have memory or queues on a GPU, according to the
-/// driver.
-fn users(processes: &Path, gpu_id: u64, pid: Pid) -> io::Result<BTreeSet<u32>> {
-    let mut found = BTreeSet::new();
-    for path in list(processes)? {
-        let name = path.file_name().and_then(|name| name.to_str());
-        let number = name.and_then(|name| name.parse().ok());
-        let Some(number) = number.filter(|number: &u32| *number != pid.get()) else {
-            continue;
-        };
-        let memory = text(&path.join(format!("vram_{gpu_id}")));
-        let has_memory = memory.is_ok_and(|bytes| !matches!(bytes.trim(), "" | "0"));
-        if has_memory || has_queues(&path.join("queues"), gpu_id) {
-            found.insert(number);
-        }
-    }
-    Ok(found)
-}
-
-fn has_queues(directory: &Path, gpu_id: u64) -> bool {
-    let queues = list(directory).unwrap_or_default();
-    let mut gpus = queues.iter().map(|queue| text(&queue.join("gpuid")));
-    gpus.any(|gpu| gpu.is_ok_and(|gpu| gpu.trim() == gpu_id.to_string()))
-}
-
-/// Reads a file of this machine's kernel.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the kernel's own files, at places that no target names"
-)]
-fn text(file: &Path) -> io::Result<String> {
-    std::fs::read_to_string(file)
-}
-
-/// Returns the entries of a directory of this machine's kernel.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the kernel's own files, at places that no target names"
-)]
-fn list(directory: &Path) -> io::Result<Vec<PathBuf>> {
-    let entries = std::fs::read_dir(directory)?;
-    entries.map(|entry| Ok(entry?.path())).collect()
 }
 
 #[expect(
