@@ -1,5 +1,7 @@
-//! `--collection-period`: a started program is recorded in its periods and at no other time.
+//! `--collection-period`: a program is recorded in its periods and at no other time, whether it was
+//! started so or already ran.
 
+use crate::counters::attach;
 use crate::counters_launched::has_packet_library;
 use midair_tests::Result;
 use midair_tests::lab::{Lab, LabTarget};
@@ -141,5 +143,91 @@ fn a_started_program_is_recorded_in_its_periods_alone() -> Result<()> {
     let place = lab.outside(&format!("{stage}/periods-none"));
     let files = std::fs::read_dir(&place).into_iter().flatten().count();
     assert_eq!(files, 0, "{place:?}");
+    Ok(())
+}
+
+/// The kernels of the session's files of this kind, by their names.
+fn kernels(out: &Path, end: &str) -> Result<Vec<String>> {
+    let mut found = Vec::new();
+    for file in crate::counters::files(out) {
+        if file.to_string_lossy().ends_with(end) {
+            let rows = Csv::read(&file)?.rows;
+            found.extend(rows.iter().map(|row| row["Kernel_Name"].clone()));
+        }
+    }
+    Ok(found)
+}
+
+#[test]
+fn a_running_program_is_recorded_in_its_periods_alone() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let library = format!("{}/lib/librocprofiler-sdk-roctx.so.1", lab.stage()?);
+    let command = lab.run(&lab.program("regions")?);
+    let command = command.arg(&library).arg(lab.kernels()?);
+    let mut target = command.log_name("periods-attached.log").spawn()?;
+    target.expect("ready")?;
+    let pid = target.target.pid();
+    tell(&mut target, "outside 1")?;
+    // A period that begins with the recording, and one that never comes.
+    for periods in [&["0:3:1"][..], &["3600:1:1"]] {
+        let out = tempfile::tempdir_in(lab.scratch())?;
+        let mut words = vec![
+            "--kernel-trace",
+            "--hip-runtime-trace",
+            "--output-format",
+            "csv",
+        ];
+        words.extend(["--pmc", "SQ_WAVES", "--max-overhead", "100"]);
+        for period in periods {
+            words.extend(["--collection-period", period]);
+        }
+        let mut attacher = attach(&lab, &target, out.path(), &words)?.spawn()?;
+        attacher.expect_error("attached to process")?;
+        // Rounds that ended while the period was on, and the one in which it ended.
+        let mut within = 0;
+        if periods == ["0:3:1"] {
+            loop {
+                tell(&mut target, "inside 1")?;
+                if !goes_on(pid)? {
+                    break;
+                }
+                within += 1;
+            }
+        } else {
+            assert!(goes_on(pid)?, "the period is waited for");
+        }
+        tell(&mut target, "outside 5")?;
+        attacher.send("")?;
+        let exit = attacher.target.wait(PATIENCE)?.success()?;
+        assert!(!goes_on(pid)?, "the thread ends with the session");
+        let traced = kernels(out.path(), "kernel_trace.csv")?;
+        let inside = traced.iter().filter(|name| name.contains("vadd")).count();
+        assert_eq!(inside, traced.len(), "nothing outside: {exit}");
+        let counted = kernels(out.path(), "counter_collection.csv")?;
+        assert!(
+            counted.iter().all(|name| name.contains("vadd")),
+            "{counted:?}"
+        );
+        let notes = crate::counters::files(out.path()).into_iter();
+        let mut notes = notes.filter(|file| file.to_string_lossy().ends_with("notes.txt"));
+        let told = std::fs::read_to_string(notes.next().ok_or("no notes")?)?;
+        if periods == ["0:3:1"] {
+            assert!(
+                within > 0 && (within..=within + 1).contains(&inside),
+                "{inside}, not {within}"
+            );
+            assert!(!counted.is_empty(), "{told}");
+            let left_out = within + 1 - inside + 5;
+            assert!(told.contains("recorded in 1 periods, "), "{told}");
+            let words = format!(": {left_out} dispatches that began outside");
+            assert!(told.contains(&words), "{words}: {told}");
+        } else {
+            assert!(traced.is_empty() && counted.is_empty(), "{exit}");
+            assert!(told.contains("recorded in 0 periods, "), "{told}");
+        }
+    }
+    end(target)?;
     Ok(())
 }

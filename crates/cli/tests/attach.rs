@@ -506,9 +506,9 @@ fn words_that_end_before_an_attach() {
             "--process-sync is for programs that are started",
         ),
         (
-            &["--pid", "1", "-P", "1:2:3"],
+            &["--pid", "1", "-P", "1:0:3"],
             2,
-            "--collection-period is not compatible with attach mode",
+            "--collection-period takes DELAY:LENGTH:REPEAT",
         ),
     ] {
         let end = run(words);

@@ -11,7 +11,7 @@ use midair_guest::{Refused, Sent, Work, now};
 use midair_record::boot::BootBlock;
 use midair_record::event::{CudaDevice, RuntimeInit, kind};
 use midair_record::spool::{Area, outcome, status};
-use midair_settings::Settings;
+use midair_settings::{COLLECTION_PERIOD, Settings};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -170,6 +170,12 @@ impl Worker {
         ]
         .iter()
         .any(|setting| settings.is_on(setting));
+        if settings.text(COLLECTION_PERIOD).is_some() {
+            self.notes.push(
+                "collection periods have no effect in a CUDA process: everything is recorded"
+                    .to_owned(),
+            );
+        }
         let driver =
             Driver::open().ok_or_else(|| "the process has no libcuda.so.1 any more".to_owned())?;
         let process = Process::own(midair_secure::has_more_rights());

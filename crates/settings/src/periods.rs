@@ -1,4 +1,4 @@
-//! Collection periods: the times at which a started program is recorded.
+//! Collection periods: the times at which a program is recorded.
 
 use crate::settings::BadValue;
 use crate::{Refusal, Settings};

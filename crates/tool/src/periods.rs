@@ -1,4 +1,4 @@
-//! Collection periods of a program that was started: a thread of ours begins and ends them.
+//! Collection periods: a thread of ours begins and ends them.
 
 use crate::files;
 use crate::sdk::{Sdk, SessionKind};
@@ -12,10 +12,21 @@ use std::time::{Duration, Instant};
 const NAME: &str = "midair-periods";
 const STACK: usize = 128 << 10;
 
-/// When the process was started with the tool: the first period's delay counts from then.
+/// When the process was started with the tool: the first period's delay counts from then. In a
+/// process that was attached to, it counts from the beginning of the recording.
 static STARTED: OnceLock<Instant> = OnceLock::new();
-/// Dropping it ends the thread.
-static RUNNING: Mutex<Option<Sender<()>>> = Mutex::new(None);
+static RUNNING: Mutex<Option<Running>> = Mutex::new(None);
+
+/// The thread of a session's periods.
+struct Running {
+    /// Dropping it ends the thread.
+    stop: Sender<()>,
+    /// Tells that the thread has ended.
+    ended: Receiver<()>,
+}
+
+/// How long the end of the thread is waited for. It only has to wake up.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Notes the time from which the first period counts.
 pub(crate) fn started() {
@@ -27,12 +38,6 @@ pub(crate) fn started() {
 pub(crate) fn of(sdk: Sdk) -> Vec<Period> {
     let settings = files::settings(sdk);
     if settings.text(COLLECTION_PERIOD).is_none() {
-        return Vec::new();
-    }
-    if sdk.session_kind() != SessionKind::Launched {
-        sdk.note(&format!(
-            "{COLLECTION_PERIOD} has no effect: it is for programs that are started under the profiler"
-        ));
         return Vec::new();
     }
     settings.collection_periods().unwrap_or_else(|bad| {
@@ -48,9 +53,17 @@ pub(crate) fn begin(sdk: Sdk, periods: Vec<Period>) {
         return;
     }
     let (stop, stopped) = channel();
-    *RUNNING.lock().unwrap_or_else(PoisonError::into_inner) = Some(stop);
-    let from = *STARTED.get_or_init(Instant::now);
-    let body = move || follow(&periods, from, &stopped, |open| sdk.set_period(open));
+    let (ending, ended) = channel();
+    let running = Running { stop, ended };
+    *RUNNING.lock().unwrap_or_else(PoisonError::into_inner) = Some(running);
+    let from = match sdk.session_kind() {
+        SessionKind::Engine | SessionKind::Attached => Instant::now(),
+        SessionKind::Launched | SessionKind::Becoming => *STARTED.get_or_init(Instant::now),
+    };
+    let body = move || {
+        follow(&periods, from, &stopped, |open| sdk.set_period(open));
+        drop(ending);
+    };
     if let Err(error) = quiet_thread(NAME, STACK, body) {
         sdk.note(&format!(
             "nothing is recorded: there is no thread for the collection periods ({error})"
@@ -58,14 +71,17 @@ pub(crate) fn begin(sdk: Sdk, periods: Vec<Period>) {
     }
 }
 
-/// Ends the periods, with the session.
+/// Ends the periods, with the session. After this nothing of ours runs for them.
 pub(crate) fn end() {
-    drop(
-        RUNNING
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take(),
-    );
+    let running = RUNNING
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .take();
+    if let Some(Running { stop, ended }) = running {
+        drop(stop);
+        // The other end is dropped at the thread's end, or if there is no thread.
+        let _ = ended.recv_timeout(PATIENCE);
+    }
 }
 
 /// Begins and ends the periods, whose delays and lengths follow one another from this time on.

@@ -7,13 +7,14 @@
     reason = "a test: one unsafe block with one reason"
 )]
 
-use midair_abi::private::pauses::{COUNTED, HONOURED, SELECTED};
+use midair_abi::private::pauses::{COUNTED, HONOURED, PERIODS, SELECTED};
 use midair_abi::private::{ChoosesKernel, SDK_TABLE_VERSION, SdkTable};
 use midair_abi::registration::{ClientId, ConfigureAttachResult, ConfigureResult};
 use midair_tool::capi::{midair_tool_bind, rocprofiler_configure, rocprofiler_configure_attach};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 #[derive(Default)]
 struct Fake {
@@ -23,6 +24,7 @@ struct Fake {
     settings: BTreeMap<CString, CString>,
     notes: Vec<String>,
     pauses: Vec<u32>,
+    periods: Vec<u32>,
     choice: Option<(ChoosesKernel, Vec<u64>)>,
     refuse_start: Option<c_int>,
 }
@@ -124,8 +126,8 @@ unsafe extern "C" fn set_pauses(bits: u32) {
     });
 }
 
-unsafe extern "C" fn no_period(_open: u32) {
-    unreachable!("the process was not started with the tool")
+unsafe extern "C" fn set_period(open: u32) {
+    with(|fake| fake.periods.push(open));
 }
 
 static TABLE: SdkTable = SdkTable {
@@ -145,7 +147,7 @@ static TABLE: SdkTable = SdkTable {
     set_pauses,
     count_every: no_counters,
     choose_kernels,
-    set_period: no_period,
+    set_period,
 };
 static OTHER_BUILD: SdkTable = SdkTable {
     version: SDK_TABLE_VERSION + 1,
@@ -274,6 +276,26 @@ fn each_attach_collects_what_its_settings_ask_for() {
             assert!(with(|fake| fake.notes.is_empty()), "{setting}");
         }
 
+        // Collection periods begin with the recording, and end with it at the latest.
+        for (periods, calls) in [("0:1:2", vec![1, 0, 1, 0]), ("3600000000000:1:1", vec![])] {
+            settings(&[
+                ("ROCPROF_KERNEL_TRACE", "1"),
+                ("ROCPROF_COLLECTION_PERIOD", periods),
+            ]);
+            with(|fake| (fake.pauses.clear(), fake.periods.clear()));
+            assert_eq!(on(&attach), 0);
+            let limit = Instant::now() + Duration::from_secs(60);
+            while with(|fake| fake.periods.len()) < calls.len() {
+                assert!(Instant::now() < limit, "{periods}");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            off(&attach);
+            assert_eq!(with(|fake| fake.pauses.clone()), [PERIODS, 0]);
+            assert_eq!(with(|fake| fake.periods.clone()), calls, "{periods}");
+            assert!(with(|fake| fake.notes.is_empty()));
+        }
+
+        settings(&[("ROCPROF_KERNEL_TRACE", "1")]);
         assert_eq!(on(&attach), 0);
         result.finalize.unwrap()(result.tool_data);
         assert!(running().is_empty());

@@ -37,15 +37,14 @@ pub(super) const OPTIONS: &[Opt] = &[
         Filter,
         Shape::Texts("DELAY:LENGTH:REPEAT"),
         Sets::Periods(COLLECTION_PERIOD),
-        "Record a started program only at these times: wait, record, so many times",
+        "Record only at these times: wait, record, so many times",
     )
     .short('P')
     .more(
         "1:2:3 waits a second, records for two, and does both three times. Several periods come one after the other. \
-         The first begins when the program is started; nothing is recorded after the last. What begins in a period is \
-         recorded, whenever it ends.",
-    )
-    .not_with_attach("--collection-period is not compatible with attach mode"),
+         The first begins when the program is started, or when the recording of a running process begins; nothing is \
+         recorded after the last. What begins in a period is recorded, whenever it ends.",
+    ),
     Opt::new(
         "collection-period-unit",
         Filter,
