@@ -12,8 +12,8 @@ use crate::model::{AgentIndex, Plan, Trace};
 use midair_agents::Agent;
 use midair_record::event::Kernel;
 use std::borrow::Cow;
-use std::cell::OnceCell;
 use std::collections::HashMap;
+use std::sync::OnceLock;
 
 /// The name that stands for all kernels whose symbols were never seen, where they are summed up.
 pub(crate) const UNSEEN_KERNEL: &str = "(kernel whose name was not seen)";
@@ -40,7 +40,7 @@ pub(crate) struct Job<'a> {
     /// The counters, and which windows have values for them.
     pub(crate) counting: Counting,
     /// What the values of counters show, in words. Several formats ask for it.
-    findings: OnceCell<Vec<String>>,
+    findings: OnceLock<Vec<String>>,
 }
 
 impl<'a> Job<'a> {
@@ -66,7 +66,7 @@ impl<'a> Job<'a> {
             plan,
             agents,
             kernels,
-            findings: OnceCell::new(),
+            findings: OnceLock::new(),
         }
     }
 
