@@ -57,7 +57,7 @@ fn forge(forger: &mut LabTarget, what: &str) -> Result<()> {
 }
 
 /// Returns the peak memory in MiB of the largest process that this one has waited for.
-fn peak_of_children() -> Result<i64> {
+pub(crate) fn peak_of_children() -> Result<i64> {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: `usage` has the size that the call fills. It is read only after the call has
     // succeeded.

@@ -8,3 +8,4 @@ mod limits;
 mod listener;
 mod rights;
 mod text;
+mod why;

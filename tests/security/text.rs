@@ -1,17 +1,18 @@
 //! A target whose names and messages are shown in terminals and spreadsheets.
 
 use crate::limits::forger;
+use midair_tests::lab::LabTarget;
 use midair_tests::stage::command;
 use midair_tests::stand_in::Kit;
-use midair_tests::target::{Exit, PATIENCE, run};
+use midair_tests::target::{Exit, PATIENCE, run, until};
 use midair_tests::{Result, obeyed};
 use std::fs;
 use std::path::Path;
 
 /// Characters that move a cursor, set a title, change the direction of text or break a line.
-const EVIL: &str = "\u{1b}[2Jx\u{7}\u{9b}31m\u{202e}gpj\u{2066}\u{2028}\u{7f}\nok";
+pub(crate) const EVIL: &str = "\u{1b}[2Jx\u{7}\u{9b}31m\u{202e}gpj\u{2066}\u{2028}\u{7f}\nok";
 
-fn assert_harmless(exit: &Exit, what: &str) {
+pub(crate) fn assert_harmless(exit: &Exit, what: &str) {
     for line in exit.stdout.iter().chain(&exit.stderr) {
         assert!(!line.contains(obeyed), "{what}: {line:?}");
     }
@@ -106,5 +107,107 @@ fn names_of_kernels_do_not_control_a_terminal() -> Result<()> {
     // A cell begins with the unchanged beginning of the kernel's name, as AMD's tool writes it.
     let table = fs::read_to_string(Path::new(results.path()).join("r_kernel_trace.csv"))?;
     assert!(table.contains(",\"=1+1\u{1b}[2J"), "{table}");
+    Ok(())
+}
+
+/// The same process in the pictures of `top`.
+#[test]
+fn names_in_top_do_not_control_a_terminal() -> Result<()> {
+    let kit = Kit::new()?;
+    let short: String = EVIL.chars().take(9).collect();
+    let mut target = forger(&kit, &[], &[("NAME", &short)])?;
+    let pid = target.target.pid().to_string();
+    let mut top = command("midair")?;
+    top.args(["top", &pid, "--interval", "500ms"]);
+    let mut top = midair_tests::target::Target::spawn(top)?;
+    // The kernels of the forger are shown once it is attached to.
+    let forge = |target: &mut LabTarget, what: &str| {
+        target.target.send(what)?;
+        target
+            .target
+            .expect(what.split(' ').next().unwrap_or_default())
+    };
+    until("midair is in the process", || {
+        let maps = fs::read_to_string(format!("/proc/{pid}/maps"))?;
+        Ok(maps.contains("midair-spool"))
+    })?;
+    forge(&mut target, "evil 1")?;
+    until("its kernel is shown", || {
+        forge(&mut target, "kernels 3 1")?;
+        Ok(top.lines().iter().any(|line| line.contains("=1+1")))
+    })?;
+    top.close_stdin();
+    let exit = top.wait_by_itself(PATIENCE)?;
+    assert_harmless(&exit, "top");
+    Ok(())
+}
+
+/// A host of `fleet` whose shell, or whatever takes its place, answers with such text.
+#[test]
+fn what_hosts_of_a_fleet_say_does_not_control_a_terminal() -> Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir()?;
+    let ssh = dir.path().join("ssh");
+    fs::write(dir.path().join("said"), EVIL)?;
+    let script = format!(
+        "#!/bin/sh\ncat {0}/said; cat {0}/said >&2; exit 3\n",
+        dir.path().display()
+    );
+    fs::write(&ssh, script)?;
+    fs::set_permissions(&ssh, fs::Permissions::from_mode(0o755))?;
+    let mut fleet = command("midair")?;
+    fleet
+        .args(["fleet", "--program", "/nowhere/midair", "--ssh"])
+        .arg(&ssh);
+    fleet.args(["hostile", "--", "attach", "1", "--duration", "100ms"]);
+    let exit = run(fleet, PATIENCE)?;
+    assert_ne!(exit.status.code(), Some(0), "{exit}");
+    assert!(exit.to_string().contains("hostile"), "{exit}");
+    assert_harmless(&exit, "fleet");
+    Ok(())
+}
+
+/// A workload directory of a program whose kernels, machine and files have such names.
+#[test]
+fn names_in_a_workload_do_not_control_a_terminal() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let here = dir.path().join(format!("w{EVIL}"));
+    fs::create_dir(&here)?;
+    let name = EVIL.replace('\n', "");
+    fs::write(
+        here.join("sysinfo.csv"),
+        format!(
+            "workload_name,gpu_model,gpu_arch,cu_per_gpu,max_sclk,num_xcd\n{name},MI300X{name},gfx942,304,2100,8\n"
+        ),
+    )?;
+    fs::write(
+        here.join("pmc_perf.csv"),
+        format!(
+            "Dispatch_ID,GPU_ID,Grid_Size,Workgroup_Size,LDS_Per_Workgroup,Kernel_Name,CPF_CPF_STAT_BUSY,\
+             CPF_CPF_STAT_STALL,Start_Timestamp,End_Timestamp\n0,0,64,64,0,\"kernel{name}\",400,100,1000,2000\n"
+        ),
+    )?;
+    let compute = |words: &[&str], at: &Path| -> Result<Exit> {
+        let mut command = command("rocprof-compute")?;
+        command.args(["analyze", "-p"]).arg(at).args(words);
+        run(command, PATIENCE)
+    };
+    for words in [&[][..], &["--list-stats"], &["-b", "4"], &["-b", "3"]] {
+        let exit = compute(words, &here)?.success()?;
+        assert_harmless(&exit, "analyze");
+    }
+    let stats = compute(&["--list-stats"], &here)?;
+    let shown = stats
+        .stdout
+        .iter()
+        .any(|line| line.contains("kernel\u{fffd}[2Jx"));
+    assert!(shown, "{stats}");
+    // What it refuses it names.
+    fs::write(here.join("sysinfo.csv"), format!("gpu_arch\ngfx{name}\n"))?;
+    for at in [here.clone(), here.join(format!("missing{EVIL}"))] {
+        let exit = compute(&[], &at)?;
+        assert_eq!(exit.status.code(), Some(40), "{exit}");
+        assert_harmless(&exit, "a refusal of analyze");
+    }
     Ok(())
 }

@@ -15,6 +15,8 @@
 
 mod answer;
 mod aql;
+#[cfg(any(test, feature = "image"))]
+pub mod image;
 mod json;
 mod memory;
 mod objects;
@@ -62,14 +64,14 @@ pub fn look(pid: Pid, live: Tid, name: &str, modules: &Modules, options: Options
         false => Vec::new(),
     };
     let began_looking = Instant::now();
-    let first = queues::read(memory, &places);
+    let first = queues::read(memory, &places, &mut notes);
     let names = objects::Objects::of(live, modules);
     // The slow parts are done between the two looks at the queues.
     let mut threads = threads::look(pid, live, modules, &mut notes);
     python::add(modules, &mut threads, &mut notes);
     let rest = options.time.saturating_sub(began_looking.elapsed());
     std::thread::sleep(rest);
-    let second = queues::read(memory, &places);
+    let second = queues::read(memory, &places, &mut notes);
     let looked = began_looking.elapsed();
     threads::settle(pid, &mut threads, looked);
     let queues = queues::compare(&first, &second, looked, &names, modules);

@@ -1,6 +1,8 @@
 //! Reading numbers and texts from a process, each within a bound.
 
 use midair_ptrace::{Memory, RemoteAddr};
+use std::cell::Cell;
+use std::time::{Duration, Instant};
 
 /// Memory of a process, or of a test.
 pub(crate) trait Bytes {
@@ -61,10 +63,79 @@ impl Bytes for Memory {
     }
 }
 
+/// How much is read of a process for one purpose. What its memory holds may be made to be read
+/// without end: lists that lead back, or tables that claim to be huge.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    /// The number of bytes.
+    pub(crate) bytes: u64,
+    /// The number of reads.
+    pub(crate) reads: u64,
+    /// The time, from the first read on.
+    pub(crate) time: Duration,
+}
+
+/// Memory of which no more than this is read. Then nothing more can be read of it, so that whatever
+/// follows a list or a table ends.
+#[derive(Debug)]
+pub(crate) struct Limited<'m, M> {
+    memory: &'m M,
+    bytes: Cell<u64>,
+    reads: Cell<u64>,
+    deadline: Instant,
+}
+
+impl<'m, M: Bytes> Limited<'m, M> {
+    pub(crate) fn new(memory: &'m M, limits: Limits) -> Limited<'m, M> {
+        Limited {
+            memory,
+            bytes: Cell::new(limits.bytes),
+            reads: Cell::new(limits.reads),
+            deadline: Instant::now() + limits.time,
+        }
+    }
+
+    /// Counts a read of so many bytes. Returns whether it may take place.
+    pub(crate) fn may_read(&self, len: usize) -> bool {
+        let reads = self.reads.get();
+        // The clock costs as much as a read; a few of them more do not matter.
+        if reads.is_multiple_of(64) && Instant::now() > self.deadline {
+            self.reads.set(0);
+            return false;
+        }
+        match (
+            self.bytes.get().checked_sub(len as u64),
+            reads.checked_sub(1),
+        ) {
+            (Some(bytes), Some(reads)) => {
+                self.bytes.set(bytes);
+                self.reads.set(reads);
+                true
+            }
+            _ => {
+                self.reads.set(0);
+                false
+            }
+        }
+    }
+
+    /// Whether something was not read because of the limits.
+    pub(crate) fn is_used_up(&self) -> bool {
+        self.reads.get() == 0
+    }
+}
+
+impl<M: Bytes> Bytes for Limited<'_, M> {
+    fn fill(&self, at: u64, into: &mut [u8]) -> bool {
+        self.may_read(into.len()) && self.memory.fill(at, into)
+    }
+}
+
 #[cfg(test)]
 pub(crate) mod fake {
-    use super::Bytes;
+    use super::{Bytes, Limited, Limits};
     use std::collections::BTreeMap;
+    use std::time::Duration;
 
     /// Pieces of memory, by their addresses.
     #[derive(Debug, Default)]
@@ -106,6 +177,27 @@ pub(crate) mod fake {
             }
             true
         }
+    }
+
+    #[test]
+    fn no_more_than_the_limits_is_read() {
+        let mut memory = Pieces::default();
+        memory.put(4096, &[1; 4096]);
+        let limits = |bytes, reads, time| Limits {
+            bytes,
+            reads,
+            time: Duration::from_secs(time),
+        };
+        let count = |limits| {
+            let limited = Limited::new(&memory, limits);
+            let read = (0..1000).filter(|_| limited.word(4096).is_some()).count();
+            (read, limited.is_used_up())
+        };
+        assert_eq!(count(limits(1 << 20, 5000, 60)), (1000, false));
+        assert_eq!(count(limits(80, 5000, 60)), (10, true));
+        assert_eq!(count(limits(1 << 20, 7, 60)), (7, true));
+        let (read, is_used_up) = count(limits(1 << 20, 5000, 0));
+        assert!(read < 64 && is_used_up, "{read}");
     }
 
     #[test]

@@ -5,19 +5,20 @@
 //! bytes are: in a file, or in the process's memory. Only the code object that contains the wanted
 //! address is read, and of it only the symbol table.
 
-use crate::memory::Bytes;
+use crate::memory::{Bytes, Limited, Limits};
 use midair_output::table::kernel_labels;
 use midair_procinfo::files::Place;
 use midair_procinfo::module::Modules;
 use midair_procinfo::{Tid, show};
 use midair_ptrace::Memory;
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// The most code objects that are listed. Libraries of kernels have thousands.
 const MOST: usize = 1 << 16;
@@ -28,6 +29,7 @@ const MOST_SYMBOLS: u64 = 1 << 20;
 const MOST_SECTIONS: u64 = 4096;
 /// Bytes of a name.
 const LONGEST_NAME: usize = 4096;
+const LONGEST_LABEL: usize = 512;
 /// Bytes of a symbol, and of a section's header (source: elf.h).
 const SYMBOL: u64 = 24;
 const SECTION: u64 = 64;
@@ -35,22 +37,38 @@ const SECTION: u64 = 64;
 const DYNAMIC_SYMBOLS: u32 = 11;
 /// The name of a kernel's descriptor is the kernel's name with this suffix.
 const DESCRIPTOR: &[u8] = b".kd";
+/// What may be read of the list of code objects. A process with thousands of them has some
+/// megabytes.
+const LIST: Limits = Limits {
+    bytes: 32 << 20,
+    reads: 1 << 20,
+    time: Duration::from_secs(3),
+};
+/// What may be read of code objects, for the names of all kernels.
+const NAMES: Limits = Limits {
+    bytes: 2 << 30,
+    reads: 1 << 20,
+    time: Duration::from_secs(5),
+};
 /// How many code objects below an address are tried for it.
 const CANDIDATES: usize = 4;
 
 /// One loaded code object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Loaded {
+pub(crate) struct Loaded {
     /// What to add to the addresses in its file.
     bias: u64,
-    uri: Vec<u8>,
+    pub(crate) uri: Vec<u8>,
 }
 
 /// The code objects of a process.
 #[derive(Debug)]
 pub(crate) struct Objects<'a> {
     live: Tid,
-    memory: &'a Memory,
+    /// What is read of code objects counts here, whether they are in memory or in files.
+    memory: Limited<'a, Memory>,
+    /// Whether the list was longer than what is read of it.
+    cut: bool,
     /// The loaded code objects, sorted by address.
     loaded: Vec<Loaded>,
     known: RefCell<HashMap<u64, Option<Vec<u8>>>>,
@@ -62,14 +80,15 @@ pub(crate) struct Objects<'a> {
 impl Objects<'_> {
     /// Reads the list of the code objects that are loaded now.
     pub(crate) fn of(live: Tid, modules: &Modules) -> Objects<'_> {
-        let memory = modules.memory();
+        let list = Limited::new(modules.memory(), LIST);
         let mut loaded = list_of(modules)
-            .map(|at| follow(memory, at))
+            .map(|at| follow(&list, at))
             .unwrap_or_default();
         loaded.sort_by_key(|object| object.bias);
         Objects {
             live,
-            memory,
+            memory: Limited::new(modules.memory(), NAMES),
+            cut: list.is_used_up(),
             loaded,
             known: RefCell::default(),
             unnamed: Cell::new(false),
@@ -94,10 +113,15 @@ impl Objects<'_> {
         found.as_deref().map(show)
     }
 
-    /// Returns the short name of a kernel.
+    /// Returns the short name of a kernel, cut where it is long: it stands in many places.
     pub(crate) fn label(&self, object: u64) -> Option<String> {
         let symbol = self.symbol(object)?;
-        kernel_labels(&[symbol.as_bytes()]).pop()
+        let mut label = kernel_labels(&[symbol.as_bytes()]).pop()?;
+        if label.len() > LONGEST_LABEL {
+            label.truncate(label.floor_char_boundary(LONGEST_LABEL));
+            label.push('…');
+        }
+        Some(label)
     }
 
     fn named(&self, loaded: &Loaded, object: u64) -> Option<Vec<u8>> {
@@ -115,13 +139,13 @@ impl Objects<'_> {
     fn source(&self, uri: &[u8]) -> Result<Source<'_>, String> {
         let uri = Uri::of(uri).ok_or("it is in no form that is known")?;
         match uri {
-            Uri::Memory { offset, size } => Ok(Source::Memory(self.memory, offset, size)),
+            Uri::Memory { offset, size } => Ok(Source::Memory(&self.memory, offset, size)),
             Uri::File { path, offset, size } => {
                 let file = Place::root_of(self.live)
                     .and_then(|root| root.find(&path))
                     .and_then(|found| found.open())
                     .map_err(|error| error.to_string())?;
-                Ok(Source::File(file, offset, size))
+                Ok(Source::File(&self.memory, file, offset, size))
             }
         }
     }
@@ -129,6 +153,15 @@ impl Objects<'_> {
     /// Returns what could not be named, and why.
     pub(crate) fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
+        if self.cut {
+            notes.push(
+                "the list of code objects has no end, or is longer than is read: names may be missing"
+                    .to_owned(),
+            );
+        }
+        if self.memory.is_used_up() {
+            notes.push("code objects are larger than is read: names may be missing".to_owned());
+        }
         if self.unnamed.get() {
             notes.push(match self.loaded.len() {
                 0 => "kernels have no names: the HSA runtime lists no code objects".to_owned(),
@@ -158,11 +191,13 @@ fn list_of(modules: &Modules) -> Option<u64> {
 }
 
 /// Returns the entries of the list at `at`.
-fn follow(memory: &impl Bytes, at: u64) -> Vec<Loaded> {
+pub(crate) fn follow(memory: &impl Bytes, at: u64) -> Vec<Loaded> {
     let mut all = Vec::new();
+    let mut entries = HashSet::new();
     // `struct r_debug`: a version, padding, and the first entry.
     let mut entry = memory.word(at.wrapping_add(8)).unwrap_or(0);
-    while entry != 0 && all.len() < MOST {
+    // A list that leads back ends where it would begin again.
+    while entry != 0 && all.len() < MOST && entries.insert(entry) {
         // `struct link_map`: address, name, dynamic section, next.
         let (Some(bias), Some(name), Some(next)) = (
             memory.word(entry),
@@ -248,14 +283,14 @@ fn decoded(path: &[u8]) -> Vec<u8> {
 
 /// The bytes of a code object.
 enum Source<'a> {
-    File(File, u64, Option<u64>),
-    Memory(&'a Memory, u64, Option<u64>),
+    File(&'a Limited<'a, Memory>, File, u64, Option<u64>),
+    Memory(&'a Limited<'a, Memory>, u64, Option<u64>),
 }
 
 impl Bytes for Source<'_> {
     fn fill(&self, at: u64, into: &mut [u8]) -> bool {
         let (start, size) = match self {
-            Source::File(_, start, size) | Source::Memory(_, start, size) => (*start, *size),
+            Source::File(_, _, start, size) | Source::Memory(_, start, size) => (*start, *size),
         };
         let end = at.checked_add(into.len() as u64);
         if end.is_none_or(|end| size.is_some_and(|size| end > size)) {
@@ -265,7 +300,9 @@ impl Bytes for Source<'_> {
             return false;
         };
         match self {
-            Source::File(file, ..) => file.read_exact_at(into, at).is_ok(),
+            Source::File(limits, file, ..) => {
+                limits.may_read(into.len()) && file.read_exact_at(into, at).is_ok()
+            }
             Source::Memory(memory, ..) => memory.fill(at, into),
         }
     }
@@ -273,7 +310,7 @@ impl Bytes for Source<'_> {
 
 /// Returns the name of the kernel whose descriptor lies at an address of an ELF file (source:
 /// elf.h).
-fn symbol_at(elf: &impl Bytes, address: u64) -> Option<Vec<u8>> {
+pub(crate) fn symbol_at(elf: &impl Bytes, address: u64) -> Option<Vec<u8>> {
     /// `EM_AMDGPU`.
     const MACHINE: u32 = 224;
     let header = elf.bytes(0, 64)?;
@@ -368,7 +405,7 @@ mod tests {
             (0x20_0000, &b"file:///a"[..])
         );
         memory.set(0x3000 + 24, 0x2000);
-        assert_eq!(follow(&memory, 0x1000).len(), MOST);
+        assert_eq!(follow(&memory, 0x1000).len(), 2);
     }
 
     #[test]

@@ -8,7 +8,7 @@
 
 use crate::answer::{Completer, Dispatch, Front, Queue, Wait};
 use crate::aql::{Form, Packet, Place, passes, signal_value};
-use crate::memory::Bytes;
+use crate::memory::{Bytes, Limited, Limits};
 use crate::objects::Objects;
 use midair_procinfo::module::Modules;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,6 +21,13 @@ const BEHIND: u64 = 256;
 const MOST_RUNNING: usize = 16;
 /// The most packets that are named for one signal.
 const MOST_COMPLETERS: usize = 8;
+
+/// What may be read of all queues in one look. A full queue takes some 40 KiB.
+const LOOK: Limits = Limits {
+    bytes: 32 << 20,
+    reads: 1 << 20,
+    time: Duration::from_secs(3),
+};
 
 /// A queue as it was at one moment.
 #[derive(Debug, Clone, Default)]
@@ -37,9 +44,22 @@ pub(crate) struct Seen {
     signals: BTreeMap<u64, Option<i64>>,
 }
 
+/// Does the same as [`read`], within other limits and without notes.
+#[cfg(any(test, feature = "image"))]
+pub(crate) fn read_within(memory: &impl Bytes, places: &[Place], limits: Limits) -> Vec<Seen> {
+    let memory = Limited::new(memory, limits);
+    places.iter().map(|place| one(&memory, *place)).collect()
+}
+
 /// Reads the queues as they are now. A queue that cannot be read has no place.
-pub(crate) fn read(memory: &impl Bytes, places: &[Place]) -> Vec<Seen> {
-    places.iter().map(|place| one(memory, *place)).collect()
+pub(crate) fn read(memory: &impl Bytes, places: &[Place], notes: &mut Vec<String>) -> Vec<Seen> {
+    let memory = Limited::new(memory, LOOK);
+    let seen = places.iter().map(|place| one(&memory, *place)).collect();
+    let what = "the queues have more packets and signals than are read: some may be missing";
+    if memory.is_used_up() && !notes.iter().any(|note| note == what) {
+        notes.push(what.to_owned());
+    }
+    seen
 }
 
 fn one(memory: &impl Bytes, place: Place) -> Seen {
@@ -139,9 +159,15 @@ fn live<'a>(first: &'a [Seen], second: &'a [Seen]) -> impl Iterator<Item = (&'a 
         .filter(|(first, second)| first.place.is_some() && second.place.is_some())
 }
 
-fn told(first: &[Seen], second: &[Seen], looked: Duration, names: &impl Names) -> Vec<Queue> {
+pub(crate) fn told(
+    first: &[Seen],
+    second: &[Seen],
+    looked: Duration,
+    names: &impl Names,
+) -> Vec<Queue> {
     let now: Vec<&Seen> = live(first, second).map(|pair| pair.1).collect();
     let running = running(&now);
+    let completing = completing(&now, &running);
     let before: Vec<&Seen> = live(first, second).map(|pair| pair.0).collect();
     let ran_before = self::running(&before);
     let mut queues = Vec::new();
@@ -178,7 +204,7 @@ fn told(first: &[Seen], second: &[Seen], looked: Duration, names: &impl Names) -
             written: seen.written,
             moved: seen.read.saturating_sub(was.read),
             running: runs.iter().take(MOST_RUNNING).map(dispatch).collect(),
-            front: front(seen, &now, &running, names),
+            front: front(seen, &completing, names),
         });
     }
     queues
@@ -230,13 +256,14 @@ fn running(all: &[&Seen]) -> Vec<Vec<Run>> {
         .collect();
     let mut runs = Vec::new();
     for seen in all {
-        let mut known = later.clone();
+        let mut known = BTreeSet::new();
         let mut of_queue = Vec::new();
         for packet in &seen.begun {
             let signal = packet.completion();
             let is_latest = packet.index + 1 == seen.read;
             let runs = match signal {
                 0 => is_latest && (seen.waits_for_all() || seen.pending.is_empty()),
+                _ if later.contains(&signal) => false,
                 _ => known.insert(signal) && seen.value(signal).is_some_and(|value| value > 0),
             };
             if runs && packet.may_have_dispatched() {
@@ -268,7 +295,7 @@ fn what(packet: &Packet, has_begun: bool, names: &impl Names) -> String {
     }
 }
 
-fn front(seen: &Seen, all: &[&Seen], running: &[Vec<Run>], names: &impl Names) -> Front {
+fn front(seen: &Seen, completing: &Completing, names: &impl Names) -> Front {
     let Some(packet) = seen.pending.first() else {
         return Front::Empty;
     };
@@ -282,7 +309,7 @@ fn front(seen: &Seen, all: &[&Seen], running: &[Vec<Run>], names: &impl Names) -
         let wait = |signal: u64| Wait {
             signal,
             value: seen.value(signal),
-            by: completers(signal, all, running, names),
+            by: completers(signal, completing, names),
         };
         return Front::Signals {
             packet: index,
@@ -303,14 +330,14 @@ fn front(seen: &Seen, all: &[&Seen], running: &[Vec<Run>], names: &impl Names) -
     }
 }
 
-/// Returns the packets of all queues whose end completes a signal.
-fn completers(
-    signal: u64,
-    all: &[&Seen],
-    running: &[Vec<Run>],
-    names: &impl Names,
-) -> Vec<Completer> {
-    let mut found = Vec::new();
+/// The packets of all queues whose end completes a signal, by signal: the queue's index, the packet,
+/// and whether it has begun.
+type Completing = BTreeMap<u64, Vec<(usize, Packet, bool)>>;
+
+/// Returns all packets that complete signals. They are looked up for each queue, so they are sorted
+/// once.
+fn completing(all: &[&Seen], running: &[Vec<Run>]) -> Completing {
+    let mut found = Completing::new();
     for (index, seen) in all.iter().enumerate() {
         let runs = running.get(index).map_or(&[][..], Vec::as_slice);
         let begun = runs.iter().map(|run| (&run.packet, true));
@@ -320,17 +347,25 @@ fn completers(
             .filter(|packet| packet.form() != Form::Unwritten)
             .map(|packet| (packet, false));
         for (packet, runs) in begun.chain(pending) {
-            if packet.completion() == signal && found.len() < MOST_COMPLETERS {
-                found.push(Completer {
-                    queue: index + 1,
-                    packet: packet.index,
-                    what: what(packet, runs, names),
-                    runs,
-                });
+            let of_signal = found.entry(packet.completion()).or_default();
+            if of_signal.len() < MOST_COMPLETERS {
+                of_signal.push((index, *packet, runs));
             }
         }
     }
     found
+}
+
+/// Describes the packets whose end completes a signal.
+fn completers(signal: u64, completing: &Completing, names: &impl Names) -> Vec<Completer> {
+    let found = completing.get(&signal).map_or(&[][..], Vec::as_slice);
+    let completer = |(index, packet, runs): &(usize, Packet, bool)| Completer {
+        queue: index + 1,
+        packet: packet.index,
+        what: what(packet, *runs, names),
+        runs: *runs,
+    };
+    found.iter().map(completer).collect()
 }
 
 #[cfg(test)]
@@ -406,7 +441,7 @@ mod tests {
         }
 
         fn told(&self) -> Vec<Queue> {
-            let seen = read(&self.memory, &self.places);
+            let seen = read(&self.memory, &self.places, &mut Vec::new());
             told(&seen, &seen, Duration::from_secs(1), &Two)
         }
     }

@@ -19,8 +19,9 @@ use std::time::{Duration, Instant};
 const MOST: u64 = 16 << 30;
 /// The longest time that the scan may take.
 const LONGEST: Duration = Duration::from_secs(4);
-/// The most queues that are reported.
-const MOST_QUEUES: usize = 4096;
+/// The most queues that are reported, and the most places that may be queues.
+const MOST_QUEUES: usize = 1024;
+const MOST_PLACES: usize = 1 << 14;
 /// Bytes that are read at a time.
 const PIECE: u64 = 1 << 20;
 const PAGE: u64 = 4096;
@@ -44,7 +45,7 @@ pub(crate) fn queues(
         for (start, end) in present(pages.as_ref(), mapping) {
             let mut from = start;
             while from < end {
-                if left == 0 || Instant::now() > deadline || found.len() >= MOST_QUEUES {
+                if left == 0 || Instant::now() > deadline || found.len() >= MOST_PLACES {
                     whole = false;
                     break 'all;
                 }
@@ -67,6 +68,13 @@ pub(crate) fn queues(
     }
     let mut places: Vec<Place> = found.into_iter().filter(|it| it.is_live(memory)).collect();
     places.sort_by_key(|place| (place.id, place.at));
+    if places.len() > MOST_QUEUES {
+        notes.push(format!(
+            "the process has {} queues: {MOST_QUEUES} of them were looked at",
+            places.len()
+        ));
+        places.truncate(MOST_QUEUES);
+    }
     places
 }
 

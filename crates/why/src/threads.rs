@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 const MOST: usize = 1024;
 /// The most frames that are reported for one thread.
 const MOST_FRAMES: usize = 256;
+/// The most bytes of names of functions and modules that are kept for all stacks.
+const MOST_NAMES: usize = 16 << 20;
 /// The longest time that all threads may take.
 const LONGEST: Duration = Duration::from_secs(10);
 /// The longest time that one thread may take to stop: it may have to wait for a processor.
@@ -43,6 +45,7 @@ pub(crate) fn look(pid: Pid, live: Tid, modules: &Modules, notes: &mut Vec<Strin
     let own = own_ids(&tids);
     let mut walker = Walker::new(modules, modules.memory().clone());
     let (mut threads, mut refused, mut late) = (Vec::new(), None, 0);
+    let mut room = MOST_NAMES;
     for tid in tids {
         let Ok(stat) = task::stat(tid) else {
             continue;
@@ -67,7 +70,10 @@ pub(crate) fn look(pid: Pid, live: Tid, modules: &Modules, notes: &mut Vec<Strin
         // A thread in uninterruptible sleep would not stop either.
         let may_stop = stat.state != b'D';
         match stack(tid, activity, may_stop, &mut walker) {
-            Ok(walk) => told(&mut thread, &walk, &walker, modules),
+            Ok(walk) => {
+                told(&mut thread, &walk, &walker, modules);
+                keep_names(&mut thread.frames, &mut room);
+            }
             Err(why) => {
                 refused.get_or_insert(format!(
                     "the stack of thread {tid} ({}) is not known: {why}",
@@ -84,6 +90,9 @@ pub(crate) fn look(pid: Pid, live: Tid, modules: &Modules, notes: &mut Vec<Strin
         threads.push(thread);
     }
     notes.extend(refused);
+    if room == 0 {
+        notes.push("the stacks have longer names than are kept: some are missing".to_owned());
+    }
     if late > 0 {
         notes.push(format!(
             "{late} threads were not looked at: reading the others took too long"
@@ -216,6 +225,22 @@ fn told(thread: &mut Thread, walk: &Walk, walker: &Walker, modules: &Modules) {
     classify(thread, outermost, called);
 }
 
+/// Takes the names of frames away where there is no more room for them. Then there is none for later
+/// ones either.
+fn keep_names(frames: &mut [Frame], room: &mut usize) {
+    for frame in frames {
+        let len = |name: &Option<String>| name.as_ref().map_or(0, String::len);
+        let both = len(&frame.function) + len(&frame.module);
+        match room.checked_sub(both) {
+            Some(left) if *room > 0 => *room = left,
+            _ => {
+                *room = 0;
+                (frame.function, frame.module) = (None, None);
+            }
+        }
+    }
+}
+
 /// Finds the call that a thread is in: the function that its outermost frame outside of a runtime
 /// called there. A thread whose stack begins in a runtime belongs to that runtime.
 fn classify(
@@ -333,6 +358,17 @@ mod tests {
             module: Some((*module).to_owned()),
         };
         of.iter().map(frame).collect()
+    }
+
+    #[test]
+    fn names_are_kept_as_long_as_there_is_room() {
+        let long = "x".repeat(40);
+        let mut stack = frames(&[(&long, "a.so"), (&long, "a.so"), ("short", "b.so")]);
+        let mut room = 60;
+        keep_names(&mut stack, &mut room);
+        assert_eq!(room, 0);
+        let kept: Vec<bool> = stack.iter().map(|it| it.function.is_some()).collect();
+        assert_eq!(kept, [true, false, false]);
     }
 
     #[test]

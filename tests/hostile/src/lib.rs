@@ -15,12 +15,14 @@ mod loader;
 mod log;
 mod results;
 mod spool;
+mod why;
 
 pub use files::{elf, unwind};
 pub use loader::{Program, auxv};
 pub use log::dispatch_log;
 pub use results::results;
 pub use spool::{a_connect_request, a_proof, an_answer, connect_request, offer, records, spool};
+pub use why::why;
 
 use midair_procinfo::bpf::{self, Call, Instruction};
 use midair_procinfo::{access, limits, maps, stat, status, syscall};

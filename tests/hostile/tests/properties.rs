@@ -289,6 +289,111 @@ fn dispatch_logs() {
     holds(2000, &[real], hostile::dispatch_log);
 }
 
+/// Memory with a Python interpreter as 3.14 lays it out: one thread that is in three frames.
+fn an_interpreter() -> Vec<u8> {
+    let mut memory = vec![0; 4096];
+    let mut put = |at: usize, words: &[u64]| {
+        for (n, word) in words.iter().enumerate() {
+            memory[at + 8 * n..at + 8 * n + 8].copy_from_slice(&word.to_le_bytes());
+        }
+    };
+    let mut words = [0; 96];
+    (words[0], words[1]) = (u64::from_le_bytes(*b"xdebugpy"), 0x030e_00f0);
+    (words[5], words[8], words[9]) = (85 * 8, 8, 16);
+    (words[24], words[26], words[28]) = (0, 8, 16);
+    (words[32], words[33], words[34], words[36]) = (0, 8, 16, 24);
+    (words[40], words[42], words[43], words[44], words[48]) = (0, 8, 16, 24, 32);
+    (words[75], words[76]) = (16, 24);
+    (words[78], words[79], words[80]) = (16, 8, 24);
+    words[85] = 0x400;
+    put(0, &words);
+    put(0x400, &[0, 0, 0x500]);
+    put(0x500, &[0, 0x600, 77]);
+    put(0x600, &[0x680, 0x800, 0x824, 0]);
+    put(0x680, &[0x700, 0x800, 0x820, 0]);
+    put(0x700, &[0, 0x800, 0x820, 0]);
+    put(0x800, &[0x900, 0x980, 0xa00, 10, 0]);
+    let ascii = 1 << 2 | 1 << 5 | 1 << 6;
+    put(0x900, &[0, 8, ascii, u64::from_le_bytes(*b"train.py")]);
+    put(0x980, &[0, 4, ascii, u64::from_le_bytes(*b"step\0\0\0\0")]);
+    put(0xa00, &[0, 0, 4, 0x0000_04e9_00e9]);
+    memory
+}
+
+/// Memory with a queue whose kernel runs, and with packets that wait for it.
+fn a_queue() -> Vec<u8> {
+    let mut memory = vec![0; 8192];
+    let mut put = |at: usize, words: &[u64]| {
+        for (n, word) in words.iter().enumerate() {
+            memory[at + 8 * n..at + 8 * n + 8].copy_from_slice(&word.to_le_bytes());
+        }
+    };
+    let mut queue = [0; 18];
+    (queue[0], queue[1], queue[2], queue[3], queue[4]) = (1 << 32, 0x1000, 0x800, 8, 5);
+    (queue[7], queue[16], queue[17]) = (4, 1, 128);
+    put(0x100, &queue);
+    put(0x800, &[u64::MAX, 0x40, 0, 0, 0, 0, 0x100, 0]);
+    put(0x900, &[1, 1]);
+    let sizes = 64 << 32 | 1 << 48;
+    let dispatch = |header: u64, signal: u64| {
+        let first = header | 1 << 16 | sizes;
+        [first, 64 << 32 | 1, 1 | 1 << 32, 0, 0x740, 0, 0, signal]
+    };
+    // The first has begun, so its header is gone.
+    put(0x1000, &dispatch(1, 0x900));
+    put(0x1040, &[3 | 1 << 8, 0x900, 0x900, 0, 0, 0, 0, 0]);
+    put(0x1080, &dispatch(2 | 1 << 8, 0x940));
+    memory
+}
+
+/// Memory with a code object of two kernels, and with the list that has it.
+fn a_code_object() -> Vec<u8> {
+    let mut memory = vec![0; 8192];
+    let mut put = |at: usize, bytes: &[u8]| memory[at..at + bytes.len()].copy_from_slice(bytes);
+    put(0, b"\x7fELF\x02\x01");
+    put(8, &0x500_u64.to_le_bytes());
+    put(18, &[224]);
+    put(0x28, &0x100_u64.to_le_bytes());
+    put(0x3c, &[3]);
+    put(0x140 + 4, &11_u32.to_le_bytes());
+    put(0x140 + 0x18, &0x200_u64.to_le_bytes());
+    put(0x140 + 0x20, &48_u64.to_le_bytes());
+    put(0x140 + 0x28, &2_u32.to_le_bytes());
+    put(0x180 + 0x18, &0x300_u64.to_le_bytes());
+    put(0x218, &6_u32.to_le_bytes());
+    put(0x220, &0x1040_u64.to_le_bytes());
+    put(0x300, b"\0vadd\0scale.kd\0");
+    for (at, next) in [(0x500, 0x540_u64), (0x540, 0)] {
+        put(at + 8, &0x600_u64.to_le_bytes());
+        put(at + 24, &next.to_le_bytes());
+    }
+    put(0x600, b"memory://1#offset=0&size=8192\0");
+    memory
+}
+
+#[test]
+fn memory_that_why_looks_at() {
+    let real = [an_interpreter(), a_queue(), a_code_object()];
+    // The valid ones are found, so that changed ones get as far.
+    let found = real.each_ref().map(|bytes| midair_why::image::look(bytes));
+    let frames: Vec<_> = found[0]
+        .frames
+        .iter()
+        .map(|it| (it.function.as_str(), it.line))
+        .collect();
+    assert_eq!(
+        frames,
+        [("step", Some(12)), ("step", Some(10)), ("step", Some(10))]
+    );
+    assert_eq!(
+        (found[1].queues.len(), found[1].queues[0].running.len()),
+        (1, 1)
+    );
+    assert_eq!(found[2].name.as_deref(), Some(&b"scale"[..]));
+    assert!(found[2].objects > 50);
+    holds(1500, &real, hostile::why);
+}
+
 /// Runs of valid records, with changes, are written to files.
 #[test]
 fn records_become_files() {

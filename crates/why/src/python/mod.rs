@@ -9,10 +9,11 @@ mod lines;
 mod offsets;
 
 use crate::answer::Thread;
-use crate::memory::Bytes;
+use crate::memory::{Bytes, Limited, Limits};
 use midair_procinfo::module::Modules;
 use offsets::{Known, Offsets, Refused};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// The most interpreters, threads and frames that are followed.
 const MOST_INTERPRETERS: usize = 64;
@@ -21,6 +22,12 @@ const MOST_FRAMES: usize = 256;
 /// The most characters of a name, and bytes of a table of lines.
 const LONGEST_NAME: usize = 1024;
 const LONGEST_TABLE: usize = 1 << 18;
+/// What may be read for the stacks of all threads. A table of lines is read anew for each frame.
+const STACKS: Limits = Limits {
+    bytes: 64 << 20,
+    reads: 1 << 20,
+    time: Duration::from_secs(3),
+};
 
 /// A frame of Python code.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,7 +45,7 @@ pub(crate) fn add(modules: &Modules, threads: &mut [Thread], notes: &mut Vec<Str
     let Some((runtime, version)) = find(modules) else {
         return;
     };
-    let memory = modules.memory();
+    let memory = &Limited::new(modules.memory(), STACKS);
     let offsets = match Offsets::of(memory, runtime, version) {
         Known::Yes(offsets) => offsets,
         Known::No(Refused::Version(major, minor)) => {
@@ -61,6 +68,9 @@ pub(crate) fn add(modules: &Modules, threads: &mut [Thread], notes: &mut Vec<Str
         }
     };
     let mut stacks = stacks(memory, runtime, &offsets);
+    if memory.is_used_up() {
+        notes.push("Python has more frames than are read: some may be missing".to_owned());
+    }
     for thread in threads {
         if let Some(frames) = stacks.remove(&u64::from(thread.own_tid)) {
             thread.python = frames;
@@ -88,6 +98,19 @@ fn find(modules: &Modules) -> Option<(u64, Option<u64>)> {
             let version = version.and_then(|at| modules.memory().word(place(at)));
             Some((place(runtime?), version))
         })
+}
+
+/// Returns the frames of all threads of an interpreter whose runtime lies at 0. Its version is the
+/// one of 3.12 where the runtime does not tell its offsets.
+#[cfg(any(test, feature = "image"))]
+pub(crate) fn of_memory(memory: &impl Bytes) -> Vec<Frame> {
+    match Offsets::of(memory, 0, Some(0x030c_00f0)) {
+        Known::Yes(offsets) => stacks(memory, 0, &offsets)
+            .into_values()
+            .flatten()
+            .collect(),
+        Known::No(_) => Vec::new(),
+    }
 }
 
 /// Returns the frames of all threads by thread id. The id is the one that the interpreter knows, in
