@@ -1,5 +1,7 @@
 //! `rocprof-compute analyze`.
 
+#![expect(clippy::disallowed_methods, reason = "the user names the file")]
+
 use crate::architecture::{Architecture, Form};
 use crate::console::Console;
 use crate::read::Workload;

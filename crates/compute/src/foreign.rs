@@ -45,6 +45,7 @@ const fn flag(name: &'static str, answer: Answer) -> Foreign {
 }
 
 const MANY: usize = usize::MAX;
+/// AMD-171.
 const BUILT_IN: Answer =
     NotBuilt("the built-in tables are those of gfx908, gfx90a, gfx942 and gfx950");
 const OPERATORS: Answer = NotBuilt("-k takes a regular expression for names of kernels");

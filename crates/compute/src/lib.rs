@@ -10,6 +10,8 @@
 //!
 //! Nothing here attaches to a process.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod analyze;
 pub mod architecture;
@@ -88,7 +90,7 @@ fn level(word: &str) -> Option<Level> {
 }
 
 /// Refuses a list of all metrics or blocks together with a choice of some. The sentence is AMD's,
-/// with AMD's name of the option.
+/// with AMD's name of the option (AMD-172).
 fn check_lists(matches: &ArgMatches) -> Result<(), Failure> {
     let given = |name: &str| {
         matches.try_contains_id(name).is_ok()

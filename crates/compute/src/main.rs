@@ -1,5 +1,6 @@
 //! `rocprof-compute`: see `midair_compute::main`.
 #![forbid(unsafe_code)]
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 use std::process::ExitCode;
 

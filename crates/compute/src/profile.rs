@@ -3,6 +3,8 @@
 //!
 //! The collecting is done by `rocprofv3` in a process of its own; nothing here attaches.
 
+#![expect(clippy::disallowed_methods, reason = "the user names the directory")]
+
 pub mod collect;
 pub mod machine;
 mod peaks;

@@ -1,5 +1,10 @@
 //! Reads workload directories: AMD's of 2025 (csv) and of 2026 (rocpd), and ours.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the user names the directory, whose files are read with the user's rights"
+)]
+
 pub(crate) mod csv;
 mod passes;
 pub(crate) mod rocpd;

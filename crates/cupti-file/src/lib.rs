@@ -13,6 +13,7 @@
 //! * [`profilers`]: other profilers.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod elf;
 pub mod process;

@@ -1,5 +1,10 @@
 //! The inputs of the search: mapped files and environment of a process, and its file system.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the calling process's own view; what a target names is looked up by `Files` of the attacher"
+)]
+
 use crate::search::Files;
 use std::path::Path;
 

@@ -1,5 +1,10 @@
 //! What the kernel's driver says of who may count, without loading anything.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "files of the kernel's and of NVIDIA's driver"
+)]
+
 use std::path::Path;
 
 /// Who may read counters of GPUs.

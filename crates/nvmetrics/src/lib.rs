@@ -8,6 +8,8 @@
 //! * [`Series`] sums samples up.
 //! * [`sampling`] is the helper's side.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 mod access;
 mod find;
 mod helper;

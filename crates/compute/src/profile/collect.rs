@@ -1,5 +1,7 @@
 //! Collection of counters: `rocprofv3` attaches to the process, or starts the program.
 
+#![expect(clippy::disallowed_methods, reason = "the user names the directory")]
+
 use crate::console::Console;
 use midair_failure::{Failure, Kind};
 use nix::sys::signal::{SigSet, Signal, kill};

@@ -1,5 +1,10 @@
 //! What is known about the machine and its GPU, under the names of `sysinfo.csv`.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "files of the kernel's and of this machine's"
+)]
+
 use crate::architecture::{Architecture, Model};
 use crate::read::unusable;
 use midair_agents::{Agent, AgentType, OwnFiles, Sources};
@@ -57,7 +62,7 @@ impl Machine {
     ///
     /// All values come from files of the kernel. AMD's program asks `amd-smi` for partitions,
     /// clocks and the version of the BIOS. `amd-smi` reads the same files, so it need not be
-    /// installed.
+    /// installed (AMD-170).
     pub fn system(&self, name: &str, command: &str) -> Vec<(String, String)> {
         let agent = &self.agent;
         let device = format!("/sys/class/drm/renderD{}/device", agent.drm_render_minor);

@@ -1,5 +1,7 @@
 //! Peaks of a GPU, measured by AMD's benchmark where it is installed.
 
+#![expect(clippy::disallowed_methods, reason = "the user's own directories")]
+
 use super::write::failed;
 use crate::console::Console;
 use crate::read::csv;

@@ -1,5 +1,7 @@
 //! What was counted so far while a process is attached: how certain each metric is by now.
 
+#![expect(clippy::disallowed_methods, reason = "files that our own child writes")]
+
 use crate::console::{Console, Level};
 use crate::evaluate::{Value, Why};
 use crate::profile::collect::Follow;
@@ -202,7 +204,7 @@ impl Attach {
             Some(duration) => (line.starts_with("Attaching to PID ")
                 && line.ends_with(":: success"))
             .then(|| format!("{success}detach will happen in {duration} milliseconds...")),
-            // It says so only where it reads the key.
+            // It says so only where it reads the key (AMD-173).
             None => (line == "Press Enter to detach...")
                 .then(|| format!("{success}Press Enter to detach...")),
         }

@@ -1,5 +1,7 @@
 //! The files of a workload directory.
 
+#![expect(clippy::disallowed_methods, reason = "the user names the directory")]
+
 use super::plan::Plan;
 use crate::frame::{Column, Frame, field};
 use crate::report::files::push;

@@ -6,6 +6,8 @@
 //! file may have, such as a log that was not merged into it, is left to SQLite: see
 //! [`Table::find`]. (Source: the file format, sqlite.org/fileformat2.html.)
 
+#![expect(clippy::disallowed_methods, reason = "the user names the directory")]
+
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension};
 use std::fs::File;

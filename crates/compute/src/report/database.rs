@@ -1,6 +1,8 @@
 //! Reports as a database in AMD's schema 2.4.0. Values that AMD's schema has no place for are
 //! additional rows of values with names of their own: `N`, `Coverage`, `Half Width 95`.
 
+#![expect(clippy::disallowed_methods, reason = "the user names the file")]
+
 use super::files::{push, unwritable};
 use super::text::number;
 use super::{Entry, Options, Report, report};

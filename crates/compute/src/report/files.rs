@@ -1,5 +1,7 @@
 //! Reports as comma-separated files, one for each table.
 
+#![expect(clippy::disallowed_methods, reason = "the user names the directory")]
+
 use super::text::number;
 use super::{Entry, Report};
 use midair_failure::{Failure, Kind};

@@ -4,6 +4,8 @@
 //! roofline where its values are known, all tables, and a table of kernels that is filtered as one
 //! types.
 
+#![expect(clippy::disallowed_methods, reason = "the user names the file")]
+
 use super::files::unwritable;
 use super::text::field;
 use super::{Entry, Line, Options, Report, Sheet, roofline};

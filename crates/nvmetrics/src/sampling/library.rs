@@ -5,6 +5,11 @@
 //! `cupti_profiler_target.h`, `cupti_target.h`, `nvperf_host.h` of 13.0 and 13.5). The size reaches
 //! to the end of the last member, without padding.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "only whether a file is there that the loader is then given"
+)]
+
 use super::Refusal;
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
