@@ -148,6 +148,41 @@ fn amds_way_of_reading_gets_the_same_numbers_from_csv_and_database() -> Result<(
     Ok(())
 }
 
+/// `midair compute` is the same program: it says the same of the same directory.
+#[test]
+fn midair_compute_says_what_rocprof_compute_says() -> Result<()> {
+    let here = tempfile::tempdir()?;
+    fs::write(
+        here.path().join("sysinfo.csv"),
+        "workload_name,gpu_model,gpu_arch,cu_per_gpu,max_sclk,num_xcd\nx,MI300X_A1,gfx942,304,2100,8\n",
+    )?;
+    fs::write(
+        here.path().join("pmc_perf.csv"),
+        "Dispatch_ID,GPU_ID,Grid_Size,Workgroup_Size,LDS_Per_Workgroup,Kernel_Name,CPF_CPF_STAT_BUSY,\
+         CPF_CPF_STAT_STALL,Start_Timestamp,End_Timestamp\n0,0,64,64,0,vadd,400,100,1000,2000\n",
+    )?;
+    let path = here.path().to_str().ok_or("a path is text")?;
+    let analyze = |program: &str, before: &[&str], words: &[&str]| {
+        let mut command = midair_tests::stage::command(program)?;
+        command.args(before).args(words);
+        midair_tests::target::run(command, PATIENCE)
+    };
+    let words = ["analyze", "-p", path, "-b", "5.1.1"];
+    let ours = analyze("midair", &["compute"], &words)?.success()?;
+    assert!(
+        (number(&ours.stdout.join("\n"), "CPF Stall", 2)? - 25.0).abs() < 0.01,
+        "{ours}"
+    );
+    let amds = analyze("rocprof-compute", &[], &words)?.success()?;
+    assert_eq!(ours.stdout, amds.stdout);
+    // So it does of what it refuses.
+    let words = ["analyze", "-p", "/nowhere"];
+    let ours = analyze("midair", &["compute"], &words)?;
+    assert_eq!(ours.status.code(), Some(40), "{ours}");
+    assert_eq!(ours.stderr, analyze("rocprof-compute", &[], &words)?.stderr);
+    Ok(())
+}
+
 /// The columns that are no counters.
 const OTHERS: [&str; 15] = [
     field::DISPATCH,

@@ -24,7 +24,7 @@
 //!
 //! Environment: `MIDAIR_LAB` (a ready root; default `/var/tmp/rocm-lab`), `MIDAIR_SKIP_LAB=1`
 //! (tests that need the lab say that they were skipped), `MIDAIR_STAGE` (another stage directory),
-//! `MIDAIR_PYTHON` (another directory that `cargo xtask python` made).
+//! `MIDAIR_CHROMIUM=1` (no test may be left out for want of a browser), `MIDAIR_PYTHON` (another directory that `cargo xtask python` made).
 
 pub mod attacher;
 pub mod caller;
@@ -75,10 +75,10 @@ pub fn leave_out(why: &str) -> Result<()> {
 }
 
 /// Returns the browser: Debian's chromium-headless-shell, or chromium. Where there is none, it says
-/// that the test is left out.
+/// that the test is left out. With `MIDAIR_CHROMIUM=1`, as in CI, that is a failure.
 ///
 /// # Errors
-/// When that cannot be said.
+/// When that cannot be said, and where the test may not be left out.
 pub fn chromium() -> Result<Option<PathBuf>> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let names = ["chromium-headless-shell", "chromium"];
@@ -86,7 +86,11 @@ pub fn chromium() -> Result<Option<PathBuf>> {
         .flat_map(|directory| names.map(|name| directory.join(name)))
         .find(|program| program.is_file());
     if found.is_none() {
-        leave_out("there is no Chromium (Debian: chromium-headless-shell)")?;
+        let what = "there is no Chromium (Debian: chromium-headless-shell)";
+        if std::env::var_os("MIDAIR_CHROMIUM").is_some_and(|value| value == "1") {
+            return Err(what.into());
+        }
+        leave_out(what)?;
     }
     Ok(found)
 }

@@ -59,13 +59,7 @@ fn main() {
     let temporary = tempfile::tempdir().unwrap();
     let directory = word(3).map_or_else(|| temporary.path().to_owned(), PathBuf::from);
     fs::create_dir_all(&directory).unwrap();
-    fs::write(
-        directory.join("sysinfo.csv"),
-        "gpu_arch,cu_per_gpu,se_per_gpu,wave_size,max_waves_per_cu,max_sclk,max_mclk,total_l2_chan,\
-         lds_banks_per_cu,sqc_per_gpu,pipes_per_gpu,num_xcd,num_hbm_channels\n\
-         gfx942,304,32,64,32,2100,1300,128,32,160,4,8,128\n",
-    )
-    .unwrap();
+    system(&directory);
     let file = match is_rocpd {
         true => rocpd(&directory, dispatches),
         false => csv(&directory, dispatches),
@@ -86,21 +80,27 @@ fn main() {
     .unwrap();
     let all = begin.elapsed();
     let metrics: usize = filled.sheets.iter().map(|sheet| sheet.lines.len()).sum();
-    let status = fs::read_to_string("/proc/self/status").unwrap();
-    let peak = status
-        .lines()
-        .find(|line| line.starts_with("VmHWM"))
-        .unwrap_or_default();
     println!(
         "{dispatches} dispatches, {} counters, {} MB: read {:.2} s, with tables ({metrics} rows) {:.2} s; \
-         {}; processor time {:.2} s",
+         at most {} MiB; processor time {:.2} s",
         COUNTERS.len(),
         bytes / 1_000_000,
         read.as_secs_f64(),
         all.as_secs_f64(),
-        peak.split_whitespace().collect::<Vec<_>>().join(" "),
+        peak(),
         busy() - made
     );
+}
+
+/// Writes `sysinfo.csv`.
+pub fn system(directory: &Path) {
+    fs::write(
+        directory.join("sysinfo.csv"),
+        "gpu_arch,cu_per_gpu,se_per_gpu,wave_size,max_waves_per_cu,max_sclk,max_mclk,total_l2_chan,\
+         lds_banks_per_cu,sqc_per_gpu,pipes_per_gpu,num_xcd,num_hbm_channels\n\
+         gfx942,304,32,64,32,2100,1300,128,32,160,4,8,128\n",
+    )
+    .unwrap();
 }
 
 /// Pseudo-random numbers that look like counter values.
@@ -115,7 +115,8 @@ impl Random {
     }
 }
 
-fn csv(directory: &Path, dispatches: u64) -> PathBuf {
+/// Writes a file with AMD's columns of 2025.
+pub fn csv(directory: &Path, dispatches: u64) -> PathBuf {
     let file = directory.join("pmc_perf.csv");
     let mut out = BufWriter::new(fs::File::create(&file).unwrap());
     writeln!(
@@ -150,7 +151,7 @@ fn csv(directory: &Path, dispatches: u64) -> PathBuf {
 }
 
 /// Writes a rocpd database with the tables that are read, with AMD's columns.
-fn rocpd(directory: &Path, dispatches: u64) -> PathBuf {
+pub fn rocpd(directory: &Path, dispatches: u64) -> PathBuf {
     let file = directory.join("pmc_perf_0.db");
     let mut database = Connection::open(&file).unwrap();
     database
@@ -217,9 +218,17 @@ fn rocpd(directory: &Path, dispatches: u64) -> PathBuf {
     file
 }
 
+/// Returns the most memory that was used so far, in MiB.
+pub fn peak() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    kib.unwrap() / 1024
+}
+
 /// Returns the processor time used so far, in seconds.
-fn busy() -> f64 {
-    let stat = fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
+pub fn busy() -> f64 {
+    let stat = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let busy = stat
         .split(' ')
         .next()
