@@ -8,6 +8,7 @@ use midair_tests::lab::Lab;
 use midair_tests::stage::command;
 use midair_tests::target::{PATIENCE, Target};
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -42,6 +43,28 @@ fn resident(pid: i32) -> Result<f64> {
         .find_map(|line| line.strip_prefix("RssAnon:"));
     let number = line.and_then(|line| line.split_whitespace().next());
     Ok(number.ok_or("a process without memory")?.parse()?)
+}
+
+/// Returns the bytes on disk of the files without names that a process has open. The records that
+/// it keeps are in such files. The spool is in memory (`memfd`), and is left out.
+fn unnamed_files(pid: i32) -> Result<f64> {
+    let mut all = 0;
+    for descriptor in fs::read_dir(format!("/proc/{pid}/fd"))? {
+        let path = descriptor?.path();
+        // A descriptor may be closed after it was listed.
+        let Ok(name) = fs::read_link(&path) else {
+            continue;
+        };
+        let name = name.to_string_lossy();
+        if name.ends_with(" (deleted)")
+            && !name.starts_with("/memfd:")
+            && let Ok(file) = fs::metadata(&path)
+            && file.is_file()
+        {
+            all += file.blocks() * 512;
+        }
+    }
+    Ok(all as f64 / 1024.0)
 }
 
 /// Makes the program do one burst after another with the command `what`.
@@ -90,6 +113,7 @@ pub fn run(table: &mut Table) -> Result<()> {
         let took = begun.elapsed().as_secs_f64();
         let share = (processor_time(top.pid())? - busy) / 1e9 / took;
         let rate = f64::from(bursts * records) / took;
+        let on_disk = unnamed_files(top.pid())?;
         let grown = (resident(top.pid())? - memory.0, resident(pid)? - memory.1);
         let pid_of_top = top.pid().to_string();
         let killed = Command::new("kill").args(["-INT", &pid_of_top]).status()?;
@@ -100,6 +124,7 @@ pub fn run(table: &mut Table) -> Result<()> {
         caller.quit()?;
         table.plain(&format!("top, {name}: records a second"), &[rate], "100000");
         table.plain("  percent of a core beside it", &[share * 100.0], "< 2");
+        table.plain("  kB of top's unnamed files on disk", &[on_disk], "0");
         table.plain("  kB that top has grown by", &[grown.0], "0");
         table.plain("  kB that the program has grown by", &[grown.1], "0");
     }

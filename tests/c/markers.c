@@ -2,6 +2,7 @@
 //   nest N        N rounds on the main thread: range "outer N", in it range "inner, "quoted" N", in that mark "mark N" and a HIP
 //                 call; range "apart N", begun inside, ended by another thread after all others
 //   threads N M   N threads, each M times: range "thread N", in it a mark
+//   named N       N times: range "first", in it vadd, range "second" with scale, and vadd again; then vadd in no range
 //   open, shut    begins, and ends, one range of each sort
 //   deep N        N levels of ranges
 //   long N        a mark with a message of N bytes
@@ -85,6 +86,20 @@ int main(int argc, char **argv) {
       pthread_t threads[16];
       for (unsigned n = 0; n < number; n++) threads[n] = start_thread(thread, (void *)(uintptr_t)rounds);
       for (unsigned n = 0; n < number; n++) pthread_join(threads[n], NULL);
+    } else if (sscanf(line, "named %u", &number) == 1) {
+      work_t work = new_work();
+      for (unsigned n = 0; n < number; n++) {
+        roctxRangePushA("first");
+        launch_vadd(&kernels, &work, 1);
+        roctxRangePushA("second");
+        launch_scale(&kernels, &work, 1);
+        roctxRangePop();
+        launch_vadd(&kernels, &work, 1);
+        roctxRangePop();
+        launch_vadd(&kernels, &work, 1);
+      }
+      HIP(hipStreamSynchronize(work.stream));
+      end_work(&work);
     } else if (!strcmp(line, "open")) {
       roctxRangePushA("pushed and left");
       open_id = roctxRangeStartA("started and left");

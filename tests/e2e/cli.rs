@@ -533,12 +533,6 @@ fn arguments_that_are_refused() -> Result<()> {
             34,
             "--spm",
         ),
-        (
-            "rocprofv3",
-            vec!["--pid", nobody, "--kernel-rename"],
-            34,
-            "--kernel-rename",
-        ),
         ("rocprofv3", vec!["--pid", nobody, "--att"], 34, "--att"),
         (
             "rocprofv3",

@@ -58,6 +58,7 @@ mod recipes;
 mod recorder;
 mod refusals;
 mod regions;
+mod renamed;
 mod rocattach_table;
 mod rocpd;
 mod sample_counters;

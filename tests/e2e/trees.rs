@@ -545,3 +545,64 @@ fn processes_are_found_by_name() -> Result<()> {
     }
     quit(target)
 }
+
+/// `midair top --tree` without a terminal: a line for each rank, and the one that launches the
+/// fewest kernels is marked. A rank launches more the higher its number is.
+#[test]
+fn top_marks_the_rank_that_falls_behind() -> Result<()> {
+    let kit = Kit::new()?;
+    let (mut target, pids) = ranks(&kit, 3)?;
+    let mut command = command("midair")?;
+    command.args(["top", "--tree", &target.target.pid().to_string()]);
+    let mut top = Target::spawn(command)?;
+    let mut said = String::new();
+    until("a straggler", || {
+        let counts = work(&mut target, "work 1", 3)?;
+        let slowest = counts.iter().min_by_key(|(_, kernels)| **kernels);
+        let slowest = slowest.ok_or("no rank")?.0.to_string();
+        if !top.is_running()? {
+            return Err(format!("top has ended: {:?}", top.errors()).into());
+        }
+        said = top.lines().join("\n");
+        // The last text that is whole begins at the last but one heading.
+        let texts: Vec<&str> = said.split("midair top  ").collect();
+        let Some(text) = texts.len().checked_sub(2).and_then(|at| texts.get(at)) else {
+            return Ok(false);
+        };
+        let is_of = |line: &&str| pids.iter().any(|pid| line.starts_with(&format!("{pid} ")));
+        let lines: Vec<&str> = text.lines().filter(is_of).collect();
+        let (late, others): (Vec<&str>, Vec<&str>) =
+            lines.iter().partition(|line| line.contains("STRAGGLER"));
+        Ok(text.starts_with("3 processes")
+            && others.len() == 2
+            && late.len() == 1
+            && late[0].starts_with(&format!("{slowest} ")))
+    })
+    .map_err(|error| format!("{error}: {said}"))?;
+    assert!(!said.contains('\u{1b}'), "no codes for a terminal: {said}");
+    top.signal(libc::SIGINT)?;
+    top.wait(PATIENCE)?.success()?;
+
+    // One of them alone, once.
+    let mut command = midair_tests::stage::command("midair")?;
+    command.args(["top", &pids[0].to_string(), "--once"]);
+    let exit = run(command, PATIENCE)?.success()?;
+    let first = exit.stdout.first().map(String::as_str).unwrap_or_default();
+    assert!(
+        first.starts_with(&format!("midair top  ranks ({})", pids[0])),
+        "{exit}"
+    );
+    let texts = exit
+        .stdout
+        .iter()
+        .filter(|line| line.starts_with("midair top"));
+    assert_eq!(texts.count(), 1, "{exit}");
+    for line in &exit.stdout {
+        assert!(
+            line.chars().count() <= 100 && !line.contains('\u{1b}'),
+            "{exit}"
+        );
+    }
+    drop(target);
+    Ok(())
+}

@@ -6,8 +6,8 @@ use crate::lane::Lane;
 use crate::recent::{Recent, SLOT, WINDOW};
 use crate::trigger::Triggers;
 use crate::wishes::Wishes;
-use midair_output::{DeviceReadings, Names, Observer, Stat};
-use midair_record::event::{self, Api, Copy, KernelSymbol, Marker, Record};
+use midair_output::{DeviceReadings, Names, Observer, Stat, is_wait};
+use midair_record::event::{self, Api, Copy, KernelSymbol, Marker, MemorySet, Record};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
@@ -94,6 +94,8 @@ pub(crate) struct Lanes {
     pub(crate) copying: Lane,
     /// When a dispatch's doorbell had been rung and the dispatch had not begun.
     pub(crate) queued: Lane,
+    /// Whether it has run a kernel or has a queue. The others are ends of copies, perhaps the host.
+    pub(crate) is_gpu: bool,
 }
 
 /// A queue.
@@ -288,6 +290,7 @@ impl Model {
         ran.recent.add(start, end, 0);
         ran.histogram.add(end - start);
         if let Some(lanes) = self.lanes(kernel.node) {
+            lanes.is_gpu = true;
             lanes.busy.add(start, end);
             if kernel.rung > 0 {
                 lanes.queued.add(kernel.rung, start);
@@ -319,10 +322,18 @@ impl Model {
         called.recent.add(start, end, copy.bytes);
         called.bytes = called.bytes.saturating_add(copy.bytes);
         for node in [copy.src_node, copy.dst_node] {
-            // Only those ends of a copy count that have run kernels. The others are the host.
-            if let Some(lanes) = self.devices.get_mut(&node) {
+            if let Some(lanes) = self.lanes(node) {
                 lanes.copying.add(start, end);
             }
+        }
+    }
+
+    fn add_set(&mut self, set: &MemorySet) {
+        let (start, end) = (self.time(set.start), self.time(set.end));
+        if start > 0
+            && let Some(lanes) = self.lanes(set.node)
+        {
+            lanes.copying.add(start, end);
         }
     }
 
@@ -334,11 +345,14 @@ impl Model {
         }
         let names = &self.names;
         let called = self.calls.entry(key).or_insert_with(|| Called {
-            waits: waits(&names.operation(key.0, key.1)),
+            waits: is_wait(key.0, key.1) || copies(&names.operation(key.0, key.1)),
             ..Called::default()
         });
-        let waits = called.count(start, end);
-        if waits {
+        called.total.count(end.saturating_sub(start));
+        called.recent.add(start, end, 0);
+        // The rule for idle time is the same as on the screen after an attach. A blocking copy is
+        // no such wait, since the GPU copies meanwhile.
+        if is_wait(key.0, key.1) {
             self.waiting.add(start, end);
         }
     }
@@ -370,15 +384,6 @@ impl Model {
     }
 }
 
-impl Called {
-    /// Counts a call, and returns whether it waits.
-    fn count(&mut self, start: u64, end: u64) -> bool {
-        self.total.count(end.saturating_sub(start));
-        self.recent.add(start, end, 0);
-        self.waits
-    }
-}
-
 impl Observer for Model {
     fn record(&mut self, record: &Record<'_>) {
         if let Some(header) = record.header()
@@ -390,6 +395,7 @@ impl Observer for Model {
             Record::Api(api, _) => self.add_call(api),
             Record::Kernel(kernel, _) => self.add_kernel(kernel),
             Record::Copy(copy, _) => self.add_copy(copy),
+            Record::MemorySet(set) => self.add_set(set),
             Record::Marker(marker, message) => self.add_marker(marker, message),
             // Operation 2 is a stream that waits for an event, in which no thread of the host
             // waits.
@@ -406,8 +412,10 @@ impl Observer for Model {
                 if self.queues.len() < MOST_QUEUES {
                     self.queues.entry(queue.queue_id).or_default().node = queue.node;
                 }
-                if queue.node != 0 {
-                    self.lanes(queue.node);
+                if queue.node != 0
+                    && let Some(lanes) = self.lanes(queue.node)
+                {
+                    lanes.is_gpu = true;
                 }
             }
             _ => {}
@@ -415,11 +423,9 @@ impl Observer for Model {
     }
 }
 
-/// Whether a function waits for the device: a synchronization, the wait for a signal, or a copy
-/// that returns when it is done.
-fn waits(name: &str) -> bool {
-    let copies = name.contains("Memcpy") && !name.contains("Async") && !name.contains("Node");
-    name.contains("Synchronize") || name.starts_with("hsa_signal_wait") || copies
+/// Whether a function copies, and returns when that is done.
+fn copies(name: &str) -> bool {
+    name.contains("Memcpy") && !name.contains("Async") && !name.contains("Node")
 }
 
 /// A hasher for small numbers. They come from our own counters, or their tables are limited.

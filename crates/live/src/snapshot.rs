@@ -263,7 +263,8 @@ fn devices(model: &Model, from: u64) -> Vec<Device> {
             },
         }
     };
-    model.devices.iter().map(device).collect()
+    let gpus = model.devices.iter().filter(|(_, lanes)| lanes.is_gpu);
+    gpus.map(device).collect()
 }
 
 /// Returns the rows of kernels, and their short names by our numbers.

@@ -344,8 +344,8 @@ fn names_a_wait(name: &str) -> bool {
         || name.starts_with("hsa_amd_signal_wait")
 }
 
-/// Whether the host waits in this call.
-pub(crate) fn is_wait(kind: u8, operation: u32) -> bool {
+/// Whether the host waits for a GPU in this call, by its kind and operation.
+pub fn is_wait(kind: u8, operation: u32) -> bool {
     let operations = WAITS.get(&kind);
     operations.is_some_and(|all| all.get(operation as usize) == Some(&true))
 }

@@ -646,7 +646,7 @@ fn kernel_row(row: &mut Row, job: &Job<'_>, record: &Record<'_>) {
         .number(kernel.tid)
         .number(kernel.dispatch_id);
     row.number(kernel.kernel_id)
-        .name(job.kernel_name(kernel))
+        .name(job.dispatch_name(kernel))
         .number(kernel.correlation);
     row.number(kernel.start).number(kernel.end);
     let (lds, registers) = match extra {
@@ -683,7 +683,7 @@ fn counter_row(row: &mut Row, job: &Job<'_>, kernel: &Kernel, name: &str, value:
         .number(kernel.tid)
         .number(product(kernel.grid))
         .number(kernel.kernel_id)
-        .name(job.kernel_name(kernel))
+        .name(job.dispatch_name(kernel))
         .number(product(kernel.workgroup));
     row.number(u64::from(symbol.group_segment).next_multiple_of(u64::from(LDS_BLOCK)))
         .number(kernel.private_segment)

@@ -9,6 +9,7 @@ use crate::index::Index;
 use crate::kernel_name::Namer;
 use crate::limits;
 use crate::model::{AgentIndex, Plan, Trace};
+use crate::renamed::Renamed;
 use midair_agents::Agent;
 use midair_record::event::Kernel;
 use std::borrow::Cow;
@@ -41,6 +42,8 @@ pub(crate) struct Job<'a> {
     pub(crate) counting: Counting,
     /// What the values of counters show, in words. Several formats ask for it.
     findings: OnceLock<Vec<String>>,
+    /// The ranges after which kernels are named, where the user asked for that.
+    pub(crate) renamed: Option<Renamed>,
 }
 
 impl<'a> Job<'a> {
@@ -59,6 +62,7 @@ impl<'a> Job<'a> {
         };
         let counting = Counting::of(trace, |node| agents.get(node).cloned());
         Job {
+            renamed: plan.rename_kernels.then(|| Renamed::read(&trace.records)),
             counting,
             trace,
             index,
@@ -154,6 +158,15 @@ impl<'a> Job<'a> {
     /// Whether a kernel with a description has a name of its own.
     pub(crate) fn is_named(&self, id: u64) -> bool {
         self.kernels.contains_key(&id)
+    }
+
+    /// Returns the name of a dispatch: that of the range in which it was launched, or of its kernel
+    /// where there is none or no such name is wanted.
+    pub(crate) fn dispatch_name(&self, kernel: &Kernel) -> Cow<'_, str> {
+        match self.renamed.as_ref().and_then(|renamed| renamed.of(kernel)) {
+            Some((_, message)) => Cow::Borrowed(message),
+            None => self.kernel_name(kernel),
+        }
     }
 
     /// Returns the name of a dispatch's kernel. Where its symbol was never seen, the name is made

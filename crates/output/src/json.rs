@@ -349,7 +349,7 @@ fn config<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> io::Result<()> {
     out.boolean("otf2_output", false)?;
     out.boolean("summary_output", plan.has_summary())?;
     out.boolean("rocpd_output", asks_for(Format::Rocpd))?;
-    out.boolean("kernel_rename", false)?;
+    out.boolean("kernel_rename", plan.rename_kernels)?;
     out.boolean("group_by_queue", plan.group_by_queue)?;
     out.close_object()
 }
@@ -394,7 +394,7 @@ fn strings<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>, messages: List<'_>) -
     messages.put("marker_api", out)?;
     out.key("correlation_id")?;
     out.open_object()?;
-    empty_arrays(out, &["external"])?;
+    external(out, job)?;
     out.close_object()?;
     out.key("counters")?;
     out.open_object()?;
@@ -477,12 +477,40 @@ macro_rules! follows {
     };
 }
 
+/// Writes the messages to which external ids refer: the ranges after which kernels are named.
+fn external<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> io::Result<()> {
+    out.key("external")?;
+    out.open_array()?;
+    for (key, message) in job.renamed.iter().flat_map(|renamed| renamed.messages()) {
+        out.open_object()?;
+        out.number("key", key)?;
+        out.text("value", message)?;
+        out.close_object()?;
+    }
+    out.close_array()
+}
+
+/// Writes the ids of a dispatch. The external one is that of the range after which it is named.
+fn dispatch_correlation<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>, kernel: &Kernel) {
+    let range = job.renamed.as_ref().and_then(|all| all.of(kernel));
+    ids(
+        out,
+        kernel.correlation,
+        range.map_or(0, |(number, _)| number),
+        None,
+    );
+}
+
 /// Writes `internal` and `external`, which work on a device has. The external id belongs to tools
 /// that push one.
 fn correlation<W: io::Write>(out: &mut Emit<W>, internal: u64, ancestor: Option<u64>) {
+    ids(out, internal, 0, ancestor);
+}
+
+fn ids<W: io::Write>(out: &mut Emit<W>, internal: u64, external: u64, ancestor: Option<u64>) {
     out.next_open(follows!("correlation_id", "{"));
     out.next(follows!("internal"), internal);
-    out.next(follows!("external"), 0);
+    out.next(follows!("external"), external);
     if let Some(ancestor) = ancestor {
         out.next(follows!("ancestor"), ancestor);
     }
@@ -505,7 +533,7 @@ fn kernel<W: io::Write>(
     out.next(follows!("kind"), number_in_files(record.header.kind).into());
     out.next(follows!("operation"), record.header.operation.into());
     out.next(follows!("thread_id"), record.tid.into());
-    correlation(out, record.correlation, None);
+    dispatch_correlation(out, job, record);
     times(out, record.start, record.end);
     dispatch_info(out, job, record);
     out.next_handle(

@@ -47,6 +47,7 @@ mod parquet;
 mod pftrace;
 mod progress;
 mod record_file;
+mod renamed;
 mod rocpd;
 mod rolling;
 pub mod screen;
@@ -56,7 +57,7 @@ mod summary;
 pub mod table;
 pub mod threads;
 
-pub use activity::{Activity, Shares};
+pub use activity::{Activity, Shares, is_wait};
 pub use apart::told_apart;
 pub use api::{Field, Kind, Names, Parameter, Shape, Text};
 pub use choice::KernelFilter;

@@ -260,6 +260,8 @@ pub struct Plan {
     pub formats: Vec<Format>,
     /// How kernels are named.
     pub kernel_names: KernelNames,
+    /// Whether dispatches are named after the ROCTx ranges in which they were launched.
+    pub rename_kernels: bool,
     /// Which dispatches are in the results.
     pub kernel_filter: KernelFilter,
     /// Whether dispatches were recorded only so that counters can refer to them.

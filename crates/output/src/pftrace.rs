@@ -373,7 +373,7 @@ impl Scene<'_> {
         annotations.extend_from_slice(counted);
         let slice = Slice {
             category: category(kind::KERNEL_DISPATCH),
-            name: &job.kernel_name(kernel),
+            name: &job.dispatch_name(kernel),
             key: if self.by_queue {
                 TrackKey::Compute {
                     node: kernel.node,

@@ -75,7 +75,14 @@ fn add_operations(by_name: &mut BTreeMap<String, Stat>, job: &Job<'_>, kinds: Ki
             add(message.clone(), stat);
         }
     }
-    if kinds.contains(kind::KERNEL_DISPATCH) {
+    if kinds.contains(kind::KERNEL_DISPATCH)
+        && let Some(renamed) = &job.renamed
+    {
+        for (name, stat) in renamed.sums() {
+            let name = name.map_or_else(|id| job.kernel_name_by_id(id).into_owned(), str::to_owned);
+            add(name, stat);
+        }
+    } else if kinds.contains(kind::KERNEL_DISPATCH) {
         // Several code objects can have one kernel (a library loaded for each device). There is one
         // line for each name.
         for (id, stat) in &index.kernels {

@@ -130,6 +130,7 @@ pub(crate) fn plan_as_named(settings: &Settings, identity: &Identity) -> Result<
         raw_prefix: raw_prefix.unwrap_or_default().to_owned(),
         formats,
         kernel_names: kernel_names(settings),
+        rename_kernels: settings.is_on("ROCPROF_KERNEL_RENAME"),
         kernel_filter: kernel_filter(settings)?,
         hide_kernels: settings.asks_for_counters() && !settings.is_on("ROCPROF_KERNEL_TRACE"),
         agent_index,

@@ -304,6 +304,7 @@ pub fn resolve(given: &Given, inherited: &Settings, cwd: &str) -> Result<Resolve
     check_formats(&settings)?;
     check_cupti(&settings)?;
     settle_counters(&mut settings)?;
+    settle_names(&mut settings);
     if settings.text("ROCPROF_OUTPUT_FORMAT").is_none() {
         settings.set("ROCPROF_OUTPUT_FORMAT", DEFAULT_FORMAT);
     }
@@ -467,6 +468,14 @@ fn settle_counters(settings: &mut Settings) -> Result<(), Refusal> {
     }
     settings.kernel_choice().map_err(refused)?;
     Ok(())
+}
+
+/// Has ranges recorded where kernels are to be named after them.
+fn settle_names(settings: &mut Settings) {
+    let has_kernels = settings.is_on("ROCPROF_KERNEL_TRACE") || settings.asks_for_counters();
+    if has_kernels && settings.is_on("ROCPROF_KERNEL_RENAME") {
+        settings.set("ROCPROF_MARKER_API_TRACE", "1");
+    }
 }
 
 /// Sets the collection periods, and checks those of the environment.

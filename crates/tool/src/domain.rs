@@ -40,7 +40,7 @@ pub fn with_all() -> impl Iterator<Item = c_int> {
 }
 
 /// Settings that change how something is collected, and are not built either.
-const MODES: [&CStr; 2] = [c"ROCPROF_KERNEL_REPLAY", c"ROCPROF_KERNEL_RENAME"];
+const MODES: [&CStr; 1] = [c"ROCPROF_KERNEL_REPLAY"];
 
 /// Returns the settings that ask for something that is not collected yet, each once. The command
 /// line refuses them by name. If they are set in the environment, a note says that they have no
@@ -72,7 +72,7 @@ mod tests {
         assert!(!settings.contains(&c"ROCPROF_COUNTER_COLLECTION"));
         assert!(settings.contains(&c"ROCPROF_SPM_COUNTER_COLLECTION"));
         assert!(settings.contains(&c"ROCPROFILER_PC_SAMPLING_BETA_ENABLED"));
-        assert!(settings.contains(&c"ROCPROF_KERNEL_RENAME"));
+        assert!(!settings.contains(&c"ROCPROF_KERNEL_RENAME"));
         assert!(!settings.contains(&c"ROCPROF_KERNEL_TRACE"));
         let all = settings.len();
         settings.sort_unstable();

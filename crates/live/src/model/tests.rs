@@ -1,5 +1,6 @@
 use super::*;
 use crate::Snapshot;
+use midair_output::RecordWriter;
 use midair_record::event::{Header, Queue, encode, kind};
 
 const SECOND: u64 = 1_000_000_000;
@@ -192,4 +193,128 @@ fn times_that_cannot_be_do_no_harm() {
     let snapshot = Snapshot::of(1, "x", &model);
     assert!(snapshot.busy() <= 1.0 && snapshot.kernels.len() == 1);
     assert!(snapshot.to_json()["kernels"][0]["share"].as_f64().unwrap() <= 1.0);
+}
+
+/// A pseudo-random number below `below`, the same in each run.
+fn next(seed: &mut u64, below: u64) -> u64 {
+    *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+    (*seed >> 33) % below
+}
+
+/// The live view and the screen after an attach compute idle time by themselves. Any records in
+/// any order must give the same shares.
+#[test]
+fn idle_time_is_the_same_as_on_the_screen_after_an_attach() {
+    let names = Names::amd();
+    let operations: Vec<(u8, u32)> = [
+        kind::HIP_RUNTIME_API_EXT,
+        kind::HSA_CORE_API,
+        kind::HSA_AMD_EXT_API,
+    ]
+    .into_iter()
+    .flat_map(|of| (0..700).map(move |operation| (of, operation)))
+    .filter(|(of, operation)| {
+        let name = names.operation(*of, *operation);
+        ["Synchronize", "wait", "Memcpy", "hipMalloc"]
+            .iter()
+            .any(|part| name.contains(part))
+    })
+    .collect();
+    assert!(operations.len() > 10);
+    let ms = SECOND / 1_000;
+    let mut seed = 11;
+    for round in 0..200 {
+        let mut model = model();
+        let mut writer = RecordWriter::create_in(&std::env::temp_dir()).unwrap();
+        let mut give = |bytes: &[u8]| {
+            tell(&mut model, bytes);
+            assert_eq!(writer.append(bytes).unwrap(), 1);
+        };
+        for _ in 0..20 {
+            let start = T + next(&mut seed, 900) * ms;
+            let end = start + (1 + next(&mut seed, 90)) * ms;
+            let node = 1 + next(&mut seed, 2) as u32;
+            match next(&mut seed, 4) {
+                0 => {
+                    let kernel = event::Kernel {
+                        header: header(kind::KERNEL_DISPATCH, 0),
+                        rung: [0, start - (start - T).min(20 * ms)][next(&mut seed, 2) as usize],
+                        start,
+                        end,
+                        queue_id: node,
+                        node,
+                        ..event::Kernel::default()
+                    };
+                    give(&encode(&kernel, &[]));
+                }
+                1 => {
+                    let copy = Copy {
+                        header: header(kind::MEMORY_COPY, 2),
+                        start,
+                        end,
+                        src_node: next(&mut seed, 3) as u32,
+                        dst_node: node,
+                        ..Copy::default()
+                    };
+                    give(&encode(&copy, &[]));
+                }
+                2 => {
+                    let set = MemorySet {
+                        header: header(kind::MEMORY_SET, 0),
+                        start,
+                        end,
+                        node,
+                        ..MemorySet::default()
+                    };
+                    give(&encode(&set, &[]));
+                }
+                _ => {
+                    let which = next(&mut seed, operations.len() as u64) as usize;
+                    let api = Api {
+                        header: header(operations[which].0, operations[which].1),
+                        start,
+                        end,
+                        ..Api::default()
+                    };
+                    give(&encode(&api, &[]));
+                }
+            }
+        }
+        pulse(&mut model, T + SECOND, Vec::new());
+        let activity = &writer.index().activity;
+        let snapshot = Snapshot::of(1, "x", &model);
+        let with_kernels = activity.nodes().filter(|node| activity.has_kernels(*node));
+        assert_eq!(
+            snapshot
+                .devices
+                .iter()
+                .map(|it| it.node)
+                .collect::<Vec<_>>(),
+            with_kernels.collect::<Vec<_>>()
+        );
+        for device in &snapshot.devices {
+            let wanted = activity.shares(device.node, T, T + SECOND);
+            let found = [
+                device.busy,
+                device.idle.copies,
+                device.idle.launching,
+                device.idle.waiting,
+                device.idle.nothing,
+            ];
+            let wanted = [
+                wanted.busy,
+                wanted.copies,
+                wanted.starting,
+                wanted.waited,
+                wanted.nothing,
+            ];
+            for (found, wanted) in found.into_iter().zip(wanted) {
+                let wanted = wanted as f64 / SECOND as f64;
+                assert!(
+                    (found - wanted).abs() < 1e-9,
+                    "round {round}: {found}, not {wanted}"
+                );
+            }
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! Counters: which there are, where they are counted, and how much each dispatch counted.
 
 use super::emit::Emit;
-use super::{correlation, dispatch_info, size, times};
+use super::{correlation, dispatch_correlation, dispatch_info, size, times};
 use crate::counters::batch::Batch;
 use crate::counters::values::sum;
 use crate::counters::{Counter, Counts, Reading, Verdict};
@@ -144,7 +144,7 @@ pub(super) fn element<W: io::Write>(
     out.key("dispatch_data")?;
     out.open_object()?;
     out.number("size", size::DISPATCH_COUNTING)?;
-    correlation(out, kernel.correlation, None);
+    dispatch_correlation(out, job, kernel);
     times(out, kernel.start, kernel.end);
     dispatch_info(out, job, kernel);
     out.close_object()?;

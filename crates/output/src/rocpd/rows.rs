@@ -127,7 +127,7 @@ impl<'c, 'j> Rows<'c, 'j> {
             argument_with,
             dispatches: database.ensure(
                 Rocpd::KernelDispatch.table(),
-                &format!("id, {process}, tid, agent_id, kernel_id, dispatch_id, queue_id, stream_id, start, end, private_segment_size, group_segment_size, workgroup_size_x, workgroup_size_y, workgroup_size_z, grid_size_x, grid_size_y, grid_size_z, graph_exec_id, graph_node_id, region_name_id={}, event_id, extdata", Strings::EMPTY),
+                &format!("id, {process}, tid, agent_id, kernel_id, dispatch_id, queue_id, stream_id, start, end, private_segment_size, group_segment_size, workgroup_size_x, workgroup_size_y, workgroup_size_z, grid_size_x, grid_size_y, grid_size_z, graph_exec_id, graph_node_id, region_name_id, event_id, extdata"),
             )?,
             copy: database.insert(
                 Rocpd::MemoryCopy.table(),
@@ -389,6 +389,11 @@ impl<'c, 'j> Rows<'c, 'j> {
         let tid = self.info.thread(kernel.tid)?;
         let agent = self.info.agent(kernel.node)?;
         let symbol = self.info.kernel(kernel)?;
+        let range = self.job.renamed.as_ref().and_then(|all| all.of(kernel));
+        let region = match range {
+            Some((_, message)) => self.strings.id(message)?,
+            None => Strings::EMPTY,
+        };
         let queue = self.info.queue(kernel.queue_id)?;
         let stream = self.info.stream(kernel.stream)?;
         let flags = kernel.header.flags;
@@ -425,6 +430,7 @@ impl<'c, 'j> Rows<'c, 'j> {
                 grid_z,
                 graph,
                 node,
+                region,
                 event,
                 extdata,
             ])

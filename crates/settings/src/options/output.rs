@@ -138,9 +138,8 @@ pub(super) const OPTIONS: &[Opt] = &[
         Summary,
         Shape::Boolean,
         Sets::Switch("ROCPROF_KERNEL_RENAME"),
-        "Name kernels after the ROCTx range around them",
-    )
-    .later(),
+        "Name kernels after the ROCTx range in which their thread launched them; ranges are recorded, too",
+    ),
     Opt::new(
         "agent-index",
         Summary,

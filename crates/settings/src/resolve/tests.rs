@@ -531,6 +531,18 @@ fn what_asks_for_traces() {
 }
 
 #[test]
+fn kernels_are_renamed_after_ranges_that_are_recorded() {
+    const RANGES: &str = "ROCPROF_MARKER_API_TRACE";
+    let rename: (&str, &[&str]) = ("kernel-rename", &[]);
+    let kernels: (&str, &[&str]) = ("kernel-trace", &[]);
+    assert!(settle(&[rename, kernels], &[]).settings.is_on(RANGES));
+    assert!(!settle(&[kernels], &[]).settings.is_on(RANGES));
+    assert!(!settle(&[rename], &[]).settings.is_on(RANGES));
+    let inherited = [("ROCPROF_KERNEL_RENAME", "1")];
+    assert!(settle(&[kernels], &inherited).settings.is_on(RANGES));
+}
+
+#[test]
 fn numbers_are_taken_up_to_their_limits_and_in_their_units() {
     let set = |option: &str, number: u64, variable: &str| {
         let number = number.to_string();
