@@ -4,7 +4,8 @@
  * it, and its end that plus its length. Who waits for a stream sleeps until its line ends. Times are of CLOCK_BOOTTIME, in ns.
  *
  * Variables: CUDA_MODEL_LOG (a file: what was done, a line each, written before the call returns), CUDA_MODEL_CALLS (calls
- * are in it, too), CUDA_MODEL_KERNEL_NS (length of a kernel, 5000), CUPTI_MODEL (for libcupti: see cupti.h). */
+ * are in it, too), CUDA_MODEL_KERNEL_NS (length of a kernel, 5000),
+ * CUDA_MODEL_LONG_KERNEL (N:NS, each Nth kernel has this length), CUPTI_MODEL (for libcupti: see cupti.h). */
 #pragma once
 #include "cuda.h"
 #include "records.h"

@@ -7,4 +7,5 @@ mod ends;
 mod fronts;
 mod gpu_metrics;
 mod kit;
+mod recorder;
 mod refusals;
