@@ -11,6 +11,7 @@
 #include <rocprofiler-sdk/hsa/runtime_types.h>
 #include <rocprofiler-sdk/hsa/scratch_memory_args.h>
 #include <rocprofiler-sdk/hsa/scratch_memory_id.h>
+#include <rocprofiler-sdk/ompt.h>
 #include <rocprofiler-sdk/rccl.h>
 #include <rocprofiler-sdk/rocdecode.h>
 #include <rocprofiler-sdk/rocjpeg.h>
@@ -181,6 +182,13 @@ typedef struct rocprofiler_callback_tracing_hip_stream_data_t
     rocprofiler_stream_id_t stream_id;
     rocprofiler_address_t stream_value;
 } rocprofiler_callback_tracing_hip_stream_data_t;
+
+/* OMPT. A region has an ENTER and an EXIT; other events have no phase. */
+typedef struct rocprofiler_callback_tracing_ompt_data_t
+{
+    uint64_t size; /* bytes of this struct */
+    rocprofiler_ompt_args_t args;
+} rocprofiler_callback_tracing_ompt_data_t;
 
 /* RCCL_API. */
 typedef struct rocprofiler_callback_tracing_rccl_api_data_t

@@ -524,8 +524,8 @@ fn arguments_that_are_refused() -> Result<()> {
         (
             "rocprofv3",
             vec!["--pid", nobody, "--ompt-trace"],
-            34,
-            "--ompt-trace",
+            2,
+            "OpenMP's runtime asks for its tool once",
         ),
         (
             "rocprofv3",
@@ -551,8 +551,8 @@ fn arguments_that_are_refused() -> Result<()> {
         (
             "midair",
             vec!["attach", nobody, "--ompt-trace"],
-            34,
-            "--ompt-trace",
+            2,
+            "OpenMP's runtime asks for its tool once",
         ),
     ] {
         let exit = run_staged(program, &words, PATIENCE)?;

@@ -49,6 +49,7 @@ mod mixing;
 mod model_counters;
 mod newer_hsa;
 mod no_entry;
+mod openmp;
 mod own_tool;
 mod packages;
 mod periods;

@@ -7,6 +7,8 @@ mod constants;
 mod cupti;
 #[path = "names.rs"]
 mod names;
+#[path = "ompt.rs"]
+mod ompt;
 #[path = "tables.rs"]
 mod tables;
 
@@ -46,6 +48,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let out = env::var("OUT_DIR")?;
     let write = |name: &str, text: String| fs::write(Path::new(&out).join(name), text);
     write("tables.rs", tables::generate(&apis, &sdk)?)?;
+    write("ompt.rs", ompt::generate(&sdk)?)?;
     write("names.rs", names::generate(&apis, &sdk)?)?;
     write("constants.rs", constants::enums(&sdk)?)?;
     write("layout.rs", constants::layouts(&sdk)?)?;

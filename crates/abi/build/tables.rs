@@ -298,7 +298,8 @@ pub fn generate(apis: &Apis, sdk: &Value) -> Text {
     Ok(out)
 }
 
-fn function(out: &mut String, slot: &Slot) -> Result<(), Box<dyn Error>> {
+/// Writes a function. Returns the size of the struct of its arguments.
+pub fn function(out: &mut String, slot: &Slot) -> Result<u64, Box<dyn Error>> {
     let entry = slot.entry;
     let parameters = entry
         .get("params")
@@ -306,11 +307,13 @@ fn function(out: &mut String, slot: &Slot) -> Result<(), Box<dyn Error>> {
         .ok_or("params is not a list")?;
     let result = c_type(entry.get("ret").ok_or("no ret")?)?;
     let (mut word, mut offset, mut stream, mut list) = (0, 0u64, None, String::new());
+    let mut widest = 1;
     for (index, parameter) in parameters.iter().enumerate() {
         let ty = c_type(parameter)?;
         if ty.c == "hipStream_t" && stream.is_none() {
             stream = Some(index);
         }
+        widest = widest.max(ty.align);
         offset = offset.next_multiple_of(ty.align);
         write!(
             list,
@@ -331,7 +334,7 @@ fn function(out: &mut String, slot: &Slot) -> Result<(), Box<dyn Error>> {
         slot.known,
         result.rust(),
     )?;
-    Ok(())
+    Ok(offset.next_multiple_of(widest))
 }
 
 /// A C type as the JSON describes it.

@@ -4,6 +4,7 @@
 //!
 //! * [`tables`]: the API tables whose slots we wrap, with parameters and operation ids,
 //! * [`names`]: kinds, operations and statuses, with the strings that AMD's tool prints,
+//! * [`ompt`]: OpenMP's events,
 //! * [`members`]: parameters that have other names in the SDK than in the libraries,
 //! * [`constants`]: the SDK's enumerators under their C names,
 //! * [`records`], [`counting`], [`agent`], [`registration`]: structs that we fill or read,
@@ -16,6 +17,7 @@ pub mod counting;
 pub mod cupti;
 pub mod members;
 pub mod names;
+pub mod ompt;
 pub mod private;
 pub mod records;
 pub mod registration;

@@ -126,6 +126,42 @@ c_struct! {
         retval: [u64; 1],
     }
 }
+/// An event of OpenMP. Times are ns of CLOCK_BOOTTIME; one without duration has the same twice.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct OpenMp {
+    /// Bytes of this struct.
+    pub size: u64,
+    /// `rocprofiler_buffer_tracing_kind_t`.
+    pub kind: i32,
+    /// `rocprofiler_ompt_operation_t`.
+    pub operation: i32,
+    /// Correlation.
+    pub correlation_id: CorrelationId,
+    /// Beginning.
+    pub start_timestamp: u64,
+    /// End.
+    pub end_timestamp: u64,
+    /// Thread.
+    pub thread_id: u64,
+    /// The union that only offloaded work has: one of
+    /// `rocprofiler_buffer_tracing_ompt_target_t`, `_target_data_op_t`, `_target_kernel_t`.
+    pub offloaded: [u64; 5],
+}
+const _: () = {
+    use crate::layout::{
+        rocprofiler_buffer_tracing_ompt_record_t as theirs,
+        rocprofiler_buffer_tracing_ompt_target_data_op_t as data,
+        rocprofiler_buffer_tracing_ompt_target_t as target,
+    };
+    use std::mem::offset_of;
+    assert!(size_of::<OpenMp>() == theirs::SIZE && align_of::<OpenMp>() == theirs::ALIGN);
+    assert!(offset_of!(OpenMp, operation) == theirs::operation);
+    assert!(offset_of!(OpenMp, correlation_id) == theirs::correlation_id);
+    assert!(offset_of!(OpenMp, end_timestamp) == theirs::end_timestamp);
+    assert!(offset_of!(OpenMp, offloaded) == theirs::thread_id + 8);
+    assert!(data::SIZE == 5 * 8 && data::bytes == 3 * 8 && target::target_id == 2 * 8);
+};
 c_struct! {
     /// An asynchronous copy.
     MemoryCopy = rocprofiler_buffer_tracing_memory_copy_record_t {

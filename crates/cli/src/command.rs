@@ -80,6 +80,18 @@ pub fn argument(option: &'static Opt, front: Front) -> Arg {
         // Each time that the option is given makes a group.
         Shape::Groups(name) if amd => arg.num_args(1..).action(ArgAction::Append).value_name(name),
         Shape::Groups(name) => arg.num_args(1).action(ArgAction::Append).value_name(name),
+        Shape::AnyOf(words) => {
+            let arg = match amd {
+                true => arg.num_args(0..).value_name("WORD"),
+                false => arg
+                    .num_args(0..=1)
+                    .require_equals(true)
+                    .action(ArgAction::Append)
+                    .value_name("WORD,..."),
+            };
+            arg.value_delimiter(',')
+                .value_parser(choices_or_boolean(option, words))
+        }
         Shape::SomeOf(words) if amd => arg
             .num_args(1..)
             .value_name("WORD")
@@ -110,6 +122,15 @@ fn booleans(all: bool) -> PossibleValuesParser {
         .into();
     values.extend(all.then(|| PossibleValue::new("all")));
     values.into()
+}
+
+fn choices_or_boolean(option: &Opt, words: &'static [&'static str]) -> PossibleValuesParser {
+    let booleans = ["true", "false"].map(|word| PossibleValue::new(word).hide(true));
+    let words = words
+        .iter()
+        .filter(|word| !option.later_words.contains(*word));
+    let values = words.map(|word| PossibleValue::new(*word)).chain(booleans);
+    values.collect::<Vec<_>>().into()
 }
 
 fn choices(option: &Opt, words: &'static [&'static str]) -> PossibleValuesParser {

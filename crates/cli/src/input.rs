@@ -294,7 +294,11 @@ mod tests {
             ),
             ("in.yaml", "jobs:\n  - pmc: [[A]]\n", "a list of texts"),
             ("in.yaml", "jobs:\n  - input: x.yaml\n", "no option input"),
-            ("in.yaml", "jobs:\n  - ompt_trace: true\n", "--ompt-trace"),
+            (
+                "in.yaml",
+                "jobs:\n  - rocshmem_trace: true\n",
+                "--rocshmem-trace",
+            ),
         ] {
             let failure = given_by(name, text, Given::new()).unwrap_err();
             assert!(failure.what.contains(why), "{name} {text}: {failure}");

@@ -88,8 +88,6 @@ pub enum CallbackTime {
     /// When the work is requested, on the thread that requests it, and again when it is done, on
     /// the thread that finds this out.
     Work,
-    /// Never: not served yet.
-    Never,
 }
 
 /// Runtimes that have a domain.

@@ -66,6 +66,9 @@ pub const HSA_CALLS: KindSet = file_of(kind::HSA_CORE_API);
 /// Calls of libraries above HIP: RCCL, rocDecode, rocJPEG.
 pub const LIBRARY_CALLS: KindSet =
     KindSet::of(&[kind::RCCL_API, kind::ROCDECODE_API_EXT, kind::ROCJPEG_API]);
+/// What a runtime tells by itself, without a hook in a table, and what becomes a record as a call
+/// does: events of OpenMP.
+pub const TOLD: KindSet = KindSet::of(&[kind::OMPT]);
 /// Events of the kernel driver.
 pub const DRIVER: KindSet = KindSet::of(&[
     kind::KFD_PAGE_MIGRATE,

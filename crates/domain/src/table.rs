@@ -439,13 +439,18 @@ domains! {
         files: RCCL,
         built: true,
     }
-    /// Events of OpenMP.
+    /// Events of OpenMP, in a program that was started with the tool.
     OMPT {
         asked: RequestedBy::By(&[ask("ompt-trace", c"ROCPROF_OMPT_TRACE")]),
         buffer_kinds: &[c::ROCPROFILER_BUFFER_TRACING_OMPT],
-        callback: unserved(c::ROCPROFILER_CALLBACK_TRACING_OMPT),
-        number: Some(15);
-        ..LATER
+        callback: around(c::ROCPROFILER_CALLBACK_TRACING_OMPT),
+        number: Some(15),
+        activities: &[],
+        runtimes: AMD,
+        needs: NOTHING,
+        usual: false,
+        files: OPENMP,
+        built: true,
     }
     /// Calls of rocDecode.
     ROCDECODE_API_EXT {

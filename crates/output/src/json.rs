@@ -43,6 +43,7 @@ mod size {
     pub(super) const HIP_API: u64 = 176;
     pub(super) const HSA_API: u64 = 64;
     pub(super) const ROCDECODE_API: u64 = 112;
+    pub(super) const OPENMP: u64 = 104;
     pub(super) const MEMORY_COPY: u64 = 96;
     pub(super) const KERNEL_DISPATCH: u64 = 184;
     pub(super) const DISPATCH_INFO: u64 = 72;
@@ -128,8 +129,10 @@ fn lists<'s>(job: &Job<'_>, spill: &'s Spill) -> Vec<Records<'s>> {
         let Some(json) = domain.files.json else {
             continue;
         };
-        // AMD's json has the list of driver events only since 2026.
-        let is_there = !sets::DRIVER.contains(domain.kind) || job.index.has(sets::DRIVER);
+        // AMD's json has the list of driver events only since 2026, and none of OpenMP's events.
+        let rare = [sets::DRIVER, sets::TOLD];
+        let rare = rare.into_iter().find(|kinds| kinds.contains(domain.kind));
+        let is_there = rare.is_none_or(|kinds| job.index.has(kinds));
         if is_there && (domain.runtimes.amd || job.index.is_cuda()) {
             let records = all.entry(json.rank).or_insert_with(|| Records {
                 name: json.name,
@@ -455,7 +458,10 @@ fn element<W: io::Write>(
         Record::Api(record, _) if sets::CUDA_CALLS.contains(record.header.kind) => {
             cuda::call(out, record)
         }
-        Record::Api(record, _) => hsa(out, record),
+        Record::Api(record, _) if record.header.kind == kind::OMPT => {
+            plain_call(out, record, size::OPENMP)
+        }
+        Record::Api(record, _) => plain_call(out, record, size::HSA_API),
         Record::MemorySet(record) => cuda::set(out, job, record),
         Record::Synchronization(record) => cuda::wait(out, job, record),
         Record::UnifiedMemory(record) => cuda::unified(out, job, record),
@@ -610,9 +616,10 @@ fn call<W: io::Write>(out: &mut Emit<W>, record: &Api, size: u64) {
     out.next(follows!("thread_id"), record.tid.into());
 }
 
-fn hsa<W: io::Write>(out: &mut Emit<W>, record: &Api) -> io::Result<()> {
+/// Writes a call, or an event that is like one, whose arguments no file has.
+fn plain_call<W: io::Write>(out: &mut Emit<W>, record: &Api, size: u64) -> io::Result<()> {
     out.open_object()?;
-    call(out, record, size::HSA_API);
+    call(out, record, size);
     out.close_object()
 }
 

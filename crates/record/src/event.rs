@@ -540,6 +540,7 @@ pub fn decode(bytes: &[u8]) -> Result<(Record<'_>, usize), Malformed> {
         | kind::RCCL_API
         | kind::ROCDECODE_API_EXT
         | kind::ROCJPEG_API
+        | kind::OMPT
         | kind::CUDA_RUNTIME_API
         | kind::CUDA_DRIVER_API => with_tail(body, |a: &Api| (a.nargs as usize).saturating_mul(8))
             .map(|(a, t)| Record::Api(a, t)),

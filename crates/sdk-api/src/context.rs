@@ -212,6 +212,26 @@ pub fn wanted() -> Wanted {
     wanted
 }
 
+/// Returns the operations of OpenMP that any tool is configured for, whether its context runs or
+/// not: callbacks are registered with the runtime once, when it starts.
+pub fn openmp_operations() -> OperationSet {
+    let mut all = OperationSet::NONE;
+    let state = state::lock();
+    for context in state.contexts.iter().filter(|context| !context.out) {
+        let records = context.services.iter();
+        let records = records.map(|service| (record_kind(service.kind), &service.operations));
+        let calls = context.callbacks.iter();
+        let calls =
+            calls.map(|service| (callbacks::record_kind(service.kind), &service.operations));
+        for (kind, operations) in records.chain(calls) {
+            if kind == Some(kinds::OMPT) {
+                all.add_all(operations);
+            }
+        }
+    }
+    all
+}
+
 /// Whether any context runs, or will count once it runs, which has to be prepared for.
 pub fn any_active() -> bool {
     state::lock()

@@ -5,7 +5,7 @@ use crate::converted::Converted;
 use midair_abi::constants as c;
 use midair_abi::records::{
     AsyncCorrelationId, CorrelationId, Dim3, HipApi, HipApiExt, HsaApi, KernelDispatch,
-    KernelDispatchInfo, MarkerApi, MemoryAllocation, MemoryCopy, RocdecodeApiExt,
+    KernelDispatchInfo, MarkerApi, MemoryAllocation, MemoryCopy, OpenMp, RocdecodeApiExt,
     RuntimeInitialization, ScratchMemory,
 };
 use midair_record::event::{Allocation, Api, Copy, Kernel, NO_NODE, Record, RuntimeInit, Scratch};
@@ -33,6 +33,7 @@ pub(crate) fn convert(record: &Record<'_>, tracing_kind: i32) -> Option<Converte
             c::ROCPROFILER_BUFFER_TRACING_ROCDECODE_API_EXT => {
                 rocdecode_ext(api, arguments).map(Converted::RocdecodeExt)
             }
+            c::ROCPROFILER_BUFFER_TRACING_OMPT => Some(Converted::OpenMp(openmp(api, arguments))),
             _ => Some(Converted::Hsa(HsaApi {
                 size: size_of::<HsaApi>() as u64,
                 kind: tracing_kind,
@@ -112,6 +113,23 @@ fn rocdecode_ext(api: &Api, arguments: &[u8]) -> Option<RocdecodeApiExt> {
         args: arguments_of(api, arguments)?,
         retval: [api.retval],
     })
+}
+
+fn openmp(api: &Api, words: &[u8]) -> OpenMp {
+    let mut offloaded = [0; 5];
+    for (word, bytes) in offloaded.iter_mut().zip(words.as_chunks::<8>().0) {
+        *word = u64::from_ne_bytes(*bytes);
+    }
+    OpenMp {
+        size: size_of::<OpenMp>() as u64,
+        kind: c::ROCPROFILER_BUFFER_TRACING_OMPT,
+        operation: api.header.operation as i32,
+        correlation_id: correlation(api),
+        start_timestamp: api.start,
+        end_timestamp: api.end,
+        thread_id: u64::from(api.tid),
+        offloaded,
+    }
 }
 
 fn hip_ext(api: &Api, arguments: &[u8], tracing_kind: i32) -> Option<HipApiExt> {

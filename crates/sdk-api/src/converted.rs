@@ -1,7 +1,7 @@
 //! A record of any kind in AMD's layout.
 
 use midair_abi::records::{
-    HipApi, HipApiExt, HsaApi, KernelDispatch, MarkerApi, MemoryAllocation, MemoryCopy,
+    HipApi, HipApiExt, HsaApi, KernelDispatch, MarkerApi, MemoryAllocation, MemoryCopy, OpenMp,
     RocdecodeApiExt, RuntimeInitialization, ScratchMemory,
 };
 
@@ -16,6 +16,8 @@ pub(crate) enum Converted {
     HipExt(HipApiExt),
     /// rocDecode call with arguments.
     RocdecodeExt(RocdecodeApiExt),
+    /// Event of OpenMP.
+    OpenMp(OpenMp),
     /// Dispatch.
     Kernel(KernelDispatch),
     /// Copy.
@@ -38,6 +40,7 @@ impl Converted {
             Converted::Hip(record) => record.kind,
             Converted::HipExt(record) => record.kind,
             Converted::RocdecodeExt(record) => record.kind,
+            Converted::OpenMp(record) => record.kind,
             Converted::Kernel(record) => record.kind,
             Converted::Copy(record) => record.kind,
             Converted::Allocation(record) => record.kind,
@@ -60,6 +63,7 @@ impl Converted {
             Converted::Hip(record) => words(record),
             Converted::HipExt(record) => words(record),
             Converted::RocdecodeExt(record) => words(record),
+            Converted::OpenMp(record) => words(record),
             Converted::Kernel(record) => words(record),
             Converted::Copy(record) => words(record),
             Converted::Allocation(record) => words(record),

@@ -34,6 +34,7 @@ use midair_sdk_hot::callbacks;
 use midair_sdk_hot::clock::now;
 use midair_sdk_hot::host_functions;
 use midair_sdk_hot::markers;
+use midair_sdk_hot::openmp;
 use midair_sdk_hot::pause;
 use midair_sdk_hot::probe;
 use midair_sdk_hot::wrappers::TABLES;
@@ -225,6 +226,7 @@ impl Collection {
         }
         symbols::begin();
         markers::begin();
+        openmp::begin();
         pause::set_shared(wanted.delivers());
         let (route, area) = if wanted.delivers() {
             let options = ReaderOptions {
@@ -435,7 +437,11 @@ impl Collection {
             probe::session::close_session(running.generation, running.need.recorded);
         }
         notes::open(false);
-        for text in markers::notes().into_iter().chain(notes::take()) {
+        for text in markers::notes()
+            .into_iter()
+            .chain(openmp::notes())
+            .chain(notes::take())
+        {
             running.sink.put(kind::NOTE, &note(&text));
         }
         if running.hsa_ready {
@@ -483,7 +489,7 @@ impl Collection {
         for text in counting::close() {
             running.sink.put(kind::NOTE, &note(&text));
         }
-        if running.live.is_empty() {
+        if running.live.is_empty() && !crate::openmp::is_traced() {
             self.outcome |= outcome::NO_TABLES;
         }
         if STATE.went_on_unhooked.load(SeqCst) > 0 {
@@ -554,10 +560,10 @@ fn need_of(wanted: &Wanted) -> Need {
         || work.contains(kind::KERNEL_DISPATCH)
             && (windows::has_plan() || alone::is_asked() || windows::chosen::is_wanted());
     let work = work.with_if(kind::COUNTER_COLLECTION, counts);
-    let mut recorded = kinds & sets::HOOKED_CALLS;
+    let mut recorded = kinds & (sets::HOOKED_CALLS | sets::TOLD);
     if wanted.retirement {
         // The record of a call tells that the call has returned.
-        recorded |= wanted.services.kinds() & sets::HOOKED_CALLS;
+        recorded |= wanted.services.kinds() & (sets::HOOKED_CALLS | sets::TOLD);
         if work.intersects(sets::NEEDS_DEVICE) {
             recorded |= sets::HIP_CALLS;
         }

@@ -18,6 +18,7 @@ pub mod install;
 pub mod kfd;
 pub mod lent;
 pub mod local;
+pub mod openmp;
 mod runtimes;
 mod signals;
 mod state;

@@ -475,6 +475,23 @@ pub(crate) fn runtime_is_here(hsa: bool) {
     }
 }
 
+/// Handles the start of OpenMP's runtime, on the thread that starts it: a session that waited for a
+/// runtime begins, as in [`launch`].
+pub(crate) fn openmp_is_here() {
+    if is_child() {
+        return;
+    }
+    if !(is_on() || changes::is_served()) {
+        launch();
+    }
+    if begin_watched() {
+        set_up_here();
+        changes::wake();
+    } else if is_on() {
+        wait_while(&[Phase::Starting], LEAVE);
+    }
+}
+
 /// Ends the wait for a runtime. Returns true for the one caller that has to set the session up.
 fn begin_watched() -> bool {
     STATE

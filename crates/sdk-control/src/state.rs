@@ -5,6 +5,7 @@ use crate::counting::kept::Counting;
 use crate::gate::request::TableRequest;
 use crate::install::Marks;
 use crate::local::phase::{Command, Kind, Phase};
+use crate::openmp::Use;
 use crate::runtimes::Registry;
 use midair_lockfree::AtomicEnum;
 use midair_record::spool::Area;
@@ -76,6 +77,8 @@ pub(crate) struct State {
     pub marks: Marks,
     /// What register libraries have announced about the runtimes.
     pub registered: Registry,
+    /// What a runtime of OpenMP has made of us.
+    pub openmp: AtomicEnum<Use>,
     /// Where HSA's root table is according to a register library; 0 = unknown.
     pub root_table: AtomicUsize,
 }
@@ -108,6 +111,7 @@ impl State {
             signal_limit: AtomicU64::new(SIGNAL_LIMIT),
             marks: Marks::new(),
             registered: Registry::new(),
+            openmp: AtomicEnum::new(),
             root_table: AtomicUsize::new(0),
         }
     }

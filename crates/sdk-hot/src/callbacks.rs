@@ -21,6 +21,7 @@
 
 pub(crate) mod frame;
 pub(crate) mod open_ranges;
+pub(crate) mod openmp;
 pub(crate) mod out;
 pub mod ranges;
 pub mod requests;
@@ -102,6 +103,11 @@ pub fn layout(record_kind: u8) -> Layout {
             arguments: 6,
             result: 1,
         },
+        kind::OMPT => Layout {
+            words: 17,
+            arguments: 16,
+            result: 0,
+        },
         _ if markers::is_marker(record_kind) => Layout {
             words: 4,
             arguments: 2,
@@ -123,6 +129,8 @@ const _: () = {
     assert!(theirs::rocprofiler_callback_tracing_hsa_api_data_t::retval == 25 * 8);
     assert!(theirs::rocprofiler_callback_tracing_marker_api_data_t::SIZE == 4 * 8);
     assert!(theirs::rocprofiler_callback_tracing_marker_api_data_t::retval == 3 * 8);
+    assert!(theirs::rocprofiler_callback_tracing_ompt_data_t::SIZE == 17 * 8);
+    assert!(theirs::rocprofiler_callback_tracing_ompt_data_t::args == 8);
     assert!(theirs::rocprofiler_callback_tracing_rccl_api_data_t::SIZE == 21 * 8);
     assert!(theirs::rocprofiler_callback_tracing_rccl_api_data_t::retval == 20 * 8);
     assert!(theirs::rocprofiler_callback_tracing_rocdecode_api_data_t::SIZE == 7 * 8);
@@ -179,7 +187,11 @@ pub fn publish(services: Services) -> KindSet {
     let services = Box::new(services);
     let mut kinds = services.kinds();
     let prepared = kinds.is_empty()
-        || make_frames() && ranges::prepare() && work::prepare() && streams::prepare();
+        || make_frames()
+            && ranges::prepare()
+            && work::prepare()
+            && streams::prepare()
+            && openmp::prepare();
     if !prepared {
         kinds = KindSet::EMPTY;
     }
@@ -301,6 +313,11 @@ pub fn exit(call: Call, result: &[u64]) -> Call {
 /// Reports the end of a call of the calling thread, if its beginning was reported (in the session
 /// `generation`, if that is given).
 fn finish(frame: &Frame, generation: Option<u64>, result: &[u64]) {
+    finish_with(frame, generation, |body| put_result(body, result));
+}
+
+/// Does the same as [`finish`] for what has more to tell at its end than a result.
+fn finish_with(frame: &Frame, generation: Option<u64>, put: impl FnOnce(&mut Body)) {
     if frame.state.load(Relaxed) != FrameState::Open {
         return;
     }
@@ -314,7 +331,7 @@ fn finish(frame: &Frame, generation: Option<u64>, result: &[u64]) {
     // SAFETY: this thread holds the frame's state, which gives it the body.
     let body = unsafe { &mut *frame.body.get() };
     if generation.is_none_or(|generation| generation == body.generation) {
-        put_result(body, result);
+        put(body);
         run(frame, c::ROCPROFILER_CALLBACK_PHASE_EXIT);
         frame.state.store(FrameState::Free, Release);
     } else {
@@ -410,36 +427,60 @@ fn fill(call: Call, frame: &Frame, what: Option<(u8, u32)>, put: impl FnOnce(&mu
         return false;
     };
     let open = running.open;
-    let (record_kind, operation) = what.unwrap_or((open.kind, open.operation));
-    if frame.state.load(Acquire) != FrameState::Free {
-        STATE.unreported.fetch_add(1, Relaxed);
+    let what = what.unwrap_or((open.kind, open.operation));
+    let Some(body) = gathered(&running.busy, frame, what) else {
         return false;
-    }
-    // SAFETY: only the thread itself uses a free frame.
-    let body = unsafe { &mut *frame.body.get() };
-    let tid = u64::from(running.busy.tid());
-    gather(&running.busy, body, record_kind, operation, tid);
-    if body.count == 0 {
-        return false;
-    }
-    let correlation = running.identify();
-    body.id = correlation;
-    body.generation = call.generation();
-    body.correlation = CorrelationId {
-        internal: correlation,
+    };
+    let correlation = CorrelationId {
+        internal: running.identify(),
         external: 0,
         ancestor: running.ancestor,
     };
-    (body.kind, body.operation) = (record_kind, operation);
-    body.payload = [0; PAYLOAD];
-    if let Some(size) = body.payload.first_mut() {
-        *size = (layout(record_kind).words * 8) as u64;
-    }
-    put(body);
-    frame.state.store(FrameState::Entering, SeqCst);
+    complete(frame, body, call.generation(), correlation, put);
     // When `running` is dropped, this thread counts as outside. The frame's state is visible by
     // then.
     true
+}
+
+/// Stores in a free frame which services want `what` (record kind, operation). `None` when there
+/// are none, or when the frame is not free.
+#[expect(
+    clippy::mut_from_ref,
+    reason = "an UnsafeCell that a free frame's thread owns"
+)]
+fn gathered<'f>(
+    busy: &probe::Busy,
+    frame: &'f Frame,
+    (record_kind, operation): (u8, u32),
+) -> Option<&'f mut Body> {
+    if frame.state.load(Acquire) != FrameState::Free {
+        STATE.unreported.fetch_add(1, Relaxed);
+        return None;
+    }
+    // SAFETY: only the thread itself uses a free frame.
+    let body = unsafe { &mut *frame.body.get() };
+    gather(busy, body, record_kind, operation, u64::from(busy.tid()));
+    (body.kind, body.operation) = (record_kind, operation);
+    (body.count > 0).then_some(body)
+}
+
+/// Fills the rest of a frame that [`gathered`] returned. It is being entered from here on.
+fn complete(
+    frame: &Frame,
+    body: &mut Body,
+    generation: u64,
+    correlation: CorrelationId,
+    put: impl FnOnce(&mut Body),
+) {
+    body.id = correlation.internal;
+    body.generation = generation;
+    body.correlation = correlation;
+    body.payload = [0; PAYLOAD];
+    if let Some(size) = body.payload.first_mut() {
+        *size = (layout(body.kind).words * 8) as u64;
+    }
+    put(body);
+    frame.state.store(FrameState::Entering, SeqCst);
 }
 
 /// Stores argument words at the function's places in AMD's union.
@@ -538,6 +579,7 @@ pub fn close(limit: Duration) -> Vec<String> {
             .flat_map(frames)
             .chain(ranges::frames(threads::all().len()))
             .chain(streams::frames(threads::all().len()))
+            .chain(openmp::frames(threads::all().len()))
             .chain(work::frames())
             .filter(|frame| {
                 frame.state.load(Acquire) != FrameState::Free && !frame.is_kept.load(Acquire)
@@ -558,8 +600,11 @@ pub fn close(limit: Duration) -> Vec<String> {
                         .is_ok() =>
                 {
                     run(frame, c::ROCPROFILER_CALLBACK_PHASE_EXIT);
+                    // Threads of OpenMP wait in a region until the process ends, so this is usual
+                    // there.
+                    // SAFETY: this thread holds the frame's state, which gives it the body.
+                    ended += u64::from(unsafe { (*frame.body.get()).kind } != kind::OMPT);
                     frame.state.store(FrameState::Free, Release);
-                    ended += 1;
                     break;
                 }
                 FrameState::Entering if expired => {

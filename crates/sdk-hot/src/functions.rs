@@ -2,6 +2,7 @@
 
 use crate::markers::operation;
 use crate::state::STATE;
+use midair_abi::ompt;
 use midair_abi::tables::{ALL, Function};
 use midair_record::event::kind;
 
@@ -22,6 +23,9 @@ pub fn function_of(record_kind: u8, operation: u32) -> Option<&'static Function>
             if let Some(entry) = entry {
                 *entry = list;
             }
+        }
+        if let Some(entry) = kinds.get_mut(usize::from(kind::OMPT)) {
+            *entry = ompt::FUNCTIONS.iter().map(Some).collect();
         }
         kinds
     });

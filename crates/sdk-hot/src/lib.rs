@@ -13,6 +13,7 @@ pub mod functions;
 pub mod host_functions;
 mod lazy_memory;
 pub mod markers;
+pub mod openmp;
 pub mod operations;
 pub mod pause;
 mod pauses;

@@ -19,6 +19,7 @@ pub mod session;
 
 use crate::clock::now;
 use crate::markers;
+use crate::openmp::regions::Regions;
 use crate::state::STATE;
 use crate::threads::{self, OpenCall, Owned, ThreadSlot};
 use crate::wrappers::hip_runtime;
@@ -171,9 +172,25 @@ impl Busy {
             // may be unmapped.
             owned.generation = self.generation;
             owned.depth = 0;
+            (owned.regions.depth, owned.regions.over) = (0, 0);
             owned.writer.forget();
         }
         owned
+    }
+
+    /// Returns the open regions of OpenMP of the calling thread.
+    pub(crate) fn regions(&mut self) -> &mut Regions {
+        &mut self.owned().regions
+    }
+
+    /// Returns the correlation id of the calling thread's innermost region of OpenMP or, where it is
+    /// in none, of its innermost call; 0 for none.
+    pub(crate) fn around_region(&mut self) -> u64 {
+        let owned = self.owned();
+        match owned.regions.innermost() {
+            0 => owned.around(owned.depth),
+            region => region,
+        }
     }
 
     /// Whether new work is recorded; see [`session::close`].
@@ -301,6 +318,11 @@ impl Busy {
     #[inline]
     pub fn fresh_correlation(&self) -> u64 {
         fresh(self.control)
+    }
+
+    /// Returns a fresh correlation id, or 0 where `wanted` is false.
+    pub(crate) fn fresh_correlation_if(&self, wanted: bool) -> u64 {
+        if wanted { self.fresh_correlation() } else { 0 }
     }
 
     /// Counts a record that was dropped for lack of space.
@@ -481,6 +503,38 @@ pub fn enter(kind: u8, operation: u32, stream: u64) -> Call {
     }
 }
 
+/// What becomes of something that a runtime tells by itself.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Seen {
+    /// It becomes a record.
+    pub recorded: bool,
+    /// Tools may want to be told.
+    pub reported: bool,
+}
+
+/// Marks the calling thread as busy for something of this kind that happens now, and says what
+/// becomes of it. `None`: nothing. What a tool's function causes is left out.
+pub(crate) fn occurs(kind: u8) -> Option<(Busy, Seen)> {
+    let control = control()?;
+    let tracked = control
+        .tracked
+        .load(Relaxed)
+        .without(control.cut.load(Relaxed));
+    if control.generation.load(Relaxed) == 0 || !tracked.contains(kind) {
+        return None;
+    }
+    let slot = threads::current()?;
+    if slot.in_tool.load(Relaxed) != 0 {
+        return None;
+    }
+    let busy = Busy::enter_with(control, slot)?;
+    let seen = Seen {
+        recorded: control.recorded.load(Relaxed).contains(kind),
+        reported: control.called.load(Relaxed).contains(kind),
+    };
+    Some((busy, seen))
+}
+
 /// A call that has not returned, whose thread is marked busy.
 #[derive(Debug)]
 pub(crate) struct RunningCall {
@@ -619,7 +673,9 @@ fn api_record(open: &OpenCall, ancestor: u64, end: u64, retval: u64, tid: u32, n
 pub(crate) fn thread_ended(slot: &'static ThreadSlot) {
     let Some(control) = control() else { return };
     if let Some(mut busy) = Busy::enter_with(control, slot) {
-        busy.owned().depth = 0;
+        let owned = busy.owned();
+        owned.depth = 0;
+        (owned.regions.depth, owned.regions.over) = (0, 0);
         markers::thread_ends(&mut busy);
     }
 }

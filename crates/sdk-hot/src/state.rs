@@ -6,6 +6,7 @@
 use crate::callbacks::Services;
 use crate::callbacks::frame::{Frame, MOST_OUT, Out};
 use crate::callbacks::open_ranges::{Anywhere, Thread};
+use crate::callbacks::openmp;
 use crate::fork::ForkState;
 use crate::host_functions::waiting::Waiting;
 use crate::markers::open::{ProcessRanges, Stack};
@@ -57,6 +58,8 @@ pub(crate) struct State {
     /// calls name. A fork wipes them.
     pub work_frames: AtomicPtr<Frame>,
     pub stream_frames: AtomicPtr<[Frame; MAX_OPEN]>,
+    /// The same for regions of OpenMP.
+    pub region_frames: AtomicPtr<openmp::Frames>,
     /// Where the search for a free place begins, and whether any place was used in this session.
     pub next_work: AtomicUsize,
     pub work_told: AtomicBool,
@@ -85,6 +88,9 @@ pub(crate) struct State {
     pub ranges_begun_before: AtomicU64,
     /// The number of ranges that exceeded the capacity for open ones.
     pub ranges_over_capacity: AtomicU64,
+    /// The same for regions of OpenMP.
+    pub regions_begun_before: AtomicU64,
+    pub regions_over_capacity: AtomicU64,
     /// The number of messages that were truncated.
     pub messages_truncated: AtomicU64,
     /// The callback that the old ROCTx library had before ours.
@@ -117,6 +123,7 @@ impl State {
             reported_anywhere: AtomicPtr::new(std::ptr::null_mut()),
             work_frames: AtomicPtr::new(std::ptr::null_mut()),
             stream_frames: AtomicPtr::new(std::ptr::null_mut()),
+            region_frames: AtomicPtr::new(std::ptr::null_mut()),
             next_work: AtomicUsize::new(0),
             work_told: AtomicBool::new(false),
             agent_ids: [const { AtomicU64::new(0) }; NODES],
@@ -137,6 +144,8 @@ impl State {
             process_ranges: AtomicPtr::new(std::ptr::null_mut()),
             ranges_begun_before: AtomicU64::new(0),
             ranges_over_capacity: AtomicU64::new(0),
+            regions_begun_before: AtomicU64::new(0),
+            regions_over_capacity: AtomicU64::new(0),
             messages_truncated: AtomicU64::new(0),
             legacy_roctx_before: AtomicPtr::new(std::ptr::null_mut()),
             external_ids: SlotTable::new(
@@ -177,18 +186,26 @@ pub unsafe fn reset_after_fork() -> bool {
                         old.reported_anywhere.load(Acquire),
                         old.work_frames.load(Acquire),
                         old.stream_frames.load(Acquire),
+                        old.region_frames.load(Acquire),
                     ),
                     old.legacy_roctx_before.load(Acquire),
                 )
             },
             |new, (control, last_generation, frames, reported, before)| {
-                let (reported_threads, reported_anywhere, work_frames, stream_frames) = reported;
+                let (
+                    reported_threads,
+                    reported_anywhere,
+                    work_frames,
+                    stream_frames,
+                    region_frames,
+                ) = reported;
                 new.last_generation.store(last_generation, Relaxed);
                 new.frames.store(frames, Release);
                 new.reported_threads.store(reported_threads, Release);
                 new.reported_anywhere.store(reported_anywhere, Release);
                 new.work_frames.store(work_frames, Release);
                 new.stream_frames.store(stream_frames, Release);
+                new.region_frames.store(region_frames, Release);
                 new.legacy_roctx_before.store(before, Release);
                 new.control.store(control, Release);
             },

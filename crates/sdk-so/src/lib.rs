@@ -7,6 +7,7 @@ use midair_capi_build::copies;
 use midair_record::boot::BootBlock;
 pub use midair_sdk_api::capi as api;
 pub use midair_sdk_control::capi as control;
+pub use midair_sdk_control::openmp;
 
 /// Entry of the worker thread in a target ([`midair_record::boot::ENTRY`]), called by the boot code.
 /// Returns when the thread shall end.

@@ -42,7 +42,7 @@ impl Request {
     pub fn new(pid: Pid, settings: Settings) -> Request {
         Request {
             pid,
-            settings,
+            settings: settings.without_those_of_a_start(),
             asked: Requested::default(),
             spool_bytes: midair_record::spool::DEFAULT_SIZE as u64,
             drain: Duration::from_millis(100),

@@ -114,6 +114,8 @@ pub enum Shape {
     Groups(&'static str),
     /// One or more of these words.
     SomeOf(&'static [&'static str]),
+    /// None, one boolean word, or some of these words. None means all.
+    AnyOf(&'static [&'static str]),
 }
 
 /// How an option's value becomes settings.
@@ -129,6 +131,9 @@ pub enum Sets {
     Inverse(&'static str),
     /// The words, as given, in each of these variables; a list is joined with the separator.
     Words(&'static [&'static str], &'static str),
+    /// On is `1` in the first variable; the words, joined by commas, are in the second, which is
+    /// absent where all are meant.
+    SwitchAndWords(&'static str, &'static str),
     /// A directory or file: made absolute by the attacher's working directory.
     Path(&'static str),
     /// The number times the factor.
@@ -279,6 +284,7 @@ impl Opt {
             | Sets::Groups(name)
             | Sets::Periods(name) => vec![name],
             Sets::Words(names, _) => names.to_vec(),
+            Sets::SwitchAndWords(name, words) => vec![name, words],
             Sets::CounterGroups => vec![COUNTER_COLLECTION, COUNTERS, COUNTER_GROUPS],
         }
     }
@@ -297,7 +303,7 @@ impl Opt {
     /// Returns the words to choose from, where its shape has some.
     pub fn choices(&self) -> &'static [&'static str] {
         match self.shape {
-            Shape::OneOf(words) | Shape::SomeOf(words) => words,
+            Shape::OneOf(words) | Shape::SomeOf(words) | Shape::AnyOf(words) => words,
             _ => &[],
         }
     }

@@ -21,6 +21,7 @@ pub fn spelling(option: &Opt) -> String {
         Shape::OneOf(words) => text.push_str(&format!(" {}", words.join("|"))),
         Shape::Each(name) => text.push_str(&format!(" {name}")),
         Shape::Texts(name) | Shape::Groups(name) => text.push_str(&format!(" {name}...")),
+        Shape::AnyOf(words) => text.push_str(&format!(" [{}...]", words.join("|"))),
         Shape::SomeOf(words) => text.push_str(&format!(" {}...", words.join("|"))),
     }
     text

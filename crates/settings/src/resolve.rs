@@ -124,7 +124,14 @@ impl Opt {
                 }
                 Value::Texts(words.to_vec())
             }
-            Shape::SomeOf(_) => {
+            Shape::AnyOf(_) if words.is_empty() => Value::Switch(true),
+            Shape::AnyOf(_)
+                if let [word] = words
+                    && let Some(on) = boolean_word(word) =>
+            {
+                Value::Switch(on)
+            }
+            Shape::SomeOf(_) | Shape::AnyOf(_) => {
                 // AMD's separator in the variable is a comma, and people type it on the command line, too.
                 let mut chosen: Vec<String> = Vec::new();
                 for word in words.iter().flat_map(|word| word.split(',')) {
@@ -216,9 +223,15 @@ impl Given {
         }
     }
 
-    /// Whether an option was given and is on.
+    /// Whether an option was given and is on. Words that choose a part of what an option records
+    /// switch it on.
     pub fn is_on(&self, long: &str) -> bool {
-        self.get(long) == Some(&Value::Switch(true))
+        let is_choice = || option(long).is_some_and(|it| matches!(it.shape, Shape::AnyOf(_)));
+        match self.get(long) {
+            Some(Value::Switch(on)) => *on,
+            Some(Value::Texts(_)) => is_choice(),
+            _ => false,
+        }
     }
 
     /// The traces that were named individually, or through the aggregate of their runtime, in the order of
@@ -275,7 +288,7 @@ pub(crate) fn trace_switches() -> impl Iterator<Item = (&'static Opt, &'static s
     options()
         .filter(|option| option.category == options::Category::Trace && option.is_built())
         .filter_map(|option| match option.sets {
-            Sets::Switch(variable) => Some((option, variable)),
+            Sets::Switch(variable) | Sets::SwitchAndWords(variable, _) => Some((option, variable)),
             _ => None,
         })
 }
@@ -348,6 +361,18 @@ fn apply(option: &Opt, value: &Value, settings: &mut Settings, cwd: &str) {
     match (option.sets, value) {
         (Sets::Switch(name), Value::Switch(true)) => settings.set(name, "1"),
         (Sets::Switch(name), Value::Switch(false)) => settings.remove(name),
+        (Sets::SwitchAndWords(name, words), value) => {
+            match value {
+                Value::Switch(false) => settings.remove(name),
+                _ => settings.set(name, "1"),
+            }
+            match value {
+                Value::Texts(chosen) if !chosen.iter().any(|word| word == "all") => {
+                    settings.set(words, chosen.join(","));
+                }
+                _ => settings.remove(words),
+            }
+        }
         (Sets::Either(name), Value::Switch(on)) => settings.set(name, digit(*on)),
         (Sets::Inverse(name), Value::Switch(on)) => settings.set(name, digit(!*on)),
         (Sets::Path(name), Value::Text(path)) => settings.set(name, absolute(path, cwd)),

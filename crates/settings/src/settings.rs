@@ -184,6 +184,16 @@ impl Settings {
         self
     }
 
+    /// The same without those that an attach comes too late for: OpenMP's runtime asks for its tool
+    /// once, when it starts.
+    #[must_use]
+    pub fn without_those_of_a_start(mut self) -> Settings {
+        for name in ["ROCPROF_OMPT_TRACE", "ROCPROF_OMPT_TRACE_OPERATIONS"] {
+            self.values.remove(name);
+        }
+        self
+    }
+
     /// Sets a value, replacing an earlier one.
     pub fn set(&mut self, name: impl Into<String>, value: impl Into<String>) {
         self.values.insert(name.into(), value.into());

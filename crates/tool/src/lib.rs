@@ -6,6 +6,7 @@
 //! * [`files`]: following the spool and writing the files, where no attacher of ours does this,
 //! * `choice`: which kernels are counted,
 //! * `counters`: the plan of counters in a process that was started with counters,
+//! * `openmp`: events of OpenMP, in a process that was started with them,
 //! * `peers`: what `--process-sync` waits for,
 //! * `periods`: the collection periods of a process that was started with them,
 //! * [`preload`]: what it does when only the tool is preloaded,
@@ -19,6 +20,7 @@ mod choice;
 mod counters;
 pub mod domain;
 pub mod files;
+mod openmp;
 mod peers;
 mod periods;
 pub mod preload;

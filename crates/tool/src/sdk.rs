@@ -82,6 +82,25 @@ impl Sdk {
             (self.table.configure_buffer_tracing_service)(context, kind, std::ptr::null(), 0, 0)
         })
     }
+    /// Records these operations of a buffer-tracing kind while the context runs; none means every
+    /// one.
+    pub fn trace_operations(
+        &self,
+        context: u64,
+        kind: c_int,
+        operations: &[c_int],
+    ) -> Result<(), SdkError> {
+        // SAFETY: see above; the list is only read during the call, and there is no buffer.
+        checked(unsafe {
+            (self.table.configure_buffer_tracing_service)(
+                context,
+                kind,
+                operations.as_ptr(),
+                operations.len(),
+                0,
+            )
+        })
+    }
     /// Starts a context.
     pub fn start(&self, context: u64) -> Result<(), SdkError> {
         // SAFETY: see above.

@@ -4,6 +4,7 @@
 use crate::choice;
 use crate::domain::{Collected, collected, not_built, with_all};
 use crate::files;
+use crate::openmp;
 use crate::periods;
 use crate::sdk::{Sdk, SdkError};
 use midair_domain::kind;
@@ -35,9 +36,14 @@ fn contexts() -> Vec<(Collected, u64)> {
 pub fn initialize(sdk: Sdk) -> Result<(), SdkError> {
     periods::started();
     let mut made = Vec::new();
-    for domain in collected() {
+    let of_openmp = openmp::operations(sdk);
+    let is_openmp = |domain: &Collected| domain.domain.kind == kind::OMPT;
+    for domain in collected().filter(|domain| !(is_openmp(domain) && of_openmp.is_empty())) {
         let context = sdk.create_spool_context()?;
-        sdk.trace(context, domain.kind)?;
+        match is_openmp(&domain) {
+            true => sdk.trace_operations(context, domain.kind, &of_openmp)?,
+            false => sdk.trace(context, domain.kind)?,
+        }
         for kind in with_all() {
             sdk.trace(context, kind)?;
         }
@@ -109,6 +115,12 @@ pub fn attach(sdk: Sdk) -> Result<(), SdkError> {
                 setting.to_string_lossy()
             ));
         }
+    }
+    let has_openmp = contexts
+        .iter()
+        .any(|(domain, _)| domain.domain.kind == kind::OMPT);
+    if !has_openmp && openmp::is_asked(sdk) {
+        sdk.note(openmp::TOO_LATE);
     }
     periods::begin(sdk, periods);
     if !any {

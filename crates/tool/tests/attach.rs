@@ -245,7 +245,7 @@ fn each_attach_collects_what_its_settings_ask_for() {
         let notes = with(|fake| fake.notes.join("\n"));
         for words in [
             "ROCPROF_KERNEL_TRACE is empty",
-            "ROCPROF_OMPT_TRACE is set",
+            "ROCPROF_OMPT_TRACE is set, but events of OpenMP are recorded only in a program that is started",
             "no setting asks",
         ] {
             assert!(notes.contains(words), "{words}: {notes}");

@@ -8,14 +8,10 @@ use std::fmt::Write;
 
 /// Headers from which the facts were read and which we do not have: interfaces of other libraries,
 /// and the arguments of functions in libraries that we do not trace.
-const NOT_OURS: [&str; 3] = ["/details/", "omp-tools.h", "ompt/api_args.h"];
+const NOT_OURS: [&str; 2] = ["/details/", "omp-tools.h"];
 
-/// Names that our headers do not declare: they hold arguments of those functions, or are an old
-/// spelling that could not be used.
-const NOT_DECLARED: [&str; 2] = [
-    "rocprofiler_callback_tracing_ompt_data_t",
-    "rocprofiler_agent_set_profile_callback_t",
-];
+/// A name that our headers do not declare: an old spelling that could not be used.
+const NOT_DECLARED: [&str; 1] = ["rocprofiler_agent_set_profile_callback_t"];
 
 /// The assertions, in C11 and in C++17.
 const PROLOGUE: &str = r#"
@@ -122,12 +118,7 @@ fn assertions(api: &Value, out: &mut String, count: &mut Count) -> Result<()> {
     }
     for (name, of) in object(api, "functions")? {
         if is_ours(name, of) {
-            let signature = signature(of, "")?
-                // Another header has the struct. Here it is only named.
-                .replace(
-                    "ompt_start_tool_result_t *",
-                    "struct ompt_start_tool_result_t *",
-                );
+            let signature = signature(of, "")?;
             writeln!(out, "SAME({name}, {signature})")?;
             count.functions += 1;
         }

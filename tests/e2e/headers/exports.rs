@@ -28,8 +28,10 @@ const LIBRARIES: [(&str, &[&str], &[&str]); 5] = [
     (
         "librocprofiler-sdk.so.1",
         &["rocprofiler-sdk/"],
-        // These belong to AMD's experimental headers.
+        // The first is OpenMP's, whose runtime looks it up. The others belong to AMD's experimental
+        // headers.
         &[
+            "ompt_start_tool",
             "rocprofiler_configure_device_thread_trace_service",
             "rocprofiler_configure_dispatch_thread_trace_service",
             "rocprofiler_spm_configure_buffer_dispatch_service",

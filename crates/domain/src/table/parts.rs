@@ -172,6 +172,17 @@ const fn library(
     }
 }
 
+/// AMD's tool writes OpenMP's events into rocpd only; its tables do not have them.
+pub(super) const OPENMP: Files = Files {
+    json: Ranked::some("ompt", 84),
+    category: Some("ompt"),
+    track: Some(Track::Thread),
+    rocpd: Some(Rocpd::Region),
+    records: "events of OpenMP",
+    phrase: Ranked::some("events of OpenMP", 64),
+    ..NO_FILES
+};
+
 /// Returns the names for events of the kernel driver, as in AMD's json; AMD's tables do not have
 /// them.
 pub(super) const fn driver(track: &'static str) -> Files {
@@ -216,13 +227,6 @@ pub(super) const fn work(kind: i32) -> Option<Callback> {
     Some(Callback {
         kind,
         told: CallbackTime::Work,
-    })
-}
-
-pub(super) const fn unserved(kind: i32) -> Option<Callback> {
-    Some(Callback {
-        kind,
-        told: CallbackTime::Never,
     })
 }
 

@@ -18,7 +18,7 @@ use crate::status::Status;
 /// The functions that return "not implemented", and the list of those that are built.
 pub mod not_implemented {
     use midair_abi::constants::ROCPROFILER_STATUS_ERROR_NOT_IMPLEMENTED;
-    use std::ffi::{c_int, c_void};
+    use std::ffi::c_int;
     include!(concat!(env!("OUT_DIR"), "/not_implemented.rs"));
 }
 
@@ -30,6 +30,7 @@ pub const BEYOND_HEADERS: &[&str] = &[
     "rocprofiler_detach",
     "rocprofiler_load_attachment_tool",
     "rocprofiler_is_current_client_attachment",
+    "ompt_start_tool",
 ];
 
 /// Writes through an out pointer from C; null is an invalid argument.

@@ -3,6 +3,8 @@
 use super::{api_record, apply_pause, area, control, everyone_outside};
 use crate::clock::now;
 use crate::markers;
+use crate::openmp;
+use crate::openmp::regions::{MAX_REGIONS, Region};
 use crate::state::STATE;
 use crate::threads::{self, MAX_OPEN, OpenCall};
 use midair_domain::{KindSet, sets};
@@ -197,6 +199,23 @@ pub fn close_session(generation: u64, recorded: KindSet) {
             }
         }
         owned.depth = 0;
+        let regions = owned.regions.depth.min(MAX_REGIONS);
+        for open in owned.regions.open.get(..regions).unwrap_or_default() {
+            if open.recorded && STATE.pause.is_written(open.flags) && tid != 0 {
+                let open = Region {
+                    flags: open.flags | flag::OPEN_AT_DETACH,
+                    ..*open
+                };
+                let record = openmp::record(&open, end, tid, 0);
+                // SAFETY: as above.
+                unsafe {
+                    owned
+                        .writer
+                        .store(area, tid, kind::OMPT, [record.bytes(), &[]])
+                };
+            }
+        }
+        (owned.regions.depth, owned.regions.over) = (0, 0);
         markers::open_thread_ranges(threads::index_of(slot), generation, |range, message| {
             if !STATE.pause.is_written(range.flags) {
                 return;

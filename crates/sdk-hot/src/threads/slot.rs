@@ -1,5 +1,6 @@
 //! The state of a thread.
 
+use crate::openmp::regions::Regions;
 use midair_record::spool::ChunkWriter;
 use std::cell::UnsafeCell;
 use std::sync::atomic::AtomicU32;
@@ -38,17 +39,20 @@ pub struct Owned {
     pub depth: usize,
     /// The open calls; the first `depth` of them are valid.
     pub open: [OpenCall; MAX_OPEN],
+    /// The open regions of OpenMP.
+    pub regions: Regions,
     /// The writer with its chunk.
     pub writer: ChunkWriter,
 }
 
 impl Owned {
-    /// Returns the correlation id of the innermost call around the one at `depth` that has an id, 0
-    /// for none.
+    /// Returns the correlation id of the innermost call around the one at `depth` that has an id, or
+    /// else that of the thread's innermost region of OpenMP; 0 for none.
     pub fn around(&self, depth: usize) -> u64 {
         let outer = self.open.get(..depth).unwrap_or_default();
         let mut ids = outer.iter().rev().map(|call| call.correlation);
-        ids.find(|id| *id != 0).unwrap_or(0)
+        ids.find(|id| *id != 0)
+            .unwrap_or_else(|| self.regions.innermost())
     }
 
     /// Returns the correlation id of the call at `depth`. A call that is neither recorded nor

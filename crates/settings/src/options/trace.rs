@@ -28,6 +28,9 @@ const fn aggregate(
     Opt::new(long, Aggregate, Shape::Boolean, Sets::Nothing, help).expands(members)
 }
 
+/// Why an attach cannot have it.
+const ASKED_ONCE: &str = "--ompt-trace is for a program that is started (rocprofv3 --ompt-trace -- PROGRAM): OpenMP's runtime asks \
+     for its tool once, when it starts, so an attach comes too late";
 /// Why options stay refused.
 const NO_SOURCE: &str = "Its library is in no public package that midair could be tested with, so midair does not guess at its tables.";
 const KOKKOS: &str = "Kokkos loads a tool library of its own for this (KOKKOS_TOOLS_LIBS), which midair does not have.";
@@ -129,11 +132,15 @@ pub(super) const OPTIONS: &[Opt] = &[
     Opt::new(
         "ompt-trace",
         Trace,
-        Shape::SomeOf(&["all", "thread", "parallel", "task", "sync", "mutex", "target", "device", "error"]),
-        Sets::Words(&["ROCPROF_OMPT_TRACE_OPERATIONS"], ","),
-        "Record OpenMP events of these kinds",
+        Shape::AnyOf(&["all", "thread", "parallel", "task", "sync", "mutex", "target", "device", "error"]),
+        Sets::SwitchAndWords(ask(kind::OMPT).name(), "ROCPROF_OMPT_TRACE_OPERATIONS"),
+        "Record events of OpenMP's runtime, of these kinds, in a program that is started",
     )
-    .more(NO_SOURCE)
+    .more(
+        "Without words all kinds. The runtime must be LLVM's (libomp) or one made from it: GCC's libgomp tells no tool anything. \
+         Events of target and device come from offloading only. They are in rocpd, json and pftrace, not in csv.",
+    )
+    .not_with_attach(ASKED_ONCE)
     .of(kind::OMPT),
     trace(kind::ROCDECODE_API_EXT, "Record calls of rocDecode"),
     trace(kind::ROCJPEG_API, "Record calls of rocJPEG"),

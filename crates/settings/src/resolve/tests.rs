@@ -89,6 +89,7 @@ fn single_traces_set_their_own_variable_only() {
             "memory-allocation-trace",
             "scratch-memory-trace",
             "rccl-trace",
+            "ompt-trace",
             "rocdecode-trace",
             "rocjpeg-trace",
             "kfd-page-migration-trace",
@@ -116,6 +117,7 @@ fn sys_trace_is_all_that_is_built_and_tells_the_rest() {
             "ROCPROF_MARKER_API_TRACE",
             "ROCPROF_MEMORY_ALLOCATION_TRACE",
             "ROCPROF_MEMORY_COPY_TRACE",
+            "ROCPROF_OMPT_TRACE",
             "ROCPROF_RCCL_API_TRACE",
             "ROCPROF_ROCDECODE_API_TRACE",
             "ROCPROF_ROCJPEG_API_TRACE",
@@ -155,6 +157,7 @@ fn runtime_trace_has_neither_hsa_nor_compiler() {
             "ROCPROF_MARKER_API_TRACE",
             "ROCPROF_MEMORY_ALLOCATION_TRACE",
             "ROCPROF_MEMORY_COPY_TRACE",
+            "ROCPROF_OMPT_TRACE",
             "ROCPROF_RCCL_API_TRACE",
             "ROCPROF_ROCDECODE_API_TRACE",
             "ROCPROF_ROCJPEG_API_TRACE",
@@ -187,6 +190,7 @@ fn an_explicit_word_beats_an_aggregate() {
             "ROCPROF_KFD_QUEUE_TRACE",
             "ROCPROF_MEMORY_ALLOCATION_TRACE",
             "ROCPROF_MEMORY_COPY_TRACE",
+            "ROCPROF_OMPT_TRACE",
             "ROCPROF_RCCL_API_TRACE",
             "ROCPROF_ROCDECODE_API_TRACE",
             "ROCPROF_ROCJPEG_API_TRACE",
@@ -413,7 +417,7 @@ fn inherited_variables_without_effect_are_told() {
             ("ROCPROF_RCCL_API_TRACE", "0"),
             ("ROCPROF_DEMANGLE_KERNELS", "1"),
             ("ROCPROF_SPM_COUNTERS", "spm: SQ_WAVES"),
-            ("ROCPROF_OMPT_TRACE", "true"),
+            ("ROCPROF_ROCSHMEM_API_TRACE", "true"),
             ("ROCPROF_KERNEL_TRACE", "1"),
         ],
     );
@@ -422,9 +426,43 @@ fn inherited_variables_without_effect_are_told() {
         .iter()
         .map(|(_, long)| *long)
         .collect();
-    assert_eq!(told, ["spm", "ompt-trace"]);
+    assert_eq!(told, ["rocshmem-trace", "spm"]);
     assert!(resolved.records_something());
     assert!(!settle(&[], &[]).records_something());
+}
+
+/// Bare it means all kinds, as in AMD's tool, and words choose some.
+#[test]
+fn kinds_of_openmp_events_are_chosen_by_words() {
+    let inherited = [("ROCPROF_OMPT_TRACE_OPERATIONS", "sync")];
+    let of = |words: &[&str]| {
+        let settings = settle(&[("ompt-trace", words)], &inherited).settings;
+        let operations = settings.text("ROCPROF_OMPT_TRACE_OPERATIONS");
+        (
+            settings.is_on("ROCPROF_OMPT_TRACE"),
+            operations.map(str::to_owned),
+        )
+    };
+    assert_eq!(of(&[]), (true, None));
+    assert_eq!(of(&["all"]), (true, None));
+    assert_eq!(
+        of(&["parallel", "task"]),
+        (true, Some("parallel,task".to_owned()))
+    );
+    assert_eq!(of(&["false"]), (false, None));
+    let every = settle(&[("sys-trace", &[])], &[]);
+    assert!(every.settings.is_on("ROCPROF_OMPT_TRACE") && every.records_something());
+    let without = settle(&[("sys-trace", &[]), ("ompt-trace", &["false"])], &[]);
+    assert!(!without.settings.is_on("ROCPROF_OMPT_TRACE"));
+    let option = option("ompt-trace").unwrap();
+    let why = option
+        .read(&["nonsense".to_owned()])
+        .unwrap_err()
+        .to_string();
+    assert!(why.contains("thread, parallel"), "{why}");
+    let mut given = Given::new();
+    given.give(option, &["task".to_owned()]).unwrap();
+    assert!(given.asks_for_traces());
 }
 
 #[test]
