@@ -83,6 +83,12 @@ fn every_dispatch_into_a_buffer() -> Result<()> {
 
 /// A tool tries each counter that exists, with one dispatch for each. It makes its list of counters
 /// while it is asked. Each counter has a value for each place where it is counted.
+///
+/// This is for a program that is started only. In a program that is attached to, a list that is
+/// chosen for the first time has to be prepared before a window of it can be opened, and a window
+/// that another dispatch shares has no values. So no single dispatch there can be promised its
+/// values, and the client, which asks for each counter once, would miss most of them. What holds
+/// there is in [`dispatches_of_a_program_that_was_there_before`].
 #[test]
 fn every_counter_one_after_the_other() -> Result<()> {
     let Some(lab) = Lab::find()? else {

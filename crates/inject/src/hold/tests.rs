@@ -136,11 +136,9 @@ fn a_sigtrap_during_a_system_call_is_delivered() {
     assert!(target.ends());
 }
 
-#[test]
-fn a_sigtrap_that_reaches_the_stub_is_delivered() {
-    let target = TestTarget::cat();
-    let (look, mut hold) = held(&target);
-    // A jump to itself takes the place of the stub. Any large library has one somewhere.
+/// Returns a stub that does not end by itself: a jump to itself takes its place. Any large library
+/// has one somewhere.
+fn endless(look: &Inspection, hold: &Hold) -> Stub {
     let libc = &look.modules.list[look.code.module];
     let part = libc.parts.iter().find(|part| part.execute).unwrap();
     let code = look
@@ -153,19 +151,46 @@ fn a_sigtrap_that_reaches_the_stub_is_delivered() {
     let at = code.windows(2).position(|bytes| bytes == [0xeb, 0xfe]);
     let result = hold.layout.stack.minus(4096);
     look.memory().write(result, &[0; 8]).unwrap();
-    let stub = Stub {
+    Stub {
         code: RemoteAddr::new(part.start + at.unwrap() as u64),
         code_len: 2,
         stack: hold.layout.stack.minus(1024),
         block: result,
         result,
-    };
+    }
+}
+
+#[test]
+fn a_sigtrap_that_reaches_the_stub_is_delivered() {
+    let target = TestTarget::cat();
+    let (look, mut hold) = held(&target);
+    let stub = endless(&look, &hold);
     let end = hold.run_stub(stub, Deadline::after(Duration::from_secs(5)), || {
         target.signal(libc::SIGTRAP);
     });
     assert!(matches!(end, Err(EnterError::Gone { .. })));
     drop(hold);
     assert!(target.ends());
+}
+
+/// Every other signal is blocked while our code runs. It is neither lost nor delivered there, but
+/// when the thread is given back.
+#[test]
+fn another_signal_waits_until_the_stub_has_ended() {
+    for signal in [libc::SIGUSR1, libc::SIGTERM, libc::SIGALRM] {
+        let target = TestTarget::cat();
+        let (look, mut hold) = held(&target);
+        let stub = endless(&look, &hold);
+        let end = hold.run_stub(stub, Deadline::after(PATIENCE), || {
+            target.signal(signal);
+            // The stub says that it is done, long after the signal has come.
+            look.memory().write(stub.result, &[1, 0, 0, 0]).unwrap();
+        });
+        assert!(matches!(end, Ok(StubEnd::Made)), "{signal}");
+        assert_eq!(task::stat(target.pid).unwrap().state, b't', "{signal}");
+        hold.release().unwrap();
+        assert!(target.ends(), "{signal}");
+    }
 }
 
 /// If a thread that a signal has stopped is dropped, the signal is still delivered to it.
