@@ -5,7 +5,7 @@
 use crate::architecture::{Architecture, Form};
 use crate::console::Console;
 use crate::read::Workload;
-use crate::report::{self, Options, Report, database, files, text};
+use crate::report::{self, Options, Report, database, files, roofline, text};
 use crate::select::{Blocks, Dispatches};
 use clap::ArgMatches;
 use clap::parser::ValueSource;
@@ -280,7 +280,21 @@ pub(crate) fn options(matches: &ArgMatches) -> Result<Options, Failure> {
                 .map_err(|_| usage(format!("--cols {word} is no place of a column")))
         })
         .collect();
+    let mut data_types = Vec::new();
+    let asked = match matches.try_contains_id("roofline-data-types") {
+        Ok(_) => words(matches, "roofline-data-types"),
+        Err(_) => Vec::new(),
+    };
+    for word in asked.iter().flat_map(|word| word.split([',', ' '])) {
+        let word = word.trim().to_ascii_uppercase();
+        if !word.is_empty() && !roofline::types().contains(&word.as_str()) {
+            return Err(usage(format!("no peak is known for the type {word}"))
+                .hint(format!("known are {}", roofline::types().join(", "))));
+        }
+        data_types.extend((!word.is_empty()).then_some(word));
+    }
     Ok(Options {
+        data_types,
         normal_unit: text("normal-unit"),
         time_unit: text("time-unit"),
         decimals: matches

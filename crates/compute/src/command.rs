@@ -143,6 +143,11 @@ fn analyze() -> Command {
         .arg(flag("speed-of-light", "The same as -b 2"))
         .arg(flag("memory-chart", "The same as -b 3"))
         .arg(flag("roofline", "The same as -b 4"))
+        .arg(
+            list("roofline-data-types", "TYPE", "Types of data whose roofs are shown: FP32, FP16, BF16, FP8, FP64, I8 [default: FP32 FP16]")
+                .short('R')
+                .alias("roofline-data-type"),
+        )
         .arg(list("gpu-id", "N", "GPUs"))
         .arg(
             word("output-format", "FORMAT", "Where the tables go: stdout, txt, csv, db")

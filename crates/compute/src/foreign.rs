@@ -97,11 +97,6 @@ const ANALYZE: &[Foreign] = &[
         short: Some('m'),
         ..option("roofline-mem-level", (1, MANY), NoEffect)
     },
-    Foreign {
-        alias: "roofline-data-type",
-        short: Some('R'),
-        ..option("roofline-data-types", (1, MANY), NoEffect)
-    },
     option("pc-sampling-sorting-type", (1, 1), NoEffect),
     option("pc-sampling-rows", (1, 1), NoEffect),
     flag("verify-deps", NoEffect),

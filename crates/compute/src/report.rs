@@ -37,6 +37,8 @@ pub struct Options {
     pub include: Vec<String>,
     /// The places of the columns to show; empty: all.
     pub columns: Vec<usize>,
+    /// The types of data whose roofs are in the roofline; empty: FP32 and FP16.
+    pub data_types: Vec<String>,
 }
 
 impl Default for Options {
@@ -50,6 +52,7 @@ impl Default for Options {
             plain_tables: false,
             include: Vec::new(),
             columns: Vec::new(),
+            data_types: Vec::new(),
         }
     }
 }
@@ -228,7 +231,7 @@ pub fn report(
     let mut all = workload.architecture.tables();
     let wanted =
         all.any(|(panel, table)| panel.id == crate::select::ROOFLINE && blocks.has_table(table));
-    let peaks = roofline::peaks(workload).filter(|_| wanted);
+    let peaks = roofline::peaks(workload, &options.data_types).filter(|_| wanted);
     let roofline = peaks.map(|peaks| {
         let points = roofline::points(workload, &kernels, &rows, options);
         (peaks, points)

@@ -383,16 +383,32 @@ fn peaks_are_measured_by_amds_benchmark_and_said_to_be() {
          End_Timestamp\n0,0,64,64,0,vadd,1,1000,2000\n",
     )
     .unwrap();
-    let shown = |dir: &Path| {
-        let output = Command::new(env!("CARGO_BIN_EXE_rocprof-compute"))
+    let analyze = |dir: &Path, words: &[&str]| {
+        Command::new(env!("CARGO_BIN_EXE_rocprof-compute"))
             .args(["analyze", "-b", "4", "-p"])
             .arg(dir)
+            .args(words)
             .output()
-            .unwrap();
+            .unwrap()
+    };
+    let shown_of = |dir: &Path, words: &[&str]| {
+        let output = analyze(dir, words);
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stdout).unwrap()
     };
+    let shown = |dir: &Path| shown_of(dir, &[]);
+    // The roofs are those of the chosen types; the benchmark measured none of FP64.
+    let roofs = shown_of(&dir, &["-R", "FP16,FP64"]);
+    assert!(
+        roofs.contains("700000.00") && !roofs.contains("VALU"),
+        "{roofs}"
+    );
+    assert!(!roofs.contains("F64"), "{roofs}");
     let text = shown(&dir);
+    assert!(
+        text.contains("VALU FP32") && text.contains("MFMA F16"),
+        "{text}"
+    );
     assert!(text.contains("Peak, as measured"), "{text}");
     assert!(text.contains("4000.00 │ GB/s"), "{text}");
     fs::remove_file(dir.join("roofline.csv")).unwrap();
@@ -403,6 +419,18 @@ fn peaks_are_measured_by_amds_benchmark_and_said_to_be() {
     );
     // 1300 MHz, 32 bytes and 128 channels.
     assert!(text.contains("5324.80 │ GB/s"), "{text}");
+    // 2100 MHz and 304 units: 256 operations of F64, 4096 of F8 and of I8.
+    let roofs = shown_of(&dir, &["-R", "FP64", "FP8", "i8"]);
+    assert!(
+        roofs.contains("MFMA F64") && roofs.contains(" 163430.40 "),
+        "{roofs}"
+    );
+    assert_eq!(roofs.matches("2614886.40").count(), 2, "{roofs}");
+    assert!(!roofs.contains("F16") && !roofs.contains("VALU"), "{roofs}");
+    let refused = analyze(&dir, &["--roofline-data-types", "FP4"]);
+    assert_eq!(refused.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(said.contains("no peak is known for the type FP4"), "{said}");
 }
 
 #[test]

@@ -85,7 +85,7 @@ fn one(out: &mut String, workload: &Workload, report: &Report, options: &Options
         let _ = writeln!(out, "<p class=\"note\">{}</p>", safe(note));
     }
     kernels(out, workload, report, options);
-    if let Some(peaks) = roofline::peaks(workload) {
+    if let Some(peaks) = roofline::peaks(workload, &options.data_types) {
         let points = roofline::points(workload, &report.kernels, &report.rows, options);
         out.push_str("<details open><summary>Roofline</summary>\n");
         if points.is_empty() {

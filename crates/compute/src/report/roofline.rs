@@ -38,8 +38,54 @@ pub struct Point {
     pub percent: f64,
 }
 
-/// Returns the peaks: the measured ones, where the directory has them.
-pub fn peaks(workload: &Workload) -> Option<Peaks> {
+/// What computes with a type of data: the word of `--roofline-data-types`, the name of the roof, and
+/// the peak's name in `roofline.csv`.
+const ROOFS: [(&str, &str, &str); 8] = [
+    ("FP32", "VALU FP32", "FP32Flops"),
+    ("FP32", "MFMA F32", "MFMAF32Flops"),
+    ("FP16", "MFMA F16", "MFMAF16Flops"),
+    ("BF16", "MFMA BF16", "MFMABF16Flops"),
+    ("FP8", "MFMA F8", "MFMAF8Flops"),
+    ("FP64", "VALU FP64", "FP64Flops"),
+    ("FP64", "MFMA F64", "MFMAF64Flops"),
+    ("I8", "MFMA I8", "MFMAI8Ops"),
+];
+/// The types whose roofs are shown where none is chosen.
+const TYPES: [&str; 2] = ["FP32", "FP16"];
+
+/// Returns the words that name types of data with a roof.
+pub fn types() -> Vec<&'static str> {
+    let mut all: Vec<&str> = ROOFS.iter().map(|(word, ..)| *word).collect();
+    all.dedup();
+    all
+}
+
+/// Returns the operations of a compute unit in a clock, as in the peaks of table 2.1.
+fn per_clock(architecture: &str, roof: &str) -> Option<f64> {
+    let [f16, bf16, f8, f64, i8] = match architecture {
+        "gfx908" => [1024.0, 512.0, 0.0, 0.0, 1024.0],
+        "gfx90a" => [1024.0, 1024.0, 0.0, 256.0, 1024.0],
+        "gfx942" => [2048.0, 2048.0, 4096.0, 256.0, 4096.0],
+        "gfx950" => [4096.0, 4096.0, 8192.0, 128.0, 8192.0],
+        _ => return None,
+    };
+    let count = match roof {
+        "VALU FP32" => 128.0,
+        "MFMA F32" => 256.0,
+        "MFMA F16" => f16,
+        "MFMA BF16" => bf16,
+        "MFMA F8" => f8,
+        "MFMA F64" => f64,
+        "MFMA I8" => i8,
+        // The tables have none.
+        _ => 0.0,
+    };
+    Some(count).filter(|count| *count > 0.0)
+}
+
+/// Returns the peaks: the measured ones, where the directory has them. `types` are the types of data
+/// whose roofs are wanted; none stands for those of [`TYPES`].
+pub fn peaks(workload: &Workload, types: &[String]) -> Option<Peaks> {
     let get = |name: &str| {
         workload
             .properties
@@ -48,38 +94,32 @@ pub fn peaks(workload: &Workload) -> Option<Peaks> {
             .filter(|value| *value > 0.0)
     };
     let measured = |name: &str| get(&format!("{name}{PEAK}"));
+    let roofs = || {
+        ROOFS.into_iter().filter(|(word, ..)| match types {
+            [] => TYPES.contains(word),
+            types => types.iter().any(|chosen| chosen == word),
+        })
+    };
     if let Some(bandwidth) = measured("HBMBw") {
-        let all = [
-            ("VALU FP32", "FP32Flops"),
-            ("MFMA F32", "MFMAF32Flops"),
-            ("MFMA F16", "MFMAF16Flops"),
-        ];
         return Some(Peaks {
             measured: true,
             bandwidth,
-            compute: all
-                .into_iter()
-                .filter_map(|(name, key)| Some((name, measured(key)?)))
+            compute: roofs()
+                .filter_map(|(_, name, key)| Some((name, measured(key)?)))
                 .collect(),
         });
     }
     // Computed as in the shorthands and peaks of the tables.
     let channels = get("num_hbm_channels").or_else(|| get("num_memory_channels"))?;
-    let mfma = match workload.architecture.name {
-        "gfx908" | "gfx90a" => 1024.0,
-        "gfx942" => 2048.0,
-        "gfx950" => 4096.0,
-        _ => return None,
-    };
     let clock = get("max_sclk")? * get("cu_per_gpu")? / 1000.0;
+    let architecture = workload.architecture.name;
+    per_clock(architecture, "VALU FP32")?;
     Some(Peaks {
         measured: false,
         bandwidth: get("max_mclk")? / 1000.0 * 32.0 * channels,
-        compute: vec![
-            ("VALU FP32", clock * 128.0),
-            ("MFMA F32", clock * 256.0),
-            ("MFMA F16", clock * mfma),
-        ],
+        compute: roofs()
+            .filter_map(|(_, name, _)| Some((name, clock * per_clock(architecture, name)?)))
+            .collect(),
     })
 }
 
