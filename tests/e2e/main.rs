@@ -12,6 +12,7 @@ mod cli;
 mod clients;
 mod compute;
 mod compute_csv;
+mod counter_attached;
 mod counter_choice;
 mod counter_cycles;
 mod counter_formats;
