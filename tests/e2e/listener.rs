@@ -22,8 +22,8 @@ fn text(path: &Path) -> Result<String> {
 }
 
 /// Builds a library that makes the program register, in a place from which any user can load it.
-fn preloaded(kit: &Kit) -> Result<PathBuf> {
-    let library = kit.scratch().join("libregisters.so");
+pub fn preloaded(dir: &Path) -> Result<PathBuf> {
+    let library = dir.join("libregisters.so");
     let lib = stage()?.join("lib");
     let register = text(&lib.join("librocprofiler-register.so.0"))?;
     let path = format!("-Wl,-rpath,{}", lib.display());
@@ -37,8 +37,16 @@ fn preloaded(kit: &Kit) -> Result<PathBuf> {
     Ok(library)
 }
 
+/// Builds a program that starts another one under a filter which forbids whatever a tracer needs.
+pub fn without_ptrace(dir: &Path) -> Result<PathBuf> {
+    let jail = dir.join("without_ptrace");
+    let source = workspace().join("crates/inject/tests/c/without_ptrace.c");
+    compile::build(&["cc"], &source, &jail, &[], text)?;
+    Ok(jail)
+}
+
 fn start(kit: &Kit, variables: &[(&str, &str)]) -> Result<LabTarget> {
-    let library = text(&preloaded(kit)?)?;
+    let library = text(&preloaded(kit.scratch())?)?;
     let more = [
         ("LD_PRELOAD", library.as_str()),
         ("MODEL_KERNEL_NS", "20000"),
@@ -136,9 +144,7 @@ fn a_plain_user_attaches_to_a_process_that_is_being_traced() -> Result<()> {
     plain.env("HOME", "/tmp").uid(1000).gid(1000);
     window(&mut target, plain, &kit.scratch().join("traced"))?;
 
-    let jail = kit.scratch().join("without_ptrace");
-    let source = workspace().join("crates/inject/tests/c/without_ptrace.c");
-    compile::build(&["cc"], &source, &jail, &[], text)?;
+    let jail = without_ptrace(kit.scratch())?;
     let inner = command("rocprofv3")?;
     let mut outer = Command::new(jail);
     outer.env_clear();

@@ -2,9 +2,10 @@
 //! such program (Docker, kubectl, srun), a script of its name makes the namespaces, users and
 //! capabilities that the real one would make. The profiled program is that of `midair demo`.
 
+use crate::listener::{preloaded, without_ptrace};
 use midair_tests::stage::{plain_environment, stage, workload};
 use midair_tests::target::{Exit, PATIENCE, Target, run, until};
-use midair_tests::{Result, is_root_for, workspace};
+use midair_tests::{Result, is_root_for, leave_out, workspace};
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -217,6 +218,127 @@ fn kubernetes_restricted() -> Result<()> {
         .replace("-- /tmp/midair", &format!("-- {midair}"))
         .replace("/tmp/results", &results.display().to_string());
     place.works(&text, &results)?;
+    Ok(())
+}
+
+/// The pod's profile forbids `ptrace`, for the program and for what is started beside it alike. What is
+/// left is the listener, unless the profile forbids to read another process's memory, too.
+#[test]
+fn kubernetes_restricted_and_a_profile_without_ptrace() -> Result<()> {
+    if !is_root_for("to make namespaces and be other users")? {
+        return Ok(());
+    }
+    let place = Place::new()?;
+    let jail = without_ptrace(place.dir.path())?.display().to_string();
+    let library = preloaded(place.dir.path())?.display().to_string();
+    let midair = stage()?.join("bin/midair").display().to_string();
+    let results = place.path("results");
+    let text = recipe("kubernetes-restricted")?
+        .replace("-- /tmp/midair", &format!("-- {midair}"))
+        .replace("/tmp/results", &results.display().to_string());
+    for (profile, preloads, works) in [
+        ("ONLY_PTRACE=1", "NOTHING=1", false),
+        ("WHATEVER_TRACES=1", "LD_PRELOAD", false),
+        ("ONLY_PTRACE=1", "LD_PRELOAD", true),
+    ] {
+        let nobody = format!(
+            "env {profile} setpriv --reuid=1000 --regid=1000 --clear-groups --bounding-set=-all --inh-caps=-all --no-new-privs {jail} -"
+        );
+        place.script(
+            "kubectl",
+            &format!("case $1 in\ncp) ;;\nexec) shift 3; exec nsenter -t \"$pid\" -n -m -p {nobody} \"$@\" ;;\nesac"),
+        )?;
+        let preloads = preloads.replace("LD_PRELOAD", &format!("LD_PRELOAD={library}"));
+        // A pod has a network of its own, and so its own names of sockets.
+        let start = format!("unshare -n -m -pf --kill-child --mount-proc {nobody} env {preloads}");
+        let _target = place.start(&start.split(' ').collect::<Vec<_>>(), 1)?;
+        if works {
+            place.works(&text, &results)?;
+        } else {
+            let exit = run(place.shell(&[], &text)?, PATIENCE)?;
+            assert!(!exit.status.success(), "{start}: {exit}");
+            assert!(!results.exists(), "{start}: {exit}");
+        }
+    }
+    Ok(())
+}
+
+/// A group gets the rights, and nobody else. `/etc` and `/opt` are a namespace's own.
+#[test]
+fn a_group_with_least_rights() -> Result<()> {
+    const NAMESPACE: &str = r#"mkdir etc
+mount -t tmpfs none etc
+mkdir etc/up etc/work
+mount -t overlay overlay -o "lowerdir=/etc,upperdir=$PWD/etc/up,workdir=$PWD/etc/work" /etc
+mount -t tmpfs -o mode=755 none /opt
+cp -a "$(dirname "$(dirname "$(command -v midair)")")" /opt/midair
+RIGHTS
+chmod 777 .
+umask 0
+for user in nobody daemon; do
+  setpriv --reuid=$user --regid=$user --init-groups sh -c 'MEMBER' || echo "$user: $?"
+done"#;
+    if !is_root_for("to give capabilities")? {
+        return Ok(());
+    }
+    if Command::new("setcap").arg("-h").output().is_err() {
+        return leave_out("setcap (libcap2-bin) is not there");
+    }
+    let rights = recipe("least-rights")?;
+    let quick_start = std::fs::read_to_string(workspace().join("docs/quick-start.md"))?;
+    for line in rights.lines() {
+        assert!(quick_start.contains(&format!("$ {line}\n")), "{line}");
+    }
+    let place = Place::new()?;
+    let user = "setpriv --reuid=1000 --regid=1000 --clear-groups";
+    let target = place.start(&user.split(' ').collect::<Vec<_>>(), 0)?;
+    let member = recipe("least-rights-member")?.replace("PID", &target.pid().to_string());
+    let text = NAMESPACE
+        .replace("RIGHTS", &rights.replace(" USER", " nobody"))
+        .replace("MEMBER", &member)
+        .replace("--regid=$user", "--regid=65534");
+    let exit = run(place.shell(&["unshare", "--mount"], &text)?, PATIENCE)?.success()?;
+    saw_kernels(&exit)?;
+    // 126: it is there, and may not be executed.
+    let others: Vec<&String> = exit
+        .stdout
+        .iter()
+        .filter(|line| line.starts_with("nobody: ") || line.starts_with("daemon: "))
+        .collect();
+    assert_eq!(others, ["daemon: 126"], "{exit}");
+    assert!(place.path("results").is_dir(), "{exit}");
+    Ok(())
+}
+
+#[test]
+fn three_hosts_by_ssh() -> Result<()> {
+    if !is_root_for("to make namespaces")? {
+        return Ok(());
+    }
+    let place = Place::new()?;
+    place.script(
+        "ssh",
+        "while [ \"$1\" != -- ]; do shift; done\nexec nsenter -t $(cat $here/$2.pid) -p -m -u sh -c \"PATH=$PATH; $3\"",
+    )?;
+    let hosts = ["node1", "node2", "node3"];
+    let mut programs = Vec::new();
+    for host in hosts {
+        let text =
+            format!("echo {host} >/proc/sys/kernel/hostname; exec -a train.py \"$0\" \"$@\"");
+        let mut before: Vec<&str> = "unshare -u -m -pf --kill-child --mount-proc bash -c"
+            .split(' ')
+            .collect();
+        before.push(&text);
+        programs.push(place.start(&before, 1)?);
+        std::fs::rename(place.path("pid"), place.path(&format!("{host}.pid")))?;
+    }
+    std::fs::write(place.path("pid"), "")?;
+    let results = place.path("results");
+    let text = recipe("fleet")?.replace("/scratch/results", &results.display().to_string());
+    place.works(&text, &results)?;
+    for host in hosts {
+        assert!(results.join(host).is_dir(), "{host} writes by itself");
+    }
     Ok(())
 }
 

@@ -144,6 +144,39 @@ fn the_book_has_queries_that_run() {
     assert_eq!(rows[1], 3);
 }
 
+/// Each of a thousand ranks writes by itself, and the book's queries read them all as one table.
+#[test]
+fn a_thousand_ranks_are_one_table() {
+    const RANKS: u64 = 1000;
+    midair_columns::install();
+    let directory = tempfile::tempdir().unwrap();
+    let tables = plan(&directory.path().join("ranks"), &[Format::Parquet]);
+    let mut part = recorded("hip");
+    for rank in 0..RANKS {
+        part.process.place.rank = Some(rank as _);
+        part.process.pid += 1;
+        write(&part, &Names::amd(), &tables).unwrap();
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut page = std::fs::read_to_string(root.join("docs/many-ranks.md")).unwrap();
+    page.push_str("\n```sql\nSELECT DISTINCT rank FROM read_parquet('ranks/**/kind=kernels/*.parquet', hive_partitioning = true)\n```\n");
+    let with_one_more = directory.path().join("page.md");
+    std::fs::write(&with_one_more, page).unwrap();
+    let output = Command::new(midair_tests::python().unwrap())
+        .arg("-B")
+        .arg(root.join("tests/python/duckdb_page.py"))
+        .arg(with_one_more)
+        .current_dir(directory.path())
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    let rows: Vec<u64> = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(rows.len(), 6);
+    // A query that lists ranks shows the 20 that stand out.
+    assert_eq!((rows[1], rows[5]), (20, RANKS), "{rows:?}");
+}
+
 /// There are more rows than a group has, and texts that fill a group by themselves.
 #[test]
 fn rows_are_written_as_groups_fill() {
