@@ -4,7 +4,7 @@
 //
 // Commands: "work N" rounds by each worker, "start" and "stop" (rounds without end, one each
 // PAUSE_US), "graph N", "peers N", "memory N", "marks N" (NVTX: two ranges within one another, one
-// over both and a moment, N times), "count", "capture" and "captured" (a graph, between the two),
+// over both and a moment, N times), "state N" (calls that only ask for state), "count", "capture" and "captured" (a graph, between the two),
 // "fork" (a child that ends at once), "exec" (a shell that ends with its input), "other PATH"
 // (subscribe to the CUPTI there and trace 10 kernels), "idle" (trace no more, but stay subscribed),
 // "again" (trace 10 more), "leave" (end that), "quit", "exit", "_exit", "abort". Each is answered
@@ -212,6 +212,9 @@ static void many(const char *command, long n) {
         MUST(cuStreamSynchronize(main_stream));
         say("marks done %ld depth %d", n, deepest);
         return;
+    } else if (!strcmp(command, "state")) {
+        CUcontext now;
+        for (long i = 0; i < n; i++) MUST(cuCtxGetCurrent(&now));
     } else {
         for (long i = 0; i < n; i++) {
             CUdeviceptr at;
@@ -275,7 +278,7 @@ int main(void) {
             MUST(other.finalize());
             say("leave");
         } else if (!strcmp(line, "graph") || !strcmp(line, "peers") || !strcmp(line, "memory") ||
-                   !strcmp(line, "marks")) {
+                   !strcmp(line, "marks") || !strcmp(line, "state")) {
             many(line, n);
         } else if (!strcmp(line, "capture")) {
             MUST(cuStreamBeginCapture(main_stream, 0));

@@ -5,7 +5,8 @@ use midair_tests::stage::plain_environment;
 use midair_tests::stand_in::Kit;
 use midair_tests::table::Csv;
 use midair_tests::target::{Exit, PATIENCE, Target, run, until};
-use midair_tests::{Result, is_root_for};
+use midair_tests::{Result, is_root_for, leave_out};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -380,5 +381,49 @@ done'"#;
         assert!(has(&exit.stdout, "gemm"), "{exit}");
         assert!(has(&exit.stdout, ".pftrace"), "{exit}");
     }
+    Ok(())
+}
+
+/// `cargo xtask demo` says what it does before cargo has compiled anything, and ends with three
+/// commands to copy and the program still running. In the place of cargo is a program that hangs,
+/// and then one that has nothing to do, since all is built.
+#[test]
+fn the_demo_of_a_clone_says_what_it_does() -> Result<()> {
+    let xtask = midair_tests::build_dir()?.join("../xtask");
+    if !xtask.exists() {
+        return leave_out("xtask is not built");
+    }
+    let demo = |cargo: &Path| {
+        let mut command = Command::new(&xtask);
+        command.env_clear().envs(plain_environment());
+        command.env("CARGO", cargo).args(["demo", "--keep"]);
+        command
+    };
+    let kit = Kit::new()?;
+    let hangs = kit.scratch().join("cargo");
+    std::fs::write(&hangs, "#!/bin/sh\nexec sleep 600\n")?;
+    std::fs::set_permissions(&hangs, PermissionsExt::from_mode(0o755))?;
+    let mut first = Target::spawn(demo(&hangs))?;
+    first.expect("building midair")?;
+    assert_eq!(first.lines().len(), 1, "{:?}", first.lines());
+    drop(first);
+
+    let kept = shown(demo(Path::new("/bin/true")))?;
+    let [top, attach, kill] = &kept.commands[..] else {
+        return Err(format!("three commands: {}", kept.exit).into());
+    };
+    let pid = kill.strip_prefix("kill ").ok_or("the last one ends it")?;
+    let process = Path::new("/proc").join(pid);
+    let runs = works(&process);
+    let mut end = Command::new("kill");
+    end.arg(pid);
+    run(end, PATIENCE)?;
+    assert!(runs, "it runs on: {}", kept.exit);
+    assert!(
+        top.contains(" top ") && attach.contains(" attach "),
+        "{}",
+        kept.exit
+    );
+    assert!(has(&kept.exit.stdout, "gemm"), "{}", kept.exit);
     Ok(())
 }

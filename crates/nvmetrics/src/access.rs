@@ -56,6 +56,32 @@ fn divided(capabilities: &Path) -> bool {
     })
 }
 
+/// The first device number of Turing, the oldest family that CUPTI samples. Those of Volta end below
+/// it (source: the list of supported products in the README of NVIDIA's driver).
+const TURING: u32 = 0x1e00;
+
+/// Returns the first GPU of this machine that is older than what CUPTI samples: its place on the bus,
+/// and its device number.
+pub fn too_old() -> Option<(String, u32)> {
+    older(
+        Path::new("/proc/driver/nvidia/gpus"),
+        Path::new("/sys/bus/pci/devices"),
+    )
+}
+
+fn older(gpus: &Path, devices: &Path) -> Option<(String, u32)> {
+    let mut places: Vec<String> = std::fs::read_dir(gpus)
+        .ok()?
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .collect();
+    places.sort();
+    places.into_iter().find_map(|place| {
+        let text = std::fs::read_to_string(devices.join(&place).join("device")).ok()?;
+        let number = u32::from_str_radix(text.trim().strip_prefix("0x")?, 16).ok()?;
+        (number < TURING).then_some((place, number))
+    })
+}
+
 /// Programs that use a GPU's counters themselves, each with the name of its product.
 const PROFILERS: [(&str, &str); 4] = [
     ("nv-hostengine", "DCGM"),
@@ -100,6 +126,29 @@ mod tests {
         assert!(!divided(dir.path()));
         std::fs::create_dir(dir.path().join("gpu0/mig/gi1")).unwrap();
         assert!(divided(dir.path()));
+    }
+
+    #[test]
+    fn a_gpu_before_turing_is_too_old() {
+        let dir = tempfile::tempdir().unwrap();
+        let (gpus, devices) = (dir.path().join("gpus"), dir.path().join("devices"));
+        assert_eq!(older(&gpus, &devices), None);
+        let put = |place: &str, number: &str| {
+            std::fs::create_dir_all(gpus.join(place)).unwrap();
+            std::fs::create_dir_all(devices.join(place)).unwrap();
+            std::fs::write(devices.join(place).join("device"), number).unwrap();
+        };
+        // An H100, an RTX 2080 Ti, and a card whose number is none.
+        put("0000:19:00.0", "0x2330\n");
+        put("0000:3b:00.0", "0x1e04\n");
+        put("0000:5d:00.0", "odd\n");
+        assert_eq!(older(&gpus, &devices), None);
+        // A V100.
+        put("0000:af:00.0", "0x1db1\n");
+        assert_eq!(
+            older(&gpus, &devices),
+            Some(("0000:af:00.0".to_owned(), 0x1db1))
+        );
     }
 
     #[test]

@@ -18,7 +18,7 @@ mod series;
 pub mod sets;
 pub mod wire;
 
-pub use access::{Access, access, is_divided, other_profiler};
+pub use access::{Access, access, is_divided, other_profiler, too_old};
 pub use find::candidates;
 pub use helper::{Error, Request, Sampler, failure};
 pub use series::{Line, Series};

@@ -44,6 +44,10 @@ fn ps_and_doctor_list_it() -> Result<()> {
     let word = pid.to_string();
     let exit = run_staged("midair", &["doctor", &word, "--json"], PATIENCE)?;
     let told = json(&exit)?;
+    let schema = midair_tests::workspace().join("docs/doctor.schema.json");
+    let schema: Value = serde_json::from_slice(&std::fs::read(schema)?)?;
+    let faults = midair_tests::schema::faults(&schema, &told);
+    assert!(faults.is_empty(), "{faults:#?}");
     assert_eq!(told["attachable"], true, "{told:#}");
     let checks = told["checks"].as_array().ok_or("no checks")?;
     assert!(
@@ -55,6 +59,8 @@ fn ps_and_doctor_list_it() -> Result<()> {
         Ok(check.ok_or_else(|| format!("no {name}: {told:#}"))?["found"].to_string())
     };
     assert!(of("CUDA driver")?.contains(version), "{told:#}");
+    // What it says of them depends on the machine; that it says it does not.
+    of("GPU counters")?;
     let diff = before.diff(&Snapshot::take(pid)?);
     assert!(diff.is_empty(), "{diff}");
     quit(target)
@@ -80,6 +86,36 @@ fn rocprofv3_works_too() -> Result<()> {
         1,
         "{said}"
     );
+    quit(target)
+}
+
+/// Calls that only ask for state are left out, and are there with `--cuda-trace=all`. The others are
+/// there in both.
+#[test]
+fn all_calls_or_those_that_do_something() -> Result<()> {
+    const CALLS: usize = 7;
+    let kit = Kit::new()?;
+    let mut target = start(&kit, NEWEST, &[])?;
+    for (word, expected) in [("--cuda-trace", 0), ("--cuda-trace=all", CALLS)] {
+        let dir = kit.scratch().join(word);
+        let session = Session::attach(target.pid(), &dir, &[word])?;
+        target.ask(&format!("state {CALLS}"))?;
+        target.ask(&format!("memory {CALLS}"))?;
+        let trace = session.detach()?;
+        trace.whole()?;
+        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+        for row in trace.rows("cuda_api_trace")? {
+            *counts.entry(row["Function"].clone()).or_default() += 1;
+        }
+        // The version is a part of some names.
+        let of = |name: &str| -> usize {
+            let named = counts.iter().filter(|(call, _)| call.starts_with(name));
+            named.map(|(_, count)| count).sum()
+        };
+        assert_eq!(of("cuCtxGetCurrent"), expected, "{word}: {counts:?}");
+        assert_eq!(of("cuMemAlloc"), CALLS, "{word}: {counts:?}");
+        assert_eq!(of("cuMemFree"), CALLS, "{word}: {counts:?}");
+    }
     quit(target)
 }
 

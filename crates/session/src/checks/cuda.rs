@@ -4,7 +4,7 @@ use super::Lines;
 use crate::cupti;
 use crate::request::Request;
 use midair_failure::Failure;
-use midair_nvmetrics::{Access, access, is_divided, other_profiler};
+use midair_nvmetrics::{Access, access, is_divided, other_profiler, too_old};
 use midair_procinfo::files::{MOST_WORDS, kernel_text_up_to};
 use midair_procinfo::module::Modules;
 use midair_procinfo::{Pid, Tid};
@@ -56,18 +56,44 @@ fn asked_for(request: &Request, tid: Tid, lines: &mut Lines) {
 /// Reports whether the GPU can be sampled as a whole (`--gpu-metrics`), as far as that can be told
 /// without trying. It does not decide whether an attach is possible.
 pub(super) fn gpu_counters(lines: &mut Lines) {
+    of_counters(
+        &Counters {
+            divided: is_divided(),
+            too_old: too_old(),
+            other: other_profiler(),
+            access: access(),
+        },
+        lines,
+    );
+}
+
+/// What decides whether GPUs can be sampled.
+struct Counters {
+    divided: bool,
+    too_old: Option<(String, u32)>,
+    other: Option<(&'static str, &'static str)>,
+    access: Access,
+}
+
+fn of_counters(counters: &Counters, lines: &mut Lines) {
     const NAME: &str = "GPU counters";
-    if is_divided() {
+    if counters.divided {
         let found = "a GPU is divided (MIG), and --gpu-metrics needs the undivided GPU";
         return lines.note(NAME, found);
     }
-    if let Some((name, whose)) = other_profiler() {
+    if let Some((place, number)) = &counters.too_old {
+        let found = format!(
+            "the GPU at {place} (device {number:04x}) is older than Turing, and CUPTI samples GPUs from Turing (2018) on"
+        );
+        return lines.note(NAME, found);
+    }
+    if let Some((name, whose)) = counters.other {
         let found = format!(
             "{whose} runs here ({name}): while it has the GPU's counters, --gpu-metrics cannot"
         );
         return lines.note(NAME, found);
     }
-    match access() {
+    match counters.access {
         Access::NoDriver => lines.note(NAME, "there is no /proc/driver/nvidia/params here, so who may have them is not known"),
         Access::All => lines.pass(NAME, "all users may sample them (--gpu-metrics)"),
         Access::Admin => lines.pass(NAME, "administrators may sample them (--gpu-metrics), and this is one"),
@@ -119,5 +145,73 @@ fn sharing(tid: Tid, lines: &mut Lines) {
             NAME,
             "its environment names the Multi-Process Service: kernels of other processes may run beside its own",
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checks::Verdict;
+
+    /// Each obstacle has its sentence, whatever comes after it.
+    #[test]
+    fn what_keeps_a_gpu_from_being_sampled() {
+        let told = |counters: Counters| {
+            let mut lines = Lines::default();
+            of_counters(&counters, &mut lines);
+            let [check] = &lines.checks[..] else {
+                panic!("one line, not {:?}", lines.checks);
+            };
+            let passes = matches!(check.verdict, Verdict::Pass);
+            (passes, check.found.clone())
+        };
+        let free = |access| Counters {
+            divided: false,
+            too_old: None,
+            other: None,
+            access,
+        };
+        for (counters, passes, says) in [
+            (free(Access::All), true, "all users"),
+            (free(Access::Admin), true, "this is one"),
+            (free(Access::NoDriver), false, "not known"),
+            (free(Access::Refused), false, "RmProfilingAdminOnly is 1"),
+            (
+                Counters {
+                    other: Some(("nv-hostengine", "DCGM")),
+                    ..free(Access::All)
+                },
+                false,
+                "DCGM runs here (nv-hostengine)",
+            ),
+            (
+                Counters {
+                    other: Some(("ncu", "Nsight Compute")),
+                    ..free(Access::Refused)
+                },
+                false,
+                "Nsight Compute runs here (ncu)",
+            ),
+            (
+                Counters {
+                    too_old: Some(("0000:af:00.0".to_owned(), 0x1db1)),
+                    ..free(Access::All)
+                },
+                false,
+                "0000:af:00.0 (device 1db1) is older than Turing",
+            ),
+            (
+                Counters {
+                    divided: true,
+                    ..free(Access::All)
+                },
+                false,
+                "MIG",
+            ),
+        ] {
+            let (passed, found) = told(counters);
+            assert_eq!(passed, passes, "{found}");
+            assert!(found.contains(says), "{found}");
+        }
     }
 }
