@@ -107,6 +107,7 @@ pub fn dist_task(words: &[String]) -> Outcome<()> {
     let mut to = root().join("dist");
     let mut wanted: Vec<&Product> = Vec::new();
     let mut only_check = false;
+    let mut strict = false;
     let mut and_again = false;
     let mut machine = Machine::here();
     let mut words = words.iter();
@@ -114,6 +115,10 @@ pub fn dist_task(words: &[String]) -> Outcome<()> {
         match word.as_str() {
             "--check" => {
                 only_check = true;
+                continue;
+            }
+            "--strict" => {
+                strict = true;
                 continue;
             }
             "--twice" => {
@@ -139,14 +144,17 @@ pub fn dist_task(words: &[String]) -> Outcome<()> {
             None => {
                 let names: Vec<&str> = PRODUCTS.iter().map(|product| product.name).collect();
                 return failed(format!(
-                    "takes --machine NAME, --staged PREFIX, --to DIR, --twice, --check and any of {}, not {word}",
+                    "takes --machine NAME, --staged PREFIX, --to DIR, --twice, --check [--strict] and any of {}, not {word}",
                     names.join(", ")
                 ));
             }
         }
     }
     if only_check {
-        return check::check(&to);
+        return check::check(&to, strict);
+    }
+    if strict {
+        return failed("--strict belongs to --check");
     }
     if and_again {
         if staged.is_some() {

@@ -57,8 +57,8 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "dist",
-        words: "[--check] [--machine aarch64] [--twice] [--staged PREFIX] [--to DIR] [one-file | tarball | deb | rpm | wheel | image | sbom ...]",
-        help: "Make what others install, into dist/ or DIR: midair as one file, an archive, packages, sums; of what is staged below PREFIX, or built anew; --machine: for another one, by Debian's cross compiler; --twice: compile it once more in a clone elsewhere, and compare the bytes; --check: what lintian, rpmlint and twine say of what is there, and whether it is small enough",
+        words: "[--check [--strict]] [--machine aarch64] [--twice] [--staged PREFIX] [--to DIR] [one-file | tarball | deb | rpm | wheel | image | sbom ...]",
+        help: "Make what others install, into dist/ or DIR: midair as one file, an archive, packages, sums; of what is staged below PREFIX, or built anew; --machine: for another one, by Debian's cross compiler; --twice: compile it once more in a clone elsewhere, and compare the bytes; --check: what lintian, rpmlint and twine say of what is there, and whether it is small enough; --strict: a checker that is not there is a fault",
         run: dist::dist_task,
     },
     Task {
@@ -229,6 +229,20 @@ mod tests {
         }
         for wanted in ["test", "dist", "release"] {
             assert!(run.iter().any(|name| name == wanted), "{wanted}");
+        }
+    }
+
+    /// What is released is made for both machines, and no checker is left out.
+    #[test]
+    fn the_workflow_makes_and_checks_everything() {
+        let file = run::root().join(".github/workflows/dist.yml");
+        let text = std::fs::read_to_string(file).unwrap();
+        for wanted in [
+            "cargo xtask dist --twice\n",
+            "cargo xtask dist --machine aarch64\n",
+            "cargo xtask dist --check --strict\n",
+        ] {
+            assert!(text.contains(wanted), "{wanted}");
         }
     }
 

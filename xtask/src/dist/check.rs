@@ -35,9 +35,11 @@ const LEFT_TO_US: [(&str, &str); 6] = [
 /// The most bytes of a product, by the end of its name.
 const LARGEST: [(&str, u64); 2] = [("-linux", 25_000_000), (".whl", 15_000_000)];
 
-/// Checks what is in this directory. A checker that is not installed is named.
-pub fn check(dist: &Path) -> Outcome<()> {
+/// Checks what is in this directory. A checker that is not installed is named; if `strict`, that is a
+/// fault.
+pub fn check(dist: &Path, strict: bool) -> Outcome<()> {
     let mut faults = Vec::new();
+    let mut left_out = Vec::new();
     for (end, most) in LARGEST {
         for file in made(dist, end)? {
             let bytes = std::fs::metadata(&file).at("looking at", &file)?.len();
@@ -61,15 +63,23 @@ pub fn check(dist: &Path) -> Outcome<()> {
         "lintian",
         Command::new("lintian").args(lintian),
         &debs,
+        &mut left_out,
     )?);
     let rpms = made(dist, ".rpm")?;
-    faults.extend(rpmlint(&rpms)?);
+    faults.extend(rpmlint(&rpms, &mut left_out)?);
     let wheels = made(dist, ".whl")?;
     if !wheels.is_empty() {
         let mut twine = Command::new(twine()?);
-        faults.extend(said("twine", twine.args(["check", "--strict"]), &wheels)?);
+        let twine = twine.args(["check", "--strict"]);
+        faults.extend(said("twine", twine, &wheels, &mut left_out)?);
     }
-    faults.extend(emulated::check(dist)?);
+    faults.extend(emulated::check(dist, &mut left_out)?);
+    for what in left_out {
+        println!("left out: {what}");
+        if strict {
+            faults.push(format!("left out: {what}"));
+        }
+    }
     match faults.is_empty() {
         true => Ok(()),
         false => failed(faults.join("; ")),
@@ -88,13 +98,18 @@ pub fn made(dist: &Path, end: &str) -> Outcome<Vec<PathBuf>> {
 }
 
 /// Runs a checker, which fails where it finds an error.
-fn said(name: &str, command: &mut Command, files: &[PathBuf]) -> Outcome<Option<String>> {
+fn said(
+    name: &str,
+    command: &mut Command,
+    files: &[PathBuf],
+    left_out: &mut Vec<String>,
+) -> Outcome<Option<String>> {
     if files.is_empty() {
         return Ok(None);
     }
     match command.args(files).stdin(Stdio::null()).output() {
         Err(error) => {
-            println!("{name}: left out: {error}");
+            left_out.push(format!("{name}: {error}"));
             Ok(None)
         }
         Ok(output) => {
@@ -108,7 +123,7 @@ fn said(name: &str, command: &mut Command, files: &[PathBuf]) -> Outcome<Option<
 }
 
 /// rpmlint, whose exit status depends on its version: its lines with E: are errors.
-fn rpmlint(files: &[PathBuf]) -> Outcome<Option<String>> {
+fn rpmlint(files: &[PathBuf], left_out: &mut Vec<String>) -> Outcome<Option<String>> {
     if files.is_empty() {
         return Ok(None);
     }
@@ -123,7 +138,7 @@ fn rpmlint(files: &[PathBuf]) -> Outcome<Option<String>> {
     command.arg("--config").arg(&config).args(files);
     match command.stdin(Stdio::null()).output() {
         Err(error) => {
-            println!("rpmlint: left out: {error}");
+            left_out.push(format!("rpmlint: {error}"));
             Ok(None)
         }
         Ok(output) => {
@@ -146,4 +161,39 @@ fn twine() -> Outcome<PathBuf> {
         run(pip.args(["install", "--quiet", "--disable-pip-version-check", "twine"]))?;
     }
     Ok(program)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_checker_that_is_not_there_is_left_out() {
+        let mut left_out = Vec::new();
+        let mut missing = Command::new("no-such-checker");
+        let files = [PathBuf::from("x")];
+        assert_eq!(said("it", &mut missing, &[], &mut left_out).unwrap(), None);
+        assert!(left_out.is_empty(), "there was nothing to check");
+        let fault = said("it", &mut missing, &files, &mut left_out).unwrap();
+        assert_eq!((fault, left_out.len()), (None, 1));
+        let mut fails = Command::new("false");
+        let fault = said("it", &mut fails, &files, &mut left_out).unwrap();
+        assert_eq!(fault.as_deref(), Some("it finds errors"));
+    }
+
+    /// With a program for aarch64 and nothing to compare it with, the comparison is left out, which
+    /// is a fault if nothing may be.
+    #[test]
+    fn what_is_left_out_is_a_fault_if_strict() {
+        let directory = tempfile::tempdir().unwrap();
+        check(directory.path(), true).unwrap();
+        let file = directory.path().join("midair-0-aarch64-linux.tar.gz");
+        std::fs::write(file, "").unwrap();
+        check(directory.path(), false).unwrap();
+        let failure = check(directory.path(), true).unwrap_err();
+        assert!(
+            failure.0.contains("not one archive of each machine"),
+            "{failure}"
+        );
+    }
 }
