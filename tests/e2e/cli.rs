@@ -517,9 +517,9 @@ fn arguments_that_are_refused() -> Result<()> {
         ),
         (
             "rocprofv3",
-            vec!["--pid", nobody, "--output-format", "otf2"],
+            vec!["--pid", nobody, "--perfetto-backend", "system"],
             34,
-            "otf2",
+            "system",
         ),
         (
             "rocprofv3",

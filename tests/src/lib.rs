@@ -95,6 +95,21 @@ pub fn chromium() -> Result<Option<PathBuf>> {
     Ok(found)
 }
 
+/// Returns a program of the machine. Where it is not there, it says that a part of the running test
+/// is left out, and which package of Debian has the program.
+///
+/// # Errors
+/// When that cannot be said.
+pub fn program(name: &str, package: &str) -> Result<Option<PathBuf>> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut all = std::env::split_paths(&path).map(|directory| directory.join(name));
+    let found = all.find(|program| program.is_file());
+    if found.is_none() {
+        leave_out(&format!("there is no {name} (Debian: {package})"))?;
+    }
+    Ok(found)
+}
+
 /// Returns whether a terminal obeys the character and does not show it. This is written a second
 /// time here, so that a mistake in the product's own list is noticed.
 pub fn obeyed(c: char) -> bool {

@@ -443,9 +443,9 @@ fn words_that_end_before_an_attach() {
             "--spm is known but not built yet",
         ),
         (
-            &["--pid", "1", "-f", "otf2"],
+            &["--pid", "1", "--perfetto-backend", "system"],
             34,
-            "--output-format otf2 is known but not built yet",
+            "--perfetto-backend system is known but not built yet",
         ),
         (
             &["--pid", "1", "--", "app"],

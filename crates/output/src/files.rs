@@ -7,14 +7,17 @@
 //! fails, temporary files are removed. Those of a process that was killed are removed by the next
 //! process that writes there ([`stale`]). Files of an earlier run stay.
 
+mod archive;
 mod stale;
+
+pub(crate) use archive::{ArchiveFile, NewArchive};
 
 use crate::names::LONGEST_SUFFIX;
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// What could not be written, and why.
@@ -139,6 +142,8 @@ pub(crate) struct FileSet {
     named_later: bool,
     /// Files that are written and do not have their names yet.
     ready: Vec<Pending>,
+    /// Directories that are written, and do not have their names yet.
+    archives: Vec<NewArchive>,
     /// Files of an earlier trace with this name that would be wrong beside this one.
     outdated: Vec<PathBuf>,
 }
@@ -338,6 +343,7 @@ impl FileSet {
             stem,
             named_later,
             ready: Vec::new(),
+            archives: Vec::new(),
             outdated: Vec::new(),
         })
     }
@@ -349,6 +355,7 @@ impl FileSet {
             stem: self.stem.clone(),
             named_later: self.named_later,
             ready: Vec::new(),
+            archives: Vec::new(),
             outdated: Vec::new(),
         }
     }
@@ -356,6 +363,7 @@ impl FileSet {
     /// Adds the files of a part.
     pub(crate) fn join(&mut self, part: FileSet) {
         self.ready.extend(part.ready);
+        self.archives.extend(part.archives);
         self.outdated.extend(part.outdated);
     }
 
@@ -406,8 +414,17 @@ impl FileSet {
         self.ready.push(file.0);
     }
 
+    /// Adds a finished directory of files.
+    pub(crate) fn add_archive(&mut self, archive: NewArchive) {
+        self.archives.push(archive);
+    }
+
     /// Gives all files their names, and returns the paths.
     pub(crate) fn commit(mut self) -> Result<Vec<PathBuf>, WriteError> {
+        // Before the files that refer to them.
+        for archive in &self.archives {
+            archive.name()?;
+        }
         for pending in &mut self.ready {
             pending.name()?;
         }
@@ -422,11 +439,9 @@ impl FileSet {
                 _ => {}
             }
         }
-        Ok(self
-            .ready
-            .iter()
-            .map(|pending| pending.path.clone())
-            .collect())
+        let files = self.ready.iter().map(|pending| pending.path.clone());
+        let archives = self.archives.iter().map(NewArchive::path);
+        Ok(files.chain(archives.map(Path::to_path_buf)).collect())
     }
 }
 
@@ -514,6 +529,15 @@ impl OutputFile {
         self.writer
             .write_all(bytes)
             .map_err(|source| self.failed(source))
+    }
+
+    /// Writes bytes over earlier ones.
+    pub(crate) fn patch(&mut self, at: u64, bytes: &[u8]) -> Result<(), WriteError> {
+        let written = self.writer.flush().and_then(|()| {
+            let file = self.writer.get_ref();
+            file.write_all_at(bytes, at)
+        });
+        written.map_err(|source| self.failed(source))
     }
 
     /// Returns the error for a failed write to this file.

@@ -7,7 +7,7 @@ use crate::files::{FileSet, WriteError};
 use crate::job::Job;
 use crate::model::{Format, Plan};
 use crate::sink::Opened;
-use crate::{columns, csv, html, json, kineto, parquet, pftrace, rocpd, summary};
+use crate::{columns, csv, html, json, kineto, otf2, parquet, pftrace, rocpd, summary};
 use std::path::PathBuf;
 
 /// A row of the table.
@@ -24,7 +24,7 @@ struct Row {
 }
 
 /// All formats, in the order in which they are offered.
-static FORMATS: [Row; 7] = [
+static FORMATS: [Row; 8] = [
     Row {
         format: Format::Rocpd,
         name: "rocpd",
@@ -52,6 +52,13 @@ static FORMATS: [Row; 7] = [
         extension: "pftrace",
         cost: 3,
         open: pftrace::open,
+    },
+    Row {
+        format: Format::Otf2,
+        name: "otf2",
+        extension: "otf2",
+        cost: 4,
+        open: otf2::open,
     },
     Row {
         format: Format::Kineto,
@@ -140,6 +147,6 @@ mod tests {
             assert_eq!(Format::of(&format.name().to_uppercase()), Some(format));
             assert!(!format.extension().is_empty());
         }
-        assert_eq!((Format::all().count(), Format::of("otf2")), (7, None));
+        assert_eq!((Format::all().count(), Format::of("otf")), (8, None));
     }
 }

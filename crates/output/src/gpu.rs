@@ -203,6 +203,43 @@ impl GpuSamples {
         })
     }
 
+    /// Gives the values of the metrics as they change. A value is valid from a sample's begin on.
+    /// While another group has its turn, and at the end, the metric has 0.
+    ///
+    /// # Errors
+    /// Those of `each`.
+    pub(crate) fn changes<E>(
+        &self,
+        mut each: impl FnMut((usize, &GpuMetric), u64, f64) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut until: Vec<Option<u64>> = vec![None; self.metrics.len()];
+        for sample in self.samples() {
+            for (number, value) in sample.metrics.iter().zip(sample.values) {
+                let (Some(metric), Some(until)) =
+                    (self.metrics.get(*number), until.get_mut(*number))
+                else {
+                    continue;
+                };
+                let metric = (*number, metric);
+                if let Some(end) = until.replace(sample.end).filter(|end| *end < sample.start) {
+                    each(metric, end, 0.0)?;
+                }
+                let value = if value.is_finite() {
+                    f64::from(*value)
+                } else {
+                    0.0
+                };
+                each(metric, sample.start, value)?;
+            }
+        }
+        for (metric, end) in self.metrics.iter().enumerate().zip(until) {
+            if let Some(end) = end {
+                each(metric, end, 0.0)?;
+            }
+        }
+        Ok(())
+    }
+
     fn sample(&self, number: usize, at: usize) -> Option<GpuSample<'_>> {
         let group = self.groups.get(number)?;
         let (start, end) = *group.times.get(at)?;

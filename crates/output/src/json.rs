@@ -349,7 +349,7 @@ fn config<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> io::Result<()> {
     out.boolean("csv_output", asks_for(Format::Csv))?;
     out.boolean("json_output", asks_for(Format::Json))?;
     out.boolean("pftrace_output", asks_for(Format::Pftrace))?;
-    out.boolean("otf2_output", false)?;
+    out.boolean("otf2_output", asks_for(Format::Otf2))?;
     out.boolean("summary_output", plan.has_summary())?;
     out.boolean("rocpd_output", asks_for(Format::Rocpd))?;
     out.boolean("kernel_rename", plan.rename_kernels)?;

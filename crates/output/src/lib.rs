@@ -43,6 +43,7 @@ mod limits;
 mod model;
 pub mod names;
 mod notes;
+mod otf2;
 mod parquet;
 mod pftrace;
 mod progress;

@@ -237,6 +237,8 @@ pub enum Format {
     Json,
     /// One SQLite file.
     Rocpd,
+    /// An archive for tools of high-performance computing.
+    Otf2,
     /// One trace per process in the form of PyTorch's profiler.
     Kineto,
     /// A table for each kind of records, in directories that name run, host and rank.

@@ -134,9 +134,10 @@ fn the_documented_lines_parse() {
         resolved.settings.text("ROCPROF_OUTPUT_PATH"),
         Some("/here/out")
     );
-    let failure = amd(&["--attach", "12", "--hip-trace", "--output-format", "otf2"]).unwrap_err();
+    let words = ["--attach", "12", "--perfetto-backend", "system"];
+    let failure = amd(&words).unwrap_err();
     assert_eq!(
-        (failure.kind, failure.what.contains("otf2")),
+        (failure.kind, failure.what.contains("system")),
         (Kind::NotBuilt, true)
     );
     let given = amd(&[

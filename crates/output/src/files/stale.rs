@@ -4,6 +4,7 @@
 //! process is in another pid namespace or on another machine. A file is removed if it is not
 //! locked, is ours, and has the name of a process that does not run.
 
+use super::archive;
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -42,6 +43,8 @@ pub(super) fn remove(directory: &Path) {
             .is_some_and(|process| !Path::new("/proc").join(process.to_string()).exists());
         if gone && is_abandoned(&entry.path()) {
             let _ = fs::remove_file(entry.path());
+        } else if gone {
+            archive::remove_abandoned(&entry.path());
         }
     }
 }
@@ -64,7 +67,7 @@ fn is_abandoned(path: &Path) -> bool {
     }
 }
 
-fn open(path: &Path) -> std::io::Result<File> {
+pub(super) fn open(path: &Path) -> std::io::Result<File> {
     let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
     OpenOptions::new()
         .read(true)
@@ -93,7 +96,9 @@ mod tests {
         let held = File::create(&locked).unwrap();
         held.lock().unwrap();
         std::os::unix::fs::symlink("/etc/passwd", at(format!(".link.{dead}.0.tmp"))).unwrap();
-        fs::create_dir(at(format!(".directory.{dead}.0.tmp"))).unwrap();
+        let foreign = at(format!(".directory.{dead}.0.tmp"));
+        fs::create_dir(&foreign).unwrap();
+        fs::write(foreign.join("file"), "").unwrap();
         for other in [
             name("mine.csv", 0),
             format!("shown.csv.{dead}.0.tmp"),

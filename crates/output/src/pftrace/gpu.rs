@@ -11,41 +11,17 @@ use midair_record::event::Kernel;
 const SAMPLES: u64 = u64::MAX - 4;
 
 impl Scene<'_> {
-    /// Writes the samples. A value is valid from a sample's begin on. While another group has its
-    /// turn, and at the end, the track has 0.
+    /// Writes the samples.
     pub(super) fn gpu_samples(&mut self, samples: &GpuSamples) -> Result<(), WriteError> {
-        let mut until: Vec<Option<u64>> = vec![None; samples.metrics.len()];
-        let track = |metric: usize| [SAMPLES, metric as u64, u64::from(samples.index)];
-        for sample in samples.samples() {
-            for (metric, value) in sample.metrics.iter().zip(sample.values) {
-                let (Some(known), Some(until)) =
-                    (samples.metrics.get(*metric), until.get_mut(*metric))
-                else {
-                    continue;
-                };
-                let uuid = self.out.uuid(&track(*metric));
-                if self.out.describe(uuid) {
-                    let name = format!("GPU [{}] {} ({})", samples.index, known.name, known.unit);
-                    self.out.number_track(uuid, &name)?;
-                }
-                if let Some(end) = until.replace(sample.end).filter(|end| *end < sample.start) {
-                    self.out.number(uuid, end, 0.0)?;
-                }
-                let value = if value.is_finite() {
-                    f64::from(*value)
-                } else {
-                    0.0
-                };
-                self.out.number(uuid, sample.start, value)?;
+        samples.changes(|(number, metric), time, value| {
+            let track = [SAMPLES, number as u64, u64::from(samples.index)];
+            let uuid = self.out.uuid(&track);
+            if self.out.describe(uuid) {
+                let name = format!("GPU [{}] {} ({})", samples.index, metric.name, metric.unit);
+                self.out.number_track(uuid, &name)?;
             }
-        }
-        for (metric, end) in until.into_iter().enumerate() {
-            if let Some(end) = end {
-                let uuid = self.out.uuid(&track(metric));
-                self.out.number(uuid, end, 0.0)?;
-            }
-        }
-        Ok(())
+            self.out.number(uuid, time, value)
+        })
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 /// How files with these extensions are opened. `FILE` stands for the file.
-const WAYS: [(&str, &str); 6] = [
+const WAYS: [(&str, &str); 7] = [
     (
         "pftrace",
         "FILE at https://ui.perfetto.dev (Open trace file)",
@@ -16,6 +16,7 @@ const WAYS: [(&str, &str); 6] = [
         "FILE in a spreadsheet, or: column -t -s, FILE | less -S",
     ),
     ("json", "FILE with jq or any JSON reader"),
+    ("otf2", "FILE in Vampir, or: otf2-print FILE"),
 ];
 
 /// Returns how to open the results: for each sort of file among these, the way for one of them,

@@ -16,6 +16,7 @@ mod golden;
 mod hostile;
 mod html;
 mod kineto;
+mod otf2;
 mod parquet;
 mod pftrace;
 mod readings;

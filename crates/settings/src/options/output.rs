@@ -17,11 +17,11 @@ pub(super) const OPTIONS: &[Opt] = &[
         "Formats of the results (default rocpd)",
     )
     .short('f')
-    .later_words(&["otf2"])
     .more(
         "Several may be named. Exactly these are written: a value in ROCPROF_OUTPUT_FORMAT counts only without this \
          option. parquet makes directories run=/host=/rank=/kind=, for tables of many processes, and is written by an \
-         attach only. html is one page for a browser, with a timeline.",
+         attach only. html is one page for a browser, with a timeline. otf2 is an archive: two \
+         files and a directory.",
     ),
     Opt::new("output-directory", Output, Shape::Text("DIR"), Sets::Path("ROCPROF_OUTPUT_PATH"), "Directory of the results")
         .short('d')

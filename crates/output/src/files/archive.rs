@@ -1,0 +1,258 @@
+//! A directory of files that appears complete or not at all.
+//!
+//! It is written under a temporary name beside its final one. The files in it are numbered, and
+//! there may be thousands of them, so none stays open.
+
+use super::{Folder, WriteError, no_planted_links, stale};
+use std::collections::HashSet;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// The extensions of the files.
+const EXTENSIONS: [&str; 2] = ["evt", "def"];
+
+/// Whether a file of this name is one of an archive: a number with one of the extensions.
+pub(super) fn is_part(name: &OsStr) -> bool {
+    let Some((number, extension)) = name.to_str().and_then(|name| name.split_once('.')) else {
+        return false;
+    };
+    let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    is_number && EXTENSIONS.contains(&extension)
+}
+
+/// A directory that does not have its final name yet.
+#[derive(Debug)]
+pub(crate) struct NewArchive {
+    /// The descriptor, which holds a lock while the directory has its temporary name.
+    _locked: File,
+    temporary: PathBuf,
+    path: PathBuf,
+}
+
+impl Drop for NewArchive {
+    fn drop(&mut self) {
+        // Nothing more can be done about what cannot be removed. After it got its name there is
+        // nothing.
+        remove(&self.temporary);
+    }
+}
+
+/// Removes a directory with the files of an archive, and nothing else.
+pub(super) fn remove(directory: &Path) {
+    for name in parts(directory) {
+        let _ = fs::remove_file(directory.join(name));
+    }
+    let _ = fs::remove_dir(directory);
+}
+
+fn parts(directory: &Path) -> Vec<OsString> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let names = entries.map(|entry| entry.file_name());
+    names.filter(|name| is_part(name)).collect()
+}
+
+impl Folder {
+    /// Begins the directory `PREFIX_suffix`.
+    pub(crate) fn archive(&self, suffix: &str) -> Result<NewArchive, WriteError> {
+        let path = self.directory.join(format!("{}{suffix}", self.stem));
+        let failed = |source| WriteError::Directory {
+            path: path.clone(),
+            source,
+        };
+        no_planted_links(&path).map_err(failed)?;
+        let (file, temporary) = super::beside(&path, |name| {
+            fs::create_dir(name)?;
+            File::open(name)
+        })
+        .map_err(failed)?;
+        let _locked = file.try_lock();
+        Ok(NewArchive {
+            _locked: file,
+            temporary,
+            path,
+        })
+    }
+}
+
+impl NewArchive {
+    /// Begins a file in it. The name is a number with an extension.
+    pub(crate) fn create(&self, name: &str) -> Result<ArchiveFile, WriteError> {
+        let path = self.path.join(name);
+        let mut options = OpenOptions::new();
+        let options = options.write(true).create_new(true).mode(0o600);
+        match options.open(self.temporary.join(name)) {
+            Ok(file) => Ok(ArchiveFile { file, path }),
+            Err(source) => Err(WriteError::File { path, source }),
+        }
+    }
+
+    /// Gives it its final name. Of a directory that has this name, the files of an archive are
+    /// replaced or removed, and others stay.
+    pub(super) fn name(&self) -> Result<(), WriteError> {
+        match fs::rename(&self.temporary, &self.path) {
+            Err(error) if is_there(&error) => {}
+            renamed => return renamed.map_err(|source| self.failed(source)),
+        }
+        let ours: HashSet<OsString> = parts(&self.temporary).into_iter().collect();
+        for name in &ours {
+            let to = self.path.join(name);
+            fs::rename(self.temporary.join(name), to).map_err(|source| self.failed(source))?;
+        }
+        for name in parts(&self.path) {
+            if !ours.contains(&name) {
+                let old = self.path.join(name);
+                fs::remove_file(old).map_err(|source| self.failed(source))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns its final path.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn failed(&self, source: io::Error) -> WriteError {
+        WriteError::Directory {
+            path: self.path.clone(),
+            source,
+        }
+    }
+}
+
+/// Whether a directory could not be renamed since its new name is that of a directory with files.
+fn is_there(error: &io::Error) -> bool {
+    use io::ErrorKind::{AlreadyExists, DirectoryNotEmpty};
+    matches!(error.kind(), AlreadyExists | DirectoryNotEmpty)
+}
+
+/// A file in such a directory.
+#[derive(Debug)]
+pub(crate) struct ArchiveFile {
+    file: File,
+    path: PathBuf,
+}
+
+impl ArchiveFile {
+    /// Appends bytes. The error names the file.
+    pub(crate) fn put(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
+        let written = self.file.write_all(bytes);
+        written.map_err(|source| self.failed(source))
+    }
+
+    /// Returns the error for a failed write to this file.
+    pub(crate) fn failed(&self, source: io::Error) -> WriteError {
+        WriteError::File {
+            path: self.path.clone(),
+            source,
+        }
+    }
+}
+
+/// Removes the directory if a process that has ended left it behind.
+pub(super) fn remove_abandoned(path: &Path) {
+    let ours = |meta: &fs::Metadata| {
+        use std::os::unix::fs::MetadataExt;
+        meta.is_dir() && meta.uid() == super::our_uid()
+    };
+    if !fs::symlink_metadata(path).is_ok_and(|meta| ours(&meta)) {
+        return;
+    }
+    if let Ok(directory) = stale::open(path)
+        && directory.metadata().is_ok_and(|meta| ours(&meta))
+        && directory.try_lock().is_ok()
+    {
+        remove(path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::FileSet;
+    use super::*;
+
+    fn entries(path: &Path) -> Vec<String> {
+        let entries = fs::read_dir(path).unwrap();
+        let name = |entry: io::Result<fs::DirEntry>| entry.unwrap().file_name();
+        let mut names: Vec<_> = entries.map(name).collect();
+        names.sort();
+        names
+            .iter()
+            .map(|name| name.to_string_lossy().into())
+            .collect()
+    }
+
+    fn write(directory: &Path, names: &[&str], commit: bool) {
+        let mut files = FileSet::new(directory, "r").unwrap();
+        let archive = files.folder().archive("results").unwrap();
+        for name in names {
+            archive.create(name).unwrap().put(name.as_bytes()).unwrap();
+        }
+        files.add_archive(archive);
+        if commit {
+            assert_eq!(files.commit().unwrap(), [directory.join("r_results")]);
+        }
+    }
+
+    #[test]
+    fn an_archive_appears_whole_and_replaces_the_one_before() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = directory.path();
+        write(at, &["0.evt", "0.def", "1.evt", "11.def"], false);
+        assert!(entries(at).is_empty());
+        write(at, &["0.evt", "0.def", "1.evt", "11.def"], true);
+        assert_eq!(entries(at), ["r_results"]);
+        let archive = at.join("r_results");
+        assert_eq!(entries(&archive), ["0.def", "0.evt", "1.evt", "11.def"]);
+        // What is not a part of an archive stays.
+        for name in ["notes", "x.evt", "1.evt.gz", "0.evt"] {
+            fs::write(archive.join(name), "old").unwrap();
+        }
+        write(at, &["0.evt"], true);
+        assert_eq!(entries(at), ["r_results"]);
+        assert_eq!(entries(&archive), ["0.evt", "1.evt.gz", "notes", "x.evt"]);
+        assert_eq!(fs::read(archive.join("0.evt")).unwrap(), b"0.evt");
+        assert_eq!(fs::read(archive.join("notes")).unwrap(), b"old");
+    }
+
+    #[test]
+    fn an_archive_that_cannot_have_its_name_leaves_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = directory.path();
+        fs::write(at.join("r_results"), "a file").unwrap();
+        let mut files = FileSet::new(at, "r").unwrap();
+        let archive = files.folder().archive("results").unwrap();
+        archive.create("0.evt").unwrap().put(b"x").unwrap();
+        files.add_archive(archive);
+        let error = files.commit().unwrap_err().to_string();
+        assert!(error.contains("r_results"), "{error}");
+        assert_eq!(entries(at), ["r_results"]);
+    }
+
+    #[test]
+    fn an_abandoned_archive_is_removed_and_others_are_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let dead = child.id();
+        child.wait().unwrap();
+        let make = |name: String, inside: &str| {
+            let at = directory.path().join(name);
+            fs::create_dir(&at).unwrap();
+            fs::write(at.join(inside), "").unwrap();
+            at
+        };
+        let left = make(format!(".r_results.{dead}.0.tmp"), "0.evt");
+        let foreign = make(format!(".r_photos.{dead}.0.tmp"), "0.jpg");
+        let shown = make(format!("r_results.{dead}.0.tmp"), "0.evt");
+        let locked = make(format!(".s_results.{dead}.1.tmp"), "0.evt");
+        let held = File::open(&locked).unwrap();
+        held.lock().unwrap();
+        stale::remove(directory.path());
+        assert!(!left.exists());
+        assert!(foreign.join("0.jpg").exists() && shown.join("0.evt").exists());
+        assert!(locked.join("0.evt").exists());
+    }
+}
