@@ -251,8 +251,10 @@ impl Session<'_> {
         }
         let job = self.job;
         let symbol = job.index.symbols.get(&kernel.kernel_id);
+        // A region that is named by a range may stand for several kernels.
+        let symbol = symbol.filter(|_| job.renamed.is_none());
         let symbol = symbol.map(|symbol| limits::text(&symbol.name));
-        let (name, paradigm) = (job.kernel_name(kernel), self.paradigm());
+        let (name, paradigm) = (job.dispatch_name(kernel), self.paradigm());
         let definitions = &mut self.out.definitions;
         let region = definitions.region(&name, symbol.as_deref(), Role::Function, paradigm)?;
         // Kernels without a symbol are named by their addresses.
