@@ -99,4 +99,7 @@ pub mod pauses {
     /// Only what begins in a collection period is recorded (`SdkTable::set_period`). The recording
     /// begins outside of one.
     pub const PERIODS: u32 = 8;
+    /// Only what begins in a burst is recorded: the SDK switches the recording on and off itself, by
+    /// what it costs. The recording begins outside of one.
+    pub const BURSTS: u32 = 16;
 }

@@ -31,6 +31,7 @@ mod estimate;
 mod student;
 
 pub use estimate::{Drift, Estimate};
+pub use student::quantile;
 
 use std::collections::BTreeMap;
 

@@ -12,6 +12,7 @@ mod descriptions;
 
 use crate::activity::Activity;
 use crate::api::has_message;
+use crate::bursts::Bursts;
 use crate::cuda as names;
 use crate::limits::{self, Budget};
 use foldhash::fast::RandomState;
@@ -229,6 +230,8 @@ pub struct Index {
     pub cuda: Cuda,
     /// What each GPU did, and when the host waited for it.
     pub activity: Activity,
+    /// The bursts, where only bursts were recorded.
+    pub bursts: Bursts,
 }
 
 impl Index {
@@ -311,6 +314,7 @@ impl Index {
                     self.queue_counts.push(*counts);
                 }
             }
+            Record::Burst(burst) => self.bursts.add(burst),
             Record::Note(text) => {
                 if self.notes.len() < MOST_NOTES {
                     self.notes.push(printable(text));
@@ -394,12 +398,14 @@ impl Index {
         self.dispatches += 1;
         self.add_flags(kernel.header.flags);
         if !self.add_untimed(kernel.header.flags, kernel.untimed) {
-            self.add_kernel_time(kernel);
+            let id = self.add_kernel_time(kernel);
+            self.bursts.add_kernel(id, kernel);
             self.activity.add_kernel(kernel);
         }
     }
 
-    fn add_kernel_time(&mut self, kernel: &Kernel) {
+    /// Adds the times of a dispatch to its kernel's, and returns the kernel's id.
+    fn add_kernel_time(&mut self, kernel: &Kernel) -> u64 {
         let id = if kernel.kernel_id < MOST_IDS {
             kernel.kernel_id
         } else {
@@ -409,6 +415,7 @@ impl Index {
             .entry(id)
             .or_default()
             .add(kernel.start, kernel.end);
+        id
     }
 
     /// Removes all dispatches from the sums of kernels. The sums then become those of the

@@ -16,6 +16,7 @@ mod amd;
 mod apart;
 mod api;
 mod arguments;
+pub mod bursts;
 mod choice;
 pub mod columns;
 mod counted_so_far;

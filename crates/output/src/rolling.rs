@@ -235,6 +235,7 @@ pub(crate) fn times(record: &Record<'_>) -> Option<(u64, u64)> {
         | Record::Queue(_)
         | Record::QueueCounts(_)
         | Record::Note(_)
+        | Record::Burst(_)
         | Record::CudaDevice(..) => return None,
     };
     Some((start, end.max(start)))

@@ -14,6 +14,7 @@ pub(crate) use json::head;
 
 use crate::activity::Shares;
 use crate::api::Names;
+use crate::bursts::{BurstReport, Coverage};
 use crate::counter_report::CounterReport;
 use crate::cuda::devices::{Agents, ordinal};
 use crate::index::Index;
@@ -76,6 +77,8 @@ pub struct Head {
     pub gpus: Vec<Gpu>,
     /// GPUs of the machine that did nothing in it.
     pub idle_gpus: usize,
+    /// How much of it was recorded, where only bursts were.
+    pub coverage: Option<Coverage>,
 }
 
 impl Head {
@@ -92,6 +95,7 @@ impl Head {
         if index.unseen() > 0 {
             lost.push(("packets of queues".to_owned(), index.unseen()));
         }
+        let coverage = index.bursts.coverage();
         let mut gpus = Vec::new();
         for node in index.activity.nodes() {
             let agent = agents.get(node);
@@ -99,7 +103,8 @@ impl Head {
                 Some(agent) => agent.agent_type == AgentType::Gpu,
                 None => ordinal(node).is_some() || index.activity.has_kernels(node),
             };
-            if !is_gpu {
+            // What a GPU did between bursts is not known: a gap there is not idle time.
+            if !is_gpu || coverage.is_some() {
                 continue;
             }
             let number = agent.map_or_else(
@@ -132,8 +137,12 @@ impl Head {
             lost,
             untimed: index.untimed.values().sum(),
             cost: trace.attach.cost,
-            idle_gpus: all.saturating_sub(gpus.len()),
+            idle_gpus: match coverage {
+                Some(_) => 0,
+                None => all.saturating_sub(gpus.len()),
+            },
             gpus,
+            coverage,
         }
     }
 }
@@ -154,6 +163,8 @@ pub struct Session<'a> {
 pub struct Screen {
     heads: Vec<Head>,
     sections: Vec<Section>,
+    /// What bursts tell about the whole time, and the labels of their processes.
+    bursts: Vec<(String, BurstReport)>,
     /// What is shown of counters.
     counters: CounterReport,
     files: Vec<PathBuf>,
@@ -175,7 +186,13 @@ impl Screen {
                 index: session.index,
             })
             .collect();
+        let bursts = sessions.iter().filter_map(|session| {
+            let Session { label, head, index } = session;
+            let report = BurstReport::of(head.pid, index, head.time, kernel_names)?;
+            Some((label.clone(), report))
+        });
         Screen {
+            bursts: bursts.collect(),
             sections: sections(&of, names, kernel_names),
             heads: sessions.into_iter().map(|session| session.head).collect(),
             counters: CounterReport::default(),
@@ -204,7 +221,10 @@ impl Screen {
     pub fn text(&self, style: Style) -> String {
         let heading = heading::heading(&self.heads, &self.files, style);
         let tables = self.sections.iter().map(|section| section.text(style));
-        let all = std::iter::once(heading).chain(tables);
+        let label = |label| (self.heads.len() > 1).then_some(label);
+        let bursts = self.bursts.iter();
+        let bursts = bursts.map(|(of, report)| report.text(label(of.as_str()), style));
+        let all = std::iter::once(heading).chain(bursts).chain(tables);
         let all = all.chain(std::iter::once(self.counters.text.clone()));
         let all: Vec<String> = all.filter(|part| !part.is_empty()).collect();
         all.join("\n")

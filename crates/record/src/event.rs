@@ -5,12 +5,14 @@
 //! ([`midair_domain`]), and `kind` + `operation` name the record; AMD's numbers appear only in its
 //! C interfaces and in files. Kinds from 128 describe things that records refer to.
 
+mod burst;
 mod counters;
 mod cuda;
 mod driver;
 mod plain;
 mod queue;
 
+pub use burst::{Burst, basis};
 pub use counters::{CounterWindow, WindowResult};
 pub use cuda::{
     CUDA_NODE, CudaDevice, CudaLaunch, CudaTransfer, MemorySet, Synchronization, UnifiedMemory,
@@ -46,6 +48,8 @@ pub mod kind {
     pub const NOTE: u8 = 133;
     /// A GPU as CUDA knows it.
     pub const CUDA_DEVICE: u8 = 134;
+    /// A burst of a recording that is on for a part of the time only.
+    pub const BURST: u8 = 135;
 }
 
 /// Bits of [`Header::flags`].
@@ -457,6 +461,8 @@ pub enum Record<'a> {
     CudaDevice(CudaDevice, &'a [u8]),
     /// A window of counters, or a part of one, and the words of it (8 bytes each).
     CounterWindow(CounterWindow, &'a [u8]),
+    /// A burst of a recording that is on for a part of the time only.
+    Burst(Burst),
 }
 
 impl Record<'_> {
@@ -482,6 +488,7 @@ impl Record<'_> {
             Record::UnifiedMemory(moved) => &moved.header,
             Record::CudaDevice(device, _) => &device.header,
             Record::CounterWindow(window, _) => &window.header,
+            Record::Burst(burst) => &burst.header,
         })
     }
 }
@@ -581,6 +588,7 @@ pub fn decode(bytes: &[u8]) -> Result<(Record<'_>, usize), Malformed> {
             (w.words as usize).saturating_mul(8)
         })
         .map(|(w, t)| Record::CounterWindow(w, t)),
+        kind::BURST => Burst::read(body).map(Record::Burst),
         other => return Err(Malformed::Kind(other)),
     };
     record.map(|r| (r, size)).ok_or(bad)

@@ -377,7 +377,9 @@ impl Ready {
         });
         warnings.extend(unbalanced);
         if index.paused() > 0 {
-            let when = if self.has_periods {
+            let when = if !index.bursts.is_empty() {
+                "between the bursts that were recorded (--max-overhead), which stand for them"
+            } else if self.has_periods {
                 "outside of the collection periods, or while the program had paused the recording"
             } else {
                 "while the program had paused the recording (roctxProfilerPause)"

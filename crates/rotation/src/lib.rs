@@ -10,6 +10,8 @@
 //!   [`Rotation::next_group`] and [`Rotation::saw`].
 //! * [`Scheduler`] is the worker thread's side. It is told of dispatches and windows, and renews
 //!   the table.
+//! * [`Bursts`] is for recordings, not for counters: it decides when a recording is on that may cost
+//!   the application only a share of its speed.
 //! * [`Class`]: dispatches that are comparable: kernel, grid, workgroup, LDS (on one agent).
 //!
 //! **Everything is drawn at random.** Programs are periodic: layers of a network, iterations of a
@@ -26,12 +28,14 @@
 #![forbid(unsafe_code)]
 
 mod budget;
+mod bursts;
 mod class;
 mod random;
 mod scheduler;
 mod table;
 
 pub use budget::Budget;
+pub use bursts::{Basis, Bursts, Period, Turn};
 pub use class::{Class, ClassKey};
 pub use random::{chance, mix, permuted};
 pub use scheduler::Scheduler;

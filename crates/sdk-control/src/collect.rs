@@ -11,6 +11,7 @@
 mod hooking;
 mod relay;
 
+use crate::bursts::Bursting;
 use crate::collection::{Collection, Leftover, Route, Running};
 use crate::counting;
 use crate::gate::{self, request::TableRequest};
@@ -288,6 +289,7 @@ impl Collection {
             searched_at: 0,
             epoch: 0,
             reported: Vec::new(),
+            bursts: Bursting::begin(),
         });
         notes::open(true);
         STATE.collecting.store(true, SeqCst);
@@ -354,6 +356,9 @@ impl Collection {
         for domain in off_device(&mut self.domains) {
             busy |= domain.pass(&mut device);
         }
+        if let Some(bursts) = &mut running.bursts {
+            busy |= bursts.round(&mut running.sink);
+        }
         counting::devices::pass();
         let ids = retirement::is_followed().then(|| self.harvester.ids_under_way());
         if let Some(Some(ids)) = &ids {
@@ -394,6 +399,9 @@ impl Collection {
         let Some(mut running) = self.running.take() else {
             return Leftover::Nothing;
         };
+        if let Some(bursts) = &mut running.bursts {
+            bursts.finish(&mut running.sink);
+        }
         windows::recording_ends();
         counting::devices::closes();
         probe::session::close(QUIESCE_LIMIT);

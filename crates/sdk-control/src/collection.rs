@@ -1,5 +1,6 @@
 //! The state with which the worker collects, and the state of a session that collects.
 
+use crate::bursts::Bursting;
 use crate::install::{Installed, Need};
 use crate::kfd::DriverEvents;
 use crate::lent::Lent;
@@ -50,6 +51,8 @@ pub(crate) struct Running {
     pub(crate) searched_at: u64,
     pub(crate) epoch: u64,
     pub(crate) reported: Vec<String>,
+    /// Present where only bursts are recorded.
+    pub(crate) bursts: Option<Bursting>,
 }
 
 impl Running {

@@ -7,6 +7,7 @@
 //!
 //! The library is never unloaded, and after a detach none of its code runs.
 
+mod bursts;
 pub mod capi;
 pub mod collect;
 mod collection;

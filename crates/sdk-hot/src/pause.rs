@@ -11,7 +11,8 @@
 //! During a pause, hooks stay in place. Queues are still followed so that their counts add up, and
 //! so are the ranges of a thread, so that each end finds its beginning.
 //!
-//! Outside of a collection period the recording is paused in the same way.
+//! Outside of a collection period, and between the bursts of a recording that may cost the
+//! application only so much (`--max-overhead`), the recording is paused in the same way.
 //!
 //! Other tools of the process are not affected: they get their records and callbacks as always
 //! (interpreting `roctxProfilerPause` is up to them). While there are such tools, everything is
@@ -61,8 +62,8 @@ pub fn set_shared(shared: bool) {
     STATE.pause.shared.store(shared, SeqCst);
 }
 
-/// Begins or ends a collection period of the session's own tool. Without effect in a session that
-/// has none. Any thread may call this.
+/// Begins or ends a collection period, or a burst, of the session's own tool. Without effect in a
+/// session that has neither. Any thread may call this.
 pub fn set_period(open: bool) {
     if STATE.pause.set_period(open) {
         probe::apply_pause();
@@ -72,6 +73,11 @@ pub fn set_period(open: bool) {
 /// Whether the session reacts to the calls.
 pub fn is_honoured() -> bool {
     STATE.pause.mode().honoured
+}
+
+/// Whether the session records in bursts.
+pub fn is_in_bursts() -> bool {
+    STATE.pause.mode().bursts
 }
 
 /// Whether the session's recording began paused, so that regions can be selected.

@@ -17,27 +17,37 @@ pub struct Mode {
     pub counted: bool,
     /// Whether only what begins in a collection period is recorded.
     pub periods: bool,
+    /// Whether only what begins in a burst is recorded ([`crate::pause::set_period`] begins and ends
+    /// them).
+    pub bursts: bool,
 }
 
 impl Mode {
     /// Creates it from a word: [`midair_abi::private::pauses`].
     pub fn of_word(word: u32) -> Mode {
-        use midair_abi::private::pauses::{COUNTED, HONOURED, PERIODS, SELECTED};
+        use midair_abi::private::pauses::{BURSTS, COUNTED, HONOURED, PERIODS, SELECTED};
         Mode {
             honoured: word & HONOURED != 0,
             selected: word & SELECTED != 0,
             counted: word & COUNTED != 0,
             periods: word & PERIODS != 0,
+            bursts: word & BURSTS != 0,
         }
     }
 
+    /// Whether something of ours begins and ends the recording, again and again.
+    fn is_switched(self) -> bool {
+        self.periods || self.bursts
+    }
+
     fn word(self) -> u32 {
-        use midair_abi::private::pauses::{COUNTED, HONOURED, PERIODS, SELECTED};
+        use midair_abi::private::pauses::{BURSTS, COUNTED, HONOURED, PERIODS, SELECTED};
         let bit = |on: bool, bit: u32| if on { bit } else { 0 };
         bit(self.honoured, HONOURED)
             | bit(self.selected, SELECTED)
             | bit(self.counted, COUNTED)
             | bit(self.periods, PERIODS)
+            | bit(self.bursts, BURSTS)
     }
 }
 
@@ -46,7 +56,7 @@ impl Mode {
 pub(crate) struct Moment {
     /// Whether the program has paused the recording.
     pub(crate) paused: bool,
-    /// Whether the session has collection periods and none of them is on.
+    /// Whether the session has collection periods or bursts and none of them is on.
     closed: bool,
     /// Whether either function was called.
     called: bool,
@@ -132,7 +142,7 @@ pub(crate) struct Pause {
     since: AtomicU64,
     /// How long the ended pauses took together, in ns.
     total: AtomicU64,
-    /// The number of collection periods that began.
+    /// The number of collection periods or bursts that began.
     periods: AtomicU64,
     /// When the current period began; 0: none is on.
     open_since: AtomicU64,
@@ -170,7 +180,7 @@ impl Pause {
     pub(crate) fn begin(&self, mode: Mode) {
         let moment = Moment {
             paused: mode.honoured && mode.selected,
-            closed: mode.periods,
+            closed: mode.is_switched(),
             ..Moment::default()
         };
         let of_periods = [&self.periods, &self.open_since, &self.open_total];
@@ -216,9 +226,9 @@ impl Pause {
         before != after
     }
 
-    /// Begins or ends a collection period. Returns whether this changes what is recorded.
+    /// Begins or ends a collection period or a burst. Returns whether this changes what is recorded.
     pub(crate) fn set_period(&self, open: bool) -> bool {
-        if !self.mode().periods {
+        if !self.mode().is_switched() {
             return false;
         }
         let step = |word| {
@@ -276,7 +286,7 @@ impl Pause {
         let (mode, moment) = (self.mode(), self.moment());
         let mut notes = Vec::new();
         let has_pauses = mode.honoured && (moment.called || mode.selected);
-        if !has_pauses && !mode.periods {
+        if !has_pauses && !mode.is_switched() {
             return notes;
         }
         let left_out: Vec<String> = COUNTS
@@ -291,11 +301,15 @@ impl Pause {
         } else {
             left_out.join(", ")
         };
-        if mode.periods {
+        if mode.is_switched() {
             let seconds = seconds_of(&self.open_total, &self.open_since);
             let periods = self.periods.swap(0, Relaxed);
+            let (name, option) = match mode.bursts {
+                true => ("bursts", "--max-overhead"),
+                false => ("periods", "--collection-period"),
+            };
             notes.push(format!(
-                "recorded in {periods} periods, {seconds:.3} s in all (--collection-period): {what} that began outside of them are left out, and calls and markers"
+                "recorded in {periods} {name}, {seconds:.3} s in all ({option}): {what} that began outside of them are left out, and calls and markers"
             ));
         }
         if !has_pauses {
@@ -303,7 +317,7 @@ impl Pause {
         }
         let seconds = seconds_of(&self.total, &self.since);
         let pauses = self.pauses.swap(0, Relaxed);
-        let what = if mode.periods {
+        let what = if mode.is_switched() {
             "the numbers above have what".to_owned()
         } else {
             format!("{what} that")
@@ -313,7 +327,7 @@ impl Pause {
         } else {
             ""
         };
-        let rest = if mode.periods {
+        let rest = if mode.is_switched() {
             "began then"
         } else {
             "began then are left out, and calls and markers"
@@ -381,6 +395,7 @@ mod tests {
         selected: false,
         counted: false,
         periods: false,
+        bursts: false,
     };
 
     #[test]
@@ -389,6 +404,16 @@ mod tests {
         pause.begin(PLAIN);
         // A session without periods.
         assert!(!pause.set_period(false) && pause.is_recording_wanted());
+        pause.begin(Mode {
+            bursts: true,
+            ..Mode::default()
+        });
+        assert!(!pause.is_recording_wanted());
+        assert!(pause.set_period(true) && pause.is_recording_wanted());
+        assert!(
+            pause.notes()[0].contains("in 1 bursts, 0.00"),
+            "and the option"
+        );
         pause.begin(Mode {
             periods: true,
             ..PLAIN

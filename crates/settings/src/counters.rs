@@ -2,7 +2,7 @@
 //!
 //! Source of variables and forms: `docs/sources.md#rocprofv3`.
 
-use crate::settings::{BadValue, Settings};
+use crate::settings::{BadValue, MAX_OVERHEAD, Settings};
 use std::ops::RangeInclusive;
 
 /// Whether counters are collected (a switch).
@@ -104,6 +104,27 @@ impl Settings {
             return Err(BadValue::new(DEVICE_COUNTERS, text, wanted));
         }
         Ok(groups)
+    }
+
+    /// The share of its speed, in percent, that a recording in bursts may cost the application. None
+    /// where all is recorded: without the option, at 100, and where counters are asked for, of which
+    /// the option then limits the windows.
+    ///
+    /// # Errors
+    /// [`BadValue`] for what is no number from 1 to 100.
+    pub fn burst_percent(&self) -> Result<Option<u32>, BadValue> {
+        let Some(text) = self.text(MAX_OVERHEAD) else {
+            return Ok(None);
+        };
+        let percent = text.parse().ok().filter(|n| (1..=100).contains(n));
+        let Some(percent) = percent else {
+            return Err(BadValue::new(
+                MAX_OVERHEAD,
+                text,
+                "takes a number from 1 to 100",
+            ));
+        };
+        Ok((percent < 100 && !self.asks_for_counters()).then_some(percent))
     }
 
     /// Whether counters are asked for, of kernels or of whole devices.

@@ -492,6 +492,7 @@ fn settle_counters(settings: &mut Settings) -> Result<(), Refusal> {
         ));
     }
     settings.kernel_choice().map_err(refused)?;
+    settings.burst_percent().map_err(refused)?;
     Ok(())
 }
 

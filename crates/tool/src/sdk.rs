@@ -1,6 +1,6 @@
 //! The SDK as the tool sees it: safe calls of the functions in the table that it was bound to.
 
-use midair_abi::private::{ChoosesKernel, SDK_TABLE_VERSION, SdkTable, pauses};
+use midair_abi::private::{ChoosesKernel, SDK_TABLE_VERSION, SdkTable};
 use std::ffi::{CStr, CString, c_int};
 use std::sync::OnceLock;
 
@@ -159,21 +159,12 @@ impl Sdk {
         // forever.
         unsafe { (self.table.choose_kernels)(takes, words.as_ptr(), words.len()) };
     }
-    /// Sets how our records react to the program's pauses: whether at all, whether the recording
-    /// begins paused, and whether nested pairs are counted. With `periods`, only what begins in a
-    /// collection period is recorded ([`Sdk::set_period`]).
-    pub fn set_pauses(&self, honoured: bool, selected: bool, counted: bool, periods: bool) {
-        let bits = [
-            (honoured, pauses::HONOURED),
-            (selected, pauses::SELECTED),
-            (counted, pauses::COUNTED),
-            (periods, pauses::PERIODS),
-        ];
-        let word = bits
-            .iter()
-            .fold(0, |word, (on, bit)| if *on { word | bit } else { word });
+    /// Sets how our records react to the program's pauses, and whether only what begins in a
+    /// collection period ([`Sdk::set_period`]) or in a burst is recorded: bits of
+    /// [`midair_abi::private::pauses`].
+    pub fn set_pauses(&self, bits: u32) {
         // SAFETY: see above.
-        unsafe { (self.table.set_pauses)(word) };
+        unsafe { (self.table.set_pauses)(bits) };
     }
     /// Begins or ends a collection period. Any thread may call this.
     pub fn set_period(&self, open: bool) {

@@ -6,9 +6,10 @@ use crate::domain::{Collected, collected, not_built, with_all};
 use crate::files;
 use crate::openmp;
 use crate::periods;
-use crate::sdk::{Sdk, SdkError};
+use crate::sdk::{Sdk, SdkError, SessionKind};
+use midair_abi::private::pauses;
 use midair_domain::kind;
-use midair_settings::tool_boolean;
+use midair_settings::{MAX_OVERHEAD, tool_boolean};
 use std::ffi::CStr;
 use std::sync::{Mutex, PoisonError};
 
@@ -87,7 +88,7 @@ pub fn attach(sdk: Sdk) -> Result<(), SdkError> {
         files::begin(sdk)?;
     }
     let periods = periods::of(sdk);
-    honour_pauses(sdk, !periods.is_empty());
+    honour_pauses(sdk, !periods.is_empty(), in_bursts(sdk, counts.is_some()));
     if counts.is_some() {
         choice::begin(sdk);
     }
@@ -130,13 +131,41 @@ pub fn attach(sdk: Sdk) -> Result<(), SdkError> {
 }
 
 /// Makes the program's calls of `roctxProfilerPause` and `roctxProfilerResume` effective where
-/// AMD's tool does: with markers, or where only selected regions are to be recorded. With periods,
-/// the recording begins outside of one.
-fn honour_pauses(sdk: Sdk, periods: bool) {
+/// AMD's tool does: with markers, or where only selected regions are to be recorded. With periods or
+/// bursts, the recording begins outside of one.
+fn honour_pauses(sdk: Sdk, periods: bool, bursts: bool) {
     let markers = is_on(sdk, c"ROCPROF_MARKER_API_TRACE");
     let selected = is_on(sdk, c"ROCPROF_SELECTED_REGIONS");
     let counted = is_on(sdk, c"ROCPROF_SELECTED_REGIONS_REF_COUNT");
-    sdk.set_pauses(markers || selected || counted, selected, counted, periods);
+    let bits = [
+        (markers || selected || counted, pauses::HONOURED),
+        (selected, pauses::SELECTED),
+        (counted, pauses::COUNTED),
+        (periods, pauses::PERIODS),
+        (bursts, pauses::BURSTS),
+    ];
+    let on = bits.iter().filter(|(on, _)| *on);
+    sdk.set_pauses(on.fold(0, |word, (_, bit)| word | bit));
+}
+
+/// Whether the session records in bursts, so that it costs the program only a share of its speed.
+/// Where counters are asked for, the setting limits their windows.
+fn in_bursts(sdk: Sdk, counts: bool) -> bool {
+    let percent = sdk.setting(c"MIDAIR_MAX_OVERHEAD");
+    let percent = percent.and_then(|text| text.parse::<u32>().ok());
+    if counts || !percent.is_some_and(|percent| (1..100).contains(&percent)) {
+        return false;
+    }
+    let is_attached = matches!(
+        sdk.session_kind(),
+        SessionKind::Engine | SessionKind::Attached
+    );
+    if !is_attached {
+        sdk.note(&format!(
+            "{MAX_OVERHEAD} has no effect without counters: all of a program that is started is recorded"
+        ));
+    }
+    is_attached
 }
 
 /// Stops all contexts, and writes the files if that is our task.
@@ -147,7 +176,7 @@ pub fn detach(sdk: Sdk) {
         }
     }
     periods::end();
-    sdk.set_pauses(false, false, false, false);
+    sdk.set_pauses(0);
     choice::end(sdk);
     files::finish();
 }

@@ -7,7 +7,7 @@
     reason = "a test: one unsafe block with one reason"
 )]
 
-use midair_abi::private::pauses::{COUNTED, HONOURED, PERIODS, SELECTED};
+use midair_abi::private::pauses::{BURSTS, COUNTED, HONOURED, PERIODS, SELECTED};
 use midair_abi::private::{ChoosesKernel, SDK_TABLE_VERSION, SdkTable};
 use midair_abi::registration::{ClientId, ConfigureAttachResult, ConfigureResult};
 use midair_tool::capi::{midair_tool_bind, rocprofiler_configure, rocprofiler_configure_attach};
@@ -274,6 +274,18 @@ fn each_attach_collects_what_its_settings_ask_for() {
             off(&attach);
             assert_eq!(with(|fake| fake.pauses.clone()), [bits, 0], "{setting}");
             assert!(with(|fake| fake.notes.is_empty()), "{setting}");
+        }
+
+        // In bursts, if that is asked for and nothing is counted.
+        for (percent, bits) in [("2", BURSTS), ("100", 0), ("x", 0)] {
+            settings(&[
+                ("ROCPROF_KERNEL_TRACE", "1"),
+                ("MIDAIR_MAX_OVERHEAD", percent),
+            ]);
+            with(|fake| fake.pauses.clear());
+            assert_eq!(on(&attach), 0);
+            off(&attach);
+            assert_eq!(with(|fake| fake.pauses.clone()), [bits, 0], "{percent}");
         }
 
         // Collection periods begin with the recording, and end with it at the latest.

@@ -8,7 +8,7 @@ const Z: f64 = 1.959_963_984_540_054;
 ///
 /// Source: Fisher's expansion in 1/n (Fisher and Cornish, The Percentile Points of Distributions
 /// Having Known Cumulants, Technometrics 2, 1960), which is good from 3 on.
-pub(super) fn quantile(degrees: f64) -> f64 {
+pub fn quantile(degrees: f64) -> f64 {
     if degrees < 2.0 {
         return 12.706_204_736_432_1;
     }

@@ -44,6 +44,12 @@ pub(super) fn heading(heads: &[Head], files: &[PathBuf], style: Style) -> String
     lines.wrapped("RECORDS", &records(heads));
     lines.wrapped("PAUSE", &pause(heads));
     lines.wrapped("OVERHEAD", &overhead(heads));
+    for head in heads.iter().take(MOST_SESSIONS) {
+        if let Some(coverage) = &head.coverage {
+            let of = of_process(heads, head);
+            lines.wrapped("BURSTS", &format!("{of}{}", coverage.words()));
+        }
+    }
     if let Some(place) = open::place(files) {
         lines.whole("RESULTS", &place);
     }

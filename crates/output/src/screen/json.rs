@@ -32,6 +32,8 @@ impl Screen {
             "warnings": self.warnings,
         });
         if let Some(members) = document.as_object_mut() {
+            let bursts = self.bursts.iter().map(|(_, report)| report.fields(rows));
+            members.insert("bursts".to_owned(), bursts.collect());
             self.counters.put(members, rows);
         }
         document

@@ -1,9 +1,9 @@
 //! Conversion between records and bytes: the only unsafe code for records.
 
 use super::{
-    Agent, Allocation, Api, CodeObject, Copy, CounterWindow, CudaDevice, CudaLaunch, CudaTransfer,
-    Header, Kernel, KernelSymbol, KfdEvent, Marker, MemorySet, Note, Queue, QueueCounts,
-    RuntimeInit, Scratch, Synchronization, UnifiedMemory,
+    Agent, Allocation, Api, Burst, CodeObject, Copy, CounterWindow, CudaDevice, CudaLaunch,
+    CudaTransfer, Header, Kernel, KernelSymbol, KfdEvent, Marker, MemorySet, Note, Queue,
+    QueueCounts, RuntimeInit, Scratch, Synchronization, UnifiedMemory,
 };
 
 /// A plain record: `repr(C)`, no padding with meaning, any bit pattern is a value.
@@ -56,7 +56,8 @@ plain!(
     MemorySet,
     Synchronization,
     UnifiedMemory,
-    CudaDevice
+    CudaDevice,
+    Burst
 );
 
 /// A struct that follows a record of fixed size and has no header of its own: `repr(C)`, integers

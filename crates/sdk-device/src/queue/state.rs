@@ -67,6 +67,17 @@ fn every() -> impl Iterator<Item = &'static QueueState> {
         .filter(|state| state.id.load(Acquire) != 0)
 }
 
+/// Returns how many dispatches were launched on all queues in this session, recorded or not. `None`
+/// if a queue is in use for longer than one waits.
+pub fn launches() -> Option<u64> {
+    all()
+        .map(|queue| {
+            let inner = queue.lock()?;
+            Some(inner.dispatches + inner.paused)
+        })
+        .sum()
+}
+
 /// Frees all states and forgets all queues and watched signals. Call it only while no session is
 /// on. The memory is handed back to the system and reads as zero again. If the program has locked
 /// its memory, the system does not take it back, and the used part is overwritten with zeros.
