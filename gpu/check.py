@@ -24,13 +24,14 @@ import part_e
 import part_g
 import part_l
 import part_m
+import part_o
 import part_p
 import part_r
 import part_t
 import part_v
 from kit import WITHIN, Problem, Results
 
-PARTS = {"a": part_a, "b": part_b, "c": part_c, "d": part_d, "e": part_e, "g": part_g, "l": part_l, "m": part_m, "p": part_p, "r": part_r, "t": part_t, "v": part_v}
+PARTS = {"a": part_a, "b": part_b, "c": part_c, "d": part_d, "e": part_e, "g": part_g, "l": part_l, "m": part_m, "o": part_o, "p": part_p, "r": part_r, "t": part_t, "v": part_v}
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 

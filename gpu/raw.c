@@ -8,6 +8,8 @@
  *   less runtime|driver N...   calls that are left out of their kind
  *   calls runtime|driver N...  these calls alone, without their kind
  *   unified              moves of unified memory are counted
+ *   bursts ON_US OFF_US KIND...   from now on these kinds are on and off in turns, on a thread of its own
+ *   bursts-end           no more; tells how many turns there were, and the last one's milliseconds of switching on and off
  *   flush 0|1, off, finalize; timed-off tells the milliseconds of each kind
  *
  * The commands run on a thread of their own, as a profiler's do that comes from outside; with "here" in front on the caller's. */
@@ -90,6 +92,39 @@ static uint32_t set(unsigned which, size_t bytes, uint64_t value, uint64_t *read
     return result ? result : code ? code : again;
 }
 
+static pthread_t burster;
+static atomic_int bursting;
+static unsigned burst_kinds[32], burst_number;
+static unsigned long burst_on, burst_off;
+static atomic_ulong burst_turns, burst_error;
+static double switched_ms[2];
+
+static double milliseconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1e3 + now.tv_nsec / 1e6;
+}
+
+static void *burst(void *none) {
+    (void)none;
+    while (atomic_load(&bursting)) {
+        for (int off = 0; off < 2; off++) {
+            double begin = milliseconds();
+            for (unsigned at = 0; at < burst_number; at++) {
+                uint32_t code = call1(off ? "cuptiActivityDisable" : "cuptiActivityEnable", burst_kinds[at]);
+                if (code) atomic_store(&burst_error, code);
+            }
+            switched_ms[off] = milliseconds() - begin;
+            unsigned long us = off ? burst_off : burst_on;
+            struct timespec wait = {us / 1000000, us % 1000000 * 1000};
+            nanosleep(&wait, NULL);
+        }
+        call1("cuptiActivityFlushAll", 0);
+        atomic_fetch_add(&burst_turns, 1);
+    }
+    return NULL;
+}
+
 struct job {
     char words[8192];
     char answer[512];
@@ -153,6 +188,23 @@ static void one(char *words, char *answer) {
                 snprintf(answer + length, 512 - length, "%u:%.1f ", on[number_on], (end.tv_sec - begin.tv_sec) * 1e3 + (end.tv_nsec - begin.tv_nsec) / 1e6);
             }
         }
+        length = strlen(answer);
+    } else if (!strcmp(verb, "bursts")) {
+        uint32_t (*callbacks)(void *, void *) = (uint32_t(*)(void *, void *))dlsym(cupti, "cuptiActivityRegisterCallbacks");
+        char *on_us = strtok_r(NULL, " ", &rest), *off_us = strtok_r(NULL, " ", &rest);
+        code = on_us && off_us && !bursting ? callbacks((void *)requested, (void *)completed) : 9995;
+        if (!code) {
+            burst_on = strtoul(on_us, NULL, 0), burst_off = strtoul(off_us, NULL, 0), burst_number = 0;
+            for (char *word; burst_number < 32 && (word = strtok_r(NULL, " ", &rest));) burst_kinds[burst_number++] = strtoul(word, NULL, 0);
+            burst_turns = 0;
+            burst_error = 0;
+            bursting = 1;
+            if (pthread_create(&burster, NULL, burst, NULL)) code = 9994, bursting = 0;
+        }
+    } else if (!strcmp(verb, "bursts-end")) {
+        if (atomic_exchange(&bursting, 0)) pthread_join(burster, NULL);
+        code = burst_error;
+        snprintf(answer + length, 512 - length, "%lu turns, %.2f ms on, %.2f ms off; ", (unsigned long)burst_turns, switched_ms[0], switched_ms[1]);
         length = strlen(answer);
     } else if (!strcmp(verb, "flush")) {
         code = call1("cuptiActivityFlushAll", strtoul(strtok_r(NULL, " ", &rest), NULL, 0));

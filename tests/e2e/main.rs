@@ -5,6 +5,7 @@ mod any_arguments;
 mod attachment;
 mod bad_input;
 mod bad_tools;
+mod bursts;
 mod callbacks;
 mod calls;
 mod capi;

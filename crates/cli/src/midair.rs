@@ -343,6 +343,12 @@ fn watch(matches: &ArgMatches, engine: &dyn Engine, report: Report) -> Result<u8
         report,
     } = asked(matches, report)?;
     let options = top::Options::of(matches, given.duration("duration"))?;
+    if matches!(request.settings.burst_percent(), Ok(Some(_))) {
+        return Err(Failure::new(
+            Kind::Usage,
+            "midair top does not record in bursts, between which a GPU would seem idle: --max-overhead needs --pmc here",
+        ));
+    }
     let whom = target.words(engine);
     top::run(
         engine,

@@ -19,6 +19,11 @@ use std::sync::atomic::Ordering::SeqCst;
 const NVTX_INJECTION: &str = "NVTX_INJECTION64_PATH";
 /// How long another profiler, or a process that exits, waits for work in progress, ns.
 const QUICK: u64 = 1_000_000_000;
+/// Why a session is refused that may cost only a share of the program's speed. A recording in bursts
+/// switches CUPTI off and on again some times a second, and CUPTI 13.0 crashed when that happened
+/// once beside eight launching threads, in one of 50 cases (`session/finish.rs`).
+const NO_BURSTS: &str = "a CUDA process cannot be recorded in bursts (--max-overhead): CUPTI would have to be switched off and on again \
+                         all the time, which may end a process that launches kernels on several threads. Leave the option out";
 /// `RuntimeInit::operation` of CUDA's driver, and of CUPTI.
 const CUDA_DRIVER: u32 = 64;
 const CUPTI: u32 = 65;
@@ -163,6 +168,13 @@ impl Worker {
     fn prepare(&mut self, area: Area) -> Result<(), Refused> {
         let settings =
             Settings::decode(&area.settings()).map_err(|error| format!("the settings: {error}"))?;
+        if settings
+            .burst_percent()
+            .map_err(|bad| bad.to_string())?
+            .is_some()
+        {
+            return Err(NO_BURSTS.to_owned().into());
+        }
         let choice = Choice::of(&settings);
         let selects = [
             "ROCPROF_SELECTED_REGIONS",

@@ -120,6 +120,30 @@ fn nothing_is_touched_until_the_process_initialises_cuda() {
 }
 
 #[test]
+fn a_recording_in_bursts_is_refused_before_anything_is_looked_for() {
+    let _alone = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    fake::with(|fake| *fake = fake::Fake::default());
+    let options = |percent| ReaderOptions {
+        size: 1 << 20,
+        settings: Settings::from_iter([("MIDAIR_MAX_OVERHEAD", percent)])
+            .encode()
+            .unwrap(),
+        drain_ms: 0,
+        lease_ms: 0,
+        session: 1,
+    };
+    for (percent, refused) in [("2", true), ("100", false)] {
+        let reader = Reader::create(&options(percent)).unwrap();
+        // SAFETY: the reader outlives the area.
+        let area = unsafe { reader.area() }.unwrap();
+        let why = Worker::default().prepare(area).unwrap_err().text;
+        // With 100 all is recorded, and only the driver is missing here.
+        assert_eq!(why.contains("switched off and on again"), refused, "{why}");
+    }
+    assert!(fake::with(|fake| fake.log.is_empty()));
+}
+
+#[test]
 fn a_process_that_never_initialises_cuda_gets_a_note() {
     let _alone = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     fake::with(|fake| *fake = fake::Fake::default());

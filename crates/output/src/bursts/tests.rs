@@ -1,5 +1,8 @@
 use super::*;
-use midair_record::event::{Header, basis};
+use crate::index::Index;
+use crate::model::KernelNames;
+use crate::table::Style;
+use midair_record::event::{Header, KernelSymbol, QueueCounts, encode, kind};
 use midair_rotation::{Bursts as Controller, Turn, mix};
 use std::collections::HashMap;
 
@@ -53,8 +56,7 @@ impl Program {
 fn recorded(launches: &[(u64, u64, u64)], seed: u64, time: u64) -> [HashMap<u64, Estimate>; 2] {
     let mut controller = Controller::new(3, 0, seed, 0, 0);
     let mut bursts = Bursts::default();
-    let mut seen = 0;
-    for &(id, at, took) in launches {
+    for (seen, &(id, at, took)) in (0..).zip(launches) {
         while let (turn, due) = controller.next()
             && due <= at
         {
@@ -85,7 +87,6 @@ fn recorded(launches: &[(u64, u64, u64)], seed: u64, time: u64) -> [HashMap<u64,
                 }
             }
         }
-        seen += 1;
         if controller.is_on() {
             let kernel = Kernel {
                 rung: at,
@@ -266,4 +267,76 @@ fn records_that_make_no_sense_are_left_out() {
     let all = bursts.estimates(None, 100);
     assert!(all[&1].total.half.is_infinite());
     assert_eq!(all[&1].calls.bounds().0, 0.0);
+}
+
+#[test]
+fn the_screen_tells_how_much_was_recorded_and_what_that_means() {
+    let mut writer = crate::record_file::RecordWriter::create_in(&std::env::temp_dir()).unwrap();
+    let mut put = |record: Vec<u8>| assert_eq!(writer.append(&record).unwrap(), 1);
+    let header = |kind| Header {
+        kind,
+        ..Header::default()
+    };
+    let name = b"_Z4vaddPf.kd";
+    let symbol = KernelSymbol {
+        header: header(kind::KERNEL_SYMBOL),
+        kernel_id: 1,
+        name_len: name.len() as u32,
+        ..KernelSymbol::default()
+    };
+    put(encode(&symbol, name));
+    for at in 1..=20_u64 {
+        let from = at * 100 * MS;
+        let burst = Burst {
+            header: header(kind::BURST),
+            from,
+            start: from + 50 * MS,
+            to: from + 100 * MS,
+            cost: 160_000,
+            basis: basis::MEASURED,
+            ..Burst::default()
+        };
+        put(encode(&burst, &[]));
+        for _ in 0..10 {
+            let kernel = Kernel {
+                header: header(kind::KERNEL_DISPATCH),
+                kernel_id: 1,
+                rung: burst.start + 1,
+                start: burst.start + 5,
+                end: burst.start + 5 + MS / 10 + at,
+                ..Kernel::default()
+            };
+            put(encode(&kernel, &[]));
+        }
+        let end = burst.start + 10 * MS;
+        put(encode(&Burst { end, ..burst }, &[]));
+    }
+    let counts = QueueCounts {
+        header: header(kind::QUEUE_COUNTS),
+        dispatches: 200,
+        paused: 1_800,
+        ..QueueCounts::default()
+    };
+    put(encode(&counts, &[]));
+    let index = writer.finish().unwrap().into_index();
+    let report = BurstReport::of(7, &index, 2_000 * MS, KernelNames::Demangled).unwrap();
+    let words = index.bursts.coverage().unwrap().words();
+    assert!(words.starts_with("10.0 % of the time was recorded, in 20 bursts;"), "{words}");
+    assert!(words.contains("16.0 % of its speed") && words.ends_with("1.60 % in all"), "{words}");
+    let style = Style {
+        unicode: false,
+        ..Style::default()
+    };
+    let text = report.text(None, style);
+    let row = text.lines().nth(1).unwrap();
+    let cells: Vec<&str> = row.split_whitespace().collect();
+    assert_eq!(cells[..4], ["vadd(float*)", "2000", "+-", "0"], "{text}");
+    assert!(row.contains("200 ms +- ") && row.ends_with("100.00% +- 0.00%"), "{text}");
+    assert!(text.ends_with("with 95 %\n"));
+    let fields = report.fields(10);
+    assert_eq!(fields["cost_is"], "measured");
+    assert_eq!(fields["kernels"][0]["calls"]["low"], 2000.0);
+    assert_eq!(fields["coverage"], 0.1);
+    // A session without bursts has no such table.
+    assert!(BurstReport::of(7, &Index::default(), 1, KernelNames::Demangled).is_none());
 }
