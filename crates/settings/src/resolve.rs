@@ -525,6 +525,12 @@ fn settle_periods(
             "--collection-period and --selected-regions cannot be combined".to_owned(),
         ));
     }
+    // Both decide when the recording is on.
+    if !periods.is_empty() && matches!(settings.burst_percent(), Ok(Some(_))) {
+        return Err(Refusal::Usage(
+            "--collection-period and --max-overhead cannot be combined without counters".to_owned(),
+        ));
+    }
     Ok(())
 }
 

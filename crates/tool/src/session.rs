@@ -88,7 +88,7 @@ pub fn attach(sdk: Sdk) -> Result<(), SdkError> {
         files::begin(sdk)?;
     }
     let periods = periods::of(sdk);
-    honour_pauses(sdk, !periods.is_empty(), in_bursts(sdk, counts.is_some()));
+    honour_pauses(sdk, !periods.is_empty(), in_bursts(sdk, counts.is_some() || !periods.is_empty()));
     if counts.is_some() {
         choice::begin(sdk);
     }
@@ -149,11 +149,11 @@ fn honour_pauses(sdk: Sdk, periods: bool, bursts: bool) {
 }
 
 /// Whether the session records in bursts, so that it costs the program only a share of its speed.
-/// Where counters are asked for, the setting limits their windows.
-fn in_bursts(sdk: Sdk, counts: bool) -> bool {
+/// Where counters are asked for, the setting limits their windows; periods are the user's choice.
+fn in_bursts(sdk: Sdk, otherwise: bool) -> bool {
     let percent = sdk.setting(c"MIDAIR_MAX_OVERHEAD");
     let percent = percent.and_then(|text| text.parse::<u32>().ok());
-    if counts || !percent.is_some_and(|percent| (1..100).contains(&percent)) {
+    if otherwise || !percent.is_some_and(|percent| (1..100).contains(&percent)) {
         return false;
     }
     let is_attached = matches!(

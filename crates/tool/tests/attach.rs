@@ -287,6 +287,7 @@ fn each_attach_collects_what_its_settings_ask_for() {
             off(&attach);
             assert_eq!(with(|fake| fake.pauses.clone()), [bits, 0], "{percent}");
         }
+        with(|fake| fake.notes.clear());
 
         // Collection periods begin with the recording, and end with it at the latest.
         for (periods, calls) in [("0:1:2", vec![1, 0, 1, 0]), ("3600000000000:1:1", vec![])] {
