@@ -88,7 +88,11 @@ pub fn attach(sdk: Sdk) -> Result<(), SdkError> {
         files::begin(sdk)?;
     }
     let periods = periods::of(sdk);
-    honour_pauses(sdk, !periods.is_empty(), in_bursts(sdk, counts.is_some() || !periods.is_empty()));
+    honour_pauses(
+        sdk,
+        !periods.is_empty(),
+        in_bursts(sdk, counts.is_some() || !periods.is_empty()),
+    );
     if counts.is_some() {
         choice::begin(sdk);
     }

@@ -321,8 +321,14 @@ fn the_screen_tells_how_much_was_recorded_and_what_that_means() {
     let index = writer.finish().unwrap().into_index();
     let report = BurstReport::of(7, &index, 2_000 * MS, KernelNames::Demangled).unwrap();
     let words = index.bursts.coverage().unwrap().words();
-    assert!(words.starts_with("10.0 % of the time was recorded, in 20 bursts;"), "{words}");
-    assert!(words.contains("16.0 % of its speed") && words.ends_with("1.60 % in all"), "{words}");
+    assert!(
+        words.starts_with("10.0 % of the time was recorded, in 20 bursts;"),
+        "{words}"
+    );
+    assert!(
+        words.contains("16.0 % of its speed") && words.ends_with("1.60 % in all"),
+        "{words}"
+    );
     let style = Style {
         unicode: false,
         ..Style::default()
@@ -331,7 +337,10 @@ fn the_screen_tells_how_much_was_recorded_and_what_that_means() {
     let row = text.lines().nth(1).unwrap();
     let cells: Vec<&str> = row.split_whitespace().collect();
     assert_eq!(cells[..4], ["vadd(float*)", "2000", "+-", "0"], "{text}");
-    assert!(row.contains("200 ms +- ") && row.ends_with("100.00% +- 0.00%"), "{text}");
+    assert!(
+        row.contains("200 ms +- ") && row.ends_with("100.00% +- 0.00%"),
+        "{text}"
+    );
     assert!(text.ends_with("with 95 %\n"));
     let fields = report.fields(10);
     assert_eq!(fields["cost_is"], "measured");
