@@ -350,8 +350,8 @@ mod tests {
 
     #[test]
     fn without_counts_the_records_tell_the_cost() {
-        // 200 records in a millisecond, at 1 us each: a fifth.
-        let run = run(2, 0.2, 0.1, 5, 30, false);
+        // 200 records, at 1 us each, make a millisecond of work 1.2 ms: a sixth is lost.
+        let run = run(2, 1.0 / 6.0, 0.1, 5, 30, false);
         let last = run.last.unwrap();
         assert_eq!(last.basis, Basis::Assumed);
         assert!((0.12..0.20).contains(&last.cost), "{last:?}");

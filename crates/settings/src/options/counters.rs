@@ -103,11 +103,10 @@ pub(super) const OPTIONS: &[Opt] = &[
             max: 100,
         },
         Sets::Words(&["MIDAIR_MAX_OVERHEAD"], ""),
-        "How much recording may cost the application, in percent of its speed; with --pmc, how much of the time counting may take \
-         (default 2)",
+        "How much recording, or with --pmc counting, may cost, in percent (default 2 with --pmc)",
     )
     .more(
-        "Without counters: what is recorded is recorded in bursts, at random moments, as long as their measured cost leaves room for; \
+        "Without counters, in percent of the application's speed: what is recorded is recorded in bursts, at random moments, as long as their measured cost leaves room for; \
          calls, totals and shares of kernels are then estimated, with intervals. For processes that are attached to. Without the option, and \
          with 100, all is recorded. With --pmc: what a window of counters costs the GPU is measured, and there are so many as this leaves \
          room for. With 100 each launch gets one, as far as windows are ready.",

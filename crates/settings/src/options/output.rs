@@ -138,7 +138,7 @@ pub(super) const OPTIONS: &[Opt] = &[
         Summary,
         Shape::Boolean,
         Sets::Switch("ROCPROF_KERNEL_RENAME"),
-        "Name kernels after the ROCTx range in which their thread launched them; ranges are recorded, too",
+        "Name kernels after the ROCTx range around their launch; ranges are recorded, too",
     ),
     Opt::new(
         "agent-index",
