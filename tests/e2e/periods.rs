@@ -179,10 +179,11 @@ fn a_running_program_is_recorded_in_its_periods_alone() -> Result<()> {
             "--output-format",
             "csv",
         ];
-        words.extend(["--pmc", "SQ_WAVES", "--max-overhead", "100"]);
         for period in periods {
             words.extend(["--collection-period", period]);
         }
+        // Last is an option with one value, which does not take the process for another one.
+        words.extend(["--pmc", "SQ_WAVES", "--max-overhead", "100"]);
         let mut attacher = attach(&lab, &target, out.path(), &words)?.spawn()?;
         attacher.expect_error("attached to process")?;
         // Rounds that ended while the period was on, and the one in which it ended.

@@ -2,7 +2,6 @@
 //! such program (Docker, kubectl, srun), a script of its name makes the namespaces, users and
 //! capabilities that the real one would make. The profiled program is that of `midair demo`.
 
-use crate::listener::{preloaded, without_ptrace};
 use midair_tests::stage::{plain_environment, stage, workload};
 use midair_tests::target::{Exit, PATIENCE, Target, run, until};
 use midair_tests::{Result, is_root_for, leave_out, workspace};
@@ -218,48 +217,6 @@ fn kubernetes_restricted() -> Result<()> {
         .replace("-- /tmp/midair", &format!("-- {midair}"))
         .replace("/tmp/results", &results.display().to_string());
     place.works(&text, &results)?;
-    Ok(())
-}
-
-/// The pod's profile forbids `ptrace`, for the program and for what is started beside it alike. What is
-/// left is the listener, unless the profile forbids to read another process's memory, too.
-#[test]
-fn kubernetes_restricted_and_a_profile_without_ptrace() -> Result<()> {
-    if !is_root_for("to make namespaces and be other users")? {
-        return Ok(());
-    }
-    let place = Place::new()?;
-    let jail = without_ptrace(place.dir.path())?.display().to_string();
-    let library = preloaded(place.dir.path())?.display().to_string();
-    let midair = stage()?.join("bin/midair").display().to_string();
-    let results = place.path("results");
-    let text = recipe("kubernetes-restricted")?
-        .replace("-- /tmp/midair", &format!("-- {midair}"))
-        .replace("/tmp/results", &results.display().to_string());
-    for (profile, preloads, works) in [
-        ("ONLY_PTRACE=1", "NOTHING=1", false),
-        ("WHATEVER_TRACES=1", "LD_PRELOAD", false),
-        ("ONLY_PTRACE=1", "LD_PRELOAD", true),
-    ] {
-        let nobody = format!(
-            "env {profile} setpriv --reuid=1000 --regid=1000 --clear-groups --bounding-set=-all --inh-caps=-all --no-new-privs {jail} -"
-        );
-        place.script(
-            "kubectl",
-            &format!("case $1 in\ncp) ;;\nexec) shift 3; exec nsenter -t \"$pid\" -n -m -p {nobody} \"$@\" ;;\nesac"),
-        )?;
-        let preloads = preloads.replace("LD_PRELOAD", &format!("LD_PRELOAD={library}"));
-        // A pod has a network of its own, and so its own names of sockets.
-        let start = format!("unshare -n -m -pf --kill-child --mount-proc {nobody} env {preloads}");
-        let _target = place.start(&start.split(' ').collect::<Vec<_>>(), 1)?;
-        if works {
-            place.works(&text, &results)?;
-        } else {
-            let exit = run(place.shell(&[], &text)?, PATIENCE)?;
-            assert!(!exit.status.success(), "{start}: {exit}");
-            assert!(!results.exists(), "{start}: {exit}");
-        }
-    }
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! The formats that can be written. A new one is a module with a [`Writer`],
+//! The formats that can be written. A new one is a module with a [`Writer`](crate::sink::Writer),
 //! and a row here.
 
 mod walks;

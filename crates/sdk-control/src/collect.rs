@@ -18,6 +18,7 @@ use crate::gate::{self, request::TableRequest};
 use crate::hooks;
 use crate::install::Need;
 use crate::local::{self, Kind};
+use crate::openmp_use::Use;
 use crate::runtimes;
 use crate::state::STATE;
 use crate::tables::{self, Live};
@@ -497,7 +498,7 @@ impl Collection {
         for text in counting::close() {
             running.sink.put(kind::NOTE, &note(&text));
         }
-        if running.live.is_empty() && !crate::openmp::is_traced() {
+        if running.live.is_empty() && STATE.openmp.load(SeqCst) == Use::Never {
             self.outcome |= outcome::NO_TABLES;
         }
         if STATE.went_on_unhooked.load(SeqCst) > 0 {

@@ -20,6 +20,7 @@ pub mod kfd;
 pub mod lent;
 pub mod local;
 pub mod openmp;
+mod openmp_use;
 mod runtimes;
 mod signals;
 mod state;

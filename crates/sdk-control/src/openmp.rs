@@ -11,26 +11,14 @@
 mod told;
 
 use crate::local;
+use crate::openmp_use::Use;
 use crate::state::STATE;
 use midair_abi::ompt::{CALLBACKS, FUNCTIONS, operation};
 use midair_capi_build::{copies, edge};
-use midair_lockfree::word_enum;
 use midair_sdk_api::context;
 use midair_sdk_hot::openmp::{self, MOST_WORDS};
 use std::ffi::{CString, c_char, c_int, c_uint, c_void};
 use std::sync::atomic::Ordering::SeqCst;
-
-word_enum! {
-    /// How far the runtime's use of us is.
-    pub(crate) enum Use else Never {
-        /// No runtime has asked.
-        Never = 0,
-        /// We are the runtime's tool.
-        Traced = 1,
-        /// The runtime has ended.
-        Ended = 2,
-    }
-}
 
 type Function = unsafe extern "C" fn();
 type Lookup = unsafe extern "C" fn(*const c_char) -> Option<Function>;
@@ -52,11 +40,6 @@ static RESULT: StartToolResult = StartToolResult {
     finalize,
     tool_data: 0,
 };
-
-/// Whether a runtime of OpenMP has made us its tool.
-pub fn is_traced() -> bool {
-    STATE.openmp.load(SeqCst) != Use::Never
-}
 
 /// Passes the runtime's question on to the next library in the loader's order. It may be the
 /// runtime's own function, which asks the libraries behind it.
@@ -130,7 +113,7 @@ midair_capi_build::c_api! {
     /// Stores whether a runtime of OpenMP has made us its tool.
     fn rocprofiler_ompt_is_initialized(status: *mut c_int) {
         // SAFETY: the caller promises that the pointer is null or writable.
-        unsafe { midair_sdk_api::capi::put(status, c_int::from(is_traced())) }
+        unsafe { midair_sdk_api::capi::put(status, c_int::from(STATE.openmp.load(SeqCst) != Use::Never)) }
     }
 
     /// Stores whether that runtime has ended.

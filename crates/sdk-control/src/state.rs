@@ -5,7 +5,7 @@ use crate::counting::kept::Counting;
 use crate::gate::request::TableRequest;
 use crate::install::Marks;
 use crate::local::phase::{Command, Kind, Phase};
-use crate::openmp::Use;
+use crate::openmp_use::Use;
 use crate::runtimes::Registry;
 use midair_lockfree::AtomicEnum;
 use midair_record::spool::Area;

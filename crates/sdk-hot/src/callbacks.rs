@@ -24,6 +24,7 @@ pub(crate) mod open_ranges;
 pub(crate) mod openmp;
 pub(crate) mod out;
 pub mod ranges;
+mod region_frames;
 pub mod requests;
 mod services;
 mod streams;
@@ -191,7 +192,7 @@ pub fn publish(services: Services) -> KindSet {
             && ranges::prepare()
             && work::prepare()
             && streams::prepare()
-            && openmp::prepare();
+            && region_frames::prepare();
     if !prepared {
         kinds = KindSet::EMPTY;
     }
@@ -579,7 +580,7 @@ pub fn close(limit: Duration) -> Vec<String> {
             .flat_map(frames)
             .chain(ranges::frames(threads::all().len()))
             .chain(streams::frames(threads::all().len()))
-            .chain(openmp::frames(threads::all().len()))
+            .chain(region_frames::frames(threads::all().len()))
             .chain(work::frames())
             .filter(|frame| {
                 frame.state.load(Acquire) != FrameState::Free && !frame.is_kept.load(Acquire)

@@ -4,9 +4,9 @@
 //! wrappers: it is a fact of the process, which a fork does not change.
 
 use crate::callbacks::Services;
+use crate::callbacks::frame::RegionFrames;
 use crate::callbacks::frame::{Frame, MOST_OUT, Out};
 use crate::callbacks::open_ranges::{Anywhere, Thread};
-use crate::callbacks::openmp;
 use crate::fork::ForkState;
 use crate::host_functions::waiting::Waiting;
 use crate::markers::open::{ProcessRanges, Stack};
@@ -59,7 +59,7 @@ pub(crate) struct State {
     pub work_frames: AtomicPtr<Frame>,
     pub stream_frames: AtomicPtr<[Frame; MAX_OPEN]>,
     /// The same for regions of OpenMP.
-    pub region_frames: AtomicPtr<openmp::Frames>,
+    pub region_frames: AtomicPtr<RegionFrames>,
     /// Where the search for a free place begins, and whether any place was used in this session.
     pub next_work: AtomicUsize,
     pub work_told: AtomicBool,

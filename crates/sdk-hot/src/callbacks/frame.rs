@@ -1,5 +1,6 @@
 //! A call that is reported to tools, from its beginning to its end.
 
+use crate::openmp::regions::MAX_REGIONS;
 use crate::operations::{Opaque, RequestCallback, TracingCallback};
 use midair_abi::records::CorrelationId;
 use midair_lockfree::{AtomicEnum, word_enum};
@@ -16,6 +17,13 @@ pub const PAYLOAD: usize = 26;
 pub const MOST_OUT: usize = 64;
 /// The handles of these contexts, 0 for none.
 pub(crate) type Out = [AtomicU64; MOST_OUT];
+
+/// The frames of a thread for OpenMP: one for each open region, and one for events without
+/// duration.
+pub(crate) struct RegionFrames {
+    pub(super) regions: [Frame; MAX_REGIONS],
+    pub(super) event: Frame,
+}
 
 word_enum! {
     /// States of a [`Frame`].

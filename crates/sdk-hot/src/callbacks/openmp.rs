@@ -2,42 +2,15 @@
 //! other events once, without a phase.
 
 use super::frame::{Frame, FrameState};
+use super::region_frames::of;
 use super::{Body, complete, finish_with, gathered, layout, put_arguments, requests, run};
 use crate::functions::function_of;
-use crate::lazy_memory::{InChild, map};
-use crate::openmp::regions::{MAX_REGIONS, Region};
+use crate::openmp::regions::Region;
 use crate::probe::Busy;
-use crate::state::STATE;
-use crate::threads::MAX_THREADS;
 use midair_abi::constants as c;
 use midair_abi::records::CorrelationId;
 use midair_record::event::kind;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-
-/// The frames of a thread: one for each open region, and one for events without duration.
-pub(crate) struct Frames {
-    regions: [Frame; MAX_REGIONS],
-    event: Frame,
-}
-
-/// Maps the memory. Called on the worker thread. Returns false when the system refuses.
-pub(super) fn prepare() -> bool {
-    map(&STATE.region_frames, MAX_THREADS, InChild::Zeroed)
-}
-
-fn of(thread: usize) -> Option<&'static Frames> {
-    let base = STATE.region_frames.load(Acquire);
-    // SAFETY: the index is inside the mapping made by `prepare`, which is never unmapped; zeroed
-    // memory is free frames.
-    (!base.is_null() && thread < MAX_THREADS).then(|| unsafe { &*base.add(thread) })
-}
-
-/// Returns every frame of the first `threads` threads.
-pub(super) fn frames(threads: usize) -> impl Iterator<Item = &'static Frame> {
-    (0..threads)
-        .filter_map(of)
-        .flat_map(|frames| frames.regions.iter().chain([&frames.event]))
-}
+use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 
 fn put(body: &mut Body, words: &[u64]) {
     let layout = layout(body.kind);
