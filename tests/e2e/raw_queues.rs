@@ -245,10 +245,16 @@ fn short_lived_queues() -> Result<()> {
         .map(Work::logged)
         .filter(|work| waited_for(work.grid[0]))
         .collect();
+    // A thread that destroys a queue right after its last kernel can be faster than the worker
+    // thread of a busy machine. That kernel is recorded without times then, and none is lost.
+    let untimed = waited.iter().filter(|kernel| kernel.work.end == 0).count();
+    let missing = logged.difference(&traced).count();
+    let added = traced.difference(&logged).filter(|work| work.end != 0);
     assert!(
-        traced == logged,
-        "only in the log: {}",
-        only_in(&logged, &traced)
+        untimed == missing && untimed <= 6 && added.count() == 0,
+        "only in the log: {}; only in the trace: {}",
+        only_in(&logged, &traced),
+        only_in(&traced, &logged)
     );
     // The work left on a queue either ran to its end, and then the log has it, or it went with the
     // queue.
