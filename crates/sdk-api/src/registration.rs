@@ -22,6 +22,7 @@ use midair_abi::registration::{
 };
 use std::cell::Cell;
 use std::ffi::{CStr, c_int, c_void};
+use std::time::{Duration, Instant};
 
 pub(crate) mod client;
 pub mod discover;
@@ -113,7 +114,6 @@ pub fn is_current_client_attachment() -> bool {
 ///
 /// # Safety
 /// `configure` must be a function of that type.
-/// `configure` must be a function of that type.
 pub unsafe fn force(configure: Configure) -> Result<Result<(), Status>, Thrown> {
     let source = Source::Forced(configure as usize);
     {
@@ -144,18 +144,32 @@ pub unsafe fn force(configure: Configure) -> Result<Result<(), Status>, Thrown> 
     }
 }
 
+/// The longest time that an attach waits while another thread configures a tool.
+const OTHERS_CONFIGURE: Duration = Duration::from_secs(2);
+
 /// Configures and initialises a tool. Only one at a time, and not from inside another tool's
-/// configuration.
+/// configuration. An attach is on a thread of its own, so it waits until another thread has
+/// configured its tool, for [`OTHERS_CONFIGURE`] at most.
 fn configure_client(source: Source, entry: Entry) -> Result<(), NotConfigured> {
-    {
+    let deadline = Instant::now() + OTHERS_CONFIGURE;
+    loop {
         let mut state = state::lock();
         state.refusal = None;
         if state.finalized {
             return Err(Status::FINALIZED.into());
         }
-        if std::mem::replace(&mut state.busy, true) {
+        if !std::mem::replace(&mut state.busy, true) {
+            break;
+        }
+        drop(state);
+        if !source.is_attachment() {
             return Err(Status::CONFIGURATION_LOCKED.into());
         }
+        if Instant::now() >= deadline {
+            out::keep("another tool has been in its initialization for 2 s".to_owned());
+            return Err(Status::CONFIGURATION_LOCKED.into());
+        }
+        std::thread::sleep(Duration::from_millis(1));
     }
     end_at_exit();
     IN_ATTACHMENT.set(source.is_attachment());
@@ -520,4 +534,79 @@ pub fn is_initialized() -> c_int {
 /// `rocprofiler_is_finalized`.
 pub fn is_finalized() -> c_int {
     c_int::from(state::lock().finalized)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ptr;
+    use std::sync::Mutex;
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    static STEPS: Mutex<Option<(Sender<()>, Receiver<()>)>> = Mutex::new(None);
+
+    /// Declines when it is told to.
+    unsafe extern "C-unwind" fn waits(
+        _: u32,
+        _: *const std::ffi::c_char,
+        _: u32,
+        _: *mut ClientId,
+    ) -> *mut ConfigureResult {
+        if let Some((inside, go_on)) = STEPS.lock().unwrap().take() {
+            inside.send(()).unwrap();
+            go_on.recv().unwrap();
+        }
+        ptr::null_mut()
+    }
+
+    fn entry() -> Entry {
+        Entry {
+            configure: Some(waits),
+            attach: None,
+            experimental: None,
+        }
+    }
+
+    /// A thread of the application was inside `rocprofiler_force_configure`; the attach was refused.
+    #[test]
+    fn an_attach_waits_while_another_thread_configures() {
+        let ((inside, is_inside), (go, go_on)) = (channel(), channel());
+        *STEPS.lock().unwrap() = Some((inside, go_on));
+        let other = std::thread::spawn(|| configure_client(Source::Forced(1), entry()).is_err());
+        is_inside.recv().unwrap();
+        let refused = configure_client(Source::Forced(2), entry());
+        assert!(matches!(
+            refused,
+            Err(NotConfigured::Because(Status::CONFIGURATION_LOCKED))
+        ));
+        let (done, is_done) = channel();
+        let attach = std::thread::spawn(move || {
+            let result = configure_client(Source::Attachment(3), entry());
+            done.send(()).unwrap();
+            matches!(result, Err(NotConfigured::Because(Status::NOT_AVAILABLE)))
+        });
+        assert!(is_done.recv_timeout(Duration::from_millis(50)).is_err());
+        go.send(()).unwrap();
+        // It had its turn: the tool itself declined.
+        assert!(attach.join().unwrap());
+        other.join().unwrap();
+    }
+
+    #[test]
+    fn an_attach_does_not_wait_forever() {
+        let ((inside, is_inside), (_go, go_on)) = (channel::<()>(), channel());
+        *STEPS.lock().unwrap() = Some((inside, go_on));
+        std::thread::spawn(|| configure_client(Source::Forced(1), entry()).is_ok());
+        is_inside.recv().unwrap();
+        let before = Instant::now();
+        let result = configure_client(Source::Attachment(3), entry());
+        assert!(before.elapsed() >= OTHERS_CONFIGURE);
+        let Err(NotConfigured::Because(status)) = result else {
+            panic!("the other tool is being configured still");
+        };
+        assert_eq!(
+            why(status),
+            "another tool has been in its initialization for 2 s"
+        );
+    }
 }
