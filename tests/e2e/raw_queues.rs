@@ -12,6 +12,9 @@ use std::time::{Duration, Instant};
 
 const VADD: &str = "vadd(float const*, float const*, float*, int)";
 
+/// Why a dispatch has no times that the device took before its doorbell.
+const TAKEN_FIRST: &str = "the packet processor had it before our signal";
+
 fn ask(target: &mut LabTarget, command: &str) -> Result<()> {
     target.send(command)?;
     target.expect(command.split(' ').next().unwrap_or_default())?;
@@ -245,9 +248,12 @@ fn short_lived_queues() -> Result<()> {
         .map(Work::logged)
         .filter(|work| waited_for(work.grid[0]))
         .collect();
-    // A thread that destroys a queue right after its last kernel can be faster than the worker
-    // thread of a busy machine. That kernel is recorded without times then, and none is lost.
+    // The model reads doorbells from memory, where one ring can hide another. So it takes a packet
+    // that was valid at the last ring 20 ms later, without a doorbell: also when a busy machine
+    // keeps the producer for so long from ringing. Such a packet has no signal of ours.
+    let early = trace.midair["untimed"][TAKEN_FIRST].as_u64().unwrap_or(0);
     let untimed = waited.iter().filter(|kernel| kernel.work.end == 0).count();
+    assert_eq!(early, untimed as u64, "{}", trace.midair["untimed"]);
     let missing = logged.difference(&traced).count();
     let added = traced.difference(&logged).filter(|work| work.end != 0);
     assert!(
@@ -262,11 +268,16 @@ fn short_lived_queues() -> Result<()> {
     let mut untimed = left;
     untimed.retain(|kernel| !ended.contains(&kernel.work));
     assert!(untimed.iter().all(|kernel| kernel.work.start == 0));
-    let reasons = match untimed.len() {
-        0 => serde_json::json!({}),
-        count => serde_json::json!({"its queue was destroyed": count}),
-    };
-    assert_eq!(trace.midair["untimed"], reasons);
+    let mut reasons = BTreeMap::new();
+    for (reason, count) in [
+        ("its queue was destroyed", untimed.len() as u64),
+        (TAKEN_FIRST, early),
+    ] {
+        if count != 0 {
+            reasons.insert(reason, count);
+        }
+    }
+    assert_eq!(trace.midair["untimed"], serde_json::json!(reasons));
     target.send("quit")?;
     target.target.wait(PATIENCE)?.success()?;
     Ok(())

@@ -543,6 +543,8 @@ fn amds_rocpd_database_is_read() {
              INSERT INTO rocpd_info_kernel_symbol_x VALUES (1, 'vadd.kd', 'vadd(int)', 8, 4, 16);
              INSERT INTO rocpd_info_pmc_x VALUES (1, 'SQ_WAVES', 'SQ_WAVES'), (2, 'SQ_INSTS', 'SQ_INSTS');
              INSERT INTO rocpd_kernel_dispatch_x VALUES (1, 11, 7, 1, 1, 1000, 1500, 64, 2, 1, 64, 1, 1, 0, 0), (2, 12, 7, 1, 2, 2000, 2700, 64, 2, 1, 64, 1, 1, 0, 0);
+             -- The times of this one are not known.
+             INSERT INTO rocpd_kernel_dispatch_x VALUES (3, 13, 7, 1, 3, 0, 0, 64, 2, 1, 64, 1, 1, 0, 0);
              INSERT INTO rocpd_pmc_event_x VALUES (11, 1, 3), (11, 1, 1), (11, 2, 20), (12, 1, 4), (12, 2, 60);",
         )
         .unwrap();

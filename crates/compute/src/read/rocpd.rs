@@ -259,6 +259,10 @@ impl Reader {
             number,
         ] in found
         {
+            let (start, end) = match is_timed(start, end) {
+                true => (start, end),
+                false => (i64::MIN, i64::MIN),
+            };
             let Some((name, arch, accum, sgpr)) = symbols.get(&kernel).copied() else {
                 return Err(unusable(format!(
                     "{}: the kernel of a dispatch is missing",
@@ -324,7 +328,9 @@ impl Reader {
                 if self.durations.len() <= at {
                     self.durations.resize(at + 1, Vec::new());
                 }
-                self.durations[at].push(end.saturating_sub(start) as f64);
+                if start != i64::MIN {
+                    self.durations[at].push(end.saturating_sub(start) as f64);
+                }
             }
             if event != i64::MIN {
                 dispatches.push(Dispatch { event, row: at });
@@ -506,6 +512,9 @@ impl Reader {
         if !self.durations.is_empty() {
             for (at, mut all) in std::mem::take(&mut self.durations).into_iter().enumerate() {
                 let start = self.dispatches.start[at];
+                if start == i64::MIN {
+                    continue;
+                }
                 all.push(self.dispatches.end[at].saturating_sub(start) as f64);
                 let median = crate::evaluate::quantile(&mut all, 0.5);
                 self.dispatches.end[at] = start.saturating_add(median as i64);
@@ -581,6 +590,12 @@ impl Reader {
         }
         system
     }
+}
+
+/// Returns whether these are the times of a dispatch. Those of a dispatch whose times are not known
+/// are zeros, which are no duration and must not come into a mean.
+fn is_timed(start: i64, end: i64) -> bool {
+    start > 0 && end >= start
 }
 
 fn wrong(path: &Path, error: &rusqlite::Error) -> Failure {
