@@ -10,6 +10,7 @@ use midair_tests::stage::{command, stage};
 use midair_tests::stand_in::Kit;
 use midair_tests::target::{PATIENCE, Target, run, until};
 use midair_tests::{Result, is_root_for, workspace};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -34,6 +35,7 @@ pub fn preloaded(dir: &Path) -> Result<PathBuf> {
         &["-shared", "-fPIC", &register, &path],
         text,
     )?;
+    std::fs::set_permissions(&library, PermissionsExt::from_mode(0o755))?;
     Ok(library)
 }
 
@@ -45,6 +47,18 @@ pub fn without_ptrace(dir: &Path) -> Result<PathBuf> {
     Ok(jail)
 }
 
+/// Waits until the process's listener waits for attachers.
+pub fn listens(pid: i32) -> Result<()> {
+    until("the listener's wait", || {
+        let snapshot = Snapshot::take(pid)?;
+        let listener = snapshot.named("rocp-bg-attach").next();
+        Ok(listener.is_some_and(|tid| {
+            std::fs::read_to_string(format!("/proc/{tid}/syscall"))
+                .is_ok_and(|call| call.starts_with("271 "))
+        }))
+    })
+}
+
 fn start(kit: &Kit, variables: &[(&str, &str)]) -> Result<LabTarget> {
     let library = text(&preloaded(kit.scratch())?)?;
     let more = [
@@ -53,15 +67,7 @@ fn start(kit: &Kit, variables: &[(&str, &str)]) -> Result<LabTarget> {
     ];
     let mut target = kit.start("two_gpus", "model.log", &[&more, variables].concat())?;
     target.expect("ready")?;
-    let pid = target.pid();
-    until("the listener's wait", || {
-        let snapshot = Snapshot::take(pid)?;
-        let listener = snapshot.named("rocp-bg-attach").next();
-        Ok(listener.is_some_and(|tid| {
-            std::fs::read_to_string(format!("/proc/{tid}/syscall"))
-                .is_ok_and(|call| call.starts_with("271 "))
-        }))
-    })?;
+    listens(target.pid())?;
     Ok(target)
 }
 
@@ -128,7 +134,6 @@ fn a_plain_user_attaches_to_a_process_that_is_being_traced() -> Result<()> {
     if !is_root_for("becomes another user")? {
         return Ok(());
     }
-    use std::os::unix::fs::PermissionsExt;
     let kit = Kit::new()?;
     for (dir, mode) in [(kit.scratch().to_owned(), 0o777), (stage()?, 0o755)] {
         std::fs::set_permissions(&dir, PermissionsExt::from_mode(mode))?;

@@ -2,6 +2,7 @@
 //! such program (Docker, kubectl, srun), a script of its name makes the namespaces, users and
 //! capabilities that the real one would make. The profiled program is that of `midair demo`.
 
+use crate::listener::{listens, preloaded, without_ptrace};
 use midair_tests::stage::{plain_environment, stage, workload};
 use midair_tests::target::{Exit, PATIENCE, Target, run, until};
 use midair_tests::{Result, is_root_for, leave_out, workspace};
@@ -217,6 +218,59 @@ fn kubernetes_restricted() -> Result<()> {
         .replace("-- /tmp/midair", &format!("-- {midair}"))
         .replace("/tmp/results", &results.display().to_string());
     place.works(&text, &results)?;
+    Ok(())
+}
+
+/// The pod's profile forbids `ptrace`, for the program and for what is started beside it alike, or every
+/// call that reaches into another process. What is left is the listener.
+#[test]
+fn kubernetes_restricted_and_a_profile_without_ptrace() -> Result<()> {
+    if !is_root_for("to make namespaces and be other users")? {
+        return Ok(());
+    }
+    let place = Place::new()?;
+    let jail = without_ptrace(place.dir.path())?.display().to_string();
+    let library = preloaded(place.dir.path())?.display().to_string();
+    let midair = stage()?.join("bin/midair").display().to_string();
+    let results = place.path("results");
+    let text = recipe("kubernetes-listener")?
+        .replace("-- /tmp/midair", &format!("-- {midair}"))
+        .replace("/tmp/results", &results.display().to_string());
+    for profile in ["ONLY_PTRACE=1", "WHATEVER_TRACES=1"] {
+        for registers in [false, true] {
+            let nobody = format!(
+                "env {profile} setpriv --reuid=1000 --regid=1000 --clear-groups --bounding-set=-all --inh-caps=-all --no-new-privs {jail} -"
+            );
+            place.script(
+                "kubectl",
+                &format!("case $1 in\ncp) ;;\nexec) shift 3; exec nsenter -t \"$pid\" -n -m -p {nobody} \"$@\" ;;\nesac"),
+            )?;
+            let preloads = match registers {
+                true => format!("LD_PRELOAD={library}"),
+                false => "NOTHING=1".to_owned(),
+            };
+            // A pod has a network of its own, and so its own names of sockets.
+            let start =
+                format!("unshare -n -m -pf --kill-child --mount-proc {nobody} env {preloads}");
+            let target = place.start(&start.split(' ').collect::<Vec<_>>(), 1)?;
+            if registers {
+                listens(std::fs::read_to_string(place.path("pid"))?.parse()?)?;
+                place.works(&text, &results)?;
+                std::fs::remove_dir_all(&results)?;
+                continue;
+            }
+            let exit = run(place.shell(&[], &text)?, PATIENCE)?;
+            let said = exit.stderr.join("\n");
+            assert_eq!(exit.status.code(), Some(26), "{profile}: {exit}");
+            assert!(
+                said.contains("midair itself is under refuses ptrace"),
+                "{exit}"
+            );
+            assert!(said.contains("our register library"), "{exit}");
+            assert!(!results.exists(), "{profile}: {exit}");
+            drop(target);
+        }
+    }
     Ok(())
 }
 

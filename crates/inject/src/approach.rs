@@ -1,8 +1,11 @@
 //! Finds the entry paths of a process: its listener's socket, the paths that trace, or both.
 
+use std::io;
+
 use midair_procinfo::bpf::Action;
 use midair_procinfo::status::Status;
 use midair_procinfo::{Pid, Tid, task};
+use midair_ptrace::sys::ptrace_refused;
 
 use crate::enter::enter;
 use crate::entered::Entered;
@@ -34,7 +37,13 @@ pub struct Approach {
 /// # Errors
 /// A [`Refusal`]: why it cannot be entered in any way.
 pub fn approach(pid: Pid) -> Result<Approach, Refusal> {
-    let looked = inspect(pid);
+    let looked = inspect(pid).and_then(|look| match own_filter() {
+        Some(source) => Err(Refusal::PtraceForbidden {
+            pid: look.pid,
+            source,
+        }),
+        None => Ok(look),
+    });
     let (pid, tid, status) = match &looked {
         Ok(look) => (look.pid, look.tid, look.status.clone()),
         Err(refusal) => match seen_without(pid, refusal) {
@@ -56,6 +65,12 @@ pub fn approach(pid: Pid) -> Result<Approach, Refusal> {
     }
 }
 
+/// Returns how a system call filter that this process is under keeps it from `ptrace`, if one does.
+pub fn own_filter() -> Option<io::Error> {
+    let filtered = task::status(Pid::own()).is_ok_and(|status| status.seccomp != 0);
+    filtered.then(ptrace_refused)?
+}
+
 impl Approach {
     fn traced(look: Inspection, endpoint: Option<Endpoint>, squatters: usize) -> Approach {
         Approach {
@@ -73,7 +88,7 @@ impl Approach {
 /// not run there, or we may not trace it: its listener only serves those who may.
 fn seen_without(pid: Pid, refusal: &Refusal) -> Option<(Tid, Status)> {
     match refusal {
-        Refusal::Traced { .. } | Refusal::Unreadable { .. } => {
+        Refusal::Traced { .. } | Refusal::Unreadable { .. } | Refusal::PtraceForbidden { .. } => {
             let tid = task::live(pid).ok()??;
             Some((tid, task::status(tid).ok()?))
         }

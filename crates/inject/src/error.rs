@@ -39,6 +39,13 @@ pub enum Refusal {
         /// What to do about it.
         hint: &'static str,
     },
+    /// A system call filter that this process itself is under refuses `ptrace`, for whatever process.
+    PtraceForbidden {
+        /// The process.
+        pid: Pid,
+        /// The filter's answer.
+        source: io::Error,
+    },
     /// Somebody traces it (a debugger, strace).
     Traced {
         /// The process.
@@ -158,6 +165,10 @@ impl fmt::Display for Refusal {
             Refusal::NotPermitted { pid, why, .. } => {
                 write!(f, "process {pid} may not be entered: {why}")
             }
+            Refusal::PtraceForbidden { pid, source } => write!(
+                f,
+                "process {pid} cannot be entered from here: a seccomp filter that midair itself is under refuses ptrace: {source}"
+            ),
             Refusal::Traced { pid, by, name } => {
                 write!(f, "process {pid} is traced by {by} ({name})")
             }

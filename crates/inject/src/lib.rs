@@ -55,7 +55,7 @@ mod test_target;
 mod wake;
 mod worker;
 
-pub use approach::{Approach, approach, enter_by};
+pub use approach::{Approach, approach, enter_by, own_filter};
 pub use code::TargetCode;
 pub use enter::enter;
 pub use entered::{Entered, EntryPath, Times, Via};

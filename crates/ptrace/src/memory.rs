@@ -94,11 +94,43 @@ impl Memory {
             iov_base: at.get() as usize as *mut libc::c_void,
             iov_len: len,
         };
-        self.through_any("process_vm_readv", |tid| {
+        let read = self.through_any("process_vm_readv", |tid| {
             // SAFETY: `local` lies within the exclusive slice; `remote` is only a number to the
             // kernel, which checks it.
             unsafe { libc::process_vm_readv(tid.raw(), &local, 1, &remote, 1, 0) }
-        })
+        });
+        match read {
+            // A system call filter that we are under may forbid the call and no more than that. The
+            // kernel gives the file to whom it would give the call.
+            Err(error) if matches!(error.errno(), Some(libc::EPERM | libc::ENOSYS)) => {
+                let own = into.get_mut(..len).unwrap_or_default();
+                self.read_file(at, own).unwrap_or(Err(error))
+            }
+            read => read,
+        }
+    }
+
+    /// Reads as [`Memory::read_some`] does, from `/proc/TID/mem`. The kernel also gives out pages there
+    /// that the process itself may not read. None where it does not open that file.
+    #[expect(clippy::disallowed_methods, reason = "the kernel's file of a thread")]
+    fn read_file(&self, at: RemoteAddr, into: &mut [u8]) -> Option<Result<usize>> {
+        const OPERATION: &str = "reading /proc/TID/mem";
+        let mut opened = std::iter::once(self.tid)
+            .chain(self.others())
+            .filter_map(|tid| Some((tid, File::open(format!("/proc/{tid}/mem")).ok()?)))
+            // The file of a thread that has ended is empty.
+            .map(|(tid, file)| (tid, file.read_at(into, at.get())))
+            .filter(|(_, read)| !matches!(read, Ok(0)));
+        let (tid, read) = opened.next()?;
+        Some(read.map_err(|source| Error::System {
+            operation: OPERATION,
+            tid,
+            source: match source.raw_os_error() {
+                // This is how that file says that nothing is mapped there.
+                Some(libc::EIO) => io::Error::from_raw_os_error(libc::EFAULT),
+                _ => source,
+            },
+        }))
     }
 
     /// Reads `len` bytes.
@@ -251,6 +283,88 @@ mod tests {
         me().write(RemoteAddr::new(sink.as_ptr() as u64), b"what is here")
             .unwrap();
         assert_eq!(std::hint::black_box(&sink), b"what is here");
+    }
+
+    /// Runs this on a thread whose filter lets these calls fail with EPERM.
+    fn without<T: Send + 'static>(calls: &[i64], work: fn() -> T) -> T {
+        let word = |code: u32, jf: u8, k: u32| libc::sock_filter {
+            code: code as u16,
+            jt: 0,
+            jf,
+            k,
+        };
+        let mut filter = vec![word(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0)];
+        for call in calls {
+            filter.push(word(libc::BPF_JMP | libc::BPF_JEQ, 1, *call as u32));
+            let refused = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
+            filter.push(word(libc::BPF_RET, 0, refused));
+        }
+        filter.push(word(libc::BPF_RET, 0, libc::SECCOMP_RET_ALLOW));
+        let thread = std::thread::spawn(move || {
+            let program = libc::sock_fprog {
+                len: filter.len() as u16,
+                filter: filter.as_mut_ptr(),
+            };
+            // SAFETY: both calls concern this thread alone; the program lives for the call.
+            unsafe {
+                assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+                let mode = libc::SECCOMP_MODE_FILTER;
+                assert_eq!(
+                    libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program),
+                    0
+                );
+            }
+            work()
+        });
+        thread.join().unwrap()
+    }
+
+    #[test]
+    fn memory_is_read_from_its_file_where_a_filter_forbids_the_call() {
+        static SOURCE: [u8; 12] = *b"what is here";
+        let seen = without(&[libc::SYS_process_vm_readv], || {
+            let at = RemoteAddr::new(SOURCE.as_ptr() as u64);
+            let unmapped = me().read_vec(RemoteAddr::new(16), 8).unwrap_err();
+            // Only what answers is read, that is, half of it.
+            let half = Memory::answering(crate::Pid::own(), Arc::new(Half));
+            let mut bytes = [0; 12];
+            let some = half.read_some(at, &mut bytes).unwrap();
+            let gone = Memory::of(Tid::MAX).read_u32(at).unwrap_err();
+            (
+                me().read_vec(at, SOURCE.len()).unwrap(),
+                unmapped.errno(),
+                bytes[..some].to_vec(),
+                gone.errno(),
+            )
+        });
+        assert_eq!(
+            seen,
+            (
+                SOURCE.to_vec(),
+                Some(libc::EFAULT),
+                SOURCE[..6].to_vec(),
+                // There is no such file, so this is what the call said.
+                Some(libc::EPERM)
+            )
+        );
+    }
+
+    #[derive(Debug)]
+    struct Half;
+
+    impl Answers for Half {
+        fn answering(&self, _at: u64, len: usize) -> usize {
+            len / 2
+        }
+        fn mapped(&self, _at: u64, _len: usize) {}
+    }
+
+    #[test]
+    fn a_filter_that_forbids_tracing_is_told_from_none() {
+        let asked = || crate::sys::ptrace_refused().and_then(|error| error.raw_os_error());
+        assert_eq!(asked(), None);
+        assert_eq!(without(&[libc::SYS_getpid], asked), None);
+        assert_eq!(without(&[libc::SYS_ptrace], asked), Some(libc::EPERM));
     }
 
     #[test]

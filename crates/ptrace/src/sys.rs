@@ -283,6 +283,42 @@ pub fn missing_calls() -> Vec<&'static str> {
     missing
 }
 
+/// How a system call filter that this thread is under keeps it from `ptrace`, if one does. A child asks,
+/// since some filters kill whoever does.
+pub fn ptrace_refused() -> Option<io::Error> {
+    // SAFETY: the child makes system calls only, and ends by one.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: these take numbers only. Nobody traces itself, so the kernel's own answer is ESRCH,
+        // whatever rights we have.
+        unsafe {
+            libc::prctl(libc::PR_SET_DUMPABLE, 0);
+            let answer = libc::ptrace(libc::PTRACE_CONT, libc::getpid(), 0, 0);
+            let error = if answer < 0 {
+                *libc::__errno_location()
+            } else {
+                0
+            };
+            libc::_exit(error);
+        }
+    }
+    let mut status = 0;
+    // SAFETY: a child of ours that nobody else waits for, and a live integer.
+    while child > 0 && unsafe { libc::waitpid(child, &raw mut status, 0) } < 0 {
+        if io::Error::last_os_error().raw_os_error() != Some(libc::EINTR) {
+            return None;
+        }
+    }
+    let killed = child > 0 && libc::WIFSIGNALED(status);
+    match libc::WEXITSTATUS(status) {
+        _ if killed => Some(io::Error::other("whoever calls it is killed")),
+        // No child could be made.
+        _ if child < 0 => None,
+        0 | libc::ESRCH => None,
+        refused => Some(io::Error::from_raw_os_error(refused)),
+    }
+}
+
 /// The wait status of the process that `pidfd` names, once the process has ended, even after it was
 /// reaped (`PIDFD_GET_INFO` with `PIDFD_INFO_EXIT`). None before Linux 6.15.
 pub fn exit_status(pidfd: BorrowedFd<'_>) -> Option<i32> {

@@ -187,6 +187,7 @@ fn process_checks(
     let look: Option<&Inspection> = approach.and_then(|approach| approach.inspection.as_ref().ok());
     target::permission(pid, tid, lines);
     let status = midair_procinfo::task::status(tid).unwrap_or_default();
+    target::own_seccomp(pid, lines);
     target::tracer(pid, &status, lines);
     target::running(pid, &status, lines);
     target::seccomp(pid, &status, lines);

@@ -4,7 +4,7 @@
 
 use midair_failure::{Failure, Kind};
 use midair_inject::{Approach, EnterError, Inspection, Refusal};
-use midair_procinfo::{Pid, Tid};
+use midair_procinfo::{Pid, Tid, task};
 use midair_record::boot::ENTRY;
 
 /// Returns why a process cannot be entered, as far as an inspection tells.
@@ -22,6 +22,10 @@ pub(crate) fn refused(refusal: &Refusal) -> Failure {
             (Kind::KernelThread, "only user programs use a GPU runtime")
         }
         Refusal::NotPermitted { hint, .. } => (Kind::NotPermitted, *hint),
+        Refusal::PtraceForbidden { .. } => (
+            Kind::Filtered,
+            "let the filter allow ptrace (the default profiles of Docker and containerd do), run midair outside of it, or start the program with our register library: its listener needs no ptrace",
+        ),
         Refusal::Traced { .. } => (
             Kind::Busy,
             "end that tracer first (gdb, strace, another profiler)",
@@ -123,6 +127,11 @@ pub(crate) fn failed(pid: Pid, error: &EnterError) -> Failure {
             Kind::Stopped,
             "let it go on first: in its debugger, by kill -CONT, or by fg in its shell",
         ),
+        // Tracing itself was tried, so a filter is not what refuses it.
+        EnterError::Engine { source, .. } if may_be_filtered(source) => (
+            Kind::Filtered,
+            "midair itself is under a seccomp filter, which may refuse that call: allow it there, or run midair outside of it",
+        ),
         // The inspection found that tracing was allowed and that there was no tracer, so a tracer
         // has come since.
         EnterError::Engine { source, .. } if source.errno() == Some(libc::EPERM) => {
@@ -169,6 +178,20 @@ pub(crate) fn failed(pid: Pid, error: &EnterError) -> Failure {
         | EnterError::Ours { .. } => (Kind::Enter, PROCESS_GOES_ON),
     };
     Failure::new(kind, error.to_string()).hint(hint)
+}
+
+/// Returns true for an error as by a filter that this process is under. `ptrace` is not among the calls:
+/// whether that is refused was asked before.
+fn may_be_filtered(error: &midair_ptrace::Error) -> bool {
+    const CALLS: [&str; 4] = [
+        "process_vm_readv",
+        "process_vm_writev",
+        "pidfd_getfd",
+        "pidfd_open",
+    ];
+    let refused = matches!(error, midair_ptrace::Error::System { operation, .. } if CALLS.contains(operation))
+        && matches!(error.errno(), Some(libc::EPERM | libc::ENOSYS));
+    refused && task::status(Pid::own()).is_ok_and(|status| status.seccomp != 0)
 }
 
 /// Returns the sentence for a worker thread that gave up before it got the session.

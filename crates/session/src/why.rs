@@ -65,7 +65,8 @@ fn look(pid: Pid, options: Options) -> Result<Answer, Failure> {
     match inspect(pid) {
         Ok(seen) => at(seen.pid, seen.tid, &seen.name, &seen.modules, options),
         Err(
-            Refusal::Traced { .. }
+            Refusal::PtraceForbidden { .. }
+            | Refusal::Traced { .. }
             | Refusal::Stopped { .. }
             | Refusal::Frozen { .. }
             | Refusal::Architecture { .. }

@@ -102,7 +102,7 @@ const TOPICS: &[Topic] = &[
     // The machine.
     certain("kernel", "machine", "entering depends on its system calls", "the calls themselves, with arguments that do nothing"),
     certain("tracing", "machine", "the kernel asks for the right to trace", "kernel.yama.ptrace_scope; our effective capabilities"),
-    certain("own seccomp filters", "container", "what filters midair cannot see how others are filtered", "/proc/self/status: Seccomp, Seccomp_filters"),
+    certain("own seccomp filters", "container", "a filter of midair's own may refuse ptrace, and hides how others are filtered", "/proc/self/status: Seccomp, Seccomp_filters; a request to ptrace that the kernel answers in vain"),
     certain("pid namespace", "container", "processes outside of it have no number here", "/proc/self/ns/pid"),
     certain("/proc", "container", "processes that it hides cannot be found", "/proc/self/mountinfo"),
     likely("GPU processes", "machine", "they are what can be attached to", "/proc/PID/maps of all that can be read"),

@@ -1,11 +1,13 @@
 //! What this machine and this user mean for any attach: `midair doctor` without a process.
 
 use super::{Lines, counters, cuda, environment, target};
+use crate::explain;
 use crate::install::{self, Install};
 use crate::list;
 use crate::request::Request;
 use midair_agents::{Agent, AgentType};
 use midair_failure::{Failure, Kind};
+use midair_inject::{Refusal, own_filter};
 use midair_procinfo::files::{kernel_link, kernel_words};
 use midair_procinfo::status::Status;
 use midair_procinfo::{Pid, Tid, task};
@@ -78,6 +80,13 @@ fn may_trace(capable: bool, scope: Option<u32>, lines: &mut Lines) {
 /// Reports whether midair itself runs under a container's system call filter.
 fn seccomp(status: &Status, lines: &mut Lines) {
     const NAME: &str = "own seccomp filters";
+    if let Some(source) = own_filter() {
+        let pid = Pid::own();
+        return lines.fail(
+            NAME,
+            explain::refused(&Refusal::PtraceForbidden { pid, source }),
+        );
+    }
     match status.seccomp {
         0 => lines.pass(NAME, "none"),
         _ => lines.note(

@@ -4,7 +4,7 @@ use super::Lines;
 use crate::explain::{self, itself, not_gpu};
 use crate::runtime::{Platform, Runtimes, refuse_two_copies};
 use midair_failure::Failure;
-use midair_inject::Refusal;
+use midair_inject::{Refusal, own_filter};
 use midair_procinfo::elf::ElfFile;
 use midair_procinfo::files::{self, Place, kernel_link};
 use midair_procinfo::libc_kind::{self, LibcKind};
@@ -111,6 +111,16 @@ fn rights(tid: Tid, lines: &mut Lines) {
             ),
         ),
         Err(why) => lines.cannot_tell(NAME, &why),
+    }
+}
+
+/// Reports a system call filter that midair itself is under, where it refuses to trace.
+pub(super) fn own_seccomp(pid: Pid, lines: &mut Lines) {
+    if let Some(source) = own_filter() {
+        lines.forbids_tracing(
+            "own seccomp filters",
+            &Refusal::PtraceForbidden { pid, source },
+        );
     }
 }
 
