@@ -295,6 +295,7 @@ pub(crate) fn options(matches: &ArgMatches) -> Result<Options, Failure> {
     }
     Ok(Options {
         data_types,
+        memory_levels: roofline::Level::read(&list("roofline-mem-level"))?,
         normal_unit: text("normal-unit"),
         time_unit: text("time-unit"),
         decimals: matches

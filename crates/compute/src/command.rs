@@ -108,6 +108,13 @@ fn decimal() -> Arg {
         .default_value("2")
 }
 
+/// The levels of memory in the roofline; with the older name of the option.
+fn memory_levels(help: &'static str) -> Arg {
+    list("roofline-mem-level", "LEVEL", help)
+        .short('m')
+        .alias("mem-level")
+}
+
 /// `rocprof-compute analyze`.
 fn analyze() -> Command {
     let command = Command::new("analyze")
@@ -148,6 +155,7 @@ fn analyze() -> Command {
                 .short('R')
                 .alias("roofline-data-type"),
         )
+        .arg(memory_levels("Levels of memory in the roofline: HBM, L2, vL1D, LDS [default: all]"))
         .arg(list("gpu-id", "N", "GPUs"))
         .arg(
             word("output-format", "FORMAT", "Where the tables go: stdout, txt, csv, db")
@@ -243,6 +251,7 @@ fn profile() -> Command {
         .arg(flag("retain-rocpd-output", "Keep the databases beside pmc_perf.csv"))
         .arg(flag("no-roof", "Measure no peaks of the GPU, as without --roofline"))
         .arg(flag("roof-only", "Measure the GPU's peaks by AMD's benchmark (ROOFLINE_BIN), and count what the roofline needs").visible_alias("roofline"))
+        .arg(memory_levels("Levels of memory whose bytes are counted for the roofline: HBM, L2, vL1D, LDS [default: all]"))
         .arg(flag("roofline-bench-only", "Measure the GPU's peaks alone").alias("bench-only"))
         .arg(word("device", "N", "GPU whose peaks are measured [default: 0]").alias("roofline-device"))
         .arg(word("iteration-multiplexing", "KIND", "").num_args(0..=1).hide(true))

@@ -92,11 +92,6 @@ const ANALYZE: &[Foreign] = &[
         alias: "sort",
         ..option("roofline-sort", (1, 1), NoEffect)
     },
-    Foreign {
-        alias: "mem-level",
-        short: Some('m'),
-        ..option("roofline-mem-level", (1, MANY), NoEffect)
-    },
     option("pc-sampling-sorting-type", (1, 1), NoEffect),
     option("pc-sampling-rows", (1, 1), NoEffect),
     flag("verify-deps", NoEffect),

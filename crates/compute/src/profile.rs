@@ -17,6 +17,7 @@ use crate::architecture::Form;
 use crate::console::Console;
 use crate::read::Workload;
 use crate::report::Options;
+use crate::report::roofline::Level;
 use crate::select::Blocks;
 use clap::ArgMatches;
 use clap::parser::ValueSource;
@@ -145,13 +146,14 @@ pub fn run(matches: &ArgMatches, console: &Console) -> Result<u8, Failure> {
         .map(|words| words.cloned().collect())
         .unwrap_or_default();
     check(matches, &program)?;
+    let levels = Level::read(&words(matches, "roofline-mem-level"))?;
     let attaches = given(matches, "attach-pid");
     let benchmark = match measures(matches) {
         true => Some(peaks::program()?),
         false => None,
     };
     let machine = Machine::find()?;
-    let blocks = chosen(matches, &machine, console)?;
+    let blocks = chosen(matches, &machine, console)?.with_levels(levels);
     let plan = plan::plan(machine.architecture, &blocks, NUMBERS)?;
     if !plan.unknown.is_empty() {
         console.warning(&format!(

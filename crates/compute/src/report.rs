@@ -39,6 +39,8 @@ pub struct Options {
     pub columns: Vec<usize>,
     /// The types of data whose roofs are in the roofline; empty: FP32 and FP16.
     pub data_types: Vec<String>,
+    /// The levels of memory in the roofline; empty: all.
+    pub memory_levels: Vec<roofline::Level>,
 }
 
 impl Default for Options {
@@ -53,11 +55,20 @@ impl Default for Options {
             include: Vec::new(),
             columns: Vec::new(),
             data_types: Vec::new(),
+            memory_levels: Vec::new(),
         }
     }
 }
 
 impl Options {
+    /// Returns the levels of memory in the roofline.
+    pub fn levels(&self) -> &[roofline::Level] {
+        match self.memory_levels.as_slice() {
+            [] => &roofline::Level::ALL,
+            levels => levels,
+        }
+    }
+
     /// Returns the nanoseconds in the chosen unit of time.
     pub fn nanoseconds(&self) -> f64 {
         match self.time_unit.as_str() {
@@ -231,7 +242,7 @@ pub fn report(
     let mut all = workload.architecture.tables();
     let wanted =
         all.any(|(panel, table)| panel.id == crate::select::ROOFLINE && blocks.has_table(table));
-    let peaks = roofline::peaks(workload, &options.data_types).filter(|_| wanted);
+    let peaks = roofline::peaks(workload, options).filter(|_| wanted);
     let roofline = peaks.map(|peaks| {
         let points = roofline::points(workload, &kernels, &rows, options);
         (peaks, points)

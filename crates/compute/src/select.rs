@@ -2,6 +2,7 @@
 
 use crate::architecture::{Architecture, Form, Metric, Panel, Table};
 use crate::frame::{Frame, field};
+use crate::report::roofline::Level;
 use crate::sample::Rows;
 use midair_failure::{Failure, Kind};
 use std::collections::BTreeSet;
@@ -37,6 +38,8 @@ const ALIASES: [(&str, &str); 22] = [
 pub struct Blocks {
     /// Numbers of one to three parts; empty: everything.
     ids: Vec<Vec<u32>>,
+    /// The levels of memory that the roofline has; empty: all.
+    levels: Vec<Level>,
 }
 
 /// Parses a number of one to three parts, such as `11.2.4`.
@@ -83,6 +86,7 @@ impl Blocks {
             };
             let one = Blocks {
                 ids: vec![id.clone()],
+                levels: Vec::new(),
             };
             let there = architecture.panels.iter().any(|panel| {
                 (id.len() == 1 && panel.id == id[0])
@@ -109,13 +113,30 @@ impl Blocks {
                     .hint(format!("--list-metrics {} lists all", architecture.name)),
             );
         }
-        Ok(Blocks { ids })
+        Ok(Blocks {
+            ids,
+            levels: Vec::new(),
+        })
     }
 
     /// Returns the blocks of the roofline.
     pub fn roofline() -> Blocks {
         Blocks {
             ids: vec![vec![ROOFLINE]],
+            levels: Vec::new(),
+        }
+    }
+
+    /// Chooses the levels of memory that the roofline has.
+    pub fn with_levels(self, levels: Vec<Level>) -> Blocks {
+        Blocks { levels, ..self }
+    }
+
+    /// Returns the levels of memory that the roofline has.
+    pub fn levels(&self) -> &[Level] {
+        match self.levels.as_slice() {
+            [] => &Level::ALL,
+            levels => levels,
         }
     }
 

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use midair_compute::profile::plan::plan;
+use midair_compute::report::roofline::Level;
 use midair_compute::select::Blocks;
 use midair_compute::{Architecture, Form};
 use std::collections::BTreeSet;
@@ -437,7 +438,27 @@ fn peaks_are_measured_by_amds_benchmark_and_said_to_be() {
 fn the_roofline_has_what_it_needs() {
     for (name, most) in [("gfx90a", 3), ("gfx942", 4), ("gfx950", 4)] {
         let architecture = Architecture::named(name).unwrap();
-        let plan = plan(architecture, &blocks(architecture, &["4"]), Form::Means).unwrap();
+        // All levels of memory, of which those beside the GPU's memory need further counters.
+        let all = blocks(architecture, &["4"]);
+        let whole = plan(architecture, &all, Form::Means).unwrap();
+        let counters = sorted(&whole.groups);
+        for counter in [
+            "SQ_LDS_IDX_ACTIVE",
+            "TCP_TOTAL_CACHE_ACCESSES_sum",
+            "TCP_TCC_READ_REQ_sum",
+        ] {
+            assert!(counters.contains(&counter), "{name}: {counters:?}");
+        }
+        assert!(whole.unknown.is_empty(), "{name}: {:?}", whole.unknown);
+        let memory = all.with_levels(vec![Level::Hbm]);
+        let plan = plan(architecture, &memory, Form::Means).unwrap();
+        assert!(
+            !sorted(&plan.groups)
+                .iter()
+                .any(|counter| counter.contains("TCP") || counter.contains("LDS")),
+            "{name}: {:?}",
+            plan.groups
+        );
         let all = sorted(&plan.groups);
         assert!(all.contains(&"SQ_INSTS_VALU_FMA_F32"), "{name}: {all:?}");
         assert!(

@@ -120,13 +120,16 @@ pub fn plan(
         }
     }
     if blocks.has_roofline()
-        && let Some((intensity, performance)) = roofline::formulas(architecture)
+        && let Some(performance) = roofline::performance(architecture)
     {
-        let mut counters = BTreeSet::new();
-        for text in [intensity, performance] {
-            counters_of(text, "", architecture, &mut counters);
+        for &level in blocks.levels() {
+            let mut counters = BTreeSet::new();
+            let texts = [roofline::intensity(architecture, level), Some(performance)];
+            for text in texts.into_iter().flatten() {
+                counters_of(text, "", architecture, &mut counters);
+            }
+            wanted.push(counters);
         }
-        wanted.push(counters);
     }
     // These are what the units of normalization need, as in AMD's tool.
     wanted.push(["SQ_WAVES", "GRBM_GUI_ACTIVE"].map(str::to_owned).into());

@@ -85,11 +85,11 @@ fn one(out: &mut String, workload: &Workload, report: &Report, options: &Options
         let _ = writeln!(out, "<p class=\"note\">{}</p>", safe(note));
     }
     kernels(out, workload, report, options);
-    if let Some(peaks) = roofline::peaks(workload, &options.data_types) {
+    if let Some(peaks) = roofline::peaks(workload, options) {
         let points = roofline::points(workload, &report.kernels, &report.rows, options);
         out.push_str("<details open><summary>Roofline</summary>\n");
-        if points.is_empty() {
-            out.push_str("<p class=\"note\">No kernel has its place: operations or bytes were not counted.</p>\n");
+        if let Some(missing) = roofline::missing(&peaks, &points) {
+            let _ = writeln!(out, "<p class=\"note\">{}</p>", safe(&missing));
         }
         out.push_str(&roofline::draw(&peaks, &points, safe));
         out.push_str("</details>\n");

@@ -1,5 +1,12 @@
-//! The roofline: each kernel's operations per second over its operations per byte of memory, below
-//! the limits of the GPU.
+//! The roofline: each kernel's operations per second over its operations per byte at each level of
+//! memory, below the limits of the GPU.
+
+mod drawing;
+mod level;
+
+pub use drawing::draw;
+pub use level::Level;
+pub(crate) use level::{intensity, performance};
 
 use super::grid::{Side::Left, Side::Right, draw as draw_grid};
 use super::{KernelTime, Options, setting};
@@ -8,28 +15,50 @@ use crate::evaluate::Evaluator;
 use crate::program::Row;
 use crate::read::{PEAK, Workload};
 use crate::sample::Rows;
-use std::fmt::Write;
 
 /// The numbers of the metrics of 2026 that make up a point.
 const INTENSITY: &str = "4.2.6";
 const PERFORMANCE: &str = "4.2.7";
 
-/// The limits of a GPU, in 10⁹ operations or bytes a second.
+/// What computes with a type of data.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Roof {
+    /// Its name.
+    pub name: &'static str,
+    /// 10⁹ operations a second.
+    pub peak: f64,
+    /// Whether the operations are those of whole numbers, which no point has.
+    pub whole: bool,
+}
+
+impl Roof {
+    /// Returns what an operation is called in units.
+    pub fn operation(&self) -> &'static str {
+        match self.whole {
+            true => "IOP",
+            false => "FLOP",
+        }
+    }
+}
+
+/// The limits of a GPU.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Peaks {
     /// Whether they were measured; otherwise they are those of the specification.
     pub measured: bool,
-    /// Bandwidth of the memory.
-    pub bandwidth: f64,
-    /// What computes, and how fast.
-    pub compute: Vec<(&'static str, f64)>,
+    /// The levels of memory, and their bandwidths in GB/s.
+    pub memory: Vec<(Level, f64)>,
+    /// What computes.
+    pub compute: Vec<Roof>,
 }
 
-/// The point of a kernel in the roofline.
+/// The point of a kernel in the roofline, at one level of memory.
 #[derive(Debug, Clone)]
 pub struct Point {
     /// Its name.
     pub name: String,
+    /// The level.
+    pub level: Level,
     /// Operations per byte.
     pub intensity: f64,
     /// 10⁹ operations a second.
@@ -48,10 +77,12 @@ const ROOFS: [(&str, &str, &str); 8] = [
     ("FP8", "MFMA F8", "MFMAF8Flops"),
     ("FP64", "VALU FP64", "FP64Flops"),
     ("FP64", "MFMA F64", "MFMAF64Flops"),
-    ("I8", "MFMA I8", "MFMAI8Ops"),
+    (WHOLE, "MFMA I8", "MFMAI8Ops"),
 ];
 /// The types whose roofs are shown where none is chosen.
 const TYPES: [&str; 2] = ["FP32", "FP16"];
+/// The type of whole numbers.
+const WHOLE: &str = "I8";
 
 /// Returns the words that name types of data with a roof.
 pub fn types() -> Vec<&'static str> {
@@ -83,9 +114,8 @@ fn per_clock(architecture: &str, roof: &str) -> Option<f64> {
     Some(count).filter(|count| *count > 0.0)
 }
 
-/// Returns the peaks: the measured ones, where the directory has them. `types` are the types of data
-/// whose roofs are wanted; none stands for those of [`TYPES`].
-pub fn peaks(workload: &Workload, types: &[String]) -> Option<Peaks> {
+/// Returns the peaks of what the options choose: the measured ones, where the directory has them.
+pub fn peaks(workload: &Workload, options: &Options) -> Option<Peaks> {
     let get = |name: &str| {
         workload
             .properties
@@ -94,81 +124,47 @@ pub fn peaks(workload: &Workload, types: &[String]) -> Option<Peaks> {
             .filter(|value| *value > 0.0)
     };
     let measured = |name: &str| get(&format!("{name}{PEAK}"));
-    let roofs = || {
-        ROOFS.into_iter().filter(|(word, ..)| match types {
+    let is_measured = Level::ALL
+        .iter()
+        .any(|level| measured(level.peak()).is_some());
+    let architecture = workload.architecture.name;
+    // Computed as in the shorthands and peaks of the tables.
+    let units = || Some(get("max_sclk")? * get("cu_per_gpu")? / 1000.0);
+    let memory: Vec<(Level, f64)> = options
+        .levels()
+        .iter()
+        .filter_map(|&level| {
+            let bandwidth = match is_measured {
+                true => measured(level.peak()),
+                false => level.specified(architecture, get),
+            };
+            Some((level, bandwidth?))
+        })
+        .collect();
+    let compute: Vec<Roof> = ROOFS
+        .into_iter()
+        .filter(|(word, ..)| match options.data_types.as_slice() {
             [] => TYPES.contains(word),
             types => types.iter().any(|chosen| chosen == word),
         })
-    };
-    if let Some(bandwidth) = measured("HBMBw") {
-        return Some(Peaks {
-            measured: true,
-            bandwidth,
-            compute: roofs()
-                .filter_map(|(_, name, key)| Some((name, measured(key)?)))
-                .collect(),
-        });
-    }
-    // Computed as in the shorthands and peaks of the tables.
-    let channels = get("num_hbm_channels").or_else(|| get("num_memory_channels"))?;
-    let clock = get("max_sclk")? * get("cu_per_gpu")? / 1000.0;
-    let architecture = workload.architecture.name;
-    per_clock(architecture, "VALU FP32")?;
-    Some(Peaks {
-        measured: false,
-        bandwidth: get("max_mclk")? / 1000.0 * 32.0 * channels,
-        compute: roofs()
-            .filter_map(|(_, name, _)| Some((name, clock * per_clock(architecture, name)?)))
-            .collect(),
+        .filter_map(|(word, name, key)| {
+            let peak = match is_measured {
+                true => measured(key),
+                false => units().and_then(|units| Some(units * per_clock(architecture, name)?)),
+            };
+            Some(Roof {
+                name,
+                peak: peak?,
+                whole: word == WHOLE,
+            })
+        })
+        .collect();
+    let known = is_measured || per_clock(architecture, "VALU FP32").is_some();
+    (known && !memory.is_empty()).then_some(Peaks {
+        measured: is_measured,
+        memory,
+        compute,
     })
-}
-
-/// The operations of vector and matrix instructions.
-macro_rules! operations {
-    () => {
-        "64 * (SQ_INSTS_VALU_ADD_F16 + SQ_INSTS_VALU_MUL_F16 + SQ_INSTS_VALU_TRANS_F16 + 2 * SQ_INSTS_VALU_FMA_F16 \
-         + SQ_INSTS_VALU_ADD_F32 + SQ_INSTS_VALU_MUL_F32 + SQ_INSTS_VALU_TRANS_F32 + 2 * SQ_INSTS_VALU_FMA_F32 \
-         + SQ_INSTS_VALU_ADD_F64 + SQ_INSTS_VALU_MUL_F64 + SQ_INSTS_VALU_TRANS_F64 + 2 * SQ_INSTS_VALU_FMA_F64) \
-         + 512 * (SQ_INSTS_VALU_MFMA_MOPS_F16 + SQ_INSTS_VALU_MFMA_MOPS_BF16 + SQ_INSTS_VALU_MFMA_MOPS_F32 \
-         + SQ_INSTS_VALU_MFMA_MOPS_F64)"
-    };
-}
-
-/// The formulas of a point, for an architecture whose tables have none: made from these bytes of
-/// memory.
-macro_rules! point {
-    ($bytes:literal) => {
-        (
-            concat!("SUM(", operations!(), ") / SUM(", $bytes, ")"),
-            concat!(
-                "SUM(",
-                operations!(),
-                ") / SUM(End_Timestamp - Start_Timestamp)"
-            ),
-        )
-    };
-}
-
-/// Returns the expressions of a point: intensity and performance. They are those of the tables,
-/// where the tables have them. Otherwise they are made of the operations and memory bytes that the
-/// tables count. The counters of gfx908 do not tell kinds of operations apart.
-pub(crate) fn formulas(
-    architecture: &'static Architecture,
-) -> Option<(&'static str, &'static str)> {
-    match architecture.name {
-        "gfx90a" => Some(point!(
-            "TCC_EA_RDREQ_32B_sum * 32 + (TCC_EA_RDREQ_sum - TCC_EA_RDREQ_32B_sum) * 64 \
-             + TCC_EA_WRREQ_64B_sum * 64 + (TCC_EA_WRREQ_sum - TCC_EA_WRREQ_64B_sum) * 32"
-        )),
-        "gfx950" => Some(point!(
-            "TCC_EA0_RDREQ_32B_sum * 32 + TCC_EA0_RDREQ_64B_sum * 64 + TCC_EA0_RDREQ_128B_sum * 128 \
-             + TCC_EA0_WRREQ_64B_sum * 64 + (TCC_EA0_WRREQ_sum - TCC_EA0_WRREQ_64B_sum) * 32"
-        )),
-        _ => Some((
-            formula(architecture, INTENSITY)?,
-            formula(architecture, PERFORMANCE)?,
-        )),
-    }
 }
 
 fn formula(architecture: &'static Architecture, id: &str) -> Option<&'static str> {
@@ -185,14 +181,14 @@ fn formula(architecture: &'static Architecture, id: &str) -> Option<&'static str
         .formula(Form::Sums)
 }
 
-/// Returns the point of each kernel whose counters were collected, by time, the longest first.
+/// Returns the points of each kernel whose counters were collected, by time, the longest first.
 pub fn points(
     workload: &Workload,
     kernels: &[KernelTime],
     chosen: &Rows,
     options: &Options,
 ) -> Vec<Point> {
-    let Some((intensity, performance)) = formulas(workload.architecture) else {
+    let Some(performance) = performance(workload.architecture) else {
         return Vec::new();
     };
     let setting = setting(workload, Form::Sums, options);
@@ -205,21 +201,41 @@ pub fn points(
         evaluator.choose(Rows::Some(
             rows.filter_map(|row| u32::try_from(row).ok()).collect(),
         ));
-        let intensity = evaluator.value(intensity, Row::default()).number();
-        let performance = evaluator.value(performance, Row::default()).number();
-        if let (Some(intensity), Some(performance)) = (intensity, performance)
-            && intensity > 0.0
-            && performance > 0.0
-        {
-            points.push(Point {
-                name: workload.frame.names.text(kernel.kernel).to_owned(),
-                intensity,
-                performance,
-                percent: kernel.percent,
-            });
+        let mut value = |text| {
+            let number = evaluator.value(text, Row::default()).number();
+            number.filter(|number| *number > 0.0)
+        };
+        let Some(performance) = value(performance) else {
+            continue;
+        };
+        for &level in options.levels() {
+            let text = intensity(workload.architecture, level);
+            if let Some(intensity) = text.and_then(&mut value) {
+                points.push(Point {
+                    name: workload.frame.names.text(kernel.kernel).to_owned(),
+                    level,
+                    intensity,
+                    performance,
+                    percent: kernel.percent,
+                });
+            }
         }
     }
     points
+}
+
+/// Returns a sentence that names the levels at which no kernel has a point.
+pub fn missing(peaks: &Peaks, points: &[Point]) -> Option<String> {
+    if points.is_empty() {
+        return Some("No kernel has its place: operations or bytes were not counted.".to_owned());
+    }
+    let without = |level: &Level| !points.iter().any(|point| point.level == *level);
+    let levels = peaks.memory.iter().map(|(level, _)| *level);
+    let names: Vec<&str> = levels.filter(without).map(Level::word).collect();
+    (!names.is_empty()).then(|| {
+        let names = names.join(", ");
+        format!("No kernel has its place at {names}: bytes were not counted there, or none moved.")
+    })
 }
 
 impl Peaks {
@@ -231,15 +247,19 @@ impl Peaks {
         }
     }
 
-    /// Returns the most that a kernel with this intensity can reach, in 10⁹ operations a second,
-    /// and whether the memory is what limits it.
-    pub fn limit(&self, intensity: f64) -> (f64, bool) {
-        let compute = self.compute.iter().map(|(_, peak)| *peak);
-        let compute = compute.fold(0.0, f64::max);
-        let memory = intensity * self.bandwidth;
-        match memory < compute {
-            true => (memory, true),
-            false => (compute, false),
+    /// Returns the most that a kernel with this intensity at a level can reach, in 10⁹ operations a
+    /// second, and whether the memory is what limits it. Points have operations of floating-point
+    /// numbers alone, so the roofs of whole numbers limit none.
+    pub fn limit(&self, level: Level, intensity: f64) -> Option<(f64, bool)> {
+        let compute = self.compute.iter().filter(|roof| !roof.whole);
+        let compute = compute.map(|roof| roof.peak).reduce(f64::max);
+        let mut memory = self.memory.iter();
+        let memory = memory.find(|(known, _)| *known == level);
+        let memory = memory.map(|(_, bandwidth)| intensity * bandwidth);
+        match (memory, compute) {
+            (Some(memory), Some(compute)) if memory >= compute => Some((compute, false)),
+            (Some(memory), _) => Some((memory, true)),
+            (None, compute) => compute.map(|compute| (compute, false)),
         }
     }
 }
@@ -247,113 +267,53 @@ impl Peaks {
 /// Returns peaks and kernels as tables.
 pub fn tables(peaks: &Peaks, points: &[Point], decimals: usize) -> String {
     let number = |value: f64| format!("{value:.decimals$}");
-    let mut rows = vec![vec![
-        "Memory".to_owned(),
-        number(peaks.bandwidth),
-        "GB/s".to_owned(),
-    ]];
-    for (name, peak) in &peaks.compute {
-        rows.push(vec![
-            (*name).to_owned(),
-            number(*peak),
-            "GFLOP/s".to_owned(),
-        ]);
-    }
+    let memory = peaks
+        .memory
+        .iter()
+        .map(|(level, bandwidth)| [level.word(), &number(*bandwidth), "GB/s"].map(str::to_owned));
+    let compute = peaks.compute.iter().map(|roof| {
+        let unit = format!("G{}/s", roof.operation());
+        [roof.name, &number(roof.peak), &unit].map(str::to_owned)
+    });
+    let rows: Vec<Vec<String>> = memory.chain(compute).map(Vec::from).collect();
     let heading = format!("Peak, {}", peaks.origin());
     let headings = [heading.as_str(), "Value", "Unit"].map(str::to_owned);
     let mut out = String::from("Roofline\n");
     out.push_str(&draw_grid(&headings, &rows, &[Left, Right, Left]));
-    if points.is_empty() {
-        out.push_str("No kernel has its place: operations or bytes were not counted.\n");
-        return out;
-    }
     let rows: Vec<Vec<String>> = points
         .iter()
         .map(|point| {
-            let (limit, by_memory) = peaks.limit(point.intensity);
+            let limit = peaks.limit(point.level, point.intensity);
+            let of = limit.map(|(limit, _)| number(100.0 * point.performance / limit));
+            let by = limit.map(|(_, by_memory)| match by_memory {
+                true => point.level.word(),
+                false => "operations",
+            });
             vec![
                 point.name.clone(),
+                point.level.word().to_owned(),
                 number(point.intensity),
                 number(point.performance),
-                number(100.0 * point.performance / limit),
-                if by_memory { "memory" } else { "operations" }.to_owned(),
+                of.unwrap_or_else(|| "N/A".to_owned()),
+                by.unwrap_or("N/A").to_owned(),
             ]
         })
         .collect();
-    let headings = [
-        "Kernel",
-        "Operations per byte",
-        "GFLOP/s",
-        "Percent of the roof",
-        "Limited by",
-    ];
-    let sides = [Left, Right, Right, Right, Left];
-    out.push_str(&draw_grid(&headings.map(str::to_owned), &rows, &sides));
-    out
-}
-
-/// Draws the roofline; both axes are logarithmic.
-pub fn draw(peaks: &Peaks, points: &[Point], safe: impl Fn(&str) -> String) -> String {
-    let (width, height) = (640.0, 360.0);
-    let greatest = peaks
-        .compute
-        .iter()
-        .map(|(_, peak)| *peak)
-        .fold(1.0, f64::max);
-    let lowest = points
-        .iter()
-        .map(|point| point.performance)
-        .fold(greatest / 1e4, f64::min);
-    let (left, right) = points
-        .iter()
-        .map(|point| point.intensity)
-        .fold((0.01, 1000.0), |(low, high), at: f64| {
-            (f64::min(low, at), f64::max(high, at))
-        });
-    let scale = |value: f64, low: f64, high: f64| (value / low).log10() / (high / low).log10();
-    let x = |intensity: f64| scale(intensity, left, right) * width;
-    let top = greatest * 2.0;
-    let y = |performance: f64| {
-        height - scale(performance.max(lowest / 2.0), lowest / 2.0, top) * height
-    };
-    let mut out = format!(
-        "<svg class=\"roofline\" viewBox=\"-10 -10 {} {}\" role=\"img\" aria-label=\"Roofline\">\n",
-        width + 180.0,
-        height + 50.0
-    );
-    for (name, peak) in &peaks.compute {
-        let ridge = (peak / peaks.bandwidth).clamp(left, right);
-        let _ = writeln!(
-            out,
-            "<path class=\"roof\" d=\"M{:.1} {:.1} L{:.1} {:.1} H{width}\"/><text x=\"{}\" y=\"{:.1}\">{} {peak:.0}</text>",
-            x(left),
-            y(left * peaks.bandwidth),
-            x(ridge),
-            y(*peak),
-            width + 6.0,
-            y(*peak) + 4.0,
-            safe(name)
-        );
+    if !rows.is_empty() {
+        let headings = [
+            "Kernel",
+            "Memory",
+            "Operations per byte",
+            "GFLOP/s",
+            "Percent of the roof",
+            "Limited by",
+        ];
+        let sides = [Left, Left, Right, Right, Right, Left];
+        out.push_str(&draw_grid(&headings.map(str::to_owned), &rows, &sides));
     }
-    for point in points {
-        let _ = writeln!(
-            out,
-            "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"{:.1}\"><title>{}: {:.3} operations a byte, {:.3} GFLOP/s, {:.1} % of the time</title></circle>",
-            x(point.intensity),
-            y(point.performance),
-            4.0 + point.percent / 12.0,
-            safe(&point.name),
-            point.intensity,
-            point.performance,
-            point.percent
-        );
+    if let Some(missing) = missing(peaks, points) {
+        out.push_str(&missing);
+        out.push('\n');
     }
-    let _ = writeln!(
-        out,
-        "<text x=\"0\" y=\"{}\">{left} to {right} operations per byte of memory; up to {top:.0} GFLOP/s; memory {:.0} GB/s; peaks {}</text>\n</svg>",
-        height + 30.0,
-        peaks.bandwidth,
-        peaks.origin()
-    );
     out
 }
