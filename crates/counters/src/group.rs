@@ -106,6 +106,28 @@ pub fn first_fit(
     Ok(groups)
 }
 
+/// The blocks of which each compute unit has one. Reading a counter of theirs takes a read for each
+/// unit, so that a window takes many times as long as one of other blocks.
+const OF_EACH_UNIT: [&str; 3] = ["TA", "TCP", "TD"];
+
+/// Returns groups of counters that do not fit into one: as few as first fit finds for those of
+/// blocks that each compute unit has, and for the others. Costly windows hold no cheap ones back
+/// then.
+fn split(architecture: &'static Architecture, names: &[&str]) -> Result<Vec<Group>, Error> {
+    let (mut costly, mut others) = (Vec::new(), Vec::new());
+    for name in names {
+        let wanted = architecture.wanted(name)?;
+        let mut events = wanted.events.iter();
+        match events.any(|event| OF_EACH_UNIT.contains(&event.block)) {
+            true => costly.push(*name),
+            false => others.push(*name),
+        }
+    }
+    let mut groups = first_fit(architecture, &others, &[])?;
+    groups.extend(first_fit(architecture, &costly, &[])?);
+    Ok(groups)
+}
+
 /// Adds each reference counter to the groups that have room for it.
 fn refer(
     architecture: &'static Architecture,
@@ -126,7 +148,7 @@ fn refer(
 }
 
 /// Returns groups that take turns. A given group that fits into a pass stays as it is; one that
-/// does not is split into as many as first fit finds. Each group gets `clock` if it has room for
+/// does not is split, costly counters apart from others. Each group gets `clock` if it has room for
 /// it: it tells whether somebody else has started the counters anew. Where there are several
 /// groups, each also gets those of `references` that it has room for. A counter of these that the
 /// architecture does not have is left out.
@@ -143,7 +165,7 @@ pub fn in_turns(
     for names in groups {
         match one(architecture, names) {
             Ok(group) => all.push(group),
-            Err(Error::TooMany { .. }) => all.extend(first_fit(architecture, names, &[])?),
+            Err(Error::TooMany { .. }) => all.extend(split(architecture, names)?),
             Err(error) => return Err(error),
         }
     }
@@ -273,6 +295,61 @@ mod tests {
             in_turns(gfx942(), &[vec!["SQ_WAVE"]], clock, &references),
             Err(Error::Unknown { .. })
         ));
+    }
+
+    #[test]
+    fn costly_counters_are_apart_where_a_group_is_split() {
+        let names =
+            |group: &Group| -> Vec<&str> { group.counters.iter().map(|c| c.name).collect() };
+        let split = |all: &[&'static str]| -> Vec<Vec<&str>> {
+            let groups = in_turns(gfx942(), &[all.to_vec()], "GRBM_COUNT", &[]).unwrap();
+            groups.iter().map(names).collect()
+        };
+        // TCP counts four at once, TA two; a derived counter is as costly as its events.
+        let tcp = [
+            "TCP_GATE_EN1",
+            "TCP_GATE_EN2",
+            "TCP_TD_TCP_STALL_CYCLES",
+            "TCP_PENDING_STALL_CYCLES",
+            "TCP_TOTAL_CACHE_ACCESSES_sum",
+        ];
+        let all = [&["SQ_WAVES"], &tcp[..], &["TA_TA_BUSY", "TCC_HIT_sum"]].concat();
+        assert_eq!(
+            split(&all),
+            [
+                vec!["SQ_WAVES", "TCC_HIT_sum"],
+                [&tcp[..4], &["TA_TA_BUSY"]].concat(),
+                vec![tcp[4]],
+            ]
+        );
+        // What fits into one pass stays together: the user asked for it.
+        let fits = ["SQ_WAVES", "TCP_GATE_EN1", "TA_TA_BUSY"];
+        assert_eq!(split(&fits), [fits]);
+        // Costly ones alone, or others alone, are split as before.
+        assert_eq!(split(&tcp), [tcp[..4].to_vec(), vec![tcp[4]]]);
+        for architecture in Architecture::all() {
+            let all: Vec<&str> = architecture
+                .counters
+                .iter()
+                .filter(|c| one(architecture, &[c.name]).is_ok())
+                .map(|c| c.name)
+                .collect();
+            let groups = in_turns(architecture, &[all], "GRBM_COUNT", &[]).unwrap();
+            // An agent has room for 64.
+            assert!(
+                groups.len() <= 64,
+                "{}: {}",
+                architecture.name,
+                groups.len()
+            );
+            for group in &groups {
+                let costly = |event: &Event| OF_EACH_UNIT.contains(&event.block);
+                let wanted = || group.counters.iter();
+                let any = wanted().any(|w| w.events.iter().any(costly));
+                let all = wanted().all(|w| w.events.iter().any(costly));
+                assert_eq!(any, all, "{}: {:?}", architecture.name, names(group));
+            }
+        }
     }
 
     #[test]

@@ -42,6 +42,16 @@ impl Budget {
         self.scale.store(scale, Relaxed);
     }
 
+    /// Whether there is a limit.
+    pub fn is_limited(&self) -> bool {
+        self.scale.load(Relaxed) != 0
+    }
+
+    /// Whether what was taken before is paid for.
+    pub fn is_paid(&self, now: u64) -> bool {
+        !self.is_limited() || self.paid_until.load(Relaxed) <= now
+    }
+
     fn elapsed(scale: u64, cost: u64) -> u64 {
         if scale == u64::MAX && cost > 0 {
             return u64::MAX;

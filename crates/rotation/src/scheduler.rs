@@ -1,6 +1,7 @@
 //! The worker thread's side: what is known about the classes of an agent, and the schedules that
 //! follow from it.
 
+use crate::accounts::ACCOUNTS;
 use crate::class::ClassKey;
 use crate::table::{CLASSES, ENTRIES, FIRST_COST, MAX_GROUPS, Rotation};
 use std::collections::HashMap;
@@ -29,6 +30,9 @@ const NEWEST: f64 = 0.5;
 /// The part of the budget to aim for. The rest covers the time that it takes to notice a change in
 /// the program.
 const AIM: f64 = 0.9;
+/// How many times as much the windows of one group must cost as those of another, before the groups
+/// share the time instead of the windows.
+const DIFFERENT: f64 = 4.0;
 
 /// Mean and spread of a value.
 #[derive(Debug, Clone, Copy, Default)]
@@ -104,9 +108,16 @@ impl Known {
     /// Returns the groups of a schedule: each group once, and the remaining entries for the groups
     /// with the largest relative error. Empty, which means each group once, while a group has too
     /// few windows.
-    fn entries(&self, groups: u32) -> Vec<u32> {
-        let known = self.groups.iter().all(|group| group.n >= ENOUGH);
-        if self.groups.len() != groups as usize || !known || groups as usize > ENTRIES {
+    ///
+    /// `costs` are what windows of the groups cost, in units of the cheapest; empty where that makes
+    /// no difference. An entry of a costly group takes the time of many cheap ones, so its error is
+    /// divided by its cost. While groups have too few windows, their errors count as equal.
+    fn entries(&self, groups: u32, costs: &[f64]) -> Vec<u32> {
+        let at_least = |n: u64| self.groups.iter().all(|group| group.n >= n);
+        let known = at_least(ENOUGH);
+        let by_cost = !costs.is_empty() && at_least(1);
+        let counted = self.groups.len() == groups as usize && groups as usize <= ENTRIES;
+        if !counted || !(known || by_cost) {
             return Vec::new();
         }
         let mut entries: Vec<u32> = (0..groups).collect();
@@ -116,7 +127,10 @@ impl Known {
             let n = group.n as f64;
             (n * variance + PRIOR * mean) / (n + PRIOR)
         };
-        let variances: Vec<f64> = own.iter().zip(&self.groups).map(drawn).collect();
+        let variances: Vec<f64> = match known {
+            true => own.iter().zip(&self.groups).map(drawn).collect(),
+            false => vec![1.0; groups as usize],
+        };
         // Plan as if this schedule doubled the number of windows. A plan for the nearest future
         // would give all entries to one group, and too many until the next renewal.
         let total: u64 = self.groups.iter().map(|group| group.n).sum();
@@ -124,7 +138,9 @@ impl Known {
         let mut counts: Vec<u64> = self.groups.iter().map(|g| g.n + step).collect();
         while entries.len() < ENTRIES {
             let error = |at: usize| match (variances.get(at), counts.get(at)) {
-                (Some(variance), Some(n)) => variance / *n as f64,
+                (Some(variance), Some(n)) => {
+                    variance / (*n as f64 * costs.get(at).copied().unwrap_or(1.0))
+                }
                 _ => 0.0,
             };
             let all = 0..groups as usize;
@@ -140,6 +156,17 @@ impl Known {
     }
 }
 
+/// The windows of the groups of an account whose cost is known.
+#[derive(Debug, Clone, Default)]
+struct Settled {
+    /// How many there were since the table was last renewed, and what they cost.
+    recent: (u64, f64),
+    /// How many there were, and which cost was assumed for them.
+    all: (u64, u64),
+    /// What a window costs, in nanoseconds; None before the first.
+    cost: Option<f64>,
+}
+
 /// What the worker thread knows about the classes of one agent.
 #[derive(Debug)]
 pub struct Scheduler {
@@ -149,12 +176,10 @@ pub struct Scheduler {
     classes: HashMap<ClassKey, Known>,
     /// When the table was last renewed.
     renewed: u64,
-    /// How many windows there were since then, and what they cost.
-    recent: (u64, f64),
-    /// How many windows have a known cost, and which cost was assumed for them.
-    settled: (u64, u64),
-    /// What a window costs, in nanoseconds.
-    cost: f64,
+    /// By account.
+    settled: Vec<Settled>,
+    /// What a window costs, in nanoseconds; None before the first.
+    cost: Option<f64>,
 }
 
 impl Scheduler {
@@ -166,9 +191,8 @@ impl Scheduler {
             share: (percent < 100.0).then_some((percent / 100.0).max(0.0)),
             classes: HashMap::new(),
             renewed: now,
-            recent: (0, 0.0),
-            settled: (0, 0),
-            cost: FIRST_COST as f64,
+            settled: vec![Settled::default(); ACCOUNTS],
+            cost: None,
         }
     }
 
@@ -199,7 +223,7 @@ impl Scheduler {
         values: impl IntoIterator<Item = f64>,
         cost: u64,
     ) {
-        self.spent(cost);
+        self.spent(group, cost);
         let groups = self.groups as usize;
         let Some(known) = self.known(class) else {
             return;
@@ -243,9 +267,12 @@ impl Scheduler {
     }
 
     /// Notes a window that tells nothing about a class: it contained no dispatch, or was shared.
-    pub fn spent(&mut self, cost: u64) {
-        self.recent.0 += 1;
-        self.recent.1 += cost as f64;
+    pub fn spent(&mut self, group: u32, cost: u64) {
+        let account = (group as usize).min(ACCOUNTS - 1);
+        if let Some(settled) = self.settled.get_mut(account) {
+            settled.recent.0 += 1;
+            settled.recent.1 += cost as f64;
+        }
     }
 
     /// Sets whether dispatches of a class get windows (by default they do).
@@ -255,11 +282,16 @@ impl Scheduler {
         }
     }
 
-    /// Writes the resulting schedules into the table, at most every 20 ms; otherwise it does
-    /// nothing.
+    /// Writes the resulting schedules into the table, at most every 20 ms; otherwise, nothing but the
+    /// first cost of a group.
     pub fn renew(&mut self, table: &Rotation, now: u64) {
         let elapsed = now.saturating_sub(self.renewed);
         if elapsed < PERIOD {
+            // Others wait for the first cost of a group.
+            let mut settled = self.settled.iter();
+            if settled.any(|group| group.cost.is_none() && group.recent.0 > 0) {
+                self.renew_cost(table);
+            }
             return;
         }
         self.renewed = now;
@@ -269,6 +301,7 @@ impl Scheduler {
             known.rate += NEWEST * (rate - known.rate);
             known.recent = 0;
         }
+        let costs = self.costs();
         let (scale, all) = self.scale();
         let mut rates = (0.0, 0.0);
         for (class, known) in &self.classes {
@@ -286,7 +319,7 @@ impl Scheduler {
                 of_all(wanted / known.rate)
             };
             // A class that has no room in the table follows the schedule of unknown classes.
-            let _ = table.renew(*class, probability, &known.entries(self.groups));
+            let _ = table.renew(*class, probability, &known.entries(self.groups, &costs));
         }
         let unknown = if self.share.is_none() || rates.1 == 0.0 {
             u32::MAX
@@ -296,22 +329,54 @@ impl Scheduler {
         table.renew_unknown(unknown);
     }
 
-    /// Renews the average cost of a window from what windows really cost.
+    /// Renews the costs of windows from what windows really cost.
     fn renew_cost(&mut self, table: &Rotation) {
-        let (windows, cost) = std::mem::take(&mut self.recent);
-        if windows == 0 {
-            return;
+        let newest = |known: Option<f64>, mean: f64| match known {
+            Some(known) => known + NEWEST * (mean - known),
+            None => mean,
+        };
+        let mut all = (0, 0.0);
+        for (account, settled) in self.settled.iter_mut().enumerate() {
+            let (windows, cost) = std::mem::take(&mut settled.recent);
+            if windows == 0 {
+                continue;
+            }
+            // What was taken from the budget for these windows: their part of all open windows.
+            let (allowed, charged) = table.taken(account);
+            let open = allowed.saturating_sub(settled.all.0).max(1);
+            let taken = charged.saturating_sub(settled.all.1);
+            let assumed = (taken as f64 / open as f64 * windows.min(open) as f64).round();
+            settled.all.0 += windows;
+            settled.all.1 += assumed as u64;
+            table.budget.correct(assumed as u64, cost as u64);
+            let known = newest(settled.cost, cost / windows as f64);
+            settled.cost = Some(known);
+            table.renew_cost_of(account as u32, known as u64);
+            all = (all.0 + windows, all.1 + cost);
         }
-        // What was taken from the budget for these windows: their part of all open windows.
-        let (allowed, charged, _) = table.counts();
-        let open = allowed.saturating_sub(self.settled.0).max(1);
-        let taken = charged.saturating_sub(self.settled.1);
-        let assumed = (taken as f64 / open as f64 * windows.min(open) as f64).round();
-        self.settled.0 += windows;
-        self.settled.1 += assumed as u64;
-        table.budget.correct(assumed as u64, cost as u64);
-        self.cost += NEWEST * (cost / windows as f64 - self.cost);
-        table.renew_cost(self.cost as u64);
+        if all.0 > 0 {
+            let cost = newest(self.cost, all.1 / all.0 as f64);
+            self.cost = Some(cost);
+            table.renew_cost(cost as u64);
+        }
+    }
+
+    /// Returns what windows of the groups cost, in units of the cheapest. Empty where they differ
+    /// little, where some are not known, and where there is no limit on the time: then dispatches are
+    /// what is scarce.
+    fn costs(&self) -> Vec<f64> {
+        let groups = self.groups as usize;
+        if self.share.is_none() || groups > ACCOUNTS {
+            return Vec::new();
+        }
+        let known = self.settled.iter().take(groups);
+        let known: Option<Vec<f64>> = known.map(|s| s.cost.map(|cost| cost.max(1.0))).collect();
+        let known = known.unwrap_or_default();
+        let least = known.iter().copied().fold(f64::INFINITY, f64::min);
+        match known.iter().any(|cost| *cost > DIFFERENT * least) {
+            true => known.iter().map(|cost| cost / least).collect(),
+            false => Vec::new(),
+        }
     }
 
     /// Returns how many windows per nanosecond a class should have, where a claim is worth `scale`
@@ -329,7 +394,7 @@ impl Scheduler {
         let Some(share) = self.share else {
             return (f64::INFINITY, all);
         };
-        let limit = AIM * share / self.cost.max(1.0);
+        let limit = AIM * share / self.cost.unwrap_or(FIRST_COST as f64).max(1.0);
         let total = |scale| -> f64 { counted().map(|k| self.wanted(k, scale, all)).sum() };
         let rates: f64 = counted().map(|known| known.rate).sum();
         if rates <= limit || all <= 0.0 {

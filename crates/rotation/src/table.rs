@@ -1,5 +1,6 @@
 //! The table from which the application's threads choose groups.
 
+use crate::accounts::{ACCOUNTS, Accounts};
 use crate::budget::Budget;
 use crate::class::ClassKey;
 use crate::random::{chance, mix, permuted};
@@ -21,6 +22,8 @@ const PROBES: usize = 8;
 const HISTORIES: usize = 2048;
 /// How many queues are told apart. A power of two.
 const QUEUES: usize = 64;
+/// How often a thread tries again when another thread took a turn in the meantime.
+const TRIES: u32 = 4;
 /// The assumed cost of a window before any was measured, in nanoseconds: reading takes 10 to 100
 /// us.
 pub(crate) const FIRST_COST: u64 = 50_000;
@@ -56,10 +59,33 @@ impl Schedule {
         Some((word >> (16 * (at as usize % PACKED)) & 0xffff) as u32)
     }
 
-    /// Returns the group of the next turn. While the worker thread renews the entries, a turn may
-    /// see some old and some new ones. Each of them is a valid choice.
+    /// Takes the next turn, and returns its group.
     fn turn(&self, groups: u32, seed: u64) -> u32 {
-        let turn = self.turns.fetch_add(1, Relaxed);
+        self.group(self.turns.fetch_add(1, Relaxed), groups, seed)
+    }
+
+    /// Takes the next turn if its group may be counted. Otherwise it stays the next one.
+    fn turn_if(&self, groups: u32, seed: u64, may: impl Fn(u32) -> bool) -> Option<u32> {
+        for _ in 0..TRIES {
+            let turn = self.turns.load(Relaxed);
+            let group = self.group(turn, groups, seed);
+            if !may(group) {
+                return None;
+            }
+            let next = turn.wrapping_add(1);
+            let taken = self
+                .turns
+                .compare_exchange_weak(turn, next, Relaxed, Relaxed);
+            if taken.is_ok() {
+                return Some(group);
+            }
+        }
+        None
+    }
+
+    /// Returns the group of a turn. While the worker thread renews the entries, a turn may see some
+    /// old and some new ones. Each of them is a valid choice.
+    fn group(&self, turn: u32, groups: u32, seed: u64) -> u32 {
         let len = self.len.load(Acquire).min(ENTRIES as u32);
         let size = if len == 0 { groups } else { len };
         // Each round has another permutation.
@@ -89,12 +115,10 @@ pub struct Rotation {
     /// The probability of a window for classes without a schedule.
     probability: AtomicU32,
     seed: AtomicU64,
-    /// The average cost of a window, in nanoseconds.
+    /// The average cost of a window, in nanoseconds: what a group's window is assumed to cost before
+    /// one was measured.
     cost: AtomicU64,
-    /// The costs that were taken from the budget.
-    charged: AtomicU64,
-    /// The number of windows that they were taken for.
-    windows: AtomicU64,
+    accounts: Accounts,
     /// The number of windows that the budget refused.
     refused: AtomicU64,
     /// The share of time.
@@ -120,8 +144,7 @@ impl Rotation {
             probability: AtomicU32::new(0),
             seed: AtomicU64::new(0),
             cost: AtomicU64::new(0),
-            charged: AtomicU64::new(0),
-            windows: AtomicU64::new(0),
+            accounts: Accounts::new(),
             refused: AtomicU64::new(0),
             budget: Budget::new(),
             queues: [const {
@@ -156,9 +179,8 @@ impl Rotation {
         for next in &self.next {
             next.store(0, Relaxed);
         }
-        for word in [&self.charged, &self.windows, &self.refused] {
-            word.store(0, Relaxed);
-        }
+        self.refused.store(0, Relaxed);
+        self.accounts.begin();
         self.cost.store(FIRST_COST, Relaxed);
         self.probability.store(u32::MAX, Relaxed);
         self.seed.store(seed, Relaxed);
@@ -187,27 +209,51 @@ impl Rotation {
         if probability != u32::MAX && !chance(random(), probability) {
             return None;
         }
-        let cost = self.cost.load(Relaxed);
-        if !self.budget.take(now, cost) {
-            self.refused.fetch_add(1, Relaxed);
+        let schedule = known.unwrap_or(&self.unknown);
+        let group = match self.budget.is_limited() {
+            true => self.affordable(schedule, groups, seed, now),
+            false => Some(schedule.turn(groups, seed)),
+        };
+        match group {
+            Some(group) => self.accounts.opened(group, self.cost_of(group)),
+            None => {
+                self.refused.fetch_add(1, Relaxed);
+            }
+        }
+        group
+    }
+
+    /// Returns the group of the next turn, if the budget has room for its window, and takes what the
+    /// window is assumed to cost.
+    fn affordable(&self, schedule: &Schedule, groups: u32, seed: u64, now: u64) -> Option<u32> {
+        if !self.budget.is_paid(now) {
             return None;
         }
-        self.charged.fetch_add(cost, Relaxed);
-        self.windows.fetch_add(1, Relaxed);
-        Some(known.unwrap_or(&self.unknown).turn(groups, seed))
+        let may = |group| self.accounts.may_open(group, now);
+        let group = schedule.turn_if(groups, seed, may)?;
+        // Another thread may have been faster; then the turn is gone.
+        if !self.accounts.enter(group, now) {
+            return None;
+        }
+        if !self.budget.take(now, self.cost_of(group)) {
+            self.accounts.leave(group);
+            return None;
+        }
+        Some(group)
+    }
+
+    /// Returns what a window of a group is assumed to cost.
+    fn cost_of(&self, group: u32) -> u64 {
+        let known = self.accounts.cost(group);
+        known.unwrap_or_else(|| self.cost.load(Relaxed))
     }
 
     /// Gives back the cost of what [`Rotation::next_group`] has just chosen, because there was no
     /// window after all. (Its turn is gone.)
     #[inline]
-    pub fn untaken(&self) {
-        let cost = self.cost.load(Relaxed);
-        // The cost may have been renewed since it was taken.
-        for (word, less) in [(&self.windows, 1), (&self.charged, cost)] {
-            let fewer = |count: u64| Some(count.saturating_sub(less));
-            // The closure always returns Some, so this cannot fail.
-            let _ = word.fetch_update(Relaxed, Relaxed, fewer);
-        }
+    pub fn untaken(&self, group: u32) {
+        let cost = self.cost_of(group);
+        self.accounts.untaken(group, cost);
         self.budget.correct(cost, 0);
     }
 
@@ -288,14 +334,25 @@ impl Rotation {
         self.cost.store(cost, Relaxed);
     }
 
+    /// Sets the cost of a group's windows in nanoseconds. Only the worker thread calls this.
+    pub fn renew_cost_of(&self, group: u32, cost: u64) {
+        self.accounts.renew(group, cost);
+    }
+
+    /// Returns how many windows were allowed so far for the groups of an account, and what they were
+    /// assumed to cost together.
+    pub(crate) fn taken(&self, account: usize) -> (u64, u64) {
+        self.accounts.taken(account)
+    }
+
     /// Returns how many windows were allowed so far, what they were assumed to cost together in
     /// nanoseconds, and how many the budget refused.
     pub fn counts(&self) -> (u64, u64, u64) {
-        (
-            self.windows.load(Relaxed),
-            self.charged.load(Relaxed),
-            self.refused.load(Relaxed),
-        )
+        let all = (0..ACCOUNTS).map(|account| self.accounts.taken(account));
+        let (windows, charged) = all.fold((0, 0), |sum, (windows, charged)| {
+            (sum.0 + windows, sum.1 + charged)
+        });
+        (windows, charged, self.refused.load(Relaxed))
     }
 }
 
@@ -417,7 +474,7 @@ mod tests {
         let rotation = Rotation::new();
         let start = 10_000_000_000;
         rotation.begin(4, 2.0, 3, start);
-        rotation.renew_cost(10_000);
+        (0..4).for_each(|group| rotation.renew_cost_of(group, 10_000));
         let mut chosen = 0;
         for now in (start..start + 2_000_000_000).step_by(2_000) {
             chosen += u64::from(rotation.next_group(1, now).is_some());
@@ -435,16 +492,43 @@ mod tests {
         let start = 10_000_000_000;
         rotation.begin(4, 2.0, 3, start);
         for _ in 0..10_000 {
-            assert!(rotation.next_group(1, start).is_some());
-            rotation.untaken();
+            let group = rotation.next_group(1, start).unwrap();
+            rotation.untaken(group);
         }
         assert_eq!(rotation.counts(), (0, 0, 0));
         // The cost of a window rose in between.
         rotation.renew_cost(10);
-        assert!(rotation.next_group(1, start).is_some());
-        rotation.renew_cost(1000);
-        rotation.untaken();
+        let group = rotation.next_group(1, start).unwrap();
+        rotation.renew_cost_of(group, 1000);
+        rotation.untaken(group);
         assert_eq!(rotation.counts(), (0, 0, 0));
+    }
+
+    #[test]
+    fn few_windows_are_open_before_a_cost_is_known() {
+        let rotation = Rotation::new();
+        let start = 10_000_000_000;
+        rotation.begin(6, 2.0, 3, start);
+        let take = |now: u64| -> Vec<u32> {
+            (0..100)
+                .filter_map(|_| rotation.next_group(1, now))
+                .collect()
+        };
+        let first = take(start);
+        assert_eq!(first.len(), 2, "{first:?}");
+        assert_eq!(take(start + 99_000_000), []);
+        // One of them is known: it is counted again in its turn, and two others find out theirs.
+        rotation.renew_cost_of(first[0], 1000);
+        let next = take(start + 99_000_000);
+        assert_eq!(next.len(), 2, "{next:?}");
+        let mut all = [first, next].concat();
+        // A window that is not read for long holds nobody back for ever.
+        all.extend(take(start + 200_000_000));
+        all.sort_unstable();
+        assert_eq!(all, [0, 1, 2, 3, 4, 5], "each of the round, once");
+        // When all are known, the budget alone is the limit.
+        (0..6).for_each(|group| rotation.renew_cost_of(group, 1000));
+        assert_eq!(take(start + 300_000_000).len(), 100);
     }
 
     #[test]

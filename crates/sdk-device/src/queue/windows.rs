@@ -206,7 +206,7 @@ pub(crate) unsafe fn reserve(
         turn = Turn::take(agent, state);
         if turn.is_none() {
             windows.not_alone.fetch_add(1, Relaxed);
-            rotation.untaken();
+            rotation.untaken(group);
             return None;
         }
         // SAFETY: the caller promises a live queue.
@@ -214,13 +214,13 @@ pub(crate) unsafe fn reserve(
         // The read index only grows, so the value that was read before is a safe one.
         if written.wrapping_sub(read).saturating_add(all) > size / 2 {
             windows.no_room.fetch_add(1, Relaxed);
-            rotation.untaken();
+            rotation.untaken(group);
             return None;
         }
     }
     let Some(number) = ready.take() else {
         windows.none_ready.fetch_add(1, Relaxed);
-        rotation.untaken();
+        rotation.untaken(group);
         return None;
     };
     let number = number as u16;
@@ -235,7 +235,7 @@ pub(crate) unsafe fn reserve(
         // Another producer was faster. No other thread holds this window's number, so the pool has
         // room for it.
         let _ = ready.put(u64::from(number));
-        rotation.untaken();
+        rotation.untaken(group);
         return None;
     }
     reached(Point::Reserved);

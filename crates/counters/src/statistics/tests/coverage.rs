@@ -61,7 +61,7 @@ fn held(kernel: Kernel, order: &Order, dispatches: u64) -> (f64, f64) {
             Order::RoundRobin => 100.0,
         };
         table.begin(GROUPS, percent, mix(run ^ SEED), start);
-        table.renew_cost(COST);
+        (0..GROUPS).for_each(|group| table.renew_cost_of(group, COST));
         let mut scheduler = Scheduler::new(GROUPS, percent, start);
         let mut class = Windows::default();
         // Look at two of the groups. Counter 0 is the group's own, counter 1 is the reference.

@@ -142,7 +142,7 @@ pub(super) unsafe fn claim(
         };
         let Some(number) = pool(state, group).and_then(WordQueue::take) else {
             STATE.windows.none_ready.fetch_add(1, Relaxed);
-            rotation.untaken();
+            rotation.untaken(group);
             continue;
         };
         if let Some((place, of)) = places.next() {
@@ -454,7 +454,7 @@ fn give_back_from(state: &QueueState, used: usize) {
             let _ = pool.put(u64::from(number));
         }
         if let Some(rotation) = rotation {
-            rotation.untaken();
+            rotation.untaken(group);
         }
     }
 }

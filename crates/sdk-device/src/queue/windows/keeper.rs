@@ -496,7 +496,7 @@ impl Keeper {
                     .scheduler
                     .measured_words(class, kept.group, words, cost);
             }
-            _ if plausible => agent.scheduler.spent(cost),
+            _ if plausible => agent.scheduler.spent(kept.group, cost),
             _ => {}
         }
     }
