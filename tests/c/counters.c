@@ -9,6 +9,7 @@
 // Then commands, a line each:
 //   go QUEUE GRID WORKGROUP  a kernel on a queue (0 or 1), and waits for it
 //   start|read|stop QUEUE    that packet, and waits for it
+//   over GRID WORKGROUP MS   a kernel on queue 0; so many ms after its launch the start packet on queue 1, and its stop at the end
 //   output                   prints `output ADDRESS BYTES`: the memory that is read into
 //   use start|read PATH      takes the commands of this file (32-bit words) in the place of the library's
 //   dump PATH                writes that memory to a file
@@ -98,13 +99,21 @@ static void *symbol(void *library, const char *name) {
   return found;
 }
 
+// Takes a place by a compare-and-exchange of the write index, so that no profiler puts packets around this one.
+static uint64_t take_alone(hsa_queue_t *queue) {
+  for (;;) {
+    uint64_t index = hsa_queue_load_write_index_relaxed(queue);
+    if (hsa_queue_cas_write_index_scacq_screl(queue, index, index + 1) == index) return index;
+  }
+}
+
 static void send(hsa_queue_t *queue, const aql_packet *packet) {
   aql_packet copy = *packet;
   hsa_signal_t signal = new_signal(1);
   // Vendor packet, with the barrier bit.
   copy.words[0] = (copy.words[0] & 0xffff0000u) | HSA_PACKET_TYPE_VENDOR_SPECIFIC | 1u << HSA_PACKET_HEADER_BARRIER;
   memcpy(copy.words + 14, &signal, sizeof signal);
-  publish(queue, take(queue), &copy);
+  publish(queue, take_alone(queue), &copy);
   wait_for_zero(signal);
   HSA(hsa_signal_destroy(signal));
 }
@@ -128,7 +137,7 @@ static void dump(const char *path) {
   if (!file || fwrite(output.memory, 1, output.bytes, file) != output.bytes || fclose(file)) fail("cannot write %s", path);
 }
 
-static void run(hsa_queue_t *queue, uint32_t grid, uint32_t workgroup) {
+static hsa_signal_t launch(hsa_queue_t *queue, uint32_t grid, uint32_t workgroup) {
   hsa_signal_t signal = new_signal(1);
   hsa_kernel_dispatch_packet_t packet = {
       .header = header(HSA_PACKET_TYPE_KERNEL_DISPATCH),
@@ -139,6 +148,11 @@ static void run(hsa_queue_t *queue, uint32_t grid, uint32_t workgroup) {
       .kernel_object = kernel_object, .kernarg_address = kernarg, .completion_signal = signal,
   };
   publish(queue, take(queue), &packet);
+  return signal;
+}
+
+static void run(hsa_queue_t *queue, uint32_t grid, uint32_t workgroup) {
+  hsa_signal_t signal = launch(queue, grid, workgroup);
   wait_for_zero(signal);
   HSA(hsa_signal_destroy(signal));
 }
@@ -187,9 +201,16 @@ int main(int argc, char **argv) {
 
   char line[512], path[400];
   while (fgets(line, sizeof line, stdin)) {
-    unsigned queue = 0, grid = 0, workgroup = 0;
+    unsigned queue = 0, grid = 0, workgroup = 0, ms = 0;
     if (sscanf(line, "go %u %u %u", &queue, &grid, &workgroup) == 3) run(queues[queue & 1], grid, workgroup);
-    else if (sscanf(line, "start %u", &queue) == 1) send(queues[queue & 1], &packets.start);
+    else if (sscanf(line, "over %u %u %u", &grid, &workgroup, &ms) == 3) {
+      hsa_signal_t signal = launch(queues[0], grid, workgroup);
+      usleep(ms * 1000);
+      send(queues[1], &packets.start);
+      wait_for_zero(signal);
+      HSA(hsa_signal_destroy(signal));
+      send(queues[1], &packets.stop);
+    } else if (sscanf(line, "start %u", &queue) == 1) send(queues[queue & 1], &packets.start);
     else if (sscanf(line, "read %u", &queue) == 1) send(queues[queue & 1], &packets.read);
     else if (sscanf(line, "stop %u", &queue) == 1) send(queues[queue & 1], &packets.stop);
     else if (!strncmp(line, "output", 6)) printf("output %#lx %zu\n", (uintptr_t)output.memory, output.bytes);
