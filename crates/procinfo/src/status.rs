@@ -45,6 +45,9 @@ pub struct Status {
     pub cap_effective: u64,
     /// Ambient capabilities. They are kept over an exec, so they come from the user.
     pub cap_ambient: u64,
+    /// Whether the process has given up gaining rights by an exec (`NoNewPrivs`). Landlock needs it,
+    /// too, unless the process is an administrator's.
+    pub no_new_privs: bool,
     /// The seccomp mode: 0 none, 1 strict, 2 filter.
     pub seccomp: u32,
     /// The number of seccomp filters. 0 where the kernel does not print it (before Linux 5.9).
@@ -61,6 +64,14 @@ impl Status {
     /// Returns the thread's id in its own pid namespace.
     pub fn own_tid(&self) -> Option<Tid> {
         self.ns_pid.last().copied().or(self.pid)
+    }
+
+    /// Whether this process has given up rights that `other` has, as far as the kernel shows it:
+    /// filters are counted, not compared.
+    pub fn is_more_confined_than(&self, other: &Status) -> bool {
+        (self.no_new_privs && !other.no_new_privs)
+            || (self.seccomp != 0 && other.seccomp == 0)
+            || self.seccomp_filters > other.seccomp_filters
     }
 }
 
@@ -96,6 +107,7 @@ pub fn parse(text: &[u8]) -> Status {
             b"CapPrm" => status.cap_permitted = hex(value).unwrap_or(0),
             b"CapAmb" => status.cap_ambient = hex(value).unwrap_or(0),
             b"CapEff" => status.cap_effective = hex(value).unwrap_or(0),
+            b"NoNewPrivs" => status.no_new_privs = value != b"0",
             b"Seccomp" => status.seccomp = decimal(value).unwrap_or(0),
             b"Seccomp_filters" => status.seccomp_filters = decimal(value).unwrap_or(0),
             b"x86_Thread_features" => {
@@ -148,7 +160,7 @@ mod tests {
     fn the_fields() {
         let got = parse(
             b"Name:\ta:b\nState:\tS (sleeping)\nTgid:\t7\nPid:\t8\nTracerPid:\t9\nUid:\t1000\t0\t1\t2\nNSpid:\t8\t3\nGroups:\t4 1000 \nVmSize:\t      12 kB\nThreads:\t3\n\
-              SigBlk:\tfffffffe7ffbfeff\nSeccomp:\t2\nx86_Thread_features:\tshstk wrss \nCpus_allowed:\tffff,ffffffff\n\
+              SigBlk:\tfffffffe7ffbfeff\nNoNewPrivs:\t1\nSeccomp:\t2\nx86_Thread_features:\tshstk wrss \nCpus_allowed:\tffff,ffffffff\n\
               voluntary_ctxt_switches:\t12\nCapEff:\t000001ffffffffff\n",
         );
         assert_eq!((got.state, got.tgid), (b'S', Pid::new(7)));
@@ -162,12 +174,32 @@ mod tests {
             (got.groups, got.vm_size, got.threads),
             (vec![4, 1000], 12 * 1024, 3)
         );
-        assert!(got.shadow_stack);
+        assert!(got.shadow_stack && got.no_new_privs);
         assert_eq!(got.voluntary_switches, 12);
         assert_eq!(
             cpu_mask(&got.cpus_allowed),
             [255, 255, 255, 255, 255, 255, 0, 0]
         );
+    }
+
+    #[test]
+    fn a_more_confined_process_is_told_from_an_equal_one() {
+        let of = |text: &str| parse(text.as_bytes());
+        let free = of("NoNewPrivs:\t0\nSeccomp:\t0\nSeccomp_filters:\t0\n");
+        let filtered = of("NoNewPrivs:\t0\nSeccomp:\t2\nSeccomp_filters:\t1\n");
+        let twice = of("NoNewPrivs:\t0\nSeccomp:\t2\nSeccomp_filters:\t2\n");
+        let old = of("NoNewPrivs:\t1\nSeccomp:\t2\n");
+        for (one, other, is) in [
+            (&filtered, &free, true),
+            (&twice, &filtered, true),
+            (&old, &free, true),
+            (&old, &filtered, true),
+            (&free, &free, false),
+            (&filtered, &filtered, false),
+            (&free, &twice, false),
+        ] {
+            assert_eq!(one.is_more_confined_than(other), is, "{one:?} {other:?}");
+        }
     }
 
     #[test]

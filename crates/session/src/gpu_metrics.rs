@@ -13,10 +13,10 @@ use midair_nvmetrics::{
     Event, FASTEST, HELPER, RATE, Request, SLOWEST, Sampler, Series, candidates, failure, sets,
 };
 use midair_output::{GpuMetric, GpuSamples, Keep};
+use midair_procinfo::access;
 use midair_procinfo::module::Modules;
 use midair_procinfo::{Pid, show, task};
 use midair_settings::{GPU_METRICS, GPU_METRICS_DEVICE, GPU_METRICS_RATE, Settings};
-use nix::unistd::Uid;
 use std::time::Duration;
 
 /// The most libraries of the process beside which a CUPTI is looked for.
@@ -132,12 +132,16 @@ fn described(metric: &midair_nvmetrics::Metric) -> GpuMetric {
     }
 }
 
-/// Returns libraries of the process beside which there may be a CUPTI. Only those of a process with
-/// our own user are returned, since a CUPTI found there is loaded with our rights.
+/// Returns libraries of the process beside which there may be a CUPTI. A CUPTI found there is loaded
+/// with our rights, so this is done only for a process of our own user that is confined no more than
+/// we are: in a sandbox it could leave a library for us that does what it itself may not.
 fn mapped(pid: Pid) -> Vec<String> {
-    let us = Uid::effective().as_raw();
-    let ours = task::status(pid).is_ok_and(|status| status.uid.iter().all(|uid| *uid == us));
-    if !ours {
+    let (Ok(us), Ok(status)) = (task::status(Pid::own()), task::status(pid)) else {
+        return Vec::new();
+    };
+    let is_ours = status.uid.iter().all(|uid| *uid == us.uid[1]);
+    let sees_the_same = access::look(pid).is_ok_and(|access| access.same_mounts);
+    if !is_ours || !sees_the_same || status.is_more_confined_than(&us) {
         return Vec::new();
     }
     let Ok(modules) = Modules::of(pid) else {
@@ -236,5 +240,53 @@ impl GpuMetrics {
             ));
         }
         (self.samples, self.notes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::mapped;
+    use midair_procinfo::Pid;
+    use std::process::{Child, Command, Stdio};
+
+    /// Starts `sleep` by these words and waits until it is that program.
+    fn asleep(words: &[&str]) -> (Child, Pid) {
+        let mut command = Command::new(words[0]);
+        let child = command.args(&words[1..]).stdin(Stdio::null()).spawn();
+        let child = child.unwrap();
+        let pid = Pid::new(child.id()).unwrap();
+        let is_asleep = || {
+            let comm = midair_procinfo::task::comm(pid).unwrap_or_default();
+            comm.trim_ascii() == b"sleep" && !mapped_names(pid).is_empty()
+        };
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        while !is_asleep() {
+            assert!(std::time::Instant::now() < deadline);
+            std::thread::yield_now();
+        }
+        (child, pid)
+    }
+
+    fn mapped_names(pid: Pid) -> Vec<String> {
+        let modules = midair_procinfo::module::Modules::of(pid).map(|all| all.list);
+        let names = modules.unwrap_or_default().into_iter();
+        names
+            .map(|module| midair_procinfo::show(&module.path))
+            .filter(|name| name.contains("libc"))
+            .collect()
+    }
+
+    /// The libraries of any process of the same user led to a CUPTI that was loaded with the rights
+    /// of the attacher.
+    #[test]
+    fn a_sandboxed_process_leads_to_no_library() {
+        let (mut free, pid) = asleep(&["sleep", "60"]);
+        assert!(mapped(pid).iter().any(|name| name.contains("libc")));
+        free.kill().unwrap();
+        free.wait().unwrap();
+        let (mut confined, pid) = asleep(&["setpriv", "--no-new-privs", "sleep", "60"]);
+        assert_eq!(mapped(pid), [""; 0]);
+        confined.kill().unwrap();
+        confined.wait().unwrap();
     }
 }
