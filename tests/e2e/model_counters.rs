@@ -30,13 +30,18 @@ impl Program {
     /// Starts the program. `gpu` has the form of `MODEL_GPU`, and is given both to the model and to
     /// the library.
     pub(crate) fn start(lab: &Lab, gpu: &str, events: &[&str]) -> Result<Program> {
+        Program::start_as(lab, "gfx942", gpu, events)
+    }
+
+    /// Does the same with a GPU of another name for the library.
+    fn start_as(lab: &Lab, name: &str, gpu: &str, events: &[&str]) -> Result<Program> {
         let mut command = lab
             .run(&lab.program("counters")?)
             .arg(lab.kernels()?)
-            .arg("gfx942")
+            .arg(name)
             .gpu(gpu)
             .log_name(gpu);
-        for word in gpu.split(',').chain(events.iter().copied()) {
+        for word in gpu.split(',').take(4).chain(events.iter().copied()) {
             command = command.arg(word);
         }
         let mut target = command.spawn()?;
@@ -205,6 +210,66 @@ fn amds_library_reads_what_the_rules_say() -> Result<()> {
         .sum();
     assert_eq!(read.len() as u32, reads, "every read is in the log");
     assert!(read.iter().all(|register| register.at != 0));
+    Ok(())
+}
+
+/// On GPUs with WGPs, AMD's library reads SQ's counters of each WGP of each array.
+#[test]
+fn each_wgp_is_read_by_itself() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    // Six engines of two arrays with eight units each: four WGPs. SQ_WAVES, another event of SQ, TCP
+    // by unit, SPI by engine.
+    let events = ["SQ:4", "SQ:26", "TCP:1", "SPI:52", "GRBM:0"];
+    let mut program = Program::start_as(&lab, "gfx1100", "1,6,96,2,gfx11", &events)?;
+    let mut windows = Vec::new();
+    for (grid, workgroup) in [(64 * 1001, 64), (256 * 5, 256), (192 * 100_000, 192)] {
+        let values = program.window(grid, workgroup)?;
+        let (groups, waves) = (u64::from(grid / workgroup), u64::from(workgroup / 64));
+        let on_wgp = |engine: u64, array: u64, wgp: u64| {
+            let unit = |at: u64| dealt(dealt(groups, 6, engine), 16, 2 * at + array);
+            waves * (unit(2 * wgp) + unit(2 * wgp + 1))
+        };
+        let all = groups * waves;
+        for value in &values {
+            // The library reads engines, their arrays and these arrays' WGPs, in this order. What it
+            // calls a value's place (7.2.4) counts the values in another order. So the name tells
+            // which value it is, and its number in the memory where it was counted.
+            let number = value.at("SA") + 2 * value.at("SE") + 12 * value.at("WGP");
+            let wgp = on_wgp(number / 8, number / 4 % 2, number % 4);
+            let expected = match value.argument {
+                0 => wgp,
+                1 => 6 * wgp,
+                3 => waves * dealt(groups, 6, value.at("SE")),
+                _ => continue,
+            };
+            assert_eq!(value.value, expected, "grid {grid}: {value:?}");
+        }
+        let count = |argument| values.iter().filter(|v| v.argument == argument).count();
+        assert_eq!([0, 1, 3].map(count), [48, 48, 6]);
+        let sums = [0, 1, 2, 3].map(|argument| sum(&values, argument));
+        assert_eq!(sums, [all, 6 * all, 2 * all, all], "grid {grid}");
+        assert!(sum(&values, 4) > 0);
+        for (engine, array, wgp) in (0..48).map(|n| (n / 8, n / 4 % 2, n % 4)) {
+            windows.push((
+                engine << 16 | array << 8 | wgp << 2,
+                on_wgp(engine, array, wgp),
+            ));
+        }
+    }
+    // The registers themselves, by the address that the library gave.
+    let log = program.end()?;
+    let events = log.records.iter().map(|record| &record.event);
+    let read: Vec<(u64, u64)> = events
+        .filter_map(|event| match event {
+            Event::Register(register) if !register.write && register.register == 0xd1c0 => {
+                Some((u64::from(register.unit), u64::from(register.value)))
+            }
+            _ => None,
+        })
+        .collect();
+    assert_eq!(read, windows);
     Ok(())
 }
 

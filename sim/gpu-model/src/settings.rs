@@ -48,7 +48,7 @@ pub struct Settings {
     /// program is trapped, and reads are counted (see the log's `reads`). This works only with
     /// AMD's runtime.
     pub device_rings: bool,
-    /// `MODEL_GPU=XCCS,ENGINES,UNITS,ARRAYS`: the numbers of the device's units, for its counters
+    /// `MODEL_GPU=XCCS,ENGINES,UNITS,ARRAYS[,gfx11|gfx12]`: the numbers of the device's units, for its counters
     /// (see [`Gpu`]).
     pub gpu: Gpu,
     /// `MODEL_CLOCK_MHZ`: the clock that counters of cycles count (default 2100).
@@ -117,8 +117,9 @@ impl Settings {
         }
         let gpu = match look("MODEL_GPU") {
             None => default.gpu,
-            Some(text) => Gpu::parse(&text)
-                .ok_or_else(|| format!("MODEL_GPU={text}: not XCCS,ENGINES,UNITS,ARRAYS"))?,
+            Some(text) => Gpu::parse(&text).ok_or_else(|| {
+                format!("MODEL_GPU={text}: not XCCS,ENGINES,UNITS,ARRAYS[,gfx11|gfx12]")
+            })?,
         };
         let rate = |text: &str| {
             Rate::parse(text)

@@ -18,7 +18,7 @@ pub mod rules;
 #[cfg(test)]
 mod tests;
 
-pub use gpu::Gpu;
+pub use gpu::{Family, Gpu};
 pub use rules::{Rate, Rules, Work};
 
 use registers::{Banked, Counter};
@@ -193,7 +193,7 @@ impl Device {
     fn read(&self, xcc: usize, register: u32) -> u32 {
         let x = &self.xccs[xcc];
         let unit = registers::Unit::of(x.index);
-        let Some((counter, high)) = Counter::read_by(register) else {
+        let Some((counter, high)) = Counter::read_by(self.rules.gpu.family, register) else {
             return x.registers.get(register, unit).unwrap_or(0);
         };
         let select = |slot: usize| {

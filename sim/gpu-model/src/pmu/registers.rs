@@ -1,7 +1,10 @@
-//! The counter registers of gfx90a, gfx942, gfx950 and gfx908, which are the same.
+//! The counter registers of gfx908, gfx90a, gfx942 and gfx950, which are the same, and those of
+//! gfx1100 and gfx1201.
 //!
 //! Source: decoded from packets of AMD's library (`docs/sources.md#counters`). Addresses are in
 //! words, as in PM4.
+
+use super::gpu::Family;
 
 /// `GRBM_GFX_INDEX`.
 pub const GRBM_GFX_INDEX: u32 = 0xc200;
@@ -89,6 +92,8 @@ pub enum Place {
     Channels(u32),
     /// One in each shader engine.
     Engine,
+    /// One in each WGP of each array: bits 2-7 of the instance.
+    Wgp,
     /// One in each compute unit.
     Unit,
 }
@@ -126,101 +131,141 @@ const fn up(select: u32, low: u32) -> Slot {
     slot(select, low, low + 1)
 }
 
-/// All blocks that the model counts for.
-pub static BLOCKS: [Block; 10] = [
-    Block {
-        name: "CPC",
-        place: Place::Xcc,
-        events: 0x3ff,
-        slots: &[up(0xd809, 0xd006), up(0xd803, 0xd004)],
-    },
-    Block {
-        name: "CPF",
-        place: Place::Xcc,
-        events: 0x3ff,
-        slots: &[up(0xd807, 0xd00a), up(0xd805, 0xd008)],
-    },
-    Block {
-        name: "GRBM",
-        place: Place::Xcc,
-        events: 0x3f,
-        slots: &[up(0xd840, 0xd040), up(0xd841, 0xd043)],
-    },
-    Block {
-        name: "SPI",
-        place: Place::Engine,
-        events: 0x3ff,
-        // Here the low half comes after the high half.
-        slots: &[
-            slot(0xd980, 0xd181, 0xd180),
-            slot(0xd981, 0xd183, 0xd182),
-            slot(0xd982, 0xd185, 0xd184),
-            slot(0xd983, 0xd187, 0xd186),
-            slot(0xd988, 0xd189, 0xd188),
-            slot(0xd989, 0xd18b, 0xd18a),
-        ],
-    },
-    Block {
-        name: "SQ",
-        place: Place::Engine,
-        events: 0x1ff,
-        slots: &[
-            up(0xd9c0, 0xd1c0),
-            up(0xd9c1, 0xd1c2),
-            up(0xd9c2, 0xd1c4),
-            up(0xd9c3, 0xd1c6),
-            up(0xd9c4, 0xd1c8),
-            up(0xd9c5, 0xd1ca),
-            up(0xd9c6, 0xd1cc),
-            up(0xd9c7, 0xd1ce),
-        ],
-    },
-    Block {
-        name: "TA",
-        place: Place::Unit,
-        events: 0x3ff,
-        slots: &[up(0xdac0, 0xd2c0), up(0xdac2, 0xd2c2)],
-    },
-    Block {
-        name: "TD",
-        place: Place::Unit,
-        events: 0x3ff,
-        slots: &[up(0xdb00, 0xd300), up(0xdb02, 0xd302)],
-    },
-    Block {
-        name: "TCP",
-        place: Place::Unit,
-        events: 0x3ff,
-        slots: &[
-            up(0xdb40, 0xd340),
-            up(0xdb42, 0xd342),
-            up(0xdb44, 0xd344),
-            up(0xdb45, 0xd346),
-        ],
-    },
-    Block {
-        name: "TCC",
-        place: Place::Channels(16),
-        events: 0x3ff,
-        slots: &[
-            up(0xdb80, 0xd380),
-            up(0xdb82, 0xd382),
-            up(0xdb84, 0xd384),
-            up(0xdb85, 0xd386),
-        ],
-    },
-    Block {
-        name: "TCA",
-        place: Place::Channels(32),
-        events: 0x3ff,
-        slots: &[
-            up(0xdb90, 0xd390),
-            up(0xdb92, 0xd392),
-            up(0xdb94, 0xd394),
-            up(0xdb95, 0xd396),
-        ],
-    },
-];
+const CPC: Block = Block {
+    name: "CPC",
+    place: Place::Xcc,
+    events: 0x3ff,
+    slots: &[up(0xd809, 0xd006), up(0xd803, 0xd004)],
+};
+const CPF: Block = Block {
+    name: "CPF",
+    place: Place::Xcc,
+    events: 0x3ff,
+    slots: &[up(0xd807, 0xd00a), up(0xd805, 0xd008)],
+};
+const GRBM: Block = Block {
+    name: "GRBM",
+    place: Place::Xcc,
+    events: 0x3f,
+    slots: &[up(0xd840, 0xd040), up(0xd841, 0xd043)],
+};
+const SPI: Block = Block {
+    name: "SPI",
+    place: Place::Engine,
+    events: 0x3ff,
+    // Here the low half comes after the high half.
+    slots: &[
+        slot(0xd980, 0xd181, 0xd180),
+        slot(0xd981, 0xd183, 0xd182),
+        slot(0xd982, 0xd185, 0xd184),
+        slot(0xd983, 0xd187, 0xd186),
+        slot(0xd988, 0xd189, 0xd188),
+        slot(0xd989, 0xd18b, 0xd18a),
+    ],
+};
+const SQ: Block = Block {
+    name: "SQ",
+    place: Place::Engine,
+    events: 0x1ff,
+    slots: &[
+        up(0xd9c0, 0xd1c0),
+        up(0xd9c1, 0xd1c2),
+        up(0xd9c2, 0xd1c4),
+        up(0xd9c3, 0xd1c6),
+        up(0xd9c4, 0xd1c8),
+        up(0xd9c5, 0xd1ca),
+        up(0xd9c6, 0xd1cc),
+        up(0xd9c7, 0xd1ce),
+    ],
+};
+const TA: Block = Block {
+    name: "TA",
+    place: Place::Unit,
+    events: 0x3ff,
+    slots: &[up(0xdac0, 0xd2c0), up(0xdac2, 0xd2c2)],
+};
+const TD: Block = Block {
+    name: "TD",
+    place: Place::Unit,
+    events: 0x3ff,
+    slots: &[up(0xdb00, 0xd300), up(0xdb02, 0xd302)],
+};
+const TCP: Block = Block {
+    name: "TCP",
+    place: Place::Unit,
+    events: 0x3ff,
+    slots: &[
+        up(0xdb40, 0xd340),
+        up(0xdb42, 0xd342),
+        up(0xdb44, 0xd344),
+        up(0xdb45, 0xd346),
+    ],
+};
+const TCC: Block = Block {
+    name: "TCC",
+    place: Place::Channels(16),
+    events: 0x3ff,
+    slots: &[
+        up(0xdb80, 0xd380),
+        up(0xdb82, 0xd382),
+        up(0xdb84, 0xd384),
+        up(0xdb85, 0xd386),
+    ],
+};
+const TCA: Block = Block {
+    name: "TCA",
+    place: Place::Channels(32),
+    events: 0x3ff,
+    slots: &[
+        up(0xdb90, 0xd390),
+        up(0xdb92, 0xd392),
+        up(0xdb94, 0xd394),
+        up(0xdb95, 0xd396),
+    ],
+};
+/// On GPUs with WGPs each of them has its own counters, of 32 bits.
+const SQ_OF_WGP: Block = Block {
+    name: "SQ",
+    place: Place::Wgp,
+    events: 0x1ff,
+    slots: &[
+        up(0xd9c0, 0xd1c0),
+        up(0xd9c2, 0xd1c2),
+        up(0xd9c4, 0xd1c4),
+        up(0xd9c6, 0xd1c6),
+        up(0xd9c8, 0xd1c8),
+        up(0xd9ca, 0xd1ca),
+        up(0xd9cc, 0xd1cc),
+        up(0xd9ce, 0xd1ce),
+    ],
+};
+const SPI_OF_GFX12: Block = Block {
+    slots: &[
+        slot(0xd980, 0xd181, 0xd180),
+        slot(0xd981, 0xd183, 0xd182),
+        slot(0xd982, 0xd185, 0xd184),
+        slot(0xd983, 0xd187, 0xd186),
+        slot(0xd984, 0xd189, 0xd188),
+        slot(0xd985, 0xd18b, 0xd18a),
+    ],
+    ..SPI
+};
+
+/// All blocks that the model counts for, by family.
+static GFX9: [Block; 10] = [CPC, CPF, GRBM, SPI, SQ, TA, TD, TCP, TCC, TCA];
+static GFX11: [Block; 8] = [CPC, CPF, GRBM, SPI, SQ_OF_WGP, TA, TD, TCP];
+static GFX12: [Block; 8] = [CPC, CPF, GRBM, SPI_OF_GFX12, SQ_OF_WGP, TA, TD, TCP];
+
+impl Family {
+    /// Returns the blocks that the model counts for.
+    pub fn blocks(self) -> &'static [Block] {
+        match self {
+            Family::Gfx9 => &GFX9,
+            Family::Gfx11 => &GFX11,
+            Family::Gfx12 => &GFX12,
+        }
+    }
+}
 
 /// The counter that a register belongs to.
 #[derive(Debug, Clone, Copy)]
@@ -233,8 +278,8 @@ pub struct Counter {
 
 impl Counter {
     /// Returns the counter that a register reads, and whether the register is the high half.
-    pub fn read_by(register: u32) -> Option<(Counter, bool)> {
-        BLOCKS.iter().find_map(|block| {
+    pub fn read_by(family: Family, register: u32) -> Option<(Counter, bool)> {
+        family.blocks().iter().find_map(|block| {
             let slot = block
                 .slots
                 .iter()
@@ -245,9 +290,9 @@ impl Counter {
     }
 }
 
-/// Returns a block by its name.
-pub fn block(name: &str) -> Option<&'static Block> {
-    BLOCKS.iter().find(|block| block.name == name)
+/// Returns a block of a family by its name.
+pub fn block(family: Family, name: &str) -> Option<&'static Block> {
+    family.blocks().iter().find(|block| block.name == name)
 }
 
 #[cfg(test)]
@@ -256,10 +301,12 @@ mod tests {
 
     #[test]
     fn no_register_belongs_to_two_counters() {
-        let mut seen = std::collections::BTreeSet::new();
-        for slot in BLOCKS.iter().flat_map(|block| block.slots) {
-            for register in [slot.select, slot.low, slot.high] {
-                assert!(seen.insert(register), "{register:#x}");
+        for family in [Family::Gfx9, Family::Gfx11, Family::Gfx12] {
+            let mut seen = std::collections::BTreeSet::new();
+            for slot in family.blocks().iter().flat_map(|block| block.slots) {
+                for register in [slot.select, slot.low, slot.high] {
+                    assert!(seen.insert(register), "{family:?}: {register:#x}");
+                }
             }
         }
     }

@@ -6,6 +6,9 @@
 //! that engine's workgroup *k = m / S*, and on compute unit *k mod C* of the engine. Compute unit
 //! *c* is instance *c / A* of array *c mod A*. Each workgroup has ⌈work-items / 64⌉ waves.
 //!
+//! On devices with WGPs, WGP *w* of an array has the units whose instances are 2*w* and 2*w* + 1. On
+//! gfx12, `GRBM_GFX_INDEX` names instance *i* as 4 ⌊*i* / 2⌋ + *i* mod 2.
+//!
 //! # What counts
 //! Let *f(block, event)* be 1 + event mod 7, unless a [`Rate`] says otherwise for the kernel's
 //! grid.
@@ -26,6 +29,8 @@
 //! | GRBM | 0 (GRBM_COUNT) | cycles from run to sample or stop |
 //! | GRBM | others | cycles of those in which a kernel of any queue ran |
 //!
+//! On devices with WGPs, SQ's "engine" is a WGP: what its two compute units have.
+//!
 //! A cycle is 1000 / clock ns; a time is turned into cycles once, when it is read, and cut to whole
 //! ones. SQ and SPI count only kernels of queues with `COMPUTE_PERFCOUNT_ENABLE`, the others count
 //! all.
@@ -37,7 +42,7 @@
 //! A read while `GRBM_GFX_INDEX` names all engines, arrays or instances gives the first one's
 //! value.
 
-use super::gpu::Gpu;
+use super::gpu::{Family, Gpu};
 use super::registers::{Block, Place, Unit, block};
 use std::collections::BTreeMap;
 
@@ -94,7 +99,7 @@ impl Rate {
         let mut words = text.split(':');
         let rate = Rate {
             grid_x: words.next()?.parse().ok()?,
-            block: block(words.next()?)?.name,
+            block: block(Family::Gfx9, words.next()?)?.name,
             event: words.next()?.parse().ok()?,
             factor: words.next()?.parse().ok()?,
         };
@@ -234,7 +239,7 @@ impl Rules {
         let there = match block.place {
             Place::Xcc => true,
             Place::Channels(channels) => instance < channels,
-            Place::Engine | Place::Unit => engine < self.gpu.engines_of_xcc(),
+            Place::Engine | Place::Wgp | Place::Unit => engine < self.gpu.engines_of_xcc(),
         };
         if !there {
             return 0;
@@ -246,8 +251,23 @@ impl Rules {
                 0
             }
         };
-        let waves = |work: &Work| on_engine(work) * work.waves;
-        let time = || self.cycles(tally.time(|work| on_engine(work) > 0));
+        let array = unit.array.unwrap_or(0);
+        let on = |work: &Work, place: u32| {
+            let there = array < self.gpu.arrays;
+            let unit = place * self.gpu.arrays + array;
+            u64::from(there) * self.on_unit(work, xcc, engine, unit)
+        };
+        // The workgroups that the block's counter is told of.
+        let seen = |work: &Work| match block.place {
+            Place::Wgp if work.enabled => Gpu::units_of_wgp(instance >> 2)
+                .into_iter()
+                .map(|unit| on(work, unit))
+                .sum(),
+            Place::Wgp => 0,
+            _ => on_engine(work),
+        };
+        let waves = |work: &Work| seen(work) * work.waves;
+        let time = || self.cycles(tally.time(|work| seen(work) > 0));
         let f = |work: &Work| self.factor(work, block, event);
         match (block.name, event) {
             ("SQ", 3) => time(),
@@ -269,8 +289,8 @@ impl Rules {
                     dealt(all, u64::from(channels), u64::from(instance))
                 }),
                 _ => {
-                    let unit = instance * self.gpu.arrays + unit.array.unwrap_or(0);
-                    tally.sum(|work| f(work) * self.on_unit(work, xcc, engine, unit) * work.waves)
+                    let unit = self.gpu.unit_named(instance);
+                    tally.sum(|work| f(work) * on(work, unit) * work.waves)
                 }
             },
         }

@@ -247,7 +247,7 @@ fn counters_of_units_and_channels_add_up_to_the_kernel() {
     let work = Work::new([64 * 1000, 3, 1], [64, 1, 1], false);
     tally.add(&work, 7, 7);
     let sum = |name: &str, engines: u32, instances: u32| -> u64 {
-        let block = registers::block(name).unwrap();
+        let block = registers::block(Family::Gfx9, name).unwrap();
         (0..engines)
             .flat_map(|engine| (0..instances).map(move |instance| (engine, instance)))
             .map(|(engine, instance)| {
@@ -265,6 +265,53 @@ fn counters_of_units_and_channels_add_up_to_the_kernel() {
     );
     assert_eq!(sum("TCC", 1, 16), 6000);
     assert_eq!(sum("CPC", 1, 1), 2);
+}
+
+#[test]
+fn a_wgp_counts_for_its_two_units() {
+    for (family, unit_at) in [("gfx11", [0, 1, 2, 7]), ("gfx12", [0, 1, 4, 13])] {
+        // Two engines of two arrays, with eight units in each array.
+        let gpu = Gpu::parse(&format!("1,2,32,2,{family}")).unwrap();
+        let rules = Rules {
+            gpu,
+            ..Settings::default().rules()
+        };
+        let mut tally = Tally::default();
+        // 72 workgroups of three waves: 36 on each engine. The first four of its 16 units have three
+        // each, the others two.
+        let work = Work::new([72 * 192, 1, 1], [192, 1, 1], true);
+        tally.add(&work, 7, 7);
+        let value = |name: &str, event: u32, index: u32| {
+            let block = registers::block(gpu.family, name).unwrap();
+            rules.value(&tally, block, event, None, 0, registers::Unit::of(index))
+        };
+        // Units 0 to 3 of the engine are the first two of both arrays: WGP 0.
+        let waves = |engine: u32, array: u32, wgp: u32| {
+            value("SQ", 4, engine << 16 | array << 8 | wgp << 2)
+        };
+        for (engine, array) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+            let all: Vec<u64> = (0..5).map(|wgp| waves(engine, array, wgp)).collect();
+            assert_eq!(all, [18, 12, 12, 12, 0], "{family}: {engine} {array}");
+        }
+        assert_eq!([waves(2, 0, 0), waves(0, 2, 0)], [0, 0], "not there");
+        // TCP's event 1 is raised twice a wave; its units are named by the family's rule.
+        let units = unit_at.map(|instance| value("TCP", 1, 1 << 8 | instance));
+        assert_eq!(units, [18, 18, 12, 12], "{family}");
+        // SPI counts for the engine, and queues that are not enabled count nothing for SQ.
+        assert_eq!(value("SPI", 52, 0x6000_0000), 108);
+        let mut quiet = Tally::default();
+        quiet.add(
+            &Work {
+                enabled: false,
+                ..work
+            },
+            7,
+            7,
+        );
+        let sq = registers::block(gpu.family, "SQ").unwrap();
+        let unit = registers::Unit::of(0);
+        assert_eq!(rules.value(&quiet, sq, 4, None, 0, unit), 0);
+    }
 }
 
 #[test]
