@@ -27,11 +27,12 @@ import part_m
 import part_o
 import part_p
 import part_r
+import part_s
 import part_t
 import part_v
 from kit import WITHIN, Problem, Results
 
-PARTS = {"a": part_a, "b": part_b, "c": part_c, "d": part_d, "e": part_e, "g": part_g, "l": part_l, "m": part_m, "o": part_o, "p": part_p, "r": part_r, "t": part_t, "v": part_v}
+PARTS = {"a": part_a, "b": part_b, "c": part_c, "d": part_d, "e": part_e, "g": part_g, "l": part_l, "m": part_m, "o": part_o, "p": part_p, "r": part_r, "s": part_s, "t": part_t, "v": part_v}
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -139,10 +140,10 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--stage", required=True, help="the staged product: DIR/bin/midair, DIR/lib/*.so")
     parser.add_argument("--out", required=True, help="where the results go")
-    parser.add_argument("--parts", default="abcdeglmrt", help="parts p and v measure CUPTI alone, for minutes")
+    parser.add_argument("--parts", default="abcdeglmrt", help="parts o, p, s and v measure CUPTI alone, p and v for minutes")
     parser.add_argument("--pairs", type=int, default=40)
     parser.add_argument("--pin", type=int, help="part d: measured threads stay on this processor")
-    parser.add_argument("--cupti", action="append", default=[], help="parts g, p, v: also by this libcupti.so.N")
+    parser.add_argument("--cupti", action="append", default=[], help="parts g, o, p, s, v: also by this libcupti.so.N")
     parser.add_argument("--quick", action="store_true", help="less of everything: to see whether it works at all")
     words = parser.parse_args()
     began = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
