@@ -280,3 +280,53 @@ fn devices_are_not_counted_while_the_recording_is_paused() -> Result<()> {
     }
     Ok(())
 }
+
+/// The same words choose what a trace has, where nothing is counted: kernels by name, and dispatches
+/// of each kernel by their numbers since recording began.
+#[test]
+fn traces_of_a_running_process_have_the_chosen_dispatches() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let library = lab.install(&stage()?.join("lib/librocprofiler-sdk-roctx.so.1"))?;
+    let command = lab.run(&lab.program("regions")?);
+    let mut target = command.arg(&library).arg(lab.kernels()?).spawn()?;
+    target.expect("ready")?;
+    tell(&mut target, &["inside 1", "outside 1"])?;
+    let include = ["--kernel-include-regex", "^vadd"];
+    let exclude = ["--kernel-exclude-regex", "^scale"];
+    let range = ["--kernel-iteration-range", "[2-4],[7]"];
+    let everything: BTreeMap<&str, usize> = [("vadd", 10), ("scale", 10)].into();
+    let cases: [(Vec<&str>, BTreeMap<&str, usize>); 4] = [
+        (Vec::new(), everything),
+        (include.to_vec(), [("vadd", 10)].into()),
+        ([exclude, range].concat(), [("vadd", 4)].into()),
+        (range.to_vec(), [("vadd", 4), ("scale", 4)].into()),
+    ];
+    for (words, expected) in cases {
+        let out = tempfile::tempdir_in(lab.scratch())?;
+        // A list of ranges ends where another option begins.
+        let all = [&words[..], &["--kernel-trace", "--output-format", "csv"]].concat();
+        let mut attacher = attach(&lab, &target, out.path(), &all)?.spawn()?;
+        attacher.expect_error("attached to process")?;
+        tell(&mut target, &["inside 10", "outside 10"])?;
+        attacher.send("")?;
+        attacher.target.wait(PATIENCE)?.success()?;
+        let all = files(out.path());
+        let mut all = all.iter();
+        let csv = all.find(|file| file.to_string_lossy().ends_with("kernel_trace.csv"));
+        let mut counts: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
+        for row in Csv::read(csv.ok_or("no trace")?)?.rows {
+            let vadd = row["Kernel_Name"].starts_with("vadd");
+            let kernel = counts.entry(if vadd { "vadd" } else { "scale" });
+            kernel
+                .or_default()
+                .push(Csv::number(&row, "Start_Timestamp")?);
+        }
+        let found: BTreeMap<&str, usize> = counts.iter().map(|(k, all)| (*k, all.len())).collect();
+        assert_eq!(found, expected, "{words:?}");
+    }
+    // Nothing was counted for that.
+    assert_eq!(steps(&target.model_log()?), (0, 0));
+    Ok(())
+}

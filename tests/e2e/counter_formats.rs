@@ -1,7 +1,8 @@
-//! The files of a program that is started for its counters, in all formats: against what AMD's tool
+//! The files of counters in all formats. Those of a program that is started: against what AMD's tool
 //! wrote for the same program (`crates/output/tests/golden/pmc`), against each other, and by other
-//! readers: Python's SQLite and Perfetto's messages.
+//! readers: Python's SQLite and Perfetto's messages. Those of an attach: against each other.
 
+use crate::counters::{attach, begin, end, files, program};
 use crate::counters_launched::{EXACT, counted, launched};
 use crate::formats::pftrace;
 use crate::rocpd::reader;
@@ -220,6 +221,98 @@ fn files_of_a_started_program_are_as_amds_in_every_format() -> Result<()> {
         );
         let of_track = highest(&mut list(changes).iter().filter_map(|change| change[1].as_f64()));
         assert_eq!(of_track, of_csv, "{name}");
+    }
+    Ok(())
+}
+
+/// A running program, whose groups take turns: a derived counter, one of the user's own (`-E`), and
+/// basic ones. All formats have the same values, and the same dispatches have none.
+#[test]
+fn files_of_a_running_program_say_the_same_in_every_format() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let place = tempfile::tempdir_in(lab.scratch())?;
+    let extra = place.path().join("extra.yaml");
+    std::fs::write(
+        &extra,
+        "rocprofiler-sdk:\n  counters-schema-version: 1\n  counters:\n    - name: THRICE_THE_WAVES\n      description: none\n      definitions:\n        - architectures: [gfx942]\n          expression: 3*reduce(SQ_WAVES,sum)\n",
+    )?;
+    let extra = lab.inside(&extra)?;
+    let out = place.path().join("out");
+    std::fs::create_dir(&out)?;
+    let target = begin(program(&lab, 1)?.log_name("attached-formats.log"))?;
+    let words = [
+        "-E",
+        &extra,
+        "--pmc",
+        "SQ_WAVES,THRICE_THE_WAVES",
+        "--pmc",
+        "TCC_HIT_sum,SQ_INSTS_VALU",
+        "--duration",
+        "1s",
+        "--output-format",
+        "csv,json,rocpd,pftrace",
+    ];
+    let attacher = attach(&lab, &target, &out, &words)?.spawn()?;
+    let said = attacher.target.wait(PATIENCE)?.success()?;
+    end(target)?;
+    let all = files(&out);
+    let file = |name: &str| {
+        let mut all = all.iter();
+        all.find(|file| file.to_string_lossy().ends_with(name))
+            .ok_or_else(|| format!("no {name}: {said}"))
+    };
+    let of_csv = counted(file("counter_collection.csv")?)?;
+    let with = |name: &str| {
+        let all = of_csv.values();
+        all.filter(|one| one.values.contains_key(name)).count()
+    };
+    assert!(with("SQ_WAVES") > 5 && with("TCC_HIT_sum") > 5, "{said}");
+    for dispatch in of_csv.values() {
+        match dispatch.values.contains_key("SQ_WAVES") {
+            true => {
+                dispatch.check(&["SQ_WAVES", "THRICE_THE_WAVES"]);
+                let waves = dispatch.values["SQ_WAVES"];
+                assert_eq!(dispatch.values["THRICE_THE_WAVES"], 3 * waves);
+            }
+            false => dispatch.check(&["TCC_HIT_sum", "SQ_INSTS_VALU"]),
+        }
+    }
+    let sums: Sums = of_csv
+        .iter()
+        .flat_map(|(id, one)| {
+            let all = one.values.iter();
+            all.map(|(name, value)| ((*id, name.clone()), *value as f64))
+        })
+        .collect();
+    let document = json(file("results.json")?)?;
+    let tool = &document["rocprofiler-sdk-tool"][0];
+    assert_eq!(sums_of_json(tool), sums, "json");
+    let queries = [
+        "SELECT dispatch_id, counter_name, value FROM counters_collection",
+        "SELECT I.name AS counter_name, D.dispatch_id AS dispatch_id, P.value AS value FROM rocpd_pmc_event P JOIN rocpd_info_pmc I ON I.id = P.pmc_id JOIN rocpd_kernel_dispatch D ON D.event_id = P.event_id",
+    ];
+    let read = reader(file("results.db")?, &queries)?;
+    for answer in list(&read["answers"]) {
+        assert_eq!(sums_of_rocpd(answer), sums, "rocpd");
+    }
+    let trace = pftrace(file("results.pftrace")?)?;
+    let tracks = trace["counters"].as_object().ok_or("no counters")?;
+    for name in [
+        "SQ_WAVES",
+        "THRICE_THE_WAVES",
+        "TCC_HIT_sum",
+        "SQ_INSTS_VALU",
+    ] {
+        let track = tracks
+            .iter()
+            .find(|(track, _)| track.ends_with(&format!("PMC {name}")));
+        let (_, changes) = track.ok_or_else(|| format!("no track of {name}: {tracks:?}"))?;
+        let of_csv = sums.iter().filter(|((_, of), _)| of == name);
+        let of_csv = of_csv.map(|(_, value)| *value).fold(0.0, f64::max);
+        let of_track = list(changes).iter().filter_map(|change| change[1].as_f64());
+        assert_eq!(of_track.fold(0.0, f64::max), of_csv, "{name}");
     }
     Ok(())
 }
