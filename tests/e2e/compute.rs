@@ -121,6 +121,65 @@ fn groups_take_turns_in_one_attach() -> Result<()> {
     Ok(())
 }
 
+/// The levels of memory that `-m` chooses are counted, and kernels have their points at these.
+#[test]
+fn the_roofline_has_the_levels_that_were_counted() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let gpu = midair_counters::Architecture::find("gfx942").ok_or("not known")?;
+    // What the model counts for each wave.
+    let of_wave = |name: &str| -> Result<f64> {
+        match gpu.counter(name).map(|counter| counter.definition) {
+            Some(Definition::Basic { event, .. }) => Ok(f64::from(1 + event % 7)),
+            _ => Err(format!("{name} is no counter of a block").into()),
+        }
+    };
+    let mut operations = 0.0;
+    for kind in ["F16", "F32", "F64"] {
+        for (what, times) in [("ADD", 1.0), ("MUL", 1.0), ("TRANS", 1.0), ("FMA", 2.0)] {
+            operations += 64.0 * times * of_wave(&format!("SQ_INSTS_VALU_{what}_{kind}"))?;
+        }
+    }
+    for kind in ["F16", "BF16", "F32", "F64", "F8"] {
+        operations += 512.0 * of_wave(&format!("SQ_INSTS_VALU_MFMA_MOPS_{kind}"))?;
+    }
+    let mut of_l2 = 0.0;
+    for what in ["READ", "WRITE", "ATOMIC_WITH_RET", "ATOMIC_WITHOUT_RET"] {
+        of_l2 += 64.0 * of_wave(&format!("TCP_TCC_{what}_REQ"))?;
+    }
+    let of_lds = 128.0 * (of_wave("SQ_LDS_IDX_ACTIVE")? - of_wave("SQ_LDS_BANK_CONFLICT")?);
+
+    let target = streams(&lab)?;
+    let out = tempfile::tempdir_in(lab.scratch())?;
+    let inside = lab.inside(out.path())?;
+    let said = profile(&lab, &target, &inside, &["-b", "4", "-m", "L2,LDS"])?;
+    end(target)?;
+    let text = compute(&lab, &["analyze", "-p", &inside, "-b", "4"])?;
+    // Each of the two kernels, at each of the two levels.
+    let points: Vec<Vec<&str>> = text
+        .lines()
+        .map(|line| line.split('│').map(str::trim).collect::<Vec<_>>())
+        .filter(|cells| cells.len() == 8 && ["HBM", "L2", "vL1D", "LDS"].contains(&cells[2]))
+        .collect();
+    let levels: Vec<&str> = points.iter().map(|cells| cells[2]).collect();
+    assert_eq!(levels, ["L2", "LDS", "L2", "LDS"], "{text}{said}");
+    for cells in &points {
+        let bytes = if cells[2] == "L2" { of_l2 } else { of_lds };
+        let intensity: f64 = cells[3].parse()?;
+        let expected = operations / bytes;
+        assert!(
+            (intensity / expected - 1.0).abs() < 0.01,
+            "{expected}: {text}"
+        );
+    }
+    assert!(
+        text.contains("No kernel has its place at HBM, vL1D"),
+        "{text}"
+    );
+    Ok(())
+}
+
 #[test]
 fn each_set_is_one_pass_with_the_models_values() -> Result<()> {
     let Some(lab) = Lab::find()? else {
