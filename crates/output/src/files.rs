@@ -187,7 +187,8 @@ impl Pending {
         }
         let create = |name: &Path| {
             let mut options = OpenOptions::new();
-            options.write(true).create_new(true).mode(0o600).open(name)
+            options.read(true).write(true);
+            options.create_new(true).mode(0o600).open(name)
         };
         let (file, temporary) = beside(&path, create).map_err(failed)?;
         let _locked = file.try_lock();
@@ -231,6 +232,7 @@ impl Pending {
 /// Returns a new locked file without a name, if it can be given one.
 fn unnamed(directory: &Path) -> io::Result<File> {
     let file = OpenOptions::new()
+        .read(true)
         .write(true)
         .custom_flags(OFlag::O_TMPFILE.bits())
         .mode(0o600)
@@ -486,6 +488,11 @@ impl ReservedFile {
     /// Returns its present path, which leads to an empty file that only we use.
     pub(crate) fn temporary(&self) -> &Path {
         self.0.temporary.as_deref().unwrap_or(&self.0.path)
+    }
+
+    /// Returns a descriptor of the file.
+    pub(crate) fn open(&self) -> io::Result<File> {
+        self.0.file.try_clone()
     }
 
     /// Returns the error for a failed write to this file.

@@ -1,9 +1,12 @@
 //! rocprofv3's json: a list with one object per process, with all of AMD's keys in AMD's order, and
 //! no spaces.
 //!
-//! The lists of records are streamed. Each is gathered in blocks that wait in one file until the
-//! document has come to that list. What we report beyond AMD's keys is in `metadata.midair` and
-//! nowhere else, so that readers of AMD's files find what they expect.
+//! The document has one list of records for each kind, behind what describes them. So the records
+//! are read once more for each list that has some: a record is a fraction of its text, and reading
+//! it again takes less time than keeping the text. What comes of windows and markers is gathered in
+//! blocks that wait in one file until the document has come to that list. What we report beyond
+//! AMD's keys is in `metadata.midair` and nowhere else, so that readers of AMD's files find what
+//! they expect.
 //!
 //! Decisions: FMT-015, FMT-016 (`docs/deviations/formats.md`).
 
@@ -27,12 +30,15 @@ use crate::files::{FileSet, OutputFile, WriteError};
 use crate::job::Job;
 use crate::limits;
 use crate::model::{Console, Format, SummaryTo};
+use crate::progress::{self, Walked};
+use crate::record_file::WalkError;
 use crate::sink::{Opened, Sink, Writer};
 use emit::Emit;
 use foldhash::fast::RandomState;
 use midair_domain::{KindSet, sets};
 use midair_record::event::{Api, Copy, CudaLaunch, CudaTransfer, Kernel, Marker, Record, kind};
 use spill::{List, Spill};
+use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::rc::Rc;
@@ -86,21 +92,14 @@ fn end<W: io::Write>(out: &mut Emit<W>) -> io::Result<()> {
 impl Writer for Json {
     fn begin<'s>(&'s mut self, job: &'s Job<'s>) -> Result<Box<dyn Sink + 's>, WriteError> {
         self.spill.clear();
-        let records = lists(job, &self.spill);
-        let mut by_kind = [None; 256];
-        for (place, of) in (0..).zip(&records) {
-            for (kind, known) in (0..=u8::MAX).zip(&mut by_kind) {
-                if known.is_none() && of.kinds.contains(kind) {
-                    *known = Some(place);
-                }
-            }
+        let records = lists(job);
+        for _ in records.iter().filter(|of| job.index.has(of.kinds)) {
+            progress::expect_walk(job.trace.records.records());
         }
         Ok(Box::new(Session {
             job,
             out: &mut self.out,
             messages: self.spill.list(),
-            by_kind,
-            heads: Heads::default(),
             records,
             counted: self.spill.list(),
             read: self.spill.list(),
@@ -115,16 +114,15 @@ impl Writer for Json {
 }
 
 /// A list of `buffer_records`.
-struct Records<'s> {
+struct Records {
     name: &'static str,
     kinds: KindSet,
-    list: List<'s>,
 }
 
 /// Returns all lists of records in AMD's order. In a CUDA process's session they are followed by
 /// those that AMD's json does not have.
-fn lists<'s>(job: &Job<'_>, spill: &'s Spill) -> Vec<Records<'s>> {
-    let mut all: BTreeMap<u8, Records<'s>> = BTreeMap::new();
+fn lists(job: &Job<'_>) -> Vec<Records> {
+    let mut all: BTreeMap<u8, Records> = BTreeMap::new();
     for domain in &midair_domain::DOMAINS {
         let Some(json) = domain.files.json else {
             continue;
@@ -137,7 +135,6 @@ fn lists<'s>(job: &Job<'_>, spill: &'s Spill) -> Vec<Records<'s>> {
             let records = all.entry(json.rank).or_insert_with(|| Records {
                 name: json.name,
                 kinds: KindSet::EMPTY,
-                list: spill.list(),
             });
             records.kinds = records.kinds.with_if(domain.kind, domain.built);
         }
@@ -152,16 +149,13 @@ struct Session<'s> {
     out: &'s mut Emit<OutputFile>,
     /// The messages of marks and ranges by correlation id. The marker records refer to them.
     messages: List<'s>,
-    records: Vec<Records<'s>>,
+    records: Vec<Records>,
     /// Dispatches with counters.
     counted: List<'s>,
     /// The readings of whole devices.
     read: List<'s>,
     /// Batches: several dispatches with the counters of all of them together.
     batches: List<'s>,
-    /// The list of each kind, by its place.
-    by_kind: [Option<u8>; 256],
-    heads: Heads,
 }
 
 /// What is written before the value of each argument, and the place where values are made.
@@ -191,31 +185,12 @@ impl Heads {
     }
 }
 
-impl Session<'_> {
-    fn put(&mut self, record: &Record<'_>) -> io::Result<()> {
-        let Some(header) = record.header() else {
-            return Ok(());
-        };
-        if let Record::Marker(marker, text) = record {
-            message(&mut self.messages.0, marker, text)?;
-        }
-        let place = self
-            .by_kind
-            .get(usize::from(header.kind))
-            .copied()
-            .flatten();
-        let list = place.and_then(|place| self.records.get_mut(usize::from(place)));
-        match list {
-            Some(records) => element(&mut records.list.0, self.job, record, &mut self.heads),
-            None => Ok(()),
-        }
-    }
-}
-
 impl Sink for Session<'_> {
     fn record(&mut self, record: &Record<'_>) -> Result<(), WriteError> {
-        self.put(record)
-            .map_err(|error| self.out.writer().failed(error))
+        let Record::Marker(marker, text) = record else {
+            return Ok(());
+        };
+        message(&mut self.messages.0, marker, text).map_err(|error| self.out.writer().failed(error))
     }
 
     fn counted(&mut self, counts: &Counts<'_>) -> Result<(), WriteError> {
@@ -240,10 +215,12 @@ impl Sink for Session<'_> {
             counted,
             read,
             batches,
-            ..
         } = *self;
-        session(out, job, messages, records, (counted, batches, read))
-            .map_err(|error| out.writer().failed(error))
+        let written = session(out, job, messages, &records, (counted, batches, read));
+        written.map_err(|error| match error {
+            WalkError::Read(source) => WriteError::Records(source),
+            WalkError::Visit(source) => out.writer().failed(source),
+        })
     }
 }
 
@@ -251,9 +228,9 @@ fn session<W: io::Write>(
     out: &mut Emit<W>,
     job: &Job<'_>,
     messages: List<'_>,
-    records: Vec<Records<'_>>,
+    records: &[Records],
     (counted, batches, read): (List<'_>, List<'_>, List<'_>),
-) -> io::Result<()> {
+) -> Result<(), WalkError<io::Error>> {
     out.open_object()?;
     metadata(out, job)?;
     agents::write(out, job.agents())?;
@@ -272,14 +249,38 @@ fn session<W: io::Write>(
     out.close_object()?;
     out.key("buffer_records")?;
     out.open_object()?;
-    for records in records {
-        records.list.put(records.name, out)?;
+    let mut heads = Heads::default();
+    for of in records {
+        list(out, job, of, &mut heads)?;
     }
     if job.trace.counters.interval != 0 {
         read.put("device_counter_collection", out)?;
     }
     out.close_object()?;
-    out.close_object()
+    Ok(out.close_object()?)
+}
+
+/// Writes a list of records.
+fn list<W: io::Write>(
+    out: &mut Emit<W>,
+    job: &Job<'_>,
+    of: &Records,
+    heads: &mut Heads,
+) -> Result<(), WalkError<io::Error>> {
+    out.key(of.name)?;
+    out.open_array()?;
+    if job.index.has(of.kinds) {
+        let walked = RefCell::new(Walked::default());
+        job.trace.records.walk(
+            // Those of other kinds are passed over without being decoded.
+            |kind| {
+                walked.borrow_mut().add();
+                of.kinds.contains(kind)
+            },
+            |record| element(out, job, record, heads),
+        )?;
+    }
+    Ok(out.close_array()?)
 }
 
 fn empty_arrays<W: io::Write>(out: &mut Emit<W>, keys: &[&'static str]) -> io::Result<()> {

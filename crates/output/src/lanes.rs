@@ -56,7 +56,13 @@ impl Lane {
     }
 
     fn take_apart(&mut self, start: u64, end: u64) -> bool {
-        let at = self.spans.partition_point(|span| span.start <= start);
+        // Nearly always it is the last one so far.
+        let at = match self.spans.back() {
+            Some(last) if last.start > start => {
+                self.spans.partition_point(|span| span.start <= start)
+            }
+            _ => self.spans.len(),
+        };
         let before = at.checked_sub(1).and_then(|before| self.spans.get(before));
         // A slice that begins where this one ends was written before it, so its begin would come
         // before our end.
@@ -70,7 +76,10 @@ impl Lane {
     }
 
     fn take_nested(&mut self, start: u64, end: u64) -> bool {
-        let kept = self.spans.partition_point(|span| span.end <= start);
+        let kept = match self.spans.back() {
+            Some(last) if last.end > start => self.spans.partition_point(|span| span.end <= start),
+            _ => self.spans.len(),
+        };
         let (first, last) = (self.spans.get(kept), self.spans.back());
         let span = match (first, last) {
             // Calls of a thread nest. Where the spans are only known roughly, that is assumed.

@@ -205,7 +205,8 @@ impl Sink for Scene<'_> {
         if let Some(samples) = &self.job.trace.gpu {
             self.gpu_samples(samples)?;
         }
-        self.levels.finish(self.job, &mut self.out)
+        self.levels.finish(self.job, &mut self.out)?;
+        self.out.finish()
     }
 }
 
@@ -261,7 +262,13 @@ impl Scene<'_> {
     fn call(&mut self, api: &Api) -> Result<(), WriteError> {
         let job = self.job;
         let mut annotations = times(api.start, api.end);
-        annotations.extend(caller(&api.header, api.tid, api.correlation, api.ancestor));
+        caller(
+            &mut annotations,
+            &api.header,
+            api.tid,
+            api.correlation,
+            api.ancestor,
+        );
         let hip = sets::HIP_CALLS.contains(api.header.kind);
         if hip {
             annotations.push(("stream_ID", Value::Uint(job.index.stream(api.stream))));
@@ -311,7 +318,13 @@ impl Scene<'_> {
         } = marker.header;
         let mut annotations = times(marker.start, marker.end);
         let (tid, correlation) = (marker.tid, marker.correlation);
-        annotations.extend(caller(&marker.header, tid, correlation, marker.ancestor));
+        caller(
+            &mut annotations,
+            &marker.header,
+            tid,
+            correlation,
+            marker.ancestor,
+        );
         let of_process = has_message(kind, operation) && operation == PROCESS_RANGE;
         self.slice(&Slice {
             category: category(kind),
@@ -491,7 +504,13 @@ impl Scene<'_> {
         let at = address(allocation.address);
         let mut annotations = times(allocation.start, allocation.end);
         let (tid, correlation) = (allocation.tid, allocation.correlation);
-        annotations.extend(caller(&header, tid, correlation, allocation.ancestor));
+        caller(
+            &mut annotations,
+            &header,
+            tid,
+            correlation,
+            allocation.ancestor,
+        );
         annotations.extend([
             ("agent", Value::Text(&agent)),
             ("address", Value::Text(&at)),
@@ -534,7 +553,13 @@ impl Scene<'_> {
         let agent = format!("{}-{}", agent.label, agent.index);
         let mut annotations = times(scratch.start, scratch.end);
         let (tid, correlation) = (scratch.tid, scratch.correlation);
-        annotations.extend(caller(&header, tid, correlation, scratch.ancestor));
+        caller(
+            &mut annotations,
+            &header,
+            tid,
+            correlation,
+            scratch.ancestor,
+        );
         annotations.extend([
             ("agent", Value::Text(&agent)),
             (
@@ -596,25 +621,35 @@ fn is_untimed(header: &Header, reason: u32) -> bool {
     reason != Untimed::Timed as u32 || header.flags & flag::UNTIMED != 0
 }
 
+/// Most records have no more annotations than this.
+const ANNOTATIONS: usize = 24;
+
 fn times<'a>(start: u64, end: u64) -> Annotations<'a> {
-    vec![
+    let mut annotations = Vec::with_capacity(ANNOTATIONS);
+    annotations.extend([
         ("begin_ns", Value::Uint(start)),
         ("end_ns", Value::Uint(end)),
         ("delta_ns", Value::Uint(end.saturating_sub(start))),
-    ]
+    ]);
+    annotations
 }
 
-/// Makes the annotations that all records of calls have.
-fn caller<'a>(header: &Header, tid: u32, correlation: u64, ancestor: u64) -> Annotations<'a> {
-    let mut annotations = vec![
+/// Adds the annotations that all records of calls have.
+fn caller(
+    annotations: &mut Annotations<'_>,
+    header: &Header,
+    tid: u32,
+    correlation: u64,
+    ancestor: u64,
+) {
+    annotations.extend([
         ("tid", Value::Uint(u64::from(tid))),
         ("kind", Value::Uint(u64::from(number_in_files(header.kind)))),
         ("operation", Value::Int(i64::from(header.operation))),
         ("corr_id", Value::Uint(correlation)),
         ("ancestor_id", Value::Uint(ancestor)),
-    ];
+    ]);
     if header.flags & flag::OPEN_AT_DETACH != 0 {
         annotations.push(("open_at_detach", Value::Bool(true)));
     }
-    annotations
 }

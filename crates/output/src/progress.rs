@@ -32,6 +32,11 @@ pub(crate) fn expect(records: u64, walks: u64) {
     TOTAL.fetch_add(records.saturating_mul(walks), Relaxed);
 }
 
+/// Announces another walk over records that were announced already.
+pub(crate) fn expect_walk(records: u64) {
+    TOTAL.fetch_add(records, Relaxed);
+}
+
 /// Counts the records of one walk.
 #[derive(Debug, Default)]
 pub(crate) struct Walked(u64);

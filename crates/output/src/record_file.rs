@@ -425,6 +425,12 @@ impl RecordFile {
     }
 }
 
+impl From<io::Error> for WalkError<io::Error> {
+    fn from(error: io::Error) -> Self {
+        WalkError::Visit(error)
+    }
+}
+
 impl From<WalkError<WriteError>> for WriteError {
     fn from(error: WalkError<WriteError>) -> Self {
         match error {

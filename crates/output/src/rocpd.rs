@@ -1,10 +1,11 @@
 //! AMD's rocpd: one SQLite file per process, or one for several, readable by SQLite 3.40 and later.
 //!
-//! The file is written in one walk over the records, in one transaction. Every row that refers to
-//! another finds it there. The file grows under a temporary name without a journal. If anything
-//! fails it is removed, so there is nothing to roll back, and no second file ever lies beside it.
-//! Memory is used by SQLite's page cache and by what is remembered for each kind of row, which has
-//! limits.
+//! The file is written in one walk over the records. SQLite makes the schema and the small tables;
+//! the pages of the large ones are written here ([`long`]), which takes a fraction of the time. Every
+//! row that refers to another finds it there. The file grows under a temporary name without a
+//! journal. If anything fails it is removed, so there is nothing to roll back, and no second file
+//! with a name ever lies beside it. Memory is used by SQLite's page cache, by rows that are being
+//! sorted, and by what is remembered for each kind of row, which all have limits.
 //!
 //! Work without times is a row with 0 for start and end, as in the other formats, with the reason
 //! in `extdata`. Everything else that a reader must know is in `rocpd_metadata`, under tags that
@@ -18,8 +19,12 @@ mod database;
 mod gpu;
 mod guid;
 mod info;
+mod long;
+mod pages;
+mod record;
 mod rows;
 mod schema;
+mod sorted;
 mod strings;
 
 use crate::counters::{Counts, Reading};
@@ -30,11 +35,14 @@ use crate::sink::{Opened, Sink, Writer};
 use database::{Database, Step};
 use guid::Guid;
 use info::Info;
+use long::Long;
 use midair_record::event::Record;
+use pages::{PAGE, Pages};
 use rows::Rows;
 use rusqlite::{Connection, OpenFlags};
+use schema::BESIDE;
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use strings::Strings;
 
 /// The version of the schema. AMD's tools up to ROCm 7.2, which write "3", do not look at it. Its
@@ -63,10 +71,13 @@ fn metadata(guid: &Guid) -> String {
         .collect()
 }
 
-/// The writer: the file under its temporary name, and a connection to it with an open transaction.
+/// The writer: the file under its temporary name, a connection to it with the schema written, and
+/// the pages behind that.
 struct Rocpd {
     file: ReservedFile,
+    directory: PathBuf,
     connection: Connection,
+    pages: Pages,
     guids: Vec<Guid>,
     /// The number of sessions begun.
     sessions: usize,
@@ -76,10 +87,16 @@ struct Rocpd {
 pub(crate) fn open<'a>(jobs: &'a [Job<'a>], files: &FileSet) -> Opened<'a> {
     let file = files.reserve("results.db")?;
     let guids = guids(jobs);
-    match connect(file.temporary(), &guids) {
-        Ok(connection) => Ok(Box::new(Rocpd {
+    let begun = connect(file.temporary(), &guids).and_then(|connection| {
+        let pages = Pages::after(file.open()?)?;
+        Ok((connection, pages))
+    });
+    match begun {
+        Ok((connection, pages)) => Ok(Box::new(Rocpd {
             file,
+            directory: files.directory().to_owned(),
             connection,
+            pages,
             guids,
             sessions: 0,
         })),
@@ -96,7 +113,7 @@ impl Writer for Rocpd {
             return Err(self.file.failed(error));
         };
         let database = Database::new(&self.connection, guid);
-        match rows(&database, job) {
+        match rows(&database, job, &mut self.pages, &self.directory) {
             Ok(rows) => Ok(Box::new(Session {
                 rows,
                 file: &self.file,
@@ -109,10 +126,11 @@ impl Writer for Rocpd {
         let Rocpd {
             file,
             connection,
+            mut pages,
             guids,
             ..
         } = *self;
-        if let Err(error) = commit(connection, &guids) {
+        if let Err(error) = commit(connection, &mut pages, &guids) {
             return Err(file.failed(error.into()));
         }
         // These may be left from a process that had an earlier file of this name open. SQLite would
@@ -151,7 +169,9 @@ impl Sink for Session<'_> {
     }
 
     fn finish(self: Box<Self>) -> Result<(), WriteError> {
-        Ok(())
+        let Session { rows, file } = *self;
+        let finished = rows.finish();
+        finished.map_err(|error| file.failed(error.into()))
     }
 }
 
@@ -168,22 +188,48 @@ fn connect(path: &Path, guids: &[Guid]) -> Step<Connection> {
         _ => path.to_path_buf(),
     };
     let connection = Connection::open_with_flags_and_vfs(resolved, flags, "unix-none")?;
-    connection.execute_batch(
-        "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA temp_store = MEMORY; PRAGMA cache_size = -8192;",
-    )?;
+    connection.execute_batch(&format!(
+        "PRAGMA page_size = {PAGE}; PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA temp_store = FILE; PRAGMA cache_size = -8192;",
+    ))?;
     // A row refers only to rows that were inserted before it. If SQLite looked each of them up,
     // that would take longer than writing them, so only builds for tests do it.
     connection.pragma_update(None, "foreign_keys", cfg!(debug_assertions))?;
-    connection.execute_batch("BEGIN;")?;
     // Each session has tables of its own; the views unite them.
-    connection.execute_batch(&schema::definition(guids))?;
+    let schema = schema::definition(guids);
+    connection.execute_batch(&format!("BEGIN; {schema} COMMIT;"))?;
+    // A database without a name is a file that only this connection sees, and that has a name for
+    // nobody. It stays in memory as long as it is small.
+    connection.execute_batch(&format!("ATTACH '' AS {BESIDE}; BEGIN;"))?;
+    connection.execute_batch(&schema::beside(guids))?;
     Ok(connection)
 }
 
-fn commit(connection: Connection, guids: &[Guid]) -> Step<()> {
+fn commit(connection: Connection, pages: &mut Pages, guids: &[Guid]) -> Step<()> {
+    connection.execute_batch("COMMIT;")?;
+    pages.finish()?;
+    // SQLite sees by the head of the file that others have written to it.
+    let take = schema::take(guids);
+    connection.execute_batch(&format!("BEGIN; {take} COMMIT; DETACH {BESIDE}; BEGIN;"))?;
+    if cfg!(debug_assertions) {
+        refers_to_rows(&connection)?;
+    }
     connection.execute_batch(&schema::complete(guids))?;
     connection.execute_batch("COMMIT;")?;
     Ok(connection.close().map_err(|(_, error)| error)?)
+}
+
+/// Checks that every row to which another refers is there.
+fn refers_to_rows(connection: &Connection) -> Step<()> {
+    let mut check = connection.prepare("PRAGMA foreign_key_check")?;
+    let mut wrong = check.query([])?;
+    match wrong.next()? {
+        Some(row) => {
+            let (table, id): (String, i64) = (row.get(0)?, row.get(1)?);
+            let text = format!("row {id} of {table} refers to a row that is not there");
+            Err(std::io::Error::other(text).into())
+        }
+        None => Ok(()),
+    }
 }
 
 /// Returns one guid for each session, all different.
@@ -204,12 +250,19 @@ fn guids(jobs: &[Job<'_>]) -> Vec<Guid> {
 }
 
 /// Describes a session and prepares the writer of its rows.
-fn rows<'s>(database: &Database<'s>, job: &'s Job<'s>) -> Step<Rows<'s, 's>> {
+fn rows<'s>(
+    database: &Database<'s>,
+    job: &'s Job<'s>,
+    pages: &'s mut Pages,
+    directory: &'s Path,
+) -> Step<Rows<'s, 's>> {
     let strings = Strings::new(database, known_strings(job))?;
     let mut info = Info::new(database, job)?;
     counters::describe(database, job, &mut info)?;
     gpu::describe(database, job, &mut info)?;
-    let mut rows = Rows::new(database, job, info, strings)?;
+    let (connection, guid) = (database.connection(), database.guid());
+    let long = Long::new(connection, pages, directory, guid, (info.nid, info.pid))?;
+    let mut rows = Rows::new(database, job, info, strings, long)?;
     for (tag, value) in SCHEMA_VERSION {
         rows.put_metadata(tag, value)?;
     }
@@ -219,7 +272,7 @@ fn rows<'s>(database: &Database<'s>, job: &'s Job<'s>) -> Step<Rows<'s, 's>> {
         rows.put_metadata(&format!("midair_{key}"), &value)?;
     }
     if let Some(samples) = &job.trace.gpu {
-        rows.gpu_samples(database, samples)?;
+        rows.gpu_samples(samples)?;
     }
     Ok(rows)
 }

@@ -4,7 +4,9 @@ use crate::digits;
 use std::io::{self, Write};
 
 /// The number of bytes that are gathered before they are passed on.
-const BLOCK: usize = 64 * 1024;
+///
+/// A file's own buffer is not larger, so they are copied only once.
+const BLOCK: usize = 128 * 1024;
 
 /// Writes JSON without spaces. Keys and values come in the order of the calls; the caller keeps
 /// opens and closes paired and calls [`Emit::flush`] at the end.
@@ -123,22 +125,26 @@ impl<W: Write> Emit<W> {
 
     /// Writes `,"key":`, without the comma where nothing comes before it. Records have many keys, so
     /// each is one piece (`follows!`).
-    #[inline]
+    #[inline(always)]
     fn lead(&mut self, lead: &'static str) {
-        let from = usize::from(!std::mem::replace(&mut self.comma, true));
-        self.pending
-            .extend_from_slice(lead.as_bytes().get(from..).unwrap_or_default());
+        // Both have a length that the compiler knows.
+        if std::mem::replace(&mut self.comma, true) {
+            self.pending.extend_from_slice(lead.as_bytes());
+        } else {
+            let lead = lead.as_bytes().get(1..).unwrap_or_default();
+            self.pending.extend_from_slice(lead);
+        }
     }
 
     /// Writes a key, as `follows!` makes it, and its number.
-    #[inline]
+    #[inline(always)]
     pub(super) fn next(&mut self, lead: &'static str, number: u64) {
         self.lead(lead);
         digits::push_u64(&mut self.pending, number);
     }
 
     /// Writes a key and the beginning of its object or array.
-    #[inline]
+    #[inline(always)]
     pub(super) fn next_open(&mut self, lead: &'static str) {
         self.lead(lead);
         self.comma = false;
@@ -152,7 +158,7 @@ impl<W: Write> Emit<W> {
     }
 
     /// Writes a key and `{"handle":n}`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn next_handle(&mut self, lead: &'static str, handle: u64) {
         self.lead(lead);
         digits::push_u64(&mut self.pending, handle);

@@ -10,7 +10,7 @@ use super::tracks::queue_index;
 use crate::files::WriteError;
 use crate::job::Job;
 use foldhash::fast::RandomState;
-use std::cmp::Reverse;
+use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashMap};
 
 /// The number of changes that are sorted before they are written.
@@ -53,14 +53,39 @@ pub(super) enum Change {
     Done { node: u32, queue: u32 },
 }
 
+/// A change at a time. The earliest is the greatest, as a heap has it on top.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Waiting(u64, Change);
+
+impl Ord for Waiting {
+    #[inline]
+    fn cmp(&self, other: &Waiting) -> Ordering {
+        // Hardly any two have the same time.
+        other.0.cmp(&self.0).then_with(|| other.1.cmp(&self.1))
+    }
+}
+
+impl PartialOrd for Waiting {
+    #[inline]
+    fn partial_cmp(&self, other: &Waiting) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+    #[inline]
+    fn le(&self, other: &Waiting) -> bool {
+        self.0 > other.0 || self.cmp(other) != Ordering::Greater
+    }
+}
+
 /// The counter tracks of a trace.
 #[derive(Debug, Default)]
 pub(super) struct Levels {
-    waiting: BinaryHeap<Reverse<(u64, Change)>>,
+    waiting: BinaryHeap<Waiting>,
     values: HashMap<Level, u64, RandomState>,
     /// Node and bytes of each live allocation, by address.
     live: HashMap<u64, (u32, u64)>,
     scratch: HashMap<(u32, u32), u64>,
+    /// The levels that changed at one time.
+    changed: Vec<Level>,
 }
 
 impl Levels {
@@ -72,7 +97,7 @@ impl Levels {
         time: u64,
         change: Change,
     ) -> Result<(), WriteError> {
-        self.waiting.push(Reverse((time, change)));
+        self.waiting.push(Waiting(time, change));
         if self.waiting.len() > WINDOW {
             self.settle(job, out)?;
         }
@@ -93,19 +118,21 @@ impl Levels {
 
     /// Writes the levels after all changes of the earliest time.
     fn settle(&mut self, job: &Job<'_>, out: &mut Packets<'_>) -> Result<(), WriteError> {
-        let Some(Reverse((now, first))) = self.waiting.pop() else {
+        let Some(Waiting(now, first)) = self.waiting.pop() else {
             return Ok(());
         };
-        let mut changed: Vec<Level> = self.apply(first).into_iter().collect();
-        while let Some(Reverse((time, _))) = self.waiting.peek()
+        let mut changed = std::mem::take(&mut self.changed);
+        changed.clear();
+        changed.extend(self.apply(first));
+        while let Some(Waiting(time, _)) = self.waiting.peek()
             && *time == now
-            && let Some(Reverse((_, change))) = self.waiting.pop()
+            && let Some(Waiting(_, change)) = self.waiting.pop()
         {
             changed.extend(self.apply(change));
         }
         changed.sort_unstable();
         changed.dedup();
-        for level in changed {
+        for level in changed.drain(..) {
             let uuid = uuid(out, level);
             let is_speed = matches!(level, Level::Speed(_));
             let is_bytes = !matches!(level, Level::Speed(_) | Level::Depth(..));
@@ -131,6 +158,7 @@ impl Levels {
                 out.counter(uuid, now, value)?;
             }
         }
+        self.changed = changed;
         Ok(())
     }
 

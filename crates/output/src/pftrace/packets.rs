@@ -30,6 +30,11 @@ const UNIT_BYTES: i32 = 3;
 /// Further names of events are not interned, where there are more than this, or where they take
 /// more bytes than the limit.
 const MOST_NAMES: usize = 1 << 14;
+/// The number of bytes that are gathered before they are passed on. The file's own buffer is not
+/// larger, so they are copied only once.
+const BLOCK: usize = 128 * 1024;
+/// The number of places in which texts are remembered by their addresses.
+const PLACES: usize = 512;
 const MOST_NAME_BYTES: usize = 4 << 20;
 
 /// A value of a debug annotation.
@@ -56,9 +61,11 @@ pub(super) struct Packets<'f> {
     file: &'f mut OutputFile,
     /// The sequence to which all packets of this process belong.
     sequence: u32,
+    /// Packets that were not passed on yet.
     buffer: Vec<u8>,
-    /// An event under construction.
+    /// An event under construction, and the numbers of the names of its annotations.
     fields: Vec<u8>,
+    numbers: Vec<u64>,
     categories: Interner,
     annotations: Interner,
     names: Interner,
@@ -82,6 +89,7 @@ impl<'f> Packets<'f> {
             sequence,
             buffer: Vec::new(),
             fields: Vec::new(),
+            numbers: Vec::new(),
             categories: Interner::default(),
             annotations: Interner::default(),
             names: Interner::default(),
@@ -127,9 +135,23 @@ impl<'f> Packets<'f> {
     /// Writes a packet with its length before it. A trace is a message whose field 1 is repeated
     /// for each packet.
     fn put(&mut self, packet: &TracePacket) -> Result<(), WriteError> {
-        self.buffer.clear();
         prost::encoding::message::encode(1, packet, &mut self.buffer);
-        self.file.put(&self.buffer)
+        self.pass_on(BLOCK)
+    }
+
+    /// Passes packets on, if there are so many bytes of them.
+    fn pass_on(&mut self, least: usize) -> Result<(), WriteError> {
+        if self.buffer.len() < least {
+            return Ok(());
+        }
+        self.file.put(&self.buffer)?;
+        self.buffer.clear();
+        Ok(())
+    }
+
+    /// Passes on what is left.
+    pub(super) fn finish(&mut self) -> Result<(), WriteError> {
+        self.pass_on(0)
     }
 
     /// Whether a track has not been described yet. From now on it counts as described.
@@ -219,12 +241,11 @@ impl<'f> Packets<'f> {
         let category = self
             .categories
             .number(&mut new.event_categories, event.category);
-        let mut annotations: Vec<(u64, Value<'_>)> = Vec::with_capacity(event.annotations.len());
-        for (name, value) in event.annotations {
-            let number = self
-                .annotations
-                .number(&mut new.debug_annotation_names, name);
-            annotations.push((number, *value));
+        let mut numbers = std::mem::take(&mut self.numbers);
+        numbers.clear();
+        for (name, _) in event.annotations {
+            let new = &mut new.debug_annotation_names;
+            numbers.push(self.annotations.number(new, name));
         }
         let name_iid = self.names.number_if_few(&mut new.event_names, event.name);
         let something_new = !new.event_categories.is_empty()
@@ -233,13 +254,16 @@ impl<'f> Packets<'f> {
         let new = something_new.then(|| new.encode_to_vec());
         let fields = Fields {
             category: Some(category),
-            annotations: &annotations,
+            names: &numbers,
+            annotations: event.annotations,
             name_iid,
             name: name_iid.is_none().then_some(event.name),
             flow: event.flow,
             ..self::of(of, event.track)
         };
-        self.put_event(time, new.as_deref(), &fields)
+        let written = self.put_event(time, new.as_deref(), &fields);
+        self.numbers = numbers;
+        written
     }
 
     fn put_event(
@@ -250,10 +274,9 @@ impl<'f> Packets<'f> {
     ) -> Result<(), WriteError> {
         self.fields.clear();
         wire::event(&mut self.fields, fields);
-        self.buffer.clear();
         let head = (time, self.sequence, NEEDS_INTERNED);
         wire::packet(&mut self.buffer, head, &self.fields, interned);
-        self.file.put(&self.buffer)
+        self.pass_on(BLOCK)
     }
 }
 
@@ -261,6 +284,7 @@ impl<'f> Packets<'f> {
 fn of<'a>(of: Type, track: u64) -> Fields<'a> {
     Fields {
         category: None,
+        names: &[],
         annotations: &[],
         of: of.into(),
         name_iid: None,
@@ -278,27 +302,29 @@ struct Interner {
     numbers: HashMap<String, u64>,
     texts: Vec<String>,
     bytes: usize,
-    /// Numbers by the address where a text was last seen. Most texts come from the same address
-    /// each time, and comparing a text takes a fraction of the time of hashing it.
-    seen: HashMap<(usize, usize), u64, RandomState>,
+    /// The address and the number of texts that were seen, in a place that follows from the address.
+    /// Most texts come from the same address each time, and comparing a text takes a fraction of the
+    /// time of hashing it.
+    seen: Vec<(usize, u64)>,
 }
 
 impl Interner {
     fn known(&mut self, name: &str) -> Option<u64> {
-        let place = (name.as_ptr().addr(), name.len());
-        if let Some(number) = self.seen.get(&place)
-            && let Some(text) = self
-                .texts
-                .get(usize::try_from(*number).unwrap_or(0).wrapping_sub(1))
+        let address = name.as_ptr().addr();
+        // Texts lie close together, so the lower bits differ most.
+        let place = (address ^ address >> 9) % PLACES;
+        if let Some((seen, number)) = self.seen.get(place)
+            && *seen == address
+            && let Some(text) = self.texts.get((*number as usize).wrapping_sub(1))
             && text == name
         {
             return Some(*number);
         }
         let number = *self.numbers.get(name)?;
-        if self.seen.len() >= MOST_NAMES {
-            self.seen.clear();
+        self.seen.resize(PLACES, (0, 0));
+        if let Some(seen) = self.seen.get_mut(place) {
+            *seen = (address, number);
         }
-        self.seen.insert(place, number);
         Some(number)
     }
 

@@ -46,8 +46,9 @@ fn fixed(out: &mut Vec<u8>, field: u32, value: u64) {
 /// The fields of a `TrackEvent`, in the order of their numbers.
 pub(super) struct Fields<'a> {
     pub(super) category: Option<u64>,
-    /// The numbers of names, each with its value.
-    pub(super) annotations: &'a [(u64, Value<'a>)],
+    /// The numbers of the annotations' names, and the annotations.
+    pub(super) names: &'a [u64],
+    pub(super) annotations: &'a [(&'a str, Value<'a>)],
     pub(super) of: i32,
     pub(super) name_iid: Option<u64>,
     pub(super) track: u64,
@@ -62,7 +63,7 @@ pub(super) fn event(out: &mut Vec<u8>, fields: &Fields<'_>) {
     if let Some(category) = fields.category {
         number(out, 3, category);
     }
-    for (name, value) in fields.annotations {
+    for (name, (_, value)) in fields.names.iter().zip(fields.annotations) {
         annotation(out, *name, value);
     }
     // An enumeration is a signed int32.
@@ -85,7 +86,43 @@ pub(super) fn event(out: &mut Vec<u8>, fields: &Fields<'_>) {
     }
 }
 
+/// Appends an annotation.
+#[inline]
 fn annotation(out: &mut Vec<u8>, name: u64, value: &Value<'_>) {
+    let (field, number) = match value {
+        Value::Bool(value) => (2, u64::from(*value)),
+        Value::Uint(value) => (3, *value),
+        Value::Int(value) => (4, value.cast_unsigned()),
+        _ => return any_annotation(out, name, value),
+    };
+    if name >= 0x80 {
+        return any_annotation(out, name, value);
+    }
+    // Most are numbers. All of it is copied and then cut, which takes less time than copying a number
+    // of bytes that is only known here.
+    let mut bytes = [0; 16];
+    let mut at = 5;
+    let mut rest = number;
+    while rest >= 0x80
+        && let Some(to) = bytes.get_mut(at)
+    {
+        *to = rest as u8 | 0x80;
+        rest >>= 7;
+        at += 1;
+    }
+    if let Some(to) = bytes.get_mut(at) {
+        *to = rest as u8;
+    }
+    let head = [4 << 3 | BYTES, at as u8 - 1, 1 << 3, name as u8, field << 3];
+    for (to, from) in bytes.iter_mut().zip(head) {
+        *to = from;
+    }
+    let end = out.len() + at + 1;
+    out.extend_from_slice(&bytes);
+    out.truncate(end);
+}
+
+fn any_annotation(out: &mut Vec<u8>, name: u64, value: &Value<'_>) {
     let of_value = match value {
         Value::Uint(value) => 1 + varint_len(*value),
         Value::Int(value) => 1 + varint_len(value.cast_unsigned()),
@@ -160,6 +197,10 @@ mod tests {
             (5, Value::Text(&long)),
             (6, Value::Text("")),
             (7, Value::Uint(0)),
+            (8, Value::Uint(127)),
+            (9, Value::Uint(128)),
+            (127, Value::Uint(1 << 43)),
+            (128, Value::Int(1)),
         ];
         let annotations = values.map(|(name, value)| {
             let mut message = DebugAnnotation {
@@ -208,7 +249,8 @@ mod tests {
             &mut ours,
             &Fields {
                 category: Some(7),
-                annotations: &values,
+                names: &values.map(|(name, _)| name),
+                annotations: &values.map(|(_, value)| ("", value)),
                 of: 1,
                 name_iid: Some(300),
                 track: u64::MAX,

@@ -12,35 +12,18 @@ use crate::job::Job;
 use crate::json::counters::Nature;
 use crate::json::pieces;
 use midair_counters::Dimension;
-use midair_domain::Rocpd;
 use midair_record::event::{Kernel, kind};
-use rusqlite::{Statement, params};
+use rusqlite::params;
 use std::collections::HashMap;
 
-/// The statements, and the dispatches with counters that are already in the file.
-pub(super) struct Counters<'c> {
-    events: Statement<'c>,
-    /// The statement for readings of whole devices, which are samples.
-    readings: Statement<'c>,
+/// The dispatches with counters that are already in the file.
+#[derive(Default)]
+pub(super) struct Counters {
     /// Event ids by dispatch.
     written: HashMap<u64, i64>,
 }
 
-impl<'c> Counters<'c> {
-    pub(super) fn new(database: &Database<'c>, _: &Job<'_>) -> Step<Counters<'c>> {
-        Ok(Counters {
-            events: database.insert(
-                Rocpd::PmcEvent.table(),
-                "event_id, pmc_id, value, xcc, shader_engine, instance, extdata",
-            )?,
-            readings: database.insert(
-                Rocpd::PmcEvent.table(),
-                "event_id, sample_id, pmc_id, value, extdata",
-            )?,
-            written: HashMap::new(),
-        })
-    }
-
+impl Counters {
     /// Whether the dispatch has its row already.
     pub(super) fn has_dispatch(&self, kernel: &Kernel) -> bool {
         self.written.contains_key(&kernel.dispatch_id)
@@ -109,8 +92,9 @@ impl Rows<'_, '_> {
         let pid = self.job.trace.process.pid;
         let sample = self.sample_on(pid, &name, reading.end, event, &extdata.to_string())?;
         for (id, _, values, _) in &reading.counters {
-            let row = params![event, sample, whole(*id), sum(values), "{}"];
-            self.counters.readings.execute(row)?;
+            let nowhere = [None; 3];
+            self.long
+                .value(event, Some(sample), whole(*id), sum(values), nowhere)?;
         }
         Ok(())
     }
@@ -142,15 +126,9 @@ impl Rows<'_, '_> {
         };
         for (id, _, values) in &counts.counters {
             for (place, value) in values {
-                self.counters.events.execute(params![
-                    event,
-                    whole(*id),
-                    value,
-                    place.get(Dimension::Xcc),
-                    place.get(Dimension::ShaderEngine),
-                    place.get(Dimension::Instance),
-                    "{}",
-                ])?;
+                let place = [Dimension::Xcc, Dimension::ShaderEngine, Dimension::Instance]
+                    .map(|dimension| Some(i64::from(place.get(dimension))));
+                self.long.value(event, None, whole(*id), *value, place)?;
             }
         }
         Ok(())

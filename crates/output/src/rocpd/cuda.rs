@@ -6,6 +6,7 @@
 //! `extdata`.
 
 use super::database::{Step, whole};
+use super::long::Copied;
 use super::rows::{Call, Rows};
 use crate::cuda::devices::ordinal;
 use crate::cuda::{NONE, memories, memory, names_stream, stream_parts, unfinished};
@@ -15,7 +16,6 @@ use midair_record::event::{
     Copy, CudaLaunch, CudaTransfer, Header, Kernel, MemorySet, Synchronization, UnifiedMemory,
     flag, kind,
 };
-use rusqlite::params;
 use std::borrow::Cow;
 use std::fmt::{Display, Write};
 
@@ -106,27 +106,20 @@ impl Rows<'_, '_> {
         object.number("value", set.value);
         // CUPTI does not tell where the memory is.
         let address = None::<i64>;
-        self.copies += 1;
-        self.copy.execute(params![
-            self.copies,
-            self.info.nid,
-            self.info.pid,
+        self.long.copy(&Copied {
             tid,
-            whole(set.start),
-            whole(set.end),
+            start: whole(set.start),
+            end: whole(set.end),
             name,
-            agent,
-            address,
-            agent,
-            address,
-            whole(set.bytes),
+            to: (agent, address),
+            from: (agent, address),
+            bytes: set.bytes,
             stream,
-            set.graph,
-            whole(set.graph_node),
+            graph: set.graph,
+            graph_node: whole(set.graph_node),
             event,
-            object.finish(&set.header, unfinished(set.start, set.end)),
-        ])?;
-        Ok(())
+            extdata: &object.finish(&set.header, unfinished(set.start, set.end)),
+        })
     }
 
     pub(super) fn wait(&mut self, wait: &Synchronization) -> Step<()> {

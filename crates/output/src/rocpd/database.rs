@@ -58,8 +58,11 @@ impl<'c> Database<'c> {
         self.guid
     }
 
-    /// Returns a statement that inserts rows. A column may have a value, `column=value`, which is then
-    /// that of all rows.
+    pub(super) fn connection(&self) -> &'c Connection {
+        self.connection
+    }
+
+    /// Returns a statement that inserts rows.
     pub(super) fn insert(&self, table: &str, columns: &str) -> Step<Statement<'c>> {
         let sql = schema::insert("INSERT", table, columns, self.guid);
         Ok(self.connection.prepare(&sql)?)

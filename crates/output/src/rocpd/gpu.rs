@@ -6,7 +6,6 @@ use super::info::Info;
 use super::rows::Rows;
 use crate::gpu::GpuSamples;
 use crate::job::Job;
-use midair_domain::Rocpd;
 use midair_record::event::{cuda_node, kind};
 use rusqlite::params;
 
@@ -66,15 +65,7 @@ pub(super) fn describe(
 
 impl Rows<'_, '_> {
     /// Writes all samples of the session.
-    pub(super) fn gpu_samples(
-        &mut self,
-        database: &Database<'_>,
-        samples: &GpuSamples,
-    ) -> Step<()> {
-        let mut values = database.insert(
-            Rocpd::PmcEvent.table(),
-            "event_id, sample_id, pmc_id, value, extdata",
-        )?;
+    pub(super) fn gpu_samples(&mut self, samples: &GpuSamples) -> Step<()> {
         let name = format!("Metrics of GPU {}", samples.index);
         let pid = self.job.trace.process.pid;
         for sample in samples.samples() {
@@ -83,13 +74,9 @@ impl Rows<'_, '_> {
             let row = self.sample_on(pid, &name, sample.end, event, &extdata)?;
             for (metric, value) in sample.metrics.iter().zip(sample.values) {
                 if value.is_finite() {
-                    values.execute(params![
-                        event,
-                        row,
-                        whole(FIRST + *metric as u64),
-                        f64::from(*value),
-                        "{}"
-                    ])?;
+                    let id = whole(FIRST + *metric as u64);
+                    self.long
+                        .value(event, Some(row), id, f64::from(*value), [None; 3])?;
                 }
             }
         }

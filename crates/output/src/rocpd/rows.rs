@@ -4,6 +4,7 @@ use super::counters::Counters;
 use super::cuda::{launch, transfer};
 use super::database::{Database, Step, text, whole};
 use super::info::Info;
+use super::long::{Allocated, Copied, Dispatch, Long};
 use super::strings::Strings;
 use crate::api::{Parameter, has_message};
 use crate::arguments;
@@ -14,7 +15,7 @@ use crate::job::Job;
 use crate::kernel_name;
 use crate::limits;
 use foldhash::fast::RandomState;
-use midair_domain::{Rocpd, sets};
+use midair_domain::sets;
 use midair_record::event::{
     Allocation, Api, Copy, CudaLaunch, CudaTransfer, Header, Kernel, KfdEvent, Marker, NO_NODE,
     Record, Scratch, flag, kind,
@@ -24,7 +25,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// The greatest id that is taken from records, because SQLite has to find free ids above it.
+/// The greatest id that is taken from records, because there have to be free ids above it.
 const LARGEST_ID: u64 = 1 << 62;
 /// The most tracks that are remembered. When there are more, all are forgotten.
 const MOST_TRACKS: usize = 1 << 16;
@@ -40,9 +41,6 @@ pub(super) struct Call<'a> {
     /// The JSON for the event.
     pub(super) extdata: Cow<'a, str>,
 }
-
-/// What is appended to a list of columns that ends in `extdata`, where no row has such data.
-const NO_DATA: &str = "='{}'";
 
 /// The parameters of a function, and their types in the form that people write.
 struct Function<'j> {
@@ -62,26 +60,12 @@ pub(super) struct Rows<'c, 'j> {
     functions: HashMap<(u8, u32), Rc<Function<'j>>, RandomState>,
     /// The place where values of arguments are made.
     text: String,
-    /// Statements for rows with and without data of their own in `extdata`. Hardly any has some, and
-    /// a value that is in the statement takes less time than one that is bound for each row.
-    event: Statement<'c>,
-    event_with: Statement<'c>,
-    region: Statement<'c>,
-    region_with: Statement<'c>,
-    sample: Statement<'c>,
+    /// The tables with a row for each record.
+    pub(super) long: Long<'c>,
     track: Statement<'c>,
-    argument: Statement<'c>,
-    argument_with: Statement<'c>,
-    dispatches: Statement<'c>,
-    pub(super) copy: Statement<'c>,
-    allocation: Statement<'c>,
     metadata: Statement<'c>,
     tracks: HashMap<(u32, i64), i64, RandomState>,
-    pub(super) counters: Counters<'c>,
-    /// The ids of the last event, copy and allocation.
-    events: i64,
-    pub(super) copies: i64,
-    allocations: i64,
+    pub(super) counters: Counters,
 }
 
 impl<'c, 'j> Rows<'c, 'j> {
@@ -90,25 +74,8 @@ impl<'c, 'j> Rows<'c, 'j> {
         job: &'j Job<'j>,
         info: Info<'c, 'j>,
         strings: Strings<'c>,
+        long: Long<'c>,
     ) -> Step<Rows<'c, 'j>> {
-        // External correlation ids belong to tools that push them.
-        let event = |extdata: &str| {
-            let columns = "id, category_id, stack_id, parent_stack_id, correlation_id=0, extdata";
-            database.insert("event", &format!("{columns}{extdata}"))
-        };
-        let process = format!("nid={}, pid={}", info.nid, info.pid);
-        let region = |extdata: &str| {
-            let columns = "tid, start, end, name_id, event_id, extdata";
-            let columns = format!("id, {process}, {columns}{extdata}");
-            database.ensure(Rocpd::Region.table(), &columns)
-        };
-        let argument = |extdata: &str| {
-            let columns = "event_id, position, type, name, value, extdata";
-            database.insert("arg", &format!("{columns}{extdata}"))
-        };
-        let (event, event_with) = (event(NO_DATA)?, event("")?);
-        let (region, region_with) = (region(NO_DATA)?, region("")?);
-        let (argument, argument_with) = (argument(NO_DATA)?, argument("")?);
         Ok(Rows {
             job,
             info,
@@ -117,32 +84,11 @@ impl<'c, 'j> Rows<'c, 'j> {
             operations: HashMap::default(),
             functions: HashMap::default(),
             text: String::new(),
-            event,
-            event_with,
-            region,
-            region_with,
-            sample: database.ensure("sample", "id, track_id, timestamp, event_id, extdata")?,
+            long,
             track: database.insert("track", "nid, pid, tid, name_id")?,
-            argument,
-            argument_with,
-            dispatches: database.ensure(
-                Rocpd::KernelDispatch.table(),
-                &format!("id, {process}, tid, agent_id, kernel_id, dispatch_id, queue_id, stream_id, start, end, private_segment_size, group_segment_size, workgroup_size_x, workgroup_size_y, workgroup_size_z, grid_size_x, grid_size_y, grid_size_z, graph_exec_id, graph_node_id, region_name_id, event_id, extdata"),
-            )?,
-            copy: database.insert(
-                Rocpd::MemoryCopy.table(),
-                "id, nid, pid, tid, start, end, name_id, dst_agent_id, dst_address, src_agent_id, src_address, size, stream_id, graph_exec_id, graph_node_id, event_id, extdata",
-            )?,
-            allocation: database.insert(
-                Rocpd::MemoryAllocate.table(),
-                "id, nid, pid, tid, agent_id, type, level, start, end, address, size, queue_id, stream_id, event_id, extdata",
-            )?,
             metadata: database.insert("metadata", "tag, value")?,
             tracks: HashMap::default(),
-            counters: Counters::new(database, job)?,
-            events: 0,
-            copies: 0,
-            allocations: 0,
+            counters: Counters::default(),
         })
     }
 
@@ -160,6 +106,11 @@ impl<'c, 'j> Rows<'c, 'j> {
             Record::Kfd(event) if event.is_in_files() => self.driver_event(event),
             _ => Ok(()),
         }
+    }
+
+    /// Writes what is left.
+    pub(super) fn finish(self) -> Step<()> {
+        self.long.finish()
     }
 
     /// Returns the id of an operation's name.
@@ -190,15 +141,7 @@ impl<'c, 'j> Rows<'c, 'j> {
     /// Inserts an event and returns its id.
     pub(super) fn event(&mut self, kind: u8, stack: u64, parent: u64, extdata: &str) -> Step<i64> {
         let category = self.category(kind)?;
-        self.events += 1;
-        let (id, stack, parent) = (self.events, whole(stack), whole(parent));
-        match extdata {
-            "{}" => self.event.execute(params![id, category, stack, parent])?,
-            extdata => self
-                .event_with
-                .execute(params![id, category, stack, parent, extdata])?,
-        };
-        Ok(self.events)
+        self.long.event(category, stack, parent, extdata)
     }
 
     /// Inserts a region, or a sample where the call took no time. Returns the event's id.
@@ -218,24 +161,13 @@ impl<'c, 'j> Rows<'c, 'j> {
             // A sample has no name of its own: AMD's files do not say which function it was.
             let name = self.job.names.operation(header.kind, header.operation);
             let extdata = serde_json::json!({ "name": name }).to_string();
-            let start = whole(call.start);
-            with_own_or_free_id(id, |id| {
-                self.sample
-                    .execute(params![id, track, start, event, extdata])
-            })?;
+            self.long.sample(id, track, call.start, event, &extdata)?;
             return Ok(event);
         }
         let name = self.operation(header)?;
-        let (start, end) = (whole(call.start), whole(call.end));
+        let times = [whole(call.start), whole(call.end)];
         let extdata = remarks(header.flags, None);
-        with_own_or_free_id(id, |id| match extdata.as_ref() {
-            "{}" => self
-                .region
-                .execute(params![id, tid, start, end, name, event]),
-            extdata => self
-                .region_with
-                .execute(params![id, tid, start, end, name, event, extdata]),
-        })?;
+        self.long.region(id, tid, times, name, event, &extdata)?;
         Ok(event)
     }
 
@@ -252,10 +184,7 @@ impl<'c, 'j> Rows<'c, 'j> {
         debug_assert_eq!(tid_row, i64::from(tid));
         let name = self.strings.id(name)?;
         let track = self.track(tid, name)?;
-        let id = None::<i64>;
-        Ok(self
-            .sample
-            .insert(params![id, track, whole(time), event, extdata])?)
+        self.long.sample(None, track, time, event, extdata)
     }
 
     fn track(&mut self, tid: u32, name: i64) -> Step<i64> {
@@ -292,18 +221,17 @@ impl<'c, 'j> Rows<'c, 'j> {
         }
         let stream = self.info.stream(api.stream)?;
         let function = self.function(header.kind, header.operation);
-        let (argument, argument_with) = (&mut self.argument, &mut self.argument_with);
+        let long = &mut self.long;
         let mut position = 0;
         let mut types = function.types.iter();
         let put = |parameter: &Parameter, value: &str| -> Step<()> {
             let readable = types.next().map_or("", String::as_str);
             let (name, value) = (parameter.name.as_ref(), text(value));
-            if name == "stream" {
-                let extdata = format!("{{\"stream_id\":{stream}}}");
-                argument_with.execute(params![event, position, readable, name, value, extdata])?;
-            } else {
-                argument.execute(params![event, position, readable, name, value])?;
-            }
+            let extdata = match name {
+                "stream" => Cow::Owned(format!("{{\"stream_id\":{stream}}}")),
+                _ => Cow::Borrowed("{}"),
+            };
+            long.argument(event, position, [readable, name, &value, &extdata])?;
             position += 1;
             Ok(())
         };
@@ -407,34 +335,28 @@ impl<'c, 'j> Rows<'c, 'j> {
             (graph, node) = (extra.graph, whole(extra.graph_node));
             extdata = launch(kernel, extra).into();
         }
-        let [group_x, group_y, group_z] = kernel.workgroup;
-        let [grid_x, grid_y, grid_z] = kernel.grid;
-        with_own_or_free_id(own_id(kernel.dispatch_id), |id| {
-            self.dispatches.execute(params![
-                id,
+        self.long.dispatch(
+            own_id(kernel.dispatch_id),
+            &Dispatch {
                 tid,
                 agent,
-                symbol,
-                whole(kernel.dispatch_id),
+                kernel: symbol,
+                dispatch: whole(kernel.dispatch_id),
                 queue,
                 stream,
-                whole(kernel.start),
-                whole(kernel.end),
-                kernel.private_segment,
-                kernel.group_segment,
-                group_x,
-                group_y,
-                group_z,
-                grid_x,
-                grid_y,
-                grid_z,
+                start: whole(kernel.start),
+                end: whole(kernel.end),
+                private_segment: kernel.private_segment,
+                group_segment: kernel.group_segment,
+                workgroup: kernel.workgroup,
+                grid: kernel.grid,
                 graph,
-                node,
+                graph_node: node,
                 region,
                 event,
-                extdata,
-            ])
-        })?;
+                extdata: &extdata,
+            },
+        )?;
         Ok(event)
     }
 
@@ -455,27 +377,20 @@ impl<'c, 'j> Rows<'c, 'j> {
             (graph, node) = (extra.graph, whole(extra.graph_node));
             extdata = transfer(copy, extra).into();
         }
-        self.copies += 1;
-        self.copy.execute(params![
-            self.copies,
-            self.info.nid,
-            self.info.pid,
+        self.long.copy(&Copied {
             tid,
-            whole(copy.start),
-            whole(copy.end),
+            start: whole(copy.start),
+            end: whole(copy.end),
             name,
-            destination,
-            whole(copy.dst),
-            source,
-            whole(copy.src),
-            whole(copy.bytes),
+            to: (destination, Some(whole(copy.dst))),
+            from: (source, Some(whole(copy.src))),
+            bytes: copy.bytes,
             stream,
             graph,
-            node,
+            graph_node: node,
             event,
-            extdata,
-        ])?;
-        Ok(())
+            extdata: &extdata,
+        })
     }
 
     fn memory(&mut self, allocation: &Allocation) -> Step<()> {
@@ -498,25 +413,20 @@ impl<'c, 'j> Rows<'c, 'j> {
             node => Some(self.info.agent(node)?),
         };
         let stream = self.info.stream(allocation.stream)?;
-        self.allocations += 1;
-        self.allocation.execute(params![
-            self.allocations,
-            self.info.nid,
-            self.info.pid,
+        self.long.allocation(&Allocated {
             tid,
             agent,
-            what,
+            of: what,
             level,
-            whole(allocation.start),
-            whole(allocation.end),
-            whole(allocation.address),
-            whole(allocation.bytes),
-            None::<i64>,
-            stream,
+            start: whole(allocation.start),
+            end: whole(allocation.end),
+            address: Some(whole(allocation.address)),
+            bytes: allocation.bytes,
+            queue: None,
+            stream: Some(stream),
             event,
-            remarks(allocation.header.flags, None),
-        ])?;
-        Ok(())
+            extdata: &remarks(allocation.header.flags, None),
+        })
     }
 
     fn scratch(&mut self, scratch: &Scratch) -> Step<()> {
@@ -538,25 +448,20 @@ impl<'c, 'j> Rows<'c, 'j> {
             node => Some(self.info.agent(node)?),
         };
         let queue = self.info.queue(scratch.queue_id)?;
-        self.allocations += 1;
-        self.allocation.execute(params![
-            self.allocations,
-            self.info.nid,
-            self.info.pid,
+        self.long.allocation(&Allocated {
             tid,
             agent,
-            what,
-            "SCRATCH",
-            whole(scratch.start),
-            whole(scratch.end),
-            None::<i64>,
-            whole(scratch.bytes),
-            queue,
-            None::<i64>,
+            of: what,
+            level: Some("SCRATCH"),
+            start: whole(scratch.start),
+            end: whole(scratch.end),
+            address: None,
+            bytes: scratch.bytes,
+            queue: Some(queue),
+            stream: None,
             event,
-            format!("{{\"flags\":{}}}", scratch.flags),
-        ])?;
-        Ok(())
+            extdata: &format!("{{\"flags\":{}}}", scratch.flags),
+        })
     }
 
     /// Inserts a row of `rocpd_metadata`.
@@ -569,18 +474,6 @@ impl<'c, 'j> Rows<'c, 'j> {
 /// Returns the id in a record, if it is valid.
 fn own_id(id: u64) -> Option<i64> {
     (1..LARGEST_ID).contains(&id).then(|| whole(id))
-}
-
-/// Inserts a row under its own id. Where it has none, or the id is in use (a target can write
-/// anything), a free id is used.
-fn with_own_or_free_id(
-    id: Option<i64>,
-    mut put: impl FnMut(Option<i64>) -> rusqlite::Result<usize>,
-) -> Step<()> {
-    if id.is_none() || put(id)? == 0 {
-        put(None)?;
-    }
-    Ok(())
 }
 
 /// Returns further facts about a row, as JSON.

@@ -479,16 +479,64 @@ const INDEXES: [(&str, &str); 3] = [
     ("kernel_dispatch", "event_id"),
 ];
 
-/// Returns the statements that make a session's indexes. They run before its rows are inserted,
-/// since sorting these at the end would take memory for all of them.
+/// Returns the name of an index.
+pub(super) fn index_name(table: &str, column: &str, guid: &Guid) -> String {
+    format!("rocpd_{table}_{column}{}", guid.suffix())
+}
+
+/// Returns the name of a table.
+pub(super) fn long_name(table: &str, guid: &Guid) -> String {
+    format!("rocpd_{table}{}", guid.suffix())
+}
+
+/// The statement that finds the first page of a table or of an index by its name.
+pub(super) const ROOT: &str = "SELECT rootpage FROM main.sqlite_schema WHERE name = ?";
+
+/// Returns the tables of a session that have few rows, each after those to which it refers.
+fn small(guid: &Guid) -> impl Iterator<Item = String> {
+    let all = std::iter::once("metadata").chain(TABLES.iter().map(|table| table.name));
+    let small = all.filter(|name| !LONG.contains(name));
+    small.map(|name| full_name(name, guid))
+}
+
+/// Returns the statements that make the small tables in the database beside the file. Rows are
+/// inserted there while pages are appended to the file ([`Pages`](super::pages::Pages)).
+pub(super) fn beside(guids: &[Guid]) -> String {
+    let mut sql = String::new();
+    for guid in guids {
+        let all: Vec<String> = small(guid).collect();
+        for statement in tables(guid, "").split_inclusive(";\n") {
+            let name = statement.strip_prefix("CREATE TABLE ");
+            if let Some(rest) = name
+                && all.iter().any(|name| rest.starts_with(name.as_str()))
+            {
+                sql.push_str(&format!("CREATE TABLE {BESIDE}.{rest}"));
+            }
+        }
+    }
+    sql
+}
+
+/// The database beside the file.
+pub(super) const BESIDE: &str = "beside";
+
+/// Returns the statements that copy the rows of the small tables into the file.
+pub(super) fn take(guids: &[Guid]) -> String {
+    let names = guids.iter().flat_map(small);
+    names
+        .map(|name| format!("INSERT INTO main.{name} SELECT * FROM {BESIDE}.{name};\n"))
+        .collect()
+}
+
+/// Returns the statements that make a session's indexes.
 fn indexes(guid: &Guid) -> String {
     let mut sql = String::new();
     for (table, column) in INDEXES {
         // Writing to a String cannot fail.
         let _ = writeln!(
             sql,
-            "CREATE INDEX \"rocpd_{table}_{column}{}\" ON {} (\"{column}\");",
-            guid.suffix(),
+            "CREATE INDEX \"{}\" ON {} (\"{column}\");",
+            index_name(table, column, guid),
             full_name(table, guid)
         );
     }
@@ -568,16 +616,15 @@ fn tables(guid: &Guid, long: &str) -> String {
 }
 
 /// Returns an `INSERT` (or `INSERT OR IGNORE`) of these columns, which are separated by commas,
-/// with one parameter each. A column with `=` behind it has the value that follows.
+/// with one parameter each.
 pub(super) fn insert(verb: &str, table: &str, columns: &str, guid: &Guid) -> String {
-    let columns = columns.split(", ");
-    let columns = columns.map(|column| column.split_once('=').unwrap_or((column, "?")));
     let (quoted, places): (Vec<String>, Vec<&str>) = columns
-        .map(|(name, value)| (format!("\"{name}\""), value))
+        .split(", ")
+        .map(|name| (format!("\"{name}\""), "?"))
         .unzip();
     let places = places.join(", ");
     format!(
-        "{verb} INTO {} ({}) VALUES ({places})",
+        "{verb} INTO {BESIDE}.{} ({}) VALUES ({places})",
         full_name(table, guid),
         quoted.join(", ")
     )
@@ -586,7 +633,7 @@ pub(super) fn insert(verb: &str, table: &str, columns: &str, guid: &Guid) -> Str
 /// Returns the statement that finds a text's id.
 pub(super) fn find_string(guid: &Guid) -> String {
     format!(
-        "SELECT id FROM {} WHERE string = ?",
+        "SELECT id FROM {BESIDE}.{} WHERE string = ?",
         full_name("string", guid)
     )
 }

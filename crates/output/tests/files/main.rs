@@ -18,6 +18,7 @@ mod html;
 mod kineto;
 mod otf2;
 mod parquet;
+mod perfetto_ui;
 mod pftrace;
 mod readings;
 mod recordings;

@@ -1,0 +1,302 @@
+//! Rows in the order of their keys, however many there are and in whatever order they come.
+//!
+//! Calls are recorded when they return, and each thread's records come in blocks. So ids are nearly
+//! in order, but no distance is too large. Rows are gathered in memory, sorted when a limit is
+//! reached, and written as a run into a file without a name. At the end the runs are merged.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// Bytes that are gathered before they become a run.
+const GATHERED: usize = 1 << 20;
+/// So many runs of one size are merged into one. Each that is merged has a buffer.
+const FAN: usize = 64;
+/// The size of a run's buffer.
+const BUFFER: usize = 32 << 10;
+/// The bytes before a row in a run: its key and its length.
+const HEAD: usize = 12;
+
+/// Rows that are being gathered.
+pub(super) struct Sorted {
+    directory: PathBuf,
+    limit: usize,
+    /// The key, the place and the length of each row in `bytes`.
+    rows: Vec<(i64, u32, u32)>,
+    bytes: Vec<u8>,
+    file: Option<File>,
+    /// The end of the file.
+    end: u64,
+    /// Runs by size: each of a level has about [`FAN`] times as many rows as one of the level
+    /// before.
+    runs: Vec<Vec<Run>>,
+}
+
+/// A place in the file.
+#[derive(Clone, Copy)]
+struct Run {
+    at: u64,
+    end: u64,
+}
+
+impl Sorted {
+    /// Makes one that keeps its runs in a directory.
+    pub(super) fn new(directory: &Path) -> Sorted {
+        Sorted::with_limit(directory, GATHERED)
+    }
+
+    fn with_limit(directory: &Path, limit: usize) -> Sorted {
+        Sorted {
+            directory: directory.to_owned(),
+            limit,
+            rows: Vec::new(),
+            bytes: Vec::new(),
+            file: None,
+            end: 0,
+            runs: Vec::new(),
+        }
+    }
+
+    /// Adds a row.
+    pub(super) fn push(&mut self, key: i64, row: &[u8]) -> io::Result<()> {
+        self.rows
+            .push((key, self.bytes.len() as u32, row.len() as u32));
+        self.bytes.extend_from_slice(row);
+        if self.bytes.len() + 16 * self.rows.len() < self.limit {
+            return Ok(());
+        }
+        self.spill()
+    }
+
+    /// Writes what was gathered as a run.
+    fn spill(&mut self) -> io::Result<()> {
+        self.rows.sort_by_key(|(key, ..)| *key);
+        let rows = std::mem::take(&mut self.rows);
+        let bytes = std::mem::take(&mut self.bytes);
+        let run = self.write(|put| {
+            rows.iter()
+                .try_for_each(|(key, at, len)| put(*key, row(&bytes, *at, *len)))
+        })?;
+        (self.rows, self.bytes) = (rows, bytes);
+        self.rows.clear();
+        self.bytes.clear();
+        self.keep(0, run)
+    }
+
+    /// Keeps a run, and merges those of its size if there are many.
+    fn keep(&mut self, level: usize, run: Run) -> io::Result<()> {
+        if self.runs.len() <= level {
+            self.runs.push(Vec::new());
+        }
+        let Some(of_level) = self.runs.get_mut(level) else {
+            return Ok(());
+        };
+        of_level.push(run);
+        if of_level.len() < FAN {
+            return Ok(());
+        }
+        let many = std::mem::take(of_level);
+        let file = self.file()?.try_clone()?;
+        let merged = self.write(|put| merge(&file, &many, &mut *put))?;
+        self.keep(level + 1, merged)
+    }
+
+    fn file(&mut self) -> io::Result<&File> {
+        match &mut self.file {
+            Some(file) => Ok(file),
+            none => Ok(none.insert(tempfile::tempfile_in(&self.directory)?)),
+        }
+    }
+
+    /// Writes rows that are in order behind what is in the file.
+    fn write(
+        &mut self,
+        each: impl FnOnce(&mut dyn FnMut(i64, &[u8]) -> io::Result<()>) -> io::Result<()>,
+    ) -> io::Result<Run> {
+        let (at, mut end) = (self.end, self.end);
+        let file = self.file()?;
+        let mut pending = Vec::with_capacity(2 * BUFFER);
+        each(&mut |key, row| {
+            pending.extend_from_slice(&key.to_le_bytes());
+            pending.extend_from_slice(&(row.len() as u32).to_le_bytes());
+            pending.extend_from_slice(row);
+            if pending.len() >= BUFFER {
+                file.write_all_at(&pending, end)?;
+                end += pending.len() as u64;
+                pending.clear();
+            }
+            Ok(())
+        })?;
+        file.write_all_at(&pending, end)?;
+        self.end = end + pending.len() as u64;
+        Ok(Run { at, end: self.end })
+    }
+
+    /// Gives all rows in the order of their keys. Of those with equal keys, the first that was added
+    /// comes first.
+    pub(super) fn each(
+        mut self,
+        mut put: impl FnMut(i64, &[u8]) -> io::Result<()>,
+    ) -> io::Result<()> {
+        if self.file.is_none() {
+            self.rows.sort_by_key(|(key, ..)| *key);
+            let bytes = &self.bytes;
+            return self
+                .rows
+                .iter()
+                .try_for_each(|(key, at, len)| put(*key, row(bytes, *at, *len)));
+        }
+        if !self.rows.is_empty() {
+            self.spill()?;
+        }
+        // Runs of higher levels are older.
+        let runs: Vec<Run> = self.runs.drain(..).rev().flatten().collect();
+        match &self.file {
+            Some(file) => merge(file, &runs, &mut put),
+            None => Ok(()),
+        }
+    }
+}
+
+fn row(bytes: &[u8], at: u32, len: u32) -> &[u8] {
+    let (at, len) = (at as usize, len as usize);
+    bytes.get(at..at + len).unwrap_or_default()
+}
+
+/// A run that is being read.
+struct Cursor<'f> {
+    file: &'f File,
+    run: Run,
+    bytes: Vec<u8>,
+    at: usize,
+}
+
+impl Cursor<'_> {
+    /// Returns the next row's key and the place of its bytes, if there is one.
+    fn peek(&mut self) -> io::Result<Option<(i64, usize)>> {
+        self.fill(HEAD)?;
+        let Some(head) = self
+            .bytes
+            .get(self.at..)
+            .and_then(<[u8]>::first_chunk::<HEAD>)
+        else {
+            return Ok(None);
+        };
+        let [a, b, c, d, e, f, g, h, len @ ..] = *head;
+        let key = i64::from_le_bytes([a, b, c, d, e, f, g, h]);
+        let len = u32::from_le_bytes(len) as usize;
+        self.fill(HEAD + len)?;
+        Ok(Some((key, len)))
+    }
+
+    /// Makes so many bytes available, if the run has them.
+    fn fill(&mut self, wanted: usize) -> io::Result<()> {
+        let left = self.bytes.len().saturating_sub(self.at);
+        if left >= wanted || self.run.at >= self.run.end {
+            return Ok(());
+        }
+        self.bytes.drain(..self.at);
+        self.at = 0;
+        let more = wanted.max(BUFFER) as u64;
+        let more = more.min(self.run.end - self.run.at) as usize;
+        self.bytes.resize(left + more, 0);
+        let to = self.bytes.get_mut(left..).unwrap_or_default();
+        self.file.read_exact_at(to, self.run.at)?;
+        self.run.at += more as u64;
+        Ok(())
+    }
+}
+
+/// Gives the rows of several runs in order.
+fn merge(
+    file: &File,
+    runs: &[Run],
+    put: &mut dyn FnMut(i64, &[u8]) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut cursors = Vec::with_capacity(runs.len());
+    let mut next = BinaryHeap::with_capacity(runs.len());
+    for (number, run) in runs.iter().enumerate() {
+        let mut cursor = Cursor {
+            file,
+            run: *run,
+            bytes: Vec::new(),
+            at: 0,
+        };
+        if let Some((key, len)) = cursor.peek()? {
+            next.push(Reverse((key, number, len)));
+        }
+        cursors.push(cursor);
+    }
+    while let Some(Reverse((mut key, number, mut len))) = next.pop() {
+        let Some(cursor) = cursors.get_mut(number) else {
+            continue;
+        };
+        // Most rows that follow one another are in one run.
+        loop {
+            let from = cursor.at + HEAD;
+            put(key, cursor.bytes.get(from..from + len).unwrap_or_default())?;
+            cursor.at = from + len;
+            let Some((following, of)) = cursor.peek()? else {
+                break;
+            };
+            (key, len) = (following, of);
+            let other = next.peek().map(|Reverse((key, number, _))| (*key, *number));
+            if other.is_some_and(|other| other < (key, number)) {
+                next.push(Reverse((key, number, len)));
+                break;
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_come_in_order_whatever_the_number_of_runs() {
+        for (rows, limit) in [(0, 100), (50, 1 << 20), (5_000, 3_000), (40_000, 2_000)] {
+            let mut sorted = Sorted::with_limit(&std::env::temp_dir(), limit);
+            let mut wanted = Vec::new();
+            let mut state = 1_u64;
+            for number in 0..rows {
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1);
+                let key = (state >> 50) as i64 - 1000;
+                let row = vec![number as u8; number % 70];
+                sorted.push(key, &row).unwrap();
+                wanted.push((key, row));
+            }
+            wanted.sort_by_key(|(key, _)| *key);
+            let mut found = Vec::new();
+            sorted
+                .each(|key, row| {
+                    found.push((key, row.to_vec()));
+                    Ok(())
+                })
+                .unwrap();
+            assert_eq!(found, wanted, "{rows} rows");
+        }
+    }
+
+    #[test]
+    fn a_row_may_be_longer_than_a_buffer() {
+        let mut sorted = Sorted::with_limit(&std::env::temp_dir(), 1000);
+        for key in [3, 1, 2] {
+            sorted.push(key, &vec![key as u8; 3 * BUFFER]).unwrap();
+        }
+        let mut found = Vec::new();
+        sorted
+            .each(|key, row| {
+                found.push((key, row.len()));
+                Ok(())
+            })
+            .unwrap();
+        assert_eq!(found, [1, 2, 3].map(|key| (key, 3 * BUFFER)));
+    }
+}
