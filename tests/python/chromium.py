@@ -83,7 +83,10 @@ class Browser:
             self.events.append(self.message())
 
     def value(self, expression):
-        result = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
+        """What an expression is, or what its promise becomes."""
+        result = self.call(
+            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
+        )
         if "exceptionDetails" in result:
             raise RuntimeError(f"{expression}: {result['exceptionDetails']}")
         return result["result"].get("value")
@@ -110,14 +113,15 @@ class Browser:
         self.call("Input.dispatchKeyEvent", type="keyUp", key=key)
 
     def open(self, page):
-        """Opens a file, in a tab of its own, and waits until it is loaded."""
+        """Opens a file or an address, in a tab of its own, and waits until it is loaded."""
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         attached = self.call("Target.attachToTarget", targetId=target, flatten=True)
         self.session = attached["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{domain}.enable")
         self.events.clear()
-        self.call("Page.navigate", url=f"file://{os.path.abspath(page)}")
+        url = page if "://" in page else f"file://{os.path.abspath(page)}"
+        self.call("Page.navigate", url=url)
         self.wait_for("Page.loadEventFired")
 
     def count(self, selector):
