@@ -8,7 +8,6 @@ use midair_tests::target::{PATIENCE, Target, run};
 use midair_tests::{Result, is_root_for, leave_out};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 /// Returns Debian roots without anything of ours: the newest Debian, which is the lab's, and Debian
 /// 12.
@@ -198,20 +197,30 @@ exec chroot /mnt/root env LD_LIBRARY_PATH=/packages/midair-demo \
     Ok(())
 }
 
-/// On an idle machine the first table is there in less than 10 s. Here others work, too.
-const FIRST_TABLE: Duration = Duration::from_secs(60);
+/// The first table is to be there in less than 10 s. What others do on this machine meanwhile does not count:
+/// this is processor time, with the two seconds that the demo records.
+const FIRST_TABLE: f64 = 10.0;
+const RECORDED: f64 = 2.0;
 
 /// Nothing but the wheel or the one file in the oldest supported Debian, and no compiler.
 #[test]
 fn the_first_table_in_a_bare_debian() -> Result<()> {
     const SCRIPT: &str = r#"mount -t proc proc /mnt/root/proc
-exec chroot /mnt/root sh -c '
+exec chroot /mnt/root sh -ec '
 cd /root
 for compiler in cc gcc clang; do command -v $compiler && exit 9; done
-echo begins
-eval "$0"' "$1""#;
-    const WHEEL: &str = "python3 -m venv env && env/bin/pip install --quiet --no-index /packages/*.whl && exec env/bin/midair demo";
-    const ONE_FILE: &str = "cp /packages/midair-* midair && chmod +x midair && exec ./midair demo";
+for command; do
+  began=$(date +%s%N)
+  eval "$command"
+  echo "took $((($(date +%s%N) - began) / 1000000)) ms: $command"
+done
+times' sh "$@""#;
+    const WHEEL: &[&str] = &[
+        "python3 -m venv env",
+        "env/bin/pip install --quiet --no-index /packages/*.whl",
+        "env/bin/midair demo",
+    ];
+    const ONE_FILE: &[&str] = &["cp /packages/midair-* midair", "./midair demo"];
     if !is_root_for("making a root directory")? {
         return Ok(());
     }
@@ -231,15 +240,23 @@ eval "$0"' "$1""#;
         ("the one file", vec![packed], ONE_FILE),
     ] {
         let mut command = in_overlay(&own, SCRIPT, &root, &files);
-        command.arg(commands);
-        let mut shell = Target::spawn(command)?;
-        shell.expect("begins")?;
-        let began = Instant::now();
-        shell.expect("gemm")?;
-        let took = began.elapsed();
-        println!("{name}: the first table after {:.1} s", took.as_secs_f64());
-        assert!(took < FIRST_TABLE, "{name}: {took:?}");
-        shell.wait(PATIENCE)?.success()?;
+        command.args(commands);
+        let exit = run(command, PATIENCE)?.success()?;
+        assert!(has(&exit.stdout, "gemm"), "{exit}");
+        let steps = exit.stdout.iter().filter(|line| line.starts_with("took "));
+        for step in steps {
+            println!("{name}: {step}");
+        }
+        // The shell's last line is the user and the system time of what it has run.
+        let times = exit.stdout.last().ok_or("no times")?;
+        let mut spent = 0.0;
+        for time in times.split(' ') {
+            let (minutes, seconds) = time.split_once('m').ok_or("minutes")?;
+            let seconds = seconds.trim_end_matches('s').parse::<f64>()?;
+            spent += 60.0 * minutes.parse::<f64>()? + seconds;
+        }
+        println!("{name}: {spent:.1} s of processor time, {RECORDED} s recorded");
+        assert!(spent > 0.0 && spent + RECORDED < FIRST_TABLE, "{exit}");
     }
     Ok(())
 }
