@@ -25,6 +25,9 @@ use crate::machine::Machine;
 use crate::run::{At, Outcome, cargo, failed, output, root, run, target_directory};
 use crate::{layout, stage};
 
+/// `midair` is each of these by the name that it is called by, so one copy of the code is enough.
+const OTHER_NAMES: [&str; 2] = ["rocprofv3", "rocprof-compute"];
+
 /// What every product is made from.
 #[derive(Debug)]
 pub struct Release {
@@ -210,6 +213,11 @@ fn build(work: &Path, machine: &'static Machine) -> Outcome<PathBuf> {
     for package in layout::PACKAGES {
         command.args(["--package", package]);
     }
+    // Each of midair's other names would be compiled and linked for minutes, and then be left out.
+    command.arg("--lib");
+    for program in ["midair", "midair-aqlprofile", "midair-nvmetrics"] {
+        command.args(["--bin", program]);
+    }
     command
         .arg("--target-dir")
         .arg(&target)
@@ -226,7 +234,11 @@ fn build(work: &Path, machine: &'static Machine) -> Outcome<PathBuf> {
         );
     run(&mut command)?;
     let prefix = work.join("stage");
-    stage::stage_for(&built.join("release"), &prefix, machine)?;
+    let built = built.join("release");
+    for name in OTHER_NAMES {
+        tree::link("midair", &built.join(name))?;
+    }
+    stage::stage_for(&built, &prefix, machine)?;
     Ok(prefix)
 }
 
@@ -251,8 +263,7 @@ fn release(staged: &Path, work: &Path, to: &Path, machine: &'static Machine) -> 
     let prefix = work.join("prefix");
     tree::anew(&prefix)?;
     tree::copy_stripped(staged, &prefix, &machine.tool("strip"))?;
-    // `midair` is each of these by the name that it is called by, so one copy of the code is enough.
-    for name in ["rocprofv3", "rocprof-compute"] {
+    for name in OTHER_NAMES {
         tree::link("midair", &prefix.join("bin").join(name))?;
     }
     std::fs::create_dir_all(to).at("making", to)?;
