@@ -145,6 +145,24 @@ exec nsenter -t "$pid" -p unshare --mount --propagation private sh -ec '
 mount -t proc proc "$0/proc"
 exec chroot "$0" "$@"' "$here/image" "$@""#;
 
+/// A block of commands without a mark, or a mark that no test here names, would be run by nobody.
+#[test]
+fn every_recipe_of_the_page_is_run() -> Result<()> {
+    let page = std::fs::read_to_string(workspace().join("docs/recipes.md"))?;
+    let marks = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("<!-- recipe: "));
+    let names: Vec<&str> = marks.filter_map(|mark| mark.strip_suffix(" -->")).collect();
+    assert_eq!(page.matches("```console").count(), names.len(), "{names:?}");
+    for name in names {
+        let named = include_str!("recipes.rs")
+            .matches(&format!("{name:?}"))
+            .count();
+        assert!(named > 0, "{name}");
+    }
+    Ok(())
+}
+
 #[test]
 fn docker_and_podman() -> Result<()> {
     if !is_root_for("to make namespaces")? {
