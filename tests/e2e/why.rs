@@ -338,6 +338,72 @@ fn stacks_of_python_are_told_by_function_and_line() -> Result<()> {
     Ok(())
 }
 
+/// Python threads inside calls of both libraries for collectives, which are stand-ins that never
+/// return: the call is told, and where in the script it was made.
+#[test]
+fn python_inside_a_collective_is_told_with_the_call() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let source = dir.path().join("collective.c");
+    std::fs::write(
+        &source,
+        "#include <unistd.h>\n\
+         int ncclAllReduce(void) { for (;;) pause(); }\n\
+         int ncclGroupEnd(void) { for (;;) pause(); }\n",
+    )?;
+    let libraries = [
+        ("librccl.so.1", "ncclAllReduce"),
+        ("libnccl.so.2", "ncclGroupEnd"),
+    ];
+    for (name, _) in libraries {
+        let mut gcc = Command::new("gcc");
+        gcc.args(["-shared", "-fPIC", "-O1", "-o"]);
+        gcc.arg(dir.path().join(name)).arg(&source);
+        run(gcc, PATIENCE)?.success()?;
+    }
+    let script = dir.path().join("reduces.py");
+    let threads = libraries.map(|(name, function)| {
+        let path = dir.path().join(name);
+        format!(
+            "class {function}:\n    def step(self):\n        ctypes.CDLL({:?}).{function}()\n\
+             threading.Thread(target={function}().step, daemon=True).start()\n",
+            path.display().to_string()
+        )
+    });
+    let text = format!(
+        "import ctypes, threading\n{}print('ready', flush=True)\ninput()\n",
+        threads.concat()
+    );
+    std::fs::write(&script, text)?;
+    let mut command = Command::new(python()?);
+    command.arg(&script).env_clear().envs(plain_environment());
+    let mut target = Target::spawn(command)?;
+    target.expect("ready")?;
+    let pid = target.pid().to_string();
+    // The runtime, the function, and the innermost Python function of each thread in a call.
+    let in_calls = |it: &Value| -> Vec<[String; 3]> {
+        let threads = rows(it, "/threads").filter(|thread| thread["call"].is_object());
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let mut all: Vec<[String; 3]> = threads
+            .map(|thread| {
+                let (call, frame) = (&thread["call"], &thread["python"][0]);
+                [&call["runtime"], &call["function"], &frame["function"]].map(text)
+            })
+            .collect();
+        all.sort();
+        all
+    };
+    let wanted = [
+        ["NCCL", "ncclGroupEnd", "ncclGroupEnd.step"],
+        ["RCCL", "ncclAllReduce", "ncclAllReduce.step"],
+    ];
+    let told = seen("the collectives", &[&pid], |it| in_calls(it) == wanted)?;
+    let collectives = rows(&told, "/reasons").filter(|reason| reason["kind"] == "collective");
+    assert_eq!(collectives.count(), 2, "{told}");
+    target.send("")?;
+    target.wait(PATIENCE)?.success()?;
+    Ok(())
+}
+
 #[test]
 fn what_may_not_be_looked_at_is_refused() -> Result<()> {
     let refused = |words: &[&str]| -> Result<(Option<i32>, String)> {

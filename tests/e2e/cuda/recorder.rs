@@ -3,11 +3,15 @@
 
 use super::kit::{NEWEST, Session, quit, start};
 use midair_tests::Result;
+use midair_tests::attacher::boottime;
 use midair_tests::cuda::{CudaTarget, Kit};
+use midair_tests::stage::command;
 use midair_tests::table::Csv;
-use midair_tests::target::{PATIENCE, until};
+use midair_tests::target::{PATIENCE, Target, until};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Returns the directories of complete windows.
 fn windows(directory: &Path) -> Result<Vec<PathBuf>> {
@@ -112,4 +116,57 @@ fn each_trigger_writes_a_window_of_a_cuda_process() -> Result<()> {
         },
     )?;
     quit(target)
+}
+
+/// Two attachers are told one moment, as on many hosts: both wait for it, both record for as long as
+/// was said, and what they have is of the same time.
+#[test]
+fn two_attachers_begin_at_the_same_moment() -> Result<()> {
+    const RECORDED: u64 = 2_000_000_000;
+    let kit = Kit::new()?;
+    let kernel = [("CUDA_MODEL_KERNEL_NS", "20000")];
+    let mut targets = [start(&kit, NEWEST, &kernel)?, start(&kit, NEWEST, &kernel)?];
+    for target in &mut targets {
+        target.ask("start")?;
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
+    let begin = now.as_secs() + 6;
+    // The clock of the records, at that moment.
+    let moment = boottime() + begin * 1_000_000_000 - now.as_nanos() as u64;
+    let mut date = Command::new("date");
+    date.args(["-d", &format!("@{begin}"), "+%H:%M:%S/2s"]);
+    let said = String::from_utf8(date.output()?.stdout)?;
+    let mut sessions = Vec::new();
+    for (number, target) in targets.iter().enumerate() {
+        let directory = kit.scratch().join(format!("at-{number}"));
+        let mut attach = command("midair")?;
+        attach.args(["attach", &target.pid().to_string(), "--at", said.trim()]);
+        attach.args(["--kernel-trace", "-f", "csv", "-o", "t", "-d"]);
+        attach.arg(&directory);
+        sessions.push((directory, Target::spawn(attach)?));
+    }
+    let mut spans = Vec::new();
+    for (directory, session) in sessions {
+        session.wait(PATIENCE)?.success()?;
+        let mut times = Vec::new();
+        for row in Csv::read(&directory.join("t_kernel_trace.csv"))?.rows {
+            for key in ["Start_Timestamp", "End_Timestamp"] {
+                times.push(row[key].parse::<u64>()?);
+            }
+        }
+        let first = times.iter().copied().min().ok_or("no kernels")?;
+        let last = times.iter().copied().max().ok_or("no kernels")?;
+        // The wall clock and that of the records are read one after the other.
+        assert!(first + 50_000_000 > moment, "{first}, {moment}");
+        assert!(last - first < RECORDED + RECORDED / 2, "{first} to {last}");
+        spans.push((first, last));
+    }
+    let began = spans.iter().map(|(first, _)| *first).max();
+    let ended = spans.iter().map(|(_, last)| *last).min();
+    assert!(began < ended, "they have no moment in common: {spans:?}");
+    for mut target in targets {
+        target.ask("stop")?;
+        quit(target)?;
+    }
+    Ok(())
 }
