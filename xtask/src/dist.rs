@@ -203,6 +203,10 @@ fn build(work: &Path, machine: &'static Machine) -> Outcome<PathBuf> {
             .collect::<Vec<_>>()
     };
     let revision = output(git(&["rev-parse", "HEAD"]))?;
+    // The linker makes the build id of all that it writes. Names of local functions have a hash of the compiler's
+    // intermediate code in them, which LLVM does not order the same each time, although the same machine code comes out.
+    let mut flags = mapped("--remap-path-prefix");
+    flags.push("-Cstrip=symbols".to_owned());
     let mut command = cargo(&["build", "--release", "--locked"]);
     let mut built = target.clone();
     if let Some(name) = machine.cross() {
@@ -221,10 +225,7 @@ fn build(work: &Path, machine: &'static Machine) -> Outcome<PathBuf> {
     command
         .arg("--target-dir")
         .arg(&target)
-        .env(
-            "CARGO_ENCODED_RUSTFLAGS",
-            mapped("--remap-path-prefix").join("\u{1f}"),
-        )
+        .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\u{1f}"))
         // SQLite, in C: its debug information goes into the build id, which stays when that is cut off.
         .env("CFLAGS", mapped("-ffile-prefix-map").join(" "))
         .env("CARGO_INCREMENTAL", "0")
