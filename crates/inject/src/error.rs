@@ -396,6 +396,13 @@ pub enum EnterError {
 }
 
 impl EnterError {
+    /// Whether the worker thread says that it has waited for the library long enough. That it had
+    /// been sent by then makes no difference: nothing has begun.
+    pub fn is_lost_patience(&self) -> bool {
+        let silence = step_words(step::SILENCE);
+        matches!(self, EnterError::Boot { step, errno: 0, .. } if *step == silence)
+    }
+
     /// Returns the error for the [`step`] at which the worker thread says that it failed. All
     /// values come from the target and may be anything.
     pub(crate) fn at_step(code: u32, errno: i32, text: String) -> EnterError {
@@ -560,5 +567,22 @@ impl<T> During<T> for io::Result<T> {
             during: phase,
             source,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_wait_without_an_error_is_lost_patience() {
+        for (code, errno, is) in [
+            (step::SILENCE, 0, true),
+            (step::SILENCE, libc::EINVAL, false),
+            (step::RECEIVE, 0, false),
+        ] {
+            let error = EnterError::at_step(code, errno, String::new());
+            assert_eq!(error.is_lost_patience(), is, "{error}");
+        }
     }
 }

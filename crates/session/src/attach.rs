@@ -115,10 +115,10 @@ impl Session {
         let entered = entered.map_err(|error| {
             let failure = explain::not_entered(&approach, &error);
             match error {
-                EnterError::Ours { source, .. } if hung_up(&source) => StartError::OfferNotTaken(
-                    Failure::new(Kind::Setup, explain::offer_not_taken(pid, &failure.what))
-                        .hint(OFFER_HINT),
-                ),
+                EnterError::Ours { source, .. } if hung_up(&source) => {
+                    not_taken(pid, &failure.what)
+                }
+                error if error.is_lost_patience() => not_taken(pid, &failure.what),
                 _ => StartError::Failed(failure),
             }
         })?;
@@ -145,13 +145,7 @@ impl Session {
         entered.require_same_rights().map_err(|error| {
             match (entered.interrupted(), &error) {
                 // The worker thread waited and gave up by itself. The process goes on.
-                (None, EnterError::Gone { .. }) => StartError::OfferNotTaken(
-                    Failure::new(
-                        Kind::Setup,
-                        explain::offer_not_taken(pid, "its thread has ended"),
-                    )
-                    .hint(OFFER_HINT),
-                ),
+                (None, EnterError::Gone { .. }) => not_taken(pid, "its thread has ended"),
                 (Some(what), EnterError::Gone { .. }) => explain::failed(pid, &what).into(),
                 _ => explain::failed(pid, &error).into(),
             }
@@ -178,7 +172,12 @@ impl Session {
                     });
                 };
                 let _undone = entered.withdraw(options);
-                Err(explain::not_entered(&approach, &error).into())
+                let failure = explain::not_entered(&approach, &error);
+                // It gave up at the moment at which it was sent the library.
+                Err(match error.is_lost_patience() {
+                    true => not_taken(pid, &failure.what),
+                    false => failure.into(),
+                })
             }
         }
     }
@@ -188,6 +187,13 @@ impl Session {
 const OFFERS: Duration = Duration::from_secs(30);
 /// The remedy where the worker thread gave up each time.
 pub(crate) const OFFER_HINT: &str = "the machine gives this process, or that one, no processor for seconds: try again when it has less to do";
+
+/// Returns the refusal for a worker thread that gave up before it got the offer, which is tried
+/// again.
+fn not_taken(pid: Pid, why: &str) -> StartError {
+    let what = explain::offer_not_taken(pid, why);
+    StartError::OfferNotTaken(Failure::new(Kind::Setup, what).hint(OFFER_HINT))
+}
 
 /// Whether the error says that the other side closed the channel.
 fn hung_up(error: &std::io::Error) -> bool {
