@@ -340,6 +340,7 @@ impl Collection {
             return false;
         };
         let mut busy = false;
+        let leaving = symbols::leaving::asked();
         for text in notes::take() {
             running.sink.put(kind::NOTE, &note(&text));
         }
@@ -372,7 +373,7 @@ impl Collection {
         if running.hsa_ready {
             // What has ended up to now was delivered above, and what is loaded up to now was
             // announced.
-            symbols::retire(code_object::unload);
+            symbols::retire(leaving, code_object::unload);
         }
         let time = now();
         if time - running.searched_at > LOADER_INTERVAL {
@@ -456,7 +457,7 @@ impl Collection {
         if running.hsa_ready {
             symbols::set_changed();
             symbols::refresh(&mut running.sink);
-            symbols::retire(|_| ());
+            symbols::retire(symbols::leaving::asked(), |_| ());
             if under_way(&mut self.domains) > 0 {
                 self.outcome |= outcome::STILL_RUNNING;
             }

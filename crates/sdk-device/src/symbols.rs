@@ -409,15 +409,19 @@ fn tell_executable(functions: &Functions, executable: u64, sink: &mut Sink) {
 /// Lets threads go on that are about to destroy executables. The kernels of these executables are
 /// recorded by now, and other kernels may be loaded at their addresses next. `gone` gets the
 /// numbers of an executable's code objects before its thread goes on.
-pub fn retire(gone: impl Fn(&[u64])) {
-    if !leaving::any() {
+///
+/// `asked` is what [`leaving::asked`] returned before what had ended was looked for. An executable
+/// that was announced later waits for the next call: a dispatch of it may have ended since, and would
+/// get the name of a kernel that is loaded at the same address.
+pub fn retire(mut asked: Vec<u64>, gone: impl Fn(&[u64])) {
+    if asked.is_empty() {
         return;
     }
     if let Some(functions) = Functions::ask() {
         functions.visit(|executable| {
-            if !leaving::is_asked(executable) {
+            let Some(place) = asked.iter().position(|asked| *asked == executable) else {
                 return;
-            }
+            };
             let objects = kernel_objects(executable);
             let mut guard = known();
             let Some(book) = guard.as_mut() else { return };
@@ -434,11 +438,12 @@ pub fn retire(gone: impl Fn(&[u64])) {
                 .collect();
             drop(guard);
             gone(&numbers);
+            asked.swap_remove(place);
             leaving::see(executable);
         });
     }
     // These are executables that the runtime does not list.
-    leaving::see_all();
+    asked.into_iter().for_each(leaving::see);
 }
 
 /// The address range of a code object, and its number.

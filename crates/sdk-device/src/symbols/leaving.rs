@@ -100,9 +100,13 @@ fn is_any(stage: Stage, wanted: impl Fn(u64) -> bool) -> bool {
         .any(|entry| entry.word().load(SeqCst) == stage && wanted(entry.shared().load(SeqCst)))
 }
 
-/// Returns whether any executable waits to be seen.
-pub fn any() -> bool {
-    is_any(Stage::Asked, |_| true)
+/// Returns the executables that wait to be seen.
+pub fn asked() -> Vec<u64> {
+    let slots = STATE.symbols.leaving.slots().iter();
+    slots
+        .filter(|entry| entry.word().load(SeqCst) == Stage::Asked)
+        .map(|entry| entry.shared().load(SeqCst))
+        .collect()
 }
 
 /// Returns whether this executable is being destroyed and must not be looked at any more.
@@ -110,24 +114,10 @@ pub fn has_left(executable: u64) -> bool {
     is_any(Stage::Seen, |leaving| leaving == executable)
 }
 
-/// Returns whether this executable waits to be seen.
-pub fn is_asked(executable: u64) -> bool {
-    is_any(Stage::Asked, |leaving| leaving == executable)
-}
-
 /// Marks an executable as seen, so that the thread that destroys it goes on.
 pub fn see(executable: u64) {
-    see_if(|leaving| leaving == executable);
-}
-
-/// Marks all executables as seen.
-pub fn see_all() {
-    see_if(|_| true);
-}
-
-fn see_if(wanted: impl Fn(u64) -> bool) {
     for entry in STATE.symbols.leaving.slots() {
-        if entry.word().load(SeqCst) == Stage::Asked && wanted(entry.shared().load(SeqCst)) {
+        if entry.word().load(SeqCst) == Stage::Asked && entry.shared().load(SeqCst) == executable {
             // If this fails, a thread whose wait was over has freed the slot meanwhile, or another
             // thread has taken it. Then it is not ours to change.
             let _ = entry
@@ -149,30 +139,30 @@ mod tests {
         // There is a worker thread, but it does not look: the wait ends.
         let leaving = Leaving::announce(8, || true);
         assert!(began.elapsed() >= LIMIT);
-        assert!(!any() && has_left(8));
+        assert!(asked().is_empty() && has_left(8));
         drop(leaving);
         // While the worker thread looks, the other thread waits.
         let looking = std::cell::Cell::new(Some(Looking::begin()));
-        let asked = std::cell::Cell::new(0);
+        let calls = std::cell::Cell::new(0);
         drop(Leaving::announce(8, || {
             see(8);
-            asked.set(asked.get() + 1);
-            if asked.get() == 5 {
+            calls.set(calls.get() + 1);
+            if calls.get() == 5 {
                 looking.take();
             }
             true
         }));
-        assert!(asked.get() >= 5);
+        assert!(calls.get() >= 5);
         // The worker thread looks.
         let first = std::cell::Cell::new(true);
         let leaving = Leaving::announce(9, || {
             if first.replace(false) {
-                assert!(any() && is_asked(9));
+                assert_eq!(asked(), [9]);
             }
             see(9);
             true
         });
-        assert!(has_left(9) && !has_left(8) && !any());
+        assert!(has_left(9) && !has_left(8) && asked().is_empty());
         drop(leaving);
         assert!(!has_left(9));
     }
