@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::AtomicU32;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The descriptor that a call returned, or its error.
 fn file(raw: libc::c_long) -> io::Result<File> {
@@ -302,20 +302,46 @@ pub fn ptrace_refused() -> Option<io::Error> {
             libc::_exit(error);
         }
     }
-    let mut status = 0;
-    // SAFETY: a child of ours that nobody else waits for, and a live integer.
-    while child > 0 && unsafe { libc::waitpid(child, &raw mut status, 0) } < 0 {
-        if io::Error::last_os_error().raw_os_error() != Some(libc::EINTR) {
-            return None;
-        }
-    }
-    let killed = child > 0 && libc::WIFSIGNALED(status);
-    match libc::WEXITSTATUS(status) {
-        _ if killed => Some(io::Error::other("whoever calls it is killed")),
+    if child < 0 {
         // No child could be made.
-        _ if child < 0 => None,
+        return None;
+    }
+    let Some(status) = ended_by(child, Instant::now() + REFUSAL_LIMIT).ok()? else {
+        // SAFETY: a child of ours that was not waited for, so the number is still its.
+        unsafe { libc::kill(child, libc::SIGKILL) };
+        let _ = ended_by(child, Instant::now() + REFUSAL_LIMIT);
+        return Some(io::Error::other("whoever calls it is held"));
+    };
+    match libc::WEXITSTATUS(status) {
+        _ if libc::WIFSIGNALED(status) => Some(io::Error::other("whoever calls it is killed")),
         0 | libc::ESRCH => None,
         refused => Some(io::Error::from_raw_os_error(refused)),
+    }
+}
+
+/// How long the child of [`ptrace_refused`] may take. A filter with a supervisor can hold it.
+const REFUSAL_LIMIT: Duration = Duration::from_secs(1);
+
+/// Waits for a child until `end`. Returns its wait status; `None` if it has not ended.
+///
+/// # Errors
+/// The kernel's: `ECHILD` where this process ignores `SIGCHLD`, or another thread waited for it.
+fn ended_by(child: i32, end: Instant) -> io::Result<Option<i32>> {
+    let mut status = 0;
+    loop {
+        // SAFETY: a child of ours, and a live integer.
+        let answer = unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) };
+        let error = io::Error::last_os_error();
+        match answer {
+            0 => {}
+            _ if answer == child => return Ok(Some(status)),
+            _ if error.raw_os_error() == Some(libc::EINTR) => {}
+            _ => return Err(error),
+        }
+        if Instant::now() >= end {
+            return Ok(None);
+        }
+        std::thread::sleep(Duration::from_micros(200));
     }
 }
 

@@ -457,7 +457,6 @@ impl Collection {
         if running.hsa_ready {
             symbols::set_changed();
             symbols::refresh(&mut running.sink);
-            symbols::retire(symbols::leaving::asked(), |_| ());
             if under_way(&mut self.domains) > 0 {
                 self.outcome |= outcome::STILL_RUNNING;
             }
@@ -471,6 +470,8 @@ impl Collection {
             for domain in on_device(&mut self.domains) {
                 domain.release(&mut device);
             }
+            // Only now: the books above write dispatches that have ended since the last look.
+            symbols::retire(symbols::leaving::asked(), |_| ());
         } else if running.need.device() {
             running.sink.put(
                 kind::NOTE,

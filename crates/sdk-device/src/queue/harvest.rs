@@ -264,19 +264,48 @@ impl Harvester {
         });
     }
 
-    /// Follows the flights of a queue. With `last`, flights that have not ended are ended for that
-    /// reason. Returns how many ended.
+    /// Follows the flights of a queue. With `last`, when the hooks are removed, flights that have not
+    /// ended are ended for that reason. Returns how many ended.
     fn follow(
         &mut self,
         queue: &'static QueueState,
         sink: &mut Sink,
         last: Option<Untimed>,
     ) -> usize {
+        // Read this before the signals: a signal that has not fired on a queue that is already gone
+        // never will.
+        let gone = queue.life.load(Acquire) == Life::Gone;
+        let otherwise = last.or(gone.then_some(Untimed::QueueDestroyed));
+        let hooked = last.is_none();
+        let limit = if otherwise.is_some() {
+            usize::MAX
+        } else {
+            LOOK_AHEAD
+        };
+        let mut ended = self.look_at_flights(queue, sink, (None, hooked), limit);
+        if otherwise.is_some() {
+            // Only now: that a later dispatch has ended tells of those before it that they had, and
+            // why they have no times.
+            ended += self.look_at_flights(queue, sink, (otherwise, hooked), limit);
+        }
+        queue.flights.retire();
+        ended
+    }
+
+    /// Looks at no more than `limit` flights of a queue that have not ended. `how` is what
+    /// [`KernelTiming::ended`](super::timing::KernelTiming::ended) takes. Returns how many ended.
+    fn look_at_flights(
+        &mut self,
+        queue: &'static QueueState,
+        sink: &mut Sink,
+        how: (Option<Untimed>, bool),
+        limit: usize,
+    ) -> usize {
         let mut ended = 0;
         let mut open = 0;
         for position in queue.flights.range() {
             let flight = queue.flights.at(position);
-            match self.subscribers.timing.ended(queue, flight, last) {
+            match self.subscribers.timing.ended(queue, flight, how.0, how.1) {
                 Some(outcome) => {
                     let facts = flight.facts();
                     if outcome == Err(Untimed::NotProfiled) {
@@ -291,13 +320,12 @@ impl Harvester {
                 None if flight.stage.load(Relaxed) == Stage::Written => {}
                 None => {
                     open += 1;
-                    if open > LOOK_AHEAD {
+                    if open > limit {
                         break;
                     }
                 }
             }
         }
-        queue.flights.retire();
         ended
     }
 
@@ -355,8 +383,7 @@ impl Harvester {
             } else {
                 Untimed::RunningAtDetach
             };
-            // LOOK_AHEAD limits one pass, and each pass ends what it sees, so repeat.
-            while self.follow(queue, sink, Some(why)) > 0 {}
+            self.follow(queue, sink, Some(why));
             self.write_counts(queue, sink);
         }
         if let Some(text) = direct::note(self.past.0, self.past.1) {

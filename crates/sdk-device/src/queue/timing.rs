@@ -6,7 +6,7 @@
 
 use super::flight::{Facts, Flight, Stage};
 use super::points::{Point, reached};
-use super::queue_state::{Life, QueueState};
+use super::queue_state::QueueState;
 use super::settle::{read_flight, settle};
 use super::subscriber::{Answer, Completed, Enqueued, Subscriber};
 use super::watch::Watcher;
@@ -99,12 +99,14 @@ impl KernelTiming {
     }
 
     /// Returns the ticks of a flight that has ended, or the reason why it has none. Returns `None`
-    /// while it runs.
+    /// while it runs, unless `otherwise` is the reason for flights that will not be seen to end.
+    /// `hooked`: the hooks are installed, so that signals of the application may be read.
     pub(super) fn ended(
         &mut self,
         queue: &QueueState,
         flight: &Flight,
-        last: Option<Untimed>,
+        otherwise: Option<Untimed>,
+        hooked: bool,
     ) -> Option<Result<(u64, u64), Untimed>> {
         match flight.stage.load(Acquire) {
             Stage::Seen => return Some(Ok((flight.start.load(Relaxed), flight.end.load(Relaxed)))),
@@ -114,9 +116,6 @@ impl KernelTiming {
         }
         let facts = flight.facts();
         let signal = Signal(facts.signal);
-        // Read this before the signal: a signal that has not fired on a queue that is already gone
-        // never will.
-        let gone = queue.life.load(Acquire) == Life::Gone;
         let has_ended = facts.index < queue.ended_below.load(Relaxed);
         if facts.ours {
             // SAFETY: this is a signal of ours, which is alive as long as its runtime.
@@ -134,12 +133,9 @@ impl KernelTiming {
                 // the signal never fires.
                 return Some(Err(Untimed::PacketTakenFirst));
             }
-            if let Some(why) = last {
-                return Some(Err(why));
-            }
-            if gone {
-                return Some(Err(Untimed::QueueDestroyed));
-            }
+            return otherwise.map(Err);
+        }
+        if !hooked && otherwise.is_none() {
             return None;
         }
         // The signal is the application's, which may be about to change it. The thread that changes
@@ -152,25 +148,19 @@ impl KernelTiming {
             return None;
         }
         let watcher = Watcher::Flight(std::ptr::from_ref(flight).addr());
-        if let Some(why) = last {
-            // The hooks are removed, so the application may have destroyed the signal, or used it
-            // for something else.
-            STATE.watchers.release(facts.signal, watcher);
-            return Some(Err(why));
+        // SAFETY: the signal is watched and the hooks are installed, so it is alive. Before the
+        // application stores to it or destroys it, a hook takes the flight out of UNDER_WAY, and
+        // waits for us while it is READING. Without the hooks the application may have destroyed
+        // it, or used it for something else, so it is not read.
+        let ticks = hooked
+            .then(|| unsafe { Flight::own_ticks(facts) })
+            .flatten();
+        let outcome = ticks.or(otherwise.map(Err));
+        match outcome {
+            Some(_) => STATE.watchers.release(facts.signal, watcher),
+            None => flight.stage.store(Stage::UnderWay, Release),
         }
-        // SAFETY: the signal is watched, so it is alive. Before the application stores to it or
-        // destroys it, a hook takes the flight out of UNDER_WAY, and waits for us while it is
-        // READING.
-        if let Some(outcome) = unsafe { Flight::own_ticks(facts) } {
-            STATE.watchers.release(facts.signal, watcher);
-            return Some(outcome);
-        }
-        if gone {
-            STATE.watchers.release(facts.signal, watcher);
-            return Some(Err(Untimed::QueueDestroyed));
-        }
-        flight.stage.store(Stage::UnderWay, Release);
-        None
+        outcome
     }
 }
 
@@ -391,7 +381,7 @@ mod tests {
         let flight = queue.flights.at(0);
         assert_eq!(flight.stage.load(Acquire), Stage::Untimed);
         assert_eq!(flight.facts().index, 3);
-        let ended = KernelTiming::default().ended(queue, flight, None);
+        let ended = KernelTiming::default().ended(queue, flight, None, true);
         assert_eq!(ended, Some(Err(Untimed::PacketTakenFirst)));
     }
 }
