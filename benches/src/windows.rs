@@ -4,6 +4,8 @@
 //!
 //! All of these take turns, so that other work on the machine hits them alike. The figures to look
 //! at are differences and ratios. Each launch is timed by itself, and the median of all is taken.
+//! The first launches after a pause are kept apart: the caches are cold then, for ours and for all
+//! else.
 
 use crate::dispatches::{commands, tool_for_counters};
 use crate::report::Table;
@@ -16,27 +18,39 @@ use midair_tests::modellog::{Event, ModelLog};
 use std::path::PathBuf;
 
 /// How many turns there are, after one for warming up.
-const ROUNDS: usize = 5;
-/// Batches in a turn, and launches of all threads in a batch, which are fewer than there are
-/// windows ready.
+const ROUNDS: usize = 9;
+/// Batches in a turn.
 const BATCHES: usize = 60;
-const LAUNCHES: usize = 16;
-const THREADS: [usize; 3] = [1, 4, 16];
+/// How many threads launch, and how many kernels each of them in a batch, which are together fewer
+/// than there are windows ready (64).
+const SHAPES: [(usize, usize); 3] = [(1, 16), (4, 12), (16, 3)];
 
 fn start(command: LabCommand<'_>, log: &str) -> Result<Caller> {
     Caller::start(command.env("MODEL_KERNEL_NS", 500).log_name(log))
 }
 
-/// Returns the median time of a launch, in ns.
-fn median(caller: &mut Caller, threads: usize) -> Result<f64> {
-    caller.send(&format!(
-        "batches {BATCHES} {} {threads}",
-        LAUNCHES / threads
-    ))?;
+/// The medians of a launch, in ns.
+#[derive(Debug, Clone, Copy)]
+struct Launch {
+    elapsed: f64,
+    /// The processor time of the thread that launches, which other threads on the same processors
+    /// do not lengthen.
+    processor: f64,
+    /// The elapsed time of the first launch after 1.5 ms without any: the caches are cold.
+    first: f64,
+}
+
+/// Measures launches.
+fn median(caller: &mut Caller, (threads, each): (usize, usize)) -> Result<Launch> {
+    caller.send(&format!("batches {BATCHES} {each} {threads}"))?;
     let line = caller.expect("took ")?;
     caller.expect("batches")?;
-    let median = line.split(' ').nth(1).unwrap_or_default();
-    Ok(median.parse()?)
+    let word = |place| line.split(' ').nth(place).unwrap_or_default();
+    Ok(Launch {
+        elapsed: word(1).parse()?,
+        processor: word(2).parse()?,
+        first: word(3).parse()?,
+    })
 }
 
 /// Runs `act` during a session in the process.
@@ -81,28 +95,29 @@ pub fn run(table: &mut Table) -> Result<()> {
     let tool = tool_for_counters(&lab)?;
     let (mut bare, mut ours) = (start(command()?, "bare")?, start(command()?, "ours")?);
     let mut amds = start(command()?.preload(&preload), "amds")?;
-    for threads in THREADS {
-        let mut columns: [Vec<f64>; 4] = Default::default();
+    for shape in SHAPES {
+        let threads = shape.0;
+        let mut columns: [Vec<Launch>; 4] = Default::default();
         let (mut windows, mut launches) = (0, 0);
         for turn in 0..=ROUNDS {
-            let never = median(&mut bare, threads)?;
-            let intercepted = median(&mut amds, threads)?;
+            let never = median(&mut bare, shape)?;
+            let intercepted = median(&mut amds, shape)?;
             let traced = attached(
                 &mut ours,
                 settings(&["ROCPROF_KERNEL_TRACE"]),
                 None,
-                |ours| median(ours, threads),
+                |ours| median(ours, shape),
             )?;
             let mut counts = settings(&["ROCPROF_KERNEL_TRACE"]);
             counts.set("ROCPROF_COUNTERS", "pmc: SQ_WAVES GRBM_COUNT");
             counts.set("MIDAIR_MAX_OVERHEAD", "100");
             let counted = attached(&mut ours, counts, Some(tool.clone()), |ours| {
                 // These launches make the queues known, since only then they get windows.
-                median(ours, threads)?;
+                median(ours, shape)?;
                 let before = commands(&ours.model_log()?);
-                let counted = median(ours, threads)?;
+                let counted = median(ours, shape)?;
                 windows += (commands(&ours.model_log()?) - before) / 2;
-                launches += BATCHES * LAUNCHES;
+                launches += BATCHES * shape.0 * shape.1;
                 Ok(counted)
             })?;
             if turn > 0 {
@@ -112,7 +127,14 @@ pub fn run(table: &mut Table) -> Result<()> {
                 }
             }
         }
-        let [never, intercepted, traced, counted] = columns;
+        let times = |time: fn(&Launch) -> f64| {
+            columns
+                .each_ref()
+                .map(|column| column.iter().map(time).collect())
+        };
+        let [never, intercepted, traced, counted]: [Vec<f64>; 4] = times(|launch| launch.elapsed);
+        let [_, _, traced_use, counted_use]: [Vec<f64>; 4] = times(|launch| launch.processor);
+        let [_, _, traced_first, counted_first]: [Vec<f64>; 4] = times(|launch| launch.first);
         let less = |one: &[f64], other: &[f64]| -> Vec<f64> {
             one.iter()
                 .zip(other)
@@ -136,6 +158,10 @@ pub fn run(table: &mut Table) -> Result<()> {
             "",
         );
         table.per_call("  a window", &less(&counted, &traced), "< 500");
+        let used = less(&counted_use, &traced_use);
+        table.per_call("  a window, in processor time", &used, "< 500");
+        let first = less(&counted_first, &traced_first);
+        table.per_call("  a window at the first launch after a pause", &first, "");
         table.per_call("  an intercept queue", &amds, "");
         table.plain("  tracing and counting by an intercept queue", &ratio, "");
     }
