@@ -211,7 +211,7 @@ fn the_default_budget_holds_with_costly_counters() -> Result<()> {
         "--pmc",
         "SQ_WAVES,GRBM_GUI_ACTIVE",
     ];
-    share_of_our_packets("costly.log", &words, 10)?;
+    share_of_our_packets("costly.log", &words, 4)?;
     Ok(())
 }
 

@@ -35,7 +35,9 @@ fn overlap(one: Times, other: Times) -> bool {
     one.0 < other.1 && other.0 < one.1
 }
 
-/// Windows of the log, in its order. Packets that read counters are midair's: HIP has none.
+/// Windows of the log, in its order. Packets that read counters are midair's: HIP has none. A window
+/// whose last packet has not ended yet is left out: the log of a running program tells of the read
+/// before it tells of the packet.
 pub fn windows(log: &ModelLog) -> Vec<Window> {
     let key = |packet: &Packet| (packet.ring, packet.index);
     let packets: BTreeMap<_, _> = log.packets().map(|packet| (key(packet), *packet)).collect();
@@ -49,10 +51,13 @@ pub fn windows(log: &ModelLog) -> Vec<Window> {
             continue;
         }
         let (ring, last) = (commands.ring, commands.index);
+        let Some(was_read) = packets.get(&(ring, last)) else {
+            continue;
+        };
         windows.push(Window {
             started: packets[&(ring, last - 2)],
             dispatch: dispatches.get(&(ring, last - 1)).copied(),
-            was_read: packets[&(ring, last)],
+            was_read: *was_read,
         });
     }
     windows

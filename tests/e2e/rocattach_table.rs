@@ -169,8 +169,12 @@ fn late(ours: bool) -> Result<()> {
     let (kernels, barriers) = passed(&log, 2000);
     assert_eq!(kernels, 26, "every dispatch ran once");
     // The SDK's interceptor stays on its queue after the detach, since the SDK did not take it
-    // away.
-    assert_eq!(barriers, 24, "the SDK's own packets reached the device");
+    // away. The program waits for its own kernels only, so the packet behind the last one may go
+    // with the queue.
+    assert!(
+        (23..=24).contains(&barriers),
+        "the SDK's own packets reached the device: {barriers}"
+    );
     Ok(())
 }
 

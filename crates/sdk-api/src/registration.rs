@@ -554,7 +554,8 @@ mod tests {
     ) -> *mut ConfigureResult {
         if let Some((inside, go_on)) = STEPS.lock().unwrap().take() {
             inside.send(()).unwrap();
-            go_on.recv().unwrap();
+            // The test may be over.
+            let _ = go_on.recv();
         }
         ptr::null_mut()
     }
