@@ -37,6 +37,8 @@ class Control:
 
     def __init__(self):
         self.lines, self.ranges = queue.SimpleQueue(), False
+        # What else the program can be told: word to a function of the words behind it and `step`, which returns the answer.
+        self.others = {}
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self):
@@ -56,6 +58,8 @@ class Control:
             elif words[0] == "ranges":
                 self.ranges = True
                 answer(ranges=True)
+            elif words[0] in self.others:
+                answer(**self.others[words[0]](words[1:], step))
             elif words[0] == "profile":
                 steps = self._profile(steps, step, int(words[1]), "cpu" in words)
         return steps, False

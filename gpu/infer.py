@@ -44,6 +44,9 @@ def main():
     graphs = [captured(model, size) for size in SIZES]
     source = torch.Generator(device="cuda").manual_seed(13)
     control = Control()
+    if "TWICE_LIBRARY" in os.environ:
+        from twice import Twice
+        control.others = Twice(os.environ["TWICE_LIBRARY"], os.environ["CUPTI_LIBRARY"]).commands()
     results = []
 
     def step():

@@ -287,6 +287,17 @@ mod tests {
 
     /// Runs this on a thread whose filter lets these calls fail with EPERM.
     fn without<T: Send + 'static>(calls: &[i64], work: fn() -> T) -> T {
+        let refused = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
+        filtered(calls, refused, 0, work)
+    }
+
+    /// Runs this on a thread whose filter does so to these calls. Who listens to it answers nothing.
+    fn filtered<T: Send + 'static>(
+        calls: &[i64],
+        action: u32,
+        flags: libc::c_ulong,
+        work: fn() -> T,
+    ) -> T {
         let word = |code: u32, jf: u8, k: u32| libc::sock_filter {
             code: code as u16,
             jt: 0,
@@ -296,8 +307,7 @@ mod tests {
         let mut filter = vec![word(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0)];
         for call in calls {
             filter.push(word(libc::BPF_JMP | libc::BPF_JEQ, 1, *call as u32));
-            let refused = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
-            filter.push(word(libc::BPF_RET, 0, refused));
+            filter.push(word(libc::BPF_RET, 0, action));
         }
         filter.push(word(libc::BPF_RET, 0, libc::SECCOMP_RET_ALLOW));
         let thread = std::thread::spawn(move || {
@@ -306,15 +316,18 @@ mod tests {
                 filter: filter.as_mut_ptr(),
             };
             // SAFETY: both calls concern this thread alone; the program lives for the call.
-            unsafe {
+            let listener = unsafe {
                 assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-                let mode = libc::SECCOMP_MODE_FILTER;
-                assert_eq!(
-                    libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program),
-                    0
-                );
+                let mode = libc::SECCOMP_SET_MODE_FILTER;
+                libc::syscall(libc::SYS_seccomp, mode, flags, &raw const program)
+            };
+            assert!(listener >= 0, "{}", std::io::Error::last_os_error());
+            let result = work();
+            if flags & libc::SECCOMP_FILTER_FLAG_NEW_LISTENER != 0 {
+                // SAFETY: the call above returned this descriptor, and nobody else knows it.
+                unsafe { libc::close(listener as i32) };
             }
-            work()
+            result
         });
         thread.join().unwrap()
     }
@@ -365,6 +378,20 @@ mod tests {
         assert_eq!(asked(), None);
         assert_eq!(without(&[libc::SYS_getpid], asked), None);
         assert_eq!(without(&[libc::SYS_ptrace], asked), Some(libc::EPERM));
+    }
+
+    /// A filter may hand the call to a supervisor, which never answers here.
+    #[test]
+    fn a_filter_that_holds_whoever_traces_is_told_in_time() {
+        let began = std::time::Instant::now();
+        let said = filtered(
+            &[libc::SYS_ptrace],
+            libc::SECCOMP_RET_USER_NOTIF,
+            libc::SECCOMP_FILTER_FLAG_NEW_LISTENER,
+            || crate::sys::ptrace_refused().map(|error| error.to_string()),
+        );
+        assert_eq!(said.as_deref(), Some("whoever calls it is held"));
+        assert!(began.elapsed() < std::time::Duration::from_secs(5));
     }
 
     #[test]

@@ -1,0 +1,86 @@
+"""(k) Whether calls have one correlation id twice after kinds of CUPTI's activities were switched on and off beside launches, so that
+torch.profiler fails for the rest of the process (gpu-check-h100.md). First by CUPTI alone, in the ways in which midair switches them; then by
+sessions of midair's. Processes of the inference loop over graphs, in which CUPTI stays."""
+
+import json
+import os
+import subprocess
+import sys
+
+from kit import Attached, Problem, Program, whole
+from part_o import library
+
+STEPS = 12
+KERNEL, RUNTIME, DRIVER = 10, 5, 4
+# Calls that midair switches off one by one, and that this loop makes often: cudaGetDevice, cudaStreamIsCapturing, cudaPeekAtLastError,
+# cudaGetLastError; cuStreamIsCapturing, cuKernelGetName.
+SINGLE_RUNTIME, SINGLE_DRIVER = (17, 317, 11, 10), (392, 719)
+WAYS = {
+    "kernels": ([KERNEL], (), ()),
+    "kernels and calls of the runtime": ([KERNEL, RUNTIME], (), ()),
+    "kernels and all calls": ([KERNEL, RUNTIME, DRIVER], (), ()),
+    "kernels and calls, single ones off": ([KERNEL, RUNTIME, DRIVER], SINGLE_RUNTIME, SINGLE_DRIVER),
+    "calls of the runtime, single ones off": ([RUNTIME], SINGLE_RUNTIME, ()),
+}
+TURNS, ROUNDS = 300, 4
+SESSIONS, PROCESSES = 10, 8
+
+
+def run(check):
+    words = ["gcc", "-O1", "-shared", "-fPIC", "-o", check.built("libtwice.so"), check.source("twice.c"), "-ldl"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    if done.returncode != 0:
+        raise Problem(f"gcc: {done.stderr.strip()[-800:]}")
+    for name, way in WAYS.items():
+        check.results.guarded("k", name, lambda name=name, way=way: alone(check, name, way))
+    check.results.guarded("k", "sessions", lambda: sessions(check))
+
+
+def start(check, tag):
+    words = [sys.executable, check.source("infer.py"), "0", check.file(f"k-{tag}.json")]
+    program = Program(words, check.log(f"k-{tag}"), TWICE_LIBRARY=check.built("libtwice.so"), CUPTI_LIBRARY=library(check, os.getpid()))
+    program.said(120)
+    return program
+
+
+def ids(program):
+    return program.ask(f"look {STEPS} {KERNEL} {RUNTIME} {DRIVER}", 60)
+
+
+def alone(check, name, way):
+    kinds, runtime, driver = way
+    plan = json.dumps({"kinds": kinds, "runtime": runtime, "driver": driver}, separators=(",", ":"))
+    program = start(check, f"alone-{len(check.results.rows)}")
+    try:
+        before = ids(program)
+        for done in range(1, ROUNDS + 1):
+            program.ask(f"switch {TURNS} {plan}", 120)
+            look = ids(program)
+            if look["twice"] > before["twice"]:
+                break
+        failed = program.ask(f"profile {STEPS}", 120).get("error", "none")
+        check.results.add("k", f"CUPTI alone, {name}: calls with one id, before and after {done * TURNS} times on and off; torch.profiler's error",
+                          f"{before['twice']}, {look['twice']}; {failed[:80]}; {look['text'][:200]}", "0, 0; none",
+                          before["twice"] == look["twice"] == 0 and failed == "none")
+    finally:
+        program.kill()
+
+
+def sessions(check):
+    failed, looks = [], []
+    for at in range(PROCESSES):
+        program = start(check, f"sessions-{at}")
+        try:
+            for turn in range(SESSIONS):
+                attached = Attached(check.stage, program.pid, ["--kernel-trace", "--cuda-trace"], check.work, f"k-{at}-{turn}")
+                if not attached.recording():
+                    raise Problem(f"no attach: {attached.text.strip()[-300:]}")
+                check.sleep(0.02 + 0.013 * turn)
+                whole(attached, attached.stop())
+                attached.clean()
+            looks.append(ids(program)["twice"])
+            failed.append("error" in program.ask(f"profile {STEPS}", 120))
+        finally:
+            program.kill()
+    check.results.add("k", f"{SESSIONS} sessions with calls in each of {PROCESSES} processes: calls with one id; torch.profiler failed in",
+                      f"{looks}; {sum(failed)}", "0; 0", not any(looks) and not any(failed))
