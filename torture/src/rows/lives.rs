@@ -9,6 +9,30 @@ use midair_tests::{Result, workspace};
 use std::process::Command;
 use std::time::Duration;
 
+/// The systematic drivers: the row, what they do, and the package and module of the tests.
+const DRIVERS: [(u8, &str, [&str; 2]); 4] = [
+    (
+        10,
+        "the target ends, execs or is stopped after each step of the engine (test driver)",
+        ["midair-inject", "ends"],
+    ),
+    (
+        10,
+        "the same after each step of a whole session (test driver)",
+        ["midair-session", "ends"],
+    ),
+    (
+        12,
+        "the attacher is killed after each step of the engine (test driver)",
+        ["midair-inject", "death"],
+    ),
+    (
+        12,
+        "the same after each step of a whole session (test driver)",
+        ["midair-session", "death"],
+    ),
+];
+
 /// Returns the cells. Those of the systematic drivers are tests of their own, which the suite
 /// itself runs. So they are left out of the quick form.
 pub fn cells(quick: bool) -> Vec<Cell> {
@@ -26,37 +50,18 @@ pub fn cells(quick: bool) -> Vec<Cell> {
         }),
     ];
     if !quick {
-        cells.push(driver(
-            10,
-            "the target ends, execs or is stopped after each step of the engine (test driver)",
-            ["midair-inject", "ends"],
-        ));
-        cells.push(driver(
-            10,
-            "the same after each step of a whole session (test driver)",
-            ["midair-session", "ends"],
-        ));
-        cells.push(driver(
-            12,
-            "the attacher is killed after each step of the engine (test driver)",
-            ["midair-inject", "death"],
-        ));
-        cells.push(driver(
-            12,
-            "the same after each step of a whole session (test driver)",
-            ["midair-session", "death"],
-        ));
+        cells.extend(DRIVERS.map(|(row, name, test)| driver(row, name, test)));
     }
     cells
 }
 
-/// Makes a cell of a test program of the engine in its long form. Each test counts as one cycle.
+/// Makes a cell of a module of tests of the engine in its long form. Each test counts as one cycle.
 fn driver(row: u8, name: &str, test: [&'static str; 2]) -> Cell {
     Cell::special(row, name, move |_: &Kit| drive(test))
 }
 
-/// Runs a test program of a package.
-fn drive([package, test]: [&str; 2]) -> Result<Tally> {
+/// Runs a module of a package's tests.
+fn drive([package, module]: [&str; 2]) -> Result<Tally> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command
@@ -66,7 +71,8 @@ fn drive([package, test]: [&str; 2]) -> Result<Tally> {
             "-p",
             package,
             "--test",
-            test,
+            "it",
+            &format!("{module}::"),
             "--",
             "--test-threads",
             "1",
@@ -93,7 +99,7 @@ fn drive([package, test]: [&str; 2]) -> Result<Tally> {
             }));
         }
         for _ in 0..count("failed") {
-            tally.count(&Cycle::Failed(format!("a test of {test}")));
+            tally.count(&Cycle::Failed(format!("a test of {module}")));
         }
     }
     // The latencies of these cycles mean nothing.
@@ -105,4 +111,19 @@ fn drive([package, test]: [&str; 2]) -> Result<Tally> {
         tally.note(crate::cell::short(&exit.to_string()));
     }
     Ok(tally)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The four cells failed since the tests had become modules of one program.
+    #[test]
+    fn the_drivers_are_where_they_are_looked_for() {
+        for (_, name, [package, module]) in DRIVERS {
+            let crate_name = package.trim_start_matches("midair-");
+            let file = format!("crates/{crate_name}/tests/it/{module}.rs");
+            assert!(workspace().join(&file).is_file(), "{name}: {file}");
+        }
+    }
 }
