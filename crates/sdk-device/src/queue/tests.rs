@@ -1,10 +1,12 @@
 //! Doorbells, gaps and times on a modelled queue.
 
 use super::model::{DISPATCH, ModelQueue, ORDERED_DISPATCH, SIZE, Session, UserSignal};
+use super::queue_state::Life;
 use super::scan::Ring;
 use super::settle::settle;
 use midair_record::event::Untimed;
 use midair_sdk_hot::pause::{self, Mode};
+use std::sync::atomic::Ordering::Release;
 use std::time::{Duration, Instant};
 
 /// A producer that reserved packet 0 does not come back. The application waits for packet 1.
@@ -242,6 +244,31 @@ fn a_dispatch_with_the_barrier_bit_ends_those_before_it() {
     session.pass();
     let taken = Untimed::PacketTakenFirst as u32;
     assert_eq!(session.kernels(), [(1, 10, 20, 0), (0, 0, 0, taken)]);
+}
+
+/// The same, and the queue is destroyed before the worker thread has seen packet 1 end. Packet 0 was
+/// counted as lost with its queue, which packet 2 is.
+#[test]
+fn a_dispatch_that_ended_is_not_lost_with_its_queue() {
+    let mut session = Session::begin();
+    let queue = session.queue();
+    queue.reserve(3);
+    queue.write(0, DISPATCH, 0);
+    queue.write(1, ORDERED_DISPATCH, 0);
+    queue.write(2, DISPATCH, 0);
+    assert_eq!(queue.ring(2), Ring::Value(2));
+    queue.take(2);
+    queue.signal(1).fire(10, 20);
+    queue.state.life.store(Life::Gone, Release);
+    session.pass();
+    let (taken, lost) = (
+        Untimed::PacketTakenFirst as u32,
+        Untimed::QueueDestroyed as u32,
+    );
+    assert_eq!(
+        session.kernels(),
+        [(1, 10, 20, 0), (0, 0, 0, taken), (2, 0, 0, lost)]
+    );
 }
 
 /// The application's own signal still has the times of its last use, which was not traced.
