@@ -58,7 +58,8 @@ int open_cupti(const char *path) {
   next_record = dlsym(cupti, "cuptiActivityGetNextRecord");
   enable_runtime = dlsym(cupti, "cuptiActivityEnableRuntimeApi");
   enable_driver = dlsym(cupti, "cuptiActivityEnableDriverApi");
-  return register_callbacks && enable && disable && flush && next_record ? register_callbacks(requested, completed) : -2;
+  int complete = register_callbacks && enable && disable && flush && next_record && enable_runtime && enable_driver;
+  return complete ? register_callbacks(requested, completed) : -2;
 }
 
 static void *switching(void *unused) {

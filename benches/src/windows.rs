@@ -4,8 +4,7 @@
 //!
 //! All of these take turns, so that other work on the machine hits them alike. The figures to look
 //! at are differences and ratios. Each launch is timed by itself, and the median of all is taken.
-//! The first launches after a pause are kept apart: the caches are cold then, for ours and for all
-//! else.
+//! The first launches after a pause are kept apart, since the caches are cold then.
 
 use crate::dispatches::{commands, tool_for_counters};
 use crate::report::Table;
