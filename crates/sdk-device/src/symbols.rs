@@ -454,6 +454,17 @@ struct Range {
     id: u64,
 }
 
+/// The longest URI of a code object that is asked for, in bytes, and how much of it is recorded. A
+/// URI holds the path of a file in escaped form.
+const MOST_URI: usize = 64 << 10;
+const KEPT_URI: usize = 2048;
+
+/// Records a code object, if that is not done yet. Returns where it lies; `None` if the runtime does
+/// not tell.
+///
+/// # Safety
+/// `info` is the loader's query of code objects, and `object` one of the loader's, of an executable
+/// that is not destroyed meanwhile.
 unsafe fn tell_code_object(
     info: unsafe extern "C" fn(u64, u32, *mut c_void) -> Status,
     object: u64,
@@ -478,13 +489,15 @@ unsafe fn tell_code_object(
     book.code_objects.insert(base, id);
     drop(guard);
     let in_memory = get(hsa::CODE_OBJECT_STORAGE)? as u32 == hsa::STORAGE_MEMORY;
-    let uri_len = get(hsa::CODE_OBJECT_URI_LENGTH).unwrap_or(0).min(2048) as usize;
-    let mut uri = vec![0_u8; uri_len + 1];
+    // The runtime writes all of it, whatever is kept.
+    let uri_len = get(hsa::CODE_OBJECT_URI_LENGTH).unwrap_or(0) as u32 as usize;
+    let mut uri = vec![0_u8; if uri_len > MOST_URI { 0 } else { uri_len + 1 }];
     // SAFETY: the buffer has the length that the runtime reported plus one.
-    if unsafe { info(object, hsa::CODE_OBJECT_URI, uri.as_mut_ptr().cast()) } != 0 {
+    if uri.is_empty() || unsafe { info(object, hsa::CODE_OBJECT_URI, uri.as_mut_ptr().cast()) } != 0
+    {
         uri.clear();
     }
-    uri.truncate(uri_len);
+    uri.truncate(uri_len.min(KEPT_URI));
     let record = CodeObject {
         header: Header {
             kind: kind::CODE_OBJECT,
