@@ -47,7 +47,7 @@ static void completed(void *context, uint32_t stream, uint8_t *buffer, size_t si
   free(buffer);
 }
 
-// Finds CUPTI, and registers. Returns 0.
+// Finds CUPTI. Returns 0.
 int open_cupti(const char *path) {
   void *cupti = dlopen(path, RTLD_NOW);
   if (!cupti) return -1;
@@ -59,7 +59,7 @@ int open_cupti(const char *path) {
   enable_runtime = dlsym(cupti, "cuptiActivityEnableRuntimeApi");
   enable_driver = dlsym(cupti, "cuptiActivityEnableDriverApi");
   int complete = register_callbacks && enable && disable && flush && next_record && enable_runtime && enable_driver;
-  return complete ? register_callbacks(requested, completed) : -2;
+  return complete ? 0 : -2;
 }
 
 static void *switching(void *unused) {
@@ -85,6 +85,7 @@ int begin(const uint32_t *kinds, int kinds_count, const uint32_t *runtime, int r
   memcpy(plan.kinds, kinds, (size_t)kinds_count * 4);
   memcpy(plan.runtime, runtime, (size_t)runtime_count * 4);
   memcpy(plan.driver, driver, (size_t)driver_count * 4);
+  if (register_callbacks(requested, completed)) return -2;
   plan.kinds_count = kinds_count, plan.runtime_count = runtime_count, plan.driver_count = driver_count, plan.turns = turns, plan.done = 0;
   pthread_t thread;
   return pthread_create(&thread, NULL, switching, NULL) || pthread_detach(thread);
@@ -103,7 +104,8 @@ int look_begins(const uint32_t *kinds, int count) {
   memset(of_kind, 0, sizeof of_kind);
   calls = 0;
   pthread_mutex_unlock(&lock);
-  int status = 0;
+  // Whoever used CUPTI since has its own callbacks there.
+  int status = register_callbacks(requested, completed);
   for (int n = 0; n < count; n++) status = status ? status : enable(kinds[n]);
   return status;
 }

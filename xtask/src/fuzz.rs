@@ -6,7 +6,9 @@
 //! `target/fuzz`, or where `MIDAIR_FUZZ` says, so that the next run goes on from there. They run in
 //! slices, and the one with the least time comes first. A finding is a file there. It ends that
 //! fuzzer's runs, and the task fails. The next run tries the findings again. When all are repaired,
-//! the fuzzer's count begins anew.
+//! the fuzzer's count begins anew. With `--built COMMIT` nothing is compiled: that is for a machine with
+//! more processors, to which this program (`MIDAIR_ROOT` is the checkout there) and the fuzzers were
+//! carried.
 
 mod fuzzer;
 mod ledger;
@@ -39,13 +41,21 @@ struct Wanted {
     jobs: usize,
     /// Whether to forget what was done so far.
     anew: bool,
+    /// The commit of which the programs are, where they were carried to a machine without a compiler.
+    built: Option<String>,
 }
 
 /// Runs `cargo xtask fuzz`.
 pub fn fuzz_task(words: &[String]) -> Outcome<()> {
     let wanted = parse(words, &fuzzers()?)?;
-    let commit = commit()?;
-    build(&wanted.names)?;
+    let commit = match &wanted.built {
+        Some(commit) => commit.clone(),
+        None => {
+            let commit = commit()?;
+            build(&wanted.names)?;
+            commit
+        }
+    };
     let mut ledger = Ledger::read(&root().join("bench-results"))?;
     for name in &wanted.names {
         let (repaired, open) = fuzzer::try_again(name)?;
@@ -143,6 +153,7 @@ fn parse(words: &[String], all: &[String]) -> Outcome<Wanted> {
         longest: None,
         jobs: cores,
         anew: false,
+        built: None,
     };
     let mut words = words.iter();
     while let Some(word) = words.next() {
@@ -157,6 +168,11 @@ fn parse(words: &[String], all: &[String]) -> Outcome<Wanted> {
             "--for" => wanted.longest = Some(minutes(number()?)),
             "--jobs" => wanted.jobs = usize::try_from(number()?).unwrap_or(cores),
             "--anew" => wanted.anew = true,
+            "--built" => {
+                let commit = words.next().filter(|it| !it.starts_with('-')).cloned();
+                let what = || Failure(format!("{word} needs the commit of the programs"));
+                wanted.built = Some(commit.ok_or_else(what)?);
+            }
             name if all.iter().any(|one| one == name) => wanted.names.push(name.to_owned()),
             other => return failed(format!("no fuzzer {other}; there are: {}", all.join(", "))),
         }
@@ -234,7 +250,15 @@ mod tests {
         assert_eq!(wanted.longest, Some(Duration::from_secs(300)));
         assert_eq!(wanted.slice.as_secs(), 120);
         assert_eq!(said("").unwrap().names, all);
-        for bad in ["nothing", "--until", "--until x", "--jobs 0", "--for 0"] {
+        assert_eq!(said("--built 1a2b").unwrap().built.as_deref(), Some("1a2b"));
+        for bad in [
+            "nothing",
+            "--until",
+            "--until x",
+            "--jobs 0",
+            "--for 0",
+            "--built",
+        ] {
             assert!(said(bad).is_err(), "{bad}");
         }
     }

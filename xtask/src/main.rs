@@ -135,8 +135,8 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "fuzz",
-        words: "[--until N] [--for N] [--slice N] [--jobs N] [--anew] [NAME ...]",
-        help: "The fuzzers, at idle priority, until each has had N minutes of a processor (60) by the ledger bench-results/fuzz.md; --for: no longer than N minutes now",
+        words: "[--until N] [--for N] [--slice N] [--jobs N] [--anew] [--built COMMIT] [NAME ...]",
+        help: "The fuzzers, at idle priority, until each has had N minutes of a processor (60) by the ledger bench-results/fuzz.md; --for: no longer than N minutes now; --built: the programs are compiled already, of that commit",
         run: fuzz::fuzz_task,
     },
     Task {

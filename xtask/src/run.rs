@@ -35,8 +35,12 @@ impl<T> At<T> for io::Result<T> {
     }
 }
 
-/// Returns the project's root directory.
+/// Returns the project's root directory: where we were compiled, or what `MIDAIR_ROOT` says on a
+/// machine to which we were carried.
 pub fn root() -> PathBuf {
+    if let Some(carried) = std::env::var_os("MIDAIR_ROOT").filter(|path| !path.is_empty()) {
+        return PathBuf::from(carried);
+    }
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().unwrap_or(here).to_path_buf()
 }
