@@ -6,25 +6,31 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 from kit import Attached, Problem, Program, whole
 from part_o import library
 
 STEPS = 12
-KERNEL, RUNTIME, DRIVER = 10, 5, 4
+KERNEL, COPY, FILL, RUNTIME, DRIVER = 10, 1, 2, 5, 4
+# Kernels one by one: midair asks with it whether another profiler records.
+SERIAL = 3
 # Calls that midair switches off one by one, and that this loop makes often: cudaGetDevice, cudaStreamIsCapturing, cudaPeekAtLastError,
 # cudaGetLastError; cuStreamIsCapturing, cuKernelGetName.
 SINGLE_RUNTIME, SINGLE_DRIVER = (17, 317, 11, 10), (392, 719)
 WAYS = {
+    "the question": ([], (), (), SERIAL),
+    "the question, kernels": ([KERNEL], (), (), SERIAL),
+    "the question, kernels and calls, single ones off": ([KERNEL, COPY, FILL, RUNTIME, DRIVER], SINGLE_RUNTIME, SINGLE_DRIVER, SERIAL),
     "kernels": ([KERNEL], (), ()),
     "kernels and calls of the runtime": ([KERNEL, RUNTIME], (), ()),
     "kernels and all calls": ([KERNEL, RUNTIME, DRIVER], (), ()),
     "kernels and calls, single ones off": ([KERNEL, RUNTIME, DRIVER], SINGLE_RUNTIME, SINGLE_DRIVER),
     "calls of the runtime, single ones off": ([RUNTIME], SINGLE_RUNTIME, ()),
 }
-TURNS, ROUNDS = 300, 4
-SESSIONS, LOOK_EVERY, PROCESSES, AT_ONCE = 20, 4, 18, 6
+TURNS, ROUNDS, EACH = 1000, 5, 3
+SESSIONS, LOOK_EVERY, PROCESSES, AT_ONCE = 50, 5, 24, 6
 
 
 def run(check):
@@ -32,8 +38,10 @@ def run(check):
     done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
     if done.returncode != 0:
         raise Problem(f"gcc: {done.stderr.strip()[-800:]}")
-    for name, way in WAYS.items():
-        check.results.guarded("k", name, lambda name=name, way=way: alone(check, name, way))
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        for name, way in WAYS.items():
+            for _ in range(EACH):
+                threads.submit(check.results.guarded, "k", name, lambda name=name, way=way: alone(check, name, way))
     check.results.guarded("k", "sessions", lambda: sessions(check))
 
 
@@ -48,10 +56,14 @@ def ids(program):
     return program.ask(f"look {STEPS} {KERNEL} {RUNTIME} {DRIVER}", 60)
 
 
+def told(way):
+    kinds, runtime, driver, question = (*way, 0)[:4]
+    return json.dumps({"kinds": kinds, "runtime": runtime, "driver": driver, "question": question}, separators=(",", ":"))
+
+
 def alone(check, name, way):
-    kinds, runtime, driver = way
-    plan = json.dumps({"kinds": kinds, "runtime": runtime, "driver": driver}, separators=(",", ":"))
-    program = start(check, f"alone-{len(check.results.rows)}")
+    plan = told(way)
+    program = start(check, f"alone-{threading.get_ident()}")
     try:
         before = ids(program)
         for done in range(1, ROUNDS + 1):
@@ -69,13 +81,11 @@ def alone(check, name, way):
 
 def after(check, program, what):
     """What a process in which ids are there twice says after each kind was switched once more."""
-    told = [what]
+    said = [what]
     for name, way in WAYS.items():
-        kinds, runtime, driver = way
-        plan = json.dumps({"kinds": kinds, "runtime": runtime, "driver": driver}, separators=(",", ":"))
-        program.ask(f"switch 1 {plan}", 60)
-        told.append(f"after {name}: {ids(program)['twice']}, {program.ask(f'profile {STEPS}', 120).get('error', 'none')[:60]}")
-    check.results.add("k", "a process with ids twice", "; ".join(told), "", None)
+        program.ask(f"switch 1 {told(way)}", 60)
+        said.append(f"after {name}: {ids(program)['twice']}, {program.ask(f'profile {STEPS}', 120).get('error', 'none')[:60]}")
+    check.results.add("k", "a process with ids twice", "; ".join(said), "", None)
 
 
 def sessions(check):
@@ -88,23 +98,23 @@ def sessions(check):
 def process(check, at):
     """Sessions in one process. How many calls have an id twice afterwards, and whether torch.profiler fails."""
     program = start(check, f"sessions-{at}")
-    # In every third, no single calls are left out but CUPTI's own.
-    calls = "--cuda-trace=all" if at % 3 == 2 else "--cuda-trace"
     try:
         for turn in range(SESSIONS):
-            attached = Attached(check.stage, program.pid, ["--kernel-trace", calls], check.work, f"k-{at}-{turn}")
+            # In every third process each session records calls; else every second one, as in part b.
+            calls = ["--cuda-trace"] if at % 3 == 0 or turn % 2 else []
+            attached = Attached(check.stage, program.pid, ["--kernel-trace", "--memory-copy-trace", *calls], check.work, f"k-{at}-{turn}")
             if not attached.recording():
                 raise Problem(f"no attach: {attached.text.strip()[-300:]}")
-            check.sleep(0.02 + 0.013 * (turn % 10))
+            check.sleep(0.02 + 0.013 * (turn * 7 % 11))
             whole(attached, attached.stop())
             attached.clean()
             # Nobody but midair uses CUPTI in the others until the end.
             if at % 2 == 0 and turn % LOOK_EVERY == LOOK_EVERY - 1 and ids(program)["twice"]:
                 break
         look = ids(program)
-        failed = "error" in program.ask(f"profile {STEPS}", 120)
+        failed = "error" in program.ask(f"profile {STEPS} cpu", 120) or "error" in program.ask(f"profile {STEPS}", 120)
         if look["twice"] or failed:
-            after(check, program, f"process {at}, {turn + 1} sessions with {calls}: {look['text'][:300]}")
+            after(check, program, f"process {at}, {turn + 1} sessions: {look['text'][:300]}")
         return look["twice"], failed
     finally:
         program.kill()
