@@ -71,4 +71,5 @@ def main():
     answer(steps=len(results))
 
 
-main()
+if __name__ == "__main__":
+    main()
