@@ -13,23 +13,26 @@ from kit import Attached, Problem, Program, whole
 from part_o import library
 
 STEPS = 12
-KERNEL, COPY, FILL, RUNTIME, DRIVER = 10, 1, 2, 5, 4
+KERNEL, COPY, PEER_COPY, FILL, RUNTIME, DRIVER, WAIT = 10, 1, 22, 2, 5, 4, 38
 # Kernels one by one: midair asks with it whether another profiler records.
 SERIAL = 3
 # Calls that midair switches off one by one, and that this loop makes often: cudaGetDevice, cudaStreamIsCapturing, cudaPeekAtLastError,
 # cudaGetLastError; cuStreamIsCapturing, cuKernelGetName.
 SINGLE_RUNTIME, SINGLE_DRIVER = (17, 317, 11, 10), (392, 719)
+# midair's order for kernels, copies and calls.
+ORDER = [KERNEL, COPY, PEER_COPY, FILL, RUNTIME, DRIVER, WAIT]
+SILENT = os.environ.get("SILENT", "").split(",")
+MANY = [tuple(int(word[1:]) for word in SILENT if word[:1] == side) for side in "rd"]
 WAYS = {
-    "the question": ([], (), (), SERIAL),
-    "the question, kernels": ([KERNEL], (), (), SERIAL),
-    "the question, kernels and calls, single ones off": ([KERNEL, COPY, FILL, RUNTIME, DRIVER], SINGLE_RUNTIME, SINGLE_DRIVER, SERIAL),
-    "kernels": ([KERNEL], (), ()),
-    "kernels and calls of the runtime": ([KERNEL, RUNTIME], (), ()),
-    "kernels and all calls": ([KERNEL, RUNTIME, DRIVER], (), ()),
-    "kernels and calls, single ones off": ([KERNEL, RUNTIME, DRIVER], SINGLE_RUNTIME, SINGLE_DRIVER),
-    "calls of the runtime, single ones off": ([RUNTIME], SINGLE_RUNTIME, ()),
+    "as midair": (ORDER, *MANY),
+    "as midair, the question": (ORDER, *MANY, SERIAL),
+    "as midair, six single calls": (ORDER, SINGLE_RUNTIME, SINGLE_DRIVER),
+    "as midair, no single calls": (ORDER, (), ()),
+    "as midair, no waits": (ORDER[:-1], *MANY),
+    "kernels, waits": ([KERNEL, WAIT], (), ()),
+    "kernels, calls, waits": ([KERNEL, RUNTIME, WAIT], (), ()),
 }
-TURNS, ROUNDS, EACH = 1000, 5, 3
+TURNS, ROUNDS, EACH = 1000, 10, 2
 SESSIONS, LOOK_EVERY, PROCESSES, AT_ONCE = 50, 5, 24, 6
 
 
@@ -42,7 +45,8 @@ def run(check):
         for name, way in WAYS.items():
             for _ in range(EACH):
                 threads.submit(check.results.guarded, "k", name, lambda name=name, way=way: alone(check, name, way))
-    check.results.guarded("k", "sessions", lambda: sessions(check))
+    if "ALONE" not in os.environ:
+        check.results.guarded("k", "sessions", lambda: sessions(check))
 
 
 def start(check, tag):
