@@ -17,7 +17,7 @@ import torch
 from twice import Twice
 
 STEPS, KINDS = 12, (10, 5, 4)
-ALL = {"kinds": [10, 1, 2, 5, 4], "runtime": [17, 317, 11, 10], "driver": [392, 719], "question": 0}
+ALL = {"kinds": [10, 1, 2, 5, 4], "runtime": [17, 317, 11, 10], "driver": [392, 719], "question": 0, "restores": 0}
 LIMIT = 90
 
 

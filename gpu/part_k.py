@@ -23,16 +23,20 @@ SINGLE_RUNTIME, SINGLE_DRIVER = (17, 317, 11, 10), (392, 719)
 ORDER = [KERNEL, COPY, PEER_COPY, FILL, RUNTIME, DRIVER, WAIT]
 SILENT = os.environ.get("SILENT", "").split(",")
 MANY = [tuple(int(word[1:]) for word in SILENT if word[:1] == side) for side in "rd"]
+NO_WAITS = ORDER[:-1]
 WAYS = {
-    "as midair": (ORDER, *MANY),
-    "as midair, the question": (ORDER, *MANY, SERIAL),
-    "as midair, six single calls": (ORDER, SINGLE_RUNTIME, SINGLE_DRIVER),
-    "as midair, no single calls": (ORDER, (), ()),
-    "as midair, no waits": (ORDER[:-1], *MANY),
-    "kernels, waits": ([KERNEL, WAIT], (), ()),
-    "kernels, calls, waits": ([KERNEL, RUNTIME, WAIT], (), ()),
+    "all singles": (NO_WAITS, *MANY),
+    "singles of the runtime": (NO_WAITS, MANY[0], ()),
+    "singles of the driver": (NO_WAITS, (), MANY[1]),
+    "no singles": (NO_WAITS, (), ()),
+    "six singles": (NO_WAITS, SINGLE_RUNTIME, SINGLE_DRIVER),
+    "all singles, on again": (NO_WAITS, *MANY, 0, 1),
+    "all singles, runtime off first": ([KERNEL, DRIVER, RUNTIME], *MANY),
+    "kernels, calls, all singles": ([KERNEL, RUNTIME, DRIVER], *MANY),
+    "calls of the runtime, its singles": ([KERNEL, RUNTIME], MANY[0], ()),
+    "calls of the driver, its singles": ([KERNEL, DRIVER], (), MANY[1]),
 }
-TURNS, ROUNDS, EACH = 1000, 10, 2
+TURNS, ROUNDS, EACH = 1000, 8, 2
 SESSIONS, LOOK_EVERY, PROCESSES, AT_ONCE = 50, 5, 24, 6
 
 
@@ -61,8 +65,8 @@ def ids(program):
 
 
 def told(way):
-    kinds, runtime, driver, question = (*way, 0)[:4]
-    return json.dumps({"kinds": kinds, "runtime": runtime, "driver": driver, "question": question}, separators=(",", ":"))
+    kinds, runtime, driver, question, restores = (*way, 0, 0)[:5]
+    return json.dumps({"kinds": kinds, "runtime": runtime, "driver": driver, "question": question, "restores": restores}, separators=(",", ":"))
 
 
 def alone(check, name, way):

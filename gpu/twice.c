@@ -25,6 +25,8 @@ static struct {
   int kinds_count, runtime_count, driver_count, turns;
   // A kind that is switched on and off at once before each turn, or 0.
   uint32_t question;
+  // Whether single calls are switched on again before the kinds are switched off.
+  int restores;
   _Atomic int done;
 } plan;
 
@@ -72,6 +74,8 @@ static void *switching(void *unused) {
     for (int n = 0; n < plan.runtime_count; n++) enable_runtime(plan.runtime[n], 0);
     for (int n = 0; n < plan.driver_count; n++) enable_driver(plan.driver[n], 0);
     usleep(2000 + (turn * 37) % 500);
+    for (int n = 0; plan.restores && n < plan.runtime_count; n++) enable_runtime(plan.runtime[n], 1);
+    for (int n = 0; plan.restores && n < plan.driver_count; n++) enable_driver(plan.driver[n], 1);
     for (int n = plan.kinds_count; n-- > 0;) disable(plan.kinds[n]);
     usleep(700);
     if (turn % 16 == 15) flush(0);
@@ -84,13 +88,13 @@ static void *switching(void *unused) {
 
 // Begins to switch: the question, all kinds on, single calls off, some time, all kinds off. `done` tells the end.
 int begin(const uint32_t *kinds, int kinds_count, const uint32_t *runtime, int runtime_count, const uint32_t *driver, int driver_count, int turns,
-          uint32_t question) {
+          uint32_t question, int restores) {
   if (kinds_count > KINDS || runtime_count > SINGLES || driver_count > SINGLES) return -1;
   memcpy(plan.kinds, kinds, (size_t)kinds_count * 4);
   memcpy(plan.runtime, runtime, (size_t)runtime_count * 4);
   memcpy(plan.driver, driver, (size_t)driver_count * 4);
   if (register_callbacks(requested, completed)) return -2;
-  plan.kinds_count = kinds_count, plan.runtime_count = runtime_count, plan.driver_count = driver_count, plan.turns = turns, plan.question = question;
+  plan.kinds_count = kinds_count, plan.runtime_count = runtime_count, plan.driver_count = driver_count, plan.turns = turns, plan.question = question, plan.restores = restores;
   plan.done = 0;
   pthread_t thread;
   return pthread_create(&thread, NULL, switching, NULL) || pthread_detach(thread);
