@@ -23,8 +23,6 @@ static uint64_t call[CALLS];
 static struct {
   uint32_t kinds[KINDS], runtime[SINGLES], driver[SINGLES];
   int kinds_count, runtime_count, driver_count, turns;
-  // A kind that is switched on and off at once before each turn, or 0.
-  uint32_t question;
   // Whether single calls are switched on again before the kinds are switched off.
   int restores;
   _Atomic int done;
@@ -69,7 +67,6 @@ int open_cupti(const char *path) {
 static void *switching(void *unused) {
   (void)unused;
   for (int turn = 0; turn < plan.turns; turn++) {
-    if (plan.question && enable(plan.question) == 0) disable(plan.question);
     for (int n = 0; n < plan.kinds_count; n++) enable(plan.kinds[n]);
     for (int n = 0; n < plan.runtime_count; n++) enable_runtime(plan.runtime[n], 0);
     for (int n = 0; n < plan.driver_count; n++) enable_driver(plan.driver[n], 0);
@@ -86,15 +83,15 @@ static void *switching(void *unused) {
   return NULL;
 }
 
-// Begins to switch: the question, all kinds on, single calls off, some time, all kinds off. `done` tells the end.
+// Begins to switch: all kinds on, single calls off, some time, all kinds off. `done` tells the end.
 int begin(const uint32_t *kinds, int kinds_count, const uint32_t *runtime, int runtime_count, const uint32_t *driver, int driver_count, int turns,
-          uint32_t question, int restores) {
+          int restores) {
   if (kinds_count > KINDS || runtime_count > SINGLES || driver_count > SINGLES) return -1;
   memcpy(plan.kinds, kinds, (size_t)kinds_count * 4);
   memcpy(plan.runtime, runtime, (size_t)runtime_count * 4);
   memcpy(plan.driver, driver, (size_t)driver_count * 4);
   if (register_callbacks(requested, completed)) return -2;
-  plan.kinds_count = kinds_count, plan.runtime_count = runtime_count, plan.driver_count = driver_count, plan.turns = turns, plan.question = question, plan.restores = restores;
+  plan.kinds_count = kinds_count, plan.runtime_count = runtime_count, plan.driver_count = driver_count, plan.turns = turns, plan.restores = restores;
   plan.done = 0;
   pthread_t thread;
   return pthread_create(&thread, NULL, switching, NULL) || pthread_detach(thread);

@@ -11,7 +11,7 @@ def numbers(words):
 
 
 class Twice:
-    """`switch TURNS {"kinds": [...], "runtime": [...], "driver": [...], "question": KIND, "restores": 0}` and `look STEPS KIND ...`, as a Control's other commands."""
+    """`switch TURNS {"kinds": [...], "runtime": [...], "driver": [...], "restores": 0}` and `look STEPS KIND ...`, as a Control's other commands."""
 
     def __init__(self, library, cupti):
         self.library = ctypes.CDLL(library)
@@ -25,7 +25,7 @@ class Twice:
     def switch(self, words, step):
         plan, steps = json.loads("".join(words[1:])), 0
         lists = [numbers(plan[name]) for name in ("kinds", "runtime", "driver")]
-        status = self.library.begin(*(part for one in lists for part in (one, len(one))), int(words[0]), plan["question"], plan["restores"])
+        status = self.library.begin(*(part for one in lists for part in (one, len(one))), int(words[0]), plan["restores"])
         while status == 0 and not self.library.done():
             step()
             steps += 1

@@ -73,6 +73,8 @@ pub struct Session {
     drain: Drain,
     /// Kinds that are enabled.
     enabled: Vec<u32>,
+    /// Single calls that CUPTI leaves out although their kind is enabled.
+    left_out: Vec<LeftOut>,
     watch: Option<Watch>,
     /// Present where marks and ranges are recorded.
     nvtx: Option<Nvtx>,
@@ -90,6 +92,23 @@ pub struct Session {
     broken: u64,
     /// The last error of CUPTI that was noted.
     noted_error: Option<(&'static str, Status)>,
+}
+
+/// A single call that CUPTI leaves out, by its number among the calls of the runtime or of the
+/// driver.
+#[derive(Debug, Clone, Copy)]
+enum LeftOut {
+    Runtime(u32),
+    Driver(u32),
+}
+
+impl LeftOut {
+    fn switch(self, cupti: &Cupti, on: bool) -> Result<(), Status> {
+        match self {
+            Self::Runtime(call) => cupti.enable_runtime_api(call, on),
+            Self::Driver(call) => cupti.enable_driver_api(call, on),
+        }
+    }
 }
 
 /// A buffer, and how far it has been read.
@@ -120,6 +139,7 @@ impl Session {
             cupti: cupti.clone(),
             drain: Drain::new(sink, choice.calls(), choice.all_calls),
             enabled: Vec::new(),
+            left_out: Vec::new(),
             watch: None,
             nvtx: None,
             pending: VecDeque::new(),
@@ -207,22 +227,42 @@ impl Session {
     }
 
     /// Makes CUPTI leave out its own call, and those that only ask for state: nine of ten of the
-    /// calls of PyTorch's loops (docs/sources.md#cupti). CUPTI forgets this when a whole kind is
-    /// enabled or disabled, so nothing has to be undone. If CUPTI is older than these functions,
-    /// [`Drain`] leaves the records out.
-    fn leave_calls_out(&self, choice: &Choice) {
+    /// calls of PyTorch's loops (docs/sources.md#cupti). If CUPTI is older than these functions,
+    /// [`Drain`] leaves the records out. [`Session::take_calls_in`] undoes it.
+    fn leave_calls_out(&mut self, choice: &Choice) {
         let silent = |calls: &'static [u32]| if choice.all_calls { &[] } else { calls };
+        let mut wanted: Vec<LeftOut> = Vec::new();
         if self.enabled.contains(&activity_kind::RUNTIME) {
-            for call in silent(&SILENT_RUNTIME) {
-                // An older CUPTI may not know a call.
-                let _ = self.cupti.enable_runtime_api(*call, false);
-            }
+            wanted.extend(
+                silent(&SILENT_RUNTIME)
+                    .iter()
+                    .copied()
+                    .map(LeftOut::Runtime),
+            );
         }
         if self.enabled.contains(&activity_kind::DRIVER) {
-            let _ = self.cupti.enable_driver_api(OWN_CALL, false);
-            for call in silent(&SILENT_DRIVER) {
-                let _ = self.cupti.enable_driver_api(*call, false);
-            }
+            wanted.push(LeftOut::Driver(OWN_CALL));
+            let silent = silent(&SILENT_DRIVER).iter().copied();
+            wanted.extend(silent.filter(|call| *call != OWN_CALL).map(LeftOut::Driver));
+        }
+        // An older CUPTI may not know a call.
+        wanted.retain(|call| call.switch(&self.cupti, false).is_ok());
+        self.left_out = wanted;
+    }
+
+    /// Makes CUPTI record all calls again, immediately before their kinds are disabled. [`Drain`]
+    /// leaves out what is recorded in between.
+    ///
+    /// CUPTI forgets single calls when their kind is disabled. But if a kind of calls is disabled
+    /// while single calls of the driver are left out, CUPTI 13.0 may take a thread for being inside
+    /// a call from then on: all later calls of that thread have one correlation id, in every
+    /// profiler, and PyTorch's fails. Without midair, beside PyTorch's graphs on an H100, this
+    /// happened within 10,000 times on and off in each of five processes. With the calls switched
+    /// on first, it did not happen in 300,000 (docs/sources.md#cupti).
+    fn take_calls_in(&mut self) {
+        for call in self.left_out.drain(..) {
+            // CUPTI took the call when it was switched off.
+            let _ = call.switch(&self.cupti, true);
         }
     }
 

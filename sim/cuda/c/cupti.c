@@ -306,6 +306,9 @@ EXPORT CUptiResult cuptiActivityDisable(uint32_t kind) {
     if (kind >= KINDS) return CUPTI_ERROR_INVALID_KIND;
     pthread_mutex_lock(&lock);
     state.kind[kind] = false;
+    /* CUPTI 13.0 takes threads for being inside a call afterwards, now and then (docs/sources.md#cupti); here, always and all. */
+    bool calls = kind == CUPTI_ACTIVITY_KIND_DRIVER || kind == CUPTI_ACTIVITY_KIND_RUNTIME;
+    if (calls && memchr(state.call[0], 2, CALLS)) atomic_store(&model_ids_stand_still, true);
     if (kind == CUPTI_ACTIVITY_KIND_DRIVER) memset(state.call[0], 0, CALLS);
     if (kind == CUPTI_ACTIVITY_KIND_RUNTIME) memset(state.call[1], 0, CALLS);
     pthread_mutex_unlock(&lock);
@@ -442,6 +445,7 @@ EXPORT CUptiResult cuptiFinalize(void) {
         for (int i = 0; i < 2; i++) pthread_join(state.workers[i], 0);
     }
     pthread_mutex_lock(&lock);
+    atomic_store(&model_ids_stand_still, false);
     struct buffer *buffers = take(true, true);
     for (struct buffer *buffer = buffers; buffer; buffer = buffer->next) buffer->used = 0;
     CUpti_BuffersCallbackCompleteFunc complete = state.complete;

@@ -12,6 +12,7 @@
  * Compiled with -DMODEL_WITHOUT_FINALIZE that function is not there. */
 #pragma once
 #include "model.h"
+#include <stdatomic.h>
 
 typedef int CUptiResult;
 typedef uint32_t CUpti_CallbackId;
@@ -78,4 +79,6 @@ void model_forget_names(void);
 void model_lock_records(void);
 void model_unlock_records(void);
 extern const struct model_hooks model_hooks;
+/* Whether each call gets the correlation id of the last one. */
+extern atomic_bool model_ids_stand_still;
 #endif

@@ -3,7 +3,6 @@
 #define MODEL_CUPTI
 #include "cupti.h"
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -12,6 +11,7 @@
 enum { V12_6 = 24, V12_8 = 26, V13_0 = 130000, V13_1 = 130100, V13_3 = 130300, V13_4 = 130400 };
 
 static atomic_uint correlations;
+atomic_bool model_ids_stand_still;
 
 struct name {
     struct name *next;
@@ -69,7 +69,9 @@ size_t model_record_size(uint32_t kind) {
     }
 }
 
-static uint32_t correlation(void) { return atomic_fetch_add(&correlations, 1) + 1; }
+static uint32_t correlation(void) {
+    return atomic_load(&model_ids_stand_still) ? atomic_load(&correlations) : atomic_fetch_add(&correlations, 1) + 1;
+}
 
 /* Members that all of a record's layouts have, at whatever place. */
 #define WRITE_KERNEL(type)                                                                                                     \

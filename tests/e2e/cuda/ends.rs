@@ -1,6 +1,8 @@
 //! Sessions that end by what the process, its attacher or another profiler does.
 
-use crate::cuda::kit::{NEWEST, ROUND, Session, contiguous, kernels_are_true, quit, start};
+use crate::cuda::kit::{
+    EVERYTHING, NEWEST, ROUND, Session, contiguous, kernels_are_true, quit, start,
+};
 use midair_tests::cuda::{CudaLog, Kit};
 use midair_tests::snapshot::Snapshot;
 use midair_tests::target::{PATIENCE, until};
@@ -250,6 +252,28 @@ fn a_graph_is_captured_during_the_session() -> Result<()> {
     trace.whole()?;
     let log = target.log_from(before)?;
     assert_eq!(kernels_are_true(&trace, &log)?, 24);
+    quit(target)
+}
+
+/// CUPTI stays in a process with graphs. If single calls were still left out when their kinds were
+/// disabled, all later calls of a thread would have one correlation id: also those of PyTorch's
+/// profiler, which then fails (CUPTI 13.0 on an H100).
+#[test]
+fn calls_have_ids_of_their_own_after_a_session_with_graphs() -> Result<()> {
+    let kit = Kit::new()?;
+    let mut target = start(&kit, NEWEST, &[])?;
+    for name in ["first", "second"] {
+        let before = target.log_length()?;
+        let session = Session::attach(target.pid(), &kit.scratch().join(name), &EVERYTHING)?;
+        target.ask("work 3")?;
+        target.ask("capture")?;
+        target.ask("captured")?;
+        let trace = session.detach()?;
+        trace.whole()?;
+        assert!(trace.exit.stderr.contains("CUPTI stays"), "{}", trace.exit);
+        let log = target.log_from(before)?;
+        assert!(kernels_are_true(&trace, &log)? >= 24);
+    }
     quit(target)
 }
 

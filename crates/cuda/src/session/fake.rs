@@ -18,6 +18,8 @@ pub(crate) struct Fake {
     pub(super) disabled: Vec<u32>,
     /// Calls that were left out one by one: whether of the runtime, and their ids.
     pub(super) left_out: Vec<(bool, u32)>,
+    /// How many of these there were when a kind of calls was disabled.
+    pub(super) left_out_at_the_end: usize,
     pub(super) subscriber: bool,
     /// Its own thread; dropped to end it.
     worker: Option<(std::sync::mpsc::Sender<()>, std::thread::JoinHandle<()>)>,
@@ -183,6 +185,9 @@ unsafe extern "C" fn disable(kind: u32) -> u32 {
     with(|fake| {
         fake.enabled.retain(|it| *it != kind);
         fake.disabled.push(kind);
+        if [activity_kind::DRIVER, activity_kind::RUNTIME].contains(&kind) {
+            fake.left_out_at_the_end += fake.left_out.len();
+        }
     });
     log("disable".to_owned());
     0

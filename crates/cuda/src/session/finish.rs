@@ -113,6 +113,7 @@ impl Session {
         {
             self.drain.sink.note(text);
         }
+        self.take_calls_in();
         // CUPTI takes 2 s to switch off the counters of unified memory, so everything else is
         // switched off before, and nothing is recorded meanwhile (13.0, four processes at once;
         // docs/sources.md#cupti).
