@@ -23,8 +23,9 @@ use fuzzer::Fuzzer;
 use ledger::Ledger;
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
-/// Flags that cargo-fuzz sets, as far as stable compilers have them.
-const FLAGS: &str = "--cfg fuzzing -Cdebug-assertions -Coverflow-checks -Cpasses=sancov-module \
+/// Flags that cargo-fuzz sets, as far as stable compilers have them. Assertions and overflow checks
+/// are in the profile of `fuzz/Cargo.toml`, since one package goes without.
+const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module \
     -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
     -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares";

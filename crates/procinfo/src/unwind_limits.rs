@@ -11,14 +11,17 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use gimli::{
-    BaseAddresses, CallFrameInstruction, CallFrameInstructionIter, EhFrame, EhFrameHdr,
-    EndianSlice, LittleEndian, Operation, UnwindExpression, UnwindSection,
+    BaseAddresses, CallFrameInstruction, CallFrameInstructionIter, CommonInformationEntry, EhFrame,
+    EhFrameHdr, EndianSlice, LittleEndian, Operation, UnwindExpression, UnwindSection,
 };
 
 /// The most instructions of one entry. The longest real entries have some thousands.
 const MOST_INSTRUCTIONS: u32 = 1 << 14;
 /// The most bytes of one expression.
 const MOST_EXPRESSION: usize = 1 << 12;
+/// The farthest that a register may be stored from its frame, in bytes. No stack is as large, and
+/// the unwinder adds such distances without a check (framehop 0.16, `translate_into_unwind_rule`).
+const FARTHEST: u64 = 1 << 40;
 /// The most instructions that the entries of all frames of one pass over a stack may have together.
 const MOST_OF_A_PASS: u32 = 1 << 17;
 
@@ -119,13 +122,13 @@ impl Tables {
         instructions(
             &table,
             entry.cie().instructions(&table, &self.bases),
-            entry.cie().encoding(),
+            entry.cie(),
             &mut count,
         )?;
         instructions(
             &table,
             entry.instructions(&table, &self.bases),
-            entry.cie().encoding(),
+            entry.cie(),
             &mut count,
         )?;
         budget.spend(count)?;
@@ -145,13 +148,13 @@ impl Tables {
             instructions(
                 &table,
                 entry.cie().instructions(&table, &self.bases),
-                entry.cie().encoding(),
+                entry.cie(),
                 &mut count,
             )?;
             instructions(
                 &table,
                 entry.instructions(&table, &self.bases),
-                entry.cie().encoding(),
+                entry.cie(),
                 &mut count,
             )?;
             total = total
@@ -166,9 +169,14 @@ impl Tables {
 fn instructions(
     table: &Table<'_>,
     mut all: CallFrameInstructionIter<'_, Bytes<'_>>,
-    encoding: gimli::Encoding,
+    common: &CommonInformationEntry<Bytes<'_>>,
     count: &mut u32,
 ) -> Option<()> {
+    // As gimli computes it.
+    let near = |factored: i64| {
+        let distance = factored.wrapping_mul(common.data_alignment_factor());
+        (distance.unsigned_abs() <= FARTHEST).then_some(())
+    };
     while let Some(instruction) = all.next().ok()? {
         *count += 1;
         if *count > MOST_INSTRUCTIONS {
@@ -178,8 +186,14 @@ fn instructions(
             CallFrameInstruction::DefCfaExpression { expression }
             | CallFrameInstruction::Expression { expression, .. }
             | CallFrameInstruction::ValExpression { expression, .. } => {
-                straight(table, &expression, encoding)?;
+                straight(table, &expression, common.encoding())?;
             }
+            CallFrameInstruction::Offset {
+                factored_offset, ..
+            } => near(factored_offset as i64)?,
+            CallFrameInstruction::OffsetExtendedSf {
+                factored_offset, ..
+            } => near(factored_offset)?,
             _ => {}
         }
     }

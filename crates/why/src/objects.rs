@@ -329,8 +329,9 @@ pub(crate) fn symbol_at(elf: &impl Bytes, address: u64) -> Option<Vec<u8>> {
         if elf.half(at.checked_add(4)?)? != DYNAMIC_SYMBOLS {
             continue;
         }
-        let (offset, size) = (elf.word(at + 0x18)?, elf.word(at + 0x20)?);
-        let names = section(u64::from(elf.half(at + 0x28)?))?;
+        let word = |field: u64| elf.word(at.checked_add(field)?);
+        let (offset, size) = (word(0x18)?, word(0x20)?);
+        let names = section(u64::from(elf.half(at.checked_add(0x28)?)?))?;
         let names = elf.word(names.checked_add(0x18)?)?;
         let symbols = (size / SYMBOL).min(MOST_SYMBOLS);
         /// Symbols that are read at a time.
@@ -434,5 +435,45 @@ mod tests {
         // The section headers lie at an impossible offset.
         memory.set(0x28, u64::MAX - 8);
         assert_eq!(symbol_at(&memory, 0x1040), None);
+    }
+
+    /// A header begins so near the end of all addresses that its fields would lie behind it. A
+    /// build with overflow checks would panic.
+    #[test]
+    fn a_section_header_that_has_no_end() {
+        let mut memory = Ends {
+            first: [0; 64],
+            last: [0; 16],
+            asked: Cell::new(false),
+        };
+        memory.first[..6].copy_from_slice(b"\x7fELF\x02\x01");
+        memory.first[18] = 224;
+        memory.first[0x28..0x30].copy_from_slice(&(u64::MAX - 15).to_le_bytes());
+        memory.first[0x3c] = 1;
+        memory.last[4] = 11;
+        assert_eq!(symbol_at(&memory, 0x1040), None);
+        assert!(memory.asked.get(), "the last header is looked at");
+    }
+
+    /// The first 64 and the last 16 bytes of all addresses.
+    #[derive(Debug)]
+    struct Ends {
+        first: [u8; 64],
+        last: [u8; 16],
+        asked: Cell<bool>,
+    }
+
+    impl Bytes for Ends {
+        fn fill(&self, at: u64, into: &mut [u8]) -> bool {
+            let last = at.checked_sub(u64::MAX - 15);
+            self.asked.set(self.asked.get() || last.is_some());
+            let (from, at) = last.map_or((&self.first[..], at), |at| (&self.last[..], at));
+            let bytes = usize::try_from(at).ok().and_then(|at| from.get(at..));
+            let bytes = bytes.and_then(|bytes| bytes.get(..into.len()));
+            bytes.is_some_and(|bytes| {
+                into.copy_from_slice(bytes);
+                true
+            })
+        }
     }
 }

@@ -496,3 +496,47 @@ fn an_unwind_entry_before_its_table() {
     assert_eq!(walks[0].frames.len(), 1, "{walks:?}");
     assert!(walks[0].bytes.is_empty() && !walks[0].rooted, "{walks:?}");
 }
+
+/// Returns a library whose function `hsa_init` has these call frame instructions.
+fn library_with(instructions: &str) -> Vec<u8> {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let source = format!(
+        "asm(\".text\\n.globl hsa_init\\n.type hsa_init,@function\\nhsa_init:\\n.cfi_startproc\\n{instructions}\\n\
+         nop\\nnop\\nnop\\nnop\\nnop\\nnop\\nnop\\nret\\n.cfi_endproc\\n.size hsa_init,.-hsa_init\\n\");\n"
+    );
+    std::fs::write(at("s.c"), source).unwrap();
+    let built = std::process::Command::new("cc")
+        .args(["-shared", "-fPIC", "-nostdlib", "-Wl,--eh-frame-hdr", "-o"])
+        .arg(at("s.so"))
+        .arg(at("s.c"))
+        .output()
+        .unwrap();
+    assert!(built.status.success(), "{built:?}");
+    std::fs::read(at("s.so")).unwrap()
+}
+
+/// A frame lies at the beginning of all addresses, and its return address before it. framehop 0.16
+/// subtracts without a check, which must not panic in any of our builds.
+#[test]
+fn an_unwind_entry_whose_frame_lies_at_the_lowest_address() {
+    // DW_CFA_def_cfa rbp, 0, where rbp is not known and taken for 0; the return address at -16.
+    let bytes = library_with(".cfi_escape 0x0c,6,0,0x90,2");
+    let walks = hostile::unwind(&bytes);
+    assert_eq!(walks[0].frames.len(), 1, "{walks:?}");
+    assert!(walks[0].bytes.is_empty() && !walks[0].rooted, "{walks:?}");
+}
+
+/// A frame and the place of a register in it are so far apart that they have no sum. framehop 0.16
+/// adds them without a check, so it is not asked.
+#[test]
+fn an_unwind_entry_whose_offsets_have_no_sum() {
+    // DW_CFA_offset_extended_sf rbp, -(2^60 - 1), in units of -8 bytes.
+    let bytes = library_with(".cfi_escape 0x11,6,0x81,0x80,0x80,0x80,0x80,0x80,0x80,0x80,0x70");
+    let walks = hostile::unwind(&bytes);
+    assert_eq!(walks[0].frames.len(), 1, "{walks:?}");
+    assert!(walks[0].bytes.is_empty() && !walks[0].rooted, "{walks:?}");
+    // With a distance that a stack may have, the step is made.
+    let walks = hostile::unwind(&library_with(".cfi_escape 0x11,6,2"));
+    assert_eq!(walks[0].bytes.len(), 8, "{walks:?}");
+}

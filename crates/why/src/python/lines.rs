@@ -17,15 +17,15 @@ pub(super) fn line(table: &[u8], first: u32, distance: u64) -> Option<u32> {
         match code {
             15 => has_line = false,
             14 => {
-                line += signed(&mut bytes)?;
+                line = line.checked_add(signed(&mut bytes)?)?;
                 // Skips the last line and both columns.
                 for _ in 0..3 {
                     unsigned(&mut bytes)?;
                 }
             }
-            13 => line += signed(&mut bytes)?,
+            13 => line = line.checked_add(signed(&mut bytes)?)?,
             10..=12 => {
-                line += i64::from(code) - 10;
+                line = line.checked_add(i64::from(code) - 10)?;
                 bytes.nth(1)?;
             }
             _ => {
@@ -99,5 +99,15 @@ mod tests {
         assert_eq!(line(&[0x12], 1, 0), None);
         assert_eq!(line(&[], 1, 0), None);
         assert_eq!(line(&[0x80 | 13 << 3; 20], 1, 1000), None);
+    }
+
+    /// Each entry goes further by nearly 2^59 lines. 16 of them are more than a number holds, and a
+    /// build with overflow checks would panic.
+    #[test]
+    fn a_table_whose_lines_have_no_sum() {
+        let entry = [&[0x80 | 13 << 3][..], &[0x7e], &[0x7f; 8], &[63]].concat();
+        assert_eq!(line(&entry.repeat(40), 1, 1000), None);
+        let back = [&[0x80 | 13 << 3][..], &[0x7f; 9], &[63]].concat();
+        assert_eq!(line(&back.repeat(40), 1, 1000), None);
     }
 }
