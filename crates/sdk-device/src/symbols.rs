@@ -489,15 +489,9 @@ unsafe fn tell_code_object(
     book.code_objects.insert(base, id);
     drop(guard);
     let in_memory = get(hsa::CODE_OBJECT_STORAGE)? as u32 == hsa::STORAGE_MEMORY;
-    // The runtime writes all of it, whatever is kept.
     let uri_len = get(hsa::CODE_OBJECT_URI_LENGTH).unwrap_or(0) as u32 as usize;
-    let mut uri = vec![0_u8; if uri_len > MOST_URI { 0 } else { uri_len + 1 }];
-    // SAFETY: the buffer has the length that the runtime reported plus one.
-    if uri.is_empty() || unsafe { info(object, hsa::CODE_OBJECT_URI, uri.as_mut_ptr().cast()) } != 0
-    {
-        uri.clear();
-    }
-    uri.truncate(uri_len.min(KEPT_URI));
+    // SAFETY: the caller promises a valid `object`, and the runtime said the length.
+    let uri = unsafe { uri_of(info, object, uri_len) };
     let record = CodeObject {
         header: Header {
             kind: kind::CODE_OBJECT,
@@ -522,6 +516,28 @@ unsafe fn tell_code_object(
     };
     sink.put(kind::CODE_OBJECT, &event::encode(&record, &uri));
     Some(Range { base, size, id })
+}
+
+/// Returns as much of a code object's URI as is recorded.
+///
+/// # Safety
+/// `info` writes at most `len` bytes and a zero byte for the URI of `object`.
+unsafe fn uri_of(
+    info: unsafe extern "C" fn(u64, u32, *mut c_void) -> Status,
+    object: u64,
+    len: usize,
+) -> Vec<u8> {
+    if len > MOST_URI {
+        return Vec::new();
+    }
+    // The runtime writes all of it, whatever is kept.
+    let mut uri = vec![0_u8; len + 1];
+    // SAFETY: the buffer has the length that the runtime reported plus one.
+    if unsafe { info(object, hsa::CODE_OBJECT_URI, uri.as_mut_ptr().cast()) } != 0 {
+        uri.clear();
+    }
+    uri.truncate(len.min(KEPT_URI));
+    uri
 }
 
 /// Returns the kernels of an executable: each symbol, and its kernel object.
@@ -667,5 +683,37 @@ fn registers(bytes: &[u8; 64]) -> Registers {
         sgpr,
         arch_vgpr,
         accum_vgpr: vgprs - arch_vgpr,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A runtime whose code object has a URI of `object` bytes. Like a real one it writes all of
+    /// them, and no zero; unlike one, it looks at the buffer first.
+    unsafe extern "C" fn info(object: u64, attribute: u32, into: *mut c_void) -> Status {
+        // SAFETY: the caller's buffer is its own allocation.
+        let room = unsafe { libc::malloc_usable_size(into) };
+        if attribute != hsa::CODE_OBJECT_URI || (room as u64) < object {
+            return 1;
+        }
+        // SAFETY: the buffer has that much room.
+        unsafe { into.cast::<u8>().write_bytes(b'u', object as usize) };
+        0
+    }
+
+    #[test]
+    fn a_long_uri_has_room_for_all_that_the_runtime_writes() {
+        // SAFETY: `info` above does so.
+        let kept = |len: usize| unsafe { uri_of(info, len as u64, len) };
+        assert_eq!(kept(5), b"uuuuu");
+        for len in [KEPT_URI, KEPT_URI + 1, 6000, MOST_URI] {
+            assert_eq!(kept(len), vec![b'u'; KEPT_URI], "{len}");
+        }
+        // So much is not asked for.
+        assert_eq!(kept(MOST_URI + 1), b"");
+        // SAFETY: as above; the runtime returns an error, since it has more to say than it told.
+        assert_eq!(unsafe { uri_of(info, 4000, 2048) }, b"");
     }
 }
