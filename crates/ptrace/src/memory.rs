@@ -17,6 +17,15 @@ pub trait Answers: Send + Sync + std::fmt::Debug {
     fn mapped(&self, at: u64, len: usize);
 }
 
+const READING: &str = "reading /proc/TID/mem";
+const WRITING: &str = "writing /proc/TID/mem";
+
+/// Whether a system call filter may have made this error. Where it is the kernel's own, the kernel
+/// does not open the thread's file either.
+fn is_as_by_a_filter(error: &Error) -> bool {
+    matches!(error.errno(), Some(libc::EPERM | libc::ENOSYS))
+}
+
 /// The memory of a target, accessed through one of its live threads, without stopping any.
 #[derive(Debug, Clone)]
 pub struct Memory {
@@ -102,28 +111,36 @@ impl Memory {
         match read {
             // A system call filter that we are under may forbid the call and no more than that. The
             // kernel gives the file to whom it would give the call.
-            Err(error) if matches!(error.errno(), Some(libc::EPERM | libc::ENOSYS)) => {
+            Err(error) if is_as_by_a_filter(&error) => {
                 let own = into.get_mut(..len).unwrap_or_default();
-                self.read_file(at, own).unwrap_or(Err(error))
+                self.by_file(READING, OpenOptions::new().read(true), |file| {
+                    file.read_at(own, at.get())
+                })
+                .unwrap_or(Err(error))
             }
             read => read,
         }
     }
 
-    /// Reads as [`Memory::read_some`] does, from `/proc/TID/mem`. The kernel also gives out pages there
-    /// that the process itself may not read. None where it does not open that file.
+    /// Reads or writes `/proc/TID/mem`. The kernel also gives out pages there that the process
+    /// itself may not read, and writes to its private pages that it may not write. None where it
+    /// does not open that file.
     #[expect(clippy::disallowed_methods, reason = "the kernel's file of a thread")]
-    fn read_file(&self, at: RemoteAddr, into: &mut [u8]) -> Option<Result<usize>> {
-        const OPERATION: &str = "reading /proc/TID/mem";
+    fn by_file(
+        &self,
+        operation: &'static str,
+        how: &OpenOptions,
+        mut access: impl FnMut(&File) -> io::Result<usize>,
+    ) -> Option<Result<usize>> {
         let mut opened = std::iter::once(self.tid)
             .chain(self.others())
-            .filter_map(|tid| Some((tid, File::open(format!("/proc/{tid}/mem")).ok()?)))
+            .filter_map(|tid| Some((tid, how.open(format!("/proc/{tid}/mem")).ok()?)))
             // The file of a thread that has ended is empty.
-            .map(|(tid, file)| (tid, file.read_at(into, at.get())))
-            .filter(|(_, read)| !matches!(read, Ok(0)));
-        let (tid, read) = opened.next()?;
-        Some(read.map_err(|source| Error::System {
-            operation: OPERATION,
+            .map(|(tid, file)| (tid, access(&file)))
+            .filter(|(_, done)| !matches!(done, Ok(0)));
+        let (tid, done) = opened.next()?;
+        Some(done.map_err(|source| Error::System {
+            operation,
             tid,
             source: match source.raw_os_error() {
                 // This is how that file says that nothing is mapped there.
@@ -163,7 +180,9 @@ impl Memory {
         Ok(u32::from_ne_bytes(bytes))
     }
 
-    /// Writes all of `bytes`, respecting page protections.
+    /// Writes all of `bytes` to memory that the target may write. Page protections are respected,
+    /// except where a filter that we are under forbids the call: then the write goes through
+    /// `/proc/TID/mem`.
     ///
     /// # Errors
     /// As [`Memory::read`]; after [`Error::Short`] the first `done` bytes are written.
@@ -181,11 +200,22 @@ impl Memory {
             iov_base: at.get() as usize as *mut libc::c_void,
             iov_len: len,
         };
-        let done = self.through_any("process_vm_writev", |tid| {
+        let written = self.through_any("process_vm_writev", |tid| {
             // SAFETY: `local` lies within the shared slice and is only read; `remote` is only a
             // number to the kernel, which checks it.
             unsafe { libc::process_vm_writev(tid.raw(), &local, 1, &remote, 1, 0) }
-        })?;
+        });
+        let done = match written {
+            // As in `read_some`.
+            Err(error) if is_as_by_a_filter(&error) => {
+                let own = bytes.get(..len).unwrap_or_default();
+                self.by_file(WRITING, OpenOptions::new().write(true), |file| {
+                    file.write_at(own, at.get())
+                })
+                .unwrap_or(Err(error))?
+            }
+            written => written?,
+        };
         fault::step("process_vm_writev");
         self.whole("process_vm_writev", at, done, bytes.len())
     }
@@ -199,7 +229,7 @@ impl Memory {
     #[expect(clippy::disallowed_methods, reason = "the kernel's file of a thread")]
     pub fn write_through(&self, at: RemoteAddr, bytes: &[u8]) -> Result<()> {
         let failed = |source: io::Error| Error::System {
-            operation: "writing /proc/TID/mem",
+            operation: WRITING,
             tid: self.tid,
             source,
         };
@@ -214,7 +244,7 @@ impl Memory {
             let another = self.others().find(|&tid| through(tid).is_ok());
             another.ok_or_else(|| failed(error))?;
         }
-        fault::step("writing /proc/TID/mem");
+        fault::step(WRITING);
         Ok(())
     }
 
@@ -269,6 +299,7 @@ impl Memory {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
     fn me() -> Memory {
         Memory::of(crate::Pid::own())
@@ -360,6 +391,25 @@ mod tests {
                 Some(libc::EPERM)
             )
         );
+    }
+
+    #[test]
+    fn memory_is_written_to_its_file_where_a_filter_forbids_the_call() {
+        static SINK: [AtomicU8; 12] = [const { AtomicU8::new(0) }; 12];
+        let seen = without(&[libc::SYS_process_vm_writev], || {
+            let at = RemoteAddr::new(SINK.as_ptr() as u64);
+            let unmapped = me().write(RemoteAddr::new(16), b"x").unwrap_err();
+            me().write(at, b"what is here").unwrap();
+            // Only what answers is written, that is, half of it.
+            let half = Memory::answering(crate::Pid::own(), Arc::new(Half));
+            let short = half.write(at, b"something else").unwrap_err();
+            let gone = Memory::of(Tid::MAX).write(at, b"x").unwrap_err();
+            let short = matches!(short, Error::Short { done: 7, .. });
+            (unmapped.errno(), short, gone.errno())
+        });
+        assert_eq!(seen, (Some(libc::EFAULT), true, Some(libc::EPERM)));
+        let bytes: Vec<u8> = SINK.iter().map(|byte| byte.load(Relaxed)).collect();
+        assert_eq!(bytes, b"somethi here");
     }
 
     #[derive(Debug)]

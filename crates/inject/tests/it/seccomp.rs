@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::common::{PATIENCE, Snapshot, Target, compiled, run, until, until_alone};
+use crate::common::{PATIENCE, Snapshot, Target, attacher, compiled, run, until, until_alone};
 use midair_inject::filters::{Without, needed};
 use midair_inject::{EnterError, Library, Options, Refusal, enter, inspect};
 use midair_procinfo::bpf::Action;
@@ -267,6 +267,29 @@ fn filters_that_may_not_be_read() {
     let exit = run(as_nobody(&[&program, under, &attacher, pid]), PATIENCE).unwrap();
     assert!(exit.status.success(), "{exit}");
     until_alone(pid_of(&target));
+    check(&mut target);
+    end(target);
+}
+
+/// The attacher is under a filter that refuses `process_vm_writev` and lets it trace. It writes
+/// through the file of the process's memory.
+#[test]
+fn an_attacher_that_may_trace_and_not_write() {
+    let library = compiled("library", true);
+    let library = library.to_str().unwrap();
+    let mut target = start(&["plain".to_owned()]);
+    let pid = pid_of(&target);
+    let before = Snapshot::take(pid).unwrap();
+    let plain = attacher(pid, &["--library", library]);
+    let mut command = Command::new(compiled("without_ptrace", false));
+    command.env("ONLY_WRITING", "1").arg("-");
+    command.arg(plain.get_program()).args(plain.get_args());
+    let exit = run(command, PATIENCE).unwrap();
+    assert!(exit.status.success(), "{exit}");
+    until_alone(pid);
+    let diff = before.diff(&Snapshot::take(pid).unwrap());
+    let diff = diff.without(|change| change.what == midair_tests::snapshot::What::Map);
+    assert!(diff.is_empty(), "{diff}");
     check(&mut target);
     end(target);
 }
