@@ -1,29 +1,33 @@
 //! The cost of the writers of results, in rows per second of processor time: each format by itself,
 //! and several at once.
 //!
-//! The records are made here, and nothing is attached to. Of ten records, seven are HIP calls with
-//! their arguments, two are kernels with long names, and one is a copy. The processor time is that
-//! of the whole process, the kernel's included, so other work on the machine matters only as far as
-//! it takes caches away.
+//! The records are made here, and nothing is attached to. There are two recordings. One has calls
+//! alone, as a program makes them that asks and sets much and launches little: for these the goals
+//! were set. Of ten records of the other one, seven are HIP calls, two are kernels with long names,
+//! and one is a copy: its rows are more than twice as long. The processor time is that of the whole
+//! process, the kernel's included, so other work on the machine matters only as far as it takes
+//! caches away.
 
 use crate::report::Table;
 use midair_output::{Format, Names, Plan, Process, RecordFile, RecordWriter, Trace, write};
 use midair_record::event::{self, Api, Copy, Header, Kernel, KernelSymbol, kind};
 use midair_tests::Result;
 use nix::time::{ClockId, clock_gettime};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// The number of records, unless `MIDAIR_EXPORT_RECORDS` gives another one.
 const RECORDS: u64 = 1_000_000;
-/// Runs of each set. The best one counts, because disturbances can only take time away.
-const RUNS: usize = 3;
+/// Runs of each set, unless `MIDAIR_EXPORT_RUNS` gives another number. The best one counts, because
+/// disturbances can only take time away.
+const RUNS: u64 = 3;
 /// The number of kernels, each with a name of its own.
 const KERNELS: u64 = 60;
 /// The id of HIP's launch.
 const LAUNCH: u32 = 290;
 
 /// For each set: its name, its formats, and how many million rows per second of processor time are
-/// wanted.
+/// wanted of calls.
 const SETS: [(&str, &[Format], &str); 7] = [
     ("csv", &[Format::Csv], "8"),
     ("json", &[Format::Json], "4"),
@@ -38,72 +42,133 @@ const SETS: [(&str, &[Format], &str); 7] = [
     ),
 ];
 
-/// Measures all sets.
+/// A recording: its name, and what makes it of a number of records.
+type Recording = (&'static str, fn(u64) -> Result<RecordFile>);
+
+const RECORDINGS: [Recording; 2] = [("calls", calls), ("kernels", made)];
+
+/// What the environment chooses.
+struct Choice {
+    records: u64,
+    runs: u64,
+    /// The beginning of a recording and of a set, as they are shown.
+    only: String,
+    /// Where the files stay, so that those of two versions can be compared.
+    keep: Option<PathBuf>,
+}
+
+impl Choice {
+    fn of_environment() -> Choice {
+        let text = |name: &str| std::env::var(format!("MIDAIR_EXPORT_{name}")).ok();
+        let number = |name: &str, usual: u64| {
+            let given = text(name).and_then(|text| text.parse().ok());
+            given.unwrap_or(usual)
+        };
+        Choice {
+            records: number("RECORDS", RECORDS),
+            runs: number("RUNS", RUNS),
+            only: text("ONLY").unwrap_or_default(),
+            keep: text("KEEP").map(PathBuf::from),
+        }
+    }
+}
+
+/// Measures all sets of both recordings.
 pub fn run(table: &mut Table) -> Result<()> {
     midair_columns::install();
-    let wanted = std::env::var("MIDAIR_EXPORT_RECORDS").ok();
-    let records = wanted.and_then(|text| text.parse().ok()).unwrap_or(RECORDS);
-    let only = std::env::var("MIDAIR_EXPORT_ONLY").unwrap_or_default();
-    let names = Names::amd();
-    let trace = session(made(records)?);
-    let mut rates = Vec::new();
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut sets = Vec::new();
-    for (what, formats, goal) in SETS {
-        sets.push((what.to_owned(), formats, goal, 1));
-        if formats.len() > 1 && processors > 1 {
-            sets.push((
-                format!("{what}, {processors} threads"),
-                formats,
-                goal,
-                processors,
-            ));
-        }
-    }
-    for (what, formats, goal, threads) in sets {
-        if !only.is_empty() && !what.starts_with(&only) {
+    let choice = Choice::of_environment();
+    for (recording, make) in RECORDINGS {
+        let sets = sets(recording, &choice.only);
+        if sets.is_empty() {
             continue;
         }
-        let mut rows = Vec::new();
-        let mut shortest = Duration::MAX;
-        let mut bytes = 0;
-        for _ in 0..RUNS {
-            let directory =
-                std::env::temp_dir().join(format!("midair-export-{}", std::process::id()));
-            let plan = Plan {
-                directory: directory.clone(),
-                prefix: "r".to_owned(),
-                formats: formats.to_vec(),
-                threads,
-                ..Plan::default()
-            };
-            let (cpu, wall) = (processor_time()?, Instant::now());
-            let files = write(&trace, &names, &plan)?;
-            let took = processor_time()?.saturating_sub(cpu);
-            shortest = shortest.min(wall.elapsed());
-            rows.push(records as f64 / took.as_secs_f64() / 1e6);
-            bytes = files
-                .iter()
-                .filter_map(|file| file.metadata().ok())
-                .map(|meta| meta.len())
-                .sum();
+        let trace = session(make(choice.records)?);
+        for set in sets {
+            measure(table, &trace, &set, &choice)?;
+        }
+    }
+    Ok(())
+}
+
+/// A set of formats, and the number of threads that write them.
+struct Set {
+    what: String,
+    formats: &'static [Format],
+    goal: &'static str,
+    threads: usize,
+}
+
+/// Returns the chosen sets of a recording.
+fn sets(recording: &str, only: &str) -> Vec<Set> {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut sets = Vec::new();
+    for (name, formats, goal) in SETS {
+        let what = format!("{recording}, {name}");
+        let several = formats.len() > 1 && processors > 1;
+        sets.push(Set {
+            what: what.clone(),
+            formats,
+            goal,
+            threads: 1,
+        });
+        if several {
+            sets.push(Set {
+                what: format!("{what}, {processors} threads"),
+                formats,
+                goal,
+                threads: processors,
+            });
+        }
+    }
+    sets.retain(|set| set.what.starts_with(only));
+    sets
+}
+
+/// Writes a set several times.
+fn measure(table: &mut Table, trace: &Trace, set: &Set, choice: &Choice) -> Result<()> {
+    let names = Names::amd();
+    let mut rows = Vec::new();
+    let mut shortest = Duration::MAX;
+    let mut bytes = 0;
+    for _ in 0..choice.runs {
+        let directory = match &choice.keep {
+            Some(keep) => keep.join(set.what.replace([',', ' '], "-")),
+            None => std::env::temp_dir().join(format!("midair-export-{}", std::process::id())),
+        };
+        let plan = Plan {
+            directory: directory.clone(),
+            prefix: "r".to_owned(),
+            formats: set.formats.to_vec(),
+            threads: set.threads,
+            ..Plan::default()
+        };
+        let (cpu, wall) = (processor_time()?, Instant::now());
+        let files = write(trace, &names, &plan)?;
+        let took = processor_time()?.saturating_sub(cpu);
+        shortest = shortest.min(wall.elapsed());
+        rows.push(choice.records as f64 / took.as_secs_f64() / 1e6);
+        bytes = files
+            .iter()
+            .filter_map(|file| file.metadata().ok())
+            .map(|meta| meta.len())
+            .sum();
+        if choice.keep.is_none() {
             std::fs::remove_dir_all(&directory)?;
         }
-        let best = rows.iter().copied().fold(0.0, f64::max);
-        table.plain(&format!("{what}: million rows per CPU second"), &rows, goal);
-        println!(
-            "{what}: best {best:.2} million rows per CPU second, {:.2} s at least by the clock ({:.2} million rows), {:.0} bytes a row",
-            shortest.as_secs_f64(),
-            records as f64 / shortest.as_secs_f64() / 1e6,
-            bytes as f64 / records as f64,
-        );
-        rates.push((what, best));
     }
-    if let Some((first, rate)) = rates.first() {
-        for (what, other) in &rates {
-            println!("{what}: {:.2} of {first}", other / rate);
-        }
-    }
+    let best = rows.iter().copied().fold(0.0, f64::max);
+    let what = &set.what;
+    table.plain(
+        &format!("{what}: million rows per CPU second"),
+        &rows,
+        set.goal,
+    );
+    println!(
+        "{what}: best {best:.2} million rows per CPU second, {:.2} s at least by the clock ({:.2} million rows), {:.0} bytes a row",
+        shortest.as_secs_f64(),
+        choice.records as f64 / shortest.as_secs_f64() / 1e6,
+        bytes as f64 / choice.records as f64,
+    );
     Ok(())
 }
 
@@ -205,7 +270,54 @@ pub fn launches(count: u64) -> Result<RecordFile> {
     Ok(writer.finish()?)
 }
 
-/// Makes this many records.
+/// The calls of the recording of calls, with the words of their arguments.
+const CALLS: [(&str, usize); 10] = [
+    ("hipGetLastError", 0),
+    ("hipGetDevice", 1),
+    ("hipSetDevice", 1),
+    ("hipGetLastError", 0),
+    ("hipStreamQuery", 1),
+    ("hipGetLastError", 0),
+    ("hipEventQuery", 1),
+    ("hipPeekAtLastError", 0),
+    ("hipDeviceSynchronize", 0),
+    ("hipGetLastError", 0),
+];
+
+/// Makes this many calls.
+fn calls(records: u64) -> Result<RecordFile> {
+    let names = Names::amd();
+    let number = |name: &str| {
+        let mut kinds = names.buffer.iter();
+        let kind = kinds.find(|kind| kind.name == "HIP_RUNTIME_API_EXT")?;
+        let at = kind.operations.iter().position(|other| other == name)?;
+        u32::try_from(at).ok()
+    };
+    let mut operations = Vec::new();
+    for (name, _) in CALLS {
+        operations.push(number(name).ok_or("a function of HIP is not known")?);
+    }
+    let mut writer = RecordWriter::create_in(&std::env::temp_dir())?;
+    let words = words();
+    for record in 0..records {
+        let turn = (record % CALLS.len() as u64) as usize;
+        let nargs = CALLS[turn].1;
+        let start = 8_123_456_789_012 + record * 15_833;
+        let api = Api {
+            header: header(kind::HIP_RUNTIME_API_EXT, operations[turn]),
+            start,
+            end: start + 480 + record % 97,
+            correlation: record + 1,
+            tid: 4242,
+            nargs: nargs as u32,
+            ..Api::default()
+        };
+        writer.append(&event::encode(&api, &words[..nargs * 8]))?;
+    }
+    Ok(writer.finish()?)
+}
+
+/// Makes this many records of all kinds.
 fn made(records: u64) -> Result<RecordFile> {
     let mut writer = begin()?;
     let words = words();
