@@ -9,7 +9,8 @@ use midair_procinfo::Pid;
 use midair_results::End;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
-use std::os::fd::AsFd;
+use std::fmt::Debug;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::mpsc::Sender;
@@ -17,14 +18,53 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// A group gives an attach up after this time. The attach's own deadlines are shorter, but a
-/// process may block whoever reads its memory.
-const LONGEST_ATTACH: Duration = Duration::from_secs(60);
 /// How long a member waits for other members that are entering at the time.
 const TURN: Duration = Duration::from_secs(1);
 
 /// The longest time between two polls of a session.
 const HEARTBEAT: Duration = Duration::from_millis(100);
+
+/// Attaches to the processes of a group: the engine, or a script in tests.
+pub(super) trait Attacher: Debug + Send + Sync {
+    /// Attaches to one process, on the thread of its member.
+    fn attach(&self, request: &Request) -> Result<Box<dyn Recording>, Failure>;
+}
+
+/// A session, as its member follows it. The functions are those of [`Session`].
+pub(super) trait Recording {
+    fn entry(&self) -> &Entry;
+    fn wake(&self) -> BorrowedFd<'_>;
+    fn poll(&mut self) -> Result<Event, Failure>;
+    fn detach(self: Box<Self>) -> Result<Collected, Failure>;
+}
+
+/// Attaches through the engine.
+#[derive(Debug)]
+pub(super) struct Engine;
+
+impl Attacher for Engine {
+    fn attach(&self, request: &Request) -> Result<Box<dyn Recording>, Failure> {
+        Ok(Box::new(Session::attach(request)?))
+    }
+}
+
+impl Recording for Session {
+    fn entry(&self) -> &Entry {
+        Session::entry(self)
+    }
+
+    fn wake(&self) -> BorrowedFd<'_> {
+        Session::wake(self)
+    }
+
+    fn poll(&mut self) -> Result<Event, Failure> {
+        Session::poll(self)
+    }
+
+    fn detach(self: Box<Self>) -> Result<Collected, Failure> {
+        Session::detach(*self)
+    }
+}
 
 /// A member's reports. Each is sent at most once, and in this order.
 #[derive(Debug)]
@@ -44,13 +84,15 @@ pub(super) enum Report {
 pub(super) struct Shared {
     /// Signalled when a member has sent a report.
     pub(super) wakeup: EventFd,
+    attacher: Box<dyn Attacher>,
     limiter: Limiter,
 }
 
 impl Shared {
-    pub(super) fn new() -> Result<Shared, Failure> {
+    pub(super) fn new(attacher: Box<dyn Attacher>) -> Result<Shared, Failure> {
         Ok(Shared {
             wakeup: signal()?,
+            attacher,
             limiter: Limiter::new(concurrency()),
         })
     }
@@ -185,9 +227,9 @@ impl Member {
         let _ = self.stop.wakeup.write(1);
     }
 
-    /// Whether its attach takes so long that its process must be blocking it.
-    pub(super) fn is_held_up(&self) -> bool {
-        !self.attached && self.began.elapsed() > LONGEST_ATTACH
+    /// Whether its attach takes longer than this, so that its process must be blocking it.
+    pub(super) fn is_held_up(&self, longest: Duration) -> bool {
+        !self.attached && self.began.elapsed() > longest
     }
 
     /// Leaves its thread behind, without waiting for it.
@@ -235,14 +277,14 @@ impl Work {
                     "the group ended before this attach began",
                 ));
             }
-            Session::attach(&self.request)
+            self.shared.attacher.attach(&self.request)
         });
         let mut session = match attached {
             Ok(session) => session,
             Err(failure) => return report(Report::Refused(failure)),
         };
         report(Report::Attached(session.entry().clone(), began.elapsed()));
-        let followed = self.follow(&mut session);
+        let followed = self.follow(session.as_mut());
         let (end, trouble) = match followed {
             Ok(end) => (end, None),
             Err(failure) => (None, Some(failure)),
@@ -264,7 +306,7 @@ impl Work {
     }
 
     /// Polls until the process ends, or until it is asked to stop.
-    fn follow(&self, session: &mut Session) -> Result<Option<End>, Failure> {
+    fn follow(&self, session: &mut dyn Recording) -> Result<Option<End>, Failure> {
         loop {
             match session.poll()? {
                 Event::TargetExited(end) => return Ok(Some(end)),
@@ -291,5 +333,61 @@ impl Work {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicUsize;
+    use std::sync::atomic::Ordering::SeqCst;
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn so_many_have_a_turn_at_one_time() {
+        let limiter = Limiter::new(2);
+        let (inside, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..6 {
+                scope.spawn(|| {
+                    limiter.with(|| {
+                        most.fetch_max(inside.fetch_add(1, SeqCst) + 1, SeqCst);
+                        std::thread::sleep(Duration::from_millis(20));
+                        inside.fetch_sub(1, SeqCst);
+                    });
+                });
+            }
+        });
+        assert_eq!(most.load(SeqCst), 2);
+        assert_eq!(*limiter.left.lock().unwrap(), 2, "all turns are back");
+        assert_eq!(limiter.with(|| 7), 7);
+    }
+
+    /// A turn that is never given back keeps the others waiting for a second only.
+    #[test]
+    fn a_turn_that_does_not_end_blocks_nobody() {
+        let limiter = Limiter::new(1);
+        let (go, wait) = channel::<()>();
+        std::thread::scope(|scope| {
+            let limiter = &limiter;
+            let (has_it, got_it) = channel::<()>();
+            scope.spawn(move || {
+                limiter.with(|| {
+                    has_it.send(()).unwrap();
+                    let _ = wait.recv();
+                });
+            });
+            got_it.recv().unwrap();
+            let began = Instant::now();
+            limiter.with(|| assert_eq!(*limiter.left.lock().unwrap(), -1));
+            assert!(began.elapsed() >= TURN);
+            drop(go);
+        });
+        assert_eq!(*limiter.left.lock().unwrap(), 1);
+    }
+
+    #[test]
+    fn several_are_entered_at_one_time() {
+        assert!((4..=32).contains(&concurrency()));
     }
 }

@@ -15,7 +15,7 @@ pub use watch::{Selection, tree};
 use crate::answer;
 use crate::request::{Entry, Event, Request};
 use crate::starting::Starting;
-use member::{Member, Report, Shared};
+use member::{Attacher, Engine, Member, Report, Shared};
 use midair_failure::{Failure, Kind};
 use midair_procinfo::Pid;
 use midair_results::End;
@@ -29,15 +29,29 @@ use watch::{Ready, Watch};
 
 /// The most sessions at one time. Each has a thread, some descriptors and a spool.
 const MOST: usize = 512;
-/// How long the processes that already record wait at the beginning for those that do not yet. A
-/// process that does not answer is given up before that.
-const LAGGARDS: Duration = Duration::from_secs(15);
-/// How long the end waits for attaches in progress.
-const LAST_ATTACH: Duration = Duration::from_secs(10);
+/// The deadlines of a group.
+const LIMITS: Limits = Limits {
+    laggards: Duration::from_secs(15),
+    attach: Duration::from_secs(60),
+    last_attach: Duration::from_secs(10),
+};
 /// How often an attach to a process that came later is tried, and the pause before the second
 /// attempt. The pause doubles each time.
 const TRIES: u32 = 4;
 const PAUSE: Duration = Duration::from_millis(250);
+
+/// How long a group waits.
+#[derive(Debug, Clone, Copy)]
+struct Limits {
+    /// How long the processes that already record wait at the beginning for those that do not yet.
+    /// A process that does not answer is given up before that.
+    laggards: Duration,
+    /// When an attach is given up. Its own deadlines are shorter, but a process may block whoever
+    /// reads its memory.
+    attach: Duration,
+    /// How long the end waits for attaches in progress.
+    last_attach: Duration,
+}
 
 /// Which processes, and what to do with each.
 #[derive(Debug, Clone)]
@@ -89,6 +103,7 @@ struct Attempts {
 #[derive(Debug)]
 pub struct Group {
     request: GroupRequest,
+    limits: Limits,
     watch: Watch,
     shared: Arc<Shared>,
     reports: Sender<(usize, Report)>,
@@ -112,18 +127,22 @@ impl Group {
     ///
     /// # Errors
     /// When no process could be attached: why the first one could not.
-    pub fn attach(mut request: GroupRequest) -> Result<Group, Failure> {
-        // The number of any thread stands for its process.
-        if let Selection::Tree(root) = &mut request.selection
-            && let Ok(status) = midair_procinfo::task::status(*root)
-        {
-            *root = status.tgid.unwrap_or(*root);
-        }
+    pub fn attach(request: GroupRequest) -> Result<Group, Failure> {
+        Group::attach_by(Box::new(Engine), LIMITS, request)
+    }
+
+    /// Makes a group that has not looked at any process yet.
+    fn new(
+        attacher: Box<dyn Attacher>,
+        limits: Limits,
+        request: GroupRequest,
+    ) -> Result<Group, Failure> {
         let (reports, incoming) = channel();
-        let mut group = Group {
+        Ok(Group {
             watch: Watch::new(request.selection.clone()),
             request,
-            shared: Arc::new(Shared::new()?),
+            limits,
+            shared: Arc::new(Shared::new(attacher)?),
             reports,
             incoming,
             members: BTreeMap::new(),
@@ -135,7 +154,21 @@ impl Group {
             attached: 0,
             finished_totals: (0, 0),
             last_end: None,
-        };
+        })
+    }
+
+    fn attach_by(
+        attacher: Box<dyn Attacher>,
+        limits: Limits,
+        mut request: GroupRequest,
+    ) -> Result<Group, Failure> {
+        // The number of any thread stands for its process.
+        if let Selection::Tree(root) = &mut request.selection
+            && let Ok(status) = midair_procinfo::task::status(*root)
+        {
+            *root = status.tgid.unwrap_or(*root);
+        }
+        let mut group = Group::new(attacher, limits, request)?;
         let mut ready = group.watch.scan();
         if let Selection::Tree(root) = group.request.selection
             && !group.request.patient
@@ -165,7 +198,8 @@ impl Group {
             group.start(Ready { pid: root, name }, true);
         }
         let began = Instant::now();
-        while group.underway > 0 && !(group.attached > 0 && began.elapsed() > LAGGARDS) {
+        while group.underway > 0 && !(group.attached > 0 && began.elapsed() > group.limits.laggards)
+        {
             if let Ok(report) = group.incoming.recv_timeout(Duration::from_millis(50)) {
                 group.handle(report);
             }
@@ -227,7 +261,9 @@ impl Group {
 
     /// Gives up attaches that are blocked by their processes. The others go on.
     fn give_up_those_held_up(&mut self) {
-        let held_up = |(number, member): (&usize, &Member)| member.is_held_up().then_some(*number);
+        let longest = self.limits.attach;
+        let held_up =
+            |(number, member): (&usize, &Member)| member.is_held_up(longest).then_some(*number);
         let numbers: Vec<usize> = self.members.iter().filter_map(held_up).collect();
         for number in numbers {
             self.abandon(number);
@@ -426,7 +462,7 @@ impl Group {
             let Ok(report) = self.incoming.recv_timeout(Duration::from_millis(200)) else {
                 self.remove_dead();
                 // An attach that has not ended by now will take much longer.
-                if began.elapsed() > LAST_ATTACH {
+                if began.elapsed() > self.limits.last_attach {
                     let late = |(number, it): (&usize, &Member)| (!it.attached).then_some(*number);
                     let late: Vec<usize> = self.members.iter().filter_map(late).collect();
                     late.into_iter().for_each(|number| self.abandon(number));

@@ -2,24 +2,14 @@
 //! runtime, so nothing is entered.
 
 use super::*;
+
+mod attached;
+pub(super) mod script;
+
 use midair_settings::Settings;
-use std::process::{Child, Command, Stdio};
-
-struct Ended(Child);
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        // The process may have ended already.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-impl Ended {
-    fn pid(&self) -> Pid {
-        Pid::of_child(&self.0)
-    }
-}
+use script::Ended;
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 /// Starts a shell that waits for its input.
 fn process() -> Ended {
@@ -29,28 +19,13 @@ fn process() -> Ended {
 
 /// Makes a group that knows these processes. For a tree, the first is the root.
 fn group(selection: Selection, pid: Pid) -> Group {
-    let (reports, incoming) = channel();
-    let mut group = Group {
-        watch: Watch::new(selection.clone()),
-        request: GroupRequest {
-            selection,
-            each: Request::new(pid, Settings::new()),
-            patient: false,
-            merge: false,
-        },
-        shared: Arc::new(Shared::new().unwrap()),
-        reports,
-        incoming,
-        members: BTreeMap::new(),
-        attempts: BTreeMap::new(),
-        parts: Vec::new(),
-        news: Vec::new(),
-        underway: 0,
-        started: 0,
-        attached: 0,
-        finished_totals: (0, 0),
-        last_end: None,
+    let request = GroupRequest {
+        selection,
+        each: Request::new(pid, Settings::new()),
+        patient: false,
+        merge: false,
     };
+    let mut group = Group::new(Box::new(Engine), LIMITS, request).unwrap();
     group.watch.scan();
     group
 }

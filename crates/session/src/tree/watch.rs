@@ -6,9 +6,10 @@
 
 use crate::answer;
 use crate::find::{self, Found};
+use crate::process::live;
 use midair_failure::{Failure, Kind};
 use midair_procinfo::files::kernel_words;
-use midair_procinfo::{Pid, task};
+use midair_procinfo::{Pid, Tid, task};
 use midair_ptrace::share_memory;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -134,7 +135,7 @@ impl Watch {
         let ready = self.take_ready();
         self.first = false;
         let cost = thread_cpu_time().saturating_sub(before) + self.cost;
-        self.next = Instant::now() + SHORTEST.max(cost * SHARE);
+        self.next = Instant::now() + pause(cost);
         ready
     }
 
@@ -179,6 +180,17 @@ impl Watch {
         self.known.values().filter(|known| known.chosen).count()
     }
 
+    /// Makes the next scan look, whenever the last one was.
+    #[cfg(test)]
+    pub(super) fn look_now(&mut self) {
+        self.next = Instant::now();
+    }
+
+    #[cfg(test)]
+    pub(super) fn since(&self, pid: Pid) -> Option<Instant> {
+        self.known.get(&pid).map(|known| known.since)
+    }
+
     fn forget_ended(&mut self) {
         self.known.retain(|pid, known| {
             task::stat(*pid).is_ok_and(|stat| {
@@ -219,7 +231,7 @@ impl Watch {
         all
     }
 
-    fn abandon_silent(&mut self, pid: Pid) {
+    pub(super) fn abandon_silent(&mut self, pid: Pid) {
         let Some(found) = find::silent(pid) else {
             return;
         };
@@ -339,6 +351,11 @@ impl Watch {
     }
 }
 
+/// Returns the pause after a scan that took this much processor time.
+fn pause(cost: Duration) -> Duration {
+    SHORTEST.max(cost * SHARE)
+}
+
 /// Returns the processor time of this thread. Elapsed time would not do, because a scan can wait
 /// for a processor: on an overloaded machine the next scan would be postponed by minutes.
 fn thread_cpu_time() -> Duration {
@@ -346,11 +363,18 @@ fn thread_cpu_time() -> Duration {
         .map_or(Duration::ZERO, Duration::from)
 }
 
-/// Returns the pages of a process's address space, or 0 when that cannot be read.
+/// Returns the pages of a process's address space, or 0 when that cannot be read. A main thread that
+/// has ended has none, so another thread is read in its place.
 fn pages(pid: Pid) -> u64 {
-    let text = kernel_words(format!("{pid}/statm")).unwrap_or_default();
-    let first = text.split_ascii_whitespace().next();
-    first.and_then(|word| word.parse().ok()).unwrap_or(0)
+    let of = |tid: Tid| {
+        let text = kernel_words(format!("{pid}/task/{tid}/statm")).unwrap_or_default();
+        let first = text.split_ascii_whitespace().next();
+        first.and_then(|word| word.parse().ok()).unwrap_or(0)
+    };
+    match of(pid.leader()) {
+        0 => live(pid).map_or(0, of),
+        pages => pages,
+    }
 }
 
 /// Whether a process is a child of `vfork`, which runs in its parent's memory until it calls exec.
@@ -412,16 +436,11 @@ fn all_by_parent() -> BTreeMap<Pid, Vec<Pid>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::process::{Child, Command, Stdio};
-
-    struct Ended(Child);
-
-    impl Drop for Ended {
-        fn drop(&mut self) {
-            let _ = self.0.kill();
-            let _ = self.0.wait();
-        }
-    }
+    use crate::tree::tests::script::{
+        Ended, family as shapes, of_shape, own, shell, until, with_runtime,
+    };
+    use std::path::Path;
+    use std::process::{Command, Stdio};
 
     /// A shell whose child has a child. All end with the shell's standard input.
     fn family() -> Ended {
@@ -485,5 +504,223 @@ mod tests {
         assert!(watch.scan().is_empty());
         // The test's own process is left out.
         assert_eq!(watch.alive(), 0);
+    }
+
+    /// Watches the processes of this test.
+    fn named(word: &str) -> Watch {
+        Watch::new(Selection::named(&own(word)).unwrap())
+    }
+
+    /// Scans, whenever the last scan was.
+    fn scan(watch: &mut Watch) -> Vec<Pid> {
+        watch.look_now();
+        watch.scan().into_iter().map(|ready| ready.pid).collect()
+    }
+
+    /// Scans until something is ready.
+    fn scan_until_ready(watch: &mut Watch) -> Vec<Pid> {
+        let mut ready = Vec::new();
+        until(|| {
+            ready = scan(watch);
+            !ready.is_empty()
+        });
+        ready
+    }
+
+    #[test]
+    fn one_with_a_runtime_is_ready_once() {
+        let one = with_runtime("watch-ready");
+        let mut watch = named("watch-ready");
+        let ready = watch.scan();
+        let name = "libamdhip64.so.".to_owned();
+        assert_eq!(
+            ready,
+            [Ready {
+                pid: one.pid(),
+                name
+            }]
+        );
+        assert!(scan(&mut watch).is_empty());
+        assert_eq!((watch.alive(), watch.watched().len()), (1, 0));
+        // It goes on, and is the same process.
+        watch.rescan(one.pid());
+        assert_eq!(watch.watched(), [(one.pid(), "libamdhip64.so.".to_owned())]);
+        assert_eq!(scan_until_ready(&mut watch), [one.pid()]);
+        watch.retry_after(one.pid(), Duration::from_secs(3600));
+        std::thread::sleep(2 * SETTLED);
+        assert!(scan(&mut watch).is_empty(), "its time has not come");
+        assert_eq!(watch.watched().len(), 1);
+        watch.give_up(one.pid());
+        std::thread::sleep(2 * SETTLED);
+        assert!(scan(&mut watch).is_empty());
+        assert_eq!((watch.alive(), watch.watched().len()), (1, 0));
+        drop(one);
+        scan(&mut watch);
+        assert_eq!(watch.alive(), 0);
+    }
+
+    #[test]
+    fn all_that_have_a_runtime_are_chosen() {
+        let one = with_runtime("watch-all");
+        let other = shell(Path::new("/bin/sh"), "read line", "watch-all");
+        let mut watch = Watch::new(Selection::All);
+        let ready = scan(&mut watch);
+        assert!(ready.contains(&one.pid()) && !ready.contains(&other.pid()));
+        assert!(!watch.watched().iter().any(|(pid, _)| *pid == other.pid()));
+    }
+
+    /// A new process may be a child between `fork` and `exec`. Those that exist at the first scan
+    /// are older.
+    #[test]
+    fn a_new_process_is_left_alone_for_a_moment() {
+        let mut watch = named("watch-settles");
+        assert!(scan(&mut watch).is_empty());
+        let one = with_runtime("watch-settles");
+        let began = Instant::now();
+        assert_eq!(scan_until_ready(&mut watch), [one.pid()]);
+        assert!(began.elapsed() >= SETTLED);
+    }
+
+    /// A shell becomes a program with a runtime.
+    #[test]
+    fn one_that_loads_a_runtime_becomes_ready() {
+        let exec = |word: &str| format!("read line; exec {} other {word}", shapes()[1].display());
+        // It is in the group from the beginning, or only by its new command line.
+        for (old, new) in [("watch-loads", "watch-loads"), ("other", "watch-loads")] {
+            // The script itself does not have the word.
+            let script = exec(&own(new).replace('-', "-''"));
+            let mut one = shell(Path::new("/bin/sh"), &script, old);
+            let pid = one.pid();
+            let mut watch = named("watch-loads");
+            assert!(scan(&mut watch).is_empty());
+            assert_eq!(watch.alive(), usize::from(old == new));
+            assert!(scan(&mut watch).is_empty());
+            one.send("go");
+            assert_eq!(scan_until_ready(&mut watch), [pid]);
+            assert_eq!(watch.alive(), 1);
+        }
+    }
+
+    /// The root of a tree is found once. Later scans leave it as it is.
+    #[test]
+    fn a_tree_keeps_what_is_known_of_its_root() {
+        let one = with_runtime("watch-tree");
+        let mut watch = Watch::new(Selection::Tree(one.pid()));
+        assert_eq!(scan(&mut watch), [one.pid()]);
+        assert!(scan(&mut watch).is_empty());
+        assert!(watch.watched().is_empty());
+    }
+
+    /// All that descends from a chosen process belongs to the group, whatever it is called.
+    #[test]
+    fn descendants_of_those_chosen_by_name_belong_to_the_group() {
+        let (script, word) = ("sh -c 'cat; true' x; true", "watch-descends");
+        let one = shell(Path::new("/bin/sh"), script, word);
+        // All have become what they are: only the first one has the word.
+        until(|| {
+            tree(one.pid())
+                .last()
+                .is_some_and(|last| last.name == "cat")
+        });
+        let mut watch = named("watch-descends");
+        scan(&mut watch);
+        assert_eq!(watch.alive(), 3);
+        let mut names: Vec<String> = watch.watched().into_iter().map(|(_, name)| name).collect();
+        names.sort();
+        assert_eq!(names, ["cat", "sh", "sh"]);
+        drop(one);
+    }
+
+    /// A process that does not answer is told once, and belongs to no group.
+    #[test]
+    fn one_that_does_not_answer_is_told_once() {
+        let shell = family();
+        let root = Pid::of_child(&shell.0);
+        let mut watch = Watch::new(Selection::Tree(root));
+        until(|| {
+            scan(&mut watch);
+            watch.alive() == 3
+        });
+        assert!(watch.silent().is_empty());
+        let child = tree(root)[1].pid;
+        watch.abandon_silent(child);
+        let told = watch.silent();
+        assert_eq!(told.len(), 1);
+        assert_eq!((told[0].pid, told[0].name.as_str()), (child, "sh"));
+        assert!(watch.silent().is_empty());
+        scan(&mut watch);
+        assert_eq!(watch.known[&child].stage, Stage::Abandoned);
+        assert!(!watch.known[&child].chosen);
+        // One that has ended is not silent.
+        watch.abandon_silent(Pid::MAX);
+        assert!(watch.silent().is_empty());
+    }
+
+    /// Among all processes, too, a silent one is not read again.
+    #[test]
+    fn one_that_does_not_answer_is_not_read_again() {
+        let mut one = shell(
+            Path::new("/bin/sh"),
+            &format!("read line; exec {} other", shapes()[1].display()),
+            "watch-silent",
+        );
+        let mut watch = named("watch-silent");
+        watch.abandon_silent(one.pid());
+        assert_eq!(watch.silent().len(), 1);
+        scan(&mut watch);
+        assert_eq!(watch.alive(), 0);
+        one.send("go");
+        until(|| crate::find::process(one.pid()).is_some_and(|found| found.uses_a_gpu()));
+        assert!(scan(&mut watch).is_empty());
+        assert_eq!(watch.alive(), 0);
+    }
+
+    /// The child of `vfork` runs in its parent's memory. Entering it would enter the parent.
+    #[test]
+    fn a_child_that_shares_its_parents_memory_is_not_ready() {
+        let (parent, child) = of_shape(&shapes()[1], "vfork");
+        let mut watch = Watch::new(Selection::Tree(parent.pid()));
+        assert_eq!(scan(&mut watch), [parent.pid()]);
+        assert_eq!(watch.alive(), 2);
+        // Since it may call exec, it is looked at again.
+        assert_eq!(watch.watched().len(), 1);
+        assert_eq!(watch.watched()[0].0, child);
+        assert_eq!(watch.known[&child].pages, 0);
+        assert!(shares_memory(child, Some(parent.pid())));
+        assert!(!shares_memory(parent.pid(), Some(Pid::own())));
+        assert!(!shares_memory(child, None));
+    }
+
+    #[test]
+    fn one_whose_main_thread_has_ended_goes_on() {
+        let (one, _) = of_shape(&shapes()[1], "headless");
+        let pid = one.pid();
+        until(|| task::stat(pid).is_ok_and(|stat| stat.is_dead()));
+        let mut watch = Watch::new(Selection::Tree(pid));
+        assert_eq!(scan(&mut watch), [pid]);
+        assert!(scan(&mut watch).is_empty(), "it was ready once");
+        assert_eq!(watch.alive(), 1);
+        // Its number may be another process's later.
+        watch.known.get_mut(&pid).unwrap().start_ticks -= 1;
+        scan(&mut watch);
+        assert_eq!(watch.alive(), 0);
+    }
+
+    /// A scan takes one part in fifty of a processor at most, and there are at most ten in a second.
+    #[test]
+    fn scans_pace_themselves() {
+        assert_eq!(pause(Duration::from_millis(1)), SHORTEST);
+        assert_eq!(pause(Duration::from_millis(10)), Duration::from_millis(500));
+        let one = with_runtime("watch-paced");
+        let mut watch = named("watch-paced");
+        let before = Instant::now();
+        assert_eq!(watch.scan().len(), 1);
+        assert!(watch.cost > Duration::ZERO, "reading takes time");
+        assert!(watch.next >= before + SHORTEST.max(watch.cost * SHARE));
+        watch.rescan(one.pid());
+        watch.next = Instant::now() + Duration::from_secs(3600);
+        std::thread::sleep(2 * SETTLED);
+        assert!(watch.scan().is_empty(), "it is not time");
+        assert!(thread_cpu_time() > Duration::ZERO);
     }
 }
