@@ -403,3 +403,6 @@ pub(crate) fn send_reply(connection: BorrowedFd<'_>, reply: &connect::ConnectRep
     };
     usize::try_from(sent) == Ok(bytes.len())
 }
+
+#[cfg(test)]
+mod tests;

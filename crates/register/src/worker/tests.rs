@@ -146,3 +146,55 @@ fn a_parked_block_is_given_the_connection() {
     };
     drop(VerifiedFd::new(handed.cast_signed() - 1));
 }
+
+/// Loads a library by a descriptor number, as this crate and the engine do, and returns the address
+/// of a function of it.
+fn load_by_number(number: RawFd, function: &CStr) -> usize {
+    // SAFETY: the library has no constructors, and both names are NUL-terminated.
+    unsafe {
+        let library = libc::dlopen(path(number).as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL);
+        assert!(!library.is_null());
+        let at = libc::dlsym(library, function.as_ptr()).addr();
+        assert_ne!(at, 0);
+        at
+    }
+}
+
+fn library(dir: &std::path::Path, name: &str, function: &str) -> std::path::PathBuf {
+    let (source, file) = (dir.join(format!("{name}.c")), dir.join(name));
+    std::fs::write(
+        &source,
+        format!("void {function}(void *at) {{ (void)at; }}\n"),
+    )
+    .unwrap();
+    let mut compiler = std::process::Command::new("cc");
+    compiler
+        .args(["-shared", "-fPIC", "-o"])
+        .args([&file, &source]);
+    assert!(compiler.status().unwrap().success());
+    file
+}
+
+/// A library of ours that was loaded by a number is found again, though its descriptor is closed.
+/// One that is not ours is not.
+#[test]
+fn a_library_that_is_here_is_not_sent_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let theirs = library(dir.path(), "libtheirs.so", "their_function");
+    let ours = library(dir.path(), "libours.so", ENTRY);
+    // The loader tells libraries apart by their paths, so both numbers are taken at one time.
+    let files = [theirs, ours].map(|file| std::fs::File::open(file).unwrap());
+    let [first, second] = [0, 1].map(|at: usize| files[at].as_raw_fd());
+    load_by_number(first, c"their_function");
+    assert!(entry_here().is_none());
+    assert!(loaded_by_number().get().contains(&first));
+    let at = load_by_number(second, &CString::new(ENTRY).unwrap());
+    drop(files);
+    assert_eq!(entry_here().map(|entry| entry as usize), Some(at));
+    // Neither number is used again.
+    assert!(loaded_by_number().get().contains(&second));
+    let free = free_number().unwrap();
+    assert!(free != first && free != second && free >= 3);
+    // SAFETY: the call takes numbers.
+    assert_eq!(unsafe { libc::fcntl(free, libc::F_GETFD) }, -1);
+}
