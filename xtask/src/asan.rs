@@ -85,6 +85,18 @@ const EDGES: &[Edge] = &[
         without: &[],
         suite: false,
     },
+    Edge {
+        package: "midair-sdk-attach-so",
+        test: "arguments",
+        without: &[],
+        suite: false,
+    },
+    Edge {
+        package: "midair-tool-so",
+        test: "arguments",
+        without: &[],
+        suite: false,
+    },
 ];
 
 /// Runs `cargo xtask asan [--all | PACKAGE ...]`.

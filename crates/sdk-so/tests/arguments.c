@@ -90,10 +90,19 @@ static uint64_t process(void) {
     return (uint64_t)(int64_t)all[any() % (sizeof all / sizeof *all)];
 }
 
+/* A runtime's tables of tables, as it hands them over: without any table, with tables that end early, and with tables without
+ * functions. Nothing can be hooked in them. */
+static uint32_t early[2][4] = {{2, 0}, {2, 16}}, empty[2048] = {2, sizeof empty};
+static void *tables[][32] = {{0}, {0, 0, early[0], early[1]}, {0, 0, early[1], empty}, {0, 0, empty, empty}};
+static void *const handed[] = {tables[0], tables[1], tables[2], tables[3]};
+
 static void one(void);
 
+/* A callback that is called for each of many objects does not call on each time: the calls would be without number. */
+static __thread unsigned long outer, inner;
+
 static int callback(void) {
-    if (depth < 3 && any() % 4 == 0) one();
+    if (depth < 3 && inner < 2 * outer && any() % 4 == 0) inner++, one();
     return 0;
 }
 
@@ -126,6 +135,9 @@ static void one(void) {
         case 'E': words[n++] = any() % 8; break;
         /* An array of texts, and a struct of its size and two texts. */
         case 'h': last = any() % 4 ? (void *)texts : 0, words[n++] = (uintptr_t)last; break;
+        /* A runtime's table of tables, and an array of them. */
+        case 't': words[n++] = any() % 4 ? (uintptr_t)handed[any() % 4] : 0; break;
+        case 'T': last = any() % 4 ? (void *)&handed[any() % 3] : 0, words[n++] = (uintptr_t)last; break;
         case 'v': words[n++] = any() % 4 ? (uintptr_t)variables : 0; break;
         case 'e': words[n++] = any() % 4 ? any() % 40 : number(); break;
         case 'i': words[n++] = number(); break;
@@ -145,6 +157,7 @@ static void one(void) {
     }
     const char *before = current;
     current = function->name;
+    outer += !depth;
     depth++;
     uint64_t result;
     if (whole)
