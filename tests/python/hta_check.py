@@ -8,6 +8,7 @@ tables, by sweeping over begins and ends: nothing of HolisticTraceAnalysis is us
 import json
 import logging
 import os
+import re
 import sqlite3
 import sys
 from collections import defaultdict
@@ -25,7 +26,9 @@ pandas.to_numeric = lambda values, errors="raise", downcast=None: to_numeric(val
 from hta.common.trace_file import create_rank_to_trace_dict  # noqa: E402
 from hta.trace_analysis import TraceAnalysis  # noqa: E402
 
-COMPUTE, COPY = "kernel", "copy"
+COMPUTE, COLLECTIVE, COPY = "kernel", "collective", "copy"
+# HolisticTraceAnalysis's own rule, which is NCCL's and RCCL's names: a kernel of another library's collective is computation there.
+COLLECTIVES = re.compile("nccl.*Kernel")
 
 
 def merged(spans):
@@ -48,9 +51,15 @@ def near(ours, theirs, what, apart=0.002):
     assert abs(ours - theirs) < apart, f"{what}: {ours} of rocpd, {theirs} of HolisticTraceAnalysis"
 
 
+def common(one, other):
+    """The time in which both have a span."""
+    return length(one) + length(other) - length(one + other)
+
+
 def work(db):
     """Kind, name, start and end of all timed work."""
-    rows = [(COMPUTE, *row) for row in db.execute('SELECT name, start, "end", stack_id FROM kernels WHERE "end" > 0')]
+    kind = lambda name: COLLECTIVE if COLLECTIVES.match(name) else COMPUTE
+    rows = [(kind(row[0]), *row) for row in db.execute('SELECT name, start, "end", stack_id FROM kernels WHERE "end" > 0')]
     rows += [(COPY, *row) for row in db.execute('SELECT name, start, "end", stack_id FROM memory_copies WHERE "end" > 0')]
     return rows
 
@@ -66,18 +75,27 @@ def compare(analysis, rank, path):
     near(whole / 1000, breakdown["kernel_time(us)"], "time from the first to the last work")
     near((whole - length(spans)) / 1000, breakdown["idle_time(us)"], "idle time")
     near(length(compute) / 1000, breakdown["compute_time(us)"], "time with kernels")
-    near((length(spans) - length(compute)) / 1000, breakdown["non_compute_time(us)"], "time with copies alone")
+    near((length(spans) - length(compute)) / 1000, breakdown["non_compute_time(us)"], "time with other work alone")
 
-    # No collective ran: nothing overlaps, and HolisticTraceAnalysis divides by nothing.
-    overlap = analysis.get_comm_comp_overlap(visualize=False).set_index("rank").loc[rank]
-    assert pandas.isna(overlap.iloc[0]) or overlap.iloc[0] == 0, overlap
+    collectives = [(start, end) for kind, _, start, end, _ in rows if kind == COLLECTIVE]
+    overlap = analysis.get_comm_comp_overlap(visualize=False).set_index("rank").loc[rank, "comp_comm_overlap_pctg"]
+    share = None
+    if collectives:
+        share = 100 * common(collectives, compute) / length(collectives)
+        # HolisticTraceAnalysis rounds it to two digits.
+        near(share, overlap, "share of collectives that computation overlaps", 0.005 + 1e-9)
+    else:
+        # HolisticTraceAnalysis divides by the time of no collective.
+        assert pandas.isna(overlap), overlap
 
     _, kernels = analysis.get_gpu_kernel_breakdown(visualize=False, num_kernels=1000, duration_ratio=1.0)
-    kernels = kernels[(kernels["rank"] == rank) & (kernels["kernel_type"] == "COMPUTATION")].set_index("name")
+    named = {"COMPUTATION": COMPUTE, "COMMUNICATION": COLLECTIVE}
+    kernels = kernels[(kernels["rank"] == rank) & kernels["kernel_type"].isin(list(named))].set_index("name")
     sums = defaultdict(list)
     for kind, name, start, end, _ in rows:
-        if kind == COMPUTE:
+        if kind != COPY:
             sums[name].append(end - start)
+            assert named[kernels.loc[name, "kernel_type"]] == kind, (name, kind)
     assert set(kernels.index) == set(sums), (set(kernels.index), set(sums))
     for name, times in sums.items():
         near(sum(times) / 1000, kernels.loc[name, "sum (us)"], name)
@@ -120,7 +138,7 @@ def compare(analysis, rank, path):
     assert steps == 2 * len(begun), (steps, len(begun))
     if steps:
         assert series.groupby("stream")["queue_length"].last().eq(0).all(), series
-    return {"kernels": sum(map(len, sums.values())), "launches": len(launched), "queue_steps": steps}
+    return {"kernels": sum(map(len, sums.values())), "launches": len(launched), "queue_steps": steps, "overlap": share}
 
 
 def main(words):

@@ -7,6 +7,9 @@
 //! runtime, `user_annotation` for ranges. Times are microseconds of the boot clock, with nanosecond
 //! precision. Work without times is an instant, which readers that compute sums skip.
 //!
+//! The whole recording is one step, `ProfilerStep#0`, unless ranges of the program are steps
+//! themselves: TensorBoard's plug-in computes shares of a step.
+//!
 //! A stream's number is that of the other formats plus 1, because readers take 0 for no stream.
 //! Kernels of one stream may overlap. A slice that would cross another one on a stream's row is put
 //! on a further row with the same name.
@@ -55,6 +58,8 @@ const CONTEXTS_APART: u64 = 1_000_000_000;
 
 /// The numbers of rows that do not belong to a stream.
 mod row {
+    /// The recording itself.
+    pub(super) const RECORDING: u64 = 3_999_999_999;
     /// ROCTx and NVTX ranges of the process.
     pub(super) const RANGES: u64 = 4_000_000_000;
     /// Waits that CUPTI reports.
@@ -123,6 +128,7 @@ impl Writer for Kineto {
             threads: HashSet::default(),
             lanes: HashMap::default(),
             inner: HashMap::default(),
+            has_steps: false,
             contexts: HashMap::new(),
             done: &mut self.done,
         };
@@ -191,6 +197,8 @@ struct Session<'s> {
     /// Driver calls by thread, until it is known whether a call of the runtime encloses them. Such
     /// calls share one correlation id, which readers take for that of a single call.
     inner: HashMap<u32, Vec<Api>, RandomState>,
+    /// Whether ranges of the program are a training loop's steps.
+    has_steps: bool,
     /// The first context with a stream of each number.
     contexts: HashMap<u32, u32>,
     done: &'s mut Vec<ReservedFile>,
@@ -255,6 +263,7 @@ impl Sink for Session<'_> {
         for (_, calls) in inner {
             self.inner_calls(&calls, false)?;
         }
+        self.step()?;
         let Session { lines, done, .. } = *self;
         done.push(lines.end("\n]}\n")?.close()?);
         Ok(())
@@ -286,6 +295,22 @@ impl Session<'_> {
             args.number("sort_index", place.pid);
             Ok(())
         })
+    }
+
+    /// Makes the recording one step, unless there are steps already.
+    fn step(&mut self) -> Result<(), WriteError> {
+        let process = &self.job.trace.process;
+        let times = (process.init_time, process.fini_time);
+        if self.has_steps || times.0 == 0 || times.1 <= times.0 {
+            return Ok(());
+        }
+        let place = Place {
+            pid: self.pid(),
+            tid: row::RECORDING,
+        };
+        self.describe_row(place, "recording", row::RECORDING)?;
+        let what = ("user_annotation", &b"\"ProfilerStep#0\""[..]);
+        self.lines.complete(what, place, times, |_| Ok(()))
     }
 
     /// Returns the process number that stands for a device. It is Kineto's number, unless the

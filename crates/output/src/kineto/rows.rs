@@ -121,6 +121,7 @@ impl Session<'_> {
         let header = &marker.header;
         let has_message = has_message(header.kind, header.operation);
         let name = self.json(&self.job.names.marker(marker, message))?;
+        self.has_steps |= has_message && name.starts_with(b"\"ProfilerStep#");
         let times = (marker.start, marker.end);
         let place = if has_message && header.operation == PROCESS_RANGE {
             let pid = u64::from(self.job.trace.process.pid);

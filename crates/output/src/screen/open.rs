@@ -2,11 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
-/// How files with these extensions are opened. `FILE` stands for the file.
-const WAYS: [(&str, &str); 7] = [
+/// How files with these endings are opened, the longer ending first. `FILE` stands for the file.
+const WAYS: [(&str, &str); 8] = [
     (
         "pftrace",
         "FILE at https://ui.perfetto.dev (Open trace file)",
+    ),
+    (
+        "pt.trace.json",
+        "FILE with HolisticTraceAnalysis or TensorBoard, or at https://ui.perfetto.dev",
     ),
     ("html", "FILE in any browser"),
     ("db", "sqlite3 FILE 'SELECT * FROM top_kernels'"),
@@ -22,14 +26,15 @@ const WAYS: [(&str, &str); 7] = [
 /// Returns how to open the results: for each sort of file among these, the way for one of them,
 /// which is named in full.
 pub(super) fn ways(files: &[PathBuf]) -> Vec<String> {
-    let extension = |file: &Path| {
-        file.extension()
-            .map(|end| end.to_string_lossy().into_owned())
+    let ending = |file: &Path| {
+        let name = file.file_name()?.to_string_lossy().into_owned();
+        let ends = |end: &&str| name.strip_suffix(*end)?.strip_suffix('.').map(drop);
+        WAYS.iter()
+            .map(|(end, _)| *end)
+            .find(|end| ends(end).is_some())
     };
     let way = |(end, way): (&str, &str)| {
-        let mut of_this = files
-            .iter()
-            .filter(|file| extension(file).as_deref() == Some(end));
+        let mut of_this = files.iter().filter(|file| ending(file) == Some(end));
         // Of the csv files, people look at the trace of kernels first.
         let first = of_this.clone().find(|file| {
             let name = file.file_name().unwrap_or_default().to_string_lossy();
@@ -65,6 +70,7 @@ mod tests {
             "a_agent_info.csv",
             "a_kernel_trace.csv",
             "a_results.db",
+            "a_results.pt.trace.json",
             "a.other",
         ]
         .map(|name| Path::new("/d").join(name))
@@ -72,11 +78,12 @@ mod tests {
         assert_eq!(
             ways(&files),
             [
+                "/d/a_results.pt.trace.json with HolisticTraceAnalysis or TensorBoard, or at https://ui.perfetto.dev",
                 "sqlite3 /d/a_results.db 'SELECT * FROM top_kernels'",
                 "/d/a_kernel_trace.csv in a spreadsheet, or: column -t -s, /d/a_kernel_trace.csv | less -S",
             ]
         );
-        assert_eq!(place(&files).as_deref(), Some("4 files in /d"));
+        assert_eq!(place(&files).as_deref(), Some("5 files in /d"));
         assert_eq!(place(&files[..1]).as_deref(), Some("/d/a_agent_info.csv"));
         let apart = ["/d/a.csv".into(), "/e/a.csv".into()];
         assert_eq!(

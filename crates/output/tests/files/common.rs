@@ -223,7 +223,7 @@ pub fn kernel(agents: &[Agent], record: &Value) -> Kernel {
     }
 }
 
-fn copy(agents: &[Agent], record: &Value) -> Copy {
+pub fn copy(agents: &[Agent], record: &Value) -> Copy {
     Copy {
         header: header(record),
         start: number(&record["start_timestamp"]),
@@ -287,9 +287,18 @@ pub fn writer() -> RecordWriter {
 
 /// Returns the whole golden session.
 pub fn trace(golden: &Value, names: &Names) -> Trace {
+    let mut writer = writer();
+    append_session(&mut writer, golden, names);
+    Trace {
+        agents: agents(),
+        ..trace_of(writer, golden)
+    }
+}
+
+/// Appends all records of the golden session.
+pub fn append_session(writer: &mut RecordWriter, golden: &Value, names: &Names) {
     let agents = agents();
     let records = &golden["buffer_records"];
-    let mut writer = writer();
     // Calls are ordered as they returned, inner ones first, as a thread writes them. The order
     // within each list stays.
     let end = |record: &&Value| number(&record["end_timestamp"]);
@@ -302,18 +311,14 @@ pub fn trace(golden: &Value, names: &Names) -> Trace {
             _ => hsa.next(),
         };
         let Some(record) = next else { break };
-        append_api(&mut writer, names, record);
+        append_api(writer, names, record);
     }
     for record in list(&records["kernel_dispatch"]) {
-        append(&mut writer, &event::encode(&kernel(&agents, record), &[]));
+        append(writer, &event::encode(&kernel(&agents, record), &[]));
     }
-    append_described(&mut writer, &agents, golden);
+    append_described(writer, &agents, golden);
     for record in list(&records["memory_copy"]) {
-        append(&mut writer, &event::encode(&copy(&agents, record), &[]));
-    }
-    Trace {
-        agents,
-        ..trace_of(writer, golden)
+        append(writer, &event::encode(&copy(&agents, record), &[]));
     }
 }
 
