@@ -71,7 +71,7 @@ fn site_packages(environment: &Path) -> Result<PathBuf> {
 }
 
 /// Does the same with the Python package `midair`, in the Python that has pandas and polars, too.
-fn python_attaches(kit: &Kit, site: &Path) -> Result<()> {
+pub fn python_attaches(kit: &Kit, site: &Path) -> Result<()> {
     let mut target = kit.start("two_gpus", "python.log", &[])?;
     target.expect("ready")?;
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("python/package_midair.py");

@@ -1,13 +1,13 @@
 //! `midair top` on AMD's runtimes: what it shows is what the modelled GPU did.
 
-use midair_tests::Result;
+use crate::terminal::{Terminal, plain};
 use midair_tests::lab::{Lab, LabTarget};
 use midair_tests::modellog::ModelLog;
 use midair_tests::stage::{command, stage};
 use midair_tests::target::{PATIENCE, Target, until};
+use midair_tests::{Result, program};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::process::Command;
 
 fn ask(target: &mut LabTarget, word: &str) -> Result<()> {
     target.send(word)?;
@@ -295,91 +295,28 @@ fn a_long_kernel_is_shown_while_it_runs() -> Result<()> {
     Ok(())
 }
 
-/// A terminal of 60 columns without UTF-8 and without colours, emulated by tmux.
-struct Terminal {
-    socket: String,
-}
-
-impl Terminal {
-    fn tmux(&self, words: &[&str]) -> Result<String> {
-        let output = Command::new("tmux")
-            .args(["-L", &self.socket])
-            .args(words)
-            .output()?;
-        match output.status.success() {
-            true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
-            false => Err(format!(
-                "tmux {words:?}: {}",
-                String::from_utf8_lossy(&output.stderr)
-            )
-            .into()),
-        }
-    }
-
-    fn screen(&self) -> Result<String> {
-        // The screen is captured with its attributes, so that a colour would be seen.
-        self.tmux(&["capture-pane", "-p", "-e"])
-    }
-
-    fn until(&self, what: &str, wanted: impl Fn(&str) -> bool) -> Result<String> {
-        let mut last = String::new();
-        let found = until(what, || {
-            last = self.screen()?;
-            Ok(wanted(&last))
-        });
-        found.map_err(|error| format!("{error}; the screen:\n{last}"))?;
-        Ok(last)
-    }
-}
-
-impl Drop for Terminal {
-    fn drop(&mut self) {
-        let _ = self.tmux(&["kill-server"]);
-    }
-}
-
 #[test]
 fn on_a_terminal() -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
     };
-    if Command::new("tmux").arg("-V").output().is_err() {
-        return midair_tests::leave_out("tmux is not installed");
+    if program("tmux", "tmux")?.is_none() {
+        return Ok(());
     }
     let mut target = streams(&lab, 2, 200_000)?;
     ask(&mut target, "start")?;
-    let terminal = Terminal {
-        socket: format!("midair-{}", target.pid()),
-    };
     let results = tempfile::tempdir()?;
     let midair = stage()?.join("bin/midair");
     let words = format!(
-        "NO_COLOR=1 LC_ALL=C {} top {} -f csv -d {}; echo ended with $?; cat",
+        "{} top {} -f csv -d {}",
         midair.display(),
         target.pid(),
         results.path().display()
     );
-    let new = [
-        "-f",
-        "/dev/null",
-        "new-session",
-        "-d",
-        "-x",
-        "60",
-        "-y",
-        "20",
-        &words,
-    ];
-    terminal.tmux(&new)?;
+    let terminal = Terminal::start(&words, 60, 20)?;
     let screen = terminal.until("kernels", |it| it.contains("vadd") && it.contains("SHARE"))?;
     println!("{screen}");
-    assert!(screen.is_ascii(), "{screen}");
-    // Setting the default colours is allowed.
-    let own = screen.replace("\x1b[39m", "").replace("\x1b[49m", "");
-    assert!(
-        !own.contains("\x1b[3") && !own.contains("\x1b[4"),
-        "{screen:?}"
-    );
+    plain(&screen);
     terminal.tmux(&["send-keys", "s"])?;
     terminal.until("another order", |it| it.contains("s:change"))?;
     terminal.tmux(&["send-keys", "/", "sca", "Enter"])?;

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import midair
 import pandas
+import polars
 
 pid, kernels = int(sys.argv[1]), int(sys.argv[2])
 try:
@@ -36,6 +37,14 @@ assert len(rows) == kernels, len(rows)
 frame = recording.kernels().pandas()
 assert isinstance(frame, pandas.DataFrame) and len(frame) == kernels
 assert (frame["end"] - frame["start"] == frame["duration"]).all()
+other = recording.kernels().polars()
+assert isinstance(other, polars.DataFrame) and other.height == kernels
+# Names of columns are those of the parquet tables, which polars reads; the times are the same.
+assert sorted(other["start"].to_list()) == sorted(int(start) for start in frame["start"])
+by_name = other.group_by("name").agg(polars.len().alias("calls")).sort("name")
+assert dict(by_name.iter_rows()) == frame.groupby("name").size().to_dict()
+only = midair.Table("kernels", "kernels", [file for file in recording.files if file.suffix == ".db"])
+assert only.polars().height == kernels and only.polars()["duration"].sum() == frame["duration"].sum()
 assert sum(row["duration"] for row in rows) == int(frame["duration"].sum())
 assert {row["pid"] for row in rows} == {pid}
 tables = [file for file in recording.files if file.parent.name == "kind=kernels"]

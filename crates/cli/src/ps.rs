@@ -127,6 +127,12 @@ fn short(failure: &Failure) -> &'static str {
     }
 }
 
+/// The columns that a narrow terminal does without, the first of them first: THREADS, USER, AGE,
+/// ATTACHED.
+const SPARE: [usize; 4] = [3, 1, 4, 5];
+/// What is left for the command, as long as there are such columns.
+const COMMAND: usize = 16;
+
 fn table(
     listing: &Listing,
     now: SystemTime,
@@ -175,9 +181,22 @@ fn table(
                 .unwrap_or(0)
         })
         .collect();
+    let mut hidden = 0;
+    if let Some(columns) = columns {
+        let taken = |hidden: usize| -> usize {
+            let shown = (0..7).filter(|column| !SPARE[..hidden].contains(column));
+            shown.map(|column| widths[column] + 2).sum()
+        };
+        while hidden < SPARE.len() && taken(hidden) + COMMAND > columns {
+            hidden += 1;
+        }
+    }
     let line = |row: &[String; 8]| {
         let mut line = String::new();
         for (column, (text, width)) in row.iter().zip(&widths).enumerate() {
+            if SPARE[..hidden].contains(&column) {
+                continue;
+            }
             let space = " ".repeat(width - length(text));
             // Numbers are right-aligned, words left-aligned.
             let (before, after) = if matches!(column, 0 | 3 | 4) {
@@ -297,8 +316,19 @@ mod tests {
                 "4000 (1)  u1000  HIP 7.2       12  1m15s  no        listener     [train]",
             ]
         );
-        for line in table(&listing(), now, &name, Some(60)) {
-            assert!(line.chars().count() <= 60, "{line}");
+        // A narrow terminal still shows which process it is, and whether it can be attached to.
+        assert_eq!(
+            table(&listing(), now, &name, Some(60)),
+            [
+                "     PID  RUNTIME  ATTACHED  ATTACH       COMMAND",
+                "      99  HIP 7.2  no        no: stopped  python \u{fffd}[31mtrai",
+                "4000 (1)  HIP 7.2  no        listener     [train]",
+            ]
+        );
+        for columns in [1, 20, 40, 80] {
+            for line in table(&listing(), now, &name, Some(columns)) {
+                assert!(line.chars().count() <= columns, "{line}");
+            }
         }
         assert_eq!(table(&Listing::default(), now, &name, None), [""; 0]);
     }

@@ -68,13 +68,14 @@ struct Followed {
 
 /// Whether files of this process were written, or it was reported why not.
 static WROTE: AtomicBool = AtomicBool::new(false);
-const NOTHING: &str = "rocprofv3: nothing was recorded, no file is written: the process made no call and launched no kernel that was asked for";
+const NOTHING: &str = "nothing was recorded, no file is written: the process made no call and launched no kernel that was asked for";
 
 /// The same message for a program without anything that could have been recorded.
-const NO_RUNTIME: &str = "rocprofv3: nothing was recorded, no file is written: the program used no GPU runtime (HIP, HSA or CUDA)";
+const NO_RUNTIME: &str =
+    "nothing was recorded, no file is written: the program used no GPU runtime (HIP, HSA or CUDA)";
 
 /// The message where `--process-sync` waits no longer.
-const STILL_RECORDED: &str = "rocprofv3: warning: --process-sync: other children of the same parent were still being recorded after a minute";
+const STILL_RECORDED: &str = "warning: --process-sync: other children of the same parent were still being recorded after a minute";
 
 /// The beginnings of the file names of GPU runtimes.
 const RUNTIMES: [&str; 3] = ["/libamdhip64.so", "/libhsa-runtime64.so", "/libcuda.so"];
@@ -263,9 +264,10 @@ pub fn finish() {
         return;
     };
     let peers = recording.peers.take();
+    let settings = recording.settings.clone();
     write(recording);
     if peers.is_some_and(|peers| !peers.wait()) {
-        print_line(STILL_RECORDED);
+        say(&settings, STILL_RECORDED);
     }
 }
 
@@ -346,10 +348,11 @@ fn write(recording: Recording) {
 pub fn report_if_empty(sdk: Sdk) {
     if is_launched_process() && !WROTE.load(Relaxed) && sdk.session_kind() != SessionKind::Becoming
     {
-        match has_runtime() {
-            true => print_line(NOTHING),
-            false => print_line(NO_RUNTIME),
-        }
+        let why = match has_runtime() {
+            true => NOTHING,
+            false => NO_RUNTIME,
+        };
+        say(&settings(sdk), why);
     }
 }
 
@@ -418,7 +421,7 @@ fn announce(kind: SessionKind, settings: &Settings, written: &Written) {
         return;
     }
     for warning in &written.warnings {
-        print_line(&format!("rocprofv3: warning: {warning}"));
+        say(settings, &format!("warning: {warning}"));
     }
     let printed = match &written.summary {
         // As AMD's tool does, print on standard output of the program that it started.
@@ -446,11 +449,21 @@ fn announce(kind: SessionKind, settings: &Settings, written: &Written) {
 
 fn print_failure(kind: SessionKind, settings: &Settings, failure: &Failure) {
     if may_print(kind, settings) {
-        print_line(&format!("rocprofv3: error: {}", failure.what));
+        say(settings, &format!("error: {}", failure.what));
         if !failure.hint.is_empty() {
-            print_line(&format!("rocprofv3: hint: {}", failure.hint));
+            say(settings, &format!("hint: {}", failure.hint));
         }
     }
+}
+
+/// Prints a line of the program that the user called: `midair run`, which asks for its screen, or
+/// rocprofv3.
+fn say(settings: &Settings, text: &str) {
+    let program = match settings.get(SCREEN) {
+        Some(_) => "midair",
+        None => "rocprofv3",
+    };
+    print_line(&format!("{program}: {text}"));
 }
 
 /// Prints a line on standard error in one write, without any control sequences. A line that cannot

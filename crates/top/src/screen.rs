@@ -7,7 +7,8 @@ use crate::words::{bytes_rate, change, clock, number, percent, rate};
 use crate::{details, processes};
 use midair_live::{Device, Snapshot};
 use midair_output::table::duration;
-use midair_output::told_apart;
+use midair_output::{short_names, told_apart};
+use std::collections::{BTreeSet, HashMap};
 
 /// The most heads of queues, and the most calls, that are shown.
 const HEADS: usize = 6;
@@ -187,6 +188,7 @@ impl View {
         }
         heads.sort_by(|a, b| b.1.age.cmp(&a.1.age).then_with(|| a.0.cmp(&b.0)));
         let names: Vec<&str> = heads.iter().map(|(_, head)| head.name.as_str()).collect();
+        let names = short(&names);
         let names = told_apart(
             &names,
             columns.saturating_sub(44).max(12),
@@ -227,6 +229,7 @@ impl View {
         // The marked line has to be on the screen.
         let first = marked.map_or(0, |at| (at + 1).saturating_sub(room.max(1)));
         let names: Vec<&str> = kernels.iter().map(|row| row.name.as_str()).collect();
+        let names = short(&names);
         let names = told_apart(&names, width.saturating_sub(2), self.look.unicode);
         for (at, (row, name)) in kernels.iter().zip(names).enumerate().skip(first).take(room) {
             let sign = if row.in_flight > 0 { '>' } else { ' ' };
@@ -329,4 +332,18 @@ fn waits(snapshot: &Snapshot) -> Option<Line> {
         .collect();
     let text = format!("waits   {}", parts.join("  "));
     (!parts.is_empty()).then(|| Line::new(Tone::Plain, text))
+}
+
+/// Returns each name without the parts that do not help to recognise the kernel, as the table after
+/// an attach has it. Different names stay different.
+fn short(names: &[&str]) -> Vec<String> {
+    let different: BTreeSet<&str> = names.iter().copied().collect();
+    let different: Vec<&str> = different.into_iter().collect();
+    let known: HashMap<&str, String> = different
+        .iter()
+        .copied()
+        .zip(short_names(&different))
+        .collect();
+    let of = |name: &&str| known.get(name).cloned().unwrap_or_default();
+    names.iter().map(of).collect()
 }

@@ -156,6 +156,35 @@ fn sixty_columns_are_enough() {
     }
 }
 
+/// Names are those of the table after an attach; the details have the whole name.
+#[test]
+fn names_of_kernels_are_short_and_stay_different() {
+    let whole = "void at::native::elementwise<4, at::native::Add<float>>(int, float*)";
+    let mut shown = snapshot(4711);
+    shown.kernels = vec![
+        kernel(whole, 0.5, 0.5, 100, 20_000),
+        kernel("nn::relu(float*)", 0.3, 0.3, 100, 20_000),
+        kernel("nn::relu(double*)", 0.2, 0.2, 100, 20_000),
+    ];
+    let head = shown.queues[0].head.as_mut().unwrap();
+    head.name = whole.to_owned();
+    shown.queues.push(shown.queues[0].clone());
+    let mut view = view(false, vec![shown]);
+    let screen = drawn(&view, 80, 16);
+    let text = screen.join("\n");
+    let has = |start: &str| screen.iter().any(|line| line.starts_with(start));
+    assert!(has(">elementwise<4, Add<float>>"), "{text}");
+    assert!(
+        has(" nn::relu(float*)") && has(" nn::relu(double*)"),
+        "{text}"
+    );
+    let line = "queue 3 GPU 1   3.20 ms in elementwise<4, Add<float>>, 3 behind it";
+    assert_eq!(screen.iter().filter(|it| *it == line).count(), 2, "{text}");
+    view.key(Key::Char('j'));
+    view.key(Key::Enter);
+    assert!(drawn(&view, 80, 16).join("\n").contains(whole));
+}
+
 #[test]
 fn nothing_of_a_target_is_obeyed() {
     let mut hostile = snapshot(1);

@@ -24,7 +24,7 @@ fn short(name: &str) -> String {
 
 /// Returns the short forms of different names. Where two would be equal, both names stay as they
 /// are.
-pub(crate) fn shortened<S: AsRef<str>>(names: &[S]) -> Vec<String> {
+pub fn shortened<S: AsRef<str>>(names: &[S]) -> Vec<String> {
     let mut shown: Vec<String> = names.iter().map(|name| short(name.as_ref())).collect();
     let mut times: HashMap<&str, usize> = HashMap::new();
     for name in &shown {
