@@ -157,6 +157,12 @@ fn what_top_says_is_what_the_gpu_did() -> Result<()> {
         (said - wanted).abs() < 0.1,
         "{said}, not {wanted}: {running}"
     );
+    // The first GPU, whose node is the second.
+    let gpu = (
+        &running["devices"][0]["gpu"],
+        &running["devices"][0]["node"],
+    );
+    assert_eq!(gpu, (&0.into(), &1.into()), "{running}");
     let idle: f64 = ["copies", "launching", "waiting", "nothing_queued"]
         .map(|cause| share(&running, &format!("/devices/0/idle/{cause}")))
         .iter()

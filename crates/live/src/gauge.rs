@@ -12,7 +12,7 @@ const MOST_READINGS: usize = 4096;
 /// A counter of a GPU at one moment.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Counter {
-    /// The GPU: KFD node id, or the number of an NVIDIA GPU.
+    /// The number that people know the GPU by.
     pub gpu: u32,
     /// Its name.
     pub name: String,
@@ -91,7 +91,7 @@ impl Model {
         let of_gauge = |((node, name), gauge): (&(u32, &'static str), &Gauge)| {
             let (mean, readings) = gauge.mean(from)?;
             Some(Counter {
-                gpu: *node,
+                gpu: self.gpu(*node),
                 name: (*name).to_owned(),
                 unit: if gauge.per_second { "/s" } else { "" }.to_owned(),
                 mean,

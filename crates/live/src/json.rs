@@ -41,6 +41,7 @@ fn device(device: &Device) -> Value {
     let idle = device.idle;
     json!({
         "node": device.node,
+        "gpu": device.gpu,
         "window_ns": device.window,
         "busy": device.busy,
         "idle": {
@@ -110,5 +111,5 @@ fn queue(queue: &Queue) -> Value {
             "under_way": head.under_way,
         })
     });
-    json!({ "queue": queue.id, "node": queue.node, "ended": queue.ended, "in_flight": head })
+    json!({ "queue": queue.id, "node": queue.node, "gpu": queue.gpu, "ended": queue.ended, "in_flight": head })
 }

@@ -7,7 +7,7 @@ use crate::recent::{Recent, SLOT, WINDOW};
 use crate::trigger::Triggers;
 use crate::wishes::Wishes;
 use midair_output::{DeviceReadings, Names, Observer, Stat, is_wait};
-use midair_record::event::{self, Api, Copy, KernelSymbol, Marker, MemorySet, Record};
+use midair_record::event::{self, Api, CUDA_NODE, Copy, KernelSymbol, Marker, MemorySet, Record};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
@@ -123,6 +123,8 @@ pub struct Model {
     pub(crate) calls: HashMap<(u8, u32), Called, Fast>,
     pub(crate) copies: BTreeMap<u32, Called>,
     pub(crate) devices: BTreeMap<u32, Lanes>,
+    /// The numbers that people know GPUs by, by node.
+    gpus: BTreeMap<u32, u32>,
     pub(crate) queues: BTreeMap<u32, Known>,
     /// When threads of the host were in a call that waits.
     pub(crate) waiting: Lane,
@@ -138,6 +140,12 @@ pub struct Model {
     pub(crate) triggers: Triggers,
     /// How the session ended, in words.
     pub(crate) ended: Option<String>,
+}
+
+fn number_of(gpus: &BTreeMap<u32, u32>, node: u32) -> u32 {
+    let known = gpus.get(&node).copied();
+    let cuda = || node.checked_sub(CUDA_NODE);
+    known.or_else(cuda).unwrap_or(node)
 }
 
 impl Model {
@@ -158,6 +166,7 @@ impl Model {
             calls: HashMap::default(),
             copies: BTreeMap::new(),
             devices: BTreeMap::new(),
+            gpus: BTreeMap::new(),
             queues: BTreeMap::new(),
             waiting: Lane::default(),
             untimed: 0,
@@ -171,6 +180,16 @@ impl Model {
             triggers: Triggers::default(),
             ended: None,
         }
+    }
+
+    /// Tells the numbers that people know GPUs by, each with its node.
+    pub fn number_gpus(&mut self, gpus: impl IntoIterator<Item = (u32, u32)>) {
+        self.gpus = gpus.into_iter().collect();
+    }
+
+    /// Returns the number that people know a GPU by. It is the one on the screen after an attach.
+    pub(crate) fn gpu(&self, node: u32) -> u32 {
+        number_of(&self.gpus, node)
     }
 
     /// Takes what the session knows besides its records. Call it after the records of a poll have
@@ -202,7 +221,8 @@ impl Model {
         for (node, lanes) in &self.devices {
             let flying = self.pulse.flights.iter().any(|flight| flight.node == *node);
             let spans = lanes.busy.within(0, now);
-            self.triggers.gaps(*node, &spans, flying, now);
+            let gpu = number_of(&self.gpus, *node);
+            self.triggers.gaps((*node, gpu), &spans, flying, now);
         }
         for flight in &self.pulse.flights {
             let began = crate::snapshot::began(self, flight);

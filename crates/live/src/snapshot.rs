@@ -64,6 +64,8 @@ pub struct Snapshot {
 pub struct Device {
     /// KFD node id.
     pub node: u32,
+    /// The number that people know it by.
+    pub gpu: u32,
     /// The window. It is shorter than the snapshot's where more happened than is kept.
     pub window: u64,
     /// The share of the window in which a kernel ran.
@@ -142,6 +144,8 @@ pub struct Queue {
     pub id: u32,
     /// The node of its agent.
     pub node: u32,
+    /// The number that people know that GPU by.
+    pub gpu: u32,
     /// The number of dispatches that have ended since the attach.
     pub ended: u64,
     /// The dispatch at its head.
@@ -253,6 +257,7 @@ fn devices(model: &Model, from: u64) -> Vec<Device> {
         let share = |ns: u64| ns as f64 / window as f64;
         Device {
             node: *node,
+            gpu: model.gpu(*node),
             window,
             busy: share(shares.busy),
             idle: Idle {
@@ -397,6 +402,7 @@ fn queues(model: &Model, labels: &BTreeMap<u64, String>) -> Vec<Queue> {
     let rows = known.map(|(id, queue)| Queue {
         id: *id,
         node: queue.node,
+        gpu: model.gpu(queue.node),
         ended: queue.dispatches,
         head: head(*id),
     });

@@ -213,7 +213,7 @@ impl Triggers {
 
     /// Takes the gaps of a device so far. `spans` are the times in which it was busy in the last
     /// seconds, and `flying` says that some dispatch has not ended.
-    pub(crate) fn gaps(&mut self, node: u32, spans: &[Span], flying: bool, now: u64) {
+    pub(crate) fn gaps(&mut self, (node, gpu): (u32, u32), spans: &[Span], flying: bool, now: u64) {
         let horizon = now.saturating_sub(LATE);
         for armed in &mut self.armed {
             let When::Gap(limit) = armed.trigger.when else {
@@ -229,7 +229,7 @@ impl Triggers {
                 }
                 armed.told.insert(node, span.1);
                 let ms = (end - span.1) as f64 / 1e6;
-                let what = format!("GPU {node} ran nothing for {ms:.1} ms or more");
+                let what = format!("GPU {gpu} ran nothing for {ms:.1} ms or more");
                 Self::happened(&mut self.events, &armed.trigger, span.1 + limit, &what);
             }
         }
@@ -369,17 +369,17 @@ mod tests {
         let mut triggers = armed("gap > 50ms");
         let spans = [(0, 10 * MS), (40 * MS, 50 * MS), (150 * MS, 160 * MS)];
         // Later records may still fill this gap.
-        triggers.gaps(1, &spans, true, 200 * MS);
+        triggers.gaps((1, 0), &spans, true, 200 * MS);
         assert_eq!(triggers.events, []);
-        triggers.gaps(1, &spans, true, 700 * MS);
-        triggers.gaps(1, &spans, true, 800 * MS);
+        triggers.gaps((1, 0), &spans, true, 700 * MS);
+        triggers.gaps((1, 0), &spans, true, 800 * MS);
         assert_eq!(triggers.events.len(), 1, "{:?}", triggers.events);
         assert_eq!(triggers.events[0].at, 100 * MS);
         // Nothing has run since 160 ms, which is another gap.
-        triggers.gaps(1, &spans, false, 900 * MS);
-        triggers.gaps(1, &spans, false, 1_000 * MS);
+        triggers.gaps((1, 0), &spans, false, 900 * MS);
+        triggers.gaps((1, 0), &spans, false, 1_000 * MS);
         assert_eq!(triggers.events.len(), 2, "{:?}", triggers.events);
-        triggers.gaps(2, &spans, false, 1_000 * MS);
+        triggers.gaps((2, 0), &spans, false, 1_000 * MS);
         assert_eq!(triggers.events.len(), 4, "another device has its own");
     }
 

@@ -25,6 +25,7 @@ use crate::profiler_lock::ProfilerLock;
 use crate::request::{Entry, Event, Request};
 use crate::rights;
 use crate::target::Target;
+use midair_agents::AgentType;
 use midair_aqlprofile::PACKET_HELPER;
 use midair_counters::CounterPlan;
 use midair_failure::{Failure, Kind};
@@ -235,6 +236,13 @@ impl Session {
                 let mut model = model.lock().unwrap_or_else(PoisonError::into_inner);
                 model.read_devices(readings);
             }
+            let gpus = identity.agents.iter();
+            let gpus = gpus.filter(|agent| agent.agent_type == AgentType::Gpu);
+            let gpus = gpus.map(|agent| (agent.node_id, agent.logical_node_type_id.unsigned_abs()));
+            model
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .number_gpus(gpus);
             let agents = identity.agents.iter();
             let gpus = agents
                 .map(|agent| agent.drm_render_minor)

@@ -31,7 +31,8 @@ pub(crate) fn lines(view: &View, row: &Row, columns: usize, rows: usize) -> Vec<
         ));
         return lines;
     }
-    let of = |share| duration(row.histogram.quantile(share) as f64);
+    // A class of the histogram may reach beyond the times that are in it.
+    let of = |share| duration(row.histogram.quantile(share).max(total.min).min(total.max) as f64);
     lines.push(Line::new(
         Tone::Plain,
         format!(

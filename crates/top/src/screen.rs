@@ -148,7 +148,7 @@ impl View {
         let drawn = bar(device.busy, width, self.look.unicode);
         let busy = format!(
             "GPU {:<3} busy [{drawn:<width$}] {:>6}",
-            device.node,
+            device.gpu,
             percent(device.busy)
         );
         let idle = match causes.is_empty() {
@@ -180,7 +180,7 @@ impl View {
                 if let Some(head) = &queue.head {
                     let place = match several {
                         true => format!("{} queue {}", snapshot.pid, queue.id),
-                        false => format!("queue {} GPU {}", queue.id, queue.node),
+                        false => format!("queue {} GPU {}", queue.id, queue.gpu),
                     };
                     heads.push((place, head));
                 }

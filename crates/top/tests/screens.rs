@@ -36,7 +36,8 @@ fn snapshot(pid: u32) -> Snapshot {
         records_rate: 12_345.0,
         worker: Some(0.0123),
         devices: vec![Device {
-            node: 1,
+            node: 2,
+            gpu: 1,
             window: 2_000_000_000,
             busy: 0.625,
             idle: Idle {
@@ -71,7 +72,8 @@ fn snapshot(pid: u32) -> Snapshot {
         }],
         queues: vec![Queue {
             id: 3,
-            node: 1,
+            node: 2,
+            gpu: 1,
             ended: 500,
             head: Some(Head {
                 dispatch: 501,

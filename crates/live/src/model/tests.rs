@@ -318,3 +318,12 @@ fn idle_time_is_the_same_as_on_the_screen_after_an_attach() {
         }
     }
 }
+
+#[test]
+fn gpus_have_the_numbers_of_the_screen_after_an_attach() {
+    let mut model = model();
+    model.number_gpus([(1, 0), (2, 1)]);
+    // Without a known agent a CUDA device has its ordinal, and another one its node.
+    let nodes = [1, 2, 7, CUDA_NODE, CUDA_NODE + 3];
+    assert_eq!(nodes.map(|node| model.gpu(node)), [0, 1, 7, 0, 3]);
+}
