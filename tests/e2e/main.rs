@@ -40,6 +40,7 @@ mod idle;
 mod installed;
 mod kernels;
 mod kit;
+mod kokkos;
 mod lab_programs;
 mod launch;
 mod libraries;

@@ -55,6 +55,7 @@ pub const PACKAGES: &[&str] = &[
     "midair-sdk-attach-so",
     "midair-tool-so",
     "midair-launch-so",
+    "midair-kokkos-so",
     "midair-register-so",
     "midair-rocattach-so",
     "midair-roctx-so",
@@ -163,6 +164,12 @@ pub const ITEMS: &[Item] = &[
     library(
         "libmidair_launch.so",
         "lib/rocprofiler-sdk/libmidair-launch.so.1",
+        &[],
+    ),
+    // Kokkos loads it, with --kokkos-trace.
+    library(
+        "libmidair_kokkos.so",
+        "lib/rocprofiler-sdk/libmidair-kokkos.so.1",
         &[],
     ),
     library(

@@ -11,7 +11,7 @@ use std::process::Command;
 
 use midair_failure::{Failure, Kind};
 use midair_session::{Install, check_launch};
-use midair_settings::{Settings, inheritable};
+use midair_settings::{KOKKOS_TRACE, Settings, inheritable};
 
 use crate::counters;
 use crate::report::Report;
@@ -23,6 +23,9 @@ const NOT_RUN: u8 = 126;
 const ROCTX: &str = "librocprofiler-sdk-roctx.so.1";
 /// The library that ends the session where no exit handler runs. It lies next to the tool.
 const LAUNCH_LIBRARY: &str = "libmidair-launch.so.1";
+/// The library that Kokkos loads, next to the tool, and the variable that names it to Kokkos.
+const KOKKOS_LIBRARY: &str = "libmidair-kokkos.so.1";
+const KOKKOS_TOOLS: &str = "KOKKOS_TOOLS_LIBS";
 /// The variable that tells the tool which process reports that there was nothing to record.
 const LAUNCHED: &str = "ROCPROF_LAUNCH_PID";
 
@@ -109,9 +112,7 @@ pub fn run(launch: &Launch<'_>, report: &Report) -> Result<u8, Failure> {
         Some(named) => named,
         None => launch.libraries.beside(own)?,
     };
-    if let Some(why) = unprofilable(program) {
-        report.warning(&why);
-    }
+    warn(program, launch, report);
     let error = command(program, arguments, launch, &install).exec();
     Ok(not_started(program, &error, report))
 }
@@ -144,9 +145,7 @@ pub fn run_passes(
         Some(named) => named,
         None => launch.libraries.beside(own)?,
     };
-    if let Some(why) = unprofilable(program) {
-        report.warning(&why);
-    }
+    warn(program, launch, report);
     for settings in passes {
         let pass = Launch {
             settings,
@@ -166,6 +165,19 @@ pub fn run_passes(
         }
     }
     Ok(0)
+}
+
+/// Tells what of the request will not be done.
+fn warn(program: &OsStr, launch: &Launch<'_>, report: &Report) {
+    if let Some(why) = unprofilable(program) {
+        report.warning(&why);
+    }
+    if let Some(tool) = inherited(KOKKOS_TOOLS).filter(|_| launch.settings.is_on(KOKKOS_TRACE)) {
+        report.warning(&format!(
+            "{KOKKOS_TOOLS} names a tool already ({}), and Kokkos loads only one: its regions are not recorded",
+            tool.to_string_lossy()
+        ));
+    }
 }
 
 /// Refuses formats that only the attaching side can write.
@@ -254,6 +266,11 @@ fn variables(launch: &Launch<'_>, install: &Install) -> Vec<(OsString, Option<Os
         install.tool.clone().into_os_string(),
         install.sdk.clone().into_os_string(),
     ]);
+    let kokkos = install.tool.with_file_name(KOKKOS_LIBRARY);
+    if launch.settings.is_on(KOKKOS_TRACE) && inherited(KOKKOS_TOOLS).is_none() && kokkos.is_file()
+    {
+        variables.push((KOKKOS_TOOLS.into(), Some(kokkos.into_os_string())));
+    }
     let list = |before: Option<OsString>, after: &Path| {
         let parts: Vec<OsString> = before
             .into_iter()

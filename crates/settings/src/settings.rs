@@ -71,8 +71,10 @@ pub const GPU_METRICS: &str = "MIDAIR_GPU_METRICS";
 pub const GPU_METRICS_RATE: &str = "MIDAIR_GPU_METRICS_RATE";
 /// The number of the GPU.
 pub const GPU_METRICS_DEVICE: &str = "MIDAIR_GPU_METRICS_DEVICE";
+/// Whether Kokkos's regions are recorded as markers (a switch).
+pub const KOKKOS_TRACE: &str = "MIDAIR_KOKKOS_TRACE";
 /// Settings without a name of AMD's.
-pub const OURS: [&str; 17] = [
+pub const OURS: [&str; 18] = [
     DEVICE_COUNTERS,
     DEVICE_INTERVAL,
     EXCLUSIVE,
@@ -85,6 +87,7 @@ pub const OURS: [&str; 17] = [
     GPU_METRICS_RATE,
     GRAPH_KERNELS,
     KEEP_RESULTS,
+    KOKKOS_TRACE,
     LIVE_COUNTERS,
     MAX_BYTES,
     MAX_OVERHEAD,

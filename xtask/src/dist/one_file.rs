@@ -12,12 +12,13 @@ use crate::run::{At, Failure, Outcome};
 /// What it carries: everything that goes into a target or into a program that is started. The C API
 /// (`librocprofiler-sdk-rocattach`, rocpd) is for other programs to link, and is not in it. What lies
 /// below [`DEMO`] is carried, too.
-const CARRIED: [&str; 9] = [
+const CARRIED: [&str; 10] = [
     "lib/libmidair-cuda.so",
     "lib/librocprofiler-register.so.0",
     "lib/librocprofiler-sdk-attach.so.1",
     "lib/librocprofiler-sdk-roctx.so.1",
     "lib/librocprofiler-sdk.so.1",
+    "lib/rocprofiler-sdk/libmidair-kokkos.so.1",
     "lib/rocprofiler-sdk/libmidair-launch.so.1",
     "lib/rocprofiler-sdk/librocprofiler-sdk-tool.so.1",
     "lib/rocprofiler-sdk/midair-aqlprofile",

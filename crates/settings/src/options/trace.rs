@@ -4,7 +4,7 @@ use super::{
     Category::{Aggregate, Perfetto, Trace},
     Opt, Sets, Shape, ask,
 };
-use crate::settings::CUDA_ALL_CALLS;
+use crate::settings::{CUDA_ALL_CALLS, KOKKOS_TRACE};
 use midair_domain::kind;
 
 /// The switch of a domain: its name, its variable and whether it is built are the domain's.
@@ -33,7 +33,8 @@ const ASKED_ONCE: &str = "--ompt-trace is for a program that is started (rocprof
      for its tool once, when it starts, so an attach comes too late";
 /// Why options stay refused.
 const NO_SOURCE: &str = "Its library is in no public package that midair could be tested with, so midair does not guess at its tables.";
-const KOKKOS: &str = "Kokkos loads a tool library of its own for this (KOKKOS_TOOLS_LIBS), which midair does not have.";
+const LOADED_ONCE: &str = "--kokkos-trace is for a program that is started (rocprofv3 --kokkos-trace -- PROGRAM): Kokkos loads its \
+     tool once, when it starts, so an attach comes too late";
 
 pub(super) const OPTIONS: &[Opt] = &[
     // Wider aggregates come first: they are expanded in this order, so an explicit word for a narrower one wins.
@@ -104,9 +105,19 @@ pub(super) const OPTIONS: &[Opt] = &[
         &["kfd-page-migration-trace", "kfd-page-mapping-trace", "kfd-queue-trace", "kfd-dropped-events-trace"],
         "Record all events of the kernel driver",
     ),
-    aggregate("kokkos-trace", &["marker-trace", "kernel-rename"], "Record Kokkos regions as markers")
-        .more(KOKKOS)
-        .later(),
+    Opt::new(
+        "kokkos-trace",
+        Aggregate,
+        Shape::Boolean,
+        Sets::Switch(KOKKOS_TRACE),
+        "Record Kokkos regions as markers, in a program that is started",
+    )
+    .expands(&["marker-trace", "kernel-rename"])
+    .more(
+        "Loops, fences, copies and the program's own regions, and kernels are named after them. Kokkos loads midair's library for it \
+         (KOKKOS_TOOLS_LIBS), unless that variable names another one.",
+    )
+    .not_with_attach(LOADED_ONCE),
     trace(kind::HIP_RUNTIME_API_EXT, "Record calls of the HIP runtime")
         .expands(&["hip-graph-trace", "hip-event-trace"]),
     trace(kind::HIP_COMPILER_API_EXT, "Record the calls that the HIP compiler inserts")
