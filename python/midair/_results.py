@@ -22,7 +22,8 @@ TABLES: Mapping[str, Tuple[str, str]] = {
 class Table:
     """The rows of one kind of records, of all processes. Times are nanoseconds.
 
-    The columns are those of the files: of rocpd's view where there is such a file, else of the parquet tables.
+    The columns are those of the files: of the view in rocpd, or of the tables in parquet. Where there are both, rows and pandas have
+    those of rocpd, polars has those of parquet.
     """
 
     def __init__(self, view: str, kind: str, files: Sequence[Path]) -> None:

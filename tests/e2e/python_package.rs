@@ -46,7 +46,10 @@ fn mypy_strict_has_nothing_to_say() -> Result<()> {
     let frames = "length: int = recording.kernels().polars().height\n\
                   index: int = len(recording.kernels().pandas().index)\n";
     check("frames.py", &format!("{example}\n{frames}"))?.success()?;
-    let wrong = check("wrong.py", &format!("{example}\nwrong: int = recording.lost\n"))?;
+    let wrong = check(
+        "wrong.py",
+        &format!("{example}\nwrong: int = recording.lost\n"),
+    )?;
     assert!(!wrong.status.success(), "{wrong}");
     Ok(())
 }
