@@ -189,9 +189,10 @@ fn screens_of(pid: i32, name: &str, kernel: &str, call: &str, results: &Path) ->
     }
 
     let lines = narrow(&format!("{midair} ps"))?;
+    let own = pid.to_string();
     let line = lines
         .iter()
-        .find(|it| it.trim_start().starts_with(&pid.to_string()));
+        .find(|it| it.split_whitespace().next() == Some(own.as_str()));
     let line = line.ok_or_else(|| format!("no line of {pid}: {lines:?}"))?;
     assert!(line.contains("parked"), "{lines:?}");
     // The path before its name may be cut, but the column is there.

@@ -321,7 +321,7 @@ mod tests {
             table(&listing(), now, &name, Some(60)),
             [
                 "     PID  RUNTIME  ATTACHED  ATTACH       COMMAND",
-                "      99  HIP 7.2  no        no: stopped  python \u{fffd}[31mtrai",
+                "      99  HIP 7.2  no        no: stopped  python \u{fffd}[31mtrain.",
                 "4000 (1)  HIP 7.2  no        listener     [train]",
             ]
         );
