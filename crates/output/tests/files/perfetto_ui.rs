@@ -173,5 +173,9 @@ fn the_ui_shows_kineto_s_rows_of_gpus() {
     assert_eq!(answers[4], streams);
     assert_eq!(answers[5], json!([["vadd", pid, format!("thread {pid}")]]));
     let shown = text(&found["shown"]);
-    assert!(shown.contains("stream 2"), "{shown}");
+    let program = format!("vadd {pid}");
+    assert!(
+        shown.contains("vadd 0") && shown.contains(&program),
+        "{shown}"
+    );
 }
