@@ -9,9 +9,11 @@
 //!
 //! Decisions: FMT-013, FMT-014 (`docs/deviations/formats.md`).
 
+mod annotations;
 mod counters;
 mod cuda;
 mod gpu;
+mod interner;
 mod levels;
 mod packets;
 mod tracks;
@@ -22,10 +24,11 @@ use crate::counters::values::sum;
 use crate::counters::{Counts, Reading};
 use crate::cuda::{copy_direction, copy_operation};
 use crate::files::{FileSet, OutputFile, WriteError};
-use crate::job::{Job, address};
+use crate::job::{AgentName, Job, address};
 use crate::model::Format;
 use crate::notes;
 use crate::sink::{Opened, Sink, Writer};
+use annotations::{Annotations, Key, Value};
 use levels::{Change, Levels};
 use midair_agents::AgentType;
 use midair_domain::sets;
@@ -33,7 +36,7 @@ use midair_record::event::{
     Allocation, Api, Copy, CudaLaunch, CudaTransfer, Header, Kernel, KfdEvent, Marker, NO_NODE,
     Record, RuntimeInit, Scratch, Untimed, flag, kind,
 };
-use packets::{Event, Packets, Value};
+use packets::{Event, Name, Packets};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use tracks::{TrackKey, Tracks, queue_index};
@@ -97,8 +100,6 @@ impl Writer for Pftrace<'_> {
     }
 }
 
-type Annotations<'a> = Vec<(&'a str, Value<'a>)>;
-
 /// A trace under construction.
 struct Scene<'a> {
     job: &'a Job<'a>,
@@ -130,15 +131,14 @@ impl Open {
     }
 }
 
-/// A slice before its track is chosen.
+/// A slice before its track is chosen. Its annotations are in [`Packets`].
 struct Slice<'a> {
-    category: &'static str,
-    name: &'a str,
+    kind: u8,
+    name: Name<'a>,
     key: TrackKey,
     start: u64,
     end: u64,
     correlation: u64,
-    annotations: Annotations<'a>,
 }
 
 impl Sink for Scene<'_> {
@@ -180,7 +180,7 @@ impl Sink for Scene<'_> {
     fn counted(&mut self, counts: &Counts<'_>) -> Result<(), WriteError> {
         if !self.job.plan.hide_kernels {
             let values = counts.counters.iter();
-            let values: Annotations<'_> = values
+            let values: Vec<(&str, Value)> = values
                 .map(|(_, name, values)| (*name, Value::Real(sum(values))))
                 .collect();
             self.kernel(counts.kernel, None, &values)?;
@@ -229,28 +229,26 @@ impl Scene<'_> {
             .tracks
             .lane(self.job, &mut self.out, slice.key, start, end)?;
         let event = Event {
-            category: slice.category,
+            kind: slice.kind,
             name: slice.name,
             track,
             flow: self.flow(slice.correlation),
-            annotations: &slice.annotations,
         };
         self.out.slice(&event, start, end)
     }
 
     /// Writes untimed work as an instant, at the time when its doorbell rang, or else at the end of
     /// the session.
-    fn untimed(&mut self, mut slice: Slice<'_>, rung: u64, reason: u32) -> Result<(), WriteError> {
+    fn untimed(&mut self, slice: &Slice<'_>, rung: u64, reason: u32) -> Result<(), WriteError> {
         let known = Untimed::ALL.iter().find(|known| **known as u32 == reason);
         let text = known.map_or("no reason was recorded", |known| known.text());
-        slice.annotations.push(("untimed", Value::Text(text)));
+        self.out.annotations().text(Key::Untimed, text);
         let track = self.tracks.first(self.job, &mut self.out, slice.key)?;
         let event = Event {
-            category: slice.category,
+            kind: slice.kind,
             name: slice.name,
             track,
             flow: self.flow(slice.correlation),
-            annotations: &slice.annotations,
         };
         let time = match rung {
             0 => self.job.trace.process.fini_time,
@@ -261,29 +259,23 @@ impl Scene<'_> {
 
     fn call(&mut self, api: &Api) -> Result<(), WriteError> {
         let job = self.job;
-        let mut annotations = times(api.start, api.end);
-        caller(
-            &mut annotations,
-            &api.header,
-            api.tid,
-            api.correlation,
-            api.ancestor,
-        );
-        let hip = sets::HIP_CALLS.contains(api.header.kind);
-        if hip {
-            annotations.push(("stream_ID", Value::Uint(job.index.stream(api.stream))));
+        let kind = api.header.kind;
+        let to = self.out.annotate();
+        times(to, api.start, api.end);
+        caller(to, &api.header, api.tid, api.correlation, api.ancestor);
+        if sets::HIP_CALLS.contains(kind) {
+            to.uint(Key::StreamId, job.index.stream(api.stream));
         }
-        if sets::CUDA_CALLS.contains(api.header.kind) {
-            annotations.push(("result", Value::Uint(api.retval)));
+        if sets::CUDA_CALLS.contains(kind) {
+            to.uint(Key::Result, api.retval);
         }
         self.slice(&Slice {
-            category: category(api.header.kind),
-            name: &job.names.operation(api.header.kind, api.header.operation),
+            kind,
+            name: Name::Operation(job.names, kind, api.header.operation),
             key: TrackKey::Thread(api.tid),
             start: api.start,
             end: api.end,
             correlation: api.correlation,
-            annotations,
         })
     }
 
@@ -291,24 +283,20 @@ impl Scene<'_> {
         let Header {
             kind, operation, ..
         } = event.header;
-        let number = |value: u32| Value::Uint(u64::from(value));
-        let mut annotations = times(event.start, event.end);
-        annotations.extend([
-            ("operation", number(operation)),
-            ("pid", number(event.pid)),
-            ("address", Value::Uint(event.address)),
-            ("from", number(event.from)),
-            ("to", number(event.to)),
-            ("count", number(event.count)),
-        ]);
+        times(self.out.annotate(), event.start, event.end)
+            .uint(Key::Operation, operation)
+            .uint(Key::Pid, event.pid)
+            .uint(Key::Address, event.address)
+            .uint(Key::From, event.from)
+            .uint(Key::To, event.to)
+            .uint(Key::Count, event.count);
         self.slice(&Slice {
-            category: category(kind),
-            name: &self.job.names.operation(kind, operation),
+            kind,
+            name: Name::Operation(self.job.names, kind, operation),
             key: TrackKey::Own(kind),
             start: event.start,
             end: event.end,
             correlation: 0,
-            annotations,
         })
     }
 
@@ -316,19 +304,14 @@ impl Scene<'_> {
         let Header {
             kind, operation, ..
         } = marker.header;
-        let mut annotations = times(marker.start, marker.end);
         let (tid, correlation) = (marker.tid, marker.correlation);
-        caller(
-            &mut annotations,
-            &marker.header,
-            tid,
-            correlation,
-            marker.ancestor,
-        );
+        let to = self.out.annotate();
+        times(to, marker.start, marker.end);
+        caller(to, &marker.header, tid, correlation, marker.ancestor);
         let of_process = has_message(kind, operation) && operation == PROCESS_RANGE;
         self.slice(&Slice {
-            category: category(kind),
-            name: &self.job.names.marker(marker, message),
+            kind,
+            name: Name::Text(&self.job.names.marker(marker, message)),
             key: if of_process {
                 TrackKey::Ranges
             } else {
@@ -337,56 +320,53 @@ impl Scene<'_> {
             start: marker.start,
             end: marker.end,
             correlation,
-            annotations,
         })
     }
 
     /// Writes a dispatch, with what it counted.
-    fn kernel<'a>(
+    fn kernel(
         &mut self,
         kernel: &Kernel,
         extra: Option<&CudaLaunch>,
-        counted: &[(&'a str, Value<'a>)],
+        counted: &[(&str, Value)],
     ) -> Result<(), WriteError> {
         let job = self.job;
         let symbol = job.index.symbols.get(&kernel.kernel_id);
         let symbol = symbol.map(|symbol| symbol.record).unwrap_or_default();
         let agent = job.agent_index(kernel.node);
-        let agent_name = format!("{}-{}", agent.label, agent.index);
+        let agent_name = agent_text(&agent);
         let stream = job.index.stream(kernel.stream);
         let product = |extents: [u32; 3]| {
             let product = extents.into_iter().map(u64::from).reduce(u64::wrapping_mul);
-            Value::Uint(product.unwrap_or(0))
+            product.unwrap_or(0)
         };
-        let number = |value: u32| Value::Uint(u64::from(value));
-        let mut annotations = times(kernel.start, kernel.end);
-        annotations.extend([
-            ("kind", number(number_in_files(kernel.header.kind))),
-            ("agent", Value::Text(&agent_name)),
-            ("agent_type", Value::Text(agent.of_type)),
-            ("corr_id", Value::Uint(kernel.correlation)),
-            ("queue", number(queue_index(kernel.queue_id))),
-            ("tid", number(kernel.tid)),
-            ("kernel_id", Value::Uint(kernel.kernel_id)),
-            ("Scratch_Size", number(kernel.private_segment)),
-            ("LDS_Block_Size", number(kernel.group_segment)),
-            (
-                "VGPR_Count",
-                number(extra.map_or(symbol.arch_vgpr, |extra| extra.registers)),
-            ),
-            ("Accum_VGPR_Count", number(symbol.accum_vgpr)),
-            ("SGPR_Count", number(symbol.sgpr)),
-            ("workgroup_size", product(kernel.workgroup)),
-            ("grid_size", product(kernel.grid)),
-            ("stream_ID", Value::Uint(stream)),
-        ]);
+        let registers = extra.map_or(symbol.arch_vgpr, |extra| extra.registers);
+        let to = self.out.annotate();
+        times(to, kernel.start, kernel.end)
+            .uint(Key::Kind, number_in_files(kernel.header.kind))
+            .text(Key::Agent, &agent_name)
+            .text(Key::AgentType, agent.of_type)
+            .uint(Key::CorrId, kernel.correlation)
+            .uint(Key::Queue, queue_index(kernel.queue_id))
+            .uint(Key::Tid, kernel.tid)
+            .uint(Key::KernelId, kernel.kernel_id)
+            .uint(Key::ScratchSize, kernel.private_segment)
+            .uint(Key::LdsBlockSize, kernel.group_segment)
+            .uint(Key::VgprCount, registers)
+            .uint(Key::AccumVgprCount, symbol.accum_vgpr)
+            .uint(Key::SgprCount, symbol.sgpr)
+            .uint(Key::WorkgroupSize, product(kernel.workgroup))
+            .uint(Key::GridSize, product(kernel.grid))
+            .uint(Key::StreamId, stream);
         if let Some(extra) = extra {
-            cuda::launch(&mut annotations, kernel, extra);
+            cuda::launch(to, kernel, extra);
         }
-        annotations.extend_from_slice(counted);
+        for (name, value) in counted {
+            to.other(name, *value);
+        }
         let slice = Slice {
-            category: category(kind::KERNEL_DISPATCH),
-            name: &job.dispatch_name(kernel),
+            kind: kind::KERNEL_DISPATCH,
+            name: Name::Text(&job.dispatch_name(kernel)),
             key: if self.by_queue {
                 TrackKey::Compute {
                     node: kernel.node,
@@ -398,10 +378,9 @@ impl Scene<'_> {
             start: kernel.start,
             end: kernel.end,
             correlation: kernel.correlation,
-            annotations,
         };
         if is_untimed(&kernel.header, kernel.untimed) {
-            return self.untimed(slice, kernel.rung, kernel.untimed);
+            return self.untimed(&slice, kernel.rung, kernel.untimed);
         }
         self.slice(&slice)?;
         if kernel.rung == 0 {
@@ -428,38 +407,25 @@ impl Scene<'_> {
 
     fn copy(&mut self, copy: &Copy, extra: Option<&CudaTransfer>) -> Result<(), WriteError> {
         let job = self.job;
-        let name = |node| {
-            let agent = job.agent_index(node);
-            format!("{}-{}", agent.label, agent.index)
-        };
-        let (from, to) = (name(copy.src_node), name(copy.dst_node));
+        let name = |node| agent_text(&job.agent_index(node));
         let stream = job.index.stream(copy.stream);
-        let mut annotations = times(copy.start, copy.end);
-        annotations.extend([
-            (
-                "kind",
-                Value::Uint(u64::from(number_in_files(copy.header.kind))),
-            ),
-            (
-                "operation",
-                Value::Int(i64::from(copy_direction(copy, extra))),
-            ),
-            ("src_agent", Value::Text(&from)),
-            ("dst_agent", Value::Text(&to)),
-            ("copy_bytes", Value::Uint(copy.bytes)),
-            ("corr_id", Value::Uint(copy.correlation)),
-            ("tid", Value::Uint(u64::from(copy.tid))),
-            ("stream_ID", Value::Uint(stream)),
-        ]);
+        let to = self.out.annotate();
+        times(to, copy.start, copy.end)
+            .uint(Key::Kind, number_in_files(copy.header.kind))
+            .int(Key::Operation, i64::from(copy_direction(copy, extra)))
+            .text(Key::SrcAgent, &name(copy.src_node))
+            .text(Key::DstAgent, &name(copy.dst_node))
+            .uint(Key::CopyBytes, copy.bytes)
+            .uint(Key::CorrId, copy.correlation)
+            .uint(Key::Tid, copy.tid)
+            .uint(Key::StreamId, stream);
         if let Some(extra) = extra {
-            cuda::transfer(&mut annotations, copy, extra);
+            cuda::transfer(to, copy, extra);
         }
         let (node, bytes) = (copy.dst_node, copy.bytes);
         let slice = Slice {
-            category: category(kind::MEMORY_COPY),
-            name: &job
-                .names
-                .operation(kind::MEMORY_COPY, copy_operation(copy, extra)),
+            kind: kind::MEMORY_COPY,
+            name: Name::Operation(job.names, kind::MEMORY_COPY, copy_operation(copy, extra)),
             key: if self.by_queue {
                 TrackKey::CopyTo {
                     node,
@@ -471,10 +437,9 @@ impl Scene<'_> {
             start: copy.start,
             end: copy.end,
             correlation: copy.correlation,
-            annotations,
         };
         if is_untimed(&copy.header, copy.untimed) {
-            return self.untimed(slice, 0, copy.untimed);
+            return self.untimed(&slice, 0, copy.untimed);
         }
         self.slice(&slice)?;
         let end = copy.end.max(copy.start);
@@ -496,36 +461,23 @@ impl Scene<'_> {
         let header = allocation.header;
         let agent = match allocation.node {
             NO_NODE => String::new(),
-            node => {
-                let agent = job.agent_index(node);
-                format!("{}-{}", agent.label, agent.index)
-            }
+            node => agent_text(&job.agent_index(node)),
         };
         let at = address(allocation.address);
-        let mut annotations = times(allocation.start, allocation.end);
         let (tid, correlation) = (allocation.tid, allocation.correlation);
-        caller(
-            &mut annotations,
-            &header,
-            tid,
-            correlation,
-            allocation.ancestor,
-        );
-        annotations.extend([
-            ("agent", Value::Text(&agent)),
-            ("address", Value::Text(&at)),
-            ("allocation_size", Value::Uint(allocation.bytes)),
-        ]);
+        let to = self.out.annotate();
+        times(to, allocation.start, allocation.end);
+        caller(to, &header, tid, correlation, allocation.ancestor);
+        to.text(Key::Agent, &agent)
+            .text(Key::Address, &at)
+            .uint(Key::AllocationSize, allocation.bytes);
         self.slice(&Slice {
-            category: category(kind::MEMORY_ALLOCATION),
-            name: &job
-                .names
-                .operation(kind::MEMORY_ALLOCATION, header.operation),
+            kind: kind::MEMORY_ALLOCATION,
+            name: Name::Operation(job.names, kind::MEMORY_ALLOCATION, header.operation),
             key: TrackKey::Own(kind::MEMORY_ALLOCATION),
             start: allocation.start,
             end: allocation.end,
             correlation,
-            annotations,
         })?;
         // Memory exists from the return of the allocating call until the begin of the releasing
         // one.
@@ -549,34 +501,22 @@ impl Scene<'_> {
     fn scratch(&mut self, scratch: &Scratch) -> Result<(), WriteError> {
         let job = self.job;
         let header = scratch.header;
-        let agent = job.agent_index(scratch.node);
-        let agent = format!("{}-{}", agent.label, agent.index);
-        let mut annotations = times(scratch.start, scratch.end);
+        let agent = agent_text(&job.agent_index(scratch.node));
         let (tid, correlation) = (scratch.tid, scratch.correlation);
-        caller(
-            &mut annotations,
-            &header,
-            tid,
-            correlation,
-            scratch.ancestor,
-        );
-        annotations.extend([
-            ("agent", Value::Text(&agent)),
-            (
-                "queue",
-                Value::Uint(u64::from(queue_index(scratch.queue_id))),
-            ),
-            ("flags", Value::Uint(u64::from(scratch.flags))),
-            ("allocation_size", Value::Uint(scratch.bytes)),
-        ]);
+        let to = self.out.annotate();
+        times(to, scratch.start, scratch.end);
+        caller(to, &header, tid, correlation, scratch.ancestor);
+        to.text(Key::Agent, &agent)
+            .uint(Key::Queue, queue_index(scratch.queue_id))
+            .uint(Key::Flags, scratch.flags)
+            .uint(Key::AllocationSize, scratch.bytes);
         self.slice(&Slice {
-            category: category(kind::SCRATCH_MEMORY),
-            name: &job.names.operation(kind::SCRATCH_MEMORY, header.operation),
+            kind: kind::SCRATCH_MEMORY,
+            name: Name::Operation(job.names, kind::SCRATCH_MEMORY, header.operation),
             key: TrackKey::Scratch(scratch.node),
             start: scratch.start,
             end: scratch.end,
             correlation,
-            annotations,
         })?;
         let (node, queue) = (scratch.node, scratch.queue_id);
         let bytes = scratch.bytes;
@@ -590,17 +530,16 @@ impl Scene<'_> {
         // program, so the process's track is used.
         let track = self.out.process();
         let header = runtime.header;
-        let annotations = [
-            ("version", Value::Uint(runtime.version)),
-            ("instance", Value::Uint(runtime.instance)),
-            ("corr_id", Value::Uint(runtime.correlation)),
-        ];
+        let annotations = self.out.annotate();
+        annotations
+            .uint(Key::Version, runtime.version)
+            .uint(Key::Instance, runtime.instance)
+            .uint(Key::CorrId, runtime.correlation);
         let event = Event {
-            category: category(kind::RUNTIME_INITIALIZATION),
-            name: &job.names.operation(header.kind, header.operation),
+            kind: kind::RUNTIME_INITIALIZATION,
+            name: Name::Operation(job.names, header.kind, header.operation),
             track,
             flow: None,
-            annotations: &annotations,
         };
         self.out.instant(&event, runtime.time)
     }
@@ -610,46 +549,32 @@ impl Scene<'_> {
     }
 }
 
-/// Returns the category of a domain's events.
-fn category(kind: u8) -> &'static str {
-    midair_domain::domain(kind)
-        .and_then(|domain| domain.files.category)
-        .unwrap_or_default()
+/// Returns an agent's name as AMD's traces have it.
+fn agent_text(agent: &AgentName) -> String {
+    format!("{}-{}", agent.label, agent.index)
 }
 
 fn is_untimed(header: &Header, reason: u32) -> bool {
     reason != Untimed::Timed as u32 || header.flags & flag::UNTIMED != 0
 }
 
-/// Most records have no more annotations than this.
-const ANNOTATIONS: usize = 24;
-
-fn times<'a>(start: u64, end: u64) -> Annotations<'a> {
-    let mut annotations = Vec::with_capacity(ANNOTATIONS);
-    annotations.extend([
-        ("begin_ns", Value::Uint(start)),
-        ("end_ns", Value::Uint(end)),
-        ("delta_ns", Value::Uint(end.saturating_sub(start))),
-    ]);
-    annotations
+/// Adds the annotations that all records with two times have.
+#[inline]
+fn times(to: &mut Annotations, start: u64, end: u64) -> &mut Annotations {
+    to.uint(Key::BeginNs, start)
+        .uint(Key::EndNs, end)
+        .uint(Key::DeltaNs, end.saturating_sub(start))
 }
 
 /// Adds the annotations that all records of calls have.
-fn caller(
-    annotations: &mut Annotations<'_>,
-    header: &Header,
-    tid: u32,
-    correlation: u64,
-    ancestor: u64,
-) {
-    annotations.extend([
-        ("tid", Value::Uint(u64::from(tid))),
-        ("kind", Value::Uint(u64::from(number_in_files(header.kind)))),
-        ("operation", Value::Int(i64::from(header.operation))),
-        ("corr_id", Value::Uint(correlation)),
-        ("ancestor_id", Value::Uint(ancestor)),
-    ]);
+#[inline]
+fn caller(to: &mut Annotations, header: &Header, tid: u32, correlation: u64, ancestor: u64) {
+    to.uint(Key::Tid, tid)
+        .uint(Key::Kind, number_in_files(header.kind))
+        .int(Key::Operation, i64::from(header.operation))
+        .uint(Key::CorrId, correlation)
+        .uint(Key::AncestorId, ancestor);
     if header.flags & flag::OPEN_AT_DETACH != 0 {
-        annotations.push(("open_at_detach", Value::Bool(true)));
+        to.yes(Key::OpenAtDetach);
     }
 }

@@ -1,9 +1,10 @@
 //! Data that only CUDA processes have: fills, waits, unified memory, and annotations of kernels and
 //! copies.
 
-use super::packets::Value;
+use super::annotations::{Annotations, Key};
+use super::packets::Name;
 use super::tracks::TrackKey;
-use super::{Annotations, Scene, Slice, category, times};
+use super::{Scene, Slice, agent_text, times};
 use crate::api::number_in_files;
 use crate::cuda::devices::ordinal;
 use crate::cuda::{NONE, memories, memory, names_stream, stream_parts, unfinished};
@@ -14,80 +15,73 @@ use midair_record::event::{
     Untimed, flag, kind,
 };
 
-fn number<'a>(value: u32) -> Value<'a> {
-    Value::Uint(u64::from(value))
-}
-
 /// Adds the device as CUDA counts it, where one is named.
-fn device(annotations: &mut Annotations<'_>, node: u32) {
-    annotations.extend(ordinal(node).map(|ordinal| ("device", number(ordinal))));
+fn device(to: &mut Annotations, node: u32) {
+    if let Some(ordinal) = ordinal(node) {
+        to.uint(Key::Device, ordinal);
+    }
 }
 
 /// Adds the graph that launched it, where one did.
-fn graph(annotations: &mut Annotations<'_>, graph: u32, node: u64) {
+fn graph(to: &mut Annotations, graph: u32, node: u64) {
     if graph != 0 || node != 0 {
-        annotations.push(("graph", number(graph)));
-        annotations.push(("graph_node", Value::Uint(node)));
+        to.uint(Key::Graph, graph).uint(Key::GraphNode, node);
     }
 }
 
 /// Adds context and stream as CUPTI counts them.
-fn stream(annotations: &mut Annotations<'_>, context: u32, handle: u64) {
-    annotations.push(("context", number(context)));
+fn stream(to: &mut Annotations, context: u32, handle: u64) {
+    to.uint(Key::Context, context);
     if names_stream(handle) {
-        annotations.push(("cuda_stream", number(stream_parts(handle).1)));
+        to.uint(Key::CudaStream, stream_parts(handle).1);
     }
 }
 
-pub(super) fn launch(annotations: &mut Annotations<'_>, kernel: &Kernel, extra: &CudaLaunch) {
-    device(annotations, kernel.node);
-    stream(annotations, extra.context, kernel.stream);
-    annotations.push(("static_shared_memory", number(extra.static_shared)));
-    annotations.push(("dynamic_shared_memory", number(extra.dynamic_shared)));
-    graph(annotations, extra.graph, extra.graph_node);
+pub(super) fn launch(to: &mut Annotations, kernel: &Kernel, extra: &CudaLaunch) {
+    device(to, kernel.node);
+    stream(to, extra.context, kernel.stream);
+    to.uint(Key::StaticSharedMemory, extra.static_shared)
+        .uint(Key::DynamicSharedMemory, extra.dynamic_shared);
+    graph(to, extra.graph, extra.graph_node);
 }
 
-pub(super) fn transfer(annotations: &mut Annotations<'_>, copy: &Copy, extra: &CudaTransfer) {
-    let (from, to) = memories(extra);
-    stream(annotations, extra.context, copy.stream);
-    annotations.push(("src_memory", Value::Text(from)));
-    annotations.push(("dst_memory", Value::Text(to)));
-    graph(annotations, extra.graph, extra.graph_node);
+pub(super) fn transfer(to: &mut Annotations, copy: &Copy, extra: &CudaTransfer) {
+    let (from, into) = memories(extra);
+    stream(to, extra.context, copy.stream);
+    to.text(Key::SrcMemory, from).text(Key::DstMemory, into);
+    graph(to, extra.graph, extra.graph_node);
 }
 
-/// Makes the annotations that all of these records have.
-fn begin<'a>(header: &Header, start: u64, end: u64) -> Annotations<'a> {
-    let mut annotations = times(start, end);
-    annotations.push(("kind", number(number_in_files(header.kind))));
-    annotations.push(("operation", Value::Int(i64::from(header.operation))));
+/// Adds the annotations that all of these records have.
+fn begin(to: &mut Annotations, header: &Header, start: u64, end: u64) {
+    times(to, start, end)
+        .uint(Key::Kind, number_in_files(header.kind))
+        .int(Key::Operation, i64::from(header.operation));
     if header.flags & flag::OPEN_AT_DETACH != 0 {
-        annotations.push(("open_at_detach", Value::Bool(true)));
+        to.yes(Key::OpenAtDetach);
     }
-    annotations
 }
 
 impl Scene<'_> {
     pub(super) fn memory_set(&mut self, set: &MemorySet) -> Result<(), WriteError> {
         let job = self.job;
-        let agent = job.agent_index(set.node);
-        let agent = format!("{}-{}", agent.label, agent.index);
+        let agent = agent_text(&job.agent_index(set.node));
         let number_of_stream = job.index.stream(set.stream);
-        let mut annotations = begin(&set.header, set.start, set.end);
-        annotations.extend([
-            ("agent", Value::Text(&agent)),
-            ("memory", Value::Text(memory(set.header.operation))),
-            ("bytes", Value::Uint(set.bytes)),
-            ("value", number(set.value)),
-            ("corr_id", Value::Uint(set.correlation)),
-            ("tid", number(set.tid)),
-            ("stream_ID", Value::Uint(number_of_stream)),
-        ]);
-        device(&mut annotations, set.node);
-        stream(&mut annotations, set.context, set.stream);
-        graph(&mut annotations, set.graph, set.graph_node);
+        let to = self.out.annotate();
+        begin(to, &set.header, set.start, set.end);
+        to.text(Key::Agent, &agent)
+            .text(Key::Memory, memory(set.header.operation))
+            .uint(Key::Bytes, set.bytes)
+            .uint(Key::Value, set.value)
+            .uint(Key::CorrId, set.correlation)
+            .uint(Key::Tid, set.tid)
+            .uint(Key::StreamId, number_of_stream);
+        device(to, set.node);
+        stream(to, set.context, set.stream);
+        graph(to, set.graph, set.graph_node);
         let slice = Slice {
-            category: category(kind::MEMORY_SET),
-            name: &job.names.operation(kind::MEMORY_SET, set.header.operation),
+            kind: kind::MEMORY_SET,
+            name: Name::Operation(job.names, kind::MEMORY_SET, set.header.operation),
             key: if self.by_queue {
                 TrackKey::CopyTo {
                     node: set.node,
@@ -99,7 +93,6 @@ impl Scene<'_> {
             start: set.start,
             end: set.end,
             correlation: set.correlation,
-            annotations,
         };
         self.work(slice, set.header.flags)
     }
@@ -112,65 +105,58 @@ impl Scene<'_> {
         }
         // The begin is used, if at least that is known.
         let begin = slice.start;
-        self.untimed(slice, begin, reason)
+        self.untimed(&slice, begin, reason)
     }
 
     /// Writes a wait. It covers the same time as the call that waits and would hide it, so waits
     /// have a track of their own.
     pub(super) fn wait(&mut self, wait: &Synchronization) -> Result<(), WriteError> {
         let job = self.job;
-        let mut annotations = begin(&wait.header, wait.start, wait.end);
-        annotations.push(("corr_id", Value::Uint(wait.correlation)));
-        annotations.push(("tid", number(wait.tid)));
+        let to = self.out.annotate();
+        begin(to, &wait.header, wait.start, wait.end);
+        to.uint(Key::CorrId, wait.correlation)
+            .uint(Key::Tid, wait.tid);
         if names_stream(wait.stream) {
-            let number = job.index.stream(wait.stream);
-            annotations.push(("stream_ID", Value::Uint(number)));
+            to.uint(Key::StreamId, job.index.stream(wait.stream));
         }
-        stream(&mut annotations, wait.context, wait.stream);
+        stream(to, wait.context, wait.stream);
         if wait.event != NONE {
-            annotations.push(("event", number(wait.event)));
+            to.uint(Key::Event, wait.event);
         }
         let operation = wait.header.operation;
         let slice = Slice {
-            category: category(kind::SYNCHRONIZATION),
-            name: &job.names.operation(kind::SYNCHRONIZATION, operation),
+            kind: kind::SYNCHRONIZATION,
+            name: Name::Operation(job.names, kind::SYNCHRONIZATION, operation),
             key: TrackKey::Own(kind::SYNCHRONIZATION),
             start: wait.start,
             end: wait.end,
             correlation: wait.correlation,
-            annotations,
         };
         self.work(slice, wait.header.flags)
     }
 
     pub(super) fn unified(&mut self, moved: &UnifiedMemory) -> Result<(), WriteError> {
         let job = self.job;
-        let name = |node| {
-            let agent = job.agent_index(node);
-            format!("{}-{}", agent.label, agent.index)
-        };
-        let (from, to) = (name(moved.src_node), name(moved.dst_node));
+        let name = |node| agent_text(&job.agent_index(node));
         let at = address(moved.address);
-        let mut annotations = begin(&moved.header, moved.start, moved.end);
-        annotations.extend([
-            ("src_agent", Value::Text(&from)),
-            ("dst_agent", Value::Text(&to)),
-            ("address", Value::Text(&at)),
-            ("value", Value::Uint(moved.value)),
-        ]);
+        let to = self.out.annotate();
+        begin(to, &moved.header, moved.start, moved.end);
+        to.text(Key::SrcAgent, &name(moved.src_node))
+            .text(Key::DstAgent, &name(moved.dst_node))
+            .text(Key::Address, &at)
+            .uint(Key::Value, moved.value);
         if names_stream(moved.stream) {
-            annotations.push(("cuda_stream", number(stream_parts(moved.stream).1)));
+            to.uint(Key::CudaStream, stream_parts(moved.stream).1);
         }
         let operation = moved.header.operation;
         let slice = Slice {
-            category: category(kind::UNIFIED_MEMORY),
-            name: &job.names.operation(kind::UNIFIED_MEMORY, operation),
+            kind: kind::UNIFIED_MEMORY,
+            name: Name::Operation(job.names, kind::UNIFIED_MEMORY, operation),
             key: TrackKey::Own(kind::UNIFIED_MEMORY),
             start: moved.start,
             end: moved.end,
             // No call is known that caused it.
             correlation: 0,
-            annotations,
         };
         self.work(slice, moved.header.flags)
     }

@@ -1,10 +1,10 @@
 //! Samples of the whole GPU: a track for each metric, and with each kernel the means of the samples
 //! within it.
 
-use super::{Annotations, Scene};
+use super::Scene;
+use super::annotations::Value;
 use crate::files::WriteError;
 use crate::gpu::GpuSamples;
-use crate::pftrace::packets::Value;
 use midair_record::event::Kernel;
 
 /// Keeps the numbers of these tracks different from those of others.
@@ -25,19 +25,19 @@ impl Scene<'_> {
     }
 }
 
-/// Adds the means of a kernel's samples.
+/// Returns the means of a kernel's samples.
 pub(super) fn annotations<'a>(
     samples: Option<&'a GpuSamples>,
     kernel: &Kernel,
     index: &crate::Index,
-) -> Annotations<'a> {
+) -> Vec<(&'a str, Value)> {
     let Some(samples) = samples else {
         return Vec::new();
     };
     let Some(inside) = samples.of_kernel(kernel, index) else {
         return Vec::new();
     };
-    let mut all: Annotations<'a> = vec![("gpu_samples", Value::Uint(inside.samples))];
+    let mut all = vec![("gpu_samples", Value::Uint(inside.samples))];
     for (number, metric) in samples.metrics.iter().enumerate() {
         if let Some(mean) = inside.mean(number) {
             all.push((metric.name.as_str(), Value::Real(mean)));

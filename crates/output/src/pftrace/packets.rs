@@ -4,14 +4,19 @@
 //! The table of names is kept small. Names that do not fit, such as millions of different messages,
 //! are written in full each time.
 
+use super::annotations::Annotations;
+use super::interner::Interner;
 use super::wire::{self, Fields};
+use crate::api::Names;
 use crate::files::{OutputFile, WriteError};
 use crate::model::Process;
 use foldhash::fast::RandomState;
+use midair_domain::KindSet;
 use prost::Message;
 use proto::track_event::Type;
-use proto::{CounterDescriptor, InternedData, InternedString, TracePacket, TrackDescriptor};
-use std::collections::{HashMap, HashSet};
+use proto::{CounterDescriptor, InternedData, TracePacket, TrackDescriptor};
+use std::borrow::Cow;
+use std::collections::HashSet;
 
 /// The messages of `proto/perfetto.proto`.
 pub(super) mod proto {
@@ -27,33 +32,28 @@ const FIRST: u32 = 1;
 const BOOTTIME: u32 = 6;
 /// Bytes among Perfetto's units of counters.
 const UNIT_BYTES: i32 = 3;
-/// Further names of events are not interned, where there are more than this, or where they take
-/// more bytes than the limit.
-const MOST_NAMES: usize = 1 << 14;
 /// The number of bytes that are gathered before they are passed on. The file's own buffer is not
 /// larger, so they are copied only once.
 const BLOCK: usize = 128 * 1024;
-/// The number of places in which texts are remembered by their addresses.
-const PLACES: usize = 512;
-const MOST_NAME_BYTES: usize = 4 << 20;
+/// From this number of an operation on, its name is looked up for each event. A target can invent
+/// any number; the meaningful ones are smaller.
+const MOST_KNOWN: usize = 1 << 12;
 
-/// A value of a debug annotation.
+/// The name of an event.
 #[derive(Clone, Copy)]
-pub(super) enum Value<'a> {
-    Uint(u64),
-    Int(i64),
-    Real(f64),
-    Bool(bool),
+pub(super) enum Name<'a> {
     Text(&'a str),
+    /// That of an operation of a kind.
+    Operation(&'a Names, u8, u32),
 }
 
-/// A slice, or an instant.
+/// A slice, or an instant. Its annotations are the ones that were added last.
 pub(super) struct Event<'a> {
-    pub(super) category: &'static str,
-    pub(super) name: &'a str,
+    /// The domain that names the category.
+    pub(super) kind: u8,
+    pub(super) name: Name<'a>,
     pub(super) track: u64,
     pub(super) flow: Option<u64>,
-    pub(super) annotations: &'a [(&'a str, Value<'a>)],
 }
 
 /// The file, and what has been defined in it.
@@ -63,12 +63,13 @@ pub(super) struct Packets<'f> {
     sequence: u32,
     /// Packets that were not passed on yet.
     buffer: Vec<u8>,
-    /// An event under construction, and the numbers of the names of its annotations.
-    fields: Vec<u8>,
-    numbers: Vec<u64>,
+    annotations: Annotations,
     categories: Interner,
-    annotations: Interner,
+    /// The numbers of the categories of kinds. A kind without a number has 0.
+    of_kinds: [u64; KindSet::LIMIT as usize],
     names: Interner,
+    /// The numbers of the names of operations by kind. An operation without a number has 0.
+    operations: Vec<Vec<u64>>,
     /// The tracks that were described.
     described: HashSet<u64, RandomState>,
     /// Keeps the numbers of this process different from those of others, where traces are merged.
@@ -88,11 +89,11 @@ impl<'f> Packets<'f> {
             file,
             sequence,
             buffer: Vec::new(),
-            fields: Vec::new(),
-            numbers: Vec::new(),
+            annotations: Annotations::default(),
             categories: Interner::default(),
-            annotations: Interner::default(),
+            of_kinds: [0; KindSet::LIMIT as usize],
             names: Interner::default(),
+            operations: Vec::new(),
             described: HashSet::default(),
             process: mix(process.node.hash(), &[u64::from(process.pid), time]),
         };
@@ -186,7 +187,6 @@ impl<'f> Packets<'f> {
         let counter = Some(i64::try_from(value).unwrap_or(i64::MAX));
         self.put_event(
             time,
-            None,
             &Fields {
                 counter,
                 ..of(Type::Counter, track)
@@ -210,7 +210,6 @@ impl<'f> Packets<'f> {
         let real = Some(value);
         self.put_event(
             time,
-            None,
             &Fields {
                 real,
                 ..of(Type::Counter, track)
@@ -228,7 +227,7 @@ impl<'f> Packets<'f> {
         self.event(event, Type::SliceBegin, start)?;
         // Only a damaged record ends before it begins. Its end would close another slice, so it is
         // moved.
-        self.put_event(end.max(start), None, &of(Type::SliceEnd, event.track))
+        self.put_event(end.max(start), &of(Type::SliceEnd, event.track))
     }
 
     /// Writes an instant.
@@ -236,46 +235,98 @@ impl<'f> Packets<'f> {
         self.event(event, Type::Instant, time)
     }
 
+    /// Begins the annotations of the next event.
+    pub(super) fn annotate(&mut self) -> &mut Annotations {
+        self.annotations.begin()
+    }
+
+    /// Goes on with them.
+    pub(super) fn annotations(&mut self) -> &mut Annotations {
+        &mut self.annotations
+    }
+
     fn event(&mut self, event: &Event<'_>, of: Type, time: u64) -> Result<(), WriteError> {
-        let mut new = InternedData::default();
-        let category = self
-            .categories
-            .number(&mut new.event_categories, event.category);
-        let mut numbers = std::mem::take(&mut self.numbers);
-        numbers.clear();
-        for (name, _) in event.annotations {
-            let new = &mut new.debug_annotation_names;
-            numbers.push(self.annotations.number(new, name));
-        }
-        let name_iid = self.names.number_if_few(&mut new.event_names, event.name);
+        let mut new = InternedData {
+            debug_annotation_names: self.annotations.take_new(),
+            ..InternedData::default()
+        };
+        let category = match self.of_kinds.get_mut(usize::from(event.kind)) {
+            Some(0) | None => self.category(&mut new, event.kind),
+            Some(known) => *known,
+        };
+        let (name_iid, name) = match event.name {
+            Name::Text(text) => {
+                let number = self.names.number_if_few(&mut new.event_names, text);
+                (number, number.is_none().then_some(Cow::Borrowed(text)))
+            }
+            Name::Operation(names, kind, operation) => {
+                let known = self.operations.get(usize::from(kind));
+                match known.and_then(|known| known.get(operation as usize)) {
+                    Some(0) | None => self.operation(&mut new, names, (kind, operation)),
+                    Some(known) => (Some(*known), None),
+                }
+            }
+        };
         let something_new = !new.event_categories.is_empty()
             || !new.debug_annotation_names.is_empty()
             || !new.event_names.is_empty();
         let new = something_new.then(|| new.encode_to_vec());
         let fields = Fields {
             category: Some(category),
-            names: &numbers,
-            annotations: event.annotations,
+            annotations: self.annotations.bytes(),
             name_iid,
-            name: name_iid.is_none().then_some(event.name),
+            name: name.as_deref(),
             flow: event.flow,
             ..self::of(of, event.track)
         };
-        let written = self.put_event(time, new.as_deref(), &fields);
-        self.numbers = numbers;
-        written
+        let head = (time, self.sequence, NEEDS_INTERNED);
+        wire::packet(&mut self.buffer, head, &fields, new.as_deref());
+        self.pass_on(BLOCK)
     }
 
-    fn put_event(
+    /// Gives the category of a kind its number.
+    #[cold]
+    fn category(&mut self, new: &mut InternedData, kind: u8) -> u64 {
+        let domain = midair_domain::domain(kind);
+        let category = domain.and_then(|domain| domain.files.category);
+        let category = category.unwrap_or_default();
+        let number = self.categories.number(&mut new.event_categories, category);
+        if let Some(known) = self.of_kinds.get_mut(usize::from(kind)) {
+            *known = number;
+        }
+        number
+    }
+
+    /// Returns the number of an operation's name, or the name itself where there are too many.
+    #[cold]
+    fn operation<'n>(
         &mut self,
-        time: u64,
-        interned: Option<&[u8]>,
-        fields: &Fields<'_>,
-    ) -> Result<(), WriteError> {
-        self.fields.clear();
-        wire::event(&mut self.fields, fields);
+        new: &mut InternedData,
+        names: &'n Names,
+        (kind, operation): (u8, u32),
+    ) -> (Option<u64>, Option<Cow<'n, str>>) {
+        let name = names.operation(kind, operation);
+        let Some(number) = self.names.number_if_few(&mut new.event_names, &name) else {
+            return (None, Some(name));
+        };
+        let (kind, operation) = (usize::from(kind), operation as usize);
+        if operation < MOST_KNOWN {
+            if self.operations.len() <= kind {
+                self.operations.resize_with(kind + 1, Vec::new);
+            }
+            if let Some(known) = self.operations.get_mut(kind) {
+                known.resize(known.len().max(operation + 1), 0);
+                if let Some(known) = known.get_mut(operation) {
+                    *known = number;
+                }
+            }
+        }
+        (Some(number), None)
+    }
+
+    fn put_event(&mut self, time: u64, fields: &Fields<'_>) -> Result<(), WriteError> {
         let head = (time, self.sequence, NEEDS_INTERNED);
-        wire::packet(&mut self.buffer, head, &self.fields, interned);
+        wire::packet(&mut self.buffer, head, fields, None);
         self.pass_on(BLOCK)
     }
 }
@@ -284,7 +335,6 @@ impl<'f> Packets<'f> {
 fn of<'a>(of: Type, track: u64) -> Fields<'a> {
     Fields {
         category: None,
-        names: &[],
         annotations: &[],
         of: of.into(),
         name_iid: None,
@@ -293,61 +343,6 @@ fn of<'a>(of: Type, track: u64) -> Fields<'a> {
         counter: None,
         real: None,
         flow: None,
-    }
-}
-
-/// Names and their numbers, which begin at 1.
-#[derive(Default)]
-struct Interner {
-    numbers: HashMap<String, u64>,
-    texts: Vec<String>,
-    bytes: usize,
-    /// The address and the number of texts that were seen, in a place that follows from the address.
-    /// Most texts come from the same address each time, and comparing a text takes a fraction of the
-    /// time of hashing it.
-    seen: Vec<(usize, u64)>,
-}
-
-impl Interner {
-    fn known(&mut self, name: &str) -> Option<u64> {
-        let address = name.as_ptr().addr();
-        // Texts lie close together, so the lower bits differ most.
-        let place = (address ^ address >> 9) % PLACES;
-        if let Some((seen, number)) = self.seen.get(place)
-            && *seen == address
-            && let Some(text) = self.texts.get((*number as usize).wrapping_sub(1))
-            && text == name
-        {
-            return Some(*number);
-        }
-        let number = *self.numbers.get(name)?;
-        self.seen.resize(PLACES, (0, 0));
-        if let Some(seen) = self.seen.get_mut(place) {
-            *seen = (address, number);
-        }
-        Some(number)
-    }
-
-    fn number(&mut self, new: &mut Vec<InternedString>, name: &str) -> u64 {
-        if let Some(number) = self.known(name) {
-            return number;
-        }
-        let number = self.numbers.len() as u64 + 1;
-        self.bytes += name.len();
-        self.numbers.insert(name.to_owned(), number);
-        self.texts.push(name.to_owned());
-        new.push(interned(number, name));
-        number
-    }
-
-    /// Does the same as [`Interner::number`], but returns none where there are too many names
-    /// already.
-    fn number_if_few(&mut self, new: &mut Vec<InternedString>, name: &str) -> Option<u64> {
-        if let Some(number) = self.known(name) {
-            return Some(number);
-        }
-        let is_full = self.numbers.len() >= MOST_NAMES || self.bytes + name.len() > MOST_NAME_BYTES;
-        (!is_full).then(|| self.number(new, name))
     }
 }
 
@@ -370,12 +365,5 @@ fn packet(sequence: u32, time: u64) -> TracePacket {
         trusted_packet_sequence_id: Some(sequence),
         sequence_flags: Some(NEEDS_INTERNED),
         ..TracePacket::default()
-    }
-}
-
-fn interned(number: u64, name: &str) -> InternedString {
-    InternedString {
-        iid: Some(number),
-        name: Some(name.to_owned()),
     }
 }

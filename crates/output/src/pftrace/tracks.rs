@@ -67,10 +67,17 @@ impl TrackKey {
     }
 }
 
+/// A lane, and its track once that is described.
+#[derive(Debug, Default)]
+struct Shown {
+    lane: Lane,
+    track: Option<u64>,
+}
+
 /// The tracks of a trace.
 #[derive(Debug, Default)]
 pub(super) struct Tracks {
-    lanes: HashMap<TrackKey, Vec<Lane>, RandomState>,
+    lanes: HashMap<TrackKey, Vec<Shown>, RandomState>,
     /// The number of lanes of all tracks.
     count: usize,
     /// The numbers of threads other than the main one, in the order in which they appear.
@@ -104,21 +111,42 @@ impl Tracks {
         start: u64,
         end: u64,
     ) -> Result<u64, WriteError> {
+        // Nearly always a lane takes it that is there already and described.
+        let lanes = self.lanes.get_mut(&key).map_or(&mut [][..], |all| all);
+        let mut taken = lanes.iter_mut();
+        let (key, number) = match taken.position(|it| it.lane.take(key.rule(), start, end)) {
+            Some(number) => match lanes.get(number).and_then(|shown| shown.track) {
+                Some(track) => return Ok(track),
+                None => (key, number),
+            },
+            None => self.further(key, start, end),
+        };
+        let track = self.describe(job, out, key, number)?;
+        let lane = self.lanes.get_mut(&key).and_then(|all| all.get_mut(number));
+        if let Some(shown) = lane {
+            shown.track = Some(track);
+        }
+        Ok(track)
+    }
+
+    /// Returns the lane for a slice that no lane of the track has taken, as its track and number.
+    fn further(&mut self, key: TrackKey, start: u64, end: u64) -> (TrackKey, usize) {
         let key = self.within_limit(key);
         let lanes = self.lanes.entry(key).or_default();
-        let mut take = |lane: &mut Lane| lane.take(key.rule(), start, end);
+        let mut take = |shown: &mut Shown| shown.lane.take(key.rule(), start, end);
+        // The track that stands for all others was not asked yet.
         let number = match lanes.iter_mut().position(&mut take) {
             Some(number) => number,
             None if lanes.is_empty() || (lanes.len() < MOST_LANES && self.count < MOST) => {
-                let mut lane = Lane::default();
-                take(&mut lane);
-                lanes.push(lane);
+                let mut shown = Shown::default();
+                take(&mut shown);
+                lanes.push(shown);
                 self.count += 1;
                 lanes.len() - 1
             }
             None => MOST_LANES,
         };
-        self.describe(job, out, key, number)
+        (key, number)
     }
 
     /// Returns the first lane of a track, for events that take no time.

@@ -2,53 +2,104 @@
 //! building, measuring and copying a message for each takes longer than everything else. The bytes
 //! are exactly those that `prost` writes for the messages of `proto/perfetto.proto`.
 
-use super::packets::Value;
-
 /// The kinds of fields (source: the protocol buffers' encoding).
 const VARINT: u8 = 0;
 const FIXED64: u8 = 1;
 const BYTES: u8 = 2;
 
+/// The first number whose variable length is more than eight bytes.
+const LONG: u64 = 1 << 56;
+/// The first number of a field or name that takes two bytes.
+const TWO_BYTES: u64 = 0x80;
+
+/// Returns how many bytes a number with a variable length takes.
+#[inline]
+fn varint_len(number: u64) -> usize {
+    (70 - (number | 1).leading_zeros() as usize) / 7
+}
+
+/// Returns a number below [`LONG`] with a variable length, its first byte lowest, and how many
+/// bytes it takes. All groups of seven bits are moved to their bytes at once: first two halves, then
+/// four quarters, then eight groups.
+#[inline]
+fn spread(number: u64) -> (u64, usize) {
+    let halves = (number & 0x0fff_ffff) | (number & 0x00ff_ffff_f000_0000) << 4;
+    let quarters = (halves & 0x0000_3fff_0000_3fff) | (halves & 0x0fff_c000_0fff_c000) << 2;
+    let groups = (quarters & 0x007f_007f_007f_007f) | (quarters & 0x3f80_3f80_3f80_3f80) << 1;
+    let len = varint_len(number);
+    // All bytes but the last one say that another follows.
+    let follows = 0x0080_8080_8080_8080 >> (8 * (8 - len));
+    (groups | follows, len)
+}
+
+/// Appends the lower bytes of a word. All of it is copied and then cut, which takes less time than
+/// copying a number of bytes that is only known here.
+#[inline]
+fn piece(out: &mut Vec<u8>, word: u128, len: usize) {
+    let end = out.len() + len;
+    out.extend_from_slice(&word.to_le_bytes());
+    out.truncate(end);
+}
+
 /// Appends a number with a variable length.
-pub(super) fn varint(out: &mut Vec<u8>, mut number: u64) {
-    while number >= 0x80 {
+#[inline]
+fn varint(out: &mut Vec<u8>, number: u64) {
+    if number < LONG {
+        let (word, len) = spread(number);
+        piece(out, u128::from(word), len);
+    } else {
+        long_varint(out, number);
+    }
+}
+
+fn long_varint(out: &mut Vec<u8>, mut number: u64) {
+    while number >= TWO_BYTES {
         out.push(number as u8 | 0x80);
         number >>= 7;
     }
     out.push(number as u8);
 }
 
-/// Returns how many bytes a number with a variable length takes.
-fn varint_len(number: u64) -> usize {
-    (64 - (number | 1).leading_zeros() as usize).div_ceil(7)
+#[inline]
+fn tag_of(field: u32, kind: u8) -> u64 {
+    u64::from(field << 3) | u64::from(kind)
 }
 
-fn tag(out: &mut Vec<u8>, field: u32, kind: u8) {
-    varint(out, u64::from(field << 3) | u64::from(kind));
-}
-
+/// Appends a field with a number.
+#[inline]
 fn number(out: &mut Vec<u8>, field: u32, value: u64) {
-    tag(out, field, VARINT);
-    varint(out, value);
+    let tag = tag_of(field, VARINT);
+    if tag < TWO_BYTES && value < LONG {
+        let (word, len) = spread(value);
+        piece(out, u128::from(tag) | u128::from(word) << 8, len + 1);
+    } else {
+        varint(out, tag);
+        long_varint(out, value);
+    }
 }
 
 fn bytes(out: &mut Vec<u8>, field: u32, value: &[u8]) {
-    tag(out, field, BYTES);
-    varint(out, value.len() as u64);
+    begin(out, field, value.len());
     out.extend_from_slice(value);
 }
 
+/// Appends what comes before this many bytes of a field.
+#[inline]
+fn begin(out: &mut Vec<u8>, field: u32, len: usize) {
+    varint(out, tag_of(field, BYTES));
+    varint(out, len as u64);
+}
+
 fn fixed(out: &mut Vec<u8>, field: u32, value: u64) {
-    tag(out, field, FIXED64);
+    varint(out, tag_of(field, FIXED64));
     out.extend_from_slice(&value.to_le_bytes());
 }
 
 /// The fields of a `TrackEvent`, in the order of their numbers.
 pub(super) struct Fields<'a> {
     pub(super) category: Option<u64>,
-    /// The numbers of the annotations' names, and the annotations.
-    pub(super) names: &'a [u64],
-    pub(super) annotations: &'a [(&'a str, Value<'a>)],
+    /// As the functions below make them.
+    pub(super) annotations: &'a [u8],
     pub(super) of: i32,
     pub(super) name_iid: Option<u64>,
     pub(super) track: u64,
@@ -58,111 +109,136 @@ pub(super) struct Fields<'a> {
     pub(super) flow: Option<u64>,
 }
 
-/// Appends a `TrackEvent`.
-pub(super) fn event(out: &mut Vec<u8>, fields: &Fields<'_>) {
-    if let Some(category) = fields.category {
-        number(out, 3, category);
+impl Fields<'_> {
+    /// Returns an enumeration as it is written, which is as a signed int32.
+    #[inline]
+    fn of(&self) -> u64 {
+        i64::from(self.of).cast_unsigned()
     }
-    for (name, (_, value)) in fields.names.iter().zip(fields.annotations) {
-        annotation(out, *name, value);
+
+    /// Returns how many bytes [`Fields::put`] appends.
+    #[inline]
+    fn len(&self) -> usize {
+        let number = |value: Option<u64>, tag: usize| value.map_or(0, |it| tag + varint_len(it));
+        number(self.category, 1)
+            + self.annotations.len()
+            + number(Some(self.of()), 1)
+            + number(self.name_iid, 1)
+            + number(Some(self.track), 1)
+            + self
+                .name
+                .map_or(0, |name| 2 + varint_len(name.len() as u64) + name.len())
+            + number(self.counter.map(i64::cast_unsigned), 2)
+            + self.real.map_or(0, |_| 10)
+            + self.flow.map_or(0, |_| 10)
     }
-    // An enumeration is a signed int32.
-    number(out, 9, i64::from(fields.of).cast_unsigned());
-    if let Some(name) = fields.name_iid {
-        number(out, 10, name);
-    }
-    number(out, 11, fields.track);
-    if let Some(name) = fields.name {
-        bytes(out, 23, name.as_bytes());
-    }
-    if let Some(value) = fields.counter {
-        number(out, 30, value.cast_unsigned());
-    }
-    if let Some(value) = fields.real {
-        fixed(out, 44, value.to_bits());
-    }
-    if let Some(flow) = fields.flow {
-        fixed(out, 47, flow);
+
+    /// Appends a `TrackEvent`.
+    #[inline]
+    fn put(&self, out: &mut Vec<u8>) {
+        if let Some(category) = self.category {
+            number(out, 3, category);
+        }
+        out.extend_from_slice(self.annotations);
+        number(out, 9, self.of());
+        if let Some(name) = self.name_iid {
+            number(out, 10, name);
+        }
+        number(out, 11, self.track);
+        if let Some(name) = self.name {
+            bytes(out, 23, name.as_bytes());
+        }
+        if let Some(value) = self.counter {
+            number(out, 30, value.cast_unsigned());
+        }
+        if let Some(value) = self.real {
+            fixed(out, 44, value.to_bits());
+        }
+        if let Some(flow) = self.flow {
+            fixed(out, 47, flow);
+        }
     }
 }
 
-/// Appends an annotation.
+/// Appends an annotation with a number, by the number of its name.
 #[inline]
-fn annotation(out: &mut Vec<u8>, name: u64, value: &Value<'_>) {
-    let (field, number) = match value {
-        Value::Bool(value) => (2, u64::from(*value)),
-        Value::Uint(value) => (3, *value),
-        Value::Int(value) => (4, value.cast_unsigned()),
-        _ => return any_annotation(out, name, value),
-    };
-    if name >= 0x80 {
-        return any_annotation(out, name, value);
-    }
-    // Most are numbers. All of it is copied and then cut, which takes less time than copying a number
-    // of bytes that is only known here.
-    let mut bytes = [0; 16];
-    let mut at = 5;
-    let mut rest = number;
-    while rest >= 0x80
-        && let Some(to) = bytes.get_mut(at)
-    {
-        *to = rest as u8 | 0x80;
-        rest >>= 7;
-        at += 1;
-    }
-    if let Some(to) = bytes.get_mut(at) {
-        *to = rest as u8;
-    }
-    let head = [4 << 3 | BYTES, at as u8 - 1, 1 << 3, name as u8, field << 3];
-    for (to, from) in bytes.iter_mut().zip(head) {
-        *to = from;
-    }
-    let end = out.len() + at + 1;
-    out.extend_from_slice(&bytes);
-    out.truncate(end);
+pub(super) fn uint(out: &mut Vec<u8>, name: u64, value: u64) {
+    annotation(out, name, 3, value);
 }
 
-fn any_annotation(out: &mut Vec<u8>, name: u64, value: &Value<'_>) {
-    let of_value = match value {
-        Value::Uint(value) => 1 + varint_len(*value),
-        Value::Int(value) => 1 + varint_len(value.cast_unsigned()),
-        Value::Real(_) => 9,
-        Value::Bool(_) => 2,
-        Value::Text(text) => 1 + varint_len(text.len() as u64) + text.len(),
-    };
-    tag(out, 4, BYTES);
-    varint(out, (1 + varint_len(name) + of_value) as u64);
-    number(out, 1, name);
-    match value {
-        Value::Bool(value) => number(out, 2, u64::from(*value)),
-        Value::Uint(value) => number(out, 3, *value),
-        Value::Int(value) => number(out, 4, value.cast_unsigned()),
-        Value::Real(value) => fixed(out, 5, value.to_bits()),
-        Value::Text(text) => bytes(out, 6, text.as_bytes()),
+/// Appends an annotation with a signed number.
+#[inline]
+pub(super) fn int(out: &mut Vec<u8>, name: u64, value: i64) {
+    annotation(out, name, 4, value.cast_unsigned());
+}
+
+/// Appends an annotation with the value true.
+pub(super) fn yes(out: &mut Vec<u8>, name: u64) {
+    annotation(out, name, 2, 1);
+}
+
+#[inline]
+fn annotation(out: &mut Vec<u8>, name: u64, field: u8, value: u64) {
+    if name >= TWO_BYTES || value >= LONG {
+        return long_annotation(out, name, field, value);
     }
+    let (word, len) = spread(value);
+    // The field of the event and its length, the name, and the field of the value.
+    let head = tag_of(4, BYTES)
+        | (len as u64 + 3) << 8
+        | tag_of(1, VARINT) << 16
+        | name << 24
+        | u64::from(field << 3) << 32;
+    piece(out, u128::from(head) | u128::from(word) << 40, len + 5);
+}
+
+fn long_annotation(out: &mut Vec<u8>, name: u64, field: u8, value: u64) {
+    begin_annotation(out, name, 1 + varint_len(value));
+    number(out, field.into(), value);
+}
+
+/// Appends what comes before a value that takes this many bytes.
+fn begin_annotation(out: &mut Vec<u8>, name: u64, value: usize) {
+    begin(out, 4, 1 + varint_len(name) + value);
+    number(out, 1, name);
+}
+
+/// Appends an annotation with a real number.
+pub(super) fn real(out: &mut Vec<u8>, name: u64, value: f64) {
+    begin_annotation(out, name, 9);
+    fixed(out, 5, value.to_bits());
+}
+
+/// Appends an annotation with a text.
+pub(super) fn text(out: &mut Vec<u8>, name: u64, text: &str) {
+    let len = text.len();
+    begin_annotation(out, name, 1 + varint_len(len as u64) + len);
+    bytes(out, 6, text.as_bytes());
 }
 
 /// Appends a packet with an event, as a field of the trace.
+#[inline]
 pub(super) fn packet(
     out: &mut Vec<u8>,
     (time, sequence, flags): (u64, u32, u32),
-    event: &[u8],
+    event: &Fields<'_>,
     interned: Option<&[u8]>,
 ) {
-    let of = |bytes: &[u8]| 1 + varint_len(bytes.len() as u64) + bytes.len();
+    let of = |len: usize| 1 + varint_len(len as u64) + len;
+    let event_len = event.len();
     let len = 1
         + varint_len(time)
         + 1
         + varint_len(sequence.into())
-        + of(event)
-        + interned.map_or(0, of)
+        + of(event_len)
+        + interned.map_or(0, |interned| of(interned.len()))
         + 1
         + varint_len(flags.into());
-    tag(out, 1, BYTES);
-    varint(out, len as u64);
+    begin(out, 1, len);
     number(out, 8, time);
     number(out, 10, sequence.into());
-    bytes(out, 11, event);
+    begin(out, 11, event_len);
+    event.put(out);
     if let Some(interned) = interned {
         bytes(out, 12, interned);
     }
@@ -179,9 +255,12 @@ mod tests {
 
     #[test]
     fn lengths_are_those_of_what_is_written() {
-        for number in [0, 1, 127, 128, 16_383, 16_384, u64::MAX >> 1, u64::MAX] {
-            let mut out = Vec::new();
+        let powers = (0..64).map(|bit| 1_u64 << bit);
+        for number in powers.flat_map(|power| [power - 1, power, power + 1, power | power / 3]) {
+            let (mut out, mut wanted) = (Vec::new(), Vec::new());
             varint(&mut out, number);
+            prost::encoding::encode_varint(number, &mut wanted);
+            assert_eq!(out, wanted, "{number}");
             assert_eq!(out.len(), varint_len(number), "{number}");
         }
     }
@@ -189,8 +268,19 @@ mod tests {
     #[test]
     fn bytes_are_those_of_prost() {
         let long = "x".repeat(300);
+        enum Value<'a> {
+            Uint(u64),
+            Int(i64),
+            Real(f64),
+            Bool(bool),
+            Text(&'a str),
+        }
         let values = [
             (1, Value::Uint(u64::MAX)),
+            (2, Value::Uint((1 << 56) - 1)),
+            (300, Value::Bool(true)),
+            (301, Value::Text("x")),
+            (302, Value::Real(-1.0)),
             (200, Value::Int(-5)),
             (3, Value::Real(0.25)),
             (4, Value::Bool(true)),
@@ -202,17 +292,17 @@ mod tests {
             (127, Value::Uint(1 << 43)),
             (128, Value::Int(1)),
         ];
-        let annotations = values.map(|(name, value)| {
+        let annotations = values.iter().map(|(name, value)| {
             let mut message = DebugAnnotation {
-                name_iid: Some(name),
+                name_iid: Some(*name),
                 ..DebugAnnotation::default()
             };
             match value {
-                Value::Uint(value) => message.uint_value = Some(value),
-                Value::Int(value) => message.int_value = Some(value),
-                Value::Real(value) => message.double_value = Some(value),
-                Value::Bool(value) => message.bool_value = Some(value),
-                Value::Text(value) => message.string_value = Some(value.to_owned()),
+                Value::Uint(value) => message.uint_value = Some(*value),
+                Value::Int(value) => message.int_value = Some(*value),
+                Value::Real(value) => message.double_value = Some(*value),
+                Value::Bool(value) => message.bool_value = Some(*value),
+                Value::Text(value) => message.string_value = Some((*value).to_owned()),
             }
             message
         });
@@ -225,7 +315,7 @@ mod tests {
         };
         let event = TrackEvent {
             category_iids: vec![7],
-            debug_annotations: annotations.to_vec(),
+            debug_annotations: annotations.collect(),
             r#type: Some(1),
             name_iid: Some(300),
             track_uuid: Some(u64::MAX),
@@ -245,26 +335,31 @@ mod tests {
         let mut wanted = Vec::new();
         prost::encoding::message::encode(1, &packet_of_prost, &mut wanted);
         let mut ours = Vec::new();
-        super::event(
-            &mut ours,
-            &Fields {
-                category: Some(7),
-                names: &values.map(|(name, _)| name),
-                annotations: &values.map(|(_, value)| ("", value)),
-                of: 1,
-                name_iid: Some(300),
-                track: u64::MAX,
-                name: Some("a name"),
-                counter: Some(-1),
-                real: Some(1.5),
-                flow: Some(9),
-            },
-        );
+        for (name, value) in values {
+            match value {
+                Value::Uint(value) => uint(&mut ours, name, value),
+                Value::Int(value) => int(&mut ours, name, value),
+                Value::Real(value) => real(&mut ours, name, value),
+                Value::Bool(_) => yes(&mut ours, name),
+                Value::Text(value) => super::text(&mut ours, name, value),
+            }
+        }
+        let fields = Fields {
+            category: Some(7),
+            annotations: &ours,
+            of: 1,
+            name_iid: Some(300),
+            track: u64::MAX,
+            name: Some("a name"),
+            counter: Some(-1),
+            real: Some(1.5),
+            flow: Some(9),
+        };
         let mut out = Vec::new();
         packet(
             &mut out,
             (1 << 40, 1, 2),
-            &ours,
+            &fields,
             Some(&interned.encode_to_vec()),
         );
         assert_eq!(out, wanted);
