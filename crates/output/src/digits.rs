@@ -48,9 +48,22 @@ pub(crate) fn push_u64(out: &mut Vec<u8>, number: u64) {
         out.push(b'0' + number as u8);
     } else if number < MORE {
         push_few(out, number);
+    } else if number < MORE * MORE {
+        push_two(out, number / MORE, number % MORE);
     } else {
         push_many(out, number);
     }
+}
+
+/// Appends a number of 9 to 16 digits by its upper and its lower half. Times have so many.
+#[inline]
+fn push_two(out: &mut Vec<u8>, upper: u64, lower: u64) {
+    let upper = eight(upper);
+    let digits = u128::from(upper | ZEROS) | u128::from(eight(lower) | ZEROS) << 64;
+    let zeros = upper.trailing_zeros() / 8;
+    let end = out.len() + 2 * AT_ONCE - zeros as usize;
+    out.extend_from_slice(&(digits >> (8 * zeros)).to_le_bytes());
+    out.truncate(end);
 }
 
 /// Appends a number below 10^8 that is not 0.
@@ -66,10 +79,7 @@ fn push_few(out: &mut Vec<u8>, number: u64) {
 }
 
 fn push_many(out: &mut Vec<u8>, number: u64) {
-    match number / MORE {
-        first if first < MORE => push_few(out, first),
-        first => push_many(out, first),
-    }
+    push_u64(out, number / MORE);
     out.extend_from_slice(&(eight(number % MORE) | ZEROS).to_le_bytes());
 }
 

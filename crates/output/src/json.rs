@@ -11,6 +11,7 @@
 //! Decisions: FMT-015, FMT-016 (`docs/deviations/formats.md`).
 
 mod agents;
+mod calls;
 pub(crate) mod counters;
 mod cuda;
 mod driver;
@@ -21,9 +22,7 @@ mod spill;
 mod summary;
 mod symbols;
 
-use crate::api::{Kind, Parameter};
-use crate::api::{has_message, number_in_files};
-use crate::arguments;
+use crate::api::{Kind, has_message, number_in_files};
 use crate::counters::{Counts, Reading};
 use crate::cuda::copy_direction;
 use crate::files::{FileSet, OutputFile, WriteError};
@@ -33,15 +32,14 @@ use crate::model::{Console, Format, SummaryTo};
 use crate::progress::{self, Walked};
 use crate::record_file::WalkError;
 use crate::sink::{Opened, Sink, Writer};
+use calls::Calls;
 use emit::Emit;
-use foldhash::fast::RandomState;
 use midair_domain::{KindSet, sets};
-use midair_record::event::{Api, Copy, CudaLaunch, CudaTransfer, Kernel, Marker, Record, kind};
+use midair_record::event::{Copy, CudaLaunch, CudaTransfer, Kernel, Marker, Record, kind};
 use spill::{List, Spill};
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::io;
-use std::rc::Rc;
 
 /// The sizes of AMD's structs, which each record names (source: api/rocprofiler_sdk.json; the
 /// golden json for those of the tool).
@@ -158,34 +156,11 @@ struct Session<'s> {
     batches: List<'s>,
 }
 
-/// What is written before the value of each argument, and the place where values are made.
-#[derive(Default)]
-struct Heads {
-    known: HashMap<(u8, u32), Rc<[Vec<u8>]>, RandomState>,
-    text: String,
-}
-
-impl Heads {
-    /// Returns the beginnings of a function's arguments as objects.
-    fn of(&mut self, kind: u8, operation: u32, parameters: &[Parameter]) -> Rc<[Vec<u8>]> {
-        if let Some(known) = self.known.get(&(kind, operation)) {
-            return Rc::clone(known);
-        }
-        let text = |text: &str| serde_json::Value::from(text).to_string();
-        let head = |parameter: &Parameter| {
-            let [of, name] = [&parameter.type_name, &parameter.name].map(|of| text(of));
-            format!("{{\"type\":{of},\"name\":{name},\"value\":").into_bytes()
-        };
-        let heads: Rc<[Vec<u8>]> = parameters.iter().map(head).collect();
-        // Only functions with parameters are kept, of which there are as many as the headers have.
-        if !parameters.is_empty() {
-            self.known.insert((kind, operation), Rc::clone(&heads));
-        }
-        heads
-    }
-}
-
 impl Sink for Session<'_> {
+    fn wants(&self) -> Option<KindSet> {
+        Some(sets::MARKERS.with(kind::COUNTER_COLLECTION))
+    }
+
     fn record(&mut self, record: &Record<'_>) -> Result<(), WriteError> {
         let Record::Marker(marker, text) = record else {
             return Ok(());
@@ -249,9 +224,9 @@ fn session<W: io::Write>(
     out.close_object()?;
     out.key("buffer_records")?;
     out.open_object()?;
-    let mut heads = Heads::default();
+    let mut calls = Calls::new(job);
     for of in records {
-        list(out, job, of, &mut heads)?;
+        list(out, job, of, &mut calls)?;
     }
     if job.trace.counters.interval != 0 {
         read.put("device_counter_collection", out)?;
@@ -265,7 +240,7 @@ fn list<W: io::Write>(
     out: &mut Emit<W>,
     job: &Job<'_>,
     of: &Records,
-    heads: &mut Heads,
+    calls: &mut Calls<'_>,
 ) -> Result<(), WalkError<io::Error>> {
     out.key(of.name)?;
     out.open_array()?;
@@ -277,7 +252,7 @@ fn list<W: io::Write>(
                 walked.borrow_mut().add();
                 of.kinds.contains(kind)
             },
-            |record| element(out, job, record, heads),
+            |record| element(out, job, record, calls),
         )?;
     }
     Ok(out.close_array()?)
@@ -445,24 +420,15 @@ fn element<W: io::Write>(
     out: &mut Emit<W>,
     job: &Job<'_>,
     record: &Record<'_>,
-    heads: &mut Heads,
+    calls: &mut Calls<'_>,
 ) -> io::Result<()> {
     match record {
         Record::Kernel(record, extra) => kernel(out, job, record, extra.as_ref()),
         Record::Copy(record, extra) => copy(out, job, record, extra.as_ref()),
-        Record::Api(record, words) if sets::HIP_CALLS.contains(record.header.kind) => {
-            hip(out, job, record, words, heads)
-        }
-        Record::Api(record, words) if record.header.kind == kind::ROCDECODE_API_EXT => {
-            rocdecode(out, job, record, words, heads)
-        }
         Record::Api(record, _) if sets::CUDA_CALLS.contains(record.header.kind) => {
             cuda::call(out, record)
         }
-        Record::Api(record, _) if record.header.kind == kind::OMPT => {
-            plain_call(out, record, size::OPENMP)
-        }
-        Record::Api(record, _) => plain_call(out, record, size::HSA_API),
+        Record::Api(record, words) => calls.put(out, record, words),
         Record::MemorySet(record) => cuda::set(out, job, record),
         Record::Synchronization(record) => cuda::wait(out, job, record),
         Record::UnifiedMemory(record) => cuda::unified(out, job, record),
@@ -605,75 +571,4 @@ fn copy<W: io::Write>(
         cuda::transfer(out, record, extra)?;
     }
     out.close_object()
-}
-
-/// Writes what HIP and HSA calls have in common.
-fn call<W: io::Write>(out: &mut Emit<W>, record: &Api, size: u64) {
-    out.next(follows!("size"), size);
-    out.next(follows!("kind"), number_in_files(record.header.kind).into());
-    out.next(follows!("operation"), record.header.operation.into());
-    correlation(out, record.correlation, Some(record.ancestor));
-    times(out, record.start, record.end);
-    out.next(follows!("thread_id"), record.tid.into());
-}
-
-/// Writes a call, or an event that is like one, whose arguments no file has.
-fn plain_call<W: io::Write>(out: &mut Emit<W>, record: &Api, size: u64) -> io::Result<()> {
-    out.open_object()?;
-    call(out, record, size);
-    out.close_object()
-}
-
-fn hip<W: io::Write>(
-    out: &mut Emit<W>,
-    job: &Job<'_>,
-    record: &Api,
-    words: &[u8],
-    heads: &mut Heads,
-) -> io::Result<()> {
-    out.open_object()?;
-    call(out, record, size::HIP_API);
-    call_arguments(out, job, record, words, heads)?;
-    out.next_handle(
-        follows!("stream_id", "{\"handle\":"),
-        job.index.stream(record.stream),
-    );
-    out.close_object()
-}
-
-fn rocdecode<W: io::Write>(
-    out: &mut Emit<W>,
-    job: &Job<'_>,
-    record: &Api,
-    words: &[u8],
-    heads: &mut Heads,
-) -> io::Result<()> {
-    out.open_object()?;
-    call(out, record, size::ROCDECODE_API);
-    call_arguments(out, job, record, words, heads)?;
-    out.close_object()
-}
-
-/// Writes `args` and `retval` of a call.
-fn call_arguments<W: io::Write>(
-    out: &mut Emit<W>,
-    job: &Job<'_>,
-    record: &Api,
-    words: &[u8],
-    heads: &mut Heads,
-) -> io::Result<()> {
-    out.next_open(follows!("args", "["));
-    let (kind, operation) = (record.header.kind, record.header.operation);
-    let parameters = job.names.parameters(kind, operation);
-    let known = heads.of(kind, operation, parameters);
-    let mut known = known.iter();
-    arguments::each(parameters, words, &mut heads.text, |_, text| {
-        let head = known.next().map_or(&b""[..], Vec::as_slice);
-        out.with_text(head, text)
-    })?;
-    out.next_close(b']');
-    out.next_open(follows!("retval", "{"));
-    out.next(follows!("uint64_t_retval"), record.retval);
-    out.next_close(b'}');
-    Ok(())
 }

@@ -37,6 +37,11 @@ pub(crate) fn expect_walk(records: u64) {
     TOTAL.fetch_add(records, Relaxed);
 }
 
+/// Counts the records of a walk for which there was no need.
+pub(crate) fn pass_over(records: u64) {
+    DONE.fetch_add(records, Relaxed);
+}
+
 /// Counts the records of one walk.
 #[derive(Debug, Default)]
 pub(crate) struct Walked(u64);

@@ -4,6 +4,7 @@
 use crate::counters::{Counts, Reading};
 use crate::files::{FileSet, WriteError};
 use crate::job::Job;
+use midair_domain::KindSet;
 use midair_record::event::Record;
 
 /// The writer of one format's files, for one session or for several together.
@@ -20,6 +21,12 @@ pub(crate) trait Writer {
 /// All sinks of a thread are fed in one walk. What a format needs to know beforehand (names, sums, which kinds
 /// there are) is in the session's [`Index`](crate::Index).
 pub(crate) trait Sink {
+    /// Returns the kinds of records that it has a use for, or none where it may have one for all.
+    /// It is given others as well, where other sinks of its walk want them.
+    fn wants(&self) -> Option<KindSet> {
+        None
+    }
+
     /// Takes a record of something that happened. Descriptions are only in the index.
     fn record(&mut self, record: &Record<'_>) -> Result<(), WriteError>;
 

@@ -8,8 +8,10 @@ use crate::files::{FileSet, WriteError};
 use crate::job::Job;
 use crate::progress::{self, Walked};
 use crate::record_file::WalkError;
-use crate::sink::Writer;
+use crate::sink::{Sink, Writer};
+use midair_domain::KindSet;
 use midair_record::event::kind;
+use std::cell::{Cell, RefCell};
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
@@ -148,21 +150,11 @@ fn one(
         }
     }
     for job in jobs {
-        let mut walked = Walked::default();
         let mut sinks = Vec::with_capacity(writers.len());
         for (_, writer) in &mut writers {
             sinks.push(writer.begin(job)?);
         }
-        let mut counters = Reader::new(job);
-        job.trace.records.walk(
-            |kind| kind < kind::FIRST_DESCRIPTION,
-            |record| {
-                if walked.add() && stop.load(Relaxed) {
-                    return Err(Halt::Stopped);
-                }
-                Ok(counters.give(record, &mut sinks)?)
-            },
-        )?;
+        walk(job, &mut sinks, stop)?;
         for sink in sinks {
             sink.finish()?;
         }
@@ -174,4 +166,33 @@ fn one(
         parts.push((place, part));
     }
     Ok(parts)
+}
+
+/// Feeds the sinks with the records that one of them wants.
+fn walk(job: &Job<'_>, sinks: &mut [Box<dyn Sink + '_>], stop: &AtomicBool) -> Result<(), Halt> {
+    let records = &job.trace.records;
+    let wanted = sinks.iter().try_fold(KindSet::EMPTY, |wanted, sink| {
+        Some(wanted.union(sink.wants()?))
+    });
+    if wanted.is_some_and(|wanted| !job.index.has(wanted)) {
+        progress::pass_over(records.records());
+        return Ok(());
+    }
+    let (walked, due) = (RefCell::new(Walked::default()), Cell::new(false));
+    let mut counters = Reader::new(job);
+    records.walk(
+        |kind| {
+            if walked.borrow_mut().add() {
+                due.set(true);
+            }
+            kind < kind::FIRST_DESCRIPTION && wanted.is_none_or(|wanted| wanted.contains(kind))
+        },
+        |record| {
+            if due.take() && stop.load(Relaxed) {
+                return Err(Halt::Stopped);
+            }
+            Ok(counters.give(record, sinks)?)
+        },
+    )?;
+    Ok(())
 }

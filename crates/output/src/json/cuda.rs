@@ -92,7 +92,12 @@ pub(super) fn transfer<W: io::Write>(
 
 pub(super) fn call<W: io::Write>(out: &mut Emit<W>, record: &Api) -> io::Result<()> {
     out.open_object()?;
-    super::call(out, record, size::<Api>());
+    out.number("size", size::<Api>())?;
+    out.number("kind", number_in_files(record.header.kind))?;
+    out.number("operation", record.header.operation)?;
+    correlation(out, record.correlation, Some(record.ancestor));
+    times(out, record.start, record.end);
+    out.number("thread_id", record.tid)?;
     out.key("retval")?;
     out.open_object()?;
     out.number("uint64_t_retval", record.retval)?;

@@ -165,6 +165,25 @@ impl<W: Write> Emit<W> {
         self.pending.push(b'}');
     }
 
+    /// Begins an object of an array with a piece that has its first keys.
+    #[inline]
+    pub(super) fn begin_with(&mut self, head: &[u8]) {
+        self.separate();
+        self.pending.extend_from_slice(head);
+    }
+
+    /// Writes a piece in which nothing is open that was not before.
+    #[inline(always)]
+    pub(super) fn piece(&mut self, piece: &'static str) {
+        self.pending.extend_from_slice(piece.as_bytes());
+    }
+
+    /// Writes a number behind such a piece.
+    #[inline]
+    pub(super) fn digits(&mut self, number: u64) {
+        digits::push_u64(&mut self.pending, number);
+    }
+
     /// Writes a key that is any text.
     pub(super) fn any_key(&mut self, key: &str) -> io::Result<()> {
         self.separate();
