@@ -256,7 +256,7 @@ mod tests {
     #[test]
     fn lengths_are_those_of_what_is_written() {
         let powers = (0..64).map(|bit| 1_u64 << bit);
-        for number in powers.flat_map(|power| [power - 1, power, power + 1, power | power / 3]) {
+        for number in powers.flat_map(|power| [power - 1, power, power + 1, power | (power / 3)]) {
             let (mut out, mut wanted) = (Vec::new(), Vec::new());
             varint(&mut out, number);
             prost::encoding::encode_varint(number, &mut wanted);
