@@ -1,7 +1,7 @@
 //! A terminal without UTF-8 and without colours, emulated by tmux.
 
 use midair_tests::Result;
-use midair_tests::target::until;
+use midair_tests::target::{PATIENCE, run, until};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -36,18 +36,9 @@ impl Terminal {
     /// # Errors
     /// Returns what tmux said.
     pub fn tmux(&self, words: &[&str]) -> Result<String> {
-        let output = Command::new("tmux")
-            .args(["-L", &self.socket])
-            .args(words)
-            .output()?;
-        match output.status.success() {
-            true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
-            false => Err(format!(
-                "tmux {words:?}: {}",
-                String::from_utf8_lossy(&output.stderr)
-            )
-            .into()),
-        }
+        let mut tmux = Command::new("tmux");
+        tmux.args(["-L", &self.socket]).args(words);
+        Ok(run(tmux, PATIENCE)?.success()?.stdout.join("\n"))
     }
 
     /// Waits for a screen, and returns it.

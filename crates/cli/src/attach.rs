@@ -326,16 +326,10 @@ pub(crate) fn report_notice(news: &Notice, named: Option<Pid>, report: &Report) 
             "{label} became another program; its session is over"
         )),
         NoticeKind::Ended(_) if named == Some(news.pid) => {}
-        NoticeKind::Ended(End::Yielded) => report.note(&format!(
-            "{label} runs on; another profiler came, and this session gave way to it"
-        )),
-        NoticeKind::Ended(End::Lapsed) => report.note(&format!(
-            "{label} runs on; this side was silent for too long, and its session is over"
-        )),
-        NoticeKind::Ended(End::Full) => report.note(&format!(
-            "{label} runs on; its records reached --max-size, and its session is over"
-        )),
-        NoticeKind::Ended(_) => report.note(&format!("{label} has ended")),
+        NoticeKind::Ended(end) => match runs_on(*end) {
+            Some(why) => report.note(&format!("{label} runs on; {why}")),
+            None => report.note(&format!("{label} has ended")),
+        },
         NoticeKind::Watched => report.note(&format!(
             "{label} has no HIP, HSA or CUDA runtime yet, and is watched"
         )),
@@ -345,6 +339,16 @@ pub(crate) fn report_notice(news: &Notice, named: Option<Pid>, report: &Report) 
 /// Returns the earlier exit code, unless it is success.
 fn first_failure(code: u8, next: u8) -> u8 {
     if code == 0 { next } else { code }
+}
+
+/// Returns why a session is over whose process runs on.
+pub(crate) fn runs_on(end: End) -> Option<&'static str> {
+    match end {
+        End::Yielded => Some("another profiler came, and this session gave way to it"),
+        End::Lapsed => Some("this side was silent for too long, and its session is over"),
+        End::Full => Some("its records reached --max-size, and its session is over"),
+        End::Exited(_) | End::Signal(_) | End::Exec => None,
+    }
 }
 
 /// Returns the exit code for a target that ended while attached. Reports the reason where the code

@@ -112,7 +112,7 @@ pub fn run(launch: &Launch<'_>, report: &Report) -> Result<u8, Failure> {
         Some(named) => named,
         None => launch.libraries.beside(own)?,
     };
-    warn(program, launch, report);
+    warn(program, launch, &install, report);
     let error = command(program, arguments, launch, &install).exec();
     Ok(not_started(program, &error, report))
 }
@@ -145,7 +145,7 @@ pub fn run_passes(
         Some(named) => named,
         None => launch.libraries.beside(own)?,
     };
-    warn(program, launch, report);
+    warn(program, launch, &install, report);
     for settings in passes {
         let pass = Launch {
             settings,
@@ -168,16 +168,30 @@ pub fn run_passes(
 }
 
 /// Tells what of the request will not be done.
-fn warn(program: &OsStr, launch: &Launch<'_>, report: &Report) {
+fn warn(program: &OsStr, launch: &Launch<'_>, install: &Install, report: &Report) {
     if let Some(why) = unprofilable(program) {
         report.warning(&why);
     }
-    if let Some(tool) = inherited(KOKKOS_TOOLS).filter(|_| launch.settings.is_on(KOKKOS_TRACE)) {
+    if !launch.settings.is_on(KOKKOS_TRACE) {
+        return;
+    }
+    if let Some(tool) = inherited(KOKKOS_TOOLS) {
         report.warning(&format!(
             "{KOKKOS_TOOLS} names a tool already ({}), and Kokkos loads only one: its regions are not recorded",
             tool.to_string_lossy()
         ));
+    } else if kokkos_library(install).is_none() {
+        report.warning(&format!(
+            "{KOKKOS_LIBRARY} is not beside {}: Kokkos's regions are not recorded",
+            install.tool.display()
+        ));
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "our own library")]
+fn kokkos_library(install: &Install) -> Option<PathBuf> {
+    let path = install.tool.with_file_name(KOKKOS_LIBRARY);
+    path.is_file().then_some(path)
 }
 
 /// Refuses formats that only the attaching side can write.
@@ -266,8 +280,9 @@ fn variables(launch: &Launch<'_>, install: &Install) -> Vec<(OsString, Option<Os
         install.tool.clone().into_os_string(),
         install.sdk.clone().into_os_string(),
     ]);
-    let kokkos = install.tool.with_file_name(KOKKOS_LIBRARY);
-    if launch.settings.is_on(KOKKOS_TRACE) && inherited(KOKKOS_TOOLS).is_none() && kokkos.is_file()
+    if launch.settings.is_on(KOKKOS_TRACE)
+        && inherited(KOKKOS_TOOLS).is_none()
+        && let Some(kokkos) = kokkos_library(install)
     {
         variables.push((KOKKOS_TOOLS.into(), Some(kokkos.into_os_string())));
     }

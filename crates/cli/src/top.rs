@@ -181,8 +181,11 @@ pub(crate) fn run(
 fn over(end: End, whom: &str, whose: &Whose, report: &Report) -> u8 {
     match end {
         End::Signal(_) | End::Exec => crate::attach::target_code(end, whose, report),
-        _ => {
-            report.note(&format!("{whom} has ended or shut its GPU runtime down"));
+        end => {
+            report.note(&match crate::attach::runs_on(end) {
+                Some(why) => format!("{whom} runs on; {why}"),
+                None => format!("{whom} has ended or shut its GPU runtime down"),
+            });
             0
         }
     }
