@@ -31,7 +31,7 @@ import part_r
 import part_s
 import part_t
 import part_v
-from kit import WITHIN, Problem, Results
+from kit import WITHIN, Problem, Program, Results
 
 PARTS = {"a": part_a, "b": part_b, "c": part_c, "d": part_d, "e": part_e, "g": part_g, "k": part_k, "l": part_l, "m": part_m, "o": part_o, "p": part_p, "r": part_r, "s": part_s, "t": part_t, "v": part_v}
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -145,12 +145,17 @@ def main():
     parser.add_argument("--pairs", type=int, default=40)
     parser.add_argument("--pin", type=int, help="part d: measured threads stay on this processor")
     parser.add_argument("--cupti", action="append", default=[], help="parts g, o, p, s, v: also by this libcupti.so.N")
+    parser.add_argument("--programs-cupti", help="this libcupti.so.N is loaded into each program under test, before its own can be")
     parser.add_argument("--quick", action="store_true", help="less of everything: to see whether it works at all")
     words = parser.parse_args()
     began = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     machine, tried = features.machine(), features.ptrace_features()
     print("; ".join(f"{key}: {value}" for key, value in machine.items()))
     print("ptrace: " + ", ".join(f"{name} {'yes' if works else 'NO'}" for name, works in tried.items()), flush=True)
+    if words.programs_cupti:
+        # The dynamic linker takes the first library of a name: PyTorch and midair find this one, too.
+        Program.EVERYWHERE["LD_PRELOAD"] = os.path.abspath(words.programs_cupti)
+        machine["CUPTI of the programs"] = os.path.abspath(words.programs_cupti)
     why = missing(tried, machine)
     if why:
         print(why)
@@ -161,6 +166,8 @@ def main():
         check.build()
         for part in words.parts:
             PARTS[part].run(check)
+            # What is known so far stays, also where the time ends within a later part.
+            write(check, machine, began)
     finally:
         write(check, machine, began)
     total = len(check.results.rows)

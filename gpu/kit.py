@@ -25,10 +25,13 @@ def until(limit):
 class Program:
     """A program that answers lines by lines "@ {json}"."""
 
+    # Environment variables of all programs under test, and of nothing else.
+    EVERYWHERE = {}
+
     def __init__(self, words, log, **environment):
         self.log = log
         self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=open(log, "ab"),
-                                        env=dict(os.environ, PYTHONUNBUFFERED="1", **environment))
+                                        env={**os.environ, "PYTHONUNBUFFERED": "1", **self.EVERYWHERE, **environment})
         self.pid, self.rest = self.process.pid, b""
 
     def said(self, limit=LIMIT):
