@@ -9,9 +9,9 @@ use midair_tests::{Result, program};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-fn ask(target: &mut LabTarget, word: &str) -> Result<()> {
-    target.send(word)?;
-    target.expect(word)?;
+fn ask(target: &mut LabTarget, command: &str) -> Result<()> {
+    target.send(command)?;
+    target.expect(command.split(' ').next().unwrap_or_default())?;
     Ok(())
 }
 
@@ -310,6 +310,10 @@ fn on_a_terminal() -> Result<()> {
         return Ok(());
     }
     let mut target = streams(&lab, 2, 200_000)?;
+    // tmux is a session of its own, which the kernel schedules as one group beside the target's.
+    // Without a pause the target's threads and those of its GPU keep every processor busy, and the
+    // screen comes late or not at all.
+    ask(&mut target, "pause 2000")?;
     ask(&mut target, "start")?;
     let results = tempfile::tempdir()?;
     let midair = stage()?.join("bin/midair");
