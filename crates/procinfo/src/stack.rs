@@ -10,7 +10,7 @@ use crate::module::Modules;
 use crate::unwind_limits::{Budget, Shared, Tables};
 
 /// The most frames that are looked at. A deeper stack counts as not unwound to its root.
-const MOST_FRAMES: usize = 4096;
+pub const MOST_FRAMES: usize = 4096;
 /// The stack bytes that are read at first.
 const FIRST_BYTES: u64 = 16 * 1024;
 /// The most stack bytes that are looked at.

@@ -2,7 +2,7 @@
 
 use midair_procinfo::elf::ElfFile;
 use midair_procinfo::module::Modules;
-use midair_procinfo::stack::{StackPosition, Walk, Walker};
+use midair_procinfo::stack::{MOST_FRAMES, StackPosition, Walk, Walker};
 use midair_ptrace::{Memory, Pid};
 use std::fs::File;
 use std::io::Write;
@@ -116,7 +116,7 @@ pub fn unwind(bytes: &[u8]) -> Vec<Walk> {
                 frame: None,
             };
             let walk = walker.walk(place);
-            assert!(walk.frames.len() <= 512);
+            assert!(walk.frames.len() <= MOST_FRAMES);
             assert!(walk.bytes.len() <= 1 << 20);
             super::used(walker.called(pc));
             walks.push(walk);

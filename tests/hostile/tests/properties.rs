@@ -6,6 +6,8 @@
 )]
 
 use midair_hostile as hostile;
+use midair_procinfo::elf::ElfFile;
+use midair_procinfo::stack::MOST_FRAMES;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::test_runner::{Config, TestRunner};
@@ -539,4 +541,44 @@ fn an_unwind_entry_whose_offsets_have_no_sum() {
     // With a distance that a stack may have, the step is made.
     let walks = hostile::unwind(&library_with(".cfi_escape 0x11,6,2"));
     assert_eq!(walks[0].bytes.len(), 8, "{walks:?}");
+}
+
+/// Two functions whose frames take no room on the stack, each of which returns into the other.
+/// Without a limit on the number of frames the walk would never end.
+#[test]
+fn unwind_entries_that_lead_round_in_a_circle() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    // The frame begins at rsp, and the return address lies 8 or 16 bytes above it.
+    let function = |name: &str, place: u32| {
+        format!(
+            ".globl {name}\\n.type {name},@function\\n{name}:\\n.cfi_startproc\\n.cfi_def_cfa rsp,0\\n.cfi_offset rip,{place}\\n\
+             nop\\nnop\\nnop\\nnop\\nnop\\nnop\\nnop\\nret\\n.cfi_endproc\\n.size {name},.-{name}\\n"
+        )
+    };
+    let (there, back) = (function("hsa_init", 8), function("hsa_back", 16));
+    std::fs::write(at("s.c"), format!("asm(\".text\\n{there}{back}\");\n")).unwrap();
+    let built = std::process::Command::new("cc")
+        .args(["-shared", "-fPIC", "-nostdlib", "-Wl,--eh-frame-hdr", "-o"])
+        .arg(at("s.so"))
+        .arg(at("s.c"))
+        .output()
+        .unwrap();
+    assert!(built.status.success(), "{built:?}");
+    let mut bytes = std::fs::read(at("s.so")).unwrap();
+    let elf = ElfFile::open(std::fs::File::open(at("s.so")).unwrap()).unwrap();
+    let [there, back] = elf.exported(["hsa_init", "hsa_back"]).unwrap();
+    let code = elf.segments.iter().find(|segment| segment.execute).unwrap();
+    // The last bytes are the stack, from its end; an odd word points into the code.
+    let into = |function: Option<u64>| {
+        let offset = function.unwrap() + 4 - (code.address & !0xfff);
+        (offset << 8 | 1).to_le_bytes()
+    };
+    bytes.resize(bytes.len().next_multiple_of(8), 0);
+    bytes.extend(into(there));
+    bytes.extend(into(back));
+    bytes.extend([0; 8]);
+    let walks = hostile::unwind(&bytes);
+    let first = &walks[0];
+    assert_eq!((first.frames.len(), first.rooted), (MOST_FRAMES, false));
 }
