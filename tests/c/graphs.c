@@ -2,8 +2,9 @@
 // thread N `vadd` with grid.x 64 * (N + 1) and `scale` with grid.x 32 * (N + 1) + 65536 by turns; every
 // 8th round it waits, and every 16th it copies there and back and checks. Commands: "start" and "stop"
 // (launching on and off; each answers with the command's name when every thread has followed), "pause
-// US" sets a pause between rounds, "counts" and "quit": one line per thread, then "total LAUNCHES";
-// "quit" ends the program.
+// US" sets a pause between rounds, "renew" makes each thread take another graph before it goes on,
+// "refused" launches a graph that HIP refuses, "counts" and "quit": one line per thread, then "total
+// LAUNCHES"; "quit" ends the program.
 #include "hip_kit.h"
 
 enum { MOST = 16 };
@@ -12,7 +13,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static enum { STOPPED, RUNNING, ENDED } order = STOPPED;
 static atomic_uint pause_us;
-static unsigned nthreads, nodes, following;  // under the lock: threads that have seen the order
+static unsigned nthreads, nodes, renewals, following;  // under the lock: threads that have seen the order
 static struct { pthread_t thread; work_t work; } worker[MOST];
 
 static unsigned vadd_blocks(unsigned n) { return n + 1; }
@@ -39,12 +40,18 @@ static void *work(void *argument) {
   work_t w = new_work();
   hipGraphExec_t graph = capture(&w, n);
   int seen = -1;
+  unsigned taken = 0;
   for (unsigned round = 0;; round++) {
     pthread_mutex_lock(&lock);
     if ((int)order != seen) {
       // A thread that has followed an order to stop has nothing in flight.
       if (order != RUNNING && seen == RUNNING) HIP(hipStreamSynchronize(w.stream));
       seen = order;
+      if (taken != renewals) {
+        taken = renewals;
+        HIP(hipGraphExecDestroy(graph));
+        graph = capture(&w, n);
+      }
       worker[n].work = w;
       following++;
       pthread_cond_broadcast(&changed);
@@ -107,7 +114,15 @@ int main(int argc, char **argv) {
     if (!strcmp(line, "start")) obey(RUNNING), say("start");
     else if (!strcmp(line, "stop")) obey(STOPPED), say("stop");
     else if (sscanf(line, "pause %u", &number) == 1) atomic_store(&pause_us, number), say("pause");
-    else if (!strcmp(line, "counts")) counts();
+    else if (!strcmp(line, "renew")) {
+      pthread_mutex_lock(&lock);
+      renewals++;
+      pthread_mutex_unlock(&lock);
+      say("renew");
+    } else if (!strcmp(line, "refused")) {
+      if (hipGraphLaunch(NULL, NULL) == hipSuccess) fail("no graph was launched");
+      say("refused");
+    } else if (!strcmp(line, "counts")) counts();
     else fail("unknown command \"%s\"", line);
   }
   obey(STOPPED);

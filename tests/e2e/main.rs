@@ -34,6 +34,7 @@ mod exclusive_counters;
 mod exports;
 mod fleet;
 mod formats;
+mod graph_launches;
 mod headers;
 mod hooks;
 mod idle;

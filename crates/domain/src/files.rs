@@ -64,6 +64,8 @@ pub enum Rocpd {
     MemoryCopy,
     /// `rocpd_memory_allocate`.
     MemoryAllocate,
+    /// `rocpd_graph_launch`.
+    GraphLaunch,
     /// `rocpd_pmc_event`, which belong to the events of dispatches.
     PmcEvent,
 }
@@ -76,6 +78,7 @@ impl Rocpd {
             Rocpd::KernelDispatch => "kernel_dispatch",
             Rocpd::MemoryCopy => "memory_copy",
             Rocpd::MemoryAllocate => "memory_allocate",
+            Rocpd::GraphLaunch => "graph_launch",
             Rocpd::PmcEvent => "pmc_event",
         }
     }

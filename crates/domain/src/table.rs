@@ -491,9 +491,23 @@ domains! {
         asked: RequestedBy::By(&[ask("hipfile-trace", c"ROCPROF_HIPFILE_API_TRACE")]);
         ..LATER
     }
-    /// Launches of HIP graphs.
+    /// Launches of HIP graphs, with their kernels. Only our own tool can ask for them: the headers
+    /// that tools are built with here do not have the kind.
     HIP_GRAPH {
-        asked: RequestedBy::By(&[ask("hip-graph-trace", c"ROCPROF_HIP_GRAPH_TRACE")]);
+        asked: RequestedBy::By(&[ask("hip-graph-trace", c"ROCPROF_HIP_GRAPH_TRACE")]),
+        // AMD's number in newer headers.
+        number: Some(33),
+        needs: CALLS,
+        files: Files {
+            json: Ranked::some("hip_graph", 122),
+            category: Some("hip_graph"),
+            track: Some(Track::Own("HIP GRAPHS")),
+            rocpd: Some(Rocpd::GraphLaunch),
+            records: "launches of graphs",
+            phrase: Ranked::some("launches of graphs", 66),
+            ..NO_FILES
+        },
+        built: true;
         ..LATER
     }
     /// HIP events.

@@ -8,6 +8,14 @@ use midair_abi::names::{self, Name};
 use midair_abi::tables::{self, Class as AbiClass, Table};
 use std::borrow::Cow;
 
+/// The operations of graphs: AMD's `rocprofiler_hip_graph_operation_t`.
+const GRAPHS: [&str; 4] = [
+    "HIP_GRAPH_OPERATION_NONE",
+    "HIP_GRAPH_OPERATION_EXEC_CREATE",
+    "HIP_GRAPH_OPERATION_EXEC_DESTROY",
+    "HIP_GRAPH_OPERATION_EXEC_LAUNCH",
+];
+
 impl Names {
     /// Returns the names of everything that AMD's headers describe, and of what CUDA processes have
     /// in addition. Operations that AMD has no number for yet stand behind those that it has, so
@@ -15,6 +23,10 @@ impl Names {
     pub fn amd() -> Names {
         let mut all = Names {
             buffer: names::BUFFER_KINDS.iter().map(kind).collect(),
+            newer: vec![Kind {
+                name: Cow::Borrowed("HIP_GRAPH"),
+                operations: GRAPHS.iter().map(|name| Cow::Borrowed(*name)).collect(),
+            }],
             callback: names::CALLBACK_KINDS.iter().map(kind).collect(),
             cuda: cuda::kinds(),
             ..Names::default()

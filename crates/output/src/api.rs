@@ -95,6 +95,8 @@ pub struct Parameter {
 pub struct Names {
     /// `rocprofiler_buffer_tracing_kind_t` by number.
     pub buffer: Vec<Kind>,
+    /// The kinds behind these, which AMD has in newer headers.
+    pub newer: Vec<Kind>,
     /// `rocprofiler_callback_tracing_kind_t` by number.
     pub callback: Vec<Kind>,
     /// Kinds of ours, which only CUDA processes have, by number from that of [`kind::CUDA_RUNTIME_API`] on.
@@ -106,7 +108,8 @@ pub struct Names {
 impl Names {
     fn known(&self, kind: u8) -> Option<&Kind> {
         let number = usize::from(midair_domain::domain(kind)?.number?);
-        self.buffer.get(number).or_else(|| {
+        let mut theirs = self.buffer.iter().chain(&self.newer);
+        theirs.nth(number).or_else(|| {
             let ours = number.checked_sub(cuda::FIRST_KIND)?;
             self.cuda.get(ours)
         })

@@ -20,7 +20,7 @@ use midair_domain::{KindSet, sets};
 use midair_failure::plain;
 use midair_record::event::{
     Allocation, Api, CodeObject, Copy, CudaTransfer, Header, Kernel, KernelSymbol, Marker, Queue,
-    QueueCounts, Record, RuntimeInit, Scratch, Untimed, flag, kind,
+    QueueCounts, Record, RuntimeInit, Scratch, Untimed, flag, graph, kind,
 };
 use std::collections::{BTreeMap, HashMap};
 
@@ -268,6 +268,11 @@ impl Index {
                     self.count(&event.header);
                 }
             }
+            Record::Graph(call) if call.header.operation == graph::EXEC_LAUNCH => {
+                self.count(&call.header);
+                self.add_stream(call.stream);
+            }
+            Record::Graph(_) => {}
             Record::RuntimeInit(runtime) => {
                 self.count(&runtime.header);
                 self.cuda.seen |= names::runtime_name(runtime.header.operation).is_some();

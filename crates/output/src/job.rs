@@ -5,6 +5,7 @@ use crate::api::Names;
 use crate::counter_findings;
 use crate::counters::Counting;
 use crate::cuda::devices::{self, Agents};
+use crate::graphs::Graphs;
 use crate::index::Index;
 use crate::kernel_name::Namer;
 use crate::limits;
@@ -44,6 +45,8 @@ pub(crate) struct Job<'a> {
     findings: OnceLock<Vec<String>>,
     /// The ranges after which kernels are named, where the user asked for that.
     pub(crate) renamed: Option<Renamed>,
+    /// Launches of HIP's graphs, and their kernels.
+    pub(crate) graphs: Graphs,
 }
 
 impl<'a> Job<'a> {
@@ -62,6 +65,7 @@ impl<'a> Job<'a> {
         };
         let counting = Counting::of(trace, |node| agents.get(node).cloned());
         Job {
+            graphs: Graphs::read(trace),
             renamed: plan.rename_kernels.then(|| Renamed::read(&trace.records)),
             counting,
             trace,

@@ -16,6 +16,7 @@ pub(crate) mod counters;
 mod cuda;
 mod driver;
 mod emit;
+mod graphs;
 mod memory;
 pub(crate) mod pieces;
 mod spill;
@@ -55,6 +56,7 @@ mod size {
     pub(super) const MARKER_API: u64 = 64;
     pub(super) const MEMORY_ALLOCATION: u64 = 88;
     pub(super) const SCRATCH_MEMORY: u64 = 96;
+    pub(super) const HIP_GRAPH: u64 = 96;
 }
 
 /// The writer.
@@ -125,8 +127,9 @@ fn lists(job: &Job<'_>) -> Vec<Records> {
         let Some(json) = domain.files.json else {
             continue;
         };
-        // AMD's json has the list of driver events only since 2026, and none of OpenMP's events.
-        let rare = [sets::DRIVER, sets::TOLD];
+        // AMD's json has the lists of driver events and of graphs only since 2026, and none of
+        // OpenMP's events.
+        let rare = [sets::DRIVER, sets::TOLD, KindSet::of(&[kind::HIP_GRAPH])];
         let rare = rare.into_iter().find(|kinds| kinds.contains(domain.kind));
         let is_there = rare.is_none_or(|kinds| job.index.has(kinds));
         if is_there && (domain.runtimes.amd || job.index.is_cuda()) {
@@ -367,6 +370,9 @@ fn strings<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>, messages: List<'_>) -
     kinds(out, "callback_records", &job.names.callback)?;
     if job.index.is_cuda() {
         kinds(out, "buffer_records", &cuda::kinds(job.names))?;
+    } else if job.index.count_of(kind::HIP_GRAPH) > 0 {
+        let all = [&job.names.buffer[..], &job.names.newer[..]].concat();
+        kinds(out, "buffer_records", &all)?;
     } else {
         kinds(out, "buffer_records", &job.names.buffer)?;
     }
@@ -435,6 +441,7 @@ fn element<W: io::Write>(
         Record::Marker(record, _) => memory::marker(out, record),
         Record::Allocation(record) => memory::allocation(out, job, record),
         Record::Scratch(record) => memory::scratch(out, job, record),
+        Record::Graph(record) => graphs::launch(out, job, record),
         Record::Kfd(record) if record.is_in_files() => driver::event(out, job, record),
         _ => Ok(()),
     }
@@ -515,6 +522,10 @@ fn kernel<W: io::Write>(
     );
     if let Some(extra) = extra {
         cuda::launch(out, record, extra)?;
+    } else if job.index.count_of(kind::HIP_GRAPH) > 0 {
+        out.next(follows!("graph_exec_id"), job.graphs.of_kernel(record));
+        // Which node it was is not known.
+        out.next(follows!("graph_node_id"), 0);
     }
     out.close_object()
 }

@@ -33,6 +33,7 @@ mod digits;
 mod files;
 mod formats;
 mod gpu;
+mod graphs;
 mod html;
 mod index;
 mod job;

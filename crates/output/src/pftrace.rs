@@ -33,8 +33,8 @@ use levels::{Change, Levels};
 use midair_agents::AgentType;
 use midair_domain::sets;
 use midair_record::event::{
-    Allocation, Api, Copy, CudaLaunch, CudaTransfer, Header, Kernel, KfdEvent, Marker, NO_NODE,
-    Record, RuntimeInit, Scratch, Untimed, flag, kind,
+    Allocation, Api, Copy, CudaLaunch, CudaTransfer, GraphCall, Header, Kernel, KfdEvent, Marker,
+    NO_NODE, Record, RuntimeInit, Scratch, Untimed, flag, kind,
 };
 use packets::{Event, Name, Packets};
 use std::cmp::Reverse;
@@ -171,6 +171,7 @@ impl Sink for Scene<'_> {
             Record::UnifiedMemory(moved) => self.unified(moved),
             Record::Allocation(allocation) => self.allocation(allocation),
             Record::Scratch(scratch) => self.scratch(scratch),
+            Record::Graph(call) => self.graph(call),
             Record::Kfd(event) if event.is_in_files() => self.driver_event(event),
             Record::RuntimeInit(runtime) => self.runtime(runtime),
             _ => Ok(()),
@@ -297,6 +298,30 @@ impl Scene<'_> {
             start: event.start,
             end: event.end,
             correlation: 0,
+        })
+    }
+
+    /// Writes a launch of a graph, from its first kernel to its last.
+    fn graph(&mut self, call: &GraphCall) -> Result<(), WriteError> {
+        let Some(launch) = self.job.graphs.of(call) else {
+            return Ok(());
+        };
+        let to = self.out.annotate();
+        times(to, launch.start, launch.end);
+        caller(to, &call.header, call.tid, call.correlation, call.ancestor);
+        to.uint(Key::StreamId, self.job.index.stream(call.stream))
+            .uint(Key::Graph, launch.graph)
+            .uint(Key::Kernels, launch.kernels);
+        if let Some(remark) = launch.remark() {
+            to.text(Key::Remark, remark);
+        }
+        self.slice(&Slice {
+            kind: kind::HIP_GRAPH,
+            name: Name::Text("Graph Execution"),
+            key: TrackKey::Own(kind::HIP_GRAPH),
+            start: launch.start,
+            end: launch.end,
+            correlation: call.correlation,
         })
     }
 

@@ -224,6 +224,7 @@ pub(crate) fn times(record: &Record<'_>) -> Option<(u64, u64)> {
         Record::Allocation(it) => (it.start, it.end),
         Record::Scratch(it) => (it.start, it.end),
         Record::Kfd(it) => (it.start, it.end),
+        Record::Graph(it) => (it.start, it.end),
         Record::MemorySet(it) => (it.start, it.end),
         Record::Synchronization(it) => (it.start, it.end),
         Record::UnifiedMemory(it) => (it.start, it.end),

@@ -9,6 +9,7 @@ mod burst;
 mod counters;
 mod cuda;
 mod driver;
+mod graphs;
 mod plain;
 mod queue;
 
@@ -19,6 +20,7 @@ pub use cuda::{
     cuda_node, cuda_stream,
 };
 pub use driver::KfdEvent;
+pub use graphs::{GraphCall, graph};
 pub use plain::Plain;
 pub use queue::{Queue, QueueCounts};
 
@@ -64,6 +66,8 @@ pub mod flag {
     pub const NO_CALLER: u8 = 8;
     /// It began while the program had paused the recording. Such a record reaches no attacher.
     pub const PAUSED: u8 = 16;
+    /// Recording began or ended while the call ran, so that not all of its dispatches may be there.
+    pub const CUT: u8 = 32;
 }
 
 /// Why a dispatch is untimed ([`Kernel::untimed`]).
@@ -439,6 +443,8 @@ pub enum Record<'a> {
     RuntimeInit(RuntimeInit),
     /// An event of the kernel driver.
     Kfd(KfdEvent),
+    /// What happened to an executable graph of HIP.
+    Graph(GraphCall),
     /// An agent.
     Agent(Agent),
     /// A code object and its URI.
@@ -477,6 +483,7 @@ impl Record<'_> {
             Record::Scratch(scratch) => &scratch.header,
             Record::RuntimeInit(runtime) => &runtime.header,
             Record::Kfd(event) => &event.header,
+            Record::Graph(call) => &call.header,
             Record::Agent(agent) => &agent.header,
             Record::CodeObject(object, _) => &object.header,
             Record::KernelSymbol(symbol, _) => &symbol.header,
@@ -571,6 +578,7 @@ pub fn decode(bytes: &[u8]) -> Result<(Record<'_>, usize), Malformed> {
         | kind::KFD_QUEUE
         | kind::KFD_EVENT_UNMAP_FROM_GPU
         | kind::KFD_EVENT_DROPPED_EVENTS => KfdEvent::read(body).map(Record::Kfd),
+        kind::HIP_GRAPH => GraphCall::read(body).map(Record::Graph),
         kind::AGENT => Agent::read(body).map(Record::Agent),
         kind::CODE_OBJECT => with_tail(body, |c: &CodeObject| c.uri_len as usize)
             .map(|(c, t)| Record::CodeObject(c, t)),

@@ -31,7 +31,7 @@ pub(crate) const RETIREMENT: i32 = c::ROCPROFILER_BUFFER_TRACING_CORRELATION_ID_
 /// Returns the kind of our records that a buffer-tracing kind is made from; `None` when it is not
 /// built.
 pub(crate) fn record_kind(tracing_kind: i32) -> Option<u8> {
-    midair_domain::of_buffer_kind(tracing_kind)
+    midair_domain::of_service(tracing_kind)
         .filter(|domain| domain.built)
         .map(|domain| domain.kind)
 }
@@ -360,7 +360,12 @@ pub fn configure_buffer_tracing(
     let mut state = state::lock();
     state.configuring()?;
     let spool = state.context(context)?.spool;
-    let operations = operation_set(BUFFER_KINDS, tracing_kind, operations)?;
+    let is_ours = spool && midair_domain::of_buffer_kind(tracing_kind).is_none();
+    let operations = if is_ours && record_kind(tracing_kind).is_some() {
+        OperationSet::ALL
+    } else {
+        operation_set(BUFFER_KINDS, tracing_kind, operations)?
+    };
     // As in AMD's library: there are only callbacks for this kind, no records.
     if tracing_kind == c::ROCPROFILER_BUFFER_TRACING_HIP_STREAM {
         return Err(Status::NOT_IMPLEMENTED);

@@ -36,6 +36,10 @@ impl Need {
             self.recorded | self.called
         };
         (calls | self.work)
+            .with_if(
+                kind::HIP_RUNTIME_API_EXT,
+                self.recorded.contains(kind::HIP_GRAPH),
+            )
             .with_if(kind::MARKER_CORE_API, ranges)
             .with_if(kind::MARKER_CONTROL_API, self.pauses)
     }

@@ -195,6 +195,22 @@ fn launches(out: &mut String, table: &Table) -> Result<(), Box<dyn Error>> {
          pub const LAUNCHES: [u64; {}] = {words:?};",
         words.len()
     )?;
+    // What happens to HIP's executable graphs.
+    for (constant, name) in [
+        ("GRAPH_LAUNCH", "hipGraphLaunch"),
+        ("GRAPH_LAUNCH_SPT", "hipGraphLaunch_spt"),
+        ("GRAPH_EXEC_DESTROY", "hipGraphExecDestroy"),
+    ] {
+        let mut all = table.functions.iter();
+        let function = all
+            .find(|function| function.name.as_str() == name)
+            .ok_or("a function of graphs is not in the table")?;
+        writeln!(
+            out,
+            "/// The operation of `{name}`.\npub const {constant}: u32 = {};",
+            function.operation
+        )?;
+    }
     Ok(())
 }
 

@@ -15,6 +15,7 @@
 //! its slot.
 
 pub(crate) mod control;
+mod graphs;
 pub mod session;
 
 use crate::clock::now;
@@ -271,6 +272,14 @@ impl Busy {
         Some((correlation, owned.around(at)))
     }
 
+    /// Notes a dispatch that the open call with this correlation id has launched.
+    #[inline]
+    pub fn saw_dispatch_of(&mut self, correlation: u64) {
+        if self.records(kind::HIP_GRAPH) {
+            self.owned().saw_dispatch_of(correlation);
+        }
+    }
+
     /// Returns the number of the session.
     #[inline]
     pub fn generation(&self) -> u64 {
@@ -477,11 +486,15 @@ pub fn enter(kind: u8, operation: u32, stream: u64) -> Call {
         return Call::DEAD;
     };
     // A call that is not recorded gets no id before something asks for it, see `Owned::identify`.
-    let correlation = if recorded.contains(kind) {
+    let of_graph = graphs::operation(recorded, kind, operation).is_some();
+    let correlation = if recorded.contains(kind) || of_graph {
         fresh(control)
     } else {
         0
     };
+    // Recording is just beginning, so the call's first dispatches may be left out.
+    let is_cut = of_graph && control.accepting.load(Relaxed) == 0;
+    let flags = if is_cut { flags | flag::CUT } else { flags };
     *entry = OpenCall {
         start: now(),
         correlation,
@@ -490,6 +503,7 @@ pub fn enter(kind: u8, operation: u32, stream: u64) -> Call {
         operation,
         kind,
         flags,
+        dispatches: 0,
     };
     owned.depth = depth + 1;
     drop(busy);
@@ -638,10 +652,30 @@ pub fn exit<const N: usize>(call: Call, arguments: impl FnOnce() -> [u64; N], re
     else {
         return;
     };
-    if !recorded.contains(open.kind) {
+    let of_graph = graphs::operation(recorded, open.kind, open.operation);
+    let is_recorded = recorded.contains(open.kind);
+    if !is_recorded && of_graph.is_none() {
         return;
     }
     let arguments = arguments();
+    if let Some(operation) = of_graph {
+        let graph = arguments.first().copied().unwrap_or(0);
+        let flags = graphs::flags(&open, busy.accepts(), busy.flags_now());
+        let times = [open.start, end];
+        let record = graphs::record(
+            &open,
+            operation,
+            ancestor,
+            times,
+            (graph, retval),
+            busy.tid(),
+            flags,
+        );
+        busy.store(kind::HIP_GRAPH, [record.bytes(), &[]]);
+    }
+    if !is_recorded {
+        return;
+    }
     // SAFETY: an array of N u64 consists of N * 8 initialised bytes.
     let tail = unsafe { std::slice::from_raw_parts(arguments.as_ptr().cast::<u8>(), N * 8) };
     let record = api_record(&open, ancestor, end, retval, busy.tid(), N as u32);

@@ -20,6 +20,9 @@ const COUNTS: [&CStr; 3] = [
     c"MIDAIR_PMC_DEVICE",
 ];
 
+/// The setting that asks for launches of graphs.
+const GRAPHS: &CStr = c"ROCPROF_HIP_GRAPH_TRACE";
+
 /// The domains and their contexts.
 static CONTEXTS: Mutex<Vec<(Collected, u64)>> = Mutex::new(Vec::new());
 
@@ -76,10 +79,15 @@ pub fn attach(sdk: Sdk) -> Result<(), SdkError> {
     let contexts = contexts();
     // Counting happens around dispatches, so dispatches are recorded for it.
     let counts = COUNTS.iter().find(|setting| sdk.setting(setting).is_some());
+    // A launch of a graph is told with its kernels.
+    let for_kernels = counts.copied().or_else(|| {
+        let is_on = is_on(sdk, GRAPHS);
+        is_on.then_some(GRAPHS)
+    });
     let asked_for = |domain: &Collected| {
         let asked = domain.settings().find(|setting| is_on(sdk, setting));
-        let is_counted = domain.domain.kind == kind::KERNEL_DISPATCH;
-        asked.or(counts.copied().filter(|_| is_counted))
+        let is_of_kernels = domain.domain.kind == kind::KERNEL_DISPATCH;
+        asked.or(for_kernels.filter(|_| is_of_kernels))
     };
     if contexts
         .iter()

@@ -65,6 +65,8 @@ keys! {
     Device = "device",
     Graph = "graph",
     GraphNode = "graph_node",
+    Kernels = "kernel_dispatch_count",
+    Remark = "remark",
     Context = "context",
     CudaStream = "cuda_stream",
     StaticSharedMemory = "static_shared_memory",

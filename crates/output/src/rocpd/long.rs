@@ -105,6 +105,7 @@ pub(super) struct Long<'s> {
     copy: Counted,
     allocation: Counted,
     value: Counted,
+    launch: Counted,
     region: Numbered,
     dispatch: Numbered,
     sample: Numbered,
@@ -128,7 +129,7 @@ pub(super) struct Dispatch<'a> {
     pub(super) group_segment: u32,
     pub(super) workgroup: [u32; 3],
     pub(super) grid: [u32; 3],
-    pub(super) graph: u32,
+    pub(super) graph: i64,
     pub(super) graph_node: i64,
     pub(super) region: i64,
     pub(super) event: i64,
@@ -147,6 +148,19 @@ pub(super) struct Copied<'a> {
     pub(super) stream: i64,
     pub(super) graph: u32,
     pub(super) graph_node: i64,
+    pub(super) event: i64,
+    pub(super) extdata: &'a str,
+}
+
+/// The facts about a launch of a graph, by column.
+pub(super) struct Launched<'a> {
+    pub(super) tid: i64,
+    pub(super) agent: Option<i64>,
+    pub(super) queue: Option<i64>,
+    pub(super) start: i64,
+    pub(super) end: i64,
+    pub(super) graph: i64,
+    pub(super) kernels: u32,
     pub(super) event: i64,
     pub(super) extdata: &'a str,
 }
@@ -188,6 +202,7 @@ impl<'s> Long<'s> {
         };
         let (event, argument, copy) = (counted("event")?, counted("arg")?, counted("memory_copy")?);
         let (allocation, value) = (counted("memory_allocate")?, counted("pmc_event")?);
+        let launch = counted("graph_launch")?;
         let mut numbered = |name: &str| -> Step<Numbered> {
             Ok(Numbered {
                 root: table(name)?,
@@ -215,6 +230,7 @@ impl<'s> Long<'s> {
             copy,
             allocation,
             value,
+            launch,
             region,
             dispatch,
             sample,
@@ -352,6 +368,17 @@ impl<'s> Long<'s> {
         self.allocation.push(self.pages, row).map(drop)
     }
 
+    /// Adds a launch of a graph.
+    pub(super) fn launch(&mut self, of: &Launched<'_>) -> Step<()> {
+        let row = self.row.begin(&self.guid);
+        row.number(self.nid).number(self.pid).number(of.tid);
+        row.maybe(of.agent).maybe(of.queue);
+        row.number(of.start).number(of.end);
+        row.number(of.graph).number(of.kernels);
+        let row = row.number(of.event).text(of.extdata).end();
+        self.launch.push(self.pages, row).map(drop)
+    }
+
     /// Writes what is left.
     pub(super) fn finish(mut self) -> Step<()> {
         let (pages, directory) = (self.pages, self.directory);
@@ -361,6 +388,7 @@ impl<'s> Long<'s> {
             self.copy,
             self.allocation,
             self.value,
+            self.launch,
         ] {
             counted.tree.finish(pages)?;
         }

@@ -4,7 +4,7 @@ use super::counters::Counters;
 use super::cuda::{launch, transfer};
 use super::database::{Database, Step, text, whole};
 use super::info::Info;
-use super::long::{Allocated, Copied, Dispatch, Long};
+use super::long::{Allocated, Copied, Dispatch, Launched, Long};
 use super::strings::Strings;
 use crate::api::{Parameter, has_message};
 use crate::arguments;
@@ -17,8 +17,8 @@ use crate::limits;
 use foldhash::fast::RandomState;
 use midair_domain::sets;
 use midair_record::event::{
-    Allocation, Api, Copy, CudaLaunch, CudaTransfer, Header, Kernel, KfdEvent, Marker, NO_NODE,
-    Record, Scratch, flag, kind,
+    Allocation, Api, Copy, CudaLaunch, CudaTransfer, GraphCall, Header, Kernel, KfdEvent, Marker,
+    NO_NODE, Record, Scratch, flag, kind,
 };
 use rusqlite::{Statement, params};
 use std::borrow::Cow;
@@ -103,6 +103,7 @@ impl<'c, 'j> Rows<'c, 'j> {
             Record::UnifiedMemory(moved) => self.unified(moved),
             Record::Allocation(allocation) => self.memory(allocation),
             Record::Scratch(scratch) => self.scratch(scratch),
+            Record::Graph(call) => self.graph(call),
             Record::Kfd(event) if event.is_in_files() => self.driver_event(event),
             _ => Ok(()),
         }
@@ -330,9 +331,10 @@ impl<'c, 'j> Rows<'c, 'j> {
             Some(verdict) => Cow::Owned(counted_beside(verdict, flags, reason)),
             None => remarks(flags, reason),
         };
-        let (mut graph, mut node) = (0, 0);
+        // Which node of a graph of HIP's it was is not known.
+        let (mut graph, mut node) = (whole(self.job.graphs.of_kernel(kernel)), 0);
         if let Some(extra) = extra {
-            (graph, node) = (extra.graph, whole(extra.graph_node));
+            (graph, node) = (i64::from(extra.graph), whole(extra.graph_node));
             extdata = launch(kernel, extra).into();
         }
         self.long.dispatch(
@@ -388,6 +390,34 @@ impl<'c, 'j> Rows<'c, 'j> {
             stream,
             graph,
             graph_node: node,
+            event,
+            extdata: &extdata,
+        })
+    }
+
+    fn graph(&mut self, call: &GraphCall) -> Step<()> {
+        let Some(launch) = self.job.graphs.of(call) else {
+            return Ok(());
+        };
+        let event = self.event(kind::HIP_GRAPH, call.correlation, call.correlation, "{}")?;
+        let tid = self.info.thread(call.tid)?;
+        let agent = launch.node.map(|node| self.info.agent(node)).transpose()?;
+        let queue = launch
+            .queue
+            .map(|queue| self.info.queue(queue))
+            .transpose()?;
+        let extdata = match launch.remark() {
+            Some(remark) => serde_json::json!({ "remark": remark }).to_string(),
+            None => "{}".to_owned(),
+        };
+        self.long.launch(&Launched {
+            tid,
+            agent,
+            queue,
+            start: whole(launch.start),
+            end: whole(launch.end),
+            graph: whole(launch.graph),
+            kernels: launch.kernels,
             event,
             extdata: &extdata,
         })

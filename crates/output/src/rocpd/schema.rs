@@ -461,7 +461,7 @@ const AUTOINCREMENT: &str = " AUTOINCREMENT";
 /// The tables with a row for each thing that happened. While they are written, their ids are
 /// declared without [`AUTOINCREMENT`]. [`complete`] then puts it into the schema, which does not
 /// change how rows are stored (source: sqlite.org/autoinc.html).
-const LONG: [&str; 8] = [
+const LONG: [&str; 9] = [
     "arg",
     "event",
     "region",
@@ -470,7 +470,10 @@ const LONG: [&str; 8] = [
     "memory_allocate",
     "sample",
     "pmc_event",
+    LAUNCHES,
 ];
+/// The long table that few sessions have rows in. It is declared as the small ones are.
+const LAUNCHES: &str = "graph_launch";
 
 /// The columns by which calls and what they launched are joined, each with its table.
 const INDEXES: [(&str, &str); 3] = [
@@ -522,10 +525,12 @@ pub(super) const BESIDE: &str = "beside";
 
 /// Returns the statements that copy the rows of the small tables into the file.
 pub(super) fn take(guids: &[Guid]) -> String {
-    let names = guids.iter().flat_map(small);
-    names
-        .map(|name| format!("INSERT INTO main.{name} SELECT * FROM {BESIDE}.{name};\n"))
-        .collect()
+    let of_each = |guid: &Guid| {
+        let copies = small(guid)
+            .map(|name| format!("INSERT INTO main.{name} SELECT * FROM {BESIDE}.{name};\n"));
+        copies.chain([last_id(LAUNCHES, guid)]).collect::<String>()
+    };
+    guids.iter().map(of_each).collect()
 }
 
 /// Returns the statements that make a session's indexes.
@@ -559,13 +564,15 @@ pub(super) fn complete(guids: &[Guid]) -> String {
         for table in LONG {
             let name = full_name(table, guid);
             let text = name.replace('"', "'");
-            // Writing to a String cannot fail.
-            let _ = writeln!(
-                sql,
-                "UPDATE sqlite_sequence SET seq = (SELECT COALESCE(MAX(id), 0) FROM {name}) WHERE name = {text};
-                 UPDATE sqlite_schema SET sql = replace(sql, ' PRIMARY KEY, guid ', ' PRIMARY KEY{AUTOINCREMENT}, guid ')
-                 WHERE type = 'table' AND name = {text};"
-            );
+            sql.push_str(&format!(
+                "UPDATE sqlite_sequence SET seq = (SELECT COALESCE(MAX(id), 0) FROM {name}) WHERE name = {text};\n"
+            ));
+            if table != LAUNCHES {
+                sql.push_str(&format!(
+                    "UPDATE sqlite_schema SET sql = replace(sql, ' PRIMARY KEY, guid ', ' PRIMARY KEY{AUTOINCREMENT}, guid ')
+                     WHERE type = 'table' AND name = {text};\n"
+                ));
+            }
         }
     }
     sql.push_str("PRAGMA writable_schema = OFF;\n");
@@ -585,7 +592,7 @@ fn tables(guid: &Guid, long: &str) -> String {
             sql,
             "CREATE TABLE {} (id INTEGER NOT NULL PRIMARY KEY{}, guid TEXT NOT NULL DEFAULT \"{guid}\"",
             full_name(table.name, guid),
-            if LONG.contains(&table.name) {
+            if LONG.contains(&table.name) && table.name != LAUNCHES {
                 long
             } else {
                 AUTOINCREMENT
@@ -605,14 +612,15 @@ fn tables(guid: &Guid, long: &str) -> String {
     }
     // Each insert searches the list of last ids from its begin, so the tables with most inserts
     // come first.
-    for table in LONG {
-        let name = full_name(table, guid).replace('"', "'");
-        let _ = writeln!(
-            sql,
-            "INSERT INTO sqlite_sequence (name, seq) VALUES ({name}, 0);"
-        );
-    }
+    let first = LONG.iter().filter(|table| **table != LAUNCHES);
+    sql.extend(first.map(|table| last_id(table, guid)));
     sql
+}
+
+/// Returns the statement that puts a long table into the list of last ids.
+fn last_id(table: &str, guid: &Guid) -> String {
+    let name = full_name(table, guid).replace('"', "'");
+    format!("INSERT INTO main.sqlite_sequence (name, seq) VALUES ({name}, 0);\n")
 }
 
 /// Returns an `INSERT` (or `INSERT OR IGNORE`) of these columns, which are separated by commas,

@@ -13,6 +13,7 @@ mod cuda;
 mod cuda_formats;
 mod cuda_hostile;
 mod golden;
+mod graphs;
 mod hostile;
 mod html;
 mod kineto;

@@ -2,8 +2,8 @@
 
 use super::{
     Agent, Allocation, Api, Burst, CodeObject, Copy, CounterWindow, CudaDevice, CudaLaunch,
-    CudaTransfer, Header, Kernel, KernelSymbol, KfdEvent, Marker, MemorySet, Note, Queue,
-    QueueCounts, RuntimeInit, Scratch, Synchronization, UnifiedMemory,
+    CudaTransfer, GraphCall, Header, Kernel, KernelSymbol, KfdEvent, Marker, MemorySet, Note,
+    Queue, QueueCounts, RuntimeInit, Scratch, Synchronization, UnifiedMemory,
 };
 
 /// A plain record: `repr(C)`, no padding with meaning, any bit pattern is a value.
@@ -46,6 +46,7 @@ plain!(
     Scratch,
     RuntimeInit,
     KfdEvent,
+    GraphCall,
     Agent,
     CodeObject,
     KernelSymbol,

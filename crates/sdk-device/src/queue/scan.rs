@@ -237,9 +237,12 @@ fn dispatch(
     inner: &mut Locked<'_>,
     (packet, image, what): (Packet, Image, Dispatch),
     index: u64,
-    busy: Option<&mut Busy>,
+    mut busy: Option<&mut Busy>,
 ) {
-    let launch = launch_of(state, inner, index, busy);
+    let launch = launch_of(state, inner, index, busy.as_deref_mut());
+    if let Some(busy) = busy {
+        busy.saw_dispatch_of(launch.correlation);
+    }
     enqueue(
         state,
         inner,

@@ -1,6 +1,6 @@
 //! Begins and ends sessions: what the worker thread does with the control page.
 
-use super::{api_record, apply_pause, area, control, everyone_outside};
+use super::{api_record, apply_pause, area, control, everyone_outside, graphs};
 use crate::clock::now;
 use crate::markers;
 use crate::openmp;
@@ -193,6 +193,22 @@ pub fn close_session(generation: u64, recorded: KindSet) {
                 // SAFETY: the spool is still mapped (the caller unmaps it after this), and the
                 // writer belongs to this session.
                 unsafe { owned.writer.store(area, tid, open.kind, [record, &[]]) };
+            }
+            // What it launched after recording had ended is not known, so it is marked as cut.
+            let of_graph = graphs::operation(recorded, open.kind, open.operation);
+            if let Some(operation) = of_graph
+                && STATE.pause.is_written(open.flags)
+                && tid != 0
+            {
+                let flags = open.flags | flag::OPEN_AT_DETACH | flag::CUT;
+                let times = [open.start, end];
+                let record = graphs::record(open, operation, ancestor, times, (0, 0), tid, flags);
+                // SAFETY: as above.
+                unsafe {
+                    owned
+                        .writer
+                        .store(area, tid, kind::HIP_GRAPH, [record.bytes(), &[]])
+                };
             }
             if open.correlation != 0 {
                 ancestor = open.correlation;

@@ -28,6 +28,9 @@ pub struct OpenCall {
     pub kind: u8,
     /// Bits of [`midair_record::event::flag`] for its record.
     pub flags: u8,
+    /// How many dispatches this thread has seen that this call launched. Counted for launches of
+    /// graphs that are recorded.
+    pub dispatches: u32,
 }
 
 /// The data that only the owning thread uses.
@@ -53,6 +56,14 @@ impl Owned {
         let mut ids = outer.iter().rev().map(|call| call.correlation);
         ids.find(|id| *id != 0)
             .unwrap_or_else(|| self.regions.innermost())
+    }
+
+    /// Counts a dispatch for the open call that has launched it, if there is one.
+    pub fn saw_dispatch_of(&mut self, correlation: u64) {
+        let open = self.open.get_mut(..self.depth).unwrap_or_default();
+        if let Some(call) = open.iter_mut().find(|call| call.correlation == correlation) {
+            call.dispatches = call.dispatches.saturating_add(1);
+        }
     }
 
     /// Returns the correlation id of the call at `depth`. A call that is neither recorded nor

@@ -157,7 +157,11 @@ pub(super) const OPTIONS: &[Opt] = &[
     trace(kind::ROCJPEG_API, "Record calls of rocJPEG"),
     trace(kind::ROCSHMEM_API, "Record calls of rocSHMEM").more(NO_SOURCE),
     trace(kind::HIPFILE_API, "Record calls of hipFile").more(NO_SOURCE),
-    trace(kind::HIP_GRAPH, "Record launches of HIP graphs"),
+    trace(kind::HIP_GRAPH, "Record launches of HIP graphs").more(
+        "Each with its graph, its thread, how many kernels it launched, and when the first began and the last ended. Its kernels are \
+         recorded for that, and are in the results with --kernel-trace only. They are in rocpd, json and pftrace, not in csv. \
+         --hip-runtime-trace brings them only where kernels are recorded, too.",
+    ),
     trace(kind::HIP_EVENT, "Record HIP events"),
     trace(kind::KFD_PAGE_MIGRATE, "Record migrations of pages"),
     trace(kind::KFD_PAGE_FAULT, "Record page faults and unmaps"),

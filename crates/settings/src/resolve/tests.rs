@@ -92,6 +92,7 @@ fn single_traces_set_their_own_variable_only() {
             "ompt-trace",
             "rocdecode-trace",
             "rocjpeg-trace",
+            "hip-graph-trace",
             "kfd-page-migration-trace",
             "kfd-page-mapping-trace",
             "kfd-queue-trace",
@@ -109,6 +110,7 @@ fn sys_trace_is_all_that_is_built_and_tells_the_rest() {
         &[
             "MIDAIR_CUDA_DRIVER_API_TRACE",
             "MIDAIR_CUDA_RUNTIME_API_TRACE",
+            "ROCPROF_HIP_GRAPH_TRACE",
             "ROCPROF_KERNEL_TRACE",
             "ROCPROF_KFD_DROPPED_EVENTS_TRACE",
             "ROCPROF_KFD_PAGE_MAPPING_TRACE",
@@ -148,6 +150,7 @@ fn runtime_trace_has_neither_hsa_nor_compiler() {
         on(&resolved),
         [
             "MIDAIR_CUDA_RUNTIME_API_TRACE",
+            "ROCPROF_HIP_GRAPH_TRACE",
             "ROCPROF_HIP_RUNTIME_API_TRACE",
             "ROCPROF_KERNEL_TRACE",
             "ROCPROF_KFD_DROPPED_EVENTS_TRACE",
@@ -164,6 +167,42 @@ fn runtime_trace_has_neither_hsa_nor_compiler() {
             "ROCPROF_SCRATCH_MEMORY_TRACE"
         ]
     );
+}
+
+/// Kernels cost more than calls, so calls alone do not bring launches of graphs, which need them.
+#[test]
+fn calls_bring_graphs_where_kernels_are_recorded() {
+    const CALLS: &str = "ROCPROF_HIP_RUNTIME_API_TRACE";
+    const KERNELS: &str = "ROCPROF_KERNEL_TRACE";
+    let calls: (&str, &[&str]) = ("hip-runtime-trace", &[]);
+    let kernels: (&str, &[&str]) = ("kernel-trace", &[]);
+    let of = |line: &[(&str, &[&str])], inherited: &[(&str, &str)]| -> Vec<String> {
+        let resolved = settle(line, inherited);
+        on(&resolved)
+            .iter()
+            .map(|name| (*name).to_owned())
+            .collect()
+    };
+    assert_eq!(of(&[calls], &[]), [CALLS]);
+    assert_eq!(
+        of(&[calls, kernels], &[]),
+        [HIP_GRAPH_TRACE, CALLS, KERNELS]
+    );
+    assert_eq!(
+        of(&[calls], &[(KERNELS, "1")]),
+        [HIP_GRAPH_TRACE, CALLS, KERNELS]
+    );
+    assert_eq!(
+        of(&[calls], &[(HIP_GRAPH_TRACE, "1")]),
+        [HIP_GRAPH_TRACE, CALLS]
+    );
+    assert_eq!(
+        of(&[calls, ("hip-graph-trace", &[])], &[]),
+        [HIP_GRAPH_TRACE, CALLS]
+    );
+    assert_eq!(of(&[("hip-graph-trace", &[])], &[]), [HIP_GRAPH_TRACE]);
+    let not_them: (&str, &[&str]) = ("hip-graph-trace", &["false"]);
+    assert_eq!(of(&[calls, kernels, not_them], &[]), [CALLS, KERNELS]);
 }
 
 #[test]
