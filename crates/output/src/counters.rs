@@ -343,3 +343,21 @@ impl<'j> Reader<'j> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_that_were_too_many_are_told() {
+        let mut counting = Counting::default();
+        counting.windows.beyond = 3;
+        let note = counting.note(&CounterPlan::default());
+        assert_eq!(
+            note.as_deref(),
+            Some(
+                "counters: 0 of 0 dispatches have values, from 3 windows; 3 were too many to keep"
+            )
+        );
+    }
+}

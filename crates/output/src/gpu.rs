@@ -484,10 +484,17 @@ mod tests {
     fn what_makes_no_sense_is_not_kept() {
         let mut samples = two_groups();
         samples.push(9, &[(1, 2)], &[1.0]);
-        samples.push(0, &[(1, 2)], &[1.0]);
+        // The values do not fit the times, which are plausible.
+        samples.push(0, &[(900, 950)], &[1.0]);
+        samples.push(0, &[(900, 950)], &[1.0, 2.0, 3.0, 4.0]);
         // One is earlier than what is there, and one ends before it begins.
         samples.push(0, &[(1, 2), (900, 850)], &[1.0, 2.0, 3.0, 4.0]);
         assert_eq!((samples.count(), samples.left_out), (5, 2));
+        // No metric belongs to the first group.
+        let mut gap = GpuSamples::new(0, 1000, vec![metric("a", 1)]);
+        gap.push(0, &[(100, 200)], &[]);
+        gap.push(1, &[(100, 200)], &[1.0]);
+        assert_eq!((gap.groups(), gap.count()), (2, 1));
         assert!(gpu_table(None, Style::default()).is_empty());
         let table = gpu_table(Some(&samples), Style::default());
         assert!(

@@ -151,5 +151,8 @@ mod tests {
         assert_eq!(stat(&[]).mean(), 0.0);
         let large = stat(&[1 << 62, 1 << 62, 0]);
         assert!((large.deviation() / (2.0_f64.powi(62) / 3.0_f64.sqrt()) - 1.0).abs() < 1e-9);
+        // The squares fit into 128 bits, and twice their sum does not.
+        let largest = stat(&[u64::MAX - 1, 1]);
+        assert!((largest.deviation() / (2.0_f64.powi(64) / 2.0_f64.sqrt()) - 1.0).abs() < 1e-9);
     }
 }

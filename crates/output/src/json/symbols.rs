@@ -171,3 +171,28 @@ pub(super) fn host_functions<W: io::Write>(out: &mut Emit<W>) -> io::Result<()> 
     out.close_object()?;
     out.close_array()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ids(all: impl Iterator<Item = u64>) -> Vec<u64> {
+        let all: BTreeMap<u64, ()> = all.map(|id| (id, ())).collect();
+        listed(&all).collect()
+    }
+
+    /// Readers index the lists by id, so ids that a compiler left out have their dummies. Ids that
+    /// a target made up do not fill a disk with them.
+    #[test]
+    fn gaps_are_filled_up_to_four_for_each_id_and_4096() {
+        assert_eq!(ids([].into_iter()), [0]);
+        assert_eq!(ids([1, 3].into_iter()), [0, 1, 2, 3]);
+        let each_fifth: Vec<u64> = (1..=2000).map(|n| 5 * n).collect();
+        assert_eq!(
+            ids(each_fifth.into_iter()),
+            (0..=10_000).collect::<Vec<u64>>()
+        );
+        let far: Vec<u64> = (0..=4096 + 4 * 2).chain([u64::MAX]).collect();
+        assert_eq!(ids([1, u64::MAX].into_iter()), far);
+    }
+}

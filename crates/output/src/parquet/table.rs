@@ -165,7 +165,7 @@ impl Table {
             column.levels.clear();
         }
         self.rows = 0;
-        if self.text_bytes > KEPT_TEXTS || self.texts.len() > ROWS {
+        if self.text_bytes > KEPT_TEXTS {
             self.texts.clear();
             self.text_bytes = 0;
             self.by_text.clear();

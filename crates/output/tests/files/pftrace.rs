@@ -3,10 +3,11 @@
 //! rocpd, and whatever a target can do to one.
 
 use crate::common::{
-    append, entries, golden, golden_json, list, names, text, trace, trace_of, writer,
+    agents, append, entries, golden, golden_json, list, names, number, text, trace, trace_of,
+    writer,
 };
 use crate::rocpd_rows::{ALL, counts, every_domain, header, one_kernel, plan, put_marker};
-use midair_output::{Format, Plan, RecordWriter, write, write_together};
+use midair_output::{Format, Plan, RecordWriter, Trace, write, write_together};
 use midair_record::event::{
     self, Allocation, Api, Copy, Kernel, KernelSymbol, Marker, NO_NODE, RuntimeInit, Scratch, flag,
     kind,
@@ -293,6 +294,52 @@ fn a_process_without_hip_is_shown_by_queue() {
     for hip in [event::encode(&runtime, &[]), event::encode(&symbol, name)] {
         assert_eq!(tracks(&[hip]), "STREAM [\" 0 \"] Agent [1] GPU");
     }
+}
+
+/// A stream's track belongs to a GPU: to the one that a copy writes to, or to the one that it reads
+/// from where it writes to the host.
+#[test]
+fn a_copy_is_on_the_track_of_its_gpu() {
+    let golden = golden_json();
+    let mut agents = agents();
+    let mut second = agents[1].clone();
+    (second.node_id, second.logical_node_id) = (2, 2);
+    second.logical_node_type_id = 1;
+    agents.push(second);
+    let mut writer = writer();
+    let runtime = RuntimeInit {
+        header: header(kind::RUNTIME_INITIALIZATION, 2),
+        ..RuntimeInit::default()
+    };
+    append(&mut writer, &event::encode(&runtime, &[]));
+    let copies = [(1, 0), (0, 2), (1, 2), (2, 1)];
+    for ((dst_node, src_node), start) in copies.into_iter().zip((100..).step_by(100)) {
+        let copy = Copy {
+            header: header(kind::MEMORY_COPY, 2),
+            start,
+            end: start + 50,
+            dst_node,
+            src_node,
+            ..Copy::default()
+        };
+        append(&mut writer, &event::encode(&copy, &[]));
+    }
+    let trace = Trace {
+        agents,
+        ..trace_of(writer, &golden)
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let plan = plan(directory.path(), &[Format::Pftrace]);
+    write(&trace, &names(&golden), &plan).unwrap();
+    let read = read(directory.path());
+    let mut slices: Vec<(u64, String)> = list(&read["slices"])
+        .iter()
+        .map(|slice| (number(&slice["notes"]["begin_ns"]), text(&slice["track"])))
+        .collect();
+    slices.sort();
+    let tracks: Vec<&str> = slices.iter().map(|(_, track)| track.as_str()).collect();
+    let of = [1, 2, 1, 2].map(|gpu| format!("STREAM [\" 0 \"] Agent [{gpu}] GPU"));
+    assert_eq!(tracks, of);
 }
 
 /// The slice of a damaged record has no length, and closes no other slice.

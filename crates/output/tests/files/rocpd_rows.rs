@@ -502,6 +502,7 @@ fn ids_that_a_target_invents_lose_no_row() {
             "SELECT DISTINCT name FROM kernels ORDER BY name",
             "SELECT DISTINCT name FROM regions",
             "SELECT stream FROM kernels LIMIT 1",
+            "SELECT MIN(id) AS least FROM rocpd_kernel_dispatch",
         ],
     );
     let kernels = list(&file["answers"][0]);
@@ -512,6 +513,8 @@ fn ids_that_a_target_invents_lose_no_row() {
         json!([{"name": "HSA_CORE_API_OPERATION_999999"}])
     );
     assert_eq!(file["answers"][2], json!([{"stream": "Stream 0"}]));
+    // Rows that have no id of their own get free ones from 1.
+    assert_eq!(file["answers"][3], json!([{"least": 1}]));
 }
 
 /// Bytes are flipped everywhere in good records of all domains. Nothing may panic, and what is kept
