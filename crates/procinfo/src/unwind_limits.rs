@@ -102,12 +102,16 @@ impl Tables {
 
     /// None when the entry is not harmless, or when something in it is broken, so that the unwinder
     /// would give up as well.
-    fn entry_at(&self, header: &Shared, address: u64, budget: &Budget) -> Option<bool> {
-        let header = EhFrameHdr::new(header, LittleEndian);
+    fn entry_at(&self, bytes: &Shared, address: u64, budget: &Budget) -> Option<bool> {
+        let header = EhFrameHdr::new(bytes, LittleEndian);
         let Ok(header) = header.parse(&self.bases, 8) else {
             return Some(true);
         };
         let table = header.table()?;
+        // Gimli multiplies the number of rows by their size without a check. A row has two numbers of
+        // at least two bytes, and all of them must be in the header.
+        let (rows, _) = table.iter(&self.bases).size_hint();
+        rows.checked_mul(4).filter(|size| *size <= bytes.len())?;
         let pointer = table.lookup(address, &self.bases).ok()?;
         // Gimli's own conversion subtracts without a check, here and in the unwinder. So the
         // subtraction is checked first.

@@ -499,6 +499,25 @@ fn an_unwind_entry_before_its_table() {
     assert!(walks[0].bytes.is_empty() && !walks[0].rooted, "{walks:?}");
 }
 
+/// A header of unwind tables says that it has so many rows that their size has no product. gimli
+/// 0.33 multiplies without a check, which panics in a build with overflow checks.
+#[test]
+fn unwind_tables_with_more_rows_than_bytes() {
+    let mut bytes = library_with("");
+    let found = bytes.windows(4).position(|four| four == [1, 0x1b, 3, 0x3b]);
+    let header = found.expect("a header");
+    // With the unchanged header, the return address is read.
+    assert_eq!(hostile::unwind(&bytes)[0].bytes.len(), 8);
+    // DW_EH_PE_udata8: the number of rows has eight bytes.
+    bytes[header + 2] = 4;
+    for rows in [u64::MAX, u64::MAX / 8, 1 << 32] {
+        bytes[header + 8..header + 16].copy_from_slice(&rows.to_le_bytes());
+        let walks = hostile::unwind(&bytes);
+        assert_eq!(walks[0].frames.len(), 1, "{walks:?}");
+        assert!(walks[0].bytes.is_empty() && !walks[0].rooted, "{walks:?}");
+    }
+}
+
 /// Returns a library whose function `hsa_init` has these call frame instructions.
 fn library_with(instructions: &str) -> Vec<u8> {
     let dir = tempfile::tempdir().unwrap();
