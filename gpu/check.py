@@ -153,7 +153,8 @@ def main():
     print("; ".join(f"{key}: {value}" for key, value in machine.items()))
     print("ptrace: " + ", ".join(f"{name} {'yes' if works else 'NO'}" for name, works in tried.items()), flush=True)
     if words.programs_cupti:
-        # The dynamic linker takes the first library of a name: PyTorch and midair find this one, too.
+        # Programs that load CUPTI by its name get this one, and midair finds it. PyTorch loads its own by path, so that its processes
+        # have both.
         Program.EVERYWHERE["LD_PRELOAD"] = os.path.abspath(words.programs_cupti)
         machine["CUPTI of the programs"] = os.path.abspath(words.programs_cupti)
     why = missing(tried, machine)
