@@ -21,6 +21,7 @@ TRACES: Mapping[str, str] = {
     "copies": "--memory-copy-trace",
     "allocations": "--memory-allocation-trace",
     "scratch": "--scratch-memory-trace",
+    "graphs": "--hip-graph-trace",
     "hip": "--hip-trace",
     "hsa": "--hsa-trace",
     "cuda": "--cuda-trace",

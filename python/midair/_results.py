@@ -15,6 +15,7 @@ TABLES: Mapping[str, Tuple[str, str]] = {
     "copies": ("memory_copies", "memory_copies"),
     "calls": ("regions", "calls"),
     "allocations": ("memory_allocations", "memory_allocations"),
+    "graphs": ("graph_launches", "graph_launches"),
     "counters": ("counters_collection", "counters"),
 }
 
@@ -149,6 +150,10 @@ class Recording:
     def allocations(self) -> Table:
         """Allocations and releases of memory."""
         return self.table("allocations")
+
+    def graphs(self) -> Table:
+        """Launches of HIP's graphs."""
+        return self.table("graphs")
 
     def counters(self) -> Table:
         """Values of hardware counters."""

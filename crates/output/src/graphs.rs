@@ -135,12 +135,14 @@ impl Graphs {
     fn read_calls(&mut self, records: &RecordFile) -> io::Result<()> {
         let mut launches = Read::new();
         let mut destroyed: HashMap<u64, Vec<u64>> = HashMap::new();
+        let mut ends = 0;
         each_call(records, |call| match call.header.operation {
             graph::EXEC_LAUNCH if call.result != 0 => self.failed += 1,
             graph::EXEC_LAUNCH if call.header.flags & flag::CUT != 0 => self.cut += 1,
             graph::EXEC_LAUNCH if launches.len() >= MOST_LAUNCHES => self.beyond += 1,
             graph::EXEC_LAUNCH => launches.push((call.start, call.graph, call.correlation)),
-            graph::EXEC_DESTROY if call.result == 0 => {
+            graph::EXEC_DESTROY if call.result == 0 && ends < MOST_LAUNCHES => {
+                ends += 1;
                 destroyed.entry(call.graph).or_default().push(call.start);
             }
             _ => {}

@@ -212,6 +212,10 @@ impl Sink for Session<'_> {
             Record::Scratch(scratch) => {
                 rows::scratch(self.table(Kind::ScratchMemory)?, job, scratch)
             }
+            Record::Graph(call) => match job.graphs.of(call) {
+                Some(launch) => rows::graph(self.table(Kind::GraphLaunches)?, job, call, &launch),
+                None => Ok(()),
+            },
             Record::MemorySet(set) => cuda::set(self.table(Kind::MemorySets)?, job, set),
             Record::Synchronization(wait) => {
                 cuda::wait(self.table(Kind::Synchronizations)?, job, wait)

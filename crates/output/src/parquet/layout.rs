@@ -19,6 +19,7 @@ pub(super) enum Kind {
     CounterBatches,
     DeviceCounters,
     GpuMetrics,
+    GraphLaunches,
     Agents,
 }
 
@@ -58,7 +59,7 @@ const GRAPH_NODE: Field = maybe(number("graph_node"));
 const CUDA_STREAM: Field = maybe(number("cuda_stream"));
 
 /// The name of the directory and the columns of each table.
-pub(super) static LAYOUTS: [(&str, &[Field]); 14] = [
+pub(super) static LAYOUTS: [(&str, &[Field]); 15] = [
     (
         "kernels",
         &[
@@ -264,6 +265,22 @@ pub(super) static LAYOUTS: [(&str, &[Field]); 14] = [
             of("value", Sort::Real),
             START,
             END,
+        ],
+    ),
+    (
+        "graph_launches",
+        &[
+            number("graph"),
+            maybe(text("agent")),
+            maybe(number("queue")),
+            number("stream"),
+            PID,
+            TID,
+            CORRELATION,
+            START,
+            END,
+            number("kernels"),
+            maybe(text("remark")),
         ],
     ),
     (

@@ -7,10 +7,12 @@ use crate::cuda::devices::ordinal;
 use crate::cuda::{copy_operation, memories, stream_parts};
 use crate::files::WriteError;
 use crate::gpu::GpuSample;
+use crate::graphs::Launch;
 use crate::job::Job;
 use midair_agents::Agent;
 use midair_record::event::{
-    Allocation, Api, Copy, CudaLaunch, CudaTransfer, Kernel, Marker, NO_NODE, Scratch, kind,
+    Allocation, Api, Copy, CudaLaunch, CudaTransfer, GraphCall, Kernel, Marker, NO_NODE, Scratch,
+    kind,
 };
 
 type Written = Result<(), WriteError>;
@@ -108,6 +110,9 @@ pub(super) fn kernel(
             .number(extra.graph)
             .number(extra.graph_node)
             .number(stream_parts(kernel.stream).1);
+    } else if let graph @ 1.. = job.graphs.of_kernel(kernel) {
+        // Which node of it the kernel was is not known.
+        table.nothing().nothing().nothing().nothing().number(graph);
     }
     table.end()
 }
@@ -187,6 +192,35 @@ pub(super) fn allocation(table: &mut Table, job: &Job<'_>, allocation: &Allocati
         .time(allocation.start)
         .time(allocation.end)
         .end()
+}
+
+pub(super) fn graph(
+    table: &mut Table,
+    job: &Job<'_>,
+    call: &GraphCall,
+    launch: &Launch,
+) -> Written {
+    table.number(launch.graph);
+    match launch.node {
+        Some(node) => table.agent(job, node),
+        None => table.nothing(),
+    };
+    match launch.queue {
+        Some(queue) => table.number(queue),
+        None => table.nothing(),
+    };
+    table
+        .number(job.index.stream(call.stream))
+        .number(job.trace.process.pid)
+        .number(call.tid)
+        .number(call.correlation)
+        .time(launch.start)
+        .time(launch.end)
+        .number(launch.kernels);
+    if let Some(remark) = launch.remark() {
+        table.text(remark);
+    }
+    table.end()
 }
 
 pub(super) fn scratch(table: &mut Table, job: &Job<'_>, scratch: &Scratch) -> Written {

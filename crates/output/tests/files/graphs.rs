@@ -55,7 +55,7 @@ fn kernel(writer: &mut RecordWriter, of: u64, start: u64, queue_id: u32, reason:
     append(writer, &event::encode(&record, &[]));
 }
 
-fn some_launches() -> Trace {
+pub fn some_launches() -> Trace {
     let mut writer = writer();
     let all = &mut writer;
     // The kernels' records come before and behind that of their call.
@@ -90,9 +90,9 @@ fn some_launches() -> Trace {
 }
 
 /// Graph, kernels, start, end, queue (0: none), remark.
-type Told = (u64, u64, u64, u64, u64, String);
+pub type Told = (u64, u64, u64, u64, u64, String);
 
-fn expected() -> Vec<Told> {
+pub fn expected() -> Vec<Told> {
     let told = |(graph, kernels, start, end, queue, remark): (u64, u64, u64, u64, u64, &str)| {
         (graph, kernels, start, end, queue, remark.to_owned())
     };

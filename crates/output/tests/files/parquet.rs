@@ -4,6 +4,7 @@
 use crate::common::{append, entries, golden_json, trace_of, writer};
 use crate::counter_batches::batch;
 use crate::counters::amds;
+use crate::graphs::{expected, some_launches};
 use crate::readings::readings;
 use crate::recordings::recorded;
 use crate::rocpd_rows::{header, one_kernel, plan, put_marker};
@@ -75,6 +76,20 @@ fn counters_are_rows() {
     assert!(said["rows"]["device_counters"].as_u64() > Some(0), "{said}");
     let said = read(&batch(|_| ()));
     assert!(said["rows"]["counter_batches"].as_u64() > Some(0), "{said}");
+}
+
+#[test]
+fn launches_of_graphs_are_rows() {
+    let said = read(&some_launches());
+    let expected: Vec<Value> = expected()
+        .into_iter()
+        .map(|(graph, kernels, start, end, queue, remark)| {
+            let queue = (queue > 0).then_some(queue);
+            let remark = (!remark.is_empty()).then_some(remark);
+            json!([graph, kernels, start, end, queue, remark])
+        })
+        .collect();
+    assert_eq!(said["launches"], Value::Array(expected));
 }
 
 /// Each file must say what was lost.

@@ -57,3 +57,49 @@ pub(super) fn record(
         reserved: 0,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_is_cut_where_recording_is_not_the_same_at_its_end() {
+        let of = |flags| OpenCall {
+            start: 1,
+            correlation: 2,
+            stream: 0,
+            frame: 0,
+            operation: GRAPH_LAUNCH,
+            kind: kind::HIP_RUNTIME_API_EXT,
+            flags,
+            dispatches: 3,
+        };
+        assert_eq!(flags(&of(0), true, 0), 0);
+        assert_eq!(flags(&of(flag::PAUSED), true, flag::PAUSED), flag::PAUSED);
+        for (open, is_recording, now) in [
+            (flag::CUT, true, 0),
+            (0, false, 0),
+            (0, true, flag::PAUSED),
+            (flag::PAUSED, true, 0),
+        ] {
+            let cut = flags(&of(open), is_recording, now);
+            assert_eq!(cut, open | flag::CUT, "{open} {is_recording} {now}");
+        }
+    }
+
+    #[test]
+    fn only_calls_of_graphs_are_and_only_where_they_are_recorded() {
+        let graphs = KindSet::of(&[kind::HIP_GRAPH]);
+        let of = |recorded, kind, number| operation(recorded, kind, number);
+        let hip = kind::HIP_RUNTIME_API_EXT;
+        assert_eq!(of(graphs, hip, GRAPH_LAUNCH), Some(graph::EXEC_LAUNCH));
+        assert_eq!(of(graphs, hip, GRAPH_LAUNCH_SPT), Some(graph::EXEC_LAUNCH));
+        assert_eq!(
+            of(graphs, hip, GRAPH_EXEC_DESTROY),
+            Some(graph::EXEC_DESTROY)
+        );
+        assert_eq!(of(graphs, hip, GRAPH_LAUNCH + 1), None);
+        assert_eq!(of(graphs, kind::HSA_CORE_API, GRAPH_LAUNCH), None);
+        assert_eq!(of(KindSet::of(&[hip]), hip, GRAPH_LAUNCH), None);
+    }
+}

@@ -149,7 +149,7 @@ pub(super) const OPTIONS: &[Opt] = &[
     )
     .more(
         "Without words all kinds. The runtime must be LLVM's (libomp) or one made from it: GCC's libgomp tells no tool anything. \
-         Events of target and device come from offloading only. They are in rocpd, json and pftrace, not in csv.",
+         Events of target and device come from offloading only. They are in rocpd, json, pftrace and parquet, not in csv.",
     )
     .not_with_attach(ASKED_ONCE)
     .of(kind::OMPT),
