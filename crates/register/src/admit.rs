@@ -622,4 +622,68 @@ mod tests {
         drop(near);
         assert_eq!(far.read(&mut [0]).unwrap(), 0);
     }
+
+    /// Makes the kernel answer this thread as one before Linux 6.5 does, which has no pidfds of
+    /// peers.
+    fn as_an_old_kernel() {
+        const SO_PEERPIDFD: u32 = 77;
+        const NUMBER: u32 = 0;
+        const THIRD_ARGUMENT: u32 = 32;
+        let step = |code: u32, no: u8, k: u32| libc::sock_filter {
+            code: code as u16,
+            jt: 0,
+            jf: no,
+            k,
+        };
+        let load = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
+        let equal = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+        let fails = libc::SECCOMP_RET_ERRNO | libc::ENOPROTOOPT.cast_unsigned();
+        let mut steps = [
+            step(load, 0, NUMBER),
+            step(equal, 3, libc::SYS_getsockopt as u32),
+            step(load, 0, THIRD_ARGUMENT),
+            step(equal, 1, SO_PEERPIDFD),
+            step(libc::BPF_RET, 0, fails),
+            step(libc::BPF_RET, 0, libc::SECCOMP_RET_ALLOW),
+        ];
+        let program = libc::sock_fprog {
+            len: steps.len() as u16,
+            filter: steps.as_mut_ptr(),
+        };
+        // SAFETY: the program is valid and is copied. It applies to this thread alone.
+        unsafe {
+            assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+            let mode = libc::SECCOMP_MODE_FILTER;
+            assert_eq!(
+                libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program),
+                0
+            );
+        }
+    }
+
+    /// A peer is held by a pidfd whatever the kernel, and one that has ended is refused.
+    #[test]
+    fn a_peer_is_held_by_old_kernels_too() {
+        use std::process::{Command, Stdio};
+        let (near, _far) = std::os::unix::net::UnixStream::pair().unwrap();
+        let held = |pid: u32| {
+            let (pid, uid, gid) = (pid.cast_signed(), 0, 0);
+            Held::of(near.as_fd(), &Credentials { pid, uid, gid })
+        };
+        let is_held = |held: &Held| matches!(held, Held::By(_)) && !held.has_ended();
+        assert!(is_held(&held(std::process::id()).unwrap()));
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        std::thread::scope(|scope| {
+            let old = scope.spawn(|| {
+                as_an_old_kernel();
+                let process = held(child.id()).unwrap();
+                assert!(is_held(&process));
+                child.kill().unwrap();
+                child.wait().unwrap();
+                assert!(process.has_ended());
+                assert_eq!(held(child.id()).unwrap_err(), refusal::CHANGED);
+            });
+            old.join().unwrap();
+        });
+    }
 }

@@ -276,4 +276,42 @@ mod tests {
             drop(held);
         });
     }
+
+    /// A program goes on when its listener is ready, however late the thread gets a processor. It
+    /// is not held up by a thread that waits for a lock that the program may hold.
+    #[test]
+    fn a_listener_is_waited_for_unless_it_is_blocked() {
+        READY.store(false, Ordering::Release);
+        TID.store(0, Ordering::Release);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(5 * MAX_DELAY);
+                READY.store(true, Ordering::Release);
+            });
+            wait_until_ready();
+            assert!(READY.load(Ordering::Acquire));
+        });
+        let lock = Mutex::new(());
+        let held = lock.lock().unwrap();
+        READY.store(false, Ordering::Release);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                // SAFETY: the call takes no arguments and cannot fail.
+                TID.store(unsafe { libc::gettid() }, Ordering::Release);
+                drop(lock.lock());
+            });
+            while TID.load(Ordering::Acquire) == 0 || is_runnable(TID.load(Ordering::Acquire)) {
+                std::thread::yield_now();
+            }
+            // The best of several attempts counts, since other programs may have the processors.
+            let waits = (0..3).map(|_| {
+                let began = Instant::now();
+                wait_until_ready();
+                began.elapsed()
+            });
+            let best = waits.min().unwrap();
+            assert!(best < MAX_DELAY + Duration::from_millis(u64::from(LOOKS) / 2));
+            drop(held);
+        });
+    }
 }

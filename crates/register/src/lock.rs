@@ -206,4 +206,29 @@ mod tests {
         drop(held);
         drop(take(Which::HandOver).unwrap());
     }
+
+    /// Of threads that make a page at one time, all but one give theirs back.
+    #[test]
+    fn a_page_that_is_not_needed_is_given_back() {
+        let first = std::ptr::from_ref(page()).cast_mut();
+        let pages = || {
+            let text = std::fs::read_to_string("/proc/self/statm").unwrap();
+            let first = text.split_ascii_whitespace().next();
+            first.unwrap().parse::<usize>().unwrap()
+        };
+        // Other threads of this process make mappings, too. A child has none.
+        // SAFETY: the child calls what a forked child of a program with threads may call, and `_exit`.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let before = pages();
+            let same = (0..1000).all(|_| make_page() == first);
+            let more = pages().saturating_sub(before);
+            // SAFETY: this ends the child without running the parent's handlers.
+            unsafe { libc::_exit(libc::c_int::from(!same || more > 100)) };
+        }
+        let mut status = 0;
+        // SAFETY: the child and the status word are our own.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert_eq!(status, 0, "pages stay mapped");
+    }
 }

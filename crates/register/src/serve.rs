@@ -215,3 +215,47 @@ pub(crate) fn has_gpu_runtime() -> bool {
     // SAFETY: the callback has the right type and uses no data.
     store::has(HSA) || unsafe { libc::dl_iterate_phdr(Some(each), std::ptr::null_mut()) } != 0
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::worker::tests::{Pretender, alone, connection};
+    use std::io::Read;
+
+    /// Nothing is begun for an attacher that has gone, and another one is told who serves it.
+    #[test]
+    fn an_attacher_that_is_there_gets_the_parked_thread() {
+        let _alone = alone();
+        let pretender = Pretender::parked();
+        let (ours, theirs) = connection();
+        drop(theirs);
+        serve(ours, purpose::ATTACH);
+        assert!(pretender.take().is_none());
+
+        let (ours, mut theirs) = connection();
+        serve(ours, purpose::ATTACH);
+        assert!(pretender.take().is_some());
+        let mut bytes = Vec::new();
+        // All copies of the other end are closed, so this ends.
+        theirs.read_to_end(&mut bytes).unwrap();
+        let reply = ConnectReply::read(&bytes).unwrap();
+        assert_eq!(reply.outcome, outcome::WOKEN);
+    }
+
+    /// Who only asks gets an answer and nothing else.
+    #[test]
+    fn a_query_begins_nothing() {
+        let _alone = alone();
+        let pretender = Pretender::parked();
+        for (wanted, answers) in [(purpose::QUERY, true), (u32::MAX, false)] {
+            let (ours, mut theirs) = connection();
+            serve(ours, wanted);
+            let mut bytes = Vec::new();
+            theirs.read_to_end(&mut bytes).unwrap();
+            let reply = ConnectReply::read(&bytes);
+            let outcome = reply.map(|reply| reply.outcome);
+            assert_eq!(outcome, answers.then_some(outcome::AVAILABLE));
+            assert!(pretender.take().is_none());
+        }
+    }
+}

@@ -585,4 +585,4 @@ pub(crate) fn forked() {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

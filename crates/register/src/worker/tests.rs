@@ -2,23 +2,49 @@
 
 use super::*;
 use std::os::fd::IntoRawFd;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 const PAGE: usize = 4096;
 const DEADLINE: Duration = Duration::from_secs(20);
 
+/// Only one test at a time can have threads that look like workers, or use the block.
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// A thread of the program's own that has the worker's name and waits on a word of something that
 /// looks like a parked block.
-struct Pretender {
+pub(crate) struct Pretender {
     page: usize,
     done: Arc<AtomicBool>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
 impl Pretender {
+    /// One that cannot be distinguished from a parked worker thread of the engine.
+    pub(crate) fn parked() -> Pretender {
+        let writable = libc::PROT_READ | libc::PROT_WRITE;
+        Pretender::new(libc::MAP_PRIVATE, writable, true)
+    }
+
+    /// Takes the connection that the thread was given, if it was given one.
+    pub(crate) fn take(&self) -> Option<VerifiedFd> {
+        let at = std::ptr::with_exposed_provenance::<BootBlock>(self.page);
+        // SAFETY: the page is as `new` made it.
+        let handed = unsafe {
+            if (*at).mailbox.load(Ordering::Acquire) != mailbox::HANDED {
+                return None;
+            }
+            (*at).handed.swap(0, Ordering::AcqRel)
+        };
+        VerifiedFd::new(handed.cast_signed() - 1)
+    }
+
     fn new(sharing: c_int, protection: c_int, begins_there: bool) -> Pretender {
         // SAFETY: the page is new. It gets the fields of a block, then its protection.
         let page = unsafe {
@@ -100,7 +126,7 @@ unsafe fn wait(word: usize) {
     };
 }
 
-fn connection() -> (VerifiedFd, UnixStream) {
+pub(crate) fn connection() -> (VerifiedFd, UnixStream) {
     let (ours, theirs) = UnixStream::pair().unwrap();
     (VerifiedFd::new(ours.into_raw_fd()).unwrap(), theirs)
 }
@@ -109,6 +135,7 @@ fn connection() -> (VerifiedFd, UnixStream) {
 /// these alone, or the program could crash.
 #[test]
 fn a_thread_that_only_looks_parked_is_given_nothing() {
+    let _alone = alone();
     let writable = libc::PROT_READ | libc::PROT_WRITE;
     for (sharing, protection, begins_there) in [
         (libc::MAP_PRIVATE, libc::PROT_READ, true),
@@ -130,21 +157,63 @@ fn a_thread_that_only_looks_parked_is_given_nothing() {
 /// memory that may be written.
 #[test]
 fn a_parked_block_is_given_the_connection() {
-    let writable = libc::PROT_READ | libc::PROT_WRITE;
-    let pretender = Pretender::new(libc::MAP_PRIVATE, writable, true);
+    let _alone = alone();
+    let pretender = Pretender::parked();
     let (ours, _theirs) = connection();
     let Assignment::Woken { wakeup, connection } = assign(ours) else {
         panic!("it was refused");
     };
     assert!(connection.is_ours());
     wakeup.wake();
-    let at = std::ptr::with_exposed_provenance::<BootBlock>(pretender.page);
-    // SAFETY: the page is as this test made it.
-    let handed = unsafe {
-        assert_eq!((*at).mailbox.load(Ordering::Acquire), mailbox::HANDED);
-        (*at).handed.swap(0, Ordering::AcqRel)
+    assert!(pretender.take().is_some());
+}
+
+/// Sends a byte, with a descriptor if there is one.
+fn send(to: &UnixStream, fd: Option<RawFd>) {
+    let mut byte = *b"x";
+    let mut part = libc::iovec {
+        iov_base: byte.as_mut_ptr().cast(),
+        iov_len: 1,
     };
-    drop(VerifiedFd::new(handed.cast_signed() - 1));
+    let mut control = [0_u64; 3];
+    // SAFETY: zero is a value of each field, and the control buffer has room for one descriptor.
+    unsafe {
+        let mut message: libc::msghdr = std::mem::zeroed();
+        message.msg_iov = &raw mut part;
+        message.msg_iovlen = 1;
+        if let Some(fd) = fd {
+            message.msg_control = control.as_mut_ptr().cast();
+            message.msg_controllen = libc::CMSG_SPACE(4) as _;
+            let header = libc::CMSG_FIRSTHDR(&raw const message);
+            (*header).cmsg_level = libc::SOL_SOCKET;
+            (*header).cmsg_type = libc::SCM_RIGHTS;
+            (*header).cmsg_len = libc::CMSG_LEN(4) as _;
+            libc::CMSG_DATA(header).cast::<RawFd>().write_unaligned(fd);
+        }
+        assert_eq!(libc::sendmsg(to.as_raw_fd(), &raw const message, 0), 1);
+    }
+}
+
+/// The attacher learns which of these it was: nothing to load, nobody there, or a broken socket.
+#[test]
+fn what_an_attacher_may_send_is_told_apart() {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    send(&theirs, None);
+    assert!(matches!(receive(ours.as_fd()), Ok((true, None))));
+    let file = tempfile::tempfile().unwrap();
+    send(&theirs, Some(file.as_raw_fd()));
+    let Ok((true, Some(received))) = receive(ours.as_fd()) else {
+        panic!("nothing came");
+    };
+    let inode = |fd: RawFd| {
+        std::fs::metadata(format!("/proc/self/fd/{fd}"))
+            .unwrap()
+            .ino()
+    };
+    assert_eq!(inode(received.number()), inode(file.as_raw_fd()));
+    drop(theirs);
+    assert!(matches!(receive(ours.as_fd()), Ok((false, None))));
+    assert!(matches!(receive(file.as_fd()), Err(libc::ENOTSOCK)));
 }
 
 /// Loads a library by a descriptor number, as this crate and the engine do, and returns the address
@@ -179,6 +248,7 @@ fn library(dir: &std::path::Path, name: &str, function: &str) -> std::path::Path
 /// One that is not ours is not.
 #[test]
 fn a_library_that_is_here_is_not_sent_again() {
+    let _alone = alone();
     let dir = tempfile::tempdir().unwrap();
     let theirs = library(dir.path(), "libtheirs.so", "their_function");
     let ours = library(dir.path(), "libours.so", ENTRY);
@@ -197,4 +267,27 @@ fn a_library_that_is_here_is_not_sent_again() {
     assert!(free != first && free != second && free >= 3);
     // SAFETY: the call takes numbers.
     assert_eq!(unsafe { libc::fcntl(free, libc::F_GETFD) }, -1);
+}
+
+/// The attacher learns why a library could not be loaded, in the loader's words, or that it has not
+/// our function.
+#[test]
+fn why_a_library_cannot_be_used_is_told() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    let text = dir.path().join("text");
+    std::fs::write(&text, "no library").unwrap();
+    let theirs = library(dir.path(), "libtheirs-sent.so", "their_function");
+    let sent = |file: &std::path::Path| {
+        let number = free_number().unwrap();
+        // SAFETY: no worker thread exists, so nobody else uses the block.
+        unsafe { (*block()).library_fd.store(number, Ordering::Relaxed) };
+        let file = std::fs::File::open(file).unwrap();
+        load(VerifiedFd::new(file.into_raw_fd()).unwrap())
+    };
+    let refused = sent(&text).unwrap_err();
+    assert_eq!(refused.step, step::LOAD);
+    let said = String::from_utf8_lossy(refused.message()).into_owned();
+    assert!(said.contains("/proc/thread-self/fd/"), "{said}");
+    assert_eq!(sent(&theirs).unwrap_err().step, step::ENTRY);
 }
