@@ -317,7 +317,7 @@ mod tests {
         assert!(notes.is_empty());
         assert_eq!(warnings.len(), 1);
         assert!(
-            warnings[0].contains("without calls of HIP: --cuda-trace"),
+            warnings[0].contains("without calls of HIP and launches of graphs: --cuda-trace"),
             "{warnings:?}"
         );
         let (_, warnings, notes) = told(&settings_there(), Requested::default()).unwrap();
