@@ -1,16 +1,18 @@
-// graphs KERNELS THREADS NODES: each thread launches a graph of NODES kernels on a stream of its own,
+// graphs KERNELS THREADS NODES [fork]: each thread launches a graph of NODES kernels on a stream of its own,
 // thread N `vadd` with grid.x 64 * (N + 1) and `scale` with grid.x 32 * (N + 1) + 65536 by turns; every
 // 8th round it waits, and every 16th it copies there and back and checks. Commands: "start" and "stop"
 // (launching on and off; each answers with the command's name when every thread has followed), "pause
 // US" sets a pause between rounds, "renew" makes each thread take another graph before it goes on,
 // "refused" launches a graph that HIP refuses, "counts" and "quit": one line per thread, then "total
-// LAUNCHES"; "quit" ends the program.
+// LAUNCHES"; "quit" ends the program. With "fork" every second node is in a branch of its own graph that
+// runs beside the other.
 #include "hip_kit.h"
 
 enum { MOST = 16 };
 static kernels_t kernels;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static bool forks;
 static enum { STOPPED, RUNNING, ENDED } order = STOPPED;
 static atomic_uint pause_us;
 static unsigned nthreads, nodes, renewals, following;  // under the lock: threads that have seen the order
@@ -23,15 +25,32 @@ static unsigned scale_blocks(unsigned n) { return n + 1 + 65536 / 32; }
 static hipGraphExec_t capture(work_t *w, unsigned n) {
   hipGraph_t graph;
   hipGraphExec_t ready;
-  work_t counted = *w;
+  work_t counted = *w, branch = *w;
+  hipEvent_t forked, joined;
   HIP(hipStreamBeginCapture(w->stream, hipStreamCaptureModeThreadLocal));
+  if (forks) {
+    HIP(hipStreamCreate(&branch.stream));
+    HIP(hipEventCreate(&forked));
+    HIP(hipEventCreate(&joined));
+    HIP(hipEventRecord(forked, w->stream));
+    HIP(hipStreamWaitEvent(branch.stream, forked, 0));
+  }
   for (unsigned node = 0; node < nodes; node++) {
-    if (node % 2) launch_scale(&kernels, &counted, scale_blocks(n));
+    if (node % 2) launch_scale(&kernels, &branch, scale_blocks(n));
     else launch_vadd(&kernels, &counted, vadd_blocks(n));
+  }
+  if (forks) {
+    HIP(hipEventRecord(joined, branch.stream));
+    HIP(hipStreamWaitEvent(w->stream, joined, 0));
   }
   HIP(hipStreamEndCapture(w->stream, &graph));
   HIP(hipGraphInstantiate(&ready, graph, NULL, NULL, 0));
   HIP(hipGraphDestroy(graph));
+  if (forks) {
+    HIP(hipEventDestroy(forked));
+    HIP(hipEventDestroy(joined));
+    HIP(hipStreamDestroy(branch.stream));
+  }
   return ready;
 }
 
@@ -96,9 +115,10 @@ static void counts(void) {
 }
 
 int main(int argc, char **argv) {
-  if (argc < 4) fail("usage: graphs KERNELS THREADS NODES");
+  if (argc < 4) fail("usage: graphs KERNELS THREADS NODES [fork]");
   kernels = load_kernels(argv[1]);
   nodes = atoi(argv[3]);
+  forks = argc > 4 && !strcmp(argv[4], "fork");
   unsigned count = atoi(argv[2]);
   if (count > MOST || nodes == 0) fail("too many threads, or no nodes");
   pthread_mutex_lock(&lock);

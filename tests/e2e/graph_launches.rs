@@ -33,8 +33,8 @@ fn logged(log: &ModelLog, threads: u32, nodes: usize) -> Vec<Vec<Times>> {
         let mut own: Vec<Times> = own.map(|it| (it.packet.start, it.packet.end)).collect();
         own.sort_unstable();
         assert_eq!(own.len() % nodes, 0, "part of a launch in the log");
-        let launches = own.chunks(nodes).map(|of| (of[0].0, of[nodes - 1].1));
-        launches.collect()
+        let last = |of: &[Times]| of.iter().map(|it| it.1).max().unwrap_or(0);
+        own.chunks(nodes).map(|of| (of[0].0, last(of))).collect()
     };
     (0..threads).map(of_thread).collect()
 }
@@ -141,7 +141,7 @@ impl Session {
         let mut ids = BTreeSet::new();
         for launch in &self.launches {
             assert_eq!(launch.kernels, nodes as u64, "{launch:?} {:?}", self.notes);
-            assert!(launch.queue > 0 && launch.agent > 0, "{launch:?}");
+            assert!(launch.agent > 0, "{launch:?}");
             assert!(ids.insert(launch.correlation), "twice: {launch:?}");
             threads.entry(launch.tid).or_default().push(launch.times);
         }
@@ -216,6 +216,7 @@ fn each_launch_is_told_with_its_kernels() -> Result<()> {
         "kernels without their option"
     );
     assert_eq!(session.remarks, BTreeSet::new());
+    assert!(session.launches.iter().all(|launch| launch.queue > 0));
     assert!(
         session
             .notes
@@ -223,6 +224,57 @@ fn each_launch_is_told_with_its_kernels() -> Result<()> {
             .any(|note| note.contains("1 launches of graphs failed")),
         "{:?}",
         session.notes
+    );
+    Ok(())
+}
+
+/// HIP runs the branches of a graph on queues of its own choice, and the kernels of all of them are
+/// those of the launch.
+#[test]
+fn branches_on_several_queues_are_one_launch() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let (threads, nodes) = (1, 12);
+    let mut target = graphs(&lab, threads, nodes)?.arg("fork").spawn()?;
+    target.expect("ready")?;
+    let out = tempfile::tempdir_in(lab.scratch())?;
+    let words = [&FORMATS[..], &["--hip-graph-trace"]].concat();
+    let mut attacher = attach(&lab, &target, out.path(), &words)?.spawn()?;
+    attacher.expect_error("attached to process")?;
+    ask(&mut target, "start")?;
+    launches_more(&target, 300)?;
+    ask(&mut target, "stop")?;
+    attacher.send("")?;
+    attacher.target.wait(PATIENCE)?.success()?;
+    let session = Session::read(out.path())?;
+    let log = quit(target)?;
+    // Each branch keeps its order, and HIP lets branches of successive launches overlap.
+    let branch = |grid: u32| {
+        let own = log.dispatches().filter(|it| it.grid[0] == grid);
+        let mut own: Vec<Times> = own.map(|it| (it.packet.start, it.packet.end)).collect();
+        own.sort_unstable();
+        own
+    };
+    let (one, other) = (branch(64), branch(32 + 65536));
+    let both = one.chunks(nodes / 2).zip(other.chunks(nodes / 2));
+    let mut expected: Vec<Times> = both
+        .map(|(a, b)| {
+            (
+                a[0].0.min(b[0].0),
+                a[nodes / 2 - 1].1.max(b[nodes / 2 - 1].1),
+            )
+        })
+        .collect();
+    expected.sort_unstable();
+    assert_eq!(session.by_thread(nodes), [expected]);
+    let rings: BTreeSet<u64> = log.dispatches().map(|it| it.packet.ring).collect();
+    let one = session.launches.iter().filter(|launch| launch.queue > 0);
+    assert_eq!(
+        one.count() == 0,
+        rings.len() > 1,
+        "{rings:?} {:?}",
+        session.launches
     );
     Ok(())
 }
