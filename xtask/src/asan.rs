@@ -89,7 +89,7 @@ const EDGES: &[Edge] = &[
         package: "midair-sdk-attach-so",
         test: "arguments",
         without: &[],
-        suite: false,
+        suite: true,
     },
     Edge {
         package: "midair-tool-so",
