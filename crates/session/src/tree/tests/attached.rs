@@ -164,12 +164,16 @@ fn one_refusal_does_not_end_the_others() {
     drop(one);
 }
 
+/// A process that is there at the start is tried once, also where one that came later would be
+/// tried again.
 #[test]
 fn where_nothing_can_be_attached_the_first_reason_is_told() {
     let word = "group-refused";
     let _one = with_runtime(word);
-    let refused = attach_named(LONG, word, |_| Err(failure(Kind::NotPermitted)));
-    assert_eq!(refused.unwrap_err().kind, Kind::NotPermitted);
+    for kind in [Kind::NotPermitted, Kind::NoParkedThread] {
+        let refused = attach_named(LONG, word, move |_| Err(failure(kind)));
+        assert_eq!(refused.unwrap_err().kind, kind);
+    }
 }
 
 /// A process that holds up its attach does not keep the others waiting for ever. At the end it is
