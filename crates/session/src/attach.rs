@@ -60,6 +60,11 @@ impl Session {
                     failure.what = format!("{}; {tries} attempts were made", failure.what);
                     return Err(failure);
                 }
+                // The worker thread of the attempt before has not given up yet.
+                Err(StartError::Claimed(_)) if tries > 1 && Instant::now() < limit => {
+                    std::thread::sleep(CLAIMED);
+                }
+                Err(StartError::Claimed(failure)) => return Err(failure),
                 Err(StartError::Failed(failure)) if starting.goes_on(&failure) => {}
                 Err(StartError::Failed(failure)) => return Err(starting.over(failure)),
                 Ok(session) => return Ok(session),
@@ -119,6 +124,7 @@ impl Session {
                     not_taken(pid, &failure.what)
                 }
                 error if error.is_lost_patience() => not_taken(pid, &failure.what),
+                error if explain::is_claimed(&approach, &error) => StartError::Claimed(failure),
                 _ => StartError::Failed(failure),
             }
         })?;
@@ -185,6 +191,8 @@ impl Session {
 
 /// How long an attach is tried again when the worker thread gives up before it gets the offer.
 const OFFERS: Duration = Duration::from_secs(30);
+/// The pause before the next attempt while the worker thread of the last one has the process.
+const CLAIMED: Duration = Duration::from_millis(100);
 /// The remedy where the worker thread gave up each time.
 pub(crate) const OFFER_HINT: &str = "the machine gives this process, or that one, no processor for seconds: try again when it has less to do";
 

@@ -88,6 +88,11 @@ pub(crate) fn refused(refusal: &Refusal) -> Failure {
 /// tracing, and its sentence also says why the listener did not serve.
 pub(crate) fn not_entered(approach: &Approach, error: &EnterError) -> Failure {
     match (error, &approach.inspection) {
+        (_, Ok(look)) if is_claimed(approach, error) => Failure::new(
+            Kind::Busy,
+            format!("process {} is recorded already: a session of midair's has it", look.pid),
+        )
+        .hint("attach again when that session has ended; an attacher in another container is not seen from here"),
         (EnterError::Boot { errno, .. }, Ok(look)) if *errno == libc::EBUSY => {
             let copies = sdks(look).join(" and ");
             held(
@@ -220,6 +225,16 @@ pub(crate) fn not_gpu(pid: Pid) -> Failure {
         format!("process {pid} has no HIP, HSA or CUDA runtime loaded"),
     )
     .hint("is it the right process? A launcher often runs the work in a child: see ps --forest")
+}
+
+/// Whether a worker thread of ours has the process, and not a copy of our SDK that the process has
+/// loaded by itself.
+pub(crate) fn is_claimed(approach: &Approach, error: &EnterError) -> bool {
+    let EnterError::Boot { errno, .. } = error else {
+        return false;
+    };
+    let look = approach.inspection.as_ref();
+    *errno == libc::EBUSY && look.is_ok_and(|look| sdks(look).is_empty())
 }
 
 /// Returns the paths of the copies of our SDK that a process has loaded by itself.

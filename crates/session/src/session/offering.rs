@@ -21,6 +21,10 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 pub(crate) enum StartError {
     /// The worker thread had stopped waiting for the offer, so nothing was begun.
     OfferNotTaken(Failure),
+    /// A worker thread has the process, of a copy of our library that the process did not load by
+    /// itself: that of an attempt before this one, which has not given up yet, or that of an
+    /// attacher which cannot be seen from here. Nothing was begun.
+    Claimed(Failure),
     /// Anything else. What was begun is undone.
     Failed(Failure),
 }
@@ -29,7 +33,9 @@ impl StartError {
     /// Returns the failure to report.
     pub(crate) fn failure(&self) -> &Failure {
         match self {
-            StartError::OfferNotTaken(failure) | StartError::Failed(failure) => failure,
+            StartError::OfferNotTaken(failure)
+            | StartError::Claimed(failure)
+            | StartError::Failed(failure) => failure,
         }
     }
 }
