@@ -289,7 +289,7 @@ const BUSY: &str = "pause 300";
 
 /// Kills attachers; a session that follows counts as if there had been none.
 fn killed(lab: &Lab, target: &mut LabTarget, words: &[&str]) -> Result<()> {
-    for round in 0..3 {
+    for round in 0..2 {
         let out = tempfile::tempdir_in(lab.scratch())?;
         let mut attacher = attach(lab, target, out.path(), words)?.spawn()?;
         attacher.expect_error("attached to process")?;

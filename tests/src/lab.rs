@@ -3,7 +3,9 @@
 use crate::modellog::ModelLog;
 use crate::stage::plain_environment;
 use crate::target::Target;
-use crate::{Result, build_dir, compile, fatbin, is_root_for, leave_out, put_file, workspace};
+use crate::{
+    Result, build_dir, compile, fatbin, is_root_for, leave_out, put_copy, put_file, workspace,
+};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -104,12 +106,11 @@ impl Lab {
     /// # Errors
     /// Fails when the file cannot be read or written.
     pub fn install(&self, file: &Path) -> Result<String> {
-        let bytes = std::fs::read(file).map_err(|error| format!("{}: {error}", file.display()))?;
         let there = self
             .root
             .join(OURS)
             .join(file.file_name().ok_or("a file has a name")?);
-        put_file(&there, &bytes, 0o755)?;
+        put_copy(&there, file)?;
         self.inside(&there)
     }
     /// Installs our model and returns its path in the lab.
@@ -226,7 +227,7 @@ impl Lab {
                         std::os::unix::fs::symlink(link, &to)?;
                     }
                 } else if file.is_file() {
-                    put_file(&to, &std::fs::read(&file)?, 0o755)?;
+                    put_copy(&to, &file)?;
                 }
             }
         }

@@ -187,3 +187,20 @@ pub(crate) fn put_file(path: &std::path::Path, bytes: &[u8], mode: u32) -> Resul
     fresh.persist(path)?;
     Ok(())
 }
+
+/// Puts a program or library at `path` as [`put_file`] does. A copy with the size and the time of the
+/// original is taken for it, since nearly every test asks for all of the stage, 280 MB.
+pub(crate) fn put_copy(path: &std::path::Path, original: &std::path::Path) -> Result<()> {
+    let named = |error| format!("{}: {error}", original.display());
+    let is = |of: &std::path::Path| -> std::io::Result<_> {
+        let metadata = std::fs::metadata(of)?;
+        Ok((metadata.len(), metadata.modified()?))
+    };
+    let (size, time) = is(original).map_err(named)?;
+    if is(path).is_ok_and(|there| there == (size, time)) {
+        return Ok(());
+    }
+    put_file(path, &std::fs::read(original).map_err(named)?, 0o755)?;
+    std::fs::File::open(path)?.set_modified(time)?;
+    Ok(())
+}

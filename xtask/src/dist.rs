@@ -91,17 +91,24 @@ pub fn of_stage(to: &Path) -> Outcome<()> {
     // What an earlier run made of another version would be found, too.
     tree::anew(to)?;
     let release = release(&prefix, &work, to, Machine::here())?;
-    for name in ["one-file", "tarball", "wheel", "deb", "rpm", "image"] {
+    let make = |name: &str| -> Outcome<()> {
         if name == "rpm" && !is_there("rpmbuild") {
             println!("rpm: left out: no rpmbuild (Debian's package rpm)");
-            continue;
+            return Ok(());
         }
         let product = PRODUCTS.iter().find(|product| product.name == name);
-        if let Some(product) = product {
-            (product.make)(&release)?;
-        }
-    }
-    Ok(())
+        product.map_or(Ok(()), |product| (product.make)(&release).map(drop))
+    };
+    // The image has the one file in it. All others are made side by side.
+    make("one-file")?;
+    std::thread::scope(|scope| {
+        let names = ["deb", "tarball", "rpm", "wheel", "image"];
+        let made = names.map(|name| scope.spawn(move || make(name)));
+        made.into_iter().try_for_each(|made| {
+            let outcome = made.join();
+            outcome.unwrap_or_else(|_| failed("a product could not be made"))
+        })
+    })
 }
 
 /// `cargo xtask dist`.

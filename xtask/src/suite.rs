@@ -30,8 +30,28 @@ enum Done {
     /// It passed, except for this many tests that were left out and are listed.
     PassedBut(usize),
     /// It was left out for this reason, which never counts as passed.
-    LeftOut(&'static str),
+    LeftOut(String),
 }
+
+/// Steps that leave processors idle for half of their time. The suite has a process of its own run
+/// them beside the others.
+const BESIDE: &[Step] = &[
+    Step {
+        name: "loom",
+        run: |_| loom(),
+        needed: false,
+    },
+    Step {
+        name: "Miri",
+        run: |_| unless_left_out(miri::suite()),
+        needed: false,
+    },
+    Step {
+        name: "AddressSanitizer",
+        run: |_| unless_left_out(asan::suite()),
+        needed: false,
+    },
+];
 
 const STEPS: &[Step] = &[
     Step {
@@ -57,21 +77,6 @@ const STEPS: &[Step] = &[
     Step {
         name: "import circles",
         run: |_| circles::circles_task(&[]).map(|()| Done::Passed),
-        needed: false,
-    },
-    Step {
-        name: "loom",
-        run: |_| loom(),
-        needed: false,
-    },
-    Step {
-        name: "Miri",
-        run: |_| unless_left_out(miri::suite()),
-        needed: false,
-    },
-    Step {
-        name: "AddressSanitizer",
-        run: |_| unless_left_out(asan::suite()),
         needed: false,
     },
     Step {
@@ -129,7 +134,7 @@ const STEPS: &[Step] = &[
     Step {
         name: "python",
         run: |downloads| {
-            downloads.wait_for(HEADERS);
+            let _ = downloads.wait_for(HEADERS);
             python::ready().map(|_| Done::Passed)
         },
         // The tests that need this fail by name, and the others can still show something.
@@ -147,7 +152,7 @@ const STEPS: &[Step] = &[
     Step {
         name: "AMD's headers, Triton",
         run: |downloads| {
-            downloads.wait_for(HEADERS);
+            let _ = downloads.wait_for(HEADERS);
             amd_headers()
         },
         needed: false,
@@ -155,7 +160,7 @@ const STEPS: &[Step] = &[
     Step {
         name: "lab",
         run: |downloads| {
-            downloads.wait_for(LAB);
+            let _ = downloads.wait_for(LAB);
             prepare_lab()
         },
         needed: true,
@@ -163,9 +168,14 @@ const STEPS: &[Step] = &[
     Step {
         name: "Debian 12",
         run: |downloads| {
-            downloads.wait_for(DEBIAN);
+            let _ = downloads.wait_for(DEBIAN);
             unless_left_out(debian::ready())
         },
+        needed: false,
+    },
+    Step {
+        name: "loom, Miri, ASan",
+        run: |downloads| downloads.wait_for_checks(),
         needed: false,
     },
     Step {
@@ -180,17 +190,26 @@ const STEPS: &[Step] = &[
 const HEADERS: &[&str] = &["amd-headers"];
 const LAB: &[&str] = &["lab", "setup"];
 const DEBIAN: &[&str] = &["debian-12"];
+/// The task that runs [`BESIDE`].
+const CHECKS: &[&str] = &["test", "--beside"];
 
 /// Tasks that run during the first steps, which compile. Their output goes to files. A step that
-/// needs such a task waits for it, and then does itself what is still missing. So nothing depends
-/// on how a task ended.
+/// needs a download waits for it, and then does itself what is still missing. So nothing depends
+/// on how that task ended.
 struct Downloads {
     running: Vec<(&'static [&'static str], Child, PathBuf)>,
 }
 
 impl Downloads {
+    /// Begins none.
+    fn none() -> Downloads {
+        Downloads {
+            running: Vec::new(),
+        }
+    }
+
     fn start() -> Downloads {
-        let mut tasks = vec![HEADERS];
+        let mut tasks = vec![CHECKS, HEADERS];
         if is_root() {
             tasks.push(DEBIAN);
         }
@@ -216,15 +235,30 @@ impl Downloads {
         }
     }
 
-    /// Waits for the end of a task, if it still runs, and shows its output.
-    fn wait_for(&mut self, words: &[&str]) {
+    /// Waits for the end of a task, if it still runs, and shows its output. Returns that, and
+    /// whether the task ended well; `None` if it was not begun.
+    fn wait_for(&mut self, words: &[&str]) -> Option<(String, bool)> {
         let found = self.running.iter().position(|(task, ..)| *task == words);
-        let Some((_, mut child, log)) = found.map(|at| self.running.remove(at)) else {
-            return;
-        };
-        // The step itself finds out how the task ended.
-        let _ = child.wait();
-        print!("{}", std::fs::read_to_string(&log).unwrap_or_default());
+        let (_, mut child, log) = found.map(|at| self.running.remove(at))?;
+        let is_well = child.wait().is_ok_and(|status| status.success());
+        let text = std::fs::read_to_string(&log).unwrap_or_default();
+        print!("{text}");
+        Some((text, is_well))
+    }
+
+    /// Waits for the steps of [`BESIDE`].
+    fn wait_for_checks(&mut self) -> Outcome<Done> {
+        match self.wait_for(CHECKS) {
+            Some((text, true)) => {
+                let left_out: Vec<&str> = text.lines().filter(|line| is_left_out(line)).collect();
+                match left_out.as_slice() {
+                    [] => Ok(Done::Passed),
+                    lines => Ok(Done::LeftOut(lines.join("; "))),
+                }
+            }
+            Some((_, false)) => failed("a step failed"),
+            None => failed("they were not begun"),
+        }
     }
 }
 
@@ -254,19 +288,33 @@ fn passed(mut command: Command) -> Outcome<Done> {
 }
 
 fn unless_left_out(outcome: Outcome<aarch64::LeftOut>) -> Outcome<Done> {
-    outcome.map(|left_out| left_out.map_or(Done::Passed, Done::LeftOut))
+    outcome.map(|left_out| left_out.map_or(Done::Passed, |why| Done::LeftOut(why.to_owned())))
 }
 
 /// Runs `cargo xtask test`.
 pub fn test_task(words: &[String]) -> Outcome<()> {
-    if !words.is_empty() {
-        return failed("takes no arguments; to run a part, use cargo test -p PACKAGE");
+    match words {
+        [] => steps(STEPS, &mut Downloads::start()),
+        [word] if word == "--beside" => steps(BESIDE, &mut Downloads::none()),
+        _ => failed("takes no arguments; to run a part, use cargo test -p PACKAGE"),
     }
+}
+
+/// The text in the summary for a step that was left out.
+const LEFT_OUT: &str = "left out:";
+
+/// Returns whether a line of a summary is about a step that was left out.
+fn is_left_out(line: &str) -> bool {
+    let mut words = line.split(" s  ").skip(1);
+    words.next().is_some_and(|text| text.starts_with(LEFT_OUT))
+}
+
+/// Runs steps, and sums them up.
+fn steps(steps: &[Step], downloads: &mut Downloads) -> Outcome<()> {
     let mut rows: Vec<(&str, String, Duration)> = Vec::new();
     let mut bad = 0;
     let mut stopped = false;
-    let mut downloads = Downloads::start();
-    for step in STEPS {
+    for step in steps {
         if stopped {
             rows.push((step.name, "not run".to_owned(), Duration::ZERO));
             bad += 1;
@@ -274,11 +322,11 @@ pub fn test_task(words: &[String]) -> Outcome<()> {
         }
         println!("== {}", step.name);
         let began = Instant::now();
-        let outcome = (step.run)(&mut downloads);
+        let outcome = (step.run)(downloads);
         let text = match &outcome {
             Ok(Done::Passed) => "passed".to_owned(),
             Ok(Done::PassedBut(count)) => format!("passed; {count} tests left out, see above"),
-            Ok(Done::LeftOut(why)) => format!("left out: {why}"),
+            Ok(Done::LeftOut(why)) => format!("{LEFT_OUT} {why}"),
             Err(failure) => {
                 eprintln!("{}: {failure}", step.name);
                 "FAILED".to_owned()
@@ -299,7 +347,7 @@ pub fn test_task(words: &[String]) -> Outcome<()> {
     } else {
         failed(format!(
             "{bad} of {} steps failed or could not run",
-            STEPS.len()
+            steps.len()
         ))
     }
 }
@@ -331,7 +379,7 @@ fn amd_headers() -> Outcome<Done> {
         Err(failure) => {
             eprintln!("{failure}");
             Ok(Done::LeftOut(
-                "they could not be had; MIDAIR_AMD_HEADERS=1 makes that a failure",
+                "they could not be had; MIDAIR_AMD_HEADERS=1 makes that a failure".to_owned(),
             ))
         }
     }
@@ -340,12 +388,12 @@ fn amd_headers() -> Outcome<Done> {
 fn prepare_lab() -> Outcome<Done> {
     if lab::is_skipped() {
         return Ok(Done::LeftOut(
-            "MIDAIR_SKIP_LAB is set; tests on AMD's runtimes do not run",
+            "MIDAIR_SKIP_LAB is set; tests on AMD's runtimes do not run".to_owned(),
         ));
     }
     if !is_root() {
         return Ok(Done::LeftOut(
-            "it needs root; tests on AMD's runtimes do not run",
+            "it needs root; tests on AMD's runtimes do not run".to_owned(),
         ));
     }
     lab::ready().map(|_| Done::Passed)
@@ -461,5 +509,14 @@ mod tests {
             let main = fs::read_to_string(program.join("main.rs")).unwrap();
             assert_eq!(forgotten(&program, &main), Vec::<PathBuf>::new());
         }
+    }
+
+    #[test]
+    fn a_check_that_was_left_out_is_found_in_its_summary() {
+        assert!(is_left_out(
+            "Miri                      0.3 s  left out: no nightly"
+        ));
+        assert!(!is_left_out("Miri                     72.2 s  passed"));
+        assert!(!is_left_out("left out: Miri"));
     }
 }
