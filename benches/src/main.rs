@@ -1,7 +1,7 @@
 //! Measures the cost of an attach on real processes and shows the budgets beside it.
 //!
-//! `cargo run --release -p midair-benches [entry] [calls] [dispatches] [windows] [session] [live] [export] [views]`
-//! after `cargo xtask stage --release` runs these benchmarks, or all eight if none is named. With
+//! `cargo run --release -p midair-benches [entry] [calls] [dispatches] [events] [windows] [session] [live] [export] [views]`
+//! after `cargo xtask stage --release` runs these benchmarks, or all nine if none is named. With
 //! `compare DIR` in front, another checkout and this one are measured in turn. See
 //! `benches/README.md`. The benchmarks need the lab (see `tests`), and root where the kernel's
 //! settings ask for it. Times depend on the machine and its load, which is printed. Nothing here
@@ -11,6 +11,7 @@ mod calls;
 mod compare;
 mod dispatches;
 mod entry;
+mod events;
 mod export;
 mod live;
 mod report;
@@ -26,10 +27,11 @@ use std::process::ExitCode;
 /// A benchmark: its name on the command line, and its function.
 type Bench = (&'static str, fn(&mut Table) -> Result<()>);
 
-const BENCHES: [Bench; 8] = [
+const BENCHES: [Bench; 9] = [
     ("entry", entry::run),
     ("calls", calls::run),
     ("dispatches", dispatches::run),
+    ("events", events::run),
     ("windows", windows::run),
     ("session", session::run),
     ("live", live::run),
@@ -64,7 +66,7 @@ fn parse(arguments: impl IntoIterator<Item = String>) -> std::result::Result<Arg
             name if BENCHES.iter().any(|(known, _)| *known == name) => found.names.push(word),
             other => {
                 return Err(format!(
-                    "{other}: not a benchmark; there are entry, calls, dispatches, windows, session, live, export and views"
+                    "{other}: not a benchmark; there are entry, calls, dispatches, events, windows, session, live, export and views"
                 ));
             }
         }

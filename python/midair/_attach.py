@@ -22,6 +22,7 @@ TRACES: Mapping[str, str] = {
     "allocations": "--memory-allocation-trace",
     "scratch": "--scratch-memory-trace",
     "graphs": "--hip-graph-trace",
+    "events": "--hip-event-trace",
     "hip": "--hip-trace",
     "hsa": "--hsa-trace",
     "cuda": "--cuda-trace",

@@ -16,8 +16,12 @@ TABLES: Mapping[str, Tuple[str, str]] = {
     "calls": ("regions", "calls"),
     "allocations": ("memory_allocations", "memory_allocations"),
     "graphs": ("graph_launches", "graph_launches"),
+    "events": ("hip_events", "hip_events"),
     "counters": ("counters_collection", "counters"),
 }
+
+#: Views that a rocpd file has only where its session has such records.
+RARE = frozenset({"hip_events"})
 
 
 class Table:
@@ -45,14 +49,29 @@ class Table:
         """Names of the columns, from rocpd files."""
         if not self._databases:
             raise ValueError("only rocpd files can be read without pandas or polars")
-        with _opened(self._databases[0]) as database:
+        having = self._having()
+        if not having:
+            return []
+        with _opened(having[0]) as database:
             found = database.execute(f'SELECT * FROM "{self._view}" LIMIT 0')
             return [column[0] for column in found.description]
 
     def _values(self) -> Iterator[Tuple[Any, ...]]:
-        for file in self._databases:
+        for file in self._having():
             with _opened(file) as database:
                 yield from database.execute(f'SELECT * FROM "{self._view}"')
+
+    def _having(self) -> List[Path]:
+        """The rocpd files that have the view."""
+        if self._view not in RARE:
+            return self._databases
+        having = []
+        for file in self._databases:
+            with _opened(file) as database:
+                query = "SELECT 1 FROM sqlite_master WHERE name = ?"
+                if database.execute(query, [self._view]).fetchone():
+                    having.append(file)
+        return having
 
     def pandas(self) -> "pandas.DataFrame":
         """A frame of pandas. From parquet, where there is no rocpd file, pandas needs pyarrow."""
@@ -154,6 +173,10 @@ class Recording:
     def graphs(self) -> Table:
         """Launches of HIP's graphs."""
         return self.table("graphs")
+
+    def events(self) -> Table:
+        """Records of HIP's events, and waits for them."""
+        return self.table("events")
 
     def counters(self) -> Table:
         """Values of hardware counters."""

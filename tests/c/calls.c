@@ -5,6 +5,7 @@
 //   hsa N         a thread that uses only HSA: N rounds of signal_create, load, store, destroy; says "only TID N"
 //   tight N       N times hipGetLastError on the main thread as fast as may be; says "took N NS NS-OF-CPU"
 //   launches N    N kernels on the main thread as fast as may be; says "took N NS-OF-CPU"; then waits for them
+//   events N      an event is recorded N times in a row on the main thread; says "took N NS-OF-CPU"; then waits for it
 //   tables        one line "table NAME ADDRESS SIZE" per live API table
 //   counts        "counts NAME=N ...": all calls so far
 //   quit
@@ -106,6 +107,15 @@ static void launches(unsigned long rounds) {
   say("took %lu %lu", rounds, cpu);
 }
 
+static void events(unsigned long rounds) {
+  uint64_t cpu = now(CLOCK_THREAD_CPUTIME_ID);
+  for (unsigned long n = 0; n < rounds; n++) HIP(hipEventRecord(event, work.stream));
+  cpu = now(CLOCK_THREAD_CPUTIME_ID) - cpu;
+  atomic_fetch_add(&count[N_hipEventRecord], rounds);
+  HIP(C(hipEventSynchronize)(event));
+  say("took %lu %lu", rounds, cpu);
+}
+
 // A HIP function calls a function that gives the live table; an HSA function loads a pointer to it.
 // A decoder of its own, so that a mistake in the profiler's is not repeated here.
 static void *hip_table(const void *function) {
@@ -192,6 +202,9 @@ int main(int argc, char **argv) {
     } else if (sscanf(line, "launches %u", &number) == 1) {
       launches(number);
       say("launches");
+    } else if (sscanf(line, "events %u", &number) == 1) {
+      events(number);
+      say("events");
     } else if (!strcmp(line, "tables")) {
       tables();
       say("tables");

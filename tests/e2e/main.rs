@@ -36,6 +36,7 @@ mod fleet;
 mod formats;
 mod graph_launches;
 mod headers;
+mod hip_events;
 mod hooks;
 mod idle;
 mod installed;

@@ -76,6 +76,7 @@ tables, csvs = sys.argv[1:]
 duck = duckdb.connect()
 rows = {}
 launches = []
+events = []
 wanted = {}
 for path in sorted(glob.glob(f"{csvs}/r_*.csv")):
     name = os.path.basename(path)[2:-4]
@@ -103,6 +104,10 @@ for directory in sorted({os.path.dirname(path) for path in glob.glob(f"{tables}/
         columns = "graph, kernels, start_ns, end_ns, queue, remark"
         launches = duck.execute(f"SELECT {columns} FROM {table} ORDER BY start_ns").fetchall()
         continue
+    if kind == "hip_events":
+        columns = "operation, event, start_ns, end_ns, queue, source_queue, remark IS NOT NULL"
+        events = duck.execute(f"SELECT {columns} FROM {table} ORDER BY start_ns").fetchall()
+        continue
     assert kind in wanted, f"csv has no {kind}"
     for ours, found in wanted[kind]:
         quoted = ", ".join(f'"{our}"' for our in ours)
@@ -129,4 +134,4 @@ parts = duck.execute(f"SELECT DISTINCT run, host, rank FROM {every} ORDER BY ALL
 metadata = duck.execute(
     f"SELECT decode(key), decode(value) FROM parquet_kv_metadata('{tables}/**/kind=agents/*.parquet')"
 ).fetchall()
-json.dump({"rows": rows, "launches": launches, "parts": parts, "metadata": dict(metadata)}, sys.stdout)
+json.dump({"rows": rows, "launches": launches, "events": events, "parts": parts, "metadata": dict(metadata)}, sys.stdout)

@@ -6,7 +6,9 @@ that the process launched meanwhile.
 
 import json
 import os
+import sqlite3
 import sys
+import tempfile
 from pathlib import Path
 
 import midair
@@ -51,6 +53,19 @@ tables = [file for file in recording.files if file.parent.name == "kind=kernels"
 assert len(tables) == 1 and all(file.is_file() for file in recording.files)
 assert list(recording.table("top_kernels").rows())[0]["name"]
 assert recording.document["processes"][0]["pid"] == pid
+# Only a session with events of HIP has their view.
+events = list(recording.events().rows())
+assert len(events) == len(recording.events().pandas()) == recording.events().polars().height
+with tempfile.TemporaryDirectory() as empty:
+    path = Path(empty) / "without.db"
+    sqlite3.connect(path).close()
+    without = midair.Table("hip_events", "hip_events", [path])
+    assert without.columns() == [] and list(without.rows()) == [] and without.pandas().empty and without.polars().is_empty()
+    try:
+        list(midair.Table("nonsense", "nonsense", [path]).rows())
+        raise AssertionError("a view that there is not was taken")
+    except sqlite3.OperationalError:
+        pass
 directory = recording.directory
 recording.close()
 assert not Path(directory).exists()

@@ -66,6 +66,8 @@ pub enum Rocpd {
     MemoryAllocate,
     /// `rocpd_graph_launch`.
     GraphLaunch,
+    /// `rocpd_hip_event`.
+    HipEvent,
     /// `rocpd_pmc_event`, which belong to the events of dispatches.
     PmcEvent,
 }
@@ -79,6 +81,7 @@ impl Rocpd {
             Rocpd::MemoryCopy => "memory_copy",
             Rocpd::MemoryAllocate => "memory_allocate",
             Rocpd::GraphLaunch => "graph_launch",
+            Rocpd::HipEvent => "hip_event",
             Rocpd::PmcEvent => "pmc_event",
         }
     }

@@ -510,9 +510,23 @@ domains! {
         built: true;
         ..LATER
     }
-    /// HIP events.
+    /// Records of HIP's events and waits for them, with the barriers that they are on the device.
+    /// Only our own tool can ask for them, as for graphs.
     HIP_EVENT {
-        asked: RequestedBy::By(&[ask("hip-event-trace", c"ROCPROF_HIP_EVENT_TRACE")]);
+        asked: RequestedBy::By(&[ask("hip-event-trace", c"ROCPROF_HIP_EVENT_TRACE")]),
+        // AMD's number in newer headers.
+        number: Some(38),
+        needs: CALLS,
+        files: Files {
+            json: Ranked::some("hip_event", 124),
+            category: Some("hip_event"),
+            track: Some(Track::Own("HIP EVENTS")),
+            rocpd: Some(Rocpd::HipEvent),
+            records: "events of HIP",
+            phrase: Ranked::some("events of HIP", 67),
+            ..NO_FILES
+        },
+        built: true;
         ..LATER
     }
     /// Migrations of pages, from the kernel driver.

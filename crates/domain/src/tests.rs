@@ -122,8 +122,9 @@ fn rows_are_complete() {
         }
         assert!(row.number.is_some() && !files.records.is_empty(), "{name}");
         assert!(files.category.is_some() && files.track.is_some(), "{name}");
-        // Tools cannot ask for graphs: the headers have no kind for them.
-        let of_tools = row.runtimes.amd && row.kind != kind::HIP_GRAPH;
+        // Tools cannot ask for graphs and events: the headers have no kinds for them.
+        let newer = KindSet::of(&[kind::HIP_GRAPH, kind::HIP_EVENT]);
+        let of_tools = row.runtimes.amd && !newer.contains(row.kind);
         assert_eq!(of_tools, row.buffer_kind().is_some(), "{name}");
         assert!(
             row.runtimes.amd || row.needs == table_needs_nothing(),
@@ -137,10 +138,7 @@ fn rows_are_complete() {
             assert!(files.csv.is_none() && files.rocpd.is_none() && files.statistics.is_none());
             continue;
         }
-        if (sets::DRIVER | sets::TOLD)
-            .with(kind::HIP_GRAPH)
-            .contains(row.kind)
-        {
+        if (sets::DRIVER | sets::TOLD | newer).contains(row.kind) {
             // AMD's tool has no tables for them.
             assert!(files.csv.is_none() && files.json.is_some() && files.rocpd.is_some());
             continue;
@@ -243,6 +241,7 @@ fn sets_are_made_from_the_table() {
         sets::HOOKED_CALLS,
         (sets::HIP_CALLS | sets::HSA_CALLS | sets::MARKERS | sets::LIBRARY_CALLS)
             .with(kind::HIP_GRAPH)
+            .with(kind::HIP_EVENT)
     );
     assert_eq!(
         sets::NEEDS_DEVICE,

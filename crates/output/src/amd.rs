@@ -16,6 +16,20 @@ const GRAPHS: [&str; 4] = [
     "HIP_GRAPH_OPERATION_EXEC_LAUNCH",
 ];
 
+/// The operations of events: AMD's `rocprofiler_hip_event_operation_t`.
+const EVENTS: [&str; 3] = ["HIP_EVENT_NONE", "HIP_EVENT_RECORD", "HIP_EVENT_WAIT"];
+
+/// The kinds behind those of the headers, with the operations of those that are built (source:
+/// docs/sources.md#hip-events).
+const NEWER: [(&str, &[&str]); 6] = [
+    ("HIP_GRAPH", &GRAPHS),
+    ("ROCSHMEM_API", &[]),
+    ("ROCSHMEM_API_EXT", &[]),
+    ("HIPFILE_API", &[]),
+    ("HIPFILE_API_EXT", &[]),
+    ("HIP_EVENT", &EVENTS),
+];
+
 impl Names {
     /// Returns the names of everything that AMD's headers describe, and of what CUDA processes have
     /// in addition. Operations that AMD has no number for yet stand behind those that it has, so
@@ -23,10 +37,13 @@ impl Names {
     pub fn amd() -> Names {
         let mut all = Names {
             buffer: names::BUFFER_KINDS.iter().map(kind).collect(),
-            newer: vec![Kind {
-                name: Cow::Borrowed("HIP_GRAPH"),
-                operations: GRAPHS.iter().map(|name| Cow::Borrowed(*name)).collect(),
-            }],
+            newer: NEWER
+                .iter()
+                .map(|(name, operations)| Kind {
+                    name: Cow::Borrowed(*name),
+                    operations: operations.iter().map(|name| Cow::Borrowed(*name)).collect(),
+                })
+                .collect(),
             callback: names::CALLBACK_KINDS.iter().map(kind).collect(),
             cuda: cuda::kinds(),
             ..Names::default()

@@ -273,6 +273,11 @@ impl Index {
                 self.add_stream(call.stream);
             }
             Record::Graph(_) => {}
+            Record::Event(call) => {
+                self.count(&call.header);
+                self.add_stream(call.stream);
+            }
+            Record::Barrier(_) => {}
             Record::RuntimeInit(runtime) => {
                 self.count(&runtime.header);
                 self.cuda.seen |= names::runtime_name(runtime.header.operation).is_some();

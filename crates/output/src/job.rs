@@ -5,6 +5,7 @@ use crate::api::Names;
 use crate::counter_findings;
 use crate::counters::Counting;
 use crate::cuda::devices::{self, Agents};
+use crate::events::Events;
 use crate::graphs::Graphs;
 use crate::index::Index;
 use crate::kernel_name::Namer;
@@ -47,6 +48,8 @@ pub(crate) struct Job<'a> {
     pub(crate) renamed: Option<Renamed>,
     /// Launches of HIP's graphs, and their kernels.
     pub(crate) graphs: Graphs,
+    /// Records of HIP's events and waits for them, and their barriers.
+    pub(crate) events: Events,
 }
 
 impl<'a> Job<'a> {
@@ -66,6 +69,7 @@ impl<'a> Job<'a> {
         let counting = Counting::of(trace, |node| agents.get(node).cloned());
         Job {
             graphs: Graphs::read(trace),
+            events: Events::read(trace),
             renamed: plan.rename_kernels.then(|| Renamed::read(&trace.records)),
             counting,
             trace,

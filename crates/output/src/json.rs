@@ -16,6 +16,7 @@ pub(crate) mod counters;
 mod cuda;
 mod driver;
 mod emit;
+mod events;
 mod graphs;
 mod memory;
 pub(crate) mod pieces;
@@ -57,6 +58,7 @@ mod size {
     pub(super) const MEMORY_ALLOCATION: u64 = 88;
     pub(super) const SCRATCH_MEMORY: u64 = 96;
     pub(super) const HIP_GRAPH: u64 = 96;
+    pub(super) const HIP_EVENT: u64 = 88;
 }
 
 /// The writer.
@@ -127,9 +129,14 @@ fn lists(job: &Job<'_>) -> Vec<Records> {
         let Some(json) = domain.files.json else {
             continue;
         };
-        // AMD's json has the lists of driver events and of graphs only since 2026, and none of
+        // AMD's json has the lists of driver events, graphs and events only since 2026, and none of
         // OpenMP's events.
-        let rare = [sets::DRIVER, sets::TOLD, KindSet::of(&[kind::HIP_GRAPH])];
+        let rare = [
+            sets::DRIVER,
+            sets::TOLD,
+            KindSet::of(&[kind::HIP_GRAPH]),
+            KindSet::of(&[kind::HIP_EVENT]),
+        ];
         let rare = rare.into_iter().find(|kinds| kinds.contains(domain.kind));
         let is_there = rare.is_none_or(|kinds| job.index.has(kinds));
         if is_there && (domain.runtimes.amd || job.index.is_cuda()) {
@@ -370,7 +377,10 @@ fn strings<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>, messages: List<'_>) -
     kinds(out, "callback_records", &job.names.callback)?;
     if job.index.is_cuda() {
         kinds(out, "buffer_records", &cuda::kinds(job.names))?;
-    } else if job.index.count_of(kind::HIP_GRAPH) > 0 {
+    } else if job
+        .index
+        .has(KindSet::of(&[kind::HIP_GRAPH, kind::HIP_EVENT]))
+    {
         let all = [&job.names.buffer[..], &job.names.newer[..]].concat();
         kinds(out, "buffer_records", &all)?;
     } else {
@@ -442,6 +452,7 @@ fn element<W: io::Write>(
         Record::Allocation(record) => memory::allocation(out, job, record),
         Record::Scratch(record) => memory::scratch(out, job, record),
         Record::Graph(record) => graphs::launch(out, job, record),
+        Record::Event(record) => events::event(out, job, record),
         Record::Kfd(record) if record.is_in_files() => driver::event(out, job, record),
         _ => Ok(()),
     }

@@ -30,6 +30,7 @@ mod cuda;
 mod device_readings;
 mod device_table;
 mod digits;
+mod events;
 mod files;
 mod formats;
 mod gpu;

@@ -14,6 +14,7 @@ impl Job<'_> {
         let plan = &self.trace.counters;
         notes.extend(self.renamed.iter().filter_map(|renamed| renamed.note()));
         notes.extend(self.graphs.notes());
+        notes.extend(self.events.notes());
         notes.extend(self.counting.note(plan));
         notes.extend(self.findings().iter().cloned());
         notes.extend(self.counting.lock_note(plan, |node| self.agent_name(node)));

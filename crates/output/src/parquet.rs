@@ -216,6 +216,10 @@ impl Sink for Session<'_> {
                 Some(launch) => rows::graph(self.table(Kind::GraphLaunches)?, job, call, &launch),
                 None => Ok(()),
             },
+            Record::Event(call) => match job.events.of(call) {
+                Some(event) => rows::hip_event(self.table(Kind::HipEvents)?, job, call, event),
+                None => Ok(()),
+            },
             Record::MemorySet(set) => cuda::set(self.table(Kind::MemorySets)?, job, set),
             Record::Synchronization(wait) => {
                 cuda::wait(self.table(Kind::Synchronizations)?, job, wait)

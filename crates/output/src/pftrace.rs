@@ -33,8 +33,8 @@ use levels::{Change, Levels};
 use midair_agents::AgentType;
 use midair_domain::sets;
 use midair_record::event::{
-    Allocation, Api, Copy, CudaLaunch, CudaTransfer, GraphCall, Header, Kernel, KfdEvent, Marker,
-    NO_NODE, Record, RuntimeInit, Scratch, Untimed, flag, kind,
+    Allocation, Api, Copy, CudaLaunch, CudaTransfer, EventCall, GraphCall, Header, Kernel,
+    KfdEvent, Marker, NO_NODE, Record, RuntimeInit, Scratch, Untimed, flag, kind,
 };
 use packets::{Event, Name, Packets};
 use std::cmp::Reverse;
@@ -172,6 +172,7 @@ impl Sink for Scene<'_> {
             Record::Allocation(allocation) => self.allocation(allocation),
             Record::Scratch(scratch) => self.scratch(scratch),
             Record::Graph(call) => self.graph(call),
+            Record::Event(call) => self.hip_event(call),
             Record::Kfd(event) if event.is_in_files() => self.driver_event(event),
             Record::RuntimeInit(runtime) => self.runtime(runtime),
             _ => Ok(()),
@@ -321,6 +322,34 @@ impl Scene<'_> {
             key: TrackKey::Own(kind::HIP_GRAPH),
             start: launch.start,
             end: launch.end,
+            correlation: call.correlation,
+        })
+    }
+
+    /// Writes the barrier of a call that records an event or waits for one.
+    fn hip_event(&mut self, call: &EventCall) -> Result<(), WriteError> {
+        let Some(event) = self.job.events.of(call) else {
+            return Ok(());
+        };
+        let to = self.out.annotate();
+        times(to, event.start, event.end);
+        caller(to, &call.header, call.tid, call.correlation, call.ancestor);
+        to.uint(Key::StreamId, self.job.index.stream(call.stream))
+            .uint(Key::HipEvent, call.event)
+            .uint(Key::Queue, queue_index(event.queue));
+        if let Some(source) = event.source {
+            to.uint(Key::SourceQueue, queue_index(source));
+        }
+        if let Some(remark) = event.remark() {
+            to.text(Key::Remark, remark);
+        }
+        let kind = kind::HIP_EVENT;
+        self.slice(&Slice {
+            kind,
+            name: Name::Operation(self.job.names, kind, call.header.operation),
+            key: TrackKey::Own(kind),
+            start: event.start,
+            end: event.end,
             correlation: call.correlation,
         })
     }

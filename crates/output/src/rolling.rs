@@ -225,6 +225,8 @@ pub(crate) fn times(record: &Record<'_>) -> Option<(u64, u64)> {
         Record::Scratch(it) => (it.start, it.end),
         Record::Kfd(it) => (it.start, it.end),
         Record::Graph(it) => (it.start, it.end),
+        Record::Event(it) => (it.start, it.end),
+        Record::Barrier(it) => (it.rung, it.end.max(it.seen)),
         Record::MemorySet(it) => (it.start, it.end),
         Record::Synchronization(it) => (it.start, it.end),
         Record::UnifiedMemory(it) => (it.start, it.end),

@@ -9,6 +9,7 @@ mod burst;
 mod counters;
 mod cuda;
 mod driver;
+mod events;
 mod graphs;
 mod plain;
 mod queue;
@@ -20,6 +21,7 @@ pub use cuda::{
     cuda_node, cuda_stream,
 };
 pub use driver::KfdEvent;
+pub use events::{Barrier, EventCall, hip_event};
 pub use graphs::{GraphCall, graph};
 pub use plain::Plain;
 pub use queue::{Queue, QueueCounts};
@@ -52,6 +54,8 @@ pub mod kind {
     pub const CUDA_DEVICE: u8 = 134;
     /// A burst of a recording that is on for a part of the time only.
     pub const BURST: u8 = 135;
+    /// A barrier packet that a call of an event of HIP had the runtime write.
+    pub const BARRIER: u8 = 136;
 }
 
 /// Bits of [`Header::flags`].
@@ -445,6 +449,10 @@ pub enum Record<'a> {
     Kfd(KfdEvent),
     /// What happened to an executable graph of HIP.
     Graph(GraphCall),
+    /// What happened to an event of HIP.
+    Event(EventCall),
+    /// A barrier packet of such a call.
+    Barrier(Barrier),
     /// An agent.
     Agent(Agent),
     /// A code object and its URI.
@@ -484,6 +492,8 @@ impl Record<'_> {
             Record::RuntimeInit(runtime) => &runtime.header,
             Record::Kfd(event) => &event.header,
             Record::Graph(call) => &call.header,
+            Record::Event(call) => &call.header,
+            Record::Barrier(barrier) => &barrier.header,
             Record::Agent(agent) => &agent.header,
             Record::CodeObject(object, _) => &object.header,
             Record::KernelSymbol(symbol, _) => &symbol.header,
@@ -579,6 +589,8 @@ pub fn decode(bytes: &[u8]) -> Result<(Record<'_>, usize), Malformed> {
         | kind::KFD_EVENT_UNMAP_FROM_GPU
         | kind::KFD_EVENT_DROPPED_EVENTS => KfdEvent::read(body).map(Record::Kfd),
         kind::HIP_GRAPH => GraphCall::read(body).map(Record::Graph),
+        kind::HIP_EVENT => EventCall::read(body).map(Record::Event),
+        kind::BARRIER => Barrier::read(body).map(Record::Barrier),
         kind::AGENT => Agent::read(body).map(Record::Agent),
         kind::CODE_OBJECT => with_tail(body, |c: &CodeObject| c.uri_len as usize)
             .map(|(c, t)| Record::CodeObject(c, t)),

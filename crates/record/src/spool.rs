@@ -135,7 +135,7 @@ pub struct Flight {
     pub kernel_object: AtomicU64,
     /// When the doorbell rang for it, CLOCK_BOOTTIME ns.
     pub rung: AtomicU64,
-    /// Dispatches of this queue that have not ended, including this one.
+    /// Dispatches of this queue that have not ended, including this one, and followed barriers.
     pub under_way: AtomicU32,
     /// Padding, 0.
     pub reserved: AtomicU32,

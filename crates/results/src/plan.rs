@@ -7,7 +7,7 @@ use midair_output::{
     AgentIndex, Console, Format, KernelFilter, KernelNames, PerfettoBuffers, Plan, SummaryTo, Unit,
     check_group, free_prefix,
 };
-use midair_settings::{HIP_GRAPH_TRACE, KEEP_RESULTS, Settings};
+use midair_settings::{HIP_EVENT_TRACE, HIP_GRAPH_TRACE, KEEP_RESULTS, Settings};
 
 fn formats(settings: &Settings) -> Result<Vec<Format>, Failure> {
     let mut formats = Vec::new();
@@ -132,7 +132,9 @@ pub(crate) fn plan_as_named(settings: &Settings, identity: &Identity) -> Result<
         kernel_names: kernel_names(settings),
         rename_kernels: settings.is_on("ROCPROF_KERNEL_RENAME"),
         kernel_filter: kernel_filter(settings)?,
-        hide_kernels: (settings.asks_for_counters() || settings.is_on(HIP_GRAPH_TRACE))
+        hide_kernels: (settings.asks_for_counters()
+            || settings.is_on(HIP_GRAPH_TRACE)
+            || settings.is_on(HIP_EVENT_TRACE))
             && !settings.is_on("ROCPROF_KERNEL_TRACE"),
         agent_index,
         stats: settings.is_on("ROCPROF_STATS"),

@@ -38,7 +38,7 @@ impl Need {
         (calls | self.work)
             .with_if(
                 kind::HIP_RUNTIME_API_EXT,
-                self.recorded.contains(kind::HIP_GRAPH),
+                self.recorded.contains(kind::HIP_GRAPH) || self.recorded.contains(kind::HIP_EVENT),
             )
             .with_if(kind::MARKER_CORE_API, ranges)
             .with_if(kind::MARKER_CONTROL_API, self.pauses)

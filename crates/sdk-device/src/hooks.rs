@@ -38,6 +38,7 @@ fn launch(busy: &mut Busy) -> Launch {
             stream,
             tid,
             flags,
+            of_event: busy.is_of_event(correlation),
             window: 0,
         },
         None => Launch {
@@ -45,6 +46,7 @@ fn launch(busy: &mut Busy) -> Launch {
             stream: 0,
             tid,
             flags: flags | flag::NO_CALLER,
+            of_event: false,
             window: 0,
         },
     }

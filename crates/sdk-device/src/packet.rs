@@ -23,6 +23,8 @@ pub const PACKET_INVALID: u8 = 1;
 pub const PACKET_DISPATCH: u8 = 2;
 /// AQL packet type: waits until the values of up to five signals are 0.
 pub const PACKET_BARRIER_AND: u8 = 3;
+/// AQL packet type: waits until the value of one of up to five signals is 0.
+pub const PACKET_BARRIER_OR: u8 = 5;
 /// The bit of a packet header that makes the packet begin only when all packets before it have
 /// ended (`HSA_PACKET_HEADER_BARRIER`).
 pub const PACKET_BARRIER: u16 = 1 << 8;
@@ -32,8 +34,9 @@ pub const PACKET_BARRIER: u16 = 1 << 8;
 pub enum VendorFormat {
     /// It dispatches a kernel. gfx1250 gets its work in this way.
     Dispatch,
-    /// It dispatches no kernel: PM4 commands (1), a barrier on a value (2), a mark of an intercept
-    /// queue (254).
+    /// A barrier on the value of a signal.
+    Barrier,
+    /// It dispatches no kernel: PM4 commands (1), a mark of an intercept queue (254).
     NoDispatch,
     /// It is not known what a packet of this format does.
     Unknown(u8),
@@ -43,7 +46,8 @@ impl VendorFormat {
     fn of(format: u8) -> VendorFormat {
         match format {
             3 => VendorFormat::Dispatch,
-            1 | 2 | 0xFE => VendorFormat::NoDispatch,
+            2 => VendorFormat::Barrier,
+            1 | 0xFE => VendorFormat::NoDispatch,
             other => VendorFormat::Unknown(other),
         }
     }
@@ -98,6 +102,16 @@ impl Image {
     pub fn vendor_format(&self) -> VendorFormat {
         let [_, _, format, ..] = self.0[0].to_le_bytes();
         VendorFormat::of(format)
+    }
+
+    /// Returns whether the packet is a barrier of any kind. Each has its completion signal at the
+    /// same place as a dispatch.
+    pub fn is_barrier(&self) -> bool {
+        match self.kind() {
+            PACKET_BARRIER_AND | PACKET_BARRIER_OR => true,
+            PACKET_VENDOR => self.vendor_format() == VendorFormat::Barrier,
+            _ => false,
+        }
     }
 
     /// Returns whether a packet whose header is gone was a dispatch in AMD's vendor format. In that
@@ -436,7 +450,7 @@ mod tests {
     fn formats_that_nobody_explained_are_told_by_their_number() {
         for (format, what) in [
             (1, VendorFormat::NoDispatch),
-            (2, VendorFormat::NoDispatch),
+            (2, VendorFormat::Barrier),
             (0xFE, VendorFormat::NoDispatch),
             (0, VendorFormat::Unknown(0)),
             (4, VendorFormat::Unknown(4)),

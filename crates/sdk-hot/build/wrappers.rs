@@ -195,16 +195,21 @@ fn launches(out: &mut String, table: &Table) -> Result<(), Box<dyn Error>> {
          pub const LAUNCHES: [u64; {}] = {words:?};",
         words.len()
     )?;
-    // What happens to HIP's executable graphs.
+    // What happens to HIP's executable graphs and to its events.
     for (constant, name) in [
         ("GRAPH_LAUNCH", "hipGraphLaunch"),
         ("GRAPH_LAUNCH_SPT", "hipGraphLaunch_spt"),
         ("GRAPH_EXEC_DESTROY", "hipGraphExecDestroy"),
+        ("EVENT_RECORD", "hipEventRecord"),
+        ("EVENT_RECORD_SPT", "hipEventRecord_spt"),
+        ("EVENT_RECORD_WITH_FLAGS", "hipEventRecordWithFlags"),
+        ("STREAM_WAIT_EVENT", "hipStreamWaitEvent"),
+        ("STREAM_WAIT_EVENT_SPT", "hipStreamWaitEvent_spt"),
     ] {
         let mut all = table.functions.iter();
         let function = all
             .find(|function| function.name.as_str() == name)
-            .ok_or("a function of graphs is not in the table")?;
+            .ok_or("a function of graphs or events is not in the table")?;
         writeln!(
             out,
             "/// The operation of `{name}`.\npub const {constant}: u32 = {};",

@@ -15,6 +15,7 @@
 //! its slot.
 
 pub(crate) mod control;
+mod events;
 mod graphs;
 pub mod session;
 
@@ -280,6 +281,22 @@ impl Busy {
         }
     }
 
+    /// Whether the open call with this correlation id records an event of HIP or waits for one, and is
+    /// recorded for that.
+    #[inline]
+    pub fn is_of_event(&mut self, correlation: u64) -> bool {
+        let recorded = self.control.recorded.load(Relaxed);
+        if !recorded.contains(kind::HIP_EVENT) {
+            return false;
+        }
+        let owned = self.owned();
+        let mut open = owned.open.iter().take(owned.depth);
+        open.any(|call| {
+            call.correlation == correlation
+                && events::operation(recorded, call.kind, call.operation).is_some()
+        })
+    }
+
     /// Returns the number of the session.
     #[inline]
     pub fn generation(&self) -> u64 {
@@ -486,14 +503,15 @@ pub fn enter(kind: u8, operation: u32, stream: u64) -> Call {
         return Call::DEAD;
     };
     // A call that is not recorded gets no id before something asks for it, see `Owned::identify`.
-    let of_graph = graphs::operation(recorded, kind, operation).is_some();
-    let correlation = if recorded.contains(kind) || of_graph {
+    let has_own_record = graphs::operation(recorded, kind, operation).is_some()
+        || events::operation(recorded, kind, operation).is_some();
+    let correlation = if recorded.contains(kind) || has_own_record {
         fresh(control)
     } else {
         0
     };
-    // Recording is just beginning, so the call's first dispatches may be left out.
-    let is_cut = of_graph && control.accepting.load(Relaxed) == 0;
+    // Recording is just beginning, so the call's first packets may be left out.
+    let is_cut = has_own_record && control.accepting.load(Relaxed) == 0;
     let flags = if is_cut { flags | flag::CUT } else { flags };
     *entry = OpenCall {
         start: now(),
@@ -653,8 +671,9 @@ pub fn exit<const N: usize>(call: Call, arguments: impl FnOnce() -> [u64; N], re
         return;
     };
     let of_graph = graphs::operation(recorded, open.kind, open.operation);
+    let of_event = events::operation(recorded, open.kind, open.operation);
     let is_recorded = recorded.contains(open.kind);
-    if !is_recorded && of_graph.is_none() {
+    if !is_recorded && of_graph.is_none() && of_event.is_none() {
         return;
     }
     let arguments = arguments();
@@ -672,6 +691,20 @@ pub fn exit<const N: usize>(call: Call, arguments: impl FnOnce() -> [u64; N], re
             flags,
         );
         busy.store(kind::HIP_GRAPH, [record.bytes(), &[]]);
+    }
+    if let Some(operation) = of_event {
+        let event = events::handle(operation, &arguments);
+        let flags = graphs::flags(&open, busy.accepts(), busy.flags_now());
+        let record = events::record(
+            &open,
+            operation,
+            ancestor,
+            [open.start, end],
+            (event, retval),
+            busy.tid(),
+            flags,
+        );
+        busy.store(kind::HIP_EVENT, [record.bytes(), &[]]);
     }
     if !is_recorded {
         return;

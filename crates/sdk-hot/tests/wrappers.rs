@@ -12,9 +12,12 @@
 
 use midair_abi::tables::{ALL, Class, Function, Type};
 use midair_domain::{of_buffer_kind, sets};
-use midair_record::event::{Record, decode, graph, kind};
+use midair_record::event::{Record, decode, graph, hip_event, kind};
 use midair_record::spool::{Area, Reader, ReaderOptions};
-use midair_sdk_hot::wrappers::hip_runtime::{GRAPH_EXEC_DESTROY, GRAPH_LAUNCH, GRAPH_LAUNCH_SPT};
+use midair_sdk_hot::wrappers::hip_runtime::{
+    EVENT_RECORD, EVENT_RECORD_SPT, EVENT_RECORD_WITH_FLAGS, GRAPH_EXEC_DESTROY, GRAPH_LAUNCH,
+    GRAPH_LAUNCH_SPT, STREAM_WAIT_EVENT, STREAM_WAIT_EVENT_SPT,
+};
 use midair_sdk_hot::{markers, probe, wrappers};
 use std::ffi::{CString, c_int, c_void};
 use std::fmt::Write;
@@ -271,14 +274,24 @@ fn every_wrapper_passes_everything_through() {
             Ok(())
         })
         .unwrap();
-    // Calls of graphs have two records: that of the call, and one behind which it comes.
-    let mut graphs = Vec::new();
+    // Calls of graphs and of events have two records: that of the call, and one behind which it
+    // comes.
+    let (mut graphs, mut events) = (Vec::new(), Vec::new());
     records.retain(|bytes| match decode(bytes).unwrap().0 {
         Record::Graph(call) => {
             graphs.push((
                 call.header.operation,
                 call.correlation,
                 call.graph,
+                call.result,
+            ));
+            false
+        }
+        Record::Event(call) => {
+            events.push((
+                call.header.operation,
+                call.correlation,
+                call.event,
                 call.result,
             ));
             false
@@ -300,6 +313,21 @@ fn every_wrapper_passes_everything_through() {
     });
     assert_eq!(graphs, calls.collect::<Vec<_>>());
     assert_eq!(graphs.len(), 3);
+    let calls = records.iter().filter_map(|bytes| {
+        let (Record::Api(api, words), _) = decode(bytes).unwrap() else {
+            return None;
+        };
+        let (operation, at) = match api.header.operation {
+            _ if api.header.kind != kind::HIP_RUNTIME_API_EXT => return None,
+            EVENT_RECORD | EVENT_RECORD_SPT | EVENT_RECORD_WITH_FLAGS => (hip_event::RECORD, 0),
+            STREAM_WAIT_EVENT | STREAM_WAIT_EVENT_SPT => (hip_event::WAIT, 8),
+            _ => return None,
+        };
+        let handle = u64::from_le_bytes(words[at..at + 8].try_into().unwrap());
+        Some((operation, api.correlation, handle, api.retval as u32))
+    });
+    assert_eq!(events, calls.collect::<Vec<_>>());
+    assert_eq!(events.len(), 5);
     let tables = ALL
         .iter()
         .filter_map(|table| Some((of_buffer_kind(i32::from(table.kind))?.kind, table)))

@@ -317,7 +317,9 @@ mod tests {
         assert!(notes.is_empty());
         assert_eq!(warnings.len(), 1);
         assert!(
-            warnings[0].contains("without calls of HIP and launches of graphs: --cuda-trace"),
+            warnings[0].contains(
+                "without calls of HIP, launches of graphs and events of HIP: --cuda-trace"
+            ),
             "{warnings:?}"
         );
         let (_, warnings, notes) = told(&settings_there(), Requested::default()).unwrap();

@@ -34,7 +34,8 @@ pub use resolve::{Given, Refusal, Resolved, Value, resolve};
 pub use settings::{
     ALIASES, BadValue, CUDA_ALL_CALLS, CUDA_DRIVER_API_TRACE, CUDA_RUNTIME_API_TRACE, CUPTI,
     DEFAULT_MAX_BYTES, GPU_METRICS, GPU_METRICS_DEVICE, GPU_METRICS_RATE, GRAPH_KERNELS,
-    HIP_GRAPH_TRACE, KEEP_RESULTS, KOKKOS_TRACE, LIVE_COUNTERS, MAX_BYTES, MAX_OVERHEAD, OURS,
-    SCREEN, STRICT_REATTACH, Settings, TOOLS_BY_NAME, inheritable, names_a_file,
+    HIP_EVENT_TRACE, HIP_GRAPH_TRACE, KEEP_RESULTS, KOKKOS_TRACE, LIVE_COUNTERS, MAX_BYTES,
+    MAX_OVERHEAD, OURS, SCREEN, STRICT_REATTACH, Settings, TOOLS_BY_NAME, inheritable,
+    names_a_file,
 };
 pub use words::{Verbosity, boolean_word, duration_word, tool_boolean};

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::counters::{COUNTER_COLLECTION, COUNTER_GROUPS, COUNTERS, EXCLUSIVE, GROUP, names_of};
 use crate::options::{self, Opt, Sets, Shape, State, option, options};
 use crate::periods::{self, COLLECTION_PERIOD};
-use crate::settings::{CUPTI, HIP_GRAPH_TRACE, Settings};
+use crate::settings::{CUPTI, HIP_EVENT_TRACE, HIP_GRAPH_TRACE, Settings};
 use crate::words::{boolean_word, duration_word};
 
 /// Used when no format is asked for, as in AMD's tool.
@@ -313,7 +313,7 @@ pub fn resolve(given: &Given, inherited: &Settings, cwd: &str) -> Result<Resolve
     for variable in &given.all {
         settings.set(*variable, "1");
     }
-    settle_graphs(given, inherited, &mut settings);
+    settle_device_work(given, inherited, &mut settings);
     settle_periods(&values, &mut settings)?;
     check_formats(&settings)?;
     check_cupti(&settings)?;
@@ -334,12 +334,18 @@ pub fn resolve(given: &Given, inherited: &Settings, cwd: &str) -> Result<Resolve
     })
 }
 
-/// Launches of graphs are told with their kernels, which cost a program more than calls do. So the
-/// trace of calls brings them only where kernels are recorded.
-fn settle_graphs(given: &Given, inherited: &Settings, settings: &mut Settings) {
-    let is_asked = given.values.contains_key("hip-graph-trace") || inherited.is_on(HIP_GRAPH_TRACE);
-    if !is_asked && !settings.is_on("ROCPROF_KERNEL_TRACE") {
-        settings.remove(HIP_GRAPH_TRACE);
+/// Launches of graphs and events are told with their packets, for which queues are followed as for
+/// kernels, and that costs a program more than calls do. So the trace of calls brings them only where
+/// kernels are recorded.
+fn settle_device_work(given: &Given, inherited: &Settings, settings: &mut Settings) {
+    for (option, setting) in [
+        ("hip-graph-trace", HIP_GRAPH_TRACE),
+        ("hip-event-trace", HIP_EVENT_TRACE),
+    ] {
+        let is_asked = given.values.contains_key(option) || inherited.is_on(setting);
+        if !is_asked && !settings.is_on("ROCPROF_KERNEL_TRACE") {
+            settings.remove(setting);
+        }
     }
 }
 

@@ -45,6 +45,8 @@ pub const CUDA_RUNTIME_API_TRACE: &str = ask(kind::CUDA_RUNTIME_API).name();
 pub const CUDA_DRIVER_API_TRACE: &str = ask(kind::CUDA_DRIVER_API).name();
 /// Whether launches of HIP's graphs are recorded, with their kernels (a switch).
 pub const HIP_GRAPH_TRACE: &str = ask(kind::HIP_GRAPH).name();
+/// Whether records of HIP's events and waits for them are recorded (a switch).
+pub const HIP_EVENT_TRACE: &str = ask(kind::HIP_EVENT).name();
 /// Whether calls of CUDA that only ask for state are recorded, too (a switch).
 pub const CUDA_ALL_CALLS: &str = "MIDAIR_CUDA_ALL_CALLS";
 /// The CUPTI to use in a CUDA process: an absolute path in its mount namespace.

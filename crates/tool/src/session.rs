@@ -20,8 +20,8 @@ const COUNTS: [&CStr; 3] = [
     c"MIDAIR_PMC_DEVICE",
 ];
 
-/// The setting that asks for launches of graphs.
-const GRAPHS: &CStr = c"ROCPROF_HIP_GRAPH_TRACE";
+/// The settings that ask for what is told with its packets: launches of graphs, and events.
+const OF_PACKETS: [&CStr; 2] = [c"ROCPROF_HIP_GRAPH_TRACE", c"ROCPROF_HIP_EVENT_TRACE"];
 
 /// The domains and their contexts.
 static CONTEXTS: Mutex<Vec<(Collected, u64)>> = Mutex::new(Vec::new());
@@ -79,10 +79,10 @@ pub fn attach(sdk: Sdk) -> Result<(), SdkError> {
     let contexts = contexts();
     // Counting happens around dispatches, so dispatches are recorded for it.
     let counts = COUNTS.iter().find(|setting| sdk.setting(setting).is_some());
-    // A launch of a graph is told with its kernels.
+    // The packets of graphs and events are found as those of kernels are.
     let for_kernels = counts.copied().or_else(|| {
-        let is_on = is_on(sdk, GRAPHS);
-        is_on.then_some(GRAPHS)
+        let mut settings = OF_PACKETS.into_iter();
+        settings.find(|setting| is_on(sdk, setting))
     });
     let asked_for = |domain: &Collected| {
         let asked = domain.settings().find(|setting| is_on(sdk, setting));

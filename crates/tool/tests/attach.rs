@@ -206,11 +206,11 @@ fn each_attach_collects_what_its_settings_ask_for() {
                     .map(|kinds| kinds[0])
                     .collect::<Vec<_>>(),
                 [
-                    1, 2, 3, 4, 8, 9, 10, 11, 12, 16, 21, 22, 32, 14, 23, 19, 33, 29, 30, 31, 28,
-                    27
+                    1, 2, 3, 4, 8, 9, 10, 11, 12, 16, 21, 22, 32, 14, 23, 19, 33, 38, 29, 30, 31,
+                    28, 27
                 ]
             );
-            assert_eq!(fake.spool.len(), 22);
+            assert_eq!(fake.spool.len(), 23);
             // Each context also records which runtimes are loaded.
             assert!(fake.contexts.values().all(|kinds| kinds[1..] == [17]));
         });
@@ -232,6 +232,11 @@ fn each_attach_collects_what_its_settings_ask_for() {
         settings(&[("ROCPROF_HIP_GRAPH_TRACE", "1")]);
         assert_eq!(on(&attach), 0);
         assert_eq!(running(), [11, 33]);
+
+        // So is an event with its barrier.
+        settings(&[("ROCPROF_HIP_EVENT_TRACE", "1")]);
+        assert_eq!(on(&attach), 0);
+        assert_eq!(running(), [11, 38]);
 
         // Another attach without a detach in between stops what is no longer asked for.
         settings(&[

@@ -20,6 +20,7 @@ pub(super) enum Kind {
     DeviceCounters,
     GpuMetrics,
     GraphLaunches,
+    HipEvents,
     Agents,
 }
 
@@ -59,7 +60,7 @@ const GRAPH_NODE: Field = maybe(number("graph_node"));
 const CUDA_STREAM: Field = maybe(number("cuda_stream"));
 
 /// The name of the directory and the columns of each table.
-pub(super) static LAYOUTS: [(&str, &[Field]); 15] = [
+pub(super) static LAYOUTS: [(&str, &[Field]); 16] = [
     (
         "kernels",
         &[
@@ -280,6 +281,23 @@ pub(super) static LAYOUTS: [(&str, &[Field]); 15] = [
             START,
             END,
             number("kernels"),
+            maybe(text("remark")),
+        ],
+    ),
+    (
+        "hip_events",
+        &[
+            text("operation"),
+            number("event"),
+            text("agent"),
+            number("queue"),
+            maybe(number("source_queue")),
+            number("stream"),
+            PID,
+            TID,
+            CORRELATION,
+            START,
+            END,
             maybe(text("remark")),
         ],
     ),

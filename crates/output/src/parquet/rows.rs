@@ -5,14 +5,15 @@ use crate::counters::batch::Batch;
 use crate::counters::{Counts, Reading};
 use crate::cuda::devices::ordinal;
 use crate::cuda::{copy_operation, memories, stream_parts};
+use crate::events::Event;
 use crate::files::WriteError;
 use crate::gpu::GpuSample;
 use crate::graphs::Launch;
 use crate::job::Job;
 use midair_agents::Agent;
 use midair_record::event::{
-    Allocation, Api, Copy, CudaLaunch, CudaTransfer, GraphCall, Kernel, Marker, NO_NODE, Scratch,
-    kind,
+    Allocation, Api, Copy, CudaLaunch, CudaTransfer, EventCall, GraphCall, Kernel, Marker, NO_NODE,
+    Scratch, kind,
 };
 
 type Written = Result<(), WriteError>;
@@ -218,6 +219,34 @@ pub(super) fn graph(
         .time(launch.end)
         .number(launch.kernels);
     if let Some(remark) = launch.remark() {
+        table.text(remark);
+    }
+    table.end()
+}
+
+pub(super) fn hip_event(
+    table: &mut Table,
+    job: &Job<'_>,
+    call: &EventCall,
+    event: &Event,
+) -> Written {
+    table
+        .operation(job, kind::HIP_EVENT, call.header.operation)
+        .number(call.event)
+        .agent(job, event.node)
+        .number(event.queue);
+    match event.source {
+        Some(queue) => table.number(queue),
+        None => table.nothing(),
+    };
+    table
+        .number(job.index.stream(call.stream))
+        .number(job.trace.process.pid)
+        .number(call.tid)
+        .number(call.correlation)
+        .time(event.start)
+        .time(event.end);
+    if let Some(remark) = event.remark() {
         table.text(remark);
     }
     table.end()

@@ -66,6 +66,8 @@ keys! {
     Graph = "graph",
     GraphNode = "graph_node",
     Kernels = "kernel_dispatch_count",
+    HipEvent = "hip_event_handle",
+    SourceQueue = "source_queue",
     Remark = "remark",
     Context = "context",
     CudaStream = "cuda_stream",

@@ -4,7 +4,7 @@ use super::counters::Counters;
 use super::cuda::{launch, transfer};
 use super::database::{Database, Step, text, whole};
 use super::info::Info;
-use super::long::{Allocated, Copied, Dispatch, Launched, Long};
+use super::long::{Allocated, Copied, Dispatch, EventOnDevice, Launched, Long};
 use super::strings::Strings;
 use crate::api::{Parameter, has_message};
 use crate::arguments;
@@ -17,8 +17,8 @@ use crate::limits;
 use foldhash::fast::RandomState;
 use midair_domain::sets;
 use midair_record::event::{
-    Allocation, Api, Copy, CudaLaunch, CudaTransfer, GraphCall, Header, Kernel, KfdEvent, Marker,
-    NO_NODE, Record, Scratch, flag, kind,
+    Allocation, Api, Copy, CudaLaunch, CudaTransfer, EventCall, GraphCall, Header, Kernel,
+    KfdEvent, Marker, NO_NODE, Record, Scratch, flag, kind,
 };
 use rusqlite::{Statement, params};
 use std::borrow::Cow;
@@ -104,6 +104,7 @@ impl<'c, 'j> Rows<'c, 'j> {
             Record::Allocation(allocation) => self.memory(allocation),
             Record::Scratch(scratch) => self.scratch(scratch),
             Record::Graph(call) => self.graph(call),
+            Record::Event(call) => self.hip_event(call),
             Record::Kfd(event) if event.is_in_files() => self.driver_event(event),
             _ => Ok(()),
         }
@@ -421,6 +422,32 @@ impl<'c, 'j> Rows<'c, 'j> {
             event,
             extdata: &extdata,
         })
+    }
+
+    fn hip_event(&mut self, call: &EventCall) -> Step<()> {
+        let Some(of) = self.job.events.of(call) else {
+            return Ok(());
+        };
+        let event = self.event(kind::HIP_EVENT, call.correlation, call.correlation, "{}")?;
+        let source = of.source.map(|queue| self.info.queue(queue)).transpose()?;
+        let extdata = match of.remark() {
+            Some(remark) => serde_json::json!({ "remark": remark }).to_string(),
+            None => "{}".to_owned(),
+        };
+        let row = EventOnDevice {
+            tid: self.info.thread(call.tid)?,
+            agent: self.info.agent(of.node)?,
+            queue: self.info.queue(of.queue)?,
+            source,
+            stream: self.info.stream(call.stream)?,
+            start: whole(of.start),
+            end: whole(of.end),
+            name: self.operation(&call.header)?,
+            handle: whole(call.event),
+            event,
+            extdata: &extdata,
+        };
+        self.long.hip_event(&row)
     }
 
     fn memory(&mut self, allocation: &Allocation) -> Step<()> {

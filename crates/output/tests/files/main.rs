@@ -13,6 +13,7 @@ mod counters;
 mod cuda;
 mod cuda_formats;
 mod cuda_hostile;
+mod events;
 mod golden;
 mod graphs;
 mod hostile;

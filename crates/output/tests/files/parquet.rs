@@ -4,6 +4,7 @@
 use crate::common::{append, entries, golden_json, trace_of, writer};
 use crate::counter_batches::batch;
 use crate::counters::amds;
+use crate::events::{EXPECTED, some_events};
 use crate::graphs::{expected, some_launches};
 use crate::readings::readings;
 use crate::recordings::recorded;
@@ -90,6 +91,29 @@ fn launches_of_graphs_are_rows() {
         })
         .collect();
     assert_eq!(said["launches"], Value::Array(expected));
+}
+
+#[test]
+fn events_of_hip_are_rows() {
+    let said = read(&some_events());
+    let expected: Vec<Value> = EXPECTED
+        .into_iter()
+        .map(|[operation, event, start, end, queue, source]| {
+            let name = ["HIP_EVENT_NONE", "HIP_EVENT_RECORD", "HIP_EVENT_WAIT"];
+            let source = (source > 0).then_some(source);
+            let has_remark = start >= 300;
+            json!([
+                name[operation as usize],
+                event,
+                start,
+                end,
+                queue,
+                source,
+                has_remark
+            ])
+        })
+        .collect();
+    assert_eq!(said["events"], Value::Array(expected));
 }
 
 /// Each file must say what was lost.

@@ -1,9 +1,9 @@
 //! Conversion between records and bytes: the only unsafe code for records.
 
 use super::{
-    Agent, Allocation, Api, Burst, CodeObject, Copy, CounterWindow, CudaDevice, CudaLaunch,
-    CudaTransfer, GraphCall, Header, Kernel, KernelSymbol, KfdEvent, Marker, MemorySet, Note,
-    Queue, QueueCounts, RuntimeInit, Scratch, Synchronization, UnifiedMemory,
+    Agent, Allocation, Api, Barrier, Burst, CodeObject, Copy, CounterWindow, CudaDevice,
+    CudaLaunch, CudaTransfer, EventCall, GraphCall, Header, Kernel, KernelSymbol, KfdEvent, Marker,
+    MemorySet, Note, Queue, QueueCounts, RuntimeInit, Scratch, Synchronization, UnifiedMemory,
 };
 
 /// A plain record: `repr(C)`, no padding with meaning, any bit pattern is a value.
@@ -47,6 +47,8 @@ plain!(
     RuntimeInit,
     KfdEvent,
     GraphCall,
+    EventCall,
+    Barrier,
     Agent,
     CodeObject,
     KernelSymbol,

@@ -39,6 +39,8 @@ pub struct Launch {
     pub tid: u32,
     /// Bits of [`midair_record::event::flag`].
     pub flags: u8,
+    /// Whether the call records an event of HIP or waits for one, so that its barriers are followed.
+    pub of_event: bool,
     /// The window of counters around the packet, from 1; 0 = none. [`super::window::OURS`]: the
     /// packet is ours.
     pub window: u16,
@@ -70,6 +72,8 @@ pub struct Facts {
     /// Whether the dispatch begins only when all packets before it have ended (the header's barrier
     /// bit).
     pub after_all: bool,
+    /// Whether the packet is not a dispatch but a barrier of an event of HIP.
+    pub is_barrier: bool,
     /// Whether the queue's profiling was switched on too late, see [`super::remap`]. If so, missing
     /// times mean that the device did not yet profile.
     pub late: bool,
@@ -114,7 +118,9 @@ impl Flight {
         if end != 0 && end != facts.stale_end {
             return Some(Ok((start, end)));
         }
-        (facts.late && value < facts.value).then_some(Err(Untimed::NotProfiled))
+        // A barrier counts as ended in any case, since its end is taken as the time when that is seen.
+        let is_seen = facts.late || facts.is_barrier;
+        (is_seen && value < facts.value).then_some(Err(Untimed::NotProfiled))
     }
 
     /// Reads the times now, if they are there, since the application is about to use its signal for

@@ -308,7 +308,7 @@ impl Harvester {
             match self.subscribers.timing.ended(queue, flight, how.0, how.1) {
                 Some(outcome) => {
                     let facts = flight.facts();
-                    if outcome == Err(Untimed::NotProfiled) {
+                    if outcome == Err(Untimed::NotProfiled) && !facts.is_barrier {
                         let agent = queue.agent.load(Acquire);
                         let whose = Whose::Queue(queue.id.load(Relaxed));
                         self.remap.untimed(agent, whose, facts.rung);

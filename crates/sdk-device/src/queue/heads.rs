@@ -22,11 +22,13 @@ impl Heads {
     pub(super) fn tell(&mut self, queue: &QueueState) {
         let range = queue.flights.range();
         let under_way = range.end.saturating_sub(range.start);
-        // Written flights are retired from the front, so the first one that is left has not ended.
+        // Barriers are passed over, and so are dispatches that ended before a barrier in front of
+        // them did.
         let Some(flight) = range
             .map(|position| queue.flights.at(position))
-            .next()
-            .filter(|flight| flight.stage.load(Acquire) != Stage::Written)
+            .find(|flight| {
+                !flight.facts().is_barrier && flight.stage.load(Acquire) != Stage::Written
+            })
         else {
             return;
         };

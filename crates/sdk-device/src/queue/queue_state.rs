@@ -21,6 +21,8 @@ pub(crate) const KEY_COUNT: usize = 1 << 12;
 pub const RESERVATIONS: usize = 1 << 14;
 /// The bit of [`Reservation`]'s flags that marks a packet of ours as valid.
 const VALID: u32 = 1 << 8;
+/// The bit of [`Reservation::flags`] for [`Launch::of_event`].
+const OF_EVENT: u32 = 1 << 9;
 /// How often a lock is tried before the thread yields, and how often it yields before it sleeps.
 const SPINS: (u32, u32) = (200, 50);
 /// How long the thread sleeps at a time, and how often before it gives up. The holder has only
@@ -326,7 +328,9 @@ impl QueueState {
                 entry.stream.store(launch.stream, Relaxed);
                 entry.tid.store(launch.tid, Relaxed);
                 let window = u32::from(launch.window) << 16;
-                entry.flags.store(window | u32::from(launch.flags), Relaxed);
+                let of_event = if launch.of_event { OF_EVENT } else { 0 };
+                let flags = window | of_event | u32::from(launch.flags);
+                entry.flags.store(flags, Relaxed);
                 entry.index.store(index + 1, Release);
             }
         }
@@ -358,12 +362,16 @@ impl QueueState {
     /// Returns who reserved packet `index`.
     pub fn reserver(&self, index: u64) -> Option<Launch> {
         let entry = self.reservations.get(index as usize % RESERVATIONS)?;
-        (entry.index.load(Acquire) == index + 1).then(|| Launch {
-            correlation: entry.correlation.load(Relaxed),
-            stream: entry.stream.load(Relaxed),
-            tid: entry.tid.load(Relaxed),
-            flags: entry.flags.load(Relaxed) as u8,
-            window: (entry.flags.load(Relaxed) >> 16) as u16,
+        (entry.index.load(Acquire) == index + 1).then(|| {
+            let flags = entry.flags.load(Relaxed);
+            Launch {
+                correlation: entry.correlation.load(Relaxed),
+                stream: entry.stream.load(Relaxed),
+                tid: entry.tid.load(Relaxed),
+                flags: flags as u8,
+                of_event: flags & OF_EVENT != 0,
+                window: (flags >> 16) as u16,
+            }
         })
     }
 

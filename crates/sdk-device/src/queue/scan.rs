@@ -6,6 +6,7 @@ use super::queue_state::{Inner, Locked, QueueState};
 use super::service::Subscribers;
 use super::state::next_dispatch;
 use super::subscriber::{Enqueued, Subscriber};
+use super::timing::KernelTiming;
 use super::told::Seen;
 use super::window::{Inside, OURS};
 use super::windows::{self, guard};
@@ -170,7 +171,7 @@ pub fn look(
             PACKET_DISPATCH => Some(image.dispatch()),
             PACKET_VENDOR => match image.vendor_format() {
                 VendorFormat::Dispatch => Some(image.vendor_dispatch()),
-                VendorFormat::NoDispatch => None,
+                VendorFormat::Barrier | VendorFormat::NoDispatch => None,
                 VendorFormat::Unknown(format) => {
                     inner.unexplained.count(format);
                     None
@@ -187,8 +188,14 @@ pub fn look(
                 busy.as_deref_mut(),
             );
         } else {
-            let launch = has_windows.then(|| state.reserver(index));
-            no_dispatch(inner, launch.flatten());
+            let is_looked_up = has_windows || image.is_barrier();
+            let launch = is_looked_up.then(|| state.reserver(index)).flatten();
+            if let Some(launch) = launch.filter(|launch| launch.of_event)
+                && image.is_barrier()
+            {
+                KernelTiming::follow_barrier(state, &image, index, launch);
+            }
+            no_dispatch(inner, launch.filter(|_| has_windows));
         }
         inner.next += 1;
     }
@@ -222,6 +229,7 @@ fn launch_of(state: &QueueState, inner: &Inner, index: u64, busy: Option<&mut Bu
                 stream,
                 tid: busy.tid(),
                 flags: before_us | flags | busy.flags_now(),
+                of_event: false,
                 window: 0,
             }
         }

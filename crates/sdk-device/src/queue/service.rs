@@ -62,6 +62,9 @@ impl Subscriber for Subscribers {
     #[inline]
     fn complete(&mut self, queue: &QueueState, dispatch: &Completed<'_>, sink: &mut Sink) {
         self.timing.complete(queue, dispatch, sink);
+        if dispatch.facts.is_barrier {
+            return;
+        }
         if let Some(counters) = &mut self.counters {
             counters.complete(queue, dispatch, sink);
         }

@@ -4,17 +4,18 @@
 //! signal of the application keeps it and is put under [`super::watch`]. Each dispatch goes into
 //! its queue's [`super::flight`] ring. When it has ended, its record is written.
 
-use super::flight::{Facts, Flight, Stage};
+use super::flight::{Facts, Flight, Launch, Stage};
 use super::points::{Point, reached};
 use super::queue_state::QueueState;
 use super::settle::{read_flight, settle};
 use super::subscriber::{Answer, Completed, Enqueued, Subscriber};
 use super::watch::Watcher;
 use crate::layout::Signal;
+use crate::packet::Image;
 use crate::sink::Sink;
 use crate::state::STATE;
 use crate::symbols;
-use midair_record::event::{Header, Kernel, Plain, Untimed, flag, kind};
+use midair_record::event::{Barrier, Header, Kernel, Plain, Untimed, flag, kind};
 use midair_sdk_hot::clock::now;
 use midair_sdk_hot::pause;
 use midair_sdk_hot::wrappers::original;
@@ -96,6 +97,67 @@ impl KernelTiming {
             unsafe { original::hsa_signal_destroy(signal.0) };
             self.made = self.made.saturating_sub(1);
         }
+    }
+
+    /// Follows a barrier of a call of an event. Only a barrier with a signal of the application is
+    /// followed: its packet is left as it is, and the signal is only read. Called under the queue's
+    /// spin word, as [`Subscriber::enqueue`] is.
+    pub(super) fn follow_barrier(
+        queue: &'static QueueState,
+        image: &Image,
+        index: u64,
+        launch: Launch,
+    ) {
+        let own = image.completion();
+        if own.0 == 0 || !pause::is_written(launch.flags) {
+            return;
+        }
+        let facts = Facts {
+            index,
+            rung: now(),
+            launch,
+            signal: own.0,
+            is_barrier: true,
+            ..Facts::default()
+        };
+        // Where the ring is full, the call has no barrier in the trace, which is said there.
+        follow_own(queue, facts, own);
+    }
+
+    /// Writes the record of a barrier.
+    fn barrier_ended(queue: &QueueState, ended: &Completed<'_>, sink: &mut Sink) {
+        let facts = ended.facts;
+        let (start, end, untimed) = match ended.outcome {
+            Ok((start, end)) => (start, end, Untimed::Timed),
+            Err(why) => (0, 0, why),
+        };
+        let seen = match untimed {
+            Untimed::Timed | Untimed::NotProfiled | Untimed::BadTimes => now(),
+            _ => 0,
+        };
+        let mut flags = facts.launch.flags;
+        if untimed != Untimed::Timed {
+            flags |= flag::UNTIMED;
+        }
+        let record = Barrier {
+            header: Header {
+                size: size_of::<Barrier>() as u16,
+                kind: kind::BARRIER,
+                flags,
+                operation: 0,
+            },
+            start,
+            end,
+            rung: facts.rung,
+            seen,
+            correlation: facts.launch.correlation,
+            packet_index: facts.index,
+            queue_id: queue.id.load(Relaxed),
+            node: queue.node.load(Relaxed),
+            tid: facts.launch.tid,
+            untimed: untimed as u32,
+        };
+        sink.put(kind::BARRIER, record.bytes());
     }
 
     /// Returns the ticks of a flight that has ended, or the reason why it has none. Returns `None`
@@ -208,28 +270,14 @@ impl Subscriber for KernelTiming {
                 None => (at, reason) = (Stage::Untimed, Untimed::NoSignal),
             }
         } else {
-            // Read the times of an earlier packet with this signal now, before they are
-            // overwritten.
-            settle(own.0);
-            // SAFETY: the application put the signal into the packet, so it is alive.
-            unsafe { (facts.value, facts.stale_end) = (own.value(), own.end_ticks()) };
+            return Answer {
+                is_full: !follow_own(queue, facts, own),
+                ..Answer::default()
+            };
         }
-        let is_full = match queue.flights.push(facts, at, reason as u32) {
-            Some(flight) if own.0 != 0 => {
-                if let Some(Watcher::Flight(address)) = STATE
-                    .watchers
-                    .watch(own.0, Watcher::Flight(std::ptr::from_ref(flight).addr()))
-                {
-                    // SAFETY: the address was put under watch in this session.
-                    unsafe { read_flight(address) };
-                }
-                false
-            }
-            Some(_) => false,
-            None => true,
-        };
+        let pushed = queue.flights.push(facts, at, reason as u32);
         Answer {
-            is_full,
+            is_full: pushed.is_none(),
             ..Answer::default()
         }
     }
@@ -237,6 +285,10 @@ impl Subscriber for KernelTiming {
     /// Writes the dispatch's record.
     fn complete(&mut self, queue: &QueueState, dispatch: &Completed<'_>, sink: &mut Sink) {
         let facts = dispatch.facts;
+        if facts.is_barrier {
+            Self::barrier_ended(queue, dispatch, sink);
+            return;
+        }
         let (start, end, untimed) = match dispatch.outcome {
             Ok((start, end)) => (start, end, Untimed::Timed),
             Err(why) => (0, 0, why),
@@ -309,6 +361,23 @@ impl Subscriber for KernelTiming {
     }
 }
 
+/// Follows a packet that keeps the application's own signal. Returns whether there was room for it.
+fn follow_own(queue: &'static QueueState, mut facts: Facts, own: Signal) -> bool {
+    // Read the times of an earlier packet with this signal now, before they are overwritten.
+    settle(own.0);
+    // SAFETY: the application put the signal into the packet, so it is alive.
+    unsafe { (facts.value, facts.stale_end) = (own.value(), own.end_ticks()) };
+    let Some(flight) = queue.flights.push(facts, Stage::UnderWay, 0) else {
+        return false;
+    };
+    let watcher = Watcher::Flight(std::ptr::from_ref(flight).addr());
+    if let Some(Watcher::Flight(address)) = STATE.watchers.watch(own.0, watcher) {
+        // SAFETY: the address was put under watch in this session.
+        unsafe { read_flight(address) };
+    }
+    true
+}
+
 /// Returns what is known about a dispatch when it is enqueued, except for its signal.
 fn facts_of(enqueued: &Enqueued) -> Facts {
     Facts {
@@ -322,6 +391,7 @@ fn facts_of(enqueued: &Enqueued) -> Facts {
         stale_end: 0,
         ours: false,
         after_all: enqueued.after_all,
+        is_barrier: false,
         late: false,
     }
 }
@@ -355,16 +425,85 @@ pub(super) fn to_clock(agent: u64, ticks: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::flight::{FLIGHTS, Launch};
+    use super::super::flight::FLIGHTS;
     use super::*;
-    use crate::packet::Dispatch;
+    use crate::packet::{Dispatch, PACKET_BARRIER_AND};
     use crate::queue::subscriber::Slots;
+    use std::sync::atomic::AtomicU64;
+
+    fn free_queue() -> &'static QueueState {
+        let layout = std::alloc::Layout::new::<QueueState>();
+        // SAFETY: a state is a free one when all of it is zero; it stays for the rest of the process.
+        unsafe { &*std::alloc::alloc_zeroed(layout).cast() }
+    }
+
+    /// The words of `amd_signal_t`.
+    type Words = [AtomicU64; 8];
+
+    /// Makes a signal of the application with the value 1 and the times of an earlier packet.
+    fn signal() -> (&'static Words, u64) {
+        let words: &'static Words = Box::leak(Box::default());
+        words[1].store(1, Relaxed);
+        words[4].store(5, Relaxed);
+        words[5].store(7, Relaxed);
+        (words, words.as_ptr().expose_provenance() as u64)
+    }
+
+    fn follow(queue: &'static QueueState, signal: u64) -> Option<&'static Flight> {
+        let before = queue.flights.range().end;
+        let image = Image::of([u64::from(PACKET_BARRIER_AND), 0, 0, 0, 0, 0, 0, signal]);
+        let launch = Launch {
+            of_event: true,
+            ..Launch::default()
+        };
+        KernelTiming::follow_barrier(queue, &image, before + 3, launch);
+        (queue.flights.range().end > before).then(|| queue.flights.at(before))
+    }
+
+    #[test]
+    fn a_barrier_has_the_times_of_its_signal_or_none() {
+        let queue = free_queue();
+        let mut timing = KernelTiming::default();
+        for (times, expected) in [
+            (None, Err(Untimed::NotProfiled)),
+            (Some((30, 40)), Ok((30, 40))),
+        ] {
+            let (words, handle) = signal();
+            let flight = follow(queue, handle).unwrap();
+            assert!(flight.facts().is_barrier && !flight.facts().ours);
+            // The times of the earlier packet are not those of this one.
+            assert_eq!(timing.ended(queue, flight, None, true), None);
+            if let Some((start, end)) = times {
+                words[4].store(start, Relaxed);
+                words[5].store(end, Relaxed);
+            }
+            words[1].store(0, Relaxed);
+            // Without the hooks, the signal may be gone.
+            assert_eq!(timing.ended(queue, flight, None, false), None);
+            assert_eq!(timing.ended(queue, flight, None, true), Some(expected));
+            // Nothing wrote to the application's signal.
+            let now = [0, 1, 4, 5].map(|word| words[word].load(Relaxed));
+            let (start, end) = times.unwrap_or((5, 7));
+            assert_eq!(now, [0, 0, start, end]);
+        }
+    }
+
+    #[test]
+    fn a_barrier_whose_signal_is_used_again_was_not_seen_to_end() {
+        let queue = free_queue();
+        let mut timing = KernelTiming::default();
+        let (_, handle) = signal();
+        let flight = follow(queue, handle).unwrap();
+        settle(handle);
+        let outcome = timing.ended(queue, flight, None, true);
+        assert_eq!(outcome, Some(Err(Untimed::SignalReused)));
+        // A barrier without a signal tells nothing when it ends.
+        assert!(follow(queue, 0).is_none());
+    }
 
     #[test]
     fn a_consumed_packet_is_untimed_and_a_full_ring_says_so() {
-        let layout = std::alloc::Layout::new::<QueueState>();
-        // SAFETY: a state is a free one when all of it is zero; it stays for the rest of the process.
-        let queue: &'static QueueState = unsafe { &*std::alloc::alloc_zeroed(layout).cast() };
+        let queue = free_queue();
         let consumed = Enqueued {
             index: 3,
             dispatch_id: 1,

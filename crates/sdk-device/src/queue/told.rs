@@ -82,7 +82,8 @@ fn tell(queue: &'static QueueState, begin: u64, end: u64) {
         symbols::agent_node(agent.unwrap_or(0))
     };
     let (agent, queue_id) = (agent_id(node), u64::from(queue.id.load(Relaxed)));
-    for facts in (begin..end).filter_map(|position| queue.flights.still(position)) {
+    let seen = (begin..end).filter_map(|position| queue.flights.still(position));
+    for facts in seen.filter(|facts| !facts.is_barrier) {
         let work = Work {
             kind: kind::KERNEL_DISPATCH,
             operation: c::ROCPROFILER_KERNEL_DISPATCH_ENQUEUE as u32,

@@ -1,6 +1,6 @@
 //! Begins and ends sessions: what the worker thread does with the control page.
 
-use super::{api_record, apply_pause, area, control, everyone_outside, graphs};
+use super::{api_record, apply_pause, area, control, events, everyone_outside, graphs};
 use crate::clock::now;
 use crate::markers;
 use crate::openmp;
@@ -208,6 +208,21 @@ pub fn close_session(generation: u64, recorded: KindSet) {
                     owned
                         .writer
                         .store(area, tid, kind::HIP_GRAPH, [record.bytes(), &[]])
+                };
+            }
+            let of_event = events::operation(recorded, open.kind, open.operation);
+            if let Some(operation) = of_event
+                && STATE.pause.is_written(open.flags)
+                && tid != 0
+            {
+                let flags = open.flags | flag::OPEN_AT_DETACH | flag::CUT;
+                let times = [open.start, end];
+                let record = events::record(open, operation, ancestor, times, (0, 0), tid, flags);
+                // SAFETY: as above.
+                unsafe {
+                    owned
+                        .writer
+                        .store(area, tid, kind::HIP_EVENT, [record.bytes(), &[]])
                 };
             }
             if open.correlation != 0 {

@@ -159,10 +159,15 @@ pub(super) const OPTIONS: &[Opt] = &[
     trace(kind::HIPFILE_API, "Record calls of hipFile").more(NO_SOURCE),
     trace(kind::HIP_GRAPH, "Record launches of HIP graphs").more(
         "Each with its graph, its thread, how many kernels it launched, and when the first began and the last ended. Its kernels are \
-         recorded for that, and are in the results with --kernel-trace only. They are in rocpd, json and pftrace, not in csv. \
+         recorded for that, and are in the results with --kernel-trace only. They are in rocpd, json, pftrace and parquet, not in csv. \
          --hip-runtime-trace brings them only where kernels are recorded, too.",
     ),
-    trace(kind::HIP_EVENT, "Record HIP events"),
+    trace(kind::HIP_EVENT, "Record HIP events").more(
+        "Each record of an event, and each wait of a stream for one, that has a barrier packet on the device: its event, its times, its \
+         queue, and the queue in which the event was recorded. How many have none is noted. Kernels are recorded for that, and are \
+         in the results with --kernel-trace only. They are in rocpd, json, pftrace and parquet, not in csv. --hip-runtime-trace brings them \
+         only where kernels are recorded, too.",
+    ),
     trace(kind::KFD_PAGE_MIGRATE, "Record migrations of pages"),
     trace(kind::KFD_PAGE_FAULT, "Record page faults and unmaps"),
     trace(kind::KFD_QUEUE, "Record evictions of queues"),

@@ -93,6 +93,7 @@ fn single_traces_set_their_own_variable_only() {
             "rocdecode-trace",
             "rocjpeg-trace",
             "hip-graph-trace",
+            "hip-event-trace",
             "kfd-page-migration-trace",
             "kfd-page-mapping-trace",
             "kfd-queue-trace",
@@ -110,6 +111,7 @@ fn sys_trace_is_all_that_is_built_and_tells_the_rest() {
         &[
             "MIDAIR_CUDA_DRIVER_API_TRACE",
             "MIDAIR_CUDA_RUNTIME_API_TRACE",
+            "ROCPROF_HIP_EVENT_TRACE",
             "ROCPROF_HIP_GRAPH_TRACE",
             "ROCPROF_KERNEL_TRACE",
             "ROCPROF_KFD_DROPPED_EVENTS_TRACE",
@@ -131,13 +133,13 @@ fn sys_trace_is_all_that_is_built_and_tells_the_rest() {
     assert_eq!(on(&resolved), all);
     assert!(
         resolved.left_out.contains(&"rocshmem-trace")
-            && resolved.left_out.contains(&"hip-event-trace")
+            && resolved.left_out.contains(&"hipfile-trace")
     );
     assert_eq!(
         resolved
             .left_out
             .iter()
-            .filter(|long| **long == "hip-event-trace")
+            .filter(|long| **long == "hipfile-trace")
             .count(),
         1
     );
@@ -150,6 +152,7 @@ fn runtime_trace_has_neither_hsa_nor_compiler() {
         on(&resolved),
         [
             "MIDAIR_CUDA_RUNTIME_API_TRACE",
+            "ROCPROF_HIP_EVENT_TRACE",
             "ROCPROF_HIP_GRAPH_TRACE",
             "ROCPROF_HIP_RUNTIME_API_TRACE",
             "ROCPROF_KERNEL_TRACE",
@@ -169,9 +172,10 @@ fn runtime_trace_has_neither_hsa_nor_compiler() {
     );
 }
 
-/// Kernels cost more than calls, so calls alone do not bring launches of graphs, which need them.
+/// Kernels cost more than calls, so calls alone do not bring what needs them: launches of graphs, and
+/// events.
 #[test]
-fn calls_bring_graphs_where_kernels_are_recorded() {
+fn calls_bring_graphs_and_events_where_kernels_are_recorded() {
     const CALLS: &str = "ROCPROF_HIP_RUNTIME_API_TRACE";
     const KERNELS: &str = "ROCPROF_KERNEL_TRACE";
     let calls: (&str, &[&str]) = ("hip-runtime-trace", &[]);
@@ -186,15 +190,23 @@ fn calls_bring_graphs_where_kernels_are_recorded() {
     assert_eq!(of(&[calls], &[]), [CALLS]);
     assert_eq!(
         of(&[calls, kernels], &[]),
-        [HIP_GRAPH_TRACE, CALLS, KERNELS]
+        [HIP_EVENT_TRACE, HIP_GRAPH_TRACE, CALLS, KERNELS]
     );
     assert_eq!(
         of(&[calls], &[(KERNELS, "1")]),
-        [HIP_GRAPH_TRACE, CALLS, KERNELS]
+        [HIP_EVENT_TRACE, HIP_GRAPH_TRACE, CALLS, KERNELS]
     );
     assert_eq!(
         of(&[calls], &[(HIP_GRAPH_TRACE, "1")]),
         [HIP_GRAPH_TRACE, CALLS]
+    );
+    assert_eq!(
+        of(&[calls], &[(HIP_EVENT_TRACE, "1")]),
+        [HIP_EVENT_TRACE, CALLS]
+    );
+    assert_eq!(
+        of(&[calls, ("hip-event-trace", &[])], &[]),
+        [HIP_EVENT_TRACE, CALLS]
     );
     assert_eq!(
         of(&[calls, ("hip-graph-trace", &[])], &[]),
@@ -202,7 +214,11 @@ fn calls_bring_graphs_where_kernels_are_recorded() {
     );
     assert_eq!(of(&[("hip-graph-trace", &[])], &[]), [HIP_GRAPH_TRACE]);
     let not_them: (&str, &[&str]) = ("hip-graph-trace", &["false"]);
-    assert_eq!(of(&[calls, kernels, not_them], &[]), [CALLS, KERNELS]);
+    let nor_these: (&str, &[&str]) = ("hip-event-trace", &["false"]);
+    assert_eq!(
+        of(&[calls, kernels, not_them, nor_these], &[]),
+        [CALLS, KERNELS]
+    );
 }
 
 #[test]

@@ -221,6 +221,7 @@ impl Gate {
                 stream: note.stream.load(Relaxed),
                 tid: note.tid.load(Relaxed),
                 flags: note.flags.load(Relaxed) as u8,
+                of_event: false,
                 window: 0,
             };
             (note.dispatch_id.load(Relaxed), launch)

@@ -84,7 +84,7 @@ pub(in crate::queue) fn ask(queue: &'static QueueState, begin: u64, end: u64) {
         agent => agent,
     };
     for facts in (begin..end).filter_map(|position| queue.flights.still(position)) {
-        if facts.dispatch_id == 0 {
+        if facts.dispatch_id == 0 || facts.is_barrier {
             continue;
         }
         let dispatch: packet::Dispatch = facts.dispatch;

@@ -157,11 +157,15 @@ fn runs(flight: &Flight) -> bool {
     match flight.stage.load(Acquire) {
         Stage::UnderWay => {
             let facts = flight.facts();
+            if facts.is_barrier {
+                // It uses nothing, and may wait for the very dispatch that asks.
+                return false;
+            }
             // SAFETY: this is a signal of our pool. It is alive until the session is over, and the
             // end of the session waits for this thread.
             !facts.ours || unsafe { Signal(facts.signal).value() >= 1 }
         }
-        Stage::Reading => true,
+        Stage::Reading => !flight.facts().is_barrier,
         Stage::Seen | Stage::Untimed | Stage::Written => false,
     }
 }

@@ -96,6 +96,7 @@ const OF_OURS: Launch = Launch {
     stream: 0,
     tid: 0,
     flags: 0,
+    of_event: false,
     window: OURS,
 };
 

@@ -1,0 +1,192 @@
+//! HIP's events: which calls are told, with which times, and in which queue the event was recorded.
+
+use crate::common::{agents, append, golden_json, list, number, reader, text, trace_of, writer};
+use crate::rocpd_rows::{header, plan};
+use midair_output::{Format, Names, RecordWriter, Trace, write};
+use midair_record::event::{self, Barrier, EventCall, Untimed, flag, hip_event, kind};
+use serde_json::Value;
+
+const A: u64 = 0xa000;
+const B: u64 = 0xb000;
+
+fn call(
+    writer: &mut RecordWriter,
+    operation: u32,
+    start: u64,
+    of: u64,
+    change: impl FnOnce(&mut EventCall),
+) {
+    let mut record = EventCall {
+        header: header(kind::HIP_EVENT, operation),
+        start,
+        end: start + 5,
+        correlation: start,
+        stream: 0x5000,
+        event: of,
+        tid: 7,
+        ..EventCall::default()
+    };
+    change(&mut record);
+    append(writer, &event::encode(&record, &[]));
+}
+
+/// Appends a barrier of the call at this time, which was rung for 2 behind that.
+fn barrier(writer: &mut RecordWriter, of: u64, start: u64, queue_id: u32, reason: Untimed) {
+    let is_timed = reason == Untimed::Timed;
+    let record = Barrier {
+        header: header(kind::BARRIER, 0),
+        start: if is_timed { start } else { 0 },
+        end: if is_timed { start + 10 } else { 0 },
+        rung: of + 2,
+        seen: if reason == Untimed::SignalReused {
+            0
+        } else {
+            start + 20
+        },
+        correlation: of,
+        packet_index: start,
+        queue_id,
+        node: 1,
+        tid: 7,
+        untimed: reason as u32,
+    };
+    append(writer, &event::encode(&record, &[]));
+}
+
+pub fn some_events() -> Trace {
+    let mut writer = writer();
+    let all = &mut writer;
+    // A wait whose event was recorded before recording began.
+    call(all, hip_event::WAIT, 50, B, |_| ());
+    barrier(all, 50, 70, 4, Untimed::Timed);
+    // A barrier's record comes before or behind that of its call; only a call's first one counts.
+    barrier(all, 100, 130, 3, Untimed::Timed);
+    call(all, hip_event::RECORD, 100, A, |_| ());
+    call(all, hip_event::WAIT, 200, A, |_| ());
+    barrier(all, 200, 240, 4, Untimed::Timed);
+    barrier(all, 200, 220, 4, Untimed::Timed);
+    // The same event in another queue, by a device that writes no times.
+    call(all, hip_event::RECORD, 300, A, |_| ());
+    barrier(all, 300, 330, 5, Untimed::NotProfiled);
+    call(all, hip_event::WAIT, 400, A, |_| ());
+    barrier(all, 400, 430, 3, Untimed::SignalReused);
+    // No barrier, refused, and cut.
+    call(all, hip_event::RECORD, 500, A, |_| ());
+    call(all, hip_event::WAIT, 510, A, |_| ());
+    call(all, hip_event::WAIT, 520, A, |_| ());
+    call(all, hip_event::RECORD, 600, A, |call| call.result = 400);
+    call(all, hip_event::RECORD, 700, B, |call| {
+        call.header.flags = flag::CUT
+    });
+    barrier(all, 700, 730, 3, Untimed::Timed);
+    Trace {
+        agents: agents(),
+        ..trace_of(writer, &golden_json())
+    }
+}
+
+/// Operation, event, start, end, queue, queue of the record (0: not known).
+pub const EXPECTED: [[u64; 6]; 5] = [
+    [2, B, 70, 80, 4, 0],
+    [1, A, 130, 140, 3, 3],
+    [2, A, 220, 230, 4, 3],
+    [1, A, 302, 350, 5, 5],
+    [2, A, 400, 405, 3, 5],
+];
+
+#[test]
+fn each_event_has_its_barrier_and_the_queue_of_its_record() {
+    let directory = tempfile::tempdir().unwrap();
+    let trace = some_events();
+    let formats = [Format::Rocpd, Format::Json, Format::Pftrace];
+    write(&trace, &Names::amd(), &plan(directory.path(), &formats)).unwrap();
+
+    let file = std::fs::read(directory.path().join("r_results.json")).unwrap();
+    let document: Value = serde_json::from_slice(&file).unwrap();
+    let tool = &document["rocprofiler-sdk-tool"][0];
+    let strings = &tool["strings"]["buffer_records"][38];
+    assert_eq!(text(&strings["kind"]), "HIP_EVENT");
+    let records = list(&tool["buffer_records"]["hip_event"]).iter();
+    let mut told: Vec<[u64; 6]> = records
+        .map(|record| {
+            assert_eq!((number(&record["size"]), number(&record["kind"])), (88, 38));
+            assert_eq!(number(&record["thread_id"]), 7);
+            assert!(number(&record["agent_id"]["handle"]) > 0);
+            assert!(number(&record["stream_id"]["handle"]) > 0);
+            assert!(number(&record["correlation_id"]["internal"]) > 0);
+            let operation = number(&record["operation"]);
+            let name = ["HIP_EVENT_NONE", "HIP_EVENT_RECORD", "HIP_EVENT_WAIT"];
+            assert_eq!(
+                text(&strings["operations"][operation as usize]),
+                name[operation as usize]
+            );
+            [
+                operation,
+                number(&record["hip_event_handle"]),
+                number(&record["start_timestamp"]),
+                number(&record["end_timestamp"]),
+                number(&record["queue_id"]["handle"]),
+                number(&record["source_queue_id"]["handle"]),
+            ]
+        })
+        .collect();
+    told.sort_by_key(|row| row[2]);
+    assert_eq!(told, EXPECTED);
+
+    let queries = [
+        "SELECT name, hip_event_handle, start, \"end\", queue_id, source_queue_id, duration, tid, agent_id, stack_id FROM hip_events ORDER BY start",
+        "SELECT extdata FROM rocpd_hip_event ORDER BY start",
+    ];
+    let read = reader(&directory.path().join("r_results.db"), &queries);
+    assert_eq!(read["foreign_keys"], Value::Array(Vec::new()));
+    let rows = list(&read["answers"][0]).iter();
+    let rows: Vec<[u64; 6]> = rows
+        .map(|row| {
+            let (start, end) = (number(&row["start"]), number(&row["end"]));
+            assert_eq!(number(&row["duration"]), end - start);
+            assert_eq!((number(&row["tid"]), number(&row["agent_id"])), (7, 1));
+            [
+                match text(&row["name"]).as_str() {
+                    "HIP_EVENT_RECORD" => 1,
+                    "HIP_EVENT_WAIT" => 2,
+                    _ => 0,
+                },
+                number(&row["hip_event_handle"]),
+                start,
+                end,
+                number(&row["queue_id"]),
+                row["source_queue_id"].as_u64().unwrap_or(0),
+            ]
+        })
+        .collect();
+    assert_eq!(rows, EXPECTED);
+    let remarks = list(&read["answers"][1]).iter();
+    let remarks: Vec<bool> = remarks.map(|row| text(&row["extdata"]) != "{}").collect();
+    assert_eq!(remarks, [false, false, false, true, true]);
+
+    let notes = tool["metadata"]["midair"]["notes"].to_string();
+    for note in [
+        "1 records of events of HIP had no barrier",
+        "2 waits for events of HIP had no barrier",
+        "1 calls that record events of HIP or wait for them failed",
+        "1 calls that record events of HIP or wait for them ran when recording began",
+    ] {
+        assert!(notes.contains(note), "{note}: {notes}");
+    }
+}
+
+/// AMD's tools know no such table in the schema that the file names, so only who asks has it.
+#[test]
+fn a_file_without_events_has_no_table_of_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let trace = crate::graphs::some_launches();
+    write(
+        &trace,
+        &Names::amd(),
+        &plan(directory.path(), &[Format::Rocpd]),
+    )
+    .unwrap();
+    let query = "SELECT COUNT(*) AS n FROM sqlite_schema WHERE name LIKE '%hip_event%'";
+    let read = reader(&directory.path().join("r_results.db"), &[query]);
+    assert_eq!(number(&read["answers"][0][0]["n"]), 0);
+}
