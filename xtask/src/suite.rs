@@ -116,8 +116,15 @@ const STEPS: &[Step] = &[
     Step {
         name: "build",
         // This builds all that the next steps run. So what is staged is not built a second time
-        // with other features of its dependencies.
-        run: |_| passed(cargo(&["build", "--workspace", "--all-targets"])),
+        // with other features of its dependencies. What takes how long is in target/cargo-timings.
+        run: |_| {
+            passed(cargo(&[
+                "build",
+                "--workspace",
+                "--all-targets",
+                "--timings",
+            ]))
+        },
         needed: true,
     },
     Step {
