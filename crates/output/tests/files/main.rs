@@ -23,6 +23,8 @@ mod otf2;
 mod parquet;
 mod perfetto_ui;
 mod pftrace;
+mod pftrace_levels;
+mod pftrace_memory;
 mod readings;
 mod recordings;
 mod rocpd;

@@ -9,8 +9,7 @@ use crate::common::{
 use crate::rocpd_rows::{ALL, counts, every_domain, header, one_kernel, plan, put_marker};
 use midair_output::{Format, Plan, RecordWriter, Trace, write, write_together};
 use midair_record::event::{
-    self, Allocation, Api, Copy, Kernel, KernelSymbol, Marker, NO_NODE, RuntimeInit, Scratch, flag,
-    kind,
+    self, Api, Copy, Kernel, KernelSymbol, Marker, RuntimeInit, flag, kind,
 };
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,7 +31,7 @@ pub fn read(directory: &Path) -> Value {
 }
 
 /// Returns the pftrace of these records, as it was read back.
-fn traced(writer: RecordWriter, change: impl Fn(&mut Plan)) -> Value {
+pub fn traced(writer: RecordWriter, change: impl Fn(&mut Plan)) -> Value {
     let golden = golden_json();
     let directory = tempfile::tempdir().unwrap();
     let trace = trace_of(writer, &golden);
@@ -495,188 +494,6 @@ fn names_of_any_bytes_are_read_back() {
     assert_eq!(sorted(found), sorted(wanted));
 }
 
-#[test]
-fn levels_follow_copies_allocations_and_scratch() {
-    let mut writer = writer();
-    let copy = |start, end, bytes| Copy {
-        header: header(kind::MEMORY_COPY, 2),
-        start,
-        end,
-        bytes,
-        dst_node: 1,
-        ..Copy::default()
-    };
-    for record in [copy(100, 200, 10), copy(150, 300, 5), copy(120, 130, 1)] {
-        append(&mut writer, &event::encode(&record, &[]));
-    }
-    let allocation = |operation, start, address, bytes| Allocation {
-        header: header(kind::MEMORY_ALLOCATION, operation),
-        start,
-        end: start + 10,
-        address,
-        bytes,
-        node: if operation <= 2 { 1 } else { NO_NODE },
-        ..Allocation::default()
-    };
-    // The release comes from another thread's chunk, before its allocation.
-    for record in [
-        allocation(3, 500, 0x1000, 0),
-        allocation(1, 100, 0x1000, 4096),
-        allocation(2, 200, 0x2000, 1 << 40),
-        allocation(3, 600, 0x9999, 0),
-    ] {
-        append(&mut writer, &event::encode(&record, &[]));
-    }
-    for (operation, start, bytes) in [(1, 100, 300), (2, 200, 0)] {
-        let scratch = Scratch {
-            header: header(kind::SCRATCH_MEMORY, operation),
-            start,
-            end: start + 1,
-            bytes,
-            queue_id: 1,
-            node: 1,
-            ..Scratch::default()
-        };
-        append(&mut writer, &event::encode(&scratch, &[]));
-    }
-    let runtime = RuntimeInit {
-        header: header(kind::RUNTIME_INITIALIZATION, 2),
-        time: 90,
-        version: 70_204,
-        tid: 3,
-        ..RuntimeInit::default()
-    };
-    append(&mut writer, &event::encode(&runtime, &[]));
-    let ours = traced(writer, |_| ());
-    // The first value is the level before the first change.
-    let counter = |name: &str| Value::from(list(&ours["counters"][name])[1..].to_vec());
-    assert_eq!(
-        counter("COPY BYTES to Agent [1] (GPU)"),
-        json!([
-            [100, 10],
-            [120, 11],
-            [130, 10],
-            [150, 15],
-            [200, 5],
-            [300, 0]
-        ])
-    );
-    let large = (1_u64 << 40) + 4096;
-    assert_eq!(
-        counter("ALLOCATE BYTES on Agent [1] (GPU)"),
-        json!([[110, 4096], [210, large], [500, 1_u64 << 40]])
-    );
-    assert_eq!(
-        counter("SCRATCH MEMORY on Agent [1] (GPU)"),
-        json!([[101, 300], [201, 0]])
-    );
-    let instant = &ours["instants"][0];
-    assert_eq!(
-        (
-            &instant["category"],
-            &instant["name"],
-            &instant["time"],
-            &instant["notes"]["version"]
-        ),
-        (
-            &json!("runtime_initialization"),
-            &json!("RUNTIME_INITIALIZATION_HIP"),
-            &json!(90),
-            &json!(70_204)
-        )
-    );
-}
-
-/// Returns the highest resident size of this process so far, in KiB.
-fn peak() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status
-        .lines()
-        .find(|line| line.starts_with("VmHWM:"))
-        .unwrap();
-    line.split_whitespace().nth(1).unwrap().parse().unwrap()
-}
-
-/// Writes kernels one after the other, in nested calls, with copies and a different message each.
-fn write_many(records: u64) {
-    let mut writer = writer();
-    let kernel = one_kernel();
-    for n in 0..records {
-        let at = 1_000 + 100 * n;
-        let kernel = Kernel {
-            start: at,
-            end: at + 80,
-            stream: 7,
-            ..kernel
-        };
-        append(&mut writer, &event::encode(&kernel, &[]));
-        let copy = Copy {
-            header: header(kind::MEMORY_COPY, 2),
-            start: at,
-            end: at + 70,
-            bytes: 1,
-            dst_node: 1,
-            stream: 9,
-            ..Copy::default()
-        };
-        append(&mut writer, &event::encode(&copy, &[]));
-        // There are more messages than are interned.
-        let message = format!("{:064}", n % 20_000);
-        for (inner, operation) in [(10, 0), (0, 1)] {
-            let marker = Marker {
-                header: header(kind::MARKER_CORE_RANGE_API, operation),
-                start: at + inner,
-                end: at + 50 - inner,
-                correlation: n,
-                tid: 4,
-                ..Marker::default()
-            };
-            put_marker(&mut writer, marker, message.as_bytes());
-        }
-    }
-    let golden = golden_json();
-    let trace = trace_of(writer, &golden);
-    let directory = tempfile::tempdir().unwrap();
-    let plan = plan(directory.path(), &[Format::Pftrace]);
-    write(&trace, &names(&golden), &plan).unwrap();
-}
-
-/// Runs in a process of its own, since other tests would count.
-/// `memory_does_not_grow_with_the_trace` starts it.
-#[test]
-#[ignore = "measures its whole process: memory_does_not_grow_with_the_trace runs it alone"]
-fn within_a_process_alone() {
-    // This is enough to fill the tables of names and the window in which changes are sorted.
-    write_many(20_000);
-    let before = peak();
-    write_many(60_000);
-    let grown = peak() - before;
-    // 160,000 records more: some 30 MB of trace. The allocator's own leavings differ by a megabyte
-    // from run to run.
-    assert!(grown < 3072, "{grown} KiB more");
-    println!("peak grew by {grown} KiB");
-}
-
-#[test]
-fn memory_does_not_grow_with_the_trace() {
-    let output = Command::new(std::env::current_exe().unwrap())
-        .args([
-            "--exact",
-            "--ignored",
-            "--nocapture",
-            "--test-threads=1",
-            "pftrace::within_a_process_alone",
-        ])
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(
-        output.status.success() && text.contains("peak grew by"),
-        "{text}{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-}
-
 /// Calls that had not ended come in the order outer, inner. The inner one must be shown below the
 /// outer one all the same.
 #[test]
@@ -742,36 +559,6 @@ fn threads_have_their_names_and_runtimes_are_the_processs() {
     );
     let mark = &list(&ours["instants"])[0];
     assert_eq!(mark["track"], "", "the process's own track");
-}
-
-/// Tests how many dispatches a queue holds, from their launch to their end.
-#[test]
-fn a_queue_has_its_depth() {
-    let mut writer = writer();
-    for (id, (rung, start, end)) in [(10, 20, 40), (15, 40, 60), (70, 80, 90)]
-        .into_iter()
-        .enumerate()
-    {
-        let kernel = Kernel {
-            dispatch_id: id as u64 + 1,
-            rung,
-            start,
-            end,
-            queue_id: 1,
-            ..one_kernel()
-        };
-        append(&mut writer, &event::encode(&kernel, &[]));
-    }
-    let ours = traced(writer, |_| ());
-    let depth = list(&ours["counters"]["QUEUE DEPTH of Agent [1] QUEUE [0]"]);
-    let depth: Vec<(u64, u64)> = depth
-        .iter()
-        .map(|at| (at[0].as_u64().unwrap(), at[1].as_u64().unwrap()))
-        .collect();
-    assert_eq!(
-        depth[1..],
-        [(10, 1), (15, 2), (40, 1), (60, 0), (70, 1), (90, 0)]
-    );
 }
 
 /// Of several sessions in one file, a later one may have begun before an earlier one.
