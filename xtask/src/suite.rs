@@ -114,6 +114,12 @@ const STEPS: &[Step] = &[
         needed: false,
     },
     Step {
+        name: "loom, Miri, ASan",
+        // AddressSanitizer builds test programs in the directory that is staged from.
+        run: |downloads| downloads.wait_for_checks(),
+        needed: false,
+    },
+    Step {
         name: "build",
         // This builds all that the next steps run. So what is staged is not built a second time
         // with other features of its dependencies. What takes how long is in target/cargo-timings.
@@ -181,11 +187,6 @@ const STEPS: &[Step] = &[
         needed: false,
     },
     Step {
-        name: "loom, Miri, ASan",
-        run: |downloads| downloads.wait_for_checks(),
-        needed: false,
-    },
-    Step {
         name: "tests",
         run: |_| tests(),
         needed: false,
@@ -248,7 +249,8 @@ impl Downloads {
         let found = self.running.iter().position(|(task, ..)| *task == words);
         let (_, mut child, log) = found.map(|at| self.running.remove(at))?;
         let is_well = child.wait().is_ok_and(|status| status.success());
-        let text = std::fs::read_to_string(&log).unwrap_or_default();
+        let bytes = std::fs::read(&log).unwrap_or_default();
+        let text = String::from_utf8_lossy(&bytes).into_owned();
         print!("{text}");
         Some((text, is_well))
     }
@@ -257,6 +259,10 @@ impl Downloads {
     fn wait_for_checks(&mut self) -> Outcome<Done> {
         match self.wait_for(CHECKS) {
             Some((text, true)) => {
+                let ended = |step: &&Step| text.lines().any(|line| is_row_of(line, step.name));
+                if BESIDE.iter().filter(ended).count() < BESIDE.len() {
+                    return failed("they do not say how they ended");
+                }
                 let left_out: Vec<&str> = text.lines().filter(|line| is_left_out(line)).collect();
                 match left_out.as_slice() {
                     [] => Ok(Done::Passed),
@@ -272,8 +278,12 @@ impl Downloads {
 impl Drop for Downloads {
     /// Waits for all tasks, so that after a step that failed none goes on alone.
     fn drop(&mut self) {
-        for (_, child, _) in &mut self.running {
+        for (words, child, log) in &mut self.running {
             let _ = child.wait();
+            if *words == CHECKS {
+                let bytes = std::fs::read(log).unwrap_or_default();
+                print!("{}", String::from_utf8_lossy(&bytes));
+            }
         }
     }
 }
@@ -309,6 +319,12 @@ pub fn test_task(words: &[String]) -> Outcome<()> {
 
 /// The text in the summary for a step that was left out.
 const LEFT_OUT: &str = "left out:";
+
+/// Returns whether a line of a summary is about this step.
+fn is_row_of(line: &str, name: &str) -> bool {
+    let rest = line.strip_prefix(name);
+    rest.is_some_and(|rest| rest.starts_with(' ') && rest.contains(" s  "))
+}
 
 /// Returns whether a line of a summary is about a step that was left out.
 fn is_left_out(line: &str) -> bool {
@@ -525,5 +541,14 @@ mod tests {
         ));
         assert!(!is_left_out("Miri                     72.2 s  passed"));
         assert!(!is_left_out("left out: Miri"));
+        assert!(is_row_of(
+            "loom                     105.4 s  passed",
+            "loom"
+        ));
+        assert!(!is_row_of(
+            "loomed                   105.4 s  passed",
+            "loom"
+        ));
+        assert!(!is_row_of("== loom", "loom"));
     }
 }
