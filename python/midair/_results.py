@@ -20,8 +20,15 @@ TABLES: Mapping[str, Tuple[str, str]] = {
     "counters": ("counters_collection", "counters"),
 }
 
-#: Views that a rocpd file has only where its session has such records.
-RARE = frozenset({"hip_events"})
+#: What is no view of its own in rocpd. There, barriers of HIP events are regions.
+QUERIES: Mapping[str, str] = {
+    "regions": "(SELECT * FROM regions WHERE category IS NOT 'BARRIER')",
+    "hip_events": """(SELECT id, guid, name, nid, pid, tid, start, "end", duration, event_id, corr_id,
+        json_extract(extdata, '$.agent_id') AS agent_id, json_extract(extdata, '$.queue_id') AS queue_id,
+        json_extract(extdata, '$.source_queue_id') AS source_queue_id, json_extract(extdata, '$.stream_id') AS stream_id,
+        json_extract(extdata, '$.hip_event_handle') AS hip_event_handle, json_extract(extdata, '$.remark') AS remark
+        FROM regions WHERE category = 'BARRIER')""",
+}
 
 
 class Table:
@@ -32,7 +39,7 @@ class Table:
     """
 
     def __init__(self, view: str, kind: str, files: Sequence[Path]) -> None:
-        self._view = view
+        self._source = QUERIES.get(view, f'"{view}"')
         self._databases = [file for file in files if file.suffix == ".db"]
         self._tables = [file for file in files if file.suffix == ".parquet" and file.parent.name == f"kind={kind}"]
 
@@ -49,29 +56,14 @@ class Table:
         """Names of the columns, from rocpd files."""
         if not self._databases:
             raise ValueError("only rocpd files can be read without pandas or polars")
-        having = self._having()
-        if not having:
-            return []
-        with _opened(having[0]) as database:
-            found = database.execute(f'SELECT * FROM "{self._view}" LIMIT 0')
+        with _opened(self._databases[0]) as database:
+            found = database.execute(f"SELECT * FROM {self._source} LIMIT 0")
             return [column[0] for column in found.description]
 
     def _values(self) -> Iterator[Tuple[Any, ...]]:
-        for file in self._having():
-            with _opened(file) as database:
-                yield from database.execute(f'SELECT * FROM "{self._view}"')
-
-    def _having(self) -> List[Path]:
-        """The rocpd files that have the view."""
-        if self._view not in RARE:
-            return self._databases
-        having = []
         for file in self._databases:
             with _opened(file) as database:
-                query = "SELECT 1 FROM sqlite_master WHERE name = ?"
-                if database.execute(query, [self._view]).fetchone():
-                    having.append(file)
-        return having
+                yield from database.execute(f"SELECT * FROM {self._source}")
 
     def pandas(self) -> "pandas.DataFrame":
         """A frame of pandas. From parquet, where there is no rocpd file, pandas needs pyarrow."""
@@ -175,7 +167,7 @@ class Recording:
         return self.table("graphs")
 
     def events(self) -> Table:
-        """Records of HIP's events, and waits for them."""
+        """Records of HIP events, and waits for them."""
         return self.table("events")
 
     def counters(self) -> Table:

@@ -4,7 +4,9 @@
 // event recorded there; then it waits for both streams), "done" (the first event is recorded, waited for
 // by the host, and then by stream B), "again" (the first event is recorded three times with nothing
 // between), "refused" (an event that HIP refuses is recorded), "capture" (the same as a round, in a graph
-// that is never launched), "quit": "events FIRST SECOND records RECORDS waits WAITS", with the handles in
+// that is never launched), "null" (a kernel on the null stream, for which stream A waits before it records
+// the first event; then kernels in A and B, for which the null stream waits before it records the second
+// one), "quit": "events FIRST SECOND records RECORDS waits WAITS", with the handles in
 // hexadecimal, and the program ends.
 #include "hip_kit.h"
 
@@ -41,6 +43,17 @@ static void capture(void) {
   HIP(hipGraphDestroy(graph));
   a = kept_a;
   b = kept_b;
+}
+
+static void null_stream(void) {
+  work_t null = a;
+  null.stream = NULL;
+  launch_vadd(&kernels, &null, 4);
+  record(first, a.stream);
+  launch_vadd(&kernels, &a, 2);
+  launch_scale(&kernels, &b, 5);
+  record(second, NULL);
+  HIP(hipStreamSynchronize(NULL));
 }
 
 static void both_done(void) {
@@ -80,6 +93,10 @@ int main(int argc, char **argv) {
     } else if (!strcmp(line, "capture")) {
       capture();
       say("capture");
+    } else if (!strcmp(line, "null")) {
+      null_stream();
+      both_done();
+      say("null");
     } else fail("unknown command \"%s\"", line);
   }
   say("events %p %p records %lu waits %lu", (void *)first, (void *)second, records, waits);

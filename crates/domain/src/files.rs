@@ -66,8 +66,6 @@ pub enum Rocpd {
     MemoryAllocate,
     /// `rocpd_graph_launch`.
     GraphLaunch,
-    /// `rocpd_hip_event`.
-    HipEvent,
     /// `rocpd_pmc_event`, which belong to the events of dispatches.
     PmcEvent,
 }
@@ -81,7 +79,6 @@ impl Rocpd {
             Rocpd::MemoryCopy => "memory_copy",
             Rocpd::MemoryAllocate => "memory_allocate",
             Rocpd::GraphLaunch => "graph_launch",
-            Rocpd::HipEvent => "hip_event",
             Rocpd::PmcEvent => "pmc_event",
         }
     }

@@ -510,8 +510,7 @@ domains! {
         built: true;
         ..LATER
     }
-    /// Records of HIP's events and waits for them, with the barriers that they are on the device.
-    /// Only our own tool can ask for them, as for graphs.
+    /// Records of HIP events and waits for them, with the barrier packets that carry them out. Only our own tool can ask for them, as for graphs.
     HIP_EVENT {
         asked: RequestedBy::By(&[ask("hip-event-trace", c"ROCPROF_HIP_EVENT_TRACE")]),
         // AMD's number in newer headers.
@@ -521,9 +520,9 @@ domains! {
             json: Ranked::some("hip_event", 124),
             category: Some("hip_event"),
             track: Some(Track::Own("HIP EVENTS")),
-            rocpd: Some(Rocpd::HipEvent),
-            records: "events of HIP",
-            phrase: Ranked::some("events of HIP", 67),
+            rocpd: Some(Rocpd::Region),
+            records: "HIP events",
+            phrase: Ranked::some("HIP events", 67),
             ..NO_FILES
         },
         built: true;

@@ -1,9 +1,12 @@
-//! Records of HIP's events and waits for them (`--hip-event-trace`): the calls, with the barrier
+//! Records of HIP events and waits for them (`--hip-event-trace`): the calls, with the barrier
 //! packets that they had the runtime write.
 //!
 //! A barrier has the correlation id of its call. Its record often comes before that of the call, so
-//! all barriers are read first, and then the calls, in the order in which they began: a wait is for
-//! what the last record of its event before it is in.
+//! all barriers are read first, and then the calls, in the order in which they began: a wait waits
+//! for the most recent record of its event.
+//!
+//! Before the barrier that is the event's own, a call may have the runtime write others into the
+//! queues of streams that it has to wait for. So the last barrier of a call is taken.
 //!
 //! Decision: FMT-055 (`docs/deviations/formats.md`).
 
@@ -16,13 +19,13 @@ use std::convert::Infallible;
 use std::io;
 
 /// The most events that are told. Further ones are counted.
-const MOST_EVENTS: usize = 1 << 22;
+const MOST_EVENTS: usize = 1 << 21;
 
 /// A record of an event or a wait for one, as it is in the results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Event {
-    /// Start and end of the barrier on the device. Where the device wrote none, when its doorbell rang
-    /// and when its end was seen; where that was not seen either, those of the call.
+    /// Start and end of the barrier on the device. Where the device wrote none: when its doorbell rang,
+    /// and when its end was seen. Where that was not seen either: those of the call.
     pub(crate) start: u64,
     pub(crate) end: u64,
     pub(crate) node: u32,
@@ -38,13 +41,13 @@ impl Event {
         self.remark
     }
 
-    fn of(barrier: &Barrier, start: u64, end: u64) -> Event {
-        let (times, remark) = if barrier.end != 0 {
+    fn of(barrier: &LastBarrier, start: u64, end: u64) -> Event {
+        let (times, remark) = if barrier.is_timed {
             ((barrier.start, barrier.end), None)
-        } else if barrier.seen != 0 {
+        } else if barrier.end != 0 {
             let remark =
                 "the device wrote no times: from when its doorbell rang to when its end was seen";
-            ((barrier.rung, barrier.seen), Some(remark))
+            ((barrier.start, barrier.end), Some(remark))
         } else {
             let remark = "its barrier was not seen to end: the times are those of the call";
             ((start, end), Some(remark))
@@ -53,9 +56,42 @@ impl Event {
             start: times.0,
             end: times.1,
             node: barrier.node,
-            queue: barrier.queue_id,
+            queue: barrier.queue,
             source: None,
             remark,
+        }
+    }
+}
+
+/// What is needed of a call's last barrier.
+#[derive(Debug, Clone, Copy)]
+struct LastBarrier {
+    /// When the doorbell rang for it, and its index in its queue.
+    order: (u64, u64),
+    /// The device's times; without these, when the doorbell rang, and when the end was seen, or 0.
+    start: u64,
+    end: u64,
+    is_timed: bool,
+    node: u32,
+    queue: u32,
+}
+
+impl LastBarrier {
+    fn of(barrier: &Barrier) -> LastBarrier {
+        let is_timed = barrier.end != 0;
+        let untimed = (barrier.rung, barrier.seen);
+        let (start, end) = if is_timed {
+            (barrier.start, barrier.end)
+        } else {
+            untimed
+        };
+        LastBarrier {
+            order: (barrier.rung, barrier.packet_index),
+            start,
+            end,
+            is_timed,
+            node: barrier.node,
+            queue: barrier.queue_id,
         }
     }
 }
@@ -69,9 +105,9 @@ pub(crate) struct Events {
     failed: u64,
     /// Calls that ran when recording began or ended.
     cut: u64,
-    /// Records without a barrier.
+    /// Records of which no barrier was seen.
     records_without: u64,
-    /// Waits without a barrier.
+    /// Waits of which no barrier was seen.
     waits_without: u64,
     /// Calls that were too many to be told.
     beyond: u64,
@@ -84,7 +120,7 @@ impl Events {
         let mut all = Events::default();
         let records = &trace.records;
         if records.index().count_of(kind::HIP_EVENT) > 0 {
-            let read = barriers(records).and_then(|barriers| all.read_calls(records, &barriers));
+            let read = barriers(records).and_then(|barriers| all.read_calls(records, barriers));
             all.unread = read.err().map(|error| error.to_string());
         }
         all
@@ -93,18 +129,15 @@ impl Events {
     fn read_calls(
         &mut self,
         records: &RecordFile,
-        barriers: &HashMap<u64, Barrier, RandomState>,
+        mut barriers: HashMap<u64, LastBarrier, RandomState>,
     ) -> io::Result<()> {
+        let are_all_there = barriers.len() < MOST_EVENTS;
         let mut calls: Vec<EventCall> = Vec::new();
         walk(records, kind::HIP_EVENT, |record| {
             let Record::Event(call) = record else {
                 return;
             };
-            if call.result != 0 {
-                self.failed += 1;
-            } else if call.header.flags & flag::CUT != 0 {
-                self.cut += 1;
-            } else if calls.len() >= MOST_EVENTS {
+            if calls.len() >= MOST_EVENTS {
                 self.beyond += 1;
             } else {
                 calls.push(*call);
@@ -114,22 +147,39 @@ impl Events {
         let mut recorded_in: HashMap<u64, u32, RandomState> = HashMap::default();
         for call in &calls {
             let is_record = call.header.operation == hip_event::RECORD;
-            let Some(barrier) = barriers.get(&call.correlation) else {
-                if is_record {
-                    self.records_without += 1;
-                } else {
-                    self.waits_without += 1;
-                }
+            let barrier = if call.result != 0 {
+                self.failed += 1;
                 continue;
+            } else if call.header.flags & flag::CUT != 0 {
+                self.cut += 1;
+                None
+            } else {
+                let found = barriers.remove(&call.correlation);
+                let count = match (&found, are_all_there, is_record) {
+                    (Some(_), ..) => None,
+                    (None, false, _) => Some(&mut self.beyond),
+                    (None, true, true) => Some(&mut self.records_without),
+                    (None, true, false) => Some(&mut self.waits_without),
+                };
+                if let Some(count) = count {
+                    *count += 1;
+                }
+                found
             };
             if is_record {
-                recorded_in.insert(call.event, barrier.queue_id);
+                match &barrier {
+                    Some(barrier) => recorded_in.insert(call.event, barrier.queue),
+                    // Later waits are not for the record before this one.
+                    None => recorded_in.remove(&call.event),
+                };
             }
-            let event = Event {
-                source: recorded_in.get(&call.event).copied(),
-                ..Event::of(barrier, call.start, call.end)
-            };
-            self.told.insert(call.correlation, event);
+            if let Some(barrier) = barrier {
+                let event = Event {
+                    source: recorded_in.get(&call.event).copied(),
+                    ..Event::of(&barrier, call.start, call.end)
+                };
+                self.told.insert(call.correlation, event);
+            }
         }
         Ok(())
     }
@@ -144,27 +194,27 @@ impl Events {
         let counted = [
             (
                 self.failed,
-                "calls that record events of HIP or wait for them failed: they are not in the results",
+                "calls that record HIP events or wait for them failed: they are not in the results",
             ),
             (
                 self.cut,
-                "calls that record events of HIP or wait for them ran when recording began, ended, or was paused: they are not in the results",
+                "calls that record HIP events or wait for them ran when recording began, ended, or was paused: they are not in the results",
             ),
             (
                 self.records_without,
-                "records of events of HIP had no barrier packet of their own: they are not in the results",
+                "records of HIP events are not in the results: no barrier packet of theirs was seen",
             ),
             (
                 self.waits_without,
-                "waits for events of HIP had no barrier packet of their own, since the event had completed or the next packet waits: they are not in the results",
+                "waits for HIP events are not in the results: no barrier packet of theirs was seen, as where the event had completed or the next packet waits",
             ),
             (
                 self.beyond,
-                "calls that record events of HIP or wait for them are not in the results: they were too many",
+                "calls that record HIP events or wait for them are not in the results: they were too many",
             ),
         ];
         let unread = self.unread.iter();
-        let unread = unread.map(|why| format!("events of HIP could not be read: {why}"));
+        let unread = unread.map(|why| format!("HIP events could not be read: {why}"));
         let counted = counted.into_iter().filter(|(count, _)| *count > 0);
         counted
             .map(|(count, what)| format!("{count} {what}"))
@@ -172,17 +222,18 @@ impl Events {
     }
 }
 
-/// Returns the first barrier of each call.
-fn barriers(records: &RecordFile) -> io::Result<HashMap<u64, Barrier, RandomState>> {
-    let mut all: HashMap<u64, Barrier, RandomState> = HashMap::default();
+/// Returns the last barrier of each call.
+fn barriers(records: &RecordFile) -> io::Result<HashMap<u64, LastBarrier, RandomState>> {
+    let mut all: HashMap<u64, LastBarrier, RandomState> = HashMap::default();
     walk(records, kind::BARRIER, |record| {
         let Record::Barrier(barrier) = record else {
             return;
         };
-        if all.len() < MOST_EVENTS || all.contains_key(&barrier.correlation) {
-            let first = all.entry(barrier.correlation).or_insert(*barrier);
-            if (barrier.rung, barrier.packet_index) < (first.rung, first.packet_index) {
-                *first = *barrier;
+        let barrier = (barrier.correlation, LastBarrier::of(barrier));
+        if all.len() < MOST_EVENTS || all.contains_key(&barrier.0) {
+            let last = all.entry(barrier.0).or_insert(barrier.1);
+            if barrier.1.order > last.order {
+                *last = barrier.1;
             }
         }
     })?;

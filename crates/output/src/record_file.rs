@@ -153,7 +153,7 @@ impl RecordWriter {
                     }
                     // A note has no header, and counts as a description.
                     let kind = record.header().map_or(kind::NOTE, |header| header.kind);
-                    let describes = kind >= kind::FIRST_DESCRIPTION;
+                    let describes = kind >= kind::FIRST_DESCRIPTION && kind != kind::BARRIER;
                     full |= limited && before.saturating_add(at as u64) > self.limit && !describes;
                     if !full {
                         kept_bytes = at;

@@ -36,7 +36,7 @@ use database::{Database, Step};
 use guid::Guid;
 use info::Info;
 use long::Long;
-use midair_record::event::{Record, kind};
+use midair_record::event::Record;
 use pages::{PAGE, Pages};
 use rows::Rows;
 use rusqlite::{Connection, OpenFlags};
@@ -79,8 +79,6 @@ struct Rocpd {
     connection: Connection,
     pages: Pages,
     guids: Vec<Guid>,
-    /// Whether the file has tables of HIP's events.
-    events: bool,
     /// The number of sessions begun.
     sessions: usize,
 }
@@ -89,8 +87,7 @@ struct Rocpd {
 pub(crate) fn open<'a>(jobs: &'a [Job<'a>], files: &FileSet) -> Opened<'a> {
     let file = files.reserve("results.db")?;
     let guids = guids(jobs);
-    let events = jobs.iter().any(|job| has_events(job));
-    let begun = connect(file.temporary(), &guids, events).and_then(|connection| {
+    let begun = connect(file.temporary(), &guids).and_then(|connection| {
         let pages = Pages::after(file.open()?)?;
         Ok((connection, pages))
     });
@@ -101,7 +98,6 @@ pub(crate) fn open<'a>(jobs: &'a [Job<'a>], files: &FileSet) -> Opened<'a> {
             connection,
             pages,
             guids,
-            events,
             sessions: 0,
         })),
         Err(error) => Err(file.failed(error.into())),
@@ -132,10 +128,9 @@ impl Writer for Rocpd {
             connection,
             mut pages,
             guids,
-            events,
             ..
         } = *self;
-        if let Err(error) = commit(connection, &mut pages, &guids, events) {
+        if let Err(error) = commit(connection, &mut pages, &guids) {
             return Err(file.failed(error.into()));
         }
         // These may be left from a process that had an earlier file of this name open. SQLite would
@@ -180,12 +175,7 @@ impl Sink for Session<'_> {
     }
 }
 
-/// Whether a session has records of HIP's events.
-fn has_events(job: &Job<'_>) -> bool {
-    job.index.count_of(kind::HIP_EVENT) > 0
-}
-
-fn connect(path: &Path, guids: &[Guid], events: bool) -> Step<Connection> {
+fn connect(path: &Path, guids: &[Guid]) -> Step<Connection> {
     // The connection uses no locks: no other process uses the file, and some network file systems
     // have none. The file was just created. In another user's directory it may have been replaced
     // by a link since, so no link is followed. SQLite would also refuse a link in the directory's
@@ -205,7 +195,7 @@ fn connect(path: &Path, guids: &[Guid], events: bool) -> Step<Connection> {
     // that would take longer than writing them, so only builds for tests do it.
     connection.pragma_update(None, "foreign_keys", cfg!(debug_assertions))?;
     // Each session has tables of its own; the views unite them.
-    let schema = schema::definition(guids, events);
+    let schema = schema::definition(guids);
     connection.execute_batch(&format!("BEGIN; {schema} COMMIT;"))?;
     // A database without a name is a file that only this connection sees, and that has a name for
     // nobody. It stays in memory as long as it is small.
@@ -214,16 +204,16 @@ fn connect(path: &Path, guids: &[Guid], events: bool) -> Step<Connection> {
     Ok(connection)
 }
 
-fn commit(connection: Connection, pages: &mut Pages, guids: &[Guid], events: bool) -> Step<()> {
+fn commit(connection: Connection, pages: &mut Pages, guids: &[Guid]) -> Step<()> {
     connection.execute_batch("COMMIT;")?;
     pages.finish()?;
     // SQLite sees by the head of the file that others have written to it.
-    let take = schema::take(guids, events);
+    let take = schema::take(guids);
     connection.execute_batch(&format!("BEGIN; {take} COMMIT; DETACH {BESIDE}; BEGIN;"))?;
     if cfg!(debug_assertions) {
         refers_to_rows(&connection)?;
     }
-    connection.execute_batch(&schema::complete(guids, events))?;
+    connection.execute_batch(&schema::complete(guids))?;
     connection.execute_batch("COMMIT;")?;
     Ok(connection.close().map_err(|(_, error)| error)?)
 }
@@ -271,8 +261,7 @@ fn rows<'s>(
     counters::describe(database, job, &mut info)?;
     gpu::describe(database, job, &mut info)?;
     let (connection, guid) = (database.connection(), database.guid());
-    let process = (info.nid, info.pid);
-    let long = Long::new(connection, pages, directory, guid, process, has_events(job))?;
+    let long = Long::new(connection, pages, directory, guid, (info.nid, info.pid))?;
     let mut rows = Rows::new(database, job, info, strings, long)?;
     for (tag, value) in SCHEMA_VERSION {
         rows.put_metadata(tag, value)?;

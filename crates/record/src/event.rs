@@ -54,7 +54,7 @@ pub mod kind {
     pub const CUDA_DEVICE: u8 = 134;
     /// A burst of a recording that is on for a part of the time only.
     pub const BURST: u8 = 135;
-    /// A barrier packet that a call of an event of HIP had the runtime write.
+    /// A barrier packet that a call of a HIP event had the runtime write.
     pub const BARRIER: u8 = 136;
 }
 

@@ -32,6 +32,7 @@ mod writer;
 pub use reader::{MapError, Reader, ReaderOptions};
 pub use writer::{Area, ChunkWriter};
 
+use crate::event;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
 /// First eight bytes of a spool.
@@ -106,9 +107,11 @@ pub mod status {
 /// Number of counters in [`Head::dropped`].
 pub const DROP_SLOTS: usize = 64;
 /// Returns the counter for dropped records of a kind. Each domain has its own; all descriptions
-/// share the last one.
+/// share the last one. A barrier counts as the call that it belongs to.
 pub const fn drop_slot(kind: u8) -> usize {
-    if (kind as usize) < DROP_SLOTS {
+    if kind == event::kind::BARRIER {
+        event::kind::HIP_EVENT as usize
+    } else if (kind as usize) < DROP_SLOTS {
         kind as usize
     } else {
         DROP_SLOTS - 1
@@ -135,7 +138,7 @@ pub struct Flight {
     pub kernel_object: AtomicU64,
     /// When the doorbell rang for it, CLOCK_BOOTTIME ns.
     pub rung: AtomicU64,
-    /// Dispatches of this queue that have not ended, including this one, and followed barriers.
+    /// Dispatches of this queue that have not ended, including this one.
     pub under_way: AtomicU32,
     /// Padding, 0.
     pub reserved: AtomicU32,

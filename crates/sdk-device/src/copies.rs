@@ -59,12 +59,16 @@ pub fn begin(mut facts: Facts) -> Option<Ticket> {
     let outcome = Err(Untimed::NoSignal);
     entry.with(|entry| *entry = Entry { facts, outcome });
     STATE.copies.count.fetch_add(1, Relaxed);
-    if facts.signal == 0 {
-        entry.publish(Stage::Ended);
+    let is_watched = facts.signal != 0
+        && STATE
+            .watchers
+            .watch(facts.signal, Watcher::Copy(index))
+            .is_ok();
+    entry.publish(if is_watched {
+        Stage::UnderWay
     } else {
-        entry.publish(Stage::UnderWay);
-        STATE.watchers.watch(facts.signal, Watcher::Copy(index));
-    }
+        Stage::Ended
+    });
     Some(Ticket(index))
 }
 

@@ -134,7 +134,8 @@ mod tests {
         MINE.signals.put(crate::layout::Signal(9)).unwrap();
         MINE.copies.count.store(2, Relaxed);
         MINE.watchers
-            .watch(8, crate::queue::watch::Watcher::Copy(1));
+            .watch(8, crate::queue::watch::Watcher::Copy(1))
+            .unwrap();
         // A thread that the fork lost held the lock.
         std::mem::forget(MINE.symbols.known.lock().unwrap());
         // SAFETY: no other thread uses it.

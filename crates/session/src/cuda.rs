@@ -317,9 +317,8 @@ mod tests {
         assert!(notes.is_empty());
         assert_eq!(warnings.len(), 1);
         assert!(
-            warnings[0].contains(
-                "without calls of HIP, launches of graphs and events of HIP: --cuda-trace"
-            ),
+            warnings[0]
+                .contains("without calls of HIP, launches of graphs and HIP events: --cuda-trace"),
             "{warnings:?}"
         );
         let (_, warnings, notes) = told(&settings_there(), Requested::default()).unwrap();

@@ -106,8 +106,6 @@ pub(super) struct Long<'s> {
     allocation: Counted,
     value: Counted,
     launch: Counted,
-    /// Only where the session has records of HIP's events.
-    hip_event: Option<Counted>,
     region: Numbered,
     dispatch: Numbered,
     sample: Numbered,
@@ -167,21 +165,6 @@ pub(super) struct Launched<'a> {
     pub(super) extdata: &'a str,
 }
 
-/// The facts about a record of an event of HIP or a wait for one, by column.
-pub(super) struct EventOnDevice<'a> {
-    pub(super) tid: i64,
-    pub(super) agent: i64,
-    pub(super) queue: i64,
-    pub(super) source: Option<i64>,
-    pub(super) stream: i64,
-    pub(super) start: i64,
-    pub(super) end: i64,
-    pub(super) name: i64,
-    pub(super) handle: i64,
-    pub(super) event: i64,
-    pub(super) extdata: &'a str,
-}
-
 /// The facts about an allocation, by column.
 pub(super) struct Allocated<'a> {
     pub(super) tid: i64,
@@ -206,7 +189,6 @@ impl<'s> Long<'s> {
         directory: &'s Path,
         guid: &Guid,
         (nid, pid): (i64, i64),
-        has_events: bool,
     ) -> Step<Long<'s>> {
         let mut statement = connection.prepare(schema::ROOT)?;
         let mut root =
@@ -221,7 +203,6 @@ impl<'s> Long<'s> {
         let (event, argument, copy) = (counted("event")?, counted("arg")?, counted("memory_copy")?);
         let (allocation, value) = (counted("memory_allocate")?, counted("pmc_event")?);
         let launch = counted("graph_launch")?;
-        let hip_event = has_events.then(|| counted(schema::EVENTS)).transpose()?;
         let mut numbered = |name: &str| -> Step<Numbered> {
             Ok(Numbered {
                 root: table(name)?,
@@ -250,7 +231,6 @@ impl<'s> Long<'s> {
             allocation,
             value,
             launch,
-            hip_event,
             region,
             dispatch,
             sample,
@@ -399,20 +379,6 @@ impl<'s> Long<'s> {
         self.launch.push(self.pages, row).map(drop)
     }
 
-    /// Adds a record of an event of HIP or a wait for one.
-    pub(super) fn hip_event(&mut self, of: &EventOnDevice<'_>) -> Step<()> {
-        let Some(table) = &mut self.hip_event else {
-            return Ok(());
-        };
-        let row = self.row.begin(&self.guid);
-        row.number(self.nid).number(self.pid).number(of.tid);
-        row.number(of.agent).number(of.queue).maybe(of.source);
-        row.number(of.stream).number(of.start).number(of.end);
-        row.number(of.name).number(of.handle);
-        let row = row.number(of.event).text(of.extdata).end();
-        table.push(self.pages, row).map(drop)
-    }
-
     /// Writes what is left.
     pub(super) fn finish(mut self) -> Step<()> {
         let (pages, directory) = (self.pages, self.directory);
@@ -423,10 +389,7 @@ impl<'s> Long<'s> {
             self.allocation,
             self.value,
             self.launch,
-        ]
-        .into_iter()
-        .chain(self.hip_event)
-        {
+        ] {
             counted.tree.finish(pages)?;
         }
         self.sample.finish(pages, directory, |_, _| Ok(()))?;

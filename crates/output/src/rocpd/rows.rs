@@ -4,7 +4,7 @@ use super::counters::Counters;
 use super::cuda::{launch, transfer};
 use super::database::{Database, Step, text, whole};
 use super::info::Info;
-use super::long::{Allocated, Copied, Dispatch, EventOnDevice, Launched, Long};
+use super::long::{Allocated, Copied, Dispatch, Launched, Long};
 use super::strings::Strings;
 use crate::api::{Parameter, has_message};
 use crate::arguments;
@@ -424,30 +424,31 @@ impl<'c, 'j> Rows<'c, 'j> {
         })
     }
 
+    /// Writes the barrier of a record of a HIP event, or of a wait for one, as a region: the schema has
+    /// no table for them, and AMD's readers refuse a file that has one besides.
     fn hip_event(&mut self, call: &EventCall) -> Step<()> {
         let Some(of) = self.job.events.of(call) else {
             return Ok(());
         };
-        let event = self.event(kind::HIP_EVENT, call.correlation, call.correlation, "{}")?;
-        let source = of.source.map(|queue| self.info.queue(queue)).transpose()?;
-        let extdata = match of.remark() {
-            Some(remark) => serde_json::json!({ "remark": remark }).to_string(),
-            None => "{}".to_owned(),
-        };
-        let row = EventOnDevice {
-            tid: self.info.thread(call.tid)?,
-            agent: self.info.agent(of.node)?,
-            queue: self.info.queue(of.queue)?,
-            source,
-            stream: self.info.stream(call.stream)?,
-            start: whole(of.start),
-            end: whole(of.end),
-            name: self.operation(&call.header)?,
-            handle: whole(call.event),
-            event,
-            extdata: &extdata,
-        };
-        self.long.hip_event(&row)
+        let mut extdata = serde_json::json!({
+            "agent_id": self.info.agent(of.node)?,
+            "queue_id": self.info.queue(of.queue)?,
+            "stream_id": self.info.stream(call.stream)?,
+            "hip_event_handle": call.event,
+        });
+        if let Some(queue) = of.source {
+            extdata["source_queue_id"] = self.info.queue(queue)?.into();
+        }
+        if let Some(remark) = of.remark() {
+            extdata["remark"] = remark.into();
+        }
+        let category = self.strings.id(BARRIERS)?;
+        let id = call.correlation;
+        let event = self.long.event(category, id, id, &extdata.to_string())?;
+        let (tid, name) = (self.info.thread(call.tid)?, self.operation(&call.header)?);
+        let times = [whole(of.start), whole(of.end)];
+        // Its correlation id is the id of the call's region.
+        self.long.region(None, tid, times, name, event, "{}")
     }
 
     fn memory(&mut self, allocation: &Allocation) -> Step<()> {
@@ -527,6 +528,10 @@ impl<'c, 'j> Rows<'c, 'j> {
         Ok(())
     }
 }
+
+/// The category of barriers of HIP events. AMD's readers take every category that begins with `HIP_`
+/// for calls.
+const BARRIERS: &str = "BARRIER";
 
 /// Returns the id in a record, if it is valid.
 fn own_id(id: u64) -> Option<i64> {

@@ -375,48 +375,6 @@ const TABLES: &[Table] = &[
     },
 ];
 
-/// The table of HIP's events. AMD's has come with schema 3.0.4, whose statement is public nowhere, so
-/// this one is ours, and only a file of a session with such records has it.
-const HIP_EVENTS: Table = Table {
-    name: EVENTS,
-    columns: &[
-        NODE,
-        PROCESS,
-        THREAD,
-        AGENT,
-        QUEUE,
-        names("source_queue_id", "INTEGER", "info_queue"),
-        STREAM,
-        START,
-        END,
-        names("name_id", "INTEGER NOT NULL", "string"),
-        plain("hip_event_handle", "INTEGER NOT NULL"),
-        EVENT,
-        EXTDATA,
-    ],
-};
-
-/// The view for people over that table. AMD's has these columns, and possibly more.
-const EVENTS_VIEW: &str = "CREATE VIEW hip_events AS
-SELECT h.id, h.guid, h.nid, p.pid, t.tid, h.agent_id, a.absolute_index AS agent_abs_index,
-    a.logical_index AS agent_log_index, a.type_index AS agent_type_index, a.type AS agent_type,
-    h.queue_id, q.name AS queue, h.source_queue_id, h.stream_id, s.string AS name, h.hip_event_handle,
-    h.start, h.\"end\", h.\"end\" - h.start AS duration, h.event_id, e.stack_id, e.parent_stack_id,
-    e.correlation_id AS corr_id
-FROM rocpd_hip_event AS h
-LEFT JOIN rocpd_info_agent AS a ON a.id = h.agent_id AND a.guid = h.guid
-LEFT JOIN rocpd_info_queue AS q ON q.id = h.queue_id AND q.guid = h.guid
-JOIN rocpd_string AS s ON s.id = h.name_id AND s.guid = h.guid
-JOIN rocpd_event AS e ON e.id = h.event_id AND e.guid = h.guid
-JOIN rocpd_info_process AS p ON p.id = h.pid AND p.guid = h.guid
-JOIN rocpd_info_thread AS t ON t.id = h.tid AND t.guid = h.guid;
-";
-
-/// Returns the tables of a session, with that of HIP's events or without.
-fn all(events: bool) -> impl Iterator<Item = &'static Table> {
-    TABLES.iter().chain(events.then_some(&HIP_EVENTS))
-}
-
 /// Returns the quoted name of a table with the file's guid.
 fn full_name(table: &str, guid: &Guid) -> String {
     format!("\"rocpd_{table}{}\"", guid.suffix())
@@ -459,8 +417,8 @@ pub fn rocpd_schema(part: SchemaPart) -> String {
     const HERE: &str = "@guid@";
     let guid = Guid::named(HERE);
     let sql = match part {
-        SchemaPart::Tables => tables(&guid, AUTOINCREMENT, false),
-        SchemaPart::Views => views(std::slice::from_ref(&guid), false),
+        SchemaPart::Tables => tables(&guid, AUTOINCREMENT),
+        SchemaPart::Views => views(std::slice::from_ref(&guid)),
         SchemaPart::DataViews => include_str!("views.sql").to_owned(),
         SchemaPart::Metadata => super::metadata(&guid),
         SchemaPart::Indexes => indexes(&guid),
@@ -471,22 +429,18 @@ pub fn rocpd_schema(part: SchemaPart) -> String {
 }
 
 /// Returns the statements that make the tables of each session, and the views over all of them.
-/// `events`: with those of HIP's events.
-pub(super) fn definition(guids: &[Guid], events: bool) -> String {
-    let of_each = |guid: &Guid| tables(guid, "", events) + &indexes(guid);
+pub(super) fn definition(guids: &[Guid]) -> String {
+    let of_each = |guid: &Guid| tables(guid, "") + &indexes(guid);
     let mut sql: String = guids.iter().map(of_each).collect();
-    sql.push_str(&views(guids, events));
+    sql.push_str(&views(guids));
     sql.push_str(include_str!("views.sql"));
-    if events {
-        sql.push_str(EVENTS_VIEW);
-    }
     sql
 }
 
 /// Returns the statements that make a view over each table of the sessions.
-fn views(guids: &[Guid], events: bool) -> String {
+fn views(guids: &[Guid]) -> String {
     let mut sql = String::new();
-    for name in std::iter::once("metadata").chain(all(events).map(|table| table.name)) {
+    for name in std::iter::once("metadata").chain(TABLES.iter().map(|table| table.name)) {
         let of_each = |guid: &Guid| format!("SELECT * FROM {}", full_name(name, guid));
         let all: Vec<String> = guids.iter().map(of_each).collect();
         // Writing to a String cannot fail.
@@ -520,8 +474,6 @@ const LONG: [&str; 9] = [
 ];
 /// The long table that few sessions have rows in. It is declared as the small ones are.
 const LAUNCHES: &str = "graph_launch";
-/// The long table that only files of sessions with such records have. It is declared as that one is.
-pub(super) const EVENTS: &str = "hip_event";
 
 /// The columns by which calls and what they launched are joined, each with its table.
 const INDEXES: [(&str, &str); 3] = [
@@ -556,7 +508,7 @@ pub(super) fn beside(guids: &[Guid]) -> String {
     let mut sql = String::new();
     for guid in guids {
         let all: Vec<String> = small(guid).collect();
-        for statement in tables(guid, "", false).split_inclusive(";\n") {
+        for statement in tables(guid, "").split_inclusive(";\n") {
             let name = statement.strip_prefix("CREATE TABLE ");
             if let Some(rest) = name
                 && all.iter().any(|name| rest.starts_with(name.as_str()))
@@ -572,13 +524,11 @@ pub(super) fn beside(guids: &[Guid]) -> String {
 pub(super) const BESIDE: &str = "beside";
 
 /// Returns the statements that copy the rows of the small tables into the file.
-pub(super) fn take(guids: &[Guid], events: bool) -> String {
+pub(super) fn take(guids: &[Guid]) -> String {
     let of_each = |guid: &Guid| {
-        let rare = std::iter::once(LAUNCHES).chain(events.then_some(EVENTS));
-        let rare = rare.map(|table| last_id(table, guid));
         let copies = small(guid)
             .map(|name| format!("INSERT INTO main.{name} SELECT * FROM {BESIDE}.{name};\n"));
-        copies.chain(rare).collect::<String>()
+        copies.chain([last_id(LAUNCHES, guid)]).collect::<String>()
     };
     guids.iter().map(of_each).collect()
 }
@@ -599,7 +549,7 @@ fn indexes(guid: &Guid) -> String {
 }
 
 /// Returns the statements for the time when all rows of all sessions are there.
-pub(super) fn complete(guids: &[Guid], events: bool) -> String {
+pub(super) fn complete(guids: &[Guid]) -> String {
     // Without figures about the tables, SQLite takes a guid for the best way to find a row,
     // although all rows share it. A few rows of each table are analysed.
     let mut sql = "PRAGMA analysis_limit = 400;\n".to_owned();
@@ -611,13 +561,13 @@ pub(super) fn complete(guids: &[Guid], events: bool) -> String {
     }
     sql.push_str("PRAGMA writable_schema = ON;\n");
     for guid in guids {
-        for table in LONG.into_iter().chain(events.then_some(EVENTS)) {
+        for table in LONG {
             let name = full_name(table, guid);
             let text = name.replace('"', "'");
             sql.push_str(&format!(
                 "UPDATE sqlite_sequence SET seq = (SELECT COALESCE(MAX(id), 0) FROM {name}) WHERE name = {text};\n"
             ));
-            if ![LAUNCHES, EVENTS].contains(&table) {
+            if table != LAUNCHES {
                 sql.push_str(&format!(
                     "UPDATE sqlite_schema SET sql = replace(sql, ' PRIMARY KEY, guid ', ' PRIMARY KEY{AUTOINCREMENT}, guid ')
                      WHERE type = 'table' AND name = {text};\n"
@@ -631,13 +581,13 @@ pub(super) fn complete(guids: &[Guid], events: bool) -> String {
 
 /// Returns the statements that make the tables of a session. `long` is appended to the declared ids
 /// of the [`LONG`] tables.
-fn tables(guid: &Guid, long: &str, events: bool) -> String {
+fn tables(guid: &Guid, long: &str) -> String {
     // Writing to a String cannot fail, hence the ignored results.
     let mut sql = format!(
         "CREATE TABLE {} (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, tag TEXT NOT NULL, value TEXT NOT NULL);\n",
         full_name("metadata", guid)
     );
-    for table in all(events) {
+    for table in TABLES {
         let _ = write!(
             sql,
             "CREATE TABLE {} (id INTEGER NOT NULL PRIMARY KEY{}, guid TEXT NOT NULL DEFAULT \"{guid}\"",

@@ -1,4 +1,4 @@
-//! Dispatches under way. There is one ring per queue, which is filled under the queue's spin word
+//! Dispatches under way, and barriers of HIP events. There is one ring per queue, which is filled under the queue's spin word
 //! and emptied by the worker thread.
 
 use crate::layout::Signal;
@@ -111,14 +111,16 @@ impl Flight {
     /// The application's signal must be alive.
     pub(super) unsafe fn own_ticks(facts: &Facts) -> Option<Result<(u64, u64), Untimed>> {
         let signal = Signal(facts.signal);
-        // The device writes the times before the value, so the value is read first.
+        // The device writes the start, the end and the value in this order, so they are read the
+        // other way round: a new end never comes with an old start.
         // SAFETY: the caller's promise.
-        let (value, start, end) =
-            unsafe { (signal.value(), signal.start_ticks(), signal.end_ticks()) };
+        let (value, end, start) =
+            unsafe { (signal.value(), signal.end_ticks(), signal.start_ticks()) };
         if end != 0 && end != facts.stale_end {
             return Some(Ok((start, end)));
         }
-        // A barrier counts as ended in any case, since its end is taken as the time when that is seen.
+        // A barrier has ended in any case: without the device's times it has the time at which that
+        // is seen.
         let is_seen = facts.late || facts.is_barrier;
         (is_seen && value < facts.value).then_some(Err(Untimed::NotProfiled))
     }
@@ -161,12 +163,17 @@ impl Flight {
     }
 }
 
+/// The most barriers in a ring, so that these never leave a dispatch without a place.
+const BARRIERS: u64 = FLIGHTS as u64 / 2;
+
 /// The ring of a queue's dispatches under way.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Flights {
     head: AtomicU64,
     tail: AtomicU64,
+    /// How many of them are barriers.
+    barriers: AtomicU64,
     entries: [Flight; FLIGHTS],
 }
 
@@ -186,6 +193,25 @@ impl Flights {
         self.head.load(Relaxed)..self.tail.load(Acquire)
     }
 
+    /// Returns how many of those in the ring are barriers.
+    pub fn barriers(&self) -> u64 {
+        self.barriers.load(Relaxed)
+    }
+
+    /// Returns how many dispatches are in the ring. Where barriers are among them, those that have
+    /// ended behind one that waits do not count.
+    pub fn dispatches(&self) -> u64 {
+        let range = self.range();
+        if self.barriers() == 0 {
+            return range.end.saturating_sub(range.start);
+        }
+        let flights = range.map(|position| self.at(position));
+        let run = flights.filter(|flight| {
+            flight.stage.load(Acquire) != Stage::Written && !flight.facts().is_barrier
+        });
+        run.count() as u64
+    }
+
     /// Returns the facts of the dispatch at a published position, or `None` if the ring may have
     /// wrapped around to it.
     pub fn still(&self, position: u64) -> Option<Facts> {
@@ -194,13 +220,23 @@ impl Flights {
         (position < tail && tail - position < FLIGHTS as u64 / 2).then_some(facts)
     }
 
-    /// Adds a dispatch. Only under the queue's spin word. Returns `None` if the ring is full.
-    pub fn push(&self, facts: Facts, stage: Stage, reason: u32) -> Option<&Flight> {
+    /// Returns the entry that the next [`Flights::push`] of a dispatch or of a barrier fills, or `None`
+    /// if there is no room for it. Only under the queue's spin word.
+    pub fn room(&self, is_barrier: bool) -> Option<&Flight> {
         let tail = self.tail.load(Relaxed);
-        if tail - self.head.load(Acquire) >= FLIGHTS as u64 {
-            return None;
+        let is_full = tail - self.head.load(Acquire) >= FLIGHTS as u64
+            || is_barrier && self.barriers() >= BARRIERS;
+        (!is_full).then(|| self.at(tail))
+    }
+
+    /// Adds a dispatch or a barrier. Only under the queue's spin word. Returns `None` if there is no
+    /// room for it.
+    pub fn push(&self, facts: Facts, stage: Stage, reason: u32) -> Option<&Flight> {
+        let entry = self.room(facts.is_barrier)?;
+        if facts.is_barrier {
+            self.barriers.fetch_add(1, Relaxed);
         }
-        let entry = self.at(tail);
+        let tail = self.tail.load(Relaxed);
         // SAFETY: the entry is outside of head..tail, so no thread reads it, and the spin word
         // makes us the only writer.
         unsafe { *entry.facts.get() = facts };
@@ -217,6 +253,9 @@ impl Flights {
         let mut range = self.range();
         while range.start < range.end && self.at(range.start).stage.load(Acquire) == Stage::Written
         {
+            if self.at(range.start).facts().is_barrier {
+                self.barriers.fetch_sub(1, Relaxed);
+            }
             range.start += 1;
         }
         self.head.store(range.start, Release);

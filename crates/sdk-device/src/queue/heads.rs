@@ -21,7 +21,6 @@ impl Heads {
     /// Writes an entry for the next queue, if a dispatch of it is under way.
     pub(super) fn tell(&mut self, queue: &QueueState) {
         let range = queue.flights.range();
-        let under_way = range.end.saturating_sub(range.start);
         // Barriers are passed over, and so are dispatches that ended before a barrier in front of
         // them did.
         let Some(flight) = range
@@ -42,7 +41,7 @@ impl Heads {
         let object = facts.dispatch.kernel_object;
         entry.kernel_object.store(object, Relaxed);
         entry.rung.store(facts.rung, Relaxed);
-        let under_way = u32::try_from(under_way).unwrap_or(u32::MAX);
+        let under_way = u32::try_from(queue.flights.dispatches()).unwrap_or(u32::MAX);
         entry.under_way.store(under_way, Relaxed);
         entry.queue.store(queue.id.load(Relaxed), Relaxed);
     }

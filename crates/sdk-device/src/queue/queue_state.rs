@@ -40,7 +40,7 @@ pub struct Reservation {
     correlation: AtomicU64,
     stream: AtomicU64,
     tid: AtomicU32,
-    /// [`Launch::flags`], [`VALID`], and [`Launch::window`] in the upper half.
+    /// [`Launch::flags`], [`VALID`], [`OF_EVENT`], and [`Launch::window`] in the upper half.
     flags: AtomicU32,
 }
 
@@ -183,6 +183,8 @@ pub struct QueueState {
     pub windows_of: AtomicU32,
     /// 1 if its ring may contain packets of ours that switch its counting on or off.
     pub has_switches: AtomicU32,
+    /// 1 if a call of a HIP event that is recorded reserved a packet.
+    pub has_events: AtomicU32,
     /// 1 if the application checks for room in its ring.
     pub watches_room: AtomicU32,
     /// Where its ring is. 0: the worker thread has not asked yet. 1: the ring is known to be in
@@ -322,6 +324,9 @@ impl QueueState {
 
     /// Remembers who reserved `count` packets from `first` on.
     pub fn reserve(&self, first: u64, count: u64, launch: Launch) {
+        if launch.of_event {
+            self.has_events.store(1, Relaxed);
+        }
         for index in first..first.saturating_add(count.min(RESERVATIONS as u64)) {
             if let Some(entry) = self.reservations.get(index as usize % RESERVATIONS) {
                 entry.correlation.store(launch.correlation, Relaxed);

@@ -188,7 +188,8 @@ pub fn look(
                 busy.as_deref_mut(),
             );
         } else {
-            let is_looked_up = has_windows || image.is_barrier();
+            let has_events = state.has_events.load(Relaxed) != 0;
+            let is_looked_up = has_windows || has_events && image.is_barrier();
             let launch = is_looked_up.then(|| state.reserver(index)).flatten();
             if let Some(launch) = launch.filter(|launch| launch.of_event)
                 && image.is_barrier()

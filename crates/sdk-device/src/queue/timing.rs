@@ -9,7 +9,7 @@ use super::points::{Point, reached};
 use super::queue_state::QueueState;
 use super::settle::{read_flight, settle};
 use super::subscriber::{Answer, Completed, Enqueued, Subscriber};
-use super::watch::Watcher;
+use super::watch::{Full, Watcher};
 use crate::layout::Signal;
 use crate::packet::Image;
 use crate::sink::Sink;
@@ -120,7 +120,16 @@ impl KernelTiming {
             is_barrier: true,
             ..Facts::default()
         };
-        // Where the ring is full, the call has no barrier in the trace, which is said there.
+        // SAFETY: the application put the signal into the packet, so it is alive.
+        if unsafe { own.value() } < 1 {
+            // HIP gives it the value 1, so the device has run the packet since it was read. Whether the
+            // signal's times are those of this packet is not known.
+            settle(own.0);
+            let reason = Untimed::NotProfiled as u32;
+            let _ = queue.flights.push(facts, Stage::Untimed, reason);
+            return;
+        }
+        // Where there is no room, the results say that no barrier of the call was seen.
         follow_own(queue, facts, own);
     }
 
@@ -367,15 +376,22 @@ fn follow_own(queue: &'static QueueState, mut facts: Facts, own: Signal) -> bool
     settle(own.0);
     // SAFETY: the application put the signal into the packet, so it is alive.
     unsafe { (facts.value, facts.stale_end) = (own.value(), own.end_ticks()) };
-    let Some(flight) = queue.flights.push(facts, Stage::UnderWay, 0) else {
+    let Some(flight) = queue.flights.room(facts.is_barrier) else {
         return false;
     };
     let watcher = Watcher::Flight(std::ptr::from_ref(flight).addr());
-    if let Some(Watcher::Flight(address)) = STATE.watchers.watch(own.0, watcher) {
-        // SAFETY: the address was put under watch in this session.
-        unsafe { read_flight(address) };
-    }
-    true
+    let (stage, reason) = match STATE.watchers.watch(own.0, watcher) {
+        Ok(earlier) => {
+            if let Some(Watcher::Flight(address)) = earlier {
+                // SAFETY: the address was put under watch in this session.
+                unsafe { read_flight(address) };
+            }
+            (Stage::UnderWay, Untimed::Timed)
+        }
+        // Nothing would tell us before the application destroys the signal.
+        Err(Full) => (Stage::Untimed, Untimed::NoSignal),
+    };
+    queue.flights.push(facts, stage, reason as u32).is_some()
 }
 
 /// Returns what is known about a dispatch when it is enqueued, except for its signal.

@@ -4,8 +4,8 @@
 //! signal of the application, the worker thread reads its times when the signal has fired, or a
 //! hook reads them at the last moment: when the application stores to the signal, destroys it, or
 //! hands it to the next packet. A look-up touches one or two cache lines. Keys stay for the
-//! session, since applications reuse their signals. If a session has more signals than fit, the
-//! rest is left to the worker thread's passes.
+//! session, since applications reuse their signals. If a session has more signals than fit, what has
+//! one of the rest gets no times: nothing would tell us before the application destroys it.
 
 use midair_lockfree::{AtomicKey, Slot, SlotTable};
 use std::sync::atomic::AtomicUsize;
@@ -39,6 +39,10 @@ impl Watcher {
     }
 }
 
+/// There is no room for a signal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Full;
+
 /// The watched signals of a session.
 #[derive(Debug)]
 pub(crate) struct Watchers {
@@ -60,12 +64,13 @@ impl Watchers {
     }
 
     /// Watches `signal` for `watcher`. Returns the previous watcher.
-    pub(crate) fn watch(&self, signal: u64, watcher: Watcher) -> Option<Watcher> {
-        let (entry, new) = self.table.find_or_insert(signal, PROBES)?;
+    pub(crate) fn watch(&self, signal: u64, watcher: Watcher) -> Result<Option<Watcher>, Full> {
+        let found = self.table.find_or_insert(signal, PROBES);
+        let (entry, new) = found.ok_or(Full)?;
         if new {
             self.count.fetch_add(1, Relaxed);
         }
-        Watcher::unpack(entry.shared().swap(watcher.pack(), AcqRel))
+        Ok(Watcher::unpack(entry.shared().swap(watcher.pack(), AcqRel)))
     }
 
     /// Ends the watch and returns the watcher. Cheap if nothing is watched.
@@ -105,15 +110,28 @@ mod tests {
     #[test]
     fn the_last_watcher_is_told_once() {
         static WATCHERS: Watchers = Watchers::new();
-        assert_eq!(WATCHERS.watch(0x1000, Watcher::Flight(64)), None);
+        assert_eq!(WATCHERS.watch(0x1000, Watcher::Flight(64)), Ok(None));
         assert_eq!(
             WATCHERS.watch(0x1000, Watcher::Copy(3)),
-            Some(Watcher::Flight(64))
+            Ok(Some(Watcher::Flight(64)))
         );
         WATCHERS.release(0x1000, Watcher::Flight(64));
         assert_eq!(WATCHERS.unwatch(0x1000), Some(Watcher::Copy(3)));
         assert_eq!(WATCHERS.unwatch(0x1000), None);
         assert_eq!(WATCHERS.unwatch(0x2000), None);
         WATCHERS.clear();
+    }
+
+    #[test]
+    fn a_full_table_says_so() {
+        static WATCHERS: Watchers = Watchers::new();
+        let mut signals = (1..=2 * CAPACITY as u64).map(|number| number * 0x80);
+        let refused = signals.find(|signal| WATCHERS.watch(*signal, Watcher::Copy(1)) == Err(Full));
+        let refused = refused.expect("more signals than places");
+        assert_eq!(WATCHERS.unwatch(refused), None);
+        assert_eq!(
+            WATCHERS.watch(0x80, Watcher::Copy(2)),
+            Ok(Some(Watcher::Copy(1)))
+        );
     }
 }

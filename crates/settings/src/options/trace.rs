@@ -164,7 +164,7 @@ pub(super) const OPTIONS: &[Opt] = &[
     ),
     trace(kind::HIP_EVENT, "Record HIP events").more(
         "Each record of an event, and each wait of a stream for one, that has a barrier packet on the device: its event, its times, its \
-         queue, and the queue in which the event was recorded. How many have none is noted. Kernels are recorded for that, and are \
+         queue, and the queue in which the event was recorded. The notes say how many calls have none. Kernels are recorded for that, and are \
          in the results with --kernel-trace only. They are in rocpd, json, pftrace and parquet, not in csv. --hip-runtime-trace brings them \
          only where kernels are recorded, too.",
     ),

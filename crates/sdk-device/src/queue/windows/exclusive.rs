@@ -147,7 +147,8 @@ fn others_run(agent: usize, queue: &QueueState) -> bool {
 
 fn is_busy(queue: &QueueState) -> bool {
     let range = queue.flights.range();
-    range.end - range.start > LOOK || range.rev().any(|at| runs(queue.flights.at(at)))
+    let dispatches = (range.end - range.start).saturating_sub(queue.flights.barriers());
+    dispatches > LOOK || range.rev().any(|at| runs(queue.flights.at(at)))
 }
 
 /// Returns whether a dispatch may still run. A dispatch with a signal of the application counts as
