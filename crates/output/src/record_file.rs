@@ -566,10 +566,21 @@ mod tests {
         // Once the store is full, this holds also for a record that would fit.
         assert_eq!(writer.append(&symbol(8)).unwrap(), 0);
         assert_eq!(writer.append(&kernel(4)).unwrap(), 0);
+        let barrier = event::Barrier {
+            header: Header {
+                kind: kind::BARRIER,
+                ..Header::default()
+            },
+            ..event::Barrier::default()
+        };
+        let barrier = event::encode(&barrier, &[]);
+        assert_eq!(writer.append(&barrier).unwrap(), 0);
         let file = writer.finish().unwrap();
         assert_eq!(ids(&file), [1, 2]);
         assert_eq!(file.beyond()[drop_slot(kind::KERNEL_DISPATCH)], 2);
-        assert_eq!(file.beyond().iter().sum::<u64>(), 2);
+        // A barrier describes nothing: it counts as the call that it belongs to.
+        assert_eq!(file.beyond()[drop_slot(kind::HIP_EVENT)], 1);
+        assert_eq!(file.beyond().iter().sum::<u64>(), 3);
         assert!(file.index().symbols.contains_key(&7) && file.index().symbols.contains_key(&8));
         assert_eq!((file.index().dispatches, file.malformed_bytes()), (2, 0));
     }

@@ -518,6 +518,45 @@ mod tests {
     }
 
     #[test]
+    fn a_barrier_that_has_fired_already_is_not_waited_for() {
+        let queue = free_queue();
+        let (words, handle) = signal();
+        words[1].store(0, Relaxed);
+        let flight = follow(queue, handle).unwrap();
+        // The times may be those of an earlier packet.
+        let outcome = KernelTiming::default().ended(queue, flight, None, true);
+        assert_eq!(outcome, Some(Err(Untimed::NotProfiled)));
+    }
+
+    #[test]
+    fn barriers_leave_places_for_dispatches_and_are_none() {
+        let queue = free_queue();
+        let (_, handle) = signal();
+        let followed = (0..FLIGHTS).take_while(|_| follow(queue, handle).is_some());
+        assert_eq!(followed.count(), FLIGHTS / 2);
+        assert_eq!(queue.flights.dispatches(), 0);
+        let dispatch = Facts::default();
+        let pushed = queue.flights.push(dispatch, Stage::UnderWay, 0).unwrap();
+        assert_eq!(queue.flights.dispatches(), 1);
+        pushed.stage.store(Stage::Written, Relaxed);
+        assert_eq!(queue.flights.dispatches(), 0);
+        // When they have ended, there is room again.
+        for position in queue.flights.range() {
+            queue
+                .flights
+                .at(position)
+                .stage
+                .store(Stage::Written, Relaxed);
+        }
+        queue.flights.retire();
+        assert_eq!(
+            (queue.flights.range().count(), queue.flights.barriers()),
+            (0, 0)
+        );
+        assert!(follow(queue, handle).is_some());
+    }
+
+    #[test]
     fn a_consumed_packet_is_untimed_and_a_full_ring_says_so() {
         let queue = free_queue();
         let consumed = Enqueued {
