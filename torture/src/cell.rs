@@ -138,16 +138,16 @@ impl Cell {
         // Only our own method gets more time: the others manage enough cycles in the time that
         // every cell has.
         match (self.heavy || self.slow) && method.name() == "midair" {
-            true => LONG,
-            false => BUDGET,
+            true => slower(LONG),
+            false => slower(BUDGET),
         }
     }
 
     /// Returns the time after which a cycle counts as a hang.
     pub fn limit(&self) -> Duration {
         match self.heavy {
-            true => STARVED,
-            false => LIMIT,
+            true => slower(STARVED),
+            false => limit(),
         }
     }
 
@@ -178,9 +178,23 @@ impl Cell {
 }
 
 /// The time after which a cycle counts as a hang.
-pub const LIMIT: Duration = Duration::from_secs(5);
+const LIMIT: Duration = Duration::from_secs(5);
 /// The same time where hundreds of threads compete for the processors.
 const STARVED: Duration = Duration::from_secs(30);
+
+/// Returns how long something may take that takes this long on a real processor. An emulated one is
+/// so many times slower as `MIDAIR_SLOWER` says.
+pub fn slower(time: Duration) -> Duration {
+    let times = std::env::var("MIDAIR_SLOWER").ok();
+    let times = times.and_then(|number| number.parse().ok());
+    time * times.filter(|times| (1..=100).contains(times)).unwrap_or(1)
+}
+
+/// The time after which a cycle counts as a hang in a cell with few threads.
+pub fn limit() -> Duration {
+    slower(LIMIT)
+}
+
 /// Cycles on one target. It is then replaced by a new one, because libraries that were loaded stay
 /// in it.
 const PER_TARGET: u64 = 20;
@@ -298,7 +312,7 @@ pub fn count_residue(
         if residue.is_empty() || tally.refusals() == 0 {
             break;
         }
-        if matches!(method.cycle(kit, rig.pid, LIMIT)?, Cycle::Entered(_)) {
+        if matches!(method.cycle(kit, rig.pid, limit())?, Cycle::Entered(_)) {
             tally.note("what a cycle had left the next one took away");
         }
         residue = rig.residue()?;

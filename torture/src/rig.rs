@@ -1,5 +1,6 @@
 //! A running target, with a snapshot from before the first attach.
 
+use crate::cell::slower;
 use crate::kit::Kit;
 use crate::spec::{Program, Spec};
 use crate::state::{State, StateFile};
@@ -125,7 +126,7 @@ impl Rig {
             self.target.expect("ready")?;
             return Ok(());
         };
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + slower(PATIENCE);
         while !state.is_ready() {
             if !self.target.is_running()? && !self.spec.says_pid {
                 return Err(self.last_words("ended at its start").into());
@@ -141,7 +142,7 @@ impl Rig {
     /// Waits until every thread has done its first round. Until then threads open and map what they
     /// need, which would count as left behind.
     fn until_at_work(&self) -> Result<()> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + slower(PATIENCE);
         while let Some(state) = self.state()? {
             let idle = state.slots.iter().find(|slot| {
                 !matches!(slot.kind.as_str(), "stdin" | "flood" | "zombie") && slot.rounds == 0
@@ -347,7 +348,7 @@ impl Rig {
         if self.is_stopped() {
             return Ok(());
         }
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + slower(PATIENCE);
         loop {
             let Some(state) = self.state().ok().flatten() else {
                 return self.ping();
@@ -429,7 +430,7 @@ impl Rig {
         self.target.close_stdin();
         if self.spec.says_pid {
             // The target is not our child, and its parent waits for ever.
-            let deadline = Instant::now() + PATIENCE;
+            let deadline = Instant::now() + slower(PATIENCE);
             while self.is_alive() {
                 if Instant::now() > deadline {
                     return Err(Harm::Wrong("it does not end".to_owned()));
@@ -438,7 +439,7 @@ impl Rig {
             }
             return Ok(());
         }
-        let exit = self.target.wait(PATIENCE * 2);
+        let exit = self.target.wait(slower(PATIENCE) * 2);
         let exit = exit.map_err(|error| Harm::Wrong(error.to_string()))?;
         match (exit.status.success(), exit.signal()) {
             (true, _) => Ok(()),

@@ -5,11 +5,16 @@
 //! Where `/dev/kvm` works, it runs the kernels for this machine's processor. Others are emulated,
 //! which is about twenty times slower. Each row boots a kernel of its own with two disks that it
 //! cannot change. Its results come back as a tar file on a third disk.
+//!
+//! `--package DIRECTORY` boots nothing. It puts there what a machine with more processors needs, which
+//! has qemu and a shell: `ROW.sh` boots the row. What comes to `ROW.results` there is put into the
+//! table by `take DIRECTORY`.
 
 mod arm64;
 mod boot;
 mod initramfs;
 mod kernel;
+mod package;
 mod packages;
 mod programs;
 mod report;
@@ -19,7 +24,7 @@ mod rows;
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
@@ -46,6 +51,7 @@ pub fn vm_task(words: &[String]) -> Outcome<()> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words[..] {
         ["setup"] => setup(),
+        ["take", directory] => package::take(Path::new(directory)),
         ["list"] => {
             for row in ROWS {
                 println!("{:24} {}", row.name, row.about);
@@ -58,9 +64,10 @@ pub fn vm_task(words: &[String]) -> Outcome<()> {
 
 /// Runs the rows for which the command line asks.
 fn rows_of(words: &[&str]) -> Outcome<()> {
-    const USAGE: &str =
-        "takes setup, list, or [--tcg] [--built] [--minutes N] [--test REGEX] [ROW ...]";
+    const USAGE: &str = "takes setup, list, take DIRECTORY, or [--tcg] [--built] [--minutes N] [--processors N] [--test REGEX] \
+         [--package DIRECTORY] [ROW ...]";
     let mut asked: Vec<&Row> = Vec::new();
+    let mut package = None;
     let mut options = boot::Options::default();
     let mut words = words.iter();
     while let Some(word) = words.next() {
@@ -69,6 +76,14 @@ fn rows_of(words: &[&str]) -> Outcome<()> {
             "--built" => options.built = true,
             "--minutes" => match words.next().and_then(|word| word.parse().ok()) {
                 Some(minutes) => options.minutes = Some(minutes),
+                None => return failed(USAGE),
+            },
+            "--processors" => match words.next().and_then(|word| word.parse().ok()) {
+                Some(processors) => options.processors = Some(processors),
+                None => return failed(USAGE),
+            },
+            "--package" => match words.next() {
+                Some(directory) => package = Some(Path::new(*directory)),
                 None => return failed(USAGE),
             },
             "--test" => match words.next() {
@@ -95,7 +110,11 @@ fn rows_of(words: &[&str]) -> Outcome<()> {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) => entry.insert(programs::ready(row, options.built)?),
         };
-        match one(row, &options, programs) {
+        let done = match package {
+            Some(directory) => package::put(directory, row, &options, programs).map(|()| true),
+            None => one(row, &options, programs),
+        };
+        match done {
             Ok(true) => {}
             Ok(false) => bad.push(row.name.to_owned()),
             Err(failure) => {
@@ -123,12 +142,13 @@ fn one(row: &Row, options: &boot::Options, programs: &Programs) -> Outcome<bool>
         &initramfs,
         [&root, &programs.image],
         accelerator,
+        options,
     )?;
     let results = results::read(&ran)?;
     println!("{}", results.summary());
     // A part of a row does not replace the whole row.
     if options.only.is_none() {
-        report::put(row, &kernel, accelerator, &ran, &results)?;
+        report::put(row, &kernel, &ran, &results)?;
     }
     Ok(results.is_right())
 }

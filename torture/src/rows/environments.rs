@@ -76,9 +76,11 @@ fn roots() -> Vec<Cell> {
     const READ_ONLY: &str =
         r#"mount --bind "$0" "$0"; mount -o remount,bind,ro /; shift; exec "$@""#;
     const NO_EXEC: &str = r#"exec 9<"$2"; mount --bind /tmp /tmp; mount -o remount,bind,noexec /tmp; shift 2; exec /proc/self/fd/9 "$@""#;
+    // The program may be on another mount, which the overlay does not show.
     const OVERLAY: &str = r#"mkdir -p "$1"; mount -t tmpfs tmpfs "$1"; mkdir "$1/up" "$1/work" "$1/root"
 mount -t overlay -o "lowerdir=/,upperdir=$1/up,workdir=$1/work" overlay "$1/root"
 for dir in /proc /dev "$0"; do mkdir -p "$1/root$dir"; mount --rbind "$dir" "$1/root$dir"; done
+[ -e "$1/root$2" ] || { dir=${2%/*}; mkdir -p "$1/root$dir"; mount --rbind "$dir" "$1/root$dir"; }
 root=$1/root; shift; exec chroot "$root" "$@""#;
     vec![
         Cell::on(8, "a root that cannot be written", prepared(READ_ONLY)),

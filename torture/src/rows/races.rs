@@ -1,7 +1,7 @@
 //! Row 14 and parts of 4 and 23: others that act on the same process, and an attacher that is
 //! stopped for a while.
 
-use crate::cell::{Cell, LIMIT, count_residue, suffered};
+use crate::cell::{Cell, count_residue, limit, suffered};
 use crate::kit::{Kit, installed};
 use crate::methods::{Method, Midair, Remote};
 use crate::rig::Rig;
@@ -93,8 +93,8 @@ fn two(kit: &Kit) -> Result<Tally> {
     each(kit, &usual(), |rig, tally, _| {
         let pid = rig.pid;
         let pair = std::thread::scope(|scope| {
-            let other = scope.spawn(|| Midair::default().cycle(kit, pid, LIMIT));
-            let one = Midair::default().cycle(kit, pid, LIMIT);
+            let other = scope.spawn(|| Midair::default().cycle(kit, pid, limit()));
+            let one = Midair::default().cycle(kit, pid, limit());
             let other = other.join().map_err(|_| "a cycle panicked")?;
             Ok::<_, midair_tests::Error>([one?, other?])
         })?;
@@ -133,7 +133,7 @@ fn continued(kit: &Kit) -> Result<Tally> {
                     std::thread::sleep(Duration::from_millis(4));
                 }
             });
-            let cycle = Midair::default().cycle(kit, pid, LIMIT);
+            let cycle = Midair::default().cycle(kit, pid, limit());
             done.store(true, std::sync::atomic::Ordering::Relaxed);
             cycle
         })?;

@@ -33,20 +33,57 @@ pub fn cells() -> Vec<Cell> {
     cells.extend(signals());
     for leader in ["a parked thread", "threads in malloc and free"] {
         let busy = leader != "a parked thread";
-        cells.push(Cell::on(
-            19,
-            format!("the first thread has ended; {leader}"),
-            move |_| {
-                let words: &[&str] = if busy {
-                    &["malloc*3", "parked"]
-                } else {
-                    &["parked"]
-                };
-                Ok(Spec::ours("zombie", words))
-            },
-        ));
+        cells.push(
+            Cell::on(
+                19,
+                format!("the first thread has ended; {leader}"),
+                move |_| {
+                    let words: &[&str] = if busy {
+                        &["malloc*3", "parked"]
+                    } else {
+                        &["parked"]
+                    };
+                    Ok(Spec::ours("zombie", words))
+                },
+            )
+            .want(match has_pidfds_of_threads() {
+                true => Want::In,
+                false => Want::Refused(&["LeaderEnded"]),
+            }),
+        );
     }
     cells
+}
+
+/// Whether the kernel gives out a descriptor of a process whose first thread has ended (since Linux
+/// 6.9). Without one the engine refuses.
+fn has_pidfds_of_threads() -> bool {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    is_from_6_9_on(&release)
+}
+
+fn is_from_6_9_on(release: &str) -> bool {
+    let mut numbers = release
+        .split(['.', '-', '+'])
+        .map_while(|it| it.trim().parse::<u32>().ok());
+    let (major, minor) = (numbers.next(), numbers.next());
+    (major, minor) >= (Some(6), Some(9))
+}
+
+#[test]
+fn releases_are_compared_by_their_numbers() {
+    for (release, is_new) in [
+        ("6.1.0-50-cloud-amd64", false),
+        ("5.10.0-46-cloud-amd64", false),
+        ("6.8", false),
+        ("", false),
+        ("6.9.0", true),
+        ("6.10-rc1\n", true),
+        ("6.18.44-fc-v657", true),
+        ("7.3.4+deb13-cloud-amd64", true),
+    ] {
+        assert_eq!(is_from_6_9_on(release), is_new, "{release}");
+    }
 }
 
 /// A function that does something to a process.

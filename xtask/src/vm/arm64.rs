@@ -10,6 +10,9 @@ use super::programs::{Programs, image_of, is_library, programs};
 /// Packages that build for aarch64, together with all that their tests need.
 const PACKAGES: &[&str] = &["midair-ptrace", "midair-procinfo", "midair-inject"];
 
+/// The program of Debian's binutils-aarch64-linux-gnu that strips them.
+const STRIP: &str = "aarch64-linux-gnu-strip";
+
 /// Builds the programs.
 pub fn ready() -> Outcome<Programs> {
     if let Some(why) = aarch64::fetched() {
@@ -33,6 +36,6 @@ pub fn ready() -> Outcome<Programs> {
         let path = entry.path();
         carried.extend(is_library(&path).then_some(path));
     }
-    let image = image_of(&carried, "arm64")?;
+    let image = image_of(&carried, "arm64", STRIP)?;
     Ok(Programs { programs, image })
 }

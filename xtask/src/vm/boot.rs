@@ -1,5 +1,6 @@
 //! One boot of a guest: qemu, its console, its deadline.
 
+use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -7,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use crate::run::{At, Failure, Outcome, failed, target_directory};
+use crate::run::{At, Failure, Outcome, failed, output, root, target_directory};
 
 use super::kernel::{AMD64, Arch, Ready};
 use super::rows::Row;
@@ -25,6 +26,14 @@ pub struct Options {
     /// A regular expression for the names of the only tests to run. The table is then left as it
     /// is.
     pub only: Option<String>,
+    /// How many processors a guest has, instead of two.
+    pub processors: Option<u32>,
+}
+
+impl Options {
+    fn processors(&self) -> u32 {
+        self.processors.unwrap_or(2)
+    }
 }
 
 /// The processor that the guest runs on.
@@ -74,25 +83,34 @@ pub struct Ran {
     pub results: PathBuf,
     /// How long the boot took.
     pub took: Duration,
+    /// The name of the processor that it ran on.
+    pub processor: String,
+    /// The commit of the programs.
+    pub commit: String,
 }
 
-/// Boots the guest and waits for its end. The console's output is kept in `target/vm/ROW.console`.
-pub fn run(
-    row: &Row,
-    kernel: &Ready,
-    initramfs: &Path,
-    disks: [&PathBuf; 2],
-    accelerator: Accelerator,
-) -> Outcome<Ran> {
-    let work = target_directory().join("vm");
-    let results = work.join(format!("{}.img", row.name));
-    let _absent = fs::remove_file(&results);
-    let file = File::create(&results).at("making", &results)?;
-    file.set_len(1 << 30).at("making", &results)?;
-    let mut command = Command::new("nice");
-    let arch = row.kernel.arch;
-    command.args(["-n", "10", &format!("qemu-system-{}", arch.qemu)]);
-    command.args(match (arch == AMD64, accelerator) {
+/// What a guest is started with.
+pub struct Guest<'a> {
+    pub arch: Arch,
+    pub kernel_words: &'a str,
+    pub accelerator: Accelerator,
+    pub kernel: &'a Path,
+    pub initramfs: &'a Path,
+    pub root: &'a Path,
+    pub programs: &'a Path,
+    /// The disk to which the guest writes its results.
+    pub results: &'a Path,
+}
+
+/// The size of the disk for results, which is sparse.
+pub const RESULTS: u64 = 1 << 30;
+
+/// Returns qemu's name and its arguments.
+pub fn words(guest: &Guest, options: &Options) -> Vec<OsString> {
+    let (arch, accelerator) = (guest.arch, guest.accelerator);
+    let mut words: Vec<OsString> = vec![format!("qemu-system-{}", arch.qemu).into()];
+    let mut add = |more: &[&str]| words.extend(more.iter().map(OsString::from));
+    add(match (arch == AMD64, accelerator) {
         (true, Accelerator::Kvm) => &["-M", "q35", "-accel", "kvm", "-cpu", "host"][..],
         (true, Accelerator::Tcg) => &["-M", "q35", "-accel", "tcg", "-cpu", "max"],
         (false, Accelerator::Kvm) => &["-M", "virt", "-accel", "kvm", "-cpu", "host"],
@@ -103,30 +121,69 @@ pub fn run(
     });
     let append = format!(
         "console={} panic=-1 loglevel=4 random.trust_cpu=on {}",
-        arch.console, row.kernel_words
+        arch.console, guest.kernel_words
     );
-    command
-        .args(["-m", "4096", "-smp", "2", "-nodefaults", "-no-user-config"])
-        .args(["-display", "none", "-no-reboot", "-serial", "stdio"])
-        .args(["-device", "virtio-rng-pci", "-append", &append])
-        .arg("-kernel")
-        .arg(&kernel.image)
-        .arg("-initrd")
-        .arg(initramfs);
-    let results_disk = ("results", &results, "off");
+    let processors = options.processors().to_string();
+    add(&["-m", "4096", "-smp", &processors]);
+    add(&["-nodefaults", "-no-user-config", "-display", "none"]);
+    add(&["-no-reboot", "-serial", "stdio"]);
+    add(&["-device", "virtio-rng-pci", "-append", append.trim_end()]);
+    words.extend(["-kernel".into(), guest.kernel.into()]);
+    words.extend(["-initrd".into(), guest.initramfs.into()]);
     let disks = [
-        ("root", disks[0], "on"),
-        ("programs", disks[1], "on"),
-        results_disk,
+        ("root", guest.root, "on"),
+        ("programs", guest.programs, "on"),
+        ("results", guest.results, "off"),
     ];
     for (name, path, snapshot) in disks {
-        command.arg("-drive").arg(format!(
+        let drive = format!(
             "if=none,id={name},format=raw,snapshot={snapshot},cache=unsafe,file={}",
             path.display()
-        ));
+        );
         let device = format!("virtio-blk-pci,drive={name},serial={name}");
-        command.args(["-device", &device]);
+        words.extend(["-drive".into(), drive.into()]);
+        words.extend(["-device".into(), device.into()]);
     }
+    words
+}
+
+/// Returns how long a guest may take.
+pub fn limit(row: &Row, accelerator: Accelerator) -> Duration {
+    let times = match accelerator {
+        Accelerator::Tcg => 6,
+        Accelerator::Kvm => 1,
+    };
+    Duration::from_secs(row.minutes * 60 * times)
+}
+
+/// Boots the guest and waits for its end. The console's output is kept in `target/vm/ROW.console`.
+pub fn run(
+    row: &Row,
+    kernel: &Ready,
+    initramfs: &Path,
+    disks: [&PathBuf; 2],
+    accelerator: Accelerator,
+    options: &Options,
+) -> Outcome<Ran> {
+    let work = target_directory().join("vm");
+    let results = work.join(format!("{}.img", row.name));
+    let _absent = fs::remove_file(&results);
+    let file = File::create(&results).at("making", &results)?;
+    file.set_len(RESULTS).at("making", &results)?;
+    let mut command = Command::new("nice");
+    command.args(["-n", "10"]).args(words(
+        &Guest {
+            arch: row.kernel.arch,
+            kernel_words: row.kernel_words,
+            accelerator,
+            kernel: &kernel.image,
+            initramfs,
+            root: disks[0],
+            programs: disks[1],
+            results: &results,
+        },
+        options,
+    ));
     let began = Instant::now();
     let log = work.join(format!("{}.console", row.name));
     let child = command
@@ -134,14 +191,7 @@ pub fn run(
         .stdout(Stdio::piped())
         .spawn()
         .map_err(|error| Failure(format!("qemu: {error}")))?;
-    let limit = row.minutes
-        * 60
-        * if accelerator == Accelerator::Tcg {
-            6
-        } else {
-            1
-        };
-    watch(Guest(child), &log, Duration::from_secs(limit))?;
+    watch(Running(child), &log, limit(row, accelerator))?;
     let took = began.elapsed();
     let unpacked = emptied(work.join(format!("{}.results", row.name)))?;
     shell(
@@ -151,13 +201,23 @@ pub fn run(
     Ok(Ran {
         results: unpacked,
         took,
+        processor: accelerator.name().to_owned(),
+        commit: commit()?,
     })
 }
 
-/// A guest, which is ended when this value is dropped.
-struct Guest(Child);
+/// Returns the commit of what is here.
+pub fn commit() -> Outcome<String> {
+    let mut git = Command::new("git");
+    git.args(["describe", "--always", "--dirty"]);
+    let said = output(git.current_dir(root()))?;
+    Ok(String::from_utf8_lossy(&said).trim().to_owned())
+}
 
-impl Drop for Guest {
+/// A guest, which is ended when this value is dropped.
+struct Running(Child);
+
+impl Drop for Running {
     fn drop(&mut self) {
         // The guest may have ended by itself.
         let _ended = self.0.kill();
@@ -166,7 +226,7 @@ impl Drop for Guest {
 }
 
 /// Keeps the console's output, shows our own lines, and waits for the end.
-fn watch(mut guest: Guest, log: &Path, limit: Duration) -> Outcome<()> {
+fn watch(mut guest: Running, log: &Path, limit: Duration) -> Outcome<()> {
     let Some(console) = guest.0.stdout.take() else {
         return failed("qemu has no console");
     };

@@ -2,6 +2,7 @@
 //! has here, so that the paths compiled into the programs are right.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -71,7 +72,7 @@ pub fn ready(row: &Row, built: bool) -> Outcome<Programs> {
         }
     }
     carried.insert(target.join("stage"));
-    let image = image_of(&carried, "amd64")?;
+    let image = image_of(&carried, "amd64", "strip")?;
     Ok(Programs { programs, image })
 }
 
@@ -87,9 +88,11 @@ fn build() -> Outcome<Vec<Program>> {
     ]))?;
     stage::stage_built(Build::Debug)?;
     let mut tests = cargo(&["test", "--no-run", "--message-format=json", "--quiet"]);
-    tests.args(["--workspace", "--lib", "--test", "it"]);
+    tests.args(["--lib", "--test", "it"]);
+    for package in PACKAGES {
+        tests.args(["--package", package]);
+    }
     let mut programs = programs(&output(&mut tests)?)?;
-    programs.retain(|it| PACKAGES.contains(&it.name.split("::").next().unwrap_or_default()));
     // Unit tests come first, then the rest in the order of the packages. Whole sessions take
     // longest and come last.
     programs.sort_by_key(|it| {
@@ -144,8 +147,8 @@ pub fn programs(messages: &[u8]) -> Outcome<Vec<Program>> {
 }
 
 /// Makes an image with the project's sources and with these files and directories, all at their own
-/// paths.
-pub fn image_of(carried: &BTreeSet<PathBuf>, name: &str) -> Outcome<PathBuf> {
+/// paths. They leave what is for debuggers only behind, which is most of their bytes.
+pub fn image_of(carried: &BTreeSet<PathBuf>, name: &str, strip: &str) -> Outcome<PathBuf> {
     let (top, work) = (root(), target_directory().join("vm"));
     let tree = emptied(work.join(format!("tree-{name}")))?;
     let list = output(
@@ -173,8 +176,16 @@ pub fn image_of(carried: &BTreeSet<PathBuf>, name: &str) -> Outcome<PathBuf> {
     fs::write(&list, text).at("writing", &list)?;
     super::shell(
         r#"cd "$1"; tar --create --null --files-from="$2" | tar --extract --directory "$3"
+find "$3/target" -type f -size +64k | while read -r file; do
+    case $(head -c 4 "$file" | tr -d '\177') in ELF) "$4" --strip-debug "$file" ;; esac
+done
 mkdir -p "$3/target/tmp" "$3/target/test-programs""#,
-        &[top.as_os_str(), list.as_os_str(), tree.as_os_str()],
+        &[
+            top.as_os_str(),
+            list.as_os_str(),
+            tree.as_os_str(),
+            OsStr::new(strip),
+        ],
     )?;
     let image = work.join(format!("programs-{name}.img"));
     make_image(&tree, &image, "6G")?;

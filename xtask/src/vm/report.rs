@@ -8,19 +8,13 @@ use serde_json::{Map, Value, json};
 
 use crate::run::{At, Failure, Outcome, output, root};
 
-use super::boot::{Accelerator, Ran};
+use super::boot::Ran;
 use super::kernel::Ready;
 use super::results::Results;
 use super::rows::{ROWS, Row};
 
 /// Puts a row's results into the table.
-pub fn put(
-    row: &Row,
-    kernel: &Ready,
-    accelerator: Accelerator,
-    ran: &Ran,
-    results: &Results,
-) -> Outcome<()> {
+pub fn put(row: &Row, kernel: &Ready, ran: &Ran, results: &Results) -> Outcome<()> {
     let directory = root().join("bench-results");
     let path = directory.join("vm.json");
     let there = fs::read_to_string(&path).unwrap_or_default();
@@ -30,16 +24,13 @@ pub fn put(
         let text = output(command)?;
         Ok::<_, Failure>(String::from_utf8_lossy(&text).trim().to_owned())
     };
-    entry["processor"] = accelerator.name().into();
+    entry["processor"] = ran.processor.clone().into();
     entry["seconds"] = ran.took.as_secs().into();
     entry["package"] = kernel.release.clone().into();
     entry["about"] = row.about.into();
     entry["kernel_words"] = row.kernel_words.into();
     entry["date"] = said(Command::new("date").args(["-u", "+%Y-%m-%d %H:%M UTC"]))?.into();
-    let mut git = Command::new("git");
-    git.args(["describe", "--always", "--dirty"])
-        .current_dir(root());
-    entry["commit"] = said(&mut git)?.into();
+    entry["commit"] = ran.commit.clone().into();
     table.insert(row.name.to_owned(), entry);
     let text = serde_json::to_string_pretty(&json!(table))
         .map_err(|error| Failure(format!("{}: {error}", path.display())))?;

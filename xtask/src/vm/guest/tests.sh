@@ -64,7 +64,7 @@ part_tests() {
 }
 
 part_torture() {
-    "$WORK/target/debug/midair-torture" --quick --no-others --out /results
+    MIDAIR_SLOWER=$FACTOR "$WORK/target/debug/midair-torture" --quick --no-others --out /results
     printf 'midair-torture\tquick form\t%s\t%s\n' \
         "$([ $? = 0 ] && echo passed || echo failed)" "$SECONDS" >> /results/results
 }
