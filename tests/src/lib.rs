@@ -34,6 +34,7 @@ pub mod compile;
 pub mod cuda;
 pub mod fatbin;
 pub mod held;
+pub mod kernel;
 pub mod lab;
 pub mod libraries;
 pub mod memory_group;

@@ -68,13 +68,30 @@ const EXECUTIONS: usize = 8;
 /// # Errors
 /// A [`Refusal`]: why it cannot be entered.
 pub fn inspect(pid: Pid) -> Result<Inspection, Refusal> {
-    inspect_within(pid, EXECUTIONS)
+    inspect_within(pid, EXECUTIONS, Purpose::Load)
 }
 
-fn inspect_within(pid: Pid, executions: usize) -> Result<Inspection, Refusal> {
+/// Inspects a process in which nothing is to be loaded any more, only unmapped.
+///
+/// # Errors
+/// As [`inspect`].
+pub(crate) fn inspect_to_unmap(pid: Pid) -> Result<Inspection, Refusal> {
+    inspect_within(pid, EXECUTIONS, Purpose::Unmap)
+}
+
+/// What a process is inspected for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    /// A library is loaded, by its path in the process's own `/proc`.
+    Load,
+    /// Our memory is unmapped, which takes no path.
+    Unmap,
+}
+
+fn inspect_within(pid: Pid, executions: usize, purpose: Purpose) -> Result<Inspection, Refusal> {
     let mut seen = 0;
     loop {
-        let (looked, image) = inspect_once(pid);
+        let (looked, image) = inspect_once(pid, purpose);
         // True if what was read first belongs to another program than what was read last.
         let replaced = image.is_some_and(|image| image.was_replaced());
         match looked {
@@ -93,11 +110,11 @@ fn inspect_within(pid: Pid, executions: usize) -> Result<Inspection, Refusal> {
 }
 
 /// Inspects the process once. Also returns the program that was seen first, if one was.
-fn inspect_once(pid: Pid) -> (Result<Inspection, Refusal>, Option<ProcessImage>) {
+fn inspect_once(pid: Pid, purpose: Purpose) -> (Result<Inspection, Refusal>, Option<ProcessImage>) {
     match First::of(pid) {
         Ok(first) => {
             let image = first.image.clone();
-            (first.inspect(), Some(image))
+            (first.inspect(purpose), Some(image))
         }
         Err(refusal) => (Err(refusal), None),
     }
@@ -179,7 +196,7 @@ impl First {
     }
 
     /// Inspects the program, which may be replaced by another one meanwhile.
-    fn inspect(self) -> Result<Inspection, Refusal> {
+    fn inspect(self, purpose: Purpose) -> Result<Inspection, Refusal> {
         let First {
             pid,
             tid,
@@ -205,7 +222,9 @@ impl First {
         let memory = modules.memory();
         let code = TargetCode::find(pid, &modules, memory)?;
         let start_ticks = task::stat(tid).map_err(gone(pid))?.start_ticks;
-        if let Some(what) = blind(tid, &status, start_ticks) {
+        if purpose == Purpose::Load
+            && let Some(what) = blind(tid, &status, start_ticks)
+        {
             return Err(Refusal::NoProc { pid, what });
         }
         let tids = task::list(tid).map_err(gone(pid))?;
@@ -307,6 +326,33 @@ mod tests {
     use super::*;
     use std::process::Command;
 
+    /// A process lost its `/proc` in a session. Where the worker thread could not unmap our memory
+    /// itself (Linux before 5.13, aarch64), it stayed: no thread was borrowed for that.
+    #[test]
+    fn what_is_in_a_process_without_proc_can_be_unmapped() {
+        if !midair_tests::is_root_for("to unmount a process's /proc").unwrap() {
+            return;
+        }
+        let mut child = Command::new("unshare")
+            .args(["-m", "sh", "-ec", "umount -l /proc; exec sleep 60"])
+            .spawn()
+            .unwrap();
+        let pid = Pid::new(child.id()).unwrap();
+        let limit = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        let refusal = loop {
+            match inspect(pid) {
+                Err(refusal @ Refusal::NoProc { .. }) => break Some(refusal),
+                _ if std::time::Instant::now() > limit => break None,
+                _ => std::thread::yield_now(),
+            }
+        };
+        let looked = inspect_to_unmap(pid);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(refusal.is_some(), "it was not refused");
+        assert!(looked.is_ok(), "{:?}", looked.err());
+    }
+
     /// A shell that becomes itself 300 times, as fast as it can, and then `sleep`.
     #[test]
     fn a_process_that_becomes_other_programs_is_not_called_unreadable() {
@@ -321,7 +367,7 @@ mod tests {
         let slept = loop {
             let sleeps = task::comm(pid.leader()).is_ok_and(|name| name == b"sleep");
             // On a machine that is slow enough, no try is in time. The refusal then says so.
-            let looked = inspect_within(pid, tries.next().unwrap());
+            let looked = inspect_within(pid, tries.next().unwrap(), Purpose::Load);
             if let Err(refusal @ (Refusal::Unreadable { .. } | Refusal::Architecture { .. })) =
                 &looked
             {

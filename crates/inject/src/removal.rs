@@ -9,7 +9,7 @@ use midair_ptrace::{Deadline, Pace, fault};
 use crate::borrow::{borrow, unmap};
 use crate::error::{EnterError, Refusal};
 use crate::handshake::DOUBT;
-use crate::inspection::inspect;
+use crate::inspection::inspect_to_unmap;
 use crate::mappings::Mappings;
 use crate::options::{FaultPoint, Options};
 use crate::parked::Judge;
@@ -69,7 +69,7 @@ pub(crate) fn unmap_after(
     }
     let moment = Deadline::after(MOMENT);
     let look = loop {
-        match inspect(pid) {
+        match inspect_to_unmap(pid) {
             // Whoever stopped or traces it may be gone shortly after. If not, the next attach
             // unmaps our memory.
             Err(Refusal::Stopped { .. } | Refusal::Traced { .. }) if !moment.passed() => {

@@ -534,6 +534,9 @@ mod tests {
 
     #[test]
     fn a_safe_point_is_in_no_restartable_sequence_and_on_a_known_stack() {
+        if !midair_tests::kernel::has_safe_points().unwrap() {
+            return;
+        }
         let target = TestTarget::busy("compute");
         let look = target.look();
         let options = Options::default();

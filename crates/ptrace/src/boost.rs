@@ -164,13 +164,25 @@ mod tests {
             .unwrap()
     }
 
-    /// Whether this thread may lend: that takes real-time priority, as root may have, and two
-    /// processors. Asked before the thread is urgent.
+    /// Whether this thread may lend: that takes real-time priority, as root may have, two
+    /// processors, and Linux 5.14. Asked before the thread is urgent.
     fn may_lend() -> bool {
         // SAFETY: asks about the calling thread.
         let ordinary_root =
             unsafe { libc::geteuid() == 0 && libc::sched_getscheduler(0) == libc::SCHED_OTHER };
-        ordinary_root && allowed().unwrap().count() > 1
+        let free = AtomicU32::new(0);
+        // SAFETY: takes a word of ours that nobody owns; where the kernel has no such call, nothing.
+        let taken = unsafe {
+            let forever = std::ptr::null::<libc::timespec>();
+            libc::syscall(
+                libc::SYS_futex,
+                free.as_ptr(),
+                libc::FUTEX_LOCK_PI2,
+                0,
+                forever,
+            )
+        };
+        ordinary_root && allowed().unwrap().count() > 1 && taken == 0
     }
 
     /// Lends until that is seen: a loan may run out while this thread has no processor.

@@ -369,7 +369,9 @@ mod tests {
         let before = state();
         {
             let _urgent = Urgent::begin();
-            assert!(state().1 <= 1);
+            // Newer kernels tell of a real-time thread that it has no timer slack.
+            let (policy, slack) = state();
+            assert!(policy & !libc::SCHED_RESET_ON_FORK != libc::SCHED_OTHER || slack <= 1);
         }
         assert_eq!(state(), before);
     }

@@ -191,7 +191,13 @@ fn anonymous_and_writable(line: &[u8]) -> Option<Range<usize>> {
 pub(crate) fn same_user_namespace(pid: i32) -> Option<bool> {
     let own = std::fs::read_link("/proc/self/ns/user").ok()?;
     let its = std::fs::read_link(format!("/proc/{pid}/ns/user")).ok()?;
-    Some(own.as_os_str().as_bytes() == its.as_os_str().as_bytes())
+    are_same(own.as_os_str().as_bytes(), its.as_os_str().as_bytes())
+}
+
+/// Whether two namespaces are one. Linux 5.10 gives an empty text where a newer kernel says that this
+/// process may not know.
+fn are_same(own: &[u8], its: &[u8]) -> Option<bool> {
+    (!own.is_empty() && !its.is_empty()).then_some(own == its)
 }
 
 /// Whether user ids are mapped equally in both processes. This is weaker than
@@ -205,6 +211,13 @@ pub(crate) fn same_user_map(pid: i32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_namespace_without_text_is_unknown() {
+        assert_eq!(are_same(b"user:[1]", b""), None);
+        assert_eq!(are_same(b"user:[1]", b"user:[2]"), Some(false));
+        assert_eq!(are_same(b"user:[1]", b"user:[1]"), Some(true));
+    }
 
     #[test]
     fn a_status_is_parsed_completely_or_not_at_all() {

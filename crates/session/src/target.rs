@@ -195,8 +195,10 @@ mod tests {
         let target = target.with_worker(worker);
         let limit = Instant::now() + Duration::from_secs(30);
         let mut doing = String::new();
-        // The child first has to execute its program.
-        while !doing.contains("waits in system call") && Instant::now() < limit {
+        // The child first has to execute its program, and to fall asleep.
+        let asleep =
+            |doing: &str| doing.contains("waits in system call") && doing.contains("(state S, ");
+        while !asleep(&doing) && Instant::now() < limit {
             doing = target.doing().unwrap();
             std::thread::yield_now();
         }

@@ -17,6 +17,7 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/utsname.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -48,6 +49,14 @@ static void register_one(void)
     printf("registered %d\n", code);
 }
 
+/* Linux before 6.5 has no pidfd of a socket's peer, and the listener opens one. */
+static int opens_pidfds(void)
+{
+    struct utsname name;
+    int major = 0, minor = 0;
+    return uname(&name) == 0 && sscanf(name.release, "%d.%d", &major, &minor) == 2 && (major < 6 || (major == 6 && minor < 5));
+}
+
 static void filter(void)
 {
 #define DENY(number) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM)
@@ -57,7 +66,7 @@ static void filter(void)
         DENY(SYS_process_vm_readv),
         DENY(SYS_process_vm_writev),
         DENY(SYS_pidfd_getfd),
-        DENY(SYS_pidfd_open),
+        DENY(opens_pidfds() ? SYS_kcmp : SYS_pidfd_open),
         DENY(SYS_kcmp),
         DENY(SYS_socketpair),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),

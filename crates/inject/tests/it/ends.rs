@@ -390,6 +390,9 @@ fn running() -> Target {
 /// point.
 #[test]
 fn by_a_safe_point() {
+    if !midair_tests::kernel::has_safe_points().unwrap() {
+        return;
+    }
     let mut attacher = Attacher::start();
     let first = running();
     let unharmed = attacher.round(u64::MAX, "kill", pid_of(&first));

@@ -121,7 +121,9 @@ fn no_more_memory_may_be_locked() {
         .arg(midair_tests::compile::sources().join("ballast.c"))
         .arg("-ldl");
     run(cc, PATIENCE).unwrap().success().unwrap();
-    let mut command = Command::new("setpriv");
+    // Linux before 5.16 lets a program lock 64 KiB.
+    let mut command = Command::new("prlimit");
+    command.args(["--memlock=67108864", "setpriv"]);
     command.args(["--bounding-set", "-ipc_lock", "env"]);
     command
         .arg(format!("LD_PRELOAD={}", library.display()))

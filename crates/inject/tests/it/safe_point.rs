@@ -63,17 +63,26 @@ fn enters(kind: &str, threads: u32, flags: &[&str], cycles: u32) {
 
 #[test]
 fn threads_that_compute() {
+    if !midair_tests::kernel::has_safe_points().unwrap() {
+        return;
+    }
     enters("compute", 1, &[], 10);
     enters("compute", 8, &[], 5);
 }
 
 #[test]
 fn a_stripped_program_that_computes() {
+    if !midair_tests::kernel::has_safe_points().unwrap() {
+        return;
+    }
     enters("compute", 2, &["-s"], 5);
 }
 
 #[test]
 fn threads_that_allocate_without_end() {
+    if !midair_tests::kernel::has_safe_points().unwrap() {
+        return;
+    }
     enters("malloc", 1, &[], 10);
     enters("malloc", 8, &["-s"], 5);
 }
@@ -85,6 +94,9 @@ fn threads_that_only_make_system_calls() {
 
 #[test]
 fn a_function_that_the_c_library_calls_back() {
+    if !midair_tests::kernel::has_safe_points().unwrap() {
+        return;
+    }
     enters("sort", 2, &[], 5);
 }
 
@@ -101,6 +113,9 @@ fn threads_that_nap_for_microseconds() {
 
 #[test]
 fn the_attacher_may_die_after_every_operation() {
+    if !midair_tests::kernel::has_safe_points().unwrap() {
+        return;
+    }
     let target = start("compute", 2, &[]);
     let pid = pid_of(&target);
     let first = enter(&inspect(pid).unwrap(), &Library::Nothing, &options()).unwrap();
@@ -140,6 +155,9 @@ fn the_attacher_may_die_after_every_operation() {
 
 #[test]
 fn none_where_all_is_inside_the_c_library_says_so() {
+    if !midair_tests::kernel::has_safe_points().unwrap() {
+        return;
+    }
     let target = start("copy", 1, &[]);
     let pid = pid_of(&target);
     let few = Options {

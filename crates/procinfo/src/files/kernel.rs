@@ -119,7 +119,16 @@ pub fn kernel_link(below: impl AsRef<Path>) -> io::Result<PathBuf> {
     };
     let directory = open_kernels(above, PATH | DIRECTORY)?;
     let link = sys::open_at(Some(&directory), &name, PATH)?;
-    Ok(PathBuf::from(OsString::from_vec(sys::link_text(&link)?)))
+    told(sys::link_text(&link)?)
+}
+
+/// Returns the text of such a link. Linux 5.10 gives an empty one where a newer kernel says that the
+/// reader may not know it.
+fn told(text: Vec<u8>) -> io::Result<PathBuf> {
+    match text.is_empty() {
+        true => Err(io::ErrorKind::PermissionDenied.into()),
+        false => Ok(PathBuf::from(OsString::from_vec(text))),
+    }
 }
 
 /// Returns what is known of an entry below `/proc` without opening it: its owner, and for a link
@@ -182,4 +191,16 @@ pub(super) fn entries(directory: &File, most: usize) -> io::Result<Vec<OsString>
         names.push(entry?.file_name());
     }
     Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_without_text_was_not_told() {
+        let refused = told(Vec::new()).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
+        assert_eq!(told(b"user:[1]".to_vec()).unwrap(), Path::new("user:[1]"));
+    }
 }
