@@ -123,7 +123,7 @@ fn no_more_memory_may_be_locked() {
     run(cc, PATIENCE).unwrap().success().unwrap();
     // Linux before 5.16 lets a program lock 64 KiB.
     let mut command = Command::new("prlimit");
-    command.args(["--memlock=67108864", "setpriv"]);
+    command.args(["--memlock=8388608", "setpriv"]);
     command.args(["--bounding-set", "-ipc_lock", "env"]);
     command
         .arg(format!("LD_PRELOAD={}", library.display()))
