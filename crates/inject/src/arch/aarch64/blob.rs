@@ -143,17 +143,7 @@ global_asm!(
     "str x1, [x19, #{inodes}]",
     "mov w9, #{OPEN}",
     "stlr w9, [x22]",
-    "12:",
-    // The time limit in seconds and nanoseconds. The kernel writes the remaining time back, so a
-    // repeated call does not begin anew.
-    "ldr w9, [x19, #{patience_ms}]",
-    "mov w10, #1000",
-    "udiv w11, w9, w10",
-    "msub w12, w11, w10, w9",
-    "mov w13, #16960", // 1 000 000
-    "movk w13, #15, lsl #16",
-    "umull x12, w12, w13",
-    "stp x11, x12, [sp, #48]",
+    "bl 84f",
     "13:",
     "mov x8, #73", // ppoll
     "add x0, x19, #{poll}",
@@ -307,10 +297,39 @@ global_asm!(
     "ldr x11, [x19, #{inodes} + 8]",
     "bl 81f",
     "41:",
-    "mov w9, #-1",
     "ldr w0, [x19, #{fd_near}]",
     "cmn w0, #1",
     "b.eq 42f",
+    // An empty message tells the attacher that nothing more comes, as closing the socket would. The
+    // thread then waits until the attacher has hung up, since the attacher still wants to see that
+    // the process is the same. It waits no longer than for anything else.
+    "bl 80f",
+    "ldr x11, [x19, #{inodes}]",
+    "cmp x1, x11",
+    "b.ne 44f",
+    "str w0, [x19, #{poll}]",
+    "str wzr, [x19, #{poll} + 4]",
+    "mov x8, #206", // sendto(MSG_DONTWAIT | MSG_NOSIGNAL)
+    "add x1, x19, #{name}",
+    "mov x2, #0",
+    "mov w3, #0x4040",
+    "mov x4, #0",
+    "mov x5, #0",
+    "svc #0",
+    "bl 84f",
+    "43:",
+    "mov x8, #73", // ppoll
+    "add x0, x19, #{poll}",
+    "mov x1, #1",
+    "add x2, sp, #48",
+    "mov x3, #0",
+    "mov x4, #0",
+    "svc #0",
+    "cmn w0, #4",
+    "b.eq 43b",
+    "44:",
+    "mov w9, #-1",
+    "ldr w0, [x19, #{fd_near}]",
     "str w9, [x19, #{fd_near}]",
     "ldr x11, [x19, #{inodes}]",
     "bl 81f",
@@ -348,6 +367,18 @@ global_asm!(
     "mov x8, #57", // close
     "svc #0",
     "83:",
+    "ret",
+    // ---- Puts the time limit of a wait into [sp + 48], in seconds and nanoseconds. The kernel writes
+    // the remaining time back, so a repeated call does not begin anew.
+    "84:",
+    "ldr w9, [x19, #{patience_ms}]",
+    "mov w10, #1000",
+    "udiv w11, w9, w10",
+    "msub w12, w11, w10, w9",
+    "mov w13, #16960", // 1 000 000
+    "movk w13, #15, lsl #16",
+    "umull x12, w12, w13",
+    "stp x11, x12, [sp, #48]",
     "ret",
     ".globl midair_blob_end",
     ".hidden midair_blob_end",
@@ -458,8 +489,9 @@ mod tests {
 
     /// Runs all of the code in this process. The stub makes the thread and comes back through the
     /// frame; then the thread talks to us. `talk` is given a copy of the far end, and the numbers
-    /// of both ends. Returns the boot block's `error_step`, `fd_near` and `error`.
-    fn run(with_entry: bool, talk: impl FnOnce(&OwnedFd, [RawFd; 2])) -> (u32, u32, i32) {
+    /// of both ends. Returns the boot block's `error_step`, `fd_near` and `error`, and whether the
+    /// thread stays until we hang up.
+    fn run(with_entry: bool, talk: impl FnOnce(&OwnedFd, [RawFd; 2])) -> (u32, u32, i32, bool) {
         // SAFETY: everything below touches only one fresh mapping of ours, which is laid out as in
         // a target, and a frame that holds the values of this function's own registers.
         unsafe {
@@ -554,12 +586,24 @@ mod tests {
             let far = OwnedFd::from_raw_fd(libc::dup((*boot).fd_far.load(Ordering::SeqCst)));
             let numbers = [&(*boot).fd_near, &(*boot).fd_far];
             talk(&far, numbers.map(|number| number.load(Ordering::SeqCst)));
+            // An empty message, or the end of the other side, which may have left ours unread.
+            let mut byte = 0_u8;
+            assert!(libc::recv(far.as_raw_fd(), (&raw mut byte).cast(), 1, 0) <= 0);
+            let mut other_end = libc::pollfd {
+                fd: far.as_raw_fd(),
+                events: 0,
+                revents: 0,
+            };
+            assert!(libc::poll(&raw mut other_end, 1, 0) >= 0);
+            let stays = other_end.revents & libc::POLLHUP == 0;
+            drop(far);
             mailbox_is(&[mailbox::ENDED]);
             drop(stack);
             (
                 (*boot).error_step.load(Ordering::SeqCst),
                 (*boot).fd_near.load(Ordering::SeqCst).cast_unsigned(),
                 (*boot).error.load(Ordering::SeqCst),
+                stays,
             )
         }
     }
@@ -567,14 +611,14 @@ mod tests {
     #[test]
     fn it_runs_to_its_end() {
         let nothing = run(false, |far, _| send_bytes(far.as_fd(), b"none").unwrap());
-        assert_eq!(nothing, (0, u32::MAX, 0));
+        assert_eq!(nothing, (0, u32::MAX, 0, true));
         // Three cases follow: a descriptor that is no library, a library without our entry, and an
         // entry that is there already.
         let not_one = File::open("/dev/null").unwrap();
         let bad = run(false, |far, _| {
             send_with_descriptor(far.as_fd(), b"library", not_one.as_fd()).unwrap();
         });
-        assert_eq!(bad.0, step::LOAD);
+        assert_eq!((bad.0, bad.3), (step::LOAD, true));
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
         let libc = maps.lines().find(|line| line.contains("libc.so")).unwrap();
         let libc = File::open(&libc[libc.find('/').unwrap()..]).unwrap();
