@@ -12,9 +12,9 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 /// A collector that says what `rocprofv3` says, and writes its results at Enter or at a signal.
-const UNTIL_TOLD: &str = "echo 'Attaching to PID 7 using library x :: success'\n\
+const UNTIL_TOLD: &str = "trap 'echo signal; cp $made $out/pmc_results.db; exit 0' INT\n\
+    echo 'Attaching to PID 7 using library x :: success'\n\
     echo 'Press Enter to detach...'\n\
-    trap 'echo signal; cp $made $out/pmc_results.db; exit 0' INT\n\
     # `read` in a shell of its own would not be interrupted.\n\
     while ! read -r line; do sleep 0.05; done\n\
     echo enter; cp $made $out/pmc_results.db";
