@@ -208,6 +208,11 @@ fn queues_are_intercepted_from_their_creation_on_request() -> Result<()> {
     let notes = program.notes()?;
     assert!(notes[0].contains(" kernels=7 "), "{notes:?}");
     let log = program.quit()?;
-    assert_eq!(passed(&log, 1000), (10, 7));
+    // As above: the packet behind the last kernel may go with the queue.
+    let (kernels, barriers) = passed(&log, 1000);
+    assert!(
+        kernels == 10 && (6..=7).contains(&barriers),
+        "{kernels} {barriers}"
+    );
     Ok(())
 }
