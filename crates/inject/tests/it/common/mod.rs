@@ -29,6 +29,8 @@ pub fn compiled(name: &str, shared: bool) -> PathBuf {
             .ok()
     };
     if newer(&out).is_none() || newer(&out) < newer(&source) {
+        // cargo makes it, but not on a machine to which the tests were carried.
+        std::fs::create_dir_all(dir).expect("a directory for programs");
         let mut cc = Command::new("cc");
         cc.args(["-O1", "-g", "-Wall", "-Wextra", "-pthread", "-o"])
             .arg(&fresh);
@@ -56,6 +58,7 @@ pub fn compiled_with(name: &str, flags: &[&str]) -> PathBuf {
             .ok()
     };
     if newer(&out).is_none() || newer(&out) < newer(&source) {
+        std::fs::create_dir_all(dir).expect("a directory for programs");
         let done = Command::new("cc")
             .args(["-O1", "-Wall", "-Wextra", "-pthread", "-o"])
             .arg(&fresh)
