@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 TABLES: Mapping[str, Tuple[str, str]] = {
     "kernels": ("kernels", "kernels"),
     "copies": ("memory_copies", "memory_copies"),
-    "calls": ("regions", "calls"),
+    "calls": ("calls", "calls"),
     "allocations": ("memory_allocations", "memory_allocations"),
     "graphs": ("graph_launches", "graph_launches"),
     "events": ("hip_events", "hip_events"),
     "counters": ("counters_collection", "counters"),
 }
 
-#: What is no view of its own in rocpd. There, barriers of HIP events are regions.
+#: What is no view of its own in rocpd: calls, and barriers of HIP events, are regions there.
 QUERIES: Mapping[str, str] = {
-    "regions": "(SELECT * FROM regions WHERE category IS NOT 'BARRIER')",
+    "calls": "(SELECT * FROM regions WHERE category IS NOT 'BARRIER')",
     "hip_events": """(SELECT id, guid, name, nid, pid, tid, start, "end", duration, event_id, corr_id,
         json_extract(extdata, '$.agent_id') AS agent_id, json_extract(extdata, '$.queue_id') AS queue_id,
         json_extract(extdata, '$.source_queue_id') AS source_queue_id, json_extract(extdata, '$.stream_id') AS stream_id,

@@ -57,6 +57,7 @@ events = list(recording.events().rows())
 assert len(events) == len(recording.events().pandas()) == recording.events().polars().height
 assert not events or {event["name"] for event in events} <= {"HIP_EVENT_RECORD", "HIP_EVENT_WAIT"}
 assert all(row["category"] != "BARRIER" for row in recording.calls().rows())
+assert len(list(recording.table("regions").rows())) == len(list(recording.calls().rows())) + len(events)
 try:
     list(recording.table("nonsense").rows())
     raise AssertionError("a view that there is not was taken")

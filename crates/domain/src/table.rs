@@ -510,7 +510,8 @@ domains! {
         built: true;
         ..LATER
     }
-    /// Records of HIP events and waits for them, with the barrier packets that carry them out. Only our own tool can ask for them, as for graphs.
+    /// Records of HIP events and waits for them, with the barrier packets that carry them out. Only
+    /// our own tool can ask for them, as for graphs.
     HIP_EVENT {
         asked: RequestedBy::By(&[ask("hip-event-trace", c"ROCPROF_HIP_EVENT_TRACE")]),
         // AMD's number in newer headers.

@@ -1,5 +1,5 @@
-//! Dispatches under way, and barriers of HIP events. There is one ring per queue, which is filled under the queue's spin word
-//! and emptied by the worker thread.
+//! Dispatches under way, and barriers of HIP events. There is one ring per queue, which is filled
+//! under the queue's spin word and emptied by the worker thread.
 
 use crate::layout::Signal;
 use crate::packet::Dispatch;
