@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use midair_procinfo::{Tid, task};
 use midair_ptrace::{Awake, Boost, Deadline, Urgent, avoid_processor, on_own_thread};
 
-use crate::arch::number;
+use crate::arch::{self, number};
 use crate::error::{During, EnterError, RejectedThread};
 use crate::hold::{self, Hold, NotHeld};
 use crate::inspection::Inspection;
@@ -131,7 +131,8 @@ pub(crate) fn borrow<T: Send>(
         // We try one moving thread in each round, in turn: between two rounds, another may have
         // parked.
         let moving = std::mem::take(&mut judge.moving);
-        if began.elapsed() >= options.parked_only && !budget.is_spent() && !moving.is_empty() {
+        let may_seek = arch::HAS_SAFE_POINTS && began.elapsed() >= options.parked_only;
+        if may_seek && !budget.is_spent() && !moving.is_empty() {
             let tid = moving[turn % moving.len()];
             turn = turn.wrapping_add(1);
             let tried = on_own_thread(|| {

@@ -414,7 +414,8 @@ pub(crate) fn unchanged(
     let Some(comes_back) = arch::stands_in(regs, &candidate.blocking) else {
         return Err("it went on meanwhile");
     };
-    if candidate.frame.is_some_and(|frame| frame != regs.frame()) || stack != candidate.stack {
+    let same_frame = candidate.frame.is_none_or(|frame| frame == regs.frame());
+    if !same_frame || !same_stack(stack, &candidate.stack, &candidate.blocking) {
         return Err("its stack changed meanwhile");
     }
     match comes_back {
@@ -423,5 +424,68 @@ pub(crate) fn unchanged(
         // call has ended.
         RestartAs::Done if candidate.disturbed && regs.result() == -4 => Ok(()),
         RestartAs::Done => Err("its system call has ended"),
+    }
+}
+
+/// Compares the stack with what it was when its thread was judged. The kernel itself writes the time
+/// that is left of some calls when our stop interrupts them, and the program may keep it on its
+/// stack. No frame rests on these bytes: the program gave them to the kernel to be written.
+fn same_stack(now: &[u8], before: &[u8], call: &Blocking) -> bool {
+    let times = arch::time_left_at(call.number, &call.args);
+    let is_time = |at: usize| {
+        let address = call.sp.wrapping_add(at as u64);
+        times
+            .iter()
+            .any(|&time| time != 0 && address.wrapping_sub(time) < arch::TIME_BYTES)
+    };
+    let mut pairs = now.iter().zip(before).enumerate();
+    now.len() == before.len() && pairs.all(|(at, (now, before))| now == before || is_time(at))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_time_that_is_left_may_change_on_a_stack() {
+        let (sp, at) = (0x7f00, 32_usize);
+        let time = sp + at as u64;
+        // A ppoll whose time limit is on the stack, and a read whose buffer is there.
+        #[cfg(target_arch = "x86_64")]
+        let (ppoll, read, restart) = (271, 0, 219);
+        #[cfg(target_arch = "aarch64")]
+        let (ppoll, read, restart) = (73, 63, 128);
+        let call = |number, args| Blocking {
+            number,
+            args,
+            sp,
+            pc: 0x4000,
+        };
+        let limited = call(ppoll, [1, 1, time, 0, 0, 0]);
+        let before = [7_u8; 64];
+        for changed in 0..before.len() {
+            let mut now = before;
+            now[changed] ^= 1;
+            let inside = (at..at + 16).contains(&changed);
+            let same = |call: &Blocking| same_stack(&now, &before, call);
+            assert_eq!(same(&limited), inside, "{changed}");
+            let far = 1 << 40;
+            // The rest of clock_nanosleep, and of nanosleep.
+            assert_eq!(same(&call(restart, [1, 0, far, time, 0, 0])), inside);
+            assert_eq!(same(&call(restart, [far, time, 0, 0, 0, 0])), inside);
+            // The rest of nanosleep without a place, of a futex wait, of a poll, and of a poll of
+            // nothing. The fourth register has what the program left there.
+            assert!(!same(&call(restart, [far, 0, far, time, 0, 0])));
+            assert!(!same(&call(restart, [far, 137, 1, time, 0, 0])));
+            assert!(!same(&call(restart, [far, 1, 3000, time, 0, 0])));
+            assert!(!same(&call(restart, [0, 0, 3000, time, 0, 0])));
+            assert!(!same(&call(ppoll, [1, 1, 0, time, 0, 0])));
+            assert!(!same(&call(read, [1, time, time, 0, 0, 0])));
+            // A time of which only the end is in these bytes, and one at the end of all addresses.
+            assert_eq!(same(&call(ppoll, [1, 1, sp - 12, 0, 0, 0])), changed < 4);
+            assert!(!same(&call(ppoll, [1, 1, u64::MAX - 3, 0, 0, 0])));
+        }
+        assert!(same_stack(&before, &before, &limited));
+        assert!(!same_stack(&before[1..], &before, &limited));
     }
 }

@@ -31,6 +31,24 @@ pub(crate) enum Blocked {
     Disturbed,
 }
 
+/// Bytes of a `timespec` and of a `timeval`.
+pub(crate) const TIME_BYTES: u64 = 16;
+
+/// Returns where the kernel writes the time that is left when it goes on with a wait by itself
+/// (`restart_syscall`). The arguments are those of the call that was interrupted, whose number is not
+/// known: nanosleep, clock_nanosleep, a futex wait, or on some processors poll.
+///
+/// The second argument is such a place in nanosleep only. In the others it is a number, which is no
+/// address of a stack. The fourth is such a place in clock_nanosleep only, which is told by a clock's
+/// number, no flag and an address. In the others the first is an address, or, in a poll of nothing,
+/// the third is a number of milliseconds.
+pub(crate) fn restarted_time_left_at(args: &[u64; 6]) -> [u64; 2] {
+    /// More than all clocks of the system (linux/time.h).
+    const CLOCKS: u64 = 16;
+    let is_clock = args[0] < CLOCKS && args[1] == 0 && args[2] > u64::from(u32::MAX);
+    [args[1], if is_clock { args[3] } else { 0 }]
+}
+
 /// How an interrupted system call goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RestartAs {

@@ -3,7 +3,8 @@
  *   target BUSY PARKED...
  *
  * BUSY threads allocate, fill, check and free. Each PARKED names one more thread and what it waits in:
- *   cond sem read poll traps nanosleep mutex epoll regs recv-limit lib-poll lib-cond arena arena-held NAME (any other: cond)
+ *   cond sem read poll ppoll traps nanosleep sleep mutex epoll regs recv-limit lib-poll lib-cond arena arena-held NAME (any other: cond)
+ * "ppoll" and "sleep" keep on their stack what the kernel writes the time into that is left of the wait.
  * "recv-limit" receives from a socket that has a time limit of its own (SO_RCVTIMEO).
  * "regs" fills all registers and reads by an instruction of its own. "lib-" ones wait inside the library named by RUNTIME.
  * "arena" waits for the lock of its own malloc arena; "arena-held" is parked in poll while somebody holds that lock.
@@ -202,6 +203,15 @@ static void *parked(void *self_) {
         if (!strcmp(kind, "nanosleep")) {
             struct timespec t = {3600, 0};
             if (nanosleep(&t, 0) && !CHANGED) atomic_store(&wrong, 2);
+        } else if (!strcmp(kind, "sleep")) {
+            struct timespec t = {3600, 0};
+            if (!nanosleep(&t, &t) || !CHANGED || t.tv_sec > 3599) atomic_store(&wrong, 19);
+        } else if (!strcmp(kind, "ppoll")) {
+            /* By an instruction of the C library's, but not on a copy of the time limit. */
+            struct timespec t = {3600, 0};
+            struct pollfd p = {self->pipe[0], POLLIN, 0};
+            if (syscall(SYS_ppoll, &p, 1, &t, 0, 0) != 1 || t.tv_sec > 3599) atomic_store(&wrong, 20);
+            if (read(self->pipe[0], &byte, 1) != 1) atomic_store(&wrong, 13);
         } else if (!strcmp(kind, "poll") || !strcmp(kind, "traps")) {
             /* All floating point exceptions trap, as in programs that look for their first NaN. */
             unsigned csr = UNUSUAL_FLOAT, after;
@@ -283,7 +293,7 @@ static void wake_all(void) {
     pthread_mutex_unlock(&lock);
     for (int i = 0; i < parked_threads; i++) {
         struct parked *one = &all[i];
-        if (!strcmp(one->kind, "nanosleep")) pthread_kill(one->thread, SIGUSR1);
+        if (!strcmp(one->kind, "nanosleep") || !strcmp(one->kind, "sleep")) pthread_kill(one->thread, SIGUSR1);
         if (!strcmp(one->kind, "sem")) sem_post(&one->sem);
         if (!strcmp(one->kind, "lib-cond")) lib_wake();
         /* lll_unlock by hand: free the lock and wake a thread that waits for it. */

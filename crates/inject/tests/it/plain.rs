@@ -68,6 +68,13 @@ fn nanosleep_is_not_cut_short() {
     leaves_nothing(&["0", "nanosleep"], EntryPath::Parked(Grade::Call));
 }
 
+/// The kernel writes the time that is left into the program's stack when the thread is stopped.
+#[test]
+fn a_wait_whose_rest_is_written_to_its_stack() {
+    leaves_nothing(&["0", "ppoll"], EntryPath::Parked(Grade::Call));
+    leaves_nothing(&["0", "sleep"], EntryPath::Parked(Grade::Call));
+}
+
 #[test]
 fn mutex_of_a_program_with_names() {
     leaves_nothing(&["0", "mutex"], EntryPath::Parked(Grade::Lock));

@@ -100,6 +100,19 @@ pub(crate) fn blocked_in(nr: u64, args: &[u64; 6]) -> Option<(&'static str, Bloc
     })
 }
 
+/// Returns where the kernel writes the time that is left when a stop interrupts this call, as the
+/// program asked it to: the addresses of up to two times ([`super::TIME_BYTES`]), 0 for none.
+pub(crate) fn time_left_at(nr: u64, args: &[u64; 6]) -> [u64; 2] {
+    match nr {
+        number::PSELECT6 => [args[4], 0],
+        number::PPOLL => [args[2], 0],
+        number::NANOSLEEP => [args[1], 0],
+        number::CLOCK_NANOSLEEP => [args[3], 0],
+        number::RESTART => super::restarted_time_left_at(args),
+        _ => [0; 2],
+    }
+}
+
 const ERESTARTSYS: i64 = 512;
 const ERESTARTNOHAND: i64 = 514;
 const ERESTART_RESTARTBLOCK: i64 = 516;
@@ -215,9 +228,13 @@ pub(crate) fn plain_call(nr: u64) -> Option<&'static str> {
     })
 }
 
+/// False: no running thread is borrowed on this processor, see [`standing`]. So none is stopped to be
+/// looked at.
+pub(crate) const HAS_SAFE_POINTS: bool = false;
+
 /// Returns what a stopped thread was doing. This is known only at the end of a call. At a stop for
 /// signals the kernel has forgotten it, and a thread that returns from a call looks like one in its
-/// own code. So no running thread is borrowed on this processor.
+/// own code.
 pub(crate) fn standing(regs: &Registers) -> Standing {
     match u64::try_from(regs.call) {
         Ok(number) => Standing::Back(number),

@@ -91,6 +91,24 @@ pub(crate) fn blocked_in(nr: u64, args: &[u64; 6]) -> Option<(&'static str, Bloc
     })
 }
 
+/// Returns where the kernel writes the time that is left when a stop interrupts this call, as the
+/// program asked it to: the addresses of up to two times ([`super::TIME_BYTES`]), 0 for none.
+pub(crate) fn time_left_at(nr: u64, args: &[u64; 6]) -> [u64; 2] {
+    match nr {
+        // select, pselect6
+        23 | 270 => [args[4], 0],
+        // nanosleep
+        35 => [args[1], 0],
+        // restart_syscall
+        219 => super::restarted_time_left_at(args),
+        // clock_nanosleep
+        230 => [args[3], 0],
+        // ppoll
+        271 => [args[2], 0],
+        _ => [0; 2],
+    }
+}
+
 const ERESTARTSYS: i64 = 512;
 const ERESTARTNOINTR: i64 = 513;
 const ERESTARTNOHAND: i64 = 514;
@@ -173,6 +191,9 @@ pub(crate) fn plain_call(nr: u64) -> Option<&'static str> {
         _ => return None,
     })
 }
+
+/// True: [`standing`] tells where a thread was stopped.
+pub(crate) const HAS_SAFE_POINTS: bool = true;
 
 /// Returns what a stopped thread was doing.
 pub(crate) fn standing(regs: &Registers) -> Standing {
