@@ -503,8 +503,12 @@ impl Hold {
 
     fn restore(&mut self) -> Result<(), EnterError> {
         const PHASE: &str = "restoring the thread";
-        if let Some(rearm) = arch::rearm(&self.original, self.call.as_ref()) {
+        let rearm = arch::rearm(&self.original, self.call.as_ref());
+        if let Some(rearm) = rearm {
             self.system_call(PHASE, rearm.number, rearm.args)?;
+            // These registers no longer lead to the frame. So all else that the frame would restore
+            // comes first.
+            self.restore_all_but_registers(PHASE)?;
             self.held(PHASE)?
                 .set_registers(&rearm.registers)
                 .during(PHASE)?;
@@ -521,13 +525,23 @@ impl Hold {
                     .during(PHASE)?,
             );
         }
-        let stopped = self.held(PHASE)?;
-        stopped.set_signal_mask(self.mask).during(PHASE)?;
-        stopped.set_extended_state(&self.extended).during(PHASE)?;
-        stopped.set_registers(&self.original).during(PHASE)?;
+        if rearm.is_none() {
+            self.restore_all_but_registers(PHASE)?;
+        }
+        self.held(PHASE)?
+            .set_registers(&self.original)
+            .during(PHASE)?;
         self.memory
             .write(self.layout.stack, &self.under_frame)
             .during(PHASE)
+    }
+
+    fn restore_all_but_registers(&mut self, during: &'static str) -> Result<(), EnterError> {
+        let stopped = self.held(during)?;
+        stopped.set_signal_mask(self.mask).during(during)?;
+        stopped.set_extended_state(&self.extended).during(during)?;
+        self.masked = false;
+        Ok(())
     }
 }
 

@@ -207,7 +207,7 @@ mod tests {
         assert_eq!(word(&long, FPSIMD_BYTES + 8) as usize, 0x1000 + more);
         assert_eq!(word(&long, FPSIMD_BYTES + 16) as usize, long.len() - more);
         assert_eq!(word(&long, more), SVE_MAGIC);
-        assert!(long.len() % 16 == 0);
+        assert!(long.len().is_multiple_of(16));
     }
 
     /// Lets the kernel (or its emulator) prove the frame: one of ours takes the place of a real
