@@ -9,6 +9,8 @@ use crate::common::{
     PATIENCE, Snapshot, Target, attacher, check, end, run, start, until, until_alone,
 };
 use midair_inject::FaultPoint;
+use midair_procinfo::syscall::Activity;
+use midair_procinfo::task;
 use midair_tests::snapshot::What;
 
 const QUICK: [&str; 4] = ["--boot-ms", "1500", "--find-ms", "20000"];
@@ -46,6 +48,21 @@ pub(crate) fn is_sound(target: &mut Target, before: &Snapshot, when: &str) {
     .unwrap();
 }
 
+/// Waits until the threads of these names wait in a system call. Otherwise another one than the best
+/// may be borrowed, and a wait with a time limit ends by EINTR if its thread has to restore itself.
+fn until_parked(pid: Pid, names: &[&str]) {
+    until("all in their waits", || {
+        let mut waiting = 0;
+        for tid in task::list(pid.leader())? {
+            let name = task::comm(tid)?;
+            let named = names.iter().any(|it| it.as_bytes() == name);
+            waiting += usize::from(named && matches!(task::activity(tid)?, Activity::Syscall(_)));
+        }
+        Ok(waiting == names.len())
+    })
+    .unwrap();
+}
+
 fn dies_after_every_operation(args: &[&str]) {
     let mut target = start(args);
     let pid = pid_of(&target);
@@ -53,6 +70,7 @@ fn dies_after_every_operation(args: &[&str]) {
     let before = Snapshot::take(pid).unwrap();
     let mut deaths = 0;
     for operations in 1.. {
+        until_parked(pid, &args[1..]);
         if attempt(pid, &["--die-after", &operations.to_string()]) {
             break;
         }
