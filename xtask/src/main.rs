@@ -141,8 +141,8 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "mutants",
-        words: "[--sample N] [--seed N] [--for MINUTES] [--again] [PART ...]",
-        help: "Which changes of the code its own tests catch: a random sample of each part (20), added to bench-results/mutants.json; needs cargo-mutants",
+        words: "[--sample N] [--seed N] [--for MINUTES] [--jobs N] [--again] [PART ...]",
+        help: "Which changes of the code its own tests catch, all in one build of each part; bench-results/mutants.json has the sums; needs cargo-mutants",
         run: mutants::mutants_task,
     },
     Task {

@@ -1,12 +1,14 @@
-//! The outcomes of mutants over all runs.
+//! The outcomes of a part's mutants, and the table of all parts.
+//!
+//! All outcomes are kept below `target/mutants`, so that a run goes on where the last one stopped.
+//! `bench-results/mutants.json` has the sums and the names of those that were missed.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 
 use crate::run::{At, Outcome as Done, failed};
 
@@ -14,142 +16,137 @@ use crate::run::{At, Outcome as Done, failed};
 const Z: f64 = 1.96;
 
 /// The outcome of a mutant.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Outcome {
     /// A test failed.
     Caught,
     /// No test failed.
     Missed,
-    /// It does not compile, and does not count.
-    Unviable,
     /// The tests did not end, which counts as caught.
     Timeout,
 }
 
-impl Outcome {
-    const ALL: [(&'static str, Outcome); 4] = [
-        ("caught", Outcome::Caught),
-        ("missed", Outcome::Missed),
-        ("unviable", Outcome::Unviable),
-        ("timeout", Outcome::Timeout),
-    ];
-
-    fn of(word: &str) -> Option<Outcome> {
-        let found = Outcome::ALL.iter().find(|(name, _)| *name == word);
-        found.map(|(_, outcome)| *outcome)
-    }
-
-    fn word(self) -> &'static str {
-        let found = Outcome::ALL.iter().find(|(_, outcome)| *outcome == self);
-        found.map_or("", |(name, _)| name)
-    }
-}
-
-/// A mutant of the current tree.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mutant {
-    /// Its name as cargo-mutants writes it: `FILE:LINE:COLUMN: CHANGE`.
-    pub name: String,
-    /// A key that edits elsewhere do not change: the name without line and column, and its number
-    /// among those of the same name in the file. It has the form `FILE: CHANGE #N`.
-    pub key: String,
-}
-
-impl Mutant {
-    /// Returns the path of its file.
-    pub fn file(&self) -> &str {
-        self.name.split(':').next().unwrap_or_default()
-    }
-}
-
-/// Returns the mutants of these names, in their order.
-pub fn mutants<'a>(names: impl Iterator<Item = &'a str>) -> Vec<Mutant> {
+/// Returns keys that edits elsewhere do not change: a mutant's name without line and column, and its
+/// number among those of the same name in the file. They have the form `FILE: CHANGE #N`.
+pub fn keys(names: &[String]) -> Vec<String> {
     let mut seen: BTreeMap<String, u32> = BTreeMap::new();
-    names
-        .filter_map(|name| {
-            let (place, change) = name.split_once(": ")?;
-            let file = place.split(':').next()?;
-            let called = format!("{file}: {change}");
-            let number = seen.entry(called.clone()).or_default();
-            *number += 1;
-            Some(Mutant {
-                name: name.to_owned(),
-                key: format!("{called} #{number}"),
-            })
-        })
-        .collect()
-}
-
-/// Returns the outcomes in cargo-mutants' `outcomes.json`, by name.
-pub fn outcomes(text: &str) -> BTreeMap<String, Outcome> {
-    let whole: Value = serde_json::from_str(text).unwrap_or_default();
-    let each = |one: &Value| {
-        let name = one["scenario"]["Mutant"]["name"].as_str()?;
-        let outcome = match one["summary"].as_str()? {
-            "CaughtMutant" => Outcome::Caught,
-            "MissedMutant" => Outcome::Missed,
-            "Unviable" => Outcome::Unviable,
-            "Timeout" => Outcome::Timeout,
-            _ => return None,
-        };
-        Some((name.to_owned(), outcome))
+    let key = |name: &String| {
+        let (place, change) = name.split_once(": ").unwrap_or((name, ""));
+        let called = format!("{}: {change}", file(place));
+        let number = seen.entry(called.clone()).or_default();
+        *number += 1;
+        format!("{called} #{number}")
     };
-    let all = whole["outcomes"].as_array().into_iter().flatten();
-    all.filter_map(each).collect()
+    names.iter().map(key).collect()
 }
 
-/// A mutant that was tested.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Made {
-    /// The outcome when it was drawn, which counts for the sample.
-    first: Outcome,
-    /// The latest outcome.
-    now: Outcome,
+/// Returns the path of a mutant's file.
+pub fn file(name: &str) -> &str {
+    name.split(':').next().unwrap_or_default()
 }
 
-#[derive(Debug, Default)]
-struct Part {
-    /// How many mutants there are.
-    population: usize,
-    made: BTreeMap<String, Made>,
+/// The outcomes of a part's mutants by their keys.
+pub type Outcomes = BTreeMap<String, Outcome>;
+
+/// Reads the outcomes of earlier runs, of which there may be none.
+pub fn read_outcomes(file: &Path) -> Done<Outcomes> {
+    if !file.exists() {
+        return Ok(Outcomes::new());
+    }
+    let text = fs::read_to_string(file).at("reading", file)?;
+    match serde_json::from_str(&text) {
+        Ok(outcomes) => Ok(outcomes),
+        Err(error) => failed(format!("{}: {error}", file.display())),
+    }
+}
+
+/// Writes a value to a new file, which then replaces the old one by a rename.
+pub fn write(value: &impl Serialize, file: &Path) -> Done<()> {
+    let text = match serde_json::to_string_pretty(value) {
+        Ok(text) => text + "\n",
+        Err(error) => return failed(format!("{}: {error}", file.display())),
+    };
+    let beside = file.with_extension("json.new");
+    fs::write(&beside, text).at("writing", &beside)?;
+    fs::rename(&beside, file).at("renaming", &beside)
 }
 
 /// A share in percent, with the interval in which it lies with a probability of 95 %.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Share {
-    caught: usize,
-    viable: usize,
     share: f64,
     low: f64,
     high: f64,
 }
 
 impl Share {
-    /// Returns the share with Wilson's interval.
-    fn of(outcomes: impl Iterator<Item = Outcome>) -> Option<Share> {
-        let viable: Vec<Outcome> = outcomes.filter(|it| *it != Outcome::Unviable).collect();
-        let caught = viable.iter().filter(|it| **it != Outcome::Missed).count();
-        if viable.is_empty() {
+    /// Returns the share with Wilson's interval. When all were made, the interval is the share.
+    fn of(caught: usize, made: usize, all: usize) -> Option<Share> {
+        if made == 0 {
             return None;
         }
-        let n = viable.len() as f64;
+        let n = made as f64;
         let p = caught as f64 / n;
+        let of_100 = |value: f64| (100.0 * value).clamp(0.0, 100.0);
+        if made >= all {
+            let share = of_100(p);
+            return Some(Share {
+                share,
+                low: share,
+                high: share,
+            });
+        }
         let middle = p + Z * Z / (2.0 * n);
         let wide = Z * (p * (1.0 - p) / n + Z * Z / (4.0 * n * n)).sqrt();
-        let of_100 = |value: f64| 100.0 * value / (1.0 + Z * Z / n);
         Some(Share {
-            caught,
-            viable: viable.len(),
-            share: 100.0 * p,
-            low: of_100(middle - wide).max(0.0),
-            high: of_100(middle + wide).min(100.0),
+            share: of_100(p),
+            low: of_100((middle - wide) / (1.0 + Z * Z / n)),
+            high: of_100((middle + wide) / (1.0 + Z * Z / n)),
         })
     }
 }
 
-/// The outcomes of all mutants that were tested.
-#[derive(Debug, Default)]
-pub struct Ledger(BTreeMap<String, Part>);
+/// What is known of a part.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// The commit of the last run.
+    pub commit: String,
+    /// How many mutants cargo-mutants lists.
+    pub mutants: usize,
+    /// Those that do not compile.
+    pub unviable: usize,
+    /// Those that cannot be put behind a switch, and were not made.
+    pub not_made: usize,
+    pub caught: usize,
+    /// Those with which the tests did not end.
+    pub hang: usize,
+    /// The keys of those that no test noticed.
+    pub missed: Vec<String>,
+}
+
+impl Part {
+    /// How many were made.
+    fn made(&self) -> usize {
+        self.caught + self.hang + self.missed.len()
+    }
+
+    /// How many can be made.
+    fn viable(&self) -> usize {
+        self.mutants - self.unviable - self.not_made
+    }
+
+    /// Returns the share that is caught, in percent.
+    pub fn share(&self) -> Option<f64> {
+        let share = Share::of(self.caught + self.hang, self.made(), self.viable());
+        Some(share?.share)
+    }
+}
+
+/// All parts.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Ledger(pub BTreeMap<String, Part>);
 
 impl Ledger {
     /// Reads a file. Without one, the ledger is empty.
@@ -158,152 +155,37 @@ impl Ledger {
             return Ok(Ledger::default());
         }
         let text = fs::read_to_string(file).at("reading", file)?;
-        match Ledger::parse(&text) {
-            Some(ledger) => Ok(ledger),
-            None => failed(format!("{} is no list of mutants", file.display())),
+        match serde_json::from_str(&text) {
+            Ok(ledger) => Ok(ledger),
+            Err(error) => failed(format!("{}: {error}", file.display())),
         }
     }
 
-    fn parse(text: &str) -> Option<Ledger> {
-        let whole: Value = serde_json::from_str(text).ok()?;
-        let mut ledger = Ledger::default();
-        for (name, part) in whole.as_object()? {
-            let mut made = BTreeMap::new();
-            for (key, words) in part["made"].as_object()? {
-                let outcome = |at: usize| Outcome::of(words[at].as_str()?);
-                let (first, now) = (outcome(0)?, outcome(1)?);
-                made.insert(key.clone(), Made { first, now });
-            }
-            let population = part["mutants"].as_u64()? as usize;
-            ledger.0.insert(name.clone(), Part { population, made });
-        }
-        Some(ledger)
-    }
-
-    /// Writes the ledger to a new file, which then replaces the old one by a rename.
-    pub fn write(&self, file: &Path) -> Done<()> {
-        let beside = file.with_extension("json.new");
-        fs::write(&beside, self.text()).at("writing", &beside)?;
-        fs::rename(&beside, file).at("renaming", &beside)
-    }
-
-    fn text(&self) -> String {
-        let parts: serde_json::Map<String, Value> = self
-            .0
-            .iter()
-            .map(|(name, part)| {
-                let made: serde_json::Map<String, Value> = part
-                    .made
-                    .iter()
-                    .map(|(key, made)| (key.clone(), json!([made.first.word(), made.now.word()])))
-                    .collect();
-                let value = json!({"mutants": part.population, "made": made});
-                (name.clone(), value)
-            })
-            .collect();
-        format!("{:#}\n", Value::Object(parts))
-    }
-
-    /// Sets a part's current mutants. A tested mutant whose code is gone does not count any more in
-    /// the current share.
-    pub fn set_population(&mut self, part: &str, all: &[Mutant]) {
-        let part = self.part(part);
-        part.population = all.len();
-        for (key, made) in &mut part.made {
-            if !all.iter().any(|mutant| mutant.key == *key) {
-                made.now = Outcome::Unviable;
-            }
-        }
-    }
-
-    /// Adds the outcome of a mutant.
-    pub fn add(&mut self, part: &str, key: String, now: Outcome) {
-        let made = &mut self.part(part).made;
-        made.entry(key)
-            .and_modify(|made| made.now = now)
-            .or_insert(Made { first: now, now });
-    }
-
-    fn part(&mut self, name: &str) -> &mut Part {
-        self.0.entry(name.to_owned()).or_default()
-    }
-
-    fn made(&self, part: &str, key: &str) -> Option<Made> {
-        self.0.get(part)?.made.get(key).copied()
-    }
-
-    /// Returns up to `count` mutants that were not tested yet, chosen at random.
-    pub fn fresh(&self, part: &str, all: &[Mutant], seed: u64, count: usize) -> Vec<Mutant> {
-        let order = |mutant: &Mutant| {
-            let mut hasher = DefaultHasher::new();
-            (seed, &mutant.key).hash(&mut hasher);
-            hasher.finish()
-        };
-        let is_new = |mutant: &&Mutant| self.made(part, &mutant.key).is_none();
-        let mut left: Vec<Mutant> = all.iter().filter(is_new).cloned().collect();
-        left.sort_by_key(order);
-        left.truncate(count);
-        left
-    }
-
-    /// Returns the mutants that were missed the last time.
-    pub fn missed(&self, part: &str, all: &[Mutant]) -> Vec<Mutant> {
-        let is_missed = |mutant: &&Mutant| {
-            let made = self.made(part, &mutant.key);
-            made.is_some_and(|made| made.now == Outcome::Missed)
-        };
-        all.iter().filter(is_missed).cloned().collect()
-    }
-
-    /// Returns the share of each part that is caught now, in percent.
-    pub fn shares(&self) -> impl Iterator<Item = (&str, f64)> {
-        self.0.iter().filter_map(|(name, part)| {
-            let share = Share::of(part.made.values().map(|made| made.now))?;
-            Some((name.as_str(), share.share))
-        })
-    }
-
-    /// Returns a table with a row for each part and one for all.
+    /// Returns a table with a row for each part.
     pub fn table(&self) -> String {
         let mut text = String::from(
-            "part       mutants  made  unviable  hang  caught of the sample  (95 %)         caught now\n",
+            "part       mutants  unviable  not made   made  caught  hang  missed   share   95 %\n",
         );
-        let everything: Vec<Made> = self
-            .0
-            .values()
-            .flat_map(|part| part.made.values().copied())
-            .collect();
-        let population = self.0.values().map(|part| part.population).sum();
-        let mut row = |name: &str, population: usize, made: &[Made]| {
-            let count = |of: Outcome| made.iter().filter(|one| one.first == of).count();
-            let shares = [
-                Share::of(made.iter().map(|one| one.first)),
-                Share::of(made.iter().map(|one| one.now)),
-            ];
-            let [Some(first), Some(now)] = shares else {
-                return;
+        for (name, part) in &self.0 {
+            let caught = part.caught + part.hang;
+            let Some(share) = Share::of(caught, part.made(), part.viable()) else {
+                continue;
             };
             let _ = writeln!(
                 text,
-                "{name:10} {population:7} {:5} {:9} {:5}  {:4} of {:4} {:5.1} %  {:5.1} to {:5.1} %  {:4} of {:4} {:5.1} %",
-                made.len(),
-                count(Outcome::Unviable),
-                count(Outcome::Timeout),
-                first.caught,
-                first.viable,
-                first.share,
-                first.low,
-                first.high,
-                now.caught,
-                now.viable,
-                now.share,
+                "{name:10} {:7} {:9} {:9} {:6} {:7} {:5} {:7} {:5.1} %  {:.1} to {:.1}",
+                part.mutants,
+                part.unviable,
+                part.not_made,
+                part.made(),
+                part.caught,
+                part.hang,
+                part.missed.len(),
+                share.share,
+                share.low,
+                share.high,
             );
-        };
-        for (name, part) in &self.0 {
-            let made: Vec<Made> = part.made.values().copied().collect();
-            row(name, part.population, &made);
         }
-        row("all", population, &everything);
         text
     }
 }
@@ -312,117 +194,66 @@ impl Ledger {
 mod tests {
     use super::*;
 
-    const NAMES: [&str; 4] = [
-        "src/a.rs:3:5: replace > with == in decode",
-        "src/a.rs:9:7: replace > with == in decode",
-        "src/b.rs:3:5: replace f -> Result<(), E> with Ok(())",
-        "src/a.rs:1:1: delete ! in g",
-    ];
-
     #[test]
     fn a_mutant_keeps_its_key_when_lines_move() {
-        let all = mutants(NAMES.into_iter());
-        assert_eq!(all[0].key, "src/a.rs: replace > with == in decode #1");
-        assert_eq!(all[1].key, "src/a.rs: replace > with == in decode #2");
-        assert_eq!(
-            all[2].key,
-            "src/b.rs: replace f -> Result<(), E> with Ok(()) #1"
-        );
-        let moved = mutants(["src/a.rs:77:5: replace > with == in decode"].into_iter());
-        assert_eq!(moved[0].key, all[0].key);
-        assert_eq!((all[0].file(), all[2].file()), ("src/a.rs", "src/b.rs"));
+        let names = [
+            "src/a.rs:3:5: replace > with == in decode",
+            "src/a.rs:9:7: replace > with == in decode",
+            "src/b.rs:3:5: replace f -> Result<(), E> with Ok(())",
+        ]
+        .map(str::to_owned);
+        let all = keys(&names);
+        let wanted = [
+            "src/a.rs: replace > with == in decode #1",
+            "src/a.rs: replace > with == in decode #2",
+            "src/b.rs: replace f -> Result<(), E> with Ok(()) #1",
+        ];
+        assert_eq!(all, wanted);
+        let moved = ["src/a.rs:77:5: replace > with == in decode".to_owned()];
+        assert_eq!(keys(&moved)[0], all[0]);
+        assert_eq!(file(&names[2]), "src/b.rs");
     }
 
     #[test]
-    fn a_sample_has_none_twice_and_depends_on_the_seed() {
-        let names: Vec<String> = (0..100)
-            .map(|n| format!("a.rs:{n}:1: change {n}"))
-            .collect();
-        let all = mutants(names.iter().map(String::as_str));
-        let mut ledger = Ledger::default();
-        let first = ledger.fresh("p", &all, 1, 30);
-        assert_eq!(first, ledger.fresh("p", &all, 1, 30));
-        assert_ne!(first, ledger.fresh("p", &all, 2, 30));
-        for mutant in &first {
-            ledger.add("p", mutant.key.clone(), Outcome::Caught);
-        }
-        let second = ledger.fresh("p", &all, 1, 100);
-        assert_eq!(second.len(), 70);
-        assert!(!second.iter().any(|mutant| first.contains(mutant)));
-    }
-
-    #[test]
-    fn what_was_missed_first_stays_in_the_sample() {
-        let all = mutants(NAMES.into_iter());
-        let mut ledger = Ledger::default();
-        ledger.set_population("p", &all);
-        for (mutant, came) in all.iter().zip([
-            Outcome::Caught,
-            Outcome::Missed,
-            Outcome::Unviable,
-            Outcome::Timeout,
-        ]) {
-            ledger.add("p", mutant.key.clone(), came);
-        }
-        assert_eq!(ledger.missed("p", &all), [all[1].clone()]);
-        let before = ledger.shares().next().unwrap();
-        assert_eq!(before.0, "p");
-        assert!((before.1 - 66.67).abs() < 0.01, "{before:?}");
-        ledger.add("p", all[1].key.clone(), Outcome::Caught);
-        assert!(ledger.missed("p", &all).is_empty());
-        // A mutant whose code was removed stays in the sample.
-        ledger.add(
-            "p",
-            "src/gone.rs: delete ! in g #1".to_owned(),
-            Outcome::Missed,
-        );
-        ledger.set_population("p", &all);
-        assert!(ledger.shares().all(|(_, share)| share > 99.9));
-        let read = Ledger::parse(&ledger.text()).unwrap();
-        assert_eq!(read.text(), ledger.text());
-        let table = read.table();
-        assert!(
-            table.contains("2 of    4  50.0 %") && table.contains("3 of    3 100.0 %"),
-            "{table}"
-        );
-        assert!(Ledger::parse("{\"p\": {}}").is_none());
+    fn a_table_tells_what_was_made_of_all() {
+        let part = Part {
+            mutants: 120,
+            unviable: 15,
+            not_made: 5,
+            caught: 40,
+            hang: 5,
+            missed: vec!["src/a.rs: delete ! in f #1".to_owned(); 5],
+            commit: "abc".to_owned(),
+        };
+        assert!((part.share().unwrap() - 90.0).abs() < 0.01);
+        let ledger = Ledger(BTreeMap::from([("p".to_owned(), part)]));
+        let table = ledger.table();
+        assert!(table.contains("90.0 %  78.6 to 95.7"), "{table}");
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("mutants.json");
+        assert_eq!(Ledger::read(&file).unwrap(), Ledger::default());
+        write(&ledger, &file).unwrap();
+        assert_eq!(Ledger::read(&file).unwrap(), ledger);
+        fs::write(&file, "{\"p\": 3}").unwrap();
+        assert!(Ledger::read(&file).is_err());
     }
 
     #[test]
     fn intervals_are_wilsons() {
-        let of = |caught: usize, missed: usize| {
-            let all = [vec![Outcome::Caught; caught], vec![Outcome::Missed; missed]].concat();
-            Share::of(all.into_iter())
-        };
         // Compared with published tables of Wilson's interval: 9 of 10, and 10 of 10.
-        let share = of(9, 1).unwrap();
+        let share = Share::of(9, 10, 100).unwrap();
         assert!(
             (share.low - 59.6).abs() < 0.1 && (share.high - 98.2).abs() < 0.1,
             "{share:?}"
         );
-        let share = of(10, 0).unwrap();
+        let share = Share::of(10, 10, 100).unwrap();
         assert!(
             (share.low - 72.2).abs() < 0.1 && share.high > 99.9,
             "{share:?}"
         );
-        assert_eq!(of(0, 0), None);
-    }
-
-    #[test]
-    fn outcomes_are_found_by_name() {
-        let text = r#"{"outcomes": [
-            {"scenario": "Baseline", "summary": "Success"},
-            {"scenario": {"Mutant": {"name": "a"}}, "summary": "CaughtMutant"},
-            {"scenario": {"Mutant": {"name": "b"}}, "summary": "MissedMutant"},
-            {"scenario": {"Mutant": {"name": "c"}}, "summary": "Unviable"},
-            {"scenario": {"Mutant": {"name": "d"}}, "summary": "Timeout"}]}"#;
-        let found: Vec<(String, Outcome)> = outcomes(text).into_iter().collect();
-        let expected = [
-            ("a", Outcome::Caught),
-            ("b", Outcome::Missed),
-            ("c", Outcome::Unviable),
-            ("d", Outcome::Timeout),
-        ];
-        assert_eq!(found, expected.map(|(name, came)| (name.to_owned(), came)));
+        // No interval when all were made.
+        let share = Share::of(9, 10, 10).unwrap();
+        assert_eq!((share.low, share.high), (share.share, share.share));
+        assert_eq!(Share::of(0, 0, 10), None);
     }
 }
