@@ -38,7 +38,7 @@ pub struct Built {
 /// Builds a part.
 pub fn build(part: &Part) -> Outcome<Built> {
     let above = target_directory().join("mutants");
-    let (home, copy) = (above.join(part.name), above.join("tree"));
+    let (home, copy) = (above.join(part.name), above.join("copy"));
     fs::create_dir_all(&home).at("making", &home)?;
     let switches = switches()?;
     let listed = list(part)?;
