@@ -94,14 +94,17 @@ pub fn build(part: &Part) -> Outcome<Built> {
     failed(format!("{}: each build has new errors", part.name))
 }
 
-/// Builds the program that changes the files.
+/// Builds the program that changes the files, which is in a workspace of its own, and runs its tests.
 fn switches() -> Outcome<PathBuf> {
     let target = target_directory().join("mutants/switches");
     let manifest = root().join("xtask/switches/Cargo.toml");
-    run(cargo(&["build", "--quiet", "--release", "--manifest-path"])
-        .arg(manifest)
-        .env("CARGO_TARGET_DIR", &target))?;
-    Ok(target.join("release/switches"))
+    for task in ["test", "build"] {
+        run(cargo(&[task, "--quiet", "--manifest-path"])
+            .arg(&manifest)
+            .env("CARGO_TARGET_DIR", &target)
+            .stdout(Stdio::null()))?;
+    }
+    Ok(target.join("debug/switches"))
 }
 
 /// Returns all mutants of a part as JSON.
