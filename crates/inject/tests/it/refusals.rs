@@ -44,7 +44,8 @@ fn none_parked_says_what_each_thread_does() {
         said.contains("(gpu-model-queue) is not to be borrowed (MIDAIR_NEVER_BORROW)"),
         "{said}"
     );
-    assert!(said.contains("(target) is in system call 19"), "{said}");
+    let waits = format!("(target) is in system call {}", libc::SYS_readv);
+    assert!(said.contains(&waits), "{said}");
     assert!(
         said.contains("(target) is running") || said.contains("(target) is in futex"),
         "{said}"

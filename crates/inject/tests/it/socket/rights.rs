@@ -194,12 +194,13 @@ fn it_serves_under_a_debugger_while_it_runs() {
     let (entered, mut socket) = over_the_socket(pid);
     socket.write_all(b"park").unwrap();
     drop((entered, socket));
+    let futex = format!("{} ", libc::SYS_futex);
     let waits = |pid| -> midair_tests::Result<bool> {
         let ours = Snapshot::take(pid)?;
         let tid = ours.named("midair-worker").next();
         Ok(tid.is_some_and(|tid| {
             std::fs::read_to_string(format!("/proc/{tid}/syscall"))
-                .is_ok_and(|call| call.starts_with("202 "))
+                .is_ok_and(|call| call.starts_with(&futex))
         }))
     };
     until("parking", || waits(pid)).unwrap();
