@@ -178,6 +178,12 @@ mod tests {
                 bytes: 8
             })
         );
+        // Two variables take three bytes each at least.
+        assert_eq!(decode(&raw(2, b"A\0\0B\0\0")).unwrap().used, 10);
+        assert_eq!(
+            decode(&raw(2, b"A\0\0B\0")),
+            Err(BufferError::TooMany { count: 2, bytes: 9 })
+        );
         assert_eq!(
             decode(&raw(1, b"NAME")),
             Err(BufferError::Cut {

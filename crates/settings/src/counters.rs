@@ -255,6 +255,8 @@ mod tests {
         assert_eq!(one("pmc: A,B,(A) # C").unwrap(), ["A B"]);
         assert_eq!(one("pmc: A:device=1 A").unwrap(), ["A A@1"]);
         assert_eq!(one("junk pmc:A").unwrap(), ["A"]);
+        // A word without a letter, a digit or an underscore is skipped.
+        assert_eq!(one("pmc: A = : _ B").unwrap(), ["A B _"]);
         let many = "pmc: A B\n# pmc: X\npmc: C\n\nD";
         assert_eq!(groups(&[(COUNTER_GROUPS, many)]).unwrap(), ["A B", "C"]);
         // A single group comes before several groups.
@@ -269,6 +271,45 @@ mod tests {
         assert_eq!(groups(&off).unwrap(), [""; 0]);
         assert!(!Settings::from_iter(off).asks_for_counters());
         assert!(Settings::from_iter([(COUNTERS, "pmc: A")]).asks_for_counters());
+    }
+
+    /// An empty switch says neither yes nor no. Then the counters that are named say it.
+    #[test]
+    fn a_switch_without_a_value_is_refused_only_where_no_counter_is_named() {
+        let refused = groups(&[(COUNTER_COLLECTION, "")]).unwrap_err();
+        assert_eq!(refused.name, COUNTER_COLLECTION);
+        for name in [COUNTERS, COUNTER_GROUPS] {
+            let named = [(COUNTER_COLLECTION, ""), (name, "pmc: A")];
+            assert_eq!(groups(&named).unwrap(), ["A"], "{name}");
+        }
+    }
+
+    #[test]
+    fn bursts_are_for_less_than_all_and_without_counters() {
+        let of = |pairs: &[(&str, &str)]| {
+            let settings = Settings::from_iter(pairs.iter().copied());
+            settings.burst_percent().map_err(|bad| bad.to_string())
+        };
+        assert_eq!(of(&[]), Ok(None));
+        assert_eq!(of(&[(MAX_OVERHEAD, "")]), Ok(None));
+        for (text, percent) in [
+            ("1", Some(1)),
+            ("2", Some(2)),
+            ("99", Some(99)),
+            ("100", None),
+        ] {
+            assert_eq!(of(&[(MAX_OVERHEAD, text)]), Ok(percent), "{text}");
+            for counters in [COUNTERS, DEVICE_COUNTERS] {
+                let with = [(MAX_OVERHEAD, text), (counters, "pmc: A")];
+                assert_eq!(of(&with), Ok(None), "{text} with {counters}");
+            }
+        }
+        for bad in ["0", "101", "-1", "2.5", "2%", "x"] {
+            let wanted = format!("MIDAIR_MAX_OVERHEAD={bad}: takes a number from 1 to 100");
+            assert_eq!(of(&[(MAX_OVERHEAD, bad)]), Err(wanted));
+            // Counters do not excuse it.
+            assert!(of(&[(MAX_OVERHEAD, bad), (COUNTERS, "pmc: A")]).is_err());
+        }
     }
 
     #[test]

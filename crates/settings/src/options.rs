@@ -480,6 +480,35 @@ mod tests {
     }
 
     #[test]
+    fn a_variable_leads_to_the_option_that_sets_it() {
+        let of = |variable: &str| option_of_variable(variable).map(|option| option.long);
+        assert_eq!(of("ROCPROF_KERNEL_TRACE"), Some("kernel-trace"));
+        assert_eq!(of("ROCPROF_OMPT_TRACE_OPERATIONS"), Some("ompt-trace"));
+        for variable in [COUNTER_COLLECTION, COUNTERS, COUNTER_GROUPS] {
+            assert_eq!(of(variable), Some("pmc"), "{variable}");
+        }
+        for variable in ["", "kernel-trace", "ROCPROF_HIP_API_TRACE"] {
+            assert_eq!(of(variable), None, "{variable}");
+        }
+    }
+
+    /// What an inherited variable asks for is read by these forms alone while its option is not built.
+    #[test]
+    fn what_is_not_built_is_switched_on_or_takes_words() {
+        for option in options().filter(|option| !option.is_built()) {
+            assert!(
+                matches!(
+                    option.sets,
+                    Sets::Nothing | Sets::Switch(_) | Sets::Words(..) | Sets::Prefixed(..)
+                ),
+                "--{}: {:?}",
+                option.long,
+                option.sets
+            );
+        }
+    }
+
+    #[test]
     fn aggregates_reach_their_members_and_no_others() {
         let reaches = |long: &str, member: &str| option(long).is_some_and(|it| it.reaches(member));
         assert!(reaches("hip-trace", "hip-runtime-trace"));

@@ -121,10 +121,17 @@ mod tests {
             Ok("1000000000:2000000000:1;500000000:10000000000:3")
         );
         assert_eq!(of(&["1:1:0"], "msec").as_deref(), Ok("1000000:1000000:1"));
-        assert_eq!(
-            of(&["1:1:2"], "hour").as_deref(),
-            Ok("3600000000000:3600000000000:2")
-        );
+        for (unit, ns) in [
+            ("hour", 3_600_000_000_000_u64),
+            ("min", 60_000_000_000),
+            ("sec", 1_000_000_000),
+            ("msec", 1_000_000),
+            ("usec", 1_000),
+            ("nsec", 1),
+        ] {
+            let wanted = format!("{}:{ns}:2", 3 * ns);
+            assert_eq!(of(&["3:1:2"], unit), Ok(wanted), "{unit}");
+        }
         let settings =
             Settings::from_iter([(COLLECTION_PERIOD, "0:7:2; 18446744073709551615:1:0;")]);
         let period = |delay, length, repeat| Period {

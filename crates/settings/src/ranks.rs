@@ -150,6 +150,8 @@ mod tests {
             ("0-3,8", true),
             ("0,1", false),
             ("2", true),
+            ("2-2", true),
+            ("3-3", false),
             ("3-11", false),
         ] {
             let choice = choice(&[(RANKS, ranks)], &two).unwrap();
@@ -190,6 +192,12 @@ mod tests {
             let refused = choice(&[(RANKS, ranks)], &two).unwrap_err();
             assert!(refused.contains(why), "{ranks}: {refused}");
         }
+        // 2^24 ranks at most.
+        assert_eq!(numbers("16777216").map(|ranks| ranks.len()), Ok(1));
+        assert_eq!(
+            numbers("16777217"),
+            Err("rank 16777217 is too large".to_owned())
+        );
         let half = choice(&[(RANK_VARIABLE, "MPI_RANK")], &two).unwrap_err();
         assert!(half.contains("go together"), "{half}");
         let bad = choice(&[], &[("MPI_RANK", "x"), ("MPI_SIZE", "4")]).unwrap_err();

@@ -81,6 +81,54 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_spelling_has_all_names_and_what_the_option_takes() {
+        for (long, wanted) in [
+            ("json", "--json"),
+            ("pid", "-p, --pid, --attach PID"),
+            ("kernel-trace", "--kernel-trace [true|false]"),
+            ("cuda-trace", "--cuda-trace [true|false|all]"),
+            ("truncate-kernels", "-T, --truncate-kernels [true|false]"),
+            ("name", "--name REGEX"),
+            ("duration", "--duration TIME"),
+            ("replay-mode", "--replay-mode kernel|application"),
+            ("trigger", "--trigger WHEN"),
+            ("preload", "--preload LIB..."),
+            ("pmc", "--pmc COUNTER..."),
+            (
+                "ompt-trace",
+                "--ompt-trace [all|thread|parallel|task|sync|mutex|target|device|error...]",
+            ),
+        ] {
+            let option = crate::options::option(long).unwrap();
+            assert_eq!(spelling(option), wanted);
+        }
+    }
+
+    #[test]
+    fn the_page_has_all_headings_in_their_order() {
+        let page = markdown();
+        let headings: Vec<&str> = page
+            .lines()
+            .filter_map(|line| line.strip_prefix("## "))
+            .collect();
+        assert_eq!(
+            headings,
+            [
+                "Attaching",
+                "Tracing, several at once",
+                "Tracing",
+                "Output",
+                "Summaries and names",
+                "Filters",
+                "Counters and sampling",
+                "Perfetto",
+                "Thread trace",
+                "Advanced"
+            ]
+        );
+    }
+
+    #[test]
     fn every_shown_option_is_on_the_page_once() {
         let page = markdown();
         for option in options().filter(|option| !option.hidden) {

@@ -461,10 +461,6 @@ fn find_without_effect(inherited: &Settings) -> Vec<(String, &'static str)> {
         for variable in option.variables() {
             let asks = match option.sets {
                 Sets::Switch(_) => inherited.is_on(variable),
-                Sets::Inverse(_) => inherited.boolean(variable) == Ok(Some(false)),
-                // Upstream sets it to true by default. It is harmless: only the process itself is attached
-                // to.
-                Sets::Either(_) => false,
                 _ => inherited.text(variable).is_some(),
             };
             if asks {

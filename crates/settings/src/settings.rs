@@ -420,6 +420,38 @@ mod tests {
     }
 
     #[test]
+    fn a_bad_value_is_shown_up_to_80_characters() {
+        let said = |value: &str| BadValue::new("A", value, "is bad").to_string();
+        assert_eq!(said(""), "A=: is bad");
+        assert_eq!(said("x y"), "A=x y: is bad");
+        // Characters and not bytes are counted: this one has two.
+        for letter in ["x", "\u{e9}"] {
+            let most = letter.repeat(80);
+            assert_eq!(said(&most), format!("A={most}: is bad"));
+            let more = letter.repeat(81);
+            assert_eq!(said(&more), format!("A={most}...: is bad"));
+        }
+    }
+
+    #[test]
+    fn an_attach_comes_too_late_for_openmp_alone() {
+        let all = [
+            ("ROCPROF_OMPT_TRACE", "1"),
+            ("ROCPROF_OMPT_TRACE_OPERATIONS", "task"),
+            ("ROCPROF_KERNEL_TRACE", "1"),
+            (KOKKOS_TRACE, "0"),
+        ];
+        let kept = Settings::from_iter(all).without_those_of_a_start();
+        assert_eq!(
+            kept.iter().collect::<Vec<_>>(),
+            [(KOKKOS_TRACE, "0"), ("ROCPROF_KERNEL_TRACE", "1")]
+        );
+        assert!(!kept.is_empty());
+        let none = Settings::from_iter(all[..2].iter().copied()).without_those_of_a_start();
+        assert!(none.is_empty() && none == Settings::new());
+    }
+
+    #[test]
     fn only_rocp_variables_travel() {
         let environment = |pairs: &[(&str, &[u8])]| {
             let pairs: Vec<_> = pairs

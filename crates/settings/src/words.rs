@@ -139,8 +139,22 @@ mod tests {
 
     #[test]
     fn levels_are_ordered() {
-        assert!(Verbosity::from_word("TRACE") > Verbosity::from_word("info"));
-        assert_eq!(Verbosity::from_word("config"), Some(Verbosity::Warning));
-        assert_eq!(Verbosity::from_word("loud"), None);
+        for (word, level) in [
+            ("fatal", Verbosity::Fatal),
+            ("error", Verbosity::Error),
+            ("warning", Verbosity::Warning),
+            ("info", Verbosity::Info),
+            ("TRACE", Verbosity::Trace),
+            ("env", Verbosity::Warning),
+            ("config", Verbosity::Warning),
+        ] {
+            assert_eq!(Verbosity::from_word(word), Some(level), "{word}");
+        }
+        for word in ["loud", "", "warn", " info"] {
+            assert_eq!(Verbosity::from_word(word), None, "{word}");
+        }
+        let ordered = ["fatal", "error", "warning", "info", "trace"].map(Verbosity::from_word);
+        assert!(ordered.is_sorted_by(|less, more| less < more));
+        assert_eq!(Verbosity::default(), Verbosity::Warning);
     }
 }

@@ -1,5 +1,7 @@
 use super::*;
 
+mod together;
+
 fn give(line: &[(&str, &[&str])]) -> Result<Given, Refusal> {
     let mut given = Given::new();
     for (long, words) in line {
@@ -474,15 +476,27 @@ fn inherited_variables_without_effect_are_told() {
             ("ROCPROF_DEMANGLE_KERNELS", "1"),
             ("ROCPROF_SPM_COUNTERS", "spm: SQ_WAVES"),
             ("ROCPROF_ROCSHMEM_API_TRACE", "true"),
+            ("ROCPROF_HIPFILE_API_TRACE", "0"),
+            ("ROCPROF_SPM_COUNTER_COLLECTION", "1"),
+            ("ROCPROF_COUNTER_COLLECTION", "0"),
+            ("ROCPROF_BENCHMARK_MODE", ""),
             ("ROCPROF_KERNEL_TRACE", "1"),
         ],
     );
-    let told: Vec<&str> = resolved
+    let told: Vec<(&str, &str)> = resolved
         .without_effect
         .iter()
-        .map(|(_, long)| *long)
+        .map(|(variable, long)| (variable.as_str(), *long))
         .collect();
-    assert_eq!(told, ["rocshmem-trace", "spm"]);
+    assert_eq!(
+        told,
+        [
+            ("ROCPROF_ROCSHMEM_API_TRACE", "rocshmem-trace"),
+            ("ROCPROF_SPM_COUNTERS", "spm"),
+            // Set beside those that the option itself sets.
+            ("ROCPROF_SPM_COUNTER_COLLECTION", "spm"),
+        ]
+    );
     assert!(resolved.records_something());
     assert!(!settle(&[], &[]).records_something());
 }
@@ -511,6 +525,7 @@ fn kinds_of_openmp_events_are_chosen_by_words() {
     let without = settle(&[("sys-trace", &[]), ("ompt-trace", &["false"])], &[]);
     assert!(!without.settings.is_on("ROCPROF_OMPT_TRACE"));
     let option = option("ompt-trace").unwrap();
+    assert_eq!(option.read(&[]), Ok(Some(Value::Switch(true))));
     let why = option
         .read(&["nonsense".to_owned()])
         .unwrap_err()
@@ -541,12 +556,29 @@ fn counters_given_replace_inherited_ones() {
     let text = "pmc: A\npmc: C";
     assert_eq!(two.settings.text("ROCPROF_COUNTER_GROUPS"), Some(text));
     assert!(two.records_something());
+    // None are asked for, and then the switch stays as it was.
+    let none = settle(&[], &[]).settings;
+    assert_eq!(none.get("ROCPROF_COUNTER_COLLECTION"), None);
     assert!(matches!(give(&[("pmc", &["..."])]), Err(Refusal::Usage(_))));
     let wrong = Settings::from_iter([("ROCPROF_COUNTERS", "SQ_WAVES")]);
     assert!(matches!(
         resolve(&Given::new(), &wrong, "/"),
         Err(Refusal::Usage(_))
     ));
+}
+
+#[test]
+fn counters_of_devices_have_a_line_for_each_group() {
+    let resolved = settle(
+        &[("pmc-device", &["B A", "C"])],
+        &[("MIDAIR_PMC_DEVICE", "pmc: X")],
+    );
+    assert_eq!(
+        resolved.settings.text("MIDAIR_PMC_DEVICE"),
+        Some("pmc: B A\npmc: C")
+    );
+    assert_eq!(resolved.settings.get("ROCPROF_COUNTER_COLLECTION"), None);
+    assert!(resolved.records_something());
 }
 
 #[test]
@@ -664,6 +696,11 @@ fn words_that_are_given_and_words_that_are_missing() {
         (None, Some(4_194_304))
     );
     assert!(give(&[("pid", &["4194305"])]).is_err());
+    let given = give(&[("trigger", &["gap > 5ms", "memory > 90%"]), ("merge", &[])]).unwrap();
+    assert_eq!(given.texts("trigger"), ["gap > 5ms", "memory > 90%"]);
+    for none in ["preload", "merge"] {
+        assert_eq!(given.texts(none), [""; 0], "--{none}");
+    }
     for list in ["pmc", "output-format", "preload"] {
         let Err(Refusal::Usage(said)) = give(&[(list, &[])]) else {
             panic!("--{list} without a word");
