@@ -339,11 +339,37 @@ mod tests {
         let rest = name.strip_prefix(&prefix(7, 900)).unwrap();
         assert_eq!(rest, "000000000000002a/2");
         assert_eq!(filters_in(rest), Some(2));
+        assert_eq!(name, "midair-attach/7/900/000000000000002a/2");
         for bad in ["", "3", "2a/0", "/0", "x00000000000002a/0"] {
             assert_eq!(filters_in(bad), None, "{bad}");
         }
         for bad in ["/", "/-1", "/0/0"] {
             assert_eq!(filters_in(&format!("000000000000002a{bad}")), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn each_refusal_names_its_own_reason() {
+        for (code, word) in [
+            (refusal::USER, "user or group"),
+            (refusal::NOT_DUMPABLE, "not dumpable"),
+            (refusal::SECURE, "more rights"),
+            (refusal::CAPABLE, "capabilities"),
+            (refusal::NAMESPACE, "namespace"),
+            (refusal::UNKNOWN, "who asks"),
+            (refusal::SANDBOX, "sandbox"),
+            (refusal::PROOF, "memory"),
+            (refusal::CHANGED, "has changed"),
+        ] {
+            let text = refusal::text(code);
+            assert!(text.contains(word), "{code}: {text}");
+        }
+        // Those of a later version.
+        for code in [i32::MIN, -1, 0, 10, i32::MAX] {
+            assert_eq!(
+                refusal::text(code),
+                "a reason that this build does not know"
+            );
         }
     }
 

@@ -160,7 +160,7 @@ pub fn decode(bytes: &[u8]) -> Option<Plan> {
     let mut rest = Words(bytes);
     let (magic, version) = (rest.one()?, rest.one()?);
     let max_overhead = rest.one()?;
-    let interval = u64::from(rest.one()?) | u64::from(rest.one()?) << 32;
+    let interval = rest.long()?;
     let mut switch = || match rest.one()? {
         0 => Some(false),
         1 => Some(true),
@@ -185,18 +185,15 @@ pub fn decode(bytes: &[u8]) -> Option<Plan> {
         group.start = rest.many(start)?;
         group.read_stop = rest.many(read_stop)?;
         group.enable = rest.many(enable)?;
-        for place in rest.many(places.checked_mul(4)?)?.chunks_exact(4) {
-            let &[word, form, low, high] = place else {
-                return None;
-            };
+        for _ in 0..places {
             group.places.push(Place {
-                word,
-                form: match form {
+                word: rest.one()?,
+                form: match rest.one()? {
                     0 => Form::Bytes,
                     1 => Form::Pages,
                     _ => return None,
                 },
-                offset: u64::from(low) | u64::from(high) << 32,
+                offset: rest.long()?,
             });
         }
         if !group.is_sound() {
@@ -221,6 +218,13 @@ impl Words<'_> {
         let (word, rest) = self.0.split_first_chunk()?;
         self.0 = rest;
         Some(u32::from_le_bytes(*word))
+    }
+
+    /// Two words, the low half first.
+    fn long(&mut self) -> Option<u64> {
+        let (long, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(u64::from_le_bytes(*long))
     }
 
     fn many(&mut self, count: u32) -> Option<Vec<u32>> {
@@ -303,6 +307,62 @@ mod tests {
         let mut outside = plan();
         outside.groups[0].places[1].word = 8;
         assert_eq!(decode(&encode(&outside)), None);
+    }
+
+    #[test]
+    fn a_plan_has_up_to_1024_groups() {
+        let with = |count: usize| Plan {
+            groups: vec![Group::default(); count],
+            ..Plan::default()
+        };
+        assert_eq!(decode(&encode(&with(1024))), Some(with(1024)));
+        assert_eq!(decode(&encode(&with(1025))), None);
+    }
+
+    #[test]
+    fn a_group_is_sound_up_to_its_bounds() {
+        let zeros = |count: usize| vec![0; count];
+        let most = || Group {
+            output_bytes: MAX_WINDOW,
+            enable: zeros(MAX_ENABLE),
+            read_stop: zeros(9),
+            read_words: 9,
+            places: vec![Place {
+                word: 7,
+                form: Form::Bytes,
+                offset: u64::MAX,
+            }],
+            ..Group::default()
+        };
+        assert!(most().is_sound());
+        // 16 MiB of commands.
+        for (words, sound) in [(4 << 20, true), ((4 << 20) + 1, false)] {
+            let start = zeros(words);
+            assert_eq!(Group { start, ..most() }.is_sound(), sound, "{words}");
+            let read_stop = zeros(words);
+            assert_eq!(
+                Group {
+                    read_stop,
+                    ..most()
+                }
+                .is_sound(),
+                sound,
+                "{words}"
+            );
+        }
+        type Change = fn(&mut Group);
+        for (what, change) in [
+            ("output", (|it| it.output_bytes += 8) as Change),
+            ("part of a word", |it| it.output_bytes -= 4),
+            ("enable", |it| it.enable.push(0)),
+            ("read", |it| it.read_words += 1),
+            ("place", |it| it.places[0].word += 1),
+            ("no commands", |it| it.read_stop.clear()),
+        ] {
+            let mut group = most();
+            change(&mut group);
+            assert!(!group.is_sound(), "{what}");
+        }
     }
 
     #[test]

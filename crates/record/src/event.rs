@@ -688,9 +688,79 @@ mod tests {
         }
     }
 
+    /// Every kind is read back with its header, which says what it is.
+    #[test]
+    fn a_record_of_each_kind_has_its_header() {
+        let mut known = Vec::new();
+        for kind in 0..=u8::MAX {
+            let header = Header {
+                size: MAX_RECORD as u16,
+                kind,
+                flags: 3,
+                operation: 5,
+            };
+            let bytes = [header.bytes(), &[0; MAX_RECORD - size_of::<Header>()]].concat();
+            let (record, size) = match decode(&bytes) {
+                Ok(read) => read,
+                Err(why) => {
+                    assert_eq!(why, Malformed::Kind(kind));
+                    continue;
+                }
+            };
+            assert_eq!(size, MAX_RECORD);
+            let wanted = (kind != kind::NOTE).then_some(&header);
+            assert_eq!(record.header(), wanted, "{record:?}");
+            known.push(kind);
+        }
+        for domain in midair_domain::built() {
+            assert!(known.contains(&domain.kind), "{}", domain.name);
+        }
+        let descriptions = known
+            .iter()
+            .filter(|kind| **kind >= kind::FIRST_DESCRIPTION);
+        assert_eq!(descriptions.count(), 9);
+    }
+
     fn with_size(mut window: CounterWindow, size: usize) -> CounterWindow {
         window.header.size = size as u16;
         window
+    }
+
+    #[test]
+    fn a_note_has_the_first_2000_bytes_of_its_text() {
+        for (text, kept) in [("", ""), ("no room", "no room")] {
+            assert_eq!(
+                decode(&note(text)).map(|it| it.0),
+                Ok(Record::Note(kept.as_bytes()))
+            );
+        }
+        let long = "x".repeat(2000);
+        for text in [long.clone(), format!("{long}y")] {
+            let bytes = note(&text);
+            let kept = Record::Note(long.as_bytes());
+            assert_eq!(decode(&bytes), Ok((kept, bytes.len())));
+        }
+    }
+
+    #[test]
+    fn each_reason_for_no_times_has_its_number_and_its_text() {
+        let texts: Vec<&str> = Untimed::ALL.iter().map(|reason| reason.text()).collect();
+        for (number, word) in [
+            "timed",
+            "packet processor",
+            "no signal",
+            "reused",
+            "running at detach",
+            "queue was destroyed",
+            "no plausible times",
+            "without profiling",
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            assert_eq!(Untimed::ALL[number] as usize, number);
+            assert!(texts[number].contains(word), "{number}: {}", texts[number]);
+        }
     }
 
     #[test]
@@ -738,6 +808,12 @@ mod tests {
             decode(&encode(&api, &[0; 16])),
             Err(Malformed::Size { .. })
         ));
+        for size in [0, 4, 12, 4104, u16::MAX] {
+            let [low, high] = size.to_ne_bytes();
+            let bytes = [&[low, high, kind::NOTE][..], &[0; 1 << 16]].concat();
+            let kind = kind::NOTE;
+            assert_eq!(decode(&bytes), Err(Malformed::Size { kind, size }));
+        }
         assert_eq!(decode(&[0; 4]), Err(Malformed::Truncated));
         assert!(matches!(decode(&[0; 8]), Err(Malformed::Size { .. })));
         assert_eq!(

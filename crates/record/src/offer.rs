@@ -102,6 +102,11 @@ mod tests {
             (77, 0, 0x1122, 9)
         );
         assert!(offer.is_ours());
+        let (magic, version) = (MAGIC ^ 1, crate::VERSION + 1);
+        assert!(!Offer { magic, ..offer }.is_ours());
+        assert!(!Offer { version, ..offer }.is_ours());
+        assert!(!Offer::default().is_ours());
+        assert!(Offer::new(77, MAX_TOOLS as u32, identity, 0).is_ours());
         assert_eq!(offer.descriptors(), 4);
         assert_eq!(Offer::new(77, 2, identity, 0).descriptors(), 3);
         assert!(!Offer::new(77, MAX_TOOLS as u32 + 1, identity, 0).is_ours());

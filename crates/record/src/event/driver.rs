@@ -40,3 +40,36 @@ impl KfdEvent {
         self.tracing_kind >= 27
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::kind;
+
+    /// A domain's number in files is that of its pairs, or of its events where they are no pairs.
+    #[test]
+    fn pairs_are_in_files_and_their_halves_are_not() {
+        let mut in_files = Vec::new();
+        for kind in [
+            kind::KFD_PAGE_MIGRATE,
+            kind::KFD_PAGE_FAULT,
+            kind::KFD_QUEUE,
+            kind::KFD_EVENT_UNMAP_FROM_GPU,
+            kind::KFD_EVENT_DROPPED_EVENTS,
+        ] {
+            let domain = midair_domain::domain(kind).unwrap();
+            for theirs in domain.buffer_kinds {
+                let tracing_kind = u32::try_from(*theirs).unwrap();
+                let event = KfdEvent {
+                    tracing_kind,
+                    ..Default::default()
+                };
+                let is_numbered = domain.number.map(u32::from) == Some(tracing_kind);
+                assert_eq!(event.is_in_files(), is_numbered, "{tracing_kind}");
+                in_files.extend(is_numbered.then_some(tracing_kind));
+            }
+        }
+        in_files.sort_unstable();
+        assert_eq!(in_files, [27, 28, 29, 30, 31]);
+    }
+}

@@ -105,8 +105,8 @@ impl Reader {
         let from = self.faulted;
         let upto = from
             .saturating_add(bytes)
-            .next_multiple_of(4096)
-            .min(self.size());
+            .min(self.size())
+            .next_multiple_of(4096);
         if from < upto {
             self.mapping.populate(from, upto);
             self.faulted = upto;
@@ -192,14 +192,11 @@ impl Reader {
             // Records are multiples of 8 bytes. A number that is not was not written by our code.
             let committed = (head.committed.load(Acquire) as usize).min(CHUNK_BODY) & !7;
             let from = self.cursors.get(index).map_or(0, |c| *c as usize);
-            if committed > from {
-                copy.resize(committed - from, 0);
-                // SAFETY: from < committed <= CHUNK_BODY, so the range is inside the chunk, whose
-                // body is aligned to 64; both numbers are multiples of 8.
-                unsafe { bytes::load_words(body.add(from), &mut copy) };
-            } else {
-                copy.clear();
-            }
+            copy.resize(committed.saturating_sub(from), 0);
+            // SAFETY: from + copy.len() is the greater one of from and committed, and both are at most
+            // CHUNK_BODY. So the range is inside the chunk, whose body is aligned to 64; both numbers
+            // are multiples of 8.
+            unsafe { bytes::load_words(body.add(from), &mut copy) };
             if let Some(cursor) = self.cursors.get_mut(index) {
                 *cursor = if sealed {
                     0
@@ -341,6 +338,69 @@ mod tests {
         assert_eq!(reader.dropped().iter().sum::<u64>(), 0);
     }
 
+    /// Bytes of memory that the spool's file has.
+    fn present(reader: &Reader) -> u64 {
+        let file = std::fs::File::from(reader.fd().try_clone_to_owned().unwrap());
+        let blocks = std::os::unix::fs::MetadataExt::blocks(&file.metadata().unwrap());
+        blocks * 512
+    }
+
+    /// The pages are there before the target stores to them.
+    #[test]
+    fn the_first_64_chunks_are_populated_and_the_others_when_asked_for() {
+        let first = HEAD + SETTINGS + 64 * CHUNK;
+        for (chunks, asked, left) in [
+            (64, &[][..], false),
+            (66, &[CHUNK, CHUNK], false),
+            (66, &[1, CHUNK - 4096, CHUNK], false),
+            (66, &[CHUNK, CHUNK - 4096], true),
+            (66, &[usize::MAX], false),
+        ] {
+            let mut reader = Reader::create(&ReaderOptions {
+                size: chunks * CHUNK,
+                settings: Vec::new(),
+                drain_ms: 1,
+                lease_ms: 0,
+                session: 1,
+            })
+            .unwrap();
+            let size = HEAD + SETTINGS + chunks * CHUNK;
+            assert_eq!(reader.size(), size);
+            let mut upto = first;
+            for (at, bytes) in asked.iter().enumerate() {
+                if !cfg!(miri) {
+                    assert_eq!(present(&reader), upto as u64, "{asked:?}: {at}");
+                }
+                upto = upto.saturating_add(*bytes).min(size).next_multiple_of(4096);
+                assert_eq!(reader.fault_in(*bytes), upto < size, "{asked:?}: {at}");
+            }
+            assert_eq!(upto < size, left);
+            assert_eq!(reader.fault_in(0), left, "{asked:?}");
+            if !cfg!(miri) {
+                assert_eq!(present(&reader), upto as u64, "{asked:?}");
+            }
+        }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "its spool is no file")]
+    fn a_dropped_reader_leaves_no_mapping_behind() {
+        let reader = small();
+        let file = std::fs::File::from(reader.fd().try_clone_to_owned().unwrap());
+        // The file is still open, so nothing else has this number.
+        let inode = std::os::unix::fs::MetadataExt::ino(&file.metadata().unwrap());
+        let is_mapped = || {
+            let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+            let field = inode.to_string();
+            maps.lines()
+                .filter(|line| line.contains("midair-spool"))
+                .any(|line| line.split_whitespace().nth(4) == Some(field.as_str()))
+        };
+        assert!(is_mapped());
+        drop(reader);
+        assert!(!is_mapped());
+    }
+
     /// Otherwise a process with the descriptor could let others open the file through `/proc`.
     #[test]
     #[cfg_attr(miri, ignore = "its spool is no file")]
@@ -366,6 +426,61 @@ mod tests {
         }
         assert_eq!(stored, fits);
         assert_eq!(reader.dropped()[kind::HSA_CORE_API as usize], 100);
+    }
+
+    /// Of four chunks, two are enough for whatever is to be stored.
+    #[test]
+    fn capacity_is_in_the_chunks_that_are_next() {
+        let mut reader = small();
+        let area = area(&reader);
+        let mut writers: [ChunkWriter; 4] = std::array::from_fn(|_| ChunkWriter::new());
+        let has =
+            || [0, 1, CHUNK_BODY, CHUNK_BODY + 1, 9 * CHUNK_BODY].map(|n| area.has_capacity(n));
+        for (at, wanted) in [
+            [true; 5],
+            [true; 5],
+            [true; 5],
+            // One is left, and the one behind it is in use.
+            [true, true, true, false, false],
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            assert_eq!(has(), wanted, "{at} in use");
+            // SAFETY: the area is mapped and the writer belongs to it.
+            unsafe {
+                writers[at].store(area, 1, kind::HSA_CORE_API, [api(1).bytes(), &[]]);
+            }
+        }
+        assert_eq!(has(), [true, false, false, false, false]);
+        // The first chunk becomes free.
+        // SAFETY: as above, and nothing is stored now.
+        unsafe { writers[0].seal() };
+        assert_eq!(starts(&mut reader, || ()), [1; 4]);
+        assert_eq!(has(), [true, true, true, false, false]);
+    }
+
+    /// A thread's slot outlives a session, and the next session has another spool.
+    #[test]
+    fn a_writer_that_forgot_its_chunk_stores_to_another_spool() {
+        let mut readers = [small(), small()];
+        let areas = [area(&readers[0]), area(&readers[1])];
+        let mut writer = ChunkWriter::new();
+        for (n, area) in areas.into_iter().enumerate() {
+            // SAFETY: both areas are mapped, and the writer has no chunk of the other one.
+            unsafe {
+                assert!(writer.is_empty());
+                writer.store(area, 1, kind::HSA_CORE_API, [api(n as u64).bytes(), &[]]);
+                assert!(!writer.is_empty());
+            }
+            writer.forget();
+        }
+        for (n, reader) in readers.iter_mut().enumerate() {
+            assert_eq!(starts(reader, || ()), [n as u64]);
+            // SAFETY: chunk 0 lies inside the mapping.
+            let head = unsafe { &*reader.mapping().0.add(reader.chunks_at).cast::<ChunkHead>() };
+            assert_eq!(head.state.load(Acquire), chunk::OPEN, "it was left alone");
+        }
     }
 
     #[test]
