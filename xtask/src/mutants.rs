@@ -8,7 +8,10 @@
 //!
 //! End-to-end tests do not count here: damage must show near where it is. This is not in CI.
 //! `--again` takes the mutants that were missed, after tests were added for them. `--sample N` takes N
-//! mutants, chosen by `--seed`, of those that have no outcome yet.
+//! mutants, chosen by `--seed`, of those that have no outcome yet. With `--built` nothing is built:
+//! that is for a machine with more processors, to which this program (`MIDAIR_ROOT` is the checkout
+//! there), the test programs and `target/mutants/PART` were carried. Tests that fail without a mutant,
+//! as those do that need what is not there, are left out and counted.
 
 mod build;
 mod errors;
@@ -22,7 +25,7 @@ use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use crate::run::{Outcome, failed, output, root, target_directory};
+use crate::run::{Outcome, failed, root, target_directory};
 use build::Built;
 use judge::{Tests, side_by_side};
 use ledger::{Ledger, Outcome as Came, Outcomes};
@@ -133,17 +136,14 @@ struct Wanted {
     jobs: usize,
     until: Option<Instant>,
     again: bool,
+    built: bool,
 }
 
 /// Runs `cargo xtask mutants`.
 pub fn mutants_task(words: &[String]) -> Outcome<()> {
     let wanted = parse(words)?;
-    let there = Command::new("cargo-mutants")
-        .args(["mutants", "--version"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status();
-    if !there.is_ok_and(|status| status.success()) {
+    let there = wanted.built || has_cargo_mutants();
+    if !there {
         return failed("needs cargo-mutants: cargo install --locked cargo-mutants");
     }
     let file = root().join("bench-results/mutants.json");
@@ -171,6 +171,15 @@ pub fn mutants_task(words: &[String]) -> Outcome<()> {
     ))
 }
 
+fn has_cargo_mutants() -> bool {
+    let version = Command::new("cargo-mutants")
+        .args(["mutants", "--version"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    version.is_ok_and(|status| status.success())
+}
+
 fn parse(words: &[String]) -> Outcome<Wanted> {
     let mut wanted = Wanted {
         parts: Vec::new(),
@@ -179,11 +188,13 @@ fn parse(words: &[String]) -> Outcome<Wanted> {
         jobs: std::thread::available_parallelism().map_or(1, usize::from),
         until: None,
         again: false,
+        built: false,
     };
     let mut words = words.iter();
     while let Some(word) = words.next() {
         match word.as_str() {
             "--again" => wanted.again = true,
+            "--built" => wanted.built = true,
             "--sample" | "--seed" | "--for" | "--jobs" => {
                 let Some(value) = words.next().and_then(|value| value.parse::<u64>().ok()) else {
                     return failed(format!("{word} needs a number"));
@@ -209,13 +220,10 @@ fn parse(words: &[String]) -> Outcome<Wanted> {
 
 /// Makes a part's mutants. Those that survive are counted, and are not an error of this task.
 fn take(part: &Part, wanted: &Wanted) -> Outcome<ledger::Part> {
-    let commit = output(Command::new("git").current_dir(root()).args([
-        "describe",
-        "--always",
-        "--dirty",
-        "--abbrev=8",
-    ]))?;
-    let built = build::build(part)?;
+    let built = match wanted.built {
+        true => build::built(part)?,
+        false => build::build(part)?,
+    };
     let keys = ledger::keys(&built.names);
     let file = target_directory()
         .join("mutants")
@@ -253,7 +261,9 @@ fn take(part: &Part, wanted: &Wanted) -> Outcome<ledger::Part> {
     let count = |wanted: Came| known.values().filter(|came| **came == wanted).count();
     let missed = |(key, came): (&String, &Came)| (*came == Came::Missed).then(|| key.clone());
     Ok(ledger::Part {
-        commit: String::from_utf8_lossy(&commit).trim().to_owned(),
+        commit: built.commit.clone(),
+        tests: tests.count(),
+        left_out: tests.left_out(),
         mutants: keys.len(),
         unviable: built.unviable.len(),
         not_made: keys.len() - built.unviable.len() - built.first.len(),
@@ -304,6 +314,7 @@ mod tests {
     #[test]
     fn a_sample_has_none_twice_and_depends_on_the_seed() {
         let built = Built {
+            commit: String::new(),
             names: (0..100).map(|n| format!("a.rs:{n}:1: f {n}")).collect(),
             unviable: BTreeSet::new(),
             first: (0..100).map(|n| (n, n)).collect(),
@@ -346,13 +357,14 @@ mod tests {
             (all.parts.len(), all.sample, all.seed),
             (PARTS.len(), None, 1)
         );
-        assert!(all.until.is_none() && !all.again);
-        let some = parse("--sample 7 --seed 9 --for 3 --jobs 5 tree --again rights").unwrap();
+        assert!(all.until.is_none() && !all.again && !all.built);
+        let some =
+            parse("--sample 7 --seed 9 --for 3 --jobs 5 tree --again --built rights").unwrap();
         let names: Vec<&str> = some.parts.iter().map(|part| part.name).collect();
         assert_eq!(names, ["tree", "rights"]);
         assert_eq!(
-            (some.sample, some.seed, some.jobs, some.again),
-            (Some(7), 9, 5, true)
+            (some.sample, some.seed, some.jobs, some.again, some.built),
+            (Some(7), 9, 5, true, true)
         );
         let left = some.until.unwrap() - Instant::now();
         assert!(left > Duration::from_secs(170) && left <= Duration::from_secs(180));

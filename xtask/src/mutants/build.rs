@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::errors::{Places, blame};
@@ -15,7 +16,7 @@ use crate::run::{At, Outcome, cargo, failed, output, root, run, target_directory
 const TURNS: u32 = 20;
 
 /// A program with tests.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Program {
     pub file: PathBuf,
     /// Where cargo would run it.
@@ -23,8 +24,10 @@ pub struct Program {
 }
 
 /// A part's tests, built with its mutants.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Built {
+    /// The commit of which it was built.
+    pub commit: String,
     /// The mutants' names, by number.
     pub names: Vec<String>,
     /// These do not compile.
@@ -35,11 +38,33 @@ pub struct Built {
     pub programs: Vec<Program>,
 }
 
+/// The file with what is known of a part's build.
+fn file(part: &Part) -> PathBuf {
+    let home = target_directory().join("mutants").join(part.name);
+    home.join("built.json")
+}
+
+/// Returns what was built earlier, perhaps on another machine.
+pub fn built(part: &Part) -> Outcome<Built> {
+    let file = file(part);
+    let text = fs::read_to_string(&file).at("reading", &file)?;
+    match serde_json::from_str(&text) {
+        Ok(built) => Ok(built),
+        Err(error) => failed(format!("{}: {error}", file.display())),
+    }
+}
+
 /// Builds a part.
 pub fn build(part: &Part) -> Outcome<Built> {
     let above = target_directory().join("mutants");
     let (home, copy) = (above.join(part.name), above.join("copy"));
     fs::create_dir_all(&home).at("making", &home)?;
+    let commit = output(Command::new("git").current_dir(root()).args([
+        "describe",
+        "--always",
+        "--dirty",
+        "--abbrev=8",
+    ]))?;
     let switches = switches()?;
     let listed = list(part)?;
     let list = home.join("list.json");
@@ -66,12 +91,15 @@ pub fn build(part: &Part) -> Outcome<Built> {
             let first = sites
                 .flat_map(|site| site.0.iter().map(|number| (*number, site.0[0])))
                 .collect();
-            return Ok(Built {
+            let built = Built {
+                commit: String::from_utf8_lossy(&commit).trim().to_owned(),
                 names,
                 unviable,
                 first,
                 programs,
-            });
+            };
+            super::ledger::write(&built, &file(part))?;
+            return Ok(built);
         }
         let text = |file: &str| fs::read_to_string(copy.join(file)).unwrap_or_default();
         let found = blame(&errors, &places, text, is_arm);

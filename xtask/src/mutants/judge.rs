@@ -51,6 +51,8 @@ pub struct Tests {
     tests: Vec<Test>,
     /// The tests by the first mutant of the place that they reach.
     reach: BTreeMap<u32, Vec<usize>>,
+    /// How many tests fail without a mutant.
+    left_out: usize,
 }
 
 /// How a run ended.
@@ -101,15 +103,21 @@ impl Tests {
             .map(|one| tests[one.0].1.as_str())
             .collect();
         if !failing.is_empty() {
-            return failed(format!(
-                "tests of {} fail without any mutant: {}",
+            println!(
+                "{}: {} tests fail without a mutant and are left out: {}",
                 part.name,
+                failing.len(),
                 failing.join(", ")
-            ));
+            );
         }
+        let left_out = failing.len();
         let mut reach: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
         let mut all = Vec::new();
-        for ((number, _, takes, reached), (program, name)) in seen.into_iter().zip(tests) {
+        for ((number, ended, takes, reached), (program, name)) in seen.into_iter().zip(tests) {
+            let reached = match ended {
+                Ended::Passed => reached,
+                _ => Vec::new(),
+            };
             for (mutant, byte) in reached.into_iter().enumerate() {
                 if byte != 0 {
                     reach.entry(mutant as u32).or_default().push(number);
@@ -125,12 +133,18 @@ impl Tests {
             programs: built.programs.clone(),
             tests: all,
             reach,
+            left_out,
         })
     }
 
-    /// Returns how many tests there are.
+    /// Returns how many tests count.
     pub fn count(&self) -> usize {
-        self.tests.len()
+        self.tests.len() - self.left_out
+    }
+
+    /// Returns how many fail without a mutant.
+    pub fn left_out(&self) -> usize {
+        self.left_out
     }
 
     /// Runs a mutant's tests. `first` is the first mutant of its place.
@@ -326,6 +340,7 @@ mod tests {
                 test("long", 12),
             ],
             reach: BTreeMap::from([(7, vec![0, 1, 2, 3])]),
+            left_out: 0,
         };
         // The last one would be too much.
         assert_eq!(tests.of(7, "crates/output/src/csv.rs"), [1, 2, 0]);

@@ -112,6 +112,10 @@ impl Share {
 pub struct Part {
     /// The commit of the last run.
     pub commit: String,
+    /// How many tests there were.
+    pub tests: usize,
+    /// How many more were left out, because they failed without a mutant.
+    pub left_out: usize,
     /// How many mutants cargo-mutants lists.
     pub mutants: usize,
     /// Those that do not compile.
@@ -224,6 +228,8 @@ mod tests {
             hang: 5,
             missed: vec!["src/a.rs: delete ! in f #1".to_owned(); 5],
             commit: "abc".to_owned(),
+            tests: 30,
+            left_out: 0,
         };
         assert!((part.share().unwrap() - 90.0).abs() < 0.01);
         let ledger = Ledger(BTreeMap::from([("p".to_owned(), part)]));

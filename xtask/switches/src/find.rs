@@ -82,7 +82,15 @@ impl<'a> Finder<'a> {
             .collect()
     }
 
-    /// Edits around a place. `body` makes what is before and behind it.
+    /// Takes the mutants of a part to which a comma may belong.
+    fn take_with_comma(&mut self, mut span: Span, genre: &str) -> Of<'a> {
+        let mut taken = self.take(span, genre);
+        span.end.column += 1;
+        taken.extend(self.take(span, genre));
+        taken
+    }
+
+    /// Puts texts before and behind a place.
     fn around(&mut self, span: Span, level: u32, mutants: &Of<'a>, before: &str, behind: &str) {
         let (begin, end) = self.range(span);
         let numbers: Vec<u32> = mutants.iter().map(|one| one.0).collect();
@@ -266,13 +274,7 @@ impl<'a> Finder<'a> {
 
     /// A deleted arm is one whose guard fails. Only arms before one that takes everything are listed.
     fn arm(&mut self, whole: &syn::Arm) {
-        let mut span = of(whole.span());
-        let mut mutants = self.take(span, "MatchArm");
-        if mutants.is_empty() {
-            // The comma belongs to it for some versions.
-            span.end.column += 1;
-            mutants = self.take(span, "MatchArm");
-        }
+        let mutants = self.take_with_comma(of(whole.span()), "MatchArm");
         if let Some((_, guard)) = &whole.guard {
             let replaced = self.take(of(guard.span()), "MatchArmGuard");
             if has_let(guard) {
@@ -333,7 +335,7 @@ impl<'a> Finder<'a> {
         let mut copies: BTreeMap<u32, String> = BTreeMap::new();
         for field in &whole.fields {
             let span = of(field.span());
-            for one in self.take(span, "StructField") {
+            for one in self.take_with_comma(span, "StructField") {
                 let (from, to) = self.range(span);
                 let behind = self.text[to..end].trim_start();
                 let behind = behind.strip_prefix(',').unwrap_or(behind);

@@ -158,4 +158,35 @@ mod tests {
         }
         assert!(syn::parse_file(&changed).is_ok(), "{changed}");
     }
+
+    #[test]
+    fn arms_guards_and_fields_may_have_a_comma() {
+        let text = "fn f(a: u8) -> S {\n    match a { 1 => x(), n if n > 2 => y(), _ => z() };\n    \
+            S { a: 1, b: 2, ..s() }\n}\n";
+        let one = |genre: &str, replacement: &str, line: usize, from: usize, to: usize| Listed {
+            file: "a.rs".to_owned(),
+            genre: genre.to_owned(),
+            replacement: replacement.to_owned(),
+            span: Span {
+                start: Point { line, column: from },
+                end: Point { line, column: to },
+            },
+        };
+        let list = [
+            one("MatchArm", "", 2, 15, 24),
+            one("MatchArmGuard", "true", 2, 30, 35),
+            one("MatchArmGuard", "false", 2, 30, 35),
+            one("StructField", "", 3, 9, 14),
+            one("StructField", "", 3, 15, 19),
+        ];
+        let numbered: Vec<(u32, &Listed)> = (0..).zip(&list).collect();
+        let (changed, places) = change(text, &numbered, &BTreeSet::new()).unwrap();
+        let mut arms: Vec<u32> = places.arms.iter().map(|arm| arm.0).collect();
+        arms.sort_unstable();
+        assert_eq!(arms, [0, 1, 2, 3, 4], "{changed}");
+        for wanted in ["S {  b: 2, ..s() }", "S { a: 1,  ..s() }"] {
+            assert!(changed.contains(wanted), "{changed}");
+        }
+        assert!(syn::parse_file(&changed).is_ok(), "{changed}");
+    }
 }
