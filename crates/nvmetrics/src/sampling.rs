@@ -4,6 +4,7 @@
 //! * [`host`]: which metrics there are, and which fit into one pass.
 //! * [`device`]: the sampling itself.
 //! * [`evaluator`]: counters into values, without looking the metrics' names up for each sample.
+//! * [`values`]: the thread that computes the values, beside the decoding.
 //! * [`run()`]: the sequence of all these steps.
 
 pub mod device;
@@ -11,6 +12,7 @@ pub mod evaluator;
 pub mod host;
 pub mod library;
 mod run;
+mod values;
 
 pub use run::run;
 

@@ -206,6 +206,14 @@ fn what_is_missing_is_counted_and_a_full_buffer_is_told() {
 }
 
 #[test]
+fn samples_are_decoded_while_the_values_of_others_are_computed() {
+    let kit = kit();
+    let request = kit.request("pm_beside", &kit.stand_in.cupti(13), "sm_active");
+    let (series, _, overflows, _) = take(&request, 1_000);
+    assert_eq!((series.lost, overflows), (0, 0));
+}
+
+#[test]
 fn metrics_that_the_gpu_lacks_are_named_and_cupti_s_own_have_units() {
     let kit = kit();
     let sampler = Sampler::start(&kit.request(

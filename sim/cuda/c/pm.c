@@ -5,11 +5,13 @@
  *   pm_crash, pm_hang    the first decoding ends the process, or does not return
  *   pm_overflow          the hardware's buffer is full once, and what it holds is decoded
  *   pm_gap=N             N samples are missing after the tenth
+ *   pm_beside            no values until samples are decoded once more: an error where that does not come
  *   pm_passes            some metrics do not fit together, see pm.h */
 #define _GNU_SOURCE
 #define MODEL_CUPTI
 #include "cupti.h"
 #include "pm.h"
+#include <stdatomic.h>
 #include <stdio.h>
 #include <time.h>
 #include <unistd.h>
@@ -31,6 +33,8 @@ struct object {
 };
 
 #ifndef MODEL_WITHOUT_PM
+static atomic_uint decodings;
+
 static uint64_t wall(void) {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
@@ -181,6 +185,10 @@ struct evaluate {
 };
 EXPORT CUptiResult cuptiProfilerHostEvaluateToGpuValues(struct evaluate *params) {
     if (params->size != 72 || params->image->magic != PM_MAGIC || params->index >= params->image->count) return CUPTI_ERROR_INVALID_PARAMETER;
+    if (model_fault("pm_beside", 0)) {
+        for (int i = 0; i < 10000 && atomic_load(&decodings) < 2; i++) usleep(1000);
+        if (atomic_load(&decodings) < 2) return (CUptiResult)999;
+    }
     for (size_t i = 0; i < params->count; i++) params->values[i] = pm_value(params->names[i], &params->image->samples[params->index]);
     return CUPTI_SUCCESS;
 }
@@ -274,6 +282,7 @@ struct decode {
 EXPORT CUptiResult cuptiPmSamplingDecodeData(struct decode *params) {
     struct object *object = params->object;
     if (params->size != 45 || params->image->magic != PM_MAGIC) return CUPTI_ERROR_INVALID_PARAMETER;
+    atomic_fetch_add(&decodings, 1);
     if (model_fault("pm_crash", 0)) abort();
     while (model_fault("pm_hang", 0)) sleep(1);
     if (fault("pm_decode")) return fault("pm_decode");

@@ -70,6 +70,9 @@ const IMAGE_FULL: i32 = 1;
 /// some hundred milliseconds.
 const BUFFERS: [usize; 4] = [64 << 20, 256 << 20, 512 << 20, 16 << 20];
 
+/// Images of a group: one takes samples while the values of those in the other are computed.
+pub const IMAGES: usize = 2;
+
 /// What the chip calls itself to CUPTI, such as `GH100`.
 ///
 /// # Errors
@@ -137,6 +140,8 @@ pub struct Image {
     pub room: usize,
     /// Samples in it that were already taken out.
     pub taken: usize,
+    /// It has to be emptied before samples are decoded into it.
+    pub full: bool,
 }
 
 impl Image {
@@ -192,8 +197,8 @@ impl<'a> Device<'a> {
         })
     }
 
-    /// Configures a group. Also makes the image for its decoded samples, unless an earlier turn
-    /// made one.
+    /// Configures a group. Also makes the images for its decoded samples, unless an earlier turn
+    /// made them.
     ///
     /// # Errors
     /// CUPTI's status.
@@ -203,8 +208,8 @@ impl<'a> Device<'a> {
         interval: u64,
         buffer: usize,
         room: u32,
-        known: Option<Image>,
-    ) -> Result<Image, Refusal> {
+        mut known: Vec<Image>,
+    ) -> Result<Vec<Image>, Refusal> {
         let mut params = SetConfig {
             object: self.object,
             bytes: group.bytes,
@@ -237,17 +242,18 @@ impl<'a> Device<'a> {
         };
         // SAFETY: the object is alive, and the names and their pointers live during the call.
         unsafe { self.cupti.library.call(&mut size) }.map_err(refused::<GetCounterDataSize>)?;
-        let mut image = match known {
-            Some(known) if known.bytes == size.bytes => known,
-            _ => Image {
-                words: vec![0; size.bytes.div_ceil(8)],
-                bytes: size.bytes,
-                room: room as usize,
-                taken: 0,
-            },
-        };
-        self.clear(&mut image)?;
-        Ok(image)
+        known.retain(|image| image.bytes == size.bytes);
+        known.resize_with(IMAGES, || Image {
+            words: vec![0; size.bytes.div_ceil(8)],
+            bytes: size.bytes,
+            room: room as usize,
+            taken: 0,
+            full: false,
+        });
+        for image in &mut known {
+            self.clear(image)?;
+        }
+        Ok(known)
     }
 
     /// Makes an image empty.
@@ -255,7 +261,7 @@ impl<'a> Device<'a> {
     /// # Errors
     /// CUPTI's status.
     pub fn clear(&self, image: &mut Image) -> Result<(), Refusal> {
-        image.taken = 0;
+        (image.taken, image.full) = (0, false);
         let mut params = ImageInitialize {
             object: self.object,
             bytes: image.bytes,
@@ -275,16 +281,16 @@ impl<'a> Device<'a> {
         group: &Group,
         interval: u64,
         room: u32,
-        mut known: Option<Image>,
-    ) -> Result<(Image, usize), Refusal> {
+        mut known: Vec<Image>,
+    ) -> Result<(Vec<Image>, usize), Refusal> {
         let mut last = None;
         for buffer in BUFFERS {
-            let image = self.configure(group, interval, buffer, room, known.take())?;
+            let images = self.configure(group, interval, buffer, room, known)?;
             match self.start() {
-                Ok(()) => return Ok((image, buffer)),
+                Ok(()) => return Ok((images, buffer)),
                 Err(refusal) => last = last.or(Some(refusal)),
             }
-            known = Some(image);
+            known = images;
         }
         Err(last.unwrap_or_else(|| refused::<Start>(-1)))
     }

@@ -1,34 +1,38 @@
 //! The sequence of a sampling: libraries, GPU, groups, then samples until the parent goes away.
 
 use super::Refusal;
-use super::device::{Device, Image, availability, chip};
-use super::evaluator::Fast;
-use super::host::{Group, Host, Slow};
+use super::device::{Device, IMAGES, Image, availability, chip};
+use super::host::{Group, Host};
 use super::library::{Cupti, Driver, ProfilerInitialize, refused};
-use crate::wire::{Event, Question, Samples};
-use std::ffi::{CStr, OsStr};
+use super::values::{self, Done, Evaluations, Work};
+use crate::wire::{Event, Question};
+use std::ffi::OsStr;
 use std::io;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::Mutex;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread;
 use std::time::{Duration, Instant};
 
-/// The time between two looks at what the hardware has written. A decoding costs CUPTI 10 ms and
-/// more, however few samples there are (seen on an H100).
+/// The time between two looks at what the hardware has written. A longer one costs no less: a
+/// decoding costs by its samples and by the time that they span (seen on an H200).
 const LOOK: Duration = Duration::from_millis(100);
 /// The most samples between two looks. A sample of 11 metrics takes some 25 KB of the hardware's
 /// buffer of 64 MiB. With 2,700 samples between two looks, most were lost (seen on an H100 at 10
 /// kHz).
 const MOST_BETWEEN: u64 = 700;
 /// The number of looks whose samples fit into an image.
-const LOOKS: u64 = 5;
+const LOOKS: u64 = 4;
 /// The fewest samples for which an image has room.
 const LEAST_ROOM: u32 = 512;
 const MOST_ROOM: u32 = 8192;
-/// The number of samples whose values are computed in both ways.
-const COMPARED: u64 = 32;
-/// Values that differ by less count as equal: the two ways may add in another order.
-const SAME: f64 = 1e-9;
 /// The most decodings of one look. There has to be a limit, since the hardware goes on writing.
 const MOST_IMAGES: u32 = 64;
+/// The limit for the values of one image's samples to be computed and said. The parent may be stopped
+/// for a while, and then it takes nothing.
+const VALUES: Duration = Duration::from_secs(120);
+
+/// Where answers go.
+pub type Say<'a> = &'a mut (dyn FnMut(&Event) -> io::Result<()> + Send);
 
 /// Why the sampling ended, unless the parent asked for it.
 enum Ended {
@@ -51,12 +55,7 @@ impl From<io::Error> for Ended {
 }
 
 /// Answers a question, until `stop` gets a message or its other end is closed.
-pub fn run(
-    library: &OsStr,
-    question: &Question,
-    stop: &Receiver<()>,
-    say: &mut dyn FnMut(&Event) -> io::Result<()>,
-) {
+pub fn run(library: &OsStr, question: &Question, stop: &Receiver<()>, say: Say<'_>) {
     match answer(library, question, stop, say) {
         Ok(()) | Err(Ended::Alone) => {}
         Err(Ended::Refused(Refusal {
@@ -77,7 +76,7 @@ fn answer(
     library: &OsStr,
     question: &Question,
     stop: &Receiver<()>,
-    say: &mut dyn FnMut(&Event) -> io::Result<()>,
+    say: Say<'_>,
 ) -> Result<(), Ended> {
     let began = Instant::now();
     // The driver comes first, because CUPTI looks for it when it is loaded.
@@ -128,28 +127,38 @@ fn answer(
     if groups.is_empty() {
         return Ok(say(&Event::End(Vec::new()))?);
     }
-    let mut sampling = Sampling {
-        evaluations: groups
-            .iter()
-            .map(|group| Evaluation::new(&cupti, &chip, &image, group))
-            .collect::<Result<_, _>>()?,
-        groups: &groups,
-        cupti: &cupti,
-        question,
-        say,
-        facts: Facts {
-            set_up: began.elapsed(),
-            ..Facts::default()
-        },
-    };
-    sampling.all(stop)?;
-    let Sampling {
-        evaluations,
-        facts,
-        say,
-        ..
-    } = sampling;
-    Ok(say(&Event::End(facts.lines(&evaluations)))?)
+    let evaluations = Evaluations::new(&cupti, &chip, &image, &groups)?;
+    let say = Mutex::new(say);
+    let (facts, computed) = thread::scope(|scope| {
+        let (give, work) = mpsc::channel();
+        let (back, done) = mpsc::channel();
+        let (groups, say) = (&groups, &say);
+        let thread = thread::Builder::new()
+            .name("midair-nv-val".into())
+            .spawn_scoped(scope, move || evaluations.work(groups, &work, &back, say))
+            .map_err(|error| Refusal::new("a thread", error.to_string()))?;
+        let mut sampling = Sampling {
+            groups,
+            cupti: &cupti,
+            question,
+            say,
+            give,
+            done,
+            ready: Vec::new(),
+            facts: Facts {
+                set_up: began.elapsed(),
+                ..Facts::default()
+            },
+        };
+        sampling.all(stop)?;
+        // Without its end of the channel, the thread ends.
+        let facts = sampling.facts;
+        drop(sampling.give);
+        let computed = thread.join().map_err(|_| Ended::Alone)?;
+        Ok::<_, Ended>((facts, computed))
+    })?;
+    let mut say = say.lock().map_err(|_| Ended::Alone)?;
+    Ok(say(&Event::End(facts.lines(&computed)))?)
 }
 
 /// The facts that are reported at the end.
@@ -163,21 +172,18 @@ struct Facts {
     again: u64,
     /// Processor time spent on each part.
     decode: Duration,
-    evaluate: Duration,
+    /// Of the samples' times.
+    times: Duration,
     clear: Duration,
+    /// Bytes of all images of a group.
     image_bytes: usize,
     buffer_bytes: usize,
-    /// Processor time of each of the two ways, for the samples whose values were computed in both.
-    prepared: Duration,
-    by_name: Duration,
-    compared: u32,
     /// The least time from a sample's end to its decoding, ns.
     age: Option<i64>,
 }
 
 impl Facts {
-    fn lines(&self, evaluations: &[Evaluation<'_>]) -> Vec<(String, String)> {
-        let fast = evaluations.iter().all(|it| it.fast.is_some());
+    fn lines(&self, values: &values::Facts) -> Vec<(String, String)> {
         let text = |key: &str, value: String| (key.to_owned(), value);
         vec![
             text(
@@ -189,22 +195,25 @@ impl Facts {
             text("looks", self.looks.to_string()),
             text("again", self.again.to_string()),
             text("decode_ms", milliseconds(self.decode)),
-            text("evaluate_ms", milliseconds(self.evaluate)),
+            text("evaluate_ms", milliseconds(self.times + values.evaluate)),
             text("clear_ms", milliseconds(self.clear)),
             text("image_bytes", self.image_bytes.to_string()),
             text("buffer_bytes", self.buffer_bytes.to_string()),
-            text("prepared_us", each(self.prepared, self.compared)),
-            text("by_name_us", each(self.by_name, self.compared)),
+            text("prepared_us", each(values.prepared, values.compared)),
+            text("by_name_us", each(values.by_name, values.compared)),
             text(
                 "evaluation",
-                if fast { "prepared" } else { "by name" }.to_owned(),
+                if values.fast { "prepared" } else { "by name" }.to_owned(),
             ),
             text(
                 "age_us",
                 self.age
                     .map_or(String::new(), |age| format!("{:.1}", age as f64 / 1e3)),
             ),
-            text("cpu_ms", format!("{:.1}", cpu().as_secs_f64() * 1e3)),
+            text(
+                "cpu_ms",
+                milliseconds(clock(libc::CLOCK_PROCESS_CPUTIME_ID)),
+            ),
         ]
     }
 }
@@ -227,12 +236,13 @@ struct Turn {
     last: u64,
 }
 
-/// Processor time of this process.
+/// Processor time of this thread.
 fn cpu() -> Duration {
-    clock(libc::CLOCK_PROCESS_CPUTIME_ID)
+    clock(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
-fn clock(clock: libc::clockid_t) -> Duration {
+/// Reads a clock of the system's.
+pub fn clock(clock: libc::clockid_t) -> Duration {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
@@ -249,88 +259,21 @@ fn nanoseconds(time: Duration) -> i64 {
     i64::try_from(time.as_nanos()).unwrap_or(i64::MAX)
 }
 
-/// The two ways to compute values.
-struct Evaluation<'a> {
-    fast: Option<Fast>,
-    slow: Slow<'a>,
-    compared: u64,
-}
-
-impl<'a> Evaluation<'a> {
-    fn new(
-        cupti: &'a Cupti,
-        chip: &CStr,
-        availability: &[u64],
-        group: &Group,
-    ) -> Result<Evaluation<'a>, Refusal> {
-        Ok(Evaluation {
-            fast: Fast::new(cupti, chip, group),
-            slow: Slow::new(Host::new(cupti, chip, availability)?, group),
-            compared: 0,
-        })
-    }
-
-    /// Prepares for an image. Call it before taking samples from an image that was initialised
-    /// anew.
-    fn begin(&mut self, image: &Image) {
-        if let Some(fast) = &self.fast {
-            // SAFETY: the caller initialised the image for this group, and it has as many bytes as
-            // it says.
-            if unsafe { fast.attributes(image.as_ptr(), image.bytes()) }.is_err() {
-                self.fast = None;
-            }
-        }
-    }
-
-    fn values(
-        &mut self,
-        image: &Image,
-        index: usize,
-        values: &mut [f64],
-        facts: &mut Facts,
-    ) -> Result<(), Refusal> {
-        let (at, bytes) = (image.as_ptr(), image.bytes());
-        let Some(fast) = &self.fast else {
-            // SAFETY: the caller initialised the image for this group, as `begin` says.
-            return unsafe { self.slow.evaluate(at, bytes, index, values) };
-        };
-        let whole = self.compared >= COMPARED;
-        let before = if whole { Duration::ZERO } else { cpu() };
-        // SAFETY: the caller initialised the image for this group, as `begin` says.
-        let got = unsafe { fast.evaluate(at, bytes, index, values) };
-        if got.is_ok() && whole {
-            return Ok(());
-        }
-        let between = cpu();
-        let mut other = vec![0.0; values.len()];
-        // SAFETY: the caller initialised the image for this group, as `begin` says.
-        unsafe { self.slow.evaluate(at, bytes, index, &mut other) }?;
-        self.compared += 1;
-        facts.compared += 1;
-        facts.prepared += between.saturating_sub(before);
-        facts.by_name += cpu().saturating_sub(between);
-        let same = |(a, b): (&f64, &f64)| {
-            a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= SAME * a.abs().max(b.abs())
-        };
-        if got.is_err() || !values.iter().zip(&other).all(same) {
-            self.fast = None;
-        }
-        values.copy_from_slice(&other);
-        Ok(())
-    }
-}
-
 /// A sampling in progress.
-struct Sampling<'a> {
-    evaluations: Vec<Evaluation<'a>>,
+struct Sampling<'a, 's> {
     groups: &'a [Group],
     cupti: &'a Cupti,
     question: &'a Question,
-    say: &'a mut dyn FnMut(&Event) -> io::Result<()>,
+    say: &'a Mutex<Say<'s>>,
+    /// To the thread that computes values, and back.
+    give: Sender<Work>,
+    done: Receiver<Done>,
+    /// The group's images that the thread does not have.
+    ready: Vec<Image>,
     facts: Facts,
 }
 
-impl Sampling<'_> {
+impl Sampling<'_, '_> {
     /// Samples one group after the other, until the end. Each turn enables the device anew: after a
     /// second configuration, CUPTI 13.0 and 13.5 give no samples (seen on an H100).
     fn all(&mut self, stop: &Receiver<()>) -> Result<(), Ended> {
@@ -344,22 +287,26 @@ impl Sampling<'_> {
         let room = u32::try_from(room)
             .unwrap_or(u32::MAX)
             .clamp(LEAST_ROOM, MOST_ROOM);
-        let mut images: Vec<Option<Image>> = self.groups.iter().map(|_| None).collect();
+        let mut images: Vec<Vec<Image>> = self.groups.iter().map(|_| Vec::new()).collect();
         let mut number = 0;
         let mut first = true;
         loop {
             let Some(group) = self.groups.get(number) else {
                 return Ok(());
             };
-            let known = images.get_mut(number).and_then(Option::take);
+            let known = images
+                .get_mut(number)
+                .map(std::mem::take)
+                .unwrap_or_default();
             let mut device = Device::enable(self.cupti, self.question.gpu)?;
             let before = Instant::now();
-            let (mut image, buffer) = device.start_with(group, interval, room, known)?;
-            self.facts.image_bytes = image.bytes();
+            let buffer;
+            (self.ready, buffer) = device.start_with(group, interval, room, known)?;
+            self.facts.image_bytes = self.ready.iter().map(Image::bytes).sum();
             self.facts.buffer_bytes = buffer;
             if first {
                 self.facts.start = before.elapsed();
-                (self.say)(&Event::Started)?;
+                self.tell(&Event::Started)?;
                 first = false;
             }
             let mut taken = Turn::default();
@@ -378,9 +325,9 @@ impl Sampling<'_> {
                     self.facts.stop = before.elapsed();
                 }
                 looked = Instant::now();
-                let overflow = self.look(number, &device, &mut image, &mut taken)?;
+                let overflow = self.look(number, &device, &mut taken)?;
                 if overflow {
-                    (self.say)(&Event::Overflow)?;
+                    self.tell(&Event::Overflow)?;
                 }
                 // When the buffer is full, the samples in it are whole but the hardware writes no
                 // more. So the turn begins anew.
@@ -388,33 +335,61 @@ impl Sampling<'_> {
                     break ended;
                 }
             };
+            while self.ready.len() < IMAGES {
+                let image = self.returned()?;
+                self.ready.push(image);
+            }
             if ended {
                 return Ok(());
             }
             if let Some(place) = images.get_mut(number) {
-                *place = Some(image);
+                *place = std::mem::take(&mut self.ready);
             }
             number = (number + 1) % self.groups.len();
         }
     }
 
+    fn tell(&self, event: &Event) -> Result<(), Ended> {
+        let mut say = self.say.lock().map_err(|_| Ended::Alone)?;
+        Ok(say(event)?)
+    }
+
+    /// Waits for an image that the thread has.
+    fn returned(&self) -> Result<Image, Ended> {
+        match self.done.recv_timeout(VALUES) {
+            Ok(done) => taken_back(done),
+            Err(RecvTimeoutError::Timeout) => {
+                Err(Refusal::new("the values of samples", "they took too long").into())
+            }
+            Err(RecvTimeoutError::Disconnected) => Err(Ended::Alone),
+        }
+    }
+
+    /// Takes an image back, and empties it if it has no room for the samples of another look.
+    fn empty(&mut self, device: &Device<'_>, mut image: Image) -> Result<(), Ended> {
+        if image.full {
+            let before = cpu();
+            device.clear(&mut image)?;
+            self.facts.clear += cpu().saturating_sub(before);
+        }
+        self.ready.push(image);
+        Ok(())
+    }
+
     /// Takes what the hardware has written. Returns whether its buffer was full.
-    fn look(
-        &mut self,
-        number: usize,
-        device: &Device<'_>,
-        image: &mut Image,
-        turn: &mut Turn,
-    ) -> Result<bool, Ended> {
-        let Some(group) = self.groups.get(number) else {
-            return Ok(false);
-        };
-        let width = group.metrics.len();
+    fn look(&mut self, number: usize, device: &Device<'_>, turn: &mut Turn) -> Result<bool, Ended> {
         let mut overflow = false;
         for _ in 0..MOST_IMAGES {
+            if self.ready.is_empty() {
+                let image = self.returned()?;
+                self.empty(device, image)?;
+            }
+            let Some(mut image) = self.ready.pop() else {
+                break;
+            };
             self.facts.looks += 1;
             let before = cpu();
-            let decoded = device.decode(image)?;
+            let decoded = device.decode(&mut image)?;
             let after = cpu();
             self.facts.decode += after.saturating_sub(before);
             overflow |= decoded.overflow;
@@ -424,18 +399,10 @@ impl Sampling<'_> {
                 nanoseconds(clock(libc::CLOCK_REALTIME)),
                 nanoseconds(clock(libc::CLOCK_BOOTTIME)),
             );
-            let Some(evaluation) = self.evaluations.get_mut(number) else {
-                return Ok(false);
-            };
-            if image.taken == 0 && decoded.samples > 0 {
-                evaluation.begin(image);
-            }
-            let mut samples = Samples {
-                group: number as u32,
-                ..Samples::default()
-            };
+            let anew = image.taken == 0 && decoded.samples > 0;
+            let mut samples = Vec::with_capacity(decoded.samples.saturating_sub(image.taken));
             for index in image.taken..decoded.samples {
-                let (start, end) = device.times(image, index)?;
+                let (start, end) = device.times(&image, index)?;
                 // The first sample begins before the start of the sampling, so it is left out.
                 let first = turn.last == 0;
                 let again = end <= turn.last || start < turn.last;
@@ -445,33 +412,31 @@ impl Sampling<'_> {
                     continue;
                 }
                 turn.last = end;
-                let from = samples.values.len();
-                samples.values.resize(from + width, 0.0);
-                let values = samples.values.get_mut(from..).unwrap_or_default();
-                evaluation.values(image, index, values, &mut self.facts)?;
-                for (value, divisor) in values.iter_mut().zip(&group.divisors) {
-                    *value /= divisor;
-                }
                 let age = wall - end.cast_signed();
                 self.facts.age = Some(self.facts.age.map_or(age, |least| least.min(age)));
-                samples.times.push((
+                let times = (
                     start.wrapping_add_signed(boot - wall),
                     end.wrapping_add_signed(boot - wall),
-                ));
+                );
+                samples.push((index, times));
             }
+            self.facts.times += cpu().saturating_sub(after);
             let fresh = decoded.samples.saturating_sub(image.taken);
             image.taken = decoded.samples;
-            let evaluated = cpu();
-            self.facts.evaluate += evaluated.saturating_sub(after);
             // A full image loses the sample that is being decoded (seen on an H100). Emptying an
             // image costs as much as all the samples that fit into it, so it is done only when the
             // next look could fill the image.
-            if decoded.more || image.room.saturating_sub(image.taken) < 2 * fresh {
-                device.clear(image)?;
-                self.facts.clear += cpu().saturating_sub(evaluated);
-            }
-            if !samples.times.is_empty() {
-                (self.say)(&Event::Samples(samples))?;
+            image.full = decoded.more || image.room.saturating_sub(image.taken) < 2 * fresh;
+            let work = Work {
+                image,
+                group: number,
+                anew,
+                samples,
+            };
+            self.give.send(work).map_err(|_| Ended::Alone)?;
+            while let Ok(done) = self.done.try_recv() {
+                let image = taken_back(done)?;
+                self.empty(device, image)?;
             }
             if !decoded.more {
                 break;
@@ -479,4 +444,9 @@ impl Sampling<'_> {
         }
         Ok(overflow)
     }
+}
+
+/// The image, or why there will be no more.
+fn taken_back(done: Done) -> Result<Image, Ended> {
+    done.map_err(|refusal| refusal.map_or(Ended::Alone, Ended::Refused))
 }
