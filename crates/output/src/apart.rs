@@ -261,4 +261,14 @@ mod tests {
             assert_eq!(shown[2], shown[6]);
         }
     }
+
+    /// Neither what texts have in common nor where they differ says anything where one is alone.
+    #[test]
+    fn a_text_that_is_alone_shows_its_ends() {
+        let texts = ["abcdefghijklmnopqrstuvwxyz", "0123456789abcdefghij"];
+        assert_eq!(
+            told_apart(&texts, 12, false),
+            ["abcd...vwxyz", "0123...fghij"]
+        );
+    }
 }

@@ -162,4 +162,21 @@ mod tests {
             assert_eq!(text(&shape, &words), wanted, "{shape:?}");
         }
     }
+
+    #[test]
+    fn a_number_has_the_bytes_of_its_size() {
+        let bytes = [0xf1, 0xf2, 0xf3, 0xf4, 0xf5, 0xf6, 0xf7, 0xf8, 0xf9];
+        for (size, wanted) in [
+            (0, 0),
+            (1, 0xf1),
+            (4, 0xf4f3_f2f1),
+            (7, 0xf7_f6f5_f4f3_f2f1),
+            (8, 0xf8f7_f6f5_f4f3_f2f1),
+            (16, 0xf8f7_f6f5_f4f3_f2f1),
+        ] {
+            assert_eq!(unsigned(&bytes, size), wanted, "{size}");
+        }
+        assert_eq!(unsigned(&bytes[..2], 4), 0xf2f1);
+        assert_eq!(signed(&bytes, 2), 0xf2f1 - 0x1_0000);
+    }
 }

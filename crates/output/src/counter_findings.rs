@@ -197,3 +197,17 @@ fn some_of(all: &[String]) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn four_are_named_and_the_others_are_counted() {
+        let all = ["a", "b", "c", "d", "e", "f"].map(str::to_owned);
+        assert_eq!(some_of(&all[..1]), "a");
+        assert_eq!(some_of(&all[..4]), "a, b, c, d");
+        assert_eq!(some_of(&all[..5]), "a, b, c, d and 1 more");
+        assert_eq!(some_of(&all), "a, b, c, d and 2 more");
+    }
+}

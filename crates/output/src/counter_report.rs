@@ -85,3 +85,35 @@ impl CounterReport {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn reports_of_several_sessions_come_one_below_the_other() {
+        let of = |text: &str, number: u64| CounterReport {
+            text: text.to_owned(),
+            kernels: vec![json!(number), json!(number + 1)],
+            devices: vec![json!(number + 2)],
+            metrics: vec![json!(number + 3)],
+        };
+        let mut report = of("first\n", 10);
+        report.add("process 2", of("second\n", 20));
+        // One that has no tables gets no label.
+        report.add("process 3", of("", 30));
+        let mut document = Map::new();
+        report.put(&mut document, 5);
+        assert_eq!(
+            Value::Object(document),
+            json!({
+                "counters": ["first", "", "process 2", "second"],
+                "kernel_counters": [10, 11, 20, 21, 30],
+                "kernel_counters_left_out": 1,
+                "device_counters": [12, 22, 32],
+                "gpu_metrics": [13, 23, 33],
+            })
+        );
+    }
+}

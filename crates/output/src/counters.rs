@@ -360,4 +360,30 @@ mod tests {
             )
         );
     }
+
+    #[test]
+    fn other_processes_on_the_gpus_are_named_up_to_eight() {
+        let of = |others: &[(u32, std::ops::Range<u32>)]| {
+            let others = others.iter().cloned();
+            let plan = CounterPlan {
+                others: others.map(|(node, pids)| (node, pids.collect())).collect(),
+                ..CounterPlan::default()
+            };
+            Counting::default().others_note(&plan, |node| format!("Agent {node}"))
+        };
+        let note = |who: &str| {
+            Some(format!(
+                "counters: other processes used the GPU when the session began or ended ({who}): counters of blocks other than SQ and SPI count what they did, too"
+            ))
+        };
+        assert_eq!(of(&[]), None);
+        assert_eq!(of(&[(1, 0..0), (2, 0..0)]), None);
+        assert_eq!(of(&[(1, 70..71), (2, 0..0)]), note("70 on Agent 1"));
+        assert_eq!(
+            of(&[(1, 70..78), (2, 70..80)]),
+            note(
+                "70, 71, 72, 73, 74, 75, 76, 77 on Agent 1; 70, 71, 72, 73, 74, 75, 76, 77 and 2 more on Agent 2"
+            )
+        );
+    }
 }

@@ -406,6 +406,8 @@ pub(crate) fn gpu_table(samples: Option<&GpuSamples>, style: Style) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cuda::devices::Device;
+    use midair_record::event::{CudaDevice, NO_NODE, cuda_node};
 
     fn metric(name: &str, group: u32) -> GpuMetric {
         GpuMetric {
@@ -500,6 +502,130 @@ mod tests {
         assert!(
             table.contains("took turns") && table.contains("  a  "),
             "{table}"
+        );
+    }
+
+    #[test]
+    fn what_is_cut_off_at_the_end_has_no_values_left() {
+        let mut samples = GpuSamples::new(0, 1000, vec![metric("a", 0)]);
+        let times = [(100, 200), (200, 300), (300, 400)];
+        samples.push(0, &times, &[1.0, 2.0, 3.0]);
+        samples.keep(0, 200);
+        assert_eq!(samples.means_since(0), [(Some(1.0), 1)]);
+        assert_eq!(samples.means_since(200), [(None, 0)]);
+    }
+
+    /// Returns the index of a process that sees two GPUs, which are not the first ones of the
+    /// machine.
+    fn two_devices() -> Index {
+        let mut index = Index::default();
+        for (ordinal, pci_bus) in [(0, 0x1b), (1, 0x1c)] {
+            let record = CudaDevice {
+                ordinal,
+                pci_bus,
+                ..CudaDevice::default()
+            };
+            let name = String::new();
+            index.cuda.devices.insert(ordinal, Device { record, name });
+        }
+        index
+    }
+
+    #[test]
+    fn a_gpu_is_known_by_its_place_and_else_by_its_number() {
+        let (described, unknown) = (two_devices(), Index::default());
+        let mut samples = GpuSamples::new(1, 1000, Vec::new());
+        let nodes = [cuda_node(0), cuda_node(1), 1, NO_NODE];
+        let are = |samples: &GpuSamples, index| nodes.map(|node| samples.is_node(node, index));
+        samples.bus = "00000000:1B:00.0".to_owned();
+        assert_eq!(are(&samples, &described), [true, false, false, false]);
+        assert_eq!(are(&samples, &unknown), [false, true, false, false]);
+        samples.bus.clear();
+        assert_eq!(are(&samples, &described), [false, true, false, false]);
+    }
+
+    #[test]
+    fn only_kernels_with_times_on_this_gpu_have_samples() {
+        let (samples, index) = (two_groups(), Index::default());
+        let kernel = Kernel {
+            start: 100,
+            end: 300,
+            node: cuda_node(0),
+            ..Kernel::default()
+        };
+        let inside = samples.of_kernel(&kernel, &index).unwrap();
+        assert_eq!((inside.samples, inside.mean(0)), (2, Some(2.0)));
+        let elsewhere = cuda_node(1);
+        for (start, node) in [(0, kernel.node), (100, elsewhere), (0, elsewhere)] {
+            let kernel = Kernel {
+                start,
+                node,
+                ..kernel
+            };
+            assert_eq!(samples.of_kernel(&kernel, &index), None, "{start} {node}");
+        }
+    }
+
+    /// Returns samples of which a metric has no values.
+    fn one_without_values() -> GpuSamples {
+        let metrics = vec![metric("a", 0), metric("long_name_of_a_metric", 0)];
+        let mut samples = GpuSamples::new(3, 1000, metrics);
+        samples.name = "NVIDIA H200".to_owned();
+        let times = [(100, 200), (200, 300), (300, 400)];
+        let none = f64::NAN;
+        samples.push(0, &times, &[2.5, none, -1.0, f64::INFINITY, 6.0, none]);
+        samples
+    }
+
+    #[test]
+    fn the_table_has_the_mean_the_least_and_the_most_of_each_metric() {
+        let style = Style {
+            columns: 70,
+            unicode: false,
+            ..Style::default()
+        };
+        assert_eq!(
+            gpu_table(Some(&two_groups()), style),
+            concat!(
+                "GPU 0              SAMPLES        MEAN       LEAST        MOST  UNIT\n",
+                "  a                      3        3.00        1.00        5.00  %\n",
+                "  b                      2        8.00        7.00        9.00  %\n",
+                "  c                      2       15.00       10.00       20.00  %\n",
+                "(2 groups took turns, so each metric was sampled in a part of the time only)\n"
+            )
+        );
+        // With one group nothing takes turns. Names are cut where the columns end.
+        let wanted = concat!(
+            "GPU 3 NVIDIA ...   SAMPLES        MEAN       LEAST        MOST  UNIT\n",
+            "  a                      3        2.50       -1.00        6.00  %\n",
+            "  long_name_o...         0           -           -           -  %\n"
+        );
+        let samples = one_without_values();
+        assert_eq!(gpu_table(Some(&samples), style), wanted);
+        let narrow = Style {
+            columns: 10,
+            ..style
+        };
+        assert_eq!(gpu_table(Some(&samples), narrow), wanted);
+        // Nothing was sampled.
+        let nothing = GpuSamples::new(3, 1000, vec![metric("a", 0)]);
+        assert_eq!(gpu_table(Some(&nothing), style), "");
+    }
+
+    #[test]
+    fn metrics_are_fields_and_what_is_not_known_is_null() {
+        assert_eq!(
+            Value::from(fields(&one_without_values())),
+            json!([
+                {
+                    "gpu": 3, "gpu_name": "NVIDIA H200", "name": "a", "unit": "%",
+                    "samples": 3, "mean": 2.5, "min": -1.0, "max": 6.0,
+                },
+                {
+                    "gpu": 3, "gpu_name": "NVIDIA H200", "name": "long_name_of_a_metric",
+                    "unit": "%", "samples": 0, "mean": null, "min": null, "max": null,
+                },
+            ])
         );
     }
 }

@@ -390,4 +390,28 @@ mod tests {
         let deep = format!("_Z1f{}i", "P".repeat(4000));
         assert_eq!(demangle(&deep), deep);
     }
+
+    /// The return type is what stands before the function's own name, and only there.
+    #[test]
+    fn only_a_plain_type_before_the_name_is_kept() {
+        let bare = "f<int>()::{lambda()#1}";
+        for (full, wanted) in [
+            (bare, bare),
+            // Only functions around it have a type here.
+            ("f<int>()::{lambda()#1} g()", bare),
+            ("void f<void g<int>()>()::x", "void f<int>()::{lambda()#1}"),
+            (
+                "S<1> const f<g()>()::x",
+                "S<1> const f<int>()::{lambda()#1}",
+            ),
+            // A type that is written around the name, and what does not end before the name.
+            ("void (*f<int>())(int)", "void (*f<int>())(int)"),
+            ("void (*(int)) f<int>()", "void (*(int)) f<int>()"),
+            ("ns::f<int>()", "ns::f<int>()"),
+            ("void g<int>()::x", "void g<int>()::x"),
+        ] {
+            let found = with_outer_type(full.to_owned(), bare.to_owned());
+            assert_eq!(found, wanted, "{full}");
+        }
+    }
 }

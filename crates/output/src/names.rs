@@ -583,4 +583,90 @@ mod tests {
             assert_eq!(date(days), wanted, "{days}");
         }
     }
+
+    #[test]
+    fn a_text_may_grow_to_its_limit_and_no_further() {
+        // The pid is a byte shorter than its key.
+        let text = |length: usize| "x".repeat(length - "2371".len()) + "%pid%";
+        let expanded = expand(&text(LONGEST), &keys());
+        assert!(expanded.len() == LONGEST && expanded.ends_with("x2371"));
+        for length in [LONGEST + 1, LONGEST + 2] {
+            assert_eq!(expand(&text(length), &keys()), text(length));
+        }
+    }
+
+    #[test]
+    fn only_arguments_that_are_missing_take_the_separators_behind_them() {
+        for (text, wanted) in [
+            ("%arg7%-_/out", "out"),
+            ("{arg7}_out", "out"),
+            ("%arg2%-out", "3-out"),
+            ("%env{EMPTY}%-out", "-out"),
+            ("%env{NONE}%_out", "_out"),
+        ] {
+            assert_eq!(expand(text, &keys()), wanted, "{text}");
+        }
+    }
+
+    #[test]
+    fn there_is_at_least_one_rank() {
+        let size = |size: &str| {
+            let environment = vec![format!("MPI_SIZE={size}")];
+            let keys = Keys {
+                environment,
+                ..keys()
+            };
+            expand("%size%", &keys)
+        };
+        assert_eq!(["0", "1", "2"].map(size), ["1", "1", "2"]);
+    }
+
+    #[test]
+    fn the_place_is_that_of_the_first_launcher_that_tells_it() {
+        let place = |environment: &[&str]| {
+            let environment = environment.iter().map(|entry| (*entry).to_owned());
+            let keys = Keys {
+                environment: environment.collect(),
+                ..keys()
+            };
+            let Place { run, rank, ranks } = keys.place();
+            (run.unwrap_or_default(), rank, ranks)
+        };
+        let run = |run: &str, rank, ranks| (run.to_owned(), rank, ranks);
+        assert_eq!(place(&[]), run("", None, None));
+        let slurm = ["SLURM_JOB_ID=a/b", "SLURM_PROCID=3", "SLURM_NTASKS=8"];
+        assert_eq!(place(&slurm), run("a_b", Some(3), Some(8)));
+        // PyTorch's variables come first, and an empty name is none.
+        let torch = ["RANK=5", "WORLD_SIZE=9", "SLURM_PROCID=3", "SLURM_JOB_ID="];
+        assert_eq!(place(&torch), run("", Some(5), Some(9)));
+        let keys = Keys {
+            environment: vec!["SLURM_JOB_ID=".to_owned()],
+            ..keys()
+        };
+        assert_eq!(keys.place(), Place::default());
+    }
+
+    #[test]
+    fn times_are_written_in_parts() {
+        let keys = keys();
+        assert_eq!(keys.began(), "2024-11-20 10:05:30 UTC");
+        assert_eq!(keys.launch("%Y%m%d %H.%M.%S"), "20241120_10.05.30");
+        assert_eq!(
+            keys.launch("%y %R %s %% %x %"),
+            "24_10:05_1732097130_%_%x_%"
+        );
+        // A minute before the next day, which has begun where local time is ahead.
+        let late = Keys {
+            launched: 1_732_097_130 - 10 * 3600 - 5 * 60 - 30 + 23 * 3600 + 59 * 60 + 1,
+            utc_offset: 60,
+            ..keys
+        };
+        assert_eq!(late.launch("%F %T"), "2024-11-21_00:00:01");
+        // It is not known.
+        let unknown = Keys {
+            launched: 0,
+            ..late
+        };
+        assert_eq!(unknown.began(), "");
+    }
 }

@@ -607,4 +607,33 @@ mod tests {
         let stopped = file.walk(|_| true, |_| Err("enough"));
         assert!(matches!(stopped, Err(WalkError::Visit("enough"))));
     }
+
+    /// Counts what it is told of.
+    #[derive(Debug, Default)]
+    struct Seen(Vec<u64>);
+
+    impl Observer for Seen {
+        fn record(&mut self, record: &Record<'_>) {
+            if let Record::Kernel(kernel, _) = record {
+                self.0.push(kernel.dispatch_id);
+            }
+        }
+    }
+
+    #[test]
+    fn an_observer_is_told_of_each_record_from_then_on_and_the_limit_is_kept() {
+        let limit = 2 * kernel(0).len() as u64;
+        let writer = RecordWriter::create_in(&std::env::temp_dir()).unwrap();
+        let mut writer = writer.limited(limit);
+        writer.append(&kernel(1)).unwrap();
+        let seen = Arc::new(Mutex::new(Seen::default()));
+        writer.observed(seen.clone());
+        for id in [2, 3] {
+            writer.append(&kernel(id)).unwrap();
+        }
+        let file = writer.finish().unwrap();
+        // The third does not fit, and is seen all the same.
+        assert_eq!((file.limit(), ids(&file)), (limit, vec![1, 2]));
+        assert_eq!(seen.lock().unwrap().0, [2, 3]);
+    }
 }

@@ -353,4 +353,79 @@ mod tests {
             .unwrap();
         assert_eq!((rolling.bytes(), rolling.segments.len()), (0, 0));
     }
+
+    /// A file takes an eighth of the time, or of the bytes.
+    #[test]
+    fn records_are_gathered_and_files_begin_when_they_are_due() {
+        let start = Instant::now();
+        let later = |milliseconds| start + Duration::from_millis(milliseconds);
+        let bytes = 32 * BLOCK as u64;
+        let mut rolling = Rolling::new(&std::env::temp_dir(), Duration::from_secs(8), bytes);
+        let small = kernel(1, 1);
+        let block = kernel(1, 1).repeat(BLOCK / small.len() + 1);
+        rolling.push(&small, start).unwrap();
+        assert_eq!(
+            (rolling.segments.len(), rolling.pending.len()),
+            (0, small.len())
+        );
+        rolling.push(&block, start).unwrap();
+        assert_eq!((rolling.segments.len(), rolling.pending.len()), (1, 0));
+        // An eighth of the time is a second.
+        rolling.push(&small, later(999)).unwrap();
+        assert_eq!(
+            (rolling.segments.len(), rolling.pending.len()),
+            (1, small.len())
+        );
+        rolling.push(&small, later(1000)).unwrap();
+        assert_eq!((rolling.segments.len(), rolling.pending.len()), (2, 0));
+        // An eighth of the bytes is four blocks.
+        let count = |rolling: &Rolling| rolling.segments.len();
+        for wanted in [2, 2, 2, 2, 3] {
+            rolling.push(&block, later(1000)).unwrap();
+            assert_eq!(count(&rolling), wanted);
+        }
+        assert_eq!(
+            rolling.bytes(),
+            3 * small.len() as u64 + 6 * block.len() as u64
+        );
+    }
+
+    #[test]
+    fn a_file_goes_when_its_last_record_is_older_than_the_time() {
+        let start = Instant::now();
+        let time = Duration::from_secs(8);
+        let mut rolling = Rolling::new(&std::env::temp_dir(), time, 1 << 30);
+        rolling.push(&kernel(1, 1), start).unwrap();
+        rolling.flush(start).unwrap();
+        for (passed, kept) in [
+            (Duration::ZERO, 1),
+            (time, 1),
+            (time + Duration::from_nanos(1), 0),
+        ] {
+            rolling.expire(start + passed);
+            assert_eq!(rolling.segments.len(), kept, "{passed:?}");
+        }
+        assert_eq!(rolling.bytes(), 0);
+    }
+
+    /// A kernel without times belongs to the time of its launch.
+    #[test]
+    fn a_kernel_that_has_not_ended_is_at_its_launch() {
+        let header = Header {
+            kind: kind::KERNEL_DISPATCH,
+            ..Header::default()
+        };
+        for (start, end, wanted) in [(0, 0, (50, 50)), (60, 70, (60, 70)), (60, 55, (60, 60))] {
+            let kernel = Kernel {
+                header,
+                rung: 50,
+                start,
+                end,
+                ..Kernel::default()
+            };
+            let bytes = encode(&kernel, &[]);
+            let (record, _) = event::decode(&bytes).unwrap();
+            assert_eq!(times(&record), Some(wanted));
+        }
+    }
 }

@@ -120,3 +120,64 @@ fn share(number: u64, part: u64, whole: u64) -> u64 {
     let product = u128::from(number) * u128::from(part);
     u64::try_from(product / u128::from(whole.max(1))).unwrap_or(number)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WIDTH: u64 = FIRST_WIDTH;
+    const BASE: u64 = 1000;
+
+    fn totals(past: &Past) -> [u64; DOINGS.len()] {
+        DOINGS.map(|doing| past.total(doing))
+    }
+
+    #[test]
+    fn what_comes_later_gives_way_to_what_becomes_known_late() {
+        let mut past = Past::default();
+        // A bucket has a quarter of each of three, and the rest of it has nothing.
+        let quarter = WIDTH / 4;
+        past.add(Doing::Kernel, BASE, BASE + quarter);
+        past.add(Doing::Copy, BASE + quarter, BASE + 2 * quarter);
+        past.add(Doing::Waited, BASE + 2 * quarter, BASE + 3 * quarter);
+        assert_eq!(totals(&past), [quarter, quarter, 0, quarter]);
+        // Half of the bucket was starting: it takes half of what was neither a kernel nor a copy.
+        past.displace(Doing::Starting, BASE, BASE + WIDTH / 2);
+        assert_eq!(totals(&past), [quarter, quarter, quarter, quarter / 2]);
+        // All of it was a kernel.
+        past.displace(Doing::Kernel, BASE, BASE + WIDTH);
+        assert_eq!(totals(&past), [WIDTH, 0, 0, 0]);
+    }
+
+    /// The first bucket begins with the first time, whatever comes after it.
+    #[test]
+    fn times_before_the_first_are_left_out() {
+        let mut past = Past::default();
+        past.add(Doing::Kernel, BASE + 100, BASE + 200);
+        past.add(Doing::Kernel, BASE, BASE + 50);
+        past.add(Doing::Kernel, BASE, BASE + 150);
+        assert_eq!(totals(&past), [150, 0, 0, 0]);
+        assert_eq!((past.base, past.buckets.len()), (BASE + 100, 1));
+    }
+
+    #[test]
+    fn two_buckets_become_one_when_the_time_goes_on_beyond_the_last() {
+        let mut past = Past::default();
+        let end = |number: u64, width: u64| BASE + number * width;
+        // The first and the last one of all that there may be.
+        past.add(Doing::Kernel, BASE, BASE + 7);
+        let last = end(MOST as u64, WIDTH);
+        past.add(Doing::Copy, last - 9, last);
+        assert_eq!((past.buckets.len(), past.width), (MOST, WIDTH));
+        // A nanosecond more.
+        past.add(Doing::Copy, last, last + 1);
+        assert_eq!((past.buckets.len(), past.width), (MOST / 2 + 1, 2 * WIDTH));
+        assert_eq!(totals(&past), [7, 10, 0, 0]);
+        assert_eq!(past.buckets[MOST / 2 - 1], [0, 9, 0, 0]);
+        assert_eq!(past.buckets[MOST / 2], [0, 1, 0, 0]);
+        // Earlier times make no bucket less.
+        past.add(Doing::Waited, BASE + 2 * WIDTH, BASE + 2 * WIDTH + 3);
+        assert_eq!(past.buckets.len(), MOST / 2 + 1);
+        assert_eq!(past.buckets[1], [0, 0, 0, 3]);
+    }
+}

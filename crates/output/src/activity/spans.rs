@@ -69,3 +69,20 @@ impl Spans {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_a_middle_where_there_are_more_spans_than_wanted() {
+        let mut spans = Spans::default();
+        for start in [50, 10, 30, 20, 40] {
+            spans.add(start, start + 5);
+        }
+        spans.settle();
+        assert_eq!(spans.middle(4), Some(30));
+        assert_eq!(spans.middle(5), None);
+        assert_eq!(Spans::default().middle(0), None);
+    }
+}

@@ -155,3 +155,53 @@ fn late_kernels_displace_what_was_taken_for_idle() {
         20 * MS
     );
 }
+
+/// The same as of a process's records: what lists of spans have in a part of the time.
+#[test]
+fn shares_of_lists_are_those_between_two_times() {
+    let kernels: &[(u64, u64)] = &[(50, 120), (150, 200)];
+    let copies: &[(u64, u64)] = &[(110, 140)];
+    let queued: &[(u64, u64)] = &[(130, 160)];
+    let waits: &[(u64, u64)] = &[(190, 500)];
+    let shares = Shares::of([kernels, copies, queued, waits], 100, 300);
+    let wanted = Shares {
+        busy: 20 + 50,
+        copies: 20,
+        starting: 10,
+        waited: 100,
+        nothing: 0,
+    };
+    assert_eq!(shares, wanted);
+    let nothing = Shares::of([&[], &[], &[], &[]], 100, 300);
+    assert_eq!((nothing.busy, nothing.nothing), (0, 200));
+}
+
+#[test]
+fn waits_are_seen_where_calls_or_waits_were_recorded() {
+    let mut activity = Activity::default();
+    activity.add_kernel(&kernel(90, 100, 200));
+    assert!(!activity.sees_waits());
+    // A call of another kind shows none.
+    activity.add_call(&Api::default());
+    assert!(!activity.sees_waits());
+    activity.add_call(&call("hipMemcpyAsync", 600, 900));
+    assert!(activity.sees_waits());
+}
+
+/// A kernel of another GPU is recorded when everything up to its end was summed up.
+#[test]
+fn a_kernel_that_is_only_in_the_past_is_there() {
+    let mut activity = Activity::default();
+    for number in 0..20_000_u64 {
+        let start = MS + number * 1000;
+        activity.add_kernel(&kernel(start, start, start + 100));
+    }
+    let late = Kernel {
+        node: 2,
+        ..kernel(2 * MS, 2 * MS, 3 * MS)
+    };
+    assert!(activity.summed_up > late.end && !activity.has_kernels(2));
+    activity.add_kernel(&late);
+    assert!(activity.has_kernels(2));
+    assert_eq!(activity.shares(2, 0, 30 * MS).busy, MS);
+}

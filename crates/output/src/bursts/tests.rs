@@ -349,3 +349,335 @@ fn the_screen_tells_how_much_was_recorded_and_what_that_means() {
     // A session without bursts has no such table.
     assert!(BurstReport::of(7, &Index::default(), 1, KernelNames::Demangled).is_none());
 }
+
+/// Adds a burst with its kernels: the id, and how long each took.
+fn put(bursts: &mut Bursts, burst: Burst, kernels: &[(u64, u64)]) {
+    bursts.add(&Burst {
+        end: 0,
+        to: 0,
+        ..burst
+    });
+    for (id, took) in kernels {
+        let kernel = Kernel {
+            rung: burst.start,
+            start: burst.start + 1,
+            end: burst.start + 1 + took,
+            ..Kernel::default()
+        };
+        bursts.add_kernel(*id, &kernel);
+    }
+    bursts.add(&burst);
+}
+
+/// Four bursts of different lengths and weights (10, 5, 4 and 2.5), with two kernels.
+fn four(basis: u32) -> Bursts {
+    let mut bursts = Bursts::default();
+    let burst = |from, start, end, to| Burst {
+        from,
+        start,
+        end,
+        to,
+        cost: 200_000,
+        basis,
+        ..Burst::default()
+    };
+    let first = [(7, 3), (7, 3), (9, 4)];
+    put(&mut bursts, burst(1000, 1010, 1020, 1100), &first);
+    let second = [(7, 5), (7, 5), (7, 5), (9, 9)];
+    put(&mut bursts, burst(1100, 1150, 1170, 1200), &second);
+    let mut third = vec![(7, 2); 4];
+    third.extend([(7, 3); 4]);
+    third.extend([(9, 6); 5]);
+    put(&mut bursts, burst(1200, 1200, 1250, 1400), &third);
+    put(&mut bursts, burst(1400, 1460, 1500, 1500), &[(7, 5); 4]);
+    bursts
+}
+
+fn is_near(found: Interval, estimate: f64, half: f64) -> bool {
+    let near = |one: f64, other: f64| (one - other).abs() <= 1e-9 * other.abs();
+    near(found.estimate, estimate) && near(found.half, half)
+}
+
+/// The numbers come from the formula for the variance of a ratio of sums, with the differences
+/// between each burst's value and its share squared one by one. The halves are standard errors times
+/// the quantile for as many degrees of freedom as the bursts' variances (900, 400, 600, 150) leave.
+#[test]
+fn estimates_are_ratios_of_weighted_sums_with_their_standard_errors() {
+    let bursts = four(basis::MEASURED);
+    let coverage = bursts.coverage().unwrap();
+    assert_eq!(
+        (coverage.bursts, coverage.recorded, coverage.time),
+        (4, 120, 500)
+    );
+    assert_eq!(
+        (coverage.cost, coverage.basis, coverage.part()),
+        (200_000, basis::MEASURED, 0.24)
+    );
+    let t = quantile(1140.0 / 541.0);
+    let counted = bursts.estimates(Some(1000), 600);
+    let by_time = bursts.estimates(None, 600);
+    let unknown = four(basis::UNKNOWN).estimates(None, 600);
+    for (what, found, estimate, error) in [
+        ("calls", counted[&7].calls, 687.5, 46.009_115_939_468_71),
+        (
+            "total",
+            counted[&7].total,
+            2_366.071_428_571_428_4,
+            544.996_323_684_518,
+        ),
+        (
+            "share",
+            counted[&7].share,
+            0.563_829_787_234_042_5,
+            0.087_442_416_709_598_1,
+        ),
+        ("calls", counted[&9].calls, 312.5, 46.009_115_939_468_71),
+        (
+            "total",
+            counted[&9].total,
+            1_830.357_142_857_143,
+            328.774_669_063_090_64,
+        ),
+        // In 600 ns with 19 % more launches than in as long a time with all of it recorded: the
+        // application loses a fifth of its speed in 24 % of the time.
+        (
+            "calls by time",
+            by_time[&7].calls,
+            109.956,
+            10.653_850_829_192_923,
+        ),
+        (
+            "total by time",
+            by_time[&7].total,
+            378.42,
+            53.269_254_145_964_62,
+        ),
+        (
+            "share by time",
+            by_time[&7].share,
+            0.563_829_787_234_042_5,
+            0.087_442_416_709_598_1,
+        ),
+        (
+            "calls by time",
+            by_time[&9].calls,
+            49.98,
+            14.267_700_123_890_435,
+        ),
+        (
+            "total by time",
+            by_time[&9].total,
+            292.74,
+            79.564_004_580_728,
+        ),
+        // Nothing is known about the cost, so the application counts as equally fast.
+        ("calls", unknown[&7].calls, 92.4, 8.952_815_822_851_196),
+        ("total", unknown[&9].total, 246.0, 66.860_508_051_031_93),
+    ] {
+        assert!(is_near(found, estimate, error * t), "{what}: {found:?}");
+    }
+}
+
+/// Three bursts are enough, and equal ones leave no doubt.
+#[test]
+fn the_third_burst_makes_an_interval() {
+    let mut bursts = Bursts::default();
+    for from in [100, 200, 300] {
+        let burst = Burst {
+            from,
+            start: from,
+            end: from + 25,
+            to: from + 50,
+            ..Burst::default()
+        };
+        put(&mut bursts, burst, &[(1, 4), (2, 4)]);
+        let all = bursts.estimates(Some(10), 0);
+        let half = if from < 300 { f64::INFINITY } else { 0.0 };
+        let estimate = 5.0;
+        assert_eq!(all[&1].calls, Interval { estimate, half }, "{from}");
+    }
+}
+
+/// A kernel may end while the third burst after its own is on. Later than that it counts for the
+/// oldest burst that is still open.
+#[test]
+fn four_bursts_are_open_for_kernels_that_end_late() {
+    let begun = |bursts: &mut Bursts, number: u64| {
+        let burst = Burst {
+            from: 1000 * number,
+            start: 1000 * number,
+            ..Burst::default()
+        };
+        bursts.add(&burst);
+        // Each burst stands for ten times as much as the one before.
+        bursts.add(&Burst {
+            end: burst.start + 1000 / 10_u64.pow(number as u32 - 1),
+            to: burst.start + 1000,
+            ..burst
+        });
+    };
+    let late = Kernel {
+        rung: 1000,
+        start: 1001,
+        end: 1002,
+        ..Kernel::default()
+    };
+    let other = Kernel {
+        rung: 4000,
+        start: 4001,
+        end: 4002,
+        ..Kernel::default()
+    };
+    for (behind, wanted) in [(4, 1.0), (5, 10.0)] {
+        let mut bursts = Bursts::default();
+        for number in 1..=4 {
+            begun(&mut bursts, number);
+        }
+        if behind == 5 {
+            let burst = Burst {
+                from: 5000,
+                start: 5000,
+                ..Burst::default()
+            };
+            bursts.add(&burst);
+        }
+        bursts.add_kernel(1, &late);
+        bursts.add_kernel(2, &other);
+        // Of the time of both, each has as much as its burst stands for.
+        let all = bursts.estimates(Some(1000), 0);
+        let share = wanted / (wanted + 1000.0);
+        let found = all[&1].share.estimate;
+        assert!((found - share).abs() < 1e-12, "{behind}: {found}");
+    }
+}
+
+#[test]
+fn intervals_are_added_and_have_two_ends() {
+    let one = Interval {
+        estimate: 10.0,
+        half: 4.0,
+    };
+    let other = Interval {
+        estimate: 5.0,
+        half: 3.0,
+    };
+    let sum = Interval {
+        estimate: 15.0,
+        half: 7.0,
+    };
+    assert_eq!(one.plus(other), sum);
+    assert_eq!(sum.bounds(), (8.0, 22.0));
+    assert_eq!(other.times(2.0).bounds(), (4.0, 16.0));
+    assert_eq!(sum.times(0.5).plus(sum).bounds(), (12.0, 33.0));
+}
+
+#[test]
+fn coverage_says_how_the_cost_is_known() {
+    let words = |basis| four(basis).coverage().unwrap().words();
+    assert_eq!(
+        words(basis::MEASURED),
+        "24.0 % of the time was recorded, in 4 bursts; recording costs the application 20.0 % of its speed while it is on, by its launches in bursts and between them: 4.80 % in all"
+    );
+    assert_eq!(
+        words(basis::ASSUMED),
+        "24.0 % of the time was recorded, in 4 bursts; recording is taken to cost the application 20.0 % of its speed while it is on, by the number of records: 4.80 % in all"
+    );
+    assert_eq!(
+        words(basis::UNKNOWN),
+        "24.0 % of the time was recorded, in 4 bursts; too little was launched to tell what recording costs"
+    );
+}
+
+/// Returns the index of a session that was on for all of its 3,000 ns, so that there are no
+/// intervals, with these kernels of 10, 20, ... ns.
+fn whole(names: &[&str]) -> Index {
+    let mut writer = crate::record_file::RecordWriter::create_in(&std::env::temp_dir()).unwrap();
+    let mut put = |record: Vec<u8>| assert_eq!(writer.append(&record).unwrap(), 1);
+    let header = |kind| Header {
+        kind,
+        ..Header::default()
+    };
+    for at in 0..3 {
+        let from = 1000 + 1000 * at;
+        let burst = Burst {
+            header: header(kind::BURST),
+            from,
+            start: from,
+            to: from + 1000,
+            ..Burst::default()
+        };
+        put(encode(&burst, &[]));
+        for (kernel_id, name) in (1..).zip(names) {
+            let symbol = KernelSymbol {
+                header: header(kind::KERNEL_SYMBOL),
+                kernel_id,
+                name_len: name.len() as u32,
+                ..KernelSymbol::default()
+            };
+            put(encode(&symbol, name.as_bytes()));
+            let kernel = Kernel {
+                header: header(kind::KERNEL_DISPATCH),
+                kernel_id,
+                rung: from,
+                start: from + 1,
+                end: from + 1 + 10 * kernel_id,
+                ..Kernel::default()
+            };
+            put(encode(&kernel, &[]));
+        }
+        let end = from + 1000;
+        put(encode(&Burst { end, ..burst }, &[]));
+    }
+    writer.finish().unwrap().into_index()
+}
+
+/// Three columns of 62 characters in all follow the name. No queue was counted, so the calls are
+/// those of the time.
+#[test]
+fn the_table_takes_the_width_that_is_there() {
+    let long = format!("k{}", "x".repeat(60));
+    let index = whole(&["scale", "vadd", &long]);
+    let report = BurstReport::of(7, &index, 6_000, KernelNames::Demangled).unwrap();
+    let style = Style {
+        columns: 100,
+        rows: 2,
+        unicode: false,
+        ..Style::default()
+    };
+    let text = report.text(Some("process 7"), style);
+    let wanted = format!(
+        "{}\n{:<38}{}{}{}\n{}{}{}{}\n{:<38}{}{}{}\n{}\n{}\n",
+        "process 7",
+        "KERNEL, IN ALL OF THE TIME",
+        "               CALLS",
+        "                   TOTAL",
+        "             SHARE",
+        "kxxxxxxxxxxxxxx...xxxxxxxxxxxxxxxxxxxx",
+        "              6 +- 0",
+        "          180 ns +- 0 ns",
+        "   50.00% +- 0.00%",
+        "vadd",
+        "              6 +- 0",
+        "          120 ns +- 0 ns",
+        "   33.33% +- 0.00%",
+        "(and 1 other kernels)",
+        "estimated from the bursts; the intervals hold the true values with 95 %"
+    );
+    assert_eq!(text, wanted);
+    let all = report.text(None, Style { rows: 3, ..style });
+    assert!(!all.contains("other kernels"), "{all}");
+    assert_eq!(report.fields(2)["kernels_left_out"], 1);
+    assert_eq!(report.fields(2)["cost_is"], "unknown");
+}
+
+#[test]
+fn names_are_shortened_unless_the_code_objects_are_asked_for() {
+    let index = whole(&["a::k<int>(float*)"]);
+    for (kernel_names, wanted) in [
+        (KernelNames::Demangled, "k<int>"),
+        (KernelNames::Mangled, "a::k<int>(float*)"),
+    ] {
+        let report = BurstReport::of(7, &index, 3_000, kernel_names).unwrap();
+        assert_eq!(report.fields(1)["kernels"][0]["name"], wanted);
+    }
+}

@@ -590,4 +590,43 @@ mod tests {
         assert_eq!((windows.all.len(), windows.beyond), (MOST, 3));
         assert_eq!(windows.count(), MOST as u64 + 3);
     }
+
+    /// A dispatch without times may run from its launch on, beside the windows of all queues but its
+    /// own.
+    #[test]
+    fn the_earliest_launches_without_times_on_two_queues_are_known() {
+        type Added = &'static [(u64, u32)];
+        let cases: [(Added, [Option<u64>; 4]); 9] = [
+            // For windows on queues 1, 2, 3 and 4.
+            (&[], [None; 4]),
+            (&[(5, 1)], [None, Some(5), Some(5), Some(5)]),
+            (&[(5, 1), (3, 1)], [None, Some(3), Some(3), Some(3)]),
+            (&[(5, 1), (7, 2)], [Some(7), Some(5), Some(5), Some(5)]),
+            (&[(5, 1), (3, 2)], [Some(3), Some(5), Some(3), Some(3)]),
+            (
+                &[(5, 1), (7, 2), (6, 3)],
+                [Some(6), Some(5), Some(5), Some(5)],
+            ),
+            (
+                &[(5, 1), (6, 2), (7, 3)],
+                [Some(6), Some(5), Some(5), Some(5)],
+            ),
+            (
+                &[(5, 1), (7, 1), (8, 2)],
+                [Some(8), Some(5), Some(5), Some(5)],
+            ),
+            (
+                &[(5, 1), (6, 2), (4, 3)],
+                [Some(4), Some(4), Some(5), Some(4)],
+            ),
+        ];
+        for (added, wanted) in cases {
+            let mut untimed = Untimed::default();
+            for (since, queue) in added {
+                untimed.add(*since, *queue);
+            }
+            let found = [1, 2, 3, 4].map(|queue| untimed.beside(queue));
+            assert_eq!(found, wanted, "{added:?}");
+        }
+    }
 }

@@ -210,3 +210,88 @@ fn names_of_kernels_have_a_total() {
     let index = writer.finish().unwrap().into_index();
     assert_eq!((index.symbols.len() as u64, index.names_refused), (fit, 10));
 }
+
+/// The squares of so many long calls are more than a number of 128 bits times the calls.
+#[test]
+fn the_variance_of_very_long_calls_is_about_right() {
+    let calls = 1_u64 << 20;
+    let stat = Stat {
+        calls,
+        total: calls << 40,
+        squares: 1 << 110,
+        ..Stat::default()
+    };
+    // Each square is 2^90 on average, of which the square of the mean is 2^80.
+    let wanted = (2_f64.powi(90) - 2_f64.powi(80)) * (calls as f64 / (calls - 1) as f64);
+    assert!((stat.variance() / wanted - 1.0).abs() < 1e-12);
+}
+
+#[test]
+fn the_number_that_stands_for_no_device_names_none() {
+    let header = Header {
+        kind: kind::CUDA_DEVICE,
+        ..Header::default()
+    };
+    let device = |ordinal| {
+        let device = event::CudaDevice {
+            header,
+            ordinal,
+            ..event::CudaDevice::default()
+        };
+        event::encode(&device, &[])
+    };
+    let last = event::NO_NODE - event::CUDA_NODE;
+    let index = index(&[device(0), device(last), device(last), device(1)]);
+    let ordinals: Vec<u32> = index.cuda.devices.keys().copied().collect();
+    assert_eq!((ordinals, index.ids_refused), (vec![0, 1], 2));
+}
+
+#[test]
+fn descriptions_alone_are_nothing_that_happened() {
+    assert!(Index::default().is_idle());
+    assert!(index(&[symbol(1, 3)]).is_idle());
+    assert!(!index(&[kernel(1, 0, 0, 0)]).is_idle());
+}
+
+#[test]
+fn what_is_left_out_is_in_no_sum() {
+    let mut index = index(&[
+        kernel(1, 0, 0, 0),
+        kernel(2, 0, 2, flag::UNTIMED | flag::ORPHAN),
+        kernel(3, 0, 2, flag::UNTIMED | flag::OPEN_AT_DETACH),
+        kernel(4, 0, 0, 0),
+    ]);
+    let kernel = |kernel_id, flags: u8, untimed| {
+        let header = Header {
+            kind: kind::KERNEL_DISPATCH,
+            flags,
+            ..Header::default()
+        };
+        let (start, end) = if untimed == 0 { (100, 130) } else { (0, 0) };
+        Kernel {
+            header,
+            kernel_id,
+            untimed,
+            start,
+            end,
+            ..Kernel::default()
+        }
+    };
+    let reasons = |index: &Index| index.untimed.values().copied().collect::<Vec<u64>>();
+    let counts = |index: &Index| (index.dispatches, index.orphans, index.open_at_detach);
+    assert_eq!((counts(&index), reasons(&index)), ((4, 1, 1), vec![2]));
+    index.forget_kernels();
+    index.drop_kernel(&kernel(1, 0, 0));
+    index.keep_kernel(&kernel(4, 0, 0));
+    assert_eq!(index.kernels.keys().collect::<Vec<_>>(), [&4]);
+    assert_eq!(index.kernels[&4].total, 30);
+    index.drop_kernel(&kernel(2, flag::UNTIMED | flag::ORPHAN, 2));
+    assert_eq!((counts(&index), reasons(&index)), ((2, 0, 1), vec![1]));
+    // A reason of which none is left is not told.
+    let last = kernel(3, flag::UNTIMED | flag::OPEN_AT_DETACH, 2);
+    index.drop_kernel(&last);
+    assert_eq!((counts(&index), reasons(&index)), ((1, 0, 0), vec![]));
+    // One without times has no part in a kernel's sum, although it stays.
+    index.keep_kernel(&last);
+    assert_eq!(index.kernels.len(), 1);
+}

@@ -270,4 +270,47 @@ mod tests {
         let deep = format!("void {}int{}(int)", "a<".repeat(500), ">".repeat(500));
         assert!(short(&deep).starts_with("a<a<a<"));
     }
+
+    #[test]
+    fn brackets_that_are_not_those_of_the_name_do_not_count() {
+        for (name, wanted) in [
+            ("void k<int [3]>(int)", "k<int [3]>"),
+            ("void k<decltype(a->b), 1>(int)", "k<decltype, 1>"),
+            ("void k<1-(2)>(int)", "k<1-(2)>"),
+            ("S::operator()", "S::operator()"),
+            ("void S::operator()(int, T<float>)", "operator()"),
+            (
+                "bool x::operator< <int, float>(int)",
+                "operator< <int, float>",
+            ),
+            ("int x::operator[](int)", "operator[]"),
+            ("x::A x::operator->(int)", "operator->"),
+        ] {
+            assert_eq!(short(name), wanted, "{name}");
+        }
+    }
+
+    #[test]
+    fn constants_lose_their_types_and_other_texts_do_not() {
+        for (text, wanted) in [
+            ("3", "3"),
+            ("3ul", "3"),
+            ("-3L", "-3"),
+            ("12abul", "12abul"),
+            ("0x1f", "0x1f"),
+        ] {
+            assert_eq!(constant(text), wanted);
+        }
+        for (text, wanted) in [
+            ("(int)-3", "-3"),
+            ("(a::Kind)2u", "2"),
+            ("(int)x", "(int)x"),
+            (" 7ul ", "7"),
+        ] {
+            assert_eq!(argument(text, 1).as_deref(), Some(wanted));
+        }
+        // Parts that are nested too deeply stay.
+        let short = |depth| argument("(bool)1", depth).unwrap();
+        assert_eq!([DEEPEST - 1, DEEPEST].map(short), ["1", "(bool)1"]);
+    }
 }

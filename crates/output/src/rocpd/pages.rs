@@ -522,4 +522,38 @@ mod tests {
             assert_eq!(&out[..len], wanted, "{number}");
         }
     }
+
+    /// With dividers of nine bytes a child takes fifteen: 272 of them fit behind a head of twelve.
+    /// Of a page that is full the last child begins the next page, and the one before that stands
+    /// behind all cells.
+    #[test]
+    fn inner_pages_are_full_and_have_each_child_once() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(offset(3)).unwrap();
+        let mut pages = Pages::after(file).unwrap();
+        let mut tree = Tree::table(2);
+        let first = 1000;
+        for number in first..first + 2000 {
+            tree.child(&mut pages, 0, number, vec![1; 9]).unwrap();
+        }
+        pages.flush().unwrap();
+        let mut found = Vec::new();
+        let mut page = [0; PAGE];
+        let at = |page: &[u8; PAGE], at: usize| {
+            u32::from_be_bytes([page[at], page[at + 1], page[at + 2], page[at + 3]])
+        };
+        // The 273rd child ends the first page, and each 271 more the next one.
+        for number in 3..3 + 7 {
+            pages.file.read_exact_at(&mut page, offset(number)).unwrap();
+            let cells = u16::from_be_bytes([page[3], page[4]]);
+            assert_eq!((page[0], cells), (kind::INNER_TABLE, 270), "{number}");
+            for cell in 0..usize::from(cells) {
+                let pointer = u16::from_be_bytes([page[12 + 2 * cell], page[13 + 2 * cell]]);
+                found.push(at(&page, pointer.into()));
+            }
+            found.push(at(&page, 8));
+        }
+        assert_eq!(pages.next, 10);
+        assert_eq!(found, (first..first + 7 * 271).collect::<Vec<_>>());
+    }
 }

@@ -184,4 +184,24 @@ mod tests {
         }
         assert_eq!(Record::number_at(&row[..9], 5), None);
     }
+
+    /// The head has its own length at its front, whose length counts, too.
+    #[test]
+    fn a_head_that_is_long_counts_the_bytes_of_its_length() {
+        for (values, wanted) in [
+            (0, &[1_u8][..]),
+            (126, &[127]),
+            (127, &[0x81, 0x01]),
+            (130, &[0x81, 0x04]),
+            (300, &[0x82, 0x2e]),
+        ] {
+            let mut record = Record::default();
+            for _ in 0..values {
+                record.null();
+            }
+            let row = record.end();
+            assert_eq!(&row[..wanted.len()], wanted, "{values}");
+            assert_eq!(row.len(), wanted.len() + values, "{values}");
+        }
+    }
 }

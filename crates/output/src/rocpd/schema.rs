@@ -664,4 +664,46 @@ mod tests {
             before.push(table.name);
         }
     }
+
+    /// All parts, with a session's names in their places, make a database whose views can be read.
+    #[test]
+    fn the_parts_of_the_schema_make_a_database() {
+        let part = |part| {
+            let sql = rocpd_schema(part);
+            assert!(!sql.contains("@guid@"), "{sql}");
+            sql.replace("{{uuid}}", "_a_b").replace("{{guid}}", "a-b")
+        };
+        let database = rusqlite::Connection::open_in_memory().unwrap();
+        for each in [
+            SchemaPart::Tables,
+            SchemaPart::Indexes,
+            SchemaPart::Views,
+            SchemaPart::Metadata,
+            SchemaPart::DataViews,
+            SchemaPart::SummaryViews,
+        ] {
+            database.execute_batch(&part(each)).unwrap();
+        }
+        let mut all = database
+            .prepare("SELECT tag, value FROM rocpd_metadata_a_b ORDER BY id")
+            .unwrap();
+        let rows = all.query_map([], |row| Ok((row.get(0)?, row.get(1)?)));
+        let rows: Vec<(String, String)> = rows.unwrap().map(Result::unwrap).collect();
+        let wanted = [
+            ("schema_version", "3.0.3"),
+            ("schema_version_major", "3"),
+            ("schema_version_minor", "0"),
+            ("schema_version_patch", "3"),
+            ("uuid", "_a_b"),
+            ("guid", "a-b"),
+        ];
+        let wanted = wanted.map(|(tag, value)| (tag.to_owned(), value.to_owned()));
+        assert_eq!(rows, wanted);
+        for view in ["rocpd_metadata", "rocpd_kernel_dispatch", "kernels"] {
+            let sql = format!("SELECT COUNT(*) FROM {view}");
+            let count: i64 = database.query_row(&sql, [], |row| row.get(0)).unwrap();
+            let wanted = if view == "rocpd_metadata" { 6 } else { 0 };
+            assert_eq!(count, wanted, "{view}");
+        }
+    }
 }

@@ -299,4 +299,23 @@ mod tests {
             .unwrap();
         assert_eq!(found, [1, 2, 3].map(|key| (key, 3 * BUFFER)));
     }
+
+    /// What was gathered goes into the file, and 64 runs of one size become one of the next.
+    #[test]
+    fn rows_do_not_stay_in_memory_and_runs_stay_few() {
+        let mut sorted = Sorted::with_limit(&std::env::temp_dir(), 10 * (4 + 16));
+        let runs = |sorted: &Sorted| sorted.runs.iter().map(Vec::len).collect::<Vec<_>>();
+        for key in 0..9 {
+            sorted.push(key, &[7; 4]).unwrap();
+        }
+        assert_eq!((sorted.rows.len(), runs(&sorted)), (9, vec![]));
+        sorted.push(9, &[7; 4]).unwrap();
+        assert_eq!((sorted.rows.len(), runs(&sorted)), (0, vec![1]));
+        for key in 10..640 {
+            sorted.push(-key, &[7; 4]).unwrap();
+            let length = runs(&sorted)[0];
+            assert!(sorted.rows.len() < 10 && length < FAN, "{key}");
+        }
+        assert_eq!(runs(&sorted), [0, 1]);
+    }
 }
