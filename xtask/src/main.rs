@@ -141,7 +141,7 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "mutants",
-        words: "[--sample N] [--seed N] [--for MINUTES] [--jobs N] [--again] [--built] [PART ...]",
+        words: "[--sample N] [--seed N] [--for MINUTES] [--jobs N] [--again] [--new] [--built] [PART ...]",
         help: "Which changes of the code its own tests catch, all in one build of each part; bench-results/mutants.json has the sums; needs cargo-mutants",
         run: mutants::mutants_task,
     },

@@ -7,8 +7,8 @@
 //! made in ten minutes.
 //!
 //! End-to-end tests do not count here: damage must show near where it is. This is not in CI.
-//! `--again` takes the mutants that were missed, after tests were added for them. `--sample N` takes N
-//! mutants, chosen by `--seed`, of those that have no outcome yet. With `--built` nothing is built:
+//! `--again` takes the mutants that were missed, after tests were added for them; with `--new`, only
+//! tests that were not there when all mutants were made run for them. `--sample N` takes N mutants, chosen by `--seed`, of those that have no outcome yet. With `--built` nothing is built:
 //! that is for a machine with more processors, to which this program (`MIDAIR_ROOT` is the checkout
 //! there), the test programs and `target/mutants/PART` were carried. Tests that fail without a mutant,
 //! as those do that need what is not there, are left out and counted.
@@ -136,6 +136,7 @@ struct Wanted {
     jobs: usize,
     until: Option<Instant>,
     again: bool,
+    new: bool,
     built: bool,
 }
 
@@ -188,12 +189,14 @@ fn parse(words: &[String]) -> Outcome<Wanted> {
         jobs: std::thread::available_parallelism().map_or(1, usize::from),
         until: None,
         again: false,
+        new: false,
         built: false,
     };
     let mut words = words.iter();
     while let Some(word) = words.next() {
         match word.as_str() {
             "--again" => wanted.again = true,
+            "--new" => wanted.new = true,
             "--built" => wanted.built = true,
             "--sample" | "--seed" | "--for" | "--jobs" => {
                 let Some(value) = words.next().and_then(|value| value.parse::<u64>().ok()) else {
@@ -231,7 +234,10 @@ fn take(part: &Part, wanted: &Wanted) -> Outcome<ledger::Part> {
         .join("outcomes.json");
     let mut known = ledger::read_outcomes(&file)?;
     known.retain(|key, _| keys.contains(key));
-    let tests = Tests::look(part, &built, wanted.jobs)?;
+    let mut tests = Tests::look(part, &built, wanted.jobs)?;
+    if wanted.new {
+        tests.leave_out(&ledger::read_names(&file.with_file_name("tests.json"))?);
+    }
     let chosen = choose(&built, &keys, &known, wanted);
     println!(
         "{}: {} mutants, {} to make, {} tests",
@@ -258,6 +264,9 @@ fn take(part: &Part, wanted: &Wanted) -> Outcome<ledger::Part> {
     side_by_side(chosen.len(), wanted.jobs, wanted.until, work)?;
     let known = known.into_inner().unwrap_or_else(|it| it.into_inner());
     ledger::write(&known, &file)?;
+    if !wanted.again && known.len() == built.first.len() {
+        ledger::write(&tests.names(), &file.with_file_name("tests.json"))?;
+    }
     let count = |wanted: Came| known.values().filter(|came| **came == wanted).count();
     let missed = |(key, came): (&String, &Came)| (*came == Came::Missed).then(|| key.clone());
     Ok(ledger::Part {
@@ -357,15 +366,13 @@ mod tests {
             (all.parts.len(), all.sample, all.seed),
             (PARTS.len(), None, 1)
         );
-        assert!(all.until.is_none() && !all.again && !all.built);
-        let some =
-            parse("--sample 7 --seed 9 --for 3 --jobs 5 tree --again --built rights").unwrap();
+        assert!(all.until.is_none() && !all.again && !all.new && !all.built);
+        let some = parse("--sample 7 --seed 9 --for 3 --jobs 5 tree --again --new --built rights")
+            .unwrap();
         let names: Vec<&str> = some.parts.iter().map(|part| part.name).collect();
         assert_eq!(names, ["tree", "rights"]);
-        assert_eq!(
-            (some.sample, some.seed, some.jobs, some.again, some.built),
-            (Some(7), 9, 5, true, true)
-        );
+        assert_eq!((some.sample, some.seed, some.jobs), (Some(7), 9, 5));
+        assert!(some.again && some.new && some.built);
         let left = some.until.unwrap() - Instant::now();
         assert!(left > Duration::from_secs(170) && left <= Duration::from_secs(180));
         for wrong in ["nothing", "--sample", "--seed x"] {

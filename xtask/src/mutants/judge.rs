@@ -5,7 +5,7 @@
 //! until one fails. A session of its own holds each run, because programs that the tests start find
 //! the mutant by their session (`xtask/switches/src/runtime.rs`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -140,6 +140,18 @@ impl Tests {
     /// Returns how many tests count.
     pub fn count(&self) -> usize {
         self.tests.len() - self.left_out
+    }
+
+    /// Returns the names of all tests.
+    pub fn names(&self) -> Vec<&str> {
+        self.tests.iter().map(|test| test.name.as_str()).collect()
+    }
+
+    /// Makes tests with these names run for no mutant.
+    pub fn leave_out(&mut self, names: &BTreeSet<String>) {
+        for tests in self.reach.values_mut() {
+            tests.retain(|test| !names.contains(&self.tests[*test].name));
+        }
     }
 
     /// Returns how many fail without a mutant.
@@ -331,7 +343,7 @@ mod tests {
             name: name.to_owned(),
             takes: Duration::from_secs(seconds),
         };
-        let tests = Tests {
+        let mut tests = Tests {
             programs: Vec::new(),
             tests: vec![
                 test("whole", 3),
@@ -345,6 +357,8 @@ mod tests {
         // The last one would be too much.
         assert_eq!(tests.of(7, "crates/output/src/csv.rs"), [1, 2, 0]);
         assert!(tests.of(8, "crates/output/src/csv.rs").is_empty());
+        tests.leave_out(&BTreeSet::from(["csv_more::a".to_owned()]));
+        assert_eq!(tests.of(7, "crates/output/src/csv.rs"), [1, 0, 3]);
     }
 
     #[test]

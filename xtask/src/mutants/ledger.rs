@@ -3,7 +3,7 @@
 //! All outcomes are kept below `target/mutants`, so that a run goes on where the last one stopped.
 //! `bench-results/mutants.json` has the sums and the names of those that were missed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
@@ -57,6 +57,15 @@ pub fn read_outcomes(file: &Path) -> Done<Outcomes> {
     let text = fs::read_to_string(file).at("reading", file)?;
     match serde_json::from_str(&text) {
         Ok(outcomes) => Ok(outcomes),
+        Err(error) => failed(format!("{}: {error}", file.display())),
+    }
+}
+
+/// Reads the names of the tests that were there when all mutants were made.
+pub fn read_names(file: &Path) -> Done<BTreeSet<String>> {
+    let text = fs::read_to_string(file).at("reading", file)?;
+    match serde_json::from_str(&text) {
+        Ok(names) => Ok(names),
         Err(error) => failed(format!("{}: {error}", file.display())),
     }
 }
