@@ -84,7 +84,12 @@ pub(crate) fn exceeding(tid: Tid) -> io::Result<Option<String>> {
 /// own request) may not be entered by this caller, who is not root. The kernel itself would accept
 /// CAP_SYS_PTRACE alone. None where the process may be entered.
 pub(crate) fn protected(tid: Tid) -> Option<Failure> {
-    if sys::real_ids().0 == 0 {
+    protected_from(sys::real_ids().0, tid)
+}
+
+/// Returns why this user may not enter such a process.
+fn protected_from(user: u32, tid: Tid) -> Option<Failure> {
+    if user == 0 {
         return None;
     }
     let target = task::status(tid).ok()?;
@@ -110,6 +115,11 @@ fn is_raised([real, effective, saved, _]: [u32; 4]) -> bool {
     real != effective || real != saved
 }
 
+/// How a directory on the way to a file is opened.
+const DIRECTORY: i32 = libc::O_PATH | libc::O_DIRECTORY;
+/// How the file is opened: opening a pipe must not block.
+const FILE: i32 = libc::O_RDONLY | libc::O_NONBLOCK;
+
 /// Opens a file that root owns and nobody else can change, and that lies below directories for
 /// which the same holds. The opened file is the one that was checked, because each step starts from
 /// the descriptor of the directory that was checked.
@@ -130,7 +140,7 @@ pub(crate) fn trusted(path: &Path) -> io::Result<File> {
     // become a link since.
     let path = std::fs::canonicalize(path)?;
     let mut at = std::path::PathBuf::from("/");
-    let mut here = open_at(None, OsStr::new("/"), libc::O_PATH | libc::O_DIRECTORY)?;
+    let mut here = open_at(None, OsStr::new("/"), DIRECTORY)?;
     let names: Vec<&OsStr> = path
         .components()
         .filter_map(|part| match part {
@@ -140,14 +150,10 @@ pub(crate) fn trusted(path: &Path) -> io::Result<File> {
         .collect();
     for (index, name) in names.iter().enumerate() {
         // The entry inside is the file itself or another directory.
-        check(&here, index + 1 < names.len()).map_err(|why| refused(&at, why))?;
+        let holds_a_directory = index + 1 < names.len();
+        check(&here, holds_a_directory).map_err(|why| refused(&at, why))?;
         at.push(name);
-        let flags = if index + 1 < names.len() {
-            libc::O_PATH | libc::O_DIRECTORY
-        } else {
-            // Opening a pipe must not block.
-            libc::O_RDONLY | libc::O_NONBLOCK
-        };
+        let flags = if holds_a_directory { DIRECTORY } else { FILE };
         here = open_at(Some(&here), name, flags)?;
     }
     check(&here, false).map_err(|why| refused(&at, why))?;
@@ -202,6 +208,7 @@ pub(crate) fn cannot_drop(error: &io::Error) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tree::tests::script::{family, of_shape};
 
     fn status(uid: [u32; 4], gid: u32, groups: &[u32], permitted: u64) -> Status {
         Status {
@@ -301,6 +308,49 @@ mod tests {
         let mut group = status([1000; 4], 1000, &[], 0);
         group.gid = [1000, 1000, 0, 1000];
         assert!(me.lacks(&group).is_some_and(|why| why.contains("group 0")));
+    }
+
+    /// Root enters them. Others do not, whatever capabilities they have.
+    #[test]
+    fn a_process_that_protects_itself_is_for_root_alone() {
+        for (shape, why) in [
+            ("open", None),
+            ("closed", Some("is not dumpable")),
+            ("raised", Some("runs with a set-uid program's rights")),
+        ] {
+            if shape == "raised" && sys::real_ids().0 != 0 {
+                // Only root can give a process two users.
+                continue;
+            }
+            let (one, _) = of_shape(&family()[0], shape);
+            let tid = one.pid().leader();
+            assert!(protected_from(0, tid).is_none(), "{shape}");
+            let refused = protected_from(1000, tid);
+            assert_eq!(refused.is_some(), why.is_some(), "{shape}: {refused:?}");
+            let Some((failure, why)) = refused.zip(why) else {
+                continue;
+            };
+            assert_eq!(failure.kind, Kind::NotPermitted);
+            let begin = format!("process {} may not be entered: it {why}", one.pid());
+            assert!(failure.what.starts_with(&begin), "{}", failure.what);
+        }
+        let nobody = Pid::MAX.leader();
+        assert!(protected_from(1000, nobody).is_none());
+    }
+
+    /// Whoever opens a pipe to read it would wait for somebody who writes.
+    #[test]
+    fn a_pipe_is_refused_at_once() {
+        let dir = tempfile::tempdir_in("/tmp").unwrap();
+        let pipe = dir.path().join("x.so");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::from_bits_truncate(0o600)).unwrap();
+        let why = trusted(&pipe).unwrap_err().to_string();
+        // Not root's, or no file.
+        let end = match dir.path().metadata().unwrap().uid() {
+            0 => format!("{} is no regular file", pipe.display()),
+            _ => format!("{} does not belong to root", dir.path().display()),
+        };
+        assert_eq!(why, end);
     }
 
     #[test]

@@ -243,12 +243,9 @@ impl Member {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Waits for its thread, which has sent its last report or is about to. Returns false when the
-    /// thread panicked.
-    pub(super) fn join(&mut self) -> bool {
-        self.thread
-            .take()
-            .is_none_or(|thread| thread.join().is_ok())
+    /// Waits for its thread, which has sent its last report, is about to, or panicked.
+    pub(super) fn join(&mut self) {
+        let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 

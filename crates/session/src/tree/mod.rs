@@ -511,4 +511,4 @@ impl Group {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -4,7 +4,7 @@
 use super::*;
 
 mod attached;
-pub(super) mod script;
+pub(crate) mod script;
 
 use midair_settings::Settings;
 use script::Ended;
@@ -140,6 +140,7 @@ fn a_tree_goes_on_until_all_its_members_have_ended() {
     end(&mut group, numbers[0]);
     assert!(!is_over(group.poll()), "one is left");
     end(&mut group, numbers[1]);
+    assert!(!is_over(group.poll()), "another one of it may come");
     drop((root, child));
     let limit = Instant::now() + Duration::from_secs(20);
     while !is_over(group.poll()) {

@@ -4,12 +4,16 @@
  *   headless  its main thread ends, and another one goes on
  *   threads   says the number of its second thread
  *   other     has a function of HSA's, whatever its file is called
+ *   open      an ordinary process of a user who is not root
+ *   closed    the same, and not dumpable
+ *   raised    the same with root as its saved user; only root can start it
  *
  * Each says "ready" and a number when it is what it should be. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -46,6 +50,12 @@ int main(int count, char **words) {
         if (pthread_create(&thread, 0, second, 0)) return 2;
         if (*shape == 'h') pthread_exit(0);
         pthread_join(thread, 0);
+    } else if (!strcmp(shape, "open") || !strcmp(shape, "closed") || !strcmp(shape, "raised")) {
+        uid_t user = getuid() ? getuid() : 65534;
+        if (setresuid(user, user, *shape == 'r' ? 0 : user)) return 4;
+        if (prctl(PR_SET_DUMPABLE, *shape == 'o', 0, 0, 0)) return 5;
+        say(getpid());
+        wait_for_the_end();
     } else {
         say(getpid());
         wait_for_the_end();

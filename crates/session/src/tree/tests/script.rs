@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// A process that ends with the test.
-pub(in super::super) struct Ended(pub(in super::super) Child);
+pub(crate) struct Ended(pub(in super::super) Child);
 
 impl Drop for Ended {
     fn drop(&mut self) {
@@ -32,7 +32,7 @@ impl Drop for Ended {
 }
 
 impl Ended {
-    pub(in super::super) fn pid(&self) -> Pid {
+    pub(crate) fn pid(&self) -> Pid {
         Pid::of_child(&self.0)
     }
 
@@ -65,7 +65,7 @@ fn copied(from: &Path, name: &str) -> PathBuf {
 }
 
 /// The program `tests/c/family.c`, under its own name and under that of HSA's library.
-pub(in super::super) fn family() -> &'static [PathBuf; 2] {
+pub(crate) fn family() -> &'static [PathBuf; 2] {
     static MADE: OnceLock<[PathBuf; 2]> = OnceLock::new();
     MADE.get_or_init(|| {
         let program = directory().join("family");
@@ -85,7 +85,7 @@ pub(in super::super) fn family() -> &'static [PathBuf; 2] {
 }
 
 /// Starts a program that says "ready" and a number, and returns it with the number.
-pub(in super::super) fn of_shape(program: &Path, shape: &str) -> (Ended, Pid) {
+pub(crate) fn of_shape(program: &Path, shape: &str) -> (Ended, Pid) {
     let mut command = Command::new(program);
     command
         .arg(shape)
