@@ -98,3 +98,36 @@ fn a_file_that_is_there_is_replaced() {
     assert_eq!(lines(directory.path(), first, amds_plan()).len(), 2);
     assert_eq!(lines(directory.path(), writer(), amds_plan()).len(), 1);
 }
+
+/// Kernels that no symbol describes have the number 0. They are told apart by where their code is.
+#[test]
+fn kernels_without_a_number_are_told_apart_by_their_code() {
+    let mut writer = writer();
+    for (dispatch_id, kernel_id, kernel_object) in [
+        (1, 0, 0x1000),
+        (2, 0, 0x2000),
+        (3, 0, 0x1000),
+        (4, 11, 0x1000),
+        (5, 11, 0x2000),
+    ] {
+        let kernel = Kernel {
+            kernel_id,
+            kernel_object,
+            ..kernel(dispatch_id, 1_000)
+        };
+        put_kernel(&mut writer, &kernel);
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let found = lines(directory.path(), writer, amds_plan());
+    // The first of each, and how many there are.
+    let told = |line: &String| {
+        let first = line.split(',').next().unwrap().to_owned();
+        (first, line.rsplit(',').nth(4).unwrap().to_owned())
+    };
+    let told: Vec<(String, String)> = found.iter().skip(1).map(told).collect();
+    let wanted = [("1", "2"), ("2", "1"), ("4", "2")];
+    assert_eq!(
+        told,
+        wanted.map(|(first, count)| (first.to_owned(), count.to_owned()))
+    );
+}

@@ -1,12 +1,18 @@
 //! Windows around several dispatches that were launched at once. In every format, their values must
 //! be those of all of them together, and of none of them alone.
 
-use crate::common::{entries, golden_json, list, names, reader, writer};
+use crate::common::{append, entries, golden_json, list, names, reader, writer};
 use crate::counters::{
     NODE, amds_plan, header, json_of, put, put_kernel, read, session, window, written,
 };
-use midair_output::{Format, Plan, RecordWriter, Trace, counter_table};
-use midair_record::event::{CounterWindow, Kernel, Untimed, flag, kind};
+use crate::rocpd_rows::plan;
+use midair_output::table::Style;
+use midair_output::{
+    CounterReport, Format, KernelFilter, KernelNames, Names, Plan, RecordWriter, Screen, Trace,
+    counter_table, write,
+};
+use midair_record::event::{self, CounterWindow, Kernel, KernelSymbol, Untimed, flag, kind};
+use rusqlite::Connection;
 use serde_json::{Value, json};
 
 /// Returns packet `packet` of queue 1. Packets begin 1,000 ns apart and run for 500 ns.
@@ -167,7 +173,8 @@ fn the_table_names_a_sort_of_batches_and_its_mean() {
         };
         put(&mut writer, around, &[number; 9], 9);
     }
-    let text = table(&session(writer, amds_plan()));
+    let trace = session(writer, amds_plan());
+    let text = table(&trace);
     assert!(
         text.contains("[batch]: 4 times 3 dispatches together, 0 shared"),
         "{text}"
@@ -179,6 +186,75 @@ fn the_table_names_a_sort_of_batches_and_its_mean() {
         mean.contains(" 20") && mean.contains('±') && !mean.contains("±0"),
         "{text}"
     );
+    // In the document it has no grid, since its kernels have several.
+    let report = CounterReport::of(
+        &trace,
+        &names(&golden_json()),
+        &Plan::default(),
+        Style::default(),
+    );
+    let screen = Screen::new(Vec::new(), &Names::amd(), KernelNames::default(), &[]);
+    let document = screen.with_counters(report).json(10);
+    let row = &document["kernel_counters"][0];
+    let told = ["batch_of", "agent", "grid", "dispatches", "windows"].map(|key| &row[key]);
+    let null = &Value::Null;
+    assert_eq!(told, [&json!(3), null, null, null, &json!(4)]);
+}
+
+/// What ran beside a batch says nothing about one dispatch of it.
+#[test]
+fn no_dispatch_of_a_shared_batch_was_counted_beside_others() {
+    let mut trace = batch(|writer| {
+        let beside = Kernel {
+            queue_id: 2,
+            dispatch_id: 99,
+            ..kernel(1, 11)
+        };
+        put_kernel(writer, &beside);
+    });
+    let directory = tempfile::tempdir().unwrap();
+    let plan = plan(directory.path(), &[Format::Rocpd]);
+    let all = KernelFilter::default();
+    trace.records.choose(&all, plan.kernel_names, true).unwrap();
+    write(&trace, &names(&golden_json()), &plan).unwrap();
+    let file = Connection::open(directory.path().join("r_results.db")).unwrap();
+    let count = |condition: &str| -> i64 {
+        let question = format!("SELECT COUNT(*) FROM rocpd_kernel_dispatch WHERE {condition}");
+        file.query_row(&question, [], |row| row.get(0)).unwrap()
+    };
+    assert_eq!((count("TRUE"), count("extdata LIKE '%counters%'")), (4, 0));
+}
+
+/// A batch of ten kernels, of which one occurs twice: eight have names.
+#[test]
+fn eight_kernels_of_a_batch_are_named() {
+    let mut writer = writer();
+    let order = [100, 101, 100, 102, 103, 104, 105, 106, 107, 108, 109, 109];
+    for (packet, kernel_id) in (1..).zip(order) {
+        put_kernel(&mut writer, &kernel(packet, kernel_id));
+    }
+    for kernel_id in 100..110 {
+        let name = format!("k{kernel_id}");
+        let symbol = KernelSymbol {
+            header: header(kind::KERNEL_SYMBOL),
+            kernel_id,
+            name_len: name.len() as u32,
+            ..KernelSymbol::default()
+        };
+        append(&mut writer, &event::encode(&symbol, name.as_bytes()));
+    }
+    let around = CounterWindow {
+        packets: 12,
+        dispatches: 12,
+        end: 22_600,
+        read_end: 22_700,
+        ..around(1)
+    };
+    put(&mut writer, around, &[3; 9], 9);
+    let directory = written(session(writer, amds_plan()), &[Format::Csv]);
+    let csv = read(directory.path(), "r_counter_batches.csv");
+    let names = ",\"k100 x2, k101, k102, k103, k104, k105, k106, k107 and 3 others\",";
+    assert_eq!(csv.matches(names).count(), 2, "{csv}");
 }
 
 #[test]

@@ -178,6 +178,10 @@ fn a_dispatch_without_times_makes_later_windows_of_other_queues_doubtful() {
     };
     let doubtful = json!({ "dispatches": 5, "windows": 4, "alone": 2, "not_known_to_be_alone": 2 });
     assert_eq!(four(untimed(2, 25_000)), doubtful);
+    // It was launched when the second window's counters had been read, or just before that.
+    assert_eq!(four(untimed(2, 21_030)), doubtful);
+    let more = json!({ "dispatches": 5, "windows": 4, "alone": 1, "not_known_to_be_alone": 3 });
+    assert_eq!(four(untimed(2, 21_029)), more);
     // Dispatches of a queue do not run within that queue's own windows.
     let alone = json!({ "dispatches": 5, "windows": 4, "alone": 4 });
     assert_eq!(four(untimed(1, 25_000)), alone);
@@ -210,10 +214,23 @@ fn packets_and_records_that_were_lost_make_windows_doubtful() {
         four(lost(1)),
         json!({ "dispatches": 4, "windows": 4, "alone": 4 })
     );
-    let mut trace = amds(|_, _| 0);
-    trace.lost = vec![("kernel dispatches".to_owned(), 1)];
+    let of_lost = |lost: &[(&str, u64)]| {
+        let mut trace = amds(|_, _| 0);
+        let lost = lost
+            .iter()
+            .map(|(what, count)| ((*what).to_owned(), *count));
+        trace.lost = lost.collect();
+        told_of(trace)
+    };
     let doubtful = json!({ "dispatches": 3, "windows": 3, "not_known_to_be_alone": 3 });
-    assert_eq!(told_of(trace), doubtful);
+    assert_eq!(of_lost(&[("kernel dispatches", 1)]), doubtful);
+    assert_eq!(
+        of_lost(&[("markers", 1), ("kernel dispatches", 1)]),
+        doubtful
+    );
+    // Other records were lost, or none.
+    let alone = json!({ "dispatches": 3, "windows": 3, "alone": 3 });
+    assert_eq!(of_lost(&[("markers", 1), ("kernel dispatches", 0)]), alone);
 }
 
 #[test]
@@ -315,10 +332,11 @@ fn what_does_not_fit_together_has_no_values() {
 #[test]
 fn many_windows_that_never_end_stay_few_in_memory() {
     let found = four(|writer| {
+        put_kernel(writer, &kernel(5));
         for n in 5..1000 {
             put(writer, window(n, &kernel(n), 9), &[1; 2], 2);
         }
-        // One of the old windows goes on after it was given up.
+        // One of the old windows goes on after it was given up, and has its dispatch.
         let mut late = window(5, &kernel(5), 9);
         (late.first, late.words) = (2, 7);
         append(writer, &event::encode(&late, &[0; 56]));
@@ -368,19 +386,23 @@ fn chosen_kernels_are_the_only_ones_in_files_and_overlap_all_the_same() {
         kernel_id: 10,
         ..kernel(dispatch_id)
     };
-    let trace = || {
+    let trace = |packets| {
         let mut writer = writer();
+        let window = |number, kernel: &Kernel| CounterWindow {
+            packets,
+            ..window(number, kernel, 9)
+        };
         for n in 1..=4 {
             put_kernel(&mut writer, &kernel(n));
-            put(&mut writer, window(n, &kernel(n), 9), &[n; 9], 9);
+            put(&mut writer, window(n, &kernel(n)), &[n; 9], 9);
         }
         put_kernel(&mut writer, &scale(20_500, 5));
         put_kernel(&mut writer, &scale(60_000, 6));
-        put(&mut writer, window(6, &scale(60_000, 6), 9), &[1; 9], 9);
+        put(&mut writer, window(6, &scale(60_000, 6)), &[1; 9], 9);
         session(writer, amds_plan())
     };
-    let rows = |include, exclude, iterations, kernels| {
-        let mut trace = trace();
+    let rows_of = |packets, include, exclude, iterations, kernels| {
+        let mut trace = trace(packets);
         let filter = KernelFilter::new(include, exclude, iterations).unwrap();
         let directory = tempfile::tempdir().unwrap();
         let plan = Plan {
@@ -406,6 +428,8 @@ fn chosen_kernels_are_the_only_ones_in_files_and_overlap_all_the_same() {
             dispatches("r_kernel_trace.csv", 5),
         )
     };
+    let rows =
+        |include, exclude, iterations, kernels| rows_of(1, include, exclude, iterations, kernels);
     let all = rows(None, None, vec![], true);
     assert_eq!(all, (vec![1, 3, 4, 6], vec![1, 2, 3, 4, 5, 6]));
     assert_eq!(
@@ -421,6 +445,12 @@ fn chosen_kernels_are_the_only_ones_in_files_and_overlap_all_the_same() {
         (vec![3], vec![2, 3])
     );
     assert_eq!(rows(None, None, vec![1..=1], false), (vec![1], vec![]));
+    // Without packets of its own it was decided at its launch which dispatch has a window. Only the
+    // kernel is chosen here.
+    assert_eq!(
+        rows_of(0, Some("vadd"), None, vec![2..=3], true),
+        (vec![1, 3, 4], vec![2, 3])
+    );
 }
 
 #[test]
@@ -659,22 +689,152 @@ fn a_window_whose_clock_was_reset_is_disturbed_and_has_no_values() {
     assert_eq!((of("4"), of("5")), (2, 0), "{rows}");
 }
 
+/// A table of two kernels at its least width, whole: names are cut before their numbers, and further
+/// kernels and counters are only counted.
+#[test]
+fn the_table_takes_the_width_that_is_there() {
+    let of_sq = [
+        "SQ_BUSY_CYCLES",
+        "SQ_INSTS",
+        "SQ_INSTS_LDS",
+        "SQ_INSTS_SALU",
+        "SQ_INSTS_SMEM",
+        "SQ_INSTS_VALU",
+        "SQ_INSTS_VMEM_RD",
+        "SQ_WAVES",
+    ];
+    // There is room for 25 characters.
+    let others = [
+        "GRBM_COUNT",
+        "TCP_TCC_NC_ATOMIC_REQ_sum",
+        "TA_BUFFER_COALESCED_READ_CYCLES_sum",
+    ];
+    let text = |counters: &[&[&str]], rows| {
+        let groups: Vec<_> = counters.iter().map(|group| prepared(group)).collect();
+        let mut writer = writer();
+        for n in 1..=5 {
+            let kernel = Kernel {
+                grid: [512, 2, 1],
+                // The last two are of another kernel.
+                kernel_id: if n <= 3 { 11 } else { 10 },
+                ..kernel(n)
+            };
+            put_kernel(&mut writer, &kernel);
+            for (number, group) in (0..).zip(&groups) {
+                let of_group = (n - 1) % 3 == u64::from(number) || groups.len() == 1;
+                if !of_group {
+                    continue;
+                }
+                let words = (group.template.output_bytes / 8) as usize;
+                let window = CounterWindow {
+                    group: number,
+                    ..window(n, &kernel, words as u32)
+                };
+                // GRBM_COUNT is the first word. The others are 0.
+                let mut values = vec![0; words];
+                values[0] = 1_000 + n;
+                put(&mut writer, window, &values, 16);
+            }
+        }
+        let plan = CounterPlan {
+            agents: [(NODE, groups)].into(),
+            ..CounterPlan::default()
+        };
+        let style = midair_output::table::Style {
+            columns: 50,
+            rows,
+            unicode: false,
+            ..midair_output::table::Style::default()
+        };
+        let (names, plan_of_files) = (names(&golden_json()), Plan::default());
+        midair_output::counter_table(&session(writer, plan), &names, &plan_of_files, style)
+    };
+    let table = text(&[&others], 1);
+    assert_eq!(
+        table,
+        concat!(
+            "COUNTER                      WINDOWS          MEAN      95 %\n",
+            "vadd(float const*,... [512,2,1]: 3 of 3 dispatches, 0 shared\n",
+            "  GRBM_COUNT                       3          1002     ±0.0%\n",
+            "  TA_BUFFER_COALESCED_RE...        3             0        ±0\n",
+            "  TCP_TCC_NC_ATOMIC_REQ_sum        3             0        ±0\n",
+            "(1 other kernels or grids)\n",
+        )
+    );
+    // Of the second kernel two windows are too few for an interval.
+    let both = text(&[&others], 2);
+    let (first, second) = both.split_at(both.find("scale(").unwrap());
+    assert_eq!(
+        Some(first),
+        table.strip_suffix("(1 other kernels or grids)\n")
+    );
+    assert_eq!(
+        &second[second.find("[512").unwrap()..],
+        concat!(
+            "[512,2,1]: 2 of 2 dispatches, 0 shared\n",
+            "  GRBM_COUNT                       2        1004.5         ?\n",
+            "  TA_BUFFER_COALESCED_RE...        2             0         ?\n",
+            "  TCP_TCC_NC_ATOMIC_REQ_sum        2             0         ?\n",
+        )
+    );
+    // Three groups, of which each has a window: 16 counters are shown.
+    let more: &[&str] = &[
+        "SQ_WAVE_CYCLES",
+        "SQ_WAIT_INST_ANY",
+        "SQ_INSTS_GDS",
+        "SQ_INSTS_FLAT",
+    ];
+    let sixteen = text(
+        &[
+            &of_sq,
+            more,
+            &["GRBM_COUNT", "TCC_HIT", "TCC_REQ", "TCC_MISS"],
+        ],
+        1,
+    );
+    assert_eq!(sixteen.lines().count(), 19, "{sixteen}");
+    assert!(!sixteen.contains("other counters"), "{sixteen}");
+    let last = [
+        "GRBM_COUNT",
+        "GRBM_GUI_ACTIVE",
+        "TCC_HIT",
+        "TCC_REQ",
+        "TCC_MISS",
+    ];
+    let seventeen = text(&[&of_sq, more, &last], 1);
+    assert_eq!(seventeen.lines().count(), 20, "{seventeen}");
+    assert!(
+        seventeen.contains("\n  (1 other counters)\n"),
+        "{seventeen}"
+    );
+}
+
 /// What a session of one kernel counted in 90 dispatches: `values` returns GRBM_COUNT,
 /// GRBM_GUI_ACTIVE, TCC_HIT and TCC_REQ of each.
 fn found(values: impl Fn(u64) -> [u64; 4]) -> (String, Value, String) {
+    found_in(midair_output::table::Style::default(), 90, values)
+}
+
+/// Returns the same of a session with so many dispatches, of which 90 were counted.
+fn found_in(
+    style: midair_output::table::Style,
+    dispatches: u64,
+    values: impl Fn(u64) -> [u64; 4],
+) -> (String, Value, String) {
     let counters = ["GPU_UTIL", "TCC_HIT", "TCC_REQ"];
     let plan = CounterPlan {
         agents: [(NODE, vec![prepared(&counters)])].into(),
         ..CounterPlan::default()
     };
     let mut writer = writer();
-    for n in 1..=90 {
+    for n in 1..=dispatches {
         put_kernel(&mut writer, &kernel(n));
-        put(&mut writer, window(n, &kernel(n), 4), &values(n), 4);
+        if n <= 90 {
+            put(&mut writer, window(n, &kernel(n), 4), &values(n), 4);
+        }
     }
     let trace = session(writer, plan);
     let names = names(&golden_json());
-    let style = midair_output::table::Style::default();
     let report = CounterReport::of(&trace, &names, &Plan::default(), style);
     let text = report.text.clone();
     assert!(
@@ -718,6 +878,39 @@ fn a_kernel_that_changes_is_told_of_everywhere() {
         "{text} {notes}"
     );
     assert_eq!(row["drift"]["is_certain"], false);
+    // Neither a certain change that is very small is told of, nor a large one that chance explains.
+    let change = |row: &Value| row["drift"]["change"].as_f64().unwrap().abs();
+    let (text, row, _) = found(|n| [1000, 5000 + n / 3, 5, 10]);
+    assert_eq!(row["drift"]["is_certain"], true);
+    assert!(change(&row) < 0.01 && !text.contains("drift"), "{text}");
+    let (text, row, _) = found(|n| [1000, 500 + 40 * noise(n), 5, 10]);
+    assert_eq!(row["drift"]["is_certain"], false);
+    assert!(change(&row) > 0.01 && !text.contains("drift"), "{text}");
+}
+
+/// Where each window has five hits for four requests there is no doubt about their ratio, however
+/// much the requests vary.
+#[test]
+fn a_ratio_of_counters_of_one_window_is_as_certain_as_its_windows_agree() {
+    let values = |n: u64| [1000, 500, 5 * (n % 7 + 1), 4 * (n % 7 + 1)];
+    let style = midair_output::table::Style::default();
+    let (text, row, _) = found_in(style, 1000, values);
+    let exceeds = &row["counters"][1]["exceeds"];
+    let ends = list(&exceeds["interval_95"]);
+    for end in ends {
+        assert!((end.as_f64().unwrap() - 1.25).abs() < 1e-6, "{exceeds}");
+    }
+    let remark = "    ! above TCC_REQ: 1.250 times as many, certainly above 1.250";
+    assert!(text.lines().any(|line| line == remark), "{text}");
+    // At the least width the end of it is cut off.
+    let narrow = midair_output::table::Style {
+        columns: 60,
+        unicode: false,
+        ..style
+    };
+    let (text, ..) = found_in(narrow, 1000, values);
+    let cut = "    ! above TCC_REQ: 1.250 times as many, certainly above...";
+    assert!(text.lines().any(|line| line == cut), "{text}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use crate::common::{agents, append, entries, golden_json, kernel, list, names, trace_of, writer};
 use midair_output::{
-    Format, Names, Outcome, Plan, RecordWriter, SummaryTo, Trace, WriteError, write,
+    Format, Names, Outcome, Plan, RecordWriter, SummaryTo, Trace, WriteError, check, write,
 };
 use midair_record::event::{
     self, Api, Copy, Header, Kernel, KernelSymbol, Note, Untimed, flag, kind,
@@ -496,4 +496,19 @@ fn memory_does_not_grow_with_the_trace() {
         "{text}{}",
         String::from_utf8_lossy(&output.stderr)
     );
+}
+
+/// It is told before anything is recorded where the files could not be written.
+#[test]
+fn files_that_could_not_be_written_are_told_of_before() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("file");
+    fs::write(&file, "").unwrap();
+    let plan = |directory: &Path| Plan {
+        directory: directory.to_owned(),
+        prefix: "r".to_owned(),
+        ..Plan::default()
+    };
+    assert!(check(&plan(&directory.path().join("new"))).is_ok());
+    assert!(check(&plan(&file.join("below"))).is_err());
 }

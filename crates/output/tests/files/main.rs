@@ -15,6 +15,7 @@ mod cuda_formats;
 mod cuda_hostile;
 mod events;
 mod golden;
+mod gpu;
 mod graphs;
 mod hostile;
 mod html;

@@ -177,13 +177,120 @@ fn the_table_has_rates() {
         whole_names: false,
     };
     let text = counter_table(&trace, &Names::amd(), &Plan::default(), style);
-    let waves = text.lines().find(|line| line.contains("SQ_WAVES /s"));
-    let words: Vec<&str> = waves.unwrap().split_whitespace().collect();
-    // The rate is 280 in 1.5 seconds.
+    // The rates are 35 and 280 in 1.5 seconds.
     assert_eq!(
-        words,
-        ["SQ_WAVES", "/s", "3", "186.667", "80", "320"],
-        "{text}"
+        text,
+        concat!(
+            "COUNTER                       READINGS          MEAN         LEAST          MOST\n",
+            "Agent 1\n",
+            "  GRBM_COUNT /s                      3        23.333            10            40\n",
+            "  SQ_WAVES /s                        3       186.667            80           320\n",
+        )
+    );
+}
+
+/// At the least width there is room for 13 characters of a counter with a rate, and for 16 of
+/// others. Each device has its own lines.
+#[test]
+fn names_of_counters_are_cut_where_the_columns_end() {
+    let counters = ["MAX_WAVE_SIZE", "SQ_INSTS_VALU", "SQ_INSTS_VMEM_RD"];
+    let group = crate::counters::prepared(&counters);
+    let words = group.template.output_bytes / 8;
+    let both = [(NODE, vec![group.clone()]), (NODE + 1, vec![group])];
+    let plan = CounterPlan {
+        agents: both.into(),
+        ..plan()
+    };
+    let mut writer = writer();
+    for node in [NODE, NODE + 1] {
+        let reading = CounterWindow {
+            header: Header {
+                kind: kind::COUNTER_COLLECTION,
+                ..Header::default()
+            },
+            start: BEGIN,
+            end: BEGIN + HALF,
+            window: u64::from(node),
+            node,
+            result: WindowResult::Sampled as u32,
+            total: words as u32,
+            ..CounterWindow::default()
+        };
+        put(&mut writer, reading, &vec![1; words as usize], 4);
+    }
+    let style = Style {
+        columns: 40,
+        unicode: false,
+        ..Style::default()
+    };
+    let trace = session(writer, plan);
+    let text = counter_table(&trace, &Names::amd(), &Plan::default(), style);
+    assert_eq!(
+        text,
+        concat!(
+            "COUNTER             READINGS          MEAN         LEAST          MOST\n",
+            "Agent 1\n",
+            "  MAX_WAVE_SIZE            1            64            64            64\n",
+            "  SQ_INSTS_VALU /s         1            16            16            16\n",
+            "  SQ_INSTS_V... /s         1            16            16            16\n",
+            "Agent 2\n",
+            "  SQ_INSTS_VALU /s         1            16            16            16\n",
+            "  SQ_INSTS_V... /s         1            16            16            16\n",
+        )
+    );
+    // While records arrive, properties of the agent are known, too.
+    let mut live = DeviceReadings::of(&trace.counters, &trace.agents).unwrap();
+    let part = CounterWindow {
+        start: BEGIN,
+        end: BEGIN + HALF,
+        window: 7,
+        node: NODE,
+        result: WindowResult::Sampled as u32,
+        total: words as u32,
+        ..CounterWindow::default()
+    };
+    let values = live.take(&part, &vec![0; 8 * words as usize]);
+    let size = values.iter().find(|value| value.name == "MAX_WAVE_SIZE");
+    assert!(
+        size.is_some_and(|size| size.value == 64.0 && !size.per_second),
+        "{values:?}"
+    );
+}
+
+/// Nothing can be said of readings that took no time, and there is no table where none has values.
+#[test]
+fn what_took_no_time_has_no_mean() {
+    let report = |writer: RecordWriter| {
+        let trace = session(writer, plan());
+        let report = CounterReport::of(&trace, &Names::amd(), &Plan::default(), Style::default());
+        let text = report.text.clone();
+        let screen = Screen::new(Vec::new(), &Names::amd(), KernelNames::default(), &[]);
+        (text, screen.with_counters(report).json(10))
+    };
+    let mut instant = writer();
+    let reading = CounterWindow {
+        header: Header {
+            kind: kind::COUNTER_COLLECTION,
+            ..Header::default()
+        },
+        start: BEGIN,
+        end: BEGIN,
+        window: 1,
+        node: NODE,
+        result: WindowResult::Sampled as u32,
+        total: 9,
+        ..CounterWindow::default()
+    };
+    put(&mut instant, reading, &[7; 9], 9);
+    let (_, document) = report(instant);
+    let mean = &document["device_counters"][0]["mean"];
+    assert_eq!(mean, &json!(0.0), "{document}");
+    let mut disturbed = writer();
+    put_reading(&mut disturbed, 1, BEGIN, WindowResult::Disturbed, 0);
+    let (text, document) = report(disturbed);
+    assert_eq!(
+        (text.as_str(), &document["device_counters"]),
+        ("", &json!([]))
     );
 }
 

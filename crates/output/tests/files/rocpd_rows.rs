@@ -4,11 +4,12 @@
 use crate::common::{
     agents, append, golden_json, kernel, list, names, reader, text, trace_of, writer,
 };
-use midair_output::{Format, Names, Plan, RecordWriter, Trace, write};
+use midair_output::{Format, Names, Plan, RecordWriter, Trace, write, write_together};
 use midair_record::event::{
-    self, Allocation, Api, CodeObject, Copy, Header, Kernel, KernelSymbol, Marker, NO_NODE,
-    Scratch, Untimed, flag, kind,
+    self, Allocation, Api, CodeObject, Copy, Header, Kernel, KernelSymbol, KfdEvent, Marker,
+    NO_NODE, Scratch, Untimed, flag, kind,
 };
+use rusqlite::Connection;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
@@ -564,4 +565,50 @@ fn damaged_records_are_written_like_others() {
     let [csv, json, rocpd] = counts(directory.path());
     assert_eq!((csv, json), (json, rocpd));
     assert!(rocpd.iter().all(|count| *count > 10), "{rocpd:?}");
+}
+
+/// The driver reports a begin and an end as well. Only what is made of both is a row.
+#[test]
+fn pairs_of_the_drivers_events_are_rows() {
+    let mut writer = writer();
+    for (tracing_kind, start) in [(26, 100), (27, 200), (30, 300)] {
+        let event = KfdEvent {
+            header: header(kind::KFD_PAGE_FAULT, 0),
+            start,
+            end: start + 10,
+            tracing_kind,
+            pid: 7,
+            ..KfdEvent::default()
+        };
+        append(&mut writer, &event::encode(&event, &[]));
+    }
+    let (trace, names) = some_trace(writer);
+    let directory = tempfile::tempdir().unwrap();
+    write(&trace, &names, &plan(directory.path(), &[Format::Rocpd])).unwrap();
+    let file = Connection::open(directory.path().join("r_results.db")).unwrap();
+    let mut regions = file
+        .prepare("SELECT start FROM rocpd_region ORDER BY start")
+        .unwrap();
+    let starts = regions.query_map([], |row| row.get(0)).unwrap();
+    let starts: Vec<i64> = starts.map(Result::unwrap).collect();
+    assert_eq!(starts, [200, 300]);
+}
+
+/// Processes that were never attached to look the same, so that their ids have to be made different.
+#[test]
+fn sessions_that_look_the_same_have_tables_of_their_own() {
+    let session = || {
+        let (mut trace, _) = some_trace(writer());
+        trace.process.init_time = 0;
+        trace
+    };
+    let parts = [session(), session(), session()];
+    let directory = tempfile::tempdir().unwrap();
+    let plan = plan(directory.path(), &[Format::Rocpd]);
+    write_together(&parts, &Names::amd(), &plan).unwrap();
+    let file = Connection::open(directory.path().join("r_results.db")).unwrap();
+    let count = |sql: &str| -> i64 { file.query_row(sql, [], |row| row.get(0)).unwrap() };
+    let tables = "SELECT COUNT(*) FROM sqlite_schema WHERE type = 'table' AND name LIKE 'rocpd_info_process_%'";
+    let guids = "SELECT COUNT(DISTINCT value) FROM rocpd_metadata WHERE tag = 'guid'";
+    assert_eq!((count(tables), count(guids)), (3, 3));
 }
