@@ -19,7 +19,7 @@ use std::convert::Infallible;
 use std::io;
 
 /// The most events that are told. Further ones are counted.
-const MOST_EVENTS: usize = 1 << 21;
+const MOST_EVENTS: usize = if cfg!(test) { 16 } else { 1 << 21 };
 
 /// A record of an event or a wait for one, as it is in the results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -252,4 +252,35 @@ fn walk(records: &RecordFile, kind: u8, mut see: impl FnMut(&Record<'_>)) -> io:
         WalkError::Read(error) => error,
         WalkError::Visit(never) => match never {},
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record_file::RecordWriter;
+    use midair_record::event::{Header, encode};
+
+    #[test]
+    fn calls_beyond_the_limit_are_counted() {
+        let mut writer = RecordWriter::create_in(&std::env::temp_dir()).unwrap();
+        for number in 1..=MOST_EVENTS as u64 + 3 {
+            let call = EventCall {
+                header: Header {
+                    kind: kind::HIP_EVENT,
+                    operation: hip_event::RECORD,
+                    ..Header::default()
+                },
+                start: number,
+                end: number + 1,
+                correlation: number,
+                ..EventCall::default()
+            };
+            writer.append(&encode(&call, &[])).unwrap();
+        }
+        let mut events = Events::default();
+        let file = writer.finish().unwrap();
+        events.read_calls(&file, HashMap::default()).unwrap();
+        let without = events.records_without;
+        assert_eq!((without, events.beyond), (MOST_EVENTS as u64, 3));
+    }
 }

@@ -18,7 +18,7 @@ use std::convert::Infallible;
 use std::io;
 
 /// The most launches that are told. Further ones are counted.
-const MOST_LAUNCHES: usize = 1 << 22;
+const MOST_LAUNCHES: usize = if cfg!(test) { 16 } else { 1 << 22 };
 
 /// A place that all kernels of a launch had in common.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -278,4 +278,33 @@ fn read(walked: Result<(), WalkError<Infallible>>) -> io::Result<()> {
         WalkError::Read(error) => error,
         WalkError::Visit(never) => match never {},
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record_file::RecordWriter;
+    use midair_record::event::{Header, encode};
+
+    #[test]
+    fn launches_beyond_the_limit_are_counted() {
+        let mut writer = RecordWriter::create_in(&std::env::temp_dir()).unwrap();
+        for number in 1..=MOST_LAUNCHES as u64 + 3 {
+            let call = GraphCall {
+                header: Header {
+                    kind: kind::HIP_GRAPH,
+                    operation: graph::EXEC_LAUNCH,
+                    ..Header::default()
+                },
+                start: number,
+                end: number + 1,
+                correlation: number,
+                ..GraphCall::default()
+            };
+            writer.append(&encode(&call, &[])).unwrap();
+        }
+        let mut graphs = Graphs::default();
+        graphs.read_calls(&writer.finish().unwrap()).unwrap();
+        assert_eq!((graphs.launches.len(), graphs.beyond), (MOST_LAUNCHES, 3));
+    }
 }

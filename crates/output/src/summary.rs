@@ -221,4 +221,40 @@ mod tests {
         assert!(whole("H.*_API").is_ok_and(|group| group.is_match("HIP_API")));
         assert!(check_group("(").is_err());
     }
+
+    /// Thousands of names have rows; a table ends only where it is many megabytes long.
+    #[test]
+    fn a_table_has_rows_for_thousands_of_names() {
+        let domain = &midair_domain::Statistics {
+            name: "MARKER_API",
+            csv: "",
+            rank: 0,
+            json_rank: 0,
+        };
+        let table = |names: &[String]| {
+            let one = Stat {
+                calls: 1,
+                ..Stat::default()
+            };
+            let operations = names.iter().map(|name| (name.clone(), one));
+            let stats = DomainStats {
+                domain,
+                total: Stat::default(),
+                operations: operations.collect(),
+            };
+            let mut text = String::new();
+            table(&mut text, &Plan::default(), "SUMMARY", &[&stats], "");
+            text
+        };
+        let many: Vec<String> = (0..9_000).map(|number| format!("m{number:04}")).collect();
+        let text = table(&many);
+        assert!(text.contains("| m0000 ") && text.contains("| m8999 "));
+        assert!(!text.contains(" others)"));
+        // Each row is as wide as a name of 40,000 characters: there is room for 417 of 40,172.
+        let mut wide: Vec<String> = (0..419).map(|number| format!("m{number:03}")).collect();
+        wide.push("x".repeat(40_000));
+        let text = table(&wide);
+        let has = |name: &str| text.contains(&format!("| {name} "));
+        assert!(has("m416") && !has("m417") && has("(3 others)"));
+    }
 }

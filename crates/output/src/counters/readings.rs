@@ -171,3 +171,102 @@ fn is_sum(counting: &Counting, node: u32, prepared: &Prepared, wanted: &Wanted) 
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use midair_agents::Agent;
+    use midair_counters::dimension::{Dimension, Position};
+    use midair_counters::template::{Slot, Template};
+    use midair_counters::{Architecture, group};
+
+    /// Returns a plan in which events of SQ are counted on 16 engines, and others once.
+    fn plan(counters: &[&str]) -> CounterPlan {
+        let architecture = Architecture::find("gfx942").unwrap();
+        let group = group::one(architecture, counters).unwrap();
+        let mut slots = Vec::new();
+        for (event, of) in (0..).zip(&group.events) {
+            for engine in 0..if of.block == "SQ" { 16 } else { 1 } {
+                slots.push(Slot {
+                    word: slots.len() as u32,
+                    event,
+                    position: Position::default().with(Dimension::ShaderEngine, engine),
+                });
+            }
+        }
+        let template = Template {
+            output_bytes: 8 * slots.len() as u64,
+            slots,
+            ..Template::default()
+        };
+        let prepared = Prepared {
+            architecture,
+            group,
+            template,
+        };
+        CounterPlan {
+            agents: [(1, vec![prepared])].into(),
+            interval: 1,
+            ..CounterPlan::default()
+        }
+    }
+
+    #[test]
+    fn what_doubles_with_the_counts_is_a_sum_and_ratios_are_not() {
+        let sums = ["GRBM_COUNT", "SQ_WAVES", "SQ_WAVES_sum", "TCC_HIT_sum"];
+        // Quotients, and a property of the agent that is not counted at all.
+        let others = ["GPU_UTIL", "SALUBusy", "LDSBankConflict", "MAX_WAVE_SIZE"];
+        let mut plan = plan(&[sums, others].concat());
+        let agent = |_| {
+            Some(Agent {
+                wave_front_size: 64,
+                num_xcc: 1,
+                num_shader_banks: 2,
+                array_count: 2,
+                cu_count: 4,
+                simd_count: 16,
+                simd_per_cu: 4,
+                ..Agent::default()
+            })
+        };
+        let found = Counting::of_plan(&plan, agent).sums;
+        assert_eq!(found, sums.map(|name| (1, name)).into());
+        // Per dispatch nothing is a rate.
+        plan.interval = 0;
+        assert!(Counting::of_plan(&plan, agent).sums.is_empty());
+    }
+
+    #[test]
+    fn each_reading_is_counted_once_by_its_outcome() {
+        let mut tally = Tally::default();
+        let plan = CounterPlan {
+            interval: 1,
+            ..CounterPlan::default()
+        };
+        for (result, readings) in [
+            (WindowResult::Sampled, 3),
+            (WindowResult::Disturbed, 2),
+            (WindowResult::BadTimes, 4),
+        ] {
+            for _ in 0..readings {
+                for first in [0, 8] {
+                    let part = CounterWindow {
+                        result: result as u32,
+                        first,
+                        ..CounterWindow::default()
+                    };
+                    assert!(tally.take(&plan, &part));
+                }
+            }
+        }
+        assert_eq!(
+            tally.note(),
+            "counters of the whole device: 3 readings; 2 have no values, since somebody else started the counters anew; 4 have no plausible times"
+        );
+        assert!(!tally.take(&CounterPlan::default(), &CounterWindow::default()));
+        assert_eq!(
+            Tally::default().note(),
+            "counters of the whole device: 0 readings"
+        );
+    }
+}
