@@ -227,18 +227,14 @@ impl Sink for Session<'_> {
     }
 
     fn counted(&mut self, counts: &Counts<'_>) -> Result<(), WriteError> {
-        if self.job.plan.hide_kernels {
+        // The dispatches of a batch are given as records, and its values belong to none of them.
+        if self.job.plan.hide_kernels || counts.batch.is_some() {
             return Ok(());
         }
         let counters = counts.counters.iter();
         let counters: Vec<(&str, f64)> = counters
             .map(|(_, name, values)| (*name, sum(values)))
             .collect();
-        // The values of a batch belong to none of its kernels.
-        let counters = match counts.batch {
-            None => counters,
-            Some(_) => Vec::new(),
-        };
         self.kernel(counts.kernel, None, &counters)
     }
 

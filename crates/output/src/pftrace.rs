@@ -180,7 +180,8 @@ impl Sink for Scene<'_> {
     }
 
     fn counted(&mut self, counts: &Counts<'_>) -> Result<(), WriteError> {
-        if !self.job.plan.hide_kernels {
+        // The dispatches of a batch are given as records, and its values belong to none of them.
+        if !self.job.plan.hide_kernels && counts.batch.is_none() {
             let values = counts.counters.iter();
             let values: Vec<(&str, Value)> = values
                 .map(|(_, name, values)| (*name, Value::Real(sum(values))))

@@ -369,6 +369,13 @@ pub fn entries(path: &Path) -> Vec<String> {
     names
 }
 
+/// Whether a file contains the bytes of a text.
+pub fn contains(file: &Path, text: &str) -> bool {
+    let bytes = fs::read(file).unwrap();
+    let mut parts = bytes.windows(text.len());
+    parts.any(|part| part == text.as_bytes())
+}
+
 /// Returns what Python's SQLite finds in a rocpd file, and its answers to queries.
 pub fn reader(file: &Path, queries: &[&str]) -> Value {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/files/rocpd_reader.py");

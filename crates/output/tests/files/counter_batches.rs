@@ -1,7 +1,7 @@
 //! Windows around several dispatches that were launched at once. In every format, their values must
 //! be those of all of them together, and of none of them alone.
 
-use crate::common::{append, entries, golden_json, list, names, reader, writer};
+use crate::common::{append, contains, entries, golden_json, list, names, reader, writer};
 use crate::counters::{
     NODE, amds_plan, header, json_of, put, put_kernel, read, session, window, written,
 };
@@ -319,4 +319,36 @@ fn a_batch_without_all_its_dispatches_has_no_values() {
     assert_eq!(wrong(|w| w.queue_id = 9), missing);
     let contradictory = json!({ "dispatches": 3, "windows": 1, "contradictory": 1 });
     assert_eq!(wrong(|w| w.dispatch_id = 0), contradictory);
+}
+
+/// Traces have each dispatch of a batch once, and the values at none of them.
+#[test]
+fn traces_have_each_dispatch_of_a_batch_once() {
+    let alone = || {
+        let mut writer = writer();
+        put_kernel(&mut writer, &kernel(1, 11));
+        put(&mut writer, window(1, &kernel(1, 11), 9), &[3; 9], 9);
+        session(writer, amds_plan())
+    };
+    for (trace, dispatches, has_values) in [(batch(|_| ()), 3, false), (alone(), 1, true)] {
+        let directory = tempfile::tempdir().unwrap();
+        let plan = Plan {
+            directory: directory.path().to_owned(),
+            prefix: "r".to_owned(),
+            formats: vec![Format::Kineto, Format::Otf2, Format::Pftrace],
+            ..Plan::default()
+        };
+        write(&trace, &names(&golden_json()), &plan).unwrap();
+        let file = |name: &str| directory.path().join(name);
+        let kineto = read(directory.path(), "r_results.pt.trace.json");
+        assert_eq!(kineto.matches("\"cat\":\"kernel\"").count(), dispatches);
+        assert_eq!(kineto.contains("\"SQ_WAVES\":24.0"), has_values);
+        // The dispatches ran one after the other, so they are on one location.
+        assert_eq!(entries(&file("r_results")), ["0.def", "0.evt"]);
+        let description = "what the counter counted during the dispatch";
+        assert_eq!(contains(&file("r_results.def"), description), has_values);
+        // A name of eight bytes, which is not a part of a track's.
+        let annotation = "\u{8}SQ_WAVES";
+        assert_eq!(contains(&file("r_results.pftrace"), annotation), has_values);
+    }
 }
