@@ -189,4 +189,16 @@ mod tests {
         assert!(KernelFilter::new(Some("("), None, Vec::new()).is_err());
         assert!(KernelFilter::default().is_all());
     }
+
+    #[test]
+    fn a_symbol_is_chosen_by_the_name_that_it_gets() {
+        let filter = KernelFilter::new(Some(r"float const\*"), None, vec![2..=3, 7..=7]).unwrap();
+        let takes = |symbol: &[u8], names| filter.takes_symbol(symbol, names);
+        assert!(takes(b"_Z4vaddPKfS0_Pfi.kd", KernelNames::Demangled));
+        assert!(!takes(b"_Z4vaddPKfS0_Pfi.kd", KernelNames::Mangled));
+        assert!(!takes(b"_Z4vaddPKfS0_Pfi.kd", KernelNames::Truncated));
+        assert!(!takes(b"_Z4vaddi.kd", KernelNames::Demangled));
+        assert_eq!(filter.iterations(), [2..=3, 7..=7]);
+        assert!(KernelFilter::default().iterations().is_empty());
+    }
 }

@@ -801,4 +801,45 @@ mod tests {
         assert!(error.to_string().contains("r_a.csv"), "{error}");
         assert_eq!(entries(directory.path()), ["r_a.csv"]);
     }
+
+    #[test]
+    fn an_error_shows_no_more_of_a_path_than_fits_on_a_line() {
+        let fits = "ä".repeat(160);
+        assert_eq!(shortened(Path::new(&fits)), Path::new(&fits));
+        let long = format!("{fits}x");
+        assert_eq!(shortened(Path::new(&long)), Path::new(&format!("{fits}…")));
+    }
+
+    #[test]
+    fn names_that_are_there_are_passed_by_and_other_errors_are_final() {
+        let path = Path::new("/somewhere/r_results.db");
+        let tried = |fails: &dyn Fn(usize) -> Option<io::ErrorKind>| {
+            let mut tried: Vec<PathBuf> = Vec::new();
+            let made = beside(path, |name| {
+                tried.push(name.to_path_buf());
+                match fails(tried.len()) {
+                    Some(kind) => Err(kind.into()),
+                    None => Ok(tried.len()),
+                }
+            });
+            let made = made.map_err(|error| error.kind());
+            (made, tried)
+        };
+        let there = io::ErrorKind::AlreadyExists;
+        let (made, names) = tried(&|attempt| (attempt < 3).then_some(there));
+        assert_eq!(names.len(), 3);
+        assert_eq!(made, Ok((3, names[2].clone())));
+        assert!(names[0] != names[1] && names[2].starts_with("/somewhere"));
+        let full = io::ErrorKind::StorageFull;
+        let (made, names) = tried(&|_| Some(full));
+        assert_eq!((made, names.len()), (Err(full), 1));
+        let (made, names) = tried(&|_| Some(there));
+        assert_eq!((made, names.len()), (Err(there), stale::ATTEMPTS as usize));
+    }
+
+    #[test]
+    fn our_user_owns_what_we_make() {
+        let file = tempfile::tempfile().unwrap();
+        assert_eq!(our_uid(), file.metadata().unwrap().uid());
+    }
 }

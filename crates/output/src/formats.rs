@@ -149,4 +149,28 @@ mod tests {
         }
         assert_eq!((Format::all().count(), Format::of("otf")), (8, None));
     }
+
+    #[test]
+    fn files_have_the_extensions_of_their_formats() {
+        let wanted = [
+            (Format::Rocpd, "db"),
+            (Format::Csv, "csv"),
+            (Format::Json, "json"),
+            (Format::Pftrace, "pftrace"),
+            (Format::Otf2, "otf2"),
+            (Format::Kineto, "pt.trace.json"),
+            (Format::Parquet, "parquet"),
+            (Format::Html, "html"),
+        ];
+        for (format, extension) in wanted {
+            assert_eq!(format.extension(), extension);
+        }
+    }
+
+    /// Nothing has installed an encoder in this process.
+    #[test]
+    fn only_parquet_needs_an_encoder() {
+        let missing = Format::all().filter(|format| !format.is_at_hand());
+        assert_eq!(missing.collect::<Vec<_>>(), [Format::Parquet]);
+    }
 }

@@ -291,6 +291,7 @@ impl<W: Write> Write for Escaped<W> {
 
 #[cfg(test)]
 mod tests {
+    use super::timeline::{Key, Span};
     use super::*;
 
     #[test]
@@ -302,5 +303,95 @@ mod tests {
         assert!(!written.contains(['<', '>', '&']), "{written}");
         let read: String = serde_json::from_str(&written).unwrap();
         assert_eq!(read, text);
+    }
+
+    #[test]
+    fn what_is_behind_the_escapes_is_flushed() {
+        let mut out = io::BufWriter::new(Vec::new());
+        let mut escaped = Escaped(&mut out);
+        escaped.write_all(b"<").unwrap();
+        escaped.flush().unwrap();
+        assert_eq!(out.get_ref(), b"\\u003c");
+    }
+
+    const CLOCK: Clock = Clock {
+        zero: 1000,
+        begin: 900,
+        end: 9000,
+    };
+
+    fn written(write: impl FnOnce(&mut Vec<u8>) -> io::Result<()>) -> String {
+        let mut out = Vec::new();
+        write(&mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn spans_are_numbers_single_ones_before_merged_ones() {
+        let mut page = Page::default();
+        let timeline = &mut page.timeline;
+        // Rows are shown by process and key, whatever the order in which they came.
+        let thread = timeline.row(1, Key::Thread(7), || "\"seven\"".to_owned());
+        let stream = timeline.row(0, Key::Stream(1, 0), || "stream".to_owned());
+        let empty = timeline.row(0, Key::Main, || "main".to_owned());
+        assert_eq!((thread, stream, empty), (0, 1, 2));
+        timeline.add(stream, 4, (1500, 1510), 9);
+        timeline.add(stream, 5, (900, 1000), 8);
+        timeline.add(thread, 6, (2000, 2000), 0);
+        for (start, count) in [(1600, 2), (3000, 3), (7000, 4)] {
+            timeline.spans.push(Span {
+                row: stream,
+                name: 10 + count as u32,
+                start,
+                end: start + 100,
+                sum: 10 * count,
+                longest: 9,
+                count,
+                value: 77,
+            });
+        }
+        let text = written(|out| rows(out, &CLOCK, &mut page));
+        let wanted = "\
+{\"process\":0,\"name\":\"stream\",\"spans\":[-100,100,5,8,600,10,4,9],\
+\"merged\":[600,100,12,2,20,9,1400,100,13,3,30,9,4000,100,14,4,40,9]},
+{\"process\":0,\"name\":\"main\",\"spans\":[],\"merged\":[]},
+{\"process\":1,\"name\":\"\\\"seven\\\"\",\"spans\":[1000,0,6,0],\"merged\":[]}";
+        assert_eq!(text, wanted);
+    }
+
+    #[test]
+    fn curves_have_begin_length_and_value_in_the_order_of_time() {
+        let mut page = Page::default();
+        let series = &mut page.series;
+        series.add(1, "waves".to_owned(), (2000, 2500), 1.5);
+        series.add(1, "waves".to_owned(), (900, 1000), 4.0);
+        series.add(0, "cycles".to_owned(), (1000, 1001), 7.0);
+        let text = written(|out| curves(out, &CLOCK, &mut page));
+        let wanted = "\
+{\"process\":1,\"name\":\"waves\",\"values\":[-100,100,4.0,1000,500,1.5]},
+{\"process\":0,\"name\":\"cycles\",\"values\":[0,1,7.0]}";
+        assert_eq!(text, wanted);
+    }
+
+    #[test]
+    fn numbers_stay_exact_in_a_browser() {
+        const LARGEST: u64 = 9_007_199_254_740_991;
+        for (number, wanted) in [
+            (0, 0),
+            (1234, 1234),
+            (LARGEST, LARGEST),
+            (LARGEST + 1, LARGEST),
+            (u64::MAX, LARGEST),
+        ] {
+            assert_eq!(exact(number), wanted);
+        }
+        let largest = LARGEST as i64;
+        assert_eq!(CLOCK.of_time(u64::MAX), largest);
+        let late = Clock {
+            zero: u64::MAX,
+            ..CLOCK
+        };
+        assert_eq!(late.of_time(0), -largest);
+        assert_eq!(late.of_time(u64::MAX - 5), -5);
     }
 }

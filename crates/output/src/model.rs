@@ -328,3 +328,58 @@ impl Plan {
         self.summary || self.summary_per_domain || !self.summary_groups.is_empty()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record_file::RecordWriter;
+    use midair_record::event::note;
+
+    #[test]
+    fn a_unit_is_found_by_its_word() {
+        let units = [
+            ("sec", Unit::Sec, 1_000_000_000),
+            ("msec", Unit::Msec, 1_000_000),
+            ("usec", Unit::Usec, 1_000),
+            ("nsec", Unit::Nsec, 1),
+        ];
+        for (word, unit, nanoseconds) in units {
+            assert_eq!(Unit::of(word), Some(unit));
+            assert_eq!((unit.text(), unit.nanoseconds()), (word, nanoseconds));
+        }
+        for word in ["", "s", "SEC", "nsecs"] {
+            assert_eq!(Unit::of(word), None, "{word}");
+        }
+    }
+
+    #[test]
+    fn files_are_written_from_the_least_number_of_bytes_on() {
+        let records = || {
+            let mut writer = RecordWriter::create_in(&std::env::temp_dir()).unwrap();
+            writer.append(&note("something")).unwrap();
+            writer.finish().unwrap()
+        };
+        let [first, second] = [records(), records()];
+        let bytes = first.bytes();
+        assert!(bytes > 8 && second.bytes() == bytes, "{bytes}");
+        let is_too_little = |minimum_bytes, records: &[&RecordFile]| {
+            let plan = Plan {
+                minimum_bytes,
+                ..Plan::default()
+            };
+            plan.is_too_little(records.iter().copied())
+        };
+        for (least, of_one, of_both) in [
+            (bytes - 1, false, false),
+            (bytes, false, false),
+            (bytes + 1, true, false),
+            (2 * bytes, true, false),
+            (2 * bytes + 1, true, true),
+        ] {
+            assert_eq!(is_too_little(least, &[&first]), of_one, "{least}");
+            assert_eq!(is_too_little(least, &[&first, &second]), of_both, "{least}");
+        }
+        // None are wanted, and there are none.
+        assert!(!is_too_little(0, &[]) && is_too_little(1, &[]));
+    }
+}

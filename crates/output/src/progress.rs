@@ -97,4 +97,14 @@ mod tests {
         assert!(DONE.load(Relaxed) > before + STEP);
         assert!(written().is_some_and(|(done, total)| done <= total));
     }
+
+    #[test]
+    fn records_that_are_passed_over_count_as_done() {
+        expect(3 * STEP, 1);
+        let before = DONE.load(Relaxed);
+        pass_over(2 * STEP);
+        assert!(DONE.load(Relaxed) >= before + 2 * STEP);
+        let (_, records) = written().unwrap();
+        assert!(records >= 3 * STEP, "{records}");
+    }
 }

@@ -57,15 +57,24 @@ pub(crate) struct Renamed {
 impl Renamed {
     /// Reads the ranges, and sums up the kernels that are in the results.
     pub(crate) fn read(records: &RecordFile) -> Renamed {
+        Renamed::within::<MOST_RANGES, MESSAGES>(records)
+    }
+
+    /// Does so with at most so many ranges, and so many bytes of messages.
+    fn within<const RANGES: usize, const BYTES: usize>(records: &RecordFile) -> Renamed {
         let mut all = Renamed::default();
-        let read = all.read_ranges(records).and_then(|()| all.sum_up(records));
+        let read = all.read_ranges::<RANGES, BYTES>(records);
+        let read = read.and_then(|()| all.sum_up(records));
         all.failed = read.err().map(|error| error.to_string());
         all
     }
 
-    fn read_ranges(&mut self, records: &RecordFile) -> io::Result<()> {
+    fn read_ranges<const RANGES: usize, const BYTES: usize>(
+        &mut self,
+        records: &RecordFile,
+    ) -> io::Result<()> {
         let mut known: HashMap<Vec<u8>, u32> = HashMap::new();
-        let mut budget = Budget::<MESSAGES>::default();
+        let mut budget = Budget::<BYTES>::default();
         let mut count = 0;
         let walked = records.walk(
             |of| of == kind::MARKER_CORE_RANGE_API,
@@ -83,7 +92,7 @@ impl Renamed {
                         }
                         None => None,
                     };
-                    match message.filter(|_| count < MOST_RANGES) {
+                    match message.filter(|_| count < RANGES) {
                         Some(message) => self.add(marker, message),
                         None => self.beyond += 1,
                     }
@@ -287,5 +296,87 @@ mod tests {
         };
         assert_eq!(all.of(&kernel(7, 200_000, 1)), None);
         assert_eq!(all.of(&kernel(7, 99_999, 1)), Some((1, "deep")));
+    }
+
+    /// Returns the messages of the first ranges, all of one thread and 10 ns apart, as far as their
+    /// kernels are named after them, and what is said about the others.
+    fn named<const RANGES: usize, const BYTES: usize>(
+        messages: &[&str],
+    ) -> (Vec<Option<String>>, Option<String>) {
+        let mut writer = RecordWriter::create_in(&std::env::temp_dir()).unwrap();
+        for (at, message) in (1..).zip(messages) {
+            let range = range(7, 10 * at, 10 * at + 5, 1, message);
+            assert_eq!(writer.append(&range).unwrap(), 1);
+        }
+        let records = writer.finish().unwrap();
+        let renamed = Renamed::within::<RANGES, BYTES>(&records);
+        let of = |at| renamed.of(&kernel(7, 10 * at + 1, 1));
+        let names = (1..=messages.len() as u64).map(|at| Some(of(at)?.1.to_owned()));
+        (names.collect(), renamed.note())
+    }
+
+    #[test]
+    fn kernels_in_ranges_beyond_the_limits_keep_their_names() {
+        let some = |name: &str| Some(name.to_owned());
+        let note = |ranges: u32| {
+            Some(format!(
+                "kernels that were launched in {ranges} ranges keep their names: there were too many ranges"
+            ))
+        };
+        let all = ["a", "b", "a", "c"];
+        let every = vec![some("a"), some("b"), some("a"), some("c")];
+        assert_eq!(named::<4, 1000>(&all), (every.clone(), None));
+        let three = vec![some("a"), some("b"), some("a"), None];
+        assert_eq!(named::<3, 1000>(&all), (three.clone(), note(1)));
+        let two = vec![some("a"), some("b"), None, None];
+        assert_eq!(named::<2, 1000>(&all), (two, note(2)));
+        // A message counts once, and as 64 bytes more than it has.
+        assert_eq!(named::<4, { 3 * 65 }>(&all), (every, None));
+        assert_eq!(named::<4, { 3 * 65 - 1 }>(&all), (three, note(1)));
+        let longer = ["aaaa", "b", "b"];
+        let first = vec![some("aaaa"), None, None];
+        assert_eq!(named::<4, { 68 + 64 }>(&longer), (first, note(2)));
+    }
+
+    #[test]
+    fn a_launch_at_an_unknown_time_is_in_no_range() {
+        let mut writer = RecordWriter::create_in(&std::env::temp_dir()).unwrap();
+        writer
+            .append(&range(7, 0, 90, 1, "from the begin"))
+            .unwrap();
+        let renamed = Renamed::read(&writer.finish().unwrap());
+        let name = |rung| renamed.of(&kernel(7, rung, 1)).map(|(_, name)| name);
+        assert_eq!([name(0), name(1)], [None, Some("from the begin")]);
+    }
+
+    /// Ranges that have ended are not around later ones, so the search does not have to go through
+    /// all of them.
+    #[test]
+    fn a_range_around_many_others_is_found_behind_them() {
+        let mut writer = RecordWriter::create_in(&std::env::temp_dir()).unwrap();
+        for step in 1..=2 * DEEPEST as u64 {
+            let range = range(7, 10 * step, 10 * step + 5, 1, "step");
+            assert_eq!(writer.append(&range).unwrap(), 1);
+        }
+        writer.append(&range(7, 1, 100_000, 1, "loop")).unwrap();
+        let renamed = Renamed::read(&writer.finish().unwrap());
+        let name = |rung| renamed.of(&kernel(7, rung, 1)).map(|(_, name)| name);
+        assert_eq!([name(13), name(17)], [Some("step"), Some("loop")]);
+        assert_eq!(name(90_000), Some("loop"));
+    }
+
+    #[test]
+    fn records_that_cannot_be_read_are_told() {
+        assert!(read(Ok(())).is_ok());
+        let broken = WalkError::Read(io::ErrorKind::StorageFull.into());
+        let error = read(Err(broken)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        let renamed = Renamed {
+            failed: Some("it is full".to_owned()),
+            beyond: 3,
+            ..Renamed::default()
+        };
+        let wanted = "kernels could not be renamed: it is full";
+        assert_eq!(renamed.note().as_deref(), Some(wanted));
     }
 }

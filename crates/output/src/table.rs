@@ -630,4 +630,92 @@ c                  2     150 us    75.0 us   15.0%  ##
             assert_eq!(duration(nanoseconds), wanted);
         }
     }
+
+    #[test]
+    fn columns_that_matter_least_are_left_out_first() {
+        let entries = [("gemm", 1, 5)];
+        let has = |columns| {
+            let style = Style {
+                columns,
+                unicode: false,
+                ..Style::default()
+            };
+            let text = table("KERNEL", stats(&entries), style);
+            (text.contains('#'), text.contains("MEAN"))
+        };
+        // Without the bar a name has 20 columns beside the others, and without the mean 16.
+        for (columns, wanted) in [
+            (74, (true, true)),
+            (73, (false, true)),
+            (56, (false, true)),
+            (55, (false, false)),
+        ] {
+            assert_eq!(has(columns), wanted, "{columns}");
+        }
+    }
+
+    #[test]
+    fn labels_of_kernels_are_demangled_and_short() {
+        let symbols: [&[u8]; 3] = [b"_Z4vaddPKfS0_Pfi.kd", b"_ZN1a4gemmEi", b"_ZN1b4gemmEi"];
+        assert_eq!(
+            kernel_labels(&symbols),
+            ["vadd", "a::gemm(int)", "b::gemm(int)"]
+        );
+        assert_eq!(kernel_labels(&[]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn processes_have_their_kernels_or_else_their_calls() {
+        let stat = |calls: u64, time| {
+            let mut stat = Stat::default();
+            (0..calls).for_each(|_| stat.count(time));
+            stat
+        };
+        let index = |kernels: &[u64], calls: &[u64]| {
+            let mut index = Index::default();
+            for (id, count) in (0..).zip(kernels) {
+                index.kernels.insert(id, stat(*count, 10));
+            }
+            for (id, count) in (0..).zip(calls) {
+                let call = (kind::HIP_RUNTIME_API_EXT, id);
+                index.calls.insert(call, stat(*count, 7));
+            }
+            index
+        };
+        let told = |indexes: &[(&str, Index)]| {
+            let sessions: Vec<Of<'_>> = indexes
+                .iter()
+                .map(|(label, index)| Of {
+                    label: (*label).to_owned(),
+                    index,
+                })
+                .collect();
+            let section = processes(&sessions);
+            let rows = section.rows();
+            let rows = rows.map(|(name, stat)| (name.to_owned(), stat.calls, stat.total));
+            (section.title().to_owned(), rows.collect::<Vec<_>>())
+        };
+        let row = |name: &str, calls, total| (name.to_owned(), calls, total);
+        // One had two programs, and one has no kernels.
+        let with = [
+            ("a", index(&[1, 2], &[5])),
+            ("b", index(&[], &[9])),
+            ("a", index(&[4], &[5])),
+        ];
+        assert_eq!(
+            told(&with),
+            (
+                "KERNELS OF PROCESS".to_owned(),
+                vec![row("a", 7, 70), row("b", 0, 0)]
+            )
+        );
+        let without = [("a", index(&[], &[1])), ("b", index(&[], &[2, 3]))];
+        assert_eq!(
+            told(&without),
+            (
+                "CALLS OF PROCESS".to_owned(),
+                vec![row("b", 5, 35), row("a", 1, 7)]
+            )
+        );
+    }
 }

@@ -114,4 +114,33 @@ mod tests {
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), before);
         assert!(!at(format!(".r_results.db.{dead}.3.tmp")).exists() && locked.exists());
     }
+
+    /// A file that has another name, too, is somebody's.
+    #[test]
+    fn a_file_with_two_names_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let temporary = directory.path().join(format!(".r.db.{}.0.tmp", ended()));
+        fs::write(&temporary, "kept").unwrap();
+        let other = directory.path().join("other");
+        fs::hard_link(&temporary, &other).unwrap();
+        remove(directory.path());
+        assert!(temporary.exists());
+        fs::remove_file(&other).unwrap();
+        remove(directory.path());
+        assert!(!temporary.exists());
+    }
+
+    #[test]
+    fn neither_a_link_nor_a_pipe_is_waited_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name| directory.path().join(name);
+        std::os::unix::fs::symlink("/etc/passwd", at("link")).unwrap();
+        assert!(open(&at("link")).is_err());
+        let pipe = at("pipe");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let (done, opened) = std::sync::mpsc::channel();
+        std::thread::spawn(move || done.send(open(&pipe).is_ok()));
+        let opened = opened.recv_timeout(std::time::Duration::from_secs(60));
+        assert_eq!(opened, Ok(true));
+    }
 }

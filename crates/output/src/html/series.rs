@@ -148,4 +148,49 @@ mod tests {
         assert_eq!(series.curves.len(), MOST_CURVES);
         assert!(series.left_out > 700);
     }
+
+    fn value((start, end): (u64, u64), mean: f64, covered: u64, count: u64) -> Value {
+        Value {
+            start,
+            end,
+            mean,
+            covered,
+            count,
+        }
+    }
+
+    #[test]
+    fn a_merged_value_is_the_mean_over_the_time_that_is_covered() {
+        let first = value((100, 400), 1.0, 300, 2);
+        // There is a gap of 50 ns before it.
+        let second = value((450, 550), 5.0, 100, 1);
+        let wanted = value((100, 550), 2.0, 400, 3);
+        assert_eq!(first.merge(&second), wanted);
+        assert_eq!(second.merge(&first), wanted);
+        // Without any time they count the same.
+        let [first, second] = [value((7, 7), 3.0, 0, 1), value((9, 9), 4.0, 0, 4)];
+        assert_eq!(first.merge(&second), value((7, 9), 3.5, 0, 5));
+    }
+
+    #[test]
+    fn neighbours_in_time_are_merged_and_an_odd_one_stays() {
+        let mut series = Series::default();
+        for start in [40, 10, 0, 20, 30] {
+            let times = (start, start + 10);
+            series.add(0, "waves".to_owned(), times, start as f64);
+        }
+        series.halve();
+        let [curve] = &series.curves[..] else {
+            panic!("{:?}", series.curves);
+        };
+        assert_eq!(
+            curve.values,
+            [
+                value((0, 20), 5.0, 20, 2),
+                value((20, 40), 25.0, 20, 2),
+                value((40, 50), 40.0, 10, 1),
+            ]
+        );
+        assert_eq!((series.values, series.is_merged), (3, true));
+    }
 }

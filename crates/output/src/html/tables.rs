@@ -126,3 +126,59 @@ fn row(label: &str, whole: Option<&str>, stat: &Stat) -> Value {
         stat.deviation()
     ])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns a section with a row for each name, which took so many nanoseconds in one call.
+    fn section(rows: impl IntoIterator<Item = (String, u64)>) -> Section {
+        let stat = |time| {
+            let mut stat = Stat::default();
+            stat.count(time);
+            stat
+        };
+        let rows = rows.into_iter().map(|(name, time)| (name, stat(time)));
+        Section::new("CALL", rows.collect())
+    }
+
+    /// Returns the rows where so many bytes of names are left, and how many are left then.
+    fn shown(section: &Section, mut left: usize) -> (Vec<Value>, usize) {
+        let table = table(section, &HashMap::new(), &mut left);
+        (table["rows"].as_array().unwrap().clone(), left)
+    }
+
+    #[test]
+    fn rows_beyond_the_limit_are_one() {
+        let full = section((0..5000).map(|n| (format!("call {n}"), 10_000 - n)));
+        let (all, _) = shown(&full, MOST_BYTES);
+        assert_eq!(all.len(), 5000);
+        assert_eq!(
+            all[4999],
+            json!(["call 4999", null, 1, 5001, 5001, 5001, 0.0])
+        );
+        // The last three took 5,000, 4,999 and 4,998 ns.
+        let more = section((0..5003).map(|n| (format!("call {n}"), 10_000 - n)));
+        let (rows, _) = shown(&more, MOST_BYTES);
+        assert_eq!(rows.len(), 5001);
+        assert_eq!(rows[..5000], all);
+        assert_eq!(
+            rows[5000],
+            json!(["(3 further)", null, 3, 14_997, 4998, 5000, 1.0])
+        );
+    }
+
+    #[test]
+    fn names_are_cut_when_their_bytes_are_used_up() {
+        let [a, b, c] = ["a", "b", "c"].map(|letter| letter.repeat(200));
+        let section = section([(a.clone(), 3), (b, 2), (c.clone(), 1)]);
+        let (rows, left) = shown(&section, 399);
+        let names: Vec<&str> = rows.iter().map(|row| row[0].as_str().unwrap()).collect();
+        let cut = |letter: &str| letter.repeat(SHORT_NAME - limits::MARK.len()) + limits::MARK;
+        assert_eq!(names, [a, cut("b"), cut("c")]);
+        assert_eq!(left, 0);
+        // The last one just fits.
+        let (rows, left) = shown(&section, 600);
+        assert_eq!((rows[2][0].as_str(), left), (Some(c.as_str()), 0));
+    }
+}

@@ -349,4 +349,228 @@ mod tests {
         assert!(timeline.names.len() <= MOST_NAMES + 8);
         assert_eq!(timeline.spans.iter().map(|s| s.count).sum::<u64>(), 500_000);
     }
+
+    /// Returns a span that was merged from `count` of `time` ns each.
+    fn span(row: u32, name: u32, (start, end): (u64, u64), count: u64, time: u64) -> Span {
+        Span {
+            row,
+            name,
+            start,
+            end,
+            sum: time * count,
+            longest: time,
+            count,
+            value: 0,
+        }
+    }
+
+    #[test]
+    fn each_category_has_its_word() {
+        let words = [
+            (Category::Kernel, "kernel"),
+            (Category::Copy, "copy"),
+            (Category::Call, "call"),
+            (Category::Range, "range"),
+            (Category::Wait, "wait"),
+            (Category::Memory, "memory"),
+            (Category::Driver, "driver"),
+        ];
+        for (category, word) in words {
+            assert_eq!(category.text(), word);
+        }
+    }
+
+    #[test]
+    fn a_merged_span_has_the_name_of_the_longest() {
+        let short = span(0, 1, (100, 110), 1, 10);
+        let long = span(0, 2, (120, 150), 2, 15);
+        let wanted = Span {
+            row: 0,
+            name: 2,
+            start: 100,
+            end: 150,
+            sum: 40,
+            longest: 15,
+            count: 3,
+            value: 0,
+        };
+        for (mut one, other) in [(short, long), (long, short)] {
+            one.merge(&other);
+            assert_eq!(one, wanted);
+        }
+        // Of equally long ones it is that of the first.
+        let mut first = short;
+        first.merge(&span(0, 3, (200, 210), 1, 10));
+        assert_eq!((first.name, first.longest, first.count), (1, 10, 2));
+    }
+
+    #[test]
+    fn a_name_has_one_number_in_each_category() {
+        let mut timeline = Timeline::default();
+        let call = timeline.name(Category::Call, "hipFree");
+        let range = timeline.name(Category::Range, "hipFree");
+        let other = timeline.name(Category::Call, "hipMalloc");
+        assert_eq!((call, range, other), (0, 1, 2));
+        assert_eq!(timeline.name(Category::Range, "hipFree"), range);
+        let names = [
+            (Category::Call, "hipFree"),
+            (Category::Range, "hipFree"),
+            (Category::Call, "hipMalloc"),
+        ];
+        assert_eq!(
+            timeline.names,
+            names.map(|(of, name)| (of, name.to_owned()))
+        );
+    }
+
+    #[test]
+    fn names_beyond_their_number_or_bytes_share_one() {
+        let number = |n: usize| format!("{n}");
+        let long = |n: usize| format!("{n:0LONGEST_NAME$}");
+        let by_number: (usize, &dyn Fn(usize) -> String) = (MOST_NAMES, &number);
+        for (most, name) in [by_number, (MOST_NAME_BYTES / LONGEST_NAME, &long)] {
+            let mut timeline = Timeline::default();
+            for n in 0..most {
+                assert_eq!(timeline.name(Category::Call, &name(n)), n as u32);
+            }
+            let further = most as u32;
+            for n in [most, most + 1] {
+                assert_eq!(timeline.name(Category::Call, &name(n)), further);
+            }
+            assert_eq!(timeline.names[most].1, "(further names)");
+            assert_eq!(timeline.names.len(), most + 1);
+            // Those that were there keep their numbers.
+            assert_eq!(timeline.name(Category::Call, &name(most - 1)), further - 1);
+        }
+    }
+
+    /// Returns a timeline in which spans below 100 ns are merged.
+    fn merging() -> Timeline {
+        let mut timeline = Timeline::default();
+        for tid in [1, 2] {
+            timeline.row(0, Key::Thread(tid), String::new);
+        }
+        timeline.width = 100;
+        timeline
+    }
+
+    #[test]
+    fn short_spans_of_one_row_and_bucket_are_merged_as_they_come() {
+        let mut timeline = merging();
+        for (row, start, end) in [
+            (0, 1000, 1010),
+            // A span of the other row, one as long as a bucket, and one before.
+            (1, 1020, 1030),
+            (0, 1030, 1130),
+            (0, 1099, 1100),
+            // The next bucket begins here.
+            (0, 1100, 1101),
+            (1, 1090, 1091),
+        ] {
+            timeline.add(row, 5, (start, end), 0);
+        }
+        let merged = |row, (start, end), sum, longest| Span {
+            sum,
+            longest,
+            ..span(row, 5, (start, end), 2, 0)
+        };
+        assert_eq!(
+            timeline.spans,
+            [
+                merged(0, (1000, 1100), 11, 10),
+                merged(1, (1020, 1091), 11, 10),
+                span(0, 5, (1030, 1130), 1, 100),
+                span(0, 5, (1100, 1101), 1, 1),
+            ]
+        );
+        assert_eq!(timeline.added, 6);
+    }
+
+    #[test]
+    fn nothing_is_merged_before_there_is_a_width() {
+        let mut timeline = merging();
+        timeline.width = 0;
+        for start in [10, 10, 11] {
+            timeline.add(0, 5, (start, start), 0);
+        }
+        assert_eq!(timeline.spans.len(), 3);
+    }
+
+    #[test]
+    fn all_short_spans_of_a_bucket_become_one() {
+        let mut timeline = merging();
+        timeline.spans = vec![
+            span(0, 1, (1000, 1010), 1, 10),
+            span(1, 2, (1010, 1020), 1, 10),
+            // This one was merged before, so it goes on being merged, however much it covers.
+            span(0, 3, (1020, 1195), 3, 20),
+            span(0, 4, (1030, 1130), 1, 100),
+            span(0, 5, (1205, 1206), 1, 1),
+            span(0, 6, (1299, 1301), 1, 2),
+        ];
+        timeline.merge_all();
+        let of = |span: &Span| {
+            (
+                span.row, span.name, span.start, span.end, span.count, span.sum,
+            )
+        };
+        let found: Vec<_> = timeline.spans.iter().map(of).collect();
+        assert_eq!(
+            found,
+            [
+                (0, 3, 1000, 1195, 4, 70),
+                (0, 4, 1030, 1130, 1, 100),
+                (0, 6, 1205, 1301, 2, 3),
+                (1, 2, 1010, 1020, 1, 10),
+            ]
+        );
+    }
+
+    /// The buckets are as many as there may be at first, and become wider until half as many spans
+    /// are left as there may be.
+    #[test]
+    fn buckets_are_doubled_until_there_is_room() {
+        let mut timeline = timeline(MOST_SPANS as u64, 1000, 400);
+        timeline.fold();
+        // All of it takes 199,999,400 ns, which are 65,536 times 3,051.7. Each bucket has spans of
+        // both rows, which would be 131,072, so each is made as wide as two.
+        assert_eq!(timeline.width, 2 * 3052);
+        let buckets = 199_999_400_u64.div_ceil(2 * 3052) as usize;
+        let left = timeline.spans.len();
+        assert!(left.abs_diff(2 * buckets) <= 4, "{left}");
+    }
+
+    #[test]
+    fn outer_spans_are_before_inner_ones() {
+        // A machine that has been up for a month.
+        const UP: u64 = 2_600_000_000_000_000;
+        let mut timeline = Timeline::default();
+        let [first, second] = [1, 2].map(|tid| timeline.row(0, Key::Thread(tid), String::new));
+        let spans = [
+            (second, UP, UP + 50),
+            (first, UP + 10, UP + 20),
+            (first, UP, UP + 10),
+            (first, UP, UP + 1000),
+            (first, UP, UP + 500),
+        ];
+        for (row, start, end) in spans {
+            timeline.add(row, 0, (start, end), 0);
+        }
+        timeline.sort();
+        let found: Vec<_> = timeline
+            .spans
+            .iter()
+            .map(|span| (span.row, span.start - UP, span.end - UP))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                (first, 0, 1000),
+                (first, 0, 500),
+                (first, 0, 10),
+                (first, 10, 20),
+                (second, 0, 50),
+            ]
+        );
+    }
 }

@@ -201,6 +201,7 @@ impl Attributes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::files::FileSet;
 
     #[test]
     fn the_table_has_a_row_for_each_name() {
@@ -210,5 +211,28 @@ mod tests {
         assert_eq!(name(Name::Untimed), Some("untimed"));
         assert_eq!(name(Name::End), Some("end"));
         assert_eq!(Name::End as usize + 1, NAMES.len());
+    }
+
+    #[test]
+    fn an_event_has_as_many_counters_as_fit() {
+        let directory = tempfile::tempdir().unwrap();
+        let files = FileSet::new(directory.path(), "r").unwrap();
+        let file = files.create("results.def").unwrap();
+        let mut definitions = Definitions::begin(file).unwrap();
+        let mut attributes = Attributes::new();
+        for (bytes, fits) in [
+            (0, true),
+            (MOST_BYTES, true),
+            (MOST_BYTES + 1, false),
+            (2 * MOST_BYTES, false),
+        ] {
+            attributes.clear();
+            attributes.bytes.resize(bytes, 0);
+            attributes
+                .counter(&mut definitions, "SQ_WAVES", 1.5)
+                .unwrap();
+            assert_eq!(attributes.count, u64::from(fits), "{bytes}");
+            assert_eq!(attributes.bytes.len() > bytes, fits, "{bytes}");
+        }
     }
 }

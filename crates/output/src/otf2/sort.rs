@@ -403,4 +403,40 @@ mod tests {
         wanted.sort_by_key(|event| (event.0, event.1, Reverse(event.2), turn(event.4)));
         assert_eq!(sorted(&mut sorter), wanted);
     }
+
+    #[test]
+    fn as_many_runs_as_are_merged_at_once_become_one_of_the_next_level() {
+        let mut sorter = Sorter::with_limit(&std::env::temp_dir(), 1);
+        let mut push = |count: usize| {
+            for start in 0..count as u64 {
+                let event = Event {
+                    row: 0,
+                    start,
+                    end: start,
+                    what: What::Region(1),
+                    number: 0,
+                    extra: &[],
+                };
+                sorter.push(event).unwrap();
+            }
+            sorter.runs.iter().map(Vec::len).collect::<Vec<_>>()
+        };
+        assert_eq!(push(FAN - 1), [FAN - 1]);
+        assert_eq!(push(1), [0, 1]);
+        assert_eq!(push(FAN + 1), [1, 2]);
+    }
+
+    #[test]
+    fn only_the_end_of_a_run_is_its_end() {
+        struct Broken;
+        impl Read for Broken {
+            fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+                Err(io::ErrorKind::StorageFull.into())
+            }
+        }
+        let mut extra = Vec::new();
+        assert!(read(&mut io::empty(), &mut extra).unwrap().is_none());
+        let error = read(&mut Broken, &mut extra).map(|_| ()).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+    }
 }

@@ -283,4 +283,17 @@ mod tests {
         }
         assert_eq!(values, [10, 30, 50, 30, 30, 0]);
     }
+
+    #[test]
+    fn of_waiting_changes_the_earliest_is_the_greatest() {
+        let at = |time, queue| Waiting(time, Change::Done { node: 1, queue });
+        for (greater, less) in [
+            (at(5, 1), at(6, 1)),
+            (at(5, 9), at(6, 1)),
+            (at(5, 1), at(5, 2)),
+        ] {
+            assert!(greater > less && less < greater, "{greater:?} {less:?}");
+            assert!(greater >= less && less <= greater, "{greater:?} {less:?}");
+        }
+    }
 }

@@ -1,5 +1,11 @@
 use super::*;
 use crate::index::Stat;
+use crate::model::{Attach, Outcome, Process};
+use crate::record_file::RecordWriter;
+use midair_agents::Agent;
+use midair_record::event::{
+    Burst, Copy, CudaTransfer, Header, Kernel, QueueCounts, cuda_node, encode, kind,
+};
 use std::path::Path;
 
 fn head() -> Head {
@@ -193,4 +199,215 @@ fn the_document_has_what_the_screen_has() {
     ] {
         assert_eq!(document[member], serde_json::json!([]), "{member}");
     }
+}
+
+fn agent(of: AgentType, node_id: u32, number: i32, name: &str, product: &str) -> Agent {
+    Agent {
+        agent_type: of,
+        node_id,
+        logical_node_id: node_id as i32,
+        logical_node_type_id: number,
+        name: name.to_owned(),
+        product_name: product.to_owned(),
+        ..Agent::default()
+    }
+}
+
+/// Returns a session of a machine with a CPU and three GPUs, from 1,000 to 2,000 ns.
+fn trace(records: &[Vec<u8>]) -> Trace {
+    let mut writer = RecordWriter::create_in(&std::env::temp_dir()).unwrap();
+    for record in records {
+        assert_eq!(writer.append(record).unwrap(), 1);
+    }
+    Trace {
+        process: Process {
+            pid: 42,
+            command: vec!["train".to_owned()],
+            init_time: 1_000,
+            fini_time: 2_000,
+            ..Process::default()
+        },
+        agents: vec![
+            agent(AgentType::Cpu, 0, 0, "", "EPYC"),
+            agent(AgentType::Gpu, 1, 0, "gfx942", "MI300X"),
+            agent(AgentType::Gpu, 2, 1, "", "MI210"),
+            agent(AgentType::Gpu, 3, 2, "gfx90a", ""),
+        ],
+        records: writer.finish().unwrap(),
+        lost: vec![("HIP calls".to_owned(), 3)],
+        notes: Vec::new(),
+        outcome: Outcome::default(),
+        counters: Default::default(),
+        gpu: None,
+        attach: Attach::default(),
+    }
+}
+
+fn header_of(kind: u8) -> Header {
+    Header {
+        kind,
+        ..Header::default()
+    }
+}
+
+fn kernel_on(node: u32) -> Vec<u8> {
+    let kernel = Kernel {
+        header: header_of(kind::KERNEL_DISPATCH),
+        rung: 1_100,
+        start: 1_100,
+        end: 1_300,
+        node,
+        ..Kernel::default()
+    };
+    encode(&kernel, &[])
+}
+
+fn copy_between(src_node: u32, dst_node: u32, extra: Option<&CudaTransfer>) -> Vec<u8> {
+    let copy = Copy {
+        header: header_of(kind::MEMORY_COPY),
+        start: 1_500,
+        end: 1_550,
+        src_node,
+        dst_node,
+        ..Copy::default()
+    };
+    encode(&copy, extra.map_or(&[][..], CudaTransfer::bytes))
+}
+
+fn told(head: &Head) -> Vec<(&str, &str, u64, u64)> {
+    let gpus = head.gpus.iter();
+    gpus.map(|gpu| {
+        let Shares { busy, copies, .. } = gpu.shares;
+        (gpu.name.as_str(), gpu.model.as_str(), busy, copies)
+    })
+    .collect()
+}
+
+#[test]
+fn a_head_has_the_gpus_that_did_something() {
+    // Nothing describes the nodes 8 and 9. There is a kernel on one of them, so it is a GPU.
+    let trace = trace(&[
+        kernel_on(1),
+        copy_between(0, 2, None),
+        kernel_on(9),
+        copy_between(8, 0, None),
+    ]);
+    let head = Head::of(&trace);
+    let wanted = [
+        ("GPU 0", "gfx942", 200, 0),
+        ("GPU 1", "MI210", 0, 50),
+        ("GPU 9", "", 200, 0),
+    ];
+    assert_eq!(told(&head), wanted);
+    assert_eq!((head.pid, head.time, head.records), (42, 1_000, 4));
+    assert_eq!(head.command, ["train"]);
+    assert_eq!(head.outcome, None);
+    assert_eq!(head.lost, [("HIP calls".to_owned(), 3)]);
+}
+
+#[test]
+fn a_head_says_what_was_lost_and_how_it_ended() {
+    let counts = QueueCounts {
+        header: header_of(kind::QUEUE_COUNTS),
+        lost: 1,
+        ..QueueCounts::default()
+    };
+    let mut trace = trace(&[encode(&counts, &[])]);
+    trace.attach.pid = Some(7);
+    trace.outcome = Outcome {
+        text: "killed".to_owned(),
+        ordinary: false,
+    };
+    let head = Head::of(&trace);
+    let wanted = [("HIP calls", 3), ("packets of queues", 1)];
+    assert_eq!(
+        head.lost,
+        wanted.map(|(what, count)| (what.to_owned(), count))
+    );
+    assert_eq!(head.outcome.as_deref(), Some("killed"));
+    assert_eq!((head.pid, head.idle_gpus), (7, 3));
+}
+
+/// A device of CUDA is a GPU even where nothing describes it and there are only copies.
+#[test]
+fn a_head_has_devices_of_cuda() {
+    let extra = CudaTransfer {
+        copy_kind: 1,
+        ..CudaTransfer::default()
+    };
+    let mut trace = trace(&[copy_between(0, cuda_node(5), Some(&extra))]);
+    trace.agents.truncate(1);
+    let head = Head::of(&trace);
+    assert_eq!(told(&head), [("GPU 5", "", 0, 50)]);
+    assert_eq!(head.idle_gpus, 0);
+}
+
+/// Between bursts nobody knows what the GPUs did.
+#[test]
+fn a_head_of_bursts_has_no_gpus() {
+    let burst = |end, to| Burst {
+        header: header_of(kind::BURST),
+        from: 1_000,
+        start: 1_050,
+        end,
+        to,
+        ..Burst::default()
+    };
+    let bursts = [burst(0, 0), burst(1_450, 2_000)].map(|burst| encode(&burst, &[]));
+    let [begin, end] = bursts;
+    let trace = trace(&[begin, kernel_on(1), end]);
+    let head = Head::of(&trace);
+    assert_eq!((told(&head), head.idle_gpus), (Vec::new(), 0));
+    let coverage = head.coverage.unwrap();
+    assert_eq!((coverage.recorded, coverage.time), (400, 1_000));
+
+    let session = |label: &str| Session {
+        label: label.to_owned(),
+        head: head.clone(),
+        index: trace.records.index(),
+    };
+    let screen = |sessions| Screen::new(sessions, &Names::amd(), KernelNames::default(), &[]);
+    let table = "KERNEL, IN ALL OF THE TIME";
+    let one = screen(vec![session("process 42")]).text(style(100));
+    assert!(one.contains(&format!("\n\n{table}")), "{one}");
+    let two = screen(vec![session("process 42"), session("process 43")]).text(style(100));
+    for label in ["process 42", "process 43"] {
+        assert!(two.contains(&format!("\n{label}\n{table}")), "{two}");
+    }
+}
+
+#[test]
+fn what_several_processes_lost_is_summed_up() {
+    let [mut first, mut second] = [head(), head()];
+    first.lost = vec![("HIP calls".to_owned(), 5)];
+    second.lost = vec![("copies".to_owned(), 2), ("HIP calls".to_owned(), 7)];
+    let text = screen(vec![first, second]).text(style(100));
+    assert!(
+        text.contains("RECORDS   246912; LOST: 12 HIP calls, 2 copies\n"),
+        "{text}"
+    );
+}
+
+#[test]
+fn lines_are_cut_and_wrapped_at_the_last_column() {
+    let line = |of: &str, command: &str, outcome: &str| {
+        let mut head = head();
+        head.pid = 1;
+        head.command = vec![command.to_owned()];
+        head.outcome = Some(outcome.to_owned());
+        let text = screen(vec![head]).text(style(40));
+        let mut lines = text.lines().skip_while(|line| !line.starts_with(of));
+        let found = [lines.next(), lines.next()];
+        found.map(|line| line.unwrap_or_default().to_owned())
+    };
+    // The words have 30 columns, of which pid and spaces take three.
+    let [fits, over] = [27, 28].map(|length| "x".repeat(length));
+    let first = |command: &str| line("PROCESS", command, "gone")[0].clone();
+    assert_eq!(first(&fits), format!("PROCESS   1  {fits}"));
+    assert_eq!(first(&over), format!("PROCESS   1  {}...", "x".repeat(24)));
+    let [a, b, c] = [14, 15, 16].map(|length| "y".repeat(length));
+    let [fits, _] = line("ENDED", "x", &format!("{a} {b}"));
+    assert_eq!(fits, format!("ENDED     {a} {b}"));
+    let over = line("ENDED", "x", &format!("{a} {c}"));
+    assert_eq!(over, [format!("ENDED     {a}"), format!("          {c}")]);
 }

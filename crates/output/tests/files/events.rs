@@ -1,6 +1,8 @@
 //! HIP events: which calls are told, with which times, and in which queue the event was recorded.
 
-use crate::common::{agents, append, golden_json, list, number, reader, text, trace_of, writer};
+use crate::common::{
+    agents, append, contains, golden_json, list, number, reader, text, trace_of, writer,
+};
 use crate::rocpd_rows::{header, plan};
 use midair_output::{Format, Names, RecordWriter, Trace, write};
 use midair_record::event::{self, Barrier, EventCall, Untimed, flag, hip_event, kind};
@@ -175,5 +177,16 @@ fn each_event_has_its_barrier_and_the_queue_of_its_record() {
         "1 calls that record HIP events or wait for them ran when recording began",
     ] {
         assert!(notes.contains(note), "{note}: {notes}");
+    }
+}
+
+#[test]
+fn barriers_are_named_in_traces() {
+    let directory = tempfile::tempdir().unwrap();
+    let plan = plan(directory.path(), &[Format::Pftrace]);
+    write(&some_events(), &Names::amd(), &plan).unwrap();
+    let file = directory.path().join("r_results.pftrace");
+    for text in ["HIP_EVENT_RECORD", "HIP_EVENT_WAIT"] {
+        assert!(contains(&file, text), "{text}");
     }
 }

@@ -1,6 +1,8 @@
 //! Launches of HIP's graphs: which are told, under which number, with which kernels and times.
 
-use crate::common::{agents, append, golden_json, list, number, reader, text, trace_of, writer};
+use crate::common::{
+    agents, append, contains, golden_json, list, number, reader, text, trace_of, writer,
+};
 use crate::rocpd_rows::{header, plan};
 use midair_output::{Format, Names, RecordWriter, Trace, write};
 use midair_record::event::{self, GraphCall, Kernel, Untimed, flag, graph, kind};
@@ -227,4 +229,18 @@ fn each_launch_has_its_graph_and_its_kernels() {
         document()["buffer_records"]["hip_graph"],
         tool["buffer_records"]["hip_graph"]
     );
+}
+
+#[test]
+fn launches_are_named_in_traces() {
+    let directory = tempfile::tempdir().unwrap();
+    let plan = plan(directory.path(), &[Format::Pftrace]);
+    write(&some_launches(), &Names::amd(), &plan).unwrap();
+    let file = directory.path().join("r_results.pftrace");
+    for text in [
+        "Graph Execution",
+        "some of its kernels have no times: the times are those of the others",
+    ] {
+        assert!(contains(&file, text), "{text}");
+    }
 }

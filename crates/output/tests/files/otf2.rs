@@ -2,11 +2,15 @@
 //! otf2-print, which is an older version of it. Names and times must be those of the same session's
 //! csv files.
 
-use crate::common::{append, entries, golden_json, list, names, text, trace, trace_of, writer};
+use crate::common::{
+    append, contains, entries, golden_json, list, names, text, trace, trace_of, writer,
+};
+use crate::counters::{NODE, amds_plan, put, put_kernel, session, window};
 use crate::cuda::rows;
+use crate::readings::readings;
 use crate::recordings::recorded;
 use crate::rocpd_rows::{every_domain, header, one_kernel, plan, put_marker};
-use midair_output::{Format, GpuMetric, GpuSamples, Names, Trace, write, write_together};
+use midair_output::{Format, GpuMetric, GpuSamples, Names, Plan, Trace, write, write_together};
 use midair_record::event::{self, Api, Kernel, Marker, kind};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -673,4 +677,70 @@ fn whatever_a_target_says_makes_an_archive_that_can_be_read() {
     let parts = entries(&directory.path().join("r_results")).len();
     let found = read(directory.path());
     assert_eq!(parts, 2 * list(&found["locations"]).len());
+}
+
+/// Kernels that overlap are on locations of their own, and each location has its two files.
+#[test]
+fn locations_have_numbers_of_their_own() {
+    let golden = golden_json();
+    let directory = tempfile::tempdir().unwrap();
+    let mut records = writer();
+    for (dispatch_id, start, end) in [
+        (1, 1000, 5000),
+        (2, 1001, 5001),
+        (3, 1002, 4000),
+        (4, 6000, 7000),
+    ] {
+        let kernel = Kernel {
+            dispatch_id,
+            start,
+            end,
+            ..one_kernel()
+        };
+        append(&mut records, &event::encode(&kernel, &[]));
+    }
+    let plan = plan(directory.path(), &[Format::Otf2]);
+    write(&trace_of(records, &golden), &names(&golden), &plan).unwrap();
+    assert_eq!(
+        entries(&directory.path().join("r_results")),
+        ["0.def", "0.evt", "1.def", "1.evt", "2.def", "2.evt"]
+    );
+}
+
+#[test]
+fn counters_of_dispatches_and_of_devices_are_defined() {
+    let counted = Kernel {
+        node: NODE,
+        queue_id: 1,
+        ..one_kernel()
+    };
+    let dispatches = || {
+        let mut records = writer();
+        put_kernel(&mut records, &counted);
+        put(&mut records, window(1, &counted, 9), &[3; 9], 9);
+        session(records, amds_plan())
+    };
+    for (trace, hide_kernels, description) in [
+        (
+            dispatches(),
+            false,
+            Some("what the counter counted during the dispatch"),
+        ),
+        (dispatches(), true, None),
+        (readings(), false, Some("1/s")),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let plan = Plan {
+            hide_kernels,
+            ..plan(directory.path(), &[Format::Otf2])
+        };
+        write(&trace, &Names::amd(), &plan).unwrap();
+        let file = directory.path().join("r_results.def");
+        for name in ["GRBM_COUNT", "SQ_WAVES"] {
+            assert_eq!(contains(&file, name), description.is_some(), "{name}");
+        }
+        if let Some(description) = description {
+            assert!(contains(&file, description), "{description}");
+        }
+    }
 }

@@ -3,11 +3,13 @@
 //! rocpd, and whatever a target can do to one.
 
 use crate::common::{
-    agents, append, entries, golden, golden_json, list, names, number, text, trace, trace_of,
-    writer,
+    agents, append, contains, entries, golden, golden_json, list, names, number, text, trace,
+    trace_of, writer,
 };
 use crate::rocpd_rows::{ALL, counts, every_domain, header, one_kernel, plan, put_marker};
-use midair_output::{Format, Plan, RecordWriter, Trace, write, write_together};
+use midair_output::{
+    Format, GpuMetric, GpuSamples, Names, Plan, RecordWriter, Trace, write, write_together,
+};
 use midair_record::event::{
     self, Api, Copy, Kernel, KernelSymbol, Marker, RuntimeInit, flag, kind,
 };
@@ -591,4 +593,26 @@ assert len({packet.trusted_packet_sequence_id for packet in trace.packet}) == 3
         .unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{errors}");
+}
+
+#[test]
+fn samples_of_a_gpu_have_tracks() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut trace = trace_of(writer(), &golden_json());
+    let metric = |name: &str, unit: &str| GpuMetric {
+        name: name.to_owned(),
+        unit: unit.to_owned(),
+        expression: String::new(),
+        group: 0,
+    };
+    let metrics = vec![metric("sm_busy", "%"), metric("dram", "B/s")];
+    let mut samples = GpuSamples::new(3, 1000, metrics);
+    samples.push(0, &[(1000, 2000)], &[10.5, 7.0]);
+    trace.gpu = Some(samples);
+    let plan = plan(directory.path(), &[Format::Pftrace]);
+    write(&trace, &Names::amd(), &plan).unwrap();
+    let file = directory.path().join("r_results.pftrace");
+    for track in ["GPU [3] sm_busy (%)", "GPU [3] dram (B/s)"] {
+        assert!(contains(&file, track), "{track}");
+    }
 }

@@ -66,7 +66,7 @@ fn here() -> PathBuf {
 }
 
 /// Returns the machine's two agents and a second GPU.
-fn machine() -> Vec<Agent> {
+pub fn machine() -> Vec<Agent> {
     let mut all = agents();
     let second = Agent {
         node_id: 2,
