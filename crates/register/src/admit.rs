@@ -267,13 +267,13 @@ impl Held {
     fn of(connection: BorrowedFd<'_>, credentials: &Credentials) -> Result<Held, i32> {
         /// source: asm-generic/socket.h
         const SO_PEERPIDFD: libc::c_int = 77;
-        let mut fd = option(connection, SO_PEERPIDFD, -1).unwrap_or(-1);
-        if fd < 0 && last_errno() == libc::ENOPROTOOPT {
+        let mut fd: Option<libc::c_int> = option(connection, SO_PEERPIDFD, 0);
+        if fd.is_none() && last_errno() == libc::ENOPROTOOPT {
             // SAFETY: the call takes numbers.
             let opened = unsafe { libc::syscall(libc::SYS_pidfd_open, credentials.pid, 0) };
-            fd = libc::c_int::try_from(opened).unwrap_or(-1);
+            fd = opened.try_into().ok().filter(|fd| *fd >= 0);
         }
-        if fd >= 0 {
+        if let Some(fd) = fd {
             // SAFETY: the kernel made the descriptor for us, and nobody else owns it.
             return Ok(Held::By(unsafe { OwnedFd::from_raw_fd(fd) }));
         }
@@ -338,6 +338,7 @@ pub(crate) fn credentials(connection: BorrowedFd<'_>) -> Option<Credentials> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::{filter, in_a_child};
     use std::os::fd::AsFd;
 
     fn plain(id: u32, capabilities: u64, pid: i32) -> Status {
@@ -523,6 +524,55 @@ mod tests {
         assert_eq!(may_ask(&of(9, own + 1)), Err(refusal::USER));
         assert_eq!(may_ask(&of(9, u32::MAX)), Err(refusal::USER));
         assert_eq!(may_ask(&of(0, own)), Err(refusal::NAMESPACE));
+        let ended = in_a_child(|| {
+            become_a_user();
+            assert_eq!(may_ask(&of(9, 0)), Ok(()), "root may ask everybody");
+            assert_eq!(may_ask(&of(9, USER)), Ok(()));
+            assert_eq!(may_ask(&of(9, USER - 1)), Err(refusal::USER));
+            0
+        });
+        assert_eq!(ended, 0);
+    }
+
+    const USER: u32 = 65_534;
+
+    /// Gives up root's rights for good, in a child of a test. Without them it is a user's process
+    /// anyway.
+    fn become_a_user() {
+        // SAFETY: the calls take numbers, and this process has one thread.
+        unsafe {
+            if libc::geteuid() == 0 {
+                assert_eq!(libc::syscall(libc::SYS_setresgid, USER, USER, USER), 0);
+                assert_eq!(libc::syscall(libc::SYS_setresuid, USER, USER, USER), 0);
+            }
+        }
+    }
+
+    /// Only root may attach to a user's process that is not dumpable.
+    #[test]
+    fn a_process_says_itself_whether_it_is_dumpable() {
+        let ended = in_a_child(|| {
+            let admitted = || {
+                let (near, _far) = std::os::unix::net::UnixStream::pair().unwrap();
+                let credentials = credentials(near.as_fd()).unwrap();
+                admit(near.as_fd(), &credentials, &Look::at(&credentials)?)
+            };
+            assert_eq!(admitted(), Ok(()));
+            become_a_user();
+            for (dumpable, wanted) in [(0, Err(refusal::NOT_DUMPABLE)), (1, Ok(()))] {
+                // SAFETY: the call takes numbers.
+                unsafe { libc::prctl(libc::PR_SET_DUMPABLE, dumpable, 0, 0, 0) };
+                assert_eq!(admitted(), wanted, "{dumpable}");
+            }
+            0
+        });
+        assert_eq!(ended, 0);
+    }
+
+    #[test]
+    fn what_is_no_socket_has_no_peer() {
+        let file = std::fs::File::open("/dev/null").unwrap();
+        assert_eq!(credentials(file.as_fd()), None);
     }
 
     #[test]
@@ -623,42 +673,12 @@ mod tests {
         assert_eq!(far.read(&mut [0]).unwrap(), 0);
     }
 
-    /// Makes the kernel answer this thread as one before Linux 6.5 does, which has no pidfds of
-    /// peers.
-    fn as_an_old_kernel() {
+    /// Makes the kernel answer this thread with `error` when it is asked for the pidfd of a peer.
+    /// Before Linux 6.5 that is `ENOPROTOOPT`.
+    fn without_pidfds_of_peers(error: libc::c_int) {
         const SO_PEERPIDFD: u32 = 77;
-        const NUMBER: u32 = 0;
-        const THIRD_ARGUMENT: u32 = 32;
-        let step = |code: u32, no: u8, k: u32| libc::sock_filter {
-            code: code as u16,
-            jt: 0,
-            jf: no,
-            k,
-        };
-        let load = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
-        let equal = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
-        let fails = libc::SECCOMP_RET_ERRNO | libc::ENOPROTOOPT.cast_unsigned();
-        let mut steps = [
-            step(load, 0, NUMBER),
-            step(equal, 3, libc::SYS_getsockopt as u32),
-            step(load, 0, THIRD_ARGUMENT),
-            step(equal, 1, SO_PEERPIDFD),
-            step(libc::BPF_RET, 0, fails),
-            step(libc::BPF_RET, 0, libc::SECCOMP_RET_ALLOW),
-        ];
-        let program = libc::sock_fprog {
-            len: steps.len() as u16,
-            filter: steps.as_mut_ptr(),
-        };
-        // SAFETY: the program is valid and is copied. It applies to this thread alone.
-        unsafe {
-            assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-            let mode = libc::SECCOMP_MODE_FILTER;
-            assert_eq!(
-                libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program),
-                0
-            );
-        }
+        let fails = libc::SECCOMP_RET_ERRNO | error.cast_unsigned();
+        filter(libc::SYS_getsockopt, Some((2, SO_PEERPIDFD)), fails);
     }
 
     /// A peer is held by a pidfd whatever the kernel, and one that has ended is refused.
@@ -675,7 +695,7 @@ mod tests {
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
         std::thread::scope(|scope| {
             let old = scope.spawn(|| {
-                as_an_old_kernel();
+                without_pidfds_of_peers(libc::ENOPROTOOPT);
                 let process = held(child.id()).unwrap();
                 assert!(is_held(&process));
                 child.kill().unwrap();
@@ -685,5 +705,25 @@ mod tests {
             });
             old.join().unwrap();
         });
+    }
+
+    /// The peer's number may be another process's by now. So where the kernel says that the peer
+    /// has ended, nothing is held by that number.
+    #[test]
+    fn what_the_kernel_says_of_the_peer_counts() {
+        let (near, _far) = std::os::unix::net::UnixStream::pair().unwrap();
+        let own = credentials(near.as_fd()).unwrap();
+        let held = |error: libc::c_int| {
+            let held = || {
+                without_pidfds_of_peers(error);
+                Held::of(near.as_fd(), &own)
+            };
+            std::thread::scope(|scope| scope.spawn(held).join().unwrap())
+        };
+        assert!(matches!(Held::of(near.as_fd(), &own), Ok(Held::By(_))));
+        for error in [libc::ESRCH, libc::EINVAL, libc::ENODATA] {
+            assert_eq!(held(error).unwrap_err(), refusal::CHANGED, "{error}");
+        }
+        assert!(matches!(held(libc::EMFILE), Ok(Held::Not)));
     }
 }

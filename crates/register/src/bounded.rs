@@ -63,19 +63,22 @@ impl Cursor {
     /// Reads a NUL-terminated text, and advances.
     ///
     /// # Errors
-    /// [`Code::InvalidArgument`] when it cannot be read, or has no terminator.
+    /// [`Code::InvalidArgument`] when it cannot be read, has no terminator, or is too long.
     pub fn text(&mut self) -> Result<CString, Code> {
         let mut text = Vec::new();
         let mut piece = [0; PAGE];
         loop {
             let left = PAGE - self.0 % PAGE;
             let piece = piece.get_mut(..left).ok_or(Code::InvalidArgument)?;
-            if text.len() > MAX_TEXT || !copy(self.0, piece) {
+            if !copy(self.0, piece) {
                 return Err(Code::InvalidArgument);
             }
             let end = piece.iter().position(|byte| *byte == 0);
             let (used, whole) = end.map_or((left, false), |end| (end + 1, true));
             text.extend_from_slice(piece.get(..end.unwrap_or(left)).unwrap_or_default());
+            if text.len() > MAX_TEXT {
+                return Err(Code::InvalidArgument);
+            }
             self.0 = self.0.checked_add(used).ok_or(Code::InvalidArgument)?;
             if whole {
                 return CString::new(text).map_err(|_| Code::InvalidArgument);
@@ -87,6 +90,44 @@ impl Cursor {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::filter;
+
+    #[test]
+    fn a_text_has_a_mebibyte_at_most() {
+        let mut bytes = vec![b'x'; MAX_TEXT + 2 * PAGE];
+        let mut read = |start: usize, length: usize| {
+            bytes[start + length] = 0;
+            let got = Cursor(bytes[start..].as_ptr().expose_provenance()).text();
+            bytes[start + length] = b'x';
+            got.map(|text| text.count_bytes())
+        };
+        // A text at the beginning of a page is read in whole pages, others are not.
+        for start in [0, 1, PAGE / 2] {
+            assert_eq!(read(start, MAX_TEXT), Ok(MAX_TEXT), "{start}");
+            for length in [MAX_TEXT + 1, MAX_TEXT + PAGE] {
+                let got = read(start, length);
+                assert_eq!(got, Err(Code::InvalidArgument), "{start} {length}");
+            }
+        }
+    }
+
+    #[test]
+    fn memory_is_read_where_the_call_for_it_is_forbidden() {
+        let read = |from: usize| {
+            let mut bytes = [0; 8];
+            copy(from, &mut bytes).then_some(bytes)
+        };
+        let there = *b"8 bytes.";
+        let from = there.as_ptr().expose_provenance();
+        assert_eq!((read(from), read(8)), (Some(there), None));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let fails = libc::SECCOMP_RET_ERRNO | libc::EPERM.cast_unsigned();
+                filter(libc::SYS_process_vm_readv, None, fails);
+                assert_eq!((read(from), read(8)), (Some(there), None));
+            });
+        });
+    }
 
     #[test]
     fn texts_end_at_their_terminator_or_are_refused() {

@@ -64,6 +64,7 @@ mod tests {
         let mut seen = std::collections::HashSet::new();
         for raw in 0..10 {
             assert!(seen.insert(text(raw)), "two codes share {:?}", text(raw));
+            assert_ne!(text(raw), text(10), "code {raw} is unknown");
             assert!(
                 json.contains(&format!("\": {raw},")),
                 "code {raw} is not in the ABI file"

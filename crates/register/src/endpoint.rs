@@ -214,23 +214,22 @@ impl Endpoint {
             )
         };
         if ready < 0 {
-            // There is no memory, or the program has lowered its own limit of descriptors.
+            // There is no memory, or the program has lowered its own limit of descriptors. No event
+            // is reported then.
             std::thread::sleep(RESPITE);
         }
         if !self.is_ours() {
             return None;
         }
         let mut happened = Ready::default();
-        if ready > 0 {
-            for (poll, slot) in polls
-                .iter()
-                .zip(slots)
-                .filter(|(poll, _)| poll.revents != 0)
-            {
-                match happened.connections.get_mut(slot) {
-                    Some(connection) => *connection = true,
-                    None => happened.incoming = poll.fd == self.fd,
-                }
+        for (poll, slot) in polls
+            .iter()
+            .zip(slots)
+            .filter(|(poll, _)| poll.revents != 0)
+        {
+            match happened.connections.get_mut(slot) {
+                Some(connection) => *connection = true,
+                None => happened.incoming = poll.fd == self.fd,
             }
         }
         Some(happened)

@@ -184,17 +184,41 @@ mod tests {
     }
 
     #[test]
+    fn a_buffer_has_its_most_variables_and_its_most_bytes() {
+        let many = vec![("A", ""); MAX_VARIABLES as usize];
+        assert_eq!(read(&buffer(&many)).map(|got| got.len()), Ok(many.len()));
+        let more = [&many[..], &many[..1]].concat();
+        assert_eq!(read(&buffer(&more)), Err(Code::InvalidArgument));
+        // Each of these has a mebibyte with its name.
+        let value = "x".repeat((1 << 20) - 1);
+        let large = vec![("A", value.as_str()); MAX_BYTES >> 20];
+        assert_eq!(read(&buffer(&large)).map(|got| got.len()), Ok(large.len()));
+        let larger = [&large[..], &[("A", "")]].concat();
+        assert_eq!(read(&buffer(&larger)), Err(Code::InvalidArgument));
+    }
+
+    #[test]
     fn published_variables_are_seen_by_getenv_and_removed_afterwards() {
         let get = |name: &CStr| crate::config::variable(name);
         let path_before = get(c"PATH");
         let array_before = in_place().load(Ordering::Relaxed);
+        let all = || {
+            let mut all: Vec<_> = std::env::vars_os().collect();
+            all.sort();
+            all
+        };
+        let mut wanted = all();
+        wanted.retain(|(name, _)| name != "PATH");
+        wanted.push(("PATH".into(), "/elsewhere".into()));
+        wanted.push(("ROCP_TEST_PUBLISHED".into(), "yes".into()));
+        wanted.sort();
         let published = publish(&[
             (c"ROCP_TEST_PUBLISHED".into(), c"yes".into()),
             (c"PATH".into(), c"/elsewhere".into()),
         ]);
         assert_eq!(get(c"ROCP_TEST_PUBLISHED").as_deref(), Some(c"yes"));
         assert_eq!(get(c"PATH").as_deref(), Some(c"/elsewhere"));
-        assert_eq!(get(c"HOME").is_some(), std::env::var_os("HOME").is_some());
+        assert_eq!(all(), wanted, "all others are as they were");
         drop(published);
         assert_eq!(get(c"ROCP_TEST_PUBLISHED"), None);
         assert_eq!(get(c"PATH"), path_before);

@@ -39,6 +39,8 @@ mod procfs;
 pub mod registration;
 mod serve;
 pub mod store;
+#[cfg(test)]
+mod testing;
 mod token;
 mod waiting;
 mod worker;

@@ -309,9 +309,16 @@ mod tests {
                 wait_until_ready();
                 began.elapsed()
             });
-            let best = waits.min().unwrap();
+            let waits: Vec<Duration> = waits.collect();
+            assert!(waits.iter().all(|it| *it >= MAX_DELAY), "{waits:?}");
+            let best = *waits.iter().min().unwrap();
             assert!(best < MAX_DELAY + Duration::from_millis(u64::from(LOOKS) / 2));
             drop(held);
         });
+        // Nor is a program held up forever by a thread that gets no processor at all.
+        TID.store(0, Ordering::Release);
+        let began = Instant::now();
+        wait_until_ready();
+        assert!(began.elapsed() >= Duration::from_millis(u64::from(LOOKS)));
     }
 }

@@ -167,6 +167,10 @@ impl Drop for Held {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::procfs::futex_address;
+    use crate::testing::{filter, in_a_child};
+    use std::sync::atomic::AtomicI32;
+    use std::time::{Duration, Instant};
 
     // All of this is one test, because the locks belong to the process and tests run in parallel.
     #[test]
@@ -190,11 +194,15 @@ mod tests {
         let held = take(Which::HandOver).unwrap();
         assert_eq!(take(Which::HandOver).unwrap_err(), WouldDeadlock);
         listener_word().store(Presence::Present, Ordering::Relaxed);
+        let alone = crate::worker::tests::alone();
+        worker_word().store(Presence::Present, Ordering::Relaxed);
+        assert_eq!(worker_word().load(Ordering::Relaxed), Presence::Present);
         // SAFETY: the child calls only async-signal-safe functions and the lock, then _exit.
         let child = unsafe { libc::fork() };
         if child == 0 {
             let open = take(Which::HandOver).is_ok()
-                && listener_word().load(Ordering::Relaxed) == Presence::Absent;
+                && listener_word().load(Ordering::Relaxed) == Presence::Absent
+                && worker_word().load(Ordering::Relaxed) == Presence::Absent;
             // SAFETY: this ends the child without running the parent's handlers.
             unsafe { libc::_exit(if open { 0 } else { 1 }) };
         }
@@ -203,8 +211,49 @@ mod tests {
         assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
         assert_eq!(status, 0, "a forked child found the lock held");
         listener_word().store(Presence::Absent, Ordering::Relaxed);
+        worker_word().store(Presence::Absent, Ordering::Relaxed);
+        drop(alone);
         drop(held);
         drop(take(Which::HandOver).unwrap());
+    }
+
+    /// Threads that wait do not take the processor, and each gets its turn.
+    #[test]
+    fn threads_sleep_until_the_lock_is_free() {
+        let word = page().locks[Which::Operation as usize].as_ptr().addr();
+        let tids = [const { AtomicI32::new(0) }; 3];
+        let wait = |tid: &AtomicI32| {
+            // SAFETY: gettid has no arguments and cannot fail.
+            tid.store(unsafe { libc::gettid() }, Ordering::Release);
+            drop(take(Which::Operation).unwrap());
+        };
+        let deadline = Instant::now() + Duration::from_secs(60);
+        std::thread::scope(|scope| {
+            let held = take(Which::Operation).unwrap();
+            for tid in &tids {
+                scope.spawn(|| wait(tid));
+            }
+            while !tids.iter().all(|tid| {
+                let tid = tid.load(Ordering::Acquire);
+                tid != 0 && futex_address(tid) == Some(word)
+            }) {
+                assert!(Instant::now() < deadline, "they do not sleep");
+                std::thread::yield_now();
+            }
+            drop(held);
+        });
+    }
+
+    /// A lock that nobody else wants costs no system call of its own.
+    #[test]
+    fn nobody_is_woken_who_does_not_wait() {
+        let ended = in_a_child(|| {
+            drop(take(Which::HandOver).unwrap());
+            filter(libc::SYS_futex, None, libc::SECCOMP_RET_KILL_PROCESS);
+            drop(take(Which::HandOver).unwrap());
+            0
+        });
+        assert_eq!(ended, 0);
     }
 
     /// Of threads that make a page at one time, all but one give theirs back.

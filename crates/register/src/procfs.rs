@@ -211,6 +211,55 @@ pub(crate) fn same_user_map(pid: i32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::filter;
+
+    #[test]
+    fn the_filters_of_this_thread_are_counted() {
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let before = filters();
+                for more in 1..=3 {
+                    filter(libc::SYS_swapon, None, libc::SECCOMP_RET_ALLOW);
+                    assert_eq!(filters(), before + more);
+                }
+            });
+        });
+    }
+
+    /// The time since boot, in clock ticks.
+    fn now() -> u64 {
+        let text = std::fs::read_to_string("/proc/uptime").unwrap();
+        let seconds: f64 = text.split(' ').next().unwrap().parse().unwrap();
+        // SAFETY: the call takes a number.
+        (seconds * unsafe { libc::sysconf(libc::_SC_CLK_TCK) } as f64) as u64
+    }
+
+    #[test]
+    fn a_process_began_when_it_was_made() {
+        let before = now();
+        let mut child = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .unwrap();
+        let after = now();
+        let began = start_ticks(&child.id().to_string());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let began = began.unwrap();
+        assert!(
+            (before.saturating_sub(1)..=after + 1).contains(&began),
+            "{before} {began} {after}"
+        );
+    }
+
+    #[test]
+    fn of_a_process_that_is_not_there_nothing_is_known() {
+        assert_eq!(status("0"), None);
+        assert_eq!(start_ticks("0"), None);
+        assert_eq!(same_user_namespace(0), None);
+        assert!(!same_user_map(0));
+        assert_eq!((state(0), name(0), futex_address(0)), (None, None, None));
+    }
 
     #[test]
     fn a_namespace_without_text_is_unknown() {

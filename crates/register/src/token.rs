@@ -157,29 +157,59 @@ impl Drop for Tokens {
 mod tests {
     use super::*;
 
+    /// Makes a token and reads it, as an attacher does.
+    fn token_in(tokens: &Tokens, slot: usize) -> Token {
+        let at = tokens.fresh(slot).unwrap() as usize;
+        // SAFETY: the address is inside the page and was written just now.
+        let bytes = unsafe { *std::ptr::with_exposed_provenance::<[u8; TOKEN_LEN]>(at) };
+        Token::read(&bytes).unwrap()
+    }
+
+    #[test]
+    fn no_token_disturbs_another() {
+        let tokens = Tokens::map().unwrap();
+        let all: Vec<Token> = (0..SLOTS).map(|slot| token_in(&tokens, slot)).collect();
+        tokens.wipe(2);
+        for (slot, token) in all.iter().enumerate() {
+            assert_eq!(tokens.take(slot, token), slot != 2, "{slot}");
+        }
+    }
+
+    #[test]
+    fn the_page_goes_with_its_tokens() {
+        let is_mapped = |page: NonNull<u8>| {
+            let mut one = 0_u8;
+            // SAFETY: the call asks about a page and writes one byte into `one`.
+            unsafe { libc::mincore(page.as_ptr().cast(), 1, &raw mut one) == 0 }
+        };
+        let tokens = Tokens::map().unwrap();
+        let page = tokens.page;
+        assert!(is_mapped(page));
+        drop(tokens);
+        // Nothing else is mapped by chance at so random an address.
+        assert!(!is_mapped(page));
+    }
+
     #[test]
     fn a_token_is_good_for_one_answer() {
         let tokens = Tokens::map().unwrap();
         let mut seen = std::collections::BTreeSet::new();
         for slot in 0..SLOTS {
-            let at = tokens.fresh(slot).unwrap();
-            // SAFETY: the address is inside the page and was written just now.
-            let bytes =
-                unsafe { *std::ptr::with_exposed_provenance::<[u8; TOKEN_LEN]>(at as usize) };
-            let token = Token::read(&bytes).unwrap();
+            let token = token_in(&tokens, slot);
             assert!(seen.insert(token.secret), "no two are equal");
             let mut other = token;
             other.secret[SECRET_LEN - 1] ^= 1;
             assert!(!tokens.take(slot, &other), "{slot}");
             assert!(!tokens.take(slot, &token), "a wrong answer has used it up");
-            let at = tokens.fresh(slot).unwrap();
-            // SAFETY: as above.
-            let bytes =
-                unsafe { *std::ptr::with_exposed_provenance::<[u8; TOKEN_LEN]>(at as usize) };
-            let token = Token::read(&bytes).unwrap();
+            let token = token_in(&tokens, slot);
             assert!(tokens.take(slot, &token), "{slot}");
             assert!(!tokens.take(slot, &token), "it is used up");
         }
+        // What is wrong in one byte is not made up for by another.
+        let mut other = token_in(&tokens, 0);
+        other.secret[3] ^= 0x55;
+        other.secret[17] ^= 0x55;
+        assert!(!tokens.take(0, &other));
         // An empty slot has no token, not even one of zeros.
         let secret = [0; SECRET_LEN];
         assert!(!tokens.take(0, &Token { secret }));

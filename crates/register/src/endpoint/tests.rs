@@ -1,6 +1,7 @@
 //! The socket, with peers of this process.
 
 use super::*;
+use crate::testing::{in_a_child, limit_descriptors};
 use midair_record::connect::{ConnectReply, outcome};
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
@@ -123,6 +124,78 @@ fn a_wait_ends_at_its_limit() {
     assert!(waited >= limit && waited < Duration::from_secs(20));
 }
 
+/// Looking costs no time where there is nothing. The best of several attempts counts.
+#[test]
+fn nothing_is_found_at_once() {
+    let _alone = alone();
+    let endpoint = open();
+    let looks = (0..3).map(|_| {
+        let began = Instant::now();
+        assert_eq!(endpoint.wait(true, nobody(), NOW), Some(Ready::default()));
+        assert!(endpoint.accept().is_none());
+        began.elapsed()
+    });
+    let best = looks.min().unwrap();
+    assert!(best < RESPITE / 2, "{best:?}");
+}
+
+/// The program may have lowered its limit of descriptors. The listener then does little, and it
+/// does not give up.
+#[test]
+fn a_call_that_fails_is_not_made_again_at_once() {
+    let _alone = alone();
+    let endpoint = open();
+    let _peer = peer(&endpoint);
+    let ended = in_a_child(|| {
+        limit_descriptors(0);
+        let began = Instant::now();
+        assert_eq!(endpoint.wait(true, nobody(), SOON), Some(Ready::default()));
+        assert!(began.elapsed() >= RESPITE);
+        let began = Instant::now();
+        assert!(endpoint.accept().is_none());
+        assert!(began.elapsed() >= RESPITE);
+        0
+    });
+    assert_eq!(ended, 0);
+}
+
+/// What the program reads from is no concern of the listener's, whatever its number.
+#[test]
+fn a_wait_for_no_peer_looks_at_no_descriptor() {
+    let _alone = alone();
+    let endpoint = open();
+    let _peer = peer(&endpoint);
+    let (readable, far) = UnixStream::pair().unwrap();
+    send(&far.into(), b"x");
+    let ended = in_a_child(|| {
+        for number in 0..3 {
+            // SAFETY: the numbers are this child's copies.
+            unsafe { libc::dup2(readable.as_raw_fd(), number) };
+        }
+        let (began, limit) = (Instant::now(), Duration::from_millis(100));
+        let ready = endpoint.wait(false, nobody(), Some(limit));
+        assert_eq!(ready, Some(Ready::default()));
+        assert!(began.elapsed() >= limit);
+        0
+    });
+    assert_eq!(ended, 0);
+}
+
+/// Where so high a number is not allowed, any other will do.
+#[test]
+fn a_low_limit_of_descriptors_is_no_hindrance() {
+    let _alone = alone();
+    let ended = in_a_child(|| {
+        limit_descriptors(LOWEST as u64);
+        let endpoint = open();
+        assert!(endpoint.fd < LOWEST);
+        let _peer = peer(&endpoint);
+        assert!(endpoint.accept().is_some());
+        0
+    });
+    assert_eq!(ended, 0);
+}
+
 /// The name has the process's number and start, and cannot be guessed.
 #[test]
 fn the_name_says_who_listens() {
@@ -190,8 +263,10 @@ fn an_endpoint_that_ends_closes_its_socket() {
     let (fd, (address, length)) = (endpoint.fd, address(endpoint.fd));
     let own = endpoint.cookie;
     assert_eq!(cookie(fd), Some(own));
+    assert!(is_noted(&LISTENING));
     drop(endpoint);
     assert_ne!(cookie(fd), Some(own));
+    assert!(!is_noted(&LISTENING));
     // SAFETY: the descriptor is new and ours, and the address is `length` bytes long.
     unsafe {
         let peer = libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC, 0);
@@ -201,19 +276,9 @@ fn an_endpoint_that_ends_closes_its_socket() {
     }
 }
 
-/// Runs a part in a forked child, and returns what it returns.
-fn in_a_child(part: impl FnOnce() -> libc::c_int) -> libc::c_int {
-    // SAFETY: the child calls what a forked child of a program with threads may call, and `_exit`.
-    unsafe {
-        let child = libc::fork();
-        if child == 0 {
-            libc::_exit(part());
-        }
-        let mut status = 0;
-        assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
-        assert!(libc::WIFEXITED(status), "{status:x}");
-        libc::WEXITSTATUS(status)
-    }
+/// Whether a forked child would close a socket because of this note.
+fn is_noted(open: &Open) -> bool {
+    open.fd.load(Ordering::Acquire) != -1
 }
 
 /// A child has copies of the socket and of the connections that wait, and of nothing else. It
@@ -226,7 +291,9 @@ fn a_forked_child_closes_its_copies() {
     let [waiting, given, taken] = [(); 3].map(|()| endpoint.accept().unwrap());
     remember(6, waiting.number());
     remember(7, given.number());
+    assert!(is_noted(&CONNECTIONS[7]));
     forget(7);
+    assert!(!is_noted(&CONNECTIONS[7]));
     // The program has put another socket at the number of one that was remembered.
     remember(3, taken.number());
     let (other, _far) = UnixStream::pair().unwrap();
@@ -240,6 +307,7 @@ fn a_forked_child_closes_its_copies() {
         // SAFETY: the number is this child's copy.
         unsafe { libc::dup2(other.as_raw_fd(), numbers[3]) };
         forked();
+        assert!(!is_noted(&LISTENING) && !CONNECTIONS.iter().any(is_noted));
         let is_closed = |at: usize| libc::c_int::from(cookie(numbers[at]).is_none()) << at;
         (0..4).map(is_closed).sum()
     });

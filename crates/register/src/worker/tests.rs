@@ -1,6 +1,7 @@
 //! Which threads are parked worker threads, and which only look like one.
 
 use super::*;
+use crate::testing::{in_a_child, limit_descriptors};
 use std::os::fd::IntoRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
@@ -29,7 +30,7 @@ impl Pretender {
     /// One that cannot be distinguished from a parked worker thread of the engine.
     pub(crate) fn parked() -> Pretender {
         let writable = libc::PROT_READ | libc::PROT_WRITE;
-        Pretender::new(libc::MAP_PRIVATE, writable, true)
+        Pretender::new(libc::MAP_PRIVATE, writable, true, MAGIC)
     }
 
     /// Takes the connection that the thread was given, if it was given one.
@@ -45,7 +46,7 @@ impl Pretender {
         VerifiedFd::new(handed.cast_signed() - 1)
     }
 
-    fn new(sharing: c_int, protection: c_int, begins_there: bool) -> Pretender {
+    fn new(sharing: c_int, protection: c_int, begins_there: bool, magic: u64) -> Pretender {
         // SAFETY: the page is new. It gets the fields of a block, then its protection.
         let page = unsafe {
             let page = libc::mmap(
@@ -58,7 +59,7 @@ impl Pretender {
             );
             assert_ne!(page, libc::MAP_FAILED);
             let block = page.cast::<BootBlock>();
-            (*block).magic = MAGIC;
+            (*block).magic = magic;
             (*block).version = midair_record::VERSION;
             (*block).mailbox.store(mailbox::PARKED, Ordering::Relaxed);
             (*block).data_base = if begins_there { page as u64 } else { 0 };
@@ -137,12 +138,13 @@ pub(crate) fn connection() -> (VerifiedFd, UnixStream) {
 fn a_thread_that_only_looks_parked_is_given_nothing() {
     let _alone = alone();
     let writable = libc::PROT_READ | libc::PROT_WRITE;
-    for (sharing, protection, begins_there) in [
-        (libc::MAP_PRIVATE, libc::PROT_READ, true),
-        (libc::MAP_SHARED, writable, true),
-        (libc::MAP_PRIVATE, writable, false),
+    for (sharing, protection, begins_there, magic) in [
+        (libc::MAP_PRIVATE, libc::PROT_READ, true, MAGIC),
+        (libc::MAP_SHARED, writable, true, MAGIC),
+        (libc::MAP_PRIVATE, writable, false, MAGIC),
+        (libc::MAP_PRIVATE, writable, true, MAGIC ^ 1),
     ] {
-        let pretender = Pretender::new(sharing, protection, begins_there);
+        let pretender = Pretender::new(sharing, protection, begins_there, magic);
         let (ours, _theirs) = connection();
         let Assignment::Refused(reply, ours) = assign(ours) else {
             panic!("it was given the connection");
@@ -290,4 +292,53 @@ fn why_a_library_cannot_be_used_is_told() {
     let said = String::from_utf8_lossy(refused.message()).into_owned();
     assert!(said.contains("/proc/thread-self/fd/"), "{said}");
     assert_eq!(sent(&theirs).unwrap_err().step, step::ENTRY);
+}
+
+#[test]
+fn whether_a_file_can_be_opened_is_found_without_keeping_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    let path = CString::new(file.to_str().unwrap()).unwrap();
+    assert!(!can_be_opened(&path));
+    std::fs::write(&file, "").unwrap();
+    assert!(can_be_opened(&path));
+    let open = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+    let copies = open.filter(|fd| std::fs::read_link(fd.path()).is_ok_and(|of| of == file));
+    assert_eq!(copies.count(), 0);
+}
+
+/// Numbers are taken from below the program's limit, downward. None is taken twice, and none that
+/// the program uses.
+#[test]
+fn numbers_go_down_from_the_limit() {
+    let ended = in_a_child(|| {
+        let last = |number: RawFd| LAST_NUMBER.store(number, Ordering::Relaxed);
+        last(RawFd::MAX);
+        for (limit, wanted) in [(300, 299), (200, 199), (3, -1), (4, 3)] {
+            limit_descriptors(limit);
+            // SAFETY: the number is this child's copy, if it is open.
+            unsafe { libc::close(3) };
+            assert_eq!(free_number(), Some(wanted).filter(|it| *it >= 0));
+        }
+        limit_descriptors(200);
+        // SAFETY: the calls take numbers of this child.
+        unsafe {
+            for number in [199, 198, 100] {
+                assert_eq!(libc::dup2(0, number), number);
+            }
+        }
+        assert_eq!(free_number(), Some(197));
+        last(101);
+        assert_eq!(free_number(), Some(99));
+        0
+    });
+    assert_eq!(ended, 0);
+}
+
+#[test]
+fn a_forked_child_has_no_worker() {
+    let _alone = alone();
+    worker_word().store(Presence::Present, Ordering::Release);
+    forked();
+    assert_eq!(worker_word().load(Ordering::Acquire), Presence::Absent);
 }
