@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <dlfcn.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,6 +65,32 @@ static int threads(const char* name, int wanted)
         if(count != wanted) usleep(1000);
     }
     return count;
+}
+
+/* How many threads this process has. */
+static int tasks(void)
+{
+    DIR* folder = opendir("/proc/self/task");
+    int  count  = 0;
+    for(struct dirent* entry; (entry = readdir(folder)) != NULL;) count += entry->d_name[0] != '.';
+    closedir(folder);
+    return count;
+}
+
+/* Registers from a thread that has a policy and a processor of its own. */
+static void* add_apart(void* name)
+{
+    struct sched_param plain = {0};
+    cpu_set_t          all, one;
+    sched_getaffinity(0, sizeof all, &all);
+    CPU_ZERO(&one);
+    for(int i = 0; i < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++i)
+        if(CPU_ISSET(i, &all)) CPU_SET(i, &one);
+    sched_setaffinity(0, sizeof one, &one);
+    sched_setscheduler(0, SCHED_BATCH, &plain);
+    uint64_t handle;
+    printf("add %s %d\n", (const char*)name, add(name, 1, &handle));
+    return NULL;
 }
 
 /* Whether the listener's socket accepts connections now. */
@@ -155,6 +182,21 @@ static void obey(char** word)
             printf("list %d\n", CODE(rocprofiler_register_iterate_registration_info(told, &stop)));
         }
         else if(!strncmp(*word, "listeners:", 10)) printf("listeners %d\n", threads("rocp-bg-attach", atoi(*word + 10)));
+        else if(!strcmp(*word, "tasks")) printf("tasks %d\n", tasks());
+        else if(!strncmp(*word, "symbol:", 7)) printf("symbol %d\n", dlsym(RTLD_DEFAULT, *word + 7) != NULL);
+        else if(!strncmp(*word, "apart:", 6))
+        {
+            pthread_t thread;
+            pthread_create(&thread, NULL, add_apart, *word + 6);
+            pthread_join(thread, NULL);
+        }
+        else if(!strcmp(*word, "pause"))
+        {
+            /* Somebody outside looks at this process, and then sends a line. */
+            printf("pause\n");
+            fflush(stdout);
+            for(int c = 0; c != '\n' && c != EOF;) c = getchar();
+        }
         else if(!strcmp(*word, "listens")) printf("listens %d\n", listens());
         else if(!strncmp(*word, "env:", 4)) printf("env %s\n", getenv(*word + 4) ? getenv(*word + 4) : "-");
         else if(!strncmp(*word, "load:", 5)) printf("load %s\n", dlopen(*word + 5, RTLD_NOW | RTLD_GLOBAL) ? "ok" : dlerror());

@@ -2,5 +2,9 @@
 #include <stdint.h>
 #include <stdio.h>
 
-__attribute__((visibility("default"))) void attach(uint32_t pid) { printf("  rocattach: attach %u\n", pid); }
-__attribute__((visibility("default"))) void detach(void) { printf("  rocattach: detach\n"); }
+#ifndef WHO
+#define WHO "rocattach"
+#endif
+
+__attribute__((visibility("default"))) void attach(uint32_t pid) { printf("  " WHO ": attach %u\n", pid); }
+__attribute__((visibility("default"))) void detach(void) { printf("  " WHO ": detach\n"); }

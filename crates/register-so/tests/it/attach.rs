@@ -158,6 +158,58 @@ fn our_sdk_needs_no_helper_and_accepts_another_tool() {
     );
 }
 
+/// The SDK keeps the tools that it loaded last, even if the attach failed then.
+#[test]
+fn after_an_attach_with_another_tool_failed_the_tool_is_loaded_again() {
+    let home = with_sdk(&["-DATTACH", "-DLOAD_TOOL", "-DOURS"]);
+    let lines = home.run(
+        &[],
+        &[
+            "add:hip",
+            "attach:libtool.so",
+            "attach:libtool.so",
+            "attach:libnone.so",
+            "attach:libtool.so",
+            "attach:libtool.so",
+        ],
+    );
+    let told: Vec<&str> = lines
+        .iter()
+        .map(String::as_str)
+        .filter(|line| line.starts_with("attach ") || line.starts_with("  sdk: tool "))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            "  sdk: tool libtool.so loaded",
+            "attach 0",
+            "attach 0",
+            "  sdk: tool libnone.so missing",
+            "attach 6",
+            "  sdk: tool libtool.so loaded",
+            "attach 0",
+            "attach 0",
+        ]
+    );
+}
+
+/// There may be two SDKs in one process. What one of them lacks is not taken from the other.
+#[test]
+fn functions_of_two_sdks_are_not_mixed() {
+    let home = Home::new().with("libfirst.so", "sdk.c", &["-DOURS"]).with(
+        "libsecond.so",
+        "sdk.c",
+        &["-DATTACH", "-DOURS"],
+    );
+    let attach = |first: &str, second: &str| {
+        let (first, second) = (format!("load:{first}"), format!("load:{second}"));
+        let words = [&first, &second, "add:hip", "attach:libtool.so"];
+        home.run(&[], &words).last().unwrap().clone()
+    };
+    assert_eq!(attach("libfirst.so", "libsecond.so"), "attach 1");
+    assert_eq!(attach("libsecond.so", "libfirst.so"), "attach 0");
+}
+
 #[test]
 fn failures_have_their_codes_and_can_be_retried() {
     let home = with_sdk(&["-DATTACH", "-DOURS"]);
@@ -313,6 +365,33 @@ fn amds_helper_of_each_generation_brings_its_table_and_its_thread() {
             "the tables are kept: {lines:?}"
         );
     }
+}
+
+/// A helper that fails is asked once, and what it does not do is done by us.
+#[test]
+fn a_helper_that_fails_or_is_not_there_leaves_the_listener_to_us() {
+    let asked = ("ROCP_TOOL_ATTACH", "1");
+    let words = [
+        "add:hip",
+        "listeners:1",
+        "add:rccl",
+        "add:hip",
+        "listeners:1",
+    ];
+    let wanted = [
+        "add hip 1 8",
+        "listeners 1",
+        "add rccl 1 32",
+        "add hip 1 9",
+        "listeners 1",
+    ];
+    assert_eq!(Home::new().run(&[asked], &words), wanted);
+    let newer = with_sdk(&[]).with("librocprofiler-sdk-attach.so.1", "helper.c", &["-DNEWER"]);
+    let failing = [asked, ("PROBE_HELPER_FAILS", "1")];
+    let (lines, errors) = newer.run_with_errors(&failing, &words);
+    assert_eq!(lines, wanted);
+    let told = errors.matches("rocprofiler_attach_initialize returned 1");
+    assert_eq!(told.count(), 1, "{errors}");
 }
 
 #[test]

@@ -16,3 +16,4 @@ mod lab;
 mod layout;
 mod pass;
 mod registration;
+mod serving;

@@ -12,9 +12,15 @@ impl Program {
     /// Makes a program that links the register library and then, if one is given, this library of
     /// the directory.
     fn new(home: Home, also: Option<&str>) -> Program {
+        Program::between(home, None, also)
+    }
+
+    /// Makes one that links a library before ours as well.
+    fn between(home: Home, before: Option<&str>, also: Option<&str>) -> Program {
         let path = |name: &str| home.path(name).to_str().unwrap().to_owned();
         let mut words = vec!["-o".to_owned(), path("passer"), source("passer.c")];
         words.push("-Wl,--no-as-needed,-rpath,$ORIGIN".to_owned());
+        words.extend(before.map(path));
         words.push(path("librocprofiler-register.so.0"));
         words.extend(also.map(path));
         words.push("-ldl".to_owned());
@@ -81,6 +87,19 @@ fn a_library_after_ours_in_the_search_order_is_reached() {
     assert_eq!(program.run(&["plug:liblate.so"]), called("late"));
 }
 
+/// Whoever looks up the function in our library itself gets the one that comes after ours.
+#[test]
+fn a_library_before_ours_in_the_search_order_is_not_the_next_one() {
+    let with = |home: Home, who: &str| {
+        let define = format!("-DWHO=\"{who}\"");
+        home.with(&format!("lib{who}.so"), "rocattach.c", &[&define])
+    };
+    let home = with(with(Home::new(), "early"), "late");
+    let program = Program::between(home, Some("libearly.so"), Some("liblate.so"));
+    let lines = program.run(&["attach:1234", "detach"]);
+    assert_eq!(lines, ["  late: attach 1234", "  late: detach"]);
+}
+
 #[test]
 fn without_another_function_the_attach_library_is_called() {
     let home = Home::new().with("librocprofiler-sdk-rocattach.so.1", "rocattach.c", &[]);
@@ -94,12 +113,16 @@ fn without_another_function_the_attach_library_is_called() {
             "  rocattach: attach 99"
         ]
     );
-    // There is no attach library: a warning is printed, and nothing else happens.
-    let program = Program::new(Home::new(), None);
-    let lines = program.run(&["attach:1234", "detach"]);
-    assert_eq!(lines.len(), 2, "{lines:?}");
-    assert!(
-        lines[0].contains("attach was called, and there is no attach library beside"),
-        "{lines:?}"
-    );
+    // There is no attach library, or one without the functions: a warning is printed, and nothing
+    // else happens.
+    let without = Home::new().with("librocprofiler-sdk-rocattach.so.1", "tool.c", &[]);
+    for home in [Home::new(), without] {
+        let program = Program::new(home, None);
+        let lines = program.run(&["attach:1234", "detach"]);
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        for (line, name) in lines.iter().zip(["attach", "detach"]) {
+            let wanted = format!(" {name} was called, and there is no attach library beside");
+            assert!(line.contains(&wanted), "{lines:?}");
+        }
+    }
 }

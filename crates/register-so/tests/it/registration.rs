@@ -1,6 +1,10 @@
 //! Registering, keeping and handing over tables, as a C program sees it.
 
-use crate::common::Home;
+use crate::common::{Home, compile, root, source};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
 
 const NAMES: [&str; 10] = [
     "hsa",
@@ -169,6 +173,132 @@ fn values_that_end_amds_library_do_not_end_ours() {
 }
 
 #[test]
+fn what_is_printed_depends_on_the_level() {
+    let home = Home::new().with("libmysdk.so", "sdk.c", &["-DATTACH", "-DOURS"]);
+    // The library is not where the loader searches, and is found beside ours.
+    let said = |level: &str| {
+        let variables = [
+            ("LD_LIBRARY_PATH", "/nowhere"),
+            ("ROCPROFILER_REGISTER_LIBRARY", "libmysdk.so"),
+            ("ROCPROFILER_REGISTER_LOG_LEVEL", level),
+        ];
+        let (_, errors) = home.run_with_errors(&variables, &["add:hip", "attach-null"]);
+        let told = [
+            "rocprofiler-register: trace: not loaded: ",
+            "rocprofiler-register: info: SDK: ",
+            "rocprofiler-register: warning: attached without settings\n",
+        ];
+        told.map(|text| errors.contains(text))
+    };
+    for (levels, wanted) in [
+        (&["trace", "Trace", "-1"][..], [true, true, true]),
+        (&["info", "0"], [false, true, true]),
+        (&["warning", "1", "", "loudly", "5"], [false, false, true]),
+        (&["error", "2"], [false; 3]),
+        (&["fatal", "3", "4", "none", "OFF"], [false; 3]),
+    ] {
+        for level in levels {
+            assert_eq!(said(level), wanted, "{level}");
+        }
+    }
+}
+
+/// AMD's tools look for the SDK's functions in the global scope.
+#[test]
+fn an_sdk_that_is_loaded_is_visible_to_all() {
+    let home = Home::new().with("librocprofiler-sdk.so.1", "sdk.c", &[]);
+    let symbol = "symbol:rocprofiler_set_api_table";
+    let lines = home.run(
+        &[("ROCPROFILER_REGISTER_FORCE_LOAD", "1")],
+        &[symbol, "add:hip", symbol],
+    );
+    assert_eq!(lines[0], "symbol 0");
+    assert_eq!(lines[2..], ["add hip 0 8", "symbol 1"]);
+}
+
+/// Libraries of one release lie beside each other. Only where none of it is beside ours, the
+/// loader searches.
+#[test]
+fn libraries_are_taken_from_one_release() {
+    let with = |home: Home, file: &str| {
+        let from = match file.contains("attach") {
+            true => "helper.c",
+            false => "sdk.c",
+        };
+        std::fs::create_dir_all(home.path(file).parent().unwrap()).unwrap();
+        home.with(file, from, &["-DNEWER"])
+    };
+    const SDK: &str = "librocprofiler-sdk.so.1";
+    const HELPER: &str = "librocprofiler-sdk-attach.so.1";
+    for (beside, elsewhere, sdk, helper) in [
+        (&[SDK][..], &[][..], true, false),
+        (&[HELPER], &[], false, true),
+        (&[SDK, HELPER], &[], true, true),
+        (&[], &[SDK, HELPER], true, true),
+        (&[SDK], &[HELPER], true, false),
+        (&[HELPER], &[SDK], true, true),
+        (&[], &[], false, false),
+    ] {
+        let home = beside
+            .iter()
+            .fold(Home::new(), |home, file| with(home, file));
+        let home = elsewhere
+            .iter()
+            .fold(home, |home, file| with(home, &format!("elsewhere/{file}")));
+        let path = home.path("elsewhere");
+        let run = |variable: &str| {
+            let path = ("LD_LIBRARY_PATH", path.to_str().unwrap());
+            let (lines, _) = home.run_in(Path::new("/"), &[path, (variable, "1")], &["add:hip"]);
+            lines
+        };
+        let came = run("ROCPROFILER_REGISTER_FORCE_LOAD");
+        let wanted = if sdk { "add hip 0 8" } else { "add hip 1 8" };
+        assert_eq!(came.last().unwrap(), wanted, "{beside:?} {elsewhere:?}");
+        let came = run("ROCP_TOOL_ATTACH");
+        let is_helpers = came[0].starts_with("  helper: ");
+        assert_eq!(is_helpers, helper, "{beside:?} {elsewhere:?}");
+    }
+}
+
+/// Whoever starts a set-uid program does not choose what is loaded into it.
+#[test]
+fn a_program_with_more_rights_than_its_user_gets_no_helper() {
+    const USER: u32 = 12_345;
+    if !root::is_root_for("a set-uid program") {
+        return;
+    }
+    let home = Home::new().with("librocprofiler-sdk-attach.so.1", "helper.c", &["-DNEWER"]);
+    let program = home.path("raised");
+    // The loader ignores paths that are relative to such a program.
+    let (to, rpath) = (program.to_str().unwrap(), home.path(""));
+    let rpath = format!("-Wl,-rpath,{}", rpath.display());
+    let register = home.path("librocprofiler-register.so.0");
+    let register = register.to_str().unwrap();
+    compile(&["-o", to, &source("host.c"), register, &rpath, "-ldl"]);
+    let mode = |path: &Path, mode: u32| {
+        std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+    };
+    mode(&home.path(""), 0o755);
+    for (permissions, wanted) in [
+        (0o755, &["  helper: rocattach 0 56", "add hip 1 8"][..]),
+        (0o4755, &["add hip 1 8"]),
+    ] {
+        mode(&program, permissions);
+        let out = Command::new(&program)
+            .args(["add:hip", "listeners:1"])
+            .env_clear()
+            .env("ROCP_TOOL_ATTACH", "1")
+            .uid(USER)
+            .gid(USER)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&out.stdout).into_owned();
+        let lines: Vec<&str> = said.lines().collect();
+        assert_eq!(lines, [wanted, &["listeners 1"]].concat(), "{out:?}");
+    }
+}
+
+#[test]
 fn secure_mode_requires_the_right_file() {
     let home = Home::new()
         .with("libamdhip64.so.7.2.4", "runtime.c", &[])
@@ -308,6 +438,21 @@ fn a_forked_child_has_the_tables_and_gets_its_own_listener() {
             "child 0"
         ]
     );
+}
+
+/// Making a thread allocates. In a child of a program with many threads only the C library's own
+/// allocator is known to be usable at once.
+#[test]
+fn a_forked_child_with_another_allocator_is_left_as_it_is() {
+    let home = Home::new().with("liballoc.so", "alloc.c", &["-fno-builtin"]);
+    let tasks = |variables: &[(&str, &str)]| {
+        let lines = home.run(variables, &["add:hip", "listeners:1", "fork", "tasks"]);
+        assert_eq!(lines[..2], ["add hip 1 8", "listeners 1"]);
+        assert_eq!(lines[3], "child 0");
+        lines[2].clone()
+    };
+    assert_eq!(tasks(&[]), "tasks 2");
+    assert_eq!(tasks(&[("LD_PRELOAD", "liballoc.so")]), "tasks 1");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Builds the stand-ins and lays out directories as an installation has them.
 
+pub mod attacher;
 pub mod elf;
 pub mod root;
 
@@ -114,6 +115,16 @@ impl Home {
         variables: &[(&str, &str)],
         words: &[&str],
     ) -> (Vec<String>, String) {
+        self.run_in(self.folder.path(), variables, words)
+    }
+
+    /// As [`Home::run_with_errors`], with this working directory.
+    pub fn run_in(
+        &self,
+        directory: &Path,
+        variables: &[(&str, &str)],
+        words: &[&str],
+    ) -> (Vec<String>, String) {
         let out = Command::new("timeout")
             .args(["-s", "KILL", "60"])
             .arg(self.path("host"))
@@ -121,7 +132,7 @@ impl Home {
             .env_clear()
             .env("LD_LIBRARY_PATH", self.folder.path())
             .envs(variables.iter().copied())
-            .current_dir(self.folder.path())
+            .current_dir(directory)
             .output()
             .unwrap();
         let errors = String::from_utf8_lossy(&out.stderr).into_owned();

@@ -11,21 +11,11 @@ pub const ENTER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../lab/enter.sh
 /// and `cargo xtask test` lists it.
 pub fn find() -> Option<PathBuf> {
     let skipped = std::env::var_os("MIDAIR_SKIP_LAB").is_some_and(|v| v == "1");
-    let root = std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
-    if skipped || !root {
-        let why = if skipped {
-            "MIDAIR_SKIP_LAB=1"
-        } else {
-            "needs root, for AMD's runtimes in the lab"
-        };
-        let thread = std::thread::current();
-        let note = format!("{}: {why}\n", thread.name().unwrap_or("a test"));
-        eprint!("LEFT OUT, NOT TESTED: {note}");
-        if let Some(path) = std::env::var_os("MIDAIR_LEFT_OUT") {
-            let mut options = std::fs::OpenOptions::new();
-            let mut file = options.append(true).create(true).open(path).unwrap();
-            file.write_all(note.as_bytes()).unwrap();
-        }
+    if skipped {
+        leave_out("MIDAIR_SKIP_LAB=1");
+        return None;
+    }
+    if !is_root_for("AMD's runtimes in the lab") {
         return None;
     }
     let root =
@@ -36,4 +26,24 @@ pub fn find() -> Option<PathBuf> {
         root.display()
     );
     Some(root)
+}
+
+/// Whether the running test is root's. It says that it is left out where it is not.
+pub fn is_root_for(what: &str) -> bool {
+    let root = std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
+    if !root {
+        leave_out(&format!("needs root, for {what}"));
+    }
+    root
+}
+
+fn leave_out(why: &str) {
+    let thread = std::thread::current();
+    let note = format!("{}: {why}\n", thread.name().unwrap_or("a test"));
+    eprint!("LEFT OUT, NOT TESTED: {note}");
+    if let Some(path) = std::env::var_os("MIDAIR_LEFT_OUT") {
+        let mut options = std::fs::OpenOptions::new();
+        let mut file = options.append(true).create(true).open(path).unwrap();
+        file.write_all(note.as_bytes()).unwrap();
+    }
 }
