@@ -404,4 +404,4 @@ pub(crate) fn send_reply(connection: BorrowedFd<'_>, reply: &connect::ConnectRep
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

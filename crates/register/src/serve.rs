@@ -219,6 +219,7 @@ pub(crate) fn has_gpu_runtime() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::token::tests::token_in;
     use crate::worker::tests::{Pretender, alone, connection};
     use std::io::Read;
 
@@ -240,6 +241,21 @@ mod tests {
         theirs.read_to_end(&mut bytes).unwrap();
         let reply = ConnectReply::read(&bytes).unwrap();
         assert_eq!(reply.outcome, outcome::WOKEN);
+    }
+
+    /// A peer whose time is over gets no answer, and what it knows is good for nothing any more.
+    #[test]
+    fn a_connection_that_ends_takes_its_token_along() {
+        let _alone = endpoint::tests::alone();
+        let (mut table, tokens) = (Table::default(), Tokens::map().unwrap());
+        let (ours, mut theirs) = connection();
+        let credentials = admit::credentials(ours.as_fd()).unwrap();
+        table.put(3, ours, credentials, Instant::now());
+        let token = token_in(&tokens, 3);
+        end(&mut table, 3, &tokens);
+        assert_eq!(theirs.read(&mut [0]).unwrap(), 0);
+        assert!(!tokens.take(3, &token));
+        assert!(table.take(3).is_none());
     }
 
     /// Who only asks gets an answer and nothing else.

@@ -154,11 +154,11 @@ impl Drop for Tokens {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     /// Makes a token and reads it, as an attacher does.
-    fn token_in(tokens: &Tokens, slot: usize) -> Token {
+    pub(crate) fn token_in(tokens: &Tokens, slot: usize) -> Token {
         let at = tokens.fresh(slot).unwrap() as usize;
         // SAFETY: the address is inside the page and was written just now.
         let bytes = unsafe { *std::ptr::with_exposed_provenance::<[u8; TOKEN_LEN]>(at) };

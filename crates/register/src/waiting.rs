@@ -145,6 +145,7 @@ mod tests {
 
     #[test]
     fn silent_peers_make_way_and_one_process_has_not_all() {
+        let _alone = endpoint::tests::alone();
         let (start, mut table) = (Instant::now(), Table::default());
         let ms = Duration::from_millis;
         let add = |table: &mut Table, pid: i32, now: Instant| {

@@ -9,8 +9,9 @@ use std::os::unix::net::{SocketAddr, UnixStream};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// Only one endpoint at a time can be the one that a forked child closes.
-fn alone() -> MutexGuard<'static, ()> {
+/// Only one endpoint at a time can be the one that a forked child closes, and only one table has the
+/// connections that it closes.
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
