@@ -166,8 +166,12 @@ fn c_path(path: &Path) -> Option<CString> {
 /// is installed under. Only when nothing of the same release (`companion`) is beside us, it is
 /// wherever the loader finds it.
 pub fn candidates(stem: &str, companion: &str) -> Vec<CString> {
+    candidates_for(own_directory().as_deref(), stem, companion)
+}
+
+/// Does the same for a library in this directory.
+fn candidates_for(directory: Option<&Path>, stem: &str, companion: &str) -> Vec<CString> {
     let names = |stem: &str| [".so.1", ".so", ".so.0"].map(|suffix| format!("{stem}{suffix}"));
-    let directory = own_directory();
     let beside = |stem: &str| -> Vec<PathBuf> {
         directory
             .iter()
@@ -261,4 +265,48 @@ pub fn sdk() -> Option<Sdk> {
         );
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_loader_searches_only_where_nothing_of_the_release_is_beside_us() {
+        let searched = [".so.1", ".so", ".so.0"].map(|suffix| format!("{HELPER_STEM}{suffix}"));
+        let searched = || searched.iter().map(String::as_str).collect::<Vec<_>>();
+        for (there, wanted) in [
+            (&[][..], searched()),
+            (&["librocprofiler-sdk.so"], vec![]),
+            (
+                &["librocprofiler-sdk-attach.so.0", "librocprofiler-sdk.so.1"],
+                vec!["librocprofiler-sdk-attach.so.0"],
+            ),
+            (
+                &[
+                    "librocprofiler-sdk-attach.so",
+                    "librocprofiler-sdk-attach.so.1",
+                ],
+                vec![
+                    "librocprofiler-sdk-attach.so.1",
+                    "librocprofiler-sdk-attach.so",
+                ],
+            ),
+            (&["librocprofiler-sdk-rocattach.so.1"], searched()),
+        ] {
+            let directory = tempfile::tempdir().unwrap();
+            for file in there {
+                std::fs::write(directory.path().join(file), "").unwrap();
+            }
+            let got = candidates_for(Some(directory.path()), HELPER_STEM, SDK_STEM);
+            let got: Vec<&Path> = got
+                .iter()
+                .map(|path| Path::new(OsStr::from_bytes(path.as_bytes())))
+                .map(|path| path.strip_prefix(directory.path()).unwrap_or(path))
+                .collect();
+            let wanted: Vec<&Path> = wanted.into_iter().map(Path::new).collect();
+            assert_eq!(got, wanted, "{there:?}");
+        }
+        assert_eq!(candidates_for(None, HELPER_STEM, SDK_STEM).len(), 3);
+    }
 }
