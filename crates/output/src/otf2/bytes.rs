@@ -20,19 +20,17 @@ const LAST: usize = 10;
 /// The length of a record that does not fit into one byte.
 const LONG: u8 = 255;
 
-/// Adds a number: the count of its bytes and those bytes, or a single byte for 0 and for a number
-/// whose bits are all set, which stands for nothing. `undefined` is that number.
+/// Adds a number: the count of its bytes, which is 0 for 0, and those bytes. A number whose bits are
+/// all set stands for nothing and has a single byte. `undefined` is that number.
 fn compressed(out: &mut Vec<u8>, number: u64, undefined: u64) {
-    match number {
-        0 => out.push(0),
-        _ if number == undefined => out.push(LONG),
-        _ => {
-            let bytes = number.to_le_bytes();
-            let count = 8 - number.leading_zeros() as usize / 8;
-            out.push(count as u8);
-            out.extend_from_slice(bytes.get(..count).unwrap_or_default());
-        }
+    if number == undefined {
+        out.push(LONG);
+        return;
     }
+    let bytes = number.to_le_bytes();
+    let count = 8 - number.leading_zeros() as usize / 8;
+    out.push(count as u8);
+    out.extend_from_slice(bytes.get(..count).unwrap_or_default());
 }
 
 /// Adds a 32-bit number.
@@ -188,6 +186,20 @@ mod tests {
             out.get(..11),
             Some(&[10, 255, 255, 0, 0, 0, 0, 0, 0, 0, 1][..])
         );
+    }
+
+    /// A record may be as long as a chunk has room for, and no longer.
+    #[test]
+    fn a_record_may_fill_a_chunk() {
+        let longest = 64 - HEAD - END.len();
+        let mut chunks = Chunks::begin(Memory(Vec::new()), 64);
+        for (bytes, begins) in [(longest - 1, false), (1, false), (1, true), (longest, true)] {
+            assert_eq!(chunks.room(bytes).unwrap(), begins);
+            chunks.put(&vec![12; bytes]);
+        }
+        assert!(chunks.room(longest + 1).is_err());
+        let Memory(all) = chunks.end().unwrap();
+        assert_eq!(all.len(), 3 * 64);
     }
 
     #[test]

@@ -372,3 +372,90 @@ fn clock(offset: u64, length: u64) -> Vec<u8> {
     bytes::record(&mut out, kind::CLOCK, &content);
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::FileSet;
+
+    fn definitions(directory: &std::path::Path) -> Definitions {
+        let files = FileSet::new(directory, "r").unwrap();
+        Definitions::begin(files.create("results.def").unwrap()).unwrap()
+    }
+
+    /// Names are remembered up to a limit. Those beyond it get another number each time.
+    #[test]
+    fn so_many_names_are_remembered_and_no_more() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut all = definitions(directory.path());
+        // The empty text is the first one.
+        for number in 1..MOST + 2 {
+            assert_eq!(all.string(&number.to_string()).unwrap(), number as u32);
+        }
+        let last = MOST as u32 - 1;
+        assert_eq!(all.string(&last.to_string()).unwrap(), last);
+        assert_eq!(all.string(&MOST.to_string()).unwrap(), last + 3);
+        assert_eq!(all.string(&MOST.to_string()).unwrap(), last + 4);
+        assert_eq!(all.string("").unwrap(), 0);
+    }
+
+    #[test]
+    fn so_many_bytes_of_names_are_remembered_and_no_more() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut all = definitions(directory.path());
+        let half = |letter: &str| letter.repeat(MOST_BYTES / 2);
+        let [a, b, c] = ["a", "b", "c"].map(half);
+        for (name, number) in [(&a, 1), (&b, 2), (&c, 3), (&a, 1), (&b, 2), (&c, 4)] {
+            assert_eq!(all.string(name).unwrap(), number);
+        }
+    }
+
+    #[test]
+    fn so_many_regions_are_remembered_and_no_more() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut all = definitions(directory.path());
+        let roles = [
+            Role::Function,
+            Role::DataTransfer,
+            Role::Allocate,
+            Role::Deallocate,
+        ];
+        let mut of = |number: usize| {
+            let role = roles[number % roles.len()];
+            let name = (number / roles.len()).to_string();
+            let region = all.region(&name, None, role, Paradigm::Hip);
+            region.unwrap() as usize
+        };
+        for number in 0..=MOST {
+            assert_eq!(of(number), number);
+        }
+        assert_eq!([0, MOST - 1].map(&mut of), [0, MOST - 1]);
+        assert_eq!([MOST, MOST].map(&mut of), [MOST + 1, MOST + 2]);
+    }
+
+    /// Attributes and metrics beyond their limits are left out.
+    #[test]
+    fn so_many_attributes_and_metrics_are_defined_and_no_more() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut all = definitions(directory.path());
+        let types = [Type::U64, Type::String];
+        let mut attribute = |number: usize| {
+            let name = (number / types.len()).to_string();
+            let attribute = all.attribute(&name, types[number % types.len()], "");
+            attribute.unwrap().map(|number| number as usize)
+        };
+        for number in 0..MOST {
+            assert_eq!(attribute(number), Some(number));
+        }
+        assert_eq!([MOST, MOST - 1].map(attribute), [None, Some(MOST - 1)]);
+        let mut metric = |number: usize| {
+            let (name, unit) = ((number / 256).to_string(), (number % 256).to_string());
+            let metric = all.metric(&name, &unit);
+            metric.unwrap().map(|number| number as usize)
+        };
+        for number in 0..MOST {
+            assert_eq!(metric(number), Some(number));
+        }
+        assert_eq!([MOST, MOST - 1].map(metric), [None, Some(MOST - 1)]);
+    }
+}

@@ -237,3 +237,187 @@ impl<'a> Locations<'a> {
         self.lanes.into_iter().map(end).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::FileSet;
+    use std::fs;
+    use std::path::Path;
+
+    /// Writes an archive, and gives it to `read`.
+    fn archive(write: impl FnOnce(&NewArchive), read: impl FnOnce(&Path)) {
+        let directory = tempfile::tempdir().unwrap();
+        let mut files = FileSet::new(directory.path(), "r").unwrap();
+        let archive = files.folder().archive("results").unwrap();
+        write(&archive);
+        files.add_archive(archive);
+        files.commit().unwrap();
+        read(&directory.path().join("r_results"));
+    }
+
+    fn region(start: u64, end: u64) -> Event<'static> {
+        Event {
+            row: 0,
+            start,
+            end,
+            what: What::Region(0),
+            number: 0,
+            extra: &[],
+        }
+    }
+
+    /// Returns how many events each location has.
+    fn counts(rule: Rule, events: impl Iterator<Item = Event<'static>>) -> Vec<u64> {
+        let mut counts = Vec::new();
+        archive(
+            |archive| {
+                let (mut locations, mut next) = (Locations::begin(archive, rule, Some(5)), 10);
+                for event in events {
+                    locations.put(&event, &mut next).unwrap();
+                }
+                let written = locations.end().unwrap();
+                let numbers: Vec<u64> = written.iter().map(|one| one.number).collect();
+                assert_eq!(numbers, (10..next).collect::<Vec<_>>());
+                counts = written.iter().map(|one| one.events).collect();
+            },
+            |_| (),
+        );
+        counts
+    }
+
+    /// An event with its time and its attributes is in one chunk, which it may fill to the last
+    /// byte. The end of the file takes two.
+    #[test]
+    fn a_chunk_is_filled_to_the_last_byte() {
+        const HEAD: usize = 18;
+        const TIME: usize = 9;
+        const END: usize = 2;
+        // Type and length of the attributes, and how many there are.
+        const LIST: usize = 4;
+        let first = 1000;
+        for more in [0, 1] {
+            archive(
+                |archive| {
+                    let mut location = Location::begin(archive, 3).unwrap();
+                    location.record = vec![9; first];
+                    location.put(7, (0, &[])).unwrap();
+                    let left = CHUNK - HEAD - TIME - first - TIME - LIST - 20 - END;
+                    location.record = vec![9; left + more];
+                    location.put(8, (1, &[1; 20])).unwrap();
+                    location.chunks.end().unwrap();
+                },
+                |path| {
+                    let size = fs::metadata(path.join("3.evt")).unwrap().len() as usize;
+                    let second = CHUNK - TIME - first;
+                    let wanted = [CHUNK, CHUNK + second + more];
+                    assert_eq!(size, wanted[more]);
+                },
+            );
+        }
+    }
+
+    /// A time is not told again, but for the first event of a chunk.
+    #[test]
+    fn a_time_is_told_once_in_each_chunk() {
+        archive(
+            |archive| {
+                let mut location = Location::begin(archive, 3).unwrap();
+                for record in [[12, 0], [13, 0]] {
+                    location.record = record.to_vec();
+                    location.put(7, (0, &[])).unwrap();
+                }
+                location.record = vec![9; CHUNK - 100];
+                location.put(7, (0, &[])).unwrap();
+                location.record = vec![9; 100];
+                location.put(7, (0, &[])).unwrap();
+                location.chunks.end().unwrap();
+            },
+            |path| {
+                let file = fs::read(path.join("3.evt")).unwrap();
+                let time = [&[5_u8][..], &7_u64.to_le_bytes()].concat();
+                let begin = [&time[..], &[12, 0, 13, 0, 9]].concat();
+                assert_eq!(file.get(18..18 + begin.len()), Some(&begin[..]));
+                let second = [&time[..], &[9]].concat();
+                let at = CHUNK + 18;
+                assert_eq!(file.get(at..at + second.len()), Some(&second[..]));
+            },
+        );
+    }
+
+    /// Calls nest so deep and no deeper on one location.
+    #[test]
+    fn further_nested_calls_are_on_a_further_location() {
+        let most = MOST_OPEN as u64;
+        let deep = |calls: u64| (0..calls).map(|at| region(at, 100_000 - at));
+        assert_eq!(counts(Rule::Nested, deep(most)), [2 * most]);
+        assert_eq!(counts(Rule::Nested, deep(most + 1)), [2 * most, 2]);
+        // One that ends with the call around it is within it, and one that ends later is not.
+        let pair = |end: u64| [region(0, 10), region(5, end)].into_iter();
+        assert_eq!(counts(Rule::Nested, pair(9)), [4]);
+        assert_eq!(counts(Rule::Nested, pair(10)), [4]);
+        assert_eq!(counts(Rule::Nested, pair(11)), [2, 2]);
+        // Work is apart, but where it only touches.
+        assert_eq!(counts(Rule::Apart, pair(9)), [2, 2]);
+        let touching = [region(0, 10), region(10, 20)].into_iter();
+        assert_eq!(counts(Rule::Apart, touching), [4]);
+    }
+
+    /// What fits on no location is on the last one, and what is open there has a limit, too.
+    #[test]
+    fn what_overlaps_too_much_is_on_the_last_location() {
+        let most = (MOST_LANES + MOST_OPEN_LAST) as u64;
+        let all = (0..most).map(|at| region(at, 1_000_000 + at));
+        let counted = counts(Rule::Apart, all);
+        let (last, others) = counted.split_last().unwrap();
+        assert_eq!(others, [2; MOST_LANES - 1]);
+        assert_eq!(*last, 2 * (MOST_OPEN_LAST as u64 + 1));
+    }
+
+    /// Returns the number of attributes, and their bytes, that the last of so many regions has.
+    fn last_of(open: usize) -> Vec<u8> {
+        let mut tail = Vec::new();
+        archive(
+            |archive| {
+                let mut next = 0;
+                let mut locations = Locations::begin(archive, Rule::Apart, Some(5));
+                let before = MOST_LANES - 1 + open;
+                for at in 0..before as u64 {
+                    locations.put(&region(at, 1 << 40), &mut next).unwrap();
+                }
+                let last = locations.lanes.last_mut().unwrap();
+                assert_eq!(last.open.len(), open);
+                last.list = vec![1];
+                let event = region(before as u64, 0x0102_0304_0506);
+                locations.put(&event, &mut next).unwrap();
+                tail.clone_from(&locations.lanes.last().unwrap().list);
+            },
+            |_| (),
+        );
+        tail
+    }
+
+    /// A region beyond the limit of the last location has its end as an attribute.
+    #[test]
+    fn what_is_beyond_the_last_location_s_limit_says_when_it_ends() {
+        assert!(last_of(MOST_OPEN_LAST - 1).is_empty());
+        let end = [6, 12, 1, 1, 1, 5, 4, 6, 6, 5, 4, 3, 2, 1];
+        assert_eq!(last_of(MOST_OPEN_LAST), end);
+    }
+
+    #[test]
+    fn an_archive_without_events_has_a_location() {
+        archive(
+            |archive| {
+                let (mut locations, mut next) = (Locations::begin(archive, Rule::Nested, None), 4);
+                locations.first(&mut next).unwrap();
+                locations.first(&mut next).unwrap();
+                let written = locations.end().unwrap();
+                assert_eq!((next, written.len(), written[0].events), (5, 1, 0));
+            },
+            |path| {
+                assert!(path.join("4.evt").exists() && path.join("4.def").exists());
+            },
+        );
+    }
+}

@@ -368,6 +368,28 @@ mod tests {
         assert!(sorted(&mut sorter).is_empty());
     }
 
+    /// A run is written as soon as the limit is reached, by the bytes of heads and extras together.
+    #[test]
+    fn a_run_is_written_when_the_limit_is_reached() {
+        let event = Event {
+            row: 0,
+            start: 1,
+            end: 2,
+            what: What::Region(1),
+            number: 1,
+            extra: &[7; 10],
+        };
+        let two = 2 * (size_of::<Head>() + event.extra.len());
+        for (limit, runs) in [(two - 1, 1), (two, 1), (two + 1, 0)] {
+            let mut sorter = Sorter::with_limit(&std::env::temp_dir(), limit);
+            sorter.push(event).unwrap();
+            assert!(sorter.runs.is_empty(), "{limit}");
+            sorter.push(event).unwrap();
+            assert_eq!(sorter.runs.iter().flatten().count(), runs, "{limit}");
+            assert_eq!(sorted(&mut sorter).len(), 2);
+        }
+    }
+
     /// With a small limit there are runs of several levels. The order is that of a single sort.
     #[test]
     fn runs_are_merged_into_one_order() {
