@@ -24,7 +24,6 @@ fn event(kind: u8, tracing_kind: u32, (start, end): (u64, u64)) -> KfdEvent {
         end_address: 0x3000,
         error: -5,
         count: 12,
-        ..KfdEvent::default()
     }
 }
 
