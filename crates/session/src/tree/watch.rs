@@ -469,6 +469,10 @@ mod tests {
             assert_eq!(by_parent[&pair[0].pid], [pair[1].pid]);
         }
         assert!(tree(Pid::MAX).is_empty());
+        // We are left out of the tree that we are in.
+        if let Some(parent) = task::stat(Pid::own()).unwrap().parent {
+            assert!(tree(parent).iter().all(|found| found.pid != Pid::own()));
+        }
     }
 
     #[test]
@@ -703,6 +707,19 @@ mod tests {
         // Its number may be another process's later.
         watch.known.get_mut(&pid).unwrap().start_ticks -= 1;
         scan(&mut watch);
+        assert_eq!(watch.alive(), 0);
+    }
+
+    /// Its number is there until its parent asks how it ended, but it is no process any more.
+    #[test]
+    fn one_that_has_ended_is_forgotten_before_it_is_reaped() {
+        let mut one = with_runtime("watch-unreaped");
+        let pid = one.pid();
+        let mut watch = Watch::new(Selection::Tree(pid));
+        assert_eq!(scan(&mut watch), [pid]);
+        one.0.kill().unwrap();
+        until(|| task::stat(pid).is_ok_and(|stat| stat.is_dead()));
+        assert!(scan(&mut watch).is_empty());
         assert_eq!(watch.alive(), 0);
     }
 
