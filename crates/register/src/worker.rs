@@ -390,16 +390,19 @@ extern "C" fn main(_: *mut c_void) -> *mut c_void {
         serve(unsafe { BorrowedFd::borrow_raw(near) })
     })
     .unwrap_or(Ok(()));
-    // The library may have taken the connection. Then the number is -1, which is nobody's.
-    // SAFETY: the block is this thread's own.
-    let left = unsafe { (*at).fd_near.load(Ordering::Relaxed) };
-    if let Some(file) = file {
-        let connection = VerifiedFd::from_parts((left, file));
-        if connection.is_ours()
-            && let Err(reply) = result
-        {
-            endpoint::send_reply(connection.as_fd(), &reply);
-        }
+    // SAFETY: the block is this thread's own. `serve` or the library may have taken the connection:
+    // then it is -1, which is nobody's.
+    let left = unsafe { (*at).fd_near.swap(-1, Ordering::Relaxed) };
+    // A library that was woken later has stored another connection there.
+    let connection = match file {
+        Some(file) if left == near => Some(VerifiedFd::from_parts((left, file))),
+        _ => VerifiedFd::new(left),
+    };
+    if let Some(connection) = connection
+        && connection.is_ours()
+        && let Err(reply) = result
+    {
+        endpoint::send_reply(connection.as_fd(), &reply);
     }
     word().store(mailbox::ENDED, Ordering::Release);
     // The block is free from here on.
