@@ -1,5 +1,6 @@
 //! What several tests of this crate need.
 
+use std::os::fd::{AsRawFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Runs a part in a forked child, and returns what it returns, or 101 where it panics.
@@ -68,5 +69,31 @@ pub(crate) fn limit_descriptors(most: u64) {
         assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit), 0);
         limit.rlim_cur = most;
         assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit), 0);
+    }
+}
+
+/// Sends a byte, with a descriptor if there is one.
+pub(crate) fn send_byte(to: &impl AsRawFd, fd: Option<RawFd>) {
+    let mut byte = *b"x";
+    let mut part = libc::iovec {
+        iov_base: byte.as_mut_ptr().cast(),
+        iov_len: 1,
+    };
+    let mut control = [0_u64; 3];
+    // SAFETY: zero is a value of each field, and the control buffer has room for one descriptor.
+    unsafe {
+        let mut message: libc::msghdr = std::mem::zeroed();
+        message.msg_iov = &raw mut part;
+        message.msg_iovlen = 1;
+        if let Some(fd) = fd {
+            message.msg_control = control.as_mut_ptr().cast();
+            message.msg_controllen = libc::CMSG_SPACE(4) as _;
+            let header = libc::CMSG_FIRSTHDR(&raw const message);
+            (*header).cmsg_level = libc::SOL_SOCKET;
+            (*header).cmsg_type = libc::SCM_RIGHTS;
+            (*header).cmsg_len = libc::CMSG_LEN(4) as _;
+            libc::CMSG_DATA(header).cast::<RawFd>().write_unaligned(fd);
+        }
+        assert_eq!(libc::sendmsg(to.as_raw_fd(), &raw const message, 0), 1);
     }
 }

@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::Write as _;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
@@ -66,7 +67,7 @@ enum Ended {
 impl Tests {
     /// Runs each test alone.
     pub fn look(part: &Part, built: &Built, jobs: usize) -> Outcome<Tests> {
-        fs::create_dir_all(SESSIONS).at("making", Path::new(SESSIONS))?;
+        make_sessions()?;
         let home = target_directory().join("mutants").join(part.name);
         let mut tests = Vec::new();
         for (program, it) in built.programs.iter().enumerate() {
@@ -208,6 +209,19 @@ impl Tests {
             })
             .collect()
     }
+}
+
+/// Makes the directory of sessions. Everybody may make files beside it, so it has to be ours, and
+/// nobody else may write there.
+fn make_sessions() -> Outcome<()> {
+    let path = Path::new(SESSIONS);
+    fs::create_dir_all(path).at("making", path)?;
+    let there = fs::symlink_metadata(path).at("looking at", path)?;
+    let ours = fs::metadata("/proc/self").at("looking at", Path::new("/proc/self"))?;
+    if !there.is_dir() || there.uid() != ours.uid() || there.mode() & 0o022 != 0 {
+        return failed(format!("{SESSIONS} is somebody else's"));
+    }
+    Ok(())
 }
 
 /// The module of a file: `crates/output/src/html/rows.rs` is `html::rows`.
@@ -363,7 +377,7 @@ mod tests {
 
     #[test]
     fn a_run_passes_fails_or_hangs() {
-        fs::create_dir_all(SESSIONS).unwrap();
+        make_sessions().unwrap();
         let place = tempfile::tempdir().unwrap();
         let file = place.path().join("program");
         let script = "#!/bin/sh\nread word < /tmp/midair-mutants/$(ps -o sid= -p $$ | tr -d ' ')\n\

@@ -1,7 +1,7 @@
 //! The socket, with peers of this process.
 
 use super::*;
-use crate::testing::{in_a_child, limit_descriptors};
+use crate::testing::{in_a_child, limit_descriptors, send_byte};
 use midair_record::connect::{ConnectReply, outcome};
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
@@ -364,7 +364,7 @@ fn messages_and_their_senders() {
     };
     for asked in [true, false] {
         assert!(tell_senders(near, asked));
-        send_with(&far, far.as_raw_fd());
+        send_byte(&far, Some(far.as_raw_fd()));
         match asked {
             true => assert_eq!(receive_from(near, &mut bytes), Some((&b"x"[..], Some(own)))),
             false => assert_eq!(receive(near, &mut bytes), Some(&b"x"[..])),
@@ -376,30 +376,6 @@ fn messages_and_their_senders() {
     assert!(is_hung_up(near));
     assert!(receive(near, &mut bytes).is_none());
     assert!(readable(near, 0), "the end can be read");
-}
-
-/// Sends a message with a descriptor.
-fn send_with(peer: &OwnedFd, fd: RawFd) {
-    let mut byte = *b"x";
-    let mut part = libc::iovec {
-        iov_base: byte.as_mut_ptr().cast(),
-        iov_len: 1,
-    };
-    let mut control = [0_u64; 3];
-    // SAFETY: zero is a value of each field, and the control buffer has room for one descriptor.
-    unsafe {
-        let mut message: libc::msghdr = std::mem::zeroed();
-        message.msg_iov = &raw mut part;
-        message.msg_iovlen = 1;
-        message.msg_control = control.as_mut_ptr().cast();
-        message.msg_controllen = libc::CMSG_SPACE(4) as _;
-        let header = libc::CMSG_FIRSTHDR(&raw const message);
-        (*header).cmsg_level = libc::SOL_SOCKET;
-        (*header).cmsg_type = libc::SCM_RIGHTS;
-        (*header).cmsg_len = libc::CMSG_LEN(4) as _;
-        libc::CMSG_DATA(header).cast::<RawFd>().write_unaligned(fd);
-        assert_eq!(libc::sendmsg(peer.as_raw_fd(), &raw const message, 0), 1);
-    }
 }
 
 #[test]

@@ -1,0 +1,269 @@
+use super::*;
+
+#[test]
+fn a_name_that_results_have_is_not_taken_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let free = |prefix: &str| free_prefix(at, prefix);
+    assert_eq!(free("host/42"), "host/42");
+    fs::create_dir(at.join("host")).unwrap();
+    // This belongs to another process, and is not a result of the prefix.
+    fs::write(at.join("host/421_results.db"), "").unwrap();
+    fs::write(at.join("host/42"), "").unwrap();
+    assert_eq!(free("host/42"), "host/42");
+    fs::write(at.join("host/42_kernel_trace.csv"), "").unwrap();
+    assert_eq!(free("host/42"), "host/42-2");
+    fs::write(at.join("host/42-2_results.db"), "").unwrap();
+    assert_eq!(free("host/42"), "host/42-3");
+}
+use std::os::unix::fs::PermissionsExt;
+
+fn entries(path: &Path) -> Vec<String> {
+    let mut names: Vec<_> = fs::read_dir(path)
+        .unwrap()
+        .map(|e| e.unwrap().file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn what_cannot_be_written_is_known_before() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    fs::write(here.join("file"), "").unwrap();
+    for good in ["", "new/and/newer", "./new"] {
+        probe(&here.join(good), "r").unwrap();
+        let prefix = Path::new(good).join("r");
+        probe(here, prefix.to_str().unwrap()).unwrap();
+    }
+    for (bad, prefix) in [
+        (here.join("file"), "r".to_owned()),
+        (here.join("file/below"), "r".to_owned()),
+        (here.to_path_buf(), "file/r".to_owned()),
+        (here.to_path_buf(), "r".repeat(240)),
+        (here.join("d".repeat(300)), "r".to_owned()),
+        ("/proc/no/such".into(), "r".to_owned()),
+    ] {
+        let said = probe(&bad, &prefix).unwrap_err().to_string();
+        assert!(said.starts_with("cannot write "), "{said}");
+    }
+    assert_eq!(entries(here), ["file"]);
+}
+
+#[test]
+fn files_appear_together_with_mode_0600_and_replace_older_ones() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("r_b.csv"), "old").unwrap();
+    let mut files = FileSet::new(directory.path(), "r").unwrap();
+    for suffix in ["a.csv", "b.csv"] {
+        let mut file = files.create(suffix).unwrap();
+        file.put(b"new").unwrap();
+        files.add(file).unwrap();
+    }
+    assert_eq!(fs::read(directory.path().join("r_b.csv")).unwrap(), b"old");
+    let paths = files.commit().unwrap();
+    assert_eq!(entries(directory.path()), ["r_a.csv", "r_b.csv"]);
+    for path in paths {
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+        assert_eq!(
+            fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+            0o600
+        );
+    }
+}
+
+/// A link at a result's own name is replaced, not followed.
+#[test]
+fn a_link_at_the_final_name_is_not_followed() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    fs::write(at("precious"), "mine").unwrap();
+    std::os::unix::fs::symlink(at("precious"), at("r_a.csv")).unwrap();
+    let mut files = FileSet::new(directory.path(), "r").unwrap();
+    let mut file = files.create("a.csv").unwrap();
+    file.put(b"new").unwrap();
+    files.add(file).unwrap();
+    files.commit().unwrap();
+    assert_eq!(fs::read(at("precious")).unwrap(), b"mine");
+    assert!(fs::symlink_metadata(at("r_a.csv")).unwrap().is_file());
+}
+
+#[test]
+fn a_link_of_ours_is_a_way_and_one_that_is_planted_is_none() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o1777)).unwrap();
+    fs::create_dir(at("there")).unwrap();
+    std::os::unix::fs::symlink(at("there"), at("link")).unwrap();
+    no_planted_links(&at("link/new")).unwrap();
+    // Only root can make one that belongs to another user. For other users the rest has been
+    // tested by now.
+    if our_uid() == 0 {
+        std::os::unix::fs::chown(directory.path(), Some(1001), None).unwrap();
+        std::os::unix::fs::lchown(at("link"), Some(1000), None).unwrap();
+        for path in [at("link"), at("link/new/and/newer")] {
+            let said = probe(&path, "r").unwrap_err().to_string();
+            assert!(said.contains("user 1000"), "{said}");
+            assert!(FileSet::new(&path, "r").is_err());
+        }
+        // The directory is now like one that belongs to that user alone, who may make links
+        // there.
+        fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755)).unwrap();
+        no_planted_links(&at("link")).unwrap();
+    }
+}
+
+#[test]
+fn prefixes_may_have_directories_and_may_be_empty() {
+    let directory = tempfile::tempdir().unwrap();
+    for (prefix, wanted) in [
+        ("", "x.csv"),
+        ("sub/", "sub/x.csv"),
+        ("sub/deep/r", "sub/deep/r_x.csv"),
+        ("..", ".._x.csv"),
+    ] {
+        let mut files = FileSet::new(directory.path(), prefix).unwrap();
+        let file = files.create("x.csv").unwrap();
+        files.add(file).unwrap();
+        assert_eq!(files.commit().unwrap(), [directory.path().join(wanted)]);
+    }
+    let elsewhere = directory.path().join("absolute/r");
+    let files = FileSet::new(Path::new("/nowhere"), elsewhere.to_str().unwrap()).unwrap();
+    assert_eq!(files.directory, directory.path().join("absolute"));
+}
+
+#[test]
+fn nothing_stays_of_what_was_not_committed() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut files = FileSet::new(directory.path(), "sub/r").unwrap();
+    let done = files.create("done.csv").unwrap();
+    files.add(done).unwrap();
+    let open = files.create("open.csv").unwrap();
+    assert!(entries(&directory.path().join("sub")).is_empty());
+    let reserved = files.reserve("open.db").unwrap();
+    assert_eq!(entries(&directory.path().join("sub")).len(), 1);
+    drop((files, open, reserved));
+    assert!(entries(&directory.path().join("sub")).is_empty());
+}
+
+/// This is the way on file systems that have no files without names.
+#[test]
+fn a_file_with_a_temporary_name_gets_its_own() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut files = FileSet::new(directory.path(), "r").unwrap();
+    for suffix in ["new.db", "old.db"] {
+        let file = files.reserve(suffix).unwrap();
+        fs::write(file.temporary(), "db").unwrap();
+        files.add_reserved(file);
+    }
+    fs::write(directory.path().join("r_old.db"), "old").unwrap();
+    files.commit().unwrap();
+    assert_eq!(entries(directory.path()), ["r_new.db", "r_old.db"]);
+    let whole = fs::read(directory.path().join("r_old.db")).unwrap();
+    assert_eq!(whole, b"db");
+}
+
+/// Begins files and dies. `a_process_that_is_killed_leaves_nothing_for_long` starts it.
+#[test]
+#[ignore = "dies by a signal: a_process_that_is_killed_leaves_nothing_for_long starts it"]
+fn within_a_process_that_is_killed() {
+    let directory = std::env::var("MIDAIR_DIES_IN").unwrap();
+    let mut files = FileSet::new(Path::new(&directory), "r").unwrap();
+    let mut done = files.create("done.csv").unwrap();
+    done.put(b"x").unwrap();
+    files.add(done).unwrap();
+    let _open = files.create("open.csv").unwrap();
+    let _reserved = files.reserve("results.db").unwrap();
+    nix::sys::signal::raise(nix::sys::signal::Signal::SIGKILL).unwrap();
+}
+
+#[test]
+fn a_process_that_is_killed_leaves_nothing_for_long() {
+    let directory = tempfile::tempdir().unwrap();
+    let output = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "--ignored", "--test-threads=1"])
+        .arg("files::tests::within_a_process_that_is_killed")
+        .env("MIDAIR_DIES_IN", directory.path())
+        .output()
+        .unwrap();
+    let signal = std::os::unix::process::ExitStatusExt::signal(&output.status);
+    assert_eq!(signal, Some(9), "{output:?}");
+    // A file without a name is gone already, where the file system has such files.
+    let left = entries(directory.path());
+    let unnamed_work = unnamed(directory.path()).is_ok();
+    assert!(left.iter().all(|name| name.ends_with(".tmp")), "{left:?}");
+    assert_eq!(left.len(), if unnamed_work { 1 } else { 3 }, "{left:?}");
+    FileSet::new(directory.path(), "another").unwrap();
+    assert!(entries(directory.path()).is_empty());
+}
+
+/// Writes are buffered, so a full disk is noticed at the flush.
+#[test]
+fn a_full_device_is_an_error_with_the_files_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut files = FileSet::new(directory.path(), "r").unwrap();
+    let mut file = files.create("full.csv").unwrap();
+    let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+    file.writer = BufWriter::new(full);
+    file.put(b"x").unwrap();
+    let error = files.add(file).unwrap_err();
+    assert!(
+        error.to_string().contains("r_full.csv") && error.to_string().contains("No space"),
+        "{error}"
+    );
+    assert!(entries(directory.path()).is_empty());
+}
+
+#[test]
+fn a_name_taken_by_a_directory_is_refused_and_cleaned_up() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::create_dir(directory.path().join("r_a.csv")).unwrap();
+    let mut files = FileSet::new(directory.path(), "r").unwrap();
+    let file = files.create("a.csv").unwrap();
+    files.add(file).unwrap();
+    let error = files.commit().unwrap_err();
+    assert!(error.to_string().contains("r_a.csv"), "{error}");
+    assert_eq!(entries(directory.path()), ["r_a.csv"]);
+}
+
+#[test]
+fn an_error_shows_no_more_of_a_path_than_fits_on_a_line() {
+    let fits = "ä".repeat(160);
+    assert_eq!(shortened(Path::new(&fits)), Path::new(&fits));
+    let long = format!("{fits}x");
+    assert_eq!(shortened(Path::new(&long)), Path::new(&format!("{fits}…")));
+}
+
+#[test]
+fn names_that_are_there_are_passed_by_and_other_errors_are_final() {
+    let path = Path::new("/somewhere/r_results.db");
+    let tried = |fails: &dyn Fn(usize) -> Option<io::ErrorKind>| {
+        let mut tried: Vec<PathBuf> = Vec::new();
+        let made = beside(path, |name| {
+            tried.push(name.to_path_buf());
+            match fails(tried.len()) {
+                Some(kind) => Err(kind.into()),
+                None => Ok(tried.len()),
+            }
+        });
+        let made = made.map_err(|error| error.kind());
+        (made, tried)
+    };
+    let there = io::ErrorKind::AlreadyExists;
+    let (made, names) = tried(&|attempt| (attempt < 3).then_some(there));
+    assert_eq!(names.len(), 3);
+    assert_eq!(made, Ok((3, names[2].clone())));
+    assert!(names[0] != names[1] && names[2].starts_with("/somewhere"));
+    let full = io::ErrorKind::StorageFull;
+    let (made, names) = tried(&|_| Some(full));
+    assert_eq!((made, names.len()), (Err(full), 1));
+    let (made, names) = tried(&|_| Some(there));
+    assert_eq!((made, names.len()), (Err(there), stale::ATTEMPTS as usize));
+}
+
+#[test]
+fn our_user_owns_what_we_make() {
+    let file = tempfile::tempfile().unwrap();
+    assert_eq!(our_uid(), file.metadata().unwrap().uid());
+}
