@@ -423,6 +423,34 @@ fn a_process_that_does_not_answer_holds_up_nobody_else() -> Result<()> {
     Ok(())
 }
 
+/// A page may be swapped for such a one between the look at what is there and the read of it. The read
+/// cannot be interrupted then, not even by SIGKILL, and lasts as long as the server likes. The program that
+/// looked gives it up, and ends nevertheless: nobody who waits for it waits for the server.
+#[test]
+fn a_page_that_is_swapped_keeps_no_program_from_its_end() -> Result<()> {
+    let Some(held) = HeldPage::start("swapped", "held_page")? else {
+        return Ok(());
+    };
+    for _ in 0..400 {
+        let mut attach = command("midair")?;
+        attach.args(["attach", &held.pid().to_string(), "--duration", "1"]);
+        let attach = Target::spawn(attach)?;
+        let pid = attach.pid();
+        let exit = attach.wait_by_itself(NOT_HELD_UP)?;
+        match exit.status.code() {
+            // The page was seen, or there was nothing of ours on the other one.
+            Some(15) => {}
+            Some(37) => {
+                assert!(!Path::new(&format!("/proc/{pid}")).exists(), "it is gone");
+                // What did the read is left, since nothing can end it. It goes with its server.
+                return Ok(());
+            }
+            _ => return Err(format!("{exit}").into()),
+        }
+    }
+    Err("the page was never swapped at the right moment".into())
+}
+
 /// A signal ends an attach that waits for a process.
 #[test]
 fn a_signal_ends_what_is_held_up() -> Result<()> {

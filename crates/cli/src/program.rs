@@ -4,6 +4,7 @@
 use crate::engine::Engine;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
+use std::process::ExitCode;
 
 /// Runs the command line that the first word names: `rocprofv3` and `rocprof-compute` where a link to
 /// `midair` has that name, and `midair` for every other name. Returns the exit code.
@@ -14,4 +15,11 @@ pub fn main(words: Vec<OsString>, engine: &dyn Engine) -> u8 {
         Some("rocprof-compute") => midair_compute::main(words),
         _ => crate::midair::main(words, engine),
     }
+}
+
+/// Ends the program's use of its descriptors, and returns this exit code. Call it last, when all output is
+/// written.
+pub fn end(code: u8) -> ExitCode {
+    midair_session::let_go();
+    ExitCode::from(code)
 }

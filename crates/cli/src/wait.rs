@@ -153,7 +153,9 @@ impl Signals {
                         Kind::NoAnswer,
                         "a signal came, and the attach did not come to an end: a process holds it up",
                     );
-                    std::process::exit(i32::from(report.failure(&failure)));
+                    let code = report.failure(&failure);
+                    midair_session::let_go();
+                    std::process::exit(i32::from(code));
                 }
             };
             // The end is signalled also when `work` panics. If the thread could not be started, a

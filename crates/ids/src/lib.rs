@@ -5,6 +5,7 @@
 //! files and layouts that are shared with a target ([`Tid::get`]).
 #![forbid(unsafe_code)]
 
+use std::cell::Cell;
 use std::fmt;
 use std::num::NonZeroU32;
 use std::process::Child;
@@ -107,11 +108,25 @@ macro_rules! id {
 id!(Pid);
 id!(Tid);
 
+thread_local! {
+    /// The process for which the calling thread works, if that is not the kernel's answer.
+    static ACTS_FOR: Cell<Option<Pid>> = const { Cell::new(None) };
+}
+
+/// Sets the process that [`Pid::own`] names on the calling thread; `None`: its own. For a process
+/// that works for another one and shares its memory.
+pub fn act_for(pid: Option<Pid>) {
+    ACTS_FOR.set(pid);
+}
+
 impl Pid {
     /// Returns the id of this process.
     pub fn own() -> Pid {
         // The kernel gives no process the id 0.
-        Pid::new(std::process::id()).unwrap_or(Pid::MAX)
+        ACTS_FOR
+            .get()
+            .or_else(|| Pid::new(std::process::id()))
+            .unwrap_or(Pid::MAX)
     }
 
     /// Returns the id of a child of this process.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use midair_procinfo::{Tid, task};
-use midair_ptrace::{Awake, Boost, Deadline, Urgent, avoid_processor, on_own_thread};
+use midair_ptrace::{Awake, Boost, Deadline, Urgent, apart, avoid_processor, trace};
 
 use crate::arch::{self, number};
 use crate::error::{During, EnterError, RejectedThread};
@@ -55,7 +55,7 @@ const STARVED: u32 = 4;
 /// the threads that were inspected and not used, with the reasons. The search goes on until the
 /// deadline.
 ///
-/// Each try is made on a thread of its own, see [`on_own_thread`].
+/// Each try is made on a thread of its own, see [`trace`].
 pub(crate) fn borrow<T: Send>(
     look: &Inspection,
     judge: &mut Judge<'_>,
@@ -74,7 +74,7 @@ pub(crate) fn borrow<T: Send>(
     let mut looked_at: HashMap<Tid, RejectedThread> = HashMap::new();
     let mut turn = 0_usize;
     loop {
-        let (verdicts, mut seen) = judge.survey().map_err(|_| EnterError::Gone {
+        let (verdicts, mut seen) = apart(|| judge.survey()).map_err(|_| EnterError::Gone {
             during: "looking for a thread",
         })?;
         let mut none_yet = true;
@@ -99,7 +99,7 @@ pub(crate) fn borrow<T: Send>(
             };
             none_yet = false;
             FaultPoint::Chosen.reached();
-            let tried = on_own_thread(|| {
+            let tried = trace(|| {
                 let elsewhere = leave_processor_to(candidate.tid);
                 let _urgent = Urgent::begin();
                 let awake = elsewhere.map(Awake::keep);
@@ -135,7 +135,7 @@ pub(crate) fn borrow<T: Send>(
         if may_seek && !budget.is_spent() && !moving.is_empty() {
             let tid = moving[turn % moving.len()];
             turn = turn.wrapping_add(1);
-            let tried = on_own_thread(|| {
+            let tried = trace(|| {
                 leave_processor_to(tid);
                 let _urgent = Urgent::begin();
                 let began = Instant::now();

@@ -15,7 +15,7 @@ use midair_procinfo::syscall::Blocking;
 use midair_procinfo::{Pid, Tid, task};
 use midair_ptrace::{
     Deadline, FrameRegisters, Memory, Pace, Registers, RemoteAddr, Seized, SignalMask, StopKind,
-    Stopped, Waited, on_own_thread,
+    Stopped, Waited, trace,
 };
 
 use crate::arch::{self, FrameLayout};
@@ -144,7 +144,7 @@ pub(crate) fn frame_registers(candidate: &Candidate, patience: Duration) -> Opti
         let regs = stopped.registers().ok()?;
         arch::stands_in(&regs, &candidate.blocking).map(|_| regs.frame())
     };
-    on_own_thread(read).ok()?
+    trace(read).ok()?
 }
 
 /// A borrowed thread with the frame on its stack.

@@ -19,7 +19,7 @@ use std::os::fd::OwnedFd;
 use midair_procinfo::{Tid, task};
 use midair_ptrace::{
     Boost, Deadline, Registers, RemoteAddr, Seized, StopKind, Stopped, Urgent, Waited,
-    avoid_processor, fault, on_own_thread,
+    avoid_processor, fault, trace,
 };
 
 use crate::arch::{self, number};
@@ -60,7 +60,7 @@ pub(crate) fn unmap(
         deadline,
         options,
     };
-    on_own_thread(|| way.go(worker, channel)).during(PHASE)?
+    trace(|| way.go(worker, channel)).during(PHASE)?
 }
 
 struct Way<'a> {

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use midair_procinfo::Tid;
-use midair_ptrace::{Deadline, Seized, StopKind, on_own_thread};
+use midair_ptrace::{Deadline, Seized, StopKind, trace};
 use midair_record::VERSION;
 use midair_record::boot::{MAILBOX_OFFSET, mailbox};
 
@@ -28,7 +28,7 @@ pub(crate) fn wake(
         memory: look.memory(),
         at,
     };
-    let times = on_own_thread(|| kick(look, tid, &block, options)).during(PHASE)??;
+    let times = trace(|| kick(look, tid, &block, options)).during(PHASE)??;
     let (channel, worker_tid) = meet(look, &block, options)?;
     let via = Via {
         path: EntryPath::OwnThread,

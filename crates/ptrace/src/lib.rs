@@ -7,7 +7,7 @@
 //!
 //! Facts that shaped this crate:
 //! * The kernel binds a tracee to the tracing *thread*: both types are neither `Send` nor `Sync`,
-//!   and that thread should end soon ([`on_own_thread`]).
+//!   and that thread should end soon ([`trace`]).
 //! * Every wait takes a deadline, since a tracee in uninterruptible sleep may take arbitrarily long
 //!   to stop.
 //! * `PTRACE_SEIZE` is used, never `PTRACE_ATTACH` (so no SIGSTOP is sent), and never
@@ -21,6 +21,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod addr;
+mod apart;
 pub mod arch;
 mod awake;
 mod boost;
@@ -38,6 +39,7 @@ mod urgent;
 mod watch;
 
 pub use addr::RemoteAddr;
+pub use apart::{apart, let_go};
 pub use arch::{FrameRegisters, Registers, ticks_per_millisecond};
 pub use awake::Awake;
 pub use boost::Boost;
@@ -51,7 +53,7 @@ pub use memory::{Answers, Memory};
 pub use midair_ids::{InvalidId, Pid, Tid};
 pub use real_user::with_own_rights;
 pub use regs::SignalMask;
-pub use stop::{Deadline, Death, Seized, StopKind, Stopped, Waited, on_own_thread};
+pub use stop::{Deadline, Death, Seized, StopKind, Stopped, Waited, on_own_thread, trace};
 pub use urgent::{Pace, Urgent, avoid_processor};
 pub use watch::sleep_beside;
 

@@ -3,6 +3,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
+use crate::apart::apart_as_this_thread;
 use crate::{Error, RemoteAddr, Result, Tid, fault};
 
 /// Knows which memory of a target answers. A page of a file is read from the file's file system,
@@ -136,7 +137,7 @@ impl Memory {
             .chain(self.others())
             .filter_map(|tid| Some((tid, how.open(format!("/proc/{tid}/mem")).ok()?)))
             // The file of a thread that has ended is empty.
-            .map(|(tid, file)| (tid, access(&file)))
+            .map(|(tid, file)| (tid, apart_as_this_thread(|| access(&file))))
             .filter(|(_, done)| !matches!(done, Ok(0)));
         let (tid, done) = opened.next()?;
         Some(done.map_err(|source| Error::System {
@@ -237,7 +238,7 @@ impl Memory {
             let file: File = OpenOptions::new()
                 .write(true)
                 .open(format!("/proc/{tid}/mem"))?;
-            file.write_all_at(bytes, at.get())
+            apart_as_this_thread(|| file.write_all_at(bytes, at.get()))
         };
         if let Err(error) = through(self.tid) {
             // The thread may have ended while others live on.
@@ -252,7 +253,12 @@ impl Memory {
     /// has ended. A leader may end at any time, and its process then goes on.
     fn through_any(&self, operation: &'static str, call: impl Fn(Tid) -> isize) -> Result<usize> {
         crate::watch::alive();
-        let answer = |tid: Tid| usize::try_from(call(tid)).map_err(|_| Error::last(operation, tid));
+        let answer = |tid: Tid| {
+            // A page may have to come from somebody's file system. Another process waits for it.
+            apart_as_this_thread(|| {
+                usize::try_from(call(tid)).map_err(|_| Error::last(operation, tid))
+            })
+        };
         match answer(self.tid) {
             Err(error) if error.is_gone() => {
                 let another = self.others().find_map(|tid| match answer(tid) {

@@ -3,6 +3,7 @@ use std::io;
 use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 
+use crate::apart::{Place, apart};
 use crate::watch::{self, Watch};
 use crate::{Error, Pace, Registers, RemoteAddr, Result, SignalMask, Tid, arch, fault};
 
@@ -84,6 +85,21 @@ pub enum Waited {
 /// done so yet cannot be let go; when it stops at last, it would stand still. Only the end of its
 /// tracer, which is a thread, undoes that. So no tracing thread outlives one borrowing.
 ///
+/// That thread is one of another process where possible ([`apart`]): `work` reads memory of the
+/// tracee's process.
+///
+/// # Errors
+/// When no thread can be made, or `work` panicked.
+pub fn trace<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
+    let place = Place::here();
+    on_own_thread(|| {
+        place.adopt();
+        apart(work)
+    })
+}
+
+/// Runs `work` on a thread of its own, whose name says that it traces.
+///
 /// # Errors
 /// When no thread can be made, or `work` panicked.
 pub fn on_own_thread<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
@@ -97,7 +113,7 @@ pub fn on_own_thread<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> 
 }
 
 /// A traced thread that runs. Dropping it stops the thread briefly, to let it go; see
-/// [`on_own_thread`] for what happens when that fails.
+/// [`trace`] for what happens when that fails.
 #[derive(Debug)]
 pub struct Seized {
     tid: Tid,

@@ -232,8 +232,13 @@ pub(crate) fn runs(tid: Tid) -> bool {
 
 /// The processor that the calling thread runs on.
 fn here() -> Option<u64> {
-    // SAFETY: takes nothing.
-    u64::try_from(unsafe { libc::sched_getcpu() }).ok()
+    let mut processor = 0_u32;
+    // The C library answers from the thread's own memory, where the kernel keeps the number for the
+    // thread that registered it. A process that runs apart uses that thread's memory and has
+    // registered nothing.
+    // SAFETY: the kernel writes one integer, which is live.
+    let answer = unsafe { libc::syscall(libc::SYS_getcpu, &raw mut processor, 0, 0) };
+    (answer == 0).then_some(u64::from(processor))
 }
 
 /// How long a wait may spin. If it slept between two looks, its processor could go to sleep and

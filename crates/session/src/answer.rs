@@ -8,6 +8,7 @@
 use midair_failure::{Failure, Kind};
 use midair_procinfo::files::{kernel_link, kernel_words};
 use midair_procinfo::{Pid, Tid, task};
+use midair_ptrace::apart;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -86,9 +87,9 @@ impl Look {
     }
 }
 
-/// How far a thread of ours has got: its processor time, and how often it ran.
+/// How far a look has got: its processor time, and how often it ran.
 fn progress(tid: Tid) -> Option<String> {
-    kernel_words(format!("self/task/{tid}/schedstat")).ok()
+    kernel_words(format!("{tid}/schedstat")).ok()
 }
 
 /// Returns the calling thread's id.
@@ -113,7 +114,6 @@ pub(crate) fn each<T: Send + 'static>(
         let thread = std::thread::Builder::new().name("look".to_owned());
         // The handle is dropped because nobody waits for the thread.
         thread.spawn(move || {
-            let tid = own_tid();
             let next = || {
                 queue
                     .lock()
@@ -121,12 +121,13 @@ pub(crate) fn each<T: Send + 'static>(
                     .pop_front()
             };
             while let Some((index, pid)) = next() {
-                // Nobody reads the report because this look was given up.
-                if reports.send(Report::Begins(index, tid)).is_err() {
-                    return;
-                }
-                let done = work(pid);
-                if reports.send(Report::Done(index, done)).is_err() {
+                // Nobody reads a report where this look was given up.
+                let done = apart(|| {
+                    reports.send(Report::Begins(index, own_tid())).ok()?;
+                    Some(work(pid))
+                });
+                let told = done.map(|done| reports.send(Report::Done(index, done)));
+                if !matches!(told, Some(Ok(()))) {
                     return;
                 }
             }

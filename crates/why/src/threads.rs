@@ -7,7 +7,7 @@ use midair_procinfo::module::Modules;
 use midair_procinfo::stack::{StackPosition, Walk, Walker};
 use midair_procinfo::syscall::{Activity, Blocking};
 use midair_procinfo::{Pid, Tid, show, task};
-use midair_ptrace::{Deadline, Seized, on_own_thread};
+use midair_ptrace::{Deadline, Seized, trace};
 use midair_record::boot::{LOCAL_NAME, SOLE_NAME, THREAD_NAME};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -170,7 +170,7 @@ fn stack(
 fn stack_stopped(tid: Tid, walker: &mut Walker) -> Result<Walk, String> {
     for _ in 0..WALKS {
         // The tracing thread ends after each try, which releases whatever it held.
-        let walked = on_own_thread(|| walk_stopped(tid, walker))
+        let walked = trace(|| walk_stopped(tid, walker))
             .map_err(|error| error.to_string())?
             .map_err(|error| error.to_string())?;
         match walked {

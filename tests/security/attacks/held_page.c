@@ -1,6 +1,7 @@
 // held_page: a process that holds up whoever reads its memory. Arguments: how, a GPU runtime's library, a directory, a user.
 //   fuse       a page of a file of a file system of ours, which never answers a read
 //   unmounted  the same, unmounted since: no list of mounts has it
+//   swapped    the same, but for a part of the time there is anonymous memory in its place
 //   fault      a page whose faults nobody serves (userfaultfd)
 // The page ends where a futex word begins on which a thread called midair-worker waits: that is where the worker thread of an earlier
 // session would have its boot block. Started as root, which mounts; then it is that user's. Says "ready", and ends with its input.
@@ -101,6 +102,9 @@ static void serve(int device) {
   }
 }
 
+// The file of the page that never comes.
+static int held_file;
+
 static void map_fuse(char *at, const char *directory, int unmounted, uid_t user) {
   need(unshare(CLONE_NEWNS) == 0, "a mount namespace");
   need(mount("", "/", "", MS_REC | MS_PRIVATE, "") == 0, "private mounts");
@@ -123,7 +127,7 @@ static void map_fuse(char *at, const char *directory, int unmounted, uid_t user)
   int file = open(path, O_RDONLY | O_CLOEXEC);
   need(file >= 0, path);
   need(mmap(at, PAGE, PROT_READ, MAP_PRIVATE | MAP_FIXED, file, 0) == at, "mapping its page");
-  close(file);
+  held_file = file;
   if (unmounted) need(umount2(directory, MNT_DETACH) == 0, "unmounting");
 }
 
@@ -147,6 +151,18 @@ static void *wait_for_ever(void *unused) {
   return NULL;
 }
 
+// Puts one in the other's place, without end: whoever checks what is there and then reads it may find the other one.
+static void *swap(void *at) {
+  for (;;) {
+    int flags = MAP_PRIVATE | MAP_FIXED;
+    need(mmap(at, PAGE, PROT_READ, flags | MAP_ANONYMOUS, -1, 0) == at, "anonymous memory");
+    usleep(2000);
+    need(mmap(at, PAGE, PROT_READ, flags, held_file, 0) == at, "the page");
+    usleep(2000);
+  }
+  return NULL;
+}
+
 int main(int count, char **words) {
   need(count == 5, "usage: held_page HOW LIBRARY DIRECTORY USER");
   char *pages = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -162,6 +178,7 @@ int main(int count, char **words) {
   prctl(PR_SET_DUMPABLE, 1);
   need(dlopen(words[2], RTLD_NOW) != NULL, "the library");
   pthread_t thread;
+  if (strcmp(words[1], "swapped") == 0) need(pthread_create(&thread, NULL, swap, pages) == 0, "a thread that swaps");
   need(pthread_create(&thread, NULL, wait_for_ever, NULL) == 0, "a thread");
   char path[64], call[8], wanted[8];
   int length = snprintf(wanted, sizeof wanted, "%d ", (int)SYS_futex);

@@ -1,0 +1,411 @@
+//! Work on another process's memory, done in a process of its own that shares this one's memory.
+//!
+//! A page of a target's may belong to a file that a user's process serves (FUSE). While that server
+//! has a request, the thread that asked for the page waits, and not even SIGKILL ends it. A process
+//! ends with its last thread. So one such thread would keep this process a zombie, with everybody who waits
+//! for it, for as long as the server likes. Which pages those are is checked first ([`crate::Answers`]), but the
+//! target may put another page there afterwards.
+//!
+//! So whatever touches such memory runs in a process of its own ([`apart`]). It shares memory and
+//! descriptors with this one, as a thread does, and the thread that started it waits until it
+//! has ended (`CLONE_VM` and `CLONE_VFORK`, as `posix_spawn` does). That wait can be ended by a
+//! signal, so this process can end at any time. The other one is killed then; if it cannot be, it remains until its
+//! server answers, and its parent is the first process.
+//!
+//! Decisions: ENG-054 (`docs/deviations/engine.md`).
+
+use std::any::Any;
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use midair_ids::Pid;
+
+use crate::sys;
+
+/// The length of the stack, like that of a thread of Rust's. Only pages that are used take memory.
+const STACK: usize = 2 << 20;
+/// The length of the unmapped space below it, which no page of any architecture exceeds.
+const GUARD: usize = 64 << 10;
+/// `CAP_SYS_PTRACE`.
+const TRACING: u32 = 19;
+
+thread_local! {
+    /// Whether the calling thread runs apart.
+    static APART: Cell<bool> = const { Cell::new(false) };
+}
+
+/// How many processes run apart.
+static RUNNING: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether the process that runs apart may do what this one may. Yama asks who is whose ancestor,
+/// and it is no ancestor of what this process has started.
+fn is_as_good() -> bool {
+    let restricted = yama_scope().is_some_and(|scope| scope != 0);
+    let tracing = || sys::capabilities().is_ok_and(|[low, _]| low.effective >> TRACING & 1 == 1);
+    !restricted || tracing()
+}
+
+/// `kernel.yama.ptrace_scope`, if the kernel has Yama.
+#[expect(clippy::disallowed_methods, reason = "a file of the kernel's")]
+fn yama_scope() -> Option<u32> {
+    let text = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").ok()?;
+    text.trim().parse().ok()
+}
+
+/// What is handed to the other process, and what it leaves there.
+struct Job<W, T> {
+    work: Option<W>,
+    /// The process for which it is done.
+    own: Pid,
+    done: Option<Result<T, Box<dyn Any + Send>>>,
+}
+
+/// Does `work` in a process that shares this one's memory and descriptors, and waits for it. It may
+/// do what a thread may, except that it must not return to its caller by other ways than a panic,
+/// and that the kernel knows it by another process id. [`Pid::own`] is still this process's.
+///
+/// Where another process may not trace what this one may (Yama), or none can be made, the calling
+/// thread does the work; so it does inside of `work`.
+///
+/// # Panics
+/// Where `work` does.
+pub fn apart<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    apart_as_this_thread(work)
+}
+
+/// The same for what no other *thread* may be given, but the calling one may use in another
+/// process.
+pub(crate) fn apart_as_this_thread<T>(work: impl FnOnce() -> T) -> T {
+    if APART.get() || cfg!(miri) || !is_as_good() {
+        return work();
+    }
+    let mut job = Job {
+        work: Some(work),
+        own: Pid::own(),
+        done: None,
+    };
+    if let Some(stack) = Stack::new() {
+        run(&mut job, &stack);
+    }
+    match (job.done, job.work) {
+        (Some(Ok(done)), _) => done,
+        (Some(Err(panic)), _) => resume_unwind(panic),
+        (None, Some(work)) => work(),
+        // `run` does not return without one of both.
+        (None, None) => std::process::abort(),
+    }
+}
+
+/// Whether and for whom a thread runs apart. A thread that is started by one that does inherits it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place(Option<Pid>);
+
+impl Place {
+    pub(crate) fn here() -> Place {
+        Place(APART.get().then(Pid::own))
+    }
+
+    pub(crate) fn adopt(self) {
+        if let Some(own) = self.0 {
+            APART.set(true);
+            midair_ids::act_for(Some(own));
+        }
+    }
+}
+
+/// What the other process does.
+extern "C" fn begin<T, W: FnOnce() -> T>(job: *mut c_void) -> i32 {
+    // SAFETY: `run` passes its job, which lives until this process has ended, and which nobody else
+    // uses meanwhile.
+    let job = unsafe { &mut *job.cast::<Job<W, T>>() };
+    let Some(work) = job.work.take() else {
+        return 0;
+    };
+    // SAFETY: both calls take numbers.
+    unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        if libc::getppid() != job.own.raw() {
+            // It has ended before the kernel was told.
+            libc::syscall(libc::SYS_exit_group, 1);
+        }
+    }
+    APART.set(true);
+    midair_ids::act_for(Some(job.own));
+    job.done = Some(catch_unwind(AssertUnwindSafe(work)));
+    midair_ids::act_for(None);
+    APART.set(false);
+    // SAFETY: takes a number. Only this thread ends. Threads that the work has started and not waited
+    // for come to their end by themselves: they may hold locks of the memory that both share.
+    // Handlers of the program's end are not run, since the program goes on.
+    unsafe { libc::syscall(libc::SYS_exit, 0) };
+    0
+}
+
+/// Runs the job. Afterwards either it is done, or the work is still there.
+fn run<T, W: FnOnce() -> T>(job: &mut Job<W, T>, stack: &Stack) {
+    let signals = Blocked::all();
+    RUNNING.fetch_add(1, Relaxed);
+    // No signal tells of its end, so it wakes no handler and no `wait` of the program's.
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_FS | libc::CLONE_FILES;
+    // SAFETY: the stack is ours alone, and the job outlives the process that gets it: this thread
+    // goes on only when that one has ended. Until then only that one uses this thread's
+    // thread-local storage, and no signal handler runs there.
+    let child = unsafe {
+        libc::clone(
+            begin::<T, W>,
+            stack.top().as_ptr(),
+            flags,
+            std::ptr::from_mut(job).cast(),
+        )
+    };
+    if child > 0 {
+        let status = reap(child);
+        RUNNING.fetch_sub(1, Relaxed);
+        if job.done.is_none() && job.work.is_none() {
+            follow(status);
+        }
+    } else {
+        RUNNING.fetch_sub(1, Relaxed);
+    }
+    drop(signals);
+}
+
+/// Closes all descriptors of this process, if a process still runs apart: that one shares them, and
+/// whoever reads a pipe of ours would wait for its end. Call it when this process is about to end and has
+/// written everything.
+pub fn let_go() {
+    if RUNNING.load(Relaxed) != 0 {
+        // SAFETY: takes numbers. Nobody uses a descriptor after this: the process ends.
+        unsafe { libc::syscall(libc::SYS_close_range, 0, u32::MAX, 0) };
+    }
+}
+
+/// Takes the end of a process that has ended.
+fn reap(child: i32) -> i32 {
+    let mut status = 0;
+    loop {
+        // SAFETY: a child of this thread's, and a live integer.
+        let answer = unsafe { libc::waitpid(child, &raw mut status, libc::__WALL) };
+        if answer >= 0 || io::Error::last_os_error().raw_os_error() != Some(libc::EINTR) {
+            return status;
+        }
+    }
+}
+
+/// Ends this process as the other one ended in the middle of its work. That one may have held any
+/// lock of the memory that both share.
+fn follow(status: i32) -> ! {
+    // SAFETY: these take numbers; no other process can be meant.
+    unsafe {
+        if libc::WIFEXITED(status) {
+            libc::_exit(libc::WEXITSTATUS(status));
+        }
+        libc::kill(libc::getpid(), libc::SIGKILL);
+        loop {
+            libc::pause();
+        }
+    }
+}
+
+/// A stack, with unmapped space below it.
+struct Stack(NonNull<c_void>);
+
+impl Stack {
+    fn new() -> Option<Stack> {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_STACK;
+        // SAFETY: a new mapping, of which only the part above the guard becomes accessible.
+        unsafe {
+            let base = libc::mmap(
+                std::ptr::null_mut(),
+                GUARD + STACK,
+                libc::PROT_NONE,
+                flags,
+                -1,
+                0,
+            );
+            if base == libc::MAP_FAILED {
+                return None;
+            }
+            let stack = Stack(NonNull::new(base)?);
+            let usable = libc::PROT_READ | libc::PROT_WRITE;
+            (libc::mprotect(base.byte_add(GUARD), STACK, usable) == 0).then_some(stack)
+        }
+    }
+
+    /// The end of the stack, from which it grows downwards.
+    fn top(&self) -> NonNull<c_void> {
+        // SAFETY: the end of the mapping.
+        unsafe { self.0.byte_add(GUARD + STACK) }
+    }
+}
+
+impl Drop for Stack {
+    fn drop(&mut self) {
+        // SAFETY: our own mapping, which nobody uses any more.
+        unsafe { libc::munmap(self.0.as_ptr(), GUARD + STACK) };
+    }
+}
+
+/// All signals of the calling thread are blocked until this is dropped.
+struct Blocked(libc::sigset_t);
+
+impl Blocked {
+    fn all() -> Blocked {
+        // SAFETY: sigset_t is plain data, and both sets live for the calls.
+        unsafe {
+            let mut all: libc::sigset_t = std::mem::zeroed();
+            let mut before: libc::sigset_t = std::mem::zeroed();
+            libc::sigfillset(&raw mut all);
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+            Blocked(before)
+        }
+    }
+}
+
+impl Drop for Blocked {
+    fn drop(&mut self) {
+        // SAFETY: a live set.
+        unsafe {
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, std::ptr::null_mut())
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::{AsRawFd, OwnedFd};
+    use std::sync::Mutex;
+
+    fn own_tid() -> u32 {
+        crate::own_tid().get()
+    }
+
+    #[test]
+    fn work_is_done_in_another_process_with_the_same_memory_and_descriptors() {
+        let here = (std::process::id(), own_tid());
+        let seen = Mutex::new(Vec::new());
+        let (inside, own, end): (_, _, OwnedFd) = apart(|| {
+            seen.lock().unwrap().push("a vector that grows there");
+            let nested = apart(|| (std::process::id(), own_tid()));
+            let (end, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+            (nested, Pid::own().get(), end.into())
+        });
+        assert!(inside.0 != here.0 && inside.1 == inside.0, "{inside:?}");
+        assert_eq!(own, here.0, "it is done for this process");
+        assert_eq!(*seen.lock().unwrap(), ["a vector that grows there"]);
+        // SAFETY: takes a number.
+        assert!(unsafe { libc::fcntl(end.as_raw_fd(), libc::F_GETFD) } >= 0);
+        assert_eq!((std::process::id(), own_tid()), here);
+        assert_eq!(Pid::own().get(), here.0);
+        // It was waited for, so no zombie is left.
+        // SAFETY: takes numbers.
+        let left = unsafe { libc::kill(inside.0 as i32, 0) };
+        assert_eq!(left, -1);
+    }
+
+    #[test]
+    fn threads_that_trace_are_threads_there() {
+        let (outer, inner) = apart(|| {
+            let inner = crate::trace(|| (std::process::id(), Pid::own())).unwrap();
+            (std::process::id(), inner)
+        });
+        assert_eq!(inner, (outer, Pid::own()));
+        assert_ne!(outer, std::process::id());
+        let by_itself = crate::trace(std::process::id).unwrap();
+        assert!(by_itself != outer && by_itself != std::process::id());
+    }
+
+    #[test]
+    fn a_panic_comes_back() {
+        let caught = std::panic::catch_unwind(|| apart(|| -> u8 { panic!("there") }));
+        assert_eq!(*caught.unwrap_err().downcast::<&str>().unwrap(), "there");
+        assert_eq!(apart(|| 7), 7);
+    }
+
+    #[test]
+    fn signals_are_blocked_there_and_not_here() {
+        let blocked = || {
+            // SAFETY: sigset_t is plain data and live for the calls.
+            unsafe {
+                let mut now: libc::sigset_t = std::mem::zeroed();
+                libc::pthread_sigmask(0, std::ptr::null(), &raw mut now);
+                libc::sigismember(&raw const now, libc::SIGUSR1) == 1
+            }
+        };
+        assert!(apart(blocked));
+        assert!(!blocked());
+    }
+
+    /// What a case does in a process of its own, which is the test's program again.
+    #[test]
+    fn the_process_itself() {
+        let Ok(case) = std::env::var("MIDAIR_APART_CASE") else {
+            return;
+        };
+        match case.as_str() {
+            // SAFETY: takes numbers.
+            "killed" => apart(|| unsafe {
+                libc::kill(libc::getpid(), libc::SIGKILL);
+            }),
+            // SAFETY: takes a number.
+            "ended" => apart(|| unsafe { libc::_exit(77) }),
+            "waits" => apart(|| {
+                println!("inside {}", std::process::id());
+                loop {
+                    std::thread::park();
+                }
+            }),
+            other => panic!("{other}"),
+        }
+        std::process::exit(1);
+    }
+
+    fn case(name: &str) -> std::process::Command {
+        let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "apart::tests::the_process_itself", "--nocapture"]);
+        command.env("MIDAIR_APART_CASE", name);
+        command
+    }
+
+    #[test]
+    fn who_dies_there_takes_this_process_along() {
+        use std::os::unix::process::ExitStatusExt;
+        let killed = case("killed").output().unwrap().status;
+        assert_eq!(killed.signal(), Some(libc::SIGKILL));
+        assert_eq!(case("ended").output().unwrap().status.code(), Some(77));
+    }
+
+    #[test]
+    fn it_does_not_outlive_this_process() {
+        use std::io::{BufRead, BufReader};
+        let mut process = case("waits");
+        process.stdout(std::process::Stdio::piped());
+        let mut process = process.spawn().unwrap();
+        let lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        let mut inside = lines.map_while(Result::ok).filter_map(|line| {
+            let number = line.split("inside ").nth(1)?.trim().parse::<i32>();
+            number.ok()
+        });
+        let inside = inside.next().unwrap();
+        process.kill().unwrap();
+        process.wait().unwrap();
+        let began = std::time::Instant::now();
+        loop {
+            let path = format!("/proc/{inside}/stat");
+            let state = std::fs::read_to_string(path).unwrap_or_default();
+            if state.is_empty() || state.contains(") Z ") {
+                return;
+            }
+            assert!(
+                began.elapsed() < std::time::Duration::from_secs(20),
+                "{state}"
+            );
+            std::thread::yield_now();
+        }
+    }
+}
