@@ -21,6 +21,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 
 use midair_ids::Pid;
 
@@ -38,8 +39,14 @@ thread_local! {
     static APART: Cell<bool> = const { Cell::new(false) };
 }
 
+/// How often a process that has done its work is looked at before it is remembered.
+const SOON: u32 = 50;
+
 /// How many processes run apart.
 static RUNNING: AtomicUsize = AtomicUsize::new(0);
+
+/// Processes that have done their work and still have threads.
+static LEFT: Mutex<Vec<i32>> = Mutex::new(Vec::new());
 
 /// Whether the process that runs apart may do what this one may. Yama asks who is whose ancestor,
 /// and it is no ancestor of what this process has started.
@@ -95,8 +102,7 @@ pub(crate) fn apart_as_this_thread<T>(work: impl FnOnce() -> T) -> T {
         (Some(Ok(done)), _) => done,
         (Some(Err(panic)), _) => resume_unwind(panic),
         (None, Some(work)) => work(),
-        // `run` does not return without one of both.
-        (None, None) => std::process::abort(),
+        (None, None) => unreachable!("`run` returns with one of both"),
     }
 }
 
@@ -163,11 +169,11 @@ fn run<T, W: FnOnce() -> T>(job: &mut Job<W, T>, stack: &Stack) {
         )
     };
     if child > 0 {
-        let status = reap(child);
         RUNNING.fetch_sub(1, Relaxed);
         if job.done.is_none() && job.work.is_none() {
-            follow(status);
+            follow(end_of(child, 0).unwrap_or_default());
         }
+        reap(child);
     } else {
         RUNNING.fetch_sub(1, Relaxed);
     }
@@ -184,15 +190,37 @@ pub fn let_go() {
     }
 }
 
-/// Takes the end of a process that has ended.
-fn reap(child: i32) -> i32 {
+/// Returns how the process ended; `None` if it has not ended yet, which needs `WNOHANG`, or is no child.
+fn end_of(child: i32, how: i32) -> Option<i32> {
     let mut status = 0;
     loop {
-        // SAFETY: a child of this thread's, and a live integer.
-        let answer = unsafe { libc::waitpid(child, &raw mut status, libc::__WALL) };
-        if answer >= 0 || io::Error::last_os_error().raw_os_error() != Some(libc::EINTR) {
-            return status;
+        // SAFETY: takes numbers, and a live integer.
+        match unsafe { libc::waitpid(child, &raw mut status, libc::__WALL | how) } {
+            0 => return None,
+            some if some == child => return Some(status),
+            _ if io::Error::last_os_error().raw_os_error() == Some(libc::EINTR) => {}
+            // Somebody in this program waits for all children.
+            _ => return Some(0),
         }
+    }
+}
+
+/// Waits for a process that has done its work, or remembers it: threads that the work has started and not
+/// waited for may still run.
+fn reap(child: i32) {
+    let has_ended = |child: i32| end_of(child, libc::WNOHANG).is_some();
+    // It has left this memory, and is about to end.
+    let ends = (0..SOON).any(|_| {
+        let ended = has_ended(child);
+        if !ended {
+            std::thread::yield_now();
+        }
+        ended
+    });
+    let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
+    left.retain(|&child| !has_ended(child));
+    if !ends {
+        left.push(child);
     }
 }
 
@@ -302,10 +330,13 @@ mod tests {
         assert!(unsafe { libc::fcntl(end.as_raw_fd(), libc::F_GETFD) } >= 0);
         assert_eq!((std::process::id(), own_tid()), here);
         assert_eq!(Pid::own().get(), here.0);
-        // It was waited for, so no zombie is left.
+        // It is waited for, at the latest by the next one.
+        let began = std::time::Instant::now();
         // SAFETY: takes numbers.
-        let left = unsafe { libc::kill(inside.0 as i32, 0) };
-        assert_eq!(left, -1);
+        while unsafe { libc::kill(inside.0 as i32, 0) } == 0 {
+            assert!(began.elapsed() < std::time::Duration::from_secs(20));
+            apart(std::thread::yield_now);
+        }
     }
 
     #[test]
@@ -318,6 +349,22 @@ mod tests {
         assert_ne!(outer, std::process::id());
         let by_itself = crate::trace(std::process::id).unwrap();
         assert!(by_itself != outer && by_itself != std::process::id());
+    }
+
+    #[test]
+    fn threads_that_are_left_there_are_not_waited_for() {
+        let (go, wait) = std::sync::mpsc::channel::<u8>();
+        let thread = apart(|| std::thread::spawn(move || (wait.recv(), std::process::id())));
+        go.send(7).unwrap();
+        let (got, there) = thread.join().unwrap();
+        assert_eq!(got, Ok(7));
+        assert_ne!(there, std::process::id());
+        let began = std::time::Instant::now();
+        // The thread is at its end. The next work takes the end of its process.
+        while LEFT.lock().unwrap().contains(&(there as i32)) {
+            assert!(began.elapsed() < std::time::Duration::from_secs(20));
+            apart(std::thread::yield_now);
+        }
     }
 
     #[test]
