@@ -1,6 +1,7 @@
 //! A target that names files and memory for its attacher to read: links to the files of others,
 //! pipes and devices that block, pages that never arrive.
 
+use crate::limits::peak_of_children;
 use midair_tests::compile::attack_program;
 use midair_tests::lab::LabTarget;
 use midair_tests::stage::{command, plain_environment, stage};
@@ -252,6 +253,89 @@ fn a_pipe_in_the_topology_holds_up_nobody() -> Result<()> {
     assert_eq!(listed(pid)?["attachable"], true);
     let dir = place.open("results")?;
     recorded(&mut command("midair")?, &mut target, &dir)?;
+    Ok(())
+}
+
+/// Address space that nothing of ours needs. If a file without an end were read to its end, the
+/// program would stop here, and not where the machine's memory ends.
+const SPACE: &str = "--as=4294967296";
+
+/// Returns `midair` with no more than that.
+fn bounded() -> Result<Command> {
+    let mut limited = Command::new("prlimit");
+    limited.arg(SPACE).arg(command("midair")?.get_program());
+    Ok(limited)
+}
+
+/// Makes a part of a topology, or all of it, a file without an end.
+fn without_end(topology: &Path, how: &str) -> Result<()> {
+    match how {
+        "names that are links" => {
+            instead_of_a_name(topology, |name| Ok(symlink("/dev/zero", name)?))
+        }
+        "names that are devices" => instead_of_a_name(topology, |name| {
+            succeeds(Command::new("mknod").arg(name).args(["c", "1", "5"]))
+        }),
+        _ => {
+            fs::remove_dir_all(topology)?;
+            Ok(symlink("/dev/zero", topology)?)
+        }
+    }
+}
+
+/// A user's process names a topology by its environment or beneath its own root. What is there
+/// when the attacher reads it is `/dev/zero`, or leads to it.
+#[test]
+fn a_topology_without_an_end_fills_no_memory() -> Result<()> {
+    if !is_root_for("to change a program's root")? {
+        return Ok(());
+    }
+    let place = Place::new()?;
+    let hows = [
+        "names that are links",
+        "names that are devices",
+        "a topology that is a link",
+    ];
+    for (number, how) in hows.into_iter().enumerate() {
+        for beneath in [false, true] {
+            let kit = Kit::new()?;
+            let named = place.topology(&kit, &format!("topology{number}{beneath}"))?;
+            let (before, named, seen) = if beneath {
+                let root = place.open(&format!("root{number}"))?;
+                let script = format!(
+                    "for name in /*; do [ -d $name ] || continue; mkdir -p {0}$name; [ $name = /opt ] || mount --rbind $name {0}$name; \
+                     done; mount -t tmpfs none {0}/mnt; cp -r {1} {0}/mnt/topology; exec chroot {0} \"$@\"",
+                    root.display(),
+                    named.display()
+                );
+                let before = ["unshare", "--mount", "sh", "-c", &script, "sh"];
+                let below = PathBuf::from("/mnt/topology");
+                (before.map(str::to_owned).into(), below, None)
+            } else {
+                (as_somebody(), named.clone(), Some(named))
+            };
+            let variable = named.to_str().ok_or("a path is text")?;
+            let mut target = program(&kit, &before, &[("HSA_MODEL_TOPOLOGY", variable)])?;
+            let pid = target.target.pid();
+            // The program's own runtime has read the topology by now.
+            let seen = seen.unwrap_or_else(|| format!("/proc/{pid}/root/mnt/topology").into());
+            without_end(&seen, how)?;
+            for words in [
+                &["doctor", "--json", &pid.to_string()][..],
+                &["ps", "--json"],
+            ] {
+                let mut asks = bounded()?;
+                asks.args(words);
+                let exit = run(asks, NOT_HELD_UP)?.success();
+                exit.map_err(|error| format!("{how}, beneath its root: {beneath}: {error}"))?;
+            }
+            let dir = place.open(&format!("results{number}{beneath}"))?;
+            recorded(&mut bounded()?, &mut target, &dir)
+                .map_err(|error| format!("{how}, beneath its root: {beneath}: {error}"))?;
+        }
+    }
+    let peak = peak_of_children()?;
+    assert!(peak < 500, "{peak} MiB");
     Ok(())
 }
 

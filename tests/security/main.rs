@@ -7,5 +7,6 @@ mod files;
 mod limits;
 mod listener;
 mod rights;
+mod spool;
 mod text;
 mod why;
