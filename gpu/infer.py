@@ -1,4 +1,4 @@
-"""An inference loop over CUDA graphs that are captured and instantiated at the start. As train.py: ends at step N, or when told, and writes
+"""An inference loop over CUDA graphs that are captured and instantiated at the start; with EAGER=1 in its environment, without graphs. As train.py: ends at step N, or when told, and writes
 what each step came to, bit for bit. Steps are NVTX ranges once that was asked for."""
 
 import json
@@ -41,7 +41,8 @@ def main():
     last, out = int(sys.argv[1]), sys.argv[2]
     torch.use_deterministic_algorithms(True)
     model = build()
-    graphs = [captured(model, size) for size in SIZES]
+    eager = os.environ.get("EAGER") == "1"
+    graphs = [(None, torch.zeros(size, 16, 128, device="cuda"), None) if eager else captured(model, size) for size in SIZES]
     source = torch.Generator(device="cuda").manual_seed(13)
     control = Control()
     if "TWICE_LIBRARY" in os.environ:
@@ -54,7 +55,10 @@ def main():
             torch.cuda.nvtx.range_push("step")
         graph, given, made = graphs[len(results) % len(graphs)]
         given.normal_(generator=source)
-        graph.replay()
+        if eager:
+            made = model(given)
+        else:
+            graph.replay()
         results.append(float(made.double().sum()).hex())
         if control.ranges:
             torch.cuda.nvtx.range_pop()

@@ -1,12 +1,12 @@
-"""(o) What a recording in bursts would need of CUPTI: kinds that are switched on and off again and again beside launching threads. None of our
-code is in these processes (raw.c). What a loop of small operations keeps of its speed, by the part of the time that is recorded; and whether
-programs with one and with eight launching threads live through it. And midair, which refuses --max-overhead for a CUDA process because of that."""
+"""(o) Recordings in bursts. First what CUPTI alone makes of kinds that are switched on and off again and again beside launching threads; none of
+our code is in these processes (raw.c). What a loop of small operations keeps of its speed, by the part of the time that is recorded; and whether
+programs with one and with eight launching threads live through it. Because of that, midair's bursts are whole sessions, seconds apart: part_o_bursts."""
 
 import glob
 import os
-import subprocess
 import sys
 
+import part_o_bursts
 from kit import Problem, Program
 from part_d import cupti_of
 from statistics_of_pairs import ratio
@@ -20,10 +20,10 @@ THREADS = ((1, 60), (8, 60))
 
 
 def run(check):
+    part_o_bursts.run(check)
     check.results.guarded("o", "speed in bursts", lambda: speeds(check))
     for threads, seconds in THREADS:
         check.results.guarded("o", f"{threads} threads in bursts", lambda threads=threads, seconds=seconds: survival(check, threads, check.seconds(seconds)))
-    check.results.guarded("o", "midair", lambda: refusal(check))
 
 
 def library(check, pid):
@@ -90,18 +90,5 @@ def survival(check, threads, seconds):
         last, code = program.end()
         good = code == 0 and last["errors"] == 0
         check.results.add("o", f"{threads} launching threads, kinds on and off", f"{said}exit code {code}, {last['errors']} errors", "lives, no errors", good)
-    finally:
-        program.kill()
-
-
-def refusal(check):
-    program = Program([check.built("count"), "plain", "1"], check.log("o-refused"))
-    try:
-        program.said(120)
-        words = [os.path.join(check.stage, "bin/midair"), "attach", str(program.pid), "--kernel-trace", "--max-overhead", "2", "--duration", "1s"]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False, cwd=check.work)
-        last, code = program.end()
-        good = done.returncode != 0 and "in bursts" in done.stderr and code == 0 and last["errors"] == 0
-        check.results.add("o", "midair --max-overhead 2 on a CUDA process", f"exit code {done.returncode}", "refused, in its own words", good)
     finally:
         program.kill()

@@ -3,7 +3,7 @@
 import random
 import unittest
 
-from statistics_of_pairs import median, ratio
+from statistics_of_pairs import median, ratio, ratio_in_all
 
 
 class Ratios(unittest.TestCase):
@@ -36,6 +36,16 @@ class Ratios(unittest.TestCase):
         source = random.Random(4)
         middle, low, high = ratio([(100.0, 90.0 * source.lognormvariate(0, 0.05)) for _ in range(40)])
         self.assertTrue(low < middle < high < 0.95, (low, middle, high))
+
+    def test_what_is_lost_now_and_then_counts_in_all(self):
+        # One of twenty segments stands still for 30 % of its time.
+        pairs = [(100.0, 70.0 if at % 20 == 0 else 100.0) for at in range(100)]
+        self.assertEqual(ratio(pairs)[0], 1.0)
+        middle, low, high = ratio_in_all(pairs, [(50.0, 50.0)] * 5)
+        self.assertAlmostEqual(middle, 0.985)
+        self.assertTrue(low < 0.985 < high < 1.0, (low, high))
+        with self.assertRaises(ValueError):
+            ratio_in_all(pairs[:4])
 
     def test_medians(self):
         self.assertEqual(median([3, 1, 2]), 2)

@@ -189,7 +189,8 @@ impl CudaTarget {
 /// One line of the log: its sort, and its words by name (`sim/cuda/c` writes them).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line {
-    /// `kernel`, `copy`, `peer`, `set`, `call`, `wait`, `memory`, or `finalize` (CUPTI was finalized).
+    /// `kernel`, `copy`, `peer`, `set`, `call`, `wait`, `memory`, `recording` (CUPTI was told to
+    /// record kernels, or no longer to), or `finalize` (CUPTI was finalized).
     pub what: String,
     words: HashMap<String, String>,
 }

@@ -109,6 +109,12 @@ impl Clock {
         self.last = None;
     }
 
+    /// Forgets all pairs: CUPTI may choose another clock when it is used again.
+    pub fn restart(&mut self) {
+        self.pairs.clear();
+        self.last = None;
+    }
+
     /// Whether there is any pair.
     pub fn is_set(&self) -> bool {
         !self.pairs.is_empty()
@@ -230,6 +236,18 @@ mod tests {
         for at in [0, 17, 4_999_500, 9_998_777] {
             assert_eq!(clock.convert(at + 1), at);
         }
+    }
+
+    #[test]
+    fn a_new_clock_has_nothing_of_the_last_one() {
+        let mut clock = Clock::default();
+        let hour = 3_600_000_000_000;
+        clock.add(pair(hour, 1_000));
+        clock.restart();
+        assert!(!clock.is_set());
+        clock.add(pair(5_000, 2_000));
+        assert_eq!((clock.convert(5_010), clock.steps), (2_010, 0));
+        assert_eq!(clock.convert(4_990), 1_990);
     }
 
     /// Records from before the first flush may come last, so the first pair is kept.

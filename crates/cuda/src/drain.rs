@@ -24,6 +24,8 @@ const HOST: u32 = 0;
 const MOST_NAME: usize = MAX_RECORD - size_of::<KernelSymbol>();
 /// Correlation ids of marks and ranges begin here; CUPTI's own ids have 32 bits.
 const MARKER_IDS: u64 = 1 << 32;
+/// Ids of one burst and of the next are this far apart: CUPTI may count anew after it was finalized.
+const BURST_IDS: u64 = 1 << 33;
 
 /// State of the conversion in a session.
 #[derive(Debug)]
@@ -46,9 +48,11 @@ pub struct Drain {
     last_queue: ((u32, u32), u32),
     dispatches: u64,
     marks: u64,
+    /// How many bursts have ended before this one.
+    bursts: u64,
     /// Kernels that CUPTI delivered without times.
     pub untimed: u64,
-    /// Duration of the longest kernel so far, ns.
+    /// Duration of the longest kernel since CUPTI was switched on, ns.
     pub longest: u64,
     /// Whether a graph has launched anything.
     pub graphs: bool,
@@ -79,6 +83,7 @@ impl Drain {
             last_queue: ((0, 0), 0),
             dispatches: 0,
             marks: 0,
+            bursts: 0,
             untimed: 0,
             longest: 0,
             graphs: false,
@@ -132,6 +137,26 @@ impl Drain {
             Some(_) if id == self.owner.0 => self.owner.1,
             Some(threads) => threads.get(&id).copied().unwrap_or(id),
             None => id,
+        }
+    }
+
+    /// A burst is over, and CUPTI is finalized: what belongs to it alone is forgotten. Ranges that are
+    /// open at `time` are recorded.
+    pub fn end_burst(&mut self, time: u64) {
+        self.close_ranges(time);
+        self.kernels.forget_addresses();
+        self.clock.restart();
+        self.threads = None;
+        self.longest = 0;
+        self.bursts += 1;
+    }
+
+    /// The id of a call in the records; 0 where there is none.
+    #[inline]
+    fn correlation(&self, id: u32) -> u64 {
+        match id {
+            0 => 0,
+            id => self.bursts * BURST_IDS + u64::from(id),
         }
     }
 
@@ -203,7 +228,7 @@ impl Drain {
             ),
             start,
             end,
-            correlation: kernel.correlation.into(),
+            correlation: self.correlation(kernel.correlation),
             rung: 0,
             dispatch_id: self.dispatches,
             kernel_id,
@@ -267,7 +292,7 @@ impl Drain {
             header: header::<event::Api>(which, api.cbid, 0, 0),
             start: self.clock.convert(api.start),
             end: self.clock.convert(api.end),
-            correlation: api.correlation.into(),
+            correlation: self.correlation(api.correlation),
             ancestor: 0,
             stream: 0,
             retval: api.result.into(),
@@ -322,7 +347,7 @@ impl Drain {
             ),
             start,
             end,
-            correlation: copy.correlation.into(),
+            correlation: self.correlation(copy.correlation),
             bytes: copy.bytes,
             dst: 0,
             src: 0,
@@ -357,7 +382,7 @@ impl Drain {
             header: header::<MemorySet>(kind::MEMORY_SET, fill.memory_kind, flags, 0),
             start,
             end,
-            correlation: fill.correlation.into(),
+            correlation: self.correlation(fill.correlation),
             bytes: fill.bytes,
             stream: cuda_stream(fill.context, fill.stream),
             graph_node: fill.graph_node,
@@ -376,7 +401,7 @@ impl Drain {
             header: header::<event::Synchronization>(kind::SYNCHRONIZATION, wait.kind, 0, 0),
             start: self.clock.convert(wait.start),
             end: self.clock.convert(wait.end),
-            correlation: wait.correlation.into(),
+            correlation: self.correlation(wait.correlation),
             stream: cuda_stream(wait.context, wait.stream),
             event: wait.event,
             context: wait.context,
@@ -408,7 +433,7 @@ impl Drain {
             ),
             start: time,
             end: time,
-            correlation: memory.correlation.into(),
+            correlation: self.correlation(memory.correlation),
             ancestor: 0,
             address: memory.address,
             bytes: if released { 0 } else { memory.bytes },
@@ -486,15 +511,22 @@ impl Drain {
         self.sink.put_with_text(&record, &range.text);
     }
 
-    /// Ends the session at `time`: records the open ranges, and notes what the user must know.
-    pub fn close(&mut self, time: u64) {
+    fn close_ranges(&mut self, time: u64) {
         for range in self.markers.close(time) {
             self.range(&range, flag::OPEN_AT_DETACH);
         }
+    }
+
+    /// Ends the session at `time`: records the open ranges, and notes what the user must know.
+    pub fn close(&mut self, time: u64) {
+        self.close_ranges(time);
         let notes = [
             (
                 self.markers.unmatched_ends,
-                "NVTX ranges ended that had begun before the attach",
+                match self.bursts {
+                    0 => "NVTX ranges ended that had begun before the attach",
+                    _ => "NVTX ranges ended in a burst that had begun before it",
+                },
             ),
             (
                 self.markers.too_many,

@@ -85,6 +85,11 @@ impl Kernels {
         id
     }
 
+    /// Forgets where names were stored: CUPTI, whose they are, is finalized.
+    pub fn forget_addresses(&mut self) {
+        self.by_address.clear();
+    }
+
     /// How many kernels are known.
     pub fn len(&self) -> usize {
         self.by_text.len()

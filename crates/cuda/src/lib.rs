@@ -5,6 +5,7 @@
 //! returns buffers ([`pool`]), its clock, and the one that makes another profiler wait until this
 //! session has ended ([`watch`]).
 
+mod bursts;
 pub mod choice;
 pub mod clock;
 pub mod cupti;

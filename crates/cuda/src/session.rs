@@ -1,8 +1,10 @@
-//! One session with one CUPTI: switched on, drained while it runs, switched off ([`finish`]).
+//! One session with one CUPTI: switched on, drained while it runs, switched off ([`finish`]). A session
+//! that records in bursts does so at each burst.
 //!
 //! We never subscribe, not even briefly: activity records do not need it, and PyTorch's profiler
 //! gives up for good when it finds a subscriber at its first use.
 
+mod counts;
 #[cfg(test)]
 pub(crate) mod fake;
 mod finish;
@@ -20,6 +22,8 @@ use crate::nvtx::Nvtx;
 use crate::pool::{BUFFER, BUFFERS, Filled, Pool};
 use crate::sink::Sink;
 use crate::watch::Watch;
+use counts::Counts;
+pub use finish::{End, Off};
 use midair_abi::cupti::{
     SILENT_DRIVER, SILENT_RUNTIME, activity_kind, attribute, result, thread_id_type,
     unified_memory, unified_memory_scope,
@@ -70,6 +74,7 @@ const KEEP_FREE: usize = BUFFERS / 4;
 #[derive(Debug)]
 pub struct Session {
     cupti: Cupti,
+    choice: Choice,
     drain: Drain,
     /// Kinds that are enabled.
     enabled: Vec<u32>,
@@ -86,12 +91,15 @@ pub struct Session {
     came_at: u64,
     /// Whether CUPTI was told to use system thread ids.
     system_ids: bool,
-    /// Records that CUPTI dropped.
-    dropped: u64,
-    /// Buffers that could not be read to their end.
-    broken: u64,
+    counts: Counts,
     /// The last error of CUPTI that was noted.
     noted_error: Option<(&'static str, Status)>,
+    /// Notes that need not be repeated in the next burst.
+    noted: Vec<String>,
+    /// When the first kind was enabled.
+    on_since: u64,
+    /// Whether this session has finalized CUPTI, after a burst. Until the next one nobody uses it.
+    finalized: bool,
 }
 
 /// A single call that CUPTI leaves out, by its number among the calls of the runtime or of the
@@ -132,11 +140,21 @@ impl Session {
         sink: Sink,
         describe: impl FnOnce(&mut Sink),
     ) -> Result<Session, Refused> {
-        // CUPTI is first used here.
-        let _named = workers::Named::begin();
-        is_alone(cupti)?;
-        let mut session = Session {
+        let mut session = Session::new(cupti, choice, sink);
+        match session.turn_on(describe) {
+            Ok(()) => Ok(session),
+            Err(why) => {
+                session.drain.sink.seal();
+                Err(why)
+            }
+        }
+    }
+
+    /// A session that does not use CUPTI yet.
+    pub fn new(cupti: &Cupti, choice: &Choice, sink: Sink) -> Session {
+        Session {
             cupti: cupti.clone(),
+            choice: choice.clone(),
             drain: Drain::new(sink, choice.calls(), choice.all_calls),
             enabled: Vec::new(),
             left_out: Vec::new(),
@@ -147,19 +165,33 @@ impl Session {
             flushed_at: now(),
             came_at: now(),
             system_ids: false,
-            dropped: 0,
-            broken: 0,
+            counts: Counts::default(),
             noted_error: None,
-        };
-        // This happens before calls are recorded, since it makes some itself.
-        describe(&mut session.drain.sink);
-        match session.switch_on(choice) {
-            Ok(()) => Ok(session),
-            Err(why) => {
-                session.undo();
-                Err(why)
-            }
+            noted: Vec::new(),
+            on_since: 0,
+            finalized: false,
         }
+    }
+
+    /// Switches CUPTI on, the first time or for another burst. `describe` stores what is known of the
+    /// process.
+    ///
+    /// # Errors
+    /// Why it is refused; everything is undone then.
+    pub fn turn_on(&mut self, describe: impl FnOnce(&mut Sink)) -> Result<(), Refused> {
+        if self.is_requested() {
+            return Err(another_came());
+        }
+        // It has been on since the last burst; CUPTI is called by us now.
+        drop(self.watch.take());
+        // CUPTI is first used here.
+        let _named = workers::Named::begin();
+        is_alone(&self.cupti, self.finalized)?;
+        self.finalized = false;
+        // This happens before calls are recorded, since it makes some itself.
+        describe(&mut self.drain.sink);
+        let choice = self.choice.clone();
+        self.switch_on(&choice).inspect_err(|_| self.undo())
     }
 
     fn switch_on(&mut self, choice: &Choice) -> Result<(), Refused> {
@@ -180,12 +212,18 @@ impl Session {
             && let Err(why) = cupti.configure_unified_memory(&mut unified_counters())
         {
             let text = format!("moves of unified memory are not recorded: CUPTI says {why}");
-            self.drain.sink.note(&text);
+            self.note(text);
         }
         let mut last = None;
+        self.on_since = 0;
         for wanted in choice.activities() {
             match cupti.enable(wanted) {
-                Ok(()) => self.enabled.push(wanted),
+                Ok(()) => {
+                    self.enabled.push(wanted);
+                    if self.on_since == 0 {
+                        self.on_since = now();
+                    }
+                }
                 Err(why) => {
                     let name = activity_kind::name(wanted).unwrap_or("?");
                     let what = format!("cuptiActivityEnable({name})");
@@ -194,9 +232,7 @@ impl Session {
                     if wanted == activity_kind::CONCURRENT_KERNEL {
                         return Err(does_not_work(&cupti, &what, why));
                     }
-                    self.drain
-                        .sink
-                        .note(&format!("{what} says {why}: none are recorded"));
+                    self.note(format!("{what} says {why}: none are recorded"));
                     last = Some((what, why));
                 }
             }
@@ -205,18 +241,11 @@ impl Session {
         if let (true, Some((what, why))) = (self.enabled.is_empty(), last) {
             return Err(does_not_work(&cupti, &what, why));
         }
-        // SAFETY: these are entry points of functions of a library that stays loaded. The functions
-        // are called at their entries, with integers and pointers only.
-        match unsafe { Watch::begin(&entries(&cupti)) } {
-            Ok(watch) => self.watch = Some(watch),
-            Err(why) => self.drain.sink.note(&format!(
-                "another profiler that comes meanwhile is not noticed: {why}"
-            )),
-        }
+        self.watch_for_others();
         if self.enabled.contains(&activity_kind::MARKER) {
             let nvtx = Nvtx::begin(&cupti);
             if let Some(text) = nvtx.note() {
-                self.drain.sink.note(&text);
+                self.note(text);
             }
             // NVTX calls lead into CUPTI without our functions, and would after the session.
             KEEP_LOADED.fetch_or(nvtx.is_cuptis(), SeqCst);
@@ -224,6 +253,26 @@ impl Session {
         }
         self.flushed_at = now();
         Ok(())
+    }
+
+    /// Notices another profiler that comes from now on.
+    fn watch_for_others(&mut self) {
+        // SAFETY: these are entry points of functions of a library that stays loaded. The functions
+        // are called at their entries, with integers and pointers only.
+        match unsafe { Watch::begin(&entries(&self.cupti)) } {
+            Ok(watch) => self.watch = Some(watch),
+            Err(why) => self.note(format!(
+                "another profiler that comes meanwhile is not noticed: {why}"
+            )),
+        }
+    }
+
+    /// Stores a note for the user, once in a session.
+    fn note(&mut self, text: String) {
+        if !self.noted.contains(&text) {
+            self.drain.sink.note(&text);
+            self.noted.push(text);
+        }
     }
 
     /// Makes CUPTI leave out its own call, and those that only ask for state: nine of ten of the
@@ -282,7 +331,7 @@ impl Session {
         }
         match self.cupti.set_thread_id_type(thread_id_type::SYSTEM) {
             Ok(()) => self.system_ids = true,
-            Err(why) => self.drain.sink.note(&format!(
+            Err(why) => self.note(format!(
                 "thread ids are not the system's: cuptiSetThreadIdType says {why}"
             )),
         }
@@ -310,6 +359,16 @@ impl Session {
             .is_some_and(|watch| watch.requests() > 0)
     }
 
+    /// When CUPTI was switched on the last time.
+    pub fn on_since(&self) -> u64 {
+        self.on_since
+    }
+
+    /// The sink of the session's records.
+    pub fn sink(&mut self) -> &mut Sink {
+        &mut self.drain.sink
+    }
+
     /// How many kinds are enabled.
     pub fn slots(&self) -> u32 {
         self.enabled.len() as u32
@@ -330,7 +389,7 @@ impl Session {
         self.note_error("cuptiActivityFlushAll", flushed);
         self.read_clocks();
         if let Ok(dropped) = self.cupti.dropped() {
-            self.dropped += dropped as u64;
+            self.counts.dropped += dropped as u64;
             self.drain.sink.lost(kind::KERNEL_DISPATCH, dropped as u64);
         }
     }
@@ -425,7 +484,7 @@ impl Session {
             // finalized yet.
             unsafe { self.drain.convert(&decode::read(layouts, kind, record)) };
         }
-        self.broken += 1;
+        self.counts.broken += 1;
         self.drain.sink.lost(kind::KERNEL_DISPATCH, 1);
         true
     }
@@ -499,9 +558,11 @@ fn entries(cupti: &Cupti) -> Vec<usize> {
 /// loaded CUPTI, either: another profiler that began between two sessions, and records, is then not
 /// noticed.
 ///
+/// After a burst CUPTI is `finalized`, and whoever uses it came since. That one goes first.
+///
 /// # Errors
 /// Another profiler records, or CUPTI does not work.
-fn is_alone(cupti: &Cupti) -> Result<(), Refused> {
+fn is_alone(cupti: &Cupti, finalized: bool) -> Result<(), Refused> {
     let used_before = workers::are_ours();
     if !used_before {
         // Names of objects: a kind that does not affect launches, and that no known profiler
@@ -520,6 +581,9 @@ fn is_alone(cupti: &Cupti) -> Result<(), Refused> {
     if ours && !used_before {
         LOADED_BY_US.fetch_or(cupti.origin() != Origin::Mapped, SeqCst);
         return Ok(());
+    }
+    if finalized && !ours {
+        return Err(another_came());
     }
     if LOADED_BY_US.load(SeqCst) {
         return Ok(());
@@ -560,6 +624,13 @@ fn does_not_work(cupti: &Cupti, what: &str, why: Status) -> Refused {
     refused(
         status::NO_CUPTI,
         &format!("CUPTI {major}.{minor} ({path}) does not work in this process: {what} says {why}"),
+    )
+}
+
+fn another_came() -> Refused {
+    refused(
+        status::OTHER_PROFILER,
+        "another profiler has begun to use CUPTI between two bursts",
     )
 }
 

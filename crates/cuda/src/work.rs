@@ -1,5 +1,6 @@
 //! What the worker thread does in a CUDA process.
 
+use crate::bursts::Bursting;
 use crate::choice::Choice;
 use crate::cupti::{Cupti, Driver, load};
 use crate::session::{self, Session};
@@ -19,11 +20,6 @@ use std::sync::atomic::Ordering::SeqCst;
 const NVTX_INJECTION: &str = "NVTX_INJECTION64_PATH";
 /// How long another profiler, or a process that exits, waits for work in progress, ns.
 const QUICK: u64 = 1_000_000_000;
-/// Why a session is refused that may cost only a share of the program's speed. A recording in bursts
-/// switches CUPTI off and on again some times a second, and CUPTI 13.0 crashed when that happened
-/// once beside eight launching threads, in one of 50 cases (`session/finish.rs`).
-const NO_BURSTS: &str = "a CUDA process cannot be recorded in bursts (--max-overhead): CUPTI would have to be switched off and on again \
-                         all the time, which may end a process that launches kernels on several threads. Leave the option out";
 /// `RuntimeInit::operation` of CUDA's driver, and of CUPTI.
 const CUDA_DRIVER: u32 = 64;
 const CUPTI: u32 = 65;
@@ -48,17 +44,22 @@ enum Stage {
     /// forks could then not use CUDA any more.
     Waiting(Box<Plan>),
     On(Box<Session>),
+    /// It records in bursts.
+    Bursts(Box<Bursting>),
     /// It ended by itself, or failed: nothing more is recorded.
     Over,
 }
 
 /// What is to begin as soon as CUDA is initialised.
 #[derive(Debug)]
-struct Plan {
-    area: Area,
-    choice: Choice,
-    cupti: Cupti,
-    driver: Driver,
+pub(crate) struct Plan {
+    pub(crate) area: Area,
+    pub(crate) choice: Choice,
+    pub(crate) cupti: Cupti,
+    pub(crate) driver: Driver,
+    /// What a recording in bursts may cost, in percent of the program's speed. `None` where all is
+    /// recorded.
+    pub(crate) percent: Option<u32>,
 }
 
 /// The worker's own state, kept between sessions.
@@ -109,6 +110,7 @@ impl Work for Worker {
     fn slots(&self) -> u32 {
         match &self.stage {
             Stage::On(session) => session.slots(),
+            Stage::Bursts(bursts) => bursts.slots(),
             _ => 0,
         }
     }
@@ -117,7 +119,11 @@ impl Work for Worker {
         if exit::is_exiting() {
             return Some(outcome::PROCESS_EXIT);
         }
-        let asked = matches!(&self.stage, Stage::On(session) if session.is_requested());
+        let asked = match &self.stage {
+            Stage::On(session) => session.is_requested(),
+            Stage::Bursts(bursts) => bursts.is_requested(),
+            _ => false,
+        };
         (asked || self.taken).then_some(outcome::YIELDED)
     }
 
@@ -137,6 +143,9 @@ impl Work for Worker {
         let bits = match std::mem::take(&mut self.stage) {
             Stage::On(session) => {
                 guarded(|| session.finish(deadline, quick, &detached)).unwrap_or(0)
+            }
+            Stage::Bursts(bursts) => {
+                guarded(|| bursts.finish(deadline, quick, &detached)).unwrap_or(0)
             }
             Stage::Waiting(_) => {
                 let text = "the process had not initialised CUDA: nothing was there to record";
@@ -168,13 +177,7 @@ impl Worker {
     fn prepare(&mut self, area: Area) -> Result<(), Refused> {
         let settings =
             Settings::decode(&area.settings()).map_err(|error| format!("the settings: {error}"))?;
-        if settings
-            .burst_percent()
-            .map_err(|bad| bad.to_string())?
-            .is_some()
-        {
-            return Err(NO_BURSTS.to_owned().into());
-        }
+        let percent = settings.burst_percent().map_err(|bad| bad.to_string())?;
         let choice = Choice::of(&settings);
         let selects = [
             "ROCPROF_SELECTED_REGIONS",
@@ -210,6 +213,7 @@ impl Worker {
             choice,
             cupti,
             driver,
+            percent,
         };
         if selects {
             self.notes.push(
@@ -221,32 +225,54 @@ impl Worker {
             self.stage = Stage::Waiting(Box::new(plan));
             return Ok(());
         }
-        self.begin(&plan)
+        self.begin(plan)
     }
 
-    fn begin(&mut self, plan: &Plan) -> Result<(), Refused> {
+    fn begin(&mut self, plan: Plan) -> Result<(), Refused> {
+        if let Some(percent) = plan.percent {
+            // SAFETY: as below.
+            let sink = unsafe { session::sink(plan.area) };
+            self.stage = Stage::Bursts(Box::new(Bursting::new(plan, percent, sink)));
+            // No CUPTI is used yet. After its first use the handler is registered again.
+            self.handle_exit("");
+            return Ok(());
+        }
         // SAFETY: the caller keeps the spool mapped until `end`, and the session is over before.
         let sink = unsafe { session::sink(plan.area) };
-        let session = Session::begin(&plan.cupti, &plan.choice, sink, |sink| describe(plan, sink))?;
+        let session = Session::begin(&plan.cupti, &plan.choice, sink, |sink| {
+            describe(&plan, sink)
+        })?;
         self.stage = Stage::On(Box::new(session));
-        let path = plan.cupti.path();
+        self.handle_exit(plan.cupti.path());
+        Ok(())
+    }
+
+    /// Has the exit of the process wait for us, now that this CUPTI was used.
+    fn handle_exit(&mut self, path: &str) {
         if !self.handled.iter().any(|known| known == path) {
             // Our handler is registered after CUPTI's own, which are registered when it is loaded
             // or first used: so ours runs before them.
             exit::register();
             self.handled.push(path.to_owned());
         }
-        Ok(())
     }
 
     fn round(&mut self) -> bool {
         match &mut self.stage {
             Stage::On(session) => session.tick(),
+            Stage::Bursts(bursts) => {
+                let soon = bursts.round();
+                self.taken |= bursts.is_taken();
+                if let Some(path) = bursts.used() {
+                    self.handle_exit(&path);
+                }
+                soon
+            }
             Stage::Waiting(plan) if !plan.driver.devices().is_empty() => {
                 let Stage::Waiting(plan) = std::mem::replace(&mut self.stage, Stage::Over) else {
                     return false;
                 };
-                if let Err(why) = self.begin(&plan) {
+                if let Err(why) = self.begin(*plan) {
                     self.taken = why.status == status::OTHER_PROFILER;
                     self.notes.push(why.text);
                 }
@@ -269,7 +295,7 @@ fn internal_error() -> Refused {
 }
 
 /// Records what is known of the process: its runtimes and its GPUs.
-fn describe(plan: &Plan, sink: &mut Sink) {
+pub(crate) fn describe(plan: &Plan, sink: &mut Sink) {
     let driver = u64::from(plan.driver.version());
     let (major, minor) = plan.cupti.cuda();
     let versions = [
@@ -299,4 +325,4 @@ fn describe(plan: &Plan, sink: &mut Sink) {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -57,8 +57,10 @@ pub struct Coverage {
     pub bursts: u64,
     /// How long they were, in ns.
     pub recorded: u64,
-    /// How long the periods around them were, in ns.
+    /// How long it was from the begin of the first one's period to the end of the last one's, in ns.
     pub time: u64,
+    /// How long the application stood still at most while the recording was switched on and off, in ns.
+    pub switched: u64,
     /// Millionths of its speed that the application loses while it is recorded.
     pub cost: u32,
     /// How that is known ([`basis`]).
@@ -70,6 +72,12 @@ impl Coverage {
     pub fn part(&self) -> f64 {
         self.recorded as f64 / self.time.max(1) as f64
     }
+
+    /// Returns the part of its speed that the application lost in all of the time.
+    pub fn lost(&self) -> f64 {
+        let switched = self.switched as f64 / self.time.max(1) as f64;
+        f64::from(self.cost) / 1e6 * self.part() + switched
+    }
 }
 
 /// Calls and nanoseconds.
@@ -79,6 +87,9 @@ type Sums = (f64, f64);
 #[derive(Debug, Clone, Default)]
 struct Open {
     record: Burst,
+    /// How long before its start the first kernels may have been recorded, in ns: it takes time to
+    /// switch the recording on.
+    before: u64,
     kernels: HashMap<u64, Sums, RandomState>,
 }
 
@@ -114,6 +125,8 @@ impl Products {
 pub struct Bursts {
     open: VecDeque<Open>,
     coverage: Coverage,
+    /// When the first period began.
+    since: Option<u64>,
     kernels: HashMap<u64, Moments, RandomState>,
     /// Calls and time of all kernels, and the lengths of periods: sums and sums of squares.
     all: [(f64, f64); 3],
@@ -128,6 +141,7 @@ impl Bursts {
         if burst.end == 0 {
             self.open.push_back(Open {
                 record: *burst,
+                before: burst.switched,
                 ..Open::default()
             });
             while self.open.len() > OPEN {
@@ -155,7 +169,10 @@ impl Bursts {
             0 => kernel.start,
             rung => rung,
         };
-        let begun = self.open.iter().rposition(|open| open.record.start <= at);
+        let begun = self
+            .open
+            .iter()
+            .rposition(|open| open.record.start.saturating_sub(open.before) <= at);
         if let Some(open) = self.open.get_mut(begun.unwrap_or(0)) {
             let (calls, time) = open.kernels.entry(id).or_default();
             *calls += 1.0;
@@ -179,7 +196,10 @@ impl Bursts {
         let weight = period as f64 / length as f64;
         self.coverage.bursts += 1;
         self.coverage.recorded = self.coverage.recorded.saturating_add(length);
-        self.coverage.time = self.coverage.time.saturating_add(period);
+        // Between periods there may be a rest, which was not recorded, either.
+        let since = *self.since.get_or_insert(from);
+        self.coverage.time = to.saturating_sub(since).max(self.coverage.time);
+        self.coverage.switched = self.coverage.switched.saturating_add(open.record.switched);
         self.coverage.cost = open.record.cost;
         self.coverage.basis = open.record.basis;
         let all = open.kernels.values();

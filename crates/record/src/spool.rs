@@ -92,6 +92,8 @@ pub mod outcome {
     /// A thread of the application opened its runtime and continued before the runtime was hooked:
     /// its first calls may be missing.
     pub const HOOKED_LATE: u32 = 256;
+    /// The session ended before its first burst (`--max-overhead`): nothing was recorded.
+    pub const NO_BURST: u32 = 512;
 }
 
 /// Values of [`Head::status`], written by the target with [`state::FAILED`].

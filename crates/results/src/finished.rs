@@ -86,6 +86,12 @@ const NOT_SELECTED: &str = "nothing was recorded: between roctxProfilerResume an
 /// The same warning where only collection periods were to be recorded.
 const NOT_IN_A_PERIOD: &str = "nothing was recorded: in the collection periods the process made no call and launched no kernel that was asked for";
 
+/// The same warning where only bursts were recorded.
+const NOT_IN_A_BURST: &str = "nothing was recorded: in the bursts (--max-overhead) the process made no call and launched no kernel that was asked for";
+
+/// Why there is nothing where the session ended before the first of its bursts, or none could begin.
+const BEFORE_A_BURST: &str = "the session ended without a burst of recording (--max-overhead): nothing is known of what the process did";
+
 /// The same warning where kernels were to be counted, and some ran.
 const NOT_COUNTED: &str = "nothing was counted: no launch of a kernel had a window of counters around it; the notes say why, as far as it is known";
 
@@ -339,10 +345,11 @@ impl Ready {
                 ));
             }
             if let Some(why) = self.truncated {
-                return Some(
-                    Failure::new(Kind::Incomplete, why)
-                        .hint("one side had no processor for seconds: record again when the machine has one to spare"),
-                );
+                let hint = match why {
+                    BEFORE_A_BURST => "bursts are rare in a CUDA process, since each costs something: attach for longer, or allow more; or see the notes",
+                    _ => "one side had no processor for seconds: record again when the machine has one to spare",
+                };
+                return Some(Failure::new(Kind::Incomplete, why).hint(hint));
             }
             let mut lost: Vec<String> = trace
                 .lost
@@ -389,12 +396,13 @@ impl Ready {
                 index.paused()
             ));
         }
-        if index.is_idle() {
+        if index.is_idle() && self.truncated != Some(BEFORE_A_BURST) {
             let counts = !trace.counters.agents.is_empty() && trace.counters.interval == 0;
             let nothing = match self.selects {
                 _ if counts && index.launched() > 0 => NOT_COUNTED,
                 true => NOT_SELECTED,
                 false if self.has_periods => NOT_IN_A_PERIOD,
+                false if !index.bursts.is_empty() => NOT_IN_A_BURST,
                 false => NOTHING,
             };
             warnings.push(nothing.to_owned());
@@ -505,6 +513,7 @@ fn truncated(word: u32) -> Option<&'static str> {
     [
         (outcome::LEASE_EXPIRED, "the target's side ended the session by itself, since this side was silent for too long: what the process did from then on is missing"),
         (outcome::HOOKED_LATE, "the process opened its GPU runtime and went on before the target's side could hook it: what it did at the beginning may be missing"),
+        (outcome::NO_BURST, BEFORE_A_BURST),
     ]
     .into_iter()
     .find(|(bit, _)| word & bit != 0)

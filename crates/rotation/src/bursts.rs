@@ -10,6 +10,7 @@
 //! Only one thread uses this, and it reads the clock for it.
 
 use crate::random::mix;
+use crate::switching::{GAP, Switching};
 use std::collections::VecDeque;
 
 /// The usual length of a period, in nanoseconds.
@@ -70,6 +71,8 @@ pub struct Period {
     pub cost: f64,
     /// How that is known.
     pub basis: Basis,
+    /// How long it took to switch the recording on and off, in nanoseconds; 0 where that costs nothing.
+    pub switched: u64,
 }
 
 /// Launches and nanoseconds, in a burst and outside of it.
@@ -100,6 +103,10 @@ pub struct Bursts {
     samples: VecDeque<Sample>,
     /// Records in bursts, and the nanoseconds of these bursts.
     records: (f64, f64),
+    /// Present where switching the recording on and off costs something.
+    switching: Option<Switching>,
+    /// How long that took in this period, in nanoseconds.
+    switched: u64,
 }
 
 impl Bursts {
@@ -121,19 +128,41 @@ impl Bursts {
             counts: [launches; 3],
             samples: VecDeque::with_capacity(KEPT),
             records: (0.0, 0.0),
+            switching: None,
+            switched: 0,
         };
         bursts.plan(now, launches);
         bursts
     }
 
+    /// The same for a recording that is expensive to switch on and off: [`Bursts::switched`] tells how
+    /// long that takes. `worst` is the largest part of its speed that an application loses while it
+    /// is recorded; no launches are counted.
+    pub fn rare(percent: u32, per_record: u64, worst: f64, seed: u64, now: u64) -> Bursts {
+        let mut bursts = Bursts::new(percent, per_record, seed, now, 0);
+        bursts.switching = Some(Switching::new(bursts.share, worst));
+        bursts.number = 0;
+        bursts.plan(now, 0);
+        bursts
+    }
+
     /// Plans the period that begins now.
     fn plan(&mut self, now: u64, launches: u64) {
-        let period = (SHORTEST as f64 / self.part).max(PERIOD as f64);
-        let period = period.min(LONGEST_PERIOD as f64);
-        let burst = (period * self.part).min(period);
+        let (period, burst, room, gap) = match &self.switching {
+            Some(switching) => {
+                let plan = switching.plan();
+                (plan.period, plan.burst, plan.burst + plan.switching, GAP)
+            }
+            None => {
+                let period = (SHORTEST as f64 / self.part).max(PERIOD as f64);
+                let period = period.min(LONGEST_PERIOD as f64);
+                let burst = (period * self.part).min(period);
+                (period, burst, burst, 0.0)
+            }
+        };
         let random = mix(self.seed ^ mix(self.number));
         let place = (random >> 11) as f64 / (1_u64 << 53) as f64;
-        let before = ((period - burst) * place) as u64;
+        let before = (gap + (period - room - gap).max(0.0) * place) as u64;
         self.number += 1;
         self.from = now;
         self.start = now + before;
@@ -141,6 +170,13 @@ impl Bursts {
         self.to = now + period as u64;
         self.stage = Turn::Begin;
         self.counts = [launches; 3];
+        self.switched = 0;
+    }
+
+    /// Switching took so many nanoseconds, in which the application may have stood still. Called
+    /// before [`Bursts::over`], as often as there was something to tell.
+    pub fn switched(&mut self, took: u64) {
+        self.switched = self.switched.saturating_add(took);
     }
 
     /// Returns what comes next, and when it is due.
@@ -163,7 +199,8 @@ impl Bursts {
         (self.from, self.start)
     }
 
-    /// The recording was switched on. `now` and `launches` are from just before.
+    /// The recording was switched on. `now` and `launches` are from just before. Where switching takes
+    /// long, `now` is when recording began.
     pub fn begin(&mut self, now: u64, launches: u64) {
         let length = self.end.saturating_sub(self.start);
         self.start = now;
@@ -215,7 +252,13 @@ impl Bursts {
             all,
             cost,
             basis,
+            switched: self.switched,
         };
+        if let Some(switching) = &mut self.switching {
+            let next = switching.over(self.from, self.to, length, self.switched);
+            self.plan(next, launches);
+            return period;
+        }
         let wanted = (self.share / caution.max(1e-6)).min(MOST);
         self.part = wanted.min(self.part * GROWTH);
         self.plan(self.to, launches);
@@ -232,6 +275,7 @@ impl Bursts {
         let (records, time) = self.records;
         if self.per_record > 0.0 && records > 0.0 && time > 0.0 {
             let cost = (records * self.per_record / time).min(1.0);
+            let cost = self.switching.as_ref().map_or(cost, |it| it.cost(cost));
             return (cost, cost, Basis::Assumed);
         }
         (1.0, 1.0, Basis::Unknown)

@@ -37,6 +37,7 @@ mod bursts;
 mod class;
 mod random;
 mod scheduler;
+mod switching;
 mod table;
 
 pub use budget::Budget;

@@ -123,5 +123,6 @@ fn record(period: &Period) -> Burst {
             Basis::Measured => basis::MEASURED,
             Basis::Assumed => basis::ASSUMED,
         },
+        switched: period.switched,
     }
 }

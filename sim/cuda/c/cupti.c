@@ -200,6 +200,12 @@ static const struct model_table *driver(void) {
     return table;
 }
 
+/* Whether kernels are recorded from here on. */
+static void log_recording(int on) {
+    const struct model_table *table = driver();
+    if (table) table->log("recording on=%d\n", on);
+}
+
 /* Hooks the driver, and makes the threads, which have the name of the one that comes here; all stay until cuptiFinalize. With the
  * lock. */
 static CUptiResult begin(void) {
@@ -293,6 +299,7 @@ EXPORT CUptiResult cuptiActivityEnable(uint32_t kind) {
                  (kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL && state.kind[CUPTI_ACTIVITY_KIND_KERNEL]);
     said = other ? CUPTI_ERROR_NOT_COMPATIBLE : begin();
     if (!said) state.kind[kind] = true;
+    if (!said && kernels) log_recording(1);
     /* As if a thread launched one at this moment: the buffer in which it is recorded is that of whoever is registered now. */
     if (!said && kind == CUPTI_ACTIVITY_KIND_KERNEL && model_fault("launches", 0)) {
         model_kernel_meanwhile();
@@ -305,6 +312,7 @@ EXPORT CUptiResult cuptiActivityEnable(uint32_t kind) {
 EXPORT CUptiResult cuptiActivityDisable(uint32_t kind) {
     if (kind >= KINDS) return CUPTI_ERROR_INVALID_KIND;
     pthread_mutex_lock(&lock);
+    if (kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL && state.kind[kind]) log_recording(0);
     state.kind[kind] = false;
     /* CUPTI 13.0 takes threads for being inside a call afterwards, now and then (docs/sources.md#cupti); here, always and all. */
     bool calls = kind == CUPTI_ACTIVITY_KIND_DRIVER || kind == CUPTI_ACTIVITY_KIND_RUNTIME;

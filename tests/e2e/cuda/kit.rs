@@ -211,6 +211,19 @@ pub fn shown(mangled: &str) -> Result<&'static str> {
 /// node of its graph.
 type Id = (u64, u64);
 
+/// Ids of calls in different bursts are this far apart in a trace; in the log they are not.
+const BURST_IDS: u64 = 1 << 33;
+
+/// Returns the id that the call of a row's kernel has in the log.
+pub fn call_of(row: &Row) -> Result<u64> {
+    Ok(number(row, "Correlation_Id")? % BURST_IDS)
+}
+
+/// Returns the number of the burst in which a row's kernel was launched, from 0.
+pub fn burst_of(row: &Row) -> Result<u64> {
+    Ok(number(row, "Correlation_Id")? / BURST_IDS)
+}
+
 fn by_id<'a>(lines: impl Iterator<Item = &'a Line>) -> Result<BTreeMap<Id, &'a Line>> {
     let mut found = BTreeMap::new();
     for line in lines {
@@ -239,10 +252,7 @@ pub fn kernels_are_true(trace: &Trace, log: &CudaLog) -> Result<usize> {
     let mut seen = BTreeMap::new();
     let agents = agents(trace)?;
     for row in trace.rows("kernel_trace")? {
-        let id = (
-            number(&row, "Correlation_Id")?,
-            number(&row, "Graph_Node_Id")?,
-        );
+        let id = (call_of(&row)?, number(&row, "Graph_Node_Id")?);
         let line = logged
             .get(&id)
             .ok_or_else(|| format!("{id:?} is not in the log: {row:?}"))?;

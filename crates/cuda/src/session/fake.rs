@@ -26,14 +26,14 @@ pub(crate) struct Fake {
     /// Whether another user used it before us.
     pub(crate) used: bool,
     /// How often it was asked to record kernels one by one, which is not harmless.
-    pub(super) asked: usize,
+    pub(crate) asked: usize,
     /// Whether another profiler records kernels.
     pub(crate) recorded: bool,
     /// Whether each thread has a buffer of its own, and identifies itself by the half of
     /// `pthread_self`.
     pub(super) by_half: bool,
     /// A kind that cannot be enabled.
-    pub(super) refuses: Option<u32>,
+    pub(crate) refuses: Option<u32>,
     /// Records dropped for lack of a buffer: since the last query, and in all.
     dropped: usize,
     pub(super) dropped_ever: usize,
@@ -55,20 +55,20 @@ pub(crate) fn with<T>(look: impl FnOnce(&mut Fake) -> T) -> T {
     look(lock().get_or_insert_with(Fake::default))
 }
 
-pub(super) fn layouts() -> &'static Layouts {
+pub(crate) fn layouts() -> &'static Layouts {
     layouts_for(API).unwrap()
 }
 
 /// A record's bytes, field by field.
-pub(super) struct Bytes(Vec<u8>);
+pub(crate) struct Bytes(Vec<u8>);
 
 impl Bytes {
-    pub(super) fn of(kind: u32) -> Bytes {
+    pub(crate) fn of(kind: u32) -> Bytes {
         let mut bytes = vec![0; decode::size(layouts(), kind).unwrap()];
         bytes[..4].copy_from_slice(&kind.to_ne_bytes());
         Bytes(bytes)
     }
-    pub(super) fn with(mut self, place: Place, value: u64) -> Bytes {
+    pub(crate) fn with(mut self, place: Place, value: u64) -> Bytes {
         let (at, width) = (usize::from(place.offset), usize::from(place.width));
         self.0[at..at + width].copy_from_slice(&value.to_ne_bytes()[..width]);
         self
@@ -76,7 +76,7 @@ impl Bytes {
 }
 
 /// CUPTI records something on the calling thread.
-pub(super) fn emit(bytes: &Bytes) {
+pub(crate) fn emit(bytes: &Bytes) {
     let mut guard = lock();
     let fake = guard.get_or_insert_with(Fake::default);
     let size = bytes.0.len();

@@ -49,13 +49,45 @@ const READ_LIMIT: u64 = 2_000_000_000;
 /// CUDA wait for it. In ns.
 const LONG: u64 = 100_000_000;
 
+/// Why CUPTI is switched off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// The session ends.
+    Detach,
+    /// It ends, and another profiler or the end of the process waits for that.
+    Quick,
+    /// A burst ends.
+    Burst,
+}
+
+/// How CUPTI was switched off.
+#[derive(Debug, Clone, Copy)]
+pub struct Off {
+    /// When nothing more was recorded.
+    pub at: u64,
+    /// How long it took until CUPTI was finalized or left, ns.
+    pub took: u64,
+    /// Why CUPTI was not finalized, if it was not.
+    pub stays: Option<&'static str>,
+}
+
 impl Session {
     /// Ends the session: kernels that were launched before may run until `deadline`
     /// (CLOCK_BOOTTIME, ns). With `quick`, another profiler or the exit of the process waits for
     /// us, and only what is there is taken. `detached` is called once nothing is recorded any more.
     /// Returns bits of [`outcome`].
     pub fn finish(mut self, deadline: u64, quick: bool, detached: &dyn Fn()) -> u32 {
-        self.disable();
+        let end = if quick { End::Quick } else { End::Detach };
+        self.turn_off(deadline, end, detached);
+        self.close()
+    }
+
+    /// Switches CUPTI off and finalizes it, or leaves it where that could do harm. The arguments are
+    /// those of [`Session::finish`].
+    pub fn turn_off(&mut self, deadline: u64, end: End, detached: &dyn Fn()) -> Off {
+        let begun = now();
+        let quick = end == End::Quick;
+        let at = self.disable();
         // A profiler that waits for us uses CUPTI in its own way from now on.
         KEEP_LOADED.fetch_or(quick, SeqCst);
         let left = if quick {
@@ -66,7 +98,7 @@ impl Session {
         };
         detached();
         if !quick {
-            self.wait_for_the_device(deadline);
+            self.wait_for_the_device(deadline, end == End::Burst);
         }
         let untimed = self.drain.untimed;
         self.flush(true);
@@ -82,12 +114,36 @@ impl Session {
             self.take_returned();
         }
         let running = self.drain.untimed > untimed;
-        KEEP_LOADED.fetch_or(self.drain.graphs, SeqCst);
-        let calm = left && !running && self.drain.longest < LONG;
-        self.finalize_or_keep(calm);
-        // From here on CUPTI is as it was before, and threads that wait for us go on.
-        drop(self.watch.take());
+        let kept_before = KEEP_LOADED.fetch_or(self.drain.graphs, SeqCst);
+        let why = match self.drain.longest {
+            _ if quick => Some("another profiler came, or the process was about to end"),
+            _ if self.drain.graphs => Some("graphs were launched"),
+            _ if kept_before => {
+                Some("its NVTX calls lead into CUPTI, or others have used CUPTI before")
+            }
+            _ if !left => Some("threads were inside calls of CUDA for too long"),
+            _ if running => Some("kernels were still running"),
+            LONG.. => Some("kernels took 0.1 s and more"),
+            _ => None,
+        };
+        let stays = self.finalize_or_keep(why);
+        let took = now() - begun;
+        if end != End::Burst || stays.is_some() {
+            // From here on CUPTI is as it was before, and threads that wait for us go on. Otherwise
+            // another profiler is watched for until the next burst, and ends the session.
+            drop(self.watch.take());
+        }
         self.close_pool();
+        self.count_buffers();
+        if end == End::Burst {
+            self.drain.end_burst(at);
+        }
+        Off { at, took, stays }
+    }
+
+    /// Ends a session in which CUPTI is switched off. Returns bits of [`outcome`].
+    pub fn close(mut self) -> u32 {
+        drop(self.watch.take());
         self.note_counts();
         let running = self.drain.untimed > 0;
         self.drain.close(now());
@@ -95,17 +151,18 @@ impl Session {
         if running { outcome::STILL_RUNNING } else { 0 }
     }
 
-    /// Undoes what was done for a session that could not begin.
+    /// Undoes what was done for a session or a burst that could not begin.
     pub(super) fn undo(&mut self) {
         self.disable();
         let left = quiesce::wait(LEAVE_LIMIT);
-        self.finalize_or_keep(left);
+        self.finalize_or_keep((!left).then_some("threads were inside calls of CUDA for too long"));
         drop(self.watch.take());
         self.close_pool();
-        self.drain.sink.seal();
     }
 
-    fn disable(&mut self) {
+    /// Disables the kinds. Returns when the last one was disabled that is not about memory.
+    fn disable(&mut self) -> u64 {
+        let mut at = now();
         // No new NVTX call finds CUPTI's functions; those that are inside are waited for like all
         // others.
         if let Some(nvtx) = self.nvtx.take()
@@ -122,14 +179,19 @@ impl Session {
         while let Some(kind) = self.enabled.pop() {
             let disabled = self.cupti.disable(kind);
             self.note_error("cuptiActivityDisable", disabled);
+            if kind != activity_kind::UNIFIED_MEMORY_COUNTER {
+                at = now();
+            }
         }
+        at
     }
 
     /// Waits for work that was launched before the kinds were disabled, and that is returned when
     /// it is done. CUPTI does not tell how much there is, and asking the driver would invalidate
     /// the capture of a graph. So the wait ends when nothing has been returned for longer than any
-    /// kernel took so far.
-    fn wait_for_the_device(&mut self, deadline: u64) {
+    /// kernel took so far. After a burst it does not end before CUPTI has returned all buffers: the
+    /// device may lag behind, and CUPTI must not stay because of that.
+    fn wait_for_the_device(&mut self, deadline: u64, burst: bool) {
         let mut last = now();
         loop {
             self.flush(false);
@@ -141,29 +203,32 @@ impl Session {
                 last = at;
             }
             let patience = QUIET.max(self.drain.longest.saturating_mul(2));
-            if at >= deadline || at - last >= patience {
+            let lags = burst && POOL.outstanding() > 0;
+            if at >= deadline || at - last >= patience && !lags {
                 return;
             }
             std::thread::sleep(POLL_INTERVAL);
         }
     }
 
-    /// Finalizes CUPTI, or notes that it stays.
-    fn finalize_or_keep(&mut self, calm: bool) {
-        if self.system_ids {
+    /// Finalizes CUPTI; or notes that it stays, and returns why it does.
+    fn finalize_or_keep(&mut self, why: Option<&'static str>) -> Option<&'static str> {
+        if std::mem::take(&mut self.system_ids) {
             let _ = self.cupti.set_thread_id_type(thread_id_type::DEFAULT);
         }
-        if calm && !KEEP_LOADED.load(SeqCst) {
+        if why.is_none() && !KEEP_LOADED.load(SeqCst) {
             let finalized = self.cupti.finalize();
+            self.finalized = finalized.is_ok();
             self.note_error("cuptiFinalize", finalized);
             USED.store(false, SeqCst);
-            return;
+            return (!self.finalized).then_some("cuptiFinalize failed");
         }
         self.drain.sink.note(
             "CUPTI stays in this process, switched off, since taking it out could harm it now: calls of CUDA cost some tenths of a \
              microsecond more until the process ends, and to attach to it again while several of its threads launch kernels may end it \
              (CUPTI's own defect)",
         );
+        why.or(Some("others have used CUPTI before"))
     }
 
     /// Takes the buffers back. Where CUPTI is not finalized it keeps some: they belong to it until
@@ -174,39 +239,11 @@ impl Session {
         while let Some(Reading { filled, .. }) = self.pending.pop_front() {
             if filled.valid > 0 {
                 // It was returned after the last reading; the names may be gone.
-                self.broken += 1;
+                self.counts.broken += 1;
                 self.drain.sink.lost(kind::KERNEL_DISPATCH, 1);
             }
             POOL.recycle(&filled);
         }
         POOL.release_memory();
-    }
-
-    fn note_counts(&mut self) {
-        let (refused, foreign, unread) = POOL.counts();
-        self.broken += unread as u64;
-        self.drain.sink.lost(kind::KERNEL_DISPATCH, unread as u64);
-        // After the end CUPTI may request buffers, and gets none.
-        let refused = if self.dropped > 0 { refused } else { 0 };
-        let notes = [
-            (
-                self.dropped,
-                "records were dropped by CUPTI, for want of buffers; they may be of any kind that is recorded",
-            ),
-            (refused, "times CUPTI asked for a buffer and none was free"),
-            (
-                foreign as u64,
-                "buffers of another profiler's held records of this session; they were read",
-            ),
-            (
-                self.broken,
-                "buffers of CUPTI's could not be read to their end: how many records they held is not known",
-            ),
-        ];
-        for (count, text) in notes {
-            if count > 0 {
-                self.drain.sink.note(&format!("{count} {text}"));
-            }
-        }
     }
 }

@@ -11,8 +11,8 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Mutex, PoisonError};
 
 /// There is one driver here, and one pool.
-static ONE: Mutex<()> = Mutex::new(());
-static INITIALISED: AtomicBool = AtomicBool::new(false);
+pub(crate) static ONE: Mutex<()> = Mutex::new(());
+pub(crate) static INITIALISED: AtomicBool = AtomicBool::new(false);
 
 unsafe extern "C" fn version(version: *mut c_int) -> c_uint {
     // SAFETY: a valid out pointer.
@@ -34,7 +34,7 @@ unsafe extern "C" fn get(device: *mut c_int, ordinal: c_int) -> c_uint {
     0
 }
 
-fn driver() -> Driver {
+pub(crate) fn driver() -> Driver {
     let look_up = |name: &CStr| -> *mut c_void {
         match name.to_bytes() {
             b"cuDriverGetVersion" => version as *mut c_void,
@@ -68,6 +68,7 @@ impl Attacher {
             choice: Choice::of(&Settings::new()),
             cupti: fake::cupti(),
             driver: driver(),
+            percent: None,
         };
         Worker {
             stage: Stage::Waiting(Box::new(plan)),
@@ -117,30 +118,6 @@ fn nothing_is_touched_until_the_process_initialises_cuda() {
     assert!(!worker.end());
     assert!(fake::with(|fake| fake.enabled.is_empty()));
     assert_eq!(attacher.told(), (Vec::new(), 2));
-}
-
-#[test]
-fn a_recording_in_bursts_is_refused_before_anything_is_looked_for() {
-    let _alone = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    fake::with(|fake| *fake = fake::Fake::default());
-    let options = |percent| ReaderOptions {
-        size: 1 << 20,
-        settings: Settings::from_iter([("MIDAIR_MAX_OVERHEAD", percent)])
-            .encode()
-            .unwrap(),
-        drain_ms: 0,
-        lease_ms: 0,
-        session: 1,
-    };
-    for (percent, refused) in [("2", true), ("100", false)] {
-        let reader = Reader::create(&options(percent)).unwrap();
-        // SAFETY: the reader outlives the area.
-        let area = unsafe { reader.area() }.unwrap();
-        let why = Worker::default().prepare(area).unwrap_err().text;
-        // With 100 all is recorded, and only the driver is missing here.
-        assert_eq!(why.contains("switched off and on again"), refused, "{why}");
-    }
-    assert!(fake::with(|fake| fake.log.is_empty()));
 }
 
 #[test]

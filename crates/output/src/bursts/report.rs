@@ -33,13 +33,24 @@ impl Coverage {
     pub(crate) fn words(&self) -> String {
         let part = self.part() * 100.0;
         let cost = f64::from(self.cost) / 1e4;
-        let in_all = cost * part / 100.0;
+        let in_all = self.lost() * 100.0;
+        let turn = self.switched as f64 / 1e6 / self.bursts.max(1) as f64;
+        let turns = match self.switched {
+            0 => String::new(),
+            _ => format!(
+                ", and to hold it up for {turn:.1} ms at each burst while it is switched on and off"
+            ),
+        };
         let costs = match self.basis {
             basis::MEASURED => format!(
                 "recording costs the application {cost:.1} % of its speed while it is on, by its launches in bursts and between them: {in_all:.2} % in all"
             ),
             basis::ASSUMED => format!(
-                "recording is taken to cost the application {cost:.1} % of its speed while it is on, by the number of records: {in_all:.2} % in all"
+                "recording is taken to cost the application {cost:.1} % of its speed while it is on, by the number of records{turns}: {in_all:.2} % in all"
+            ),
+            _ if self.switched > 0 => format!(
+                "nothing was recorded that would tell what recording costs; to switch it on and off is taken to hold the application up for {turn:.1} ms at each burst: {:.2} % in all",
+                self.switched as f64 / self.time.max(1) as f64 * 100.0
             ),
             _ => "too little was launched to tell what recording costs".to_owned(),
         };
@@ -173,6 +184,7 @@ impl BurstReport {
             bursts,
             recorded,
             time,
+            switched,
             cost,
             basis,
         } = self.coverage;
@@ -181,6 +193,7 @@ impl BurstReport {
             "bursts": bursts,
             "recorded_ns": recorded,
             "time_ns": time,
+            "switched_ns": switched,
             "coverage": self.coverage.part(),
             "cost": (basis != basis::UNKNOWN).then_some(f64::from(cost) / 1e6),
             "cost_is": match basis {

@@ -54,7 +54,16 @@ impl Program {
 /// Records a program in bursts, and returns what is estimated of it, with the number of its
 /// launches and without.
 fn recorded(launches: &[(u64, u64, u64)], seed: u64, time: u64) -> [HashMap<u64, Estimate>; 2] {
-    let mut controller = Controller::new(3, 0, seed, 0, 0);
+    let bursts = in_bursts(Controller::new(3, 0, seed, 0, 0), 0, launches);
+    [
+        bursts.estimates(Some(launches.len() as u64), time),
+        bursts.estimates(None, time),
+    ]
+}
+
+/// Records a program in bursts. To switch the recording on takes so many ns, and so does switching it
+/// off.
+fn in_bursts(mut controller: Controller, took: u64, launches: &[(u64, u64, u64)]) -> Bursts {
     let mut bursts = Bursts::default();
     for (seen, &(id, at, took)) in (0..).zip(launches) {
         while let (turn, due) = controller.next()
@@ -62,15 +71,20 @@ fn recorded(launches: &[(u64, u64, u64)], seed: u64, time: u64) -> [HashMap<u64,
         {
             match turn {
                 Turn::Begin => {
-                    controller.begin(due, seen);
+                    controller.begin(due + took, seen);
+                    controller.switched(took);
                     let (from, start) = controller.began();
                     bursts.add(&Burst {
                         from,
                         start,
+                        switched: took,
                         ..Burst::default()
                     });
                 }
-                Turn::End => controller.end(due, seen, 0),
+                Turn::End => {
+                    controller.end(due, seen, 0);
+                    controller.switched(took);
+                }
                 Turn::Over => {
                     let period = controller.over(due, seen);
                     bursts.add(&Burst {
@@ -83,6 +97,7 @@ fn recorded(launches: &[(u64, u64, u64)], seed: u64, time: u64) -> [HashMap<u64,
                         all: period.all,
                         cost: 0,
                         basis: basis::MEASURED,
+                        switched: period.switched,
                     });
                 }
             }
@@ -97,10 +112,95 @@ fn recorded(launches: &[(u64, u64, u64)], seed: u64, time: u64) -> [HashMap<u64,
             bursts.add_kernel(id, &kernel);
         }
     }
-    [
-        bursts.estimates(Some(launches.len() as u64), time),
-        bursts.estimates(None, time),
-    ]
+    bursts
+}
+
+/// CUPTI takes its time to come and to go, and does not tell when a kernel was launched.
+#[test]
+fn shares_of_rare_bursts_hold_what_a_full_recording_has() {
+    let (time, runs) = (40_000 * MS, 30);
+    let (mut all, mut inside) = (0, 0);
+    for seed in 0..runs {
+        let launches = Program {
+            seed: 5000 + seed,
+            count: 0,
+        }
+        .run(time);
+        let mut truth: HashMap<u64, f64> = HashMap::new();
+        for (id, _, took) in &launches {
+            *truth.entry(*id).or_default() += *took as f64;
+        }
+        let total: f64 = truth.values().sum();
+        let took = 10 * MS;
+        let bursts = in_bursts(Controller::rare(3, 1_500, 0.45, seed, 0), took, &launches);
+        let coverage = bursts.coverage().unwrap();
+        // Some 40 ms each, with 20 ms of switching and 1.3 s between them.
+        assert!((20..40).contains(&coverage.bursts), "{coverage:?}");
+        assert_eq!(coverage.switched, coverage.bursts * 2 * took);
+        assert!((0.02..0.04).contains(&coverage.part()), "{coverage:?}");
+        let estimates = bursts.estimates(None, time);
+        for (id, time) in truth.iter().filter(|(id, _)| **id != 7) {
+            let (low, high) = estimates[id].share.bounds();
+            all += 1;
+            inside += u32::from((low..=high).contains(&(time / total)));
+        }
+    }
+    let part = f64::from(inside) / f64::from(all);
+    assert!(part >= 0.9, "{part} of {all}");
+}
+
+#[test]
+fn a_rest_counts_as_time_and_early_kernels_belong_to_their_burst() {
+    let mut bursts = Bursts::default();
+    // Two periods of 1,000 with a rest of 3,000 between them.
+    for from in [1_000, 5_000] {
+        let begin = Burst {
+            from,
+            start: from + 500,
+            switched: 100,
+            ..Burst::default()
+        };
+        bursts.add(&begin);
+        // CUPTI records from some moment on while it is being switched on.
+        let kernel = Kernel {
+            start: from + 420,
+            end: from + 430 + from,
+            ..Kernel::default()
+        };
+        bursts.add_kernel(1, &kernel);
+        bursts.add(&Burst {
+            end: from + 600,
+            to: from + 1_000,
+            switched: 150,
+            cost: 200_000,
+            basis: basis::ASSUMED,
+            ..begin
+        });
+    }
+    let coverage = bursts.coverage().unwrap();
+    assert_eq!((coverage.time, coverage.recorded), (5_000, 200));
+    assert_eq!(coverage.switched, 300);
+    // A fifth of 200, and 300 of 5,000.
+    assert!(
+        (coverage.lost() - 0.068).abs() < 1e-9,
+        "{}",
+        coverage.lost()
+    );
+    let kernels: Vec<f64> = bursts
+        .open
+        .iter()
+        .map(|open| open.kernels.get(&1).map_or(0.0, |sum| sum.0))
+        .collect();
+    assert_eq!(kernels, [1.0, 1.0]);
+    let words = coverage.words();
+    for part in [
+        "4.0 % of the time",
+        "20.0 %",
+        "0.0 ms at each burst",
+        "6.80 % in all",
+    ] {
+        assert!(words.contains(part), "{part}: {words}");
+    }
 }
 
 #[test]

@@ -27,6 +27,8 @@ pub struct Burst {
     pub cost: u32,
     /// How that is known: one of [`basis`].
     pub basis: u32,
+    /// How long switching the recording on and off held the application up at most, ns.
+    pub switched: u64,
 }
 
 /// How the cost of recording is known ([`Burst::basis`]).

@@ -106,8 +106,8 @@ pub(super) const OPTIONS: &[Opt] = &[
         "How much recording, or with --pmc counting, may cost, in percent (default 2 with --pmc)",
     )
     .more(
-        "Without counters, in percent of the application's speed: what is recorded is recorded in bursts, at random moments, as long as their measured cost leaves room for; \
-         calls, totals and shares of kernels are then estimated, with intervals. For processes that are attached to. Without the option, and \
+        "Without counters, in percent of the application's speed: what is recorded is recorded in bursts, at random moments, as long as their cost leaves room for, which is measured (in a CUDA process it is taken to be the most that \
+         was ever measured, and bursts are seconds apart); calls, totals and shares of kernels are then estimated, with intervals. For processes that are attached to. Without the option, and \
          with 100, all is recorded. With --pmc: what a window of counters costs the GPU is measured, and there are so many as this leaves \
          room for. With 100 each launch gets one, as far as windows are ready.",
     ),

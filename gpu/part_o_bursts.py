@@ -1,0 +1,222 @@
+"""(o) `midair attach --max-overhead` on CUDA processes: the limit holds, what bursts tell is what a full recording tells, and programs live
+through a hundred bursts."""
+
+import json
+import os
+import subprocess
+import sys
+
+from kit import Problem, Program, reached, tail
+from part_b import read
+from statistics_of_pairs import ratio_in_all
+
+SEGMENT = 0.2
+PERCENT, LOOP_SECONDS, GOAL = 2, 60, 0.975
+# Kernel shares: loops, the variables that they need, sessions of each, the seconds of a full recording and of one in bursts. Loops of graphs have one
+# burst, which has no interval.
+LOOPS = (("train", {}), ("infer", {"EAGER": "1"}))
+SESSIONS, FULL_SECONDS, BURST_SECONDS, SHARE_PERCENT = 3, 3, 6, 20
+# Kernels with a smaller share may be in few bursts.
+LEAST_SHARE = 0.01
+# Programs at a time, bursts in each, and what that takes at a burst a second.
+STRESSED, STRESS_BURSTS, STRESS_PERCENT, THREADS = 3, 34, 10, 8
+
+
+def run(check):
+    check.results.guarded("o", "the limit", lambda: limit(check))
+    references = []
+    try:
+        for name, variables in LOOPS:
+            check.results.guarded("o", f"shares of {name}", lambda name=name, variables=variables: shares(check, name, variables, references))
+        check.results.guarded("o", "graphs", lambda: graphs(check))
+        check.results.guarded("o", "many bursts", lambda: stress(check))
+        for reference in references:
+            check.results.guarded("o", "results", lambda reference=reference: reference.compare(check))
+    finally:
+        for reference in references:
+            reference.program.kill()
+
+
+class Recording:
+    """`midair attach --json` on a program, for so many seconds."""
+
+    def __init__(self, check, program, name, seconds, *options):
+        self.name, self.log, self.seconds = name, check.log(f"o-midair-{name}"), seconds
+        words = [os.path.join(check.stage, "bin/midair"), "attach", str(program.pid), "--kernel-trace", *options, "--mangled-kernels", "--json",
+                 "--duration", f"{seconds}s", "-f", "csv", "-d", check.work, "-o", f"o-{name}"]
+        self.csv = os.path.join(check.work, f"o-{name}_kernel_trace.csv")
+        # The end of its standard input would end the session.
+        given, self.hold = os.pipe()
+        with open(self.log, "wb") as log:
+            self.process = subprocess.Popen(words, stdin=given, stdout=subprocess.PIPE, stderr=log, cwd=check.work)
+        os.close(given)
+
+    def alive(self):
+        return self.process.poll() is None
+
+    def document(self):
+        """What the session says at its end."""
+        try:
+            out, _ = self.process.communicate(timeout=self.seconds + 60)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise Problem(f"{self.name}: midair did not end: {tail(self.log)}") from None
+        finally:
+            os.close(self.hold)
+        if self.process.returncode != 0:
+            raise Problem(f"{self.name}: midair ended with {self.process.returncode}: {tail(self.log)}")
+        return json.loads(out)
+
+    def clean(self):
+        if os.path.exists(self.csv):
+            os.unlink(self.csv)
+
+
+def told(bursts):
+    """How much was recorded."""
+    each = bursts["switched_ns"] / 1e6 / max(bursts["bursts"], 1)
+    return f"{bursts['bursts']} bursts of {bursts['recorded_ns'] / 1e6 / max(bursts['bursts'], 1):.0f} ms, {bursts['coverage'] * 100:.2f} % of the time; switching {each:.1f} ms each"
+
+
+def limit(check):
+    """As in part d, with sums instead of medians: bursts are rare, and a median would not see them."""
+    words = [sys.executable, check.source("rates.py")] + ([] if check.pin is None else [str(check.pin)])
+    programs = [Program(words, check.log(f"o-limit-{tag}")) for tag in ("twin", "traced")]
+    try:
+        for program in programs:
+            program.said(120)
+
+        def rounds(goes_on):
+            measured = []
+            while goes_on(len(measured)):
+                order = programs if len(measured) % 2 == 0 else programs[::-1]
+                speed = {id(program): program.ask(f"rate {SEGMENT} small")["rate"] for program in order}
+                measured.append(tuple(speed[id(program)] for program in programs))
+            return measured
+
+        rounds(lambda count: count < 4)
+        before = rounds(lambda count: count < max(check.pairs, 25))
+        recording = Recording(check, programs[1], "limit", LOOP_SECONDS, "--max-overhead", str(PERCENT))
+        during = rounds(lambda count: recording.alive())
+        document = recording.document()
+        recording.clean()
+        bursts = document["bursts"][0]
+        middle, low, high = ratio_in_all(during, before)
+        check.results.add("o", f"small torch operations, --max-overhead {PERCENT} for {LOOP_SECONDS} s", f"{middle:.4f} [{low:.4f}, {high:.4f}]; {told(bursts)}",
+                          f">= {GOAL}, with bursts", reached(middle, high, GOAL) if bursts["bursts"] >= 3 else False)
+    finally:
+        for program in programs:
+            program.kill()
+
+
+class Reference:
+    """The same steps by a process that nobody touched."""
+
+    def __init__(self, check, name, variables, traced):
+        self.name, self.traced, self.out = name, traced, check.file(f"o-{name}-untraced.json")
+        words = [sys.executable, check.source(f"{name}.py"), str(traced["steps"]), self.out]
+        self.program = Program(words, check.log(f"o-{name}-untraced"), **variables)
+
+    def compare(self, check):
+        self.program.said(120)
+        self.program.said(240)
+        self.program.process.wait(60)
+        check.results.add("o", f"{self.name}: recorded in bursts = untraced", f"{self.traced['steps']} steps", "every bit", read(self.out) == self.traced)
+
+
+def shares(check, name, variables, references):
+    """Shares of kernels: a full recording's, and the intervals of recordings in bursts."""
+    out = check.file(f"o-{name}-traced.json")
+    program = Program([sys.executable, check.source(f"{name}.py"), "0", out], check.log(f"o-{name}"), **variables)
+    try:
+        program.said(120)
+        full = Recording(check, program, f"{name}-full", FULL_SECONDS)
+        full.document()
+        truth = shares_of(full)
+        inside, compared, wide, last = 0, 0, 0.0, None
+        for session in range(SESSIONS):
+            recording = Recording(check, program, f"{name}-{session}", BURST_SECONDS, "--max-overhead", str(SHARE_PERCENT))
+            last = recording.document()["bursts"][0]
+            recording.clean()
+            intervals = {kernel["name"]: kernel["share"] for kernel in last["kernels"]}
+            for kernel, share in truth.items():
+                if share < LEAST_SHARE:
+                    continue
+                interval = intervals.get(kernel)
+                compared += 1
+                if interval and interval["low"] is not None:
+                    inside += interval["low"] <= share <= interval["high"]
+                    wide = max(wide, (interval["high"] - interval["low"]) / 2)
+        if not program.alive():
+            raise Problem(f"{name} died")
+        _, code = program.end()
+        if code != 0:
+            raise Problem(f"{name} ended with {code}")
+        check.results.add("o", f"{name}: kernel shares of a full recording within the intervals of {SESSIONS} sessions in bursts",
+                          f"{inside} of {compared}; the widest is +- {wide * 100:.2f} %; {told(last)}", ">= 95 of 100",
+                          compared > 0 and inside >= 0.95 * compared)
+        references.append(Reference(check, name, variables, read(out)))
+    finally:
+        program.kill()
+
+
+def shares_of(recording):
+    """Each kernel's part of all kernels' time."""
+    import csv
+
+    times = {}
+    with open(recording.csv, encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            start, end = int(row["Start_Timestamp"]), int(row["End_Timestamp"])
+            times[row["Kernel_Name"]] = times.get(row["Kernel_Name"], 0) + end - start
+    recording.clean()
+    whole = sum(times.values())
+    return {name: time / whole for name, time in times.items()}
+
+
+def graphs(check):
+    """A loop of graphs has one burst, and goes on."""
+    program = Program([sys.executable, check.source("infer.py"), "0", check.file("o-graphs.json")], check.log("o-graphs"))
+    try:
+        program.said(120)
+        recording = Recording(check, program, "graphs", 5, "--max-overhead", str(SHARE_PERCENT))
+        document = recording.document()
+        recording.clean()
+        said = "graphs were launched" in json.dumps(document) + tail(recording.log, 1 << 16)
+        _, code = program.end()
+        bursts = document["bursts"][0]["bursts"]
+        check.results.add("o", "infer with graphs: bursts", f"{bursts}, {'said why' if said else 'not said'}, exit code {code}", "one, and it says why",
+                          bursts == 1 and said and code == 0)
+    finally:
+        program.kill()
+
+
+def stress(check):
+    """Many bursts beside launching threads, with kernels, copies, fills, allocations and calls."""
+    seconds = int(STRESS_BURSTS * 1.1) + 3
+    programs = [Program([check.built("count"), "mixed", str(THREADS)], check.log(f"o-stress-{at}")) for at in range(STRESSED)]
+    recordings = []
+    try:
+        for program in programs:
+            program.said(120)
+        options = ("--memory-copy-trace", "--cuda-trace", "--max-overhead", str(STRESS_PERCENT))
+        recordings = [Recording(check, program, f"stress-{at}", seconds, *options) for at, program in enumerate(programs)]
+        bursts = [recording.document()["bursts"][0] for recording in recordings]
+        for at, program in enumerate(programs):
+            if not program.alive():
+                raise Problem(f"program {at} ended with {program.process.returncode} after {bursts[at]['bursts']} bursts")
+        ends = [program.end() for program in programs]
+        count = sum(each["bursts"] for each in bursts)
+        errors = sum(last["errors"] for last, _ in ends)
+        good = count >= STRESSED * STRESS_BURSTS and errors == 0 and all(code == 0 for _, code in ends)
+        check.results.add("o", f"{STRESSED} programs with {THREADS} launching threads, all recorded in bursts",
+                          f"{count} bursts, {errors} errors, exit codes {[code for _, code in ends]}; {told(bursts[0])}",
+                          f">= {STRESSED * STRESS_BURSTS} bursts, no errors", good)
+    finally:
+        for recording in recordings:
+            if recording.alive():
+                recording.process.kill()
+            recording.clean()
+        for program in programs:
+            program.kill()
