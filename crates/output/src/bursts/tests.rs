@@ -63,7 +63,7 @@ fn recorded(launches: &[(u64, u64, u64)], seed: u64, time: u64) -> [HashMap<u64,
 
 /// Records a program in bursts. To switch the recording on takes so many ns, and so does switching it
 /// off.
-fn in_bursts(mut controller: Controller, took: u64, launches: &[(u64, u64, u64)]) -> Bursts {
+fn in_bursts(mut controller: Controller, hold: u64, launches: &[(u64, u64, u64)]) -> Bursts {
     let mut bursts = Bursts::default();
     for (seen, &(id, at, took)) in (0..).zip(launches) {
         while let (turn, due) = controller.next()
@@ -71,19 +71,19 @@ fn in_bursts(mut controller: Controller, took: u64, launches: &[(u64, u64, u64)]
         {
             match turn {
                 Turn::Begin => {
-                    controller.begin(due + took, seen);
-                    controller.switched(took);
+                    controller.begin(due + hold, seen);
+                    controller.switched(hold);
                     let (from, start) = controller.began();
                     bursts.add(&Burst {
                         from,
                         start,
-                        switched: took,
+                        switched: hold,
                         ..Burst::default()
                     });
                 }
                 Turn::End => {
                     controller.end(due, seen, 0);
-                    controller.switched(took);
+                    controller.switched(hold);
                 }
                 Turn::Over => {
                     let period = controller.over(due, seen);
