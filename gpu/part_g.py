@@ -1,5 +1,6 @@
 """(g) The whole GPU sampled, from a process that works beside it: values, rates, losses, processor time, what it costs the sampled
-process, the clocks of samples and kernels, a second profiler, and samples beside an attach. With --cupti FILE also by that CUPTI."""
+process, the clocks of samples and kernels, a second profiler, and samples beside an attach, in each form of results and in `midair top`; and
+CUPTI's plain loop (plainloop.c) beside the helper. With --cupti FILE also by that CUPTI."""
 
 import glob
 import json
@@ -10,12 +11,15 @@ import subprocess
 import sys
 
 import clocks
-from kit import Attached, Problem, Program, whole
+import tracks
+from kit import WITHIN, Attached, Problem, Program, whole
 
 # Processor time of the helper while it samples, as a share of one processor.
 MOST_PROCESSOR = {1000: 0.15, 5000: 0.15, 10000: 0.3}
 # Nanoseconds.
 MOST_SHIFT = 5000
+# Turns of the helper and of CUPTI's plain loop, one after the other.
+TURNS = 4
 
 
 def run(check):
@@ -26,6 +30,8 @@ def run(check):
     check.results.guarded("g", "a second profiler", lambda: second(check))
     for turn in range(3):
         check.results.guarded("g", "samples beside an attach", lambda turn=turn: beside(check, turn))
+    check.results.guarded("g", "forms of results", lambda: forms(check))
+    check.results.guarded("g", "top", lambda: top(check))
 
 
 def build(check):
@@ -33,6 +39,10 @@ def build(check):
     done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
     if done.returncode != 0:
         raise Problem(f"nvcc: {done.stderr.strip()[-400:]}")
+    words = ["gcc", "-O2", "-o", check.built("plainloop"), check.source("plainloop.c"), "-ldl"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+    if done.returncode != 0:
+        raise Problem(f"gcc: {done.stderr.strip()[-400:]}")
 
 
 def metrics(check, *words):
@@ -48,13 +58,16 @@ def sampled(check, *words):
 
 
 def rates(check, cupti):
-    program = Program([check.built("pulse"), "60"], check.log("g-pulse"))
+    program = Program([check.built("pulse"), "300"], check.log("g-pulse"))
     words = ["--cupti", cupti] if cupti else []
     try:
         program.said(60)
         for rate, names in ((1000, "default"), (5000, "default"), (5000, "sm_active,tensor"), (10000, "default"), (10000, "compute")):
             check.results.guarded("g", f"sampling {names} at {rate} Hz", lambda rate=rate, names=names: one_rate(check, rate, names, words))
         check.results.guarded("g", "sampling 3 metrics at 20000 Hz", lambda: few(check, words))
+        check.results.guarded("g", "sampling all metrics at 20000 Hz", lambda: fastest(check, words))
+        for rate, names in ((5000, "default"), (5000, "sm_active,tensor"), (10000, "default")):
+            check.results.guarded("g", f"the plain loop, {names} at {rate} Hz", lambda rate=rate, names=names: plain(check, rate, names, words))
         check.results.guarded("g", "turns", lambda: turns(check, words))
     finally:
         program.kill()
@@ -85,6 +98,45 @@ def few(check, words):
     wanted = 20000 * got["seconds"]
     check.results.add("g", f"CUPTI {got['helper']['cupti']}, 3 metrics, 20000 Hz: samples", f"{got['samples']} of {wanted:.0f}, lost {got['lost']}", "all, none lost",
                       got["lost"] == 0 and abs(got["samples"] - wanted) <= 0.01 * wanted)
+
+
+def fastest(check, words):
+    """More than the helper is made for (docs/attach/cuda.md): how much of it comes."""
+    got = sampled(check, "--rate", "20000", "--duration", f"{check.seconds(3)}s", "--set", "default", *words)
+    helper = got["helper"]
+    shares = [float(helper[key]) / 1e3 / got["seconds"] for key in ("decode_ms", "evaluate_ms", "clear_ms")]
+    check.results.add("g", f"CUPTI {helper['cupti']}, {len(got['metrics'])} metrics, 20000 Hz: samples",
+                      f"{got['samples']} of {20000 * got['seconds']:.0f}, lost {got['lost']}; the GPU's buffer was full {got.get('overflows', 0)} times; processor time of the helper {sum(shares):.3f}", "", None)
+
+
+def plain(check, rate, names, words):
+    """The helper and the plainest program that does the same, by turns: processor time for decoding, values and images."""
+    ours, theirs, lost = [], [], [0, 0]
+    cupti = None
+    for _ in range(TURNS):
+        got = sampled(check, "--rate", str(rate), "--duration", f"{check.seconds(3)}s", "--set", names, *words)
+        ours.append(sum(float(got["helper"][key]) / 1e3 / got["seconds"] for key in ("decode_ms", "evaluate_ms", "clear_ms")))
+        lost[0] += got["lost"]
+        cupti = got["helper"]["cupti"]
+        command = [check.built("plainloop"), got["helper"]["library"], str(rate), str(check.seconds(3)), *(metric["cupti"] for metric in got["metrics"])]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        if done.returncode != 0:
+            raise Problem(f"plainloop ended with {done.returncode}: {done.stderr.strip()[-300:]}")
+        told = json.loads(done.stdout.split("@ ", 1)[1])
+        if told["samples"] < 0.5 * rate * told["seconds"]:
+            raise Problem(f"plainloop took {told['samples']} samples in {told['seconds']} s")
+        tensor = [mean for metric, mean in zip(got["metrics"], told["means"]) if metric["name"] == "tensor"]
+        if tensor and not 40 < tensor[0] < 75:
+            raise Problem(f"plainloop says that the tensor pipes work {tensor[0]} % of the time")
+        theirs.append([told["decode"], told["evaluate"], told["initialise"]])
+        lost[1] += told["lost"]
+    sums = [sum(turn) for turn in theirs]
+    ratios = sorted(mine / other for mine, other in zip(ours, sums))
+    middle = statistics.median(ratios)
+    parts = [statistics.median(column) for column in zip(*theirs)]
+    check.results.add("g", f"CUPTI {cupti}, {len(got['metrics'])} metrics, {rate} Hz: processor time of the helper against that of CUPTI's plain loop",
+                      f"{middle:.3f} [{ratios[0]:.3f}, {ratios[-1]:.3f}]: {statistics.median(ours):.3f} of {statistics.median(sums):.3f} "
+                      f"(decoding {parts[0]:.3f}, values by name {parts[1]:.3f}, images made anew {parts[2]:.3f}); lost {lost[0]}, {lost[1]}", "< 1", True if middle < 1 else WITHIN if ratios[0] < 1 else False)
 
 
 def turns(check, words):
@@ -173,6 +225,60 @@ def beside(check, turn):
     with sqlite3.connect(database[0]) as db:
         values = count_values(db)
     check.results.add("g", f"{' '.join(what)}: values in rocpd, samples in csv", f"{values}, {len(taken)}", "equal", values == len(taken))
+
+
+def forms(check):
+    """A session with samples of three metrics: what each form of results has of them."""
+    program = Program([check.built("pulse"), "60"], check.log("g-forms"))
+    names = ("sm_active", "tensor", "issue")
+    try:
+        program.said(60)
+        attached = Attached(check.stage, program.pid, ["--kernel-trace", "--gpu-metrics", ",".join(names)], check.work, "g-forms", formats=("csv", "pftrace", "kineto", "parquet"))
+        if not attached.recording():
+            raise Problem(f"no attach: {attached.text.strip()[-300:]}")
+        check.sleep(check.seconds(3))
+        whole(attached, attached.stop())
+    finally:
+        program.kill()
+    path = glob.glob(os.path.join(check.work, "g-forms_gpu_metrics.csv"))[0]
+    taken = {name: clocks.samples(path, name) for name in names}
+
+    def judge(form, found, missing):
+        """`found`: the values of each metric, or nothing where this machine cannot read the file."""
+        def equal(name):
+            mine, wanted = found.get(name, []), [value for _, _, value in taken[name]]
+            # A track ends with a zero, and begins anew after a gap.
+            return len(wanted) <= len(mine) <= 1.05 * len(wanted) + 2 and abs(max(mine) - max(wanted)) < 0.01 if mine and wanted else False
+
+        check.results.add("g", f"--gpu-metrics {','.join(names)}: values in {form}, samples in csv",
+                          missing or "; ".join(f"{name} {len(found.get(name, []))}, {len(taken[name])}" for name in names), "a track with them for each metric",
+                          None if missing else all(equal(name) for name in names))
+
+    traces = glob.glob(os.path.join(check.work, "g-forms*.pftrace"))
+    judge("pftrace", tracks.of_pftrace(traces[0], names), None)
+    traces = glob.glob(os.path.join(check.work, "g-forms*.pt.trace.json"))
+    found = tracks.of_kineto(traces[0], names)
+    check.results.add("g", f"--gpu-metrics {','.join(names)}: counters in kineto", f"{sum(map(len, found.values()))} values", "", None)
+    found, missing = tracks.of_parquet(check.work, program.pid)
+    judge("parquet", found, missing)
+
+
+def top(check):
+    program = Program([check.built("pulse"), "60"], check.log("g-top"))
+    try:
+        program.said(60)
+        words = [os.path.join(check.stage, "bin/midair"), "top", str(program.pid), "--once", "--json", "--gpu-metrics", "default"]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL, check=False)
+        try:
+            shown = json.loads(done.stdout.splitlines()[-1])
+        except (ValueError, IndexError) as error:
+            raise Problem(f"midair top ended with {done.returncode}: {done.stderr.strip()[-300:]}") from error
+    finally:
+        program.kill()
+    means = {counter["name"]: counter["mean"] for counter in shown["counters"]}
+    tensor, active = means.get("tensor", float("nan")), means.get("sm_active", float("nan"))
+    check.results.add("g", "top --gpu-metrics default --once --json", f"{len(means)} counters; tensor {tensor:.1f}, sm_active {active:.1f}", "as the kernels are",
+                      len(means) >= 8 and 40 < tensor < 75 and active > 90)
 
 
 def count_values(db):

@@ -86,10 +86,13 @@ fn pack(prefix: &Path, directory: &Path) -> Outcome<()> {
             }
         }
     }
-    // Part v reads which calls only ask for state.
-    let (calls, api) = (root().join("api/cuda_silent.json"), directory.join("api"));
+    // Part v reads which calls only ask for state, and the numbers of all calls.
+    let api = directory.join("api");
     make(&api)?;
-    fs::copy(&calls, api.join("cuda_silent.json")).at("copying", &calls)?;
+    for name in ["cuda_silent.json", "cupti_13.json"] {
+        let table = root().join("api").join(name);
+        fs::copy(&table, api.join(name)).at("copying", &table)?;
+    }
     make(&scripts)?;
     for source in files(&root().join("gpu"), |name| {
         [".py", ".cu", ".c"].iter().any(|end| name.ends_with(end))
@@ -158,7 +161,14 @@ mod tests {
             .filter_map(|path| path.file_name()?.to_str())
             .collect();
         for wanted in [
-            "check.py", "count.cu", "raw.c", "train.py", "infer.py", "rates.py",
+            "check.py",
+            "count.cu",
+            "raw.c",
+            "plainloop.c",
+            "train.py",
+            "infer.py",
+            "rates.py",
+            "tracks.py",
         ] {
             assert!(names.contains(&wanted), "{wanted} of {names:?}");
         }
