@@ -233,6 +233,12 @@ int main(void) {
         hear_only("go");
     }
     MUST(cuInit(0));
+    if (getenv("NO_CONTEXT")) {
+        CUcontext own;
+        if (getenv("OWN_CONTEXT")) MUST(cuCtxCreate(&own, 0, 0));
+        say("initialised");
+        hear_only("go");
+    }
     for (int i = 0; i < WORKERS; i++) {
         MUST(cuDevicePrimaryCtxRetain(&contexts[i], i));
         MUST(cuCtxSetCurrent(contexts[i]));

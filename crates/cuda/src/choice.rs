@@ -1,7 +1,7 @@
 //! Decides from the settings what is recorded.
 
 use midair_domain::{Domain, KindSet, built, domain, sets};
-use midair_settings::{CUDA_ALL_CALLS, CUPTI, Settings};
+use midair_settings::{CUDA_ALL_CALLS, CUDA_HW_TRACE, CUPTI, Settings};
 
 /// What a session is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -10,6 +10,8 @@ pub struct Choice {
     pub kinds: KindSet,
     /// Whether calls that only ask for state are recorded, too.
     pub all_calls: bool,
+    /// Whether kernels are timed by the GPU's own hardware, where it can be done.
+    pub hw_trace: bool,
     /// The CUPTI that the user named: a path in the target's own file system.
     pub cupti: Option<String>,
 }
@@ -56,6 +58,7 @@ impl Choice {
         Choice {
             kinds,
             all_calls: settings.is_on(CUDA_ALL_CALLS),
+            hw_trace: settings.is_on(CUDA_HW_TRACE),
             cupti: settings.text(CUPTI).map(str::to_owned),
         }
     }
@@ -81,7 +84,8 @@ mod tests {
         let choice = of(&[]);
         let usual = [kind::KERNEL_DISPATCH, kind::MEMORY_COPY, kind::MEMORY_SET];
         assert_eq!(choice.kinds, KindSet::of(&usual));
-        assert_eq!(choice.cupti, None);
+        assert_eq!((choice.cupti, choice.hw_trace), (None, false));
+        assert!(of(&[(CUDA_HW_TRACE, "1")]).hw_trace);
         let choice = of(&[("ROCPROF_MEMORY_COPY_TRACE", "0")]);
         assert_eq!(choice.kinds, KindSet::of(&[kind::KERNEL_DISPATCH]));
     }

@@ -11,6 +11,7 @@ pub mod clock;
 pub mod cupti;
 pub mod drain;
 pub mod exit;
+pub mod hardware;
 pub mod kernels;
 pub mod markers;
 pub mod nvtx;

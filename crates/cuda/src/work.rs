@@ -5,7 +5,7 @@ use crate::choice::Choice;
 use crate::cupti::{Cupti, Driver, load};
 use crate::session::{self, Session};
 use crate::sink::{Sink, header};
-use crate::{exit, watch};
+use crate::{exit, hardware, watch};
 use midair_cupti_file::Process;
 use midair_cupti_file::profilers::other_profiler;
 use midair_guest::{Refused, Sent, Work, now};
@@ -80,6 +80,7 @@ impl Work for Worker {
         if exit::is_forked() {
             watch::reset_after_fork();
             session::reset_after_fork();
+            hardware::reset_after_fork();
             exit::reset_after_fork();
         }
     }
@@ -232,7 +233,11 @@ impl Worker {
         if let Some(percent) = plan.percent {
             // SAFETY: as below.
             let sink = unsafe { session::sink(plan.area) };
+            let hw_trace = plan.choice.hw_trace;
             self.stage = Stage::Bursts(Box::new(Bursting::new(plan, percent, sink)));
+            if hw_trace {
+                self.notes.push(hardware::NOT_IN_BURSTS.to_owned());
+            }
             // No CUPTI is used yet. After its first use the handler is registered again.
             self.handle_exit("");
             return Ok(());
@@ -240,7 +245,9 @@ impl Worker {
         // SAFETY: the caller keeps the spool mapped until `end`, and the session is over before.
         let sink = unsafe { session::sink(plan.area) };
         let session = Session::begin(&plan.cupti, &plan.choice, sink, |sink| {
-            describe(&plan, sink)
+            let timing = hardware::switch_on(&plan.cupti, &plan.driver, plan.choice.hw_trace);
+            timing.iter().for_each(|text| sink.note(text));
+            describe(&plan, sink);
         })?;
         self.stage = Stage::On(Box::new(session));
         self.handle_exit(plan.cupti.path());

@@ -49,6 +49,9 @@ pub const HIP_GRAPH_TRACE: &str = ask(kind::HIP_GRAPH).name();
 pub const HIP_EVENT_TRACE: &str = ask(kind::HIP_EVENT).name();
 /// Whether calls of CUDA that only ask for state are recorded, too (a switch).
 pub const CUDA_ALL_CALLS: &str = "MIDAIR_CUDA_ALL_CALLS";
+/// Whether kernels of a CUDA process are timed by the GPU's own hardware where it can be done (a
+/// switch).
+pub const CUDA_HW_TRACE: &str = "MIDAIR_CUDA_HW_TRACE";
 /// The CUPTI to use in a CUDA process: an absolute path in its mount namespace.
 pub const CUPTI: &str = "MIDAIR_CUPTI";
 /// The most bytes that the records of one process may take.
@@ -78,13 +81,14 @@ pub const GPU_METRICS_DEVICE: &str = "MIDAIR_GPU_METRICS_DEVICE";
 /// Whether Kokkos's regions are recorded as markers (a switch).
 pub const KOKKOS_TRACE: &str = "MIDAIR_KOKKOS_TRACE";
 /// Settings without a name of AMD's.
-pub const OURS: [&str; 18] = [
+pub const OURS: [&str; 19] = [
     DEVICE_COUNTERS,
     DEVICE_INTERVAL,
     EXCLUSIVE,
     CUDA_RUNTIME_API_TRACE,
     CUDA_DRIVER_API_TRACE,
     CUDA_ALL_CALLS,
+    CUDA_HW_TRACE,
     CUPTI,
     GPU_METRICS,
     GPU_METRICS_DEVICE,

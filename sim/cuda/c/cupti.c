@@ -335,6 +335,23 @@ static CUptiResult choose(bool runtime, CUpti_CallbackId id, uint8_t enable) {
 EXPORT CUptiResult cuptiActivityEnableRuntimeApi(CUpti_CallbackId id, uint8_t enable) { return choose(true, id, enable); }
 EXPORT CUptiResult cuptiActivityEnableDriverApi(CUpti_CallbackId id, uint8_t enable) { return choose(false, id, enable); }
 
+#ifndef MODEL_WITHOUT_HW_TRACE
+/* The hardware's timing of kernels, as NVIDIA describes it: on a chip that has it (`hw_trace`), while there is no context, and until
+ * the process ends. 13.0 says NOT_INITIALIZED before cuInit, and yes where it is told to switch off what is off (H200). */
+EXPORT CUptiResult cuptiActivityEnableHWTrace(uint8_t enable) {
+    static bool on;
+    const struct model_table *table = driver();
+    uint32_t contexts = table ? table->contexts() : 0;
+    pthread_mutex_lock(&lock);
+    CUptiResult said = state.working ? CUPTI_SUCCESS : CUPTI_ERROR_NOT_INITIALIZED;
+    if (!said && enable && (!model_fault("hw_trace", 0) || (contexts && !on))) said = CUPTI_ERROR_NOT_SUPPORTED;
+    if (!said && enable) on = true;
+    if (table) table->log("hw_trace enable=%u said=%d contexts=%u on=%d\n", enable, said, contexts, on);
+    pthread_mutex_unlock(&lock);
+    return said;
+}
+#endif
+
 EXPORT CUptiResult cuptiActivityConfigureUnifiedMemoryCounter(void *config, uint32_t count) {
     (void)config, (void)count;
     return CUPTI_ERROR_UM_PROFILING_NOT_SUPPORTED;

@@ -8,8 +8,9 @@
  *   next=S        after three records of a buffer cuptiActivityGetNextRecord says S
  *   odd           records between the others that make no sense: unknown kinds, no name, an end before the begin
  *   small         asks for a buffer once and never again
+ *   hw_trace      the GPUs time kernels by hardware of their own, which can be switched on
  *   launches      a thread launches a kernel at the moment when kernels are enabled one by one, and all threads share its buffer
- * Compiled with -DMODEL_WITHOUT_FINALIZE that function is not there. */
+ * Compiled with -DMODEL_WITHOUT_FINALIZE or -DMODEL_WITHOUT_HW_TRACE that function is not there. */
 #pragma once
 #include "model.h"
 #include <stdatomic.h>
@@ -38,6 +39,7 @@ CUptiResult cuptiActivityEnable(uint32_t kind);
 CUptiResult cuptiActivityDisable(uint32_t kind);
 CUptiResult cuptiActivityEnableRuntimeApi(CUpti_CallbackId id, uint8_t enable);
 CUptiResult cuptiActivityEnableDriverApi(CUpti_CallbackId id, uint8_t enable);
+CUptiResult cuptiActivityEnableHWTrace(uint8_t enable);
 CUptiResult cuptiActivityConfigureUnifiedMemoryCounter(void *config, uint32_t count);
 CUptiResult cuptiActivityFlushAll(uint32_t flag);
 CUptiResult cuptiActivityFlushPeriod(uint32_t ms);

@@ -106,7 +106,7 @@ uint32_t model_correlation(void) { return nest.correlation; }
 
 static atomic_int parked_threads;
 
-/* What a driver has two of in every process: threads in poll. */
+/* Threads of the driver's own, in poll: one from its initialisation on, one more from the first context on. */
 static void *parked(void *name) {
     pthread_setname_np(pthread_self(), name);
     struct pollfd never = {.fd = eventfd(0, EFD_CLOEXEC), .events = POLLIN};
@@ -117,8 +117,12 @@ static void *parked(void *name) {
 
 static void park(const char *name) {
     pthread_t thread;
+    int before = atomic_load(&parked_threads);
     if (pthread_create(&thread, 0, parked, (void *)name) || pthread_detach(thread)) abort();
+    while (atomic_load(&parked_threads) == before) usleep(50);
 }
+
+void model_first_context(void) { park("cuda-EvtHandlr"); }
 
 EXPORT CUresult cuInit(unsigned flags) {
     CALL(cuInit);
@@ -135,8 +139,6 @@ EXPORT CUresult cuInit(unsigned flags) {
             DONE(CUDA_ERROR_INVALID_VALUE);
         }
         park("cuda00001400006");
-        park("cuda-EvtHandlr");
-        while (atomic_load(&parked_threads) < 2) usleep(50);
         initialised = true;
     }
     pthread_mutex_unlock(&model_lock);
@@ -174,7 +176,7 @@ EXPORT CUresult cuGetErrorName(CUresult error, const char **name) {
 }
 
 EXPORT CUresult cuGetExportTable(const void **table, const CUuuid *id) {
-    static const struct model_table ours = {sizeof ours, hook, model_log};
+    static const struct model_table ours = {sizeof ours, hook, model_log, model_contexts};
     if (memcmp(id, MODEL_TABLE, sizeof *id)) return CUDA_ERROR_INVALID_VALUE;
     *table = &ours;
     return CUDA_SUCCESS;

@@ -69,6 +69,8 @@ struct model_table {
     bool (*hook)(const struct model_hooks *);
     /* A line of the log. */
     void (*log)(const char *format, ...);
+    /* How many contexts there are. */
+    uint32_t (*contexts)(void);
 };
 #define MODEL_TABLE "midair-model-cu"
 
@@ -102,6 +104,8 @@ uint32_t model_tid(void);
 const struct model_hooks *model_take_hooks(void);
 void model_give_hooks(void);
 uint32_t model_correlation(void);
+uint32_t model_contexts(void);
+void model_first_context(void);
 void model_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 bool model_ready(void);
 CUcontext model_context(void);

@@ -15,10 +15,19 @@ static struct model_context *make_context(CUdevice device) {
     struct model_context *context = calloc(1, sizeof *context);
     struct model_stream *stream = calloc(1, sizeof *stream);
     if (!context || !stream) abort();
+    if (!context_count) model_first_context();
     *stream = (struct model_stream){.id = DEFAULT_STREAM, .context = context};
     *context = (struct model_context){++context_count, (uint32_t)device, 0, stream, contexts};
     contexts = context;
     return context;
+}
+
+uint32_t model_contexts(void) {
+    uint32_t count = 0;
+    pthread_mutex_lock(&model_lock);
+    for (struct model_context *context = contexts; context; context = context->next) count++;
+    pthread_mutex_unlock(&model_lock);
+    return count;
 }
 
 EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {

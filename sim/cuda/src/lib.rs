@@ -112,6 +112,15 @@ impl StandIn {
         self.cupti_with(major, &folder, &["-DMODEL_WITHOUT_FINALIZE".to_owned()])
     }
 
+    /// Makes a CUPTI that lacks `cuptiActivityEnableHWTrace`, as those before 12.8 do.
+    ///
+    /// # Errors
+    /// Fails as [`StandIn::lay_out`] does.
+    pub fn cupti_without_hw_trace(&self, major: u32) -> io::Result<PathBuf> {
+        let folder = format!("{major}-without-hw-trace");
+        self.cupti_with(major, &folder, &["-DMODEL_WITHOUT_HW_TRACE".to_owned()])
+    }
+
     /// Makes a CUPTI with the companion library beside it that computes metrics. With `wrong`, the
     /// companion's values differ from CUPTI's own.
     ///

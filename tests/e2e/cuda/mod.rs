@@ -7,6 +7,7 @@ mod cycles;
 mod ends;
 mod fronts;
 mod gpu_metrics;
+mod hardware;
 mod kit;
 mod recorder;
 mod refusals;

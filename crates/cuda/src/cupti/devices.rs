@@ -10,6 +10,7 @@ type Get = unsafe extern "C" fn(*mut c_int, c_int) -> c_uint;
 type Name = unsafe extern "C" fn(*mut c_char, c_int, c_int) -> c_uint;
 type Uuid = unsafe extern "C" fn(*mut [u8; 16], c_int) -> c_uint;
 type Memory = unsafe extern "C" fn(*mut usize, c_int) -> c_uint;
+type State = unsafe extern "C" fn(c_int, *mut c_uint, *mut c_int) -> c_uint;
 type Attribute = unsafe extern "C" fn(*mut c_int, c_int, c_int) -> c_uint;
 
 /// Maximum number of devices that are queried.
@@ -48,6 +49,7 @@ pub struct Driver {
     uuid: Option<Uuid>,
     memory: Option<Memory>,
     attribute: Option<Attribute>,
+    state: Option<State>,
 }
 
 impl Driver {
@@ -93,6 +95,8 @@ impl Driver {
                     .map(|it| std::mem::transmute::<*mut c_void, Memory>(it)),
                 attribute: at(&[c"cuDeviceGetAttribute"])
                     .map(|it| std::mem::transmute::<*mut c_void, Attribute>(it)),
+                state: at(&[c"cuDevicePrimaryCtxGetState"])
+                    .map(|it| std::mem::transmute::<*mut c_void, State>(it)),
             })
         }
     }
@@ -130,6 +134,29 @@ impl Driver {
                     .then(|| self.device(device, ordinal.unsigned_abs()))
             })
             .collect()
+    }
+
+    /// Whether a GPU's primary context exists, which the runtime uses. The driver does not tell of
+    /// contexts that a program made for itself.
+    pub fn has_primary_context(&self) -> bool {
+        let (Some(count), Some(get), Some(state)) = (self.count, self.get, self.state) else {
+            return false;
+        };
+        let mut devices = 0;
+        // SAFETY: the driver's function, with a valid out pointer.
+        if unsafe { count(&raw mut devices) } != 0 {
+            return false;
+        }
+        (0..devices.clamp(0, MOST)).any(|ordinal| {
+            let (mut device, mut flags, mut active) = (0, 0, 0);
+            // SAFETY: the driver's functions, with valid out pointers, and a device handle that it
+            // returned. The question makes no context.
+            unsafe {
+                get(&raw mut device, ordinal) == 0
+                    && state(device, &raw mut flags, &raw mut active) == 0
+                    && active != 0
+            }
+        })
     }
 
     fn device(&self, device: c_int, ordinal: u32) -> (CudaDevice, String) {

@@ -145,6 +145,8 @@ functions! {
     enable_runtime_api = c"cuptiActivityEnableRuntimeApi": unsafe extern "C" fn(u32, u8) -> u32;
     /// Adds or removes one call of the driver.
     enable_driver_api = c"cuptiActivityEnableDriverApi": unsafe extern "C" fn(u32, u8) -> u32;
+    /// Has kernels timed by the GPU's own hardware (since 12.8).
+    enable_hw_trace = c"cuptiActivityEnableHWTrace": unsafe extern "C" fn(u8) -> u32;
     /// Milliseconds between flushes by CUPTI's own thread; 0: none.
     flush_period = c"cuptiActivityFlushPeriod": unsafe extern "C" fn(u32) -> u32;
     /// CUPTI's part in NVTX: fills a library's function table; see `InitializeInjectionNvtx2` in

@@ -364,6 +364,18 @@ impl Cupti {
         // SAFETY: CUPTI's function, called with integers.
         Status::check(unsafe { enable(cbid, on.into()) })
     }
+    /// Has kernels timed by the GPU's own hardware, until the process ends.
+    ///
+    /// # Errors
+    /// CUPTI's result; [`Status::NOT_IMPLEMENTED`] before 12.8.
+    pub fn enable_hw_trace(&self) -> Result<(), Status> {
+        let enable = self
+            .functions
+            .enable_hw_trace
+            .ok_or(Status::NOT_IMPLEMENTED)?;
+        // SAFETY: CUPTI's function, called with an integer.
+        Status::check(unsafe { enable(1) })
+    }
     /// Makes a thread of CUPTI's flush at this interval, in milliseconds; 0 turns that off.
     ///
     /// # Errors

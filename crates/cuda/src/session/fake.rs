@@ -307,6 +307,7 @@ pub(crate) fn cupti() -> Cupti {
         register_timestamp_callback: None,
         enable_runtime_api: Some(enable_runtime_api),
         enable_driver_api: Some(enable_driver_api),
+        enable_hw_trace: None,
         flush_period: None,
         initialize_nvtx: Some(nvtx),
     };

@@ -35,6 +35,7 @@ fn choice(kernels: bool, copies: bool, calls: bool, markers: bool) -> Choice {
     Choice {
         kinds,
         all_calls: false,
+        hw_trace: false,
         cupti: None,
     }
 }
@@ -352,6 +353,7 @@ fn cupti_is_finalized_after_every_kind_and_never_after_graphs() {
     let memory = Choice {
         kinds: memory,
         all_calls: false,
+        hw_trace: false,
         cupti: None,
     };
     assert!(finalized(&memory, 0));

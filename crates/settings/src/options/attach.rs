@@ -1,6 +1,7 @@
 //! Which process, for how long.
 
 use super::{Category::Attach, Front, Opt, Sets, Shape};
+use crate::settings::CUDA_HW_TRACE;
 
 /// Greatest pid that Linux can hand out (PID_MAX_LIMIT).
 const PID_MAX: u64 = 4 * 1024 * 1024;
@@ -224,6 +225,18 @@ pub(super) const OPTIONS: &[Opt] = &[
     )
     .more(
         "Without it, a CUPTI is used that the process has mapped already, or one is searched for beside its CUDA libraries, in its Python packages, in the toolkit, and by its loader. The path is absolute. Where the process has rights that you lack, only root may name one.",
+    ),
+    Opt::new(
+        "cuda-hw-trace",
+        Attach,
+        Shape::Boolean,
+        Sets::Switch(CUDA_HW_TRACE),
+        "Have kernels of a CUDA process timed by the GPU's own hardware, if it has none running yet",
+    )
+    .more(
+        "NVIDIA's GPUs from Blackwell on time kernels more exactly so, and at less cost for launches (CUPTI 12.8 and later). CUPTI can switch \
+         it on only while the process has no CUDA context yet, and never off again: it then stays in the process. Where it cannot be switched on, \
+         kernels are timed as usual, and a note of the session says why.",
     ),
     Opt::new(
         "attach-sync-output",
