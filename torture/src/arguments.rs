@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 /// The text that explains the command line.
 pub const USAGE: &str = "\
-midair-torture [--quick] [--row N]... [--cell TEXT]... [--cycles N] [--many N] [--others N | --no-others | --only-others] [--by NAME]... [--out DIR] [--docs FILE]
-  --quick        a few cycles of each cell, without the others
+midair-torture [--quick] [--row N]... [--cell TEXT]... [--cycles N] [--many N] [--others N | --no-others | --only-others] [--by NAME]... [--note TEXT] [--out DIR] [--docs FILE]
+  --quick        a few cycles of each cell, without the others unless --others follows
   --row N        this row of the matrix only (may be repeated)
   --cell TEXT    cells whose name holds TEXT only (may be repeated)
   --cycles N     cycles of each cell (200)
@@ -15,7 +15,9 @@ midair-torture [--quick] [--row N]... [--cell TEXT]... [--cycles N] [--many N] [
   --no-others    ours only
   --only-others  the others only
   --by NAME      of the others this one only: gdb, frida, amd, wprof-stand-in (may be repeated)
-  --out DIR      write torture.md and torture.json there (bench-results); of the others only: torture-others.*
+  --note TEXT    put this line into the head of the table: what else the machine did, say
+  --out DIR      write torture.md and torture.json there (bench-results); of the others only: torture-others.*, in which the
+                 rows of those that are not named stay as they are
   --docs FILE    put the table between the markers of this page; of the others only: their sums";
 
 /// The contents of the command line.
@@ -30,6 +32,8 @@ pub struct Arguments {
     pub others: bool,
     /// Whether only the other attach methods are run.
     pub only_others: bool,
+    /// Lines for the head of the table.
+    pub notes: Vec<String>,
     /// The directory for the table.
     pub out: Option<PathBuf>,
     /// The page of documentation that holds the table.
@@ -54,6 +58,7 @@ impl Arguments {
             by: Vec::new(),
             others: true,
             only_others: false,
+            notes: Vec::new(),
             out: None,
             docs: None,
         };
@@ -76,7 +81,11 @@ impl Arguments {
                 "--by" => asked.by.push(value()?),
                 "--cycles" => cycles = Some(number(&value()?)?),
                 "--many" => many = Some(number(&value()?)?),
-                "--others" => asked.amount.others = number(&value()?)?,
+                "--others" => {
+                    asked.amount.others = number(&value()?)?;
+                    asked.others = true;
+                }
+                "--note" => asked.notes.push(value()?),
                 "--no-others" => asked.others = false,
                 "--only-others" => asked.only_others = true,
                 "--out" => asked.out = Some(value()?.into()),
@@ -93,6 +102,11 @@ impl Arguments {
     /// Returns whether this one of the other attach methods was asked for.
     pub fn wants_method(&self, name: &str) -> bool {
         self.by.is_empty() || self.by.iter().any(|by| by == name)
+    }
+
+    /// Returns which of the others ran, if these are some of them and nothing else ran.
+    pub fn part(&self) -> Option<String> {
+        (self.only_others && !self.by.is_empty()).then(|| self.by.join(" and "))
     }
 
     /// Returns whether this cell was asked for.
@@ -134,6 +148,9 @@ mod tests {
         let arguments = asked("--only-others --by amd");
         assert!(arguments.wants_method("amd") && !arguments.wants_method("gdb"));
         assert!(asked("").wants_method("gdb"));
+        assert_eq!(arguments.part().as_deref(), Some("amd"));
+        assert!(asked("--by amd").part().is_none() && asked("--only-others").part().is_none());
+        assert!(!asked("--quick").others && asked("--quick --others 3").others);
     }
 
     #[test]

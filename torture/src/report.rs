@@ -80,11 +80,11 @@ pub struct Report {
 
 impl Report {
     /// Makes an empty report.
-    pub fn new(_words: &Arguments) -> Report {
+    pub fn new(arguments: &Arguments) -> Report {
         Report {
             lines: Vec::new(),
             machine: Self::machine(),
-            about: Vec::new(),
+            about: arguments.notes.clone(),
             left_out: Vec::new(),
             began: Instant::now(),
             load: load(),
@@ -136,9 +136,17 @@ impl Report {
         };
         if let Some(dir) = &arguments.out {
             std::fs::create_dir_all(dir)?;
-            std::fs::write(dir.join(format!("{name}.md")), &page)?;
-            let text = serde_json::to_string_pretty(&self.json())?;
-            std::fs::write(dir.join(format!("{name}.json")), text + "\n")?;
+            let (page_at, json_at) = (
+                dir.join(format!("{name}.md")),
+                dir.join(format!("{name}.json")),
+            );
+            match arguments.part() {
+                Some(part) => put_part(&page_at, &json_at, &part, &page, self.json())?,
+                None => {
+                    std::fs::write(page_at, &page)?;
+                    std::fs::write(json_at, serde_json::to_string_pretty(&self.json())? + "\n")?;
+                }
+            }
         }
         if let Some(docs) = &arguments.docs {
             put_between(docs, markers, &short)?;
@@ -398,15 +406,15 @@ fn ms(time: Option<Duration>) -> String {
 }
 
 /// The markers at the begin and the end of the part of a page that is generated here.
-type Markers = [&'static str; 2];
-const ALL: Markers = ["<!-- torture: begin -->", "<!-- torture: end -->"];
-const OTHERS: Markers = [
+type Markers<'a> = [&'a str; 2];
+const ALL: Markers<'_> = ["<!-- torture: begin -->", "<!-- torture: end -->"];
+const OTHERS: Markers<'_> = [
     "<!-- torture, the others: begin -->",
     "<!-- torture, the others: end -->",
 ];
 
 /// Replaces the text between the markers of a page.
-fn put_between(path: &Path, [begin, end]: Markers, text: &str) -> Result<()> {
+fn put_between(path: &Path, [begin, end]: Markers<'_>, text: &str) -> Result<()> {
     let page = std::fs::read_to_string(path)?;
     let parts = page.split_once(begin).and_then(|(before, rest)| {
         let (_, after) = rest.split_once(end)?;
@@ -414,6 +422,26 @@ fn put_between(path: &Path, [begin, end]: Markers, text: &str) -> Result<()> {
     });
     let (before, after) = parts.ok_or_else(|| format!("{} has no markers", path.display()))?;
     std::fs::write(path, format!("{before}{begin}\n{text}{end}{after}"))?;
+    Ok(())
+}
+
+/// Puts the run of some of the other attach methods into the files of all of them: a part of the
+/// page, and the entry `by` of the json file. All that is there of other runs stays.
+fn put_part(page: &Path, json: &Path, part: &str, text: &str, run: Value) -> Result<()> {
+    let read = |path: &Path, otherwise: &str| match std::fs::read_to_string(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(otherwise.to_owned()),
+        read => read,
+    };
+    let markers = ["begin", "end"].map(|word| format!("<!-- {part}: {word} -->"));
+    let [begin, end] = &markers;
+    let before = read(page, "")?;
+    if !before.contains(begin.as_str()) {
+        std::fs::write(page, format!("{before}\n{begin}\n{end}\n"))?;
+    }
+    put_between(page, [begin, end], &format!("## {part}\n\n{text}"))?;
+    let mut all: Value = serde_json::from_str(&read(json, "{}")?)?;
+    all["by"][part] = run;
+    std::fs::write(json, serde_json::to_string_pretty(&all)? + "\n")?;
     Ok(())
 }
 
@@ -436,6 +464,30 @@ mod tests {
         assert_eq!(text, page("new", "newer"));
         std::fs::write(&path, "nothing").unwrap();
         assert!(put_between(&path, ALL, "new").is_err());
+    }
+
+    #[test]
+    fn a_part_leaves_the_rows_of_the_others() {
+        let dir = tempfile::tempdir().unwrap();
+        let (page, json) = (dir.path().join("t.md"), dir.path().join("t.json"));
+        put_part(&page, &json, "one", "first\n", json!({"cells": 1})).unwrap();
+        assert!(
+            std::fs::read_to_string(&page)
+                .unwrap()
+                .contains("## one\n\nfirst\n")
+        );
+        std::fs::write(&page, "| the | others |\n").unwrap();
+        std::fs::write(&json, r#"{"cells": ["others"]}"#).unwrap();
+        for (part, text) in [("one", "first\n"), ("two", "second\n"), ("one", "third\n")] {
+            put_part(&page, &json, part, text, json!({ "cells": text })).unwrap();
+        }
+        let text = std::fs::read_to_string(&page).unwrap();
+        let one = "<!-- one: begin -->\n## one\n\nthird\n<!-- one: end -->\n";
+        let two = "<!-- two: begin -->\n## two\n\nsecond\n<!-- two: end -->\n";
+        assert_eq!(text, format!("| the | others |\n\n{one}\n{two}"));
+        let all: Value = serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();
+        let parts = json!({"one": {"cells": "third\n"}, "two": {"cells": "second\n"}});
+        assert_eq!(all, json!({"cells": ["others"], "by": parts}));
     }
 
     #[test]

@@ -105,7 +105,7 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "torture",
-        words: "[--quick] [--row N] [--cell TEXT] [--cycles N] [--others N | --no-others] [--out DIR]",
+        words: "[--quick] [--row N] [--cell TEXT] [--cycles N] [--others N | --no-others | --only-others] [--by NAME] [--out DIR]",
         help: "The attach engine on hard targets, beside gdb and frida: the table in bench-results and docs/attach-engine.md",
         run: torture::torture_task,
     },
