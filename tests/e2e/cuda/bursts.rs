@@ -383,3 +383,24 @@ fn the_attacher_is_killed_between_bursts() -> Result<()> {
     assert_eq!(kernels_are_true(&trace, &target.log_from(before)?)?, 16);
     quit(target)
 }
+
+/// What times kernels by the GPU's own hardware cannot be taken out of a process again.
+#[test]
+fn kernels_in_bursts_are_timed_as_usual() -> Result<()> {
+    let kit = Kit::new()?;
+    let mut target = start(&kit, NEWEST, &[("CUPTI_MODEL", "hw_trace")])?;
+    let words = [&LITTLE[..], &["--cuda-hw-trace"]].concat();
+    let session = Session::attach(target.pid(), &kit.scratch().join("hardware"), &words)?;
+    await_begin(&target, 1)?;
+    target.ask("work 1")?;
+    await_end(&target, 1)?;
+    let trace = session.detach()?;
+    trace.whole()?;
+    let notes = trace.notes();
+    assert!(
+        notes.contains("timed as usual") && notes.contains("(--max-overhead)"),
+        "{notes}"
+    );
+    assert_eq!(target.model_log()?.of("hw_trace").count(), 0);
+    quit(target)
+}
