@@ -257,8 +257,7 @@ def forms(check):
     traces = glob.glob(os.path.join(check.work, "g-forms*.pftrace"))
     judge("pftrace", tracks.of_pftrace(traces[0], names), None)
     traces = glob.glob(os.path.join(check.work, "g-forms*.pt.trace.json"))
-    found = tracks.of_kineto(traces[0], names)
-    check.results.add("g", f"--gpu-metrics {','.join(names)}: counters in kineto", f"{sum(map(len, found.values()))} values", "", None)
+    judge("kineto", tracks.of_kineto(traces[0], names), None)
     found, missing = tracks.of_parquet(check.work, program.pid)
     judge("parquet", found, missing)
 

@@ -65,13 +65,14 @@ def of_pftrace(path, names):
 
 
 def of_kineto(path, names):
+    """The values of the counters of these names."""
     with open(path, encoding="utf-8") as file:
         events = json.load(file)["traceEvents"]
     found = {}
     for event in events:
         if event.get("ph") == "C":
             for metric in names:
-                if metric in event["name"]:
+                if event["name"].startswith("GPU [") and f"] {metric} (" in event["name"]:
                     found.setdefault(metric, []).append(event["args"]["value"])
     return found
 

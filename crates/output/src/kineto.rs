@@ -32,7 +32,7 @@ use foldhash::fast::RandomState;
 use lines::{Lines, Place, quoted};
 use midair_agents::AgentType;
 use midair_domain::sets;
-use midair_record::event::{Api, Record, kind};
+use midair_record::event::{Api, Record, cuda_node, kind};
 use serde_json::json;
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -259,6 +259,7 @@ impl Sink for Session<'_> {
         for (_, calls) in inner {
             self.inner_calls(&calls, false)?;
         }
+        self.gpu_samples()?;
         self.step()?;
         let Session { lines, done, .. } = *self;
         done.push(lines.end("\n]}\n")?.close()?);
@@ -269,6 +270,32 @@ impl Sink for Session<'_> {
 impl Session<'_> {
     fn json(&self, text: &str) -> Result<Vec<u8>, WriteError> {
         quoted(text).map_err(|error| self.lines.failed(error))
+    }
+
+    /// Writes the samples of a whole GPU: a counter for each metric, on the device's row.
+    fn gpu_samples(&mut self) -> Result<(), WriteError> {
+        let job = self.job;
+        let Some(samples) = &job.trace.gpu else {
+            return Ok(());
+        };
+        // A GPU on which nothing of the process ran has the number that the machine gives it.
+        let mut nodes = job.index.cuda.devices.keys().map(|it| cuda_node(*it));
+        let node = nodes.find(|node| samples.is_node(*node, job.index));
+        let pid = self.device(node.unwrap_or(cuda_node(samples.index)))?;
+        let names: Vec<Vec<u8>> = samples
+            .metrics
+            .iter()
+            .map(|it| {
+                self.json(&format!(
+                    "GPU [{}] {} ({})",
+                    samples.index, it.name, it.unit
+                ))
+            })
+            .collect::<Result<_, _>>()?;
+        samples.changes(|(number, _), time, value| match names.get(number) {
+            Some(name) => self.lines.counter(name, Place { pid, tid: 0 }, time, value),
+            None => Ok(()),
+        })
     }
 
     fn pid(&self) -> u64 {

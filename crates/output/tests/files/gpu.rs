@@ -10,6 +10,7 @@ use midair_output::{
 };
 use midair_record::event::{self, Kernel, KernelSymbol, cuda_node, kind};
 use rusqlite::Connection;
+use serde_json::Value;
 use std::path::Path;
 
 /// Returns samples of the machine's fourth GPU, which is the second one of the process. Two groups
@@ -145,6 +146,45 @@ fn rocpd_has_the_values_of_each_sample_and_the_gpu_that_they_are_of() {
             value(2300, "reads", 0.25),
             value(2500, "busy", 30.0),
             value(2500, "active", 2.0),
+        ]
+    );
+}
+
+/// The GPU is the process's second one, and its counters are on that device's row. A value is valid
+/// until the next one, and 0 where no sample follows at once.
+#[test]
+fn kineto_has_a_counter_for_each_metric() {
+    let directory = tempfile::tempdir().unwrap();
+    written(directory.path(), Format::Kineto, false);
+    let text = read(directory.path(), "r_results.pt.trace.json");
+    let all: Value = serde_json::from_str(&text).unwrap();
+    let events = all["traceEvents"].as_array().unwrap();
+    let counters = events.iter().filter(|event| event["ph"] == "C");
+    let mut rows: Vec<(String, i64, f64)> = counters
+        .map(|event| {
+            assert_eq!(event["pid"], 1, "{event}");
+            let ns = (event["ts"].as_f64().unwrap() * 1e3).round() as i64;
+            let name = event["name"].as_str().unwrap().to_owned();
+            (name, ns, event["args"]["value"].as_f64().unwrap())
+        })
+        .collect();
+    rows.sort_by(|one, other| one.partial_cmp(other).unwrap());
+    let of = |metric: &str, time, value| (format!("GPU [3] {metric} (%)"), time, value);
+    assert_eq!(
+        rows,
+        [
+            of("active", 2000, 1.0),
+            of("active", 2100, 0.0),
+            of("active", 2200, 0.0),
+            of("active", 2400, 2.0),
+            of("active", 2500, 0.0),
+            of("busy", 2000, 10.5),
+            of("busy", 2100, 20.5),
+            of("busy", 2200, 0.0),
+            of("busy", 2400, 30.0),
+            of("busy", 2500, 0.0),
+            of("reads", 2200, 0.25),
+            of("reads", 2300, 0.0),
         ]
     );
 }
