@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 
 from kit import Problem, Program, reached, tail
 from part_b import read
@@ -16,6 +17,8 @@ PERCENT, LOOP_SECONDS, GOAL = 2, 60, 0.975
 # burst, which has no interval.
 LOOPS = (("train", {}), ("infer", {"EAGER": "1"}))
 SESSIONS, FULL_SECONDS, BURST_SECONDS, SHARE_PERCENT = 3, 3, 6, 20
+# How long a loop runs before it is recorded.
+WARM_SECONDS = 20
 # Kernels with a smaller share may be in few bursts.
 LEAST_SHARE = 0.01
 # Programs at a time, bursts in each, and what that takes at a burst a second.
@@ -126,39 +129,49 @@ class Reference:
 
 
 def shares(check, name, variables, references):
-    """Shares of kernels: a full recording's, and the intervals of recordings in bursts."""
+    """Shares of kernels: the intervals of recordings in bursts, and full recordings before and after each. Shares drift while a program runs, by
+    more than such an interval is wide (gpu-check-h100.md), so the interval has to meet what lies between both."""
     out = check.file(f"o-{name}-traced.json")
     program = Program([sys.executable, check.source(f"{name}.py"), "0", out], check.log(f"o-{name}"), **variables)
     try:
         program.said(120)
-        full = Recording(check, program, f"{name}-full", FULL_SECONDS)
-        full.document()
-        truth = shares_of(full)
+        # The first seconds of a program differ most.
+        time.sleep(WARM_SECONDS)
+        before = full(check, program, f"{name}-full")
         inside, compared, wide, last = 0, 0, 0.0, None
         for session in range(SESSIONS):
             recording = Recording(check, program, f"{name}-{session}", BURST_SECONDS, "--max-overhead", str(SHARE_PERCENT))
             last = recording.document()["bursts"][0]
             recording.clean()
+            after = full(check, program, f"{name}-full-{session}")
             intervals = {kernel["name"]: kernel["share"] for kernel in last["kernels"]}
-            for kernel, share in truth.items():
+            for kernel, share in before.items():
                 if share < LEAST_SHARE:
                     continue
-                interval = intervals.get(kernel)
+                interval, ends = intervals.get(kernel), (share, after.get(kernel, 0.0))
                 compared += 1
                 if interval and interval["low"] is not None:
-                    inside += interval["low"] <= share <= interval["high"]
+                    inside += interval["low"] <= max(ends) and interval["high"] >= min(ends)
                     wide = max(wide, (interval["high"] - interval["low"]) / 2)
+            before = after
         if not program.alive():
             raise Problem(f"{name} died")
         _, code = program.end()
         if code != 0:
             raise Problem(f"{name} ended with {code}")
-        check.results.add("o", f"{name}: kernel shares of a full recording within the intervals of {SESSIONS} sessions in bursts",
+        check.results.add("o", f"{name}: intervals of {SESSIONS} sessions in bursts meet the kernel shares of full recordings before and after each",
                           f"{inside} of {compared}; the widest is +- {wide * 100:.2f} %; {told(last)}", ">= 95 of 100",
                           compared > 0 and inside >= 0.95 * compared)
         references.append(Reference(check, name, variables, read(out)))
     finally:
         program.kill()
+
+
+def full(check, program, name):
+    """The shares of kernels in a full recording."""
+    recording = Recording(check, program, name, FULL_SECONDS)
+    recording.document()
+    return shares_of(recording)
 
 
 def shares_of(recording):
@@ -183,7 +196,7 @@ def graphs(check):
         recording = Recording(check, program, "graphs", 5, "--max-overhead", str(SHARE_PERCENT))
         document = recording.document()
         recording.clean()
-        said = "graphs were launched" in json.dumps(document) + tail(recording.log, 1 << 16)
+        said = "no burst could follow the last one" in tail(recording.log, 1 << 16)
         _, code = program.end()
         bursts = document["bursts"][0]["bursts"]
         check.results.add("o", "infer with graphs: bursts", f"{bursts}, {'said why' if said else 'not said'}, exit code {code}", "one, and it says why",

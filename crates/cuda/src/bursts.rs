@@ -173,8 +173,12 @@ impl Bursting {
         if self.bursts.next().0 == Turn::Over {
             self.over();
         }
-        let nothing = if self.has_begun { 0 } else { outcome::NO_BURST };
-        self.session.close() | nothing
+        let how = match (self.has_begun, self.is_over && !self.taken) {
+            (false, _) => outcome::NO_BURST,
+            (true, true) => outcome::BURSTS_ENDED,
+            (true, false) => 0,
+        };
+        self.session.close() | how
     }
 }
 

@@ -94,6 +94,8 @@ pub mod outcome {
     pub const HOOKED_LATE: u32 = 256;
     /// The session ended before its first burst (`--max-overhead`): nothing was recorded.
     pub const NO_BURST: u32 = 512;
+    /// No burst could follow the last one (`--max-overhead`), so what came later was not recorded.
+    pub const BURSTS_ENDED: u32 = 1024;
 }
 
 /// Values of [`Head::status`], written by the target with [`state::FAILED`].

@@ -529,6 +529,7 @@ fn outcome_notes(word: u32) -> Vec<String> {
         (outcome::MEMORY_KEPT, "a thread of the process was held up inside a record store: some memory of ours stays mapped there"),
         (outcome::YIELDED, "another profiler came, and this session gave way to it: what was recorded until then is whole"),
         (outcome::NO_TABLES, "no GPU runtime was in use in the process: nothing was there to record"),
+        (outcome::BURSTS_ENDED, "no burst could follow the last one, for a reason that the notes tell: what came later was not recorded"),
     ]
     .into_iter()
     .filter(|(bit, _)| word & bit != 0)

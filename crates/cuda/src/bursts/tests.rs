@@ -187,7 +187,7 @@ fn after_a_graph_there_is_no_further_burst() {
     let told = std::cell::Cell::new(0);
     assert_eq!(
         bursting.finish(now(), false, &|| told.set(told.get() + 1)),
-        0
+        outcome::BURSTS_ENDED
     );
     assert_eq!((told.get(), finalized()), (1, 0));
     let came = attacher.came();
