@@ -2,15 +2,15 @@
 //!
 //! A page of a target's may belong to a file that a user's process serves (FUSE). While that server
 //! has a request, the thread that asked for the page waits, and not even SIGKILL ends it. A process
-//! ends with its last thread. So one such thread would keep this process a zombie, with everybody who waits
-//! for it, for as long as the server likes. Which pages those are is checked first ([`crate::Answers`]), but the
-//! target may put another page there afterwards.
+//! ends with its last thread. So one such thread would keep this process a zombie, and everybody who
+//! waits for it waiting, for as long as the server likes. Which pages those are is checked first
+//! ([`crate::Answers`]), but the target may put another page there afterwards.
 //!
 //! So whatever touches such memory runs in a process of its own ([`apart`]). It shares memory and
 //! descriptors with this one, as a thread does, and the thread that started it waits until it
-//! has ended (`CLONE_VM` and `CLONE_VFORK`, as `posix_spawn` does). That wait can be ended by a
-//! signal, so this process can end at any time. The other one is killed then; if it cannot be, it remains until its
-//! server answers, and its parent is the first process.
+//! has ended (`CLONE_VM` and `CLONE_VFORK`, as `posix_spawn` does). The end of this process ends
+//! that wait, so this process can end at any time. The other one is killed then; if it cannot be, it
+//! remains until its server answers, as a child of the first process.
 //!
 //! Decisions: ENG-054 (`docs/deviations/engine.md`).
 
@@ -171,7 +171,7 @@ fn run<T, W: FnOnce() -> T>(job: &mut Job<W, T>, stack: &Stack) {
     if child > 0 {
         RUNNING.fetch_sub(1, Relaxed);
         if job.done.is_none() && job.work.is_none() {
-            follow(end_of(child, 0).unwrap_or_default());
+            follow(end_of(child, 0).unwrap_or(libc::SIGKILL));
         }
         reap(child);
     } else {
@@ -190,7 +190,7 @@ pub fn let_go() {
     }
 }
 
-/// Returns how the process ended; `None` if it has not ended yet, which needs `WNOHANG`, or is no child.
+/// Returns how the process ended; `None` if it has not ended yet, which needs `WNOHANG`.
 fn end_of(child: i32, how: i32) -> Option<i32> {
     let mut status = 0;
     loop {
@@ -199,8 +199,9 @@ fn end_of(child: i32, how: i32) -> Option<i32> {
             0 => return None,
             some if some == child => return Some(status),
             _ if io::Error::last_os_error().raw_os_error() == Some(libc::EINTR) => {}
-            // Somebody in this program waits for all children.
-            _ => return Some(0),
+            // Somebody in this program waits for all children, and knows how it ended. It counts as
+            // killed.
+            _ => return Some(libc::SIGKILL),
         }
     }
 }
