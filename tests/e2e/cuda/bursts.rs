@@ -206,7 +206,10 @@ fn a_process_with_graphs_has_one_burst() -> Result<()> {
     let notes = trace.notes();
     assert!(notes.contains("(graphs were launched)"), "{notes}");
     let said = trace.exit.stderr.join("\n");
-    assert!(said.contains("no burst could follow the last one"), "{said}");
+    assert!(
+        said.contains("no burst could follow the last one"),
+        "{said}"
+    );
     let bursts = traced(&trace)?;
     assert_eq!(bursts.keys().collect::<Vec<_>>(), [&0], "{bursts:?}");
     assert_eq!(recorded(&log)?, bursts);
