@@ -164,6 +164,8 @@ impl Drain {
         if self.calls { 0 } else { flag::NO_CALLER }
     }
 
+    /// # Safety
+    /// As [`Drain::convert`].
     unsafe fn kernel(&mut self, kernel: &Kernel<'_>) {
         let shape = Shape {
             registers: kernel.registers,
@@ -473,6 +475,8 @@ impl Drain {
         self.sink.put(&record, &[]);
     }
 
+    /// # Safety
+    /// As [`Drain::convert`].
     unsafe fn marker(&mut self, marker: &Marker<'_>) {
         let kind = if marker.flags & cupti_flag::MARKER_END != 0 {
             EventKind::End

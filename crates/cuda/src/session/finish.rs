@@ -118,9 +118,9 @@ impl Session {
         let why = match self.drain.longest {
             _ if quick => Some("another profiler came, or the process was about to end"),
             _ if self.drain.graphs => Some("graphs were launched"),
-            _ if kept_before => {
-                Some("its NVTX calls lead into CUPTI, or others have used CUPTI before")
-            }
+            _ if kept_before => Some(
+                "its NVTX calls lead into CUPTI, others have used it before, or an earlier session had the GPU time kernels by itself",
+            ),
             _ if !left => Some("threads were inside calls of CUDA for too long"),
             _ if running => Some("kernels were still running"),
             LONG.. => Some("kernels took 0.1 s and more"),
