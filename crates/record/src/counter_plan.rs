@@ -310,6 +310,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "it takes two minutes, and all of it is safe code")]
     fn a_plan_has_up_to_1024_groups() {
         let with = |count: usize| Plan {
             groups: vec![Group::default(); count],
