@@ -52,6 +52,23 @@ fn at(scope: u32) -> Result<()> {
             is_refused(&who, &exit, NOT_PERMITTED, &words)?;
         }
     }
+    let open: Vec<String> = somebody
+        .iter()
+        .cloned()
+        .chain(["python3", "-c", TRACED_BY_ANYBODY].map(str::to_owned))
+        .collect();
+    let subject = Subject::start(&kit, &open, &[])?;
+    let exit = attach(&kit, &somebody, subject.pid())?;
+    let who = name("the same user, which the process let trace it");
+    match scope {
+        // A process beside midair's traces it (ENG-054), which descends from midair's.
+        0 | 1 => is_in(&who, &exit)?,
+        _ => {
+            let words = format!("kernel.yama.ptrace_scope is {scope}");
+            is_refused(&who, &exit, NOT_PERMITTED, &words)?;
+        }
+    }
+    subject.quit()?;
     let subject = Subject::listening(&kit, Some(SOMEBODY))?;
     let exit = attach(&kit, &somebody, subject.pid())?;
     let said = short(&exit.stderr.join(" "));
@@ -65,6 +82,14 @@ fn at(scope: u32) -> Result<()> {
     )));
     subject.quit()
 }
+
+/// Lets anybody trace the process (`PR_SET_PTRACER`), which then becomes the program.
+const TRACED_BY_ANYBODY: &str = r#"
+import ctypes, os, sys
+anybody = ctypes.c_ulong(2**64 - 1)
+assert ctypes.CDLL(None).prctl(0x59616d61, anybody, 0, 0, 0) == 0
+os.execv(sys.argv[1], sys.argv[1:])
+"#;
 
 /// Runs a process of the user that starts the program and then becomes its attacher.
 fn parent(kit: &Kit) -> Result<Exit> {

@@ -74,9 +74,10 @@ pub(crate) fn borrow<T: Send>(
     let mut looked_at: HashMap<Tid, RejectedThread> = HashMap::new();
     let mut turn = 0_usize;
     loop {
-        let (verdicts, mut seen) = apart(|| judge.survey()).map_err(|_| EnterError::Gone {
-            during: "looking for a thread",
-        })?;
+        let (verdicts, mut seen) =
+            apart(look.tid, || judge.survey()).map_err(|_| EnterError::Gone {
+                during: "looking for a thread",
+            })?;
         let mut none_yet = true;
         for verdict in verdicts {
             let candidate = match verdict {
@@ -99,7 +100,7 @@ pub(crate) fn borrow<T: Send>(
             };
             none_yet = false;
             FaultPoint::Chosen.reached();
-            let tried = trace(|| {
+            let tried = trace(candidate.tid, || {
                 let elsewhere = leave_processor_to(candidate.tid);
                 let _urgent = Urgent::begin();
                 let awake = elsewhere.map(Awake::keep);
@@ -135,7 +136,7 @@ pub(crate) fn borrow<T: Send>(
         if may_seek && !budget.is_spent() && !moving.is_empty() {
             let tid = moving[turn % moving.len()];
             turn = turn.wrapping_add(1);
-            let tried = trace(|| {
+            let tried = trace(tid, || {
                 leave_processor_to(tid);
                 let _urgent = Urgent::begin();
                 let began = Instant::now();

@@ -144,7 +144,7 @@ pub(crate) fn frame_registers(candidate: &Candidate, patience: Duration) -> Opti
         let regs = stopped.registers().ok()?;
         arch::stands_in(&regs, &candidate.blocking).map(|_| regs.frame())
     };
-    trace(read).ok()?
+    trace(candidate.tid, read).ok()?
 }
 
 /// A borrowed thread with the frame on its stack.

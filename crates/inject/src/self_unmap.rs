@@ -60,7 +60,7 @@ pub(crate) fn unmap(
         deadline,
         options,
     };
-    trace(|| way.go(worker, channel)).during(PHASE)?
+    trace(worker, || way.go(worker, channel)).during(PHASE)?
 }
 
 struct Way<'a> {

@@ -28,7 +28,7 @@ pub(crate) fn wake(
         memory: look.memory(),
         at,
     };
-    let times = trace(|| kick(look, tid, &block, options)).during(PHASE)??;
+    let times = trace(tid, || kick(look, tid, &block, options)).during(PHASE)??;
     let (channel, worker_tid) = meet(look, &block, options)?;
     let via = Via {
         path: EntryPath::OwnThread,

@@ -19,13 +19,14 @@ use std::cell::Cell;
 use std::ffi::c_void;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 use midair_ids::Pid;
 
-use crate::sys;
+use crate::{Tid, sys};
 
 /// The length of the stack, like that of a thread of Rust's. Only pages that are used take memory.
 const STACK: usize = 2 << 20;
@@ -48,12 +49,47 @@ static RUNNING: AtomicUsize = AtomicUsize::new(0);
 /// Processes that have done their work and still have threads.
 static LEFT: Mutex<Vec<i32>> = Mutex::new(Vec::new());
 
-/// Whether the process that runs apart may do what this one may. Yama asks who is whose ancestor,
-/// and it is no ancestor of what this process has started.
-fn is_as_good() -> bool {
+/// How many processes lie between one and its ancestor, at most.
+const GENERATIONS: u32 = 4096;
+
+/// Whether the process that runs apart may trace thread `tid` if this one may. Yama lets a process
+/// trace its descendants, and what runs apart has none of this process's. Whom a process itself
+/// named as its tracer (`PR_SET_PTRACER`) may have a descendant of its own trace it.
+fn is_as_good(tid: Tid) -> bool {
     let restricted = yama_scope().is_some_and(|scope| scope != 0);
     let tracing = || sys::capabilities().is_ok_and(|[low, _]| low.effective >> TRACING & 1 == 1);
-    !restricted || tracing()
+    !restricted || tracing() || !may_descend(tid)
+}
+
+/// Whether thread `tid` belongs to this process or to a descendant of it, as far as can be told.
+#[expect(clippy::disallowed_methods, reason = "a file of the kernel's")]
+fn may_descend(tid: Tid) -> bool {
+    let own = Pid::own().raw();
+    let mut at = tid.raw();
+    if at == own || Path::new(&format!("/proc/{own}/task/{at}")).exists() {
+        return true;
+    }
+    for _ in 0..GENERATIONS {
+        match parent_of(at) {
+            // Outside of this pid namespace, or the first process there.
+            Some(0) => return false,
+            Some(parent) if parent == own => return true,
+            Some(parent) => at = parent,
+            // It has ended, or the kernel hides it.
+            None => return true,
+        }
+    }
+    true
+}
+
+/// The parent of the process of this thread, by `/proc/TID/stat`.
+#[expect(clippy::disallowed_methods, reason = "a file of the kernel's")]
+fn parent_of(tid: i32) -> Option<i32> {
+    let text = std::fs::read(format!("/proc/{tid}/stat")).ok()?;
+    // The name before it is in parentheses, and may contain any byte.
+    let name = text.iter().rposition(|&byte| byte == b')')?;
+    let rest = std::str::from_utf8(text.get(name + 1..)?).ok()?;
+    rest.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
 /// `kernel.yama.ptrace_scope`, if the kernel has Yama.
@@ -71,23 +107,24 @@ struct Job<W, T> {
     done: Option<Result<T, Box<dyn Any + Send>>>,
 }
 
-/// Does `work` in a process that shares this one's memory and descriptors, and waits for it. It may
+/// Does `work`, which accesses the process of thread `tid`, in a process that shares this one's memory
+/// and descriptors, and waits for it. It may
 /// do what a thread may, except that it must not return to its caller by other ways than a panic,
 /// and that the kernel knows it by another process id. [`Pid::own`] is still this process's.
 ///
-/// Where another process may not trace what this one may (Yama), or none can be made, the calling
-/// thread does the work; so it does inside of `work`.
+/// Where another process may not trace that one and this one may (Yama, where it descends from this
+/// one), or none can be made, the calling thread does the work; so it does inside of `work`.
 ///
 /// # Panics
 /// Where `work` does.
-pub fn apart<T: Send>(work: impl FnOnce() -> T + Send) -> T {
-    apart_as_this_thread(work)
+pub fn apart<T: Send>(tid: impl Into<Tid>, work: impl FnOnce() -> T + Send) -> T {
+    apart_as_this_thread(tid.into(), work)
 }
 
 /// The same for what no other *thread* may be given, but the calling one may use in another
 /// process.
-pub(crate) fn apart_as_this_thread<T>(work: impl FnOnce() -> T) -> T {
-    if APART.get() || cfg!(miri) || !is_as_good() {
+pub(crate) fn apart_as_this_thread<T>(tid: Tid, work: impl FnOnce() -> T) -> T {
+    if APART.get() || cfg!(miri) || !is_as_good(tid) {
         return work();
     }
     let mut job = Job {
@@ -314,13 +351,52 @@ mod tests {
         crate::own_tid().get()
     }
 
+    /// A thread that descends from no other process.
+    fn first() -> Tid {
+        Tid::new(1).unwrap()
+    }
+
+    /// A shell that is a child of this process, and the child that it starts and names first.
+    fn family(script: &str) -> (std::process::Child, Tid) {
+        use std::io::{BufRead, BufReader};
+        let mut shell = std::process::Command::new("sh");
+        shell
+            .args(["-c", script])
+            .stdin(std::process::Stdio::piped());
+        shell.stdout(std::process::Stdio::piped());
+        let mut shell = shell.spawn().unwrap();
+        let mut line = String::new();
+        let mut said = BufReader::new(shell.stdout.take().unwrap());
+        said.read_line(&mut line).unwrap();
+        (shell, line.trim().parse().unwrap())
+    }
+
+    #[test]
+    fn descendants_are_known() {
+        assert!(may_descend(crate::own_tid()), "this process itself");
+        let other = std::thread::spawn(|| may_descend(crate::own_tid()));
+        assert!(other.join().unwrap(), "its other threads");
+        assert!(!may_descend(first()));
+        assert!(!may_descend(
+            Tid::new(std::os::unix::process::parent_id()).unwrap()
+        ));
+        // `cat` ends when the pipe to the shell is closed.
+        let (mut shell, grandchild) = family("exec 3<&0; cat <&3 >/dev/null & echo $!; wait");
+        let child = Tid::new(shell.id()).unwrap();
+        assert!(may_descend(child));
+        assert!(may_descend(grandchild));
+        shell.kill().unwrap();
+        shell.wait().unwrap();
+        assert!(may_descend(child), "one that has ended could have been one");
+    }
+
     #[test]
     fn work_is_done_in_another_process_with_the_same_memory_and_descriptors() {
         let here = (std::process::id(), own_tid());
         let seen = Mutex::new(Vec::new());
-        let (inside, own, end): (_, _, OwnedFd) = apart(|| {
+        let (inside, own, end): (_, _, OwnedFd) = apart(first(), || {
             seen.lock().unwrap().push("a vector that grows there");
-            let nested = apart(|| (std::process::id(), own_tid()));
+            let nested = apart(first(), || (std::process::id(), own_tid()));
             let (end, _other) = std::os::unix::net::UnixStream::pair().unwrap();
             (nested, Pid::own().get(), end.into())
         });
@@ -336,26 +412,28 @@ mod tests {
         // SAFETY: takes numbers.
         while unsafe { libc::kill(inside.0 as i32, 0) } == 0 {
             assert!(began.elapsed() < std::time::Duration::from_secs(20));
-            apart(std::thread::yield_now);
+            apart(first(), std::thread::yield_now);
         }
     }
 
     #[test]
     fn threads_that_trace_are_threads_there() {
-        let (outer, inner) = apart(|| {
-            let inner = crate::trace(|| (std::process::id(), Pid::own())).unwrap();
+        let (outer, inner) = apart(first(), || {
+            let inner = crate::trace(first(), || (std::process::id(), Pid::own())).unwrap();
             (std::process::id(), inner)
         });
         assert_eq!(inner, (outer, Pid::own()));
         assert_ne!(outer, std::process::id());
-        let by_itself = crate::trace(std::process::id).unwrap();
+        let by_itself = crate::trace(first(), std::process::id).unwrap();
         assert!(by_itself != outer && by_itself != std::process::id());
     }
 
     #[test]
     fn threads_that_are_left_there_are_not_waited_for() {
         let (go, wait) = std::sync::mpsc::channel::<u8>();
-        let thread = apart(|| std::thread::spawn(move || (wait.recv(), std::process::id())));
+        let thread = apart(first(), || {
+            std::thread::spawn(move || (wait.recv(), std::process::id()))
+        });
         go.send(7).unwrap();
         let (got, there) = thread.join().unwrap();
         assert_eq!(got, Ok(7));
@@ -364,15 +442,15 @@ mod tests {
         // The thread is at its end. The next work takes the end of its process.
         while LEFT.lock().unwrap().contains(&(there as i32)) {
             assert!(began.elapsed() < std::time::Duration::from_secs(20));
-            apart(std::thread::yield_now);
+            apart(first(), std::thread::yield_now);
         }
     }
 
     #[test]
     fn a_panic_comes_back() {
-        let caught = std::panic::catch_unwind(|| apart(|| -> u8 { panic!("there") }));
+        let caught = std::panic::catch_unwind(|| apart(first(), || -> u8 { panic!("there") }));
         assert_eq!(*caught.unwrap_err().downcast::<&str>().unwrap(), "there");
-        assert_eq!(apart(|| 7), 7);
+        assert_eq!(apart(first(), || 7), 7);
     }
 
     #[test]
@@ -385,7 +463,7 @@ mod tests {
                 libc::sigismember(&raw const now, libc::SIGUSR1) == 1
             }
         };
-        assert!(apart(blocked));
+        assert!(apart(first(), blocked));
         assert!(!blocked());
     }
 
@@ -397,12 +475,12 @@ mod tests {
         };
         match case.as_str() {
             // SAFETY: takes numbers.
-            "killed" => apart(|| unsafe {
+            "killed" => apart(first(), || unsafe {
                 libc::kill(libc::getpid(), libc::SIGKILL);
             }),
             // SAFETY: takes a number.
-            "ended" => apart(|| unsafe { libc::_exit(77) }),
-            "waits" => apart(|| {
+            "ended" => apart(first(), || unsafe { libc::_exit(77) }),
+            "waits" => apart(first(), || {
                 println!("inside {}", std::process::id());
                 loop {
                     std::thread::park();

@@ -137,7 +137,7 @@ impl Memory {
             .chain(self.others())
             .filter_map(|tid| Some((tid, how.open(format!("/proc/{tid}/mem")).ok()?)))
             // The file of a thread that has ended is empty.
-            .map(|(tid, file)| (tid, apart_as_this_thread(|| access(&file))))
+            .map(|(tid, file)| (tid, apart_as_this_thread(tid, || access(&file))))
             .filter(|(_, done)| !matches!(done, Ok(0)));
         let (tid, done) = opened.next()?;
         Some(done.map_err(|source| Error::System {
@@ -238,7 +238,7 @@ impl Memory {
             let file: File = OpenOptions::new()
                 .write(true)
                 .open(format!("/proc/{tid}/mem"))?;
-            apart_as_this_thread(|| file.write_all_at(bytes, at.get()))
+            apart_as_this_thread(tid, || file.write_all_at(bytes, at.get()))
         };
         if let Err(error) = through(self.tid) {
             // The thread may have ended while others live on.
@@ -255,7 +255,7 @@ impl Memory {
         crate::watch::alive();
         let answer = |tid: Tid| {
             // A page may have to come from somebody's file system. Another process waits for it.
-            apart_as_this_thread(|| {
+            apart_as_this_thread(tid, || {
                 usize::try_from(call(tid)).map_err(|_| Error::last(operation, tid))
             })
         };

@@ -81,7 +81,7 @@ pub enum Waited {
     Gone(Death),
 }
 
-/// Runs `work`, which traces, on a thread of its own. A tracee that was asked to stop and has not
+/// Runs `work`, which traces thread `tid`, on a thread of its own. A tracee that was asked to stop and has not
 /// done so yet cannot be let go; when it stops at last, it would stand still. Only the end of its
 /// tracer, which is a thread, undoes that. So no tracing thread outlives one borrowing.
 ///
@@ -90,11 +90,11 @@ pub enum Waited {
 ///
 /// # Errors
 /// When no thread can be made, or `work` panicked.
-pub fn trace<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
+pub fn trace<T: Send>(tid: Tid, work: impl FnOnce() -> T + Send) -> io::Result<T> {
     let place = Place::here();
     on_own_thread(|| {
         place.adopt();
-        apart(work)
+        apart(tid, work)
     })
 }
 

@@ -122,7 +122,7 @@ pub(crate) fn each<T: Send + 'static>(
             };
             while let Some((index, pid)) = next() {
                 // Nobody reads a report where this look was given up.
-                let done = apart(|| {
+                let done = apart(pid, || {
                     reports.send(Report::Begins(index, own_tid())).ok()?;
                     Some(work(pid))
                 });

@@ -170,7 +170,7 @@ fn stack(
 fn stack_stopped(tid: Tid, walker: &mut Walker) -> Result<Walk, String> {
     for _ in 0..WALKS {
         // The tracing thread ends after each try, which releases whatever it held.
-        let walked = trace(|| walk_stopped(tid, walker))
+        let walked = trace(tid, || walk_stopped(tid, walker))
             .map_err(|error| error.to_string())?
             .map_err(|error| error.to_string())?;
         match walked {
