@@ -21,6 +21,8 @@ THREADS = ((1, 60), (8, 60))
 
 def run(check):
     part_o_bursts.run(check)
+    if "BURSTS_ROWS" in os.environ and "alone" not in os.environ["BURSTS_ROWS"].split():
+        return
     check.results.guarded("o", "speed in bursts", lambda: speeds(check))
     for threads, seconds in THREADS:
         check.results.guarded("o", f"{threads} threads in bursts", lambda threads=threads, seconds=seconds: survival(check, threads, check.seconds(seconds)))

@@ -1,15 +1,17 @@
 """(o) `midair attach --max-overhead` on CUDA processes: the limit holds, what bursts tell is what a full recording tells, and programs live
-through a hundred bursts."""
+through a hundred bursts. The variable BURSTS_ROWS names the rows that are wanted."""
 
+import csv
 import json
 import os
 import subprocess
 import sys
 import time
 
-from kit import Problem, Program, reached, tail
+from kit import Problem, Program, begun_between, reached, tail
 from part_b import read
-from statistics_of_pairs import ratio_in_all
+from statistics_of_intervals import enough, holds
+from statistics_of_pairs import median, ratio_in_all
 
 SEGMENT = 0.2
 PERCENT, LOOP_SECONDS, GOAL = 2, 60, 0.975
@@ -21,18 +23,30 @@ SESSIONS, FULL_SECONDS, BURST_SECONDS, SHARE_PERCENT = 3, 3, 6, 20
 WARM_SECONDS = 20
 # Kernels with a smaller share may be in few bursts.
 LEAST_SHARE = 0.01
+# The program of known shares (mix.cu): sessions in bursts at each limit (percent, seconds of a session, sessions), the seconds of the full recording,
+# and those for which it is watched without any.
+MIX, MIX_FULL_SECONDS, MIX_FREE_SECONDS = ((2, 16, 3), (5, 9, 5), (20, 8, 4)), 20, 4
 # Programs at a time, bursts in each, and what that takes at a burst a second.
 STRESSED, STRESS_BURSTS, STRESS_PERCENT, THREADS = 3, 34, 10, 8
 
 
+ROWS = "limit mix loops graphs stress"
+
+
 def run(check):
-    check.results.guarded("o", "the limit", lambda: limit(check))
+    rows = os.environ.get("BURSTS_ROWS", ROWS).split()
+    if "limit" in rows:
+        check.results.guarded("o", "the limit", lambda: limit(check))
+    if "mix" in rows:
+        check.results.guarded("o", "shares of known kernels", lambda: mix(check))
     references = []
     try:
-        for name, variables in LOOPS:
+        for name, variables in LOOPS if "loops" in rows else ():
             check.results.guarded("o", f"shares of {name}", lambda name=name, variables=variables: shares(check, name, variables, references))
-        check.results.guarded("o", "graphs", lambda: graphs(check))
-        check.results.guarded("o", "many bursts", lambda: stress(check))
+        if "graphs" in rows:
+            check.results.guarded("o", "graphs", lambda: graphs(check))
+        if "stress" in rows:
+            check.results.guarded("o", "many bursts", lambda: stress(check))
         for reference in references:
             check.results.guarded("o", "results", lambda reference=reference: reference.compare(check))
     finally:
@@ -113,6 +127,112 @@ def limit(check):
             program.kill()
 
 
+def mix(check):
+    """The intervals of sessions in bursts, of a program whose true shares are known and do not drift: against a full recording of the same process, and
+    against what the program says of each session itself. How a count is judged was decided before the first run: `enough`, for each limit and in all."""
+    words = ["nvcc", "-std=c++17", "-O2", "-arch=native", "-o", check.built("mix"), check.source("mix.cu")]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+    if done.returncode != 0:
+        raise Problem(f"nvcc: {done.stderr.strip()[-400:]}")
+    program = Program([check.built("mix")], check.log("o-mix"))
+    try:
+        program.said(60)
+        speeds = [free_speed(check, program)]
+        truth, beside = mix_in_full(check, program)
+        sessions = [mix_in_bursts(check, program, percent, check.seconds(seconds), f"mix-{percent}-{at}", truth, beside)
+                    for percent, seconds, count in MIX for at in range(1 if check.quick else count)]
+        speeds.append(free_speed(check, program))
+        last, code = program.end()
+        if code != 0 or last["errors"]:
+            raise Problem(f"mix ended with {code}, {last['errors']} errors")
+    finally:
+        program.kill()
+    check.raw.append({"mix": sessions, "full": truth, "free": speeds})
+    drift = median([abs(one / truth[name] - 1) for session in sessions for name, one in session["own"].items()])
+    free = sum(speeds) / len(speeds)
+    check.results.add("o", "known kernels: the program's own shares in a session differ from those of the full recording by (median)", f"{drift * 100:.2f} % of the share", "", None)
+    for percents in [(percent,) for percent, _, _ in MIX] + [tuple(percent for percent, _, _ in MIX)]:
+        chosen = [session for session in sessions if session["percent"] in percents]
+        limits = f"--max-overhead {', '.join(str(percent) for percent in percents)}"
+        half = median([half for session in chosen for half in session["halves"]])
+        bursts = median([session["bursts"] for session in chosen])
+        speed = median([session["speed"] for session in chosen]) / free
+        for what, key in (("of the full recording", "in_full"), ("that the program counted in the session", "in_own")):
+            inside, compared = sum(session[key] for session in chosen), sum(session["compared"] for session in chosen)
+            check.results.add("o", f"known kernels, {limits}: intervals of {len(chosen)} sessions that hold the share {what}",
+                              f"{inside} of {compared}; half of an interval is {half * 100:.1f} % of the share (median); {bursts:.0f} bursts; speed {speed:.4f}",
+                              "as 95 of 100: not refused by a binomial test at 5 %", enough(inside, compared))
+
+
+def difference(one, other, key):
+    """What a program did between two marks, by kernel."""
+    return {name: other[key][name] - one[key][name] for name in other[key]}
+
+
+def parts(times):
+    whole = sum(times.values())
+    return {name: time / whole for name, time in times.items()}
+
+
+def speed_between(one, other):
+    """Nanoseconds of work that were asked for, by nanosecond."""
+    return sum(difference(one, other, "asked_ns").values()) / (other["time"] - one["time"])
+
+
+def free_speed(check, program):
+    first = program.ask("mark")
+    check.sleep(check.seconds(MIX_FREE_SECONDS))
+    return speed_between(first, program.ask("mark"))
+
+
+def mix_in_full(check, program):
+    """Each kernel's share in a full recording, and how much longer a launch of it is there than the program itself sees, in ns."""
+    seconds = check.seconds(MIX_FULL_SECONDS)
+    recording = Recording(check, program, "mix-full", seconds + 2)
+    end = time.monotonic() + 60
+    while b"recording" not in read_bytes(recording.log):
+        if time.monotonic() > end or not recording.alive():
+            raise Problem(f"no attach: {tail(recording.log)}")
+        time.sleep(0.05)
+    first = program.ask("mark")
+    check.sleep(seconds)
+    second = program.ask("mark")
+    recording.document()
+    rows = begun_between(kernels_of(recording), first["time"], second["time"])
+    recording.clean()
+    launches, ran = difference(first, second, "launches"), difference(first, second, "ran_ns")
+    counts, times = dict.fromkeys(launches, 0), dict.fromkeys(launches, 0)
+    for row in rows:
+        counts[row["Kernel_Name"]] += 1
+        times[row["Kernel_Name"]] += int(row["End_Timestamp"]) - int(row["Start_Timestamp"])
+    beside = {name: (times[name] - ran[name]) / launches[name] for name in launches}
+    shares_there = parts(times)
+    check.results.add("o", "known kernels, full recording: kernels", f"{sum(counts.values())} of {sum(launches.values())}; shares {', '.join(f'{share * 100:.2f}' for share in shares_there.values())} %; "
+                      f"a launch takes {min(beside.values()):.0f} to {max(beside.values()):.0f} ns more than it spins", "equal, by name", counts == launches)
+    return shares_there, beside
+
+
+def mix_in_bursts(check, program, percent, seconds, name, truth, beside):
+    first = program.ask("mark")
+    recording = Recording(check, program, name, seconds, "--max-overhead", str(percent))
+    last = recording.document()["bursts"][0]
+    second = program.ask("mark")
+    recording.clean()
+    launches, ran = difference(first, second, "launches"), difference(first, second, "ran_ns")
+    own = parts({kernel: ran[kernel] + launches[kernel] * beside[kernel] for kernel in ran})
+    intervals = {kernel["name"]: kernel["share"] for kernel in last["kernels"]}
+    known = [kernel for kernel in truth if intervals.get(kernel) and intervals[kernel]["low"] is not None]
+    return {"percent": percent, "bursts": last["bursts"], "coverage": last["coverage"], "recorded_ns": last["recorded_ns"], "switched_ns": last["switched_ns"], "time_ns": last["time_ns"],
+            "speed": speed_between(first, second), "own": own, "intervals": intervals, "compared": len(truth),
+            "in_full": sum(holds(intervals.get(kernel), share) for kernel, share in truth.items()), "in_own": sum(holds(intervals.get(kernel), share) for kernel, share in own.items()),
+            "halves": [(intervals[kernel]["high"] - intervals[kernel]["estimate"]) / truth[kernel] for kernel in known]}
+
+
+def read_bytes(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
 class Reference:
     """The same steps by a process that nobody touched."""
 
@@ -174,18 +294,20 @@ def full(check, program, name):
     return shares_of(recording)
 
 
+def kernels_of(recording):
+    """The rows of a recording's kernels."""
+    with open(recording.csv, encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
 def shares_of(recording):
     """Each kernel's part of all kernels' time."""
-    import csv
-
     times = {}
-    with open(recording.csv, encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            start, end = int(row["Start_Timestamp"]), int(row["End_Timestamp"])
-            times[row["Kernel_Name"]] = times.get(row["Kernel_Name"], 0) + end - start
+    for row in kernels_of(recording):
+        start, end = int(row["Start_Timestamp"]), int(row["End_Timestamp"])
+        times[row["Kernel_Name"]] = times.get(row["Kernel_Name"], 0) + end - start
     recording.clean()
-    whole = sum(times.values())
-    return {name: time / whole for name, time in times.items()}
+    return parts(times)
 
 
 def graphs(check):

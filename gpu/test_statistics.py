@@ -3,6 +3,7 @@
 import random
 import unittest
 
+from statistics_of_intervals import at_most, enough, holds
 from statistics_of_pairs import median, ratio, ratio_in_all
 
 
@@ -54,6 +55,39 @@ class Ratios(unittest.TestCase):
     def test_few_pairs_are_refused(self):
         with self.assertRaises(ValueError):
             ratio([(1.0, 1.0)] * 4)
+
+
+class Intervals(unittest.TestCase):
+    def test_ends_belong_to_an_interval(self):
+        interval = {"estimate": 0.2, "low": 0.1, "high": 0.3}
+        self.assertEqual([holds(interval, value) for value in (0.09, 0.1, 0.2, 0.3, 0.31)], [False, True, True, True, False])
+
+    def test_what_is_missing_holds_nothing(self):
+        self.assertFalse(holds(None, 0.0))
+        self.assertFalse(holds({"estimate": 0.2, "low": None, "high": None}, 0.2))
+
+    def test_probabilities_are_those_of_the_tables(self):
+        self.assertAlmostEqual(at_most(0, 10, 0.5), 1 / 1024)
+        self.assertAlmostEqual(at_most(5, 10, 0.5), 0.623046875)
+        self.assertAlmostEqual(at_most(18, 20), 0.264160, places=6)
+        self.assertAlmostEqual(at_most(96, 96), 1.0)
+
+    def test_ninety_in_a_hundred_are_too_few_and_ninety_one_are_not(self):
+        # P(X <= 90) is 0.028, P(X <= 91) is 0.063.
+        self.assertEqual([enough(inside, 100) for inside in (0, 80, 90, 91, 92, 95, 100)], [False, False, False, True, True, True, True])
+        self.assertFalse(enough(0, 0))
+
+    def test_the_check_itself_errs_in_one_case_of_twenty_at_most(self):
+        source, refused, rounds = random.Random(8), 0, 2000
+        for _ in range(rounds):
+            refused += not enough(sum(source.random() < 0.95 for _ in range(96)), 96)
+        self.assertTrue(0.005 < refused / rounds <= 0.055, refused / rounds)
+
+    def test_intervals_that_hold_less_are_found_out(self):
+        source, refused, rounds = random.Random(9), 0, 500
+        for _ in range(rounds):
+            refused += not enough(sum(source.random() < 0.80 for _ in range(96)), 96)
+        self.assertTrue(refused / rounds > 0.97, refused / rounds)
 
 
 if __name__ == "__main__":
