@@ -154,7 +154,7 @@ def mix(check):
     for percents in [(percent,) for percent, _, _ in MIX] + [tuple(percent for percent, _, _ in MIX)]:
         chosen = [session for session in sessions if session["percent"] in percents]
         limits = f"--max-overhead {', '.join(str(percent) for percent in percents)}"
-        half = median([half for session in chosen for half in session["halves"]])
+        half = median([half for session in chosen for half in session["halves"]] or [float("inf")])
         bursts = median([session["bursts"] for session in chosen])
         speed = median([session["speed"] for session in chosen]) / free
         for what, key in (("of the full recording", "in_full"), ("that the program counted in the session", "in_own")):
