@@ -149,6 +149,49 @@ fn shares_of_rare_bursts_hold_what_a_full_recording_has() {
     assert!(part >= 0.9, "{part} of {all}");
 }
 
+/// A program that does the same again and again, each time in another order. What a burst has more of
+/// a kernel, the rest of the time has less.
+#[test]
+fn shares_of_a_program_that_repeats_itself_are_held_where_much_is_recorded() {
+    let (time, runs) = (9_000 * MS, 120);
+    let (mut all, mut inside) = (0, 0);
+    for seed in 0..runs {
+        let mut source = Program {
+            seed: 9000 + seed,
+            count: 0,
+        };
+        let mut launches = Vec::new();
+        let mut at = 0;
+        while at < time {
+            // Twelve blocks of 50 ms, three of each kernel.
+            let mut blocks: Vec<(f64, u64)> = (0..12)
+                .map(|block| (source.random(), 1 + block % 4))
+                .collect();
+            blocks.sort_by(|one, other| one.0.total_cmp(&other.0));
+            for (_, id) in blocks {
+                for _ in 0..50 {
+                    launches.push((id, at, 900_000));
+                    at += MS;
+                }
+            }
+        }
+        let bursts = in_bursts(
+            Controller::rare(20, 1_000, 0.45, seed, 0),
+            12 * MS,
+            &launches,
+        );
+        let coverage = bursts.coverage().unwrap();
+        assert!((0.3..0.5).contains(&coverage.part()), "{coverage:?}");
+        for estimate in bursts.estimates(None, time).values() {
+            let (low, high) = estimate.share.bounds();
+            all += 1;
+            inside += u32::from((low..=high).contains(&0.25));
+        }
+    }
+    let part = f64::from(inside) / f64::from(all);
+    assert!(part >= 0.93, "{part} of {all}");
+}
+
 #[test]
 fn a_rest_counts_as_time_and_early_kernels_belong_to_their_burst() {
     let mut bursts = Bursts::default();
@@ -247,7 +290,9 @@ fn the_intervals_hold_what_a_full_recording_has() {
         }
     }
     let part = f64::from(inside) / f64::from(all);
-    assert!((0.93..=0.97).contains(&part), "{part} of {all}: {held:?}");
+    // More than 95 %, since moments of this program do not depend on each other: what was recorded of
+    // a period is known, and makes no interval narrower.
+    assert!((0.93..=0.99).contains(&part), "{part} of {all}: {held:?}");
     // Each by itself, within the noise of so many runs (1.3 % each way).
     for (what, count) in &held {
         let part = f64::from(*count) / runs as f64;
@@ -518,25 +563,25 @@ fn estimates_are_ratios_of_weighted_sums_with_their_standard_errors() {
     let by_time = bursts.estimates(None, 600);
     let unknown = four(basis::UNKNOWN).estimates(None, 600);
     for (what, found, estimate, error) in [
-        ("calls", counted[&7].calls, 687.5, 46.009_115_939_468_71),
+        ("calls", counted[&7].calls, 687.5, 55.051_022_964_892_02),
         (
             "total",
             counted[&7].total,
             2_366.071_428_571_428_4,
-            544.996_323_684_518,
+            635.215_817_322_665_1,
         ),
         (
             "share",
             counted[&7].share,
             0.563_829_787_234_042_5,
-            0.087_442_416_709_598_1,
+            0.103_867_324_984_978_08,
         ),
-        ("calls", counted[&9].calls, 312.5, 46.009_115_939_468_71),
+        ("calls", counted[&9].calls, 312.5, 55.051_022_964_892_02),
         (
             "total",
             counted[&9].total,
             1_830.357_142_857_143,
-            328.774_669_063_090_64,
+            382.388_661_939_222_35,
         ),
         // In 600 ns with 19 % more launches than in as long a time with all of it recorded: the
         // application loses a fifth of its speed in 24 % of the time.
@@ -544,35 +589,35 @@ fn estimates_are_ratios_of_weighted_sums_with_their_standard_errors() {
             "calls by time",
             by_time[&7].calls,
             109.956,
-            10.653_850_829_192_923,
+            12.494_733_007_673_78,
         ),
         (
             "total by time",
             by_time[&7].total,
             378.42,
-            53.269_254_145_964_62,
+            60.517_821_025_232_76,
         ),
         (
             "share by time",
             by_time[&7].share,
             0.563_829_787_234_042_5,
-            0.087_442_416_709_598_1,
+            0.103_867_324_984_978_08,
         ),
         (
             "calls by time",
             by_time[&9].calls,
             49.98,
-            14.267_700_123_890_435,
+            17.166_141_035_863_532,
         ),
         (
             "total by time",
             by_time[&9].total,
             292.74,
-            79.564_004_580_728,
+            97.199_208_588_071_16,
         ),
         // Nothing is known about the cost, so the application counts as equally fast.
-        ("calls", unknown[&7].calls, 92.4, 8.952_815_822_851_196),
-        ("total", unknown[&9].total, 246.0, 66.860_508_051_031_93),
+        ("calls", unknown[&7].calls, 92.4, 10.499_775_636_700_656),
+        ("total", unknown[&9].total, 246.0, 81.680_007_216_866_51),
     ] {
         assert!(is_near(found, estimate, error * t), "{what}: {found:?}");
     }
