@@ -181,3 +181,16 @@ pub fn installed(name: &str) -> Option<PathBuf> {
 pub fn first_of(paths: &[&str]) -> Option<PathBuf> {
     paths.iter().map(PathBuf::from).find(|path| path.exists())
 }
+
+/// Where Debian has the libraries for this machine type.
+const LIBRARIES: &str = if cfg!(target_arch = "aarch64") {
+    "/usr/lib/aarch64-linux-gnu"
+} else {
+    "/usr/lib/x86_64-linux-gnu"
+};
+
+/// Returns the path of a library of Debian's, if it is installed.
+pub fn debian_library(name: &str) -> Option<PathBuf> {
+    let path = Path::new(LIBRARIES).join(name);
+    path.exists().then_some(path)
+}

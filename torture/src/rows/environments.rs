@@ -16,6 +16,13 @@ const OTHER_LIBC: Want = Want::InOr(&["LibcKind", "LibcTooOld", "Architecture"])
 /// The refusals that are right for a target without room.
 const NO_ROOM: Want = Want::InOr(&["SystemCall", "ThreadRefused", "Boot"]);
 
+/// The directory of Debian's headers for this machine type.
+const HEADERS: &str = if cfg!(target_arch = "aarch64") {
+    "/usr/include/aarch64-linux-gnu"
+} else {
+    "/usr/include/x86_64-linux-gnu"
+};
+
 /// Returns the cells.
 pub fn cells() -> Vec<Cell> {
     let mut cells = containers();
@@ -112,7 +119,7 @@ fn libraries() -> Vec<Cell> {
         "-idirafter",
         "/usr/include",
         "-idirafter",
-        "/usr/include/x86_64-linux-gnu",
+        HEADERS,
     ];
     const MUSL_STATIC: &[&str] = &[
         "-pthread",
@@ -121,7 +128,7 @@ fn libraries() -> Vec<Cell> {
         "-idirafter",
         "/usr/include",
         "-idirafter",
-        "/usr/include/x86_64-linux-gnu",
+        HEADERS,
     ];
     vec![
         Cell::on(

@@ -1,41 +1,66 @@
-//! Builds the engine's test programs for aarch64 on this machine.
+//! Builds the engine's test programs, the torture matrix and the product for aarch64 on this machine.
 
 use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
-use crate::aarch64::{self, LINKER, TARGET};
-use crate::run::{Outcome, cargo, failed, output, target_directory};
+use crate::aarch64::{self, TARGET};
+use crate::layout;
+use crate::machine::Machine;
+use crate::run::{At, Outcome, cargo, failed, output, run, target_directory};
+use crate::stage;
 
-use super::programs::{Programs, image_of, is_library, programs};
+use super::programs::{Program, Programs, image_of, is_library, programs};
 
 /// Packages that build for aarch64, together with all that their tests need.
 const PACKAGES: &[&str] = &["midair-ptrace", "midair-procinfo", "midair-inject"];
 
-/// The program of Debian's binutils-aarch64-linux-gnu that strips them.
-const STRIP: &str = "aarch64-linux-gnu-strip";
-
-/// Builds the programs.
-pub fn ready() -> Outcome<Programs> {
+/// Builds the programs. With `built` it takes what is there already, without tests.
+pub fn ready(built: bool) -> Outcome<Programs> {
     if let Some(why) = aarch64::fetched() {
         return failed(why);
     }
-    let mut tests = cargo(&["test", "--no-run", "--message-format=json", "--quiet"]);
-    tests.args(["--target", TARGET]);
+    let machine = Machine::named("aarch64")?;
+    let target = target_directory().join(TARGET);
+    let (directory, stage) = (target.join("debug"), target.join("stage"));
+    let programs = match built {
+        true => Vec::new(),
+        false => build(machine, &directory, &stage)?,
+    };
+    let mut carried: BTreeSet<PathBuf> = programs.iter().map(|it| it.path.clone()).collect();
+    carried.extend(["midair-enter", "midair-torture"].map(|name| directory.join(name)));
+    for libraries in [directory.join("deps"), directory.clone()] {
+        for entry in std::fs::read_dir(&libraries).at("reading", &libraries)? {
+            let path = entry.at("reading", &libraries)?.path();
+            carried.extend(is_library(&path).then_some(path));
+        }
+    }
+    carried.insert(stage.clone());
+    let image = image_of(&carried, "arm64", &machine.tool("strip"))?;
+    Ok(Programs {
+        programs,
+        image,
+        built: directory,
+        stage,
+    })
+}
+
+/// Builds all programs and stages the product.
+fn build(machine: &'static Machine, built: &Path, prefix: &Path) -> Outcome<Vec<Program>> {
+    let crossed = |words: &[&str]| {
+        let mut command = cargo(words);
+        command.args(["--quiet", "--target", TARGET]);
+        machine.linker(&mut command);
+        command
+    };
+    let mut product = crossed(&["build", "--package", "midair-torture"]);
+    for package in layout::PACKAGES {
+        product.args(["--package", package]);
+    }
+    run(&mut product)?;
+    stage::stage_for(built, prefix, machine)?;
+    let mut tests = crossed(&["test", "--no-run", "--message-format=json"]);
     for package in PACKAGES {
         tests.args(["--package", package]);
     }
-    tests.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", LINKER);
-    let programs = programs(&output(&mut tests)?)?;
-    let built = target_directory().join(TARGET).join("debug");
-    let mut carried: BTreeSet<_> = programs.iter().map(|it| it.path.clone()).collect();
-    carried.insert(built.join("midair-enter"));
-    for entry in std::fs::read_dir(built.join("deps"))
-        .into_iter()
-        .flatten()
-        .flatten()
-    {
-        let path = entry.path();
-        carried.extend(is_library(&path).then_some(path));
-    }
-    let image = image_of(&carried, "arm64", STRIP)?;
-    Ok(Programs { programs, image })
+    programs(&output(&mut tests)?)
 }

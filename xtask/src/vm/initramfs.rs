@@ -73,8 +73,10 @@ pub fn make(
     put(
         "job/settings",
         &format!(
-            "WORK={}\nFACTOR={}\nBUDGET={}\nONLY='{}'\nCHECKS='{}'\n",
+            "WORK={}\nBUILT={}\nSTAGE={}\nFACTOR={}\nBUDGET={}\nONLY='{}'\nCHECKS='{}'\n",
             root().canonicalize().at("finding", &root())?.display(),
+            programs.built.display(),
+            programs.stage.display(),
             accelerator.factor(),
             options.minutes.unwrap_or(row.minutes) * 60,
             options.only.as_deref().unwrap_or_default(),

@@ -41,13 +41,17 @@ pub struct Program {
 pub struct Programs {
     pub programs: Vec<Program>,
     pub image: PathBuf,
+    /// The directory into which cargo built them.
+    pub built: PathBuf,
+    /// The product for this machine type.
+    pub stage: PathBuf,
 }
 
 /// Builds the programs for a row. With `built` it takes what the stage and cargo's directory have
 /// already, which is enough where no tests are run.
 pub fn ready(row: &Row, built: bool) -> Outcome<Programs> {
     if row.kernel.arch != AMD64 {
-        return arm64::ready();
+        return arm64::ready(built);
     }
     let programs = match built {
         true => Vec::new(),
@@ -71,9 +75,15 @@ pub fn ready(row: &Row, built: bool) -> Outcome<Programs> {
             carried.extend(is_library(&path).then_some(path));
         }
     }
-    carried.insert(target.join("stage"));
+    let stage = target.join("stage");
+    carried.insert(stage.clone());
     let image = image_of(&carried, "amd64", "strip")?;
-    Ok(Programs { programs, image })
+    Ok(Programs {
+        programs,
+        image,
+        built: target.join("debug"),
+        stage,
+    })
 }
 
 /// Builds all programs and stages the product.

@@ -126,6 +126,7 @@ pub const ROWS: &[Row] = &[
         "the engine's tests on aarch64, Debian 12",
         ARM_6_1,
     ),
+    torture("arm64-6.1-torture", ARM_6_1),
     tests(
         "arm64-newest",
         "the engine's tests on aarch64, Debian 13's backports",

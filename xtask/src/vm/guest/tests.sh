@@ -2,7 +2,7 @@
 # Outcomes: passed, flaky (passed when tried again), left-out, failed, timeout, not-run (the row's
 # time was over).
 
-export MIDAIR_SKIP_LAB=1 MIDAIR_STAGE="$WORK/target/stage" MIDAIR_VM=1
+export MIDAIR_SKIP_LAB=1 MIDAIR_STAGE="$STAGE" MIDAIR_VM=1
 say() { echo "@@ $*" > /dev/console; }
 
 # once LOG SECONDS DIRECTORY COMMAND...: sets outcome and took
@@ -22,13 +22,15 @@ once() {
 
 # one PROGRAM EXECUTABLE DIRECTORY TEST
 one() {
-    local log="/results/logs/$1-${4//[^A-Za-z0-9_]/_}" outcome took
-    once "$log" $((60 * FACTOR)) "$3" "$2" --exact "$4" --nocapture --test-threads=1
+    local log="/results/logs/$1-${4//[^A-Za-z0-9_]/_}" outcome took limit=60
+    # Hundreds of whole sessions; nextest gives it more time, too.
+    [[ $4 = growth::* ]] && limit=240
+    once "$log" $((limit * FACTOR)) "$3" "$2" --exact "$4" --nocapture --test-threads=1
     # One that took too long does so again, and costs the others their time.
     [ $outcome = timeout ] && say "timeout: $1 $4 ($took s)"
     if [ $outcome = failed ]; then
         mv "$log" "$log.first"
-        once "$log" $((60 * FACTOR)) "$3" "$2" --exact "$4" --nocapture --test-threads=1
+        once "$log" $((limit * FACTOR)) "$3" "$2" --exact "$4" --nocapture --test-threads=1
         [ $outcome = passed ] && outcome=flaky
         [ $outcome = flaky ] || say "$outcome: $1 $4 ($took s)"
     else
@@ -39,7 +41,7 @@ one() {
 
 part_tests() {
     local jobs=0 name path directory test
-    export LD_LIBRARY_PATH="$WORK/target/debug/deps:$WORK/target/debug"
+    export LD_LIBRARY_PATH="$BUILT/deps:$BUILT"
     while IFS=$'\t' read -r name path directory; do
         say "tests of $name"
         while read -r test; do
@@ -63,8 +65,9 @@ part_tests() {
     wait
 }
 
+# Of a row for the torture matrix, ONLY is a part of the cells' names.
 part_torture() {
-    MIDAIR_SLOWER=$FACTOR "$WORK/target/debug/midair-torture" --quick --no-others --out /results
+    MIDAIR_SLOWER=$FACTOR "$BUILT/midair-torture" --quick --no-others ${ONLY:+--cell "$ONLY"} --out /results
     printf 'midair-torture\tquick form\t%s\t%s\n' \
         "$([ $? = 0 ] && echo passed || echo failed)" "$SECONDS" >> /results/results
 }
@@ -79,7 +82,7 @@ part_checks() {
                 as=(runcon unconfined_u:unconfined_r:unconfined_t:s0)
             fi
             once "/results/logs/check-$check" $((60 * FACTOR)) "$WORK" "${as[@]}" \
-                "$WORK/target/debug/midair-vm-checks" "$check"
+                "$BUILT/midair-vm-checks" "$check"
             [ $outcome = passed ] && break
             cp "/results/logs/check-$check" "/results/logs/check-$check.$try"
         done
