@@ -12,7 +12,12 @@ use crate::stage;
 use super::programs::{Program, Programs, image_of, is_library, programs};
 
 /// Packages that build for aarch64, together with all that their tests need.
-const PACKAGES: &[&str] = &["midair-ptrace", "midair-procinfo", "midair-inject"];
+const PACKAGES: &[&str] = &[
+    "midair-ptrace",
+    "midair-procinfo",
+    "midair-inject",
+    "midair-session",
+];
 
 /// Builds the programs. With `built` it takes what is there already, without tests.
 pub fn ready(built: bool) -> Outcome<Programs> {
@@ -27,7 +32,8 @@ pub fn ready(built: bool) -> Outcome<Programs> {
         false => build(machine, &directory, &stage)?,
     };
     let mut carried: BTreeSet<PathBuf> = programs.iter().map(|it| it.path.clone()).collect();
-    carried.extend(["midair-enter", "midair-torture"].map(|name| directory.join(name)));
+    let ours = ["midair-enter", "midair-drive", "midair-torture"];
+    carried.extend(ours.map(|name| directory.join(name)));
     for libraries in [directory.join("deps"), directory.clone()] {
         for entry in std::fs::read_dir(&libraries).at("reading", &libraries)? {
             let path = entry.at("reading", &libraries)?.path();
@@ -59,6 +65,7 @@ fn build(machine: &'static Machine, built: &Path, prefix: &Path) -> Outcome<Vec<
     run(&mut product)?;
     stage::stage_for(built, prefix, machine)?;
     let mut tests = crossed(&["test", "--no-run", "--message-format=json"]);
+    tests.args(["--lib", "--test", "it"]);
     for package in PACKAGES {
         tests.args(["--package", package]);
     }

@@ -102,15 +102,7 @@ fn build() -> Outcome<Vec<Program>> {
     for package in PACKAGES {
         tests.args(["--package", package]);
     }
-    let mut programs = programs(&output(&mut tests)?)?;
-    // Unit tests come first, then the rest in the order of the packages. Whole sessions take
-    // longest and come last.
-    programs.sort_by_key(|it| {
-        let (package, target) = it.name.split_once("::").unwrap_or((&it.name, ""));
-        let sessions = package == "midair-session";
-        (!target.is_empty(), sessions, it.name.clone())
-    });
-    Ok(programs)
+    programs(&output(&mut tests)?)
 }
 
 /// Returns whether a file is a library of ours. Those of procedural macros have a hash behind a
@@ -150,6 +142,13 @@ pub fn programs(messages: &[u8]) -> Outcome<Vec<Program>> {
             directory,
         });
     }
+    // Unit tests come first, then the rest in the order of the packages. Whole sessions take
+    // longest and come last.
+    found.sort_by_key(|it: &Program| {
+        let (package, target) = it.name.split_once("::").unwrap_or((&it.name, ""));
+        let sessions = package == "midair-session";
+        (!target.is_empty(), sessions, it.name.clone())
+    });
     match found.is_empty() {
         true => failed("cargo names no test programs"),
         false => Ok(found),
