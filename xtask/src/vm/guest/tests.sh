@@ -67,9 +67,14 @@ part_tests() {
 
 # Of a row for the torture matrix, ONLY is a part of the cells' names.
 part_torture() {
-    MIDAIR_SLOWER=$FACTOR "$BUILT/midair-torture" --quick --no-others ${ONLY:+--cell "$ONLY"} --out /results
-    printf 'midair-torture\tquick form\t%s\t%s\n' \
-        "$([ $? = 0 ] && echo passed || echo failed)" "$SECONDS" >> /results/results
+    local line outcome=failed
+    MIDAIR_SLOWER=$FACTOR "$BUILT/midair-torture" --quick --no-others ${ONLY:+--cell "$ONLY"} --out /results 2>&1 |
+        while IFS= read -r line; do
+            echo "$line"
+            [[ $line = \[* ]] && say "$line"
+        done
+    [ "${PIPESTATUS[0]}" = 0 ] && outcome=passed
+    printf 'midair-torture\tquick form\t%s\t%s\n' "$outcome" "$SECONDS" >> /results/results
 }
 
 part_checks() {
