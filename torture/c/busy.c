@@ -149,7 +149,8 @@ static void sleep_for(struct slot *slot, long ns) {
     } while (round_done(slot));
 }
 static void do_doze(struct slot *slot) { sleep_for(slot, 1000000); }
-static void do_nap(struct slot *slot) { sleep_for(slot, 10000000); }
+long nap_ns = 10000000;
+static void do_nap(struct slot *slot) { sleep_for(slot, nap_ns); }
 
 /* Floating point, vectors, the direction flag: registers that a careless attach would lose. */
 static void do_registers(struct slot *slot) {

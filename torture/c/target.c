@@ -212,6 +212,7 @@ static void early(const char *name, const char *value) {
         struct itimerval time = {{0, 1000}, {0, 1000}};
         setitimer(ITIMER_REAL, &time, 0);
     } else if (!strcmp(name, "chld")) handle(SIGCHLD, SA_RESTART);
+    else if (!strcmp(name, "nap")) nap_ns = number * 1000000;
     else if (!strcmp(name, "maps")) {
         for (long i = 0; i < number; i++) {
             void *p = mmap(0, 4096, i & 1 ? PROT_READ : PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -19,6 +19,8 @@ void feed(struct slot *slot);
 extern _Thread_local struct slot *own;
 extern struct state *state;
 extern _Atomic int may_fork;
+/* How long threads of the kind "nap" sleep at a time. */
+extern long nap_ns;
 /* Waits with results of their own: io_uring, and a file system that takes its time and must be mounted first. 0: it cannot be had. */
 void do_sqpoll(struct slot *slot);
 void do_disk(struct slot *slot);

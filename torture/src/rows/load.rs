@@ -54,15 +54,17 @@ pub fn cells() -> Vec<Cell> {
         "threads made and joined on 4 threads; one parked",
         |_| Ok(Spec::ours("churn", &["churn*3", "parked"]).unsteady()),
     ));
-    let naps = Cell::on(17, "650 threads that sleep 10 ms at a time", |_| {
-        Ok(Spec::ours("nap", &["nap*649", "+stacks:65536"]))
-    });
-    // On an emulated processor, which is slower, that they wake up takes all of its time.
-    let alone = Duration::from_secs(1);
-    cells.push(match slower(alone) > alone {
-        true => naps.heavy(),
-        false => naps,
-    });
+    // On an emulated processor, which is slower, they sleep longer. Otherwise that they wake up takes
+    // more than all of its time.
+    let nap = slower(Duration::from_millis(10)).as_millis();
+    cells.push(Cell::on(
+        17,
+        format!("650 threads that sleep {nap} ms at a time"),
+        move |_| {
+            let words = ["nap*649", "+stacks:65536", &format!("+nap:{nap}")];
+            Ok(Spec::ours("nap", &words))
+        },
+    ));
     cells.push(
         Cell::on(17, "a thread of the program named as ours", |_| {
             Ok(Spec::ours("stdin", &["parked", "+comm:midair-worker"]))

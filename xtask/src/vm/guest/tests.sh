@@ -65,10 +65,18 @@ part_tests() {
     wait
 }
 
-# Of a row for the torture matrix, ONLY is a part of the cells' names.
+# Of a row for the torture matrix, ONLY has rows of the matrix, or parts of the cells' names, with
+# "|" between them.
 part_torture() {
-    local line outcome=failed
-    MIDAIR_SLOWER=$FACTOR "$BUILT/midair-torture" --quick --no-others ${ONLY:+--cell "$ONLY"} --out /results 2>&1 |
+    local line word words asked=() outcome=failed
+    IFS='|' read -ra words <<< "$ONLY"
+    for word in "${words[@]}"; do
+        case $word in
+            *[!0-9]*) asked+=(--cell "$word") ;;
+            *) asked+=(--row "$word") ;;
+        esac
+    done
+    MIDAIR_SLOWER=$FACTOR "$BUILT/midair-torture" --quick --no-others "${asked[@]}" --out /results 2>&1 |
         while IFS= read -r line; do
             echo "$line"
             [[ $line = \[* ]] && say "$line"
