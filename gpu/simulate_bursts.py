@@ -1,8 +1,8 @@
 """What intervals of recordings in bursts hold of a program like mix.cu, without a GPU: `simulate_bursts.py [RUNS]`.
 
 The bursts are placed as crates/rotation does it, and the intervals are those of crates/output/src/bursts.rs; switching takes what it took on an H100. For
-each limit: how many of the true shares of a session lie in its intervals, and how many would if an interval did not become narrower by the part of
-a period that was recorded.
+each limit: how many of the true shares of a session lay in its intervals while what was recorded of a period made them narrower (until the build
+behind 939b7b09), and how many do since it does not.
 """
 
 import bisect
