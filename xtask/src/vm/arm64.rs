@@ -1,15 +1,14 @@
 //! Builds the engine's test programs, the torture matrix and the product for aarch64 on this machine.
 
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::aarch64::{self, TARGET};
 use crate::layout;
 use crate::machine::Machine;
-use crate::run::{At, Outcome, cargo, failed, output, run, target_directory};
+use crate::run::{Outcome, cargo, failed, output, run, target_directory};
 use crate::stage;
 
-use super::programs::{Program, Programs, image_of, is_library, programs};
+use super::programs::{Program, Programs, packed, programs};
 
 /// Packages that build for aarch64, together with all that their tests need.
 const PACKAGES: &[&str] = &[
@@ -31,23 +30,9 @@ pub fn ready(built: bool) -> Outcome<Programs> {
         true => Vec::new(),
         false => build(machine, &directory, &stage)?,
     };
-    let mut carried: BTreeSet<PathBuf> = programs.iter().map(|it| it.path.clone()).collect();
-    let ours = ["midair-enter", "midair-drive", "midair-torture"];
-    carried.extend(ours.map(|name| directory.join(name)));
-    for libraries in [directory.join("deps"), directory.clone()] {
-        for entry in std::fs::read_dir(&libraries).at("reading", &libraries)? {
-            let path = entry.at("reading", &libraries)?.path();
-            carried.extend(is_library(&path).then_some(path));
-        }
-    }
-    carried.insert(stage.clone());
-    let image = image_of(&carried, "arm64", &machine.tool("strip"))?;
-    Ok(Programs {
-        programs,
-        image,
-        built: directory,
-        stage,
-    })
+    let ours = &["midair-enter", "midair-drive", "midair-torture"];
+    let strip = machine.tool("strip");
+    packed(programs, ours, directory, stage, "arm64", &strip)
 }
 
 /// Builds all programs and stages the product.

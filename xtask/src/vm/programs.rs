@@ -58,30 +58,41 @@ pub fn ready(row: &Row, built: bool) -> Outcome<Programs> {
         false => build()?,
     };
     let target = target_directory();
+    let ours = &[
+        "midair-enter",
+        "midair-drive",
+        "midair-torture",
+        "midair-vm-checks",
+    ];
+    let (built, stage) = (target.join("debug"), target.join("stage"));
+    packed(programs, ours, built, stage, "amd64", "strip")
+}
+
+/// Puts into an image what a guest needs: test programs, these programs of ours, the libraries that
+/// were built with them, and the product.
+pub fn packed(
+    programs: Vec<Program>,
+    ours: &[&str],
+    built: PathBuf,
+    stage: PathBuf,
+    architecture: &str,
+    strip: &str,
+) -> Outcome<Programs> {
     let mut carried: BTreeSet<PathBuf> = programs.iter().map(|it| it.path.clone()).collect();
-    carried.extend(
-        [
-            "midair-enter",
-            "midair-drive",
-            "midair-torture",
-            "midair-vm-checks",
-        ]
-        .map(|name| target.join("debug").join(name)),
-    );
+    carried.extend(ours.iter().map(|name| built.join(name)));
     // These are the libraries that tests load into processes, and the stand-ins.
-    for directory in [target.join("debug/deps"), target.join("debug")] {
+    for directory in [built.join("deps"), built.clone()] {
         for entry in fs::read_dir(&directory).at("reading", &directory)? {
             let path = entry.at("reading", &directory)?.path();
             carried.extend(is_library(&path).then_some(path));
         }
     }
-    let stage = target.join("stage");
     carried.insert(stage.clone());
-    let image = image_of(&carried, "amd64", "strip")?;
+    let image = image_of(&carried, architecture, strip)?;
     Ok(Programs {
         programs,
         image,
-        built: target.join("debug"),
+        built,
         stage,
     })
 }
@@ -107,7 +118,7 @@ fn build() -> Outcome<Vec<Program>> {
 
 /// Returns whether a file is a library of ours. Those of procedural macros have a hash behind a
 /// dash.
-pub fn is_library(path: &Path) -> bool {
+fn is_library(path: &Path) -> bool {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     path.extension().is_some_and(|it| it == "so") && !stem.contains('-')
 }
@@ -157,7 +168,7 @@ pub fn programs(messages: &[u8]) -> Outcome<Vec<Program>> {
 
 /// Makes an image with the project's sources and with these files and directories, all at their own
 /// paths. They leave what is for debuggers only behind, which is most of their bytes.
-pub fn image_of(carried: &BTreeSet<PathBuf>, name: &str, strip: &str) -> Outcome<PathBuf> {
+fn image_of(carried: &BTreeSet<PathBuf>, name: &str, strip: &str) -> Outcome<PathBuf> {
     let (top, work) = (root(), target_directory().join("vm"));
     let tree = emptied(work.join(format!("tree-{name}")))?;
     let list = output(
