@@ -176,8 +176,7 @@ fn number_what_is_alike(whole: &[Vec<char>], shown: &mut [String], width: usize)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel_name::demangle;
-    use crate::kernel_name::short::shortened;
+    use midair_demangle::{demangle, shortened};
     use std::collections::HashSet;
 
     #[test]

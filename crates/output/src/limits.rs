@@ -10,9 +10,6 @@ use std::borrow::Cow;
 
 /// Bytes of the longest name or message in a file. A longer one is cut, and ends in [`MARK`].
 pub(crate) const NAME: usize = 4096;
-/// The most bytes of a demangled name. None is cut: a kernel whose name would be longer keeps its
-/// symbol. PyTorch's `randn` launches a kernel whose name has more than 5,000 bytes.
-pub(crate) const DEMANGLED_NAME: usize = 16 << 10;
 /// The end of a name that was cut.
 pub(crate) const MARK: &str = "…";
 /// The most bytes of names of kernels, code objects and devices that the index keeps of one

@@ -28,7 +28,7 @@ pub(super) fn labels(jobs: &[Job<'_>]) -> HashMap<String, String> {
     let known: HashSet<String> = known.collect();
     let mut names: Vec<String> = known.into_iter().collect();
     names.sort_unstable();
-    let short = crate::kernel_name::short::shortened(&names);
+    let short = midair_demangle::shortened(&names);
     names.into_iter().zip(short).collect()
 }
 

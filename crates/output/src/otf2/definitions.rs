@@ -161,7 +161,7 @@ impl Definitions {
         }
         let number = self.next_string;
         self.next_string += 1;
-        let kept = limits::cut(text.into(), limits::DEMANGLED_NAME);
+        let kept = limits::cut(text.into(), midair_demangle::LONGEST);
         self.put(kind::STRING, |out| {
             bytes::u32(out, number);
             bytes::text(out, &kept);

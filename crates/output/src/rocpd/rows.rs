@@ -12,7 +12,6 @@ use crate::counters::Verdict;
 use crate::cuda::copy_operation;
 use crate::index::untimed;
 use crate::job::Job;
-use crate::kernel_name;
 use crate::limits;
 use foldhash::fast::RandomState;
 use midair_domain::sets;
@@ -247,7 +246,7 @@ impl<'c, 'j> Rows<'c, 'j> {
         }
         let parameters = self.job.names.parameters(kind, operation);
         let types = parameters.iter();
-        let types = types.map(|parameter| kernel_name::demangle_type(&parameter.type_name));
+        let types = types.map(|parameter| midair_demangle::demangle_type(&parameter.type_name));
         let function = Rc::new(Function {
             parameters,
             types: types.collect(),
