@@ -135,7 +135,7 @@ fn no_function_is_entered_after_its_context_was_stopped() -> Result<()> {
         return Ok(());
     };
     let mut target = start(&lab, true, &["first"])?;
-    target.send("stop 200")?;
+    target.send("stop 80")?;
     let line = target.expect("stop")?;
     assert_eq!(numbers(&line)?, [0, 0, 0], "late, idle, refused: {line}");
     end(target)?;

@@ -99,8 +99,8 @@ fn after_every_operation_with_full_registers() {
 }
 
 #[test]
-fn after_every_operation_in_a_condition_with_busy_threads() {
-    dies_after_every_operation(&["3", "cond"]);
+fn after_every_operation_in_a_condition_beside_a_busy_thread() {
+    dies_after_every_operation(&["1", "cond"]);
 }
 
 /// T1: the attacher dies while it uses a listener thread.

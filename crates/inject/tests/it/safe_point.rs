@@ -100,7 +100,7 @@ fn a_function_that_the_c_library_calls_back() {
     if !midair_tests::kernel::has_safe_points().unwrap() {
         return;
     }
-    enters("sort", 2, &[], 5);
+    enters("sort", 1, &[], 5);
 }
 
 /// Where no running thread is borrowed, it takes luck: a thread must be in the same nap when it is
@@ -124,7 +124,7 @@ fn the_attacher_may_die_after_every_operation() {
     if !midair_tests::kernel::has_safe_points().unwrap() {
         return;
     }
-    let target = start("compute", 2, &[]);
+    let target = start("compute", 1, &[]);
     let pid = pid_of(&target);
     let first = enter(&inspect(pid).unwrap(), &Library::Nothing, &options()).unwrap();
     first.withdraw(&options()).unwrap();
