@@ -12,7 +12,7 @@ KERNELS = ["--kernel-trace", "--memory-copy-trace"]
 # Name, how it is traced, what the issue wants of it, and the same kinds of records for CUPTI alone.
 LEVELS = (
     ("kernels and copies", KERNELS, 0.98, "10 1 22 2"),
-    ("runtime calls, too (--cuda-runtime-trace)", [*KERNELS, "--cuda-runtime-trace"], None, None),
+    ("runtime calls, too (--cuda-runtime-trace)", [*KERNELS, "--cuda-runtime-trace"], None, "10 1 22 2 5"),
     ("all (--cuda-trace)", [*KERNELS, "--cuda-trace"], 0.95, "10 1 22 2 5 4 38"),
 )
 PROFILERS = (("torch.profiler, CUDA", "cuda"), ("torch.profiler, CPU+CUDA", "both"))
@@ -116,7 +116,12 @@ class Loop:
             self.alone(control, "off;flush 1;finalize")
             self.add(f"CUPTI alone, {name}", 0, 2, during, before, None)
             self.add(f"midair against CUPTI alone, {name}", 2, 1, during, before, OURS)
-        self.add(f"after detaching from {name}", 0, 1, self.rounds(programs[:2], check.pairs), before, AFTER)
+        after = self.rounds(programs, check.pairs)
+        self.add(f"after detaching from {name}", 0, 1, after, before, AFTER)
+        if kinds:
+            # Both were finalized. So what this keeps less than it had is left behind by CUPTI.
+            self.add(f"after CUPTI alone, {name}", 0, 2, after, before, None)
+            self.add(f"after midair against after CUPTI alone, {name}", 2, 1, after, before, AFTER)
 
     def alone(self, control, commands):
         said = control.ask(f"raw {commands}")["raw"]

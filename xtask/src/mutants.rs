@@ -55,6 +55,14 @@ const ALL: &[&str] = &["--lib", "--tests"];
 /// Only the unit tests, because the others enter real processes and take minutes.
 const UNIT: &[&str] = &["--lib"];
 
+/// Each of these takes longer than most others together.
+const LONG_TESTS_OF_OUTPUT: &[&str] = &[
+    "a_thousand_ranks_are_one_table",
+    "memory_does_not_grow_with_the_trace",
+    "perfetto_ui::",
+    "the_intervals_hold_what_a_full_recording_has",
+];
+
 const PARTS: &[Part] = &[
     Part {
         name: "settings",
@@ -81,13 +89,16 @@ const PARTS: &[Part] = &[
         beside: None,
         files: &[],
         programs: ALL,
-        // Each of these takes longer than most others together.
-        skip: &[
-            "a_thousand_ranks_are_one_table",
-            "memory_does_not_grow_with_the_trace",
-            "perfetto_ui::",
-            "the_intervals_hold_what_a_full_recording_has",
-        ],
+        skip: LONG_TESTS_OF_OUTPUT,
+    },
+    Part {
+        name: "demangle",
+        package: "midair-demangle",
+        root: "crates/demangle/src/lib.rs",
+        beside: Some("midair-output"),
+        files: &[],
+        programs: ALL,
+        skip: LONG_TESTS_OF_OUTPUT,
     },
     Part {
         name: "register",
