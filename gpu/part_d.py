@@ -12,7 +12,7 @@ KERNELS = ["--kernel-trace", "--memory-copy-trace"]
 # Name, how it is traced, what the issue wants of it, and the same kinds of records for CUPTI alone.
 LEVELS = (
     ("kernels and copies", KERNELS, 0.98, "10 1 22 2"),
-    ("runtime calls, too (--cuda-runtime-trace)", [*KERNELS, "--cuda-runtime-trace"], None, "10 1 22 2 5"),
+    ("runtime calls, too (--cuda-runtime-trace)", [*KERNELS, "--cuda-runtime-trace"], None, "10 1 22 2 5 38"),
     ("all (--cuda-trace)", [*KERNELS, "--cuda-trace"], 0.95, "10 1 22 2 5 4 38"),
 )
 PROFILERS = (("torch.profiler, CUDA", "cuda"), ("torch.profiler, CPU+CUDA", "both"))
