@@ -103,6 +103,9 @@ pub(crate) fn borrow<T: Send>(
             let tried = trace(candidate.tid, || {
                 let elsewhere = leave_processor_to(candidate.tid);
                 let _urgent = Urgent::begin();
+                let Some(candidate) = judge.again(&candidate) else {
+                    return Err(NotHeld::Unsuitable("it went on meanwhile"));
+                };
                 let awake = elsewhere.map(Awake::keep);
                 let boost = Boost::lend(candidate.tid);
                 let _awake = awake.filter(|_| boost.lends());

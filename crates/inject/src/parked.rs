@@ -248,6 +248,18 @@ impl<'a> Judge<'a> {
         })
     }
 
+    /// Judges a thread again that was found parked: many others may have been examined since, and
+    /// stopping it for nothing costs it time. Returns None if it is not as good any more.
+    pub(crate) fn again(&mut self, before: &Candidate) -> Option<Candidate> {
+        let counted = self.moving.len();
+        let verdict = self.judge(before.tid, before.frame);
+        self.moving.truncate(counted);
+        match verdict? {
+            Verdict::Parked(now) if now.grade <= before.grade => Some(now),
+            _ => None,
+        }
+    }
+
     /// Returns what on the stack rules the thread out, whatever it waits for.
     pub(crate) fn objection(&self, walk: &Walk) -> Option<String> {
         let in_words =

@@ -8,6 +8,7 @@
  *   calls    system calls that return at once
  *   sort     the C library's sort, which calls the program back
  *   naps     sleeps of a few microseconds
+ *   dozes    sleeps of 10 ms; the stack shows that each is another one
  *   copy     copies by the C library, with hardly anything between
  * Says "ready" when all run. SIGTERM ends it: "ended wrong W rounds R", exit status W. */
 #define _GNU_SOURCE
@@ -22,6 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
+enum { MOST = 700 };
 static atomic_int stop, wrong, ready;
 static atomic_ulong rounds;
 static const char *kind;
@@ -89,6 +91,13 @@ static void naps(void) {
     if (clock_nanosleep(CLOCK_MONOTONIC, 0, &nap, 0) && !atomic_load(&stop)) atomic_store(&wrong, 5);
 }
 
+static void dozes(void) {
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    if ((until.tv_nsec += 10000000) >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
+    if (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, 0) && !atomic_load(&stop)) atomic_store(&wrong, 7);
+}
+
 static void copy(void) {
     static __thread char from[1 << 16], to[1 << 16];
     from[77]++;
@@ -103,6 +112,7 @@ static void *work(void *unused) {
         else if (!strcmp(kind, "calls")) calls();
         else if (!strcmp(kind, "sort")) sort();
         else if (!strcmp(kind, "naps")) naps();
+        else if (!strcmp(kind, "dozes")) dozes();
         else if (!strcmp(kind, "copy")) copy();
         else compute();
         atomic_fetch_add(&rounds, 1);
@@ -119,10 +129,10 @@ int main(int argc, char **argv) {
     if (argc != 3) return 90;
     kind = argv[1];
     int n = atoi(argv[2]);
-    if (n < 1 || n > 64) return 91;
+    if (n < 1 || n > MOST) return 91;
     struct sigaction action = {.sa_handler = end, .sa_flags = SA_RESTART};
     sigaction(SIGTERM, &action, 0);
-    pthread_t threads[64];
+    pthread_t threads[MOST];
     for (int i = 1; i < n; i++) pthread_create(&threads[i], 0, work, 0);
     while (atomic_load(&ready) < n - 1) sched_yield();
     printf("ready\n");

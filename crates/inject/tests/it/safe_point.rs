@@ -119,6 +119,24 @@ fn threads_that_nap_for_microseconds() {
     end(target);
 }
 
+/// To examine all of them takes longer than any of them sleeps.
+#[test]
+fn one_of_many_threads_that_doze_is_met_within_one_sleep() {
+    let target = start("dozes", 650, &[]);
+    let pid = pid_of(&target);
+    let only_parked = Options {
+        looks: 0,
+        ..Options::default()
+    };
+    for _ in 0..3 {
+        let entered = enter(&inspect(pid).unwrap(), &Library::Nothing, &only_parked).unwrap();
+        eprintln!("{} {:?}", entered.via.doing, entered.times);
+        assert!(matches!(entered.via.path, EntryPath::Parked(_)));
+        entered.withdraw(&options()).unwrap();
+    }
+    end(target);
+}
+
 #[test]
 fn the_attacher_may_die_after_every_operation() {
     if !midair_tests::kernel::has_safe_points().unwrap() {
