@@ -23,7 +23,7 @@ pub struct Options {
     pub built: bool,
     /// How long further tests are begun, instead of the time in the row.
     pub minutes: Option<u64>,
-    /// A regular expression for the names of the only tests to run; of the torture matrix, its
+    /// A regular expression for the only tests to run, as "PROGRAM TEST"; of the torture matrix, its
     /// rows or parts of the cells' names ("2|3"). The table is then left as it is.
     pub only: Option<String>,
     /// How many processors a guest has, instead of two.

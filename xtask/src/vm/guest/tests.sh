@@ -49,7 +49,7 @@ part_tests() {
                 *': test') test=${test%: test} ;;
                 *) continue ;;
             esac
-            [[ $test =~ $ONLY ]] || continue
+            [[ "$name $test" =~ $ONLY ]] || continue
             if [ $SECONDS -gt "$BUDGET" ]; then
                 printf '%s\t%s\tnot-run\t0\n' "$name" "$test" >> /results/results
                 continue
