@@ -26,8 +26,9 @@ fn used_by(pid: i32, tid: i32) -> Result<Duration> {
 /// Returns the threads of a process with the processor time that each has used.
 fn used(pid: i32) -> Result<Vec<(i32, String, Duration)>> {
     let mut all = Vec::new();
-    for entry in std::fs::read_dir(format!("/proc/{pid}/task"))? {
-        let tid: i32 = entry?.file_name().to_string_lossy().parse()?;
+    let of = |error| format!("the threads of process {pid}: {error}");
+    for entry in std::fs::read_dir(format!("/proc/{pid}/task")).map_err(of)? {
+        let tid: i32 = entry.map_err(of)?.file_name().to_string_lossy().parse()?;
         let name = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/comm"));
         match (name, used_by(pid, tid)) {
             (Ok(name), Ok(used)) => all.push((tid, name.trim().to_owned(), used)),

@@ -18,7 +18,7 @@ WORDS = ("xfer", "coherency", "type", "transaction", "unit")
 class Evaluation:
     def __init__(self, facts, frame, properties, unit):
         self.facts, self.frame, self.properties, self.unit = facts, frame, properties, unit
-        self.trees = {}
+        self.trees, self.known = {}, {}
 
     def tree(self, text):
         if text not in self.trees:
@@ -73,8 +73,15 @@ class Evaluation:
                     return then.where(condition, otherwise)
                 return then if condition else otherwise
             case ast.Call():
-                return getattr(self, it.func.id)(*(self.value(a, level) for a in it.args))
+                return getattr(self, it.func.id)(*(self.argument(a, level) for a in it.args))
         raise ValueError(ast.dump(it))
+
+    def argument(self, it, level):
+        # The mean, least and most of a metric are of the same expression, and pandas takes long for a short column.
+        key = ast.dump(it), level
+        if key not in self.known:
+            self.known[key] = self.value(it, level)
+        return self.known[key]
 
     @staticmethod
     def over_all(a, how):

@@ -185,7 +185,7 @@ fn maps() {
 
 #[test]
 fn auxv() {
-    holds(1000, &[of_us("auxv")], |bytes| drop(hostile::auxv(bytes)));
+    holds(400, &[of_us("auxv")], |bytes| drop(hostile::auxv(bytes)));
     // In a valid program the list is what was put there, and a list that leads back is refused.
     each(200, &programs(), |program| {
         let found = hostile::auxv(&program.image());
@@ -393,7 +393,7 @@ fn memory_that_why_looks_at() {
     );
     assert_eq!(found[2].name.as_deref(), Some(&b"scale"[..]));
     assert!(found[2].objects > 50);
-    holds(1500, &real, hostile::why);
+    holds(400, &real, hostile::why);
 }
 
 /// Runs of valid records, with changes, are written to files.
