@@ -49,7 +49,13 @@ class Check:
         self.pin = words.pin
         self.cuptis = words.cupti
         self.pairs = 10 if words.quick else words.pairs
+        self.only = words.only
+        self.losses_seconds = words.losses_seconds
         self.results, self.raw = Results(), []
+
+    def wants(self, name):
+        """Whether something is wanted that a part can be asked for alone."""
+        return not self.only or name in self.only
 
     def source(self, name):
         return os.path.join(HERE, name)
@@ -146,6 +152,9 @@ def main():
     parser.add_argument("--pairs", type=int, default=40)
     parser.add_argument("--pin", type=int, help="part d: measured threads stay on this processor")
     parser.add_argument("--cupti", action="append", default=[], help="parts g, o, p, s, v: also by this libcupti.so.N")
+    parser.add_argument("--only", action="append", default=[], metavar="NAME",
+                        help=f"part d: this loop ({', '.join(part_d.NAMES)}); part o: these rows ({', '.join(part_o.ROWS)}); part p: this form of switching off")
+    parser.add_argument("--losses-seconds", type=float, default=60, help="part w: how long it looks for losses")
     parser.add_argument("--programs-cupti", help="this libcupti.so.N is loaded into each program under test, before its own can be")
     parser.add_argument("--quick", action="store_true", help="less of everything: to see whether it works at all")
     words = parser.parse_args()

@@ -21,14 +21,20 @@ OURS = 0.98
 AFTER = 0.995
 
 
+# What it is, its name, and whether it is PyTorch's.
+LOOPS = (
+    ("small torch operations (launch-bound)", "small", True),
+    ("matrix products (compute-bound)", "big", True),
+    ("vector additions of 1 M, C++", "vecadd", False),
+    ("empty kernels, C++ (nothing but launches)", "empty", False),
+)
+NAMES = tuple(loop for _, loop, _ in LOOPS)
+
+
 def run(check):
-    loops = (
-        ("small torch operations (launch-bound)", "small", True),
-        ("matrix products (compute-bound)", "big", True),
-        ("vector additions of 1 M, C++", "vecadd", False),
-        ("empty kernels, C++ (nothing but launches)", "empty", False),
-    )
-    for title, loop, torch in loops:
+    for title, loop, torch in LOOPS:
+        if not check.wants(loop):
+            continue
         check.results.guarded("d", title, lambda title=title, loop=loop, torch=torch: Loop(check, title, loop, torch).run())
 
 

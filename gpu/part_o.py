@@ -17,11 +17,13 @@ DUTIES = ((2000, 98000), (12500, 87500), (90000, 10000), (1, 99999))
 KERNELS = "10"
 # Threads, and the seconds that a program with so many is recorded in bursts of 5 ms, 20 a second.
 THREADS = ((1, 60), (8, 60))
+# What can be asked for alone; "alone" is CUPTI alone.
+ROWS = (*part_o_bursts.ROWS, "alone")
 
 
 def run(check):
     part_o_bursts.run(check)
-    if "BURSTS_ROWS" in os.environ and "alone" not in os.environ["BURSTS_ROWS"].split():
+    if not check.wants("alone"):
         return
     check.results.guarded("o", "speed in bursts", lambda: speeds(check))
     for threads, seconds in THREADS:

@@ -1,5 +1,5 @@
 """(o) `midair attach --max-overhead` on CUDA processes: the limit holds, what bursts tell is what a full recording tells, and programs live
-through a hundred bursts. The variable BURSTS_ROWS names the rows that are wanted."""
+through a hundred bursts."""
 
 import csv
 import json
@@ -28,24 +28,22 @@ LEAST_SHARE = 0.01
 MIX, MIX_FULL_SECONDS, MIX_FREE_SECONDS = ((2, 16, 3), (5, 9, 5), (20, 8, 4)), 20, 4
 # Programs at a time, bursts in each, and what that takes at a burst a second.
 STRESSED, STRESS_BURSTS, STRESS_PERCENT, THREADS = 3, 34, 10, 8
-
-
-ROWS = "limit mix loops graphs stress"
+# What can be asked for alone (check.wants).
+ROWS = ("limit", "mix", "loops", "graphs", "stress")
 
 
 def run(check):
-    rows = os.environ.get("BURSTS_ROWS", ROWS).split()
-    if "limit" in rows:
+    if check.wants("limit"):
         check.results.guarded("o", "the limit", lambda: limit(check))
-    if "mix" in rows:
+    if check.wants("mix"):
         check.results.guarded("o", "shares of known kernels", lambda: mix(check))
     references = []
     try:
-        for name, variables in LOOPS if "loops" in rows else ():
+        for name, variables in LOOPS if check.wants("loops") else ():
             check.results.guarded("o", f"shares of {name}", lambda name=name, variables=variables: shares(check, name, variables, references))
-        if "graphs" in rows:
+        if check.wants("graphs"):
             check.results.guarded("o", "graphs", lambda: graphs(check))
-        if "stress" in rows:
+        if check.wants("stress"):
             check.results.guarded("o", "many bursts", lambda: stress(check))
         for reference in references:
             check.results.guarded("o", "results", lambda reference=reference: reference.compare(check))

@@ -29,9 +29,11 @@ def run(check):
     if done.returncode != 0:
         raise Problem(f"nvcc: {done.stderr.strip()[-1500:]}")
     for cupti in [own(), *check.cuptis]:
-        for form in os.environ.get("STALLS_FORMS", " ".join(FORMS)).split():
+        for form in filter(check.wants, FORMS):
             check.results.guarded("p", f"{form}", lambda cupti=cupti, form=form: one(check, cupti, form))
         for form, cycles, extra in SESSIONS:
+            if not check.wants(form):
+                continue
             check.results.guarded("p", f"{form}", lambda cupti=cupti, form=form, cycles=cycles, extra=extra: one(check, cupti, form, cycles, extra))
 
 

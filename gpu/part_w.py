@@ -1,4 +1,4 @@
-"""(w) Everything recorded (--sys-trace) of eight launching threads, attach after attach, for as many seconds as the variable LOSSES_SECONDS says: how
+"""(w) Everything recorded (--sys-trace) of eight launching threads, attach after attach, for as many seconds as --losses-seconds says: how
 often records are lost. All files of a session that lost some are kept."""
 
 import glob
@@ -15,7 +15,7 @@ SESSIONS, KEPT = 40, 3
 
 
 def run(check):
-    end = time.monotonic() + float(os.environ.get("LOSSES_SECONDS", "60"))
+    end = time.monotonic() + check.losses_seconds
     turn = 0
     while time.monotonic() < end:
         mode = MODES[turn % len(MODES)]
