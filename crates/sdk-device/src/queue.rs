@@ -12,6 +12,7 @@
 //! for a queue's indices, and once per queue to switch its times on.
 
 pub mod alone;
+mod bus;
 mod choices;
 mod choosing;
 mod counters;

@@ -2,6 +2,7 @@
 //! counts of queues.
 
 use super::alone::collector::Collector;
+use super::bus::SlowRings;
 use super::direct;
 use super::flight::Stage;
 use super::heads::Heads;
@@ -44,6 +45,8 @@ pub struct Harvester {
     /// The number of packets that were rung past the hooks, and the number of queues that they were
     /// on.
     past: (u64, u64),
+    /// Queues whose packets take long to read.
+    slow_rings: SlowRings,
     /// The correlation ids of the copies under way at the last pass; `None` if one was in use and
     /// could not be read.
     pub(crate) copies: Option<HashSet<u64>>,
@@ -54,6 +57,7 @@ impl Harvester {
     pub fn prepare(&mut self) -> bool {
         self.remap = Remap::default();
         self.past = (0, 0);
+        self.slow_rings = SlowRings::default();
         self.subscribers.timing.prepare()
     }
 
@@ -385,8 +389,12 @@ impl Harvester {
             };
             self.follow(queue, sink, Some(why));
             self.write_counts(queue, sink);
+            self.slow_rings.add(queue.read_ns.load(Relaxed));
         }
         if let Some(text) = direct::note(self.past.0, self.past.1) {
+            sink.put(kind::NOTE, &note(&text));
+        }
+        if let Some(text) = self.slow_rings.note() {
             sink.put(kind::NOTE, &note(&text));
         }
     }

@@ -190,6 +190,8 @@ pub struct QueueState {
     /// Where its ring is. 0: the worker thread has not asked yet. 1: the ring is known to be in
     /// host memory, in which stores arrive in order. 2: that is not known.
     pub host_ring: AtomicU32,
+    /// Nanoseconds that it takes to read a packet of its ring.
+    pub read_ns: AtomicU32,
     /// The number of its gate, if its dispatches take turns ([`super::alone`]); 0 = it has none.
     pub alone: AtomicU32,
     /// The agent's handle; 0 = not asked yet.

@@ -274,10 +274,13 @@ unsafe fn set_up(state: &QueueState, queue: QueuePointer, hint: Hint) {
             true => (0, read.min(written.saturating_sub(u64::from(queue.size())))),
             false => (read, read),
         };
+        let (ring, size) = (queue.ring(), u64::from(queue.size()));
+        let read_ns = super::bus::nanoseconds_of_a_read(ring, size);
+        state.read_ns.store(read_ns, Relaxed);
         if let Some(mut inner) = state.lock() {
             *inner = Inner {
-                ring: queue.ring(),
-                size: u64::from(queue.size()),
+                ring,
+                size,
                 first,
                 next,
                 lost: next - first,
