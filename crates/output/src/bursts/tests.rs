@@ -1,8 +1,7 @@
+mod screen;
+
 use super::*;
-use crate::index::Index;
-use crate::model::KernelNames;
-use crate::table::Style;
-use midair_record::event::{Header, KernelSymbol, QueueCounts, encode, kind};
+use midair_record::event::Header;
 use midair_rotation::{Bursts as Controller, Turn, mix};
 use std::collections::HashMap;
 
@@ -414,87 +413,6 @@ fn records_that_make_no_sense_are_left_out() {
     assert_eq!(all[&1].calls.bounds().0, 0.0);
 }
 
-#[test]
-fn the_screen_tells_how_much_was_recorded_and_what_that_means() {
-    let mut writer = crate::record_file::RecordWriter::create_in(&std::env::temp_dir()).unwrap();
-    let mut put = |record: Vec<u8>| assert_eq!(writer.append(&record).unwrap(), 1);
-    let header = |kind| Header {
-        kind,
-        ..Header::default()
-    };
-    let name = b"_Z4vaddPf.kd";
-    let symbol = KernelSymbol {
-        header: header(kind::KERNEL_SYMBOL),
-        kernel_id: 1,
-        name_len: name.len() as u32,
-        ..KernelSymbol::default()
-    };
-    put(encode(&symbol, name));
-    for at in 1..=20_u64 {
-        let from = at * 100 * MS;
-        let burst = Burst {
-            header: header(kind::BURST),
-            from,
-            start: from + 50 * MS,
-            to: from + 100 * MS,
-            cost: 160_000,
-            basis: basis::MEASURED,
-            ..Burst::default()
-        };
-        put(encode(&burst, &[]));
-        for _ in 0..10 {
-            let kernel = Kernel {
-                header: header(kind::KERNEL_DISPATCH),
-                kernel_id: 1,
-                rung: burst.start + 1,
-                start: burst.start + 5,
-                end: burst.start + 5 + MS / 10 + at,
-                ..Kernel::default()
-            };
-            put(encode(&kernel, &[]));
-        }
-        let end = burst.start + 10 * MS;
-        put(encode(&Burst { end, ..burst }, &[]));
-    }
-    let counts = QueueCounts {
-        header: header(kind::QUEUE_COUNTS),
-        dispatches: 200,
-        paused: 1_800,
-        ..QueueCounts::default()
-    };
-    put(encode(&counts, &[]));
-    let index = writer.finish().unwrap().into_index();
-    let report = BurstReport::of(7, &index, 2_000 * MS, KernelNames::Demangled).unwrap();
-    let words = index.bursts.coverage().unwrap().words();
-    assert!(
-        words.starts_with("10.0 % of the time was recorded, in 20 bursts;"),
-        "{words}"
-    );
-    assert!(
-        words.contains("16.0 % of its speed") && words.ends_with("1.60 % in all"),
-        "{words}"
-    );
-    let style = Style {
-        unicode: false,
-        ..Style::default()
-    };
-    let text = report.text(None, style);
-    let row = text.lines().nth(1).unwrap();
-    let cells: Vec<&str> = row.split_whitespace().collect();
-    assert_eq!(cells[..4], ["vadd", "2000", "+-", "0"], "{text}");
-    assert!(
-        row.contains("200 ms +- ") && row.ends_with("100.00% +- 0.00%"),
-        "{text}"
-    );
-    assert!(text.ends_with("with 95 %\n"));
-    let fields = report.fields(10);
-    assert_eq!(fields["cost_is"], "measured");
-    assert_eq!(fields["kernels"][0]["calls"]["low"], 2000.0);
-    assert_eq!(fields["coverage"], 0.1);
-    // A session without bursts has no such table.
-    assert!(BurstReport::of(7, &Index::default(), 1, KernelNames::Demangled).is_none());
-}
-
 /// Adds a burst with its kernels: the id, and how long each took.
 fn put(bursts: &mut Bursts, burst: Burst, kernels: &[(u64, u64)]) {
     bursts.add(&Burst {
@@ -731,98 +649,4 @@ fn coverage_says_how_the_cost_is_known() {
         words(basis::UNKNOWN),
         "24.0 % of the time was recorded, in 4 bursts; too little was launched to tell what recording costs"
     );
-}
-
-/// Returns the index of a session that was on for all of its 3,000 ns, so that there are no
-/// intervals, with these kernels of 10, 20, ... ns.
-fn whole(names: &[&str]) -> Index {
-    let mut writer = crate::record_file::RecordWriter::create_in(&std::env::temp_dir()).unwrap();
-    let mut put = |record: Vec<u8>| assert_eq!(writer.append(&record).unwrap(), 1);
-    let header = |kind| Header {
-        kind,
-        ..Header::default()
-    };
-    for at in 0..3 {
-        let from = 1000 + 1000 * at;
-        let burst = Burst {
-            header: header(kind::BURST),
-            from,
-            start: from,
-            to: from + 1000,
-            ..Burst::default()
-        };
-        put(encode(&burst, &[]));
-        for (kernel_id, name) in (1..).zip(names) {
-            let symbol = KernelSymbol {
-                header: header(kind::KERNEL_SYMBOL),
-                kernel_id,
-                name_len: name.len() as u32,
-                ..KernelSymbol::default()
-            };
-            put(encode(&symbol, name.as_bytes()));
-            let kernel = Kernel {
-                header: header(kind::KERNEL_DISPATCH),
-                kernel_id,
-                rung: from,
-                start: from + 1,
-                end: from + 1 + 10 * kernel_id,
-                ..Kernel::default()
-            };
-            put(encode(&kernel, &[]));
-        }
-        let end = from + 1000;
-        put(encode(&Burst { end, ..burst }, &[]));
-    }
-    writer.finish().unwrap().into_index()
-}
-
-/// Three columns of 62 characters in all follow the name. No queue was counted, so the calls are
-/// those of the time.
-#[test]
-fn the_table_takes_the_width_that_is_there() {
-    let long = format!("k{}", "x".repeat(60));
-    let index = whole(&["scale", "vadd", &long]);
-    let report = BurstReport::of(7, &index, 6_000, KernelNames::Demangled).unwrap();
-    let style = Style {
-        columns: 100,
-        rows: 2,
-        unicode: false,
-        ..Style::default()
-    };
-    let text = report.text(Some("process 7"), style);
-    let wanted = format!(
-        "{}\n{:<38}{}{}{}\n{}{}{}{}\n{:<38}{}{}{}\n{}\n{}\n",
-        "process 7",
-        "KERNEL, IN ALL OF THE TIME",
-        "               CALLS",
-        "                   TOTAL",
-        "             SHARE",
-        "kxxxxxxxxxxxxxx...xxxxxxxxxxxxxxxxxxxx",
-        "              6 +- 0",
-        "          180 ns +- 0 ns",
-        "   50.00% +- 0.00%",
-        "vadd",
-        "              6 +- 0",
-        "          120 ns +- 0 ns",
-        "   33.33% +- 0.00%",
-        "(and 1 other kernels)",
-        "estimated from the bursts; the intervals hold the true values with 95 %"
-    );
-    assert_eq!(text, wanted);
-    let all = report.text(None, Style { rows: 3, ..style });
-    assert!(!all.contains("other kernels"), "{all}");
-    assert_eq!(report.fields(2)["kernels_left_out"], 1);
-    assert_eq!(report.fields(2)["cost_is"], "unknown");
-}
-
-#[test]
-fn names_are_shortened_unless_the_code_objects_are_asked_for() {
-    let index = whole(&["a::k<int>(float*)"]);
-    for (kernel_names, wanted) in [
-        (KernelNames::Demangled, "k<int>"),
-        (KernelNames::Mangled, "a::k<int>(float*)"),
-    ] {
-        let report = BurstReport::of(7, &index, 3_000, kernel_names).unwrap();
-        assert_eq!(report.fields(1)["kernels"][0]["name"], wanted);
-    }
 }

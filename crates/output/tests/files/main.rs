@@ -8,6 +8,7 @@
 mod common;
 mod counted_so_far;
 mod counter_batches;
+mod counter_means;
 mod counter_windows;
 mod counters;
 mod cuda;
