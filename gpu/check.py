@@ -152,12 +152,16 @@ def main():
     parser.add_argument("--pairs", type=int, default=40)
     parser.add_argument("--pin", type=int, help="part d: measured threads stay on this processor")
     parser.add_argument("--cupti", action="append", default=[], help="parts g, o, p, s, v: also by this libcupti.so.N")
-    parser.add_argument("--only", action="append", default=[], metavar="NAME",
-                        help=f"part d: this loop ({', '.join(part_d.NAMES)}); part o: these rows ({', '.join(part_o.ROWS)}); part p: this form of switching off")
+    names = {"d": part_d.NAMES, "o": part_o.ROWS, "p": part_p.NAMES}
+    parser.add_argument("--only", action="append", default=[], metavar="NAME", choices=sorted({name for part in names.values() for name in part}),
+                        help="no more than this of a part: " + "; ".join(f"part {part}: {', '.join(known)}" for part, known in names.items()))
     parser.add_argument("--losses-seconds", type=float, default=60, help="part w: how long it looks for losses")
     parser.add_argument("--programs-cupti", help="this libcupti.so.N is loaded into each program under test, before its own can be")
     parser.add_argument("--quick", action="store_true", help="less of everything: to see whether it works at all")
     words = parser.parse_args()
+    for part in set(words.parts) & set(names) if words.only else ():
+        if not set(words.only) & set(names[part]):
+            parser.error(f"part {part} would do nothing: it has none of {', '.join(words.only)}")
     began = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     machine, tried = features.machine(), features.ptrace_features()
     print("; ".join(f"{key}: {value}" for key, value in machine.items()))

@@ -17,6 +17,8 @@ SESSIONS = (
     ("session", 4, {"STALLS_THREADS": "1", "STALLS_HEAVY": "1"}),
     ("session", 4, {"STALLS_HEAVY": "1"}),
 )
+# What can be asked for alone.
+NAMES = tuple(dict.fromkeys([*FORMS, *(form for form, *_ in SESSIONS)]))
 # A form that has hung so often is given up.
 HANGS = 2
 # Seconds for a form, and for the one that never disables.

@@ -154,7 +154,7 @@ const TASKS: &[Task] = &[
     Task {
         name: "vm",
         words: "[setup | list | [--tcg] [--built] [--minutes N] [--test REGEX] [ROW ...]]",
-        help: "The engine's tests and what only other kernels can show, on Debian's kernels under qemu (root, Debian): the table in bench-results/vm.md",
+        help: "The engine's tests and what only other kernels can show, on Debian's kernels under qemu (root, Debian); REGEX of \"PROGRAM TEST\": the table in bench-results/vm.md",
         run: vm::vm_task,
     },
     Task {

@@ -249,7 +249,8 @@ impl<'a> Judge<'a> {
     }
 
     /// Judges a thread again that was found parked: many others may have been examined since, and
-    /// stopping it for nothing costs it time. Returns None if it is not as good any more.
+    /// stopping it for nothing costs it time. Returns None if it has ended or is not as good any
+    /// more.
     pub(crate) fn again(&mut self, before: &Candidate) -> Option<Candidate> {
         let counted = self.moving.len();
         let verdict = self.judge(before.tid, before.frame);

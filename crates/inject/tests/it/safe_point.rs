@@ -150,9 +150,10 @@ fn the_attacher_may_die_after_every_operation() {
     let mut deaths = 0;
     for operations in 1..200 {
         let number = operations.to_string();
+        // The target computes for as long as the borrowed thread waits for a dead attacher.
         let words = [
             "--boot-ms",
-            "1500",
+            "600",
             "--find-ms",
             "30000",
             "--die-after",
