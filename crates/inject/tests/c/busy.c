@@ -1,6 +1,6 @@
 /* A process in which no thread ever parks. It checks its own work.
  *
- *   busy KIND THREADS
+ *   busy KIND THREADS [MS]
  *
  * All threads, the main one too, do the same without end:
  *   compute  integer and floating point work in registers, no call of anything
@@ -8,7 +8,7 @@
  *   calls    system calls that return at once
  *   sort     the C library's sort, which calls the program back
  *   naps     sleeps of a few microseconds
- *   dozes    sleeps of 10 ms; the stack shows that each is another one
+ *   dozes    sleeps of MS; the stack shows that each is another one
  *   copy     copies by the C library, with hardly anything between
  * Says "ready" when all run. SIGTERM ends it: "ended wrong W rounds R", exit status W. */
 #define _GNU_SOURCE
@@ -27,6 +27,7 @@ enum { MOST = 700 };
 static atomic_int stop, wrong, ready;
 static atomic_ulong rounds;
 static const char *kind;
+static long doze_ns;
 
 /* Computes the same numbers in each round, so a register that was changed leads to another sum. */
 __attribute__((noinline)) static uint64_t compute_sum(void) {
@@ -94,7 +95,7 @@ static void naps(void) {
 static void dozes(void) {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
-    if ((until.tv_nsec += 10000000) >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
+    if ((until.tv_nsec += doze_ns) >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
     if (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, 0) && !atomic_load(&stop)) atomic_store(&wrong, 7);
 }
 
@@ -126,8 +127,10 @@ static void end(int signal) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 3) return 90;
+    if (argc < 3 || argc > 4) return 90;
     kind = argv[1];
+    doze_ns = argc > 3 ? atol(argv[3]) * 1000000 : 0;
+    if (doze_ns < 0 || doze_ns > 1000000000) return 92;
     int n = atoi(argv[2]);
     if (n < 1 || n > MOST) return 91;
     struct sigaction action = {.sa_handler = end, .sa_flags = SA_RESTART};

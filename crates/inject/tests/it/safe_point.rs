@@ -20,8 +20,12 @@ fn options() -> Options {
 }
 
 fn start(kind: &str, threads: u32, flags: &[&str]) -> Target {
+    started(&[kind, &threads.to_string()], flags)
+}
+
+fn started(words: &[&str], flags: &[&str]) -> Target {
     let mut command = Command::new(compiled_with("busy", flags));
-    command.args([kind, &threads.to_string()]);
+    command.args(words);
     let mut target = Target::spawn(command).unwrap();
     target.expect("ready").unwrap();
     target
@@ -122,7 +126,10 @@ fn threads_that_nap_for_microseconds() {
 /// To examine all of them takes longer than any of them sleeps.
 #[test]
 fn one_of_many_threads_that_doze_is_met_within_one_sleep() {
-    let target = start("dozes", 650, &[]);
+    // An emulated processor is so many times slower. Otherwise that they wake up takes all of its time.
+    let slower = std::env::var("MIDAIR_SLOWER").ok();
+    let slower: u64 = slower.map_or(1, |times| times.parse().unwrap());
+    let target = started(&["dozes", "650", &(10 * slower).to_string()], &[]);
     let pid = pid_of(&target);
     let only_parked = Options {
         looks: 0,

@@ -2,7 +2,7 @@
 # Outcomes: passed, flaky (passed when tried again), left-out, failed, timeout, not-run (the row's
 # time was over).
 
-export MIDAIR_SKIP_LAB=1 MIDAIR_STAGE="$STAGE" MIDAIR_VM=1
+export MIDAIR_SKIP_LAB=1 MIDAIR_STAGE="$STAGE" MIDAIR_VM=1 MIDAIR_SLOWER=$FACTOR
 # Emulated, one of its sessions takes two seconds (bench-results/vm.md names it).
 [ "$FACTOR" = 1 ] || export MIDAIR_GROWTH=20
 say() { echo "@@ $*" > /dev/console; }
@@ -76,7 +76,7 @@ part_torture() {
             *) asked+=(--row "$word") ;;
         esac
     done
-    MIDAIR_SLOWER=$FACTOR "$BUILT/midair-torture" --quick --no-others "${asked[@]}" --out /results 2>&1 |
+    "$BUILT/midair-torture" --quick --no-others "${asked[@]}" --out /results 2>&1 |
         while IFS= read -r line; do
             echo "$line"
             [[ $line = \[* ]] && say "$line"
