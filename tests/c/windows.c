@@ -16,6 +16,7 @@
 //   become      executes this program anew
 // Each command is answered by its name ("become" by "ready"); "quit" says "launched N" and "done".
 #include "hsa_kit.h"
+#include <errno.h>
 #include <sys/wait.h>
 
 static hsa_queue_t *queue;
@@ -127,7 +128,7 @@ static void step(const char *name) {
 
 static void child(void) {
   pid_t pid = fork();
-  if (pid < 0) fail("no child");
+  if (pid < 0) fail("no child: %s", strerror(errno));
   if (pid == 0) {
     uint64_t time = 0;
     _exit(hsa_system_get_info(HSA_SYSTEM_INFO_TIMESTAMP, &time) == HSA_STATUS_SUCCESS && time ? 0 : 1);

@@ -104,17 +104,29 @@ fn no_half_files(kit: &Kit, name: &str, when: &str) {
     }
 }
 
+/// Whether the processor is emulated (`cargo xtask vm`), so that an attach takes seconds.
+fn is_emulated() -> bool {
+    std::env::var("MIDAIR_SLOWER").is_ok_and(|times| times != "1")
+}
+
+/// Returns the steps to die after: all, or every third on an emulated processor.
+fn chosen(steps: impl IntoIterator<Item = u64>) -> Vec<u64> {
+    let every = if is_emulated() { 3 } else { 1 };
+    steps.into_iter().step_by(every).collect()
+}
+
 /// Runs the steps on a few threads, because most of the time is spent waiting for leases to end.
+/// Each has a program that works without end, so an emulated processor has room for two.
 fn in_parallel(numbers: &[u64], work: impl Fn(usize, &[u64]) + Sync) {
-    const THREADS: usize = 5;
+    let count = if is_emulated() { 2 } else { 5 };
     std::thread::scope(|scope| {
         let mut threads = Vec::new();
-        for thread in 0..THREADS {
+        for thread in 0..count {
             let own: Vec<u64> = numbers
                 .iter()
                 .copied()
                 .skip(thread)
-                .step_by(THREADS)
+                .step_by(count)
                 .collect();
             let work = &work;
             threads.push(scope.spawn(move || work(thread, &own)));
@@ -139,7 +151,7 @@ fn of_a_first_attach() {
     first.quit();
     let longest = Mutex::new(Duration::ZERO);
     let deaths = AtomicUsize::new(0);
-    let numbers = numbers(&names);
+    let numbers = chosen(numbers(&names));
     in_parallel(&numbers, |_, own| {
         for number in own {
             let worker = Worker::start(&kit, &format!("model-{number}.log"), None);
@@ -176,7 +188,7 @@ fn of_an_attach_that_wakes_our_thread() {
     let deaths = AtomicUsize::new(0);
     // The engine makes few steps here, and all are taken. The number leaves a margin for steps that
     // will be added.
-    let numbers: Vec<u64> = (1..=30).collect();
+    let numbers = chosen(1..=30);
     in_parallel(&numbers, |thread, own| {
         let worker = Worker::start(&kit, &format!("model-{thread}.log"), None);
         let tables = worker.tables().unwrap();
@@ -203,7 +215,8 @@ fn of_an_attach_that_wakes_our_thread() {
     });
     let deaths = deaths.into_inner();
     eprintln!("woken: {deaths} deaths");
-    assert!((18..30).contains(&deaths), "{deaths}");
+    let most = numbers.len();
+    assert!((most * 18 / 30..most).contains(&deaths), "{deaths}");
 }
 
 /// The attacher dies in the middle of writing any file. No file with its final name may be half
