@@ -44,8 +44,7 @@ fn page(table: &Map<String, Value>) -> String {
     let mut text = String::from(
         "# Debian's kernels\n\nWritten by `cargo xtask vm`: each row is a boot under qemu, on the processor (KVM) or emulated (TCG).\n\n\
          Emulated, `growth::neither_side_keeps_memory_of_a_session` does 60 sessions at least, elsewhere 240 (`MIDAIR_GROWTH=20`). It still fails\n\
-         if either side keeps half a KiB of each. Of an\n\
-         attacher's deaths (`death::` of midair-session) every third is tried there.\n\n\
+         if either side keeps half a KiB of each. Since 53dec6b1 every third of an attacher's deaths is tried there (`death::` of midair-session).\n\n\
          | row | kernel | on | tests: passed | flaky | failed | left out | not run | torture: right | not right | left out | commit | s |\n\
          |---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
     );
