@@ -6,6 +6,14 @@ pub fn linux_from(major: u32, minor: u32) -> bool {
     numbers(&release) >= (Some(major), Some(minor))
 }
 
+/// How many times slower than a real processor this one is, if it is emulated (`cargo xtask vm`);
+/// otherwise 1.
+pub fn times_slower() -> u32 {
+    let said = std::env::var("MIDAIR_SLOWER").ok();
+    let times = said.and_then(|times| times.parse().ok());
+    times.filter(|times| (1..=100).contains(times)).unwrap_or(1)
+}
+
 fn numbers(release: &str) -> (Option<u32>, Option<u32>) {
     let mut numbers = release
         .split(['.', '-', '+'])

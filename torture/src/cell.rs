@@ -182,12 +182,9 @@ const LIMIT: Duration = Duration::from_secs(5);
 /// The same time where hundreds of threads compete for the processors.
 const STARVED: Duration = Duration::from_secs(30);
 
-/// Returns how long something may take that takes this long on a real processor. An emulated one is
-/// so many times slower as `MIDAIR_SLOWER` says.
+/// Returns how long something may take that takes this long on a real processor.
 pub fn slower(time: Duration) -> Duration {
-    let times = std::env::var("MIDAIR_SLOWER").ok();
-    let times = times.and_then(|number| number.parse().ok());
-    time * times.filter(|times| (1..=100).contains(times)).unwrap_or(1)
+    time * midair_tests::kernel::times_slower()
 }
 
 /// The time after which a cycle counts as a hang in a cell with few threads.

@@ -127,9 +127,8 @@ fn threads_that_nap_for_microseconds() {
 #[test]
 fn one_of_many_threads_that_doze_is_met_within_one_sleep() {
     // An emulated processor is so many times slower. Otherwise that they wake up takes all of its time.
-    let slower = std::env::var("MIDAIR_SLOWER").ok();
-    let slower: u64 = slower.map_or(1, |times| times.parse().unwrap());
-    let target = started(&["dozes", "650", &(10 * slower).to_string()], &[]);
+    let doze = 10 * midair_tests::kernel::times_slower();
+    let target = started(&["dozes", "650", &doze.to_string()], &[]);
     let pid = pid_of(&target);
     let only_parked = Options {
         looks: 0,

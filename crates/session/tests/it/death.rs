@@ -106,7 +106,7 @@ fn no_half_files(kit: &Kit, name: &str, when: &str) {
 
 /// Whether the processor is emulated (`cargo xtask vm`), so that an attach takes seconds.
 fn is_emulated() -> bool {
-    std::env::var("MIDAIR_SLOWER").is_ok_and(|times| times != "1")
+    midair_tests::kernel::times_slower() > 1
 }
 
 /// Returns the steps to die after: all, or every third on an emulated processor.
