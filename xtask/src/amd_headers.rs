@@ -44,6 +44,11 @@ with zipfile.ZipFile(wheel) as found:
         if name.startswith(at):
             put(os.path.join(headers, name[len(at):]), bytes)
 "#;
+/// The largest libraries of the package.
+const LIBRARIES: [&str; 2] = [
+    "triton/_C/libtriton.so",
+    "triton/backends/amd/lib/libtriton_amd_codegen.so",
+];
 /// The file that says what the directory was made from. It is written last.
 const STAMP: &str = "made-from";
 
@@ -129,6 +134,11 @@ fn take(python: &Path, directory: &Path) -> Outcome<()> {
         .args(["-c", UNPACK])
         .arg(wheel)
         .args([directory, &package_directory()]))?;
+    // Debug information is more than half of them.
+    let libraries = LIBRARIES.map(|path| package_directory().join(path));
+    run(Command::new("strip")
+        .arg("--strip-unneeded")
+        .args(libraries))?;
     if directory.join("rocprofiler-sdk/fwd.h").is_file() {
         Ok(())
     } else {

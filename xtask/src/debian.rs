@@ -63,6 +63,13 @@ pub fn ready() -> Outcome<Option<&'static str>> {
         .stderr(err);
     match debootstrap.status() {
         Ok(status) if status.success() => {
+            // A third of the whole, of no use after the installation.
+            for packages in ["var/cache/apt/archives", "var/lib/apt/lists"] {
+                let packages = root.join(packages);
+                fs::remove_dir_all(&packages).at("removing", &packages)?;
+                let partial = packages.join("partial");
+                fs::create_dir_all(&partial).at("making", &partial)?;
+            }
             let whole = root.join(WHOLE);
             fs::write(&whole, INCLUDED).at("writing", &whole)?;
             Ok(None)
