@@ -5,6 +5,8 @@
 export MIDAIR_SKIP_LAB=1 MIDAIR_STAGE="$STAGE" MIDAIR_VM=1 MIDAIR_SLOWER=$FACTOR
 # Emulated, one of its sessions takes two seconds (bench-results/vm.md names it).
 [ "$FACTOR" = 1 ] || export MIDAIR_GROWTH=20
+# As .cargo/config.toml has it: test programs run without cargo here.
+export MIDAIR_NEVER_BORROW=gpu-model-
 say() { echo "@@ $*" > /dev/console; }
 
 # once LOG SECONDS DIRECTORY COMMAND...: sets outcome and took
