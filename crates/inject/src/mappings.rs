@@ -74,6 +74,11 @@ impl Mappings {
     }
 }
 
+/// Returns how long the worker thread waits for the first message, in ms, as the boot block has it.
+pub(crate) fn boot_patience(options: &Options) -> u32 {
+    u32::try_from(options.boot.as_millis()).unwrap_or(5000)
+}
+
 /// The bytes of a boot block, complete except for the addresses of the mappings.
 #[derive(Debug)]
 pub(crate) struct Draft {
@@ -149,11 +154,7 @@ impl Draft {
             stub_patience_ticks,
             (ticks_per_millisecond().saturating_mul(patience_us) / 1000)
         );
-        set!(
-            &mut bytes,
-            patience_ms,
-            u32::try_from(options.boot.as_millis()).unwrap_or(5000)
-        );
+        set!(&mut bytes, patience_ms, boot_patience(options));
         let mask = processors(look);
         let mask = &mask[..mask.len().min(128)];
         set!(&mut bytes, affinity_len, (mask.len() as u32));

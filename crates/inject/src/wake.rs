@@ -1,16 +1,18 @@
 //! Wakes the worker thread that has been parked in a target since an earlier session.
 
+use std::mem::offset_of;
 use std::time::{Duration, Instant};
 
 use midair_procinfo::Tid;
 use midair_ptrace::{Deadline, Seized, StopKind, trace};
 use midair_record::VERSION;
-use midair_record::boot::{MAILBOX_OFFSET, mailbox};
+use midair_record::boot::{BootBlock, MAILBOX_OFFSET, mailbox};
 
 use crate::entered::{Entered, EntryPath, Times, Via};
 use crate::error::{During, EnterError};
 use crate::handshake::meet;
 use crate::inspection::Inspection;
+use crate::mappings::boot_patience;
 use crate::options::{FaultPoint, Options};
 use crate::worker::{Block, Worker, mailbox_words};
 
@@ -90,6 +92,10 @@ fn kick(
             state: mailbox_words(now),
         });
     }
+    // The block still has what its maker would wait. An attach that is tried again asks for more.
+    let patience = boot_patience(options).to_ne_bytes();
+    let patience_at = at.plus(offset_of!(BootBlock, patience_ms) as u64);
+    block.memory.write(patience_at, &patience).during(PHASE)?;
     block
         .memory
         .write(at.plus(MAILBOX_OFFSET as u64), &mailbox::KICK.to_ne_bytes())

@@ -53,7 +53,7 @@ void midair_agent_enter(struct boot *boot) {
         boot->far = pair[1];
         atomic_store(&boot->mailbox, OPEN);
         struct pollfd p = {pair[0], POLLIN, 0};
-        int any = poll(&p, 1, 5000);
+        int any = poll(&p, 1, (int)boot->patience_ms);
         close(pair[1]);
         boot->far = -1;
         atomic_store(&boot->mailbox, TALKING);

@@ -93,6 +93,27 @@ fn loads_parks_and_is_woken() {
     end(target);
 }
 
+/// It once waited as long as the first attacher had asked for, and an attach that was tried again
+/// with more patience got none.
+#[test]
+fn a_thread_that_is_woken_waits_as_long_as_its_waker_asks() {
+    let target = start(&["0", "cond"]);
+    let pid = pid_of(&target);
+    let library = Library::File(compiled("library", true));
+    let waiting = |boot| Options { boot, ..options() };
+    let longer = waiting(5 * PATIENCE);
+    let entered = enter(&inspect(pid).unwrap(), &library, &longer).unwrap();
+    hello(&entered).write_all(b"park").unwrap();
+    parked(pid);
+    drop(entered);
+    let shorter = waiting(Duration::from_secs(1));
+    let woken = enter(&inspect(pid).unwrap(), &library, &shorter).unwrap();
+    assert_eq!(woken.via.path, EntryPath::OwnThread);
+    // It is told nothing, and gives up.
+    until_alone(pid);
+    end(target);
+}
+
 #[test]
 fn one_at_a_time() {
     let target = start(&["0", "cond"]);
