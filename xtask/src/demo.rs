@@ -65,7 +65,7 @@ pub fn on_amds_runtimes() -> Outcome<()> {
     );
     // Debian's runtimes are used exactly as they come, without a registration library or any
     // preparation.
-    let mut command = lab::command(&lab);
+    let mut command = lab::command(&lab)?;
     command
         .env("REGISTER", "0")
         .args(["/lab/vadd", "20000", "500"]);

@@ -9,7 +9,12 @@ use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// A directory inside the root with our library under its real name.
+/// The modelled GPU's name in the directory of [`install`].
+const MODEL: &str = "model.so";
+
+/// A directory inside the root with our library under its real name, and with the modelled GPU. The
+/// lab's own small model completes a copy too early now and then, and the program crashes at its
+/// end, whatever library it registers with.
 fn install(root: &Path) -> tempfile::TempDir {
     let folder = tempfile::Builder::new()
         .prefix("midair-register-")
@@ -20,11 +25,12 @@ fn install(root: &Path) -> tempfile::TempDir {
         std::os::unix::fs::PermissionsExt::from_mode(0o755),
     )
     .unwrap();
-    std::fs::copy(
-        crate::common::built(),
-        folder.path().join("librocprofiler-register.so.0"),
-    )
-    .unwrap();
+    for (library, name) in [
+        (crate::common::built(), "librocprofiler-register.so.0"),
+        (crate::common::gpu_model(), MODEL),
+    ] {
+        std::fs::copy(library, folder.path().join(name)).unwrap();
+    }
     folder
 }
 
@@ -38,7 +44,7 @@ fn vadd(root: &Path, folder: &Path, arguments: &[&str]) -> Command {
         .arg("/usr/bin/env")
         .args([
             "HSA_MODEL_TOPOLOGY=/lab/topo",
-            "HSA_MODEL_LIB=/lab/libmodel.so",
+            &format!("HSA_MODEL_LIB={inside}/{MODEL}"),
             "HSA_TOOLS_LIB=/lab/libregshim.so",
             "LD_PRELOAD=/lab/libregshim.so",
             "SHIM_VERBOSE=1",

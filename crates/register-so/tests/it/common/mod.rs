@@ -11,9 +11,18 @@ use std::sync::OnceLock;
 
 /// The library under test, as cargo built it for this test run.
 pub fn built() -> PathBuf {
+    library("librocprofiler_register.so")
+}
+
+/// The modelled GPU, as ROCr loads it.
+pub fn gpu_model() -> PathBuf {
+    library("libmidair_gpu_model.so")
+}
+
+fn library(name: &str) -> PathBuf {
     let mut folder = std::env::current_exe().unwrap();
     folder.pop();
-    let path = folder.join("librocprofiler_register.so");
+    let path = folder.join(name);
     assert!(path.is_file(), "cargo did not build {}", path.display());
     path
 }
