@@ -11,14 +11,14 @@ use crate::run::{At, Outcome, failed, is_root, target_directory};
 
 /// The size of a target directory after the suite, in MiB, without incremental compilation, plus a
 /// margin.
-const TARGET: u64 = 5 * 1024;
+const TARGET: u64 = 4608;
 
 /// The size of the lab after the suite, in MiB, plus a margin.
-const LAB: u64 = 1280;
+const LAB: u64 = 1152;
 
 /// What else a suite on a new machine adds, in MiB: packages of crates.io, and what Miri builds of
 /// the standard library.
-const HOME: u64 = 384;
+const HOME: u64 = 320;
 
 /// The most that tests have in the directory for temporary files at a time, in MiB, plus a margin.
 const TEMPORARY: u64 = 512;
