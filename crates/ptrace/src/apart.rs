@@ -56,6 +56,10 @@ const GENERATIONS: u32 = 4096;
 /// trace its descendants, and what runs apart has none of this process's. Whom a process itself
 /// named as its tracer (`PR_SET_PTRACER`) may have a descendant of its own trace it.
 fn is_as_good(tid: Tid) -> bool {
+    #[cfg(test)]
+    if tests::IS_RESTRICTED.get() {
+        return !may_descend(tid);
+    }
     let restricted = yama_scope().is_some_and(|scope| scope != 0);
     let tracing = || sys::capabilities().is_ok_and(|[low, _]| low.effective >> TRACING & 1 == 1);
     !restricted || tracing() || !may_descend(tid)
@@ -107,24 +111,38 @@ struct Job<W, T> {
     done: Option<Result<T, Box<dyn Any + Send>>>,
 }
 
-/// Does `work`, which accesses the process of thread `tid`, in a process that shares this one's memory
-/// and descriptors, and waits for it. It may
-/// do what a thread may, except that it must not return to its caller by other ways than a panic,
-/// and that the kernel knows it by another process id. [`Pid::own`] is still this process's.
+/// Does `work`, which accesses the process of thread `tid`, in a process that shares this one's
+/// memory and descriptors, and waits for it. It may do what a thread may, except that it must not
+/// return to its caller by other ways than a panic, and that the kernel knows it by another process
+/// id. [`Pid::own`] is still this process's.
 ///
 /// Where another process may not trace that one and this one may (Yama, where it descends from this
-/// one), or none can be made, the calling thread does the work; so it does inside of `work`.
+/// one), or none can be made, the calling thread does the work; so it does inside of `work`. What
+/// touches the memory there is done apart all the same, with a file that this process has opened
+/// ([`apart_always`]).
 ///
 /// # Panics
 /// Where `work` does.
 pub fn apart<T: Send>(tid: impl Into<Tid>, work: impl FnOnce() -> T + Send) -> T {
-    apart_as_this_thread(tid.into(), work)
+    match must_be_here(tid.into()) {
+        true => work(),
+        false => apart_always(work),
+    }
 }
 
-/// The same for what no other *thread* may be given, but the calling one may use in another
-/// process.
-pub(crate) fn apart_as_this_thread<T>(tid: Tid, work: impl FnOnce() -> T) -> T {
-    if APART.get() || cfg!(miri) || !is_as_good(tid) {
+/// Whether only this process may trace thread `tid`, and not one that would run apart.
+pub(crate) fn must_be_here(tid: Tid) -> bool {
+    !APART.get() && !is_as_good(tid)
+}
+
+/// The same as [`apart`] where it is known that another process may do the work: one that reads or
+/// writes a file of the kernel's that the caller has opened, for example. The kernel asked for the
+/// permission when it was opened. Unlike there, `work` may be what no other *thread* may be given.
+///
+/// # Panics
+/// Where `work` does.
+pub fn apart_always<T>(work: impl FnOnce() -> T) -> T {
+    if APART.get() || cfg!(miri) {
         return work();
     }
     let mut job = Job {
@@ -191,6 +209,8 @@ extern "C" fn begin<T, W: FnOnce() -> T>(job: *mut c_void) -> i32 {
 /// Runs the job. Afterwards either it is done, or the work is still there.
 fn run<T, W: FnOnce() -> T>(job: &mut Job<W, T>, stack: &Stack) {
     let signals = Blocked::all();
+    #[cfg(test)]
+    tests::DONE.set(tests::DONE.get() + 1);
     RUNNING.fetch_add(1, Relaxed);
     // No signal tells of its end, so it wakes no handler and no `wait` of the program's.
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_FS | libc::CLONE_FILES;
@@ -342,10 +362,17 @@ impl Drop for Blocked {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use std::os::fd::{AsRawFd, OwnedFd};
     use std::sync::Mutex;
+
+    thread_local! {
+        /// Whether the calling thread is to act as if Yama restricted tracing.
+        pub(crate) static IS_RESTRICTED: Cell<bool> = const { Cell::new(false) };
+        /// How often the calling thread had something done apart.
+        pub(crate) static DONE: Cell<u32> = const { Cell::new(0) };
+    }
 
     fn own_tid() -> u32 {
         crate::own_tid().get()

@@ -39,7 +39,7 @@ mod urgent;
 mod watch;
 
 pub use addr::RemoteAddr;
-pub use apart::{apart, let_go};
+pub use apart::{apart, apart_always, let_go};
 pub use arch::{FrameRegisters, Registers, ticks_per_millisecond};
 pub use awake::Awake;
 pub use boost::Boost;

@@ -3,7 +3,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use crate::apart::apart_as_this_thread;
+use crate::apart::{apart_always, must_be_here};
 use crate::{Error, RemoteAddr, Result, Tid, fault};
 
 /// Knows which memory of a target answers. A page of a file is read from the file's file system,
@@ -76,7 +76,8 @@ impl Memory {
         }
     }
 
-    /// Reads exactly `into.len()` bytes, respecting page protections.
+    /// Reads exactly `into.len()` bytes, respecting page protections except where
+    /// [`Memory::write`] does not.
     ///
     /// # Errors
     /// [`Error::Short`] when a page in the middle is not readable, [`Error::System`] with EFAULT
@@ -96,6 +97,14 @@ impl Memory {
             return Ok(0);
         }
         let len = self.touchable("process_vm_readv", at, into.len())?;
+        let here = must_be_here(self.tid);
+        if here
+            && let Some(read) = self.by_file(READING, OpenOptions::new().read(true), |file| {
+                file.read_at(into.get_mut(..len).unwrap_or_default(), at.get())
+            })
+        {
+            return read;
+        }
         let local = libc::iovec {
             iov_base: into.as_mut_ptr().cast(),
             iov_len: len,
@@ -104,7 +113,7 @@ impl Memory {
             iov_base: at.get() as usize as *mut libc::c_void,
             iov_len: len,
         };
-        let read = self.through_any("process_vm_readv", |tid| {
+        let read = self.through_any("process_vm_readv", here, |tid| {
             // SAFETY: `local` lies within the exclusive slice; `remote` is only a number to the
             // kernel, which checks it.
             unsafe { libc::process_vm_readv(tid.raw(), &local, 1, &remote, 1, 0) }
@@ -123,9 +132,10 @@ impl Memory {
         }
     }
 
-    /// Reads or writes `/proc/TID/mem`. The kernel also gives out pages there that the process
-    /// itself may not read, and writes to its private pages that it may not write. None where it
-    /// does not open that file.
+    /// Reads or writes `/proc/TID/mem`, which is opened by this process. So the access itself can be
+    /// made by one that may not trace the target. The kernel also gives out pages there that the
+    /// process itself may not read, and writes to its private pages that it may not write. None
+    /// where it does not open that file.
     #[expect(clippy::disallowed_methods, reason = "the kernel's file of a thread")]
     fn by_file(
         &self,
@@ -133,11 +143,12 @@ impl Memory {
         how: &OpenOptions,
         mut access: impl FnMut(&File) -> io::Result<usize>,
     ) -> Option<Result<usize>> {
+        crate::watch::alive();
         let mut opened = std::iter::once(self.tid)
             .chain(self.others())
             .filter_map(|tid| Some((tid, how.open(format!("/proc/{tid}/mem")).ok()?)))
             // The file of a thread that has ended is empty.
-            .map(|(tid, file)| (tid, apart_as_this_thread(tid, || access(&file))))
+            .map(|(tid, file)| (tid, apart_always(|| access(&file))))
             .filter(|(_, done)| !matches!(done, Ok(0)));
         let (tid, done) = opened.next()?;
         Some(done.map_err(|source| Error::System {
@@ -182,8 +193,8 @@ impl Memory {
     }
 
     /// Writes all of `bytes` to memory that the target may write. Page protections are respected,
-    /// except where a filter that we are under forbids the call: then the write goes through
-    /// `/proc/TID/mem`.
+    /// except where a filter that we are under forbids the call, or only this process may make it
+    /// (a descendant under Yama): then the write goes through `/proc/TID/mem`.
     ///
     /// # Errors
     /// As [`Memory::read`]; after [`Error::Short`] the first `done` bytes are written.
@@ -201,20 +212,25 @@ impl Memory {
             iov_base: at.get() as usize as *mut libc::c_void,
             iov_len: len,
         };
-        let written = self.through_any("process_vm_writev", |tid| {
+        let call = |tid: Tid| {
             // SAFETY: `local` lies within the shared slice and is only read; `remote` is only a
             // number to the kernel, which checks it.
             unsafe { libc::process_vm_writev(tid.raw(), &local, 1, &remote, 1, 0) }
-        });
+        };
+        let here = must_be_here(self.tid);
+        let by_file = || {
+            let own = bytes.get(..len).unwrap_or_default();
+            self.by_file(WRITING, OpenOptions::new().write(true), |file| {
+                file.write_at(own, at.get())
+            })
+        };
+        let written = here
+            .then(by_file)
+            .flatten()
+            .unwrap_or_else(|| self.through_any("process_vm_writev", here, call));
         let done = match written {
             // As in `read_some`.
-            Err(error) if is_as_by_a_filter(&error) => {
-                let own = bytes.get(..len).unwrap_or_default();
-                self.by_file(WRITING, OpenOptions::new().write(true), |file| {
-                    file.write_at(own, at.get())
-                })
-                .unwrap_or(Err(error))?
-            }
+            Err(error) if is_as_by_a_filter(&error) => by_file().unwrap_or(Err(error))?,
             written => written?,
         };
         fault::step("process_vm_writev");
@@ -238,7 +254,7 @@ impl Memory {
             let file: File = OpenOptions::new()
                 .write(true)
                 .open(format!("/proc/{tid}/mem"))?;
-            apart_as_this_thread(tid, || file.write_all_at(bytes, at.get()))
+            apart_always(|| file.write_all_at(bytes, at.get()))
         };
         if let Err(error) = through(self.tid) {
             // The thread may have ended while others live on.
@@ -250,14 +266,19 @@ impl Memory {
     }
 
     /// Makes `call` through thread `tid`, or through another thread of its process once that one
-    /// has ended. A leader may end at any time, and its process then goes on.
-    fn through_any(&self, operation: &'static str, call: impl Fn(Tid) -> isize) -> Result<usize> {
+    /// has ended. A leader may end at any time, and its process then goes on. `here` tells that only
+    /// this process may make it.
+    fn through_any(
+        &self,
+        operation: &'static str,
+        here: bool,
+        call: impl Fn(Tid) -> isize,
+    ) -> Result<usize> {
         crate::watch::alive();
         let answer = |tid: Tid| {
+            let ask = || usize::try_from(call(tid)).map_err(|_| Error::last(operation, tid));
             // A page may have to come from somebody's file system. Another process waits for it.
-            apart_as_this_thread(tid, || {
-                usize::try_from(call(tid)).map_err(|_| Error::last(operation, tid))
-            })
+            if here { ask() } else { apart_always(ask) }
         };
         match answer(self.tid) {
             Err(error) if error.is_gone() => {
@@ -305,6 +326,7 @@ impl Memory {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::apart::tests::{DONE, IS_RESTRICTED};
     use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
     fn me() -> Memory {
@@ -397,6 +419,33 @@ mod tests {
                 Some(libc::EPERM)
             )
         );
+    }
+
+    /// Yama lets no process that runs apart trace a descendant of this one. What is read and written
+    /// there once kept this process a zombie, with a page that a user served.
+    #[test]
+    fn memory_of_a_descendant_is_touched_apart_through_a_file_that_is_opened_here() {
+        static PLACE: [AtomicU8; 12] = [const { AtomicU8::new(b'.') }; 12];
+        let done = || DONE.replace(0);
+        IS_RESTRICTED.set(true);
+        let at = RemoteAddr::new(PLACE.as_ptr() as u64);
+        me().write(at, b"what is here").unwrap();
+        assert_eq!(done(), 1);
+        assert_eq!(me().read_vec(at, PLACE.len()).unwrap(), b"what is here");
+        assert_eq!(done(), 1);
+        me().write_through(at, b"what was").unwrap();
+        assert_eq!(done(), 1);
+        let half = Memory::answering(crate::Pid::own(), Arc::new(Half));
+        let mut bytes = [0; 12];
+        assert_eq!(half.read_some(at, &mut bytes).unwrap(), 6);
+        assert_eq!(&bytes[..6], b"what w");
+        let unmapped = me().read_u32(RemoteAddr::new(16)).unwrap_err();
+        assert_eq!(unmapped.errno(), Some(libc::EFAULT));
+        assert_eq!(done(), 2);
+        // Tracing itself is done here, where it is allowed.
+        let traced = crate::apart(crate::own_tid(), || std::process::id());
+        assert_eq!((traced, done()), (std::process::id(), 0));
+        IS_RESTRICTED.set(false);
     }
 
     #[test]

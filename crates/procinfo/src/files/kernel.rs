@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use midair_ptrace::sys;
+use midair_ptrace::{apart_always, sys};
 
 /// `PROC_SUPER_MAGIC` (linux/magic.h).
 pub(super) const PROC_MAGIC: u64 = 0x9fa0;
@@ -83,15 +83,14 @@ pub fn kernel_words(below: impl AsRef<Path>) -> io::Result<String> {
 }
 
 /// Returns the beginning, at most `most` bytes, of a file below `/proc` whose contents the target
-/// chooses (`TID/cmdline`, `TID/environ`).
+/// chooses (`TID/cmdline`, `TID/environ`). The kernel reads them from the target's memory.
 ///
 /// # Errors
 /// The kernel's error.
 pub fn kernel_text_up_to(below: impl AsRef<Path>, most: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    kernel_file(below)?
-        .take(most as u64)
-        .read_to_end(&mut bytes)?;
+    let mut file = kernel_file(below)?.take(most as u64);
+    apart_always(|| file.read_to_end(&mut bytes))?;
     Ok(bytes)
 }
 
