@@ -146,10 +146,7 @@ fn one(row: &Row, options: &boot::Options, programs: &Programs) -> Outcome<bool>
     )?;
     let results = results::read(&ran)?;
     println!("{}", results.summary());
-    // A part of a row does not replace the whole row.
-    if options.only.is_none() {
-        report::put(row, &kernel, &ran, &results)?;
-    }
+    report::put(row, &kernel, &ran, &results, options.only.as_deref())?;
     Ok(results.is_right())
 }
 

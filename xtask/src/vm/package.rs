@@ -1,6 +1,5 @@
 //! Rows that another machine boots: what it needs for that, and its results.
 
-use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -51,8 +50,14 @@ pub fn put(directory: &Path, row: &Row, options: &Options, programs: &Programs) 
 
 /// Returns a script that boots the row. `QEMU` may hold words before qemu's own.
 fn script(row: &Row, guest: &Guest, options: &Options, commit: &str) -> String {
-    let quoted = |word: &OsString| format!("'{}'", word.to_string_lossy().replace('\'', r"'\''"));
-    let words: Vec<String> = boot::words(guest, options).iter().map(quoted).collect();
+    let quoted = |word: &str| format!("'{}'", word.replace('\'', r"'\''"));
+    let words = boot::words(guest, options);
+    let words: Vec<String> = words
+        .iter()
+        .map(|it| quoted(&it.to_string_lossy()))
+        .collect();
+    let only = options.only.as_deref().unwrap_or_default();
+    let ran = quoted(&format!("{} {commit} {only}", guest.accelerator.name()));
     let limit = boot::limit(row, guest.accelerator).as_secs();
     format!(
         "#!/bin/sh\n\
@@ -68,12 +73,11 @@ fn script(row: &Row, guest: &Guest, options: &Options, commit: &str) -> String {
          mkdir {name}.results\n\
          tar -xf {name}.img -C {name}.results\n\
          rm {name}.img\n\
-         echo \"$seconds {processor} {commit}\" > {name}.results/boot\n",
+         echo \"$seconds\" {ran} > {name}.results/boot\n",
         about = row.about,
         name = row.name,
         size = boot::RESULTS,
         words = words.join(" "),
-        processor = guest.accelerator.name(),
     )
 }
 
@@ -86,7 +90,7 @@ pub fn take(directory: &Path) -> Outcome<()> {
         let Ok(text) = fs::read_to_string(&file) else {
             continue;
         };
-        let Some((took, processor, commit)) = about(&text) else {
+        let Some((took, processor, commit, only)) = about(&text) else {
             return failed(format!("{}: not made by ROW.sh", file.display()));
         };
         let ran = Ran {
@@ -97,7 +101,8 @@ pub fn take(directory: &Path) -> Outcome<()> {
         };
         let results = results::read(&ran)?;
         println!("{}: {}", row.name, results.summary());
-        report::put(row, &kernel::ready(row.kernel)?, &ran, &results)?;
+        let kernel = kernel::ready(row.kernel)?;
+        report::put(row, &kernel, &ran, &results, only.as_deref())?;
         taken += 1;
     }
     match taken {
@@ -106,15 +111,17 @@ pub fn take(directory: &Path) -> Outcome<()> {
     }
 }
 
-/// Reads what the script wrote: seconds, processor, commit.
-fn about(text: &str) -> Option<(Duration, String, String)> {
-    let mut words = text.split_ascii_whitespace();
+/// Reads what the script wrote: seconds, processor, commit, and the regular expression of the only
+/// tests if not all were run.
+fn about(text: &str) -> Option<(Duration, String, String, Option<String>)> {
+    let mut words = text.trim_end().splitn(4, ' ');
     let seconds = words.next()?.parse().ok()?;
     let (processor, commit) = (words.next()?, words.next()?);
     Some((
         Duration::from_secs(seconds),
         processor.to_owned(),
         commit.to_owned(),
+        words.next().filter(|it| !it.is_empty()).map(str::to_owned),
     ))
 }
 
@@ -142,6 +149,7 @@ mod tests {
         };
         let options = Options {
             processors: Some(3),
+            only: Some("^a b's $(c)|d".to_owned()),
             ..Options::default()
         };
         fs::write(at("yama.sh"), script(row, &guest, &options, "abc-dirty")).unwrap();
@@ -165,9 +173,10 @@ mod tests {
         let kernel = fs::read_to_string(at("yama.results/kernel")).unwrap();
         assert_eq!(kernel, "6.1\n");
         let text = fs::read_to_string(at("yama.results/boot")).unwrap();
-        let (took, processor, commit) = about(&text).unwrap();
+        let (took, processor, commit, only) = about(&text).unwrap();
         assert!(took < Duration::from_secs(60));
         assert_eq!((processor.as_str(), commit.as_str()), ("TCG", "abc-dirty"));
+        assert_eq!(only.as_deref(), Some("^a b's $(c)|d"));
         assert_eq!(about("12 TCG"), None);
     }
 }

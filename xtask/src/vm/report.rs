@@ -1,5 +1,6 @@
 //! The table. `bench-results/vm.json` keeps a row until it is run again, and `vm.md` is made from
-//! it.
+//! it. A run of some of a row's tests (`--test`) does not replace the row: it stands beside the row,
+//! under its regular expression, until the whole row is run again.
 
 use std::fs;
 use std::process::Command;
@@ -13,8 +14,17 @@ use super::kernel::Ready;
 use super::results::Results;
 use super::rows::{ROWS, Row};
 
-/// Puts a row's results into the table.
-pub fn put(row: &Row, kernel: &Ready, ran: &Ran, results: &Results) -> Outcome<()> {
+/// The key of the runs of some tests, in a row's entry.
+const PARTS: &str = "parts";
+
+/// Puts a row's results into the table, or beside the row if only some tests were run.
+pub fn put(
+    row: &Row,
+    kernel: &Ready,
+    ran: &Ran,
+    results: &Results,
+    only: Option<&str>,
+) -> Outcome<()> {
     let directory = root().join("bench-results");
     let path = directory.join("vm.json");
     let there = fs::read_to_string(&path).unwrap_or_default();
@@ -31,7 +41,15 @@ pub fn put(row: &Row, kernel: &Ready, ran: &Ran, results: &Results) -> Outcome<(
     entry["kernel_words"] = row.kernel_words.into();
     entry["date"] = said(Command::new("date").args(["-u", "+%Y-%m-%d %H:%M UTC"]))?.into();
     entry["commit"] = ran.commit.clone().into();
-    table.insert(row.name.to_owned(), entry);
+    match only {
+        None => {
+            table.insert(row.name.to_owned(), entry);
+        }
+        Some(only) => {
+            let whole = table.entry(row.name).or_insert_with(|| json!({}));
+            whole[PARTS][only] = entry;
+        }
+    }
     let text = serde_json::to_string_pretty(&json!(table))
         .map_err(|error| Failure(format!("{}: {error}", path.display())))?;
     fs::write(&path, text + "\n").at("writing", &path)?;
@@ -49,63 +67,99 @@ fn page(table: &Map<String, Value>) -> String {
          |---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
     );
     let mut notes = String::new();
+    let mut parts = String::new();
     for row in ROWS {
         let Some(entry) = table.get(row.name) else {
             continue;
         };
-        let word = |key: &str| match &entry[key] {
-            Value::String(text) => text.clone(),
-            other => other.to_string(),
-        };
-        let failed = count(&entry["failed"]) + count(&entry["took_too_long"]);
-        let torture = &entry["torture"];
-        let cells = match torture {
-            Value::Null => " |  | ".to_owned(),
-            _ => format!(
-                "{} | {} | {}",
-                torture["right"],
-                count(&torture["wrong"]),
-                count(&torture["left_out"])
-            ),
-        };
-        text.push_str(&format!(
-            "| {} | {} | {} | {} | {} | {failed} | {} | {} | {cells} | {} | {} |\n",
-            row.name,
-            word("release"),
-            word("processor"),
-            word("passed"),
-            count(&entry["flaky"]),
-            count(&entry["left_out"]),
-            entry["not_run"].as_u64().unwrap_or(0),
-            word("commit"),
-            word("seconds"),
-        ));
+        for (only, part) in entry[PARTS].as_object().into_iter().flatten() {
+            let only = only.replace('|', "\\|");
+            parts.push_str(&line(&format!("{} | `{only}`", row.name), part));
+            if details(part) != "" {
+                notes.push_str(&format!("\n## {}, `{only}`\n{}", row.name, details(part)));
+            }
+        }
+        // No whole run of this row is known.
+        if entry["release"].is_null() {
+            continue;
+        }
+        text.push_str(&line(row.name, entry));
         notes.push_str(&format!("\n## {}\n\n{}.", row.name, row.about));
         if !row.kernel_words.is_empty() {
             notes.push_str(&format!(" Kernel words: `{}`.", row.kernel_words));
         }
-        let modules = format!(" Security modules: {}.\n", word("security_modules"));
+        let modules = format!(" Security modules: {}.\n", word(&entry["security_modules"]));
         notes.push_str(&modules);
-        for (name, key) in [
-            ("found", &entry["said"]),
-            ("failed", &entry["failed"]),
-            ("took too long", &entry["took_too_long"]),
-            ("flaky", &entry["flaky"]),
-            ("the kernel complained", &entry["complaints"]),
-            ("torture, not right", &torture["wrong"]),
-            ("left out", &entry["left_out"]),
-            ("torture, left out", &torture["left_out"]),
-        ] {
-            let lines = lines(key);
-            if !lines.is_empty() {
-                notes.push_str(&format!("\n{name}:\n\n"));
-            }
-            for line in lines {
-                notes.push_str(&format!("* {}\n", line.replace('|', "/")));
-            }
-        }
+        notes.push_str(&details(entry));
+    }
+    if !parts.is_empty() {
+        text.push_str(
+            "\nTests that were run again since, by `--test`:\n\n\
+             | row | tests | kernel | on | passed | flaky | failed | left out | not run | torture: right | not right | left out | commit | s |\n\
+             |---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
+        );
+        text.push_str(&parts);
     }
     text + &notes
+}
+
+/// Returns a run's line of the table.
+fn line(name: &str, entry: &Value) -> String {
+    let failed = count(&entry["failed"]) + count(&entry["took_too_long"]);
+    let torture = &entry["torture"];
+    let cells = match torture {
+        Value::Null => " |  | ".to_owned(),
+        _ => format!(
+            "{} | {} | {}",
+            torture["right"],
+            count(&torture["wrong"]),
+            count(&torture["left_out"])
+        ),
+    };
+    format!(
+        "| {name} | {} | {} | {} | {} | {failed} | {} | {} | {cells} | {} | {} |\n",
+        word(&entry["release"]),
+        word(&entry["processor"]),
+        word(&entry["passed"]),
+        count(&entry["flaky"]),
+        count(&entry["left_out"]),
+        entry["not_run"].as_u64().unwrap_or(0),
+        word(&entry["commit"]),
+        word(&entry["seconds"]),
+    )
+}
+
+/// Returns what a run said and which of its tests did not pass.
+fn details(entry: &Value) -> String {
+    let torture = &entry["torture"];
+    let mut text = String::new();
+    for (name, key) in [
+        ("found", &entry["said"]),
+        ("failed", &entry["failed"]),
+        ("took too long", &entry["took_too_long"]),
+        ("flaky", &entry["flaky"]),
+        ("the kernel complained", &entry["complaints"]),
+        ("torture, not right", &torture["wrong"]),
+        ("left out", &entry["left_out"]),
+        ("torture, left out", &torture["left_out"]),
+    ] {
+        let lines = lines(key);
+        if !lines.is_empty() {
+            text.push_str(&format!("\n{name}:\n\n"));
+        }
+        for line in lines {
+            text.push_str(&format!("* {}\n", line.replace('|', "/")));
+        }
+    }
+    text
+}
+
+/// Returns a value as a cell has it.
+fn word(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
 }
 
 fn lines(value: &Value) -> Vec<&str> {
@@ -133,5 +187,26 @@ mod tests {
         assert!(text.contains("| 6.1.0 | KVM | 3 | 0 | 2 | 0 |"), "{text}");
         assert!(text.contains("* a b\n") && text.contains("* uid 1 is refused\n"));
         assert_eq!(text.matches("## ").count(), 1);
+    }
+
+    #[test]
+    fn a_run_of_some_tests_stands_beside_its_row() {
+        let whole = json!({"release": "6.1.0", "processor": "KVM", "passed": 3,
+            "security_modules": "yama", "commit": "abc", "seconds": 5});
+        let part = json!({"release": "6.1.9", "processor": "TCG", "passed": 2,
+            "failed": ["a b"], "commit": "def", "seconds": 4});
+        let mut table = Map::new();
+        table.insert(ROWS[0].name.to_owned(), whole);
+        table[ROWS[0].name][PARTS]["^a|^b"] = part.clone();
+        let text = page(&table);
+        assert!(text.contains("| 6.1.0 | KVM | 3 | 0 | 0 |"), "{text}");
+        let line = format!("| {} | `^a\\|^b` | 6.1.9 | TCG | 2 | 0 | 1 |", ROWS[0].name);
+        assert!(text.contains(&line), "{text}");
+        assert!(text.contains("* a b\n"), "{text}");
+        // Of a row that never ran as a whole there is no line but the part's.
+        table.insert(ROWS[0].name.to_owned(), json!({PARTS: {"^a": part}}));
+        let text = page(&table);
+        assert!(text.contains("| `^a` | 6.1.9 |"), "{text}");
+        assert!(!text.contains("null"), "{text}");
     }
 }
