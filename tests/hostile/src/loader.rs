@@ -79,7 +79,10 @@ fn parsed(memory: &[u8], moves: bool) -> Option<Vec<u64>> {
 /// Reads memory that repeats, so that nearly every address leads somewhere.
 fn repeated(memory: &[u8], at: u64, into: &mut [u8]) -> Option<()> {
     let first = at.checked_rem(memory.len() as u64)?;
-    let from = memory.iter().cycle().skip(first as usize);
+    let from = memory
+        .get(first as usize..)?
+        .iter()
+        .chain(memory.iter().cycle());
     into.iter_mut()
         .zip(from)
         .for_each(|(byte, from)| *byte = *from);
