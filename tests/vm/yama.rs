@@ -1,57 +1,56 @@
 //! `kernel.yama.ptrace_scope`: who may attach, and what the others are told.
 
 use crate::subject::{
-    SOMEBODY, Subject, as_user, attach, is_in, is_refused, kit, program, say, short,
+    SOMEBODY, Subject, as_user, attach, behind, is_in, is_refused, kit, program, say, short,
 };
 use midair_tests::Result;
+use midair_tests::compile::attack_program;
 use midair_tests::stage::{plain_environment, stage};
 use midair_tests::stand_in::Kit;
-use midair_tests::target::{Exit, PATIENCE, run};
+use midair_tests::target::{Exit, PATIENCE, Target, run};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::Command;
 
 const SCOPE: &str = "/proc/sys/kernel/yama/ptrace_scope";
 
 /// Exit code of a process that this user may not touch.
 const NOT_PERMITTED: i32 = 11;
+/// Exit code where another midair is at work in the process.
+const BUSY: i32 = 15;
+/// Exit code where the process did not answer.
+const NO_ANSWER: i32 = 37;
+
+/// How often an attach meets pages that are swapped all the time.
+const SWAPS: u32 = 200;
 
 pub fn check() -> Result<()> {
     for scope in 0..=3 {
         std::fs::write(SCOPE, scope.to_string()).map_err(|error| format!("{SCOPE}: {error}"))?;
         at(scope)?;
     }
-    Ok(())
+    std::fs::write(SCOPE, "1").map_err(|error| format!("{SCOPE}: {error}"))?;
+    swapped_page(&kit()?)
 }
 
 fn at(scope: u32) -> Result<()> {
     let kit = kit()?;
     let somebody = as_user(SOMEBODY);
     let name = |who: &str| format!("scope {scope}, {who}");
+    // Attaches if scopes up to this one allow it.
+    let is_right = |who: &str, exit: &Exit, up_to: u32| {
+        if scope <= up_to {
+            return is_in(&name(who), exit);
+        }
+        let words = format!("ptrace_scope is {scope}");
+        is_refused(&name(who), exit, NOT_PERMITTED, &words)
+    };
     let subject = Subject::start(&kit, &somebody, &[])?;
-    let exit = attach(&kit, &[], subject.pid())?;
-    let who = name("root");
-    match scope {
-        3 => is_refused(&who, &exit, NOT_PERMITTED, "ptrace_scope is 3")?,
-        _ => is_in(&who, &exit)?,
-    }
+    is_right("root", &attach(&kit, &[], subject.pid())?, 2)?;
     let exit = attach(&kit, &somebody, subject.pid())?;
-    let who = name("the same user");
-    match scope {
-        0 => is_in(&who, &exit)?,
-        _ => {
-            let words = format!("kernel.yama.ptrace_scope is {scope}");
-            is_refused(&who, &exit, NOT_PERMITTED, &words)?;
-        }
-    }
+    is_right("the same user", &exit, 0)?;
     subject.quit()?;
-    let exit = parent(&kit)?;
-    let who = name("the parent, of the same user");
-    match scope {
-        0 | 1 => is_in(&who, &exit)?,
-        _ => {
-            let words = format!("kernel.yama.ptrace_scope is {scope}");
-            is_refused(&who, &exit, NOT_PERMITTED, &words)?;
-        }
-    }
+    is_right("the parent, of the same user", &parent(&kit)?, 1)?;
     let open: Vec<String> = somebody
         .iter()
         .cloned()
@@ -59,15 +58,8 @@ fn at(scope: u32) -> Result<()> {
         .collect();
     let subject = Subject::start(&kit, &open, &[])?;
     let exit = attach(&kit, &somebody, subject.pid())?;
-    let who = name("the same user, which the process let trace it");
-    match scope {
-        // A process beside midair's traces it (ENG-054), which descends from midair's.
-        0 | 1 => is_in(&who, &exit)?,
-        _ => {
-            let words = format!("kernel.yama.ptrace_scope is {scope}");
-            is_refused(&who, &exit, NOT_PERMITTED, &words)?;
-        }
-    }
+    // A process beside midair's traces it (ENG-054), which descends from midair's.
+    is_right("the same user, which the process let trace it", &exit, 1)?;
     subject.quit()?;
     let subject = Subject::listening(&kit, Some(SOMEBODY))?;
     let exit = attach(&kit, &somebody, subject.pid())?;
@@ -81,6 +73,48 @@ fn at(scope: u32) -> Result<()> {
         "the same user, over the listener's socket: {way}"
     )));
     subject.quit()
+}
+
+/// Under scope 1, without capabilities, only the process that Yama was asked about may read: a page that
+/// a user serves, put in the place of one that was just looked at, must not keep that process.
+fn swapped_page(kit: &Kit) -> Result<()> {
+    let somebody = as_user(SOMEBODY);
+    let program = kit.dir().join("held_page");
+    std::fs::copy(attack_program("held_page")?, &program)?;
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755))?;
+    let mounted = kit.dir().join("mounted");
+    std::fs::create_dir(&mounted)?;
+    let mut command = behind(&[], &program);
+    command
+        .arg("swapped")
+        .arg(kit.dir().join("libhsa-runtime64.so.1"))
+        .arg(&mounted)
+        .arg(SOMEBODY.to_string())
+        .env("HSA_MODEL_TOPOLOGY", kit.dir().join("topology"));
+    let mut held = Target::spawn(command)?;
+    held.expect("ready")?;
+    for attempt in 1..=SWAPS {
+        let mut attach = behind(&somebody, &stage()?.join("bin/midair"));
+        attach.args(["attach", &held.pid().to_string(), "--duration", "1"]);
+        let attach = Target::spawn(attach)?;
+        let pid = attach.pid();
+        let exit = attach.wait_by_itself(PATIENCE)?;
+        match exit.status.code() {
+            // The page was seen, or there was nothing of ours on the other one.
+            Some(BUSY) => {}
+            Some(NO_ANSWER) => {
+                if Path::new(&format!("/proc/{pid}")).exists() {
+                    return Err(format!("a page keeps {pid}: {exit}").into());
+                }
+                say(&format!(
+                    "scope 1, the same user, a page of FUSE that is swapped: given up in attempt {attempt}, and gone"
+                ));
+                return Ok(());
+            }
+            _ => return Err(format!("a swapped page: {exit}").into()),
+        }
+    }
+    Err(format!("the page was never swapped at the right moment in {SWAPS} attempts").into())
 }
 
 /// Lets anybody trace the process (`PR_SET_PTRACER`), which then becomes the program.
