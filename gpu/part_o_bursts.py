@@ -10,7 +10,7 @@ import time
 
 from kit import Problem, Program, begun_between, reached, tail
 from part_b import read
-from statistics_of_intervals import enough, holds
+from statistics_of_intervals import enough, holds, meets
 from statistics_of_pairs import median, ratio_in_all
 
 SEGMENT = 0.2
@@ -248,7 +248,8 @@ class Reference:
 
 def shares(check, name, variables, references):
     """Shares of kernels: the intervals of recordings in bursts, and full recordings before and after each. Shares drift while a program runs, by
-    more than such an interval is wide (gpu-check-h100.md), so the interval has to meet what lies between both."""
+    more than such an interval is wide (gpu-check-bursts.md), so the interval has to meet what lies between both; and each full recording is a sample, too:
+    of one that lasts as long as the bursts together, the interval of a program without any drift would hold 83 of 100."""
     out = check.file(f"o-{name}-traced.json")
     program = Program([sys.executable, check.source(f"{name}.py"), "0", out], check.log(f"o-{name}"), **variables)
     try:
@@ -263,13 +264,13 @@ def shares(check, name, variables, references):
             recording.clean()
             after = full(check, program, f"{name}-full-{session}")
             intervals = {kernel["name"]: kernel["share"] for kernel in last["kernels"]}
-            for kernel, share in before.items():
+            for kernel, (share, half) in before.items():
                 if share < LEAST_SHARE:
                     continue
-                interval, ends = intervals.get(kernel), (share, after.get(kernel, 0.0))
+                interval = intervals.get(kernel)
                 compared += 1
+                inside += meets(interval, (share, half), after.get(kernel, (0.0, 0.0)))
                 if interval and interval["low"] is not None:
-                    inside += interval["low"] <= max(ends) and interval["high"] >= min(ends)
                     wide = max(wide, (interval["high"] - interval["low"]) / 2)
             before = after
         if not program.alive():
@@ -286,26 +287,18 @@ def shares(check, name, variables, references):
 
 
 def full(check, program, name):
-    """The shares of kernels in a full recording."""
+    """The shares of kernels in a full recording, each with half of its interval."""
     recording = Recording(check, program, name, FULL_SECONDS)
     recording.document()
-    return shares_of(recording)
+    rows = kernels_of(recording)
+    recording.clean()
+    return sampled_shares([(row["Kernel_Name"], int(row["Start_Timestamp"]), int(row["End_Timestamp"])) for row in rows])
 
 
 def kernels_of(recording):
     """The rows of a recording's kernels."""
     with open(recording.csv, encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
-
-
-def shares_of(recording):
-    """Each kernel's part of all kernels' time."""
-    times = {}
-    for row in kernels_of(recording):
-        start, end = int(row["Start_Timestamp"]), int(row["End_Timestamp"])
-        times[row["Kernel_Name"]] = times.get(row["Kernel_Name"], 0) + end - start
-    recording.clean()
-    return parts(times)
 
 
 def graphs(check):

@@ -3,7 +3,7 @@
 import random
 import unittest
 
-from statistics_of_intervals import at_most, enough, holds
+from statistics_of_intervals import at_most, enough, holds, meets, sampled_shares
 from statistics_of_pairs import median, ratio, ratio_in_all
 
 
@@ -88,6 +88,56 @@ class Intervals(unittest.TestCase):
         for _ in range(rounds):
             refused += not enough(sum(source.random() < 0.80 for _ in range(96)), 96)
         self.assertTrue(refused / rounds > 0.97, refused / rounds)
+
+
+class Samples(unittest.TestCase):
+    """A program without drift, of which two times are recorded."""
+
+    def sample(self, source, more=1.0):
+        kernels, at = [], 0
+        for _ in range(600):
+            # What an iteration does most of differs from one to the next.
+            lengths = {"a": 900 * source.lognormvariate(0, 0.3), "b": 500 * source.lognormvariate(0, 0.3) * more, "c": 80 * source.lognormvariate(0, 0.3)}
+            for name, length in lengths.items():
+                kernels.append((name, at, at + int(length)))
+                at += int(length) + 200
+        return sampled_shares(kernels)
+
+    def interval(self, sampled):
+        share, half = sampled
+        return {"estimate": share, "low": max(share - half, 0.0), "high": share + half}
+
+    def test_shares_are_those_of_all_kernels(self):
+        found = sampled_shares([("a", at, at + 30) for at in range(0, 1000, 100)] + [("b", at + 50, at + 60) for at in range(0, 1000, 100)])
+        self.assertEqual(found, {"a": (0.75, 0.0), "b": (0.25, 0.0)})
+
+    def test_two_samples_of_one_program_meet_and_do_not_hold_one_another(self):
+        source, met, held, compared = random.Random(10), 0, 0, 0
+        for _ in range(120):
+            one, other = self.sample(source), self.sample(source)
+            for name in one:
+                compared += 1
+                met += meets(self.interval(one[name]), other[name])
+                held += holds(self.interval(one[name]), other[name][0])
+        self.assertTrue(met / compared >= 0.93, met / compared)
+        self.assertTrue(0.75 <= held / compared <= 0.9, held / compared)
+
+    def test_another_share_is_found_out(self):
+        source, met, compared = random.Random(11), 0, 0
+        for _ in range(30):
+            one, other = self.sample(source), self.sample(source, more=1.1)
+            met += sum(meets(self.interval(one[name]), other[name]) for name in ("a", "b"))
+            compared += 2
+        self.assertTrue(met / compared < 0.1, met / compared)
+
+    def test_what_lies_between_two_samples_meets(self):
+        interval = {"estimate": 0.2, "low": 0.19, "high": 0.21}
+        self.assertTrue(meets(interval, (0.1, 0.0), (0.3, 0.0)))
+        self.assertTrue(meets(interval, (0.1, 0.0), (0.191, 0.0)))
+        self.assertFalse(meets(interval, (0.1, 0.0), (0.18, 0.01)))
+        self.assertTrue(meets(interval, (0.1, 0.0), (0.187, 0.01)))
+        self.assertFalse(meets(None, (0.2, 0.1)))
+        self.assertFalse(meets({"estimate": 0.2, "low": None, "high": None}, (0.2, 0.1)))
 
 
 if __name__ == "__main__":
