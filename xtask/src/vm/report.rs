@@ -72,25 +72,19 @@ fn page(table: &Map<String, Value>) -> String {
         let Some(entry) = table.get(row.name) else {
             continue;
         };
+        // Otherwise only parts of it were run.
+        if !entry["release"].is_null() {
+            text.push_str(&line(row.name, entry));
+            notes.push_str(&about(row, entry));
+        }
         for (only, part) in entry[PARTS].as_object().into_iter().flatten() {
-            let only = only.replace('|', "\\|");
-            parts.push_str(&line(&format!("{} | `{only}`", row.name), part));
-            if details(part) != "" {
-                notes.push_str(&format!("\n## {}, `{only}`\n{}", row.name, details(part)));
+            let name = format!("{} | `{}`", row.name, only.replace('|', "\\|"));
+            parts.push_str(&line(&name, part));
+            let details = details(part);
+            if !details.is_empty() {
+                notes.push_str(&format!("\n## {}, `{only}`\n{details}", row.name));
             }
         }
-        // No whole run of this row is known.
-        if entry["release"].is_null() {
-            continue;
-        }
-        text.push_str(&line(row.name, entry));
-        notes.push_str(&format!("\n## {}\n\n{}.", row.name, row.about));
-        if !row.kernel_words.is_empty() {
-            notes.push_str(&format!(" Kernel words: `{}`.", row.kernel_words));
-        }
-        let modules = format!(" Security modules: {}.\n", word(&entry["security_modules"]));
-        notes.push_str(&modules);
-        notes.push_str(&details(entry));
     }
     if !parts.is_empty() {
         text.push_str(
@@ -101,6 +95,16 @@ fn page(table: &Map<String, Value>) -> String {
         text.push_str(&parts);
     }
     text + &notes
+}
+
+/// Returns the section of a row.
+fn about(row: &Row, entry: &Value) -> String {
+    let mut text = format!("\n## {}\n\n{}.", row.name, row.about);
+    if !row.kernel_words.is_empty() {
+        text.push_str(&format!(" Kernel words: `{}`.", row.kernel_words));
+    }
+    let modules = word(&entry["security_modules"]);
+    text + &format!(" Security modules: {modules}.\n") + &details(entry)
 }
 
 /// Returns a run's line of the table.
