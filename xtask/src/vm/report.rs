@@ -72,7 +72,7 @@ fn page(table: &Map<String, Value>) -> String {
         let Some(entry) = table.get(row.name) else {
             continue;
         };
-        // Otherwise only parts of it were run.
+        // A row of which only some tests were ever run has no line of its own.
         if !entry["release"].is_null() {
             text.push_str(&line(row.name, entry));
             notes.push_str(&about(row, entry));

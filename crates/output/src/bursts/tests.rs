@@ -50,6 +50,18 @@ impl Program {
     }
 }
 
+/// Returns each kernel, how often it was launched and how long that took in all.
+fn truth(launches: &[(u64, u64, u64)]) -> Vec<(u64, f64, f64)> {
+    let mut sums = [(0.0, 0.0); 8];
+    for &(id, _, took) in launches {
+        let (calls, time) = &mut sums[id as usize];
+        *calls += 1.0;
+        *time += took as f64;
+    }
+    let sums = (0..).zip(sums).map(|(id, (calls, time))| (id, calls, time));
+    sums.filter(|(_, calls, _)| *calls > 0.0).collect()
+}
+
 /// Records a program in bursts, and returns what is estimated of it, with the number of its
 /// launches and without.
 fn recorded(launches: &[(u64, u64, u64)], seed: u64, time: u64) -> [HashMap<u64, Estimate>; 2] {
@@ -64,10 +76,9 @@ fn recorded(launches: &[(u64, u64, u64)], seed: u64, time: u64) -> [HashMap<u64,
 /// off.
 fn in_bursts(mut controller: Controller, hold: u64, launches: &[(u64, u64, u64)]) -> Bursts {
     let mut bursts = Bursts::default();
+    let (mut turn, mut due) = controller.next();
     for (seen, &(id, at, took)) in (0..).zip(launches) {
-        while let (turn, due) = controller.next()
-            && due <= at
-        {
+        while due <= at {
             match turn {
                 Turn::Begin => {
                     controller.begin(due + hold, seen);
@@ -100,6 +111,7 @@ fn in_bursts(mut controller: Controller, hold: u64, launches: &[(u64, u64, u64)]
                     });
                 }
             }
+            (turn, due) = controller.next();
         }
         if controller.is_on() {
             let kernel = Kernel {
@@ -125,11 +137,8 @@ fn shares_of_rare_bursts_hold_what_a_full_recording_has() {
             count: 0,
         }
         .run(time);
-        let mut truth: HashMap<u64, f64> = HashMap::new();
-        for (id, _, took) in &launches {
-            *truth.entry(*id).or_default() += *took as f64;
-        }
-        let total: f64 = truth.values().sum();
+        let truth = truth(&launches);
+        let total: f64 = truth.iter().map(|(_, _, time)| time).sum();
         let took = 10 * MS;
         let bursts = in_bursts(Controller::rare(3, 1_500, 0.45, seed, 0), took, &launches);
         let coverage = bursts.coverage().unwrap();
@@ -138,8 +147,8 @@ fn shares_of_rare_bursts_hold_what_a_full_recording_has() {
         assert_eq!(coverage.switched, coverage.bursts * 2 * took);
         assert!((0.02..0.04).contains(&coverage.part()), "{coverage:?}");
         let estimates = bursts.estimates(None, time);
-        for (id, time) in truth.iter().filter(|(id, _)| **id != 7) {
-            let (low, high) = estimates[id].share.bounds();
+        for (id, _, time) in truth.into_iter().filter(|(id, _, _)| *id != 7) {
+            let (low, high) = estimates[&id].share.bounds();
             all += 1;
             inside += u32::from((low..=high).contains(&(time / total)));
         }
@@ -257,30 +266,24 @@ fn the_intervals_hold_what_a_full_recording_has() {
             count: 0,
         }
         .run(time);
-        let mut truth: HashMap<u64, (f64, f64)> = HashMap::new();
-        let mut total = 0.0;
-        for (id, _, took) in &launches {
-            let sum = truth.entry(*id).or_default();
-            sum.0 += 1.0;
-            sum.1 += *took as f64;
-            total += *took as f64;
-        }
+        let truth = truth(&launches);
+        let total: f64 = truth.iter().map(|(_, _, time)| time).sum();
         let [counted, uncounted] = recorded(&launches, seed, time);
-        for (id, (calls, time)) in &truth {
+        for (id, calls, time) in truth {
             // The rare kernel is in few bursts, or in none: no interval of a few samples holds it.
-            if *id == 7 {
+            if id == 7 {
                 continue;
             }
             let values = [
-                ("calls", counted[id].calls, *calls),
-                ("total", counted[id].total, *time),
-                ("share", counted[id].share, *time / total),
-                ("total, uncounted", uncounted[id].total, *time),
+                ("calls", counted[&id].calls, calls),
+                ("total", counted[&id].total, time),
+                ("share", counted[&id].share, time / total),
+                ("total, uncounted", uncounted[&id].total, time),
             ];
             for (what, interval, truth) in values {
                 let (low, high) = interval.bounds();
                 let holds = (low..=high).contains(&truth);
-                *held.entry((*id, what)).or_default() += u32::from(holds);
+                *held.entry((id, what)).or_default() += u32::from(holds);
                 if what == "share" {
                     all += 1;
                     inside += u32::from(holds);
