@@ -1,6 +1,11 @@
-"""The statistics on numbers whose answer is known: `python3 -m unittest` in this folder."""
+"""The statistics on numbers whose answer is known, and names that no file of this folder has: `python3 -m unittest` here. The other files run on a machine with
+a GPU alone."""
 
+import builtins
+import dis
+import pathlib
 import random
+import types
 import unittest
 
 from statistics_of_intervals import at_most, enough, holds, meets, sampled_shares
@@ -138,6 +143,29 @@ class Samples(unittest.TestCase):
         self.assertTrue(meets(interval, (0.1, 0.0), (0.187, 0.01)))
         self.assertFalse(meets(None, (0.2, 0.1)))
         self.assertFalse(meets({"estimate": 0.2, "low": None, "high": None}, (0.2, 0.1)))
+
+
+class Sources(unittest.TestCase):
+    def unknown(self, source):
+        """The names that a file uses and neither imports nor makes."""
+        made, used, rest = {"__file__", *dir(builtins)}, set(), [compile(source, "a file", "exec")]
+        while rest:
+            code = rest.pop()
+            rest += [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
+            for step in dis.get_instructions(code):
+                if step.opname in ("STORE_NAME", "STORE_GLOBAL"):
+                    made.add(step.argval)
+                elif step.opname in ("LOAD_NAME", "LOAD_GLOBAL"):
+                    used.add(step.argval)
+        return used - made
+
+    def test_a_name_that_is_not_imported_is_found(self):
+        self.assertEqual(self.unknown("import os\ndef one(): return [os.sep, two(), len(three)]\ndef two(): pass"), {"three"})
+
+    def test_each_file_has_all_names_that_it_uses(self):
+        files = sorted(pathlib.Path(__file__).parent.glob("*.py"))
+        self.assertIn("part_o_bursts.py", [file.name for file in files])
+        self.assertEqual({file.name: names for file in files if (names := self.unknown(file.read_text(encoding="utf-8")))}, {})
 
 
 if __name__ == "__main__":

@@ -109,7 +109,7 @@ fn swapped_page(kit: &Kit) -> Result<()> {
                     return Err(format!("a page keeps {pid}: {exit}").into());
                 }
                 // A slow machine is given up, too, and then nothing waits for the page.
-                if let Some(reader) = blocked(held.pid())? {
+                if let Some(reader) = blocked()? {
                     say(&format!(
                         "scope 1, the same user, a page of FUSE that is swapped: given up in attempt {attempt}, and gone; {reader} is left until the page's server ends"
                     ));
@@ -122,15 +122,18 @@ fn swapped_page(kit: &Kit) -> Result<()> {
     Err(format!("the page was never swapped at the right moment in {SWAPS} attempts").into())
 }
 
-/// Returns a process of the user's that no signal ends, other than this one.
-fn blocked(other: i32) -> Result<Option<String>> {
+/// Returns the name of a process of the user's that no signal ends. The program that holds the page, and its
+/// server, may be in that state for a moment only.
+fn blocked() -> Result<Option<String>> {
     for entry in std::fs::read_dir("/proc")?.flatten() {
         let status = std::fs::read_to_string(entry.path().join("status")).unwrap_or_default();
-        let is = |line: String| status.contains(&line);
-        let is_blocked = is("\nState:\tD".into()) && is(format!("\nUid:\t{SOMEBODY}\t"));
-        if is_blocked && entry.file_name() != other.to_string().as_str() {
+        let has = |line: &str| status.contains(line);
+        if has("\nState:\tD") && has(&format!("\nUid:\t{SOMEBODY}\t")) {
             let name = status.lines().next().unwrap_or_default();
-            return Ok(Some(name.replacen("Name:\t", "", 1)));
+            let name = name.replacen("Name:\t", "", 1);
+            if name != "held_page" {
+                return Ok(Some(name));
+            }
         }
     }
     Ok(None)
