@@ -454,10 +454,14 @@ struct Range {
     id: u64,
 }
 
-/// The longest URI of a code object that is asked for, in bytes, and how much of it is recorded. A
-/// URI holds the path of a file in escaped form.
-const MOST_URI: usize = 64 << 10;
+/// How much of a code object's URI is recorded, in bytes. A URI holds the path of a file in escaped
+/// form.
 const KEPT_URI: usize = 2048;
+/// How much of a kernel's name is recorded, in bytes.
+const KEPT_NAME: usize = 3072;
+/// The longest text that the runtime is asked for, in bytes. Mangled names of templates have up to
+/// 500 KiB.
+const MOST_TEXT: usize = 1 << 20;
 
 /// Records a code object, if that is not done yet. Returns where it lies; `None` if the runtime does
 /// not tell.
@@ -490,8 +494,11 @@ unsafe fn tell_code_object(
     drop(guard);
     let in_memory = get(hsa::CODE_OBJECT_STORAGE)? as u32 == hsa::STORAGE_MEMORY;
     let uri_len = get(hsa::CODE_OBJECT_URI_LENGTH).unwrap_or(0) as u32 as usize;
-    // SAFETY: the caller promises a valid `object`, and the runtime said the length.
-    let uri = unsafe { uri_of(info, object, uri_len) };
+    let uri = text_of(uri_len, KEPT_URI, |to| {
+        // SAFETY: the caller promises a valid `object`, and `to` has room for the length that the
+        // runtime reported.
+        unsafe { info(object, hsa::CODE_OBJECT_URI, to) }
+    });
     let record = CodeObject {
         header: Header {
             kind: kind::CODE_OBJECT,
@@ -518,26 +525,22 @@ unsafe fn tell_code_object(
     Some(Range { base, size, id })
 }
 
-/// Returns as much of a code object's URI as is recorded.
-///
-/// # Safety
-/// `info` writes at most `len` bytes and a zero byte for the URI of `object`.
-unsafe fn uri_of(
-    info: unsafe extern "C" fn(u64, u32, *mut c_void) -> Status,
-    object: u64,
-    len: usize,
-) -> Vec<u8> {
-    if len > MOST_URI {
+/// Returns the first `kept` bytes of a text that the runtime writes by itself. `len` is the length
+/// that the runtime reported. `ask` has the runtime write the text; its argument has room for `len`
+/// bytes and a zero. A text that is too long to be asked for, or that the runtime does not write, is
+/// empty.
+fn text_of(len: usize, kept: usize, ask: impl FnOnce(*mut c_void) -> Status) -> Vec<u8> {
+    if len > MOST_TEXT {
         return Vec::new();
     }
-    // The runtime writes all of it, whatever is kept.
-    let mut uri = vec![0_u8; len + 1];
-    // SAFETY: the buffer has the length that the runtime reported plus one.
-    if unsafe { info(object, hsa::CODE_OBJECT_URI, uri.as_mut_ptr().cast()) } != 0 {
-        uri.clear();
+    // The runtime writes all of the text, whatever is kept of it.
+    let mut text = vec![0_u8; len + 1];
+    if ask(text.as_mut_ptr().cast()) != 0 {
+        return Vec::new();
     }
-    uri.truncate(len.min(KEPT_URI));
-    uri
+    text.truncate(len.min(kept));
+    text.shrink_to_fit();
+    text
 }
 
 /// Returns the kernels of an executable: each symbol, and its kernel object.
@@ -593,18 +596,12 @@ fn tell_kernels(executable: u64, ranges: &[Range], loader: &Loader, sink: &mut S
         let kernel_id = book.next_kernel;
         book.kernels.insert(kernel_object, kernel_id);
         drop(guard);
-        let name_len = get(hsa::SYMBOL_NAME_LENGTH).unwrap_or(0).min(3072) as usize;
-        let mut name = vec![0_u8; name_len + 1];
-        // SAFETY: the buffer has the length that the runtime reported plus one (AMD's runtime
-        // writes no terminator).
-        unsafe {
-            original::hsa_executable_symbol_get_info(
-                symbol,
-                hsa::SYMBOL_NAME,
-                name.as_mut_ptr().cast(),
-            )
-        };
-        name.truncate(name_len);
+        let name_len = get(hsa::SYMBOL_NAME_LENGTH).unwrap_or(0) as u32 as usize;
+        let name = text_of(name_len, KEPT_NAME, |to| {
+            // SAFETY: the symbol is one of a live executable, and `to` has room for the length that
+            // the runtime reported.
+            unsafe { original::hsa_executable_symbol_get_info(symbol, hsa::SYMBOL_NAME, to) }
+        });
         choice::judge(kernel_object, &name);
         let registers = descriptor(loader, kernel_object).unwrap_or_default();
         let record = KernelSymbol {
@@ -690,30 +687,35 @@ fn registers(bytes: &[u8; 64]) -> Registers {
 mod tests {
     use super::*;
 
-    /// A runtime whose code object has a URI of `object` bytes. Like a real one it writes all of
-    /// them, and no zero; unlike one, it looks at the buffer first.
-    unsafe extern "C" fn info(object: u64, attribute: u32, into: *mut c_void) -> Status {
+    /// A runtime that has a text of `has` bytes. Like a real one it writes all of them, and no zero;
+    /// unlike one, it looks at the buffer first.
+    fn write(into: *mut c_void, has: usize) -> Status {
         // SAFETY: the caller's buffer is its own allocation.
-        let room = unsafe { libc::malloc_usable_size(into) };
-        if attribute != hsa::CODE_OBJECT_URI || (room as u64) < object {
+        if unsafe { libc::malloc_usable_size(into) } < has {
             return 1;
         }
         // SAFETY: the buffer has that much room.
-        unsafe { into.cast::<u8>().write_bytes(b'u', object as usize) };
+        unsafe { into.cast::<u8>().write_bytes(b'k', has) };
         0
     }
 
     #[test]
-    fn a_long_uri_has_room_for_all_that_the_runtime_writes() {
-        // SAFETY: `info` above does so.
-        let kept = |len: usize| unsafe { uri_of(info, len as u64, len) };
-        assert_eq!(kept(5), b"uuuuu");
-        for len in [KEPT_URI, KEPT_URI + 1, 6000, MOST_URI] {
-            assert_eq!(kept(len), vec![b'u'; KEPT_URI], "{len}");
+    fn a_long_text_has_room_for_all_that_the_runtime_writes() {
+        let text = |len: usize| text_of(len, KEPT_NAME, |to| write(to, len));
+        assert_eq!(text(0), b"");
+        for len in [1, KEPT_NAME - 1, KEPT_NAME] {
+            assert_eq!(text(len), vec![b'k'; len], "{len}");
         }
-        // So much is not asked for.
-        assert_eq!(kept(MOST_URI + 1), b"");
-        // SAFETY: as above; the runtime returns an error, since it has more to say than it told.
-        assert_eq!(unsafe { uri_of(info, 4000, 2048) }, b"");
+        for len in [KEPT_NAME + 1, 4000, 200_000, MOST_TEXT] {
+            assert_eq!(text(len), vec![b'k'; KEPT_NAME], "{len}");
+        }
+        let is_asked = std::cell::Cell::new(false);
+        let too_long = text_of(MOST_TEXT + 1, KEPT_NAME, |_| {
+            is_asked.set(true);
+            0
+        });
+        assert!(too_long.is_empty() && !is_asked.get());
+        // The runtime returns an error.
+        assert_eq!(text_of(5, KEPT_NAME, |_| 1), b"");
     }
 }
