@@ -80,6 +80,7 @@ mod starved;
 mod states;
 mod tables;
 mod terminal;
+mod thread_churn;
 mod tools;
 mod top;
 mod trees;

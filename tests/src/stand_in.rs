@@ -9,9 +9,7 @@ use midair_stand_in::StandIn;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// In the log of the stand-in's devices, the number of a queue divided by this is the number of its
-/// node.
-pub const QUEUES_PER_NODE: u32 = 1000;
+pub use midair_gpu_model::QUEUES_PER_NODE;
 
 /// The runtimes as a program finds them, and a scratch directory that is removed with this value.
 pub struct Kit {

@@ -26,4 +26,4 @@ pub mod pmu;
 pub mod settings;
 
 pub use machine::Machine;
-pub use plugin::{Device, Served};
+pub use plugin::{Device, QUEUES_PER_NODE, Served};

@@ -5,7 +5,7 @@ use crate::{Error, error, hsa};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ffi::c_void;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// A GPU.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub struct Device {
     /// Compute units.
     pub units: u32,
     pool: u64,
-    null_stream: OnceLock<&'static Stream>,
+    null_stream: OnceLock<Arc<Stream>>,
 }
 
 /// The process's runtime.
@@ -150,21 +150,17 @@ fn start() -> Option<Runtime> {
 
 impl Device {
     /// Returns its null stream, which is created at the first use.
-    pub fn null_stream(&'static self) -> Result<&'static Stream, Error> {
+    pub fn null_stream(&'static self) -> Result<Arc<Stream>, Error> {
         if let Some(stream) = self.null_stream.get() {
-            return Ok(stream);
+            return Ok(Arc::clone(stream));
         }
         let made = Stream::new(self)?;
-        let stream = self.null_stream.get_or_init(|| made);
-        if !std::ptr::eq(*stream, made) {
+        let stream = self.null_stream.get_or_init(|| Arc::clone(&made));
+        if !Arc::ptr_eq(stream, &made) {
             // Another thread was faster, so this stream is not needed.
             made.destroy();
         }
-        Ok(stream)
-    }
-    /// Returns its null stream, if it has been created.
-    pub fn null_stream_if_any(&self) -> Option<&'static Stream> {
-        self.null_stream.get().copied()
+        Ok(Arc::clone(stream))
     }
 }
 

@@ -3,8 +3,8 @@
 use crate::runtime::{Device, checked, lock, runtime};
 use crate::{Error, error, hsa};
 use std::ffi::c_void;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// The number of packets in a stream's queue.
 const PACKETS: u32 = 1024;
@@ -18,7 +18,8 @@ const DISPATCH: u32 = 2;
 /// See [`DISPATCH`].
 const BARRIER_AND: u32 = 3;
 
-/// A stream.
+/// A stream. A call that uses a stream holds a reference, and so keeps the queue from being destroyed
+/// by another thread meanwhile: `hipFree` and `hipDeviceSynchronize` use the streams of all threads.
 #[derive(Debug)]
 pub struct Stream {
     /// The device that it runs on.
@@ -57,7 +58,7 @@ pub struct Launch {
 }
 
 /// All streams, for hipDeviceSynchronize.
-static STREAMS: Mutex<Vec<&'static Stream>> = Mutex::new(Vec::new());
+static STREAMS: Mutex<Vec<Arc<Stream>>> = Mutex::new(Vec::new());
 
 /// Returns a new signal with value 1.
 pub fn new_signal() -> Result<u64, Error> {
@@ -75,12 +76,12 @@ pub fn wait(signal: u64) {
 
 impl Stream {
     /// Creates a stream on a device.
-    pub fn new(device: &'static Device) -> Result<&'static Stream, Error> {
+    pub fn new(device: &'static Device) -> Result<Arc<Stream>, Error> {
         Stream::with_flags(device, 0)
     }
 
     /// Does the same as [`Stream::new`]. The flags are only stored.
-    pub fn with_flags(device: &'static Device, flags: u32) -> Result<&'static Stream, Error> {
+    pub fn with_flags(device: &'static Device, flags: u32) -> Result<Arc<Stream>, Error> {
         let mut queue = std::ptr::null_mut();
         // SAFETY: the agent is live, and the out pointer is ours; HSA_QUEUE_TYPE_MULTI is 0.
         checked(unsafe {
@@ -98,46 +99,39 @@ impl Stream {
         // As in AMD's HIP, this is done before the first dispatch, which is when a device reads it.
         // SAFETY: the queue was just created.
         unsafe { hsa::hsa_amd_profiling_set_profiler_enabled(queue, 1) };
-        let stream: &'static Stream = Box::leak(Box::new(Stream {
+        let stream = Arc::new(Stream {
             device,
             flags,
             queue,
             signals: Mutex::default(),
-        }));
-        lock(&STREAMS).push(stream);
+        });
+        lock(&STREAMS).push(Arc::clone(&stream));
         Ok(stream)
     }
 
     /// Returns the stream of a handle. Null is the null stream of the current device.
-    pub fn of(handle: *const Stream) -> Result<&'static Stream, Error> {
+    pub fn of(handle: *const Stream) -> Result<Arc<Stream>, Error> {
         if handle.is_null() {
             return crate::runtime::current()?.null_stream();
         }
         lock(&STREAMS)
             .iter()
-            .copied()
-            .find(|stream| std::ptr::eq(*stream, handle))
+            .find(|stream| std::ptr::eq(Arc::as_ptr(stream), handle))
+            .cloned()
             .ok_or(error::INVALID_HANDLE)
     }
 
     /// Returns the streams of a device.
-    pub fn all_of(device: &Device) -> Vec<&'static Stream> {
+    pub fn all_of(device: &Device) -> Vec<Arc<Stream>> {
         let mut streams = lock(&STREAMS).clone();
         streams.retain(|stream| stream.device.agent == device.agent);
         streams
     }
 
-    /// Destroys it. Its memory is kept, so that a handle is never used twice.
-    pub fn destroy(&'static self) {
+    /// Destroys it. The last call that uses it frees the queue.
+    pub fn destroy(&self) {
         let _ = self.synchronize();
-        lock(&STREAMS).retain(|stream| !std::ptr::eq(*stream, self));
-        let signals = std::mem::take(&mut *lock(&self.signals));
-        for signal in signals.free.into_iter().chain(signals.pending) {
-            // SAFETY: the signal is ours, and the stream was waited for.
-            unsafe { hsa::hsa_signal_destroy(signal) };
-        }
-        // SAFETY: the queue is ours, and no longer belongs to a stream in the list.
-        unsafe { hsa::hsa_queue_destroy(self.queue) };
+        lock(&STREAMS).retain(|stream| !std::ptr::eq(Arc::as_ptr(stream), self));
     }
 
     /// Writes a packet, its first word last, and rings the doorbell.
@@ -296,5 +290,17 @@ impl Stream {
             signals.pending.push(signal);
         }
         value < 1
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        let signals = std::mem::take(&mut *lock(&self.signals));
+        for signal in signals.free.into_iter().chain(signals.pending) {
+            // SAFETY: the signal is ours, and the stream was waited for.
+            unsafe { hsa::hsa_signal_destroy(signal) };
+        }
+        // SAFETY: the queue is ours, and this was the last reference to the stream.
+        unsafe { hsa::hsa_queue_destroy(self.queue) };
     }
 }

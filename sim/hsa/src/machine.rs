@@ -5,7 +5,7 @@ use crate::elf::Kernel;
 use crate::signals::{KIND_DOORBELL, Signal, wake};
 use crate::{Status, status};
 use midair_gpu_model::engine::Place;
-use midair_gpu_model::{Device, Served};
+use midair_gpu_model::{Device, QUEUES_PER_NODE, Served};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::c_void;
 use std::path::Path;
@@ -15,8 +15,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Handles of agents: this plus the node's number. Handles of pools: this plus 16 times the node's
 /// number plus 0x1001.
 const AGENTS: u64 = 0x5157_0000_0000;
-/// Numbers of queues in the log: the node's number times this, plus a count.
-const QUEUES_PER_NODE: u32 = 1000;
 /// The size in bytes of a DMA engine's ring.
 const SDMA_RING: u64 = 1 << 20;
 

@@ -20,6 +20,7 @@ hipError_t hipHostMalloc(void **at, size_t bytes, unsigned flags);
 hipError_t hipFree(void *at);
 hipError_t hipHostFree(void *at);
 hipError_t hipMemset(void *at, int value, size_t bytes);
+hipError_t hipMemsetAsync(void *at, int value, size_t bytes, hipStream_t stream);
 hipError_t hipMemcpy(void *to, const void *from, size_t bytes, int kind);
 hipError_t hipMemcpyAsync(void *to, const void *from, size_t bytes, int kind, hipStream_t stream);
 hipError_t hipMemcpyPeer(void *to, int to_device, const void *from, int from_device, size_t bytes);

@@ -10,6 +10,10 @@ use std::ffi::c_void;
 use std::io;
 use std::sync::{Arc, PoisonError};
 
+/// How many queue numbers a node has. A number divided by this is the number of its node. Programs
+/// whose threads come and go make hundreds of queues a second, and no two of them share a number.
+pub const QUEUES_PER_NODE: u32 = 1_000_000;
+
 /// A model with its settings from the environment, and its log. The caller numbers the queues.
 pub struct Device(Arc<Shared>);
 

@@ -7,15 +7,15 @@
 //! queue writes into the ring with its number modulo 2, and its doorbell is at 256 + 8 * (number
 //! modulo 1000). Readers never hold up writing: an older record is overwritten.
 
-use super::give_up;
+use super::{QUEUES_PER_NODE, give_up};
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// How many queue numbers a node has in the stand-in runtime.
-const QUEUES_PER_NODE: u32 = 1000;
+/// How many doorbells a device has.
+const DOORBELLS: u32 = 1000;
 /// The number of rings.
 const REGIONS: u64 = 2;
 /// Bytes of a record.
@@ -83,7 +83,7 @@ impl FirmwareLog {
     /// Writes a record, then the index.
     pub(super) fn write(&self, queue: u32, index: u64, ends: bool, time: u64) {
         let region = u64::from(queue) % REGIONS;
-        let doorbell = 256 + 8 * (queue % QUEUES_PER_NODE);
+        let doorbell = 256 + 8 * (queue % DOORBELLS);
         let ticks = time / TICK;
         let words = [
             ticks as u32,

@@ -13,7 +13,7 @@ mod last_ring;
 mod waits;
 mod worker;
 
-pub use device::{Device, Served};
+pub use device::{Device, QUEUES_PER_NODE, Served};
 
 use crate::engine::Place;
 use crate::log::{Event, Record};

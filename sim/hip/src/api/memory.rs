@@ -3,6 +3,7 @@ use crate::runtime::{Device, answer, checked, current, device, runtime};
 use crate::stream::Stream;
 use crate::{Error, error, hsa};
 use std::ffi::{c_int, c_void};
+use std::sync::Arc;
 
 fn allocate(out: *mut *mut c_void, device: Option<&Device>, bytes: usize) -> Result<(), Error> {
     let at = if bytes == 0 {
@@ -112,7 +113,7 @@ pub unsafe extern "C" fn hipMemcpyDtoD(
 }
 
 /// Returns the null stream of the source's device, whose engine copies the bytes.
-fn peer_stream(from: c_int) -> Result<&'static Stream, Error> {
+fn peer_stream(from: c_int) -> Result<Arc<Stream>, Error> {
     device(from as usize)?.null_stream()
 }
 

@@ -3,11 +3,12 @@ use crate::runtime::{answer, current};
 use crate::stream::Stream;
 use crate::{Error, error};
 use std::ffi::c_int;
+use std::sync::Arc;
 
 fn create(out: *mut *const Stream, flags: u32) -> Result<(), Error> {
     let stream = Stream::with_flags(current()?, flags)?;
     // SAFETY: the application promises that its out pointer is null or writable.
-    unsafe { put(out, std::ptr::from_ref(stream)) }
+    unsafe { put(out, Arc::as_ptr(&stream)) }
 }
 
 pub unsafe extern "C" fn hipStreamCreate(out: *mut *const Stream) -> Error {
@@ -35,11 +36,11 @@ pub extern "C" fn hipStreamDestroy(handle: *const Stream) -> Error {
     if handle.is_null() {
         return error::INVALID_HANDLE;
     }
-    answer(Stream::of(handle).map(Stream::destroy))
+    answer(Stream::of(handle).map(|stream| stream.destroy()))
 }
 
 pub extern "C" fn hipStreamSynchronize(handle: *const Stream) -> Error {
-    answer(Stream::of(handle).and_then(Stream::synchronize))
+    answer(Stream::of(handle).and_then(|stream| stream.synchronize()))
 }
 
 pub extern "C" fn hipStreamQuery(handle: *const Stream) -> Error {
