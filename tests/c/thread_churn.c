@@ -32,6 +32,7 @@ enum { SETS = 1 };
 #define hipMemcpyDeviceToHost cudaMemcpyDeviceToHost
 #define hipMemsetAsync cudaMemsetAsync
 #define hipLaunchKernel cudaLaunchKernel
+#define NO_EVENTS
 #endif
 
 #define MUST(call)                                                  \
@@ -66,22 +67,35 @@ static void *work(void *argument) {
   unsigned number = (unsigned)(uintptr_t)argument;
   size_t bytes = (1 + number % 3) * PIECE, half = bytes / 2;
   unsigned char *out = malloc(bytes), *back = malloc(bytes), *at, filled = (unsigned char)(number * 31 + 1);
-  hipStream_t stream;
+  hipStream_t stream, second;
   if (!out || !back) fail("malloc");
   for (size_t i = 0; i < bytes; i++) out[i] = (unsigned char)(number * 7 + i * 3 + i / 256);
   MUST(hipStreamCreate(&stream));
+  second = stream;
   MUST(hipMalloc((void **)&at, bytes));
   MUST(hipMemcpyAsync(at, out, bytes, hipMemcpyHostToDevice, stream));
   MUST(hipMemsetAsync(at, filled, half, stream));
   launch(1 + number % 5, stream, at);
-  MUST(hipMemcpyAsync(back, at, bytes, hipMemcpyDeviceToHost, stream));
-  MUST(hipStreamSynchronize(stream));
+#ifndef NO_EVENTS
+  // Half of the threads copy back on a second stream, which waits for an event that is gone before it has happened.
+  if (number % 2) {
+    hipEvent_t event;
+    MUST(hipStreamCreate(&second));
+    MUST(hipEventCreate(&event));
+    MUST(hipEventRecord(event, stream));
+    MUST(hipStreamWaitEvent(second, event, 0));
+    MUST(hipEventDestroy(event));
+  }
+#endif
+  MUST(hipMemcpyAsync(back, at, bytes, hipMemcpyDeviceToHost, second));
+  MUST(hipStreamSynchronize(second));
   bool wrong = memcmp(out + half, back + half, half);
   for (size_t i = 0; SETS && i < half; i++) wrong |= back[i] != filled;
   bad += wrong;
   copied += 2;
   set++;
   MUST(hipFree(at));
+  if (second != stream) MUST(hipStreamDestroy(second));
   MUST(hipStreamDestroy(stream));
   free(out);
   free(back);

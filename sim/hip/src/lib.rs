@@ -15,6 +15,7 @@ pub mod api;
 mod code;
 mod hsa;
 mod runtime;
+mod signal;
 mod stream;
 mod tables;
 mod unsupported;

@@ -1,6 +1,7 @@
 //! Streams: each has an HSA queue, into which its packets go.
 
 use crate::runtime::{Device, checked, lock, runtime};
+use crate::signal::Signal;
 use crate::{Error, error, hsa};
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -8,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 /// The number of packets in a stream's queue.
 const PACKETS: u32 = 1024;
-/// How many signals of copies a stream keeps before it waits for their completion.
+/// How many signals a stream keeps before it waits for their completion.
 const PENDING: usize = 256;
 /// Header bits of a packet: it runs after all packets before it, with acquire and release of all
 /// memory.
@@ -37,9 +38,9 @@ unsafe impl Sync for Stream {}
 
 #[derive(Debug, Default)]
 struct Signals {
-    free: Vec<u64>,
-    /// Signals in use until the stream is next waited for.
-    pending: Vec<u64>,
+    free: Vec<Arc<Signal>>,
+    /// The signals that its packets name, until the stream is next waited for.
+    pending: Vec<Arc<Signal>>,
 }
 
 /// A kernel launch.
@@ -59,20 +60,6 @@ pub struct Launch {
 
 /// All streams, for hipDeviceSynchronize.
 static STREAMS: Mutex<Vec<Arc<Stream>>> = Mutex::new(Vec::new());
-
-/// Returns a new signal with value 1.
-pub fn new_signal() -> Result<u64, Error> {
-    let mut signal = 0;
-    // SAFETY: the out pointer is ours.
-    checked(unsafe { hsa::hsa_signal_create(1, 0, std::ptr::null(), &raw mut signal) })?;
-    Ok(signal)
-}
-
-/// Waits until a signal is below 1.
-pub fn wait(signal: u64) {
-    // SAFETY: the signal is ours and live; 2 is "less", 0 is "blocked".
-    unsafe { hsa::hsa_signal_wait_scacquire(signal, 2, 1, u64::MAX, 0) };
-}
 
 impl Stream {
     /// Creates a stream on a device.
@@ -188,27 +175,42 @@ impl Stream {
         self.submit(packet);
     }
 
-    fn take_signal(&self) -> Result<u64, Error> {
+    /// Returns a signal with value 1 that nothing else uses.
+    pub fn take_signal(&self) -> Result<Arc<Signal>, Error> {
         let free = lock(&self.signals).free.pop();
         match free {
             Some(signal) => {
-                // SAFETY: the signal is ours, and nobody waits for it.
-                unsafe { hsa::hsa_signal_silent_store_relaxed(signal, 1) };
+                signal.set();
                 Ok(signal)
             }
-            None => new_signal(),
+            None => Signal::new().map(Arc::new),
         }
+    }
+
+    /// Keeps signals that packets of this stream name until the stream has been waited for.
+    pub fn keep(&self, named: impl IntoIterator<Item = Arc<Signal>>) -> Result<(), Error> {
+        let pending = {
+            let mut signals = lock(&self.signals);
+            signals.pending.extend(named);
+            signals.pending.len()
+        };
+        if pending > PENDING {
+            self.synchronize()?;
+        }
+        Ok(())
     }
 
     /// Waits for everything that was submitted before.
     pub fn synchronize(&self) -> Result<(), Error> {
-        let before = std::mem::take(&mut lock(&self.signals).pending);
         let signal = self.take_signal()?;
-        self.barrier(0, signal);
-        wait(signal);
-        let mut signals = lock(&self.signals);
-        signals.free.extend(before);
-        signals.free.push(signal);
+        let before = std::mem::take(&mut lock(&self.signals).pending);
+        self.barrier(0, signal.handle());
+        signal.wait();
+        // An event or another stream may still refer to a signal.
+        let mut unused = before;
+        unused.push(signal);
+        unused.retain(|signal| Arc::strong_count(signal) == 1);
+        lock(&self.signals).free.extend(unused);
         Ok(())
     }
 
@@ -226,7 +228,8 @@ impl Stream {
             return Ok(());
         }
         let (before, done) = (self.take_signal()?, self.take_signal()?);
-        self.barrier(0, before);
+        self.barrier(0, before.handle());
+        let waited_for = before.handle();
         let mut engines = 0;
         // SAFETY: agents and signals are live. The ranges are the application's, which keeps them
         // until the stream has been waited for.
@@ -241,8 +244,8 @@ impl Stream {
                     from_agent,
                     bytes,
                     1,
-                    &raw const before,
-                    done,
+                    &raw const waited_for,
+                    done.handle(),
                 )
             } else {
                 hsa::hsa_amd_memory_async_copy_on_engine(
@@ -252,24 +255,16 @@ impl Stream {
                     from_agent,
                     bytes,
                     1,
-                    &raw const before,
-                    done,
+                    &raw const waited_for,
+                    done.handle(),
                     engines,
                     false,
                 )
             }
         };
         checked(status)?;
-        self.barrier(done, 0);
-        let pending = {
-            let mut signals = lock(&self.signals);
-            signals.pending.extend([before, done]);
-            signals.pending.len()
-        };
-        if pending > PENDING {
-            self.synchronize()?;
-        }
-        Ok(())
+        self.barrier(done.handle(), 0);
+        self.keep([before, done])
     }
 
     /// Returns whether all work is done.
@@ -279,27 +274,21 @@ impl Stream {
         let Ok(signal) = self.take_signal() else {
             return false;
         };
-        self.barrier(0, signal);
-        // SAFETY: the signal is live; 2 is "less". Half a millisecond is the time of a barrier on
-        // an idle device.
-        let value = unsafe { hsa::hsa_signal_wait_scacquire(signal, 2, 1, 500_000, 0) };
+        self.barrier(0, signal.handle());
+        // Half a millisecond is the time of a barrier on an idle device.
+        let idle = signal.wait_for(500_000);
         let mut signals = lock(&self.signals);
-        if value < 1 {
+        if idle {
             signals.free.push(signal);
         } else {
             signals.pending.push(signal);
         }
-        value < 1
+        idle
     }
 }
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        let signals = std::mem::take(&mut *lock(&self.signals));
-        for signal in signals.free.into_iter().chain(signals.pending) {
-            // SAFETY: the signal is ours, and the stream was waited for.
-            unsafe { hsa::hsa_signal_destroy(signal) };
-        }
         // SAFETY: the queue is ours, and this was the last reference to the stream.
         unsafe { hsa::hsa_queue_destroy(self.queue) };
     }

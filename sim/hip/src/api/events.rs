@@ -1,50 +1,59 @@
 use super::put;
 use crate::runtime::{answer, checked, lock};
-use crate::stream::{Stream, new_signal, wait};
+use crate::signal::Signal;
+use crate::stream::Stream;
 use crate::{Error, error, hsa};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 /// `hipEventDisableTiming`.
 const DISABLE_TIMING: u32 = 2;
 
+/// The last record of an event.
+#[derive(Clone)]
+struct Recorded {
+    /// Each record has a signal of its own: what waits for an earlier one does not wait for this.
+    signal: Arc<Signal>,
+    /// The agent of the stream that the event was recorded in.
+    agent: u64,
+}
+
 /// An event.
 pub struct Event {
-    signal: u64,
     timed: bool,
-    /// The agent of the stream that it was recorded in.
-    recorded: Mutex<Option<u64>>,
+    recorded: Mutex<Option<Recorded>>,
 }
 
 /// The existing events.
-static EVENTS: Mutex<Vec<&'static Event>> = Mutex::new(Vec::new());
+static EVENTS: Mutex<Vec<Arc<Event>>> = Mutex::new(Vec::new());
 
-fn find(handle: *const Event) -> Result<&'static Event, Error> {
+fn find(handle: *const Event) -> Result<Arc<Event>, Error> {
     let events = lock(&EVENTS);
-    let found = events.iter().find(|event| std::ptr::eq(**event, handle));
-    found.copied().ok_or(error::INVALID_HANDLE)
+    let found = events
+        .iter()
+        .find(|event| std::ptr::eq(Arc::as_ptr(event), handle));
+    found.cloned().ok_or(error::INVALID_HANDLE)
 }
 
 impl Event {
-    fn is_done(&self) -> bool {
-        // SAFETY: it is the event's own signal.
-        lock(&self.recorded).is_none() || unsafe { hsa::hsa_signal_load_scacquire(self.signal) } < 1
+    fn recorded(&self) -> Option<Recorded> {
+        lock(&self.recorded).clone()
     }
-    fn wait(&self) {
-        if lock(&self.recorded).is_some() {
-            wait(self.signal);
-        }
+    /// Returns the signal of its last record, if that is not done yet.
+    fn pending(&self) -> Option<Arc<Signal>> {
+        let signal = self.recorded()?.signal;
+        (!signal.is_done()).then_some(signal)
     }
 }
 
 fn create(out: *mut *const Event, flags: u32) -> Result<(), Error> {
-    let event: &'static Event = Box::leak(Box::new(Event {
-        signal: new_signal()?,
+    let event = Arc::new(Event {
         timed: flags & DISABLE_TIMING == 0,
         recorded: Mutex::new(None),
-    }));
+    });
+    let handle = Arc::as_ptr(&event);
     lock(&EVENTS).push(event);
     // SAFETY: the application promises that its out pointer is null or writable.
-    unsafe { put(out, std::ptr::from_ref(event)) }
+    unsafe { put(out, handle) }
 }
 
 pub unsafe extern "C" fn hipEventCreate(out: *mut *const Event) -> Error {
@@ -57,38 +66,35 @@ pub unsafe extern "C" fn hipEventCreateWithFlags(out: *mut *const Event, flags: 
 
 pub extern "C" fn hipEventDestroy(handle: *const Event) -> Error {
     answer(find(handle).map(|event| {
-        event.wait();
-        lock(&EVENTS).retain(|other| !std::ptr::eq(*other, event));
-        // SAFETY: it is the event's own signal, which was waited for.
-        unsafe { hsa::hsa_signal_destroy(event.signal) };
+        lock(&EVENTS).retain(|other| !Arc::ptr_eq(other, &event));
     }))
 }
 
 pub extern "C" fn hipEventRecord(handle: *const Event, stream: *const Stream) -> Error {
     answer(find(handle).and_then(|event| {
         let stream = Stream::of(stream)?;
-        // A second record takes the event away from the first, since its signal cannot count for
-        // both.
-        event.wait();
-        // SAFETY: it is the event's own signal, and nothing in flight refers to it.
-        unsafe { hsa::hsa_signal_silent_store_relaxed(event.signal, 1) };
-        *lock(&event.recorded) = Some(stream.device.agent);
-        stream.barrier(0, event.signal);
-        Ok(())
+        let signal = stream.take_signal()?;
+        stream.barrier(0, signal.handle());
+        *lock(&event.recorded) = Some(Recorded {
+            signal: Arc::clone(&signal),
+            agent: stream.device.agent,
+        });
+        stream.keep([signal])
     }))
 }
 
 pub extern "C" fn hipEventSynchronize(handle: *const Event) -> Error {
-    answer(find(handle).map(Event::wait))
+    answer(find(handle).map(|event| {
+        if let Some(signal) = event.pending() {
+            signal.wait();
+        }
+    }))
 }
 
 pub extern "C" fn hipEventQuery(handle: *const Event) -> Error {
-    answer(find(handle).and_then(|event| {
-        if event.is_done() {
-            Ok(())
-        } else {
-            Err(error::NOT_READY)
-        }
+    answer(find(handle).and_then(|event| match event.pending() {
+        None => Ok(()),
+        Some(_) => Err(error::NOT_READY),
     }))
 }
 
@@ -99,10 +105,11 @@ pub extern "C" fn hipStreamWaitEvent(
 ) -> Error {
     answer(find(handle).and_then(|event| {
         let stream = Stream::of(stream)?;
-        if !event.is_done() {
-            stream.barrier(event.signal, 0);
-        }
-        Ok(())
+        let Some(signal) = event.pending() else {
+            return Ok(());
+        };
+        stream.barrier(signal.handle(), 0);
+        stream.keep([signal])
     }))
 }
 
@@ -113,17 +120,21 @@ pub unsafe extern "C" fn hipEventElapsedTime(
 ) -> Error {
     let end = |handle: *const Event| {
         let event = find(handle)?;
-        let agent = lock(&event.recorded).ok_or(error::INVALID_HANDLE)?;
+        let recorded = event.recorded().ok_or(error::INVALID_HANDLE)?;
         if !event.timed {
             return Err(error::INVALID_HANDLE);
         }
-        if !event.is_done() {
+        if !recorded.signal.is_done() {
             return Err(error::NOT_READY);
         }
         let mut times = [0; 2];
-        // SAFETY: it is the event's own signal, and the out struct is ours.
+        // SAFETY: the record's signal is live, and the out struct is ours.
         checked(unsafe {
-            hsa::hsa_amd_profiling_get_dispatch_time(agent, event.signal, &raw mut times)
+            hsa::hsa_amd_profiling_get_dispatch_time(
+                recorded.agent,
+                recorded.signal.handle(),
+                &raw mut times,
+            )
         })?;
         Ok(times[1])
     };
