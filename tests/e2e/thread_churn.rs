@@ -46,3 +46,26 @@ fn hip_stand_in() -> Result<()> {
     assert_eq!(queues.collect::<BTreeSet<_>>(), BTreeSet::from([1]));
     Ok(())
 }
+
+/// Streams wait for each other as HIP says. Without this, a fill on the null stream came before what
+/// a blocking stream read there, and a stream waited for ever for an event that was destroyed or
+/// recorded again.
+#[test]
+fn order_of_streams() -> Result<()> {
+    let kit = Kit::new()?;
+    let mut target = kit.start(
+        "stream_order",
+        "model.log",
+        &[("MODEL_KERNEL_NS", "20000000")],
+    )?;
+    target.expect("done")?;
+    let wrong: Vec<String> = target
+        .lines()
+        .into_iter()
+        .filter(|line| line != "done" && !line.ends_with(": 0"))
+        .collect();
+    assert_eq!(wrong, Vec::<String>::new());
+    assert_eq!(target.lines().len(), 6);
+    target.target.wait(PATIENCE)?.success()?;
+    Ok(())
+}

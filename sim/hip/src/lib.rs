@@ -6,7 +6,7 @@
 //! or it comes from a code object (`hipModuleLoadData`). Kernels take their time on the modelled
 //! device and compute nothing, but copies do copy. As in AMD's runtime, a stream is an HSA queue,
 //! kernels are dispatched without a signal, and a wait adds a barrier with one. The null stream of
-//! a device is a stream like the others here. It does not wait for them.
+//! a device and its blocking streams wait for each other.
 //!
 //! Every other function of the table answers `hipErrorNotSupported`. This library is never staged
 //! or installed.

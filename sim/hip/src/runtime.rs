@@ -154,13 +154,17 @@ impl Device {
         if let Some(stream) = self.null_stream.get() {
             return Ok(Arc::clone(stream));
         }
-        let made = Stream::new(self)?;
+        let made = Stream::null(self)?;
         let stream = self.null_stream.get_or_init(|| Arc::clone(&made));
         if !Arc::ptr_eq(stream, &made) {
             // Another thread was faster, so this stream is not needed.
             made.destroy();
         }
         Ok(Arc::clone(stream))
+    }
+    /// Returns its null stream, if it has been created.
+    pub fn null_stream_if_any(&self) -> Option<&Arc<Stream>> {
+        self.null_stream.get()
     }
 }
 

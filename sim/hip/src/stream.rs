@@ -4,7 +4,7 @@ use crate::runtime::{Device, checked, lock, runtime};
 use crate::signal::Signal;
 use crate::{Error, error, hsa};
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// The number of packets in a stream's queue.
@@ -18,6 +18,8 @@ const FENCES: u32 = 1 << 8 | 2 << 9 | 2 << 11;
 const DISPATCH: u32 = 2;
 /// See [`DISPATCH`].
 const BARRIER_AND: u32 = 3;
+/// `hipStreamNonBlocking`.
+const NON_BLOCKING: u32 = 1;
 
 /// A stream. A call that uses a stream holds a reference, and so keeps the queue from being destroyed
 /// by another thread meanwhile: `hipFree` and `hipDeviceSynchronize` use the streams of all threads.
@@ -29,6 +31,20 @@ pub struct Stream {
     pub flags: u32,
     queue: *mut hsa::Queue,
     signals: Mutex<Signals>,
+    is_null: bool,
+    work: Work,
+}
+
+/// How many pieces of work a stream has got, and who has waited for how many of them.
+#[derive(Debug, Default)]
+struct Work {
+    given: AtomicU64,
+    /// As many were done at the last wait.
+    done: AtomicU64,
+    /// The null stream waits for as many.
+    null_waits: AtomicU64,
+    /// The stream waits for as many of the null stream's.
+    waits_for_null: AtomicU64,
 }
 
 // SAFETY: the queue is HSA's, and was created for several producers.
@@ -62,13 +78,17 @@ pub struct Launch {
 static STREAMS: Mutex<Vec<Arc<Stream>>> = Mutex::new(Vec::new());
 
 impl Stream {
-    /// Creates a stream on a device.
-    pub fn new(device: &'static Device) -> Result<Arc<Stream>, Error> {
-        Stream::with_flags(device, 0)
+    /// Creates the null stream of a device.
+    pub fn null(device: &'static Device) -> Result<Arc<Stream>, Error> {
+        Stream::make(device, 0, true)
     }
 
-    /// Does the same as [`Stream::new`]. The flags are only stored.
-    pub fn with_flags(device: &'static Device, flags: u32) -> Result<Arc<Stream>, Error> {
+    /// Creates a stream on a device.
+    pub fn new(device: &'static Device, flags: u32) -> Result<Arc<Stream>, Error> {
+        Stream::make(device, flags, false)
+    }
+
+    fn make(device: &'static Device, flags: u32, is_null: bool) -> Result<Arc<Stream>, Error> {
         let mut queue = std::ptr::null_mut();
         // SAFETY: the agent is live, and the out pointer is ours; HSA_QUEUE_TYPE_MULTI is 0.
         checked(unsafe {
@@ -91,6 +111,8 @@ impl Stream {
             flags,
             queue,
             signals: Mutex::default(),
+            is_null,
+            work: Work::default(),
         });
         lock(&STREAMS).push(Arc::clone(&stream));
         Ok(stream)
@@ -144,8 +166,45 @@ impl Stream {
         }
     }
 
+    /// Begins a piece of work: the null stream's comes after all that was given to the blocking
+    /// streams of its device, and theirs after all that was given to the null stream.
+    pub fn begin(&self) -> Result<(), Error> {
+        if self.is_null {
+            for other in Stream::all_of(self.device) {
+                if !other.is_null && other.flags & NON_BLOCKING == 0 {
+                    self.follow(&other, &other.work.null_waits)?;
+                }
+            }
+        } else if self.flags & NON_BLOCKING == 0
+            && let Some(null) = self.device.null_stream_if_any()
+        {
+            self.follow(null, &self.work.waits_for_null)?;
+        }
+        Ok(())
+    }
+
+    /// Ends a piece of work, whose packets have been submitted.
+    pub fn end(&self) {
+        self.work.given.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Waits, on the device, for what another stream has got, unless this stream waits for as much.
+    fn follow(&self, other: &Stream, waits: &AtomicU64) -> Result<(), Error> {
+        let given = other.work.given.load(Ordering::SeqCst);
+        if given <= other.work.done.load(Ordering::SeqCst) || given <= waits.load(Ordering::SeqCst)
+        {
+            return Ok(());
+        }
+        let signal = self.take_signal()?;
+        other.barrier(0, signal.handle());
+        self.barrier(signal.handle(), 0);
+        waits.fetch_max(given, Ordering::SeqCst);
+        self.keep([signal])
+    }
+
     /// Launches a kernel. Its arguments are not passed, since kernels compute nothing here.
-    pub fn launch(&self, launch: Launch) {
+    pub fn launch(&self, launch: Launch) -> Result<(), Error> {
+        self.begin()?;
         let [gx, gy, gz] = launch.groups;
         let [x, y, z] = launch.items;
         let object = launch.kernel_object;
@@ -161,6 +220,8 @@ impl Stream {
         packet[8] = object as u32;
         packet[9] = (object >> 32) as u32;
         self.submit(packet);
+        self.end();
+        Ok(())
     }
 
     /// Submits a barrier, which waits for everything before it and for `dep` (0: nothing more),
@@ -202,10 +263,12 @@ impl Stream {
 
     /// Waits for everything that was submitted before.
     pub fn synchronize(&self) -> Result<(), Error> {
+        let given = self.work.given.load(Ordering::SeqCst);
         let signal = self.take_signal()?;
         let before = std::mem::take(&mut lock(&self.signals).pending);
         self.barrier(0, signal.handle());
         signal.wait();
+        self.work.done.fetch_max(given, Ordering::SeqCst);
         // An event or another stream may still refer to a signal.
         let mut unused = before;
         unused.push(signal);
@@ -221,6 +284,7 @@ impl Stream {
         if bytes == 0 {
             return Ok(());
         }
+        self.begin()?;
         if runtime.is_host(to_agent) && runtime.is_host(from_agent) {
             self.synchronize()?;
             // SAFETY: these are the application's ranges.
@@ -264,6 +328,7 @@ impl Stream {
         };
         checked(status)?;
         self.barrier(done.handle(), 0);
+        self.end();
         self.keep([before, done])
     }
 

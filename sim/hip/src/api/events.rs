@@ -73,8 +73,10 @@ pub extern "C" fn hipEventDestroy(handle: *const Event) -> Error {
 pub extern "C" fn hipEventRecord(handle: *const Event, stream: *const Stream) -> Error {
     answer(find(handle).and_then(|event| {
         let stream = Stream::of(stream)?;
+        stream.begin()?;
         let signal = stream.take_signal()?;
         stream.barrier(0, signal.handle());
+        stream.end();
         *lock(&event.recorded) = Some(Recorded {
             signal: Arc::clone(&signal),
             agent: stream.device.agent,
@@ -109,6 +111,7 @@ pub extern "C" fn hipStreamWaitEvent(
             return Ok(());
         };
         stream.barrier(signal.handle(), 0);
+        stream.end();
         stream.keep([signal])
     }))
 }

@@ -41,8 +41,7 @@ fn launch(
         items,
         group_segment: kernel.group + shared as u32,
         private_segment: kernel.private,
-    });
-    Ok(())
+    })
 }
 
 pub unsafe extern "C" fn hipLaunchKernel(

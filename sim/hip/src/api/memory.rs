@@ -147,6 +147,7 @@ pub unsafe extern "C" fn hipMemcpyPeerAsync(
 
 fn set(at: *mut c_void, value: u8, bytes: usize, stream: *const Stream) -> Error {
     answer(Stream::of(stream).and_then(|stream| {
+        stream.begin()?;
         stream.synchronize()?;
         if !bytes.is_multiple_of(4) {
             return Err(error::NOT_SUPPORTED);

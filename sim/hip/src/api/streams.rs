@@ -6,7 +6,7 @@ use std::ffi::c_int;
 use std::sync::Arc;
 
 fn create(out: *mut *const Stream, flags: u32) -> Result<(), Error> {
-    let stream = Stream::with_flags(current()?, flags)?;
+    let stream = Stream::new(current()?, flags)?;
     // SAFETY: the application promises that its out pointer is null or writable.
     unsafe { put(out, Arc::as_ptr(&stream)) }
 }
@@ -40,7 +40,12 @@ pub extern "C" fn hipStreamDestroy(handle: *const Stream) -> Error {
 }
 
 pub extern "C" fn hipStreamSynchronize(handle: *const Stream) -> Error {
-    answer(Stream::of(handle).and_then(|stream| stream.synchronize()))
+    answer(Stream::of(handle).and_then(|stream| {
+        if handle.is_null() {
+            stream.begin()?;
+        }
+        stream.synchronize()
+    }))
 }
 
 pub extern "C" fn hipStreamQuery(handle: *const Stream) -> Error {
