@@ -45,6 +45,13 @@ impl Session {
         options: &Options,
     ) -> Result<Session, Failure> {
         let starting = Starting::of(request.pid, request.wait);
+        let alive = Target::hold(request.pid)
+            .ok()
+            .filter(|target| target.ended().is_none());
+        let killed = |failure| match &alive {
+            Some(target) => explain::killed(target, failure),
+            None => failure,
+        };
         let (mut options, mut tries) = (options.clone(), 1);
         let limit = Instant::now() + OFFERS;
         loop {
@@ -66,7 +73,7 @@ impl Session {
                 }
                 Err(StartError::Claimed(failure)) => return Err(failure),
                 Err(StartError::Failed(failure)) if starting.goes_on(&failure) => {}
-                Err(StartError::Failed(failure)) => return Err(starting.over(failure)),
+                Err(StartError::Failed(failure)) => return Err(killed(starting.over(failure))),
                 Ok(session) => return Ok(session),
             }
         }

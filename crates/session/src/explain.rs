@@ -6,6 +6,11 @@ use midair_failure::{Failure, Kind};
 use midair_inject::{Approach, EnterError, Inspection, Refusal};
 use midair_procinfo::{Pid, Tid, task};
 use midair_record::boot::ENTRY;
+use midair_results::{End, describe};
+use nix::sys::signal::Signal;
+use std::time::Duration;
+
+use crate::target::Target;
 
 /// Returns why a process cannot be entered, as far as an inspection tells.
 pub(crate) fn refused(refusal: &Refusal) -> Failure {
@@ -183,6 +188,38 @@ pub(crate) fn failed(pid: Pid, error: &EnterError) -> Failure {
         | EnterError::Ours { .. } => (Kind::Enter, PROCESS_GOES_ON),
     };
     Failure::new(kind, error.to_string()).hint(hint)
+}
+
+/// How long a process without a live thread may take to be gone.
+const ENDING: Duration = Duration::from_secs(5);
+
+/// Returns the failure of an attach to a process that was alive when it began. If a signal has
+/// killed the process meanwhile, that is the reason.
+pub(crate) fn killed(target: &Target, failure: Failure) -> Failure {
+    let pid = target.pid();
+    let limit = match task::live(pid) {
+        Ok(Some(_)) => Duration::ZERO,
+        _ => ENDING,
+    };
+    match target.ended_within(limit) {
+        Some(end @ End::Signal(_)) if failure.kind != Kind::TargetKilled => {
+            Failure::new(Kind::TargetKilled, ended_during_the_set_up(end))
+        }
+        _ => failure,
+    }
+}
+
+/// Returns the sentence for a process that ended before its session began.
+pub(crate) fn ended_during_the_set_up(end: End) -> String {
+    let name = match end {
+        End::Signal(number) => Signal::try_from(number).ok(),
+        _ => None,
+    };
+    let name = name.map_or_else(String::new, |signal| format!(", {signal}"));
+    format!(
+        "the process ended during the set-up ({}{name})",
+        describe(end)
+    )
 }
 
 /// Returns true for an error as by a filter that this process is under. `ptrace` is not among the calls:

@@ -295,7 +295,7 @@ impl Session {
             if let Some(end) = self.detect_end() {
                 return Err(Failure::new(
                     Kind::TargetKilled,
-                    format!("the process ended during the set-up ({})", describe(end)),
+                    crate::explain::ended_during_the_set_up(end),
                 ));
             }
             if let Some(how) = self.target.kept() {

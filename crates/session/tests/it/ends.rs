@@ -58,8 +58,13 @@ fn fits(what: &str, outcome: &str) -> bool {
     outcome == "ok"
         || match what {
             "stop" => told("failed 19", "stopped") || told(", 30: ", "stopped"),
-            "kill" => before || told(", 31: ", "killed by signal 9"),
-            "abort" => before || told(", 31: ", "killed by signal 6"),
+            // Before Linux 6.15 only the zombie tells how it ended, until its parent reaps it.
+            "kill" => {
+                told("failed 31", "killed by signal 9") || told(", 31: ", "killed by signal 9")
+            }
+            "abort" => {
+                told("failed 31", "killed by signal 6") || told(", 31: ", "killed by signal 6")
+            }
             "exec" => before || told(", 31: ", "exec"),
             _ => before,
         }
