@@ -162,6 +162,7 @@ fn doctor_inspects_a_gpu_process_without_touching_it() -> Result<()> {
         "seccomp",
         "machine",
         "C library",
+        "thread manager",
         "runtime",
         "results",
         "headroom",

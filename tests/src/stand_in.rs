@@ -45,14 +45,30 @@ impl Kit {
     /// # Errors
     /// Returns what the compiler said.
     pub fn program(&self, name: &str) -> Result<PathBuf> {
+        self.program_by(&["gcc"], name, name, &[])
+    }
+
+    /// Compiles `tests/c/SOURCE.c` against the stand-in by this compiler with more flags, into a
+    /// program of another name.
+    ///
+    /// # Errors
+    /// Returns what the compiler said.
+    pub fn program_by(
+        &self,
+        compiler: &[&str],
+        source: &str,
+        name: &str,
+        more: &[&str],
+    ) -> Result<PathBuf> {
         let program = self.stand_in.dir().join(name);
         let include = workspace().join("sim/stand-in/c");
         let mut flags = self.stand_in.link_arguments();
         flags.push(format!("-I{}", include.display()));
         flags.push("-ldl".to_owned());
+        flags.extend(more.iter().map(|&flag| flag.to_owned()));
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-        let source = compile::sources().join(format!("{name}.c"));
-        compile::build(&["gcc"], &source, &program, &flags, |path| {
+        let source = compile::sources().join(format!("{source}.c"));
+        compile::build(compiler, &source, &program, &flags, |path| {
             Ok(path.to_str().ok_or("a path is text")?.to_owned())
         })?;
         Ok(program)

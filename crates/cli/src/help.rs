@@ -68,7 +68,7 @@ pub(crate) const EXIT: [(&str, &str); 10] = [
     ),
     ("2", "A mistake in the options."),
     (
-        "10-29, 37, 38",
+        "10-29, 37-39",
         "The process was not attached to, or not fully; it runs on as before. Standard error says why, and what to do.",
     ),
     ("30", "The detach did not complete in time."),

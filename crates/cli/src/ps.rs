@@ -116,6 +116,7 @@ fn short(failure: &Failure) -> &'static str {
         Kind::NotPermitted => "not permitted",
         Kind::Busy => "busy",
         Kind::Libc => "C library",
+        Kind::Instrumented => "instrumented",
         Kind::Architecture => "machine type",
         Kind::Stopped => "stopped",
         Kind::NoHeadroom => "no headroom",

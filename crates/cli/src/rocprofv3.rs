@@ -30,7 +30,7 @@ const OUTPUT_PATH: &str = "ROCPROF_OUTPUT_PATH";
 pub fn command() -> Command {
     let command = Command::new("rocprofv3")
         .about("Profile GPU work of a program: start it, or attach to it while it runs")
-        .after_help("Exit codes: those of APP (126 and 127: it cannot be started); of an attach: 0 done, 2 usage, 10-28 refused, 30 detach failed, 31 process killed, 32 records lost, 33 output, 34 not built yet, 35 some of several processes failed, 36 --max-size reached.")
+        .after_help("Exit codes: those of APP (126 and 127: it cannot be started); of an attach: 0 done, 2 usage, 10-29 and 37-39 refused, 30 detach failed, 31 process killed, 32 records lost, 33 output, 34 not built yet, 35 some of several processes failed, 36 --max-size reached.")
         .override_usage("rocprofv3 [OPTIONS] -- APP [ARGUMENTS]\n       rocprofv3 --pid PID [OPTIONS]")
         .args_override_self(true)
         .disable_help_flag(true)

@@ -77,6 +77,9 @@ pub enum Kind {
     /// Hardware counters are not available: AMD's library for their packets is missing or refuses,
     /// or the GPU is not known.
     NoCounters = 38,
+    /// A runtime manages all threads of the process and would crash at ours: some sanitizers, and
+    /// programs that execute a translation of others.
+    Instrumented = 39,
     /// Files to read are missing, damaged, or of an unknown kind.
     Input = 40,
 }

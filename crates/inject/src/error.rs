@@ -10,6 +10,8 @@ use midair_procinfo::bpf::Action;
 use midair_procinfo::{Pid, Tid};
 use midair_record::boot::step;
 
+use crate::managed_threads::ThreadManager;
+
 /// Why a process cannot be entered. Inspection alone finds this out, so nothing was changed.
 #[derive(Debug)]
 pub enum Refusal {
@@ -87,6 +89,13 @@ pub enum Refusal {
         pid: Pid,
         /// What was found.
         what: &'static str,
+    },
+    /// A runtime manages all its threads, and would crash at ours.
+    ManagedThreads {
+        /// The process.
+        pid: Pid,
+        /// That runtime.
+        by: ThreadManager,
     },
     /// The seccomp mode of its threads allows nothing (strict).
     Seccomp {
@@ -196,6 +205,7 @@ impl fmt::Display for Refusal {
             Refusal::LibcKind { pid, what } => {
                 write!(f, "process {pid} does not run on glibc: {what}")
             }
+            Refusal::ManagedThreads { pid, by } => write!(f, "process {pid} {}", by.words()),
             Refusal::Seccomp { pid } => write!(f, "process {pid} is in seccomp's strict mode"),
             Refusal::NoProc { pid, what } => {
                 write!(

@@ -13,6 +13,7 @@ use midair_record::boot::{LOCAL_NAME, SOLE_NAME, THREAD_NAME};
 
 use crate::code::TargetCode;
 use crate::error::Refusal;
+use crate::managed_threads;
 use crate::process_image::{self, ProcessImage};
 use crate::worker::{self, Worker};
 
@@ -210,7 +211,7 @@ impl First {
             what: "the program".into(),
             source,
         })?;
-        ElfFile::open(exe).map_err(|error| Refusal::Architecture {
+        let program = ElfFile::open(exe).map_err(|error| Refusal::Architecture {
             pid,
             what: error.to_string(),
         })?;
@@ -221,6 +222,9 @@ impl First {
         })?;
         let memory = modules.memory();
         let code = TargetCode::find(pid, &modules, memory)?;
+        if let Some(by) = managed_threads::find(&program, &modules) {
+            return Err(Refusal::ManagedThreads { pid, by });
+        }
         let start_ticks = task::stat(tid).map_err(gone(pid))?.start_ticks;
         if purpose == Purpose::Load
             && let Some(what) = blind(tid, &status, start_ticks)

@@ -205,6 +205,7 @@ fn process_checks(
     target::machine(pid, tid, lines);
     if let Some(modules) = modules {
         target::c_library(pid, modules, lines);
+        target::managed_threads(pid, tid, modules, lines);
         let copies = look.map(Inspection::copies).unwrap_or_default();
         target::runtimes(request.pid, modules, &copies, lines);
         match platform {
@@ -364,6 +365,7 @@ mod tests {
             "seccomp",
             "machine",
             "C library",
+            "thread manager",
         ] {
             let check = found.iter().find(|check| check.name == good);
             assert!(

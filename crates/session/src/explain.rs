@@ -55,6 +55,9 @@ pub(crate) fn refused(refusal: &Refusal) -> Failure {
             Kind::Libc,
             "our libraries need glibc 2.34 or newer in the process",
         ),
+        Refusal::ManagedThreads { by, .. } => {
+            return Failure::new(Kind::Instrumented, refusal.to_string()).hint(by.remedy());
+        }
         Refusal::Seccomp { .. } => (
             Kind::Filtered,
             "start the process without seccomp's strict mode",

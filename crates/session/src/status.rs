@@ -32,6 +32,7 @@ pub const fn rocattach_status(kind: Kind) -> u32 {
         | Kind::NoDispatchLog
         | Kind::NoAnswer
         | Kind::NoCounters
+        | Kind::Instrumented
         | Kind::Input
         | Kind::DetachFailed
         | Kind::TargetKilled

@@ -72,6 +72,7 @@ fn look(pid: Pid, options: Options) -> Result<Answer, Failure> {
             | Refusal::Architecture { .. }
             | Refusal::LibcTooOld { .. }
             | Refusal::LibcKind { .. }
+            | Refusal::ManagedThreads { .. }
             | Refusal::Seccomp { .. }
             | Refusal::Filtered { .. }
             | Refusal::FilterUnread { .. }

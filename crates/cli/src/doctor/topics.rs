@@ -65,6 +65,7 @@ const TOPICS: &[Topic] = &[
     certain("mappings", "attach", "libraries are found by them, and their number is limited", "/proc/PID/maps, vm.max_map_count"),
     certain("machine", "attach", "code of ours has to run there", "the ELF header of /proc/PID/exe"),
     certain("C library", "attach", "our libraries are linked with it", "the C library's file in /proc/PID/maps"),
+    certain("thread manager", "attach", "some sanitizers and translators crash at a thread that they did not make", "file names in /proc/PID/maps; functions that the program exports"),
     certain("runtime", "attach", "what is recorded are calls of a GPU runtime", "/proc/PID/maps"),
     certain("other runtime", "attach", "one runtime is recorded at a time", "/proc/PID/maps"),
     certain("table source", "attach", "dispatch tables are found through it", "symbols of the mapped libraries"),

@@ -4,7 +4,7 @@ use super::Lines;
 use crate::explain::{self, itself, not_gpu};
 use crate::runtime::{Platform, Runtimes, refuse_two_copies};
 use midair_failure::Failure;
-use midair_inject::{Refusal, own_filter};
+use midair_inject::{Refusal, own_filter, thread_manager};
 use midair_procinfo::elf::ElfFile;
 use midair_procinfo::files::{self, Place, kernel_link};
 use midair_procinfo::libc_kind::{self, LibcKind};
@@ -196,6 +196,22 @@ pub(super) fn c_library(pid: Pid, modules: &Modules, lines: &mut Lines) {
         Err(why) => return lines.cannot_tell(NAME, &why),
     };
     lines.forbids_tracing(NAME, &Refusal::LibcKind { pid, what });
+}
+
+/// Reports a sanitizer or another runtime that crashes at threads that it did not make.
+pub(super) fn managed_threads(pid: Pid, tid: Tid, modules: &Modules, lines: &mut Lines) {
+    const NAME: &str = "thread manager";
+    let program = files::program(tid).and_then(|program| {
+        ElfFile::open(program).map_err(|error| io::Error::other(error.to_string()))
+    });
+    match program.map(|program| thread_manager(&program, modules)) {
+        Ok(Some(by)) => lines.forbids_tracing(NAME, &Refusal::ManagedThreads { pid, by }),
+        Ok(None) => lines.pass(
+            NAME,
+            "none: no sanitizer, and no translator, that crashes at our thread",
+        ),
+        Err(why) => lines.cannot_tell(NAME, &why),
+    }
 }
 
 /// Reports the runtimes: HIP, HSA and CUDA.
