@@ -56,6 +56,7 @@ mod model_counters;
 mod newer_hsa;
 mod no_entry;
 mod openmp;
+mod own_names;
 mod own_tool;
 mod packages;
 mod periods;

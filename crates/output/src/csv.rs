@@ -128,6 +128,23 @@ const READINGS: &[&str] = &[
 ];
 /// The file of these rows.
 const READINGS_FILE: &str = "device_counter_collection.csv";
+/// The file of the agents.
+pub(crate) const AGENTS: &str = "agent_info.csv";
+/// The file with the sums of all domains.
+const ALL_DOMAINS: &str = "domain_stats.csv";
+
+/// Returns the names of all files behind the prefix.
+pub(crate) fn suffixes() -> impl Iterator<Item = &'static str> {
+    let domains = midair_domain::DOMAINS.iter();
+    let domains = domains.flat_map(|domain| {
+        let statistics = domain.files.statistics.map(|statistics| statistics.csv);
+        [domain.files.csv, statistics].into_iter().flatten()
+    });
+    let gpu = [gpu::SAMPLES, gpu::KERNELS, gpu::STATISTICS];
+    let others = [READINGS_FILE, AGENTS, ALL_DOMAINS, batches::FILE];
+    let all: std::collections::BTreeSet<_> = domains.chain(gpu).chain(others).collect();
+    all.into_iter()
+}
 
 const STATS: &[&str] = &[
     "Name",
@@ -414,7 +431,7 @@ fn statistics(jobs: &[Job<'_>], files: &mut FileSet) -> Result<(), WriteError> {
     if all.is_empty() {
         return Ok(());
     }
-    stats_file(files, "domain_stats.csv", all)
+    stats_file(files, ALL_DOMAINS, all)
 }
 
 fn stats_file(

@@ -2,23 +2,35 @@
 //!
 //! Each is written without a name, in its final directory (mode 0600). It gets its name when the
 //! whole trace is written. If this process is killed before that, nothing is left. A temporary name
-//! beside the final one is used where the file system has no files without names, and for a file
-//! that something else opens by its name. It never replaces something that exists. When anything
-//! fails, temporary files are removed. Those of a process that was killed are removed by the next
-//! process that writes there ([`stale`]). Files of an earlier run stay.
+//! is used where the file system has no files without names, and for a file that something else
+//! opens by its name ([`temporary`]). It never replaces something that exists. When anything fails,
+//! temporary files are removed. Those of a process that was killed are removed by the next process
+//! that writes there. Files of an earlier run stay.
+//!
+//! Where the results must not take the place of others, they get a name of their own ([`own_name`]),
+//! and no file is ever given a name that something has.
 
 mod archive;
-mod stale;
+mod own_name;
+mod temporary;
 
 pub(crate) use archive::{ArchiveFile, NewArchive};
+pub(crate) use own_name::Suffixes;
 
 use crate::names::LONGEST_SUFFIX;
-use nix::fcntl::{AT_FDCWD, AtFlags, OFlag};
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, RenameFlags, renameat2};
+use own_name::Claim;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use temporary::Temporaries;
+
+/// The most names that are claimed for one result. Each that fails is held by another session.
+const MOST_CLAIMS: u32 = 4096;
 
 /// What could not be written, and why.
 #[derive(Debug, thiserror::Error)]
@@ -42,6 +54,18 @@ pub enum WriteError {
     /// Our own store of records could not be read.
     #[error("cannot read the records collected: {0}")]
     Records(io::Error),
+}
+
+impl WriteError {
+    /// Whether a name was taken that nothing had a moment ago.
+    pub(crate) fn is_taken(&self) -> bool {
+        match self {
+            WriteError::Directory { source, .. } | WriteError::File { source, .. } => {
+                source.kind() == io::ErrorKind::AlreadyExists
+            }
+            WriteError::Records(_) => false,
+        }
+    }
 }
 
 /// Returns a path that fits on a line.
@@ -140,6 +164,11 @@ pub(crate) struct FileSet {
     stem: String,
     /// Whether a file that is made there without a name can be given one.
     named_later: bool,
+    temporaries: Arc<Temporaries>,
+    /// Whether the files may take the place of others.
+    replaces: bool,
+    /// Keeps other sessions from taking the same name.
+    claim: Option<Claim>,
     /// Files that are written and do not have their names yet.
     ready: Vec<Pending>,
     /// Directories that are written, and do not have their names yet.
@@ -154,10 +183,11 @@ struct Pending {
     /// The descriptor. It keeps a file without a name alive, and holds the lock of one with a
     /// temporary name.
     file: File,
-    /// Its temporary name beside the final one, if it has one. It is removed unless the file is
-    /// renamed.
+    /// Its temporary name, if it has one. It is removed unless the file is renamed.
     temporary: Option<PathBuf>,
     path: PathBuf,
+    /// Where it may have a temporary name.
+    temporaries: Arc<Temporaries>,
 }
 
 impl Drop for Pending {
@@ -172,17 +202,23 @@ impl Drop for Pending {
 
 impl Pending {
     /// Begins an empty file for `path`. It has no name where files can be given their names later.
-    fn begin(path: PathBuf, named_later: bool) -> Result<Pending, WriteError> {
+    fn begin(
+        path: PathBuf,
+        named_later: bool,
+        temporaries: &Arc<Temporaries>,
+    ) -> Result<Pending, WriteError> {
         let failed = |source| WriteError::File {
             path: path.clone(),
             source,
         };
+        let temporaries = Arc::clone(temporaries);
         let directory = path.parent().filter(|_| named_later);
         if let Some(file) = directory.and_then(|directory| unnamed(directory).ok()) {
             return Ok(Pending {
                 file,
                 temporary: None,
                 path,
+                temporaries,
             });
         }
         let create = |name: &Path| {
@@ -190,12 +226,14 @@ impl Pending {
             options.read(true).write(true);
             options.create_new(true).mode(0o600).open(name)
         };
-        let (file, temporary) = beside(&path, create).map_err(failed)?;
+        let name = path.file_name().unwrap_or_default();
+        let (file, temporary) = temporaries.make(name, create).map_err(failed)?;
         let _locked = file.try_lock();
         Ok(Pending {
             file,
             temporary: Some(temporary),
             path,
+            temporaries,
         })
     }
 
@@ -209,23 +247,52 @@ impl Pending {
     /// Returns its temporary name. A file that has none gets one here.
     fn temporary(&mut self) -> Result<&Path, WriteError> {
         if self.temporary.is_none() {
-            let linked = beside(&self.path, |name| link(&self.file, name));
+            let name = self.path.file_name().unwrap_or_default();
+            let linked = self.temporaries.make(name, |name| link(&self.file, name));
             let ((), name) = linked.map_err(|source| self.failed(source))?;
             self.temporary = Some(name);
         }
         Ok(self.temporary.as_deref().unwrap_or(&self.path))
     }
 
-    /// Gives the file its final name, replacing what has this name.
-    fn name(&mut self) -> Result<(), WriteError> {
-        if self.temporary.is_none() && link(&self.file, &self.path).is_ok() {
-            return Ok(());
-        }
+    /// Gives the file its final name. What has this name is replaced, or else the error says so.
+    fn name(&mut self, replaces: bool) -> Result<(), WriteError> {
         let path = self.path.clone();
-        let renamed = fs::rename(self.temporary()?, path);
+        if self.temporary.is_none() {
+            match link(&self.file, &path) {
+                Ok(()) => return Ok(()),
+                Err(error) if is_taken(&error) && !replaces => return Err(self.failed(error)),
+                Err(_) => {}
+            }
+        }
+        let temporary = self.temporary()?;
+        let renamed = match replaces {
+            true => fs::rename(temporary, path),
+            false => rename_apart(temporary, &path),
+        };
         renamed.map_err(|source| self.failed(source))?;
         self.temporary = None;
         Ok(())
+    }
+}
+
+fn is_taken(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::AlreadyExists
+}
+
+/// Renames a file to a name that nothing has.
+fn rename_apart(from: &Path, to: &Path) -> io::Result<()> {
+    match renameat2(AT_FDCWD, from, AT_FDCWD, to, RenameFlags::RENAME_NOREPLACE) {
+        // NFS and some others cannot do that. Most of them have links.
+        Err(Errno::EINVAL | Errno::ENOSYS | Errno::ENOTSUP) => {}
+        renamed => return renamed.map_err(io::Error::from),
+    }
+    match fs::hard_link(from, to) {
+        Ok(()) => fs::remove_file(from),
+        Err(error) if is_taken(&error) => Err(error),
+        // Nothing is left but to look first.
+        Err(_) if fs::symlink_metadata(to).is_ok() => Err(io::ErrorKind::AlreadyExists.into()),
+        Err(_) => fs::rename(from, to),
     }
 }
 
@@ -247,11 +314,11 @@ fn unnamed(directory: &Path) -> io::Result<File> {
 /// Whether a file without a name can be given one in this directory. AppArmor refuses that to a
 /// process whose profile lacks `mediate_deleted`, with ENOENT, and only at the moment when the name
 /// is given. By then everything would have been written, so it is tried with an empty file first.
-fn named_later(directory: &Path) -> bool {
+fn named_later(directory: &Path, temporaries: &Temporaries) -> bool {
     let Ok(file) = unnamed(directory) else {
         return false;
     };
-    match beside(&directory.join("try"), |name| link(&file, name)) {
+    match temporaries.make("try".as_ref(), |name| link(&file, name)) {
         Ok(((), name)) => fs::remove_file(name).is_ok(),
         Err(_) => false,
     }
@@ -268,52 +335,8 @@ fn link(file: &File, name: &Path) -> io::Result<()> {
     nix::unistd::linkat(AT_FDCWD, own.as_str(), AT_FDCWD, name, follow).map_err(io::Error::from)
 }
 
-/// Makes something under a temporary name beside `path`. The name is hidden. Its numbers
-/// distinguish two sessions that write to one directory.
-fn beside<T>(
-    path: &Path,
-    mut make: impl FnMut(&Path) -> io::Result<T>,
-) -> io::Result<(T, PathBuf)> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    for attempt in 0..stale::ATTEMPTS {
-        let temporary = path.with_file_name(stale::name(&name, attempt));
-        match make(&temporary) {
-            Ok(made) => return Ok((made, temporary)),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Err(io::ErrorKind::AlreadyExists.into())
-}
-
-/// Whether there are results with this prefix, that is, a file whose name continues after the
-/// prefix like the names of results.
-pub(crate) fn is_taken(directory: &Path, prefix: &str) -> bool {
-    let path = directory.join(prefix);
-    let (Some(directory), Some(stem)) = (path.parent(), path.file_name()) else {
-        return false;
-    };
-    let stem = format!("{}_", stem.to_string_lossy());
-    let Ok(entries) = fs::read_dir(directory) else {
-        return false;
-    };
-    entries.flatten().any(|entry| {
-        let name = entry.file_name();
-        name.to_string_lossy().starts_with(&stem)
-    })
-}
-
-/// Returns the prefix or, where results have it already, the first of `PREFIX-2`, `PREFIX-3`, ...
-/// that none has.
-pub fn free_prefix(directory: &Path, prefix: &str) -> String {
-    let numbered = (2..).map(|number: u64| format!("{prefix}-{number}"));
-    let mut all = std::iter::once(prefix.to_owned()).chain(numbered);
-    let free = all.find(|prefix| !is_taken(directory, prefix));
-    free.unwrap_or_else(|| prefix.to_owned())
-}
-
 impl FileSet {
-    /// Makes the directories that `directory`/`prefix` needs.
+    /// Makes the directories that `directory`/`prefix` needs. The files take the place of others.
     pub(crate) fn new(directory: &Path, prefix: &str) -> Result<FileSet, WriteError> {
         let (below, stem) = prefix
             .rsplit_once('/')
@@ -333,21 +356,55 @@ impl FileSet {
             path: directory.clone(),
             source,
         })?;
-        stale::remove(&directory);
-        let stem = if stem.is_empty() {
-            String::new()
-        } else {
-            format!("{stem}_")
-        };
-        let named_later = named_later(&directory);
+        let temporaries = Arc::new(Temporaries::of(&directory));
+        let named_later = named_later(&directory, &temporaries);
         Ok(FileSet {
             directory,
-            stem,
+            stem: own_name::stem(stem),
             named_later,
+            temporaries,
+            replaces: true,
+            claim: None,
             ready: Vec::new(),
             archives: Vec::new(),
             outdated: Vec::new(),
         })
+    }
+
+    /// Does the same for files that never take the place of others. Returns as well the number of
+    /// the result, which is at least `from`, and its prefix.
+    pub(crate) fn of_its_own(
+        directory: &Path,
+        prefix: &str,
+        from: u64,
+        suffixes: &Suffixes,
+    ) -> Result<(FileSet, u64, String), WriteError> {
+        let mut files = FileSet::new(directory, prefix)?;
+        files.replaces = false;
+        let place = files.directory.clone();
+        let mut exists = |name: &str| fs::symlink_metadata(place.join(name)).is_ok();
+        let mut number = from;
+        for _ in 0..MOST_CLAIMS {
+            number = own_name::free_number(prefix, number, suffixes, &mut exists);
+            let stem = own_name::stem(&own_name::numbered(prefix, number));
+            // Where no name can be claimed, two results may share a number, and still no file of
+            // one takes the place of the other's.
+            let Some(hidden) = files.temporaries.own() else {
+                break;
+            };
+            match Claim::take(hidden, &stem) {
+                // The session that had the name may have ended just now.
+                Ok(Some(_)) if own_name::is_taken(&stem, &suffixes.all, &mut exists) => {}
+                Ok(None) => number = number.saturating_add(1),
+                claim => {
+                    files.claim = claim.ok().flatten();
+                    break;
+                }
+            }
+        }
+        let prefix = own_name::numbered(prefix, number);
+        files.stem = own_name::stem(&prefix);
+        Ok((files, number, prefix))
     }
 
     /// Returns an empty set in the same place, for files that are written beside the others.
@@ -356,6 +413,9 @@ impl FileSet {
             directory: self.directory.clone(),
             stem: self.stem.clone(),
             named_later: self.named_later,
+            temporaries: Arc::clone(&self.temporaries),
+            replaces: self.replaces,
+            claim: None,
             ready: Vec::new(),
             archives: Vec::new(),
             outdated: Vec::new(),
@@ -376,7 +436,7 @@ impl FileSet {
 
     /// Begins `PREFIX_suffix`.
     pub(crate) fn create(&self, suffix: &str) -> Result<OutputFile, WriteError> {
-        OutputFile::begin(self.path(suffix), self.named_later)
+        OutputFile::begin(self.path(suffix), self.named_later, &self.temporaries)
     }
 
     /// Returns the place of the files, for a format that begins further files later.
@@ -385,12 +445,14 @@ impl FileSet {
             directory: self.directory.clone(),
             stem: self.stem.clone(),
             named_later: self.named_later,
+            temporaries: Arc::clone(&self.temporaries),
         }
     }
 
     /// Begins `PREFIX_suffix` as an empty file that something else opens by its temporary name.
     pub(crate) fn reserve(&self, suffix: &str) -> Result<ReservedFile, WriteError> {
-        let mut pending = Pending::begin(self.path(suffix), self.named_later)?;
+        let path = self.path(suffix);
+        let mut pending = Pending::begin(path, self.named_later, &self.temporaries)?;
         pending.temporary()?;
         Ok(ReservedFile(pending))
     }
@@ -421,15 +483,24 @@ impl FileSet {
         self.archives.push(archive);
     }
 
-    /// Gives all files their names, and returns the paths.
+    /// Gives all files their names, and returns the paths. Files that take no other's place have
+    /// all of their names or none.
     pub(crate) fn commit(mut self) -> Result<Vec<PathBuf>, WriteError> {
-        // Before the files that refer to them.
-        for archive in &self.archives {
-            archive.name()?;
+        let mut named = 0;
+        let given = self.name_all(&mut named);
+        let archives = self.archives.iter().map(NewArchive::path);
+        let files = self.ready.iter().map(|pending| pending.path.as_path());
+        if given.is_err() && !self.replaces {
+            for path in archives.clone().take(named) {
+                archive::remove(path);
+            }
+            for path in files.take(named.saturating_sub(self.archives.len())) {
+                let _ = fs::remove_file(path);
+            }
         }
-        for pending in &mut self.ready {
-            pending.name()?;
-        }
+        given?;
+        let files = self.ready.iter().map(|pending| pending.path.as_path());
+        let paths = files.chain(archives).map(Path::to_path_buf).collect();
         for path in &self.outdated {
             match fs::remove_file(path) {
                 Err(source) if source.kind() != io::ErrorKind::NotFound => {
@@ -441,9 +512,21 @@ impl FileSet {
                 _ => {}
             }
         }
-        let files = self.ready.iter().map(|pending| pending.path.clone());
-        let archives = self.archives.iter().map(NewArchive::path);
-        Ok(files.chain(archives.map(Path::to_path_buf)).collect())
+        Ok(paths)
+    }
+
+    /// Gives all files their names, and counts them.
+    fn name_all(&mut self, named: &mut usize) -> Result<(), WriteError> {
+        // Before the files that refer to them.
+        for archive in &self.archives {
+            archive.name(self.replaces)?;
+            *named += 1;
+        }
+        for pending in &mut self.ready {
+            pending.name(self.replaces)?;
+            *named += 1;
+        }
+        Ok(())
     }
 }
 
@@ -453,18 +536,23 @@ pub(crate) struct Folder {
     directory: PathBuf,
     stem: String,
     named_later: bool,
+    temporaries: Arc<Temporaries>,
 }
 
 impl Folder {
     /// Begins `PREFIX_suffix`.
     pub(crate) fn create(&self, suffix: &str) -> Result<OutputFile, WriteError> {
         let path = self.directory.join(format!("{}{suffix}", self.stem));
-        OutputFile::begin(path, self.named_later)
+        OutputFile::begin(path, self.named_later, &self.temporaries)
     }
 
     /// Returns the same place in another directory.
     pub(crate) fn moved(self, directory: PathBuf) -> Folder {
-        Folder { directory, ..self }
+        Folder {
+            temporaries: Arc::new(Temporaries::of(&directory)),
+            directory,
+            ..self
+        }
     }
 
     /// Begins a file with this name in a directory below, which is made if it does not exist.
@@ -476,7 +564,8 @@ impl Folder {
         };
         no_planted_links(&directory).map_err(failed)?;
         fs::create_dir_all(&directory).map_err(failed)?;
-        OutputFile::begin(directory.join(name), self.named_later)
+        let temporaries = Arc::new(Temporaries::of(&directory));
+        OutputFile::begin(directory.join(name), self.named_later, &temporaries)
     }
 }
 
@@ -509,8 +598,12 @@ pub(crate) struct OutputFile {
 }
 
 impl OutputFile {
-    fn begin(path: PathBuf, named_later: bool) -> Result<OutputFile, WriteError> {
-        let pending = Pending::begin(path, named_later)?;
+    fn begin(
+        path: PathBuf,
+        named_later: bool,
+        temporaries: &Arc<Temporaries>,
+    ) -> Result<OutputFile, WriteError> {
+        let pending = Pending::begin(path, named_later, temporaries)?;
         let file = pending.file.try_clone();
         let file = file.map_err(|source| pending.failed(source))?;
         Ok(OutputFile {

@@ -3,11 +3,12 @@
 
 mod walks;
 
-use crate::files::{FileSet, WriteError};
+use crate::api::Names;
+use crate::files::{FileSet, Suffixes, WriteError};
 use crate::job::Job;
-use crate::model::{Format, Plan};
+use crate::model::{Format, Plan, SummaryTo, Trace};
 use crate::sink::Opened;
-use crate::{columns, csv, html, json, kineto, otf2, parquet, pftrace, rocpd, summary};
+use crate::{columns, csv, html, json, kineto, notes, otf2, parquet, pftrace, rocpd, summary};
 use std::path::PathBuf;
 
 /// A row of the table.
@@ -117,24 +118,95 @@ impl Format {
     }
 }
 
+/// The most names that are tried for one result.
+const MOST_NAMES: u32 = 16;
+
 /// Writes all formats of a plan. Each thread that the plan allows walks over the records of each
 /// session once. The files are the same with any number of threads.
-pub(crate) fn write(jobs: &[Job<'_>], plan: &Plan) -> Result<Vec<PathBuf>, WriteError> {
-    if plan.is_too_little(jobs.iter().map(|job| &job.trace.records)) {
+pub(crate) fn write(
+    parts: &[Trace],
+    names: &Names,
+    plan: &Plan,
+) -> Result<Vec<PathBuf>, WriteError> {
+    if plan.is_too_little(parts.iter().map(|trace| &trace.records)) {
         return Ok(Vec::new());
     }
-    let mut files = FileSet::new(&plan.directory, &plan.prefix)?;
+    if !plan.numbered {
+        let files = FileSet::new(&plan.directory, &plan.prefix)?;
+        return write_set(parts, names, plan, files);
+    }
+    let suffixes = suffixes(plan);
+    let mut from = 1;
+    for _ in 0..MOST_NAMES {
+        let (files, number, prefix) =
+            FileSet::of_its_own(&plan.directory, &plan.prefix, from, &suffixes)?;
+        let plan = Plan {
+            prefix,
+            ..plan.clone()
+        };
+        match write_set(parts, names, &plan, files) {
+            // Something else has made a file with one of the names meanwhile.
+            Err(error) if error.is_taken() => from = number.saturating_add(1),
+            written => return written,
+        }
+    }
+    Err(WriteError::Directory {
+        path: plan.directory.clone(),
+        source: std::io::ErrorKind::AlreadyExists.into(),
+    })
+}
+
+fn write_set(
+    parts: &[Trace],
+    names: &Names,
+    plan: &Plan,
+    mut files: FileSet,
+) -> Result<Vec<PathBuf>, WriteError> {
+    let jobs: Vec<Job<'_>> = parts
+        .iter()
+        .map(|trace| Job::new(trace, names, plan))
+        .collect();
     let rows: Vec<&Row> = plan.formats.iter().filter_map(|of| of.row()).collect();
-    walks::write(jobs, &rows, plan.threads, &mut files)?;
-    summary::write(jobs, plan, &mut files)?;
+    walks::write(&jobs, &rows, plan.threads, &mut files)?;
+    summary::write(&jobs, plan, &mut files)?;
     if let Some(job) = jobs.first().filter(|_| plan.config_file) {
-        let mut file = files.create("config.json")?;
+        let mut file = files.create(CONFIG)?;
         let config = json::pieces::config(job).map_err(|source| file.failed(source))?;
         file.put(config.as_bytes())?;
         file.put(b"\n")?;
         files.add(file)?;
     }
     files.commit()
+}
+
+/// The name of the file with the settings.
+const CONFIG: &str = "config.json";
+
+/// Returns the names that files of a result may have behind the prefix.
+fn suffixes(plan: &Plan) -> Suffixes {
+    let main = |format: &Format| match format {
+        Format::Csv => csv::AGENTS.to_owned(),
+        format => format!("results.{}", format.extension()),
+    };
+    let of_formats = FORMATS.iter().map(|row| main(&row.format));
+    let mut all: Vec<String> = of_formats.collect();
+    all.extend(csv::suffixes().map(str::to_owned));
+    let others = [
+        rocpd::LEFT.as_slice(),
+        &otf2::FURTHER,
+        &[CONFIG, notes::FILE],
+    ];
+    all.extend(others.into_iter().flatten().map(|name| (*name).to_owned()));
+    all.push(kineto::suffix(0));
+    let summary = match &plan.summary_to {
+        SummaryTo::File(name) => name,
+        SummaryTo::Console(_) => "summary",
+    };
+    all.push(summary::suffix(summary));
+    Suffixes {
+        likely: plan.formats.iter().map(main).collect(),
+        all,
+    }
 }
 
 #[cfg(test)]

@@ -115,7 +115,7 @@ impl Writer for Kineto {
         self.begun += 1;
         let name = match self.ranks.len() {
             1 => "results.pt.trace.json".to_owned(),
-            _ => format!("rank{rank}.pt.trace.json"),
+            _ => suffix(rank),
         };
         let file = self.folder.create(&name)?;
         let head = head(job, rank, self.world).map_err(|error| file.failed(error))?;
@@ -142,6 +142,11 @@ impl Writer for Kineto {
         }
         Ok(())
     }
+}
+
+/// Returns the name of the file of one of several sessions.
+pub(crate) fn suffix(rank: u64) -> String {
+    format!("rank{rank}.pt.trace.json")
 }
 
 /// Returns the text before the events. HolisticTraceAnalysis looks for the rank with a space before

@@ -70,7 +70,7 @@ pub use counter_report::CounterReport;
 pub use counter_table::counter_table;
 pub use cuda::devices::Device;
 pub use device_readings::{DeviceReadings, DeviceValue};
-pub use files::{WriteError, free_prefix};
+pub use files::WriteError;
 pub use gpu::{GpuMetric, GpuSample, GpuSamples, Inside};
 pub use index::{Cuda, Index, Object, Snapshot, Stat, Symbol};
 pub use midair_demangle::shortened as short_names;
@@ -97,7 +97,7 @@ use std::path::PathBuf;
 /// # Errors
 /// [`WriteError`] names the file or directory that could not be written.
 pub fn write(trace: &Trace, names: &Names, plan: &Plan) -> Result<Vec<PathBuf>, WriteError> {
-    formats::write(&[Job::new(trace, names, plan)], plan)
+    write_together(std::slice::from_ref(trace), names, plan)
 }
 
 /// Writes several sessions into one set of files, like [`write()`]. Each format keeps them apart:
@@ -111,11 +111,7 @@ pub fn write_together(
     names: &Names,
     plan: &Plan,
 ) -> Result<Vec<PathBuf>, WriteError> {
-    let jobs: Vec<Job<'_>> = parts
-        .iter()
-        .map(|trace| Job::new(trace, names, plan))
-        .collect();
-    formats::write(&jobs, plan)
+    formats::write(parts, names, plan)
 }
 
 /// The most sessions in one rocpd file, because SQLite unites at most 500 tables in a view.

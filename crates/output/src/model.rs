@@ -254,6 +254,9 @@ pub struct Plan {
     pub directory: PathBuf,
     /// First part of each file's name, expanded; may contain directories.
     pub prefix: String,
+    /// Whether the files never take the place of others. Where results have the prefix, a number is
+    /// added to it.
+    pub numbered: bool,
     /// Directory as the user gave it (reported in json's `config`).
     pub raw_directory: String,
     /// First part as the user gave it.

@@ -5,6 +5,9 @@ use crate::job::Job;
 use crate::limits;
 use std::fmt::Write;
 
+/// The file's name behind the prefix.
+pub(crate) const FILE: &str = "notes.txt";
+
 impl Job<'_> {
     /// Returns the problems of both sides that did not end the session, in words.
     pub(crate) fn notes(&self) -> Vec<String> {
@@ -94,10 +97,10 @@ pub(crate) fn write_with(
     }
     if report.is_empty() {
         // Notes about an earlier trace with this name are not true of this one.
-        files.outdate("notes.txt");
+        files.outdate(FILE);
         return Ok(());
     }
-    let mut file = files.create("notes.txt")?;
+    let mut file = files.create(FILE)?;
     file.put(report.as_bytes())?;
     files.add(file)
 }

@@ -65,6 +65,9 @@ struct Otf2 {
     identity: u64,
 }
 
+/// What there is besides the anchor: the directory of the events, and the definitions.
+pub(crate) const FURTHER: [&str; 2] = ["results", "results.def"];
+
 /// Begins the files.
 pub(crate) fn open<'a>(_jobs: &'a [Job<'a>], files: &FileSet) -> Opened<'a> {
     Ok(Box::new(Otf2 {

@@ -83,6 +83,9 @@ struct Rocpd {
     sessions: usize,
 }
 
+/// Files of SQLite's own beside an earlier file of this name.
+pub(crate) const LEFT: [&str; 3] = ["results.db-journal", "results.db-wal", "results.db-shm"];
+
 /// Begins the file, with empty tables for each session.
 pub(crate) fn open<'a>(jobs: &'a [Job<'a>], files: &FileSet) -> Opened<'a> {
     let file = files.reserve("results.db")?;
@@ -135,7 +138,7 @@ impl Writer for Rocpd {
         }
         // These may be left from a process that had an earlier file of this name open. SQLite would
         // apply them to this one.
-        for suffix in ["results.db-journal", "results.db-wal", "results.db-shm"] {
+        for suffix in LEFT {
             files.outdate(suffix);
         }
         files.add_reserved(file);

@@ -45,9 +45,14 @@ pub(crate) fn write(jobs: &[Job<'_>], plan: &Plan, files: &mut FileSet) -> Resul
     if text.is_empty() {
         return Ok(());
     }
-    let mut file = files.create(&format!("{name}.txt"))?;
+    let mut file = files.create(&suffix(name))?;
     file.put(text.as_bytes())?;
     files.add(file)
+}
+
+/// Returns the end of the name of that file.
+pub(crate) fn suffix(name: &str) -> String {
+    format!("{name}.txt")
 }
 
 /// Checks that a group's expression is valid.

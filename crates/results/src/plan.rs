@@ -5,7 +5,7 @@ use midair_failure::{Failure, Kind};
 use midair_output::names::output_name;
 use midair_output::{
     AgentIndex, Console, Format, KernelFilter, KernelNames, PerfettoBuffers, Plan, SummaryTo, Unit,
-    check_group, free_prefix,
+    check_group,
 };
 use midair_settings::{HIP_EVENT_TRACE, HIP_GRAPH_TRACE, KEEP_RESULTS, Settings};
 
@@ -91,25 +91,11 @@ fn summary_to(settings: &Settings) -> Result<SummaryTo, Failure> {
     }
 }
 
-/// Returns what to write and where, from the settings. Where the settings ask for it, the results
-/// get a name of their own beside earlier ones.
+/// Returns what to write and where, from the settings.
 ///
 /// # Errors
 /// [`Kind::NotBuilt`] for a format that is not built, [`Kind::Usage`] for meaningless values.
 pub(crate) fn plan(settings: &Settings, identity: &Identity) -> Result<Plan, Failure> {
-    let mut plan = plan_as_named(settings, identity)?;
-    if settings.is_on(KEEP_RESULTS) {
-        plan.prefix = free_prefix(&plan.directory, &plan.prefix);
-    }
-    Ok(plan)
-}
-
-/// Returns the same, but always under the name that the settings give. The members of a group share
-/// a name.
-///
-/// # Errors
-/// As [`plan`].
-pub(crate) fn plan_as_named(settings: &Settings, identity: &Identity) -> Result<Plan, Failure> {
     let raw_directory = settings.text("ROCPROF_OUTPUT_PATH");
     let raw_prefix = settings.text("ROCPROF_OUTPUT_FILE_NAME");
     let name = output_name(raw_directory, raw_prefix, &identity.keys);
@@ -126,6 +112,7 @@ pub(crate) fn plan_as_named(settings: &Settings, identity: &Identity) -> Result<
     Ok(Plan {
         directory: name.directory,
         prefix: name.prefix,
+        numbered: settings.is_on(KEEP_RESULTS),
         raw_directory: raw_directory.unwrap_or_default().to_owned(),
         raw_prefix: raw_prefix.unwrap_or_default().to_owned(),
         formats,

@@ -2,14 +2,12 @@
 
 use crate::finished::{End, Finished, Written, too_little};
 use crate::identity::Identity;
-use crate::plan::{plan, plan_as_named};
+use crate::plan::plan;
 use midair_failure::{Failure, Kind};
 use midair_ids::Pid;
 use midair_output::screen::{Head, Session};
-use midair_output::{
-    CounterReport, Index, MOST_TOGETHER, Names, Plan, Screen, Trace, free_prefix, table,
-};
-use midair_settings::{KEEP_RESULTS, Settings};
+use midair_output::{CounterReport, Index, MOST_TOGETHER, Names, Plan, Screen, Trace, table};
+use midair_settings::Settings;
 use std::collections::HashSet;
 use std::path::PathBuf;
 
@@ -120,12 +118,9 @@ impl Together {
         let mut counters = CounterReport::default();
         for (pid, name, finished) in self.parts.drain(..) {
             let label = label(pid, &name);
-            let mut plan = plan_as_named(&finished.settings, &finished.identity)?;
+            let mut plan = plan(&finished.settings, &finished.identity)?;
             let inner = finished.identity.keys.pid;
             make_unique(&mut plan, (pid, inner), lead == Some(inner), &mut used);
-            if finished.settings.is_on(KEEP_RESULTS) {
-                plan.prefix = free_prefix(&plan.directory, &plan.prefix);
-            }
             kernel_names.get_or_insert(plan.kernel_names);
             let has_files = finished.has_files();
             let ready = finished.ready(plan);

@@ -91,7 +91,7 @@ pub(super) fn begin(files: &FileSet, together: bool) -> Result<OutputFile, Write
     let mut header = columns(&Agent::default()).map(|(name, _)| name).to_vec();
     // Processes in different containers may see different agents.
     header.extend(together.then_some(PROCESS));
-    super::begin(files, "agent_info.csv", &header)
+    super::begin(files, super::AGENTS, &header)
 }
 
 /// Writes the agents of all sessions.

@@ -12,7 +12,7 @@ use crate::files::{FileSet, OutputFile, WriteError};
 use crate::job::Job;
 
 /// The file's name behind the prefix.
-const FILE: &str = "counter_batches.csv";
+pub(super) const FILE: &str = "counter_batches.csv";
 
 const COLUMNS: &[&str] = &[
     "Batch_Id",

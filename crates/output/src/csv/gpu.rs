@@ -8,9 +8,9 @@ use crate::job::Job;
 use midair_record::event::Kernel;
 use std::collections::BTreeMap;
 
-const SAMPLES: &str = "gpu_metrics.csv";
-const KERNELS: &str = "gpu_metrics_kernels.csv";
-const STATISTICS: &str = "gpu_metrics_stats.csv";
+pub(super) const SAMPLES: &str = "gpu_metrics.csv";
+pub(super) const KERNELS: &str = "gpu_metrics_kernels.csv";
+pub(super) const STATISTICS: &str = "gpu_metrics_stats.csv";
 
 /// The most names that are summed up, since a target can invent any number.
 const MOST_NAMES: usize = 1 << 16;

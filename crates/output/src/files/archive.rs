@@ -3,13 +3,15 @@
 //! It is written under a temporary name beside its final one. The files in it are numbered, and
 //! there may be thousands of them, so none stays open.
 
-use super::{Folder, WriteError, no_planted_links, stale};
+use super::temporary::Temporaries;
+use super::{Folder, WriteError, no_planted_links, temporary};
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The extensions of the files.
 const EXTENSIONS: [&str; 2] = ["evt", "def"];
@@ -30,6 +32,8 @@ pub(crate) struct NewArchive {
     _locked: File,
     temporary: PathBuf,
     path: PathBuf,
+    /// Keeps the directory in which its temporary name is.
+    _temporaries: Arc<Temporaries>,
 }
 
 impl Drop for NewArchive {
@@ -63,16 +67,18 @@ impl Folder {
             source,
         };
         no_planted_links(&path).map_err(failed)?;
-        let (file, temporary) = super::beside(&path, |name| {
+        let name = path.file_name().unwrap_or_default();
+        let made = self.temporaries.make(name, |name| {
             fs::create_dir(name)?;
             File::open(name)
-        })
-        .map_err(failed)?;
+        });
+        let (file, temporary) = made.map_err(failed)?;
         let _locked = file.try_lock();
         Ok(NewArchive {
             _locked: file,
             temporary,
             path,
+            _temporaries: Arc::clone(&self.temporaries),
         })
     }
 }
@@ -90,8 +96,11 @@ impl NewArchive {
     }
 
     /// Gives it its final name. Of a directory that has this name, the files of an archive are
-    /// replaced or removed, and others stay.
-    pub(super) fn name(&self) -> Result<(), WriteError> {
+    /// replaced or removed, and others stay; or else the error says that the name is taken.
+    pub(super) fn name(&self, replaces: bool) -> Result<(), WriteError> {
+        if !replaces {
+            return self.name_apart().map_err(|source| self.failed(source));
+        }
         match fs::rename(&self.temporary, &self.path) {
             Err(error) if is_there(&error) => {}
             renamed => return renamed.map_err(|source| self.failed(source)),
@@ -108,6 +117,17 @@ impl NewArchive {
             }
         }
         Ok(())
+    }
+
+    fn name_apart(&self) -> io::Result<()> {
+        if fs::symlink_metadata(&self.path).is_ok() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        // A directory takes the place of no file, and of an empty directory only.
+        match fs::rename(&self.temporary, &self.path) {
+            Err(error) if is_there(&error) => Err(io::ErrorKind::AlreadyExists.into()),
+            renamed => renamed,
+        }
     }
 
     /// Returns its final path.
@@ -161,7 +181,7 @@ pub(super) fn remove_abandoned(path: &Path) {
     if !fs::symlink_metadata(path).is_ok_and(|meta| ours(&meta)) {
         return;
     }
-    if let Ok(directory) = stale::open(path)
+    if let Ok(directory) = temporary::open(path)
         && directory.metadata().is_ok_and(|meta| ours(&meta))
         && directory.try_lock().is_ok()
     {
@@ -250,7 +270,7 @@ mod tests {
         let locked = make(format!(".s_results.{dead}.1.tmp"), "0.evt");
         let held = File::open(&locked).unwrap();
         held.lock().unwrap();
-        stale::remove(directory.path());
+        temporary::remove_abandoned(directory.path());
         assert!(!left.exists());
         assert!(foreign.join("0.jpg").exists() && shown.join("0.evt").exists());
         assert!(locked.join("0.evt").exists());

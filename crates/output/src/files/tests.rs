@@ -1,21 +1,4 @@
 use super::*;
-
-#[test]
-fn a_name_that_results_have_is_not_taken_again() {
-    let directory = tempfile::tempdir().unwrap();
-    let at = directory.path();
-    let free = |prefix: &str| free_prefix(at, prefix);
-    assert_eq!(free("host/42"), "host/42");
-    fs::create_dir(at.join("host")).unwrap();
-    // This belongs to another process, and is not a result of the prefix.
-    fs::write(at.join("host/421_results.db"), "").unwrap();
-    fs::write(at.join("host/42"), "").unwrap();
-    assert_eq!(free("host/42"), "host/42");
-    fs::write(at.join("host/42_kernel_trace.csv"), "").unwrap();
-    assert_eq!(free("host/42"), "host/42-2");
-    fs::write(at.join("host/42-2_results.db"), "").unwrap();
-    assert_eq!(free("host/42"), "host/42-3");
-}
 use std::os::unix::fs::PermissionsExt;
 
 fn entries(path: &Path) -> Vec<String> {
@@ -140,9 +123,13 @@ fn nothing_stays_of_what_was_not_committed() {
     let done = files.create("done.csv").unwrap();
     files.add(done).unwrap();
     let open = files.create("open.csv").unwrap();
-    assert!(entries(&directory.path().join("sub")).is_empty());
+    let sub = directory.path().join("sub");
+    let hidden = format!(".midair-{}.tmp", our_uid());
+    assert_eq!(entries(&sub), [hidden.as_str()]);
+    assert!(entries(&sub.join(&hidden)).is_empty());
     let reserved = files.reserve("open.db").unwrap();
-    assert_eq!(entries(&directory.path().join("sub")).len(), 1);
+    assert_eq!(entries(&sub), [hidden.as_str()]);
+    assert_eq!(reserved.temporary().parent().unwrap(), sub.join(&hidden));
     drop((files, open, reserved));
     assert!(entries(&directory.path().join("sub")).is_empty());
 }
@@ -190,11 +177,15 @@ fn a_process_that_is_killed_leaves_nothing_for_long() {
     let signal = std::os::unix::process::ExitStatusExt::signal(&output.status);
     assert_eq!(signal, Some(9), "{output:?}");
     // A file without a name is gone already, where the file system has such files.
-    let left = entries(directory.path());
+    let hidden = format!(".midair-{}.tmp", our_uid());
+    assert_eq!(entries(directory.path()), [hidden.as_str()]);
+    let left = entries(&directory.path().join(hidden));
     let unnamed_work = unnamed(directory.path()).is_ok();
     assert!(left.iter().all(|name| name.ends_with(".tmp")), "{left:?}");
     assert_eq!(left.len(), if unnamed_work { 1 } else { 3 }, "{left:?}");
-    FileSet::new(directory.path(), "another").unwrap();
+    let another = FileSet::new(directory.path(), "another").unwrap();
+    another.reserve("results.db").unwrap();
+    drop(another);
     assert!(entries(directory.path()).is_empty());
 }
 
@@ -208,11 +199,93 @@ fn a_full_device_is_an_error_with_the_files_name() {
     file.writer = BufWriter::new(full);
     file.put(b"x").unwrap();
     let error = files.add(file).unwrap_err();
+    drop(files);
     assert!(
         error.to_string().contains("r_full.csv") && error.to_string().contains("No space"),
         "{error}"
     );
     assert!(entries(directory.path()).is_empty());
+}
+
+/// Returns the files of a result with these contents, which gets a name of its own.
+fn own(directory: &Path, suffixes: &[&str], content: &str) -> (FileSet, String) {
+    let all: Vec<String> = ["a.csv", "b.csv", "results"].map(str::to_owned).into();
+    let suffixes_known = Suffixes {
+        likely: vec!["a.csv".to_owned()],
+        all,
+    };
+    let (mut files, _, prefix) = FileSet::of_its_own(directory, "r", 1, &suffixes_known).unwrap();
+    for suffix in suffixes {
+        let mut file = files.create(suffix).unwrap();
+        file.put(content.as_bytes()).unwrap();
+        files.add(file).unwrap();
+    }
+    (files, prefix)
+}
+
+/// Both look for a name before one of them has its files.
+#[test]
+fn two_results_at_once_have_names_of_their_own() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let (first, name) = own(at, &["a.csv"], "1");
+    let (second, other) = own(at, &["b.csv"], "2");
+    assert_eq!((name.as_str(), other.as_str()), ("r", "r-2"));
+    second.commit().unwrap();
+    first.commit().unwrap();
+    assert_eq!(entries(at), ["r-2_b.csv", "r_a.csv"]);
+    // A third format has no file of the others' names, and still gets a number of its own.
+    let (third, name) = own(at, &["results"], "3");
+    assert_eq!(name, "r-3");
+    drop(third);
+    let (again, name) = own(at, &["a.csv"], "4");
+    assert_eq!(name, "r-3");
+    again.commit().unwrap();
+    assert_eq!(entries(at), ["r-2_b.csv", "r-3_a.csv", "r_a.csv"]);
+}
+
+/// This is what another user's session does, whose claims are not seen.
+#[test]
+fn a_file_that_appears_meanwhile_is_not_replaced() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    for named_later in [true, false] {
+        let (mut files, _) = own(at, &["a.csv"], "mine");
+        files.named_later &= named_later;
+        let file = files.create("b.csv").unwrap();
+        files.add(file).unwrap();
+        let archive = files.folder().archive("results").unwrap();
+        archive.create("0.evt").unwrap().put(b"x").unwrap();
+        files.add_archive(archive);
+        fs::write(at.join("r_b.csv"), "theirs").unwrap();
+        let error = files.commit().unwrap_err();
+        assert!(error.is_taken(), "{error}");
+        assert_eq!(entries(at), ["r_b.csv"]);
+        assert_eq!(fs::read(at.join("r_b.csv")).unwrap(), b"theirs");
+        fs::remove_file(at.join("r_b.csv")).unwrap();
+
+        let (mut files, _) = own(at, &[], "");
+        let archive = files.folder().archive("results").unwrap();
+        archive.create("0.evt").unwrap().put(b"x").unwrap();
+        files.add_archive(archive);
+        fs::create_dir(at.join("r_results")).unwrap();
+        assert!(files.commit().unwrap_err().is_taken());
+        fs::remove_dir(at.join("r_results")).unwrap();
+        assert!(entries(at).is_empty());
+    }
+}
+
+#[test]
+fn a_rename_to_a_name_of_its_own_replaces_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    fs::write(at("from"), "new").unwrap();
+    fs::write(at("to"), "old").unwrap();
+    assert!(is_taken(&rename_apart(&at("from"), &at("to")).unwrap_err()));
+    assert_eq!(fs::read(at("to")).unwrap(), b"old");
+    fs::remove_file(at("to")).unwrap();
+    rename_apart(&at("from"), &at("to")).unwrap();
+    assert_eq!(entries(directory.path()), ["to"]);
 }
 
 #[test]
@@ -233,33 +306,6 @@ fn an_error_shows_no_more_of_a_path_than_fits_on_a_line() {
     assert_eq!(shortened(Path::new(&fits)), Path::new(&fits));
     let long = format!("{fits}x");
     assert_eq!(shortened(Path::new(&long)), Path::new(&format!("{fits}…")));
-}
-
-#[test]
-fn names_that_are_there_are_passed_by_and_other_errors_are_final() {
-    let path = Path::new("/somewhere/r_results.db");
-    let tried = |fails: &dyn Fn(usize) -> Option<io::ErrorKind>| {
-        let mut tried: Vec<PathBuf> = Vec::new();
-        let made = beside(path, |name| {
-            tried.push(name.to_path_buf());
-            match fails(tried.len()) {
-                Some(kind) => Err(kind.into()),
-                None => Ok(tried.len()),
-            }
-        });
-        let made = made.map_err(|error| error.kind());
-        (made, tried)
-    };
-    let there = io::ErrorKind::AlreadyExists;
-    let (made, names) = tried(&|attempt| (attempt < 3).then_some(there));
-    assert_eq!(names.len(), 3);
-    assert_eq!(made, Ok((3, names[2].clone())));
-    assert!(names[0] != names[1] && names[2].starts_with("/somewhere"));
-    let full = io::ErrorKind::StorageFull;
-    let (made, names) = tried(&|_| Some(full));
-    assert_eq!((made, names.len()), (Err(full), 1));
-    let (made, names) = tried(&|_| Some(there));
-    assert_eq!((made, names.len()), (Err(there), stale::ATTEMPTS as usize));
 }
 
 #[test]

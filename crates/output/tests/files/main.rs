@@ -28,6 +28,7 @@ mod kineto_events;
 mod otf2;
 mod otf2_archive;
 mod otf2_bytes;
+mod own_names;
 mod parquet;
 mod perfetto_ui;
 mod pftrace;
