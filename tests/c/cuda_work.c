@@ -5,8 +5,9 @@
 // Commands: "work N" rounds by each worker, "start" and "stop" (rounds without end, one each
 // PAUSE_US), "graph N", "peers N", "memory N", "marks N" (NVTX: two ranges within one another, one
 // over both and a moment, N times), "state N" (calls that only ask for state), "count", "capture" and "captured" (a graph, between the two),
-// "fork" (a child that ends at once), "exec" (a shell that ends with its input), "other PATH"
-// (subscribe to the CUPTI there and trace 10 kernels), "idle" (trace no more, but stay subscribed),
+// "fork" (a child that ends at once), "exec" (a shell that ends with its input),
+// "churn" (threads that launch, wait, check and end, one after the other at CHURN places) and "calm" (until they have
+// ended), "other PATH" (subscribe to the CUPTI there and trace 10 kernels), "idle" (trace no more, but stay subscribed),
 // "again" (trace 10 more), "leave" (end that), "quit", "exit", "_exit", "abort". Each is answered
 // by its first word and what it did.
 #include "kit.h"
@@ -16,7 +17,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
-enum { WORKERS = 2, WORDS = 4096, STEPS = 3 };
+enum { WORKERS = 2, WORDS = 4096, STEPS = 3, CHURN = 8, CHURN_WORDS = 64 };
 
 KERNEL(step, "_Z4stepPjj")
 KERNEL(reduce, "_ZN4test6reduceIfEEvPKT_PS1_")
@@ -97,6 +98,40 @@ static void totals(const char *word) {
     say("%s rounds %ld bad %ld", word, rounds, bad);
 }
 
+// Threads that come and go.
+static struct {
+    pthread_t keepers[CHURN];
+    bool over;
+    long ends, bad;
+} churn;
+
+static void *churn_thread(void *unused) {
+    dim3 one = {1, 1, 1}, block = {CHURN_WORDS, 1, 1};
+    uint32_t count = CHURN_WORDS, *words, back[CHURN_WORDS];
+    void *args[] = {&words, &count};
+    cudaStream_t stream;
+    (void)unused;
+    MUST(cudaStreamCreate(&stream));
+    MUST(cudaMalloc((void **)&words, sizeof back));
+    MUST(cudaMemsetAsync(words, 0, sizeof back, stream));
+    for (int n = 0; n < STEPS; n++) MUST(cudaLaunchKernel((void *)step, one, block, args, 0, stream));
+    MUST(cudaMemcpyAsync(back, words, sizeof back, cudaMemcpyDeviceToHost, stream));
+    MUST(cudaStreamSynchronize(stream));
+    for (int i = 0; i < CHURN_WORDS; i++)
+        if (back[i] != STEPS) __atomic_add_fetch(&churn.bad, 1, __ATOMIC_RELAXED);
+    MUST(cudaFree(words));
+    MUST(cudaStreamDestroy(stream));
+    usleep(pause_us);
+    __atomic_add_fetch(&churn.ends, 1, __ATOMIC_RELAXED);
+    return 0;
+}
+
+static void *churn_keeper(void *unused) {
+    (void)unused;
+    while (!__atomic_load_n(&churn.over, __ATOMIC_ACQUIRE)) pthread_join(start_thread(churn_thread, 0), 0);
+    return 0;
+}
+
 static CUcontext contexts[2];
 static CUstream main_stream;
 static CUgraphExec graph;
@@ -156,10 +191,15 @@ static void *named(const char *name) {
     return found;
 }
 
+// As PyTorch's profiler: ticks of the processor where it has a counter that can be read.
 static uint64_t other_clock(void) {
+#if defined(__x86_64__)
+    return __builtin_ia32_rdtsc();
+#else
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+#endif
 }
 
 // Buffers, kinds, ten kernels, and what came of them.
@@ -267,6 +307,14 @@ int main(void) {
             totals("stop");
         } else if (!strcmp(line, "count")) {
             totals("count");
+        } else if (!strcmp(line, "churn")) {
+            churn.over = false;
+            for (int i = 0; i < CHURN; i++) churn.keepers[i] = start_thread(churn_keeper, 0);
+            say("churn");
+        } else if (!strcmp(line, "calm")) {
+            __atomic_store_n(&churn.over, true, __ATOMIC_RELEASE);
+            for (int i = 0; i < CHURN; i++) pthread_join(churn.keepers[i], 0);
+            say("calm ends %ld bad %ld", churn.ends, churn.bad);
         } else if (!strcmp(line, "other") && rest_of) {
             become_other(rest_of);
         } else if (!strcmp(line, "idle")) {

@@ -1,266 +1,203 @@
-//! Conversion from CUPTI's timestamps (nanoseconds of a clock that CUPTI chooses) to
-//! CLOCK_BOOTTIME.
+//! Conversion from CUPTI's timestamps to CLOCK_BOOTTIME.
 //!
-//! Both clocks are read at the begin of a session, at each flush, and at the end; each reading is a
-//! [`Pair`]. Between two pairs the offset is interpolated, since CUPTI's clock drifts by some ten
-//! ppm if it is the wall clock, which is slewed. If the wall clock was set between two pairs, their
-//! offsets differ by much, and a timestamp gets the offset that places it between the two.
+//! CUPTI takes its times from the wall clock, or from a function that a profiler registers. PyTorch's
+//! profiler registers the processor's time stamp counter at its first run: all times of CUPTI count
+//! ticks then, also after that run, until CUPTI is finalized and used again (H100, CUPTI 13.0,
+//! PyTorch 2.11). So each [`Reading`] has all of these clocks at one moment, which tells where CUPTI
+//! takes its times from at that moment; and a time that makes no sense on that clock is tried on the
+//! others, since a record may be older than the change.
+//!
+//! Readings are made at the begin of a session, at each flush, and at the end.
 //!
 //! Decisions: CUDA-016 (`docs/deviations/cuda.md`).
 
-/// The number of pairs kept. There is one pair for each flush, and CUPTI holds records back for at
-/// most this many flushes.
-const KEPT: usize = 256;
-/// A change of the offset beyond this was not caused by drift, in ns.
-const STEP: i64 = 1_000_000;
-/// The number of readings for one pair; the one with the narrowest bracket is used.
-const READINGS: usize = 5;
+mod line;
+mod wall;
 
-/// One moment, on both clocks.
+use line::Line;
+use std::sync::OnceLock;
+use wall::{Pair, Wall};
+
+/// The number of readings from which the one with the narrowest bracket is used.
+const READINGS: usize = 5;
+/// CUPTI's time is the wall clock's if both differ by less, in ns.
+const NEAR: u64 = 1_000_000;
+/// A record is not older than the first reading by more, in ns.
+const BEFORE: u64 = 1_000_000_000;
+/// A record is not newer than the newest reading by more, in ns: CUPTI is flushed each second.
+const AFTER: u64 = 5_000_000_000;
+
+/// One moment, on all clocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Pair {
-    /// CUPTI's, ns.
+pub struct Reading {
+    /// CUPTI's clock, in units of its own.
     pub cupti: u64,
     /// CLOCK_BOOTTIME, ns.
     pub boot: u64,
+    /// CLOCK_REALTIME, ns.
+    pub wall: u64,
+    /// The processor's time stamp counter before and after CUPTI's clock was read; 0 if the processor
+    /// has none.
+    pub ticks: (u64, u64),
 }
 
-impl Pair {
-    /// Reads both clocks, CUPTI's between two readings of ours. `None` when CUPTI returns no time.
+impl Reading {
+    /// Reads CUPTI's clock between two readings of the others. `None` when CUPTI returns no time.
     pub fn read(
         mut cupti: impl FnMut() -> Option<u64>,
         mut boot: impl FnMut() -> u64,
-    ) -> Option<Pair> {
-        let mut best: Option<(u64, Pair)> = None;
+    ) -> Option<Reading> {
+        let mut best: Option<(u64, Reading)> = None;
         for _ in 0..READINGS {
             let before = boot();
+            let first = ticks();
             let there = cupti()?;
+            let second = ticks();
+            let wall = wall_clock();
             let width = boot().saturating_sub(before);
             if best.is_none_or(|(narrowest, _)| width < narrowest) {
-                let boot = before + width / 2;
-                best = Some((width, Pair { cupti: there, boot }));
+                let reading = Reading {
+                    cupti: there,
+                    boot: before + width / 2,
+                    wall,
+                    ticks: (first, second),
+                };
+                best = Some((width, reading));
             }
         }
-        best.map(|(_, pair)| pair)
+        best.map(|(_, reading)| reading)
     }
 
-    fn difference(self) -> i64 {
-        self.boot.wrapping_sub(self.cupti).cast_signed()
-    }
-}
-
-/// The interval between two pairs.
-#[derive(Debug, Clone, Copy)]
-struct Interval {
-    from: Pair,
-    to: Pair,
-}
-
-impl Interval {
-    fn has(&self, time: u64) -> bool {
-        // If the clock was set back, the later pair may have the smaller time.
-        let (low, high) = (self.from.cupti, self.to.cupti);
-        (low.min(high)..=low.max(high)).contains(&time)
-    }
-
-    fn convert(&self, time: u64) -> u64 {
-        let (first, last) = (self.from.difference(), self.to.difference());
-        let change = last.wrapping_sub(first);
-        if change == 0 {
-            return time.wrapping_add_signed(first);
+    /// Where CUPTI takes its times from.
+    fn source(&self) -> Source {
+        if self.ticks.0 != 0 && (self.ticks.0..=self.ticks.1).contains(&self.cupti) {
+            Source::Ticks
+        } else if self.cupti.abs_diff(self.wall) < NEAR {
+            Source::Wall
+        } else {
+            Source::Unknown
         }
-        if change.abs() > STEP {
-            let late = time.wrapping_add_signed(last);
-            let early = time.wrapping_add_signed(first);
-            // The clock was set within this interval. If it was set by more than the interval's
-            // length, only one of the two times is possible.
-            let possible = (self.from.boot..=self.to.boot).contains(&early);
-            return if possible { early } else { late };
-        }
-        let length = self.to.cupti.wrapping_sub(self.from.cupti).cast_signed();
-        let part = time.wrapping_sub(self.from.cupti).cast_signed();
-        // An interval is hours long at most (2^45 ns), and the change is below 2^20: no overflow.
-        let share = part.saturating_mul(change) / length.max(1);
-        time.wrapping_add_signed(first + share)
     }
 }
 
-/// What a session knows about both clocks.
+/// Where times may come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Source {
+    #[default]
+    Wall,
+    Ticks,
+    /// A function that a profiler registered, of which nothing is known but what it returned.
+    Unknown,
+}
+
+/// What a session knows about the clocks.
 #[derive(Debug, Default)]
 pub struct Clock {
-    pairs: Vec<Pair>,
-    /// Interval of the last conversion; the next timestamp is nearly always in it.
-    last: Option<Interval>,
-    /// How many times CUPTI's clock was seen to have been set.
-    pub steps: u32,
+    wall: Wall,
+    ticks: Line,
+    unknown: Line,
+    /// Where CUPTI took its times from at the newest reading.
+    source: Source,
+    /// CLOCK_BOOTTIME of the first and the newest reading.
+    from: u64,
+    to: u64,
+    /// How many times were of no clock that is known.
+    pub foreign: u64,
 }
 
 impl Clock {
-    /// Adds a pair.
-    pub fn add(&mut self, pair: Pair) {
-        if let Some(last) = self.pairs.last() {
-            let change = pair.difference().wrapping_sub(last.difference());
-            self.steps += u32::from(change.unsigned_abs() > STEP.unsigned_abs());
+    /// Adds a reading.
+    pub fn add(&mut self, reading: Reading) {
+        let Reading { boot, wall, .. } = reading;
+        if self.to == 0 {
+            self.from = boot;
         }
-        if self.pairs.len() == KEPT {
-            self.pairs.remove(1);
+        self.to = boot;
+        self.wall.add(Pair { wall, boot });
+        let (first, second) = reading.ticks;
+        if first != 0 {
+            static EARLIEST: OnceLock<(u64, u64)> = OnceLock::new();
+            let middle = first + (second - first) / 2;
+            let earliest = EARLIEST.get_or_init(|| (middle, boot));
+            self.ticks.add(middle, boot, Some(*earliest));
         }
-        self.pairs.push(pair);
-        self.last = None;
+        self.source = reading.source();
+        match self.source {
+            Source::Unknown => self.unknown.add(reading.cupti, boot, None),
+            Source::Wall | Source::Ticks => self.unknown = Line::default(),
+        }
     }
 
-    /// Forgets all pairs: CUPTI may choose another clock when it is used again.
+    /// Forgets everything: CUPTI may choose another clock when it is used again.
     pub fn restart(&mut self) {
-        self.pairs.clear();
-        self.last = None;
+        let foreign = self.foreign;
+        *self = Clock {
+            foreign,
+            ..Clock::default()
+        };
     }
 
-    /// Whether there is any pair.
+    /// Whether there is any reading.
     pub fn is_set(&self) -> bool {
-        !self.pairs.is_empty()
+        self.to != 0
     }
 
-    /// Converts CUPTI's `time` to CLOCK_BOOTTIME. 0 means "no time" and stays 0.
+    /// How many times the wall clock was set while CUPTI took its times from it.
+    pub fn steps(&self) -> u32 {
+        match self.source {
+            Source::Wall => self.wall.steps,
+            Source::Ticks | Source::Unknown => 0,
+        }
+    }
+
+    /// Converts CUPTI's `time` to CLOCK_BOOTTIME; `None` if it is of no clock that is known. 0 means
+    /// "no time" and stays 0.
     #[inline]
-    pub fn convert(&mut self, time: u64) -> u64 {
+    pub fn convert(&mut self, time: u64) -> Option<u64> {
         if time == 0 {
-            return 0;
+            return Some(0);
         }
-        match (self.last, self.pairs.last()) {
-            (Some(interval), _) if interval.has(time) => interval.convert(time),
-            // The time is later than the newest pair. If the clock was set back, it may also be
-            // from before that, and is searched.
-            (_, Some(newest)) if self.steps == 0 && time >= newest.cupti => {
-                time.wrapping_add_signed(newest.difference())
-            }
-            _ => self.search(time),
+        let first = self.on(self.source, time);
+        if first.is_some() {
+            return first;
         }
+        let others = [Source::Wall, Source::Ticks, Source::Unknown];
+        let found = others.into_iter().find_map(|source| self.on(source, time));
+        self.foreign += u64::from(found.is_none());
+        found
     }
 
-    fn search(&mut self, time: u64) -> u64 {
-        let intervals = self.pairs.windows(2).filter_map(|two| match two {
-            [from, to] => Some(Interval {
-                from: *from,
-                to: *to,
-            }),
-            _ => None,
-        });
-        // The newest interval that contains the time.
-        if let Some(interval) = intervals.rev().find(|interval| interval.has(time)) {
-            self.last = Some(interval);
-            return interval.convert(time);
-        }
-        let (Some(first), Some(newest)) = (self.pairs.first(), self.pairs.last()) else {
-            return time;
+    /// `time` on one of the clocks, if that is a moment of this session.
+    #[inline]
+    fn on(&mut self, source: Source, time: u64) -> Option<u64> {
+        let boot = match source {
+            Source::Wall => self.wall.convert(time),
+            Source::Ticks => self.ticks.convert(time)?,
+            Source::Unknown => self.unknown.convert(time)?,
         };
-        let nearest = if time.abs_diff(first.cupti) < time.abs_diff(newest.cupti) {
-            first
-        } else {
-            newest
-        };
-        time.wrapping_add_signed(nearest.difference())
+        let (from, to) = (self.from.saturating_sub(BEFORE), self.to + AFTER);
+        (from..to).contains(&boot).then_some(boot)
     }
+}
+
+/// CLOCK_REALTIME, ns.
+fn wall_clock() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_nanos() as u64)
+}
+
+#[cfg(target_arch = "x86_64")]
+fn ticks() -> u64 {
+    // SAFETY: the instruction reads a register. A process that forbids it to itself
+    // (PR_SET_TSC) cannot use the C library's clocks, either.
+    unsafe { std::arch::x86_64::_rdtsc() }
+}
+
+/// No profiler registers the counter of other processors.
+#[cfg(not(target_arch = "x86_64"))]
+fn ticks() -> u64 {
+    0
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn pair(cupti: u64, boot: u64) -> Pair {
-        Pair { cupti, boot }
-    }
-
-    #[test]
-    fn the_narrowest_bracket_counts() {
-        let mut boot = [100, 200, 300, 310, 400, 500, 600, 700, 800, 900].into_iter();
-        let mut cupti = 1_000_000_u64;
-        let read = Pair::read(
-            || {
-                cupti += 1;
-                Some(cupti)
-            },
-            || boot.next().unwrap(),
-        );
-        assert_eq!(read, Some(pair(1_000_002, 305)));
-        assert_eq!(Pair::read(|| None, || 0), None);
-    }
-
-    #[test]
-    fn drift_is_interpolated_and_the_nearest_pair_counts_outside() {
-        let mut clock = Clock::default();
-        assert_eq!((clock.convert(5), clock.is_set()), (5, false));
-        clock.add(pair(1_000_000, 0));
-        assert_eq!(clock.convert(1_000_500), 500);
-        // 100 ns per 100 ms.
-        clock.add(pair(101_000_000, 100_000_100));
-        assert_eq!(clock.convert(51_000_000), 50_000_050);
-        assert_eq!(clock.convert(51_000_010), 50_000_060);
-        assert_eq!(clock.convert(900_000), u64::MAX - 99_999);
-        assert_eq!(clock.convert(101_000_007), 100_000_107);
-        assert_eq!((clock.convert(0), clock.steps), (0, 0));
-    }
-
-    #[test]
-    fn a_wall_clock_that_is_set_forward() {
-        let mut clock = Clock::default();
-        clock.add(pair(1_000_000_000, 0));
-        clock.add(pair(1_100_000_000, 100_000_000));
-        // An hour forward, in the middle of this interval.
-        let hour = 3_600_000_000_000;
-        clock.add(pair(1_200_000_000 + hour, 200_000_000));
-        assert_eq!(clock.steps, 1);
-        assert_eq!(clock.convert(1_050_000_000), 50_000_000);
-        assert_eq!(clock.convert(1_120_000_000), 120_000_000);
-        assert_eq!(clock.convert(1_190_000_000 + hour), 190_000_000);
-    }
-
-    #[test]
-    fn a_wall_clock_that_is_set_back() {
-        let mut clock = Clock::default();
-        let hour = 3_600_000_000_000;
-        clock.add(pair(2 * hour, 1_000_000_000));
-        clock.add(pair(hour + 100_000_000, 1_100_000_000));
-        clock.add(pair(hour + 200_000_000, 1_200_000_000));
-        assert_eq!(clock.convert(2 * hour + 30_000_000), 1_030_000_000);
-        assert_eq!(clock.convert(hour + 60_000_000), 1_060_000_000);
-        assert_eq!(clock.convert(hour + 160_000_000), 1_160_000_000);
-    }
-
-    #[test]
-    fn many_pairs_keep_the_first_and_the_newest() {
-        let mut clock = Clock::default();
-        for at in 0..10_000_u64 {
-            clock.add(pair(1 + at * 1000, at * 1000));
-        }
-        assert!(clock.pairs.len() <= KEPT);
-        for at in [0, 17, 4_999_500, 9_998_777] {
-            assert_eq!(clock.convert(at + 1), at);
-        }
-    }
-
-    #[test]
-    fn a_new_clock_has_nothing_of_the_last_one() {
-        let mut clock = Clock::default();
-        let hour = 3_600_000_000_000;
-        clock.add(pair(hour, 1_000));
-        clock.restart();
-        assert!(!clock.is_set());
-        clock.add(pair(5_000, 2_000));
-        assert_eq!((clock.convert(5_010), clock.steps), (2_010, 0));
-        assert_eq!(clock.convert(4_990), 1_990);
-    }
-
-    /// Records from before the first flush may come last, so the first pair is kept.
-    #[test]
-    fn the_first_pair_is_kept_whatever_the_drift_since() {
-        let mut clock = Clock::default();
-        for at in 0..10_000_u64 {
-            // 1 ns per us.
-            clock.add(pair(1 + at * 1000, 50 + at * 1001));
-        }
-        assert_eq!(clock.convert(1), 50);
-        // Between the first pair and the second of those that are left, it is interpolated.
-        assert_eq!(clock.convert(1 + 500_000), 50 + 500_500);
-        assert_eq!(clock.convert(1 + 9_999_000), 50 + 9_999 * 1001);
-    }
-}
+mod tests;

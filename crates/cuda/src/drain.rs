@@ -190,19 +190,9 @@ impl Drain {
         let kernel_id = unsafe { self.kernels.number(kernel.name.pointer(), shape, describe) };
         let queue_id = self.queue(kernel.context, kernel.stream, kernel.device);
         self.dispatches += 1;
-        let (mut start, mut end) = (
-            self.clock.convert(kernel.start),
-            self.clock.convert(kernel.end),
-        );
-        let mut untimed = Untimed::Timed;
-        if kernel.start == 0 || kernel.end == 0 {
-            untimed = Untimed::RunningAtDetach;
-        } else if end < start {
-            untimed = Untimed::BadTimes;
-        }
+        let (start, end, untimed) = self.times(kernel.start, kernel.end);
         let mut flags = self.caller();
         if untimed != Untimed::Timed {
-            (start, end) = (0, 0);
             flags |= flag::UNTIMED;
             self.untimed += 1;
         }
@@ -290,10 +280,13 @@ impl Drain {
         } else {
             kind::CUDA_DRIVER_API
         };
+        let Some((start, end)) = self.moments(which, api.start, api.end) else {
+            return;
+        };
         let record = event::Api {
             header: header::<event::Api>(which, api.cbid, 0, 0),
-            start: self.clock.convert(api.start),
-            end: self.clock.convert(api.end),
+            start,
+            end,
             correlation: self.correlation(api.correlation),
             ancestor: 0,
             stream: 0,
@@ -367,11 +360,20 @@ impl Drain {
         if start == 0 || end == 0 {
             return (0, 0, Untimed::RunningAtDetach);
         }
-        let (start, end) = (self.clock.convert(start), self.clock.convert(end));
-        if end < start {
-            return (0, 0, Untimed::BadTimes);
+        match (self.clock.convert(start), self.clock.convert(end)) {
+            (Some(start), Some(end)) if start <= end => (start, end, Untimed::Timed),
+            _ => (0, 0, Untimed::BadTimes),
         }
-        (start, end, Untimed::Timed)
+    }
+
+    /// Start and end on our clock of a record of this kind, which is lost without them.
+    #[inline]
+    fn moments(&mut self, kind: u8, start: u64, end: u64) -> Option<(u64, u64)> {
+        let moments = self.clock.convert(start).zip(self.clock.convert(end));
+        if moments.is_none() {
+            self.sink.lost(kind, 1);
+        }
+        moments
     }
 
     fn fill(&mut self, fill: &Memset) {
@@ -399,10 +401,13 @@ impl Drain {
     }
 
     fn wait(&mut self, wait: &Synchronization) {
+        let Some((start, end)) = self.moments(kind::SYNCHRONIZATION, wait.start, wait.end) else {
+            return;
+        };
         let record = event::Synchronization {
             header: header::<event::Synchronization>(kind::SYNCHRONIZATION, wait.kind, 0, 0),
-            start: self.clock.convert(wait.start),
-            end: self.clock.convert(wait.end),
+            start,
+            end,
             correlation: self.correlation(wait.correlation),
             stream: cuda_stream(wait.context, wait.stream),
             event: wait.event,
@@ -414,7 +419,10 @@ impl Drain {
     }
 
     fn memory(&mut self, memory: &Memory<'_>) {
-        let time = self.clock.convert(memory.timestamp);
+        let time = memory.timestamp;
+        let Some((time, _)) = self.moments(kind::MEMORY_ALLOCATION, time, time) else {
+            return;
+        };
         let released = memory.operation == memory_operation::RELEASE;
         let node = if is_on_host(memory.kind) {
             HOST
@@ -459,13 +467,13 @@ impl Drain {
             // Page faults of a CPU.
             _ => (NO_NODE, NO_NODE),
         };
+        let Some((start, end)) = self.moments(kind::UNIFIED_MEMORY, moved.start, moved.end) else {
+            return;
+        };
         let record = event::UnifiedMemory {
             header: header::<event::UnifiedMemory>(kind::UNIFIED_MEMORY, moved.kind, 0, 0),
-            start: self.clock.convert(moved.start),
-            end: self
-                .clock
-                .convert(moved.end)
-                .max(self.clock.convert(moved.start)),
+            start,
+            end: end.max(start),
             address: moved.address,
             value: moved.value,
             stream: moved.stream.into(),
@@ -478,16 +486,20 @@ impl Drain {
     /// # Safety
     /// As [`Drain::convert`].
     unsafe fn marker(&mut self, marker: &Marker<'_>) {
-        let kind = if marker.flags & cupti_flag::MARKER_END != 0 {
+        let event = if marker.flags & cupti_flag::MARKER_END != 0 {
             EventKind::End
         } else if marker.flags & cupti_flag::MARKER_START != 0 {
             EventKind::Begin
         } else {
             EventKind::Mark
         };
+        let time = marker.timestamp;
+        let Some((time, _)) = self.moments(kind::MARKER_CORE_RANGE_API, time, time) else {
+            return;
+        };
         let event = Event {
-            kind,
-            time: self.clock.convert(marker.timestamp),
+            kind: event,
+            time,
             id: marker.id,
             tid: self.tid(marker.thread),
             // SAFETY: the caller's promise.
@@ -542,8 +554,12 @@ impl Drain {
             ),
             (self.cut, "names of kernels were cut"),
             (
-                self.clock.steps.into(),
-                "times the wall clock was set, which CUPTI's times are of: times around that moment may be wrong",
+                self.clock.steps().into(),
+                "times the wall clock was set, from which CUPTI takes its times: times around that moment may be wrong",
+            ),
+            (
+                self.clock.foreign,
+                "times of CUPTI lie on no known clock: such kernels, copies and fills have no times, and other records are lost",
             ),
         ];
         for (count, text) in notes {

@@ -1,9 +1,9 @@
 //! A session in a CUDA process: CUPTI is found, switched on, drained, and taken out again, all of
 //! it on the worker thread.
 //!
-//! Only four functions of this crate run on other threads: the two by which CUPTI requests and
-//! returns buffers ([`pool`]), its clock, and the one that makes another profiler wait until this
-//! session has ended ([`watch`]).
+//! Only five functions of this crate run on other threads: the two by which CUPTI requests and
+//! returns buffers ([`pool`]), its clock, the one that makes another profiler wait until this
+//! session has ended ([`watch`]), and the one that holds the ends of threads ([`thread_ends`]).
 
 mod bursts;
 pub mod choice;
@@ -18,5 +18,6 @@ pub mod nvtx;
 pub mod pool;
 pub mod session;
 pub mod sink;
+pub mod thread_ends;
 pub mod watch;
 pub mod work;

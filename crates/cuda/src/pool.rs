@@ -17,6 +17,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 /// Size of a buffer: some 5,000 kernels, or 26,000 calls. CUPTI clears a buffer before use; at this
 /// size the thread that waits for it does not wait for long.
 pub const BUFFER: usize = 1 << 20;
+/// The least that CUPTI is given of a buffer. CUPTI returns a buffer when its thread ends, and clears
+/// all of the next one: a process whose threads come and go would clear 1 MiB for each of them.
+const LEAST: usize = BUFFER / 16;
 /// Number of buffers: each thread of the application has one of its own. Those that are never
 /// requested use no memory, only addresses.
 pub const BUFFERS: usize = 128;
@@ -33,6 +36,8 @@ pub struct Pool {
     base: AtomicUsize,
     /// Whether CUPTI may take buffers.
     open: AtomicBool,
+    /// How many bytes of a buffer CUPTI is given: less while they come back nearly empty.
+    given: AtomicUsize,
     /// A bit for each free buffer. The lowest is taken first, so that few are ever touched.
     free: [AtomicU64; WORDS],
     /// A bit for each buffer that CUPTI returned and the worker thread has not taken yet.
@@ -101,6 +106,7 @@ impl Pool {
         Pool {
             base: AtomicUsize::new(0),
             open: AtomicBool::new(false),
+            given: AtomicUsize::new(BUFFER),
             free: [const { AtomicU64::new(0) }; WORDS],
             full: [const { AtomicU64::new(0) }; WORDS],
             valid: [const { AtomicUsize::new(0) }; BUFFERS],
@@ -146,6 +152,7 @@ impl Pool {
                 *word |= kept.load(Acquire);
             }
         }
+        self.given.store(BUFFER, Relaxed);
         self.refused.store(0, Relaxed);
         self.foreign.store(0, Relaxed);
         for other in &self.others {
@@ -183,8 +190,14 @@ impl Pool {
         None
     }
 
-    /// For CUPTI, on any thread: takes a buffer with `valid` bytes of records back.
-    pub fn put_back(&self, buffer: *mut u8, valid: usize) {
+    /// How many bytes of the next buffer CUPTI is given.
+    pub fn given(&self) -> usize {
+        self.given.load(Relaxed)
+    }
+
+    /// For CUPTI, on any thread: takes a buffer back, of which it was given `size` bytes and filled
+    /// `valid` with records.
+    pub fn put_back(&self, buffer: *mut u8, size: usize, valid: usize) {
         let offset = buffer.addr().wrapping_sub(self.base.load(Acquire));
         let index = offset / BUFFER;
         let (Some(bytes), Some(order), Some(word)) = (
@@ -201,7 +214,12 @@ impl Pool {
             }
             return;
         };
-        bytes.store(valid.min(BUFFER), Relaxed);
+        if valid > size / 4 * 3 {
+            self.given.store((size * 2).clamp(LEAST, BUFFER), Relaxed);
+        } else if valid < size / 16 {
+            self.given.store((size / 2).clamp(LEAST, BUFFER), Relaxed);
+        }
+        bytes.store(valid.min(size).min(BUFFER), Relaxed);
         order.store(self.next.fetch_add(1, Relaxed), Relaxed);
         word.fetch_or(1 << (index % 64), Release);
     }
@@ -322,6 +340,32 @@ mod tests {
     use super::*;
     use std::collections::HashSet;
 
+    /// CUPTI clears what it is given, and each thread that ends returns its own.
+    #[test]
+    fn buffers_that_come_back_nearly_empty_get_smaller() {
+        let pool = Pool::new();
+        assert!(pool.open());
+        let turn = |filled: fn(usize) -> usize| {
+            let (buffer, size) = (pool.take(|| 0).unwrap(), pool.given());
+            pool.put_back(buffer, size, filled(size));
+            let mut taken = Vec::new();
+            pool.filled(&mut taken);
+            taken.iter().for_each(|filled| pool.recycle(filled));
+            pool.given()
+        };
+        assert_eq!(turn(|size| size / 2), BUFFER);
+        assert_eq!(turn(|_| 400), BUFFER / 2);
+        for _ in 0..10 {
+            turn(|_| 400);
+        }
+        assert_eq!(pool.given(), LEAST);
+        assert_eq!(turn(|size| size - 100), 2 * LEAST);
+        for _ in 0..10 {
+            turn(|size| size);
+        }
+        assert_eq!(pool.given(), BUFFER);
+    }
+
     #[test]
     fn each_buffer_is_handed_out_once() {
         let pool = Pool::new();
@@ -336,7 +380,7 @@ mod tests {
         assert_eq!(pool.counts(), (1, 0, 0));
         pool.close();
         for address in taken {
-            pool.put_back(std::ptr::with_exposed_provenance_mut(address), 8);
+            pool.put_back(std::ptr::with_exposed_provenance_mut(address), BUFFER, 8);
         }
         assert_eq!(
             (pool.take(|| 7), pool.outstanding(), pool.free_count()),
@@ -355,7 +399,7 @@ mod tests {
         let buffer = pool.take(|| 7).unwrap();
         // SAFETY: a buffer of this test.
         unsafe { buffer.cast::<u64>().write(7) };
-        pool.put_back(buffer, 8);
+        pool.put_back(buffer, BUFFER, 8);
         pool.close();
         pool.release_memory();
         // SAFETY: still mapped, as a thread that comes late needs it.
@@ -372,12 +416,12 @@ mod tests {
         let pool = Pool::new();
         assert!(pool.open());
         let (first, second) = (pool.take(|| 7).unwrap(), pool.take(|| 7).unwrap());
-        pool.put_back(second, 16);
-        pool.put_back(first, usize::MAX);
+        pool.put_back(second, BUFFER, 16);
+        pool.put_back(first, BUFFER, usize::MAX);
         let theirs = [8, second.addr() + BUFFER * BUFFERS].map(std::ptr::without_provenance_mut);
         theirs
             .iter()
-            .for_each(|buffer| pool.put_back(*buffer, 3 * BUFFER));
+            .for_each(|buffer| pool.put_back(*buffer, BUFFER, 3 * BUFFER));
         let mut filled = Vec::new();
         pool.filled(&mut filled);
         let told: Vec<_> = filled
@@ -390,7 +434,7 @@ mod tests {
         filled.iter().for_each(|it| pool.recycle(it));
         assert_eq!((pool.outstanding(), pool.free_count()), (0, BUFFERS));
         // Each is returned once; of those that could not be noted, the number is known.
-        (0..FOREIGN).for_each(|_| pool.put_back(theirs[0], 8));
+        (0..FOREIGN).for_each(|_| pool.put_back(theirs[0], BUFFER, 8));
         pool.filled(&mut filled);
         assert_eq!(filled.len(), FOREIGN - 2);
         assert_eq!(pool.counts(), (0, FOREIGN, 2));
@@ -410,7 +454,7 @@ mod tests {
         others
             .iter()
             .chain([&kept])
-            .for_each(|it| pool.put_back(*it, 0));
+            .for_each(|it| pool.put_back(*it, BUFFER, 0));
     }
 
     #[test]
@@ -436,7 +480,7 @@ mod tests {
                                 std::hint::spin_loop();
                                 assert_eq!(buffer.cast::<u64>().read_volatile(), mark);
                             }
-                            pool.put_back(buffer, 8);
+                            pool.put_back(buffer, BUFFER, 8);
                             count += 1;
                         }
                         count

@@ -14,13 +14,14 @@ mod tests;
 mod workers;
 
 use crate::choice::Choice;
-use crate::clock::Pair;
+use crate::clock;
 use crate::cupti::functions::UnifiedMemoryConfig;
 use crate::cupti::{Cupti, Status, decode};
 use crate::drain::Drain;
 use crate::nvtx::Nvtx;
 use crate::pool::{BUFFER, BUFFERS, Filled, Pool};
 use crate::sink::Sink;
+use crate::thread_ends::{Held, ThreadEnds};
 use crate::watch::Watch;
 use counts::Counts;
 pub use finish::{End, Off};
@@ -59,9 +60,9 @@ const FLUSH_AFTER: u64 = 100_000_000;
 /// CUPTI is flushed at least this often, in ns, since a thread that does little may run beside one
 /// whose buffers fill.
 const FLUSH_EVERY: u64 = 1_000_000_000;
-/// Maximum number of buffers that are read in one round: between rounds the worker thread shows
-/// that it is alive.
-const READ_AT_ONCE: usize = 4;
+/// How many bytes of buffers are read in one round: between rounds the worker thread shows that it
+/// is alive. (Not a number of buffers: each thread that ends returns one with little in it.)
+const READ_AT_ONCE: usize = 4 * BUFFER;
 /// Number of records that are read between two checks of the free space in the spool, and the space
 /// that they may need: few are longer than 200 bytes.
 const RECORDS_PER_CHECK: u32 = 64;
@@ -81,6 +82,8 @@ pub struct Session {
     /// Single calls that CUPTI leaves out although their kind is enabled.
     left_out: Vec<LeftOut>,
     watch: Option<Watch>,
+    /// CUPTI's destructors for threads, or why they cannot be held.
+    thread_ends: Option<Result<ThreadEnds, &'static str>>,
     /// Present where marks and ranges are recorded.
     nvtx: Option<Nvtx>,
     /// Buffers that were returned and are not read to their end, because the spool was full.
@@ -159,6 +162,7 @@ impl Session {
             enabled: Vec::new(),
             left_out: Vec::new(),
             watch: None,
+            thread_ends: None,
             nvtx: None,
             pending: VecDeque::new(),
             scratch: Vec::new(),
@@ -214,6 +218,9 @@ impl Session {
             let text = format!("moves of unified memory are not recorded: CUPTI says {why}");
             self.note(text);
         }
+        // If CUPTI is in use already, it has keys.
+        self.watch_thread_ends();
+        let held = self.hold_thread_ends();
         let mut last = None;
         self.on_since = 0;
         for wanted in choice.activities() {
@@ -237,6 +244,11 @@ impl Session {
                 }
             }
         }
+        drop(held);
+        // CUPTI may take another clock when it is used again.
+        self.read_clocks();
+        // It makes them at its first use.
+        self.watch_thread_ends();
         self.leave_calls_out(choice);
         if let (true, Some((what, why))) = (self.enabled.is_empty(), last) {
             return Err(does_not_work(&cupti, &what, why));
@@ -264,6 +276,22 @@ impl Session {
             Err(why) => self.note(format!(
                 "another profiler that comes meanwhile is not noticed: {why}"
             )),
+        }
+    }
+
+    /// Finds the destructors by which CUPTI notices that a thread ends.
+    fn watch_thread_ends(&mut self) {
+        // One watch at a time.
+        self.thread_ends = None;
+        self.thread_ends = Some(ThreadEnds::watch(self.cupti.functions().finalize as usize));
+    }
+
+    /// Holds the threads that end, while CUPTI is switched or finalized.
+    fn hold_thread_ends(&self) -> Result<Held, &'static str> {
+        match &self.thread_ends {
+            Some(Ok(ends)) => ends.hold(),
+            Some(Err(why)) => Err(why),
+            None => Err("CUPTI was not switched on"),
         }
     }
 
@@ -377,8 +405,8 @@ impl Session {
     /// Adds a reading of both clocks.
     fn read_clocks(&mut self) {
         let cupti = &self.cupti;
-        if let Some(pair) = Pair::read(|| cupti.timestamp().ok(), now) {
-            self.drain.clock.add(pair);
+        if let Some(reading) = clock::Reading::read(|| cupti.timestamp().ok(), now) {
+            self.drain.clock.add(reading);
         }
     }
 
@@ -418,12 +446,12 @@ impl Session {
         self.pending.extend(fresh);
     }
 
-    /// Reads at most `most` buffers, as far as there is space in the spool; also without space, if
-    /// CUPTI may soon have no buffer left or `anyway` is set. Returns how many were read to their
-    /// end.
+    /// Reads buffers until `most` bytes of them were read, as far as there is space in the spool;
+    /// also without space, if CUPTI may soon have no buffer left or `anyway` is set. Returns how many
+    /// were read to their end.
     fn read_pending(&mut self, most: usize, anyway: bool) -> usize {
-        let mut count = 0;
-        while count < most
+        let (mut count, mut bytes) = (0, 0);
+        while bytes < most
             && let Some(mut reading) = self.pending.pop_front()
         {
             let anyway = anyway || POOL.free_count() <= KEEP_FREE;
@@ -433,6 +461,7 @@ impl Session {
             }
             POOL.recycle(&reading.filled);
             count += 1;
+            bytes += reading.filled.valid;
         }
         count
     }
@@ -655,7 +684,7 @@ pub unsafe fn sink(area: Area) -> Sink {
 /// CUPTI requests a buffer, on any thread.
 unsafe extern "C" fn requested(buffer: *mut *mut u8, bytes: *mut usize, records: *mut usize) {
     let (start, size) = match POOL.take(caller) {
-        Some(start) => (start, BUFFER),
+        Some(start) => (start, POOL.given()),
         None => (std::ptr::null_mut(), 0),
     };
     // SAFETY: CUPTI's out pointers.
@@ -668,8 +697,8 @@ unsafe extern "C" fn requested(buffer: *mut *mut u8, bytes: *mut usize, records:
 }
 
 /// CUPTI returns a buffer, on any thread.
-unsafe extern "C" fn completed(_: *mut c_void, _: u32, buffer: *mut u8, _: usize, valid: usize) {
-    POOL.put_back(buffer, valid);
+unsafe extern "C" fn completed(_: *mut c_void, _: u32, buffer: *mut u8, size: usize, valid: usize) {
+    POOL.put_back(buffer, size, valid);
 }
 
 /// The calling thread: the low half of its `pthread_self` in the upper half, its thread id in the

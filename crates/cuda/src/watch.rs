@@ -23,7 +23,7 @@ mod arch;
 mod segment;
 mod trampoline;
 
-use segment::Segment;
+pub(crate) use segment::Segment;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
 use std::time::{Duration, Instant};
@@ -135,7 +135,7 @@ impl Drop for Watch {
     fn drop(&mut self) {
         restore(ENTRIES.get(..self.count).unwrap_or_default());
         ON.store(0, SeqCst);
-        wake();
+        midair_guest::wake_all(&ON);
     }
 }
 
@@ -268,21 +268,6 @@ unsafe fn word(address: usize) -> &'static AtomicU64 {
 fn own_id() -> u32 {
     // SAFETY: a system call without arguments.
     unsafe { libc::syscall(libc::SYS_gettid) as u32 }
-}
-
-fn wake() {
-    // SAFETY: the futex word is ours, and waking has no effect on memory.
-    unsafe {
-        libc::syscall(
-            libc::SYS_futex,
-            ON.as_ptr(),
-            libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG,
-            i32::MAX,
-            0,
-            0,
-            0,
-        )
-    };
 }
 
 #[cfg(test)]

@@ -33,3 +33,19 @@ pub fn wait_on(word: &AtomicU32, expected: u32, limit: Option<Duration>, private
         )
     };
 }
+
+/// Wakes all threads of this process that wait on `word` with `private`.
+pub fn wake_all(word: &AtomicU32) {
+    // SAFETY: the futex word is live, and waking has no effect on memory.
+    unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            std::ptr::from_ref(word),
+            libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG,
+            i32::MAX,
+            0,
+            0,
+            0,
+        )
+    };
+}

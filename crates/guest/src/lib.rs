@@ -21,7 +21,7 @@ pub mod verified_fd;
 mod work;
 
 pub use clock::now;
-pub use futex::{BUSY_TICK, IDLE_TICK, wait_on};
+pub use futex::{BUSY_TICK, IDLE_TICK, wait_on, wake_all};
 pub use life::enter;
 pub use verified_fd::VerifiedFd;
 pub use work::{Kept, Refused, Sent, Work};

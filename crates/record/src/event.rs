@@ -118,7 +118,7 @@ impl Untimed {
             Untimed::SignalReused => "its own signal was reused before the times were read",
             Untimed::RunningAtDetach => "still running at detach",
             Untimed::QueueDestroyed => "its queue was destroyed",
-            Untimed::BadTimes => "the device wrote no plausible times",
+            Untimed::BadTimes => "no plausible times were read",
             Untimed::NotProfiled => {
                 "its queue was in use without profiling before the attach, and the device wrote no times"
             }

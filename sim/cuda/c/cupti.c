@@ -39,6 +39,34 @@ static struct {
     struct buffer *current, *full;
 } state;
 
+/* What the threads that made calls share, and the key of each one's own data: from the first use to cuptiFinalize, which frees it
+ * first and deletes the key last. The end of a thread in between reads what is gone (CUPTI 13.0: CUDA-041 in docs/deviations/cuda.md).
+ * CUPTI's own threads have data under that key, too, and are waited for meanwhile. */
+static struct shared {
+    char unused[0x18];
+    atomic_uint threads;
+} *shared;
+static pthread_key_t thread_key;
+static char own_thread;
+
+static void give_up_buffer(uint32_t owner);
+
+static void thread_ends(void *data) {
+    if (data == &own_thread) return;
+    struct shared *volatile *at = &shared;
+    atomic_fetch_sub(&(*at)->threads, 1);
+    give_up_buffer((uint32_t)syscall(SYS_gettid));
+}
+
+void model_thread_calls(void) {
+    pthread_mutex_lock(&lock);
+    if (shared && !pthread_getspecific(thread_key)) {
+        pthread_setspecific(thread_key, shared);
+        atomic_fetch_add(&shared->threads, 1);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
 uint64_t model_fault(const char *word, uint64_t otherwise) {
     const char *faults = getenv("CUPTI_MODEL");
     size_t length = strlen(word);
@@ -76,20 +104,47 @@ static uint64_t clock_now(clockid_t clock) {
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* CUPTI's own clock: the wall's, or the one that was registered. */
-static uint64_t own_now(void) { return state.clock ? state.clock() : clock_now(CLOCK_REALTIME); }
+/* A clock that was registered and is valid until CUPTI is used again after its end: 13.0 goes on with it until then (H100). */
+static CUpti_TimestampCallbackFunc last_clock;
+/* Its units in a nanosecond: PyTorch's profiler registers a counter of the processor's. */
+static double units = 1;
 
-/* By both clocks now, read again where the processor was taken away in between. */
-uint64_t model_to_cupti(uint64_t time) {
-    uint64_t before, own, after;
+/* CUPTI's own clock: the wall's, or the one that was registered. */
+static uint64_t own_now(void) {
+    CUpti_TimestampCallbackFunc clock = state.clock ? state.clock : last_clock;
+    return clock ? clock() : clock_now(CLOCK_REALTIME);
+}
+
+/* Both clocks at one moment, read again where the processor was taken away in between. */
+static void both_now(uint64_t *own, uint64_t *boot) {
+    uint64_t before, after;
     int tries = 0;
     do {
         before = clock_now(CLOCK_BOOTTIME);
-        own = own_now();
+        *own = own_now();
         after = clock_now(CLOCK_BOOTTIME);
     } while (after - before > 3000 && ++tries < 100);
-    return time + (own - (before + (after - before) / 2));
+    *boot = before + (after - before) / 2;
 }
+
+static void measure_units(void) {
+    uint64_t own[2], boot[2];
+    both_now(&own[0], &boot[0]);
+    while (clock_now(CLOCK_BOOTTIME) < boot[0] + 20000000)
+        ;
+    both_now(&own[1], &boot[1]);
+    units = (double)(own[1] - own[0]) / (double)(boot[1] - boot[0]);
+    if (units > 0.99 && units < 1.01) units = 1;
+}
+
+uint64_t model_to_cupti(uint64_t time) {
+    uint64_t own, boot;
+    both_now(&own, &boot);
+    if (units == 1) return time + (own - boot);
+    return own + (uint64_t)(int64_t)((double)(int64_t)(time - boot) * units);
+}
+
+uint64_t model_length(uint64_t ns) { return units == 1 ? ns : (uint64_t)((double)ns * units); }
 
 void *model_slot(size_t size, uint64_t ready) {
     uint32_t owner = (uint32_t)syscall(SYS_gettid);
@@ -126,6 +181,21 @@ void *model_slot(size_t size, uint64_t ready) {
     return slot;
 }
 
+/* A thread that ends returns its buffer, whatever is in it (H100, 13.0: as many requests as ends). */
+static void give_up_buffer(uint32_t owner) {
+    pthread_mutex_lock(&lock);
+    struct buffer **at = &state.current;
+    while (*at && (*at)->owner != owner) at = &(*at)->next;
+    struct buffer *buffer = *at;
+    if (buffer) {
+        *at = buffer->next;
+        buffer->next = state.full;
+        state.full = buffer;
+        pthread_cond_broadcast(&changed);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
 /* Takes from a list what can be returned: buffers of which all records are complete, or all. */
 static struct buffer *take_from(struct buffer **at, struct buffer *taken, bool all) {
     uint64_t now = clock_now(CLOCK_BOOTTIME);
@@ -159,6 +229,7 @@ static void deliver(struct buffer *buffers, CUpti_BuffersCallbackCompleteFunc co
 /* CUPTI has a second thread that waits. */
 static void *waiter(void *unused) {
     (void)unused;
+    pthread_setspecific(thread_key, &own_thread);
     pthread_mutex_lock(&lock);
     while (!state.stopping) pthread_cond_wait(&changed, &lock);
     pthread_mutex_unlock(&lock);
@@ -169,6 +240,7 @@ static void *waiter(void *unused) {
 static void *worker(void *unused) {
     uint64_t flushed = 0;
     (void)unused;
+    pthread_setspecific(thread_key, &own_thread);
     pthread_mutex_lock(&lock);
     while (!state.stopping) {
         struct timespec until;
@@ -214,6 +286,9 @@ static CUptiResult begin(void) {
     if (!table) return CUPTI_ERROR_NOT_INITIALIZED;
     if (!table->hook(&model_hooks)) return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
     state.stopping = false;
+    if (!state.clock) last_clock = 0, units = 1;
+    shared = calloc(1, sizeof *shared);
+    if (!shared || pthread_key_create(&thread_key, thread_ends)) abort();
     if (pthread_create(&state.workers[0], 0, worker, 0) || pthread_create(&state.workers[1], 0, waiter, 0)) abort();
     state.working = true;
     return CUPTI_SUCCESS;
@@ -283,6 +358,7 @@ EXPORT CUptiResult cuptiActivityRegisterTimestampCallback(CUpti_TimestampCallbac
     if (!callback) return CUPTI_ERROR_INVALID_PARAMETER;
     pthread_mutex_lock(&lock);
     state.clock = callback;
+    measure_units();
     pthread_mutex_unlock(&lock);
     return CUPTI_SUCCESS;
 }
@@ -461,19 +537,24 @@ EXPORT CUptiResult cuptiFinalize(void) {
     memset(state.kind, 0, sizeof state.kind);
     memset(state.call, 0, sizeof state.call);
     state.stopping = true;
+    free(shared);
+    shared = 0;
     pthread_cond_broadcast(&changed);
     pthread_mutex_unlock(&lock);
+    take_time("teardown_ms");
     if (working) {
         const struct model_table *table = driver();
         if (table) table->hook(0);
         if (table) table->log("finalize done=1\n");
         for (int i = 0; i < 2; i++) pthread_join(state.workers[i], 0);
+        pthread_key_delete(thread_key);
     }
     pthread_mutex_lock(&lock);
     atomic_store(&model_ids_stand_still, false);
     struct buffer *buffers = take(true, true);
     for (struct buffer *buffer = buffers; buffer; buffer = buffer->next) buffer->used = 0;
     CUpti_BuffersCallbackCompleteFunc complete = state.complete;
+    if (state.clock) last_clock = state.clock;
     memset(&state, 0, sizeof state);
     pthread_mutex_unlock(&lock);
     deliver(buffers, complete);

@@ -4,6 +4,7 @@
  *   version=N     what cuptiGetVersion says, and which records are written (default: by SONAME, 28 or 130001)
  *   enable=S      cuptiActivityEnable of kernels fails with status S
  *   enable_ms=N   each cuptiActivityEnable takes N ms; finalize_ms=N, flush_ms=N likewise
+ *   teardown_ms=N cuptiFinalize takes N ms after it has freed what its threads share
  *   subscribed    somebody is subscribed already
  *   next=S        after three records of a buffer cuptiActivityGetNextRecord says S
  *   odd           records between the others that make no sense: unknown kinds, no name, an end before the begin
@@ -62,11 +63,15 @@ size_t model_record_size(uint32_t kind);
 void *model_slot(size_t size, uint64_t ready);
 /* A kernel that belongs to no client, untimed or name. With the lock. */
 void model_kernel_meanwhile(void);
+/* A thread is in a call while CUPTI is in use, whatever is recorded. */
+void model_thread_calls(void);
 bool model_on(uint32_t kind);
 bool model_call_on(bool runtime, uint32_t cbid);
 bool model_system_threads(void);
 /* A time in CUPTI's own clock. */
 uint64_t model_to_cupti(uint64_t time);
+/* A length of time in that clock's units. */
+uint64_t model_length(uint64_t ns);
 /* The beginning or the end of a range of the program's, or a point in time; flags as in CUPTI's records. */
 enum { MODEL_MOMENT = 1, MODEL_BEGIN = 2, MODEL_END = 4 };
 struct model_range {

@@ -70,6 +70,7 @@ size_t model_record_size(uint32_t kind) {
 }
 
 static uint32_t correlation(void) {
+    model_thread_calls();
     return atomic_load(&model_ids_stand_still) ? atomic_load(&correlations) : atomic_fetch_add(&correlations, 1) + 1;
 }
 
@@ -79,7 +80,7 @@ static uint32_t correlation(void) {
         struct type *r = (struct type *)record;                                                                                \
         r->registersPerThread = (uint16_t)work->registers;                                                                     \
         r->start = model_to_cupti(work->start);                                                                                \
-        r->end = r->start + (work->end - work->start);                                                                         \
+        r->end = r->start + model_length(work->end - work->start);                                                             \
         r->deviceId = work->device;                                                                                            \
         r->contextId = work->context;                                                                                          \
         r->streamId = work->stream;                                                                                            \
@@ -103,7 +104,7 @@ static uint32_t correlation(void) {
         r->flags = work->async;                                                                                                \
         r->bytes = work->bytes;                                                                                                \
         r->start = model_to_cupti(work->start);                                                                                \
-        r->end = r->start + (work->end - work->start);                                                                         \
+        r->end = r->start + model_length(work->end - work->start);                                                             \
         r->deviceId = work->device, r->contextId = work->context, r->streamId = work->stream;                                  \
         r->correlationId = work->correlation;                                                                                  \
         r->graphNodeId = work->graph_node;                                                                                     \
@@ -116,7 +117,7 @@ static uint32_t correlation(void) {
         r->value = work->value;                                                                                                \
         r->bytes = work->bytes;                                                                                                \
         r->start = model_to_cupti(work->start);                                                                                \
-        r->end = r->start + (work->end - work->start);                                                                         \
+        r->end = r->start + model_length(work->end - work->start);                                                             \
         r->deviceId = work->device, r->contextId = work->context, r->streamId = work->stream;                                  \
         r->correlationId = work->correlation;                                                                                  \
         r->flags = work->async;                                                                                                \

@@ -193,6 +193,51 @@ fn the_attacher_is_killed() -> Result<()> {
     quit(target)
 }
 
+/// Threads that end while CUPTI is finalized. CUPTI's destructor for threads reads what is freed
+/// first, so their ends are held; the process died at the first detach before they were. (CUPTI 13.0
+/// alone: `gpu/churn.cu`.)
+#[test]
+fn threads_end_while_cupti_is_finalized() -> Result<()> {
+    let kit = Kit::new()?;
+    let variables = [("CUPTI_MODEL", "teardown_ms=20"), ("PAUSE_US", "5000")];
+    let mut target = start(&kit, NEWEST, &variables)?;
+    let pid = target.pid();
+    target.ask("churn")?;
+    let mut parked: Option<Snapshot> = None;
+    for (turn, words) in [&[][..], &["--sys-trace"], &["--cuda-trace"]]
+        .iter()
+        .enumerate()
+    {
+        let before = target.log_length()?;
+        let session = Session::attach(pid, &kit.scratch().join(format!("churn{turn}")), words)?;
+        target.await_kernels(100)?;
+        let trace = session.detach()?;
+        trace.whole()?;
+        if turn < 2 {
+            let log = target.log_from(before)?;
+            assert!(contiguous(&trace, &log)? >= 90, "{}", trace.exit);
+        }
+        let said = trace.exit.stderr.join("\n");
+        assert!(!said.contains("CUPTI stays"), "{said}");
+        parked = parked.or(Some(Snapshot::take(pid)?));
+    }
+    let ended = target.ask("calm")?;
+    let counts: Vec<i64> = ended
+        .split(' ')
+        .filter_map(|word| word.parse().ok())
+        .collect();
+    assert!(
+        counts.first() > Some(&50) && counts.get(1) == Some(&0),
+        "{ended}"
+    );
+    let now = Snapshot::take(pid)?;
+    let diff = now.diff(&parked.ok_or("no session")?).without_heap();
+    // Only threads of the program's have ended since, and their stacks have gone.
+    assert!(!format!("{diff}").contains("midair"), "{diff}");
+    assert_eq!(target.model_log()?.of("finalize").count(), 3);
+    quit(target)
+}
+
 /// A CUPTI that needs long for every step is waited for.
 #[test]
 fn a_slow_cupti() -> Result<()> {

@@ -1,7 +1,7 @@
 //! What becomes of each of CUPTI's records, one by one.
 
 use super::*;
-use crate::clock::Pair;
+use crate::clock::Reading;
 use midair_abi::cupti::memcpy_kind;
 use midair_record::event::Record;
 use midair_record::spool::{Reader, ReaderOptions};
@@ -25,7 +25,12 @@ impl Session {
         // SAFETY: the reader is dropped after the drain's last use.
         let sink = unsafe { Sink::new(reader.area().unwrap(), 1) };
         let mut drain = Drain::new(sink, calls, false);
-        drain.clock.add(Pair { cupti: 1, boot: 1 });
+        drain.clock.add(Reading {
+            cupti: 1,
+            boot: 1,
+            wall: 1,
+            ticks: (0, 0),
+        });
         Session { reader, drain }
     }
 

@@ -176,13 +176,18 @@ impl Session {
         // docs/sources.md#cupti).
         self.enabled
             .sort_by_key(|kind| *kind != activity_kind::UNIFIED_MEMORY_COUNTER);
+        let mut held = self.hold_thread_ends().ok();
         while let Some(kind) = self.enabled.pop() {
+            if kind == activity_kind::UNIFIED_MEMORY_COUNTER {
+                held = None;
+            }
             let disabled = self.cupti.disable(kind);
             self.note_error("cuptiActivityDisable", disabled);
             if kind != activity_kind::UNIFIED_MEMORY_COUNTER {
                 at = now();
             }
         }
+        drop(held);
         at
     }
 
@@ -216,19 +221,26 @@ impl Session {
         if std::mem::take(&mut self.system_ids) {
             let _ = self.cupti.set_thread_id_type(thread_id_type::DEFAULT);
         }
-        if why.is_none() && !KEEP_LOADED.load(SeqCst) {
+        let may = why.is_none() && !KEEP_LOADED.load(SeqCst);
+        let held = may.then(|| self.hold_thread_ends());
+        if let Some(Ok(held)) = held {
             let finalized = self.cupti.finalize();
+            drop(held);
+            self.thread_ends = None;
             self.finalized = finalized.is_ok();
             self.note_error("cuptiFinalize", finalized);
             USED.store(false, SeqCst);
             return (!self.finalized).then_some("cuptiFinalize failed");
         }
+        self.thread_ends = None;
         self.drain.sink.note(
             "CUPTI stays in this process, switched off, since taking it out could harm it now: calls of CUDA cost some tenths of a \
              microsecond more until the process ends, and to attach to it again while several of its threads launch kernels may end it \
              (CUPTI's own defect)",
         );
-        why.or(Some("others have used CUPTI before"))
+        let cannot_hold = held.and_then(Result::err);
+        why.or(cannot_hold)
+            .or(Some("others have used CUPTI before"))
     }
 
     /// Takes the buffers back. Where CUPTI is not finalized it keeps some: they belong to it until

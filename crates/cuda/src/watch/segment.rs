@@ -6,17 +6,17 @@ const PAGE: usize = 4096;
 
 /// Pages of code whose protection is changed together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Segment {
+pub(crate) struct Segment {
     /// Address of the first page.
-    pub(super) start: usize,
+    pub(crate) start: usize,
     /// Size in bytes, whole pages.
-    pub(super) bytes: usize,
+    pub(crate) bytes: usize,
 }
 
 impl Segment {
     /// Returns the whole code segment, as the loader mapped it, of the library that contains the
     /// function at `address`. If there is no such library, it is the page of the address.
-    pub(super) fn of(address: usize) -> Segment {
+    pub(crate) fn of(address: usize) -> Segment {
         let mut search = Search {
             address,
             found: None,
