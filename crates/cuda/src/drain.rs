@@ -12,16 +12,14 @@ use midair_abi::cupti::{
     flag as cupti_flag, is_silent, memcpy_kind, memory_kind, memory_operation, unified_memory,
 };
 use midair_record::event::{
-    self, CudaLaunch, CudaTransfer, KernelSymbol, MAX_RECORD, MemorySet, NO_NODE, Queue, Untimed,
-    cuda_node, cuda_stream, flag, kind,
+    self, CudaLaunch, CudaTransfer, KernelSymbol, MOST_NAME, MemorySet, NO_NODE, Queue, Untimed,
+    cuda_node, cuda_stream, flag, kernel_name, kind,
 };
 use std::collections::HashMap;
 use std::ffi::CStr;
 
 /// Node of the host: the first CPU.
 const HOST: u32 = 0;
-/// Maximum length of a name in a record, in bytes.
-const MOST_NAME: usize = MAX_RECORD - size_of::<KernelSymbol>();
 /// Correlation ids of marks and ranges begin here; CUPTI's own ids have 32 bits.
 const MARKER_IDS: u64 = 1 << 32;
 /// Ids of one burst and of the next are this far apart: CUPTI may count anew after it was finalized.
@@ -175,7 +173,7 @@ impl Drain {
         let describe = |id, name: &CStr| {
             let name = name.to_bytes();
             *cut += u64::from(name.len() > MOST_NAME);
-            let name = name.get(..MOST_NAME).unwrap_or(name);
+            let name = kernel_name(name);
             let symbol = KernelSymbol {
                 header: header::<KernelSymbol>(kind::KERNEL_SYMBOL, 0, 0, 0),
                 kernel_id: id,
@@ -184,7 +182,7 @@ impl Drain {
                 name_len: name.len() as u32,
                 ..KernelSymbol::default()
             };
-            sink.put_with_text(&symbol, name)
+            sink.put_with_text(&symbol, &name)
         };
         // SAFETY: the caller's promise.
         let kernel_id = unsafe { self.kernels.number(kernel.name.pointer(), shape, describe) };
@@ -552,7 +550,10 @@ impl Drain {
                 self.others,
                 "records of CUPTI's are of kinds that were not asked for",
             ),
-            (self.cut, "names of kernels were cut"),
+            (
+                self.cut,
+                "names of kernels are too long for a record, and are recorded cut, with … and a number that tells them apart",
+            ),
             (
                 self.clock.steps().into(),
                 "times the wall clock was set, from which CUPTI takes its times: times around that moment may be wrong",

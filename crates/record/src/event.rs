@@ -11,6 +11,7 @@ mod cuda;
 mod driver;
 mod events;
 mod graphs;
+mod name;
 mod plain;
 mod queue;
 
@@ -23,6 +24,7 @@ pub use cuda::{
 pub use driver::KfdEvent;
 pub use events::{Barrier, EventCall, hip_event};
 pub use graphs::{GraphCall, graph};
+pub use name::{MOST_NAME, kernel_name};
 pub use plain::Plain;
 pub use queue::{Queue, QueueCounts};
 
@@ -383,7 +385,8 @@ pub struct CodeObject {
     pub uri_len: u32,
 }
 
-/// A kernel of a loaded code object. Followed by its name (`name_len` bytes, mangled, with `.kd`).
+/// A kernel of a loaded code object. Followed by its name (`name_len` bytes, mangled, with `.kd`; see
+/// [`kernel_name`]).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct KernelSymbol {
@@ -615,8 +618,10 @@ pub fn decode(bytes: &[u8]) -> Result<(Record<'_>, usize), Malformed> {
 }
 
 /// Encodes a fixed part and its tail as one record, padded to 8 bytes, with the resulting size. It
-/// allocates, so it is for the worker thread and for tests, never for the hot path.
+/// allocates, so it is for the worker thread and for tests, never for the hot path. A record that is
+/// longer than [`MAX_RECORD`] cannot be read, so the caller cuts the tail.
 pub fn encode<T: Plain>(fixed: &T, tail: &[u8]) -> Vec<u8> {
+    debug_assert!(size_of::<T>() + tail.len() <= MAX_RECORD);
     let mut out = Vec::with_capacity(size_of::<T>() + tail.len() + 8);
     out.extend_from_slice(fixed.bytes());
     out.extend_from_slice(tail);

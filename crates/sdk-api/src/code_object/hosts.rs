@@ -5,14 +5,22 @@
 
 use crate::interned::intern;
 use midair_abi::records::{Dim3, HostKernelSymbol};
+use midair_record::event::kernel_name;
 use midair_sdk_hot::host_functions::{self, HostFunction};
 use std::collections::HashMap;
-use std::ffi::CString;
+
+/// The ending of the symbol of a kernel's descriptor.
+const ENDING: &[u8] = b".kd";
+
+fn without_ending(symbol: &[u8]) -> &[u8] {
+    symbol.strip_suffix(ENDING).unwrap_or(symbol)
+}
 
 /// The host functions that were registered so far.
 #[derive(Debug, Default)]
 pub(crate) struct Hosts {
-    known: HashMap<CString, HostFunction>,
+    /// By the name of the kernel as it is recorded, without the ending of a symbol.
+    known: HashMap<Vec<u8>, HostFunction>,
     last: u64,
 }
 
@@ -21,13 +29,13 @@ impl Hosts {
     /// AMD's library.
     fn learn(&mut self) {
         for function in host_functions::take() {
-            self.known
-                .entry(function.device_function.clone())
-                .or_insert(function);
+            let symbol = [function.device_function.to_bytes(), ENDING].concat();
+            let name = without_ending(&kernel_name(&symbol)).to_vec();
+            self.known.entry(name).or_insert(function);
         }
     }
 
-    /// Returns the function of a kernel, by the name of the kernel's symbol; `None` where none is
+    /// Returns the function of a kernel, by the recorded name of the kernel's symbol; `None` where none is
     /// known. It gets its own number: the same program's function for the same kernel on another
     /// device gets another one.
     pub fn of(
@@ -37,8 +45,7 @@ impl Hosts {
         symbol: &[u8],
     ) -> Option<HostKernelSymbol> {
         self.learn();
-        let name = symbol.strip_suffix(b".kd").unwrap_or(symbol);
-        let function = self.known.get(CString::new(name).ok()?.as_c_str())?;
+        let function = self.known.get(without_ending(symbol))?;
         self.last += 1;
         let [thread_ids, block_ids, block_dims, grid_dims] =
             function.bounds.map(|[x, y, z]| Dim3 { x, y, z });
@@ -49,7 +56,7 @@ impl Hosts {
             code_object_id,
             host_function: function.host_function,
             modules: function.modules,
-            device_function: intern(name).as_ptr(),
+            device_function: intern(function.device_function.to_bytes()).as_ptr(),
             thread_limit: function.thread_limit,
             thread_ids,
             block_ids,
@@ -63,7 +70,7 @@ impl Hosts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::ffi::CStr;
+    use std::ffi::{CStr, CString};
 
     #[test]
     fn a_kernels_function_is_found_by_its_symbol() {
@@ -91,5 +98,21 @@ mod tests {
         // SAFETY: the pointer is to an interned text.
         let name = unsafe { CStr::from_ptr(first.device_function) };
         assert_eq!(name, c"_Z4vaddPf");
+
+        // Long names are recorded cut, and are found by that.
+        let long = |last: u8| HostFunction {
+            device_function: CString::new([&[b'k'; 5000][..], &[last]].concat()).unwrap(),
+            ..function(last.into())
+        };
+        for last in [b'a', b'b'] {
+            let function = long(last);
+            let symbol = [function.device_function.to_bytes(), ENDING].concat();
+            host_functions::add(function.clone());
+            let found = hosts.of(1, 1, &kernel_name(&symbol)).unwrap();
+            assert_eq!(found.host_function, u64::from(last));
+            // SAFETY: the pointer is to an interned text.
+            let name = unsafe { CStr::from_ptr(found.device_function) };
+            assert_eq!(name, function.device_function.as_c_str());
+        }
     }
 }
