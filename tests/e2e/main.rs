@@ -47,6 +47,7 @@ mod lab_programs;
 mod launch;
 mod libraries;
 mod listener;
+mod long_names;
 mod managed_threads;
 mod markers;
 mod memory;

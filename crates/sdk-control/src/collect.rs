@@ -457,6 +457,9 @@ impl Collection {
         if running.hsa_ready {
             symbols::set_changed();
             symbols::refresh(&mut running.sink);
+            if let Some(text) = symbols::note() {
+                running.sink.put(kind::NOTE, &note(&text));
+            }
             if under_way(&mut self.domains) > 0 {
                 self.outcome |= outcome::STILL_RUNNING;
             }

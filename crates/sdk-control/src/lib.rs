@@ -7,6 +7,8 @@
 //!
 //! The library is never unloaded, and after a detach none of its code runs.
 
+#![deny(clippy::disallowed_methods)]
+
 mod bursts;
 pub mod capi;
 pub mod collect;

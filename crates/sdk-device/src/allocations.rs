@@ -11,6 +11,7 @@ pub(crate) mod waiting;
 
 use crate::domain::{Device, Domain};
 use crate::hooks::{self, Hook};
+use crate::queries;
 use crate::sink::Sink;
 use crate::state::STATE;
 use crate::symbols;
@@ -21,7 +22,7 @@ use midair_sdk_hot::callbacks::requests::mixed;
 use midair_sdk_hot::callbacks::work::{self, Told, Work, agent_id};
 use midair_sdk_hot::clock::now;
 use midair_sdk_hot::probe::Busy;
-use midair_sdk_hot::wrappers::{self, original};
+use midair_sdk_hot::wrappers;
 use std::ffi::c_void;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use waiting::{POOLS, Stage, Waiting};
@@ -45,21 +46,10 @@ pub fn clear() {
 
 /// Learns which agent owns which pool. Only on the worker thread, once the runtime is open.
 pub fn learn() {
-    unsafe extern "C" fn each(handle: u64, data: *mut c_void) -> u32 {
-        // SAFETY: `data` is the vector of the caller below, and is used only during the call.
-        unsafe { (*data.cast::<Vec<u64>>()).push(handle) };
-        0
-    }
     for (agent, _) in symbols::agents() {
         let node = symbols::agent_node(agent);
-        let mut handles: Vec<u64> = Vec::new();
-        let list: *mut c_void = (&raw mut handles).cast();
-        // SAFETY: these are the runtime's own queries, the callback matches their type, and the
-        // list outlives the calls. A pool and the region of the same memory have the same handle.
-        unsafe {
-            original::hsa_amd_agent_iterate_memory_pools(agent, each as *mut c_void, list);
-            original::hsa_agent_iterate_regions(agent, each as *mut c_void, list);
-        }
+        // A pool and the region of the same memory have the same handle.
+        let handles = [queries::pools(agent), queries::regions(agent)].concat();
         for handle in handles {
             if node_of(handle).is_some() {
                 continue;

@@ -14,6 +14,7 @@ mod told;
 use crate::domain::{Device, Domain};
 use crate::hooks::{self, Hook};
 use crate::layout::Signal;
+use crate::queries;
 use crate::queue::harvest::Harvester;
 use crate::queue::watch::Watcher;
 use crate::sink::Sink;
@@ -158,26 +159,9 @@ pub fn pass(harvester: &mut Harvester, sink: &mut Sink, last: Option<Untimed>) -
 /// Returns the agent that owns the memory at an address, as far as the runtime knows. Only the
 /// worker thread asks, since the runtime takes a lock for it.
 fn owner(address: u64) -> Option<u64> {
-    // hsa_amd_pointer_info_t: size and type in the first word, the owner in the sixth; seven words
-    // in all (source: api/hsa_types.json).
-    let mut info = [0_u64; 7];
-    if let Some(size) = info.first_mut() {
-        *size = size_of::<[u64; 7]>() as u64;
-    }
-    // SAFETY: this is the runtime's own query. It looks the address up without touching it, and
-    // writes no more than the size says. The list of agents is not requested.
-    let status = unsafe {
-        original::hsa_amd_pointer_info(
-            address as *mut _,
-            info.as_mut_ptr().cast(),
-            std::ptr::null_mut(),
-            std::ptr::null_mut(),
-            std::ptr::null_mut(),
-        )
-    };
-    let [first, _, _, _, _, owner, _] = info;
+    let pointer = queries::pointer(address)?;
     // Type 0 is unknown memory.
-    (status == 0 && first >> 32 != 0 && owner != 0).then_some(owner)
+    (pointer.kind != 0 && pointer.owner != 0).then_some(pointer.owner)
 }
 
 fn write(harvester: &mut Harvester, sink: &mut Sink, facts: &Facts, outcome: Outcome) -> Copy {

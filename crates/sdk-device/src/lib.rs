@@ -2,6 +2,8 @@
 //! [`allocations`], [`scratch`] memory, and the [`symbols`] of kernels. The application's threads
 //! enter through [`mod@hooks`]; the worker thread does the rest.
 
+#![deny(clippy::disallowed_methods)]
+
 pub mod allocations;
 pub mod copies;
 pub mod domain;
@@ -11,6 +13,7 @@ pub mod hooks;
 mod host_functions;
 pub mod layout;
 pub mod packet;
+mod queries;
 pub mod queue;
 pub mod scratch;
 pub mod sink;

@@ -8,11 +8,13 @@
 pub mod choice;
 pub(crate) mod known;
 pub mod leaving;
+mod names;
 
+use crate::queries::{self, Loader, Texts};
 use crate::sink::Sink;
 use crate::state::STATE;
 use known::Known;
-use midair_record::event::{self, Agent, CodeObject, Header, KernelSymbol, Plain, kind};
+use midair_record::event::{self, Agent, CodeObject, Header, KernelSymbol, MOST_NAME, Plain, kind};
 use midair_sdk_hot::wrappers::{self, original};
 use std::ffi::c_void;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -24,11 +26,8 @@ mod hsa {
     pub const SYSTEM_INFO_VERSION_MAJOR: u32 = 0;
     pub const AGENT_INFO_DEVICE: u32 = 17;
     pub const AGENT_INFO_DRIVER_NODE_ID: u32 = 0xA004;
-    pub const EXTENSION_AMD_LOADER: u16 = 0x201;
     pub const SYMBOL_KIND_KERNEL: u32 = 1;
     pub const SYMBOL_TYPE: u32 = 0;
-    pub const SYMBOL_NAME_LENGTH: u32 = 1;
-    pub const SYMBOL_NAME: u32 = 2;
     pub const SYMBOL_KERNARG_SIZE: u32 = 11;
     pub const SYMBOL_KERNARG_ALIGN: u32 = 12;
     pub const SYMBOL_GROUP: u32 = 13;
@@ -41,28 +40,12 @@ mod hsa {
     pub const CODE_OBJECT_LOAD_DELTA: u32 = 8;
     pub const CODE_OBJECT_LOAD_BASE: u32 = 9;
     pub const CODE_OBJECT_LOAD_SIZE: u32 = 10;
-    pub const CODE_OBJECT_URI_LENGTH: u32 = 11;
-    pub const CODE_OBJECT_URI: u32 = 12;
     pub const STORAGE_MEMORY: u32 = 2;
     pub const EXECUTABLE_STATE: u32 = 2;
+    pub const QUEUE_AGENT: u32 = 0;
+    /// Source: `docs/sources.md#hsa-newer`.
+    pub const QUEUE_ENGINE_TYPE: u32 = 13;
     pub const FROZEN: u32 = 1;
-}
-
-type Status = u32;
-type EachExecutable = unsafe extern "C" fn(u64, *mut c_void) -> Status;
-type EachCodeObject = unsafe extern "C" fn(u64, u64, *mut c_void) -> Status;
-
-/// `hsa_ven_amd_loader_1_03_pfn_t`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default)]
-struct Loader {
-    query_host_address: Option<unsafe extern "C" fn(*const c_void, *mut *const c_void) -> Status>,
-    query_segment_descriptors: usize,
-    query_executable: usize,
-    iterate_code_objects: Option<unsafe extern "C" fn(u64, EachCodeObject, *mut c_void) -> Status>,
-    code_object_info: Option<unsafe extern "C" fn(u64, u32, *mut c_void) -> Status>,
-    create_from_file: usize,
-    iterate_executables: Option<unsafe extern "C" fn(EachExecutable, *mut c_void) -> Status>,
 }
 
 fn known() -> MutexGuard<'static, Option<Known>> {
@@ -123,17 +106,15 @@ pub fn retired_kernel_id(kernel_object: u64) -> u64 {
 
 /// Returns the KFD node of an agent.
 pub fn agent_node(agent: u64) -> u32 {
-    let mut node = 0_u32;
-    // SAFETY: this is the runtime's own query with an out pointer of the right size, and it returns
-    // an error for a wrong handle.
-    unsafe {
-        original::hsa_agent_get_info(
-            agent,
-            hsa::AGENT_INFO_DRIVER_NODE_ID,
-            (&raw mut node).cast(),
-        )
-    };
-    node
+    queries::agent(agent, hsa::AGENT_INFO_DRIVER_NODE_ID).unwrap_or(0)
+}
+
+/// Returns whether the runtime has a function of AMD's extensions. The tables of older runtimes end
+/// before newer slots.
+fn has_function(name: &str) -> bool {
+    let mut slots = wrappers::hsa_amd_ext::SLOTS.iter();
+    let slot = slots.find(|slot| slot.name == name);
+    slot.is_some_and(|slot| !slot.original.load(Acquire).is_null())
 }
 
 /// Returns the agent of a live queue; 0 if the runtime has no function that tells.
@@ -141,23 +122,11 @@ pub fn agent_node(agent: u64) -> u32 {
 /// # Safety
 /// `queue` must be a live `hsa_queue_t`.
 pub unsafe fn queue_agent(queue: u64) -> u64 {
-    let mut agent = 0_u64;
-    let mut slots = wrappers::hsa_amd_ext::SLOTS.iter();
-    let slot = slots.find(|slot| slot.name == "hsa_amd_queue_get_info");
-    // The tables of older runtimes end before this slot.
-    if slot.is_none_or(|slot| slot.original.load(Acquire).is_null()) {
+    if !has_function("hsa_amd_queue_get_info") {
         return 0;
     }
-    // SAFETY: the caller promises a live queue, and the out pointer is valid. 0 is
-    // HSA_AMD_QUEUE_INFO_AGENT, for which the runtime takes no lock.
-    let status = unsafe {
-        original::hsa_amd_queue_get_info(
-            std::ptr::with_exposed_provenance_mut(queue as usize),
-            0,
-            (&raw mut agent).cast(),
-        )
-    };
-    if status == 0 { agent } else { 0 }
+    // SAFETY: the caller promises a live queue. The runtime takes no lock for this attribute.
+    unsafe { queries::queue(queue, hsa::QUEUE_AGENT) }.unwrap_or(0)
 }
 
 /// Returns the engine that processes a queue (`hsa_amd_queue_engine_t`). It is 0, which runs
@@ -166,36 +135,17 @@ pub unsafe fn queue_agent(queue: u64) -> u64 {
 /// # Safety
 /// `queue` must be a live `hsa_queue_t`.
 pub unsafe fn queue_engine(queue: u64) -> u32 {
-    /// `HSA_AMD_QUEUE_INFO_ENGINE_TYPE` (source: `docs/sources.md#hsa-newer`).
-    const ENGINE_TYPE: u32 = 13;
-    let mut slots = wrappers::hsa_amd_ext::SLOTS.iter();
-    let create = slots.find(|slot| slot.name == "hsa_amd_queue_create");
-    // The tables of older runtimes end before this slot.
-    if create.is_none_or(|slot| slot.original.load(Acquire).is_null()) {
+    if !has_function("hsa_amd_queue_create") {
         return 0;
     }
-    let mut engine = 0_u32;
-    // SAFETY: the caller promises a live queue, and the out pointer is of the attribute's type. A
-    // runtime that does not know the attribute returns an error and writes nothing.
-    let status = unsafe {
-        original::hsa_amd_queue_get_info(
-            std::ptr::with_exposed_provenance_mut(queue as usize),
-            ENGINE_TYPE,
-            (&raw mut engine).cast(),
-        )
-    };
-    if status == 0 { engine } else { 0 }
+    // SAFETY: the caller promises a live queue, and a runtime with that function has this one. A
+    // runtime that does not know the attribute returns an error.
+    unsafe { queries::queue(queue, hsa::QUEUE_ENGINE_TYPE) }.unwrap_or(0)
 }
 
 /// Returns whether an agent is a GPU.
 pub fn agent_is_gpu(agent: u64) -> bool {
-    let mut device = 0_u32;
-    // SAFETY: this is the runtime's own query with an out pointer of the right size, and it returns
-    // an error for a wrong handle.
-    let status = unsafe {
-        original::hsa_agent_get_info(agent, hsa::AGENT_INFO_DEVICE, (&raw mut device).cast())
-    };
-    status == 0 && device == 1
+    queries::agent(agent, hsa::AGENT_INFO_DEVICE) == Some(1_u32)
 }
 
 /// Returns whether the runtime is open and ready for use.
@@ -206,27 +156,12 @@ pub fn agent_is_gpu(agent: u64) -> bool {
 /// `hsa_shut_down` then decrements the count at once. Neither is called if the runtime is not open,
 /// since we must not initialise it.
 pub fn runtime_is_open() -> bool {
-    let mut version = 0_u16;
-    // SAFETY: this is the runtime's own query of a constant, with an out pointer of its size. It
-    // returns an error if the runtime is closed.
-    let asked = unsafe {
-        original::hsa_system_get_info(hsa::SYSTEM_INFO_VERSION_MAJOR, (&raw mut version).cast())
-    };
-    if asked != 0 {
+    if queries::system::<u16>(hsa::SYSTEM_INFO_VERSION_MAJOR).is_none() {
         return false;
     }
     // SAFETY: these functions take no arguments, and the second one undoes the first.
     let waited = unsafe { original::hsa_init() == 0 && original::hsa_shut_down() == 0 };
-    let mut count = 0_u64;
-    unsafe extern "C" fn each(_agent: u64, data: *mut c_void) -> Status {
-        // SAFETY: `data` is the counter below, and is used only during the call.
-        unsafe { *data.cast::<u64>() += 1 };
-        0
-    }
-    // SAFETY: this is the runtime's own query, and the callback matches its type.
-    let status =
-        unsafe { original::hsa_iterate_agents(each as *mut c_void, (&raw mut count).cast()) };
-    waited && status == 0 && count > 0
+    queries::agents().is_some_and(|agents| waited && !agents.is_empty())
 }
 
 /// Notes that executables changed, so that what the runtime has loaded is listed again.
@@ -256,23 +191,12 @@ pub fn begin() {
 
 /// Returns the runtime's agents: the handle, and 1 for a CPU or 2 for a GPU, as in AMD's tools.
 pub fn agents() -> Vec<(u64, u32)> {
-    unsafe extern "C" fn each(agent: u64, data: *mut c_void) -> Status {
-        // SAFETY: `data` is the vector below, and is used only during the call.
-        unsafe { (*data.cast::<Vec<u64>>()).push(agent) };
-        0
-    }
-    let mut agents: Vec<u64> = Vec::new();
-    // SAFETY: this is the runtime's own query, and the callback matches its type.
-    unsafe { original::hsa_iterate_agents(each as *mut c_void, (&raw mut agents).cast()) };
     let with_type = |handle| {
-        let mut device = 0_u32;
-        // SAFETY: the agent is alive, and the out pointer has the right size.
-        unsafe {
-            original::hsa_agent_get_info(handle, hsa::AGENT_INFO_DEVICE, (&raw mut device).cast())
-        };
+        let device = queries::agent(handle, hsa::AGENT_INFO_DEVICE).unwrap_or(0_u32);
         // hsa_device_type_t counts from 0: CPU, GPU.
         (handle, device.saturating_add(1))
     };
+    let agents = queries::agents().unwrap_or_default();
     agents.into_iter().map(with_type).collect()
 }
 
@@ -293,68 +217,17 @@ pub fn write_agents(sink: &mut Sink) {
     }
 }
 
-/// The functions of the runtime's loader that we need.
-#[derive(Debug, Clone, Copy)]
-struct Functions {
-    loader: Loader,
-    executables: unsafe extern "C" fn(EachExecutable, *mut c_void) -> Status,
-    code_objects: unsafe extern "C" fn(u64, EachCodeObject, *mut c_void) -> Status,
-    code_object_info: unsafe extern "C" fn(u64, u32, *mut c_void) -> Status,
-}
-
-impl Functions {
-    fn ask() -> Option<Functions> {
-        let mut loader = Loader::default();
-        // SAFETY: this is the runtime's own query with a buffer of the size that is passed.
-        let status = unsafe {
-            original::hsa_system_get_major_extension_table(
-                hsa::EXTENSION_AMD_LOADER,
-                1,
-                size_of::<Loader>() as u64,
-                (&raw mut loader).cast(),
-            )
-        };
-        (status == 0).then_some(Functions {
-            loader,
-            executables: loader.iterate_executables?,
-            code_objects: loader.iterate_code_objects?,
-            code_object_info: loader.code_object_info?,
-        })
-    }
-
-    /// Calls `visit` for each executable. No thread that announces it destroys an executable during
-    /// the visit. A handle must not be kept for later: it could be that of freed memory, which the
-    /// runtime does not check.
-    fn visit(&self, mut visit: impl FnMut(u64)) {
-        unsafe extern "C" fn each(executable: u64, data: *mut c_void) -> Status {
-            // SAFETY: `data` is the vector below, and is used only during the call.
-            unsafe { (*data.cast::<Vec<u64>>()).push(executable) };
-            0
+/// Calls `visit` for each executable. No thread that announces it destroys an executable during the
+/// visit. A handle must not be kept for later: it could be that of freed memory, which the runtime
+/// does not check.
+fn visit(loader: &Loader, mut visit: impl FnMut(u64)) {
+    let looking = leaving::Looking::begin();
+    for executable in loader.executables() {
+        if !leaving::has_left(executable) {
+            visit(executable);
         }
-        let looking = leaving::Looking::begin();
-        let mut executables: Vec<u64> = Vec::new();
-        // SAFETY: this is the runtime's own query, and the callback matches its type.
-        unsafe { (self.executables)(each, (&raw mut executables).cast()) };
-        for executable in executables {
-            if !leaving::has_left(executable) {
-                visit(executable);
-            }
-        }
-        drop(looking);
     }
-
-    /// Returns the code objects of an executable that is being visited.
-    fn code_objects_of(&self, executable: u64) -> Vec<u64> {
-        unsafe extern "C" fn each(_executable: u64, object: u64, data: *mut c_void) -> Status {
-            // SAFETY: `data` is the vector below, and is used only during the call.
-            unsafe { (*data.cast::<Vec<u64>>()).push(object) };
-            0
-        }
-        let mut objects: Vec<u64> = Vec::new();
-        // SAFETY: this is the runtime's own query, and the callback matches its type.
-        unsafe { (self.code_objects)(executable, each, (&raw mut objects).cast()) };
-        objects
-    }
+    drop(looking);
 }
 
 /// Writes the records of code objects and kernels that were not recorded yet, if anything changed.
@@ -363,12 +236,20 @@ pub fn refresh(sink: &mut Sink) -> Option<&'static str> {
     if !STATE.symbols.changed.swap(false, Relaxed) {
         return None;
     }
-    let Some(functions) = Functions::ask() else {
+    let Some(loader) = Loader::ask() else {
         return Some(
             "the runtime's loader extension cannot list executables: kernels loaded before the attach have no names",
         );
     };
-    functions.visit(|executable| tell_executable(&functions, executable, sink));
+    let mut told = Telling {
+        loader,
+        texts: Texts::new(),
+        sink,
+    };
+    visit(&loader, |executable| {
+        // SAFETY: the executable is being visited.
+        unsafe { told.executable(executable) }
+    });
     STATE.symbols.kernels.store(
         known().as_ref().map_or(0, |k| k.kernels.len() as u64),
         Release,
@@ -376,34 +257,14 @@ pub fn refresh(sink: &mut Sink) -> Option<&'static str> {
     None
 }
 
-fn tell_executable(functions: &Functions, executable: u64, sink: &mut Sink) {
-    let mut state = 0_u32;
-    // SAFETY: this is the runtime's own query with an out pointer of the right size.
-    unsafe {
-        original::hsa_executable_get_info(
-            executable,
-            hsa::EXECUTABLE_STATE,
-            (&raw mut state).cast(),
+/// Returns a note about kernels whose names are recorded cut.
+pub fn note() -> Option<String> {
+    let cut = known().as_ref().map_or(0, |book| book.cut);
+    (cut > 0).then(|| {
+        format!(
+            "names of kernels that have more than {MOST_NAME} bytes, and are recorded cut, with … and a number that tells them apart: {cut}"
         )
-    };
-    if state != hsa::FROZEN {
-        // Its kernels have no addresses yet. They are recorded when the executable is frozen, which
-        // sets `changed` again.
-        return;
-    }
-    let mut ranges = Vec::new();
-    for object in functions.code_objects_of(executable) {
-        // SAFETY: this is a handle of the runtime. It is valid as long as its executable, which is
-        // being visited.
-        if let Some(range) = unsafe { tell_code_object(functions.code_object_info, object, sink) } {
-            ranges.push(range);
-        }
-    }
-    if let Some(book) = known().as_mut() {
-        let bases = ranges.iter().map(|range| range.base).collect();
-        book.bases.insert(executable, bases);
-    }
-    tell_kernels(executable, &ranges, &functions.loader, sink);
+    })
 }
 
 /// Lets threads go on that are about to destroy executables. The kernels of these executables are
@@ -417,12 +278,13 @@ pub fn retire(mut asked: Vec<u64>, gone: impl Fn(&[u64])) {
     if asked.is_empty() {
         return;
     }
-    if let Some(functions) = Functions::ask() {
-        functions.visit(|executable| {
+    if let Some(loader) = Loader::ask() {
+        visit(&loader, |executable| {
             let Some(place) = asked.iter().position(|asked| *asked == executable) else {
                 return;
             };
-            let objects = kernel_objects(executable);
+            // SAFETY: the executable is being visited.
+            let objects = unsafe { kernel_objects(executable) };
             let mut guard = known();
             let Some(book) = guard.as_mut() else { return };
             for (_, kernel_object) in objects {
@@ -457,173 +319,166 @@ struct Range {
 /// How much of a code object's URI is recorded, in bytes. A URI holds the path of a file in escaped
 /// form.
 const KEPT_URI: usize = 2048;
-/// How much of a kernel's name is recorded, in bytes.
-const KEPT_NAME: usize = 3072;
-/// The longest text that the runtime is asked for, in bytes. Mangled names of templates have up to
-/// 500 KiB.
-const MOST_TEXT: usize = 1 << 20;
 
-/// Records a code object, if that is not done yet. Returns where it lies; `None` if the runtime does
-/// not tell.
-///
-/// # Safety
-/// `info` is the loader's query of code objects, and `object` one of the loader's, of an executable
-/// that is not destroyed meanwhile.
-unsafe fn tell_code_object(
-    info: unsafe extern "C" fn(u64, u32, *mut c_void) -> Status,
-    object: u64,
-    sink: &mut Sink,
-) -> Option<Range> {
-    let get = |attribute: u32| {
-        let mut value = 0_u64;
-        // SAFETY: the caller promises a valid `object`, and 8 bytes hold any of the scalar
-        // attributes that are queried here.
-        let status = unsafe { info(object, attribute, (&raw mut value).cast()) };
-        (status == 0).then_some(value)
-    };
-    let base = get(hsa::CODE_OBJECT_LOAD_BASE)?;
-    let size = get(hsa::CODE_OBJECT_LOAD_SIZE)?;
-    let mut guard = known();
-    let book = guard.as_mut()?;
-    if let Some(&id) = book.code_objects.get(&base) {
-        return Some(Range { base, size, id });
-    }
-    book.next_code_object += 1;
-    let id = book.next_code_object;
-    book.code_objects.insert(base, id);
-    drop(guard);
-    let in_memory = get(hsa::CODE_OBJECT_STORAGE)? as u32 == hsa::STORAGE_MEMORY;
-    let uri_len = get(hsa::CODE_OBJECT_URI_LENGTH).unwrap_or(0) as u32 as usize;
-    let uri = text_of(uri_len, KEPT_URI, |to| {
-        // SAFETY: the caller promises a valid `object`, and `to` has room for the length that the
-        // runtime reported.
-        unsafe { info(object, hsa::CODE_OBJECT_URI, to) }
-    });
-    let record = CodeObject {
-        header: Header {
-            kind: kind::CODE_OBJECT,
-            ..Header::default()
-        },
-        code_object_id: id,
-        load_base: base,
-        load_size: size,
-        load_delta: get(hsa::CODE_OBJECT_LOAD_DELTA).unwrap_or(0) as i64,
-        memory_base: if in_memory {
-            get(hsa::CODE_OBJECT_MEMORY_BASE).unwrap_or(0)
-        } else {
-            0
-        },
-        memory_size: if in_memory {
-            get(hsa::CODE_OBJECT_MEMORY_SIZE).unwrap_or(0)
-        } else {
-            0
-        },
-        node: get(hsa::CODE_OBJECT_AGENT).map_or(0, agent_node),
-        uri_len: uri.len() as u32,
-    };
-    sink.put(kind::CODE_OBJECT, &event::encode(&record, &uri));
-    Some(Range { base, size, id })
+/// Records what the runtime has loaded.
+struct Telling<'s> {
+    loader: Loader,
+    texts: Texts,
+    sink: &'s mut Sink,
 }
 
-/// Returns the first `kept` bytes of a text that the runtime writes by itself. `len` is the length
-/// that the runtime reported. `ask` has the runtime write the text; its argument has room for `len`
-/// bytes and a zero. A text that is too long to be asked for, or that the runtime does not write, is
-/// empty.
-fn text_of(len: usize, kept: usize, ask: impl FnOnce(*mut c_void) -> Status) -> Vec<u8> {
-    if len > MOST_TEXT {
-        return Vec::new();
+impl Telling<'_> {
+    /// Records an executable's code objects and kernels, as far as that is not done yet.
+    ///
+    /// # Safety
+    /// The executable is not destroyed during the call.
+    unsafe fn executable(&mut self, executable: u64) {
+        // SAFETY: the caller promises a live executable.
+        let state = unsafe { queries::executable::<u32>(executable, hsa::EXECUTABLE_STATE) };
+        if state != Some(hsa::FROZEN) {
+            // Its kernels have no addresses yet. They are recorded when the executable is frozen,
+            // which sets `changed` again.
+            return;
+        }
+        let mut ranges = Vec::new();
+        // SAFETY: the caller promises a live executable.
+        for object in unsafe { self.loader.code_objects(executable) } {
+            // SAFETY: the runtime has listed it, and it is valid as long as its executable.
+            if let Some(range) = unsafe { self.code_object(object) } {
+                ranges.push(range);
+            }
+        }
+        if let Some(book) = known().as_mut() {
+            let bases = ranges.iter().map(|range| range.base).collect();
+            book.bases.insert(executable, bases);
+        }
+        // SAFETY: the caller promises a live executable.
+        for (symbol, kernel_object) in unsafe { kernel_objects(executable) } {
+            let range = ranges
+                .iter()
+                .find(|range| kernel_object.wrapping_sub(range.base) < range.size)
+                .or(ranges.first());
+            // SAFETY: the runtime has listed it, and it is valid as long as its executable.
+            unsafe { self.kernel(symbol, kernel_object, range.copied()) };
+        }
     }
-    // The runtime writes all of the text, whatever is kept of it.
-    let mut text = vec![0_u8; len + 1];
-    if ask(text.as_mut_ptr().cast()) != 0 {
-        return Vec::new();
+
+    /// Records a code object. Returns where it lies; `None` if the runtime does not tell.
+    ///
+    /// # Safety
+    /// The code object is one of an executable that is not destroyed during the call.
+    unsafe fn code_object(&mut self, object: u64) -> Option<Range> {
+        let loader = self.loader;
+        // SAFETY: the caller promises a live code object.
+        let get = |attribute| unsafe { loader.code_object::<u64>(object, attribute) };
+        let base = get(hsa::CODE_OBJECT_LOAD_BASE)?;
+        let size = get(hsa::CODE_OBJECT_LOAD_SIZE)?;
+        let mut guard = known();
+        let book = guard.as_mut()?;
+        if let Some(&id) = book.code_objects.get(&base) {
+            return Some(Range { base, size, id });
+        }
+        book.next_code_object += 1;
+        let id = book.next_code_object;
+        book.code_objects.insert(base, id);
+        drop(guard);
+        let in_memory = get(hsa::CODE_OBJECT_STORAGE)? as u32 == hsa::STORAGE_MEMORY;
+        let memory = |attribute| get(attribute).filter(|_| in_memory).unwrap_or(0);
+        // SAFETY: the caller promises a live code object.
+        let uri = unsafe { loader.uri(object, &mut self.texts) }.unwrap_or_default();
+        let uri = uri.get(..KEPT_URI).unwrap_or(uri);
+        let record = CodeObject {
+            header: Header {
+                kind: kind::CODE_OBJECT,
+                ..Header::default()
+            },
+            code_object_id: id,
+            load_base: base,
+            load_size: size,
+            load_delta: get(hsa::CODE_OBJECT_LOAD_DELTA).unwrap_or(0) as i64,
+            memory_base: memory(hsa::CODE_OBJECT_MEMORY_BASE),
+            memory_size: memory(hsa::CODE_OBJECT_MEMORY_SIZE),
+            node: get(hsa::CODE_OBJECT_AGENT).map_or(0, agent_node),
+            uri_len: uri.len() as u32,
+        };
+        self.sink
+            .put(kind::CODE_OBJECT, &event::encode(&record, uri));
+        Some(Range { base, size, id })
     }
-    text.truncate(len.min(kept));
-    text.shrink_to_fit();
-    text
-}
 
-/// Returns the kernels of an executable: each symbol, and its kernel object.
-fn kernel_objects(executable: u64) -> Vec<(u64, u64)> {
-    unsafe extern "C" fn each(_executable: u64, symbol: u64, data: *mut c_void) -> Status {
-        // SAFETY: `data` is the vector below, and is used only during the call.
-        unsafe { (*data.cast::<Vec<u64>>()).push(symbol) };
-        0
-    }
-    let mut symbols: Vec<u64> = Vec::new();
-    // SAFETY: this is the runtime's own query, the callback matches its type, and the query returns
-    // an error for a destroyed executable.
-    unsafe {
-        original::hsa_executable_iterate_symbols(
-            executable,
-            each as *mut c_void,
-            (&raw mut symbols).cast(),
-        )
-    };
-    let kernel = |symbol| {
-        let kind = symbol_info(symbol, hsa::SYMBOL_TYPE)? as u32;
-        let object = symbol_info(symbol, hsa::SYMBOL_KERNEL_OBJECT)?;
-        (kind == hsa::SYMBOL_KIND_KERNEL && object != 0).then_some((symbol, object))
-    };
-    symbols.into_iter().filter_map(kernel).collect()
-}
-
-/// Returns a scalar attribute of a symbol of a live executable.
-fn symbol_info(symbol: u64, attribute: u32) -> Option<u64> {
-    let mut value = 0_u64;
-    // SAFETY: the runtime has listed this symbol, and 8 bytes hold any of the scalar attributes
-    // that are queried here.
-    let status = unsafe {
-        original::hsa_executable_symbol_get_info(symbol, attribute, (&raw mut value).cast())
-    };
-    (status == 0).then_some(value)
-}
-
-fn tell_kernels(executable: u64, ranges: &[Range], loader: &Loader, sink: &mut Sink) {
-    for (symbol, kernel_object) in kernel_objects(executable) {
-        let get = |attribute| symbol_info(symbol, attribute);
-        let code_object = ranges
-            .iter()
-            .find(|range| kernel_object.wrapping_sub(range.base) < range.size)
-            .or(ranges.first())
-            .map_or(0, |range| range.id);
+    /// Records a kernel that is in a code object.
+    ///
+    /// # Safety
+    /// The symbol is one of an executable that is not destroyed during the call.
+    unsafe fn kernel(&mut self, symbol: u64, kernel_object: u64, range: Option<Range>) {
         let mut guard = known();
         let Some(book) = guard.as_mut() else { return };
         if book.kernels.contains_key(&kernel_object) {
-            continue;
+            return;
         }
         book.next_kernel += 1;
         let kernel_id = book.next_kernel;
         book.kernels.insert(kernel_object, kernel_id);
         drop(guard);
-        let name_len = get(hsa::SYMBOL_NAME_LENGTH).unwrap_or(0) as u32 as usize;
-        let name = text_of(name_len, KEPT_NAME, |to| {
-            // SAFETY: the symbol is one of a live executable, and `to` has room for the length that
-            // the runtime reported.
-            unsafe { original::hsa_executable_symbol_get_info(symbol, hsa::SYMBOL_NAME, to) }
-        });
+        // SAFETY: the caller promises a live symbol.
+        let whole = unsafe { queries::symbol_name(symbol, &mut self.texts) };
+        let is_cut = whole.is_ok_and(|name| name.len() > MOST_NAME);
+        let name = names::recorded(whole, kernel_object, range);
+        if is_cut && let Some(book) = known().as_mut() {
+            book.cut += 1;
+        }
         choice::judge(kernel_object, &name);
-        let registers = descriptor(loader, kernel_object).unwrap_or_default();
+        let host = self.loader.host_address(kernel_object);
+        let registers = host.map_or_else(Registers::default, |host| {
+            // SAFETY: the loader has this copy of the kernel's descriptor, and the executable is not
+            // destroyed.
+            unsafe { descriptor(host) }
+        });
+        let get = |attribute| {
+            // SAFETY: the caller promises a live symbol.
+            unsafe { queries::symbol::<u32>(symbol, attribute) }.unwrap_or(0)
+        };
         let record = KernelSymbol {
             header: Header {
                 kind: kind::KERNEL_SYMBOL,
                 ..Header::default()
             },
             kernel_id,
-            code_object_id: code_object,
+            code_object_id: range.map_or(0, |range| range.id),
             kernel_object,
             entry_offset: registers.entry_offset,
-            kernarg_size: get(hsa::SYMBOL_KERNARG_SIZE).unwrap_or(0) as u32,
-            kernarg_align: get(hsa::SYMBOL_KERNARG_ALIGN).unwrap_or(0) as u32,
-            group_segment: get(hsa::SYMBOL_GROUP).unwrap_or(0) as u32,
-            private_segment: get(hsa::SYMBOL_PRIVATE).unwrap_or(0) as u32,
+            kernarg_size: get(hsa::SYMBOL_KERNARG_SIZE),
+            kernarg_align: get(hsa::SYMBOL_KERNARG_ALIGN),
+            group_segment: get(hsa::SYMBOL_GROUP),
+            private_segment: get(hsa::SYMBOL_PRIVATE),
             sgpr: registers.sgpr,
             arch_vgpr: registers.arch_vgpr,
             accum_vgpr: registers.accum_vgpr,
             name_len: name.len() as u32,
         };
-        sink.put(kind::KERNEL_SYMBOL, &event::encode(&record, &name));
+        self.sink
+            .put(kind::KERNEL_SYMBOL, &event::encode(&record, &name));
     }
+}
+
+/// Returns the kernels of an executable: each symbol, and its kernel object.
+///
+/// # Safety
+/// The executable is not destroyed during the call.
+unsafe fn kernel_objects(executable: u64) -> Vec<(u64, u64)> {
+    let kernel = |symbol| {
+        // SAFETY: the runtime has listed this symbol, and the caller promises a live executable.
+        let (kind, object) = unsafe {
+            (
+                queries::symbol::<u32>(symbol, hsa::SYMBOL_TYPE)?,
+                queries::symbol::<u64>(symbol, hsa::SYMBOL_KERNEL_OBJECT)?,
+            )
+        };
+        (kind == hsa::SYMBOL_KIND_KERNEL && object != 0).then_some((symbol, object))
+    };
+    // SAFETY: the caller promises a live executable.
+    let symbols = unsafe { queries::symbols(executable) };
+    symbols.into_iter().filter_map(kernel).collect()
 }
 
 /// The register counts in a kernel descriptor (64 bytes, LLVM's AMDGPU usage guide "Kernel
@@ -636,25 +491,15 @@ struct Registers {
     accum_vgpr: u32,
 }
 
-fn descriptor(loader: &Loader, kernel_object: u64) -> Option<Registers> {
-    let query = loader.query_host_address?;
-    let mut host: *const c_void = std::ptr::null();
-    // SAFETY: this is the loader's own query. It looks the address up, and returns an error if it
-    // knows nothing there.
-    let status = unsafe {
-        query(
-            std::ptr::with_exposed_provenance(kernel_object as usize),
-            &mut host,
-        )
-    };
-    if status != 0 || host.is_null() {
-        return None;
-    }
+/// Reads a descriptor.
+///
+/// # Safety
+/// `at` is readable memory of 64 bytes.
+unsafe fn descriptor(at: *const c_void) -> Registers {
     let mut bytes = [0_u8; 64];
-    // SAFETY: this is the loader's host copy of a loaded segment, and a kernel descriptor has 64
-    // bytes.
-    unsafe { std::ptr::copy_nonoverlapping(host.cast::<u8>(), bytes.as_mut_ptr(), 64) };
-    Some(registers(&bytes))
+    // SAFETY: the caller's promise.
+    unsafe { std::ptr::copy_nonoverlapping(at.cast::<u8>(), bytes.as_mut_ptr(), 64) };
+    registers(&bytes)
 }
 
 /// Decodes a descriptor in the layout of gfx90a and later (unified register file). The result is
@@ -680,42 +525,5 @@ fn registers(bytes: &[u8; 64]) -> Registers {
         sgpr,
         arch_vgpr,
         accum_vgpr: vgprs - arch_vgpr,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A runtime that has a text of `has` bytes. Like a real one it writes all of them, and no zero;
-    /// unlike one, it looks at the buffer first.
-    fn write(into: *mut c_void, has: usize) -> Status {
-        // SAFETY: the caller's buffer is its own allocation.
-        if unsafe { libc::malloc_usable_size(into) } < has {
-            return 1;
-        }
-        // SAFETY: the buffer has that much room.
-        unsafe { into.cast::<u8>().write_bytes(b'k', has) };
-        0
-    }
-
-    #[test]
-    fn a_long_text_has_room_for_all_that_the_runtime_writes() {
-        let text = |len: usize| text_of(len, KEPT_NAME, |to| write(to, len));
-        assert_eq!(text(0), b"");
-        for len in [1, KEPT_NAME - 1, KEPT_NAME] {
-            assert_eq!(text(len), vec![b'k'; len], "{len}");
-        }
-        for len in [KEPT_NAME + 1, 4000, 200_000, MOST_TEXT] {
-            assert_eq!(text(len), vec![b'k'; KEPT_NAME], "{len}");
-        }
-        let is_asked = std::cell::Cell::new(false);
-        let too_long = text_of(MOST_TEXT + 1, KEPT_NAME, |_| {
-            is_asked.set(true);
-            0
-        });
-        assert!(too_long.is_empty() && !is_asked.get());
-        // The runtime returns an error.
-        assert_eq!(text_of(5, KEPT_NAME, |_| 1), b"");
     }
 }

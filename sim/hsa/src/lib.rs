@@ -18,6 +18,7 @@ mod elf;
 mod machine;
 mod signals;
 mod tables;
+mod texts;
 mod unsupported;
 mod vintage;
 

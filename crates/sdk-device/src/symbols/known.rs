@@ -53,6 +53,8 @@ pub(crate) struct Known {
     pub code_objects: HashMap<u64, u64>,
     /// The load bases of each executable.
     pub bases: HashMap<u64, Vec<u64>>,
+    /// The number of kernels whose names are recorded cut.
+    pub cut: u64,
     pub next_kernel: u64,
     pub next_code_object: u64,
 }

@@ -1,7 +1,7 @@
 use crate::elf::image;
 use crate::machine::{Block, Loaded, Machine, Symbol, answer, with};
 use crate::signals::put;
-use crate::{Status, status};
+use crate::{Status, status, texts};
 use std::ffi::{CStr, c_char, c_void};
 
 type EachSymbol = unsafe extern "C" fn(u64, u64, *mut c_void) -> Status;
@@ -289,12 +289,12 @@ pub unsafe extern "C" fn hsa_executable_symbol_get_info(
             // block.
             unsafe { at.read_unaligned() }
         };
-        let name = symbol.kernel.name.as_bytes();
+        let name = &symbol.kernel.name;
         let bytes = match which {
             // A kernel.
             0 => 1_u32.to_ne_bytes().to_vec(),
-            1 => (name.len() as u32).to_ne_bytes().to_vec(),
-            2 => name.to_vec(),
+            1 => texts::reported(handle, name),
+            2 => texts::written(name),
             3 => 0_u32.to_ne_bytes().to_vec(),
             4 => Vec::new(),
             5 => 1_u32.to_ne_bytes().to_vec(),
@@ -405,8 +405,8 @@ unsafe extern "C" fn code_object_info(handle: u64, which: u32, value: *mut c_voi
             // The file's addresses begin at 0, so the load base is what has to be added to them.
             8 | 9 => object.block.at.to_ne_bytes().to_vec(),
             10 => object.block.bytes.to_ne_bytes().to_vec(),
-            11 => (uri.len() as u32).to_ne_bytes().to_vec(),
-            12 => uri.into_bytes(),
+            11 => texts::reported(handle, &uri),
+            12 => texts::written(&uri),
             _ => return Err(status::INVALID_ARGUMENT),
         };
         // SAFETY: the caller's buffer has room for the attribute's type; the caller asked for the

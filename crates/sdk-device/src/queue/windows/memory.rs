@@ -1,5 +1,6 @@
 //! Allocates memory from which the device executes commands, and into which it writes counters.
 
+use crate::queries;
 use crate::symbols;
 use midair_sdk_hot::wrappers::original;
 use std::ffi::c_void;
@@ -22,45 +23,17 @@ const CPU: u32 = 1;
 /// Returns whether the runtime has allocated this memory on the host; false if the runtime does not
 /// know.
 pub(super) fn is_of_the_host(at: u64) -> bool {
-    /// `hsa_amd_pointer_info_t` (source: `docs/sources.md#hsa`), of which newer runtimes have a
-    /// longer version.
-    #[repr(C)]
-    struct Info {
-        size: u32,
-        kind: u32,
-        addresses: [u64; 2],
-        bytes: u64,
-        user_data: u64,
-        owner: u64,
-        flags: [u32; 2],
-    }
     /// `HSA_EXT_POINTER_TYPE_HSA`: memory that the runtime has allocated.
     const ALLOCATED: u32 = 1;
-    let mut info = Info {
-        size: size_of::<Info>() as u32,
-        kind: 0,
-        addresses: [0; 2],
-        bytes: 0,
-        user_data: 0,
-        owner: 0,
-        flags: [0; 2],
-    };
-    // SAFETY: this is the runtime's own query. The out pointer is valid and has the size that its
-    // first field says. No list of agents is asked for.
-    let status = unsafe {
-        original::hsa_amd_pointer_info(
-            std::ptr::with_exposed_provenance_mut(at as usize),
-            (&raw mut info).cast(),
-            std::ptr::null_mut(),
-            std::ptr::null_mut(),
-            std::ptr::null_mut(),
-        )
-    };
-    let processors = symbols::agents()
-        .into_iter()
-        .filter(|(_, kind)| *kind == CPU);
-    let is_one = |owner: u64| processors.into_iter().any(|(agent, _)| agent == owner);
-    status == 0 && info.kind == ALLOCATED && is_one(info.owner)
+    queries::pointer(at).is_some_and(|pointer| {
+        pointer.kind == ALLOCATED && processors().any(|agent| agent == pointer.owner)
+    })
+}
+
+/// Returns the CPU agents.
+fn processors() -> impl Iterator<Item = u64> {
+    let agents = symbols::agents().into_iter();
+    agents.filter_map(|(agent, kind)| (kind == CPU).then_some(agent))
 }
 
 /// Host memory that a GPU may read and write, and from which it may take commands. Only
@@ -133,40 +106,13 @@ impl Memory {
 
 /// Returns the memory pools of the CPU agents.
 fn pools() -> impl Iterator<Item = u64> {
-    unsafe extern "C" fn each(pool: u64, data: *mut c_void) -> u32 {
-        // SAFETY: `data` is the vector below, and is used only during the call.
-        unsafe { (*data.cast::<Vec<u64>>()).push(pool) };
-        0
-    }
-    let processors = symbols::agents()
-        .into_iter()
-        .filter(|(_, kind)| *kind == CPU);
-    processors.flat_map(|(agent, _)| {
-        let mut pools: Vec<u64> = Vec::new();
-        // SAFETY: this is the runtime's own query, and the callback matches its type.
-        unsafe {
-            original::hsa_amd_agent_iterate_memory_pools(
-                agent,
-                each as *mut c_void,
-                (&raw mut pools).cast(),
-            );
-        }
-        pools
-    })
+    processors().flat_map(queries::pools)
 }
 
 /// Returns whether a pool consists of fine-grained host memory, whose changes devices see at once,
 /// and allows allocation.
 fn is_fit(pool: u64) -> bool {
-    let ask = |what: u32| {
-        // This has room for a one-byte `bool`, too.
-        let mut value = 0_u32;
-        // SAFETY: this is the runtime's own query, and the out pointer has room for any of the
-        // three values.
-        let status =
-            unsafe { original::hsa_amd_memory_pool_get_info(pool, what, (&raw mut value).cast()) };
-        (status == 0).then_some(value)
-    };
+    let ask = |what| queries::pool::<u32>(pool, what);
     ask(info::SEGMENT) == Some(GLOBAL)
         && ask(info::GLOBAL_FLAGS).is_some_and(|flags| flags & FINE_GRAINED != 0)
         && ask(info::ALLOC_ALLOWED).is_some_and(|allowed| allowed != 0)
