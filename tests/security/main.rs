@@ -3,7 +3,9 @@
 //! There is a file for each attacker, and the hostile programs are in `attacks/`. The tests are all
 //! one program, so that it is linked only once.
 
+mod commands;
 mod files;
+mod installed;
 mod limits;
 mod listener;
 mod rights;

@@ -4,97 +4,16 @@
 //! The engine's part of this is in `crates/inject/tests/it`: `ends::raises_its_rights`,
 //! `ends::becomes_another_user`, `watch::an_attacher_that_is_stopped_lets_go`.
 
+use crate::installed::{BOTH, Installed, USER, as_user, give, mode, roots_directory};
 use midair_tests::compile::{attack_library, attack_program, host_program};
 use midair_tests::stage::{plain_environment, stage};
 use midair_tests::stand_in::Kit;
 use midair_tests::target::{Exit, PATIENCE, Target, run};
 use midair_tests::{Result, is_root_for};
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, chown, symlink};
-use std::os::unix::process::CommandExt;
+use std::os::unix::fs::{chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-
-/// A user without rights.
-const USER: u32 = 12345;
-/// CAP_SYS_PTRACE, and CAP_DAC_OVERRIDE for the files in `/proc` of another user's process.
-const BOTH: u32 = 1 << 19 | 1 << 1;
-
-fn mode(path: &Path, mode: u32) -> Result<()> {
-    Ok(fs::set_permissions(path, PermissionsExt::from_mode(mode))?)
-}
-
-/// Makes a directory that everybody may enter and only root may change.
-fn roots_directory() -> Result<tempfile::TempDir> {
-    let dir = tempfile::tempdir()?;
-    mode(dir.path(), 0o755)?;
-    Ok(dir)
-}
-
-/// Gives a program file capabilities (`struct vfs_cap_data`, revision 2, effective; source:
-/// linux/capability.h).
-fn give(path: &Path, capabilities: u32) -> Result<bool> {
-    let words = [0x0200_0001_u32, capabilities, 0, 0, 0];
-    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-    let path = std::ffi::CString::new(path.as_os_str().as_encoded_bytes())?;
-    // SAFETY: both names end with a NUL, and the buffer is alive and has the length that is passed.
-    let set = unsafe {
-        libc::setxattr(
-            path.as_ptr(),
-            c"security.capability".as_ptr(),
-            bytes.as_ptr().cast(),
-            bytes.len(),
-            0,
-        )
-    };
-    Ok(set == 0)
-}
-
-/// An installation that belongs to root. Its `midair` has file capabilities, and everybody may run
-/// it.
-struct Installed {
-    dir: tempfile::TempDir,
-}
-
-impl Installed {
-    fn new() -> Result<Option<Installed>> {
-        if !is_root_for("to give a program file capabilities")? {
-            return Ok(None);
-        }
-        let dir = roots_directory()?;
-        let copied = Command::new("cp")
-            .arg("-rL")
-            .args([stage()?.join("bin"), stage()?.join("lib")])
-            .arg(dir.path())
-            .status()?;
-        let readable = Command::new("chmod")
-            .args(["-R", "u=rwX,go=rX"])
-            .arg(dir.path())
-            .status()?;
-        assert!(copied.success() && readable.success());
-        let installed = Installed { dir };
-        if !give(&installed.midair(), BOTH)? {
-            midair_tests::leave_out("the file system has no file capabilities")?;
-            return Ok(None);
-        }
-        Ok(Some(installed))
-    }
-
-    fn midair(&self) -> PathBuf {
-        self.dir.path().join("bin/midair")
-    }
-}
-
-/// Prepares a command as that user runs it.
-fn as_user(program: &Path, uid: u32) -> Command {
-    let mut command = Command::new(program);
-    command
-        .env_clear()
-        .envs(plain_environment())
-        .uid(uid)
-        .gid(uid);
-    command
-}
 
 /// Starts a program that waits. The file belongs to root and is in the installation, and this user
 /// runs it in that directory.

@@ -2,8 +2,9 @@
 //! builds the book.
 
 use std::fs;
+use std::path::PathBuf;
 
-use midair_settings::reference;
+use midair_settings::{commands, reference};
 
 use crate::run::{At, Outcome, failed, root};
 use crate::{book, documents};
@@ -19,17 +20,45 @@ pub fn docs_task(words: &[String]) -> Outcome<()> {
     }
 }
 
+/// Around the table of commands in SECURITY.md.
+const COMMANDS: [&str; 2] = [
+    "<!-- commands: made by `cargo xtask docs` from crates/settings/src/commands.rs -->\n",
+    "<!-- end of commands -->",
+];
+
 fn write_options() -> Outcome<()> {
     let path = root().join("docs/options.md");
-    fs::write(&path, reference::markdown()).at("writing", &path)
+    fs::write(&path, reference::markdown()).at("writing", &path)?;
+    let (path, _, made) = security()?;
+    fs::write(&path, made).at("writing", &path)
+}
+
+/// Returns SECURITY.md: its path, its text, and what its text should be.
+fn security() -> Outcome<(PathBuf, String, String)> {
+    let path = root().join("SECURITY.md");
+    let found = fs::read_to_string(&path).at("reading", &path)?;
+    let parts = found
+        .split_once(COMMANDS[0])
+        .and_then(|(before, rest)| Some((before, rest.split_once(COMMANDS[1])?.1)));
+    let Some((before, after)) = parts else {
+        return failed("SECURITY.md has no place for the table of commands");
+    };
+    let table = commands::markdown();
+    let made = format!("{before}{}{table}{}{after}", COMMANDS[0], COMMANDS[1]);
+    Ok((path, found, made))
 }
 
 fn check_options() -> Outcome<()> {
     let path = root().join("docs/options.md");
     let found = fs::read_to_string(&path).at("reading", &path)?;
-    if found == reference::markdown() {
-        Ok(())
-    } else {
-        failed("docs/options.md is not what the table of options makes: run cargo xtask docs")
+    if found != reference::markdown() {
+        return failed(
+            "docs/options.md is not what the table of options makes: run cargo xtask docs",
+        );
+    }
+    let (_, found, made) = security()?;
+    match found == made {
+        true => Ok(()),
+        false => failed("SECURITY.md has another table of commands: run cargo xtask docs"),
     }
 }

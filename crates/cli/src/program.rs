@@ -1,20 +1,43 @@
 //! Chooses the command line of a program. One file can be all of them, depending on the name by
-//! which it is called.
+//! which it is called. Before that, the rights that the file adds to its user's are given up, or held
+//! for a command that attaches.
 
 use crate::engine::Engine;
+use crate::report::Report;
+use midair_failure::{Failure, Kind};
+use midair_secure::Command;
+use midair_settings::commands;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::ExitCode;
 
 /// Runs the command line that the first word names: `rocprofv3` and `rocprof-compute` where a link to
-/// `midair` has that name, and `midair` for every other name. Returns the exit code.
+/// `midair` has that name, and `midair` for every other name. Returns the exit code. Call it first of
+/// all: it gives rights up that other code must not find.
 pub fn main(words: Vec<OsString>, engine: &dyn Engine) -> u8 {
     let name = words.first().map(Path::new).and_then(Path::file_name);
     match name.and_then(OsStr::to_str) {
-        Some("rocprofv3") => crate::rocprofv3::main(words, engine),
+        Some("rocprofv3") => rocprofv3(words, engine),
         Some("rocprof-compute") => midair_compute::main(words),
-        _ => crate::midair::main(words, engine),
+        _ => with_rights("midair", &words).unwrap_or_else(|| crate::midair::main(words, engine)),
     }
+}
+
+/// Runs rocprofv3. Returns the exit code. Call it first of all, as [`main`].
+pub fn rocprofv3(words: Vec<OsString>, engine: &dyn Engine) -> u8 {
+    with_rights("rocprofv3", &words).unwrap_or_else(|| crate::rocprofv3::main(words, engine))
+}
+
+/// Gives up the rights that this program's file adds to its user's, or holds them for a command that
+/// attaches. Returns an exit code where the program must not run.
+fn with_rights(program: &'static str, words: &[OsString]) -> Option<u8> {
+    let command = match commands::attaches(program, words) {
+        true => Command::Attaches,
+        false => Command::Other,
+    };
+    let refused = midair_secure::begin(command).err()?;
+    let failure = Failure::new(Kind::Installation, refused.to_string()).hint(refused.remedy());
+    Some(Report::new(program).failure(&failure))
 }
 
 /// Ends the program's use of its descriptors, and returns this exit code. Call it last, when all output is
@@ -22,4 +45,24 @@ pub fn main(words: Vec<OsString>, engine: &dyn Engine) -> u8 {
 pub fn end(code: u8) -> ExitCode {
     midair_session::let_go();
     ExitCode::from(code)
+}
+
+#[cfg(test)]
+mod tests {
+    use midair_settings::commands::COMMANDS;
+
+    #[test]
+    fn every_command_has_a_row_in_the_table() {
+        let of = |program: &str, command: &clap::Command| {
+            let all = command.get_subcommands().map(|command| command.get_name());
+            let mut all: Vec<String> = all.map(str::to_owned).collect();
+            let rows = COMMANDS.iter().filter(|row| row.program == program);
+            let mut rows: Vec<String> = rows.map(|row| row.name.to_owned()).collect();
+            all.sort();
+            rows.sort();
+            assert_eq!(all, rows);
+        };
+        of("midair", &crate::midair::command());
+        of("rocprof-compute", &midair_compute::command::command());
+    }
 }

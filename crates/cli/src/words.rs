@@ -5,6 +5,7 @@ use midair_failure::{Failure, Kind};
 use midair_session::Pid;
 use midair_session::find::{Found, gpu_processes, named};
 use midair_settings::Shape;
+use midair_settings::commands::names_a_process;
 use midair_settings::options::option;
 use std::ffi::OsString;
 
@@ -15,7 +16,7 @@ const RECORDING: [&str; 2] = ["attach", "run"];
 /// attach`, and formats may be separated by spaces, as in rocprofv3.
 pub(crate) fn tidied(words: &[OsString]) -> Vec<OsString> {
     let mut words = words.to_vec();
-    if words.get(1).is_some_and(names_a_process) {
+    if words.get(1).is_some_and(|word| names_a_process(word)) {
         words.insert(1, "attach".into());
     }
     let command = words.get(1).and_then(|word| word.to_str());
@@ -23,18 +24,6 @@ pub(crate) fn tidied(words: &[OsString]) -> Vec<OsString> {
         join_formats(&mut words);
     }
     words
-}
-
-fn names_a_process(word: &OsString) -> bool {
-    let Some(word) = word.to_str() else {
-        return false;
-    };
-    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    is_number(word)
-        || word == "-p"
-        || word == "--pid"
-        || word.strip_prefix("-p").is_some_and(is_number)
-        || word.strip_prefix("--pid=").is_some_and(is_number)
 }
 
 /// Turns `-f csv pftrace` into `-f csv,pftrace`.

@@ -40,8 +40,13 @@ use midair_failure::{Failure, Kind};
 use profile::machine::Machine;
 use std::ffi::OsString;
 
-/// Runs the command line. Returns the exit code.
+/// Runs the command line. Returns the exit code. Call it first of all: it gives up the rights that
+/// the program's file adds to its user's.
 pub fn main(words: Vec<OsString>) -> u8 {
+    if let Err(refused) = midair_secure::begin(midair_secure::Command::Other) {
+        let failure = Failure::new(Kind::Installation, refused.to_string());
+        return Console::default().failure(&failure.hint(refused.remedy()));
+    }
     let matches = match command::command().try_get_matches_from(words) {
         Ok(matches) => matches,
         Err(error) => match error.kind() {

@@ -35,7 +35,7 @@ pub enum Kind {
     Architecture = 18,
     /// The process is stopped (by job control or a debugger).
     Stopped = 19,
-    /// Our own files are missing or unreadable.
+    /// Our own files are missing or unreadable, or have a set-uid or set-gid bit.
     Installation = 20,
     /// The engine could not enter, for a reason that it names. The target was left as it was.
     Enter = 21,

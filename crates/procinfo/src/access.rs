@@ -3,12 +3,14 @@
 use std::io;
 use std::os::unix::fs::MetadataExt;
 
+use midair_ptrace::added_capabilities;
+
 use crate::files::{kernel_file, kernel_link, kernel_place, kernel_text, same_place};
 use crate::task;
 use crate::{Pid, Tid, decimal};
 
-/// `CAP_DAC_OVERRIDE`.
-const CAP_DAC_OVERRIDE: u64 = 1 << 1;
+/// `CAP_DAC_READ_SEARCH` and `CAP_DAC_OVERRIDE`, of which either opens files of others to read them.
+const READS_ALL: u64 = 1 << 2 | 1 << 1;
 /// `CAP_SYS_PTRACE`.
 const CAP_SYS_PTRACE: u64 = 1 << 19;
 /// `CAP_SYS_ADMIN`.
@@ -29,7 +31,7 @@ pub struct Access {
     /// Whether we have CAP_SYS_PTRACE (in our user namespace).
     pub ptrace_capability: bool,
     /// The user to whom the target's files in `/proc` belong, if that is another user and we have
-    /// no CAP_DAC_OVERRIDE.
+    /// neither CAP_DAC_READ_SEARCH nor CAP_DAC_OVERRIDE.
     pub files_of_other: Option<u32>,
     /// Whether we have CAP_SYS_ADMIN (in our user namespace).
     pub admin_capability: bool,
@@ -54,6 +56,7 @@ pub struct Access {
 pub fn look(tid: impl Into<Tid>) -> io::Result<Access> {
     let tid = tid.into();
     let us = task::status(Pid::own())?;
+    let ours = us.cap_effective | added_capabilities();
     let target = task::status(tid)?;
     /// ESRCH
     const NO_MEMORY: i32 = 3;
@@ -63,12 +66,12 @@ pub fn look(tid: impl Into<Tid>) -> io::Result<Access> {
         ending: opened.is_err_and(|error| error.raw_os_error() == Some(NO_MEMORY)),
         our_uid: us.uid[1],
         target_uids: [target.uid[0], target.uid[1], target.uid[2]],
-        ptrace_capability: us.cap_effective & CAP_SYS_PTRACE != 0,
+        ptrace_capability: ours & CAP_SYS_PTRACE != 0,
         files_of_other: kernel_place(format!("{tid}/mem"))
             .ok()
             .map(|file| file.uid())
-            .filter(|&owner| owner != us.uid[3] && us.cap_effective & CAP_DAC_OVERRIDE == 0),
-        admin_capability: us.cap_effective & CAP_SYS_ADMIN != 0,
+            .filter(|&owner| owner != us.uid[3] && ours & READS_ALL == 0),
+        admin_capability: ours & CAP_SYS_ADMIN != 0,
         yama: kernel_text("sys/kernel/yama/ptrace_scope")
             .ok()
             .and_then(|text| decimal(&text)),
@@ -124,9 +127,9 @@ impl Access {
         {
             return (
                 format!(
-                    "its files in /proc belong to user {owner}, and we have CAP_SYS_PTRACE but not CAP_DAC_OVERRIDE"
+                    "its files in /proc belong to user {owner}, and we have CAP_SYS_PTRACE but not CAP_DAC_READ_SEARCH"
                 ),
-                "give the program both: setcap cap_sys_ptrace,cap_dac_override+ep FILE; or run it as root",
+                "give the program both: setcap cap_sys_ptrace,cap_dac_read_search+ep FILE; or run it as root",
             );
         }
         if !self.same_user_namespace {
@@ -262,7 +265,7 @@ mod tests {
                 files_of_other: Some(0),
                 ..fine.clone()
             })
-            .contains("CAP_DAC_OVERRIDE")
+            .contains("CAP_DAC_READ_SEARCH")
         );
         assert!(said(fine.clone()).contains("dumpable"));
         let confined = Access {

@@ -26,7 +26,7 @@ use std::sync::{Mutex, PoisonError};
 
 use midair_ids::Pid;
 
-use crate::{Tid, sys};
+use crate::{Tid, added_capabilities, sys};
 
 /// The length of the stack, like that of a thread of Rust's. Only pages that are used take memory.
 const STACK: usize = 2 << 20;
@@ -61,7 +61,8 @@ fn is_as_good(tid: Tid) -> bool {
         return !may_descend(tid);
     }
     let restricted = yama_scope().is_some_and(|scope| scope != 0);
-    let tracing = || sys::capabilities().is_ok_and(|[low, _]| low.effective >> TRACING & 1 == 1);
+    let own = || sys::capabilities().map_or(0, |[low, _]| u64::from(low.effective));
+    let tracing = || (own() | added_capabilities()) >> TRACING & 1 == 1;
     !restricted || tracing() || !may_descend(tid)
 }
 

@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
+use crate::added::with_added;
 use crate::{Deadline, Error, Pid, Result, Tid, fault};
 
 /// `PIDFD_THREAD` (linux/pidfd.h), since Linux 6.9: the descriptor names a thread, not its process.
@@ -60,9 +61,11 @@ pub fn pidfd_open(pid: Pid) -> Result<OwnedFd> {
 /// [`Error::System`]: EBADF when the process has no such descriptor, EPERM, ENOSYS before Linux
 /// 5.6.
 pub fn pidfd_getfd(pidfd: BorrowedFd<'_>, tid: Tid, fd: RawFd) -> Result<OwnedFd> {
-    // SAFETY: pidfd_getfd takes numbers only.
-    let raw = unsafe { libc::syscall(libc::SYS_pidfd_getfd, pidfd.as_raw_fd(), fd, 0) };
-    let fd = own(raw, "pidfd_getfd", tid)?;
+    let fd = with_added(|| {
+        // SAFETY: pidfd_getfd takes numbers only.
+        let raw = unsafe { libc::syscall(libc::SYS_pidfd_getfd, pidfd.as_raw_fd(), fd, 0) };
+        own(raw, "pidfd_getfd", tid)
+    })?;
     fault::step("pidfd_getfd");
     Ok(fd)
 }
@@ -259,8 +262,11 @@ pub fn poll_readable(fd: BorrowedFd<'_>, deadline: Deadline) -> io::Result<bool>
 pub fn share_memory(one: Pid, other: Pid) -> Option<bool> {
     /// KCMP_VM (linux/kcmp.h)
     const VM: libc::c_int = 1;
-    // SAFETY: takes numbers only.
-    match unsafe { libc::syscall(libc::SYS_kcmp, one.raw(), other.raw(), VM, 0, 0) } {
+    let compare = || {
+        // SAFETY: takes numbers only.
+        unsafe { libc::syscall(libc::SYS_kcmp, one.raw(), other.raw(), VM, 0, 0) }
+    };
+    match with_added(compare) {
         0 => Some(true),
         order if order > 0 => Some(false),
         _ => None,

@@ -20,6 +20,7 @@
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+mod added;
 mod addr;
 mod apart;
 pub mod arch;
@@ -38,6 +39,7 @@ pub mod sys;
 mod urgent;
 mod watch;
 
+pub use added::{added_capabilities, with_added_rights};
 pub use addr::RemoteAddr;
 pub use apart::{apart, apart_always, let_go};
 pub use arch::{FrameRegisters, Registers, ticks_per_millisecond};

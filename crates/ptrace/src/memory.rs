@@ -3,6 +3,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
+use crate::added::with_added;
 use crate::apart::{apart_always, must_be_here};
 use crate::{Error, RemoteAddr, Result, Tid, fault};
 
@@ -146,7 +147,10 @@ impl Memory {
         crate::watch::alive();
         let mut opened = std::iter::once(self.tid)
             .chain(self.others())
-            .filter_map(|tid| Some((tid, how.open(format!("/proc/{tid}/mem")).ok()?)))
+            .filter_map(|tid| {
+                let path = format!("/proc/{tid}/mem");
+                Some((tid, with_added(|| how.open(path)).ok()?))
+            })
             // The file of a thread that has ended is empty.
             .map(|(tid, file)| (tid, apart_always(|| access(&file))))
             .filter(|(_, done)| !matches!(done, Ok(0)));
@@ -237,12 +241,14 @@ impl Memory {
         self.whole("process_vm_writev", at, done, bytes.len())
     }
 
-    /// Writes through `/proc/TID/mem`, which also reaches private pages that are not writable, such
-    /// as our own code page (it is never writable and executable at once). Use it only while a
-    /// thread of the target is held by ptrace.
+    /// Writes also to private pages that are not writable, such as our own code page (it is never
+    /// writable and executable at once). Use it only while the calling thread holds a thread of the
+    /// target by ptrace. The way is `/proc/TID/mem`; where that may not be opened (its mode is the
+    /// owner's alone, and ptrace asks for no permission of files), or the kernel's policy does not
+    /// let it override (`proc_mem.force_override`), it is the held thread.
     ///
     /// # Errors
-    /// [`Error::System`] when the kernel or its policy (`proc_mem.force_override`) refuses.
+    /// [`Error::System`] when the kernel refuses both.
     #[expect(clippy::disallowed_methods, reason = "the kernel's file of a thread")]
     pub fn write_through(&self, at: RemoteAddr, bytes: &[u8]) -> Result<()> {
         let failed = |source: io::Error| Error::System {
@@ -251,18 +257,51 @@ impl Memory {
             source,
         };
         let through = |tid: Tid| {
-            let file: File = OpenOptions::new()
-                .write(true)
-                .open(format!("/proc/{tid}/mem"))?;
+            let path = format!("/proc/{tid}/mem");
+            let file = with_added(|| OpenOptions::new().write(true).open(path))?;
             apart_always(|| file.write_all_at(bytes, at.get()))
         };
         if let Err(error) = through(self.tid) {
             // The thread may have ended while others live on.
-            let another = self.others().find(|&tid| through(tid).is_ok());
-            another.ok_or_else(|| failed(error))?;
+            let mut others = self.others();
+            let done = others.any(|tid| through(tid).is_ok()) || self.poke(at.get(), bytes);
+            if !done {
+                return Err(failed(error));
+            }
         }
         fault::step(WRITING);
         Ok(())
+    }
+
+    /// Writes through the thread that the calling thread holds, in words. Whether that was all done.
+    fn poke(&self, at: u64, bytes: &[u8]) -> bool {
+        const WORD: u64 = size_of::<u64>() as u64;
+        // The kernel answers ESRCH for threads that this one does not hold.
+        let mut all = std::iter::once(self.tid).chain(self.others());
+        let Some(held) = all.find(|&tid| peek_word(tid, at).is_ok()) else {
+            return false;
+        };
+        let mut word_at = at - at % WORD;
+        let end = at.saturating_add(bytes.len() as u64);
+        while word_at < end {
+            let Ok(word) = peek_word(held, word_at) else {
+                return false;
+            };
+            let mut word = word.to_ne_bytes();
+            for (byte, place) in word.iter_mut().zip(word_at..) {
+                let index = place
+                    .checked_sub(at)
+                    .and_then(|index| usize::try_from(index).ok());
+                if let Some(new) = index.and_then(|index| bytes.get(index)) {
+                    *byte = *new;
+                }
+            }
+            if poke_word(held, word_at, u64::from_ne_bytes(word)).is_err() {
+                return false;
+            }
+            word_at += WORD;
+        }
+        true
     }
 
     /// Makes `call` through thread `tid`, or through another thread of its process once that one
@@ -276,7 +315,9 @@ impl Memory {
     ) -> Result<usize> {
         crate::watch::alive();
         let answer = |tid: Tid| {
-            let ask = || usize::try_from(call(tid)).map_err(|_| Error::last(operation, tid));
+            let ask = || {
+                with_added(|| usize::try_from(call(tid)).map_err(|_| Error::last(operation, tid)))
+            };
             // A page may have to come from somebody's file system. Another process waits for it.
             if here { ask() } else { apart_always(ask) }
         };
@@ -323,6 +364,64 @@ impl Memory {
     }
 }
 
+/// Reads a word of a thread's memory that the calling thread holds, whatever its protection.
+fn peek_word(tid: Tid, at: u64) -> Result<u64> {
+    let mut word = 0_u64;
+    // SAFETY: the kernel's call (not the C library's) stores the word where the last argument says,
+    // which is a live word. The address is the tracee's.
+    unsafe {
+        let to = &raw mut word as usize;
+        raw_request(
+            "PTRACE_PEEKDATA",
+            libc::PTRACE_PEEKDATA,
+            tid,
+            at as usize,
+            to,
+        )?;
+    }
+    Ok(word)
+}
+
+/// Writes such a word.
+fn poke_word(tid: Tid, at: u64, word: u64) -> Result<()> {
+    // SAFETY: both arguments are numbers to this process: an address of the tracee's, and the word.
+    unsafe {
+        raw_request(
+            "PTRACE_POKEDATA",
+            libc::PTRACE_POKEDATA,
+            tid,
+            at as usize,
+            word as usize,
+        )
+    }
+}
+
+/// Makes a ptrace request by the kernel's own call.
+///
+/// # Safety
+/// As for [`crate::stop::request`].
+unsafe fn raw_request(
+    operation: &'static str,
+    code: libc::c_uint,
+    tid: Tid,
+    addr: usize,
+    data: usize,
+) -> Result<()> {
+    // SAFETY: the caller's.
+    match unsafe {
+        libc::syscall(
+            libc::SYS_ptrace,
+            libc::c_long::from(code),
+            tid.raw(),
+            addr,
+            data,
+        )
+    } {
+        -1 => Err(Error::last(operation, tid)),
+        _ => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -342,6 +441,37 @@ mod tests {
         me().write(RemoteAddr::new(sink.as_ptr() as u64), b"what is here")
             .unwrap();
         assert_eq!(std::hint::black_box(&sink), b"what is here");
+    }
+
+    /// Whoever may trace a process may not open its file without a permission of files'.
+    #[test]
+    fn a_held_thread_writes_where_the_file_may_not_be_opened() {
+        let mut child = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .unwrap();
+        let pid = crate::Pid::of_child(&child);
+        let done = crate::trace(pid.leader(), || {
+            let seized = crate::Seized::seize(pid, false).unwrap();
+            seized.interrupt().unwrap();
+            let deadline = crate::Deadline::after(std::time::Duration::from_secs(60));
+            let held = seized.wait_for_event(deadline).unwrap();
+            let memory = Memory::of(pid);
+            // Code, which is private and not writable. The bytes begin and end within words.
+            let at = held.registers().unwrap().pc() / 4096 * 4096 + 3;
+            let before = memory.read_vec(RemoteAddr::new(at - 3), 24).unwrap();
+            assert!(memory.write(RemoteAddr::new(at), b"poked words").is_err());
+            assert!(memory.poke(at, b"poked words"));
+            let after = memory.read_vec(RemoteAddr::new(at - 3), 24).unwrap();
+            (before, after)
+        });
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let (before, after) = done.unwrap();
+        assert_eq!((&after[..3], &after[14..]), (&before[..3], &before[14..]));
+        assert_eq!(&after[3..14], b"poked words");
+        // Nobody holds this one.
+        assert!(!me().poke(before.as_ptr() as u64, b"x"));
     }
 
     /// Runs this on a thread whose filter lets these calls fail with EPERM.

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use crate::added::Barred;
 use crate::sys::{self, Capabilities};
 
 /// The credentials by which the kernel checked this thread's file accesses before, restored on
@@ -17,6 +18,7 @@ struct FileRights {
     uid: u32,
     gid: u32,
     effective: [u32; 2],
+    _barred: Barred,
 }
 
 impl FileRights {
@@ -30,6 +32,7 @@ impl FileRights {
             uid,
             gid,
             effective: before.map(|half| half.effective),
+            _barred: Barred::begin(),
         };
         let dropped = before.map(|half| Capabilities {
             effective: 0,

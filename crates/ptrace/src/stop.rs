@@ -3,6 +3,7 @@ use std::io;
 use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 
+use crate::added::with_added;
 use crate::apart::{Place, apart};
 use crate::watch::{self, Watch};
 use crate::{Error, Pace, Registers, RemoteAddr, Result, SignalMask, Tid, arch, fault};
@@ -229,7 +230,7 @@ impl Seized {
             tid,
             source,
         })?;
-        Plain::Seize(options).make(tid)?;
+        with_added(|| Plain::Seize(options).make(tid))?;
         let seized = Seized {
             tid,
             released: false,
@@ -481,17 +482,21 @@ impl Stopped {
     /// itself, EIO where the kernel cannot tell; [`Error::Gone`].
     pub fn seccomp_filters(&self) -> Result<Vec<Vec<[u8; 8]>>> {
         let get = |index: usize, to: *mut [u8; 8]| -> Result<usize> {
-            // SAFETY: `to` is null, which asks for the length, or has space for as many
-            // instructions as that call said. Filters are never changed, and the thread is stopped.
-            let answer = unsafe {
-                libc::ptrace(
-                    PTRACE_SECCOMP_GET_FILTER as _,
-                    self.tid.raw(),
-                    index as *mut libc::c_void,
-                    to.cast::<libc::c_void>(),
-                )
-            };
-            usize::try_from(answer).map_err(|_| Error::last("PTRACE_SECCOMP_GET_FILTER", self.tid))
+            with_added(|| {
+                // SAFETY: `to` is null, which asks for the length, or has space for as many
+                // instructions as that call said. Filters are never changed, and the thread is
+                // stopped.
+                let answer = unsafe {
+                    libc::ptrace(
+                        PTRACE_SECCOMP_GET_FILTER as _,
+                        self.tid.raw(),
+                        index as *mut libc::c_void,
+                        to.cast::<libc::c_void>(),
+                    )
+                };
+                let name = "PTRACE_SECCOMP_GET_FILTER";
+                usize::try_from(answer).map_err(|_| Error::last(name, self.tid))
+            })
         };
         let mut filters = Vec::new();
         loop {

@@ -1,4 +1,5 @@
-//! Whether this process has more rights than its user, and which variables it may then obey.
+//! Whether this process has more rights than its user, which variables it may then obey, and what
+//! its start leaves of those rights ([`begin`]).
 //!
 //! A set-uid program, or one with file capabilities, keeps the environment of the user who started
 //! it. A variable that names a file or a library, or that causes one to be loaded, would let that
@@ -10,6 +11,10 @@
 //! they give nobody additional rights.
 //!
 //! Decisions: ENG-052 (`docs/deviations/engine.md`).
+
+mod start;
+
+pub use start::{Command, Refused, begin, held};
 
 use std::ffi::OsString;
 

@@ -3,6 +3,7 @@
 //!
 //! * [`mod@options`] is the one table of options. The command line, its help, man pages, completions and the
 //!   reference page are all derived from it; nothing else in the workspace lists options.
+//! * [`commands`] is the one table of commands: what each reads, writes and runs, with whose rights.
 //! * [`mod@resolve`] turns the options given, and the settings inherited from the environment, into one
 //!   [`Settings`].
 //! * [`Settings`] is an ordered map of names to values with typed getters, under the names of AMD's tool and
@@ -14,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 pub mod buffer;
+pub mod commands;
 mod counters;
 pub mod options;
 mod periods;

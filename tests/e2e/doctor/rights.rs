@@ -8,8 +8,8 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::PathBuf;
 
-/// CAP_SYS_PTRACE, and CAP_DAC_OVERRIDE for the files in `/proc` of another user's process.
-const BOTH: u32 = 1 << 19 | 1 << 1;
+/// CAP_SYS_PTRACE, and CAP_DAC_READ_SEARCH for the files in `/proc` of another user's process.
+const BOTH: u32 = 1 << 19 | 1 << 2;
 
 fn mode(path: &Path, mode: u32) -> Result<()> {
     Ok(fs::set_permissions(path, fs::Permissions::from_mode(mode))?)

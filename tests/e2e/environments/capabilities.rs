@@ -12,7 +12,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 const SOMEBODY: u32 = 1000;
-const BOTH: &str = "cap_sys_ptrace,cap_dac_override+ep";
+const BOTH: &str = "cap_sys_ptrace,cap_dac_read_search+ep";
 
 /// Copies the product and gives its command line these file capabilities.
 fn with_capabilities(at: &Path, name: &str, capabilities: &str) -> Result<PathBuf> {
@@ -78,12 +78,12 @@ fn an_attacher_with_file_capabilities() -> Result<()> {
     // The attacher itself is not dumpable: its files in /proc belong to root.
     let one = attach(with_capabilities(safe.path(), "one", "cap_sys_ptrace+ep")?);
     works(&mut his, &one, "CAP_SYS_PTRACE, his own")?;
-    refused(&roots, &one, 11, "but not CAP_DAC_OVERRIDE")?;
+    refused(&roots, &one, 11, "but not CAP_DAC_READ_SEARCH")?;
     let exit = refusal(&roots, &one)?;
     assert!(
         exit.stderr
             .join("\n")
-            .contains("setcap cap_sys_ptrace,cap_dac_override+ep"),
+            .contains("setcap cap_sys_ptrace,cap_dac_read_search+ep"),
         "{exit}"
     );
     let both = attach(with_capabilities(safe.path(), "both", BOTH)?);

@@ -7,6 +7,6 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     midair_session::keep_one_heap();
     let words = std::env::args_os().collect();
-    let code = midair_cli::rocprofv3::main(words, &midair_cli::connect::SessionEngine);
+    let code = midair_cli::program::rocprofv3(words, &midair_cli::connect::SessionEngine);
     midair_cli::program::end(code)
 }

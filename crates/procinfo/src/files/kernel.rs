@@ -1,15 +1,17 @@
 //! The kernel's own files below `/proc`. Their names and contents are the kernel's, so they are
-//! read with all rights that this program has.
+//! read with all rights that this program has: those that its file adds to its user's are effective
+//! for these calls, and for no others that name a file ([`with_added_rights`]). A name here leads
+//! through no link of the kernel's to files of a process ([`is_the_kernels`]).
 
 use std::ffi::{CString, OsString};
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::OnceLock;
 
-use midair_ptrace::{apart_always, sys};
+use midair_ptrace::{apart_always, sys, with_added_rights};
 
 /// `PROC_SUPER_MAGIC` (linux/magic.h).
 pub(super) const PROC_MAGIC: u64 = 0x9fa0;
@@ -62,8 +64,36 @@ pub fn kernel_file(below: impl AsRef<Path>) -> io::Result<File> {
 }
 
 fn open_kernels(below: &Path, flags: i32) -> io::Result<File> {
+    if !is_the_kernels(below, flags & PATH != 0) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
     let name = CString::new(below.as_os_str().as_bytes())?;
-    sys::open_following(proc_directory()?, &name, flags)
+    let directory = proc_directory()?;
+    with_added_rights(|| sys::open_following(directory, &name, flags))
+}
+
+/// Whether a name below `/proc` stays among the kernel's own files. Some links there lead to a
+/// process's files and directories: what is behind one is not opened by this name, and nothing below
+/// it is found. The file itself may be what a link leads to where it is opened as a `place` only.
+fn is_the_kernels(below: &Path, place: bool) -> bool {
+    const LINKS: [&str; 3] = ["root", "cwd", "exe"];
+    const DIRECTORIES: [&str; 2] = ["fd", "map_files"];
+    let mut parts = below.components().peekable();
+    let mut in_links = false;
+    while let Some(part) = parts.next() {
+        let name = match part {
+            Component::Normal(name) => name,
+            // The directory itself.
+            Component::CurDir => continue,
+            _ => return false,
+        };
+        let is_link = in_links || LINKS.iter().any(|link| name == *link);
+        if is_link && (parts.peek().is_some() || !place) {
+            return false;
+        }
+        in_links = DIRECTORIES.iter().any(|directory| name == *directory);
+    }
+    true
 }
 
 /// Returns the whole contents of a file below `/proc`.
@@ -71,7 +101,9 @@ fn open_kernels(below: &Path, flags: i32) -> io::Result<File> {
 /// # Errors
 /// The kernel's error; file too large beyond 256 MiB.
 pub fn kernel_text(below: impl AsRef<Path>) -> io::Result<Vec<u8>> {
-    whole(kernel_file(below)?, MOST)
+    let file = kernel_file(below)?;
+    // Some of these files ask for the right to trace when they are read.
+    with_added_rights(|| whole(file, MOST))
 }
 
 /// Returns the same as text. Bytes that are not UTF-8 are replaced.
@@ -90,7 +122,7 @@ pub fn kernel_words(below: impl AsRef<Path>) -> io::Result<String> {
 pub fn kernel_text_up_to(below: impl AsRef<Path>, most: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut file = kernel_file(below)?.take(most as u64);
-    apart_always(|| file.read_to_end(&mut bytes))?;
+    apart_always(|| with_added_rights(|| file.read_to_end(&mut bytes)))?;
     Ok(bytes)
 }
 
@@ -99,7 +131,8 @@ pub fn kernel_text_up_to(below: impl AsRef<Path>, most: usize) -> io::Result<Vec
 /// # Errors
 /// The kernel's error.
 pub fn kernel_list(below: impl AsRef<Path>) -> io::Result<Vec<OsString>> {
-    entries(&open_kernels(below.as_ref(), DIRECTORY)?, usize::MAX)
+    let directory = open_kernels(below.as_ref(), DIRECTORY)?;
+    with_added_rights(|| entries(&directory, usize::MAX))
 }
 
 /// Returns the text of a link below `/proc` (`TID/ns/user`). The link is not followed.
@@ -117,8 +150,8 @@ pub fn kernel_link(below: impl AsRef<Path>) -> io::Result<PathBuf> {
         false => above,
     };
     let directory = open_kernels(above, PATH | DIRECTORY)?;
-    let link = sys::open_at(Some(&directory), &name, PATH)?;
-    told(sys::link_text(&link)?)
+    let link = with_added_rights(|| sys::open_at(Some(&directory), &name, PATH))?;
+    told(with_added_rights(|| sys::link_text(&link))?)
 }
 
 /// Returns the text of such a link. Linux 5.10 gives an empty one where a newer kernel says that the
@@ -195,6 +228,34 @@ pub(super) fn entries(directory: &File, most: usize) -> io::Result<Vec<OsString>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_name_leads_to_a_file_of_a_process() {
+        let is = |name: &str, place| is_the_kernels(Path::new(name), place);
+        for name in [
+            "1/stat",
+            "1/task/1/syscall",
+            "1/fd",
+            "sys/kernel/osrelease",
+            "self/ns/net",
+            ".",
+        ] {
+            assert!(is(name, false) && is(name, true), "{name}");
+        }
+        for name in ["1/exe", "1/root", "1/cwd", "1/fd/3", "1/map_files/1-2"] {
+            assert!(is(name, true) && !is(name, false), "{name}");
+        }
+        for name in [
+            "1/root/etc/shadow",
+            "1/cwd/x",
+            "1/fd/3/x",
+            "1/../../etc/shadow",
+            "/etc/shadow",
+        ] {
+            assert!(!is(name, true) && !is(name, false), "{name}");
+        }
+        assert!(kernel_text("self/root/etc/passwd").is_err() && kernel_text("self/exe").is_err());
+    }
 
     #[test]
     fn a_link_without_text_was_not_told() {

@@ -11,6 +11,7 @@ use midair_inject::{Refusal, own_filter};
 use midair_procinfo::files::{kernel_link, kernel_words};
 use midair_procinfo::status::Status;
 use midair_procinfo::{Pid, Tid, task};
+use midair_ptrace::added_capabilities;
 use std::path::Path;
 
 /// CAP_SYS_PTRACE.
@@ -52,7 +53,8 @@ fn libraries(lines: &mut Lines) {
 fn tracing(status: &Status, lines: &mut Lines) {
     let scope = kernel_words("sys/kernel/yama/ptrace_scope");
     let scope = scope.ok().and_then(|text| text.trim().parse().ok());
-    may_trace(status.cap_effective & TRACES != 0, scope, lines);
+    let ours = status.cap_effective | added_capabilities();
+    may_trace(ours & TRACES != 0, scope, lines);
 }
 
 fn may_trace(capable: bool, scope: Option<u32>, lines: &mut Lines) {
