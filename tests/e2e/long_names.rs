@@ -6,7 +6,7 @@ use crate::rocpd::reader;
 use midair_record::event::MOST_NAME;
 use midair_tests::Result;
 use midair_tests::attacher::{Attacher, Traced};
-use midair_tests::lab::LabTarget;
+use midair_tests::lab::{Lab, LabTarget};
 use midair_tests::modellog::ModelLog;
 use midair_tests::stage::command;
 use midair_tests::stand_in::Kit;
@@ -220,5 +220,24 @@ fn a_choice_of_kernels_by_a_long_name_is_the_same_on_both_sides() -> Result<()> 
             .values()
             .all(|(kernel, count)| *kernel >= 4 && *count == 3)
     );
+    quit(target)
+}
+
+/// The same on AMD's runtimes, which compile the kernels themselves.
+#[test]
+fn kernels_with_long_names_are_recorded_on_amds_runtimes() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let mut program = lab.run(&lab.program("long_names")?);
+    for len in LENGTHS {
+        program = program.arg(len);
+    }
+    let mut target = program.spawn()?;
+    target.expect("ready")?;
+    for _ in 0..2 {
+        let traced = attached(&mut target, &["csv"])?;
+        check(&by_name(&traced.file("kernel_trace.csv"))?, 3);
+    }
     quit(target)
 }
