@@ -76,6 +76,7 @@ mod samples;
 mod screens;
 mod seeds;
 mod services;
+mod shares;
 mod signalled;
 mod stand_in;
 mod starting;

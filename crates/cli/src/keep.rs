@@ -14,8 +14,6 @@ use std::time::Duration;
 const WINDOWS: u64 = 10;
 /// The MiB of the records that are kept, and of all windows, unless the user says otherwise.
 const DISK: u64 = 1024;
-/// The longest time between an event and its record.
-const LATE: Duration = Duration::from_secs(1);
 /// The seconds of a day.
 const DAY: u64 = 86_400;
 
@@ -57,10 +55,7 @@ pub(crate) fn of(given: &Given, request: &mut Request) -> Result<Option<Keeping>
     let bytes = given.number("keep-disk").unwrap_or(DISK) << 20;
     let watched = Watched::default();
     request.live = Some(watched.clone());
-    request.keep = Keep::Latest {
-        time: time + LATE,
-        bytes,
-    };
+    request.keep = Keep::Latest { time, bytes };
     let only_windows = !triggers.is_empty();
     request.recorder = Some(Recorder {
         before: time * 3 / 4,

@@ -70,6 +70,8 @@ struct Gpu {
 pub struct Activity {
     gpus: BTreeMap<u32, Gpu>,
     waits: Spans,
+    /// What happened before this time does not count.
+    begin: u64,
     /// Everything before this time is in the buckets of each [`Gpu`].
     summed_up: u64,
     /// Whether there was a call or a record that can show a wait of the host.
@@ -117,10 +119,21 @@ impl Activity {
         }
     }
 
+    /// Leaves out what happened before this time.
+    pub(crate) fn begin_at(&mut self, time: u64) {
+        self.begin = time;
+    }
+
+    /// Returns the begin of the part of a span that counts, if there is one.
+    fn counted(&self, start: u64, end: u64) -> Option<u64> {
+        let from = start.max(self.begin);
+        (start != 0 && from < end).then_some(from)
+    }
+
     fn add_wait(&mut self, start: u64, end: u64) {
-        if start == 0 || end <= start {
+        let Some(start) = self.counted(start, end) else {
             return;
-        }
+        };
         if start < self.summed_up {
             for gpu in self.gpus.values_mut() {
                 gpu.past
@@ -133,9 +146,9 @@ impl Activity {
     }
 
     fn add(&mut self, node: u32, doing: Doing, start: u64, end: u64) {
-        if start == 0 || end <= start {
+        let Some(start) = self.counted(start, end) else {
             return;
-        }
+        };
         if !self.gpus.contains_key(&node) && self.gpus.len() >= MOST_NODES {
             return;
         }
@@ -244,6 +257,26 @@ impl Shares {
             }
         });
         Shares::of_sums(sums, to.saturating_sub(from))
+    }
+
+    /// Returns the shares of the time in which something was recorded, which is shorter by so much.
+    /// Nothing is known to have happened in the rest.
+    #[must_use]
+    pub fn without(mut self, unrecorded: u64) -> Shares {
+        self.nothing = self.nothing.saturating_sub(unrecorded);
+        self
+    }
+
+    /// Returns the sum of all shares.
+    pub fn sum(&self) -> u64 {
+        let all = [
+            self.busy,
+            self.copies,
+            self.starting,
+            self.waited,
+            self.nothing,
+        ];
+        all.into_iter().fold(0, u64::saturating_add)
     }
 
     /// Makes the shares from sums in the order of [`Doing`]. The rest of `all` counts as nothing.

@@ -156,9 +156,17 @@ impl Bursts {
             }
             return;
         }
+        let is_first = self.is_empty();
         let mut known = self.open.iter_mut().rev();
-        if let Some(known) = known.find(|open| open.record.start == burst.start) {
-            known.record = *burst;
+        match known.find(|open| open.record.start == burst.start) {
+            Some(known) => known.record = *burst,
+            // Of the latest records, the first may be the end of a burst.
+            None if is_first => self.open.push_back(Open {
+                record: *burst,
+                before: burst.switched,
+                ..Open::default()
+            }),
+            None => {}
         }
     }
 

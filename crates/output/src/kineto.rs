@@ -8,7 +8,8 @@
 //! precision. Work without times is an instant, which readers that compute sums skip.
 //!
 //! The whole recording is one step, `ProfilerStep#0`, unless ranges of the program are steps
-//! themselves: TensorBoard's plug-in computes shares of a step.
+//! themselves: TensorBoard's plug-in computes shares of a step. Where nothing was recorded for a
+//! part of the time (pauses, periods, bursts), there is no step.
 //!
 //! A stream's number is that of the other formats plus 1, because readers take 0 for no stream.
 //! Kernels of one stream may overlap. A slice that would cross another one on a stream's row is put
@@ -329,7 +330,9 @@ impl Session<'_> {
     fn step(&mut self) -> Result<(), WriteError> {
         let process = &self.job.trace.process;
         let times = (process.init_time, process.fini_time);
-        if self.has_steps || times.0 == 0 || times.1 <= times.0 {
+        // A step in whose time something was left out would make readers take that for idle time.
+        let is_whole = self.job.trace.attach.unrecorded_ns == 0 && self.job.index.bursts.is_empty();
+        if self.has_steps || !is_whole || times.0 == 0 || times.1 <= times.0 {
             return Ok(());
         }
         let place = Place {

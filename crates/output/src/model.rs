@@ -55,9 +55,10 @@ pub struct Process {
     pub ppid: u32,
     /// Command line.
     pub command: Vec<String>,
-    /// When collecting began, CLOCK_BOOTTIME ns.
+    /// Since when the records cover what it did, CLOCK_BOOTTIME ns. That is when collecting began,
+    /// unless only the latest records are kept.
     pub init_time: u64,
-    /// When it ended, CLOCK_BOOTTIME ns.
+    /// Until when they do, CLOCK_BOOTTIME ns.
     pub fini_time: u64,
     /// The machine.
     pub node: Node,
@@ -107,6 +108,12 @@ pub struct Attach {
     pub began: String,
     /// What it cost.
     pub cost: Cost,
+    /// How long the session was, ns, where its records cover only the part of it that the times of
+    /// the [`Process`] tell.
+    pub session_ns: Option<u64>,
+    /// For how long within the times of the [`Process`] nothing was recorded, ns: in pauses of the
+    /// program, or outside of collection periods.
+    pub unrecorded_ns: u64,
 }
 
 /// A finished session.

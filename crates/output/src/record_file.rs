@@ -13,7 +13,7 @@ use crate::choice::{Chosen, KernelFilter};
 use crate::files::WriteError;
 use crate::index::Index;
 use crate::model::KernelNames;
-use crate::rolling::{Keep, Rolling, Window};
+use crate::rolling::{Keep, LATE, Rolling, Window};
 use midair_record::event::{self, Header, Kernel, MAX_RECORD, Plain, Record, kind};
 use midair_record::spool::{DROP_SLOTS, drop_slot};
 use std::convert::Infallible;
@@ -22,7 +22,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The number of bytes that are gathered before a write, and that one read takes.
 const BLOCK: usize = 256 * 1024;
@@ -60,6 +60,29 @@ pub struct RecordWriter {
     directory: PathBuf,
     /// Replaces the file where only the latest records are kept.
     rolling: Option<Rolling>,
+    /// The time that these are to cover in the results.
+    latest: Duration,
+    /// When the first record was left out because of the limit.
+    full_since: Option<Instant>,
+}
+
+/// Adds the time by which records may be late. Nothing is kept where no time is asked for.
+fn with_late(time: Duration) -> Duration {
+    match time.is_zero() {
+        true => time,
+        false => time.saturating_add(LATE),
+    }
+}
+
+/// The times of a session, in ns of the clock of its records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Times {
+    /// When it began.
+    pub begin: u64,
+    /// When it ended, or the present.
+    pub end: u64,
+    /// The present.
+    pub now: u64,
 }
 
 impl RecordWriter {
@@ -81,18 +104,31 @@ impl RecordWriter {
             observer: None,
             directory: directory.to_owned(),
             rolling: None,
+            latest: Duration::ZERO,
+            full_since: None,
         })
     }
 
     /// Sets what is kept from now on. The index covers all records regardless.
     pub fn keep(&mut self, keep: Keep) {
+        if let Keep::Latest { time, .. } = keep {
+            self.latest = time;
+        }
         match (keep, &mut self.rolling) {
             (Keep::All, rolling) => *rolling = None,
-            (Keep::Latest { time, bytes }, Some(rolling)) => rolling.keep(time, bytes),
+            (Keep::Latest { time, bytes }, Some(rolling)) => rolling.keep(with_late(time), bytes),
             (Keep::Latest { time, bytes }, none) => {
-                *none = Some(Rolling::new(&self.directory, time, bytes));
+                let rolling = Rolling::new(&self.directory, with_late(time), bytes);
+                *none = Some(rolling);
             }
         }
+    }
+
+    /// Makes the writer's index ignore what devices did before this time.
+    #[must_use]
+    pub(crate) fn since(mut self, time: u64) -> RecordWriter {
+        self.index.activity.begin_at(time);
+        self
     }
 
     /// Returns the latest records, where only these are kept. The session goes on.
@@ -178,6 +214,9 @@ impl RecordWriter {
             Some(rolling) => rolling.push(kept_bytes, Instant::now())?,
             None => self.pending.extend_from_slice(kept_bytes),
         }
+        if full && self.full_since.is_none() {
+            self.full_since = Some(Instant::now());
+        }
         self.records += kept;
         Ok(kept)
     }
@@ -232,13 +271,47 @@ impl RecordWriter {
         })
     }
 
+    /// Returns the time that the records cover: what began and ended in it is here, as far as it was
+    /// recorded at all. It is a part of the session where only the latest records are kept, or where
+    /// the limit of bytes was reached.
+    pub fn covered(&self, session: Times) -> (u64, u64) {
+        let Times { begin, end, now } = session;
+        let ago = |moment: Instant| u64::try_from(moment.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let at = |moment: Instant| now.saturating_sub(ago(moment));
+        let end = match self.full_since {
+            Some(full) => at(full).max(begin).min(end),
+            None => end,
+        };
+        let since = self.rolling.as_ref().map(|rolling| at(rolling.since()));
+        (since.unwrap_or(0).max(begin).min(end), end)
+    }
+
     /// Ends the appending.
     ///
     /// # Errors
     /// When the last block cannot be written.
-    pub fn finish(mut self) -> io::Result<RecordFile> {
+    pub fn finish(self) -> io::Result<RecordFile> {
+        self.finish_from(0)
+    }
+
+    /// Does the same as [`RecordWriter::finish`]. Where only the latest records are kept, these are
+    /// the ones of the requested time before the end. Returns as well the time that they cover.
+    ///
+    /// # Errors
+    /// As [`RecordWriter::finish`].
+    pub fn finish_session(self, session: Times) -> io::Result<(RecordFile, (u64, u64))> {
+        let (mut from, end) = self.covered(session);
         if self.rolling.is_some() {
-            let window = self.window()?.between(0, u64::MAX)?;
+            let latest = u64::try_from(self.latest.as_nanos()).unwrap_or(u64::MAX);
+            from = from.max(end.saturating_sub(latest));
+        }
+        Ok((self.finish_from(from)?, (from, end)))
+    }
+
+    /// Ends the appending. Of the latest records, those before this time are left out.
+    fn finish_from(mut self, from: u64) -> io::Result<RecordFile> {
+        if self.rolling.is_some() {
+            let window = self.window()?.between(from, u64::MAX)?;
             return Ok(RecordFile {
                 malformed_bytes: self.malformed_bytes,
                 ..window

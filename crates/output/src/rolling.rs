@@ -19,6 +19,9 @@ use std::time::{Duration, Instant};
 const BLOCK: usize = 256 * 1024;
 /// The number of files that hold the requested time. Up to one such part more is kept.
 const PARTS: u32 = 8;
+/// The longest time between an event and its record. Files are kept for so much longer than is
+/// asked for.
+pub(crate) const LATE: Duration = Duration::from_secs(1);
 
 /// Which of its records a session keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +30,8 @@ pub enum Keep {
     All,
     /// The records of the latest time, as far as they fit. None at all where the time is 0.
     Latest {
-        /// The time.
+        /// The time that results cover. In between, the records of somewhat more are kept: some may
+        /// come late.
         time: Duration,
         /// The most bytes on the disk.
         bytes: u64,
@@ -53,6 +57,8 @@ pub(crate) struct Rolling {
     segments: VecDeque<Segment>,
     pending: Vec<u8>,
     bytes: u64,
+    /// When the last record came that is no longer here. All that happened later is here.
+    since: Instant,
 }
 
 impl Rolling {
@@ -64,12 +70,18 @@ impl Rolling {
             segments: VecDeque::new(),
             pending: Vec::new(),
             bytes: 0,
+            since: Instant::now(),
         }
     }
 
     /// Returns the number of bytes that are kept.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes + self.pending.len() as u64
+    }
+
+    /// Returns the moment since which all records are here.
+    pub(crate) fn since(&self) -> Instant {
+        self.since
     }
 
     /// Sets the time to keep from now on. It applies to the records that are there as well.
@@ -83,6 +95,7 @@ impl Rolling {
             self.segments.clear();
             self.pending.clear();
             self.bytes = 0;
+            self.since = now;
             return Ok(());
         }
         self.expire(now);
@@ -134,6 +147,7 @@ impl Rolling {
                 break;
             }
             self.bytes = self.bytes.saturating_sub(first.len);
+            self.since = self.since.max(first.ended);
             self.segments.pop_front();
         }
     }
@@ -165,7 +179,7 @@ impl Window {
     /// # Errors
     /// When a file cannot be read or written.
     pub fn between(self, from: u64, to: u64) -> io::Result<RecordFile> {
-        let mut writer = RecordWriter::create_in(&self.directory)?;
+        let mut writer = RecordWriter::create_in(&self.directory)?.since(from);
         let mut rest = self.descriptions.as_slice();
         while let Ok((_, size)) = event::decode(rest) {
             let (record, more) = rest.split_at(size);
@@ -230,6 +244,7 @@ pub(crate) fn times(record: &Record<'_>) -> Option<(u64, u64)> {
         Record::MemorySet(it) => (it.start, it.end),
         Record::Synchronization(it) => (it.start, it.end),
         Record::UnifiedMemory(it) => (it.start, it.end),
+        Record::Burst(it) => (it.start, it.end),
         Record::CounterWindow(it, _) => (it.start, it.read_end.max(it.end)),
         Record::RuntimeInit(it) => (it.time, it.time),
         Record::Agent(_)
@@ -238,7 +253,6 @@ pub(crate) fn times(record: &Record<'_>) -> Option<(u64, u64)> {
         | Record::Queue(_)
         | Record::QueueCounts(_)
         | Record::Note(_)
-        | Record::Burst(_)
         | Record::CudaDevice(..) => return None,
     };
     Some((start, end.max(start)))
@@ -247,7 +261,7 @@ pub(crate) fn times(record: &Record<'_>) -> Option<(u64, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record_file::WalkError;
+    use crate::record_file::{Times, WalkError};
     use midair_record::event::{Header, Kernel, KernelSymbol, encode, kind};
 
     fn kernel(id: u64, start: u64) -> Vec<u8> {
@@ -324,6 +338,74 @@ mod tests {
             .between(100 * many, u64::MAX)
             .unwrap();
         assert_eq!(ids(&last), [many]);
+    }
+
+    /// The results of a session that keeps only the latest records are as long as was asked for.
+    #[test]
+    fn the_latest_records_are_those_of_the_time_before_the_end() {
+        const SECOND: u64 = 1_000_000_000;
+        let written = || {
+            let mut writer = RecordWriter::create_in(&std::env::temp_dir()).unwrap();
+            writer.keep(Keep::Latest {
+                time: Duration::from_secs(2),
+                bytes: 1 << 30,
+            });
+            for id in 0..=10 {
+                writer.append(&kernel(id, id * SECOND)).unwrap();
+            }
+            writer
+        };
+        // All of these were written in the last moments, which were before the session's begin.
+        let times = |begin, end| Times { begin, end, now: 0 };
+        let (file, covered) = written()
+            .finish_session(times(3 * SECOND, 10 * SECOND))
+            .unwrap();
+        assert_eq!(covered, (8 * SECOND, 10 * SECOND));
+        assert_eq!(ids(&file), [8, 9, 10]);
+        // The session was shorter than that.
+        let (file, covered) = written()
+            .finish_session(times(9 * SECOND, 10 * SECOND))
+            .unwrap();
+        assert_eq!(covered, (9 * SECOND, 10 * SECOND));
+        assert_eq!(ids(&file), [9, 10]);
+        // What is older was removed, because it was too much.
+        let mut writer = written();
+        writer.keep(Keep::Latest {
+            time: Duration::from_secs(2),
+            bytes: 0,
+        });
+        writer.append(&kernel(11, 11)).unwrap();
+        let times = Times {
+            begin: 3 * SECOND,
+            end: 10 * SECOND,
+            now: 10 * SECOND,
+        };
+        let (file, (from, to)) = writer.finish_session(times).unwrap();
+        assert_eq!((ids(&file).len(), to), (0, 10 * SECOND));
+        assert!(from > 9 * SECOND && from <= to, "{from}");
+        // A target's clock may say anything.
+        for (begin, end, now) in [(5, 3, 1), (u64::MAX, 0, u64::MAX), (0, u64::MAX, 0)] {
+            let (_, (from, to)) = written().finish_session(Times { begin, end, now }).unwrap();
+            assert!(from <= to.max(begin), "{from} {to}");
+        }
+    }
+
+    /// A span that begins before a window counts in it from the window's begin on.
+    #[test]
+    fn a_window_has_no_activity_of_the_time_before_it() {
+        let mut writer = RecordWriter::create_in(&std::env::temp_dir()).unwrap();
+        writer.keep(Keep::Latest {
+            time: Duration::from_secs(3_600),
+            bytes: 1 << 30,
+        });
+        // So many spans are summed up.
+        for id in 1..20_000 {
+            writer.append(&kernel(id, 10 * id)).unwrap();
+        }
+        let (from, to) = (50_003, 200_000);
+        let window = writer.window().unwrap().between(from, to).unwrap();
+        let shares = window.index().activity.shares(0, from, to);
+        assert_eq!((shares.busy, shares.sum()), (74_997, to - from));
     }
 
     #[test]

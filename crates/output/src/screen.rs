@@ -61,8 +61,10 @@ pub struct Head {
     pub host: String,
     /// When it began, in local time for people, or empty where that is not known.
     pub began: String,
-    /// The duration of the recording in nanoseconds.
+    /// The duration of the session in nanoseconds.
     pub time: u64,
+    /// For how much of it there are records. The shares of GPUs are of this time.
+    pub recorded: u64,
     /// How it ended, if that was unusual.
     pub outcome: Option<String>,
     /// The number of records that are kept.
@@ -87,6 +89,8 @@ impl Head {
         let index = trace.records.index();
         let process = &trace.process;
         let (from, to) = (process.init_time, process.fini_time);
+        let covered = to.saturating_sub(from);
+        let unrecorded = trace.attach.unrecorded_ns.min(covered);
         let agents = match index.is_cuda() {
             true => Agents::of_cuda(&trace.agents, &index.cuda.devices),
             false => Agents::of_machine(&trace.agents),
@@ -118,7 +122,7 @@ impl Head {
             gpus.push(Gpu {
                 name: format!("GPU {number}"),
                 model: model.to_owned(),
-                shares: index.activity.shares(node, from, to),
+                shares: index.activity.shares(node, from, to).without(unrecorded),
                 sees_waits: index.activity.sees_waits(),
             });
         }
@@ -131,7 +135,8 @@ impl Head {
             command: process.command.clone(),
             host: process.node.hostname.clone(),
             began: trace.attach.began.clone(),
-            time: to.saturating_sub(from),
+            time: trace.attach.session_ns.unwrap_or(covered),
+            recorded: covered - unrecorded,
             outcome: (!trace.outcome.ordinary).then(|| trace.outcome.text.clone()),
             records: trace.records.records(),
             lost,

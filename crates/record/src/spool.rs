@@ -205,6 +205,9 @@ pub struct Head {
     /// writes this in each of its rounds without synchronising with readers, so a reader may see
     /// parts of two rounds.
     pub flights: [Flight; FLIGHTS],
+    /// For how long nothing was recorded since `attached_at`, ns: in pauses of the program, outside
+    /// of collection periods, between bursts. The worker thread writes this in each of its rounds.
+    pub unrecorded: AtomicU64,
 }
 
 const _: () = assert!(size_of::<Head>() <= HEAD);

@@ -118,6 +118,12 @@ pub struct Finished {
     pub counters: CounterPlan,
     /// What the session cost, as far as that was measured.
     pub cost: Cost,
+    /// How long the session was, ns, where its records cover a part of it only. The times of the
+    /// process in `identity` are those of this part.
+    pub session_ns: Option<u64>,
+    /// For how long nothing was recorded within these times, ns: in pauses of the program, or
+    /// outside of collection periods.
+    pub unrecorded_ns: u64,
     /// Samples of the whole GPU that were taken meanwhile.
     pub gpu: Option<GpuSamples>,
     /// Only the caller's own tools were attached. What they were told belongs to them, and is in no
@@ -243,6 +249,8 @@ impl Finished {
                 pid: Some(self.identity.seen_as),
                 began: self.identity.keys.began(),
                 cost: self.cost,
+                session_ns: self.session_ns,
+                unrecorded_ns: self.unrecorded_ns,
             },
         };
         Ready {

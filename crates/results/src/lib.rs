@@ -17,6 +17,6 @@ pub use identity::{Identity, Itself, Source};
 pub use midair_output::Console;
 pub use midair_output::screen::Cost;
 pub use midair_output::table::Style;
-pub use midair_output::{RecordFile, RecordWriter};
+pub use midair_output::{RecordFile, RecordWriter, Times};
 pub use plan::window_directory;
 pub use together::Together;

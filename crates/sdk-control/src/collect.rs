@@ -362,6 +362,7 @@ impl Collection {
             busy |= bursts.round(&mut running.sink);
         }
         counting::devices::pass();
+        tell_time_off(self.spool);
         let ids = retirement::is_followed().then(|| self.harvester.ids_under_way());
         if let Some(Some(ids)) = &ids {
             retirement::looked(ids);
@@ -407,6 +408,7 @@ impl Collection {
         windows::recording_ends();
         counting::devices::closes();
         probe::session::close(QUIESCE_LIMIT);
+        tell_time_off(self.spool);
         if running.hsa_ready {
             let mut device = Device {
                 harvester: &mut self.harvester,
@@ -539,6 +541,13 @@ impl Collection {
             std::mem::forget(running.route);
             Leftover::Memory
         }
+    }
+}
+
+/// Tells the attacher for how long nothing was recorded so far.
+fn tell_time_off(spool: Option<Area>) {
+    if let Some(spool) = spool {
+        spool.head().unrecorded.store(pause::off_time(), Relaxed);
     }
 }
 

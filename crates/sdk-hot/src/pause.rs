@@ -70,6 +70,12 @@ pub fn set_period(open: bool) {
     }
 }
 
+/// Returns for how long nothing was recorded since the recording began, in ns: in pauses, outside
+/// of collection periods, and between bursts. The worker thread calls this.
+pub fn off_time() -> u64 {
+    STATE.pause.off_time()
+}
+
 /// Whether the session reacts to the calls.
 pub fn is_honoured() -> bool {
     STATE.pause.mode().honoured

@@ -148,6 +148,9 @@ pub(crate) struct Pause {
     open_since: AtomicU64,
     /// How long the ended periods took together, in ns.
     open_total: AtomicU64,
+    /// The moments at which the recording went on, minus those at which it went off, in ns. Such a
+    /// sum does not depend on the order in which threads add to it.
+    off: AtomicU64,
     /// How much was left out, in the order of [`COUNTS`].
     left_out: [AtomicU64; COUNTS.len()],
 }
@@ -165,6 +168,7 @@ impl Pause {
             periods: AtomicU64::new(0),
             open_since: AtomicU64::new(0),
             open_total: AtomicU64::new(0),
+            off: AtomicU64::new(0),
             left_out: [const { AtomicU64::new(0) }; COUNTS.len()],
         }
     }
@@ -194,6 +198,8 @@ impl Pause {
         self.named_thread.store(false, Relaxed);
         let since = if moment.paused { now() } else { 0 };
         self.since.store(since, Relaxed);
+        self.off.store(0, Relaxed);
+        self.switch(Moment::default(), moment);
         self.moment.store(moment.word(), SeqCst);
         self.mode.store(mode.word(), SeqCst);
     }
@@ -208,11 +214,10 @@ impl Pause {
         let Ok(before) = self.moment.fetch_update(AcqRel, Acquire, step) else {
             return false;
         };
-        let (before, after) = (
-            Moment::of(before).paused,
-            next(Moment::of(before), mode.counted).paused,
-        );
-        match (before, after) {
+        let before = Moment::of(before);
+        let after = next(before, mode.counted);
+        self.switch(before, after);
+        match (before.paused, after.paused) {
             (false, true) => {
                 self.pauses.fetch_add(1, Relaxed);
                 self.since.store(now(), Relaxed);
@@ -223,7 +228,25 @@ impl Pause {
             }
             _ => {}
         }
-        before != after
+        before.paused != after.paused
+    }
+
+    /// Adds the present to the sum of switches, if the recording goes on or off.
+    fn switch(&self, before: Moment, after: Moment) {
+        match (before.is_recording(), after.is_recording()) {
+            (true, false) => self.off.fetch_sub(now(), Relaxed),
+            (false, true) => self.off.fetch_add(now(), Relaxed),
+            _ => return,
+        };
+    }
+
+    /// See [`crate::pause::off_time`].
+    pub(crate) fn off_time(&self) -> u64 {
+        let is_on = self.is_recording_wanted();
+        let sum = self.off.load(Relaxed);
+        let time = if is_on { sum } else { sum.wrapping_add(now()) };
+        // A thread may be between its two steps now.
+        if time > i64::MAX as u64 { 0 } else { time }
     }
 
     /// Begins or ends a collection period or a burst. Returns whether this changes what is recorded.
@@ -241,9 +264,17 @@ impl Pause {
                 .word()
             })
         };
-        if self.moment.fetch_update(AcqRel, Acquire, step).is_err() {
+        let Ok(before) = self.moment.fetch_update(AcqRel, Acquire, step) else {
             return false;
-        }
+        };
+        let before = Moment::of(before);
+        self.switch(
+            before,
+            Moment {
+                closed: !open,
+                ..before
+            },
+        );
         if open {
             self.periods.fetch_add(1, Relaxed);
             self.open_since.store(now(), Relaxed);
@@ -444,6 +475,47 @@ mod tests {
             notes[1].contains("the numbers above have what began then"),
             "{notes:?}"
         );
+    }
+
+    /// The time off is that of pauses and of what is outside of periods, each instant once.
+    #[test]
+    fn the_time_off_is_what_neither_a_pause_nor_a_period_leaves() {
+        let pause = Pause::new();
+        pause.begin(PLAIN);
+        assert_eq!(pause.off_time(), 0);
+        pause.begin(Mode {
+            periods: true,
+            ..PLAIN
+        });
+        let wait = || {
+            let until = now() + 1_000_000;
+            while now() < until {
+                std::hint::spin_loop();
+            }
+        };
+        let off = |act: &dyn Fn()| {
+            let before = pause.off_time();
+            act();
+            pause.off_time() - before
+        };
+        assert!(off(&wait) >= 1_000_000, "no period has begun");
+        pause.set_period(true);
+        assert_eq!(off(&wait), 0);
+        pause.change(Moment::paused);
+        let began = now();
+        let both = off(&|| {
+            wait();
+            pause.set_period(false);
+            wait();
+            pause.change(Moment::resumed);
+            wait();
+        });
+        let took = now() - began;
+        assert!((3_000_000..=took).contains(&both), "{both} of {took}");
+        pause.set_period(true);
+        assert_eq!(off(&wait), 0);
+        pause.begin(PLAIN);
+        assert_eq!(pause.off_time(), 0);
     }
 
     #[test]

@@ -21,7 +21,7 @@ use midair_procinfo::{Pid, Tid};
 use midair_ptrace::kfd::{Clocks, Kfd, Mapping, PROFILER_VERSION, Stream, StreamInfo};
 use midair_record::event::{Header, Kernel, Plain, Queue, Untimed, flag, kind};
 use midair_record::spool::{DROP_SLOTS, drop_slot};
-use midair_results::{Cost, End, Finished, Identity, record_limit};
+use midair_results::{Cost, End, Finished, Identity, Times, record_limit};
 use midair_settings::Settings;
 use pairs::{Dispatch, Pairs, Ran};
 use ring::{Cursors, Layout};
@@ -273,10 +273,20 @@ impl NoEntry {
         if let Some(slot) = dropped.get_mut(drop_slot(kind::KERNEL_DISPATCH)) {
             *slot = lost;
         }
-        self.identity.process.fini_time = boottime();
-        let records = self.records.finish().map_err(|error| {
+        let now = boottime();
+        let begin = self.identity.process.init_time;
+        let session = Times {
+            begin,
+            end: now,
+            now,
+        };
+        let (records, covered) = self.records.finish_session(session).map_err(|error| {
             Failure::new(Kind::Output, format!("records cannot be kept: {error}"))
         })?;
+        (
+            self.identity.process.init_time,
+            self.identity.process.fini_time,
+        ) = covered;
         Ok(Collected {
             finished: Finished {
                 cost: Cost {
@@ -284,6 +294,8 @@ impl NoEntry {
                     in_process: Some(Duration::ZERO),
                     ..self.meter.cost(&self.target, Duration::ZERO)
                 },
+                session_ns: (covered != (begin, now)).then(|| now.saturating_sub(begin)),
+                unrecorded_ns: 0,
                 identity: self.identity,
                 settings: self.settings,
                 records,

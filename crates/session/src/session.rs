@@ -1,12 +1,14 @@
 //! One attach to one process, from the offer to the end of collecting.
 
 mod offering;
+mod time_off;
 mod tool;
 mod window;
 
 pub(crate) use offering::StartError;
 
 use offering::offer;
+use time_off::TimeOff;
 use tool::{Tool, has_copy_of_ours, memory_copy};
 use window::Parts;
 
@@ -35,7 +37,7 @@ use midair_procinfo::Pid;
 use midair_ptrace::{fault, sys};
 use midair_record::offer::MAX_TOOLS;
 use midair_record::spool::{Reader, ReaderOptions, command, outcome, state, status};
-use midair_results::{End, Finished, Identity, describe, record_limit};
+use midair_results::{End, Finished, Identity, Times, describe, record_limit};
 use midair_settings::{EXTRA_COUNTERS, Settings, TOOLS_BY_NAME};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -191,6 +193,8 @@ pub struct Session {
     counted: Option<Counted>,
     /// Which records are kept while no view asks for more.
     keep: Keep,
+    /// For how long nothing was recorded, where only the latest records are kept.
+    time_off: TimeOff,
 }
 
 impl Session {
@@ -271,6 +275,7 @@ impl Session {
             live,
             counted,
             keep: request.keep,
+            time_off: TimeOff::default(),
         };
         session.wait_for_setup()?;
         Ok(session)
@@ -361,6 +366,10 @@ impl Session {
                 self.collect()?;
             }
         }
+        if let Keep::Latest { time, .. } = self.keep {
+            let off = self.reader.head().unrecorded.load(Relaxed);
+            self.time_off.add(boottime(), off, time);
+        }
         if let Some(live) = &mut self.live {
             let metrics = match &mut self.gpu {
                 Some(gpu) => gpu.recent(self.keep, boottime()),
@@ -417,8 +426,17 @@ impl Session {
     /// Returns what the files of a window contain besides its records.
     fn parts_of(&self, cut: &Cut) -> Parts {
         let mut identity = self.identity.clone();
-        (identity.process.init_time, identity.process.fini_time) = (cut.from, cut.to);
+        let now = boottime();
+        let session = Times {
+            begin: self.reader.head().attached_at.load(Relaxed),
+            end: now,
+            now,
+        };
+        let (since, until) = self.records.covered(session);
+        let (from, to) = (cut.from.max(since).min(cut.to), cut.to.min(until));
+        (identity.process.init_time, identity.process.fini_time) = (from, to);
         Parts {
+            unrecorded_ns: self.time_off.within(from, to),
             identity,
             settings: self.settings.clone(),
             notes: vec![format!("a window of a session that went on: {}", cut.why)],
@@ -455,6 +473,8 @@ impl Session {
             notes: Vec::new(),
             counters: self.counters.clone(),
             gpu: None,
+            session_ns: None,
+            unrecorded_ns: 0,
             cost: self.meter.cost(&self.target, self.entry.longest_stop()),
             only_others: self.only_others,
         })
@@ -570,11 +590,12 @@ impl Session {
         {
             self.notes.push(CUT_SHORT.to_owned());
         }
-        let head = self.reader.head();
-        self.identity.process.init_time = head.attached_at.load(Relaxed);
-        self.identity.process.fini_time = match head.detached_at.load(Relaxed) {
-            0 => boottime(),
-            time => time,
+        let (begin, end, unrecorded) = self.times();
+        self.time_off.end(end, unrecorded);
+        let session = Times {
+            begin,
+            end,
+            now: boottime(),
         };
         // Adds the threads that began since the attach, and the names that threads were given
         // since.
@@ -590,19 +611,23 @@ impl Session {
         if !last_words.is_empty() {
             self.notes.push(last_words);
         }
-        let process = &self.identity.process;
+        let full = self.records.is_full().then_some(End::Full);
+        let (records, covered) = self.records.finish_session(session).map_err(|error| {
+            Failure::new(Kind::Output, format!("records cannot be kept: {error}"))
+        })?;
+        let (from, to) = covered;
+        (
+            self.identity.process.init_time,
+            self.identity.process.fini_time,
+        ) = covered;
         let gpu = self.gpu.take().map(|gpu| {
-            let (samples, notes) = gpu.finish(process.init_time, process.fini_time);
+            let (samples, notes) = gpu.finish(from, to);
             self.notes.extend(notes);
             samples
         });
         // No thread of ours may still be at work when the results are written.
         self.notes
             .extend(self.counted.take().and_then(Counted::end));
-        let full = self.records.is_full().then_some(End::Full);
-        let records = self.records.finish().map_err(|error| {
-            Failure::new(Kind::Output, format!("records cannot be kept: {error}"))
-        })?;
         Ok(Collected {
             finished: Finished {
                 cost: self.meter.cost(&self.target, self.entry.longest_stop()),
@@ -615,11 +640,31 @@ impl Session {
                 failure,
                 notes: self.notes,
                 counters: self.counters,
+                session_ns: (covered != (begin, end)).then(|| end.saturating_sub(begin)),
+                unrecorded_ns: match self.keep {
+                    Keep::Latest { .. } => self.time_off.within(from, to),
+                    Keep::All => unrecorded,
+                },
                 gpu,
                 only_others: self.only_others,
             },
             entry: self.entry,
         })
+    }
+
+    /// Returns when the session began and ended, in the clock of the target, and for how long
+    /// nothing was recorded in between.
+    fn times(&self) -> (u64, u64, u64) {
+        let head = self.reader.head();
+        let end = match head.detached_at.load(Relaxed) {
+            0 => boottime(),
+            time => time,
+        };
+        (
+            head.attached_at.load(Relaxed),
+            end,
+            head.unrecorded.load(Relaxed),
+        )
     }
 
     fn wait_for_state(&self, unwanted: u32, limit: Duration) {

@@ -16,7 +16,7 @@ use midair_ids::{Pid, Tid};
 use midair_record::event;
 use midair_record::spool::{DEFAULT_SIZE, DROP_SLOTS, Reader, ReaderOptions, outcome};
 use midair_results::{
-    Console, Cost, Finished, Identity, Itself, RecordWriter, Style, Written, record_limit,
+    Console, Cost, Finished, Identity, Itself, RecordWriter, Style, Times, Written, record_limit,
 };
 use midair_settings::{ALIASES, KEEP_RESULTS, SCREEN, Settings, Verbosity, options};
 use std::ffi::CString;
@@ -306,6 +306,7 @@ fn write(recording: Recording) {
         outcome_bits &= !outcome::SLOT_KEPT;
     }
     let dropped = reader.dropped();
+    let unrecorded_ns = head.unrecorded.load(Relaxed);
     if outcome_bits & outcome::MEMORY_KEPT != 0 {
         // A thread may still be storing a record.
         std::mem::forget(reader);
@@ -317,11 +318,20 @@ fn write(recording: Recording) {
         return;
     }
     WROTE.store(true, Relaxed);
+    let (begin, end) = (identity.process.init_time, identity.process.fini_time);
+    let session = Times {
+        begin,
+        end,
+        now: boottime(),
+    };
     let written = records
-        .finish()
+        .finish_session(session)
         .map_err(|error| Failure::new(Kind::Output, format!("records cannot be kept: {error}")))
-        .and_then(|records| {
+        .and_then(|(records, covered)| {
+            (identity.process.init_time, identity.process.fini_time) = covered;
             Finished {
+                session_ns: (covered != (begin, end)).then(|| end.saturating_sub(begin)),
+                unrecorded_ns,
                 cost: Cost::default(),
                 notes: identity.without_driver.take().into_iter().collect(),
                 identity,
@@ -341,6 +351,17 @@ fn write(recording: Recording) {
         Ok(written) => announce(kind, &settings, &written),
         Err(failure) => print_failure(kind, &settings, &failure),
     }
+}
+
+/// Returns the time of the clock of records, ns.
+fn boottime() -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the out pointer is valid for the call.
+    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &mut time) };
+    (time.tv_sec as u64) * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// Reports, at the end of the process, that there was nothing to write. Only the process that the

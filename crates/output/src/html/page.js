@@ -43,7 +43,8 @@ for (const process of data.processes) {
     list.append(make('dt', key), make('dd', value));
   };
   row('Process', process.pid + '  ' + process.command.join(' '));
-  row('Time', time(process.duration_ns) + (process.began ? ' from ' + process.began : '') + (process.host ? ' on ' + process.host : ''));
+  row('Time', time(process.duration_ns) + (process.began ? ' from ' + process.began : '') + (process.host ? ' on ' + process.host : '')
+    + (process.recorded_ns < process.duration_ns && process.gpus.length ? '; records cover ' + time(process.recorded_ns) + ' of it' : ''));
   if (process.outcome !== 'complete') row('Ended', process.outcome);
   const lost = Object.entries(process.lost).filter(([, count]) => count > 0);
   row('Records', process.records + (lost.length ? '; LOST: ' + lost.map(([what, count]) => count + ' ' + what).join(', ') : ', none lost')
@@ -58,7 +59,8 @@ for (const process of data.processes) {
   for (const gpu of process.gpus) {
     const parts = [['busy', gpu.busy_ns], ['copies', gpu.copies_ns], ['starting', gpu.starting_ns], ['host waits', gpu.host_waits_ns],
       ['nothing queued', gpu.nothing_queued_ns]];
-    row(gpu.name + ' ' + gpu.model, parts.map(([what, ns]) => what + ' ' + (ns === null ? '-' : percent(ns, process.duration_ns))).join(', '));
+    const all = parts.reduce((sum, [, ns]) => sum + (ns || 0), 0);
+    row(gpu.name + ' ' + gpu.model, parts.map(([what, ns]) => what + ' ' + (ns === null ? '-' : percent(ns, all))).join(', '));
   }
   if (process.gpus_without_work) row('Other GPUs', process.gpus_without_work + ' did nothing for this process');
   for (const [reason, count] of process.untimed) row('Without times', count + ': ' + reason);

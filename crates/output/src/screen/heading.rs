@@ -81,6 +81,17 @@ fn time(heads: &[Head]) -> String {
     if let Some(host) = first.map(|head| &head.host).filter(|host| !host.is_empty()) {
         let _ = write!(text, " on {host}");
     }
+    // Of bursts there is a line of its own.
+    if let [head] = heads
+        && head.recorded < head.time
+        && head.coverage.is_none()
+    {
+        let _ = write!(
+            text,
+            "; records cover {} of it",
+            duration(head.recorded as f64)
+        );
+    }
     text
 }
 
@@ -210,7 +221,7 @@ impl Lines {
 
     /// Adds a row for each GPU with how it spent the time.
     fn gpus(&mut self, heads: &[Head]) {
-        let mut rows: Vec<(String, &Gpu, u64)> = Vec::new();
+        let mut rows: Vec<(String, &Gpu)> = Vec::new();
         for head in heads.iter().take(MOST_SESSIONS) {
             for gpu in &head.gpus {
                 let of = match heads.len() {
@@ -218,7 +229,7 @@ impl Lines {
                     _ => format!(" of {}", head.pid),
                 };
                 let name = format!("{}{of} {}", gpu.name, gpu.model);
-                rows.push((name.trim_end().to_owned(), gpu, head.time));
+                rows.push((name.trim_end().to_owned(), gpu));
             }
         }
         if rows.is_empty() {
@@ -226,17 +237,17 @@ impl Lines {
         }
         self.out.push('\n');
         let fixed: usize = COLUMNS.iter().map(|(_, width)| width).sum();
-        let longest = rows.iter().map(|(name, ..)| name.chars().count()).max();
+        let longest = rows.iter().map(|(name, _)| name.chars().count()).max();
         let longest = longest.unwrap_or(0);
         match self.columns.checked_sub(fixed).filter(|room| *room >= 12) {
             Some(room) => self.table_of_gpus(&rows, longest.min(room)),
             None => {
-                for (name, gpu, time) in &rows {
+                for (name, gpu) in &rows {
                     let text = fit(name, self.columns, self.style.unicode);
                     self.line("", "");
                     self.out.truncate(self.out.len() - KEY - 1);
                     let _ = writeln!(self.out, "{text}");
-                    for ((word, _), value) in COLUMNS.iter().zip(values(gpu, *time)) {
+                    for ((word, _), value) in COLUMNS.iter().zip(values(gpu)) {
                         let _ = writeln!(self.out, "  {word:<16}{value:>7}");
                     }
                 }
@@ -258,7 +269,7 @@ impl Lines {
         }
     }
 
-    fn table_of_gpus(&mut self, rows: &[(String, &Gpu, u64)], width: usize) {
+    fn table_of_gpus(&mut self, rows: &[(String, &Gpu)], width: usize) {
         let (bold, plain) = match self.style.colour {
             true => ("\x1b[1m", "\x1b[0m"),
             false => ("", ""),
@@ -269,10 +280,10 @@ impl Lines {
             let _ = write!(self.out, "{word:>columns$}");
         }
         let _ = writeln!(self.out, "{plain}");
-        for (name, gpu, time) in rows {
+        for (name, gpu) in rows {
             let name = fit(name, width, self.style.unicode);
             let _ = write!(self.out, "{name:<width$}");
-            for ((_, columns), value) in COLUMNS.iter().zip(values(gpu, *time)) {
+            for ((_, columns), value) in COLUMNS.iter().zip(values(gpu)) {
                 let _ = write!(self.out, "{value:>columns$}");
             }
             self.out.push('\n');
@@ -281,8 +292,9 @@ impl Lines {
 }
 
 /// Returns the shares in percent, in the order of [`COLUMNS`].
-fn values(gpu: &Gpu, time: u64) -> [String; 5] {
+fn values(gpu: &Gpu) -> [String; 5] {
     let shares = &gpu.shares;
+    let time = shares.sum();
     let percent = |part: u64| format!("{:.1}%", part as f64 * 100.0 / time.max(1) as f64);
     // Without recorded calls nobody knows what the host did, so the two shares are shown as one
     // number.

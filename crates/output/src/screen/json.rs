@@ -65,6 +65,7 @@ pub(crate) fn head(head: &Head) -> Value {
         "host": head.host,
         "began": head.began,
         "duration_ns": head.time,
+        "recorded_ns": head.recorded,
         "outcome": head.outcome.as_deref().unwrap_or("complete"),
         "records": head.records,
         "lost": lost.collect::<serde_json::Map<_, _>>(),

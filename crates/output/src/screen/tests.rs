@@ -31,6 +31,7 @@ fn head() -> Head {
         host: "node7".to_owned(),
         began: "2026-11-23 20:52:31 UTC".to_owned(),
         time: 10_000_000_000,
+        recorded: 10_000_000_000,
         records: 123_456,
         cost: Cost {
             longest_stop: Some(Duration::from_micros(57)),
@@ -303,6 +304,32 @@ fn a_head_has_the_gpus_that_did_something() {
     assert_eq!(head.command, ["train"]);
     assert_eq!(head.outcome, None);
     assert_eq!(head.lost, [("HIP calls".to_owned(), 3)]);
+}
+
+/// A GPU is not idle while nothing is recorded.
+#[test]
+fn shares_are_of_the_time_that_records_cover() {
+    let mut trace = trace(&[kernel_on(1)]);
+    trace.attach.session_ns = Some(6_000);
+    trace.attach.unrecorded_ns = 600;
+    let head = Head::of(&trace);
+    assert_eq!((head.time, head.recorded), (6_000, 400));
+    let shares = head.gpus[0].shares;
+    assert_eq!((shares.busy, shares.nothing, shares.sum()), (200, 200, 400));
+    let screen = screen(vec![head]);
+    let text = screen.text(style(100));
+    assert!(
+        text.contains("6.00 us; records cover 400 ns of it\n"),
+        "{text}"
+    );
+    assert!(text.contains("GPU 0 gfx942   50.0% "), "{text}");
+    let process = &screen.json(1)["processes"][0];
+    assert_eq!(process["duration_ns"], 6_000);
+    assert_eq!(process["recorded_ns"], 400);
+    // A kernel that runs on in a pause takes no more than there is.
+    trace.attach.unrecorded_ns = 900;
+    let shares = Head::of(&trace).gpus[0].shares;
+    assert_eq!((shares.busy, shares.sum()), (200, 200));
 }
 
 #[test]

@@ -123,6 +123,8 @@ fn the_page_has_what_csv_has_and_can_be_zoomed() {
             in_process: Some(Duration::from_millis(2)),
             beside: Some(Duration::from_millis(20)),
         },
+        session_ns: Some(60_000_000_000),
+        unrecorded_ns: 0,
     };
     let index = trace.records.index();
     let untimed: u64 = index.untimed.values().sum();
@@ -142,6 +144,8 @@ fn the_page_has_what_csv_has_and_can_be_zoomed() {
         "of a core in the process",
         "none lost",
         "GPU 0",
+        "60.000 s from",
+        "records cover",
     ] {
         assert!(heading.contains(part), "{part}: {heading}");
     }

@@ -20,6 +20,7 @@ pub(super) struct Parts {
     pub(super) notes: Vec<String>,
     pub(super) counters: CounterPlan,
     pub(super) disk: Option<Disk>,
+    pub(super) unrecorded_ns: u64,
 }
 
 impl Parts {
@@ -43,6 +44,8 @@ impl Parts {
                 notes: self.notes,
                 counters: self.counters,
                 gpu: None,
+                session_ns: None,
+                unrecorded_ns: self.unrecorded_ns,
                 cost: Cost::default(),
                 only_others: false,
             };

@@ -242,6 +242,8 @@ pub(super) fn collected(settings: Settings) -> Collected {
             counters: midair_counters::CounterPlan::default(),
             cost: Cost::default(),
             gpu: None,
+            session_ns: None,
+            unrecorded_ns: 0,
             only_others: false,
         },
         entry: Entry::default(),
