@@ -9,7 +9,7 @@ midair-torture [--quick] [--row N]... [--cell TEXT]... [--cycles N] [--many N] [
   --quick        a few cycles of each cell, without the others unless --others follows
   --row N        this row of the matrix only (may be repeated)
   --cell TEXT    cells whose name holds TEXT only (may be repeated)
-  --cycles N     cycles of each cell (200)
+  --cycles N     cycles of each cell (200; row 24: 500, quick: 20)
   --many N       cycles of row 13 (10000)
   --others N     cycles of each of the others, per cell (30)
   --no-others    ours only
@@ -50,6 +50,7 @@ impl Arguments {
             amount: Amount {
                 cycles: 0,
                 many: 0,
+                churn: 0,
                 others: 30,
                 quick: false,
             },
@@ -95,6 +96,7 @@ impl Arguments {
         }
         let quick = asked.amount.quick;
         asked.amount.cycles = cycles.unwrap_or(if quick { 3 } else { 200 });
+        asked.amount.churn = cycles.unwrap_or(if quick { 20 } else { 500 });
         asked.amount.many = many.unwrap_or(if quick { 30 } else { 10_000 });
         Ok(Some(asked))
     }

@@ -13,6 +13,8 @@ pub struct Amount {
     pub cycles: u64,
     /// Cycles of row 13.
     pub many: u64,
+    /// Cycles of row 24.
+    pub churn: u64,
     /// Cycles of each of the other attach methods in a cell.
     pub others: u64,
     /// Whether this is the quick form, in which the other attach methods and the long drivers are

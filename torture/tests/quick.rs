@@ -65,3 +65,9 @@ fn the_whole_product_many_times() {
     stage().unwrap();
     rows(&[13]);
 }
+
+#[test]
+fn threads_that_come_and_go() {
+    stage().unwrap();
+    rows(&[24]);
+}

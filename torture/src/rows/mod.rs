@@ -2,6 +2,7 @@
 //! each comes from.
 
 mod calls;
+mod churn;
 mod environments;
 mod listener;
 mod lives;
@@ -25,6 +26,7 @@ pub fn all(quick: bool) -> Vec<Cell> {
     cells.extend(product::cells());
     cells.extend(races::cells());
     cells.extend(runtimes::cells());
+    cells.extend(churn::cells());
     cells.sort_by_key(|cell| cell.row);
     cells
 }

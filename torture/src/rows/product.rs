@@ -43,24 +43,35 @@ pub fn cells() -> Vec<Cell> {
 
 /// The quantities that must not grow.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Size {
+pub(super) struct Size {
     maps: usize,
     fds: usize,
     threads: usize,
     kib: u64,
 }
 
-fn size_of(pid: i32) -> Result<Size> {
-    let seen = Snapshot::take(pid)?;
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let word = line.and_then(|line| line.split_ascii_whitespace().next());
-    Ok(Size {
-        maps: seen.maps.len(),
-        fds: seen.fds.len(),
-        threads: seen.threads.len(),
-        kib: word.and_then(|word| word.parse().ok()).unwrap_or(0),
-    })
+impl Size {
+    /// Returns the present size of a process.
+    pub(super) fn of(pid: i32) -> Result<Size> {
+        let seen = Snapshot::take(pid)?;
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let word = line.and_then(|line| line.split_ascii_whitespace().next());
+        Ok(Size {
+            maps: seen.maps.len(),
+            fds: seen.fds.len(),
+            threads: seen.threads.len(),
+            kib: word.and_then(|word| word.parse().ok()).unwrap_or(0),
+        })
+    }
+
+    /// Returns whether a later size is the same. Allocators may map a few more areas.
+    pub(super) fn is_same(&self, later: &Size) -> bool {
+        self.fds == later.fds
+            && self.threads == later.threads
+            && later.maps <= self.maps + 16
+            && later.kib <= self.kib + GROWTH
+    }
 }
 
 fn installed() -> Result<Install> {
@@ -134,25 +145,20 @@ fn product(own: &Own) -> Result<Tally> {
     let mine = std::process::id().cast_signed();
     for number in 0..own.amount.many {
         if number == WARM.min(own.amount.many / 2) {
-            before = [("target", size_of(pid)?), ("attacher", size_of(mine)?)].into();
+            before = [("target", Size::of(pid)?), ("attacher", Size::of(mine)?)].into();
         }
         tally.count(&session(pid, &install));
         if tally.hung + tally.failed > 10 || !target.is_running()? {
             break;
         }
     }
-    let after = [("target", size_of(pid)?), ("attacher", size_of(mine)?)];
+    let after = [("target", Size::of(pid)?), ("attacher", Size::of(mine)?)];
     for (who, after) in after {
         let Some(before) = before.get(who) else {
             continue;
         };
         tally.note(format!("{who}: {before:?}, then {after:?}"));
-        let same = before.fds == after.fds
-            && before.threads == after.threads
-            // The allocators of both sides may map a few more areas.
-            && after.maps <= before.maps + 16
-            && after.kib <= before.kib + GROWTH;
-        if !same {
+        if !before.is_same(&after) {
             tally.residue += 1;
         }
     }
