@@ -8,6 +8,7 @@ mod files;
 mod installed;
 mod limits;
 mod listener;
+mod paths;
 mod rights;
 mod spool;
 mod text;

@@ -2,8 +2,9 @@
 //! traced process.
 //!
 //! The keys are those of rocprofv3: `%key%` and `{key}`, the short `%h %p %j %r %s`, and
-//! environment variables as `%env{NAME}%`, `$env{NAME}` and `%q{NAME}`. Values may contain keys,
-//! which are expanded in turn, within limits.
+//! environment variables as `%env{NAME}%`, `$env{NAME}` and `%q{NAME}`. Each key is expanded once: what
+//! looks like a key in a value is the target's text, and no key (FMT-056). A value of the target's is
+//! a part of one component of a path, and never leads elsewhere.
 //!
 //! Where AMD's tool does not do what its manual says, we follow the manual: `%q{NAME}` works, and
 //! `%nid%` is the pid where there is no rank.
@@ -12,9 +13,7 @@ use crate::model::Place;
 use midair_failure::plain;
 use std::path::{Path, PathBuf};
 
-/// The most rounds of expansion. Values that name each other would otherwise go on for ever.
-const MOST_ROUNDS: usize = 16;
-/// A text with more bytes is not expanded further (a path has at most 4096).
+/// A text that would have more bytes is not expanded (a path has at most 4096).
 const LONGEST: usize = 8192;
 /// The most bytes of a key's value. A file name has at most 255 bytes (NAME_MAX), including what
 /// follows the value ([`LONGEST_SUFFIX`]). Longer values are cut. The working directory is the
@@ -113,22 +112,17 @@ pub fn output_name(directory: Option<&str>, file: Option<&str>, keys: &Keys) -> 
     }
 }
 
-/// Expands keys until nothing changes, at most 16 times. Unknown keys stay as they are, except
-/// `%argN%` past the end, which is removed with the separators behind it.
+/// Expands every key from left to right, without looking into the values. Unknown keys stay as they
+/// are, except `%argN%` past the end, which is removed with the separators behind it.
 pub fn expand(text: &str, keys: &Keys) -> String {
-    let mut text = text.to_owned();
-    for _ in 0..MOST_ROUNDS {
-        let next = pass(&text, keys);
-        if next == text || next.len() > LONGEST {
-            return text;
-        }
-        text = next;
+    let expanded = expanded(text, keys);
+    match expanded.len() > LONGEST {
+        true => text.to_owned(),
+        false => expanded,
     }
-    text
 }
 
-/// Makes one round: expands every key from left to right, without looking into the values.
-fn pass(text: &str, keys: &Keys) -> String {
+fn expanded(text: &str, keys: &Keys) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find(['%', '{', '$']) {
@@ -434,8 +428,8 @@ mod tests {
             environment: [
                 "USER=me",
                 "OUT= /a b/c",
-                "LOOP=%env{LOOP}%x",
                 "PAGE=%pid%",
+                "WAY=..%cwd%..%env{UP}%",
                 "UP=..",
                 "EMPTY=",
             ]
@@ -462,7 +456,8 @@ mod tests {
             ("%arg7%-out", "out"),
             ("%env{USER}% $ENV{USER} %q{USER} $env{USER}", "me me me me"),
             ("%env{OUT}%", "a_b_c"),
-            ("%env{PAGE}%", "2371"),
+            ("%env{PAGE}%", "%pid%"),
+            ("%env{WAY}%/x", "..%cwd%..%env{UP}%/x"),
             ("%env{UP}%/%env{EMPTY}%x%env{NONE}%", "_/x"),
             ("%launch_date%", "2024-11-20"),
             ("%launch_time%", "2024-11-20_10.05"),
@@ -478,13 +473,43 @@ mod tests {
         }
     }
 
+    /// Whatever a target calls itself, no component of a path is led elsewhere by it.
     #[test]
-    fn values_that_name_themselves_end() {
-        let text = expand("%env{LOOP}%", &keys());
-        assert!(text.ends_with('x') && text.len() < LONGEST, "{text}");
-        let mut keys = keys();
-        keys.environment = vec!["B=%env{B}%%env{B}%%env{B}%%env{B}%".into()];
-        assert!(expand("%env{B}%", &keys).len() <= LONGEST);
+    fn a_value_is_within_one_component() {
+        let words = [
+            "..",
+            ".",
+            "/",
+            "../..",
+            "..%cwd%..",
+            "%cwd%",
+            "{cwd}",
+            "$ENV{UP}",
+            "%q{UP}",
+            "..%arg1%",
+            "%tag%",
+        ];
+        let all = [
+            "%tag%",
+            "%argv%",
+            "%arg0%%arg1%",
+            "%arg1%%arg0%",
+            "%env{UP}%%env{UP}%",
+            "%hostname%",
+            "%job%",
+        ];
+        for word in words {
+            let mut keys = keys();
+            keys.cwd = "/".to_owned();
+            keys.hostname = word.to_owned();
+            keys.command = vec![word.to_owned(); 3];
+            keys.environment = vec![format!("UP={word}"), format!("SLURM_JOB_ID={word}")];
+            for key in all {
+                let value = expand(key, &keys);
+                assert!(!value.contains('/'), "{key}, {word}: {value}");
+                assert!(value != "." && value != "..", "{key}, {word}: {value}");
+            }
+        }
     }
 
     /// A target's command line and environment may be of any size.
@@ -513,8 +538,8 @@ mod tests {
             );
             assert!(value.len() > 200, "{key}: {value}");
         }
-        // A value may name further keys, so the whole text has a limit, too.
-        assert!(expand("%env{LONG}%", &keys).len() <= LONGEST);
+        // The whole text has a limit, too.
+        assert!(expand(&"%env{LONG}%".repeat(1000), &keys).len() <= 1000 * "%env{LONG}%".len());
         assert_eq!(expand("%env{TURNED}%", &keys), "a_b_c");
     }
 
