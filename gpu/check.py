@@ -32,9 +32,10 @@ import part_s
 import part_t
 import part_v
 import part_w
+import part_x
 from kit import WITHIN, Problem, Program, Results
 
-PARTS = {"a": part_a, "b": part_b, "c": part_c, "d": part_d, "e": part_e, "g": part_g, "k": part_k, "l": part_l, "m": part_m, "o": part_o, "p": part_p, "r": part_r, "s": part_s, "t": part_t, "v": part_v, "w": part_w}
+PARTS = {"a": part_a, "b": part_b, "c": part_c, "d": part_d, "e": part_e, "g": part_g, "k": part_k, "l": part_l, "m": part_m, "o": part_o, "p": part_p, "r": part_r, "s": part_s, "t": part_t, "v": part_v, "w": part_w, "x": part_x}
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -148,7 +149,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--stage", required=True, help="the staged product: DIR/bin/midair, DIR/lib/*.so")
     parser.add_argument("--out", required=True, help="where the results go")
-    parser.add_argument("--parts", default="abcdeglmrt", help="parts k, o, p, s and v measure CUPTI alone, k, p and v for minutes; w looks for losses")
+    parser.add_argument("--parts", default="abcdeglmrt", help="parts k, o, p, s and v measure CUPTI alone, k, p and v for minutes; w looks for losses, x attaches beside threads that end")
     parser.add_argument("--pairs", type=int, default=40)
     parser.add_argument("--pin", type=int, help="part d: measured threads stay on this processor")
     parser.add_argument("--cupti", action="append", default=[], help="parts g, o, p, s, v: also by this libcupti.so.N")

@@ -1,0 +1,79 @@
+"""Threads that come and go while they use PyTorch, and check their own results: `churn.py SECONDS THREADS [profile]`.
+
+Each thread makes a stream, computes, compares, and ends; another takes its place. With "profile", torch.profiler runs for a moment every
+four seconds. "end" on standard input and the end of SECONDS end the program. It answers as gpu/kit.py reads it."""
+
+import os
+import sys
+import threading
+import time
+
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":16:8")
+
+import torch
+
+from control import answer
+
+END = time.monotonic() + float(sys.argv[1])
+WIDTH = int(sys.argv[2])
+PROFILE = "profile" in sys.argv[3:]
+ends, wrong, stop = 0, 0, threading.Event()
+lock = threading.Lock()
+
+
+def work():
+    """Ones times ones: each element is SIDE after a product, and 1 again after the division."""
+    global ends, wrong
+    side = 128
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        ones = torch.ones(side, side, device="cuda")
+        value = ones
+        for _ in range(15):
+            value = (value @ ones) / side
+        right = bool((value == 1).all())
+    with lock:
+        ends += 1
+        wrong += not right
+
+
+def keep():
+    while not stop.is_set() and time.monotonic() < END:
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+
+
+def listen():
+    for line in sys.stdin:
+        if line.strip() == "end":
+            break
+    stop.set()
+
+
+def profile():
+    """Returns how many kernels it saw."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiler:
+        stop.wait(0.3)
+    events = profiler.profiler.kineto_results.events()
+    return sum(event.device_type() == torch.autograd.DeviceType.CUDA for event in events)
+
+
+def main():
+    work()
+    answer(ready=True)
+    threading.Thread(target=listen, daemon=True).start()
+    keepers = [threading.Thread(target=keep) for _ in range(WIDTH)]
+    for keeper in keepers:
+        keeper.start()
+    profiles, empty = 0, 0
+    while PROFILE and not stop.is_set() and time.monotonic() < END:
+        profiles += 1
+        empty += profile() == 0
+        stop.wait(4)
+    for keeper in keepers:
+        keeper.join()
+    answer(ends=ends, wrong=wrong, profiles=profiles, empty=empty)
+
+
+main()

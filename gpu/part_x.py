@@ -1,0 +1,112 @@
+"""(x) Sessions beside threads that come and go (churn.cu, churn.py): short ones and longer ones, of several kinds by turns, all programs at
+once. No program may crash, hang or compute wrong, lose memory, or make midair lose records; and after torch.profiler's runs times lie in
+the session, and no note blames the wall clock."""
+
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+
+from kit import Problem, Program
+
+# Sessions of both lengths, in all; the programs share them.
+SHORT, LONG = (1000, "60ms"), (200, "400ms")
+# The kinds of sessions, by turns, and which exit codes each may have: a recording in bursts may end before its first one (32).
+KINDS = {
+    "kernels": (["attach"], (0,)),
+    "sys-trace": (["attach", "--sys-trace"], (0,)),
+    "top": (["top", "--once", "--interval", "250ms"], (0,)),
+    "keep": (["attach", "--keep", "50ms"], (0,)),
+    "max-overhead": (["attach", "--max-overhead", "20"], (0, 32)),
+}
+# How much memory of a program may grow from its tenth session to the last, MiB; and how much torch.profiler itself keeps of each run
+# (23 MiB on an H200, 26 runs).
+GROWTH, PROFILE = 256, 32
+LIMIT = 120
+SECONDS = "540"
+
+
+def run(check):
+    words = ["nvcc", "-std=c++17", "-O2", "-arch=native", "-o", check.built("churn"), check.source("churn.cu"), "-lpthread"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+    if done.returncode != 0:
+        raise Problem(f"nvcc: {done.stderr.strip()[-400:]}")
+    python = [sys.executable, check.source("churn.py"), SECONDS]
+    programs = {
+        "C++, 24 threads": [check.built("churn"), SECONDS, "24"],
+        "C++, 64 threads": [check.built("churn"), SECONDS, "64"],
+        "C++, 24 threads, graphs": [check.built("churn"), SECONDS, "24", "graphs"],
+        "Python, 24 threads": [*python, "24"],
+        "Python, 24 threads, torch.profiler": [*python, "24", "profile"],
+    }
+    if "LD_PRELOAD" in Program.EVERYWHERE:
+        # A profiler that uses another CUPTI than midair gets nothing afterwards (docs/cuda.md).
+        del programs["Python, 24 threads, torch.profiler"]
+    runs = [threading.Thread(target=check.results.guarded, args=("x", name, lambda at=at, name=name, words=words: beside(check, at, name, words, len(programs))))
+            for at, (name, words) in enumerate(programs.items())]
+    for one in runs:
+        one.start()
+    for one in runs:
+        one.join()
+
+
+def beside(check, at, name, words, programs):
+    program = Program(words, check.log(f"x-{at}"))
+    tally = {"sessions": 0, "records": 0, "yielded": 0, "stays": 0, "longest": 0.0}
+    bad = []
+    try:
+        program.said()
+        count = 0
+        for sessions, length in (SHORT, LONG):
+            for _ in range(-(-(sessions // 10 if check.quick else sessions) // programs)):
+                kind = list(KINDS)[count % len(KINDS)]
+                bad += session(check, f"x-{at}", program.pid, kind, length, tally)
+                if not program.alive():
+                    raise Problem(f"the program died after {count + 1} sessions, the last one {kind}: code {program.process.wait(10)}")
+                count += 1
+                if count == 10:
+                    before = check.footprint(program.pid)[2]
+        grown = check.footprint(program.pid)[2] - before
+        last, code = program.end()
+    finally:
+        program.kill()
+    allowed = GROWTH + PROFILE * last.get("profiles", 0)
+    told = ", ".join(f"{value:.1f} {key}" if isinstance(value, float) else f"{value} {key}" for key, value in tally.items())
+    check.results.add("x", f"{name}: sessions", f"{told}; {len(bad)} bad {bad[:3]}", "none bad", not bad)
+    check.results.add("x", f"{name}: the program", f"{last}, code {code}, grown by {grown} MiB", f"nothing wrong, code 0, at most {allowed} MiB",
+                      code == 0 and last["wrong"] == 0 and grown <= allowed)
+
+
+def session(check, name, pid, kind, length, tally):
+    """Runs one session. Returns what was wrong with it."""
+    directory = check.file(name)
+    words, codes = KINDS[kind]
+    duration = [] if kind == "top" else ["--duration", length, "-f", "csv", "-d", directory, "-o", "t"]
+    begin = time.monotonic()
+    try:
+        done = subprocess.run([os.path.join(check.stage, "bin/midair"), words[0], str(pid), *words[1:], *duration], stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, timeout=LIMIT, check=False)
+    except subprocess.TimeoutExpired:
+        return [f"{kind}: no end within {LIMIT} s"]
+    tally["longest"] = max(tally["longest"], time.monotonic() - begin)
+    tally["sessions"] += 1
+    text = done.stdout + done.stderr
+    notes = os.path.join(directory, "t_notes.txt")
+    if os.path.exists(notes):
+        with open(notes, encoding="utf-8") as file:
+            text += file.read()
+    table = os.path.join(directory, "t_kernel_trace.csv")
+    if os.path.exists(table):
+        with open(table, encoding="utf-8") as file:
+            tally["records"] += sum(1 for _ in file) - 1
+    shutil.rmtree(directory, ignore_errors=True)
+    # Another profiler came first, or came meanwhile.
+    yielded = "another profiler" in text
+    tally["yielded"] += yielded
+    tally["stays"] += "CUPTI stays" in text
+    wrong = [word for word in ("wall clock was set", "no plausible times", "no known clock") if word in text]
+    if done.returncode not in codes and not (yielded and done.returncode in (28, 32)):
+        wrong.append(f"code {done.returncode}: {text.strip()[-300:]}")
+    return [f"{kind} of {length}: {what}" for what in wrong]
