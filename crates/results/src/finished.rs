@@ -78,16 +78,16 @@ pub struct Written {
 
 /// The warning where the files contain nothing.
 const NOTHING: &str =
-    "nothing was recorded: the process made no call and launched no kernel that was asked for";
+    "nothing was recorded: midair saw no call and no kernel of the requested kinds";
 
 /// The same warning where only regions were to be recorded.
-const NOT_SELECTED: &str = "nothing was recorded: between roctxProfilerResume and roctxProfilerPause the process made no call and launched no kernel that was asked for";
+const NOT_SELECTED: &str = "nothing was recorded: between roctxProfilerResume and roctxProfilerPause midair saw no call and no kernel of the requested kinds";
 
 /// The same warning where only collection periods were to be recorded.
-const NOT_IN_A_PERIOD: &str = "nothing was recorded: in the collection periods the process made no call and launched no kernel that was asked for";
+const NOT_IN_A_PERIOD: &str = "nothing was recorded: in the collection periods midair saw no call and no kernel of the requested kinds";
 
 /// The same warning where only bursts were recorded.
-const NOT_IN_A_BURST: &str = "nothing was recorded: in the bursts (--max-overhead) the process made no call and launched no kernel that was asked for";
+const NOT_IN_A_BURST: &str = "nothing was recorded: in the bursts (--max-overhead) midair saw no call and no kernel of the requested kinds";
 
 /// Why there is nothing where the session ended before the first of its bursts, or none could begin.
 const BEFORE_A_BURST: &str = "the session ended without a burst of recording (--max-overhead): nothing is known of what the process did";

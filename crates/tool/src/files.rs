@@ -68,7 +68,7 @@ struct Followed {
 
 /// Whether files of this process were written, or it was reported why not.
 static WROTE: AtomicBool = AtomicBool::new(false);
-const NOTHING: &str = "nothing was recorded, no file is written: the process made no call and launched no kernel that was asked for";
+const NOTHING: &str = "nothing was recorded, no file is written: midair saw no call and no kernel of the requested kinds";
 
 /// The same message for a program without anything that could have been recorded.
 const NO_RUNTIME: &str =
