@@ -99,6 +99,28 @@ pub fn descriptors(tid: impl Into<Tid>) -> io::Result<Vec<i32>> {
     Ok(fds)
 }
 
+/// Returns how far the boot clock of the processes that this one starts is ahead of the kernel's, in
+/// ns. Unless it has just asked for another one, that is its own clock as well.
+///
+/// # Errors
+/// The kernel's error; not found where it has no time namespaces.
+pub fn boot_offset(tid: impl Into<Tid>) -> io::Result<i64> {
+    let tid = tid.into();
+    let text = kernel_text(format!("{tid}/timens_offsets"))?;
+    boot_offset_of(&text).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
+}
+
+/// Returns the offset of the line for the boot clock: seconds, and nanoseconds to add.
+fn boot_offset_of(text: &[u8]) -> Option<i64> {
+    let mut lines = text.split(|&byte| byte == b'\n');
+    let rest = lines.find_map(|line| line.strip_prefix(b"boottime"))?;
+    let mut words = rest
+        .split(u8::is_ascii_whitespace)
+        .filter(|word| !word.is_empty());
+    let (seconds, more): (i64, i64) = (decimal(words.next()?)?, decimal(words.next()?)?);
+    seconds.checked_mul(1_000_000_000)?.checked_add(more)
+}
+
 /// Returns the soft limit on descriptor numbers.
 ///
 /// # Errors
@@ -120,6 +142,22 @@ pub fn descriptor_limit(tid: impl Into<Tid>) -> io::Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_offset_of_a_boot_clock() {
+        let text = b"monotonic           7         0\nboottime       1000      5\n";
+        assert_eq!(boot_offset_of(text), Some(1_000_000_000_005));
+        let behind = b"monotonic           0         0\nboottime         -1 999999999\n";
+        assert_eq!(boot_offset_of(behind), Some(-1));
+        for bad in [
+            &b""[..],
+            b"boottime",
+            b"boottime x 0",
+            b"boottime 9223372036854775807 0",
+        ] {
+            assert_eq!(boot_offset_of(bad), None);
+        }
+    }
 
     #[test]
     fn ourselves() {

@@ -169,7 +169,7 @@ impl Session {
         match Session::over(target, &entered.channel, prepared?, request, entry) {
             Ok(mut session) => {
                 session.attached_after(began.elapsed());
-                session.gpu = gpu;
+                session.sample(gpu);
                 Ok(session)
             }
             Err(start) => {

@@ -5,6 +5,7 @@
 //!
 //! Decisions: CUDA-030 to CUDA-033 (`docs/deviations/cuda.md`).
 
+use crate::clock::Clock;
 use crate::install::Install;
 use crate::rights;
 use midair_failure::{Failure, Kind};
@@ -37,6 +38,8 @@ pub(crate) struct GpuMetrics {
     overflows: u64,
     /// When old samples were last forgotten, CLOCK_BOOTTIME ns.
     forgotten: u64,
+    /// The clock of the process, to which times are converted.
+    clock: Clock,
     notes: Vec<String>,
 }
 
@@ -120,6 +123,7 @@ pub(crate) fn start(
         samples,
         overflows: 0,
         forgotten: 0,
+        clock: Clock::default(),
     }))
 }
 
@@ -154,12 +158,19 @@ fn mapped(pid: Pid) -> Vec<String> {
 }
 
 impl GpuMetrics {
+    /// Gives samples the times of this clock.
+    pub(crate) fn with_clock(self, clock: Clock) -> GpuMetrics {
+        GpuMetrics { clock, ..self }
+    }
+
     fn take(&mut self, event: Event) {
         match event {
             Event::Samples(samples) => {
                 self.series.add(&samples);
-                self.samples
-                    .push(samples.group, &samples.times, &samples.values);
+                let times = samples.times.iter();
+                let times = times.map(|(from, to)| (self.clock.at(*from), self.clock.at(*to)));
+                let times: Vec<_> = times.collect();
+                self.samples.push(samples.group, &times, &samples.values);
             }
             Event::Overflow => self.overflows += 1,
             _ => {}

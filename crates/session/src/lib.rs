@@ -11,6 +11,7 @@ mod answer;
 mod attach;
 mod carried;
 mod checks;
+mod clock;
 mod collected;
 mod counted;
 mod counters;

@@ -67,11 +67,12 @@ impl Live {
         }
     }
 
-    /// Updates the model after the records of a poll.
+    /// Updates the model after the records of a poll. `now` is the present in their clock.
     pub(crate) fn pulse(
         &mut self,
         head: &Head,
         target: &Target,
+        now: u64,
         kept_bytes: u64,
         metrics: Vec<Counter>,
     ) {
@@ -89,7 +90,7 @@ impl Live {
         };
         let dropped = head.dropped.iter().map(|count| count.load(Relaxed));
         let pulse = Pulse {
-            now: crate::session::boottime(),
+            now,
             flights: flights(head),
             lost: dropped.fold(0, u64::saturating_add),
             worker_ns: worker,

@@ -8,11 +8,11 @@ mod clock;
 mod pairs;
 mod ring;
 
+use crate::clock::of_kernel;
 use crate::collected::Collected;
 use crate::meter::Meter;
 use crate::request::{Entry, Event, Request};
 use crate::rights;
-use crate::session::boottime;
 use crate::target::Target;
 use clock::Clock;
 use midair_failure::{Failure, Kind};
@@ -126,7 +126,7 @@ impl NoEntry {
         }
         let look = move || crate::identity::read(pid, leader);
         let mut identity = crate::answer::within(pid, crate::answer::LIMIT, look)?;
-        identity.process.init_time = boottime();
+        identity.process.init_time = of_kernel();
         let mut notes: Vec<String> = identity.without_driver.take().into_iter().collect();
         notes.push(UNKNOWN.to_owned());
         crate::attach::results_fit(request, &identity)?;
@@ -273,7 +273,7 @@ impl NoEntry {
         if let Some(slot) = dropped.get_mut(drop_slot(kind::KERNEL_DISPATCH)) {
             *slot = lost;
         }
-        let now = boottime();
+        let now = of_kernel();
         let begin = self.identity.process.init_time;
         let session = Times {
             begin,

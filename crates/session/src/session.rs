@@ -12,6 +12,7 @@ use time_off::TimeOff;
 use tool::{Tool, has_copy_of_ours, memory_copy};
 use window::Parts;
 
+use crate::clock::{Clock, boottime};
 use crate::collected::Collected;
 use crate::counted::Counted;
 use crate::counters::Counters;
@@ -184,7 +185,9 @@ pub struct Session {
     /// See [`Finished::only_others`].
     only_others: bool,
     /// The samples of the GPU that are taken meanwhile.
-    pub(crate) gpu: Option<GpuMetrics>,
+    gpu: Option<GpuMetrics>,
+    /// The clock of the records.
+    clock: Clock,
     ended: Option<End>,
     last_tick: (u64, Instant),
     polled: bool,
@@ -212,7 +215,7 @@ impl Session {
         let Prepared {
             mut identity,
             reader,
-            mut records,
+            records,
             tools,
             counters,
             only_others,
@@ -231,28 +234,8 @@ impl Session {
             }
             None => (CounterPlan::default(), None),
         };
+        let offered = boottime();
         offer(channel, &target, &reader, &tools, plan.as_ref())?;
-        let live = request.live.as_ref().map(|watched| {
-            let pid = target.pid();
-            let model = watched.join(pid.get(), &name(pid, &identity), boottime());
-            records.observed(Arc::clone(&model) as Observed);
-            if let Some(readings) = DeviceReadings::of(&counters, &identity.agents) {
-                let mut model = model.lock().unwrap_or_else(PoisonError::into_inner);
-                model.read_devices(readings);
-            }
-            let gpus = identity.agents.iter();
-            let gpus = gpus.filter(|agent| agent.agent_type == AgentType::Gpu);
-            let gpus = gpus.map(|agent| (agent.node_id, agent.logical_node_type_id.unsigned_abs()));
-            model
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .number_gpus(gpus);
-            let agents = identity.agents.iter();
-            let gpus = agents
-                .map(|agent| agent.drm_render_minor)
-                .filter(|minor| *minor > 0);
-            Live::new(model, request.recorder.clone(), gpus)
-        });
         let notes = identity.without_driver.take().into_iter().collect();
         let counted = Counted::of(&request.settings, target.pid());
         let mut session = Session {
@@ -272,13 +255,48 @@ impl Session {
             gpu: None,
             last_tick: (0, Instant::now()),
             polled: false,
-            live,
+            live: None,
+            clock: Clock::default(),
             counted,
             keep: request.keep,
             time_off: TimeOff::default(),
         };
         session.wait_for_setup()?;
+        let head = session.reader.head();
+        let noted = head.attached_at.load(Relaxed);
+        session.clock = Clock::of(session.target.pid(), noted, (offered, boottime()));
+        session.watch(request);
         Ok(session)
+    }
+
+    /// Lets a view follow the session, if there is one.
+    fn watch(&mut self, request: &Request) {
+        let Some(watched) = &request.live else {
+            return;
+        };
+        let pid = self.target.pid();
+        let identity = &self.identity;
+        let model = watched.join(pid.get(), &name(pid, identity), self.clock.now());
+        self.records.observed(Arc::clone(&model) as Observed);
+        let agents = identity.agents.iter();
+        let gpus = agents.filter(|agent| agent.agent_type == AgentType::Gpu);
+        let gpus = gpus.map(|agent| (agent.node_id, agent.logical_node_type_id.unsigned_abs()));
+        {
+            let mut model = model.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(readings) = DeviceReadings::of(&self.counters, &identity.agents) {
+                model.read_devices(readings);
+            }
+            model.number_gpus(gpus);
+        }
+        let minors = identity.agents.iter().map(|agent| agent.drm_render_minor);
+        let minors = minors.filter(|minor| *minor > 0);
+        self.live = Some(Live::new(model, request.recorder.clone(), minors));
+    }
+
+    /// Samples this GPU from now on.
+    pub(crate) fn sample(&mut self, gpu: Option<GpuMetrics>) {
+        let clock = self.clock;
+        self.gpu = gpu.map(|gpu| gpu.with_clock(clock));
     }
 
     fn wait_for_setup(&mut self) -> Result<(), Failure> {
@@ -368,15 +386,21 @@ impl Session {
         }
         if let Keep::Latest { time, .. } = self.keep {
             let off = self.reader.head().unrecorded.load(Relaxed);
-            self.time_off.add(boottime(), off, time);
+            self.time_off.add(self.clock.now(), off, time);
         }
         if let Some(live) = &mut self.live {
             let metrics = match &mut self.gpu {
-                Some(gpu) => gpu.recent(self.keep, boottime()),
+                Some(gpu) => gpu.recent(self.keep, self.clock.now()),
                 None => Vec::new(),
             };
             let bytes = self.records.bytes();
-            live.pulse(self.reader.head(), &self.target, bytes, metrics);
+            live.pulse(
+                self.reader.head(),
+                &self.target,
+                self.clock.now(),
+                bytes,
+                metrics,
+            );
             if let Some(end) = self.ended {
                 live.end(&describe(end));
             }
@@ -426,7 +450,7 @@ impl Session {
     /// Returns what the files of a window contain besides its records.
     fn parts_of(&self, cut: &Cut) -> Parts {
         let mut identity = self.identity.clone();
-        let now = boottime();
+        let now = self.clock.now();
         let session = Times {
             begin: self.reader.head().attached_at.load(Relaxed),
             end: now,
@@ -595,7 +619,7 @@ impl Session {
         let session = Times {
             begin,
             end,
-            now: boottime(),
+            now: self.clock.now(),
         };
         // Adds the threads that began since the attach, and the names that threads were given
         // since.
@@ -657,7 +681,7 @@ impl Session {
     fn times(&self) -> (u64, u64, u64) {
         let head = self.reader.head();
         let end = match head.detached_at.load(Relaxed) {
-            0 => boottime(),
+            0 => self.clock.now(),
             time => time,
         };
         (
@@ -707,12 +731,6 @@ fn name(pid: Pid, identity: &Identity) -> String {
 
 fn millis(time: Duration) -> u32 {
     u32::try_from(time.as_millis()).unwrap_or(u32::MAX)
-}
-
-pub(crate) fn boottime() -> u64 {
-    nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME)
-        .map(|time| time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64)
-        .unwrap_or(0)
 }
 
 /// What was in progress when the process was stopped.

@@ -70,7 +70,7 @@ impl Starting {
 fn age(pid: Pid) -> Option<Duration> {
     let ticks = task::stat(pid).ok()?.start_ticks;
     let started = Duration::from_millis(ticks.checked_mul(1000)? / sys::clock_ticks_per_second());
-    let now = Duration::from_nanos(crate::session::boottime());
+    let now = Duration::from_nanos(crate::clock::boottime());
     Some(now.saturating_sub(started))
 }
 

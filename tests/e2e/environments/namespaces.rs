@@ -3,8 +3,13 @@
 use crate::environments::kit::{
     Attach, Program, Start, as_user, refused, words, works, works_once,
 };
+use midair_tests::stage::{plain_environment, stage};
 use midair_tests::stand_in::Kit;
+use midair_tests::table::Csv;
+use midair_tests::target::{PATIENCE, run};
 use midair_tests::{Result, is_root_for};
+use serde_json::Value;
+use std::process::Command;
 
 /// Options for all namespaces that `unshare` makes, as a container has them.
 const ALL: [&str; 10] = [
@@ -45,6 +50,90 @@ fn a_target_in_namespaces_of_its_own() -> Result<()> {
         let name = place.join(" ");
         let mut program = Program::start(&kit, &name, start)?;
         works(&mut program, &Attach::default(), &name)?;
+        program.quit()?;
+    }
+    Ok(())
+}
+
+/// The boot clock of the program or of midair is another one: what a view and triggers compare with
+/// the present is right all the same, and results have the times of the program.
+#[test]
+fn a_boot_clock_of_its_own() -> Result<()> {
+    if !is_root_for("to make namespaces")? {
+        return Ok(());
+    }
+    let kit = Kit::new()?;
+    let ahead = |seconds: &str| words(&["unshare", "-T", "--boottime", seconds, "-f"]);
+    for (program, attach) in [
+        (ahead("1000"), Vec::new()),
+        (ahead("-3"), Vec::new()),
+        (Vec::new(), ahead("1000")),
+        (ahead("7"), ahead("1000")),
+        (Vec::new(), Vec::new()),
+    ] {
+        let name = format!("{program:?}, {attach:?}");
+        let start = Start {
+            children: usize::from(!program.is_empty()),
+            before: program,
+            environment: vec![("MODEL_KERNEL_NS".to_owned(), "50000".into())],
+            ..Start::default()
+        };
+        let mut program = Program::start(&kit, "clock", start)?;
+        program.ask("start")?;
+        let command = |words: &[&str]| -> Result<Command> {
+            let mut all = attach.clone();
+            all.push(stage()?.join("bin/midair").to_string_lossy().into_owned());
+            let (first, rest) = all.split_first().ok_or("a command")?;
+            let mut command = Command::new(first);
+            command.args(rest).args(words);
+            command.env_clear().envs(plain_environment());
+            Ok(command)
+        };
+        let pid = program.pid.to_string();
+        let top = run(command(&["top", &pid, "--once", "--json"])?, PATIENCE)?.success()?;
+        let view: Value = serde_json::from_str(&top.stdout.join("\n"))?;
+        let kernel = &view["kernels"][0]["all"];
+        let number = |value: &Value| value.as_u64().ok_or_else(|| format!("{name}: {view}"));
+        let (calls, total) = (number(&kernel["count"])?, number(&kernel["total_ns"])?);
+        assert!(calls > 0, "{name}: {view}");
+        assert!(
+            (20_000..10_000_000).contains(&(total / calls)),
+            "{name}: {view}"
+        );
+
+        let results = tempfile::tempdir()?;
+        let at = results.path().to_string_lossy();
+        let words = [
+            "attach",
+            &pid,
+            "--keep",
+            "1s",
+            "--trigger",
+            "kernel(step) > 1us",
+        ];
+        let more = [
+            "--keep-windows",
+            "1",
+            "--duration",
+            "2s",
+            "-f",
+            "csv",
+            "-d",
+            &at,
+            "-o",
+            "w",
+        ];
+        run(command(&[&words[..], &more].concat())?, PATIENCE)?.success()?;
+        let mut windows = std::fs::read_dir(results.path())?;
+        let window = windows
+            .next()
+            .ok_or_else(|| format!("{name}: no window"))??;
+        let rows = Csv::read(&window.path().join("w_kernel_trace.csv"))?.rows;
+        assert!(rows.len() > 10, "{name}: {} rows", rows.len());
+
+        program.ask("stop")?;
+        // The worker thread's clock, and no other, is in the results.
+        works_once(&mut program, &Attach::default())?;
         program.quit()?;
     }
     Ok(())
