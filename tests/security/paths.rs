@@ -1,10 +1,12 @@
 //! Where results and other files go, whatever a target calls itself and whatever links others plant.
 
-use midair_tests::Result;
+use crate::installed::USER;
 use midair_tests::stage::command;
 use midair_tests::stand_in::Kit;
-use midair_tests::target::PATIENCE;
+use midair_tests::target::{PATIENCE, run};
+use midair_tests::{Result, is_root_for};
 use std::fs;
+use std::os::unix::fs::{chown, lchown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -56,6 +58,38 @@ fn a_targets_name_leads_nowhere_else() -> Result<()> {
         }
         fs::remove_dir_all(&into)?;
         fs::create_dir(&into)?;
+    }
+    Ok(())
+}
+
+/// Point 9: only links in sticky directories were looked at. A stranger's own directory may have one,
+/// too, with the name of the host, which results are below by default.
+#[test]
+fn results_do_not_go_through_a_strangers_link() -> Result<()> {
+    if !is_root_for("to make a link of another user's")? {
+        return Ok(());
+    }
+    let (kit, dir) = (Kit::new()?, tempfile::tempdir()?);
+    let (theirs, roots) = (dir.path().join("theirs"), dir.path().join("roots"));
+    fs::create_dir(&theirs)?;
+    fs::create_dir(&roots)?;
+    let host = fs::read_to_string("/proc/sys/kernel/hostname")?;
+    let link = theirs.join(host.trim());
+    symlink(&roots, &link)?;
+    lchown(&link, Some(USER), Some(USER))?;
+    chown(&theirs, Some(USER), Some(USER))?;
+    let mut target = kit.start("two_gpus", "log", &[])?;
+    target.target.expect("ready")?;
+    for format in ["csv", "rocpd", "otf2", "parquet"] {
+        let mut attach = command("midair")?;
+        attach.args(["attach", &target.target.pid().to_string(), "--kernel-trace"]);
+        attach.args(["--duration", "100ms", "-f", format, "-d"]);
+        attach.arg(&theirs);
+        let exit = run(attach, PATIENCE)?;
+        assert_eq!(exit.status.code(), Some(33), "{format}: {exit}");
+        let said = exit.stderr.join("\n");
+        assert!(said.contains(&format!("user {USER}")), "{format}: {exit}");
+        assert!(files(&roots)?.is_empty(), "{format}: {exit}");
     }
     Ok(())
 }

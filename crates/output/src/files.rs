@@ -11,20 +11,23 @@
 //! and no file is ever given a name that something has.
 
 mod archive;
+mod directory;
+mod one_file;
 mod own_name;
+mod pending;
 mod temporary;
 
 pub(crate) use archive::{ArchiveFile, NewArchive};
 pub(crate) use own_name::Suffixes;
 
 use crate::names::LONGEST_SUFFIX;
-use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, RenameFlags, renameat2};
+pub use directory::Directory;
+pub use one_file::OneFile;
 use own_name::Claim;
-use std::fs::{self, File, OpenOptions};
+use pending::{Entry, Pending};
+use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use temporary::Temporaries;
@@ -77,49 +80,6 @@ fn shortened(path: &Path) -> PathBuf {
     }
 }
 
-/// Refuses a path on which another user has planted a link. That is a link in a directory to which
-/// everybody may write (sticky, such as /tmp), which belongs neither to us nor to the directory's
-/// owner. The kernel refuses these as well where `fs.protected_symlinks` is 1, which is not the
-/// case everywhere.
-fn no_planted_links(path: &Path) -> io::Result<()> {
-    const FOR_ALL: u32 = 0o1002;
-    let path = std::path::absolute(path)?;
-    let mut above: Option<fs::Metadata> = None;
-    let mut at = PathBuf::new();
-    for part in path.components() {
-        at.push(part);
-        let Ok(meta) = fs::symlink_metadata(&at) else {
-            return Ok(());
-        };
-        if meta.is_symlink()
-            && let Some(above) = &above
-            && above.mode() & FOR_ALL == FOR_ALL
-            && meta.uid() != above.uid()
-            && meta.uid() != our_uid()
-        {
-            return Err(io::Error::new(
-                io::ErrorKind::PermissionDenied,
-                format!(
-                    "{} is a link that user {} has put there",
-                    at.display(),
-                    meta.uid()
-                ),
-            ));
-        }
-        above = fs::metadata(&at).ok();
-    }
-    Ok(())
-}
-
-/// Returns the user who will own the files.
-fn our_uid() -> u32 {
-    let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"));
-    // The ids are the real, effective, saved and file system ids (source: proc(5)).
-    let of_files = line.and_then(|ids| ids.split_ascii_whitespace().nth(3));
-    of_files.and_then(|id| id.parse().ok()).unwrap_or(u32::MAX)
-}
-
 /// Checks whether files could be made at `directory`/`prefix`, and leaves nothing behind. A file
 /// without a name is made in the directory, or in the nearest existing one above it, and the
 /// longest name is looked up.
@@ -141,25 +101,20 @@ pub(crate) fn probe(directory: &Path, prefix: &str) -> Result<(), WriteError> {
         _ => {}
     }
     let wanted = path.parent().unwrap_or(directory);
-    no_planted_links(wanted).map_err(|source| WriteError::Directory {
-        path: wanted.to_path_buf(),
-        source,
-    })?;
-    let there = wanted.ancestors().find(|path| path.is_dir());
-    // The last ancestor of a relative path is empty. It means the current directory.
-    let there = there.unwrap_or(Path::new("."));
-    tempfile::tempfile_in(there).map_err(|source| WriteError::Directory {
-        path: wanted.to_path_buf(),
-        source,
-    })?;
+    Directory::nearest(wanted)
+        .and_then(|there| tempfile::tempfile_in(there.handle()))
+        .map_err(|source| WriteError::Directory {
+            path: wanted.to_path_buf(),
+            source,
+        })?;
     Ok(())
 }
 
 /// The files of one trace.
 #[derive(Debug)]
-pub(crate) struct FileSet {
+pub struct FileSet {
     /// Where the files go.
-    directory: PathBuf,
+    directory: Arc<Directory>,
     /// The first part of their names with the separator, or empty when none was asked for.
     stem: String,
     /// Whether a file that is made there without a name can be given one.
@@ -174,170 +129,12 @@ pub(crate) struct FileSet {
     /// Directories that are written, and do not have their names yet.
     archives: Vec<NewArchive>,
     /// Files of an earlier trace with this name that would be wrong beside this one.
-    outdated: Vec<PathBuf>,
-}
-
-/// A file that does not have its final name yet.
-#[derive(Debug)]
-struct Pending {
-    /// The descriptor. It keeps a file without a name alive, and holds the lock of one with a
-    /// temporary name.
-    file: File,
-    /// Its temporary name, if it has one. It is removed unless the file is renamed.
-    temporary: Option<PathBuf>,
-    path: PathBuf,
-    /// Where it may have a temporary name.
-    temporaries: Arc<Temporaries>,
-}
-
-impl Drop for Pending {
-    fn drop(&mut self) {
-        if let Some(temporary) = &self.temporary {
-            // Nothing more can be done about a file that cannot be removed. The failure that led
-            // here is reported.
-            let _ = fs::remove_file(temporary);
-        }
-    }
-}
-
-impl Pending {
-    /// Begins an empty file for `path`. It has no name where files can be given their names later.
-    fn begin(
-        path: PathBuf,
-        named_later: bool,
-        temporaries: &Arc<Temporaries>,
-    ) -> Result<Pending, WriteError> {
-        let failed = |source| WriteError::File {
-            path: path.clone(),
-            source,
-        };
-        let temporaries = Arc::clone(temporaries);
-        let directory = path.parent().filter(|_| named_later);
-        if let Some(file) = directory.and_then(|directory| unnamed(directory).ok()) {
-            return Ok(Pending {
-                file,
-                temporary: None,
-                path,
-                temporaries,
-            });
-        }
-        let create = |name: &Path| {
-            let mut options = OpenOptions::new();
-            options.read(true).write(true);
-            options.create_new(true).mode(0o600).open(name)
-        };
-        let name = path.file_name().unwrap_or_default();
-        let (file, temporary) = temporaries.make(name, create).map_err(failed)?;
-        let _locked = file.try_lock();
-        Ok(Pending {
-            file,
-            temporary: Some(temporary),
-            path,
-            temporaries,
-        })
-    }
-
-    fn failed(&self, source: io::Error) -> WriteError {
-        WriteError::File {
-            path: self.path.clone(),
-            source,
-        }
-    }
-
-    /// Returns its temporary name. A file that has none gets one here.
-    fn temporary(&mut self) -> Result<&Path, WriteError> {
-        if self.temporary.is_none() {
-            let name = self.path.file_name().unwrap_or_default();
-            let linked = self.temporaries.make(name, |name| link(&self.file, name));
-            let ((), name) = linked.map_err(|source| self.failed(source))?;
-            self.temporary = Some(name);
-        }
-        Ok(self.temporary.as_deref().unwrap_or(&self.path))
-    }
-
-    /// Gives the file its final name. What has this name is replaced, or else the error says so.
-    fn name(&mut self, replaces: bool) -> Result<(), WriteError> {
-        let path = self.path.clone();
-        if self.temporary.is_none() {
-            match link(&self.file, &path) {
-                Ok(()) => return Ok(()),
-                Err(error) if is_taken(&error) && !replaces => return Err(self.failed(error)),
-                Err(_) => {}
-            }
-        }
-        let temporary = self.temporary()?;
-        let renamed = match replaces {
-            true => fs::rename(temporary, path),
-            false => rename_apart(temporary, &path),
-        };
-        renamed.map_err(|source| self.failed(source))?;
-        self.temporary = None;
-        Ok(())
-    }
-}
-
-fn is_taken(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::AlreadyExists
-}
-
-/// Renames a file to a name that nothing has.
-fn rename_apart(from: &Path, to: &Path) -> io::Result<()> {
-    match renameat2(AT_FDCWD, from, AT_FDCWD, to, RenameFlags::RENAME_NOREPLACE) {
-        // NFS and some others cannot do that. Most of them have links.
-        Err(Errno::EINVAL | Errno::ENOSYS | Errno::ENOTSUP) => {}
-        renamed => return renamed.map_err(io::Error::from),
-    }
-    match fs::hard_link(from, to) {
-        Ok(()) => fs::remove_file(from),
-        Err(error) if is_taken(&error) => Err(error),
-        // Nothing is left but to look first.
-        Err(_) if fs::symlink_metadata(to).is_ok() => Err(io::ErrorKind::AlreadyExists.into()),
-        Err(_) => fs::rename(from, to),
-    }
-}
-
-/// Returns a new locked file without a name, if it can be given one.
-fn unnamed(directory: &Path) -> io::Result<File> {
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .custom_flags(OFlag::O_TMPFILE.bits())
-        .mode(0o600)
-        .open(directory)?;
-    // Through this link the file will get its name.
-    fs::symlink_metadata(own_link(&file))?;
-    // Nobody else can lock the file first, since it has no name.
-    let _locked = file.try_lock();
-    Ok(file)
-}
-
-/// Whether a file without a name can be given one in this directory. AppArmor refuses that to a
-/// process whose profile lacks `mediate_deleted`, with ENOENT, and only at the moment when the name
-/// is given. By then everything would have been written, so it is tried with an empty file first.
-fn named_later(directory: &Path, temporaries: &Temporaries) -> bool {
-    let Ok(file) = unnamed(directory) else {
-        return false;
-    };
-    match temporaries.make("try".as_ref(), |name| link(&file, name)) {
-        Ok(((), name)) => fs::remove_file(name).is_ok(),
-        Err(_) => false,
-    }
-}
-
-fn own_link(file: &File) -> String {
-    format!("/proc/self/fd/{}", file.as_raw_fd())
-}
-
-/// Gives a file without a name a name that nothing has yet.
-fn link(file: &File, name: &Path) -> io::Result<()> {
-    let follow = AtFlags::AT_SYMLINK_FOLLOW;
-    let own = own_link(file);
-    nix::unistd::linkat(AT_FDCWD, own.as_str(), AT_FDCWD, name, follow).map_err(io::Error::from)
+    outdated: Vec<Entry>,
 }
 
 impl FileSet {
     /// Makes the directories that `directory`/`prefix` needs. The files take the place of others.
-    pub(crate) fn new(directory: &Path, prefix: &str) -> Result<FileSet, WriteError> {
+    pub fn new(directory: &Path, prefix: &str) -> Result<FileSet, WriteError> {
         let (below, stem) = prefix
             .rsplit_once('/')
             .map_or(("", prefix), |(below, stem)| (below, stem));
@@ -348,19 +145,21 @@ impl FileSet {
             below
         };
         let directory = directory.join(below);
-        no_planted_links(&directory).map_err(|source| WriteError::Directory {
-            path: directory.clone(),
+        let made = Directory::make(&directory).map_err(|source| WriteError::Directory {
+            path: directory,
             source,
         })?;
-        fs::create_dir_all(&directory).map_err(|source| WriteError::Directory {
-            path: directory.clone(),
-            source,
-        })?;
+        Ok(FileSet::within(made, own_name::stem(stem)))
+    }
+
+    /// Makes nothing yet. The files take the place of others in the directory.
+    fn within(directory: Directory, stem: String) -> FileSet {
+        let directory = Arc::new(directory);
         let temporaries = Arc::new(Temporaries::of(&directory));
-        let named_later = named_later(&directory, &temporaries);
-        Ok(FileSet {
+        let named_later = pending::named_later(&directory, &temporaries);
+        FileSet {
             directory,
-            stem: own_name::stem(stem),
+            stem,
             named_later,
             temporaries,
             replaces: true,
@@ -368,7 +167,7 @@ impl FileSet {
             ready: Vec::new(),
             archives: Vec::new(),
             outdated: Vec::new(),
-        })
+        }
     }
 
     /// Does the same for files that never take the place of others. Returns as well the number of
@@ -381,8 +180,8 @@ impl FileSet {
     ) -> Result<(FileSet, u64, String), WriteError> {
         let mut files = FileSet::new(directory, prefix)?;
         files.replaces = false;
-        let place = files.directory.clone();
-        let mut exists = |name: &str| fs::symlink_metadata(place.join(name)).is_ok();
+        let place = Arc::clone(&files.directory);
+        let mut exists = |name: &str| fs::symlink_metadata(place.at(name)).is_ok();
         let mut number = from;
         for _ in 0..MOST_CLAIMS {
             number = own_name::free_number(prefix, number, suffixes, &mut exists);
@@ -392,7 +191,7 @@ impl FileSet {
             let Some(hidden) = files.temporaries.own() else {
                 break;
             };
-            match Claim::take(hidden, &stem) {
+            match Claim::take(&hidden, &stem) {
                 // The session that had the name may have ended just now.
                 Ok(Some(_)) if own_name::is_taken(&stem, &suffixes.all, &mut exists) => {}
                 Ok(None) => number = number.saturating_add(1),
@@ -410,7 +209,7 @@ impl FileSet {
     /// Returns an empty set in the same place, for files that are written beside the others.
     pub(crate) fn part(&self) -> FileSet {
         FileSet {
-            directory: self.directory.clone(),
+            directory: Arc::clone(&self.directory),
             stem: self.stem.clone(),
             named_later: self.named_later,
             temporaries: Arc::clone(&self.temporaries),
@@ -429,20 +228,21 @@ impl FileSet {
         self.outdated.extend(part.outdated);
     }
 
-    /// Returns the directory of the files.
+    /// Returns a path to the directory of the files, for files without a name. It is good as long as
+    /// this value lives.
     pub(crate) fn directory(&self) -> &Path {
-        &self.directory
+        self.directory.handle()
     }
 
     /// Begins `PREFIX_suffix`.
-    pub(crate) fn create(&self, suffix: &str) -> Result<OutputFile, WriteError> {
-        OutputFile::begin(self.path(suffix), self.named_later, &self.temporaries)
+    pub fn create(&self, suffix: &str) -> Result<OutputFile, WriteError> {
+        OutputFile::begin(self.entry(suffix), self.named_later, &self.temporaries)
     }
 
     /// Returns the place of the files, for a format that begins further files later.
     pub(crate) fn folder(&self) -> Folder {
         Folder {
-            directory: self.directory.clone(),
+            directory: Arc::clone(&self.directory),
             stem: self.stem.clone(),
             named_later: self.named_later,
             temporaries: Arc::clone(&self.temporaries),
@@ -450,31 +250,32 @@ impl FileSet {
     }
 
     /// Begins `PREFIX_suffix` as an empty file that something else opens by its temporary name.
-    pub(crate) fn reserve(&self, suffix: &str) -> Result<ReservedFile, WriteError> {
-        let path = self.path(suffix);
-        let mut pending = Pending::begin(path, self.named_later, &self.temporaries)?;
+    pub fn reserve(&self, suffix: &str) -> Result<ReservedFile, WriteError> {
+        let entry = self.entry(suffix);
+        let mut pending = Pending::begin(entry, self.named_later, &self.temporaries)?;
         pending.temporary()?;
         Ok(ReservedFile(pending))
     }
 
-    fn path(&self, suffix: &str) -> PathBuf {
-        self.directory.join(format!("{}{suffix}", self.stem))
+    fn entry(&self, suffix: &str) -> Entry {
+        let name = format!("{}{suffix}", self.stem);
+        Entry::new(&self.directory, name)
     }
 
     /// Marks `PREFIX_suffix` of an earlier trace for removal, when the files of this one get their
     /// names.
     pub(crate) fn outdate(&mut self, suffix: &str) {
-        self.outdated.push(self.path(suffix));
+        self.outdated.push(self.entry(suffix));
     }
 
     /// Adds a finished file.
-    pub(crate) fn add(&mut self, file: OutputFile) -> Result<(), WriteError> {
+    pub fn add(&mut self, file: OutputFile) -> Result<(), WriteError> {
         self.ready.push(file.finish()?);
         Ok(())
     }
 
     /// Adds a file that something else has finished.
-    pub(crate) fn add_reserved(&mut self, file: ReservedFile) {
+    pub fn add_reserved(&mut self, file: ReservedFile) {
         self.ready.push(file.0);
     }
 
@@ -485,29 +286,28 @@ impl FileSet {
 
     /// Gives all files their names, and returns the paths. Files that take no other's place have
     /// all of their names or none.
-    pub(crate) fn commit(mut self) -> Result<Vec<PathBuf>, WriteError> {
+    pub fn commit(mut self) -> Result<Vec<PathBuf>, WriteError> {
         let mut named = 0;
         let given = self.name_all(&mut named);
-        let archives = self.archives.iter().map(NewArchive::path);
-        let files = self.ready.iter().map(|pending| pending.path.as_path());
+        let archives = self.archives.iter().map(NewArchive::entry);
+        let files = self.ready.iter().map(Pending::entry);
         if given.is_err() && !self.replaces {
-            for path in archives.clone().take(named) {
-                archive::remove(path);
+            for entry in archives.clone().take(named) {
+                archive::remove(&entry.at());
             }
-            for path in files.take(named.saturating_sub(self.archives.len())) {
-                let _ = fs::remove_file(path);
+            for entry in files
+                .clone()
+                .take(named.saturating_sub(self.archives.len()))
+            {
+                let _ = fs::remove_file(entry.at());
             }
         }
         given?;
-        let files = self.ready.iter().map(|pending| pending.path.as_path());
-        let paths = files.chain(archives).map(Path::to_path_buf).collect();
-        for path in &self.outdated {
-            match fs::remove_file(path) {
+        let paths = files.chain(archives).map(Entry::path).collect();
+        for old in &self.outdated {
+            match fs::remove_file(old.at()) {
                 Err(source) if source.kind() != io::ErrorKind::NotFound => {
-                    return Err(WriteError::File {
-                        path: path.clone(),
-                        source,
-                    });
+                    return Err(old.failed(source));
                 }
                 _ => {}
             }
@@ -533,7 +333,7 @@ impl FileSet {
 /// The place of a trace's files, for formats that do not begin all of their files at once.
 #[derive(Debug)]
 pub(crate) struct Folder {
-    directory: PathBuf,
+    directory: Arc<Directory>,
     stem: String,
     named_later: bool,
     temporaries: Arc<Temporaries>,
@@ -542,46 +342,51 @@ pub(crate) struct Folder {
 impl Folder {
     /// Begins `PREFIX_suffix`.
     pub(crate) fn create(&self, suffix: &str) -> Result<OutputFile, WriteError> {
-        let path = self.directory.join(format!("{}{suffix}", self.stem));
-        OutputFile::begin(path, self.named_later, &self.temporaries)
+        let entry = Entry::new(&self.directory, format!("{}{suffix}", self.stem));
+        OutputFile::begin(entry, self.named_later, &self.temporaries)
     }
 
-    /// Returns the same place in another directory.
-    pub(crate) fn moved(self, directory: PathBuf) -> Folder {
-        Folder {
+    /// Returns the same place in another directory, which is made if it does not exist.
+    pub(crate) fn moved(self, directory: PathBuf) -> Result<Folder, WriteError> {
+        let made = Directory::make(&directory).map_err(|source| WriteError::Directory {
+            path: directory,
+            source,
+        })?;
+        let directory = Arc::new(made);
+        Ok(Folder {
             temporaries: Arc::new(Temporaries::of(&directory)),
             directory,
             ..self
-        }
+        })
     }
 
     /// Begins a file with this name in a directory below, which is made if it does not exist.
     pub(crate) fn create_below(&self, below: &Path, name: &str) -> Result<OutputFile, WriteError> {
-        let directory = self.directory.join(below);
-        let failed = |source| WriteError::Directory {
-            path: directory.clone(),
+        let made = self.directory.make_below(below);
+        let directory = made.map_err(|source| WriteError::Directory {
+            path: self.directory.path().join(below),
             source,
-        };
-        no_planted_links(&directory).map_err(failed)?;
-        fs::create_dir_all(&directory).map_err(failed)?;
+        })?;
+        let directory = Arc::new(directory);
         let temporaries = Arc::new(Temporaries::of(&directory));
-        OutputFile::begin(directory.join(name), self.named_later, &temporaries)
+        let entry = Entry::new(&directory, name);
+        OutputFile::begin(entry, self.named_later, &temporaries)
     }
 }
 
 /// A file that is complete, or that something else writes.
 #[derive(Debug)]
-pub(crate) struct ReservedFile(Pending);
+pub struct ReservedFile(Pending);
 
 impl ReservedFile {
     /// Returns its present path, which leads to an empty file that only we use.
-    pub(crate) fn temporary(&self) -> &Path {
-        self.0.temporary.as_deref().unwrap_or(&self.0.path)
+    pub fn temporary(&self) -> PathBuf {
+        self.0.present()
     }
 
     /// Returns a descriptor of the file.
     pub(crate) fn open(&self) -> io::Result<File> {
-        self.0.file.try_clone()
+        self.0.open()
     }
 
     /// Returns the error for a failed write to this file.
@@ -592,19 +397,19 @@ impl ReservedFile {
 
 /// A file being written.
 #[derive(Debug)]
-pub(crate) struct OutputFile {
+pub struct OutputFile {
     writer: BufWriter<File>,
     pending: Pending,
 }
 
 impl OutputFile {
     fn begin(
-        path: PathBuf,
+        entry: Entry,
         named_later: bool,
         temporaries: &Arc<Temporaries>,
     ) -> Result<OutputFile, WriteError> {
-        let pending = Pending::begin(path, named_later, temporaries)?;
-        let file = pending.file.try_clone();
+        let pending = Pending::begin(entry, named_later, temporaries)?;
+        let file = pending.open();
         let file = file.map_err(|source| pending.failed(source))?;
         Ok(OutputFile {
             writer: BufWriter::with_capacity(128 * 1024, file),
@@ -625,7 +430,7 @@ impl OutputFile {
     }
 
     /// Appends bytes. The error names the file.
-    pub(crate) fn put(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
+    pub fn put(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
         self.writer
             .write_all(bytes)
             .map_err(|source| self.failed(source))

@@ -31,7 +31,7 @@ mod device_readings;
 mod device_table;
 mod digits;
 mod events;
-mod files;
+pub mod files;
 mod formats;
 mod gpu;
 mod graphs;

@@ -51,7 +51,7 @@ pub(crate) fn open<'a>(jobs: &'a [Job<'a>], files: &FileSet) -> Opened<'a> {
     let base = plan.filter(|_| !named).map(|plan| plan.directory.clone());
     let folder = files.folder();
     let folder = match base {
-        Some(base) => folder.moved(base),
+        Some(base) => folder.moved(base)?,
         None => folder,
     };
     let open = columns::encoder().ok_or_else(|| WriteError::File {

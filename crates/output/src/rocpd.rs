@@ -90,7 +90,7 @@ pub(crate) const LEFT: [&str; 3] = ["results.db-journal", "results.db-wal", "res
 pub(crate) fn open<'a>(jobs: &'a [Job<'a>], files: &FileSet) -> Opened<'a> {
     let file = files.reserve("results.db")?;
     let guids = guids(jobs);
-    let begun = connect(file.temporary(), &guids).and_then(|connection| {
+    let begun = connect(&file.temporary(), &guids).and_then(|connection| {
         let pages = Pages::after(file.open()?)?;
         Ok((connection, pages))
     });

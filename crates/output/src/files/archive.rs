@@ -3,13 +3,15 @@
 //! It is written under a temporary name beside its final one. The files in it are numbered, and
 //! there may be thousands of them, so none stays open.
 
+use super::directory::{Directory, our_uid};
+use super::pending::Entry;
 use super::temporary::Temporaries;
-use super::{Folder, WriteError, no_planted_links, temporary};
+use super::{Folder, WriteError, temporary};
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -28,10 +30,12 @@ pub(super) fn is_part(name: &OsStr) -> bool {
 /// A directory that does not have its final name yet.
 #[derive(Debug)]
 pub(crate) struct NewArchive {
-    /// The descriptor, which holds a lock while the directory has its temporary name.
-    _locked: File,
+    /// It holds a lock while the directory has its temporary name.
+    _locked: Option<File>,
+    /// The directory, whatever it is called.
+    directory: Directory,
     temporary: PathBuf,
-    path: PathBuf,
+    entry: Entry,
     /// Keeps the directory in which its temporary name is.
     _temporaries: Arc<Temporaries>,
 }
@@ -61,23 +65,28 @@ fn parts(directory: &Path) -> Vec<OsString> {
 impl Folder {
     /// Begins the directory `PREFIX_suffix`.
     pub(crate) fn archive(&self, suffix: &str) -> Result<NewArchive, WriteError> {
-        let path = self.directory.join(format!("{}{suffix}", self.stem));
-        let failed = |source| WriteError::Directory {
-            path: path.clone(),
-            source,
-        };
-        no_planted_links(&path).map_err(failed)?;
-        let name = path.file_name().unwrap_or_default();
-        let made = self.temporaries.make(name, |name| {
-            fs::create_dir(name)?;
-            File::open(name)
+        let entry = Entry::new(&self.directory, format!("{}{suffix}", self.stem));
+        let made = self.temporaries.make(&entry.name, |name| {
+            fs::DirBuilder::new().mode(0o700).create(name)?;
+            let (above, last) = (name.parent(), name.file_name());
+            let (Some(above), Some(last)) = (above, last) else {
+                return Err(io::ErrorKind::InvalidInput.into());
+            };
+            // It may have been replaced, where it is not in a directory of our own.
+            let own = Directory::open(above)?.own(last)?;
+            own.ok_or_else(|| io::ErrorKind::PermissionDenied.into())
         });
-        let (file, temporary) = made.map_err(failed)?;
-        let _locked = file.try_lock();
+        let (directory, temporary) = made.map_err(|source| WriteError::Directory {
+            path: entry.path(),
+            source,
+        })?;
+        let locked = File::open(directory.handle()).ok();
+        let _locked = locked.inspect(|locked| drop(locked.try_lock()));
         Ok(NewArchive {
-            _locked: file,
+            _locked,
+            directory,
             temporary,
-            path,
+            entry,
             _temporaries: Arc::clone(&self.temporaries),
         })
     }
@@ -86,10 +95,10 @@ impl Folder {
 impl NewArchive {
     /// Begins a file in it. The name is a number with an extension.
     pub(crate) fn create(&self, name: &str) -> Result<ArchiveFile, WriteError> {
-        let path = self.path.join(name);
+        let path = self.entry.path().join(name);
         let mut options = OpenOptions::new();
         let options = options.write(true).create_new(true).mode(0o600);
-        match options.open(self.temporary.join(name)) {
+        match options.open(self.directory.at(name)) {
             Ok(file) => Ok(ArchiveFile { file, path }),
             Err(source) => Err(WriteError::File { path, source }),
         }
@@ -101,43 +110,44 @@ impl NewArchive {
         if !replaces {
             return self.name_apart().map_err(|source| self.failed(source));
         }
-        match fs::rename(&self.temporary, &self.path) {
+        match fs::rename(&self.temporary, self.entry.at()) {
             Err(error) if is_there(&error) => {}
             renamed => return renamed.map_err(|source| self.failed(source)),
         }
-        let ours: HashSet<OsString> = parts(&self.temporary).into_iter().collect();
+        let there = self.entry.directory.below(Path::new(&self.entry.name));
+        let there = there.map_err(|source| self.failed(source))?;
+        let ours: HashSet<OsString> = parts(self.directory.handle()).into_iter().collect();
         for name in &ours {
-            let to = self.path.join(name);
-            fs::rename(self.temporary.join(name), to).map_err(|source| self.failed(source))?;
+            let moved = fs::rename(self.directory.at(name), there.at(name));
+            moved.map_err(|source| self.failed(source))?;
         }
-        for name in parts(&self.path) {
+        for name in parts(there.handle()) {
             if !ours.contains(&name) {
-                let old = self.path.join(name);
-                fs::remove_file(old).map_err(|source| self.failed(source))?;
+                fs::remove_file(there.at(name)).map_err(|source| self.failed(source))?;
             }
         }
         Ok(())
     }
 
     fn name_apart(&self) -> io::Result<()> {
-        if fs::symlink_metadata(&self.path).is_ok() {
+        if fs::symlink_metadata(self.entry.at()).is_ok() {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
         // A directory takes the place of no file, and of an empty directory only.
-        match fs::rename(&self.temporary, &self.path) {
+        match fs::rename(&self.temporary, self.entry.at()) {
             Err(error) if is_there(&error) => Err(io::ErrorKind::AlreadyExists.into()),
             renamed => renamed,
         }
     }
 
-    /// Returns its final path.
-    pub(super) fn path(&self) -> &Path {
-        &self.path
+    /// Returns where it will be.
+    pub(super) fn entry(&self) -> &Entry {
+        &self.entry
     }
 
     fn failed(&self, source: io::Error) -> WriteError {
         WriteError::Directory {
-            path: self.path.clone(),
+            path: self.entry.path(),
             source,
         }
     }
@@ -176,7 +186,7 @@ impl ArchiveFile {
 pub(super) fn remove_abandoned(path: &Path) {
     let ours = |meta: &fs::Metadata| {
         use std::os::unix::fs::MetadataExt;
-        meta.is_dir() && meta.uid() == super::our_uid()
+        meta.is_dir() && meta.uid() == our_uid()
     };
     if !fs::symlink_metadata(path).is_ok_and(|meta| ours(&meta)) {
         return;

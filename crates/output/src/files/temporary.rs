@@ -8,13 +8,14 @@
 //! process is in another pid namespace or on another machine. A file is removed if it is not
 //! locked, is ours, and has the name of a process that does not run.
 
+use super::directory::{Directory, our_uid};
 use super::{archive, own_name};
-use std::ffi::OsStr;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use nix::fcntl::OFlag;
 
@@ -26,62 +27,73 @@ const MOST: usize = 1 << 14;
 /// The place of temporary files of one directory of results.
 #[derive(Debug)]
 pub(super) struct Temporaries {
-    directory: PathBuf,
-    place: OnceLock<Place>,
+    directory: Arc<Directory>,
+    place: Mutex<Option<Place>>,
 }
 
 /// The directory with the temporary files.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Place {
-    path: PathBuf,
+    directory: Arc<Directory>,
     /// Whether it is a directory of our own, and not that of the results.
     is_own: bool,
 }
 
 impl Drop for Temporaries {
     fn drop(&mut self) {
-        if let Some(place) = self.place.get().filter(|place| place.is_own) {
+        let place = self.place.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if place.as_ref().is_some_and(|place| place.is_own) {
             // This fails, as it should, where another session has files there.
-            let _ = fs::remove_dir(&place.path);
+            let _ = fs::remove_dir(self.directory.at(hidden()));
         }
     }
 }
 
+/// Returns the name of the directory of our own.
+fn hidden() -> OsString {
+    format!(".midair-{}.tmp", our_uid()).into()
+}
+
 impl Temporaries {
     /// Makes nothing yet.
-    pub(super) fn of(directory: &Path) -> Temporaries {
+    pub(super) fn of(directory: &Arc<Directory>) -> Temporaries {
         Temporaries {
-            directory: directory.to_owned(),
-            place: OnceLock::new(),
+            directory: Arc::clone(directory),
+            place: Mutex::new(None),
         }
     }
 
     /// Returns the place. Where no directory of our own can be made, it is that of the results.
-    fn place(&self) -> &Place {
-        self.place.get_or_init(|| {
-            let name = format!(".midair-{}.tmp", super::our_uid());
-            let path = self.directory.join(name);
-            let made = make(&path);
-            let is_own = match &made {
-                Ok(()) => true,
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => is_ours(&path),
-                Err(_) => false,
-            };
-            let path = if is_own { path } else { self.directory.clone() };
-            if made.is_err() {
-                remove_abandoned(&path);
-            }
-            if made.is_err() && is_own {
-                own_name::remove_abandoned(&path);
-            }
-            Place { path, is_own }
-        })
+    fn place(&self) -> Place {
+        let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
+        place.get_or_insert_with(|| self.found()).clone()
     }
 
-    /// Returns the directory of our own, if there is one.
-    pub(super) fn own(&self) -> Option<&Path> {
+    fn found(&self) -> Place {
+        let name = hidden();
+        let made = self.directory.made_new(&name).map(Some);
+        let is_new = made.is_ok();
+        let own = match made {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => self.directory.own(&name),
+            made => made,
+        };
+        let own = own.ok().flatten().map(Arc::new);
+        let is_own = own.is_some();
+        let directory = own.unwrap_or_else(|| Arc::clone(&self.directory));
+        if !is_new {
+            remove_abandoned(directory.handle());
+        }
+        if !is_new && is_own {
+            own_name::remove_abandoned(directory.handle());
+        }
+        Place { directory, is_own }
+    }
+
+    /// Returns a path to the directory of our own, if there is one. It is good as long as this value
+    /// lives and a file is there.
+    pub(super) fn own(&self) -> Option<PathBuf> {
         let place = self.place();
-        place.is_own.then_some(place.path.as_path())
+        place.is_own.then(|| place.directory.handle().to_owned())
     }
 
     /// Makes something under a temporary name. The name is hidden. Its numbers distinguish two
@@ -91,38 +103,28 @@ impl Temporaries {
         name: &OsStr,
         mut make_it: impl FnMut(&Path) -> io::Result<T>,
     ) -> io::Result<(T, PathBuf)> {
-        let place = self.place();
         let text = name.to_string_lossy();
         let mut missed = false;
         for attempt in 0..ATTEMPTS {
-            let temporary = place.path.join(self::name(&text, attempt));
+            let place = self.place();
+            let temporary = place.directory.at(self::name(&text, attempt));
             match make_it(&temporary) {
                 Ok(made) => return Ok((made, temporary)),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                // A session that ended may have removed the directory.
+                // A session that ended may have removed the directory. Then no file is there.
                 Err(error) if error.kind() == io::ErrorKind::NotFound && place.is_own => {
-                    if make(&place.path).is_err() && missed {
+                    if missed {
                         return Err(error);
                     }
                     missed = true;
+                    let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
+                    *place = None;
                 }
                 Err(error) => return Err(error),
             }
         }
         Err(io::ErrorKind::AlreadyExists.into())
     }
-}
-
-fn make(path: &Path) -> io::Result<()> {
-    DirBuilder::new().mode(0o700).create(path)
-}
-
-/// Whether this is a directory to which only this user writes.
-fn is_ours(path: &Path) -> bool {
-    const OF_OTHERS: u32 = 0o022;
-    fs::symlink_metadata(path).is_ok_and(|meta| {
-        meta.is_dir() && meta.uid() == super::our_uid() && meta.mode() & OF_OTHERS == 0
-    })
 }
 
 /// Returns a temporary name for a file with this name.
@@ -159,8 +161,7 @@ pub(super) fn remove_abandoned(directory: &Path) {
 
 /// Whether this is a file of ours that nobody is writing.
 fn is_abandoned(path: &Path) -> bool {
-    let ours =
-        |meta: &fs::Metadata| meta.is_file() && meta.nlink() == 1 && meta.uid() == super::our_uid();
+    let ours = |meta: &fs::Metadata| meta.is_file() && meta.nlink() == 1 && meta.uid() == our_uid();
     // Only regular files are opened: opening a device may have effects.
     if !fs::symlink_metadata(path).is_ok_and(|meta| ours(&meta)) {
         return false;
@@ -193,6 +194,10 @@ pub(super) fn open(path: &Path) -> std::io::Result<File> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn of(path: &Path) -> Temporaries {
+        Temporaries::of(&Arc::new(Directory::open(path).unwrap()))
+    }
 
     /// The number of a process that has ended.
     fn ended() -> u32 {
@@ -262,7 +267,7 @@ mod tests {
     #[test]
     fn names_that_are_there_are_passed_by_and_other_errors_are_final() {
         let directory = tempfile::tempdir().unwrap();
-        let temporaries = Temporaries::of(directory.path());
+        let temporaries = of(directory.path());
         let tried = |fails: &dyn Fn(usize) -> Option<io::ErrorKind>| {
             let mut tried: Vec<PathBuf> = Vec::new();
             let made = temporaries.make("r_results.db".as_ref(), |name| {
@@ -279,7 +284,7 @@ mod tests {
         let (made, names) = tried(&|attempt| (attempt < 3).then_some(there));
         assert_eq!(names.len(), 3);
         assert_eq!(made, Ok((3, names[2].clone())));
-        assert!(names[0] != names[1] && names[2].starts_with(directory.path()));
+        assert!(names[0] != names[1] && names[2].parent() == names[0].parent());
         let full = io::ErrorKind::StorageFull;
         let (made, names) = tried(&|_| Some(full));
         assert_eq!((made, names.len()), (Err(full), 1));
@@ -295,7 +300,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let count = || fs::read_dir(directory.path()).unwrap().count();
         let make = |of: &Temporaries| of.make("x".as_ref(), |name| File::create(name)).unwrap();
-        let [first, second] = [(); 2].map(|()| Temporaries::of(directory.path()));
+        let [first, second] = [(); 2].map(|()| of(directory.path()));
         assert_eq!(count(), 0);
         let (_, of_first) = make(&first);
         second.own().unwrap();
@@ -304,7 +309,6 @@ mod tests {
         assert_eq!(count(), 0);
         let (_, of_second) = make(&second);
         assert_eq!(count(), 1);
-        assert!(of_second.starts_with(directory.path()));
         fs::remove_file(of_second).unwrap();
         drop(second);
         assert_eq!(count(), 0);
@@ -315,16 +319,15 @@ mod tests {
     fn what_is_not_ours_alone_is_not_used() {
         use std::os::unix::fs::PermissionsExt;
         let directory = tempfile::tempdir().unwrap();
-        let hidden = directory
-            .path()
-            .join(format!(".midair-{}.tmp", super::super::our_uid()));
+        let hidden = directory.path().join(format!(".midair-{}.tmp", our_uid()));
         let make = || {
-            let temporaries = Temporaries::of(directory.path());
+            let temporaries = of(directory.path());
             let (_, path) = temporaries
                 .make("x".as_ref(), |name| File::create(name))
                 .unwrap();
             assert!(temporaries.own().is_none());
-            assert_eq!(path.parent(), Some(directory.path()));
+            let place = path.parent().unwrap().canonicalize().unwrap();
+            assert_eq!(place, directory.path().canonicalize().unwrap());
         };
         std::os::unix::fs::symlink("/tmp", &hidden).unwrap();
         make();
