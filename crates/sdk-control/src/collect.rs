@@ -459,6 +459,7 @@ impl Collection {
         if running.hsa_ready {
             symbols::set_changed();
             symbols::refresh(&mut running.sink);
+            symbols::finish(&mut running.sink);
             if let Some(text) = symbols::note() {
                 running.sink.put(kind::NOTE, &note(&text));
             }

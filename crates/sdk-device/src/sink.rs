@@ -14,6 +14,11 @@ pub struct Sink {
 }
 
 impl Sink {
+    /// Returns whether a record of so many bytes finds room now, unless other threads take it first.
+    pub fn has_room(&self, bytes: usize) -> bool {
+        self.writer.has_room(bytes) || self.area.has_capacity(bytes)
+    }
+
     /// Stores a record.
     pub fn put(&mut self, record_kind: u8, bytes: &[u8]) {
         // SAFETY: the session keeps the spool mapped as long as its Sink lives, and the writer is

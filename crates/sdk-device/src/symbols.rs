@@ -9,6 +9,7 @@ pub mod choice;
 pub(crate) mod known;
 pub mod leaving;
 mod names;
+pub(crate) mod waiting;
 
 use crate::queries::{self, Loader, Texts};
 use crate::sink::Sink;
@@ -20,6 +21,7 @@ use std::ffi::c_void;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use waiting::Waiting;
 
 /// HSA constants (source: api/hsa_types.json).
 mod hsa {
@@ -185,6 +187,7 @@ pub fn begin() {
         ..Known::default()
     });
     drop(known);
+    *waiting() = Waiting::new();
     STATE.symbols.kernels.store(0, Release);
     STATE.symbols.changed.store(true, Relaxed);
 }
@@ -230,9 +233,20 @@ fn visit(loader: &Loader, mut visit: impl FnMut(u64)) {
     drop(looking);
 }
 
+fn waiting() -> MutexGuard<'static, Waiting> {
+    let waiting = &STATE.symbols.waiting;
+    waiting.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Writes the records that waited for room in the spool, at the end of a collection.
+pub fn finish(sink: &mut Sink) {
+    waiting().store(sink, true);
+}
+
 /// Writes the records of code objects and kernels that were not recorded yet, if anything changed.
 /// Returns a complaint if the runtime cannot be asked.
 pub fn refresh(sink: &mut Sink) -> Option<&'static str> {
+    waiting().store(sink, false);
     if !STATE.symbols.changed.swap(false, Relaxed) {
         return None;
     }
@@ -401,8 +415,8 @@ impl Telling<'_> {
             node: get(hsa::CODE_OBJECT_AGENT).map_or(0, agent_node),
             uri_len: uri.len() as u32,
         };
-        self.sink
-            .put(kind::CODE_OBJECT, &event::encode(&record, uri));
+        let record = event::encode(&record, uri);
+        waiting().put(self.sink, kind::CODE_OBJECT, record);
         Some(Range { base, size, id })
     }
 
@@ -456,8 +470,8 @@ impl Telling<'_> {
             accum_vgpr: registers.accum_vgpr,
             name_len: name.len() as u32,
         };
-        self.sink
-            .put(kind::KERNEL_SYMBOL, &event::encode(&record, &name));
+        let record = event::encode(&record, &name);
+        waiting().put(self.sink, kind::KERNEL_SYMBOL, record);
     }
 }
 

@@ -213,6 +213,11 @@ impl ChunkWriter {
         true
     }
 
+    /// Whether the chunk that this writer holds has room for a record of so many bytes.
+    pub fn has_room(&self, bytes: usize) -> bool {
+        !self.current.is_null() && self.used as usize + bytes <= CHUNK_BODY
+    }
+
     /// Releases the chunk: no more bytes will come.
     ///
     /// # Safety

@@ -1,5 +1,6 @@
 //! What is known about the runtime's executables.
 
+use super::waiting::Waiting;
 use midair_lockfree::{AtomicEnum, Slot, SlotState, SlotTable, word_enum};
 use std::collections::HashMap;
 use std::ffi::c_int;
@@ -89,6 +90,8 @@ pub(crate) struct Symbols {
     pub known: Mutex<Option<Known>>,
     /// What the session counts ([`super::choice`]); `None` means every dispatch.
     pub choice: Mutex<Option<Arc<KernelChoice>>>,
+    /// Records that wait for room in the spool. Only the worker thread locks this.
+    pub waiting: Mutex<Waiting>,
     /// The number of known kernels, which tells whether a look-up is worthwhile.
     pub kernels: AtomicU64,
     /// Executables that are being destroyed.
@@ -103,6 +106,7 @@ impl Symbols {
             changed: AtomicBool::new(false),
             known: Mutex::new(None),
             choice: Mutex::new(None),
+            waiting: Mutex::new(Waiting::new()),
             kernels: AtomicU64::new(0),
             leaving: SlotTable::new(
                 [const { Slot::new(AtomicEnum::new(), AtomicU64::new(0), ()) }; SLOTS],
