@@ -83,6 +83,7 @@ mod starting;
 mod starved;
 mod states;
 mod tables;
+mod temporary_directory;
 mod terminal;
 mod thread_churn;
 mod tools;

@@ -346,7 +346,7 @@ pub(crate) fn runs_on(end: End) -> Option<&'static str> {
     match end {
         End::Yielded => Some("another profiler came, and this session gave way to it"),
         End::Lapsed => Some("this side was silent for too long, and its session is over"),
-        End::Full => Some("its records reached --max-size, and its session is over"),
+        End::Full => Some("there is no room for more of its records, and its session is over"),
         End::Exited(_) | End::Signal(_) | End::Exec => None,
     }
 }

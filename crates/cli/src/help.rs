@@ -82,7 +82,7 @@ pub(crate) const EXIT: [(&str, &str); 10] = [
     ("35", "Of several processes some failed; each is named."),
     (
         "36",
-        "The records reached --max-size. What was recorded until then is written.",
+        "The records reached --max-size, or the file system of TMPDIR is full. What was recorded until then is written.",
     ),
 ];
 

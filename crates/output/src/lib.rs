@@ -79,7 +79,7 @@ pub use model::{
     Process, SummaryTo, Trace, Unit,
 };
 pub use progress::written;
-pub use record_file::{Observed, Observer, RecordFile, RecordWriter, Times, WalkError};
+pub use record_file::{NoRoom, Observed, Observer, RecordFile, RecordWriter, Times, WalkError};
 pub use rocpd::{SchemaPart, rocpd_schema};
 pub use rolling::{Keep, Window};
 pub use screen::Screen;

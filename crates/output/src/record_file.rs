@@ -6,8 +6,9 @@
 //! record is decoded once before it is kept, and what the writers read later is well formed. The
 //! same decoding feeds the [`Index`], so no pass over the file is needed for it.
 //!
-//! The file has a limit. When it is reached, further records are counted and not kept. What records
-//! refer to is in the index all the same.
+//! The file has a limit. When it is reached, or the file system has no more room, further records are
+//! counted and not kept. What records refer to is in the index all the same, and what was taken over
+//! before is whole: the block that could not be written stays in memory.
 
 use crate::choice::{Chosen, KernelFilter};
 use crate::files::WriteError;
@@ -45,6 +46,22 @@ pub trait Observer: Send + std::fmt::Debug {
 /// An observer that its view reads at the same time.
 pub type Observed = Arc<Mutex<dyn Observer>>;
 
+/// Why no more records could be kept, apart from the limit of bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NoRoom {
+    /// The directory of the file.
+    pub directory: PathBuf,
+    /// What the system said.
+    pub why: String,
+}
+
+/// Whether a write failed for lack of room: on the file system, by a quota, or by the limit of this
+/// process for the size of files.
+pub(crate) fn is_about_room(error: &io::Error) -> bool {
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
+}
+
 /// The appending half.
 #[derive(Debug)]
 pub struct RecordWriter {
@@ -64,6 +81,8 @@ pub struct RecordWriter {
     latest: Duration,
     /// When the first record was left out because of the limit.
     full_since: Option<Instant>,
+    /// Why no more can be written, since the last block could not be.
+    no_room: Option<NoRoom>,
 }
 
 /// Adds the time by which records may be late. Nothing is kept where no time is asked for.
@@ -106,6 +125,7 @@ impl RecordWriter {
             rolling: None,
             latest: Duration::ZERO,
             full_since: None,
+            no_room: None,
         })
     }
 
@@ -157,9 +177,10 @@ impl RecordWriter {
         self
     }
 
-    /// Whether a record was left out because of the limit. From then on all are.
+    /// Whether a record was left out because of the limit, or there is no room for more. From then on
+    /// all are.
     pub fn is_full(&self) -> bool {
-        self.beyond.iter().any(|count| *count > 0)
+        self.no_room.is_some() || self.beyond.iter().any(|count| *count > 0)
     }
 
     /// Appends whole records, as the spool's reader hands them over. At the first malformed record
@@ -167,10 +188,9 @@ impl RecordWriter {
     /// begin. Returns how many were kept.
     ///
     /// # Errors
-    /// When the disk is full or fails. What was appended before stays; of `bytes` nothing is kept
-    /// or counted.
+    /// When the disk fails. What was appended before stays; of `bytes` nothing is kept or counted.
     pub fn append(&mut self, bytes: &[u8]) -> io::Result<u64> {
-        if self.pending.len() + bytes.len() > BLOCK {
+        if self.pending.len() + bytes.len() > BLOCK && self.no_room.is_none() {
             self.flush()?;
         }
         let (mut at, mut kept, mut kept_bytes) = (0, 0, 0);
@@ -243,13 +263,25 @@ impl RecordWriter {
         self.malformed_bytes
     }
 
+    /// Writes what was gathered. It stays in memory if there is no room for it.
     fn flush(&mut self) -> io::Result<()> {
         // The offset is our own, so that a write that failed half-way can be tried again.
-        self.file.write_all_at(&self.pending, self.written)?;
-        self.file.flush()?;
-        self.written += self.pending.len() as u64;
-        self.pending.clear();
-        Ok(())
+        let written = self.file.write_all_at(&self.pending, self.written);
+        match written.and_then(|()| self.file.flush()) {
+            Ok(()) => {
+                self.written += self.pending.len() as u64;
+                self.pending.clear();
+                Ok(())
+            }
+            Err(error) if is_about_room(&error) => {
+                self.no_room.get_or_insert_with(|| NoRoom {
+                    directory: self.directory.clone(),
+                    why: error.to_string(),
+                });
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Returns what was appended so far, to be read while more is appended.
@@ -261,6 +293,8 @@ impl RecordWriter {
         Ok(RecordFile {
             file: self.file.try_clone()?,
             len: self.written,
+            rest: self.pending.clone(),
+            no_room: self.no_room.clone(),
             records: self.records,
             malformed_bytes: self.malformed_bytes,
             limit: self.limit,
@@ -311,7 +345,10 @@ impl RecordWriter {
     /// Ends the appending. Of the latest records, those before this time are left out.
     fn finish_from(mut self, from: u64) -> io::Result<RecordFile> {
         if self.rolling.is_some() {
-            let window = self.window()?.between(from, u64::MAX)?;
+            let window = self.window()?;
+            // Each file is removed when it was copied: there may be no room for both.
+            self.rolling = None;
+            let window = window.between(from, u64::MAX)?;
             return Ok(RecordFile {
                 malformed_bytes: self.malformed_bytes,
                 ..window
@@ -321,6 +358,8 @@ impl RecordWriter {
         Ok(RecordFile {
             file: self.file,
             len: self.written,
+            rest: self.pending,
+            no_room: self.no_room,
             records: self.records,
             malformed_bytes: self.malformed_bytes,
             limit: self.limit,
@@ -337,6 +376,9 @@ impl RecordWriter {
 pub struct RecordFile {
     file: File,
     len: u64,
+    /// The records behind those of the file, for which there was no room in it.
+    rest: Vec<u8>,
+    no_room: Option<NoRoom>,
     records: u64,
     malformed_bytes: u64,
     limit: u64,
@@ -366,7 +408,12 @@ impl RecordFile {
 
     /// Returns the number of bytes of records.
     pub fn bytes(&self) -> u64 {
-        self.len
+        self.len + self.rest.len() as u64
+    }
+
+    /// Returns why the records end before the session did, if there was no room for more.
+    pub fn no_room(&self) -> Option<&NoRoom> {
+        self.no_room.as_ref()
     }
 
     /// Returns the number of bytes from the target that were not records.
@@ -494,7 +541,7 @@ impl RecordFile {
             }
             at += used as u64;
         }
-        Ok(())
+        visit_block(&self.rest, &want, &mut visit).map(drop)
     }
 }
 
@@ -708,5 +755,52 @@ mod tests {
         // The third does not fit, and is seen all the same.
         assert_eq!((file.limit(), ids(&file)), (limit, vec![1, 2]));
         assert_eq!(seen.lock().unwrap().0, [2, 3]);
+    }
+
+    /// What was taken over stays whole, wherever the file ends, and the rest is counted.
+    #[test]
+    fn a_file_system_without_room_ends_the_recording() {
+        let mut writer = RecordWriter::create_in(&std::env::temp_dir()).unwrap();
+        let piece = kernel(7).repeat(500);
+        let blocks = 2 * BLOCK / piece.len();
+        for _ in 0..blocks {
+            writer.append(&piece).unwrap();
+        }
+        assert!(!writer.is_full());
+        let before = writer.records();
+        writer.file = File::options().write(true).open("/dev/full").unwrap();
+        let (mut kept, mut given) = (before, before);
+        for _ in 0..blocks {
+            kept += writer.append(&piece).unwrap();
+            given += 500;
+        }
+        assert!(writer.is_full());
+        let beyond: u64 = writer.beyond.iter().sum();
+        assert!(
+            beyond > 0 && kept + beyond == given,
+            "{kept} {beyond} {given}"
+        );
+        let file = writer.finish().unwrap();
+        let no_room = file.no_room().unwrap();
+        assert_eq!(no_room.directory, std::env::temp_dir());
+        assert!(no_room.why.contains("No space"), "{}", no_room.why);
+        assert_eq!(file.bytes(), kept * kernel(7).len() as u64);
+        assert_eq!(file.records(), kept);
+    }
+
+    #[test]
+    fn records_that_are_not_in_the_file_are_walked_behind_those_that_are() {
+        let mut writer = RecordWriter::create_in(&std::env::temp_dir()).unwrap();
+        writer.append(&kernel(1)).unwrap();
+        writer.flush().unwrap();
+        writer.append(&kernel(2)).unwrap();
+        let there = std::mem::replace(
+            &mut writer.file,
+            File::options().write(true).open("/dev/full").unwrap(),
+        );
+        let mut file = writer.finish().unwrap();
+        file.file = there;
+        assert_eq!(ids(&file), [1, 2]);
+        assert!(file.no_room().is_some());
     }
 }

@@ -5,7 +5,7 @@
 //! the [`Index`], which puts them in front of the records of a [`Window`].
 
 use crate::index::Index;
-use crate::record_file::{RecordFile, RecordWriter};
+use crate::record_file::{RecordFile, RecordWriter, is_about_room};
 use midair_record::event::{self, MAX_RECORD, Record};
 use std::collections::VecDeque;
 use std::fs::File;
@@ -119,6 +119,33 @@ impl Rolling {
         if self.pending.is_empty() {
             return Ok(());
         }
+        // Where there is no room, the oldest records make some.
+        while let Err(error) = self.write(now) {
+            if !is_about_room(&error) {
+                return Err(error);
+            }
+            // A file that has nothing yet was begun for these records alone.
+            if self.segments.iter().all(|segment| segment.len == 0) {
+                self.segments.clear();
+                self.pending.clear();
+                self.since = now;
+                return Ok(());
+            }
+            self.drop_first();
+        }
+        let Some(last) = self.segments.back_mut() else {
+            return Ok(());
+        };
+        last.len += self.pending.len() as u64;
+        last.ended = now;
+        self.bytes += self.pending.len() as u64;
+        self.pending.clear();
+        self.expire(now);
+        Ok(())
+    }
+
+    /// Writes what was gathered behind the last file's records.
+    fn write(&mut self, now: Instant) -> io::Result<()> {
         if self.segments.is_empty() || self.is_due(now) {
             self.segments.push_back(Segment {
                 file: Arc::new(tempfile::tempfile_in(&self.directory)?),
@@ -127,16 +154,18 @@ impl Rolling {
                 ended: now,
             });
         }
-        let Some(last) = self.segments.back_mut() else {
-            return Ok(());
-        };
-        last.file.write_all_at(&self.pending, last.len)?;
-        last.len += self.pending.len() as u64;
-        last.ended = now;
-        self.bytes += self.pending.len() as u64;
-        self.pending.clear();
-        self.expire(now);
-        Ok(())
+        match self.segments.back_mut() {
+            Some(last) => last.file.write_all_at(&self.pending, last.len),
+            None => Ok(()),
+        }
+    }
+
+    /// Removes the oldest file.
+    fn drop_first(&mut self) {
+        if let Some(first) = self.segments.pop_front() {
+            self.bytes = self.bytes.saturating_sub(first.len);
+            self.since = self.since.max(first.ended);
+        }
     }
 
     /// Removes files that are too old or too much.
@@ -146,9 +175,7 @@ impl Rolling {
             if !old && self.bytes <= self.limit {
                 break;
             }
-            self.bytes = self.bytes.saturating_sub(first.len);
-            self.since = self.since.max(first.ended);
-            self.segments.pop_front();
+            self.drop_first();
         }
     }
 

@@ -203,8 +203,12 @@ impl Finished {
             _ => None,
         };
         let mut lost = lost(&self.dropped, "");
-        lost.extend(self::lost(self.records.beyond(), BEYOND));
-        let full = full(&self.records);
+        let beyond = match self.records.no_room() {
+            Some(_) => AFTER_FULL,
+            None => BEYOND,
+        };
+        lost.extend(self::lost(self.records.beyond(), beyond));
+        let full = full(&self.records, self.ended == Some(End::Full));
         let truncated = truncated(self.outcome);
         let mut notes = self.notes;
         notes.extend(outcome_notes(self.outcome));
@@ -349,7 +353,10 @@ impl Ready {
             }
             if let Some(why) = &self.full {
                 return Some(Failure::new(Kind::Full, why).hint(
-                    "record less, for a shorter time, or with a larger --max-size",
+                    match trace.records.no_room() {
+                        Some(_) => "make room there, or name a directory of another file system in TMPDIR",
+                        None => "record less, for a shorter time, or with a larger --max-size",
+                    },
                 ));
             }
             if let Some(why) = self.truncated {
@@ -476,9 +483,19 @@ const DESCRIPTIONS: &str = "descriptions of agents, queues or kernels";
 /// The end of the name of records that were left out because of the limit of their size.
 const BEYOND: &str = " beyond --max-size";
 
+/// The same where the file system had no more room.
+const AFTER_FULL: &str = " after the file system was full";
+
 /// Returns a note about a session whose records reached the limit of their size.
-fn full(records: &RecordFile) -> Option<String> {
+fn full(records: &RecordFile, has_ended: bool) -> Option<String> {
     let beyond = records.beyond().iter().any(|count| *count > 0);
+    if let Some(no_room) = records.no_room().filter(|_| beyond || has_ended) {
+        return Some(format!(
+            "the file system of {}, which has the records until they are written (TMPDIR), takes no more ({}), and recording ended there: what happened until then is written",
+            no_room.directory.display(),
+            no_room.why
+        ));
+    }
     beyond.then(|| {
         format!(
             "the records reached --max-size ({} MiB), and recording ended there: what happened until then is written",

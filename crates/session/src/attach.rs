@@ -19,6 +19,7 @@ use crate::starting::Starting;
 use crate::target::Target;
 use midair_failure::{Failure, Kind};
 use midair_inject::{Approach, EnterError, EntryPath, Grade, Options, Refusal, approach, enter_by};
+use midair_output::RecordWriter;
 use midair_procinfo::Pid;
 use midair_record::spool::SETTINGS;
 use midair_results::Identity;
@@ -353,8 +354,28 @@ fn check_request(request: &Request, identity: &Identity) -> Result<(), Failure> 
 pub(crate) fn results_fit(request: &Request, identity: &Identity) -> Result<PathBuf, Failure> {
     midair_columns::install();
     midair_output::threads::use_all_processors();
-    rights::as_real_user(|| midair_results::check(&request.settings, identity))
-        .unwrap_or_else(|error| Err(rights::cannot_drop(&error)))
+    let directory = rights::as_real_user(|| midair_results::check(&request.settings, identity))
+        .unwrap_or_else(|error| Err(rights::cannot_drop(&error)))?;
+    record_file().map(|_| directory)
+}
+
+/// Makes the file for records until they are written.
+///
+/// # Errors
+/// [`Kind::Output`], where there can be none in the directory for temporary files.
+pub(crate) fn record_file() -> Result<RecordWriter, Failure> {
+    let directory = std::env::temp_dir();
+    let made = rights::as_real_user(|| RecordWriter::create_in(&directory));
+    made.and_then(|made| made).map_err(|error| {
+        Failure::new(
+            Kind::Output,
+            format!(
+                "cannot keep records in the directory for temporary files, {}: {error}",
+                directory.display()
+            ),
+        )
+        .hint("name another directory in TMPDIR")
+    })
 }
 
 /// Returns why this process cannot be attached to, as far as an inspection tells.

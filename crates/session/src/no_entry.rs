@@ -138,14 +138,7 @@ impl NoEntry {
             Ok((device, logs))
         });
         let (device, logs) = opened.unwrap_or_else(|error| Err(rights::cannot_drop(&error)))?;
-        let records = rights::as_real_user(|| RecordWriter::create_in(&std::env::temp_dir()))
-            .and_then(|made| made)
-            .map_err(|error| {
-                Failure::new(
-                    Kind::Output,
-                    format!("no temporary file for records: {error}"),
-                )
-            })?;
+        let records = crate::attach::record_file()?;
         let records = records.limited(record_limit(&request.settings)?);
         let entry = Entry {
             via: "nobody: the kernel driver's dispatch log is read from outside".to_owned(),

@@ -12,6 +12,7 @@ use time_off::TimeOff;
 use tool::{Tool, has_copy_of_ours, memory_copy};
 use window::Parts;
 
+use crate::attach::record_file;
 use crate::clock::{Clock, boottime};
 use crate::collected::Collected;
 use crate::counted::Counted;
@@ -26,7 +27,6 @@ use crate::live::Live;
 use crate::meter::Meter;
 use crate::profiler_lock::ProfilerLock;
 use crate::request::{Entry, Event, Request};
-use crate::rights;
 use crate::target::Target;
 use midair_agents::AgentType;
 use midair_aqlprofile::PACKET_HELPER;
@@ -131,13 +131,7 @@ impl Prepared {
             Failure::new(Kind::Setup, error.to_string()).hint("a smaller spool needs less memory")
         })?;
         fault::step("spool made");
-        let records = rights::as_real_user(|| RecordWriter::create_in(&std::env::temp_dir()));
-        let records = records.and_then(|made| made).map_err(|error| {
-            Failure::new(
-                Kind::Output,
-                format!("no temporary file for records: {error}"),
-            )
-        })?;
+        let records = record_file()?;
         let mut records = records.limited(record_limit(&request.settings)?);
         records.keep(request.keep);
         // No tool is sent where CUDA is recorded. Only our own library records then.
