@@ -93,14 +93,21 @@ fn without_signals<T>(act: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Raises an event again, some time after it was raised.
+/// Raises events again, some time after they were raised.
 ///
 /// ROCr 7.2's model mode sets an event's flag and wakes the waiters without holding their lock. So
 /// a thread that has just looked at the flag and is about to sleep misses the wake-up, and sleeps
 /// forever (found by reading what its function does). Raising the event again finds that thread
 /// asleep. For all other threads it is a spurious wake-up, after which they look at their signal.
 /// This is done only while the queue lives, since ROCr destroys its events after its queues.
-pub(super) struct Echo {
+///
+/// Each event has its own repetitions: when several threads use a queue, the next one's event comes
+/// long before the last repetition.
+#[derive(Default)]
+struct Echo(Vec<Raised>);
+
+/// An event that is to be raised again.
+struct Raised {
     event: u32,
     since: Instant,
     stage: usize,
@@ -117,30 +124,36 @@ impl Echo {
         Duration::from_secs(5),
     ];
 
-    fn new() -> Echo {
-        Echo {
-            event: 0,
-            since: Instant::now(),
-            stage: Self::AFTER.len(),
-        }
+    /// Notes that an event was raised at this time.
+    fn raised(&mut self, event: u32, since: Instant) {
+        self.0.retain(|raised| raised.event != event);
+        self.0.push(Raised {
+            event,
+            since,
+            stage: 0,
+        });
     }
-    /// Looks at the clock. Returns how long until the next repetition, if there is one.
-    fn look(&mut self, shared: &Shared) -> Option<Duration> {
-        let raised = RAISED.take();
-        if raised != 0 {
-            *self = Echo {
-                event: raised,
-                since: Instant::now(),
-                stage: 0,
+
+    /// Raises what is due at this time. Returns how long until the next repetition, if there is one.
+    fn look(&mut self, now: Instant, mut raise: impl FnMut(u32)) -> Option<Duration> {
+        let mut next = None;
+        self.0.retain_mut(|raised| {
+            let passed = now.saturating_duration_since(raised.since);
+            if Self::AFTER
+                .get(raised.stage)
+                .is_some_and(|it| *it <= passed)
+            {
+                raised.stage += 1;
+                raise(raised.event);
+            }
+            let Some(after) = Self::AFTER.get(raised.stage) else {
+                return false;
             };
-        }
-        let after = *Self::AFTER.get(self.stage)?;
-        let left = after.saturating_sub(self.since.elapsed());
-        if left.is_zero() {
-            self.stage += 1;
-            shared.interrupt(self.event);
-        }
-        Some(left.max(SHORTEST))
+            let left = after.saturating_sub(passed).max(SHORTEST);
+            next = Some(next.map_or(left, |next: Duration| next.min(left)));
+            true
+        });
+        next
     }
 }
 
@@ -150,9 +163,15 @@ fn serve(shared: &Shared, mut engine: Engine, stop: &AtomicBool) {
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_000u64) };
     let mut active = Instant::now();
     let mut looks = 0u32;
-    let mut echo = Echo::new();
+    let mut echo = Echo::default();
     while !stop.load(Ordering::Acquire) {
-        let echo_in = echo.look(shared).unwrap_or(Duration::MAX);
+        let raised = RAISED.take();
+        if raised != 0 {
+            echo.raised(raised, Instant::now());
+        }
+        let echo_in = echo
+            .look(Instant::now(), |event| shared.interrupt(event))
+            .unwrap_or(Duration::MAX);
         match engine.step(shared) {
             Step::Progress => {
                 active = Instant::now();
@@ -184,4 +203,46 @@ fn serve(shared: &Shared, mut engine: Engine, stop: &AtomicBool) {
         }
     }
     engine.end(shared);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_event_is_raised_again_whatever_comes_after_it() {
+        let (mut echo, began) = (Echo::default(), Instant::now());
+        let mut all = Vec::new();
+        let mut at = |echo: &mut Echo, us: u64| {
+            let left = echo.look(began + Duration::from_micros(us), |event| {
+                all.push((us, event))
+            });
+            left.map(|left| left.as_micros() as u64)
+        };
+        assert_eq!(at(&mut echo, 0), None);
+        echo.raised(7, began);
+        assert_eq!(at(&mut echo, 0), Some(200));
+        // Another thread's event, before the first repetition.
+        echo.raised(8, began + Duration::from_micros(100));
+        assert_eq!(at(&mut echo, 100), Some(100));
+        assert_eq!(at(&mut echo, 200), Some(100));
+        assert_eq!(at(&mut echo, 300), Some(2700));
+        for us in [3_000, 3_100, 40_000, 40_100, 500_000, 500_100, 5_000_000] {
+            assert!(at(&mut echo, us).is_some());
+        }
+        assert_eq!(at(&mut echo, 5_000_100), None);
+        for event in [7, 8] {
+            assert_eq!(all.iter().filter(|(_, it)| *it == event).count(), 5);
+        }
+    }
+
+    #[test]
+    fn an_event_that_is_raised_anew_begins_anew() {
+        let (mut echo, began) = (Echo::default(), Instant::now());
+        echo.raised(7, began);
+        echo.raised(7, began + Duration::from_secs(4));
+        let mut count = 0;
+        let left = echo.look(began + Duration::from_secs(5), |_| count += 1);
+        assert_eq!((left, count), (Some(SHORTEST), 1));
+    }
 }
