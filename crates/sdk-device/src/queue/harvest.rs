@@ -84,6 +84,7 @@ impl Harvester {
             self.release_held(queue);
             ended += self.follow(queue, sink, None);
             heads.tell(queue);
+            self.bury(queue, sink);
         }
         heads.end();
         self.map_anew();
@@ -399,12 +400,35 @@ impl Harvester {
         }
     }
 
-    fn write_counts(&mut self, queue: &QueueState, sink: &mut Sink) {
-        let Some(inner) = queue.lock_patiently() else {
-            // Without these counts it is not known whether all of a queue's dispatches are there.
-            sink.area.drop_record(kind::QUEUE_COUNTS);
+    /// Writes the counts of a queue that is gone, once none of its dispatches is under way, and frees
+    /// its state. Where counters are read the queue is remembered, as windows may refer to it.
+    fn bury(&mut self, queue: &'static QueueState, sink: &mut Sink) {
+        if queue.life.load(Acquire) != Life::Gone
+            || !queue.flights.range().is_empty()
+            || queue.passed.load(Relaxed) != 0
+            || queue.has_windows()
+            || queue.alone.load(Relaxed) != 0
+            || self.subscribers.counters.is_some()
+        {
+            return;
+        }
+        let Some(inner) = queue.lock() else {
             return;
         };
+        self.put_counts(queue, &inner, sink);
+        self.slow_rings.add(queue.read_ns.load(Relaxed));
+        state::bury(queue, inner);
+    }
+
+    fn write_counts(&mut self, queue: &QueueState, sink: &mut Sink) {
+        match queue.lock_patiently() {
+            Some(inner) => self.put_counts(queue, &inner, sink),
+            // Without these counts it is not known whether all of a queue's dispatches are there.
+            None => sink.area.drop_record(kind::QUEUE_COUNTS),
+        }
+    }
+
+    fn put_counts(&mut self, queue: &QueueState, inner: &Locked<'_>, sink: &mut Sink) {
         if let Some(words) = inner.unexplained.words() {
             let id = queue.id.load(Relaxed);
             let text = format!(
@@ -412,7 +436,7 @@ impl Harvester {
             );
             sink.put(kind::NOTE, &note(&text));
         }
-        let past = direct::past(queue, &inner);
+        let past = direct::past(queue, inner);
         self.past.0 += past;
         self.past.1 += u64::from(past > 0);
         let record = QueueCounts {

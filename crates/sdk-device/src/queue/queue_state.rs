@@ -13,12 +13,15 @@ use std::time::Duration;
 pub(crate) const BLOCK: usize = 32;
 /// The largest number of blocks.
 pub(crate) const BLOCKS: usize = 32;
-/// The largest number of queues in a session. They are numbered from 1.
+const _: () = assert!(BLOCK == u32::BITS as usize);
+/// The largest number of queues at one time. A queue that is gone gives its state to a later one.
 pub const MOST: usize = BLOCK * BLOCKS;
 /// The number of entries in the table of keys; a queue has two.
 pub(crate) const KEY_COUNT: usize = 1 << 12;
 /// How many reservations a queue remembers, that is, who took which packet index. A power of two.
 pub const RESERVATIONS: usize = 1 << 14;
+/// The unit in which memory is given back. Where pages are larger, it is not given back but cleared.
+const PAGE: usize = 4096;
 /// The bit of [`Reservation`]'s flags that marks a packet of ours as valid.
 const VALID: u32 = 1 << 8;
 /// The bit of [`Reservation::flags`] for [`Launch::of_event`].
@@ -159,7 +162,7 @@ pub struct QueueState {
     pub queue: AtomicU64,
     /// The handle of its doorbell.
     pub doorbell: AtomicU64,
-    /// Our number for it, from 1.
+    /// Our number for it in the session, from 1; 0 = the state is free.
     pub id: AtomicU32,
     /// 1 if its doorbell is a user signal (an intercept queue).
     pub intercept: AtomicU32,
@@ -382,6 +385,68 @@ impl QueueState {
         })
     }
 
+    /// Forgets a queue that is gone, when none of its dispatches is under way. The state is free then.
+    ///
+    /// The ring of flights goes on where it is: a thread that is about to read the times of a flight
+    /// finds it written.
+    pub(super) fn forget(&self, mut inner: Locked<'_>) {
+        self.id.store(0, SeqCst);
+        *inner = Inner::default();
+        let words = [
+            &self.intercept,
+            &self.visiting,
+            &self.engine,
+            &self.profiling_ours,
+            &self.late,
+            &self.direct,
+            &self.announced,
+            &self.has_events,
+            &self.watches_room,
+            &self.host_ring,
+            &self.read_ns,
+            &self.node,
+        ];
+        for word in words {
+            word.store(0, Relaxed);
+        }
+        let counts = [
+            &self.queue,
+            &self.doorbell,
+            &self.agent,
+            &self.passed,
+            &self.covered,
+            &self.ended_below,
+            &self.timed,
+        ];
+        for count in counts.into_iter().chain(&self.untimed) {
+            count.store(0, Relaxed);
+        }
+        self.forget_reservations();
+        self.life.store(Life::Alive, Release);
+    }
+
+    /// Forgets who reserved packets. A state holds 512 KiB of this, most of it never touched: whole
+    /// pages go back to the system and read as zero.
+    fn forget_reservations(&self) {
+        let (begin, all) = (
+            self.reservations.as_ptr().addr(),
+            size_of_val(&self.reservations),
+        );
+        let first = begin.next_multiple_of(PAGE);
+        let bytes = (begin + all).saturating_sub(first) / PAGE * PAGE;
+        let pages = self.reservations.as_ptr().wrapping_byte_add(first - begin);
+        // SAFETY: the pages hold nothing but reservations, whose fields are atomic and of which all
+        // zero bytes are none. Their memory is private and anonymous.
+        let given_back =
+            unsafe { libc::madvise(pages.cast_mut().cast(), bytes, libc::MADV_DONTNEED) } == 0;
+        for entry in &self.reservations {
+            let at = std::ptr::from_ref(entry).addr();
+            if !given_back || at < first || at + size_of::<Reservation>() > first + bytes {
+                entry.index.store(0, Relaxed);
+            }
+        }
+    }
+
     /// Runs `look` on the queue's memory unless the application has destroyed the queue. Only for
     /// the worker thread.
     pub fn visit<T>(&self, look: impl FnOnce(QueuePointer) -> T) -> Option<T> {
@@ -408,6 +473,12 @@ pub(crate) struct Queues {
     pub blocks: [AtomicPtr<QueueState>; BLOCKS],
     /// The number of states that are or were in use in this session.
     pub used: AtomicUsize,
+    /// A bit for each of these that is free again, in a word for each block.
+    pub free: [AtomicU32; BLOCKS],
+    /// The number of the last queue in this session.
+    pub last_id: AtomicU32,
+    /// How many dispatches were launched on queues whose states are free again.
+    pub launches_before: AtomicU64,
     /// The number of states that are mapped.
     pub ready: AtomicUsize,
     /// The number of uses of queues that found no free state.
@@ -433,6 +504,9 @@ impl Queues {
         Queues {
             blocks: [const { AtomicPtr::new(std::ptr::null_mut()) }; BLOCKS],
             used: AtomicUsize::new(0),
+            free: [const { AtomicU32::new(0) }; BLOCKS],
+            last_id: AtomicU32::new(0),
+            launches_before: AtomicU64::new(0),
             ready: AtomicUsize::new(0),
             unseen: AtomicU64::new(0),
             born_here: AtomicBool::new(false),

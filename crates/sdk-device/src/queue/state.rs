@@ -4,7 +4,7 @@
 //! they are needed. Calls for a queue that finds no free state are passed on and counted. Look-ups
 //! are lock-free. Learning a queue, which happens once per queue and session, takes one spin word.
 
-use super::queue_state::{BLOCK, BLOCKS, Inner, KEY_COUNT, QueueState};
+use super::queue_state::{BLOCK, BLOCKS, Inner, KEY_COUNT, Locked, QueueState};
 use crate::layout::{QueuePointer, Signal};
 use crate::state::STATE;
 use midair_sdk_hot::wrappers::original;
@@ -70,12 +70,53 @@ fn every() -> impl Iterator<Item = &'static QueueState> {
 /// Returns how many dispatches were launched on all queues in this session, recorded or not. `None`
 /// if a queue is in use for longer than one waits.
 pub fn launches() -> Option<u64> {
-    all()
+    let before = STATE.queues.launches_before.load(Relaxed);
+    let now: Option<u64> = all()
         .map(|queue| {
             let inner = queue.lock()?;
             Some(inner.dispatches + inner.paused)
         })
-        .sum()
+        .sum();
+    Some(before + now?)
+}
+
+/// Frees the state of a queue that is gone, for which everything is written. Only for the worker
+/// thread. A program whose threads come and go, each with a queue, would use up all states otherwise.
+pub(super) fn bury(state: &'static QueueState, inner: Locked<'_>) {
+    let at = std::ptr::from_ref(state).addr();
+    let mut blocks = STATE.queues.blocks.iter().enumerate();
+    let place = blocks.find_map(|(number, block)| {
+        let first = block.load(Acquire).addr();
+        let index = at.checked_sub(first)? / size_of::<QueueState>();
+        (first != 0 && index < BLOCK).then_some((number, index))
+    });
+    let Some((block, index)) = place else {
+        return;
+    };
+    let launches = inner.dispatches + inner.paused;
+    if state.intercept.load(Relaxed) != 0 {
+        STATE.queues.intercepts.fetch_sub(1, AcqRel);
+    }
+    state.forget(inner);
+    STATE.queues.launches_before.fetch_add(launches, Relaxed);
+    if let Some(word) = STATE.queues.free.get(block) {
+        word.fetch_or(1 << index, Release);
+    }
+}
+
+/// Takes a state that is free again. Only for the thread that learns a queue.
+fn take_free() -> Option<usize> {
+    STATE
+        .queues
+        .free
+        .iter()
+        .enumerate()
+        .find_map(|(block, word)| {
+            let bits = word.load(Acquire);
+            let index = (bits != 0).then(|| bits.trailing_zeros())?;
+            word.fetch_and(!(1 << index), AcqRel);
+            Some(block * BLOCK + index as usize)
+        })
 }
 
 /// Frees all states and forgets all queues and watched signals. Call it only while no session is
@@ -99,6 +140,11 @@ pub fn clear() {
         }
     }
     STATE.queues.used.store(0, Release);
+    for word in &STATE.queues.free {
+        word.store(0, Relaxed);
+    }
+    STATE.queues.last_id.store(0, Relaxed);
+    STATE.queues.launches_before.store(0, Relaxed);
     STATE.queues.unseen.store(0, Relaxed);
     STATE.queues.born_here.store(false, Relaxed);
     STATE.queues.direct.store(false, Relaxed);
@@ -200,21 +246,19 @@ pub unsafe fn learn(queue: QueuePointer, hint: Hint) -> Option<&'static QueueSta
         std::thread::yield_now();
     }
     let state = find(queue.0).or_else(|| {
-        let index = STATE.queues.used.load(Acquire);
-        let state = if index < STATE.queues.ready.load(Acquire) {
-            state_at(index)
-        } else {
-            None
-        };
-        let Some(state) = state else {
+        let used = STATE.queues.used.load(Acquire);
+        let fresh = || (used < STATE.queues.ready.load(Acquire)).then_some(used);
+        let found = take_free().or_else(fresh);
+        let Some((index, state)) = found.and_then(|index| Some((index, state_at(index)?))) else {
             STATE.queues.unseen.fetch_add(1, Relaxed);
             return None;
         };
         // SAFETY: the caller promises that the queue is live, and the original functions were saved
         // before the hooks were installed.
         unsafe { set_up(state, queue, hint) };
-        state.id.store(index as u32 + 1, Release);
-        STATE.queues.used.store(index + 1, Release);
+        let id = STATE.queues.last_id.fetch_add(1, Relaxed) + 1;
+        state.id.store(id, Release);
+        STATE.queues.used.store(used.max(index + 1), Release);
         insert(queue.0, index);
         insert(state.doorbell.load(Relaxed), index);
         Some(state)

@@ -1,12 +1,15 @@
 //! Doorbells, gaps and times on a modelled queue.
 
+use super::flight::Launch;
 use super::model::{DISPATCH, ModelQueue, ORDERED_DISPATCH, SIZE, Session, UserSignal};
-use super::queue_state::Life;
+use super::queue_state::{Life, MOST};
 use super::scan::Ring;
 use super::settle::settle;
-use midair_record::event::Untimed;
+use super::state;
+use midair_record::event::{Kernel, Plain, QueueCounts, Untimed, kind};
 use midair_sdk_hot::pause::{self, Mode};
-use std::sync::atomic::Ordering::Release;
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::time::{Duration, Instant};
 
 /// A producer that reserved packet 0 does not come back. The application waits for packet 1.
@@ -269,6 +272,51 @@ fn a_dispatch_that_ended_is_not_lost_with_its_queue() {
         session.kernels(),
         [(1, 10, 20, 0), (0, 0, 0, taken), (2, 0, 0, lost)]
     );
+}
+
+/// Each thread of a program has a queue and ends. There is room for [`MOST`] queues at one time, and
+/// kernels of all that came later were not recorded. A state that is used again knows nothing of its
+/// last queue.
+#[test]
+fn the_state_of_a_queue_that_is_gone_is_used_again() {
+    let mut session = Session::begin();
+    let queues = MOST + 50;
+    let (mut kernels, mut counts, mut states) = (Vec::new(), Vec::new(), BTreeSet::new());
+    for number in 0..queues {
+        let queue = session.queue();
+        states.insert(std::ptr::from_ref(queue.state).addr());
+        assert_eq!(queue.state.ended_below.load(Relaxed), 0);
+        assert!(queue.state.reserver(1).is_none(), "queue {number}");
+        let launch = Launch {
+            correlation: 1,
+            ..Launch::default()
+        };
+        queue.state.reserve(0, 2, launch);
+        queue.reserve(2);
+        queue.write(0, ORDERED_DISPATCH, 0);
+        queue.write(1, ORDERED_DISPATCH, 0);
+        assert_eq!(queue.ring(1), Ring::Value(1));
+        queue.signal(0).fire(10, 20);
+        // The second one is lost with its queue.
+        state::begin_destroy(queue.state);
+        queue.state.life.store(Life::Gone, Release);
+        session.pass();
+        session.records(|header, bytes| match header.kind {
+            kind::KERNEL_DISPATCH => kernels.push(Kernel::read(bytes).unwrap()),
+            kind::QUEUE_COUNTS => counts.push(QueueCounts::read(bytes).unwrap()),
+            _ => {}
+        });
+    }
+    assert!(states.len() < 5, "{} states", states.len());
+    assert_eq!(state::launches(), Some(2 * queues as u64));
+    let ids = |all: &mut dyn Iterator<Item = u32>| all.collect::<BTreeSet<_>>().len();
+    assert_eq!(ids(&mut counts.iter().map(|it| it.queue_id)), queues);
+    assert_eq!(ids(&mut kernels.iter().map(|it| it.queue_id)), queues);
+    assert_eq!((kernels.len(), counts.len()), (2 * queues, queues));
+    for it in counts {
+        let destroyed = it.untimed[Untimed::QueueDestroyed as usize];
+        assert_eq!((it.dispatches, it.timed, destroyed), (2, 1, 1));
+    }
 }
 
 /// The application's own signal still has the times of its last use, which was not traced.
