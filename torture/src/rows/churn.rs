@@ -19,8 +19,10 @@ const THREADS: u32 = 16;
 /// Sessions before the first look at the program's size. After them its allocator and its runtime,
 /// and what we left in it, have the size that they need.
 const WARM: u64 = 10;
-/// How long the program may take to stop or to end.
+/// How long the program may take to end.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// How many threads the program has at once without an answer, which takes a few seconds.
+const PIECE: u64 = 5000;
 
 /// Returns the cells.
 pub fn cells() -> Vec<Cell> {
@@ -31,18 +33,19 @@ pub fn cells() -> Vec<Cell> {
     vec![
         cell("HIP (stand-in)", |own| {
             let kit = stand_in::Kit::new()?;
-            let target = kit.start("thread_churn", "model.log", &[])?;
-            churn(own, target.target)
+            churn(own, || {
+                Ok(kit.start("thread_churn", "model.log", &[])?.target)
+            })
         }),
         cell("CUDA (stand-in)", |own| {
             let kit = cuda::Kit::new()?;
-            let target = kit.start("thread_churn", Toolkit::Major(13), &[])?;
-            churn(own, target.target)
+            let program = Toolkit::Major(13);
+            churn(own, || Ok(kit.start("thread_churn", program, &[])?.target))
         }),
         cell("AMD's HIP (lab)", |own| match Lab::find() {
             Ok(Some(lab)) => {
                 let (program, kernels) = (lab.program("thread_churn")?, lab.kernels()?);
-                churn(own, lab.run(&program).arg(&kernels).spawn()?.target)
+                churn(own, || Ok(lab.run(&program).arg(&kernels).spawn()?.target))
             }
             Ok(None) => Ok(Tally::left_out("the lab is left out")),
             Err(why) => Ok(Tally::left_out(why.to_string())),
@@ -51,8 +54,9 @@ pub fn cells() -> Vec<Cell> {
 }
 
 /// Runs the sessions beside the program.
-fn churn(own: &Own, mut target: Target) -> Result<Tally> {
+fn churn(own: &Own, make: impl Fn() -> Result<Target>) -> Result<Tally> {
     let mut tally = Tally::default();
+    let mut target = make()?;
     target.expect("ready")?;
     let pid = target.pid();
     let results = tempfile::tempdir_in(own.scratch())?;
@@ -60,8 +64,7 @@ fn churn(own: &Own, mut target: Target) -> Result<Tally> {
     start(&mut target)?;
     for number in 0..own.amount.churn {
         if number == WARM.min(own.amount.churn / 2) {
-            stop(&mut target, &mut tally)?;
-            before = Some(Size::of(pid)?);
+            before = Some((stop(&mut target, &mut tally)?, Size::of(pid)?));
             start(&mut target)?;
         }
         let dir = results.path().join(number.to_string());
@@ -78,12 +81,17 @@ fn churn(own: &Own, mut target: Target) -> Result<Tally> {
         tally.note(short(&target.wait(PATIENCE)?.to_string()));
         return Ok(tally);
     }
-    stop(&mut target, &mut tally)?;
-    let after = Size::of(pid)?;
-    if let Some(before) = before {
+    let (ended, after) = (stop(&mut target, &mut tally)?, Size::of(pid)?);
+    if let Some((first, before)) = before {
         tally.note(format!("at rest: {before:?}, then {after:?}"));
         if !before.is_same(&after) {
-            tally.residue += 1;
+            let by_itself = grows_by_itself(make()?, first, ended)?;
+            tally.note(format!(
+                "without sessions it grows by {by_itself} KiB meanwhile"
+            ));
+            if !before.is_same_but(&after, by_itself) {
+                tally.residue += 1;
+            }
         }
     }
     target.send("quit")?;
@@ -101,8 +109,25 @@ fn start(target: &mut Target) -> Result<()> {
     Ok(())
 }
 
-/// Stops the threads, and checks the program's own results.
-fn stop(target: &mut Target, tally: &mut Tally) -> Result<()> {
+/// Returns by how many KiB the program grows without any session while its threads come and go, from
+/// the thread with the first number to the last. AMD's HIP does.
+fn grows_by_itself(mut target: Target, first: u64, last: u64) -> Result<u64> {
+    target.expect("ready")?;
+    let mut go = |mut threads: u64| -> Result<Size> {
+        while threads > 0 {
+            let piece = threads.min(PIECE);
+            target.send(&format!("go {THREADS} {piece}"))?;
+            target.expect("go")?;
+            threads -= piece;
+        }
+        Size::of(target.pid())
+    };
+    let before = go(first)?;
+    Ok(before.growth(&go(last - first)?))
+}
+
+/// Stops the threads, and checks the program's own results. Returns how many threads have ended.
+fn stop(target: &mut Target, tally: &mut Tally) -> Result<u64> {
     target.send("stop")?;
     let line = target.expect("stop ")?;
     let number = |word: &str| -> Result<u64> {
@@ -119,7 +144,7 @@ fn stop(target: &mut Target, tally: &mut Tally) -> Result<()> {
     if !right {
         tally.wrong += 1;
     }
-    Ok(())
+    Ok(ended)
 }
 
 /// Runs one session of the command line. Words on its standard error beyond the usual two lines

@@ -67,10 +67,20 @@ impl Size {
 
     /// Returns whether a later size is the same. Allocators may map a few more areas.
     pub(super) fn is_same(&self, later: &Size) -> bool {
+        self.is_same_but(later, 0)
+    }
+
+    /// Does the same for a process whose memory grows by itself by `kib`.
+    pub(super) fn is_same_but(&self, later: &Size, kib: u64) -> bool {
         self.fds == later.fds
             && self.threads == later.threads
             && later.maps <= self.maps + 16
-            && later.kib <= self.kib + GROWTH
+            && later.kib <= self.kib + GROWTH + kib
+    }
+
+    /// Returns by how much the memory has grown since, in KiB.
+    pub(super) fn growth(&self, later: &Size) -> u64 {
+        later.kib.saturating_sub(self.kib)
     }
 }
 
