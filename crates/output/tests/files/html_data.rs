@@ -677,7 +677,7 @@ fn notes_of_a_session_are_above_the_tables() {
         assert_eq!(rest, more.into_iter().collect::<Vec<_>>());
         assert_eq!(
             head["untimed"],
-            json!([["no reason was recorded", 1], [Untimed::BadTimes.text(), 1],])
+            json!([[Untimed::BadTimes.text(), 1], ["no reason was recorded", 1]])
         );
     }
 }
