@@ -4,7 +4,7 @@
 //! CUPTI keeps data for each thread under a key of the C library (`pthread_key_create`), whose
 //! destructor runs when a thread ends. If that happens during `cuptiFinalize`, the destructor reads
 //! what was just freed, and the process dies: once in some 60 teardowns of CUPTI 13.0 at 700 ends of
-//! threads a second, also without any code of ours (CUDA-041). With the destructors held during the
+//! threads a second, also without midair (CUDA-041). With the destructors held during the
 //! teardown it never happened.
 //!
 //! The C library keeps all keys in one table of a sequence number (odd: in use) and a destructor
