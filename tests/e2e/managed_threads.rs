@@ -124,7 +124,9 @@ fn refused(kit: &Kit, mut target: LabTarget, name: &str, remedy: &str) -> Result
         row.is_some_and(|row| row.contains("no: instrumented")),
         "{name}: {exit}"
     );
+    // Valgrind blocks signals for moments, while it hands its lock from thread to thread.
     let diff = before.diff(&Snapshot::take(target.pid())?).without_heap();
+    let diff = diff.without(|change| name == "Valgrind" && change.text.contains(" SigBlk "));
     assert!(diff.is_empty(), "{name}:\n{diff}");
     ends_well(target)
 }

@@ -346,9 +346,8 @@ impl RecordWriter {
     fn finish_from(mut self, from: u64) -> io::Result<RecordFile> {
         if self.rolling.is_some() {
             let window = self.window()?;
-            // Each file is removed when it was copied: there may be no room for both.
             self.rolling = None;
-            let window = window.between(from, u64::MAX)?;
+            let window = window.into_between(from, u64::MAX)?;
             return Ok(RecordFile {
                 malformed_bytes: self.malformed_bytes,
                 ..window

@@ -7,6 +7,7 @@
 use crate::index::Index;
 use crate::record_file::{RecordFile, RecordWriter, is_about_room};
 use midair_record::event::{self, MAX_RECORD, Record};
+use nix::fcntl::{FallocateFlags, fallocate};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
@@ -206,6 +207,27 @@ impl Window {
     /// # Errors
     /// When a file cannot be read or written.
     pub fn between(self, from: u64, to: u64) -> io::Result<RecordFile> {
+        self.copy(from, to, |_, _, _| {})
+    }
+
+    /// Does the same as [`Window::between`] for files that are not used any more. It frees each block
+    /// before it writes the copy: there may be no room for both.
+    ///
+    /// # Errors
+    /// As [`Window::between`].
+    pub(crate) fn into_between(self, from: u64, to: u64) -> io::Result<RecordFile> {
+        self.copy(from, to, |file, at, len| {
+            let flags = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
+            // Where the file system cannot do this, the file is freed as a whole later.
+            if let (Ok(at), Ok(len)) = (i64::try_from(at), i64::try_from(len)) {
+                let _ = fallocate(file, flags, at, len);
+            }
+        })
+    }
+
+    /// Copies the records that overlap a span of time. `free` gets the file and place of each block
+    /// that was read, and its length.
+    fn copy(self, from: u64, to: u64, free: impl Fn(&File, u64, u64)) -> io::Result<RecordFile> {
         let mut writer = RecordWriter::create_in(&self.directory)?.since(from);
         let mut rest = self.descriptions.as_slice();
         while let Ok((_, size)) = event::decode(rest) {
@@ -222,21 +244,33 @@ impl Window {
                     .min(usize::try_from(len - at).unwrap_or(usize::MAX));
                 let bytes = block.get_mut(..size).unwrap_or_default();
                 file.read_exact_at(bytes, at)?;
-                let used = copy(bytes, from, to, &mut writer)?;
+                let used = whole(bytes) as u64;
                 if used == 0 {
                     let changed = "the file of records changed";
                     return Err(io::Error::new(io::ErrorKind::InvalidData, changed));
                 }
-                at += used as u64;
+                free(&file, at, used);
+                copy(bytes, from, to, &mut writer)?;
+                at += used;
             }
         }
         writer.finish()
     }
 }
 
-/// Copies the whole records of a block that overlap the span, in runs. Returns how many bytes all
-/// whole records took.
-fn copy(block: &[u8], from: u64, to: u64, writer: &mut RecordWriter) -> io::Result<usize> {
+/// Returns how many bytes the whole records of a block take.
+fn whole(block: &[u8]) -> usize {
+    let mut used = 0;
+    while let Some(rest) = block.get(used..).filter(|rest| !rest.is_empty())
+        && let Ok((_, size)) = event::decode(rest)
+    {
+        used += size;
+    }
+    used
+}
+
+/// Copies the whole records of a block that overlap the span, in runs.
+fn copy(block: &[u8], from: u64, to: u64, writer: &mut RecordWriter) -> io::Result<()> {
     let (mut run, mut used) = (0, 0);
     while let Some(rest) = block.get(used..).filter(|rest| !rest.is_empty()) {
         let Ok((record, size)) = event::decode(rest) else {
@@ -250,7 +284,7 @@ fn copy(block: &[u8], from: u64, to: u64, writer: &mut RecordWriter) -> io::Resu
         used += size;
     }
     writer.append(block.get(run..used).unwrap_or_default())?;
-    Ok(used)
+    Ok(())
 }
 
 /// Returns when the thing that a record describes happened. None for descriptions, and for work
@@ -365,6 +399,32 @@ mod tests {
             .between(100 * many, u64::MAX)
             .unwrap();
         assert_eq!(ids(&last), [many]);
+    }
+
+    /// The copy of the latest records needs no room next to them.
+    #[test]
+    fn blocks_are_freed_as_they_are_copied() {
+        use std::os::unix::fs::MetadataExt;
+        let mut writer = RecordWriter::create_in(&std::env::temp_dir()).unwrap();
+        writer.keep(Keep::Latest {
+            time: Duration::from_secs(3_600),
+            bytes: 1 << 30,
+        });
+        let many = (3 * BLOCK / kernel(0, 0).len()) as u64;
+        for id in 0..many {
+            writer.append(&kernel(id, id)).unwrap();
+        }
+        let window = writer.window().unwrap();
+        let files: Vec<_> = window.segments.iter().map(|it| Arc::clone(&it.0)).collect();
+        let bytes = || -> u64 {
+            let blocks = files.iter().map(|file| file.metadata().unwrap().blocks());
+            512 * blocks.sum::<u64>()
+        };
+        assert!(bytes() > 2 * BLOCK as u64, "{}", bytes());
+        let copy = window.into_between(0, u64::MAX).unwrap();
+        assert_eq!(ids(&copy).len() as u64, many);
+        // A file system keeps pages of which only a part was freed.
+        assert!(bytes() < BLOCK as u64, "{}", bytes());
     }
 
     /// The results of a session that keeps only the latest records are as long as was asked for.

@@ -187,7 +187,7 @@ pub fn begin() {
         ..Known::default()
     });
     drop(known);
-    *waiting() = Waiting::new();
+    *waiting() = None;
     STATE.symbols.kernels.store(0, Release);
     STATE.symbols.changed.store(true, Relaxed);
 }
@@ -233,20 +233,24 @@ fn visit(loader: &Loader, mut visit: impl FnMut(u64)) {
     drop(looking);
 }
 
-fn waiting() -> MutexGuard<'static, Waiting> {
+fn waiting() -> MutexGuard<'static, Option<Box<Waiting>>> {
     let waiting = &STATE.symbols.waiting;
     waiting.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Writes the records that waited for room in the spool, at the end of a collection.
 pub fn finish(sink: &mut Sink) {
-    waiting().store(sink, true);
+    if let Some(waiting) = &mut *waiting() {
+        waiting.store(sink, true);
+    }
 }
 
 /// Writes the records of code objects and kernels that were not recorded yet, if anything changed.
 /// Returns a complaint if the runtime cannot be asked.
 pub fn refresh(sink: &mut Sink) -> Option<&'static str> {
-    waiting().store(sink, false);
+    if let Some(waiting) = &mut *waiting() {
+        waiting.store(sink, false);
+    }
     if !STATE.symbols.changed.swap(false, Relaxed) {
         return None;
     }
@@ -416,7 +420,7 @@ impl Telling<'_> {
             uri_len: uri.len() as u32,
         };
         let record = event::encode(&record, uri);
-        waiting().put(self.sink, kind::CODE_OBJECT, record);
+        self.put(kind::CODE_OBJECT, record);
         Some(Range { base, size, id })
     }
 
@@ -471,7 +475,14 @@ impl Telling<'_> {
             name_len: name.len() as u32,
         };
         let record = event::encode(&record, &name);
-        waiting().put(self.sink, kind::KERNEL_SYMBOL, record);
+        self.put(kind::KERNEL_SYMBOL, record);
+    }
+
+    /// Stores a description, or keeps it until there is room.
+    fn put(&mut self, kind: u8, record: Vec<u8>) {
+        let mut waiting = waiting();
+        let waiting = waiting.get_or_insert_default();
+        waiting.put(self.sink, kind, record);
     }
 }
 

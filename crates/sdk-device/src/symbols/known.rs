@@ -90,8 +90,9 @@ pub(crate) struct Symbols {
     pub known: Mutex<Option<Known>>,
     /// What the session counts ([`super::choice`]); `None` means every dispatch.
     pub choice: Mutex<Option<Arc<KernelChoice>>>,
-    /// Records that wait for room in the spool. Only the worker thread locks this.
-    pub waiting: Mutex<Waiting>,
+    /// Records that wait for room in the spool; `None` until the first one, which is all zero
+    /// in a box alone. Only the worker thread locks this.
+    pub waiting: Mutex<Option<Box<Waiting>>>,
     /// The number of known kernels, which tells whether a look-up is worthwhile.
     pub kernels: AtomicU64,
     /// Executables that are being destroyed.
@@ -106,7 +107,7 @@ impl Symbols {
             changed: AtomicBool::new(false),
             known: Mutex::new(None),
             choice: Mutex::new(None),
-            waiting: Mutex::new(Waiting::new()),
+            waiting: Mutex::new(None),
             kernels: AtomicU64::new(0),
             leaving: SlotTable::new(
                 [const { Slot::new(AtomicEnum::new(), AtomicU64::new(0), ()) }; SLOTS],

@@ -11,20 +11,13 @@ use std::collections::VecDeque;
 const MOST: usize = 16 << 20;
 
 /// Records that wait for room: their kind, and their bytes.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Waiting {
     records: VecDeque<(u8, Vec<u8>)>,
     bytes: usize,
 }
 
 impl Waiting {
-    pub(crate) const fn new() -> Waiting {
-        Waiting {
-            records: VecDeque::new(),
-            bytes: 0,
-        }
-    }
-
     /// Stores a record, or keeps it for later if there is no room. If too many wait, the record is
     /// dropped and counted.
     pub(super) fn put(&mut self, sink: &mut Sink, kind: u8, record: Vec<u8>) {
@@ -103,7 +96,7 @@ mod tests {
             writer: ChunkWriter::new(),
             tid: 1,
         };
-        let mut waiting = Waiting::new();
+        let mut waiting = Waiting::default();
         (1..=100).for_each(|id| waiting.put(&mut sink, kind::KERNEL_SYMBOL, symbol(id)));
         assert!(waiting.records.len() > 20);
         let mut told = Vec::new();
