@@ -62,7 +62,9 @@ pub fn number(text: &str, line: &str, column: usize) -> Result<f64> {
     let field = fields
         .get(column + 1)
         .ok_or_else(|| format!("{found} has no such column"))?;
-    Ok(field.parse().map_err(|_| format!("{field} in {found}"))?)
+    // A percentage above 100 is marked.
+    let number = field.trim_start_matches('!');
+    Ok(number.parse().map_err(|_| format!("{field} in {found}"))?)
 }
 
 pub fn end(mut target: LabTarget) -> Result<()> {

@@ -48,6 +48,7 @@ mod launch;
 mod libraries;
 mod listener;
 mod long_names;
+mod lost_output;
 mod managed_threads;
 mod markers;
 mod memory;

@@ -606,3 +606,38 @@ fn top_marks_the_rank_that_falls_behind() -> Result<()> {
     drop(target);
     Ok(())
 }
+
+/// A tree that is only the default has no processes of another user than the named one.
+#[test]
+fn a_descendant_of_another_user_is_entered_only_if_that_is_asked_for() -> Result<()> {
+    if !is_root_for("to start a program as another user")? {
+        return Ok(());
+    }
+    let kit = Kit::new()?;
+    let mut shell = Command::new("sh");
+    let line = "setpriv --reuid 1000 --regid 1000 --clear-groups \"$0\"; echo over";
+    shell.args(["-c", line]).arg(kit.program("two_gpus")?);
+    let mut target = kit.start_command(shell, "none", &[("MODEL_LOG", "/dev/null")])?;
+    target.expect("ready")?;
+    let (pid, child) = (target.pid().to_string(), target.target.only_child()?);
+    let out = tempfile::tempdir()?;
+    let attach = |words: &[&str]| -> Result<Exit> {
+        let mut attach = command("rocprofv3")?;
+        attach.args(["--pid", &pid, "--kernel-trace", "-f", "csv"]);
+        attach.args(["--attach-duration-msec", "100", "-d"]);
+        attach.arg(out.path()).args(words).current_dir(&out);
+        run(attach, PATIENCE)
+    };
+    let exit = attach(&[])?;
+    assert_eq!(exit.status.code(), Some(2), "{exit}");
+    let said = format!(
+        "rocprofv3: error: process {pid} has descendants that may be programs of others: {child} (two_gpus, user 1000)"
+    );
+    assert!(exit.stderr.contains(&said), "{exit}");
+    assert_eq!(std::fs::read_dir(&out)?.count(), 0);
+    let exit = attach(&["--attach-children", "true"])?;
+    assert_eq!(exit.status.code(), Some(0), "{exit}");
+    target.send("quit")?;
+    target.expect("over")?;
+    Ok(())
+}

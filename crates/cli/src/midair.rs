@@ -432,6 +432,7 @@ impl Target {
                 each: request,
                 patient: true,
                 merge,
+                is_default: false,
             }),
         }
     }

@@ -4,7 +4,7 @@
 
 use crate::engine::Engine;
 use crate::report::Report;
-use midair_failure::{Failure, Kind};
+use midair_failure::{Failure, Kind, output};
 use midair_secure::Command;
 use midair_settings::commands;
 use std::ffi::{OsStr, OsString};
@@ -19,13 +19,28 @@ pub fn main(words: Vec<OsString>, engine: &dyn Engine) -> u8 {
     match name.and_then(OsStr::to_str) {
         Some("rocprofv3") => rocprofv3(words, engine),
         Some("rocprof-compute") => midair_compute::main(words),
-        _ => with_rights("midair", &words).unwrap_or_else(|| crate::midair::main(words, engine)),
+        _ => {
+            let code =
+                with_rights("midair", &words).unwrap_or_else(|| crate::midair::main(words, engine));
+            written("midair", code)
+        }
     }
 }
 
 /// Runs rocprofv3. Returns the exit code. Call it first of all, as [`main`].
 pub fn rocprofv3(words: Vec<OsString>, engine: &dyn Engine) -> u8 {
-    with_rights("rocprofv3", &words).unwrap_or_else(|| crate::rocprofv3::main(words, engine))
+    let code =
+        with_rights("rocprofv3", &words).unwrap_or_else(|| crate::rocprofv3::main(words, engine));
+    written("rocprofv3", code)
+}
+
+/// Reports output that was lost. Returns the exit code, which is another one than 0 then.
+fn written(program: &'static str, code: u8) -> u8 {
+    let Some(failure) = output::lost() else {
+        return code;
+    };
+    let of_the_loss = Report::new(program).failure(&failure);
+    if code == 0 { of_the_loss } else { code }
 }
 
 /// Gives up the rights that this program's file adds to its user's, or holds them for a command that

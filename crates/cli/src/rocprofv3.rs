@@ -126,10 +126,9 @@ fn run(words: &[OsString], engine: &dyn Engine, report: Report) -> Result<u8, Fa
         cuda_reported: Cell::new(false),
     };
     // AMD attaches to the tree by default.
-    let alone = matches!(
-        resolved.settings.boolean("ROCPROF_ATTACH_CHILDREN"),
-        Ok(Some(false))
-    );
+    let children = resolved.settings.boolean("ROCPROF_ATTACH_CHILDREN");
+    let alone = matches!(children, Ok(Some(false)));
+    let is_default = matches!(children, Ok(None));
     let merge = given.is_on("merge");
     let mut request = Request::new(pid, resolved.settings);
     request.asked.by_name = given.traces_by_name();
@@ -142,6 +141,7 @@ fn run(words: &[OsString], engine: &dyn Engine, report: Report) -> Result<u8, Fa
             each: request,
             patient: false,
             merge,
+            is_default,
         })
     };
     Ok(attach::run(engine, job, until, &words, &report))

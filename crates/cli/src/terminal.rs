@@ -4,14 +4,14 @@
 //! passes [`plain`] here, so no caller can forget it. No other module may open the two streams
 //! (`crates/cli/clippy.toml`). Our own sequences, for colours, are constants of the program.
 //!
-//! Nothing here fails. When the reader of a pipe has gone, the text is lost and the program
-//! continues, since a target that stays attached would be worse than a lost line.
+//! Nothing here fails. The program continues when text is lost, and [`output`] keeps in mind that
+//! standard output has lost some.
 #![expect(
     clippy::disallowed_methods,
     reason = "the one place that may open the streams"
 )]
 
-use midair_failure::plain;
+use midair_failure::{output, plain};
 use std::io::{IsTerminal, Write, stderr, stdout};
 
 /// The attributes that a table may have, which are those that `midair_output::table` writes.
@@ -80,12 +80,12 @@ impl Stream {
 
     /// Writes and flushes.
     fn put(self, text: &str) {
-        fn written(mut to: impl Write, text: &str) {
-            let _ = to.write_all(text.as_bytes()).and_then(|()| to.flush());
-        }
         match self {
-            Stream::Out => written(stdout().lock(), text),
-            Stream::Err => written(stderr().lock(), text),
+            Stream::Out => output::write(text.as_bytes()),
+            Stream::Err => {
+                let mut to = stderr().lock();
+                let _ = to.write_all(text.as_bytes()).and_then(|()| to.flush());
+            }
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Lines on standard output and standard error. Names of kernels come from other programs, so
 //! control sequences in them are replaced before a terminal could obey them.
 
-use midair_failure::{Failure, plain};
-use std::io::{IsTerminal, Write, stderr, stdout};
+use midair_failure::{Failure, output, plain};
+use std::io::{IsTerminal, Write, stderr};
 
 /// Which lines are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -26,8 +26,7 @@ pub struct Console {
 impl Console {
     /// Prints a result on standard output.
     pub fn text(&self, text: &str) {
-        let _ = stdout().write_all(plain::lines(text).as_bytes());
-        let _ = stdout().flush();
+        output::write(plain::lines(text).as_bytes());
     }
 
     fn line(&self, mark: &str, text: &str) {
@@ -55,8 +54,7 @@ impl Console {
 
     /// Sends a control sequence of ours to the terminal.
     pub(crate) fn control(sequence: &'static str) {
-        let _ = stdout().write_all(sequence.as_bytes());
-        let _ = stdout().flush();
+        output::write(sequence.as_bytes());
     }
 
     /// Replaces the contents of the terminal by these lines, cut to its width.
@@ -71,8 +69,7 @@ impl Console {
             out.push_str("\x1b[K");
         }
         out.push_str("\x1b[J");
-        let _ = stdout().write_all(out.as_bytes());
-        let _ = stdout().flush();
+        output::write(out.as_bytes());
     }
 
     /// Prints a line without a mark.

@@ -36,13 +36,22 @@ use clap::ArgMatches;
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use console::{Console, Level};
-use midair_failure::{Failure, Kind};
+use midair_failure::{Failure, Kind, output};
 use profile::machine::Machine;
 use std::ffi::OsString;
 
 /// Runs the command line. Returns the exit code. Call it first of all: it gives up the rights that
 /// the program's file adds to its user's.
 pub fn main(words: Vec<OsString>) -> u8 {
+    let code = obey(words);
+    let Some(failure) = output::lost() else {
+        return code;
+    };
+    let of_the_loss = Console::default().failure(&failure);
+    if code == 0 { of_the_loss } else { code }
+}
+
+fn obey(words: Vec<OsString>) -> u8 {
     if let Err(refused) = midair_secure::begin(midair_secure::Command::Other) {
         let failure = Failure::new(Kind::Installation, refused.to_string());
         return Console::default().failure(&failure.hint(refused.remedy()));

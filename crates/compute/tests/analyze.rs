@@ -324,8 +324,9 @@ fn drift_and_impossible_percentages_are_told() {
             && line.ends_with(" % from the first to the last third of 60 dispatches")
     });
     assert_eq!(drifts.count(), 2, "{all}");
-    assert!(all.contains("Above 100 %: 5.1.1: "), "{all}");
-    assert_eq!(row(&all, "5.1.1")[2], "120.30", "the value is as it is");
+    assert!(all.contains("Above 100 % (!): 5.1.1: "), "{all}");
+    let marked = &row(&all, "5.1.1")[2];
+    assert_eq!(marked, "!120.30", "the value is as it is, and marked");
     let all = analyzed(0, 900);
     assert!(!all.contains("Drift") && !all.contains("Above"), "{all}");
 }

@@ -5,6 +5,7 @@
 //! in the same way.
 #![forbid(unsafe_code)]
 
+pub mod output;
 pub mod plain;
 
 use std::fmt;
@@ -63,7 +64,7 @@ pub enum Kind {
     TargetKilled = 31,
     /// The trace is written, but records were lost.
     Incomplete = 32,
-    /// Outputs could not be written.
+    /// Outputs could not be written: files, or standard output.
     Output = 33,
     /// A known option that is not implemented yet.
     NotBuilt = 34,

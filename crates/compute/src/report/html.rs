@@ -7,7 +7,7 @@
 #![expect(clippy::disallowed_methods, reason = "the user names the file")]
 
 use super::files::unwritable;
-use super::text::field;
+use super::text::{field, is_marked};
 use super::{Entry, Line, Options, Report, Sheet, roofline};
 use crate::architecture::{Source, Style};
 use crate::read::Workload;
@@ -257,6 +257,14 @@ fn table(out: &mut String, sheet: &Sheet, options: &Options) {
                         out,
                         "<td class=\"unknown\" title=\"{}\">N/A</td>",
                         safe(&why.unwrap_or_default())
+                    );
+                }
+                entry if is_marked(line, entry) => {
+                    let _ = write!(
+                        out,
+                        "<td class=\"unknown\" title=\"certainly no percentage: its counters do not count \
+                         what their names say\">!{}</td>",
+                        safe(&field(entry, options.decimals))
                     );
                 }
                 entry => {

@@ -148,7 +148,10 @@ fn one(out: &mut String, sheet: &Sheet, options: &Options) {
             side.push(Side::Left);
         }
         for (column, entry) in line.entries.iter().enumerate().filter(|(c, _)| shown(*c)) {
-            let text = field(entry, options.decimals);
+            let mut text = field(entry, options.decimals);
+            if is_marked(line, entry) {
+                text.insert(0, '!');
+            }
             let kernel = sheet
                 .headings
                 .get(column)
@@ -177,24 +180,31 @@ fn one(out: &mut String, sheet: &Sheet, options: &Options) {
     above(out, sheet);
 }
 
-/// Appends the rows whose value is no percentage, although it should be one.
+/// Whether a row's value is no percentage, although it should be one: it is certainly above 100.
+fn is_impossible(line: &Line) -> bool {
+    let is_percentage = line
+        .entries
+        .iter()
+        .any(|entry| matches!(entry, Entry::Text(unit) if unit.eq_ignore_ascii_case("pct")));
+    is_percentage && line.main().is_some_and(|value| value.exceeds(100.0))
+}
+
+/// Whether an entry is one of the numbers that make such a row's value impossible.
+pub(crate) fn is_marked(line: &Line, entry: &Entry) -> bool {
+    is_impossible(line) && matches!(entry, Entry::Value(value) if value.exceeds(100.0))
+}
+
+/// Appends the rows whose value is impossible.
 fn above(out: &mut String, sheet: &Sheet) {
-    let is_percentage = |line: &Line| {
-        line.entries
-            .iter()
-            .any(|entry| matches!(entry, Entry::Text(unit) if unit.eq_ignore_ascii_case("pct")))
-    };
-    let is_above =
-        |line: &&Line| is_percentage(line) && line.main().is_some_and(|value| value.exceeds(100.0));
     let ids: Vec<&str> = sheet
         .lines
         .iter()
-        .filter(is_above)
+        .filter(|line| is_impossible(line))
         .map(|line| line.id.as_str())
         .collect();
     if !ids.is_empty() {
         out.push_str(&format!(
-            "Above 100 %: {}: these are certainly no percentages, so their counters do not count what their names say\n",
+            "Above 100 % (!): {}: these are certainly no percentages, so their counters do not count what their names say\n",
             ids.join(", ")
         ));
     }

@@ -6,6 +6,7 @@
 //! and is inspected again.
 
 mod ended;
+mod foreign;
 mod member;
 mod watch;
 
@@ -66,6 +67,9 @@ pub struct GroupRequest {
     pub patient: bool,
     /// Whether to write one result of all instead of one for each process.
     pub merge: bool,
+    /// Whether the tree is only the default for a process that the user named. If so, descendants
+    /// that may be programs of others are refused.
+    pub is_default: bool,
 }
 
 /// What happened in a group, to be shown to the user.
@@ -182,6 +186,11 @@ impl Group {
             }
         }
         group.refuse_silent();
+        if let Some(root) = group.default_root()
+            && let Some(failure) = foreign::refusal(root, &ready)
+        {
+            return Err(failure);
+        }
         let none = ready.is_empty();
         for process in ready {
             group.start(process, true);
@@ -432,7 +441,11 @@ impl Group {
         }
         self.give_up_those_held_up();
         for ready in self.watch.scan() {
-            self.start(ready, false);
+            let root = self.default_root();
+            match root.and_then(|root| foreign::refusal_of_one(root, &ready)) {
+                Some(failure) => self.refuse(ready.pid, ready.name, failure),
+                None => self.start(ready, false),
+            }
         }
         self.refuse_silent();
         let forever = !matches!(self.request.selection, Selection::Tree(_));
@@ -447,6 +460,14 @@ impl Group {
             bytes += member.counters.bytes.load(Relaxed);
         }
         Ok(Event::Running { records, bytes })
+    }
+
+    /// Returns the root of the tree, where the tree is only the default.
+    fn default_root(&self) -> Option<Pid> {
+        match self.request.selection {
+            Selection::Tree(root) if self.request.is_default => Some(root),
+            _ => None,
+        }
     }
 
     /// Whether the tree has processes besides the one that was attached.

@@ -24,6 +24,7 @@ fn group(selection: Selection, pid: Pid) -> Group {
         each: Request::new(pid, Settings::new()),
         patient: false,
         merge: false,
+        is_default: false,
     };
     let mut group = Group::new(Box::new(Engine), LIMITS, request).unwrap();
     group.watch.scan();

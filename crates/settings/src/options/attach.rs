@@ -123,7 +123,9 @@ pub(super) const OPTIONS: &[Opt] = &[
         "Attach to the process's descendants, too (default true)",
     )
     .more(
-        "Children that are born while it is attached are followed. Descendants without a HIP, HSA or CUDA runtime are left alone until they \
+        "Without the option, the attach is refused where descendants belong to another user than the process, or the process is init (1) \
+         and not itself the program. \
+         Children that are born while it is attached are followed. Descendants without a HIP, HSA or CUDA runtime are left alone until they \
          load one; where the process itself has none (a launcher), its descendants are attached to. Each process has files of its \
          own, or see --merge.",
     )

@@ -23,6 +23,7 @@ fn request(selection: Selection) -> GroupRequest {
         each,
         patient: false,
         merge: false,
+        is_default: false,
     }
 }
 
