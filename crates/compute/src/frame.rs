@@ -76,7 +76,6 @@ pub struct Filling {
     rows: usize,
     /// Always empty. `widen` would return it if its column were not wide, which cannot happen.
     nowhere: Vec<f64>,
-    words: bool,
 }
 
 impl Default for Filling {
@@ -85,7 +84,6 @@ impl Default for Filling {
             column: Column::Same(f64::NAN),
             rows: 0,
             nowhere: Vec::new(),
-            words: false,
         }
     }
 }
@@ -167,16 +165,6 @@ impl Filling {
         while self.rows < row {
             self.push(f64::NAN);
         }
-    }
-
-    /// Notes that the values are not numbers.
-    pub fn set_words(&mut self) {
-        self.words = true;
-    }
-
-    /// Whether the values are not numbers.
-    pub fn is_words(&self) -> bool {
-        self.words
     }
 
     /// Returns the value of a row.

@@ -168,7 +168,7 @@ pub fn run(matches: &ArgMatches, console: &Console) -> Result<u8, Failure> {
         let last = directory.file_name();
         last.map_or_else(String::new, |last| last.to_string_lossy().into_owned())
     });
-    prepare(&directory, matches.get_flag("overwrite"))?;
+    prepare(&directory, matches.get_flag("overwrite"), &another(matches))?;
     let definitions = write::perfmon(&directory, &plan)?;
     let command: Vec<String> = program
         .iter()
@@ -339,16 +339,36 @@ fn directory(
     }
 }
 
+/// Returns the option that names the directory, with another name that no earlier profile has.
+fn another(matches: &ArgMatches) -> String {
+    let option = |name: &str| text(matches, name).filter(|_| given(matches, name));
+    let (option, name) = match (
+        matches.get_one::<PathBuf>("output-directory"),
+        option("name"),
+    ) {
+        (Some(directory), _) => ("--output-directory", directory.display().to_string()),
+        (None, name) => ("-n", name.unwrap_or_default()),
+    };
+    let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"-_./%+,:@".contains(&b);
+    let name = match name.bytes().all(is_plain) {
+        true => name,
+        false => format!("'{}'", name.replace('\'', "'\\''")),
+    };
+    format!("{option} {name}-$(date +%F-%H%M%S)")
+}
+
 /// Makes the directory. Empties an existing one where that is allowed, or where an earlier profile
 /// left no results.
-fn prepare(directory: &Path, overwrite: bool) -> Result<(), Failure> {
+fn prepare(directory: &Path, overwrite: bool, another: &str) -> Result<(), Failure> {
     let some = fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_some());
     if some && !overwrite && !write::is_without_results(directory) {
         return Err(Failure::new(
             Kind::Output,
-            format!("{} is not empty", directory.display()),
+            format!("{} has results of an earlier profile", directory.display()),
         )
-        .hint("--overwrite replaces what is in it, or choose another name"));
+        .hint(format!(
+            "add --overwrite to replace them, or keep them with another name: {another}"
+        )));
     }
     if some {
         write::clear(directory)?;

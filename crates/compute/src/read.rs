@@ -6,6 +6,7 @@
 )]
 
 pub(crate) mod csv;
+mod long;
 mod passes;
 pub(crate) mod rocpd;
 mod scan;
@@ -101,12 +102,24 @@ impl Workload {
             Some(file) => csv::single(file)?,
             None => Vec::new(),
         };
-        let (mut frame, form) = if let Some(file) = named("pmc_perf.csv") {
+        let joined = match named("pmc_perf.csv") {
+            Some(file) => Some((file, long::is_long(file)?)),
+            None => None,
+        };
+        // AMD's `analyze` makes a long file of the databases, and leaves it beside them.
+        let joined = joined.filter(|(_, is_long)| !is_long || databases.is_empty());
+        let (mut frame, form) = if let Some((file, true)) = joined {
+            (long::pivoted(&[file])?, Form::Means)
+        } else if let Some((file, false)) = joined {
             // Levels are in separate files where they were not joined.
             let mut all = vec![file];
             all.extend(files.iter().filter(|file| is_level(file)));
             match all.len() {
-                1 => (csv::wide(&all)?, Form::Means),
+                1 => {
+                    let frame = csv::wide(&all)?;
+                    csv::once(file, &frame)?;
+                    (frame, Form::Means)
+                }
                 _ => (passes::joined(&all)?, Form::Means),
             }
         } else if !databases.is_empty() {
@@ -128,8 +141,13 @@ impl Workload {
             match (passes.as_slice(), long.as_slice()) {
                 ([], []) => return Err(nothing_in(path, &files)),
                 (passes, []) => (passes::joined(passes)?, Form::Means),
-                (_, long) => (passes::pivoted(long)?, Form::Means),
+                (_, long) => (long::pivoted(long)?, Form::Means),
             }
+        };
+        // AMD's versions since 3.8 have this name, and ratios of sums in each form of file.
+        let form = match text(&system, "num_memory_channels") {
+            Some(_) => Form::Sums,
+            None => form,
         };
         if system.is_empty() {
             return Err(unusable(format!(

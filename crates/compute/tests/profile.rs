@@ -226,7 +226,24 @@ fn the_directory_is_written_and_the_collector_is_asked_for_the_counters() {
     fs::write(dir.join("pmc_perf_0.db"), "results").unwrap();
     let again = profile(here, script, &words);
     assert_eq!(again.status.code(), Some(33));
-    assert!(String::from_utf8_lossy(&again.stderr).contains("is not empty"));
+    let said = String::from_utf8_lossy(&again.stderr).into_owned();
+    assert!(said.contains("has results of an earlier profile"), "{said}");
+    // The refusal has the words that help, ready to be typed.
+    assert!(
+        said.contains("add --overwrite to replace them, or keep them with another name: -n vadd-$(date +%F-%H%M%S)"),
+        "{said}"
+    );
+    let there = [
+        "--output-directory",
+        dir.to_str().unwrap(),
+        "--attach-pid",
+        "1",
+        "-b",
+        "5.1.1",
+    ];
+    let said = String::from_utf8_lossy(&profile(here, script, &there).stderr).into_owned();
+    let typed = format!("--output-directory {}-$(date +%F-%H%M%S)", dir.display());
+    assert!(said.contains(&typed), "{said}");
     let replaced = profile(here, script, &[&words[..], &["--overwrite"]].concat());
     assert_eq!(replaced.status.code(), Some(31));
     assert!(

@@ -107,8 +107,10 @@ pub(super) fn configuration(
                 text.push_str(&format!("{key}:\n"));
                 for value in values {
                     // Numbers of metrics are written without quotes, since AMD's tests look for
-                    // such lines.
-                    let plain = value.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+                    // such lines. Numbers of blocks and tables are numbers to YAML, and AMD's
+                    // programs need texts.
+                    let plain = value.bytes().all(|b| b.is_ascii_digit() || b == b'.')
+                        && value.bytes().filter(|b| *b == b'.').count() == 2;
                     let value = if plain { value.clone() } else { quoted(value) };
                     text.push_str(&format!("- {value}\n"));
                 }

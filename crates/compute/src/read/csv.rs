@@ -5,9 +5,17 @@
 use super::{unreadable, unusable};
 use crate::frame::{Column, Filling, Frame, Names, field};
 use midair_failure::Failure;
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+
+/// The columns that name a process.
+const PROCESS: [&str; 3] = ["PID", "Process_Id", "pid"];
+
+/// What helps if a file is not as it should be.
+pub(super) const DAMAGED: &str =
+    "the file is damaged, or of a version that is not known: profile again";
 
 /// How many bytes are read at once.
 const BUFFER: usize = 1 << 20;
@@ -245,6 +253,7 @@ impl Dispatches {
 /// What a column holds.
 enum Holds {
     Kernel,
+    Gpu,
     Start,
     End,
     /// A number, which goes into this filling.
@@ -258,6 +267,7 @@ pub(crate) fn wide(paths: &[&PathBuf]) -> Result<Frame, Failure> {
     let mut dispatches = Dispatches::default();
     let mut names: Vec<String> = Vec::new();
     let mut fillings: Vec<Filling> = Vec::new();
+    let mut gpus = Filling::default();
     for path in paths {
         let mut lines = Lines::open(path)?;
         let headings = lines.next()?.map(words).unwrap_or_default();
@@ -267,7 +277,8 @@ pub(crate) fn wide(paths: &[&PathBuf]) -> Result<Frame, Failure> {
                 field::KERNEL => Holds::Kernel,
                 field::START => Holds::Start,
                 field::END => Holds::End,
-                "" => Holds::Other,
+                name if has_words(name) => Holds::Other,
+                field::GPU => Holds::Gpu,
                 name => {
                     let known = names.iter().position(|known| known == name);
                     Holds::Number(known.unwrap_or_else(|| {
@@ -316,21 +327,33 @@ pub(crate) fn wide(paths: &[&PathBuf]) -> Result<Frame, Failure> {
                     }
                     Holds::Start => start = time(word).unwrap_or(i64::MIN),
                     Holds::End => end = time(word).unwrap_or(i64::MIN),
-                    Holds::Number(index) => match number(word) {
-                        Some(value) => {
-                            let filling = &mut fillings[*index];
-                            if filling.rows() < row {
-                                filling.skip_to(row);
-                            }
-                            if filling.rows() == row {
-                                filling.push(value);
-                            }
+                    Holds::Gpu | Holds::Number(_) => {
+                        let (value, filling) = match holds {
+                            Holds::Number(index) => (number(word), &mut fillings[*index]),
+                            _ => (number_of_gpu(word), &mut gpus),
+                        };
+                        let Some(value) = value else {
+                            return Err(unusable(format!(
+                                "{}: line {number_of_line}: {} is no number: {}",
+                                path.display(),
+                                headings[column],
+                                String::from_utf8_lossy(word)
+                            ))
+                            .hint(DAMAGED));
+                        };
+                        if filling.rows() < row {
+                            filling.skip_to(row);
                         }
-                        // The column has words, such as names of devices, and is then not used.
-                        None => fillings[*index].set_words(),
-                    },
+                        if filling.rows() == row {
+                            filling.push(value);
+                        }
+                    }
                     Holds::Other => {}
                 }
+            }
+            if end < start {
+                // A clock that went back: no duration.
+                (start, end) = (i64::MIN, i64::MIN);
             }
             let Some(kernel) = kernel.filter(|_| read == holds.len()) else {
                 return Err(unusable(format!(
@@ -355,25 +378,77 @@ pub(crate) fn wide(paths: &[&PathBuf]) -> Result<Frame, Failure> {
     let rows = dispatches.kernel.len();
     let mut frame = dispatches.frame();
     for (name, filling) in names.iter().zip(fillings) {
-        if !filling.is_words() {
-            frame.put(name, filling.finish(rows));
-        }
+        frame.put(name, filling.finish(rows));
     }
     if frame.named(field::DISPATCH).is_none() {
         let mut numbers = Filling::default();
         (0..rows).for_each(|row| numbers.push(row as f64));
         frame.put(field::DISPATCH, numbers.finish(rows));
     }
-    if frame.named(field::GPU).is_none() {
-        frame.put(field::GPU, Column::Same(0.0));
-    }
+    frame.put(
+        field::GPU,
+        match gpus.rows() {
+            0 => Column::Same(0.0),
+            _ => gpus.finish(rows),
+        },
+    );
     Ok(frame)
+}
+
+/// Refuses a file that should have one line for each dispatch but has several for one.
+pub(super) fn once(path: &Path, frame: &Frame) -> Result<(), Failure> {
+    let at = |name: &str, row: usize| frame.named(name).map_or(f64::NAN, |it| it.get(row));
+    let mut seen = HashSet::with_capacity(frame.rows);
+    for row in 0..frame.rows {
+        let id = at(field::DISPATCH, row);
+        // Processes number their dispatches by themselves.
+        let process = PROCESS.map(|name| at(name, row).to_bits());
+        if !id.is_nan() && !seen.insert((id.to_bits(), process)) {
+            return Err(unusable(format!(
+                "{} has more than one line for the dispatch {id}",
+                path.display()
+            ))
+            .hint(DAMAGED));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the number of a GPU, which may be written as `Agent 4`.
+pub(super) fn number_of_gpu(word: &[u8]) -> Option<f64> {
+    number(word.strip_prefix(b"Agent ").unwrap_or(word))
+}
+
+/// Whether a column has words that are not used: AMD's versions and ours write such columns. Any
+/// other column has numbers.
+fn has_words(heading: &str) -> bool {
+    const WORDS: [&str; 10] = [
+        "",
+        "Agent_Id",
+        "GUID",
+        field::GROUP,
+        "Kernel_Short_Name",
+        "Node",
+        "Queue_ID",
+        "obj",
+        "queue-id",
+        "sig",
+    ];
+    // Joined passes number the columns that each of them has.
+    let plain = heading.trim_end_matches(|end: char| end.is_ascii_digit());
+    let plain = match plain.len() < heading.len() {
+        true => plain.strip_suffix(['_', '.']).unwrap_or(heading),
+        false => heading,
+    };
+    WORDS.contains(&plain) || plain != heading && plain == field::KERNEL
 }
 
 /// Returns the name of a column, whatever name a version has given it.
 pub(crate) fn canonical(heading: &str) -> &str {
     match heading {
         "Dispatch_Id" => field::DISPATCH,
+        "Correlation_Id" => field::CORRELATION,
+        "Kernel_Id" => "Kernel_ID",
         "GPU-ID" | "gpu-id" => field::GPU,
         "KernelName" => field::KERNEL,
         "BeginNs" => field::START,
