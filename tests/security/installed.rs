@@ -88,3 +88,68 @@ pub(crate) fn as_user(program: &Path, uid: u32) -> Command {
         .gid(uid);
     command
 }
+
+/// Returns what makes an attack on this program or library easier than it need be.
+fn softness(data: &[u8]) -> Result<Vec<&'static str>> {
+    use object::read::elf::{Dyn, FileHeader, ProgramHeader};
+    use object::{Endianness, elf};
+    let header = elf::FileHeader64::<Endianness>::parse(data)?;
+    let endian = header.endian()?;
+    let (mut now, mut relro, mut stack, mut text) = (false, false, false, false);
+    for segment in header.program_headers(endian, data)? {
+        match segment.p_type(endian) {
+            elf::PT_GNU_RELRO => relro = true,
+            elf::PT_GNU_STACK => stack = segment.p_flags(endian).0 & elf::PF_X.0 == 0,
+            _ => {}
+        }
+        for entry in segment.dynamic(endian, data)?.unwrap_or_default() {
+            let value = entry.val(endian);
+            match entry.tag(endian) {
+                elf::DT_BIND_NOW => now = true,
+                elf::DT_FLAGS => {
+                    now |= value & elf::DF_BIND_NOW.0 != 0;
+                    text |= value & elf::DF_TEXTREL.0 != 0;
+                }
+                elf::DT_FLAGS_1 => now |= value & elf::DF_1_NOW.0 != 0,
+                elf::DT_TEXTREL => text = true,
+                _ => {}
+            }
+        }
+    }
+    let anywhere = header.e_type(endian) == elf::ET_DYN;
+    let all = [
+        (!now, "functions are bound when they are first called"),
+        (!relro, "its tables of addresses stay writable"),
+        (!stack, "its stack can be executed"),
+        (text, "its code is written to"),
+        (!anywhere, "it lies at a fixed address"),
+    ];
+    Ok(all
+        .iter()
+        .filter(|(is, _)| *is)
+        .map(|(_, what)| *what)
+        .collect())
+}
+
+/// Whatever is installed and runs, the demo's program and runtimes included.
+#[test]
+fn each_program_and_library_is_hardened() -> Result<()> {
+    let mut left = vec![stage()?.join("bin"), stage()?.join("lib")];
+    let mut seen = 0;
+    while let Some(path) = left.pop() {
+        if path.is_dir() {
+            for entry in fs::read_dir(&path)? {
+                left.push(entry?.path());
+            }
+            continue;
+        }
+        let data = fs::read(&path)?;
+        if data.starts_with(b"\x7fELF") {
+            seen += 1;
+            let soft = softness(&data).map_err(|error| format!("{}: {error}", path.display()))?;
+            assert!(soft.is_empty(), "{}: {soft:?}", path.display());
+        }
+    }
+    assert!(seen > 20, "{seen} files");
+    Ok(())
+}

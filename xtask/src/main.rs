@@ -29,6 +29,8 @@ mod stage;
 mod suite;
 mod torture;
 mod vm;
+#[cfg(test)]
+mod workflows;
 
 use std::process::ExitCode;
 
@@ -211,40 +213,6 @@ fn main() -> ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// GitHub runs the same tasks as one runs by hand.
-    #[test]
-    fn workflows_run_tasks_that_there_are() {
-        let mut run = Vec::new();
-        for entry in std::fs::read_dir(run::root().join(".github/workflows")).unwrap() {
-            let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
-            let behind = text.split("cargo xtask ").skip(1);
-            run.extend(behind.map(|rest| {
-                let word = rest.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');
-                word.into_iter().next().unwrap_or_default().to_owned()
-            }));
-        }
-        for name in &run {
-            assert!(TASKS.iter().any(|task| task.name == name), "{name}");
-        }
-        for wanted in ["test", "dist", "release"] {
-            assert!(run.iter().any(|name| name == wanted), "{wanted}");
-        }
-    }
-
-    /// What is released is made for both machines, and no checker is left out.
-    #[test]
-    fn the_workflow_makes_and_checks_everything() {
-        let file = run::root().join(".github/workflows/dist.yml");
-        let text = std::fs::read_to_string(file).unwrap();
-        for wanted in [
-            "cargo xtask dist --twice\n",
-            "cargo xtask dist --machine aarch64\n",
-            "cargo xtask dist --check --strict\n",
-        ] {
-            assert!(text.contains(wanted), "{wanted}");
-        }
-    }
 
     #[test]
     fn task_names_are_unique_and_listed() {

@@ -87,7 +87,8 @@ impl StandIn {
             .into_iter()
             .filter(|word| !word.contains("rpath"));
         let output = Command::new(compiler)
-            .args(["-O1", "-Wall", "-Wextra", "-o"])
+            .args(["-O1", "-Wall", "-Wextra", "-pie", "-fPIE"])
+            .args(["-Wl,-z,now,-z,relro,-z,noexecstack", "-o"])
             .args([&fresh, &source])
             .args(here)
             .output()
