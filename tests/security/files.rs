@@ -397,7 +397,7 @@ impl HeldPage {
         // SAFETY: this call takes flags only. The descriptor that it returns is closed below.
         let faults = unsafe { libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC) };
         let possible = match how {
-            "fault" => faults >= 0,
+            "fault" | "late" => faults >= 0,
             _ => fs::File::open("/dev/fuse").is_ok(),
         };
         if faults >= 0 {
@@ -418,6 +418,7 @@ impl HeldPage {
             .arg(kit.dir().join("libhsa-runtime64.so.1"))
             .arg(place.open("mounted")?)
             .arg(SOMEBODY.to_string())
+            .arg(midair_record::VERSION.to_string())
             .env_clear()
             .envs(plain_environment())
             .env("HSA_MODEL_TOPOLOGY", kit.dir().join("topology"));
@@ -544,5 +545,72 @@ fn a_signal_ends_what_is_held_up() -> Result<()> {
     attach.signal(libc::SIGTERM)?;
     let exit = attach.wait_by_itself(NOT_HELD_UP)?;
     assert_eq!(exit.status.code(), Some(37), "{exit}");
+    Ok(())
+}
+
+/// Attaches for a moment, and returns how that ended. It must end by itself.
+fn brief_attach(held: &HeldPage, dir: &Path) -> Result<Exit> {
+    let mut attach = command("midair")?;
+    attach
+        .args(["attach", &held.pid().to_string(), "--duration", "0.1", "-d"])
+        .arg(dir);
+    Target::spawn(attach)?.wait_by_itself(NOT_HELD_UP)
+}
+
+/// What looks like the worker thread of an earlier session names a file as the socket of its attacher,
+/// and the server of that file never answers who closes it. Not even SIGKILL would end that wait. The
+/// file is not taken; where it takes turns with a socket, no copy of it is closed by midair's own
+/// process.
+#[test]
+fn a_file_that_cannot_be_closed_is_not_taken_for_the_channel() -> Result<()> {
+    let place = Place::new()?;
+    let dir = place.open("results")?;
+    let Some(held) = HeldPage::start("closed", "held_page")? else {
+        return Ok(());
+    };
+    let exit = brief_attach(&held, &dir)?;
+    assert_eq!(exit.status.code(), Some(21), "{exit}");
+    assert!(exit.stderr.join(" ").contains("no such socket"), "{exit}");
+    let Some(mut held) = HeldPage::start("exchanged", "held_page")? else {
+        return Ok(());
+    };
+    for _ in 0..8 {
+        let exit = brief_attach(&held, &dir)?;
+        match exit.status.code() {
+            // The file was seen, or the socket, which is not of the right kind.
+            Some(21) => {}
+            // The one was seen, and the other taken.
+            Some(37) => break,
+            _ => return Err(format!("{exit}").into()),
+        }
+        held.target.send("again")?;
+        held.target.expect("parked")?;
+    }
+    Ok(())
+}
+
+/// A thread receives from a socket, and its descriptor has become such a file meanwhile.
+#[test]
+fn a_file_that_cannot_be_closed_is_not_taken_for_a_threads_socket() -> Result<()> {
+    let place = Place::new()?;
+    let Some(held) = HeldPage::start("received", "held_page")? else {
+        return Ok(());
+    };
+    let told = doctor(held.pid())?;
+    assert_eq!(told["exit_code"], 0, "{told:#}");
+    brief_attach(&held, &place.open("results")?)?.success()?;
+    Ok(())
+}
+
+/// A page that is there at the look and blocks from the moment at which midair enters the process.
+#[test]
+fn a_page_that_is_gone_once_midair_enters_holds_up_nobody() -> Result<()> {
+    let place = Place::new()?;
+    let Some(held) = HeldPage::start("late", "held_page")? else {
+        return Ok(());
+    };
+    let exit = brief_attach(&held, &place.open("results")?)?;
+    assert_eq!(exit.status.code(), Some(37), "{exit}");
+    assert!(exit.stderr.join(" ").contains("did not answer"), "{exit}");
     Ok(())
 }

@@ -306,3 +306,27 @@ fn file_names_have_parts_of_the_target_that_fit() -> Result<()> {
     assert!(peak < 500, "{peak} MiB");
     Ok(())
 }
+
+/// A limit of descriptors that is too low for midair is the reason that it gives, whatever the command,
+/// and wherever it would fail without it.
+#[test]
+fn too_few_descriptors_are_the_reason_that_is_given() -> Result<()> {
+    let own = std::process::id().to_string();
+    for limit in [5, 8, 10, 12, 16, 20] {
+        for words in [
+            &["attach", &own][..],
+            &["doctor", &own],
+            &["ps"],
+            &["why", &own],
+        ] {
+            let mut limited = std::process::Command::new("prlimit");
+            limited.arg(format!("--nofile={limit}"));
+            limited.arg(command("midair")?.get_program()).args(words);
+            let exit = run(limited, PATIENCE)?;
+            assert_eq!(exit.status.code(), Some(23), "{limit} {words:?}: {exit}");
+            let said = exit.stderr.join(" ");
+            assert!(said.contains("RLIMIT_NOFILE"), "{limit} {words:?}: {exit}");
+        }
+    }
+    Ok(())
+}

@@ -50,9 +50,14 @@ fn with_rights(program: &'static str, words: &[OsString]) -> Option<u8> {
         true => Command::Attaches,
         false => Command::Other,
     };
-    let refused = midair_secure::begin(command).err()?;
-    let failure = Failure::new(Kind::Installation, refused.to_string()).hint(refused.remedy());
-    Some(Report::new(program).failure(&failure))
+    let begun = midair_secure::begin(command).map_err(|refused| {
+        Failure::new(Kind::Installation, refused.to_string()).hint(refused.remedy())
+    });
+    let ready = begun.and_then(|()| match command {
+        Command::Attaches => midair_session::require_own_descriptors(),
+        Command::Other => Ok(()),
+    });
+    Some(Report::new(program).failure(&ready.err()?))
 }
 
 /// Ends the program's use of its descriptors, and returns this exit code. Call it last, when all output is

@@ -307,6 +307,12 @@ pub enum EnterError {
         /// The process.
         pid: Pid,
     },
+    /// What its worker thread names as the channel to it is no such socket. The thread is not one of
+    /// midair's, or the process has exchanged the descriptor.
+    NoChannel {
+        /// The thread.
+        tid: Tid,
+    },
     /// The target ended meanwhile.
     Gone {
         /// During what.
@@ -457,6 +463,10 @@ impl fmt::Display for EnterError {
                     "process {pid} has the library of another build of midair, without its thread: it was forked from a process that was profiled"
                 )
             }
+            EnterError::NoChannel { tid } => write!(
+                f,
+                "what thread {tid} names as the channel to its attacher is no such socket"
+            ),
             EnterError::Gone { during } => write!(f, "the process ended during {during}"),
             EnterError::Replaced { during } => {
                 write!(

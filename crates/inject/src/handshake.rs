@@ -5,8 +5,10 @@ use std::mem::offset_of;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use midair_procinfo::{Tid, task};
-use midair_ptrace::{Deadline, Pace, fault, has_pidfds_of_threads, pidfd_getfd, pidfd_open_thread};
+use midair_procinfo::{Tid, files, task};
+use midair_ptrace::{
+    Deadline, Pace, copy_of_socket, fault, has_pidfds_of_threads, is_channel, pidfd_open_thread,
+};
 use midair_record::boot::{BootBlock, mailbox};
 
 use crate::error::{During, EnterError, Refusal};
@@ -51,17 +53,36 @@ pub(crate) fn meet(
     fault::step("the worker thread has opened its socket");
     let worker = find_worker(look, block).ok_or(EnterError::Gone { during: PHASE })?;
     let far = block.signed(offset_of!(BootBlock, fd_far)).during(PHASE)?;
-    let channel = pidfd_open_thread(worker, look.pid)
-        .and_then(|pidfd| pidfd_getfd(pidfd.as_fd(), worker, far));
+    if is_other_file(worker, far) {
+        return Err(EnterError::NoChannel { tid: worker });
+    }
+    let channel = pidfd_open_thread(worker, look.pid).and_then(|pidfd| {
+        copy_of_socket(pidfd.as_fd(), worker, far, |copy| {
+            if is_channel(copy.as_fd()) {
+                Ok(copy)
+            } else {
+                Err(copy)
+            }
+        })
+    });
     let channel = match channel {
         // The first thread may have ended since the inspection.
         Err(_) if !task::is_alive(look.pid.leader()) && !has_pidfds_of_threads() => {
             return Err(EnterError::Refused(Refusal::LeaderEnded { pid: look.pid }));
         }
-        other => other.during(PHASE)?,
+        other => other
+            .during(PHASE)?
+            .ok_or(EnterError::NoChannel { tid: worker })?,
     };
     FaultPoint::Taken.reached();
     Ok((channel, worker))
+}
+
+/// Whether descriptor `fd` of a thread is seen to be no socket. Neither the file nor its file system is
+/// asked.
+pub(crate) fn is_other_file(tid: Tid, fd: i32) -> bool {
+    files::kernel_link(format!("{tid}/fd/{fd}"))
+        .is_ok_and(|link| !link.to_string_lossy().starts_with("socket:["))
 }
 
 /// Returns the thread that the block names, by the id under which this process knows it. The block

@@ -4,18 +4,19 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 use midair_procinfo::module::Modules;
 use midair_procinfo::stack::{Frame, StackPosition, Walk, Walker};
 use midair_procinfo::syscall::{Activity, Blocking};
 use midair_procinfo::{Tid, show, task};
-use midair_ptrace::{FrameRegisters, Registers, pidfd_getfd, pidfd_open_thread};
+use midair_ptrace::{FrameRegisters, Registers, copy_of_socket, kind_of_socket, pidfd_open_thread};
 use midair_record::boot::{LOCAL_NAME, SOLE_NAME, THREAD_NAME};
 
 use crate::arch::{self, Blocked, RestartAs};
 use crate::error::RejectedThread;
+use crate::handshake::is_other_file;
 use crate::inspection::{Inspection, LISTENER_NAME};
 use crate::names::{self, Wait};
 use crate::options::{NEVER_BORROW, Options};
@@ -358,16 +359,22 @@ impl<'a> Judge<'a> {
         let Ok(fd) = i32::try_from(fd) else {
             return false;
         };
-        let copy = pidfd_open_thread(tid, self.look.pid)
-            .and_then(|thread| pidfd_getfd(thread.as_fd(), tid, fd));
-        // `UnixStream` serves for any socket: these two options are the same for all of them. For
-        // anything that is not a socket, asking fails.
-        copy.is_ok_and(|copy| {
+        if is_other_file(tid, fd) {
+            return false;
+        }
+        let limited = |copy: OwnedFd| {
+            if kind_of_socket(copy.as_fd()).is_none() {
+                return Err(copy);
+            }
+            // `UnixStream` serves for any socket: these two options are the same for all of them.
             let socket = UnixStream::from(copy);
-            [socket.read_timeout(), socket.write_timeout()]
+            Ok([socket.read_timeout(), socket.write_timeout()]
                 .iter()
-                .any(|limit| matches!(limit, Ok(Some(_))))
-        })
+                .any(|limit| matches!(limit, Ok(Some(_)))))
+        };
+        let asked = pidfd_open_thread(tid, self.look.pid)
+            .and_then(|thread| copy_of_socket(thread.as_fd(), tid, fd, limited));
+        matches!(asked, Ok(Some(true)))
     }
 
     pub(crate) fn ground(&self, frame: &Frame) -> Option<(String, names::Hazard)> {

@@ -26,7 +26,7 @@ use std::sync::{Mutex, PoisonError};
 
 use midair_ids::Pid;
 
-use crate::{Tid, added_capabilities, sys};
+use crate::{Tid, added_capabilities, progress, sys};
 
 /// The length of the stack, like that of a thread of Rust's. Only pages that are used take memory.
 const STACK: usize = 2 << 20;
@@ -197,6 +197,7 @@ extern "C" fn begin<T, W: FnOnce() -> T>(job: *mut c_void) -> i32 {
     }
     APART.set(true);
     midair_ids::act_for(Some(job.own));
+    progress::here();
     job.done = Some(catch_unwind(AssertUnwindSafe(work)));
     midair_ids::act_for(None);
     APART.set(false);
@@ -228,6 +229,7 @@ fn run<T, W: FnOnce() -> T>(job: &mut Job<W, T>, stack: &Stack) {
     };
     if child > 0 {
         RUNNING.fetch_sub(1, Relaxed);
+        progress::here();
         if job.done.is_none() && job.work.is_none() {
             follow(end_of(child, 0).unwrap_or(libc::SIGKILL));
         }

@@ -8,6 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
 use crate::added::with_added;
+use crate::apart::{apart_always, must_be_here};
 use crate::{Deadline, Error, Pid, Result, Tid, fault};
 
 /// `PIDFD_THREAD` (linux/pidfd.h), since Linux 6.9: the descriptor names a thread, not its process.
@@ -54,13 +55,67 @@ pub fn pidfd_open(pid: Pid) -> Result<OwnedFd> {
     own(raw, "pidfd_open", pid.leader())
 }
 
-/// Copies descriptor `fd` out of the process that `pidfd` names; `tid` is the thread that `pidfd`
-/// was opened for.
+/// Copies descriptor `fd` out of the process that `pidfd` names, which should be a socket; `tid` is
+/// the thread that `pidfd` was opened for. Returns what `then` makes of the copy, or `None` where it
+/// hands the copy back, which is not what it should be.
+///
+/// The process may have put any file in the place of the socket, and the server of a file system may
+/// hold up whoever closes a file (FUSE). So the copy is taken, and one that is handed back is closed,
+/// by a process that may be lost ([`crate::apart`]). Where only this process may take it, it is
+/// closed there all the same.
 ///
 /// # Errors
 /// [`Error::System`]: EBADF when the process has no such descriptor, EPERM, ENOSYS before Linux
 /// 5.6.
-pub fn pidfd_getfd(pidfd: BorrowedFd<'_>, tid: Tid, fd: RawFd) -> Result<OwnedFd> {
+pub fn copy_of_socket<T>(
+    pidfd: BorrowedFd<'_>,
+    tid: Tid,
+    fd: RawFd,
+    then: impl FnOnce(OwnedFd) -> std::result::Result<T, OwnedFd>,
+) -> Result<Option<T>> {
+    let take = || {
+        Ok(match then(pidfd_getfd(pidfd, tid, fd)?) {
+            Ok(made) => Some(made),
+            Err(other) => {
+                apart_always(|| drop(other));
+                None
+            }
+        })
+    };
+    match must_be_here(tid) {
+        true => take(),
+        false => apart_always(take),
+    }
+}
+
+/// The kind of a socket: its domain and type (`AF_UNIX`, `SOCK_SEQPACKET`). `None` for a descriptor
+/// of anything else, of which nothing else is asked.
+#[must_use]
+pub fn kind_of_socket(fd: BorrowedFd<'_>) -> Option<(i32, i32)> {
+    let option = |name| {
+        let (mut value, mut length) = (0_i32, size_of::<i32>() as libc::socklen_t);
+        // SAFETY: `value` and `length` are live, and `length` is the size of `value`.
+        let got = unsafe {
+            libc::getsockopt(
+                fd.as_raw_fd(),
+                libc::SOL_SOCKET,
+                name,
+                (&raw mut value).cast(),
+                &raw mut length,
+            )
+        };
+        (got == 0).then_some(value)
+    };
+    Some((option(libc::SO_DOMAIN)?, option(libc::SO_TYPE)?))
+}
+
+/// Whether this is a connected pair's end of the kind that sessions use.
+#[must_use]
+pub fn is_channel(fd: BorrowedFd<'_>) -> bool {
+    kind_of_socket(fd) == Some((libc::AF_UNIX, libc::SOCK_SEQPACKET))
+}
+
+fn pidfd_getfd(pidfd: BorrowedFd<'_>, tid: Tid, fd: RawFd) -> Result<OwnedFd> {
     let fd = with_added(|| {
         // SAFETY: pidfd_getfd takes numbers only.
         let raw = unsafe { libc::syscall(libc::SYS_pidfd_getfd, pidfd.as_raw_fd(), fd, 0) };
@@ -160,10 +215,12 @@ fn seal_waiting(fd: BorrowedFd<'_>, seals: libc::c_int) -> io::Result<()> {
     }
 }
 
-/// Sends `bytes` as one message on a sequenced-packet socket.
+/// Sends `bytes` as one message on a sequenced-packet socket. Does not wait: a new channel has room,
+/// and in one that has none the other end does not read.
 ///
 /// # Errors
-/// The kernel's; EPIPE when the other end is gone (no SIGPIPE is raised).
+/// The kernel's; EPIPE when the other end is gone (no SIGPIPE is raised), EAGAIN when there is no
+/// room.
 pub fn send_bytes(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<()> {
     // SAFETY: the pointer and length are those of a live slice.
     let n = unsafe {
@@ -171,7 +228,7 @@ pub fn send_bytes(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<()> {
             socket.as_raw_fd(),
             bytes.as_ptr().cast(),
             bytes.len(),
-            libc::MSG_NOSIGNAL,
+            libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT,
         )
     };
     sent(n, bytes.len())
@@ -210,7 +267,8 @@ pub fn send_with_descriptor(
             libc::CMSG_DATA(header).cast::<RawFd>(),
             descriptor.as_raw_fd(),
         );
-        libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL)
+        let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+        libc::sendmsg(socket.as_raw_fd(), &raw const message, flags)
     };
     sent(n, bytes.len())
 }

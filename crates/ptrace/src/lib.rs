@@ -32,6 +32,7 @@ mod handles;
 pub mod kfd;
 mod local;
 mod memory;
+mod progress;
 mod real_user;
 mod regs;
 mod stop;
@@ -47,12 +48,13 @@ pub use awake::Awake;
 pub use boost::Boost;
 pub use error::{Error, Result};
 pub use handles::{
-    has_pidfds_of_threads, memfd_filled, memfd_with, pidfd_getfd, pidfd_open, pidfd_open_thread,
-    poll_readable, send_bytes, send_with_descriptor, share_memory,
+    copy_of_socket, has_pidfds_of_threads, is_channel, kind_of_socket, memfd_filled, memfd_with,
+    pidfd_open, pidfd_open_thread, poll_readable, send_bytes, send_with_descriptor, share_memory,
 };
 pub use local::{Peer, connect_abstract, connect_abstract_in, listening_peer, receive_now};
 pub use memory::{Answers, Memory};
 pub use midair_ids::{InvalidId, Pid, Tid};
+pub use progress::Progress;
 pub use real_user::with_own_rights;
 pub use regs::SignalMask;
 pub use stop::{Deadline, Death, Seized, StopKind, Stopped, Waited, on_own_thread, trace};

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::added::with_added;
 use crate::apart::{Place, apart};
+use crate::progress;
 use crate::watch::{self, Watch};
 use crate::{Error, Pace, Registers, RemoteAddr, Result, SignalMask, Tid, arch, fault};
 
@@ -104,13 +105,20 @@ pub fn trace<T: Send>(tid: Tid, work: impl FnOnce() -> T + Send) -> io::Result<T
 /// # Errors
 /// When no thread can be made, or `work` panicked.
 pub fn on_own_thread<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
-    std::thread::scope(|scope| {
+    let followed = progress::current();
+    let work = || {
+        progress::adopt(followed);
+        work()
+    };
+    let done = std::thread::scope(|scope| {
         let builder = std::thread::Builder::new().name("midair-ptrace".into());
         let thread = builder.spawn_scoped(scope, work)?;
         thread
             .join()
             .map_err(|_| io::Error::other("the tracing thread panicked"))
-    })
+    });
+    progress::here();
+    done
 }
 
 /// A traced thread that runs. Dropping it stops the thread briefly, to let it go; see
@@ -218,9 +226,16 @@ impl Seized {
     ///
     /// # Errors
     /// [`Error::System`] with EPERM when the thread may not be traced or already is, or with EAGAIN
-    /// where this process must be watched and cannot be; [`Error::Gone`].
+    /// where this process must be watched and cannot be; [`Error::Gone`]; [`Error::TimedOut`] where
+    /// nobody waits for the caller's work any more ([`crate::Progress::give_up`]).
     pub fn seize(tid: impl Into<Tid>, suspend_seccomp: bool) -> Result<Seized> {
         let tid = tid.into();
+        if progress::is_given_up() {
+            return Err(Error::TimedOut {
+                operation: "PTRACE_SEIZE",
+                tid,
+            });
+        }
         let mut options = libc::PTRACE_O_TRACESYSGOOD;
         if suspend_seccomp {
             options |= libc::PTRACE_O_SUSPEND_SECCOMP;

@@ -239,6 +239,23 @@ pub fn file_size_limit() -> u64 {
     limit.rlim_cur
 }
 
+/// Returns how many descriptors this process may still open, counted up to `enough`, and how many it may
+/// have in all (`RLIMIT_NOFILE`). Needs none itself.
+#[must_use]
+pub fn descriptors_left(enough: u64) -> (u64, u64) {
+    let mut limit = libc::rlimit {
+        rlim_cur: libc::RLIM_INFINITY,
+        rlim_max: libc::RLIM_INFINITY,
+    };
+    // SAFETY: a valid out pointer.
+    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+    let numbers = 0..i32::try_from(limit.rlim_cur).unwrap_or(i32::MAX);
+    // SAFETY: takes numbers.
+    let free = numbers.filter(|&fd| unsafe { libc::fcntl(fd, libc::F_GETFD) } < 0);
+    let enough = usize::try_from(enough).unwrap_or(usize::MAX);
+    (free.take(enough).count() as u64, limit.rlim_cur)
+}
+
 /// Where the address space of this process is limited (`RLIMIT_AS`), has the C library keep one heap for
 /// all threads. For programs of our own, before they have threads.
 ///

@@ -6,9 +6,9 @@
 //! behind, and the others go on.
 
 use midair_failure::{Failure, Kind};
-use midair_procinfo::files::{kernel_link, kernel_words};
+use midair_procinfo::files::kernel_words;
 use midair_procinfo::{Pid, Tid, task};
-use midair_ptrace::apart;
+use midair_ptrace::{Progress, apart};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,8 +19,13 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(5);
 /// The longest time in all, as a multiple of the limit. A thread that runs now and then lacks a
 /// processor and is not blocked by the process, but that must not go on for ever.
 const LONGEST: u32 = 6;
+/// The longest time in all that entering a process takes, also where it is tried again on a machine that
+/// gives it no processor.
+const LONGEST_ENTRY: Duration = Duration::from_secs(120);
 /// How often the reading threads are checked.
 const LOOK: Duration = Duration::from_millis(50);
+/// When the check itself is so late, this process did not run, nor did its threads (SIGSTOP, suspend).
+const LATE: Duration = Duration::from_millis(500);
 /// A thread whose look takes longer no longer counts towards the threads that may run at one time.
 const SLOW: Duration = Duration::from_millis(100);
 /// The most threads of one round.
@@ -53,49 +58,99 @@ pub(crate) fn within<T: Send + 'static>(
     answer.ok_or_else(|| no_answer(pid))
 }
 
+/// Does `work`, which enters process `pid`, on a thread of its own. Unlike [`within`], `work` itself
+/// is not done apart, only what accesses memory.
+///
+/// # Errors
+/// [`Kind::NoAnswer`] when it is not done in time. From then on `work` begins to trace no thread, and
+/// what it returns is dropped.
+pub(crate) fn entering<T: Send + 'static>(
+    pid: Pid,
+    limit: Duration,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Failure> {
+    let mut look = Look::of(Progress::default(), LONGEST_ENTRY);
+    let progress = look.progress.clone();
+    let (report, incoming) = channel();
+    let thread = std::thread::Builder::new().name("enter".to_owned());
+    let entering = move || drop(report.send(progress.follow(work)));
+    thread.spawn(entering).map_err(|error| no_thread(&error))?;
+    loop {
+        match incoming.recv_timeout(LOOK) {
+            Ok(done) => return Ok(done),
+            Err(RecvTimeoutError::Timeout) if !look.is_stuck(limit) => {}
+            Err(_) => {
+                look.progress.give_up();
+                return Err(no_answer(pid));
+            }
+        }
+    }
+}
+
+fn no_thread(error: &std::io::Error) -> Failure {
+    Failure::new(Kind::Setup, format!("cannot start a thread: {error}"))
+}
+
 /// What a thread reports about the process with this index.
 enum Report<T> {
     /// The thread looks at it now.
-    Begins(usize, Option<Tid>),
+    Begins(usize, Progress),
     Done(usize, T),
 }
 
 /// A look in progress.
 struct Look {
-    tid: Option<Tid>,
+    progress: Progress,
     began: Instant,
-    /// When the thread was last seen to make progress, and how far it had got.
+    /// When the work was last seen to get on, and how far it had got.
     moved: (Instant, Option<String>),
     slow: bool,
+    /// When this was last checked.
+    checked: Instant,
+    /// How long it may take in all.
+    longest: Duration,
 }
 
 impl Look {
+    fn of(progress: Progress, longest: Duration) -> Look {
+        let now = Instant::now();
+        Look {
+            progress,
+            began: now,
+            moved: (now, None),
+            slow: false,
+            checked: now,
+            longest,
+        }
+    }
+
     /// Whether to give the look up.
     fn is_stuck(&mut self, limit: Duration) -> bool {
-        if self.began.elapsed() > limit * LONGEST {
+        let since = self.checked.elapsed();
+        self.checked = Instant::now();
+        if since > LATE {
+            self.began += since;
+            self.moved.0 = self.checked;
+        }
+        if self.began.elapsed() > self.longest {
             return true;
         }
-        let progress = self.tid.and_then(progress);
-        if progress != self.moved.1 {
-            self.moved = (Instant::now(), progress);
+        let tid = self.progress.tid();
+        let reached = tid.and_then(progress);
+        if reached != self.moved.1 {
+            self.moved = (Instant::now(), reached);
         }
         // A thread that waits for a processor is not blocked by the process.
-        let waits_for_us = self
-            .tid
-            .is_some_and(|tid| task::stat(tid).is_ok_and(|stat| stat.state == b'R'));
+        let waits_for_us =
+            tid.is_some_and(|tid| task::stat(tid).is_ok_and(|stat| stat.state == b'R'));
         !waits_for_us && self.moved.0.elapsed() > limit
     }
 }
 
-/// How far a look has got: its processor time, and how often it ran.
+/// How far a look has got: which thread does it, that one's processor time, and how often it ran.
 fn progress(tid: Tid) -> Option<String> {
-    kernel_words(format!("{tid}/schedstat")).ok()
-}
-
-/// Returns the calling thread's id.
-fn own_tid() -> Option<Tid> {
-    let link = kernel_link("thread-self").ok()?;
-    link.file_name()?.to_str()?.parse().ok()
+    let ran = kernel_words(format!("{tid}/schedstat")).ok()?;
+    Some(format!("{tid} {ran}"))
 }
 
 /// Does `work` for each of these processes, several at one time, each within `limit`. Returns the
@@ -122,9 +177,12 @@ pub(crate) fn each<T: Send + 'static>(
             };
             while let Some((index, pid)) = next() {
                 // Nobody reads a report where this look was given up.
-                let done = apart(pid, || {
-                    reports.send(Report::Begins(index, own_tid())).ok()?;
-                    Some(work(pid))
+                let progress = Progress::default();
+                let done = progress.follow(|| {
+                    apart(pid, || {
+                        reports.send(Report::Begins(index, progress.clone())).ok()?;
+                        Some(work(pid))
+                    })
                 });
                 let told = done.map(|done| reports.send(Report::Done(index, done)));
                 if !matches!(told, Some(Ok(()))) {
@@ -143,17 +201,8 @@ pub(crate) fn each<T: Send + 'static>(
     let mut looks: BTreeMap<usize, Look> = BTreeMap::new();
     while left > 0 && (free > 0 || !looks.is_empty()) {
         match incoming.recv_timeout(LOOK) {
-            Ok(Report::Begins(index, tid)) => {
-                let now = Instant::now();
-                looks.insert(
-                    index,
-                    Look {
-                        tid,
-                        began: now,
-                        moved: (now, None),
-                        slow: false,
-                    },
-                );
+            Ok(Report::Begins(index, progress)) => {
+                looks.insert(index, Look::of(progress, limit * LONGEST));
                 continue;
             }
             Ok(Report::Done(index, done)) => {
@@ -181,7 +230,9 @@ pub(crate) fn each<T: Send + 'static>(
             }
         }
         for index in stuck {
-            looks.remove(&index);
+            if let Some(look) = looks.remove(&index) {
+                look.progress.give_up();
+            }
             left -= 1;
         }
         // New threads replace the slow ones, so that these delay no other process.

@@ -10,7 +10,7 @@ use crate::gpu_metrics;
 use crate::headroom;
 use crate::identity;
 use crate::install::{Install, Tools};
-use crate::process::{live, root_of};
+use crate::process::{live, root_of, sees_us};
 use crate::request::{Entry, Request};
 use crate::rights;
 use crate::runtime::{self, Platform};
@@ -25,6 +25,7 @@ use midair_record::spool::SETTINGS;
 use midair_results::Identity;
 use midair_settings::EXTRA_COUNTERS;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 impl Session {
@@ -45,6 +46,7 @@ impl Session {
         install: &Install,
         options: &Options,
     ) -> Result<Session, Failure> {
+        headroom::require_descriptors(headroom::FOR_ONE)?;
         let starting = Starting::of(request.pid, request.wait);
         let alive = Target::hold(request.pid)
             .ok()
@@ -101,6 +103,7 @@ impl Session {
             request,
             held,
             identity,
+            sees_us,
             remarks,
         } = looked??;
         // Whatever can be refused is refused before the process is entered.
@@ -118,14 +121,18 @@ impl Session {
         let (pid, request) = (approach.pid, &request);
         let library = platform.library(install)?;
         // The spool and the tools are prepared while the engine enters: neither depends on the other.
+        // The process may hold up whoever enters it, too.
+        let approach = Arc::new(approach);
         let (prepared, entered) = std::thread::scope(|scope| {
-            let prepare =
-                scope.spawn(|| Prepared::make(identity, &tools, counters, install, request));
-            let entered = enter_by(&approach, &library, options);
+            let prepare = scope
+                .spawn(|| Prepared::make(identity, &tools, counters, install, request, sees_us));
+            let (approach, options) = (Arc::clone(&approach), options.clone());
+            let enter = move || enter_by(&approach, &library, &options);
+            let entered = answer::entering(pid, answer::LIMIT, enter);
             let panicked = |_| Err(Failure::new(Kind::Setup, "making the session ready failed"));
             (prepare.join().unwrap_or_else(panicked), entered)
         });
-        let entered = entered.map_err(|error| {
+        let entered = entered?.map_err(|error| {
             let failure = explain::not_entered(&approach, &error);
             match error {
                 EnterError::Ours { source, .. } if hung_up(&source) => {
@@ -176,16 +183,22 @@ impl Session {
             Err(start) => {
                 // The worker thread's own report explains more than the silence on the channel. A
                 // thread that reports has ended or will not park, so its mappings are removed.
-                let Some(error) = entered.failure() else {
-                    // A process that has ended meanwhile, or is stopped, is silent as well.
-                    return Err(match entered.interrupted() {
-                        Some(error) if start.failure().kind == Kind::Setup => {
-                            explain::failed(pid, &error).into()
-                        }
-                        _ => start,
-                    });
+                let options = options.clone();
+                let withdraw = move || match entered.failure() {
+                    None => Err(entered.interrupted()),
+                    Some(error) => {
+                        let _undone = entered.withdraw(&options);
+                        Ok(error)
+                    }
                 };
-                let _undone = entered.withdraw(options);
+                let error = match answer::entering(pid, answer::LIMIT, withdraw)? {
+                    Ok(error) => error,
+                    // A process that has ended meanwhile, or is stopped, is silent as well.
+                    Err(Some(error)) if start.failure().kind == Kind::Setup => {
+                        return Err(explain::failed(pid, &error).into());
+                    }
+                    Err(_) => return Err(start),
+                };
                 let failure = explain::not_entered(&approach, &error);
                 // It gave up at the moment at which it was sent the library.
                 Err(match error.is_lost_patience() {
@@ -226,6 +239,8 @@ struct Looked {
     request: Request,
     held: Target,
     identity: Identity,
+    /// See [`Prepared::make`].
+    sees_us: bool,
     remarks: Remarks,
 }
 
@@ -284,6 +299,7 @@ impl Looked {
         if let Ok(look) = &approach.inspection {
             headroom::check(look, platform, &tools, &request)?;
         }
+        let sees_us = sees_us(approach.tid);
         Ok(Looked {
             approach,
             platform,
@@ -291,6 +307,7 @@ impl Looked {
             request,
             held,
             identity,
+            sees_us,
             remarks,
         })
     }

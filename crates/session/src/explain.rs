@@ -181,6 +181,7 @@ pub(crate) fn failed(pid: Pid, error: &EnterError) -> Failure {
         ),
         EnterError::Boot { .. } => (Kind::Setup, ""),
         EnterError::SystemCall { .. }
+        | EnterError::NoChannel { .. }
         | EnterError::ThreadRefused { .. }
         | EnterError::StubCrashed { .. }
         | EnterError::StubLeft { .. }

@@ -155,6 +155,35 @@ fn lacking(room: &Headroom, need: &Need) -> Option<(String, &'static str)> {
     None
 }
 
+/// The descriptors that one attach takes on this side at the same time, with a margin.
+pub(crate) const FOR_ONE: u64 = 16;
+/// The same for a command that attaches, from its start on.
+const FOR_A_COMMAND: u64 = 24;
+
+/// Refuses where this process may open fewer descriptors than a command that attaches needs, or that
+/// looks at a process. Call it at the command's start: what lacks one fails for a reason that is not
+/// the real one.
+///
+/// # Errors
+/// [`Kind::NoHeadroom`].
+pub fn require_own_descriptors() -> Result<(), Failure> {
+    require_descriptors(FOR_A_COMMAND)
+}
+
+pub(crate) fn require_descriptors(needed: u64) -> Result<(), Failure> {
+    let (left, limit) = midair_ptrace::sys::descriptors_left(needed);
+    if left >= needed {
+        return Ok(());
+    }
+    Err(Failure::new(
+        Kind::NoHeadroom,
+        format!(
+            "{left} of the {limit} descriptors of this process (RLIMIT_NOFILE) are left, and {needed} are needed"
+        ),
+    )
+    .hint("raise it (ulimit -n)"))
+}
+
 /// Bytes of address space that this process takes for an attach besides the spool: the stacks of
 /// its threads (2 MiB each) and what it allocates, with a margin.
 const OWN_ADDRESS_SPACE: u64 = 16 * MIB;

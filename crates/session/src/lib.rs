@@ -54,6 +54,7 @@ pub use checks::{Check, Verdict, checks, machine_checks};
 pub use collected::Collected;
 pub use counters::check_launch;
 pub use find::{Found, Runtime, RuntimeKind, gpu_processes};
+pub use headroom::require_own_descriptors;
 pub use install::{Install, Tools};
 pub use list::{Listed, Listing, list};
 pub use midair_live::{Model, Process, Snapshot, Watched};

@@ -78,13 +78,15 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
-    /// Makes the spool and the file for records, and copies the tools into memory.
+    /// Makes the spool and the file for records, and copies the tools into memory. `sees_us` tells
+    /// whether the process finds this one in its `/proc`.
     pub(crate) fn make(
         identity: Identity,
         tools: &Tools,
         counters: Option<Counters>,
         install: &Install,
         request: &Request,
+        sees_us: bool,
     ) -> Result<Prepared, Failure> {
         if tools.files.len() > MAX_TOOLS {
             return Err(Failure::new(
@@ -104,14 +106,9 @@ impl Prepared {
         if (has_others || !tools.names.is_empty())
             && let Ok(helper) = install.helper(HELPER)
             && let Some(helper) = helper.to_str()
+            && let Some(there) = helper_there(helper, sees_us)
         {
-            // Only tools other than ours choose counters in the process. The process's root
-            // directory may differ from ours.
-            let us = format!("/proc/{}/", std::process::id());
-            let there = match helper.strip_prefix("/proc/self/") {
-                Some(rest) => format!("{us}{rest}"),
-                None => format!("{helper}:{us}root{helper}"),
-            };
+            // Only tools other than ours choose counters in the process.
             settings.set(PACKET_HELPER, there);
         }
         if !tools.names.is_empty() {
@@ -157,6 +154,20 @@ impl Prepared {
             counters,
             only_others,
         })
+    }
+}
+
+/// Returns where a process finds our helper, whose path is `helper` here: its root directory may
+/// differ from ours. A path through this process's entry in `/proc` is for a process alone that finds
+/// this one there. In another pid namespace another process may have that number, and the program
+/// that lies in that one's root would be started.
+fn helper_there(helper: &str, sees_us: bool) -> Option<String> {
+    let us = format!("/proc/{}/", std::process::id());
+    match (helper.strip_prefix("/proc/self/"), sees_us) {
+        (Some(rest), true) => Some(format!("{us}{rest}")),
+        (None, true) => Some(format!("{helper}:{us}root{helper}")),
+        (Some(_), false) => None,
+        (None, false) => Some(helper.to_owned()),
     }
 }
 
@@ -748,6 +759,20 @@ fn stopped(during: Phase, how: &str) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The number of a process is another process's in another pid namespace.
+    #[test]
+    fn a_path_through_this_process_is_for_those_that_see_it() {
+        let us = format!("/proc/{}/", std::process::id());
+        for (helper, sees_us, there) in [
+            ("/opt/h", true, Some(format!("/opt/h:{us}root/opt/h"))),
+            ("/opt/h", false, Some("/opt/h".to_owned())),
+            ("/proc/self/fd/7", true, Some(format!("{us}fd/7"))),
+            ("/proc/self/fd/7", false, None),
+        ] {
+            assert_eq!(helper_there(helper, sees_us), there, "{helper} {sees_us}");
+        }
+    }
 
     #[test]
     fn each_reason_of_a_failed_setup_has_its_kind() {

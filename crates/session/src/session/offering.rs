@@ -76,7 +76,7 @@ pub(super) fn offer(
         channel.as_raw_fd(),
         &parts,
         &control,
-        MsgFlags::MSG_NOSIGNAL,
+        MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT,
         None,
     )
     .map_err(|error| {
