@@ -129,6 +129,8 @@ pub struct Finished {
     /// Only the caller's own tools were attached. What they were told belongs to them, and is in no
     /// file of ours.
     pub only_others: bool,
+    /// What the process was seen to do while no kernel was recorded, if that explains it.
+    pub why_empty: Option<String>,
 }
 
 impl Finished {
@@ -212,6 +214,7 @@ impl Finished {
         let truncated = truncated(self.outcome);
         let mut notes = self.notes;
         notes.extend(outcome_notes(self.outcome));
+        notes.extend(self.why_empty.clone());
         if self.records.malformed_bytes() > 0 {
             notes.push(format!(
                 "{} bytes of the spool were no records",
@@ -267,6 +270,7 @@ impl Finished {
             full,
             truncated,
             failure: self.failure,
+            why_empty: self.why_empty,
         }
     }
 }
@@ -285,6 +289,7 @@ pub(crate) struct Ready {
     full: Option<String>,
     truncated: Option<&'static str>,
     failure: Option<Failure>,
+    why_empty: Option<String>,
 }
 
 impl Ready {
@@ -422,6 +427,7 @@ impl Ready {
             };
             warnings.push(nothing.to_owned());
         }
+        warnings.extend(self.why_empty.clone());
         (warnings, incomplete)
     }
 }

@@ -300,6 +300,7 @@ impl NoEntry {
                 counters: midair_counters::CounterPlan::default(),
                 gpu: None,
                 only_others: false,
+                why_empty: None,
             },
             entry: self.entry,
         })

@@ -1,6 +1,7 @@
 //! One attach to one process, from the offer to the end of collecting.
 
 mod offering;
+pub(crate) mod profiler_start;
 mod time_off;
 mod tool;
 mod window;
@@ -8,6 +9,7 @@ mod window;
 pub(crate) use offering::StartError;
 
 use offering::offer;
+use profiler_start::ProfilerStart;
 use time_off::TimeOff;
 use tool::{Tool, has_copy_of_ours, memory_copy};
 use window::Parts;
@@ -203,6 +205,8 @@ pub struct Session {
     keep: Keep,
     /// For how long nothing was recorded, where only the latest records are kept.
     time_off: TimeOff,
+    /// Whether the process starts a profiler of its own, if it uses CUDA.
+    profiler_start: Option<ProfilerStart>,
 }
 
 impl Session {
@@ -243,6 +247,7 @@ impl Session {
         offer(channel, &target, &reader, &tools, plan.as_ref())?;
         let notes = identity.without_driver.take().into_iter().collect();
         let counted = Counted::of(&request.settings, target.pid());
+        let profiler_start = entry.cuda.then(ProfilerStart::new);
         let mut session = Session {
             meter: Meter::begin(&target),
             target,
@@ -265,6 +270,7 @@ impl Session {
             counted,
             keep: request.keep,
             time_off: TimeOff::default(),
+            profiler_start,
         };
         session.wait_for_setup()?;
         let head = session.reader.head();
@@ -389,6 +395,7 @@ impl Session {
                 self.collect()?;
             }
         }
+        self.look_at_empty(false);
         if let Keep::Latest { time, .. } = self.keep {
             let off = self.reader.head().unrecorded.load(Relaxed);
             self.time_off.add(self.clock.now(), off, time);
@@ -423,6 +430,21 @@ impl Session {
                 bytes: self.records.bytes(),
             },
         })
+    }
+
+    /// Reads the threads' stacks if a CUDA process shows no kernel. At the end of the session this
+    /// returns what they show.
+    fn look_at_empty(&mut self, last: bool) -> Option<String> {
+        let is_empty = self.records.index().kernels.is_empty();
+        let pid = self.target.pid();
+        if last {
+            let look = self.profiler_start.take().filter(|_| is_empty)?;
+            return look.finish(self.ended.is_none().then_some(pid), || self.renew_lease());
+        }
+        if let Some(look) = &mut self.profiler_start {
+            look.poll(pid, is_empty);
+        }
+        None
     }
 
     /// Does what the view has asked for.
@@ -506,6 +528,7 @@ impl Session {
             unrecorded_ns: 0,
             cost: self.meter.cost(&self.target, self.entry.longest_stop()),
             only_others: self.only_others,
+            why_empty: None,
         })
     }
 
@@ -546,6 +569,7 @@ impl Session {
     /// [`Kind::DetachFailed`] when the target's side did not complete the detach in time.
     pub fn detach(mut self) -> Result<Collected, Failure> {
         let began = Instant::now();
+        let profiler_start = self.look_at_empty(true);
         let head = self.reader.head();
         head.command.store(command::DETACH, Release);
         fault::step("detach written");
@@ -676,6 +700,7 @@ impl Session {
                 },
                 gpu,
                 only_others: self.only_others,
+                why_empty: profiler_start,
             },
             entry: self.entry,
         })

@@ -344,6 +344,7 @@ fn write(recording: Recording) {
                 counters,
                 gpu: None,
                 only_others: false,
+                why_empty: None,
             }
             .write(screen_style(&settings))
         });

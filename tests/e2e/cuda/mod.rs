@@ -11,3 +11,4 @@ mod hardware;
 mod kit;
 mod recorder;
 mod refusals;
+mod torch_profiler;

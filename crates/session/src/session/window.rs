@@ -48,6 +48,7 @@ impl Parts {
                 unrecorded_ns: self.unrecorded_ns,
                 cost: Cost::default(),
                 only_others: false,
+                why_empty: None,
             };
             let written = finished.write(Style::default())?;
             match &self.disk {

@@ -245,6 +245,7 @@ pub(super) fn collected(settings: Settings) -> Collected {
             session_ns: None,
             unrecorded_ns: 0,
             only_others: false,
+            why_empty: None,
         },
         entry: Entry::default(),
     }
