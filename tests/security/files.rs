@@ -565,11 +565,21 @@ fn brief_attach(held: &HeldPage, dir: &Path) -> Result<Exit> {
 fn a_file_that_cannot_be_closed_is_not_taken_for_the_channel() -> Result<()> {
     let place = Place::new()?;
     let dir = place.open("results")?;
-    let Some(held) = HeldPage::start("closed", "held_page")? else {
+    let name = format!("closed-{}", std::process::id());
+    let Some(mut held) = HeldPage::start("closed", &name)? else {
         return Ok(());
     };
     let exit = brief_attach(&held, &dir)?;
     assert_eq!(exit.status.code(), Some(21), "{exit}");
+    assert!(exit.stderr.join(" ").contains("no such socket"), "{exit}");
+    // The same in a group of processes.
+    held.target.send("again")?;
+    held.target.expect("parked")?;
+    let mut group = command("midair")?;
+    group.args(["attach", "--name", &name, "--duration", "0.1", "-d"]);
+    group.arg(&dir);
+    let exit = Target::spawn(group)?.wait_by_itself(NOT_HELD_UP)?;
+    assert!(matches!(exit.status.code(), Some(21 | 35)), "{exit}");
     assert!(exit.stderr.join(" ").contains("no such socket"), "{exit}");
     let Some(mut held) = HeldPage::start("exchanged", "held_page")? else {
         return Ok(());
@@ -602,15 +612,35 @@ fn a_file_that_cannot_be_closed_is_not_taken_for_a_threads_socket() -> Result<()
     Ok(())
 }
 
-/// A page that is there at the look and blocks from the moment at which midair enters the process.
+/// A page that is there at the look and blocks from the moment at which midair enters the process. The
+/// entry ends by itself, and by a signal.
 #[test]
 fn a_page_that_is_gone_once_midair_enters_holds_up_nobody() -> Result<()> {
     let place = Place::new()?;
+    let dir = place.open("results")?;
+    let Some(other) = HeldPage::start("late", "held_page")? else {
+        return Ok(());
+    };
+    let mut attach = command("midair")?;
+    attach
+        .args(["attach", &other.pid().to_string(), "-d"])
+        .arg(&dir);
+    let attach = Target::spawn(attach)?;
+    let tasks = format!("/proc/{}/task", attach.pid());
+    until("a thread that enters the process", || {
+        let threads = fs::read_dir(&tasks)?.flatten();
+        let mut names = threads.map(|thread| fs::read_to_string(thread.path().join("comm")));
+        Ok(names.any(|name| name.is_ok_and(|name| name == "enter\n")))
+    })?;
+    attach.signal(libc::SIGINT)?;
     let Some(held) = HeldPage::start("late", "held_page")? else {
         return Ok(());
     };
-    let exit = brief_attach(&held, &place.open("results")?)?;
-    assert_eq!(exit.status.code(), Some(37), "{exit}");
-    assert!(exit.stderr.join(" ").contains("did not answer"), "{exit}");
+    for exit in [
+        brief_attach(&held, &dir)?,
+        attach.wait_by_itself(NOT_HELD_UP)?,
+    ] {
+        assert_eq!(exit.status.code(), Some(37), "{exit}");
+    }
     Ok(())
 }
