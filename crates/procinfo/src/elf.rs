@@ -1,5 +1,6 @@
 //! Reads ELF files of a target: symbols, code and unwind tables.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -11,7 +12,7 @@ use object::elf::{
     FileHeader64, PF_X, PT_LOAD, SHN_UNDEF, STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE, STT_OBJECT,
     SymbolType,
 };
-use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, Sym};
+use object::read::elf::{FileHeader, ProgramHeader, Rela, SectionHeader, Sym};
 use object::{Endianness, ReadRef};
 
 /// The fields of a program header that say where a loaded part lies.
@@ -305,6 +306,51 @@ impl ElfFile {
             if found[at].is_none() || (hidden[at] && !old) {
                 found[at] = Some(symbol.st_value(endian));
                 hidden[at] = old;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Returns the linked addresses of the words through which the file calls these functions of
+    /// other files, each with the function's index in `names`.
+    ///
+    /// # Errors
+    /// As [`ElfFile::exported`].
+    pub fn imported(&self, names: &[&str]) -> io::Result<HashMap<u64, usize>> {
+        let data = Bounded::over(&self.file, &self.allowance);
+        let header = Header::parse(&data).map_err(bad("ELF header"))?;
+        let endian = header.endian().map_err(bad("ELF byte order"))?;
+        let sections = header
+            .sections(endian, &data)
+            .map_err(bad("section headers"))?;
+        let symbols = sections
+            .symbols(endian, &data, object::elf::SHT_DYNSYM)
+            .map_err(bad(".dynsym"))?;
+        let mut wanted = HashMap::new();
+        for (index, symbol) in symbols.enumerate() {
+            if symbol.st_shndx(endian) == SHN_UNDEF
+                && let Ok(name) = symbol.name(endian, symbols.strings())
+                && let Some(at) = names.iter().position(|wanted| wanted.as_bytes() == name)
+            {
+                wanted.insert(index, at);
+            }
+        }
+        let mut found = HashMap::new();
+        if wanted.is_empty() {
+            return Ok(found);
+        }
+        for section in sections.iter() {
+            let table = section.rela(endian, &data).map_err(bad("relocations"))?;
+            let Some((table, _)) = table.filter(|(_, link)| *link == symbols.section()) else {
+                continue;
+            };
+            for word in table {
+                let name = word
+                    .symbol(endian, false)
+                    .and_then(|symbol| wanted.get(&symbol));
+                if let Some(&name) = name {
+                    found.insert(word.r_offset(endian), name);
+                }
             }
         }
         Ok(found)

@@ -129,6 +129,45 @@ impl Modules {
         })
     }
 
+    /// Reads the list again, and returns it if it has changed. Files that were opened before are
+    /// not opened again. Both lists have the same memory, so a new mapping is noted in both.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn again(&self) -> io::Result<Option<Modules>> {
+        let mappings = maps::parse(&files::kernel_text(format!("{}/maps", self.tid))?);
+        if mappings == self.mappings {
+            return Ok(None);
+        }
+        let list = group(&mappings);
+        let loaded = {
+            let known = self.known();
+            let same = |(index, module): (usize, &Module)| {
+                let before = self.position_of(module)?;
+                Some((index, Arc::clone(known.get(&before)?)))
+            };
+            list.iter().enumerate().filter_map(same).collect()
+        };
+        Ok(Some(Modules {
+            tid: self.tid,
+            mappings,
+            list,
+            loaded: Mutex::new(loaded),
+            allowance: self.allowance.clone(),
+            memory: self.memory.clone(),
+            rules: Arc::clone(&self.rules),
+        }))
+    }
+
+    /// Returns the index of the module that shows the same file at the same place as one of another
+    /// list of this process.
+    pub fn position_of(&self, other: &Module) -> Option<usize> {
+        let place = (other.identity, other.base);
+        self.list
+            .iter()
+            .position(|module| (module.identity, module.base) == place)
+    }
+
     /// Returns the thread through which the list was read.
     pub fn tid(&self) -> Tid {
         self.tid

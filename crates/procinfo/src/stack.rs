@@ -295,6 +295,12 @@ impl<'a> Walker<'a> {
         Some(arch::through_linkage_table(&self.memory, target).unwrap_or(target))
     }
 
+    /// Returns the address of the word through which the call instruction before a return address
+    /// calls: one of a global offset table. `address` is as in [`Walker::called`].
+    pub fn call_slot(&self, address: u64) -> Option<u64> {
+        arch::call_slot(&self.memory, address.wrapping_add(1))
+    }
+
     /// Names of the function at an address of the target.
     pub fn names_at(&self, address: u64) -> Vec<String> {
         self.frame(address).names

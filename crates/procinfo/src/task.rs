@@ -1,6 +1,7 @@
 //! Reads the threads of a process.
 
 use std::io;
+use std::time::Duration;
 
 use crate::files::{kernel_list, kernel_text};
 use crate::stat::{self, Stat};
@@ -62,6 +63,37 @@ pub fn activity(tid: impl Into<Tid>) -> io::Result<Activity> {
     let tid = tid.into();
     let path = format!("{tid}/syscall");
     syscall::parse(&kernel_text(path)?).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
+}
+
+/// The times of a thread on processors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Turns {
+    /// How long it has run. The kernel adds to it at its ticks, and when the thread stops running.
+    pub run: Duration,
+    /// How long it has waited for a processor.
+    pub waited: Duration,
+    /// How many times it has come to run.
+    pub number: u64,
+}
+
+/// Returns how often and how long a thread has run, and has waited for that (source: proc_pid_schedstat(5)).
+///
+/// # Errors
+/// The kernel's error; unsupported where it keeps no such account and writes zeros; invalid data
+/// when the line is of no known form.
+pub fn turns(tid: impl Into<Tid>) -> io::Result<Turns> {
+    let tid = tid.into();
+    let text = kernel_text(format!("{tid}/schedstat"))?;
+    let mut words = text.split(u8::is_ascii_whitespace).map(decimal::<u64>);
+    match (words.next(), words.next(), words.next()) {
+        (Some(Some(0)), Some(Some(0)), Some(Some(0))) => Err(io::ErrorKind::Unsupported.into()),
+        (Some(Some(run)), Some(Some(waited)), Some(Some(number))) => Ok(Turns {
+            run: Duration::from_nanos(run),
+            waited: Duration::from_nanos(waited),
+            number,
+        }),
+        _ => Err(io::Error::from(io::ErrorKind::InvalidData)),
+    }
 }
 
 /// Returns a thread of the process of `pid` that has not ended: the first thread if it lives. None
@@ -169,5 +201,7 @@ mod tests {
         assert!(descriptors(me).unwrap().contains(&0) || !descriptors(me).unwrap().is_empty());
         assert!(descriptor_limit(me).unwrap() > 0);
         assert!(live(Tid::MAX).is_err());
+        let turns = turns(me).unwrap();
+        assert!(turns.number > 0 && turns.run > Duration::ZERO, "{turns:?}");
     }
 }

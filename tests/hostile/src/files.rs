@@ -35,6 +35,9 @@ pub fn elf(bytes: &[u8]) {
     if let Ok(found) = elf.exported(["hsa_init", "pthread_create", "dlopen"]) {
         super::used(found);
     }
+    if let Ok(slots) = elf.imported(&["memset", "pthread_create"]) {
+        assert!(slots.len() <= bytes.len());
+    }
     if let Ok(versions) = elf.defined_versions() {
         assert!(versions.len() <= bytes.len());
     }

@@ -33,16 +33,27 @@ fn call_target(at: u64, instruction: u32) -> Option<u64> {
     (instruction >> 26 == 0b10_0101).then(|| relative(at, instruction, 0, 26, 4))
 }
 
-/// Returns where an entry of a procedure linkage table jumps to. Such an entry is an optional `bti
-/// c`, then `adrp x16, page; ldr x17, [x16, #slot]`.
+/// Returns the address of the word through which the call instruction before `after` goes, by an
+/// entry of a procedure linkage table.
+pub(crate) fn call_slot(memory: &Memory, after: u64) -> Option<u64> {
+    slot_of(memory, called(memory, after)?)
+}
+
+/// Returns where an entry of a procedure linkage table jumps to.
 pub(crate) fn through_linkage_table(memory: &Memory, entry: u64) -> Option<u64> {
+    let slot = slot_of(memory, entry)?;
+    memory.read_u64(RemoteAddr::new(slot)).ok()
+}
+
+/// Returns the address of the word through which an entry of a procedure linkage table jumps. Such
+/// an entry is an optional `bti c`, then `adrp x16, page; ldr x17, [x16, #slot]`.
+fn slot_of(memory: &Memory, entry: u64) -> Option<u64> {
     let bytes = memory.read_vec(RemoteAddr::new(entry), 12).ok()?;
     let mut words = [0_u32; 3];
     for (word, piece) in words.iter_mut().zip(bytes.as_chunks::<4>().0) {
         *word = u32::from_le_bytes(*piece);
     }
-    let slot = linkage_slot(entry, words)?;
-    memory.read_u64(RemoteAddr::new(slot)).ok()
+    linkage_slot(entry, words)
 }
 
 fn linkage_slot(entry: u64, words: [u32; 3]) -> Option<u64> {

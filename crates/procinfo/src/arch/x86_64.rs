@@ -20,21 +20,47 @@ fn relative(from: u64, offset: &[u8]) -> Option<u64> {
 /// Returns the target of the call instruction that ends before `after`. Direct calls and calls
 /// through a global offset table are known, others are not.
 pub(crate) fn called(memory: &Memory, after: u64) -> Option<u64> {
+    match call_before(memory, after)? {
+        Call::To(target) => Some(target),
+        Call::Through(slot) => memory.read_u64(RemoteAddr::new(slot)).ok(),
+    }
+}
+
+/// Returns the address of the word through which the call instruction before `after` goes: one of a
+/// global offset table, directly or by an entry of a procedure linkage table.
+pub(crate) fn call_slot(memory: &Memory, after: u64) -> Option<u64> {
+    match call_before(memory, after)? {
+        Call::To(target) => linkage_slot(memory, target),
+        Call::Through(slot) => Some(slot),
+    }
+}
+
+enum Call {
+    To(u64),
+    /// The target is in the word at this address.
+    Through(u64),
+}
+
+fn call_before(memory: &Memory, after: u64) -> Option<Call> {
     let before = memory
         .read_vec(RemoteAddr::new(after.wrapping_sub(6)), 6)
         .ok()?;
     match before.as_slice() {
-        [0xff, 0x15, slot @ ..] => memory
-            .read_u64(RemoteAddr::new(relative(after, slot)?))
-            .ok(),
-        [_, 0xe8, offset @ ..] => relative(after, offset),
+        [0xff, 0x15, slot @ ..] => relative(after, slot).map(Call::Through),
+        [_, 0xe8, offset @ ..] => relative(after, offset).map(Call::To),
         _ => None,
     }
 }
 
-/// Returns where an entry of a procedure linkage table jumps to. In such an entry `endbr64` and
-/// `bnd` are optional before `jmp *slot(%rip)`.
+/// Returns where an entry of a procedure linkage table jumps to.
 pub(crate) fn through_linkage_table(memory: &Memory, entry: u64) -> Option<u64> {
+    let slot = linkage_slot(memory, entry)?;
+    memory.read_u64(RemoteAddr::new(slot)).ok()
+}
+
+/// Returns the address of the word through which an entry of a procedure linkage table jumps. In
+/// such an entry `endbr64` and `bnd` are optional before `jmp *slot(%rip)`.
+fn linkage_slot(memory: &Memory, entry: u64) -> Option<u64> {
     let bytes = memory.read_vec(RemoteAddr::new(entry), 11).ok()?;
     let mut at = 0;
     if bytes.starts_with(&[0xf3, 0x0f, 0x1e, 0xfa]) {
@@ -45,10 +71,5 @@ pub(crate) fn through_linkage_table(memory: &Memory, entry: u64) -> Option<u64> 
     }
     let jump = bytes.get(at..at + 6)?;
     let slot = jump.strip_prefix(&[0xff, 0x25])?;
-    memory
-        .read_u64(RemoteAddr::new(relative(
-            entry.wrapping_add(at as u64 + 6),
-            slot,
-        )?))
-        .ok()
+    relative(entry.wrapping_add(at as u64 + 6), slot)
 }
