@@ -9,7 +9,7 @@ use midair_ptrace::{Deadline, Registers, RemoteAddr};
 use midair_record::boot::BootBlock;
 
 use crate::arch::{self, number};
-use crate::borrow::{borrow, unmap};
+use crate::borrow::{Borrowed, borrow, unmap};
 use crate::entered::{Entered, Times, Via};
 use crate::error::{During, EnterError, Refusal};
 use crate::handshake::{find_worker, meet};
@@ -20,7 +20,6 @@ use crate::mappings::{Draft, Mappings, WHOLE_LEN, library_fd, protection};
 use crate::names::{self, Hazard};
 use crate::options::{FaultPoint, Library, Options};
 use crate::orphans;
-use crate::parked::Judge;
 use crate::payload::{read, send};
 use crate::removal;
 use crate::wake;
@@ -97,15 +96,19 @@ fn make_thread(
     draft: Draft,
     options: &Options,
 ) -> Result<(Mappings, Via, Times), EnterError> {
-    let mut judge = Judge::new(look, options);
     let mut draft = Some(draft);
     let began = Instant::now();
     let (orphans, hint) = (orphans::find(look), orphans::hint());
     borrow(
         look,
-        &mut judge,
         options,
-        |candidate, rejected, mut hold, seized| {
+        |Borrowed {
+             look,
+             candidate,
+             rejected,
+             mut hold,
+             seized,
+         }| {
             let Some(draft) = draft.take() else {
                 return Err(EnterError::Silent { at: "a second try" });
             };

@@ -5,6 +5,7 @@
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use midair_procinfo::bpf::Action;
 use midair_procinfo::{Pid, Tid};
@@ -286,6 +287,8 @@ pub enum EnterError {
     NoneParked {
         /// What each was doing when last seen.
         threads: Vec<RejectedThread>,
+        /// How long the search took.
+        searched: Duration,
     },
     /// Another session is on, or is being set up.
     Busy {
@@ -438,8 +441,12 @@ impl fmt::Display for EnterError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             EnterError::Refused(refusal) => refusal.fmt(f),
-            EnterError::NoneParked { threads } => {
-                f.write_str("no thread is parked where it is safe to enter")?;
+            EnterError::NoneParked { threads, searched } => {
+                let seconds = searched.as_secs_f64();
+                write!(
+                    f,
+                    "no thread is parked where it is safe to enter, after {seconds:.1} s of looking"
+                )?;
                 for (index, seen) in threads.iter().take(16).enumerate() {
                     write!(f, "{} {seen}", if index == 0 { ":" } else { ";" })?;
                 }

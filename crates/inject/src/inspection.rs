@@ -319,6 +319,27 @@ fn thread_in(status: &Status, process: Pid) -> Tid {
 }
 
 impl Inspection {
+    /// Reads the mappings again, and returns the inspection with them if they have changed. What
+    /// the decision to enter rests on, above all the program and its rights, stays as it was
+    /// inspected first.
+    pub(crate) fn with_new_mappings(&self) -> Option<Inspection> {
+        let modules = self.modules.again().ok()??;
+        let libc = self.modules.list.get(self.code.module)?;
+        let module = modules.position_of(libc)?;
+        Some(Inspection {
+            name: self.name.clone(),
+            status: self.status.clone(),
+            access: self.access.clone(),
+            modules,
+            code: TargetCode {
+                module,
+                ..self.code.clone()
+            },
+            image: self.image.clone(),
+            ..*self
+        })
+    }
+
     /// The target's memory.
     pub fn memory(&self) -> Memory {
         self.modules.memory().clone()

@@ -37,6 +37,7 @@ mod hold;
 mod inherited;
 mod inspection;
 mod listener;
+mod loader_lock;
 mod managed_threads;
 mod mappings;
 pub mod names;
@@ -46,6 +47,7 @@ mod orphans;
 mod parked;
 mod payload;
 mod process_image;
+mod pure;
 mod removal;
 mod reply;
 mod safe_point;
@@ -53,6 +55,7 @@ mod self_unmap;
 mod survey;
 #[cfg(all(test, target_arch = "x86_64"))]
 mod test_target;
+mod turn;
 mod wake;
 mod worker;
 

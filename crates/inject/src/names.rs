@@ -186,6 +186,39 @@ const EXIT: &[&str] = &[
 ];
 const THREAD: &[&str] = &["pthread_create", "__pthread_create_2_1", "thrd_create"];
 
+/// Functions of the C library that work on the bytes that they are given, and on nothing else: they
+/// take no lock, keep nothing and call nothing.
+pub const PURE: &[&str] = &[
+    "memcpy",
+    "memmove",
+    "mempcpy",
+    "memset",
+    "memcmp",
+    "bcmp",
+    "bcopy",
+    "bzero",
+    "memchr",
+    "memrchr",
+    "rawmemchr",
+    "strlen",
+    "strnlen",
+    "strcmp",
+    "strncmp",
+    "strcpy",
+    "strncpy",
+    "stpcpy",
+    "stpncpy",
+    "strcat",
+    "strncat",
+    "strchr",
+    "strchrnul",
+    "strrchr",
+    "__memcpy_chk",
+    "__memmove_chk",
+    "__mempcpy_chk",
+    "__memset_chk",
+];
+
 /// Judges a function by its name.
 pub fn function_hazard(name: &str) -> Option<Hazard> {
     // Symbol versions are not part of the names here, but the compiler's suffixes are.

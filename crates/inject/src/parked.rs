@@ -20,6 +20,7 @@ use crate::handshake::is_other_file;
 use crate::inspection::{Inspection, LISTENER_NAME};
 use crate::names::{self, Wait};
 use crate::options::{NEVER_BORROW, Options};
+use crate::pure::Slots;
 
 /// The number of innermost frames whose call instruction is read, to see which function was called
 /// there: an allocator is never far from the innermost frame.
@@ -90,6 +91,17 @@ pub(crate) enum Verdict {
     Rejected(RejectedThread),
 }
 
+impl Candidate {
+    /// Returns the candidate as one that was not borrowed after all.
+    pub(crate) fn rejected(&self, why: &str) -> RejectedThread {
+        RejectedThread {
+            tid: self.tid,
+            name: self.name.clone(),
+            doing: format!("{}, but {why}", self.doing),
+        }
+    }
+}
+
 /// Examines the threads of one process repeatedly. Files are read only once.
 #[derive(Debug)]
 pub(crate) struct Judge<'a> {
@@ -104,6 +116,9 @@ pub(crate) struct Judge<'a> {
     pub(crate) moving: Vec<Tid>,
     /// Which modules bring an allocator of their own, for those that were looked up so far.
     allocators: RefCell<HashMap<usize, bool>>,
+    /// The words through which modules call the functions of [`names::PURE`], for those that were
+    /// looked up so far.
+    pub(crate) pure: Slots,
 }
 
 impl<'a> Judge<'a> {
@@ -116,6 +131,7 @@ impl<'a> Judge<'a> {
             switches: HashMap::new(),
             moving: Vec::new(),
             allocators: RefCell::default(),
+            pure: Slots::new(),
         }
     }
 

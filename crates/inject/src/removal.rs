@@ -6,13 +6,12 @@ use std::time::Duration;
 use midair_procinfo::{Tid, task};
 use midair_ptrace::{Deadline, Pace, fault};
 
-use crate::borrow::{borrow, unmap};
+use crate::borrow::{Borrowed, borrow, unmap};
 use crate::error::{EnterError, Refusal};
 use crate::handshake::DOUBT;
 use crate::inspection::inspect_to_unmap;
 use crate::mappings::Mappings;
 use crate::options::{FaultPoint, Options};
-use crate::parked::Judge;
 use crate::process_image::ProcessImage;
 use crate::self_unmap;
 use crate::worker::Block;
@@ -81,8 +80,7 @@ pub(crate) fn unmap_after(
     if !look.image.is_program_of(image) {
         return Err(EnterError::Replaced { during: PHASE });
     }
-    let mut judge = Judge::new(&look, options);
-    borrow(&look, &mut judge, options, |_, _, mut hold, _| {
+    borrow(&look, options, |Borrowed { mut hold, .. }| {
         // While one of its threads is held, the process cannot become another program, whose memory
         // we would unmap.
         image.check(PHASE)?;

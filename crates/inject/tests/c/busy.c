@@ -10,6 +10,8 @@
  *   naps     sleeps of a few microseconds
  *   dozes    sleeps of MS; the stack shows that each is another one
  *   copy     copies by the C library, with hardly anything between
+ *   fill     fills memory that was just mapped by the C library, as runtimes do when they start
+ *   format   writes numbers as text by the C library, with hardly anything between
  * Says "ready" when all run. SIGTERM ends it: "ended wrong W rounds R", exit status W. */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -20,6 +22,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -106,6 +109,24 @@ static void copy(void) {
     if (to[77] != from[77]) atomic_store(&wrong, 6);
 }
 
+static void fill(void) {
+    enum { LENGTH = 64 << 20 };
+    unsigned char *memory = mmap(0, LENGTH, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) abort();
+    memset(memory, 7, LENGTH);
+    for (int i = 0; i < LENGTH; i += 4099)
+        if (memory[i] != 7) atomic_store(&wrong, 9);
+    munmap(memory, LENGTH);
+}
+
+static void format(void) {
+    char text[512];
+    for (int i = 0; i < 50; i++) {
+        int length = snprintf(text, sizeof text, "%.200f", 0.1);
+        if (length != 202 || text[0] != '0') atomic_store(&wrong, 8);
+    }
+}
+
 static void *work(void *unused) {
     atomic_fetch_add(&ready, 1);
     while (!atomic_load(&stop)) {
@@ -115,6 +136,8 @@ static void *work(void *unused) {
         else if (!strcmp(kind, "naps")) naps();
         else if (!strcmp(kind, "dozes")) dozes();
         else if (!strcmp(kind, "copy")) copy();
+        else if (!strcmp(kind, "fill")) fill();
+        else if (!strcmp(kind, "format")) format();
         else compute();
         atomic_fetch_add(&rounds, 1);
     }

@@ -15,5 +15,6 @@ mod refusals;
 mod safe_point;
 mod seccomp;
 mod socket;
+mod starting;
 mod states;
 mod watch;

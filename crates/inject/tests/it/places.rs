@@ -1,12 +1,11 @@
 //! Targets of another user, in another pid namespace, and AMD's own runtimes in another root.
 
 use crate::common::{Pid, pid_of};
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::common::{Snapshot, Target, check, compiled, end, start_with};
+use crate::common::{Snapshot, Target, check, compiled, end, for_all, start_with};
 use midair_inject::{EnterError, Library, Options, enter, inspect};
 
 fn options() -> Options {
@@ -14,17 +13,6 @@ fn options() -> Options {
         find: Duration::from_secs(20),
         ..Options::default()
     }
-}
-
-/// Makes a copy of the target and its library that any user may run.
-fn for_all() -> (tempfile::TempDir, Command) {
-    let dir = tempfile::Builder::new()
-        .permissions(PermissionsExt::from_mode(0o755))
-        .tempdir()
-        .unwrap();
-    let program = dir.path().join("target");
-    std::fs::copy(compiled("target", false), &program).unwrap();
-    (dir, Command::new(program))
 }
 
 fn enters(target: &mut Target, pid: Pid) {
@@ -50,7 +38,7 @@ fn a_process_of_user_1000() {
     if !midair_tests::is_root_for("to start a program as another user").unwrap() {
         return;
     }
-    let (dir, mut command) = for_all();
+    let (dir, mut command) = for_all("target");
     command.uid(1000).gid(1000).env_remove("RUNTIME");
     std::fs::copy(compiled("runtime", true), dir.path().join("librt.so")).unwrap();
     command.args(["1", "cond"]);

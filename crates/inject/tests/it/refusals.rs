@@ -37,7 +37,7 @@ fn none_parked(args: &[&str]) -> String {
 fn none_parked_says_what_each_thread_does() {
     let said = none_parked(&["2", "gpu-model-queue"]);
     assert!(
-        said.starts_with("no thread is parked where it is safe to enter: "),
+        said.starts_with("no thread is parked where it is safe to enter, after "),
         "{said}"
     );
     assert!(

@@ -107,6 +107,28 @@ fn a_function_that_the_c_library_calls_back() {
     enters("sort", 1, &[], 5);
 }
 
+/// Nearly all of the time the program is inside the C library, whose code has no names there.
+#[test]
+fn functions_of_the_c_library_that_copy_and_fill() {
+    if !midair_tests::kernel::has_safe_points().unwrap() {
+        return;
+    }
+    for flags in [&[][..], &["-s"], &["-fno-plt"], &["-Wl,-z,lazy"]] {
+        enters("copy", 1, flags, 3);
+        let target = start("fill", 1, flags);
+        let pid = pid_of(&target);
+        let mut by = Vec::new();
+        for _ in 0..10 {
+            let entered = enter(&inspect(pid).unwrap(), &Library::Nothing, &options()).unwrap();
+            by.push(entered.via.doing.clone());
+            entered.withdraw(&options()).unwrap();
+        }
+        end(target);
+        let met = |doing: &String| doing.starts_with("in memset, called by ");
+        assert!(by.iter().any(met), "{flags:?}: {by:?}");
+    }
+}
+
 /// Where no running thread is borrowed, it takes luck: a thread must be in the same nap when it is
 /// judged and when it is stopped.
 #[test]
@@ -191,7 +213,7 @@ fn none_where_all_is_inside_the_c_library_says_so() {
     if !midair_tests::kernel::has_safe_points().unwrap() {
         return;
     }
-    let target = start("copy", 1, &[]);
+    let target = start("format", 1, &[]);
     let pid = pid_of(&target);
     let few = Options {
         find: Duration::from_millis(500),
@@ -200,7 +222,7 @@ fn none_where_all_is_inside_the_c_library_says_so() {
     };
     let mut before = Snapshot::take(pid).unwrap();
     match enter(&inspect(pid).unwrap(), &Library::Nothing, &few) {
-        // The thread was met in the few instructions between two copies.
+        // The thread was met in the few instructions between two calls.
         Ok(entered) => {
             entered.withdraw(&options()).unwrap();
             // This is the signal that the C library takes when it makes its first thread.

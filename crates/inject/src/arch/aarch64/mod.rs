@@ -23,6 +23,8 @@ use super::{Blocked, Rearm, RestartAs, Standing};
 
 /// A multiple of every page size on this processor (4, 16 and 64 KiB).
 pub(crate) const PAGE: u64 = 65536;
+/// Size of `pthread_mutex_t`, in bytes.
+pub(crate) const MUTEX: usize = 48;
 /// The instruction by which a thread enters the kernel: `svc #0`.
 pub(crate) const SYSCALL_INSTRUCTION: [u8; 4] = [0x01, 0, 0, 0xd4];
 /// `mov x8, #172; svc #0; ret`: the inside of getpid.

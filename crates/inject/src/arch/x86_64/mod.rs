@@ -15,6 +15,8 @@ use super::{Blocked, Rearm, RestartAs, Standing};
 
 /// Bytes in a page.
 pub(crate) const PAGE: u64 = 4096;
+/// Size of `pthread_mutex_t`, in bytes.
+pub(crate) const MUTEX: usize = 40;
 /// Bytes below the stack pointer that belong to the running function (System V ABI).
 pub(crate) const RED_ZONE: u64 = 128;
 /// The instruction by which a thread enters the kernel.

@@ -3,6 +3,7 @@
 
 #![allow(clippy::expect_used, clippy::panic, reason = "tests may panic")]
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -42,6 +43,17 @@ pub fn compiled(name: &str, shared: bool) -> PathBuf {
         std::fs::rename(&fresh, &out).expect("the program is put in place");
     }
     out
+}
+
+/// Makes a copy of a compiled program that any user may run, in a directory of its own.
+pub fn for_all(name: &str) -> (tempfile::TempDir, Command) {
+    let dir = tempfile::Builder::new()
+        .permissions(PermissionsExt::from_mode(0o755))
+        .tempdir()
+        .expect("a directory for a program");
+    let program = dir.path().join(name);
+    std::fs::copy(compiled(name, false), &program).expect("a copy of the program");
+    (dir, Command::new(program))
 }
 
 /// Compiles `tests/c/NAME.c` with further flags, once per change.
