@@ -2,6 +2,7 @@
 //! refuse it for what it has not done yet.
 
 use midair_tests::Result;
+use midair_tests::kernel::has_safe_points;
 use midair_tests::lab::LabTarget;
 use midair_tests::stage::command;
 use midair_tests::stand_in::Kit;
@@ -96,4 +97,38 @@ fn without_waiting_it_is_refused_at_once() -> Result<()> {
     target.send("become the program")?;
     target.expect("ready")?;
     quit(target)
+}
+
+/// AMD's runtime fills memory for seconds when it starts, and makes no system call meanwhile. Eight
+/// programs that do so keep all processors busy.
+#[test]
+fn programs_that_start_on_a_busy_machine_are_entered() -> Result<()> {
+    if !has_safe_points()? {
+        return Ok(());
+    }
+    let kit = Kit::new()?;
+    let program = kit.program("fills")?;
+    let mut started = Vec::new();
+    for number in 0..8 {
+        let log = format!("model-{number}.log");
+        let target = kit.start_command(Command::new(&program), &log, &[])?;
+        let mut attach = command("midair")?;
+        attach
+            .args(["attach", "--duration", "50ms", "-d"])
+            .arg(kit.scratch().join(number.to_string()))
+            .arg(target.pid().to_string());
+        started.push((target, Target::spawn(attach)?));
+    }
+    let mut targets = Vec::new();
+    for (target, attacher) in started {
+        attacher.wait(PATIENCE)?.success()?;
+        targets.push(target);
+    }
+    for mut target in targets {
+        target.expect("filling")?;
+        target.target.signal(libc::SIGUSR1)?;
+        target.expect("done")?;
+        target.target.wait(PATIENCE)?.success()?;
+    }
+    Ok(())
 }

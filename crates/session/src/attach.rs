@@ -58,7 +58,12 @@ impl Session {
         let (mut options, mut tries) = (options.clone(), 1);
         let limit = Instant::now() + OFFERS;
         loop {
-            match Session::attach_once(request, install, &options) {
+            // Where a process that is starting can be entered shows from moment to moment.
+            let options_now = Options {
+                find: options.find.max(starting.left()),
+                ..options.clone()
+            };
+            match Session::attach_once(request, install, &options_now) {
                 // The worker thread waits some seconds for the offer. If this process got no
                 // processor for so long, nothing has begun, and the attach is tried again in the
                 // time that is left. The worker thread then waits longer.

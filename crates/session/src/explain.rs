@@ -124,7 +124,7 @@ pub(crate) fn failed(pid: Pid, error: &EnterError) -> Failure {
         EnterError::Refused(refusal) => return refused(refusal),
         EnterError::NoneParked { .. } => (
             Kind::NoParkedThread,
-            "try again: threads park between pieces of work",
+            "threads park between pieces of work: look for longer with --wait 30s, or start the program with midair's register library, which keeps a thread for this",
         ),
         EnterError::Busy { state, .. } => return busy(pid, state),
         EnterError::OtherVersion { .. } | EnterError::OtherBuild { .. } => (

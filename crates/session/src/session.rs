@@ -50,6 +50,8 @@ use std::time::{Duration, Instant};
 
 /// How long the target's side may take to set up: it loads a tool and configures it.
 const SETUP_LIMIT: Duration = Duration::from_secs(20);
+/// The same on a machine that gives the process no processor.
+const SETUP_LONGEST: Duration = Duration::from_secs(60);
 /// How long a detach may take beyond the drain.
 const DETACH_LIMIT: Duration = Duration::from_secs(5);
 /// How long a detach of a CUDA process may take beyond the drain. CUPTI is finalized once every
@@ -311,7 +313,14 @@ impl Session {
     }
 
     fn wait_for_setup(&mut self) -> Result<(), Failure> {
-        let limit = Instant::now() + SETUP_LIMIT;
+        let (began, waited) = (Instant::now(), self.target.waited());
+        // A runtime that is starting holds its locks until it has started, and the worker thread waits
+        // for these. So the time in which the process waits for a processor does not count.
+        let is_over = |target: &Target| {
+            let starved = target.waited().saturating_sub(waited);
+            let took = began.elapsed();
+            took.saturating_sub(starved) >= SETUP_LIMIT || took >= SETUP_LONGEST
+        };
         loop {
             match self.reader.head().state.load(Acquire) {
                 state::FAILED => {
@@ -335,7 +344,7 @@ impl Session {
             if let Some(how) = self.target.kept() {
                 return Err(stopped(Phase::SetUp, how));
             }
-            if Instant::now() >= limit {
+            if is_over(&self.target) {
                 // The lease ends what was begun. No thread is stopped or traced.
                 return Err(Failure::new(Kind::Setup, "the target's side did not finish its set-up in time")
                     .hint("is the process starved of CPU? Its side gives up by itself when this one is gone"));

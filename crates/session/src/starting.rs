@@ -9,8 +9,11 @@ use midair_ptrace::sys;
 use std::time::{Duration, Instant};
 
 /// A younger process counts as starting. An attach waits until the process has this age, unless the
-/// user says otherwise.
+/// user says otherwise. The time in which the process waits for a processor does not count: on a
+/// busy machine it takes longer to start.
 pub(crate) const YOUNG: Duration = Duration::from_secs(5);
+/// A process that has existed for so long does not count as starting, however busy the machine is.
+const LONGEST: Duration = Duration::from_secs(60);
 /// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -19,29 +22,39 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub(crate) struct Starting {
     pid: Pid,
     began: Instant,
-    until: Instant,
+    asked: Option<Duration>,
 }
 
 impl Starting {
     /// Waits until the process is no longer [`YOUNG`], or for as long as the user asked.
     pub(crate) fn of(pid: Pid, asked: Option<Duration>) -> Starting {
-        let began = Instant::now();
-        let wait = asked.unwrap_or_else(|| YOUNG.saturating_sub(age(pid).unwrap_or(YOUNG)));
         Starting {
             pid,
-            began,
-            until: began.checked_add(wait).unwrap_or(began),
+            began: Instant::now(),
+            asked,
+        }
+    }
+
+    /// Returns how much of the time is left.
+    pub(crate) fn left(&self) -> Duration {
+        let waited = self.began.elapsed();
+        match self.asked {
+            Some(asked) => asked.saturating_sub(waited),
+            None => YOUNG.saturating_sub(age(self.pid).unwrap_or(YOUNG)),
         }
     }
 
     /// Called after a refusal. Waits a moment and returns true where the reason for the refusal may
     /// be gone by then.
     pub(crate) fn goes_on(&self, refused: &Failure) -> bool {
-        // The process has no runtime yet, or no C library yet. Any later failure means that
-        // entering had begun, and a process that has become another program since then is another
-        // target.
-        let passes = matches!(refused.kind, Kind::NotGpu | Kind::Libc);
-        if !passes || Instant::now() + PAUSE > self.until || live(self.pid).is_none() {
+        // The process has no runtime yet, or no C library yet, or no thread of it is where it can be
+        // borrowed. Any later failure means that entering had begun, and a process that has become
+        // another program since then is another target.
+        let passes = matches!(
+            refused.kind,
+            Kind::NotGpu | Kind::Libc | Kind::NoParkedThread
+        );
+        if !passes || self.left() < PAUSE || live(self.pid).is_none() {
             return false;
         }
         std::thread::sleep(PAUSE);
@@ -66,12 +79,17 @@ impl Starting {
     }
 }
 
-/// Returns how long the process has existed, or `None` where that cannot be read.
+/// Returns how long the process has existed, or `None` where that cannot be read. The time in which
+/// it waited for a processor does not count in its first minute.
 fn age(pid: Pid) -> Option<Duration> {
     let ticks = task::stat(pid).ok()?.start_ticks;
     let started = Duration::from_millis(ticks.checked_mul(1000)? / sys::clock_ticks_per_second());
     let now = Duration::from_nanos(crate::clock::boottime());
-    Some(now.saturating_sub(started))
+    let existed = now.saturating_sub(started);
+    match task::turns(pid) {
+        Ok(turns) if existed < LONGEST => Some(existed.saturating_sub(turns.waited)),
+        _ => Some(existed),
+    }
 }
 
 #[cfg(test)]
@@ -96,6 +114,7 @@ mod tests {
                 .starts_with("no runtime, 0.")
         );
         assert!(!young.goes_on(&Failure::new(Kind::NotPermitted, "no")));
+        assert!(young.goes_on(&Failure::new(Kind::NoParkedThread, "all run")));
         assert!(!Starting::of(pid, Some(Duration::ZERO)).goes_on(&refused));
         let first = Pid::new(1).unwrap();
         let old = Starting::of(first, None);

@@ -127,13 +127,16 @@ impl Target {
             .then_some("frozen by its cgroup")
     }
 
-    /// Returns the worker thread's processor time since its start (source: proc_pid_schedstat(5),
-    /// in nanoseconds). `None` where it is not known, as after the thread's end.
+    /// Returns the worker thread's processor time since its start. `None` where it is not known, as
+    /// after the thread's end.
     pub fn worker_time(&self) -> Option<Duration> {
         let worker = self.worker?;
-        let text = kernel_words(format!("{}/task/{worker}/schedstat", self.pid)).ok()?;
-        let first = text.split_ascii_whitespace().next()?;
-        Some(Duration::from_nanos(first.parse().ok()?))
+        task::turns(worker).ok().map(|turns| turns.run)
+    }
+
+    /// Returns how long its first thread has waited for a processor since it began.
+    pub(crate) fn waited(&self) -> Duration {
+        task::turns(self.pid).map_or(Duration::ZERO, |turns| turns.waited)
     }
 
     /// Whether job control has stopped it.

@@ -55,11 +55,11 @@ pub(super) const OPTIONS: &[Opt] = &[
         Attach,
         Shape::Duration,
         Sets::Nothing,
-        "Wait this long for a process that has no GPU runtime yet",
+        "Wait this long for a process that is starting: it has no GPU runtime yet, or no thread where it is safe to enter",
     )
     .more(
-        "Without it, a process that was started a moment ago is waited for until it is five seconds old. 1ms refuses it at once. With \
-         --tree, --all and --name midair watches such processes anyway.",
+        "Without it, a process that was started a moment ago is waited for until it is five seconds old; in its first minute the time \
+         in which it waits for a processor does not count. 1ms refuses a process without a runtime at once. With --tree, --all and --name midair watches such processes anyway.",
     ),
     Opt::new(
         "drain",
