@@ -51,6 +51,7 @@ impl Arguments {
                 cycles: 0,
                 many: 0,
                 churn: 0,
+                starts: 0,
                 others: 30,
                 quick: false,
             },
@@ -96,6 +97,7 @@ impl Arguments {
         }
         let quick = asked.amount.quick;
         asked.amount.cycles = cycles.unwrap_or(if quick { 3 } else { 200 });
+        asked.amount.starts = cycles.unwrap_or(if quick { 4 } else { 60 });
         asked.amount.churn = cycles.unwrap_or(if quick { 20 } else { 500 });
         asked.amount.many = many.unwrap_or(if quick { 30 } else { 10_000 });
         Ok(Some(asked))

@@ -15,6 +15,8 @@ pub struct Amount {
     pub many: u64,
     /// Cycles of row 24.
     pub churn: u64,
+    /// Starts of programs in a cell of row 25.
+    pub starts: u64,
     /// Cycles of each of the other attach methods in a cell.
     pub others: u64,
     /// Whether this is the quick form, in which the other attach methods and the long drivers are

@@ -1,5 +1,6 @@
 //! The quick form of the torture matrix: every cell, a few cycles, our own engine only. Row 13 and
-//! the stage are left to the whole suite.
+//! the stage are left to the whole suite, and row 25, which takes minutes of all processors, to
+//! `e2e/starting.rs`.
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 use midair_tests::stage::stage;

@@ -10,6 +10,7 @@ mod load;
 mod product;
 mod races;
 mod runtimes;
+mod starting;
 mod states;
 
 use crate::cell::Cell;
@@ -27,6 +28,7 @@ pub fn all(quick: bool) -> Vec<Cell> {
     cells.extend(races::cells());
     cells.extend(runtimes::cells());
     cells.extend(churn::cells());
+    cells.extend(starting::cells());
     cells.sort_by_key(|cell| cell.row);
     cells
 }
