@@ -55,7 +55,7 @@ pub(super) const OPTIONS: &[Opt] = &[
         Attach,
         Shape::Duration,
         Sets::Nothing,
-        "Wait this long for a process that is starting: it has no GPU runtime yet, or no thread where it is safe to enter",
+        "Wait this long for a process that has no GPU runtime, or no thread to enter by, yet",
     )
     .more(
         "Without it, a process that was started a moment ago is waited for until it is five seconds old; in its first minute the time \
