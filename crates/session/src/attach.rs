@@ -58,9 +58,9 @@ impl Session {
         let (mut options, mut tries) = (options.clone(), 1);
         let limit = Instant::now() + OFFERS;
         loop {
-            // Where a process that is starting can be entered shows from moment to moment.
+            // A process that is starting can be entered at one moment and not at the next.
             let options_now = Options {
-                find: options.find.max(starting.left()),
+                find: options.find.max(starting.left().min(FIND_LONGEST)),
                 ..options.clone()
             };
             match Session::attach_once(request, install, &options_now) {
@@ -215,6 +215,8 @@ impl Session {
     }
 }
 
+/// The longest search for a thread before the process is inspected afresh.
+const FIND_LONGEST: Duration = Duration::from_secs(10);
 /// How long an attach is tried again when the worker thread gives up before it gets the offer.
 const OFFERS: Duration = Duration::from_secs(30);
 /// The pause before the next attempt while the worker thread of the last one has the process.
