@@ -18,10 +18,10 @@ use std::path::{Path, PathBuf};
 /// A text that the user may not read.
 const SECRET: &str = "5ec7e7f0a11";
 /// The group of a set-uid program that the user may not run.
-const HELPERS: u32 = 54321;
+pub(crate) const HELPERS: u32 = 54321;
 
 /// A workload directory whose kernel has this name.
-fn workload(at: &Path, kernel: &str) -> Result<()> {
+pub(crate) fn workload(at: &Path, kernel: &str) -> Result<()> {
     fs::create_dir_all(at)?;
     let system = "workload_name,gpu_model,gpu_arch,cu_per_gpu,max_sclk,num_xcd\nw,MI300X,gfx942,304,2100,8\n";
     fs::write(at.join("sysinfo.csv"), system)?;

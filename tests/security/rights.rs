@@ -4,6 +4,7 @@
 //! The engine's part of this is in `crates/inject/tests/it`: `ends::raises_its_rights`,
 //! `ends::becomes_another_user`, `watch::an_attacher_that_is_stopped_lets_go`.
 
+use crate::commands::HELPERS;
 use crate::installed::{BOTH, Installed, USER, as_user, give, mode, roots_directory};
 use midair_tests::compile::{attack_library, attack_program, host_program};
 use midair_tests::stage::{plain_environment, stage};
@@ -175,6 +176,78 @@ impl Opened {
         }
         Ok(there)
     }
+}
+
+/// Points 6 and 7 of the second review: root's process that is not dumpable, and a program that gave
+/// up what its file had added and made itself dumpable again, were entered and looked into.
+#[test]
+fn a_process_that_protects_itself_is_for_root_alone() -> Result<()> {
+    let Some(installed) = Installed::new()? else {
+        return Ok(());
+    };
+    let kit = Kit::new()?;
+    let program = installed.dir.path().join("forger");
+    fs::copy(attack_program("forger")?, &program)?;
+    // Everybody can read the runtimes there and write the log.
+    let runtimes = installed.dir.path().join("runtimes");
+    let copied = Command::new("cp")
+        .arg("-rL")
+        .args([kit.dir(), &runtimes])
+        .status()?;
+    let readable = Command::new("chmod")
+        .args(["-R", "u=rwX,go=rX"])
+        .arg(&runtimes)
+        .status()?;
+    assert!(copied.success() && readable.success());
+    mode(kit.scratch(), 0o777)?;
+    let topology = runtimes.join("topology").display().to_string();
+    // Another user's process on a dumpable program is what the capabilities are for.
+    for (user, bits, dumpable, why) in [
+        (0, 0o755, "1", None),
+        (0, 0o755, "0", Some("is not dumpable")),
+        (USER, 0o755, "0", Some("is not dumpable")),
+        (USER, 0o755, "1", None),
+        (USER, 0o2755, "1", Some("rights that its user lacks")),
+    ] {
+        chown(&program, Some(0), Some(HELPERS))?;
+        mode(&program, bits)?;
+        let mut command = as_user(&program, user);
+        command.arg(&runtimes);
+        let log = format!("log-{user}-{bits:o}-{dumpable}");
+        let set = [
+            ("DUMPABLE", dumpable),
+            ("HSA_MODEL_TOPOLOGY", topology.as_str()),
+        ];
+        let mut target = kit.start_command(command, &log, &set)?;
+        target.target.expect("ready")?;
+        let pid = target.target.pid().to_string();
+        let what = format!("{user} {bits:o} {dumpable}");
+        let out = tempfile::tempdir()?;
+        mode(out.path(), 0o777)?;
+        let into = out.path().display().to_string();
+        for words in [
+            &["doctor", &pid][..],
+            &["why", "--time", "100ms", &pid],
+            &["attach", "--duration", "100ms", "-d", &into, &pid],
+        ] {
+            let mut command = as_user(&installed.midair(), USER);
+            command.args(words).current_dir(out.path());
+            let exit = run(command, PATIENCE)?;
+            let Some(why) = why else {
+                assert!(exit.status.success(), "{what}: {exit}");
+                continue;
+            };
+            assert_eq!(exit.status.code(), Some(11), "{what}: {exit}");
+            let said = exit.to_string();
+            assert!(said.contains(why), "{what}: {exit}");
+            assert!(said.contains("run this as root"), "{what}: {exit}");
+            // No line about its runtime, threads or memory.
+            assert!(!said.contains("stand-in"), "{what}: {exit}");
+        }
+        let maps = fs::read_to_string(format!("/proc/{pid}/maps"))?;
+        assert!(why.is_none() || !maps.contains("rocprof"), "{what}: {maps}");
+    }
+    Ok(())
 }
 
 /// B7: a user runs midair by a link of their own, so midair's libraries are those beside that link.

@@ -55,7 +55,7 @@ pub use local::{Peer, connect_abstract, connect_abstract_in, listening_peer, rec
 pub use memory::{Answers, Memory};
 pub use midair_ids::{InvalidId, Pid, Tid};
 pub use progress::Progress;
-pub use real_user::with_own_rights;
+pub use real_user::{with_own_rights, without_capabilities};
 pub use regs::SignalMask;
 pub use stop::{Deadline, Death, Seized, StopKind, Stopped, Waited, on_own_thread, trace};
 pub use urgent::{Pace, Urgent, avoid_processor};

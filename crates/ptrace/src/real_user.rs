@@ -74,6 +74,16 @@ pub fn with_own_rights<T>(work: impl FnOnce() -> T) -> io::Result<T> {
     Ok(work())
 }
 
+/// Runs `work` as the real user without any capability, whether starting this program added it or the
+/// user has it.
+///
+/// # Errors
+/// When the rights cannot be dropped; then `work` has not run.
+pub fn without_capabilities<T>(work: impl FnOnce() -> T) -> io::Result<T> {
+    let _real = FileRights::real()?;
+    Ok(work())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

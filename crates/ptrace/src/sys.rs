@@ -362,32 +362,53 @@ fn ended_by(child: i32, end: Instant) -> io::Result<Option<i32>> {
     }
 }
 
-/// The wait status of the process that `pidfd` names, once the process has ended, even after it was
-/// reaped (`PIDFD_GET_INFO` with `PIDFD_INFO_EXIT`). None before Linux 6.15.
-pub fn exit_status(pidfd: BorrowedFd<'_>) -> Option<i32> {
-    /// `struct pidfd_info` as of Linux 6.15 (uapi/linux/pidfd.h): 80 bytes. Later kernels accept a
-    /// shorter struct.
-    #[repr(C)]
-    #[derive(Default)]
-    struct Info {
-        mask: u64,
-        cgroup: u64,
-        pids: [u32; 3],
-        ids: [u32; 8],
-        exit_code: i32,
-    }
-    const INFO_EXIT: u64 = 1 << 3;
+/// `struct pidfd_info` as of Linux 6.16 (uapi/linux/pidfd.h). Earlier kernels have it without the last
+/// two members, and accept a longer struct.
+#[repr(C)]
+#[derive(Default)]
+struct PidfdInfo {
+    mask: u64,
+    cgroup: u64,
+    pids: [u32; 3],
+    ids: [u32; 8],
+    exit_code: i32,
+    coredump: u32,
+    spare: u32,
+}
+
+/// Asks the kernel about the process that `pidfd` names (`PIDFD_GET_INFO`). None before Linux 6.13.
+fn pidfd_info(pidfd: BorrowedFd<'_>, mask: u64) -> Option<PidfdInfo> {
     /// `_IOWR(0xff, 11, struct pidfd_info)`.
     const GET_INFO: libc::c_ulong =
-        3 << 30 | (size_of::<Info>() as libc::c_ulong) << 16 | 0xff << 8 | 11;
-    let mut info = Info {
-        mask: INFO_EXIT,
-        ..Info::default()
+        3 << 30 | (size_of::<PidfdInfo>() as libc::c_ulong) << 16 | 0xff << 8 | 11;
+    let mut info = PidfdInfo {
+        mask,
+        ..PidfdInfo::default()
     };
     // SAFETY: the request's number carries the struct's size, and the kernel writes no more than
     // that.
-    let answer = unsafe { libc::ioctl(pidfd.as_raw_fd(), GET_INFO, &raw mut info) };
-    (answer >= 0 && info.mask & INFO_EXIT != 0).then_some(info.exit_code)
+    let answer = unsafe { libc::ioctl(pidfd.as_raw_fd(), GET_INFO as _, &raw mut info) };
+    (answer >= 0).then_some(info)
+}
+
+/// The wait status of the process that `pidfd` names, once the process has ended, even after it was
+/// reaped (`PIDFD_INFO_EXIT`). None before Linux 6.15.
+pub fn exit_status(pidfd: BorrowedFd<'_>) -> Option<i32> {
+    const INFO_EXIT: u64 = 1 << 3;
+    let info = pidfd_info(pidfd, INFO_EXIT)?;
+    (info.mask & INFO_EXIT != 0).then_some(info.exit_code)
+}
+
+/// Whether the process that `pidfd` names is dumpable (see prctl(2), PR_SET_DUMPABLE): whether its
+/// user may read and trace it (`PIDFD_INFO_COREDUMP`). None before Linux 6.16, and for a thread that
+/// has ended.
+pub fn is_dumpable(pidfd: BorrowedFd<'_>) -> Option<bool> {
+    const INFO_COREDUMP: u64 = 1 << 4;
+    const OF_USER: u32 = 1 << 2;
+    const KNOWN: u32 = 0b1110;
+    let info = pidfd_info(pidfd, INFO_COREDUMP)?;
+    let is_known = info.mask & INFO_COREDUMP != 0 && info.coredump & KNOWN != 0;
+    is_known.then_some(info.coredump & OF_USER != 0)
 }
 
 /// Waits while `word` is `unwanted`, for at most `limit`. It may return earlier, so the caller

@@ -18,7 +18,7 @@ use crate::session::{Prepared, Session, StartError};
 use crate::starting::Starting;
 use crate::target::Target;
 use midair_failure::{Failure, Kind};
-use midair_inject::{Approach, EnterError, EntryPath, Grade, Options, Refusal, approach, enter_by};
+use midair_inject::{Approach, EnterError, EntryPath, Grade, Options, approach, enter_by};
 use midair_output::RecordWriter;
 use midair_procinfo::Pid;
 use midair_record::spool::SETTINGS;
@@ -418,14 +418,11 @@ fn approach_to(pid: Pid) -> Result<Approach, Failure> {
     if pid == Pid::own() {
         return Err(explain::itself(pid));
     }
-    let approach = approach(pid).map_err(|refusal| {
-        // Some files of a process that protects itself cannot be read. The protection is then the
-        // reason to report.
-        let protected = matches!(refusal, Refusal::Unreadable { .. })
-            .then(|| rights::protected(live(pid)?))
-            .flatten();
-        protected.unwrap_or_else(|| explain::refused(&refusal))
-    })?;
+    // Nothing is read of a process that protects itself.
+    if let Some(failure) = live(pid).and_then(rights::protected) {
+        return Err(failure);
+    }
+    let approach = approach(pid).map_err(|refusal| explain::refused(&refusal))?;
     match rights::protected(approach.tid) {
         Some(failure) => Err(failure),
         None => Ok(approach),

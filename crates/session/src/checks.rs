@@ -131,6 +131,9 @@ pub fn machine_checks(request: &Request, agents: &[midair_agents::Agent]) -> Vec
 }
 
 fn inspect(request: &Request) -> Vec<Check> {
+    if let Some(failure) = live(request.pid).and_then(crate::rights::protected) {
+        return protected(request, failure);
+    }
     let looked = approach(request.pid);
     let mut lines = Lines {
         checks: Vec::new(),
@@ -172,6 +175,16 @@ fn inspect(request: &Request) -> Vec<Check> {
         environment::results(request, (pid, tid), &mut lines);
         environment::spool(request, &mut lines);
     }
+    environment::kernel(&mut lines);
+    lines.checks
+}
+
+/// Returns the checks of a process that protects itself: nothing is read of it.
+fn protected(request: &Request, failure: Failure) -> Vec<Check> {
+    let mut lines = Lines::default();
+    libraries(request, Platform::Amd, &mut lines);
+    target::existence(request.pid, &mut lines);
+    lines.fail("permission", failure);
     environment::kernel(&mut lines);
     lines.checks
 }

@@ -112,6 +112,10 @@ fn listed(found: Found, clock: &Clock) -> Listed {
     let inner = status.ns_tgid.last().copied().filter(|inner| *inner != pid);
     let mut attached = worker_by_name(pid);
     let attachable = (found.uses_a_gpu() || !found.readable).then(|| {
+        // Nothing is read of a process that protects itself.
+        if let Some(failure) = task::live(pid).ok().flatten().and_then(rights::protected) {
+            return Err(failure);
+        }
         let approach = approach(pid).map_err(|refusal| explain::refused(&refusal))?;
         let agent = approach
             .inspection

@@ -7,13 +7,14 @@
 //! real user's permissions ([`as_real_user`]).
 
 use midair_failure::{Failure, Kind};
-use midair_procinfo::files::kernel_place;
+use midair_procinfo::files::{kernel_place, kernel_text, proc_directory};
 use midair_procinfo::status::Status;
 use midair_procinfo::{Pid, Tid, task};
 use midair_ptrace::sys;
 use std::ffi::{CString, OsStr};
 use std::fs::File;
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path};
@@ -80,8 +81,8 @@ pub(crate) fn exceeding(tid: Tid) -> io::Result<Option<String>> {
     Ok(Caller::of(&us, is_privileged()).lacks(&task::status(tid)?))
 }
 
-/// Returns why a process that protects itself (set-uid, file capabilities, or not dumpable at its
-/// own request) may not be entered by this caller, who is not root. The kernel itself would accept
+/// Returns why a process that protects itself (set-uid, set-gid, file capabilities, or not dumpable at
+/// its own request) may not be entered by this caller, who is not root. The kernel itself would accept
 /// CAP_SYS_PTRACE alone. None where the process may be entered.
 pub(crate) fn protected(tid: Tid) -> Option<Failure> {
     protected_from(sys::real_ids().0, tid)
@@ -93,24 +94,105 @@ fn protected_from(user: u32, tid: Tid) -> Option<Failure> {
         return None;
     }
     let target = task::status(tid).ok()?;
-    let what = if is_raised(target.uid) {
-        "runs with a set-uid program's rights"
-    } else if kernel_place(format!("{tid}/mem")).ok()?.uid() != target.uid[1] {
-        // The kernel gives root the files of a process that is not dumpable, except its directory (see
-        // proc(5)).
-        "is not dumpable: it has rights that its user has not, or asked for it"
-    } else {
-        return None;
+    let pid = target.tgid.map_or(tid, Pid::leader);
+    let refused = |what: &str| {
+        let what = format!("process {pid} may not be entered: it {what}");
+        Failure::new(Kind::NotPermitted, what).hint("run this as root")
     };
-    let what = format!(
-        "process {} may not be entered: it {what}",
-        target.tgid.map_or(tid, Pid::leader)
-    );
-    Some(Failure::new(Kind::NotPermitted, what).hint("run this as root"))
+    if is_raised(target.uid) {
+        return Some(refused("runs with a set-uid program's rights"));
+    }
+    if is_raised(target.gid) {
+        return Some(refused("runs with a set-gid program's rights"));
+    }
+    // A program that raised its rights can give up the ids and make itself dumpable again.
+    if kernel_text(format!("{tid}/auxv")).is_ok_and(|words| is_secure(&words) == Some(true)) {
+        return Some(refused(
+            "began with rights that its user lacks (set-uid, set-gid, file capabilities)",
+        ));
+    }
+    match is_dumpable(tid, &target) {
+        Some(true) => None,
+        Some(false) => Some(refused(
+            "is not dumpable: it has rights that its user has not, or asked for it",
+        )),
+        // Without capabilities the kernel's own check decides.
+        None if !traces_others() => None,
+        None => Some(refused(
+            "is root's, and only Linux 6.16 and later tell whether such a process is dumpable",
+        )),
+    }
 }
 
-/// Whether a process has, or can take again, another user's rights: real, effective, saved and file
-/// system user.
+/// Whether this program may trace processes of other users.
+fn traces_others() -> bool {
+    const SYS_PTRACE: u64 = 1 << 19;
+    task::status(Pid::own()).is_ok_and(|us| us.cap_permitted & SYS_PTRACE != 0)
+}
+
+/// Whether a process is dumpable, that is, whether its user may read it. None if the kernel does not
+/// tell.
+fn is_dumpable(tid: Tid, target: &Status) -> Option<bool> {
+    let pid = target.tgid.or(Pid::new(tid.get()))?;
+    let answer = midair_ptrace::pidfd_open_thread(tid, pid)
+        .ok()
+        .and_then(|pidfd| sys::is_dumpable(pidfd.as_fd()));
+    answer.or_else(|| seems_dumpable(tid, target))
+}
+
+/// Returns the same for a kernel that has no call for it.
+fn seems_dumpable(tid: Tid, target: &Status) -> Option<bool> {
+    let owner = kernel_place(format!("{tid}/mem")).ok()?;
+    // The files of a process that is not dumpable belong to root of the process's user namespace
+    // (see proc(5)). So the owner tells nothing about a process of that root.
+    if (owner.uid(), owner.gid()) != (target.uid[1], target.gid[1]) {
+        return Some(false);
+    }
+    let root = |map: &str| first_of(&kernel_text(format!("{tid}/{map}")).unwrap_or_default());
+    let is_roots = root("uid_map") == Some(target.uid[1]) && root("gid_map") == Some(target.gid[1]);
+    if !is_roots {
+        return Some(true);
+    }
+    // The kernel lets a user without capabilities read a dumpable process of the same user, and
+    // processes of a namespace that this user made (a container without root).
+    let name = CString::new(format!("{tid}/auxv")).ok()?;
+    let directory = proc_directory().ok()?;
+    let read = midair_ptrace::without_capabilities(|| sys::open_at(Some(directory), &name, 0));
+    read.is_ok_and(|read| read.is_ok()).then_some(true)
+}
+
+/// Returns the id outside that is root (0) in a user namespace with this map (see
+/// user_namespaces(7)).
+fn first_of(map: &[u8]) -> Option<u32> {
+    let text = String::from_utf8_lossy(map);
+    text.lines().find_map(|line| {
+        let mut words = line.split_ascii_whitespace();
+        let (inside, outside) = (words.next()?, words.next()?);
+        (inside == "0").then(|| outside.parse().ok()).flatten()
+    })
+}
+
+/// Whether the kernel started the program with more rights than its user's (`AT_SECURE` of its
+/// auxiliary vector, of a 64-bit program or of a 32-bit one). None if the vector has no such entry.
+fn is_secure(auxv: &[u8]) -> Option<bool> {
+    const AT_SECURE: u64 = 23;
+    let word = |bytes: &[u8]| {
+        let digits = bytes.iter().rev();
+        digits.fold(0_u64, |word, byte| word << 8 | u64::from(*byte))
+    };
+    let said = |width: usize| {
+        let mut pairs = auxv.chunks_exact(2 * width);
+        let found = pairs.find_map(|pair| {
+            let (name, value) = pair.split_at(width);
+            (word(name) == AT_SECURE).then(|| word(value))
+        });
+        found.filter(|value| *value <= 1).map(|value| value == 1)
+    };
+    said(8).or_else(|| said(4))
+}
+
+/// Whether a process has, or can take again, another user's or group's rights: real, effective, saved
+/// and file system id.
 fn is_raised([real, effective, saved, _]: [u32; 4]) -> bool {
     real != effective || real != saved
 }
@@ -208,7 +290,8 @@ pub(crate) fn cannot_drop(error: &io::Error) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tree::tests::script::{family, of_shape};
+    use crate::tree::tests::script::{Ended, begun, family, of_shape};
+    use std::process::Command;
 
     fn status(uid: [u32; 4], gid: u32, groups: &[u32], permitted: u64) -> Status {
         Status {
@@ -298,6 +381,37 @@ mod tests {
     }
 
     #[test]
+    fn what_the_kernel_says_of_a_program_is_read() {
+        let auxv = |width: usize, pairs: &[(u64, u64)]| -> Vec<u8> {
+            let words = pairs.iter().flat_map(|(name, value)| [name, value]);
+            words
+                .flat_map(|word| word.to_le_bytes()[..width].to_vec())
+                .collect()
+        };
+        for width in [8, 4] {
+            for (secure, wanted) in [(0, Some(false)), (1, Some(true))] {
+                let words = auxv(
+                    width,
+                    &[(33, 0x7fff), (6, 4096), (23, secure), (31, 7), (0, 0)],
+                );
+                assert_eq!(is_secure(&words), wanted, "{width}");
+            }
+            assert_eq!(is_secure(&auxv(width, &[(6, 4096), (0, 0)])), None);
+        }
+        assert_eq!(is_secure(&[]), None);
+        assert_eq!(
+            is_secure(&std::fs::read("/proc/self/auxv").unwrap()),
+            Some(false)
+        );
+        assert_eq!(
+            first_of(b"         0     100000      65536\n"),
+            Some(100_000)
+        );
+        assert_eq!(first_of(b"1000 1000 1\n0 5 1\n"), Some(5));
+        assert_eq!(first_of(b""), None);
+    }
+
+    #[test]
     fn a_saved_user_is_a_right_too() {
         assert!(!is_raised([1000; 4]));
         assert!(is_raised([1000, 0, 0, 0]));
@@ -317,9 +431,12 @@ mod tests {
             ("open", None),
             ("closed", Some("is not dumpable")),
             ("raised", Some("runs with a set-uid program's rights")),
+            ("group", Some("runs with a set-gid program's rights")),
+            ("own", None),
+            ("hidden", Some("is not dumpable")),
         ] {
-            if shape == "raised" && sys::real_ids().0 != 0 {
-                // Only root can give a process two users.
+            if ["raised", "group"].contains(&shape) && sys::real_ids().0 != 0 {
+                // Only root can give a process two users or groups.
                 continue;
             }
             let (one, _) = of_shape(&family()[0], shape);
@@ -336,6 +453,35 @@ mod tests {
         }
         let nobody = Pid::MAX.leader();
         assert!(protected_from(1000, nobody).is_none());
+    }
+
+    /// Kernels before 6.16 do not tell it.
+    #[test]
+    fn the_files_of_roots_processes_tell_nothing() {
+        let is_root = sys::real_ids().0 == 0;
+        let seems = |one: &Ended| {
+            let tid = one.pid().leader();
+            seems_dumpable(tid, &task::status(tid).unwrap())
+        };
+        for (shape, wanted) in [
+            ("open", Some(true)),
+            ("closed", Some(false)),
+            ("own", (!is_root).then_some(true)),
+            ("hidden", (!is_root).then_some(false)),
+        ] {
+            let (one, _) = of_shape(&family()[0], shape);
+            assert_eq!(seems(&one), wanted, "{shape}");
+        }
+        // A container's root is the user who made it.
+        let mut contained = Command::new("unshare");
+        contained.args(["--user", "--map-root-user"]);
+        let mut tried = Command::new("unshare");
+        let tried = tried.args(["--user", "--map-root-user", "true"]).output();
+        if tried.is_ok_and(|tried| tried.status.success()) {
+            contained.arg(&family()[0]).arg("own");
+            let (one, _) = begun(contained);
+            assert_eq!(seems(&one), Some(true));
+        }
     }
 
     /// Whoever opens a pipe to read it would wait for somebody who writes.

@@ -60,6 +60,9 @@ fn look(pid: Pid, options: Options) -> Result<Answer, Failure> {
     if pid == Pid::own() {
         return Err(explain::itself(pid));
     }
+    if let Some(failure) = task::live(pid).ok().flatten().and_then(rights::protected) {
+        return Err(failure);
+    }
     // Preconditions that only an entry has are not checked. A process that is stopped, is traced by
     // somebody else, or has another C library can be looked at all the same.
     match inspect(pid) {

@@ -1,6 +1,7 @@
 // forger DIRECTORY [LIBRARY...]: a process on the stand-in runtimes of DIRECTORY that writes records of its own
 // into the spool of whoever attaches to it. Each LIBRARY is loaded, and a thread waits in its function `hold`.
-// NAME in its environment becomes the name of the process. Commands, each answered by its first word:
+// NAME in its environment becomes the name of the process. DUMPABLE (0 or 1) is set once it has given up all groups
+// but its user's. Commands, each answered by its first word:
 //   symbols COUNT     COUNT kernels, from number 1 on, with short symbols of long names
 //   symbol ID BYTES   a kernel with a symbol of BYTES quotation marks
 //   kernels COUNT ID  COUNT dispatches of kernel ID
@@ -138,6 +139,9 @@ int main(int argc, char **argv) {
   int (*devices)(int *) = (int (*)(int *))dlsym(loaded(path), "hipGetDeviceCount"), count = 0;
   if (!devices || devices(&count)) fail("no devices");
   for (int n = 2; n < argc; n++) start_thread(held, loaded(argv[n]));
+  if (getenv("DUMPABLE") &&
+      (setresgid(getgid(), getgid(), getgid()) || prctl(PR_SET_DUMPABLE, atoi(getenv("DUMPABLE")))))
+    fail("cannot protect itself");
   say("ready");
   while (hear(line, sizeof line) && strcmp(line, "quit")) {
     unsigned number, other = 0;

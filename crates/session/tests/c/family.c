@@ -7,6 +7,9 @@
  *   open      an ordinary process of a user who is not root
  *   closed    the same, and not dumpable
  *   raised    the same with root as its saved user; only root can start it
+ *   group     the same with root as its saved group; only root can start it
+ *   own       an ordinary process of the user who starts it
+ *   hidden    the same, and not dumpable
  *
  * Each says "ready" and a number when it is what it should be. */
 #define _GNU_SOURCE
@@ -50,10 +53,15 @@ int main(int count, char **words) {
         if (pthread_create(&thread, 0, second, 0)) return 2;
         if (*shape == 'h') pthread_exit(0);
         pthread_join(thread, 0);
-    } else if (!strcmp(shape, "open") || !strcmp(shape, "closed") || !strcmp(shape, "raised")) {
-        uid_t user = getuid() ? getuid() : 65534;
-        if (setresuid(user, user, *shape == 'r' ? 0 : user)) return 4;
+    } else if (!strcmp(shape, "own") || !strcmp(shape, "hidden")) {
         if (prctl(PR_SET_DUMPABLE, *shape == 'o', 0, 0, 0)) return 5;
+        say(getpid());
+        wait_for_the_end();
+    } else if (!strcmp(shape, "group") || !strcmp(shape, "open") || !strcmp(shape, "closed") || !strcmp(shape, "raised")) {
+        uid_t user = getuid() ? getuid() : 65534;
+        if (*shape == 'g' && setresgid(user, user, 0)) return 4;
+        if (setresuid(user, user, *shape == 'r' ? 0 : user)) return 4;
+        if (prctl(PR_SET_DUMPABLE, *shape == 'o' || *shape == 'g', 0, 0, 0)) return 5;
         say(getpid());
         wait_for_the_end();
     } else {

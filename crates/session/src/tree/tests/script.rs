@@ -87,10 +87,13 @@ pub(crate) fn family() -> &'static [PathBuf; 2] {
 /// Starts a program that says "ready" and a number, and returns it with the number.
 pub(crate) fn of_shape(program: &Path, shape: &str) -> (Ended, Pid) {
     let mut command = Command::new(program);
-    command
-        .arg(shape)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped());
+    command.arg(shape);
+    begun(command)
+}
+
+/// Starts such a program by this command.
+pub(crate) fn begun(mut command: Command) -> (Ended, Pid) {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut line = String::new();
     let output = child.stdout.take().unwrap();
